@@ -1,0 +1,97 @@
+/*
+ * Arenas: blocks of memory that are freed together. In: sizes. Out: zeroed memory aligned to 16 bytes.
+ * A block is at least 64 KiB; what is larger gets a block of its own. When the system has no memory left the process
+ * ends here: nothing useful can be done, and no caller checks.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct block {
+    struct block *next;
+    size_t size, used;
+    _Alignas(16) char data[];
+} block;
+
+struct arena {
+    block *blocks;
+    size_t used_bytes;
+};
+
+_Noreturn void base_check_failed(const char *condition, const char *file, int line)
+{
+    fprintf(stderr, "quern: internal error at %s:%d: %s\n", file, line, condition);
+    abort();
+}
+
+arena *arena_new(void)
+{
+    arena *a = calloc(1, sizeof(arena));
+    CHECK(a);
+    return a;
+}
+
+void arena_free(arena *a)
+{
+    if (!a) return;
+    for (block *b = a->blocks; b;) {
+        block *next = b->next;
+        free(b);
+        b = next;
+    }
+    free(a);
+}
+
+void *arena_alloc(arena *a, size_t size_bytes)
+{
+    size_t size = (size_bytes + 15) & ~(size_t)15;
+    CHECK(size >= size_bytes);
+    if (!a->blocks || a->blocks->size - a->blocks->used < size) {
+        size_t capacity = size > 65536 ? size : 65536;
+        block *b = calloc(1, sizeof(block) + capacity);
+        CHECK(b);
+        b->size = capacity;
+        b->next = a->blocks;
+        a->blocks = b;
+    }
+    void *memory = a->blocks->data + a->blocks->used;
+    a->blocks->used += size;
+    a->used_bytes += size;
+    return memory;
+}
+
+char *arena_copy_text(arena *a, const char *words, size_t length)
+{
+    char *copy = arena_alloc(a, length + 1);
+    if (length) memcpy(copy, words, length);
+    return copy;
+}
+
+char *arena_print(arena *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(NULL, 0, format, list);
+    va_end(list);
+    CHECK(length >= 0);
+    char *words = arena_alloc(a, (size_t)length + 1);
+    va_start(list, format);
+    vsnprintf(words, (size_t)length + 1, format, list);
+    va_end(list);
+    return words;
+}
+
+size_t arena_used_bytes(const arena *a)
+{
+    return a->used_bytes;
+}
+
+void *arena_grow(arena *a, const void *items, size_t count, int *capacity, size_t item_size)
+{
+    *capacity = *capacity ? *capacity * 2 : 8;
+    void *grown = arena_alloc(a, (size_t)*capacity * item_size);
+    if (count) memcpy(grown, items, count * item_size);
+    return grown;
+}

@@ -1,0 +1,109 @@
+/*
+ * base: what every other folder stands on; it knows nothing of tensors.
+ *
+ * Memory comes from arenas (freed all at once) except for growable text and what says otherwise.
+ * Failure is a `qn_status` plus a message in a `qn_error`; `QN_TRY` passes it on. `CHECK` is for our own
+ * mistakes only: it prints and aborts.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_BASE_BASE_H
+#define QUERN_BASE_BASE_H
+
+#include <quern/status.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+#define MINIMUM(a, b) ((a) < (b) ? (a) : (b))
+#define MAXIMUM(a, b) ((a) > (b) ? (a) : (b))
+
+/* Our own mistakes: always on, prints the place, aborts. Never for bad input. */
+#define CHECK(condition) ((condition) ? (void)0 : base_check_failed(#condition, __FILE__, __LINE__))
+_Noreturn void base_check_failed(const char *condition, const char *file, int line);
+
+#define QN_TRY(expression)                                                                                             \
+    do {                                                                                                               \
+        qn_status status_of_try = (expression);                                                                        \
+        if (status_of_try != QN_OK) return status_of_try;                                                              \
+    } while (0)
+
+/* arena.c: memory that dies all at once. Allocation never fails to the caller: it aborts when the system has none. */
+typedef struct arena arena;
+arena *arena_new(void);
+void arena_free(arena *a); /* NULL is fine */
+void *arena_alloc(arena *a, size_t size_bytes); /* zeroed, aligned to 16 */
+char *arena_copy_text(arena *a, const char *text, size_t length); /* adds the final NUL */
+char *arena_print(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+size_t arena_used_bytes(const arena *a);
+#define ARENA_NEW(a, type) ((type *)arena_alloc((a), sizeof(type)))
+#define ARENA_ARRAY(a, type, count) ((type *)arena_alloc((a), sizeof(type) * (size_t)(count)))
+
+/* Append to a growable array that lives in an arena: `items`, `count`, `capacity` are lvalues. */
+#define ARENA_PUSH(a, items, count, capacity, item)                                                                    \
+    do {                                                                                                               \
+        if ((count) == (capacity))                                                                                     \
+            (items) = arena_grow((a), (items), (size_t)(count), &(capacity), sizeof(*(items)));                        \
+        (items)[(count)++] = (item);                                                                                   \
+    } while (0)
+void *arena_grow(arena *a, const void *items, size_t count, int *capacity, size_t item_size);
+
+/* text.c: a growable, always NUL-terminated string on the heap. `{0}` is an empty one. */
+typedef struct text {
+    char *data; /* NULL while empty */
+    size_t length, capacity;
+} text;
+void text_add(text *t, const char *words); /* appends */
+void text_add_bytes(text *t, const char *bytes, size_t count);
+void text_print(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_print_list(text *t, const char *format, va_list list);
+void text_clear(text *t); /* keeps the memory */
+void text_free(text *t);
+const char *text_get(const text *t); /* "" when empty; owned by t */
+/* A C-style quoted string with \n \t \\ \" and \xNN. */
+void text_add_quoted(text *t, const char *bytes, size_t count);
+/* The shortest decimal that reads back as the same double; inf, -inf, nan as words. */
+void text_add_double(text *t, double value);
+
+/* map.c: string to pointer, open addressing, keys borrowed. Lives in an arena. */
+typedef struct map map;
+map *map_new(arena *a);
+void *map_get(const map *m, const char *key); /* NULL if absent */
+void map_set(map *m, const char *key, void *value);
+int map_count(const map *m);
+
+/* hash.c: 128 bits for content-addressed names (not cryptographic). */
+typedef struct hash128 {
+    uint64_t low, high;
+} hash128;
+hash128 hash_bytes(const void *bytes, size_t size_bytes);
+void hash_to_hex(hash128 hash, char hex[33]);
+
+/* error.c: fills *error (may be NULL) and returns the status, so that a caller can `return error_set(...)`. */
+qn_status error_set(qn_error *error, qn_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The name of the list nearest to `name` by edit distance, or NULL if none is close: "did you mean ...?" */
+const char *suggest_name(const char *name, const char *const *list, int count);
+
+/* os.c: time, files, processes, libraries. Paths are UTF-8 bytes. */
+int64_t clock_now_ns(void); /* monotonic */
+qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error); /* malloc'd, NUL added */
+qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */
+qn_status folder_make(const char *path, qn_error *error); /* with its parents */
+/* Runs a program found on PATH with its output captured; *exit_code is -1 if a signal ended it. output may be NULL. */
+qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error);
+bool program_find(const char *name, char *path, size_t path_size);
+int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
+const char *environment_get(const char *name); /* NULL when unset or empty */
+
+/* pool.c: persistent worker threads, static chunks, the caller works too. One job at a time; callers queue. */
+typedef struct pool pool;
+typedef void pool_work(void *context, int64_t first, int64_t last, int worker);
+pool *pool_new(int threads);
+void pool_free(pool *p);
+int pool_threads(const pool *p);
+/* Splits [0, count) over the workers and returns when all is done. `grain`: fewest items worth a hand-over. */
+void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * Errors and suggestions: a status with its words, and the nearest known name.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+
+#include <ctype.h>
+#include <string.h>
+
+qn_status error_set(qn_error *error, qn_status status, const char *format, ...)
+{
+    if (error) {
+        va_list list;
+        va_start(list, format);
+        error->status = status;
+        vsnprintf(error->message, sizeof(error->message), format, list);
+        va_end(list);
+    }
+    return status;
+}
+
+const char *qn_status_name(qn_status status)
+{
+    static const char *const names[] = {"ok",       "finding",   "bad call",  "bad source",
+                                        "bad file", "no device", "no memory", "failed"};
+    return (int)status >= 0 && (int)status < COUNT(names) ? names[status] : "unknown status";
+}
+
+/* Edit distance with case changes at half price; both are cut at 63 characters. */
+static int distance(const char *a, const char *b)
+{
+    int rows[2][64], m = (int)strnlen(a, 63), n = (int)strnlen(b, 63);
+    for (int j = 0; j <= n; j++) rows[0][j] = 2 * j;
+    for (int i = 1; i <= m; i++) {
+        int *now = rows[i & 1], *before = rows[(i - 1) & 1];
+        now[0] = 2 * i;
+        for (int j = 1; j <= n; j++) {
+            int same = a[i - 1] == b[j - 1]                                                              ? 0
+                       : tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]) ? 1
+                                                                                              : 2;
+            int best = before[j - 1] + same;
+            best = MINIMUM(best, before[j] + 2);
+            now[j] = MINIMUM(best, now[j - 1] + 2);
+        }
+    }
+    return rows[m & 1][n];
+}
+
+const char *suggest_name(const char *name, const char *const *list, int count)
+{
+    const char *best = NULL;
+    int limit = 2 * (int)(strlen(name) + 2) / 3 + 1, least = limit;
+    for (int i = 0; i < count; i++) {
+        int d = distance(name, list[i]);
+        if (d < least) {
+            least = d;
+            best = list[i];
+        }
+    }
+    return best;
+}

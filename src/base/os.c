@@ -1,0 +1,173 @@
+/*
+ * The operating system: time, files, processes. In: names and bytes. Out: statuses with words.
+ * Files are written aside and renamed, so that a reader never sees half of one.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    struct stat about;
+    if (fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
+        fclose(file);
+        return error_set(error, QN_BAD_FILE, "%s is a folder, not a file", path);
+    }
+    char *bytes = NULL;
+    size_t used = 0, capacity = 0;
+    for (;;) {
+        if (used + 1 >= capacity) {
+            capacity = capacity ? capacity * 2 : 65536;
+            char *more = realloc(bytes, capacity);
+            if (!more) {
+                free(bytes);
+                fclose(file);
+                return error_set(error, QN_NO_MEMORY, "no memory for %s", path);
+            }
+            bytes = more;
+        }
+        size_t got = fread(bytes + used, 1, capacity - used - 1, file);
+        used += got;
+        if (used > limit_bytes) {
+            free(bytes);
+            fclose(file);
+            return error_set(error, QN_BAD_FILE, "%s is larger than %zu bytes", path, limit_bytes);
+        }
+        if (!got) break;
+    }
+    bool bad = ferror(file);
+    fclose(file);
+    if (bad) {
+        free(bytes);
+        return error_set(error, QN_BAD_FILE, "cannot read %s", path);
+    }
+    bytes[used] = 0;
+    *data = bytes;
+    *size_bytes = used;
+    return QN_OK;
+}
+
+qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
+{
+    static _Atomic unsigned counter;
+    char aside[4096];
+    snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
+    FILE *file = fopen(aside, "wb");
+    if (!file) return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(errno));
+    bool good = fwrite(data, 1, size_bytes, file) == size_bytes;
+    good &= fclose(file) == 0;
+    if (good && rename(aside, path) == 0) return QN_OK;
+    int reason = errno;
+    unlink(aside);
+    return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(reason));
+}
+
+qn_status folder_make(const char *path, qn_error *error)
+{
+    char part[4096];
+    if (strlen(path) >= sizeof(part)) return error_set(error, QN_BAD_FILE, "the path is too long: %.100s...", path);
+    for (size_t i = 1;; i++) {
+        if (path[i] != '/' && path[i]) continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0700) && errno != EEXIST)
+            return error_set(error, QN_BAD_FILE, "cannot make the folder %s: %s", part, strerror(errno));
+        if (!path[i]) return QN_OK;
+    }
+}
+
+qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) return error_set(error, QN_FAILED, "cannot make a pipe: %s", strerror(errno));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    pid_t child;
+    int failed = posix_spawnp(&child, arguments[0], &actions, NULL, (char *const *)arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (failed) {
+        close(ends[0]);
+        return error_set(error, QN_FAILED, "cannot run %s: %s", arguments[0], strerror(failed));
+    }
+    char bytes[4096];
+    for (;;) {
+        ssize_t got = read(ends[0], bytes, sizeof(bytes));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        if (output) text_add_bytes(output, bytes, (size_t)got);
+    }
+    close(ends[0]);
+    int state = 0;
+    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {}
+    *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    return QN_OK;
+}
+
+bool program_find(const char *name, char *path, size_t path_size)
+{
+    if (strchr(name, '/')) {
+        snprintf(path, path_size, "%s", name);
+        return access(name, X_OK) == 0;
+    }
+    const char *list = getenv("PATH");
+    for (const char *p = list ? list : "/usr/local/bin:/usr/bin:/bin"; *p;) {
+        size_t length = strcspn(p, ":");
+        snprintf(path, path_size, "%.*s/%s", (int)length, p, name);
+        struct stat about;
+        if (length && access(path, X_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode)) return true;
+        p += length + (p[length] == ':');
+    }
+    return false;
+}
+
+/* The cgroup's quota in whole cores, or `most`. */
+static int quota_cores(int most)
+{
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    if (!file) return most;
+    double quota = 0, period = 0;
+    int got = fscanf(file, "%lf %lf", &quota, &period);
+    fclose(file);
+    if (got != 2 || period <= 0) return most;
+    int cores = (int)(quota / period + 0.5);
+    return cores < 1 ? 1 : MINIMUM(cores, most);
+}
+
+int cpu_count(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return quota_cores(count < 1 ? 1 : count);
+}
+
+const char *environment_get(const char *name)
+{
+    const char *words = getenv(name);
+    return words && *words ? words : NULL;
+}

@@ -1,0 +1,87 @@
+/*
+ * The reference interpreter's interface: arrays in, findings out. See interp.c for the meaning of every op.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_IR_INTERP_H
+#define QUERN_IR_INTERP_H
+
+#include "ir/tile.h"
+
+/* An array argument: element strides, which may be zero or negative. */
+typedef struct array_view {
+    void *data; /* of element (0, 0, ...) */
+    dtype elem;
+    int rank;
+    int64_t extents[MAX_RANK], strides[MAX_RANK];
+} array_view;
+
+/* R701 .. R709, E507 (assert). One entry per kind and source line; `times` counts the rest. */
+typedef struct finding {
+    int code; /* 701 ..., 507 */
+    int line, column, other_line; /* other_line: the second line of a race, the birth of a NaN; 0 if none */
+    int64_t programs[2][3]; /* of the first occurrence; second: the other program of a race */
+    int64_t times;
+    char message[400]; /* whole sentence with element, index, extent; no file and line */
+} finding;
+
+typedef struct findings {
+    finding *items; /* heap */
+    int count, capacity;
+} findings;
+void findings_free(findings *f);
+/* "file:line:column: R701: message (program 3, 0; 17 times)", then the source line, caret and advice. */
+void findings_print(const findings *f, const tile_kernel *k, text *out);
+
+/* A value of the interpreter, as the debugger and print see it. */
+typedef struct interp_tile {
+    tile_type type; /* all dims constant here */
+    int64_t count;
+    number *elements; /* floats in f, others in i */
+    uint8_t *valid; /* NULL: all are valid */
+} interp_tile;
+
+typedef struct interp interp;
+
+/* Called before each op of a body; return false to stop the launch. See run/debug.c. */
+typedef bool interp_hook(void *context, interp *state, const tile_op *op, const int64_t program[3]);
+/* Called for each line that `print` writes; the default is stdout. */
+typedef void interp_print(void *context, const char *line);
+
+typedef struct interp_options {
+    bool exact; /* keep double precision: no rounding to the element type between ops (still at a store) */
+    bool check; /* all findings; off: only what would be unsafe or an assert */
+    uint64_t order_seed; /* 0: programs in order; else a random order from this seed */
+    int64_t step_limit; /* ops a program may run; 0: 1e9 */
+    const int64_t *only_programs; /* linear ids to run, or NULL for all */
+    int64_t only_count;
+    int units;
+    interp_hook *hook;
+    void *hook_context;
+    interp_print *print;
+    void *print_context;
+} interp_options;
+
+/* What the head region decides. */
+typedef struct launch_plan {
+    int64_t scalars_bits[64]; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of the double f */
+    int64_t extents[64][MAX_RANK]; /* of every array parameter */
+    int64_t programs[16][3]; /* per phase */
+} launch_plan;
+
+/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL for outputs and scratch, whose
+ * extents are then computed (rank and elem must be set). Fails with E502, E503, E505 texts. */
+qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays, int units,
+                      launch_plan *plan, qn_error *error);
+
+/* Runs all phases. arrays[p] must be complete for every array parameter; scratch too (the caller allocates). Out
+ * arrays with an initial value are filled here. Findings are appended. QN_FAILED: an assert or the step limit. */
+qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launch_plan *plan, const interp_options *options,
+                     findings *found, qn_error *error);
+
+/* For the hook: the current value of v in the running program, or false if it has none yet. Borrowed until the next op. */
+bool interp_value(const interp *state, value v, interp_tile *out);
+
+/* random.c: Philox4x32-10; counter words (offset low, offset high, i low, i high). */
+void philox_words(uint64_t seed, uint64_t offset, uint64_t i, uint32_t out[4]);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * The test harness: TEST(name) defines a case, main at the end of the file is TEST_MAIN(case, case, ...).
+ * A failed EXPECT prints file, line and what differed, and the case goes on.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_TESTS_TEST_H
+#define QUERN_TESTS_TEST_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int test_failures_of_case, test_passed, test_failed;
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) test_fail(__FILE__, __LINE__, #condition);                                                   \
+    } while (0)
+#define EXPECT_TEXT(actual, expected) test_text((actual), (expected), __FILE__, __LINE__)
+#define EXPECT_NEAR(actual, expected, tolerance) test_near((actual), (expected), (tolerance), __FILE__, __LINE__)
+
+static inline void test_fail(const char *file, int line, const char *what)
+{
+    test_failures_of_case++;
+    printf("%s:%d: failed: %s\n", file, line, what);
+}
+
+static inline void test_text(const char *actual, const char *expected, const char *file, int line)
+{
+    if (!strcmp(actual, expected)) return;
+    test_failures_of_case++;
+    printf("%s:%d: texts differ\n--- expected\n%s\n--- actual\n%s\n---\n", file, line, expected, actual);
+}
+
+static inline void test_near(double actual, double expected, double tolerance, const char *file, int line)
+{
+    if (fabs(actual - expected) <= tolerance || (isnan(actual) && isnan(expected)) || actual == expected) return;
+    test_failures_of_case++;
+    printf("%s:%d: %.9g is not %.9g within %g\n", file, line, actual, expected, tolerance);
+}
+
+typedef struct test_case {
+    const char *name;
+    void (*run)(void);
+} test_case;
+
+#define TEST(name) static void name(void)
+#define CASE(name) {#name, name}
+#define TEST_MAIN(...)                                                                                                 \
+    int main(int argc, char **argv)                                                                                    \
+    {                                                                                                                  \
+        const test_case cases[] = {__VA_ARGS__};                                                                       \
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {                                                \
+            if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;                                                  \
+            test_failures_of_case = 0;                                                                                 \
+            cases[i].run();                                                                                            \
+            if (test_failures_of_case) {                                                                               \
+                test_failed++;                                                                                         \
+                printf("FAILED %s\n", cases[i].name);                                                                  \
+            } else {                                                                                                   \
+                test_passed++;                                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        printf("%d passed, %d failed\n", test_passed, test_failed);                                                    \
+        return test_failed != 0;                                                                                       \
+    }
+
+#endif
