@@ -28,6 +28,7 @@ static inline void test_fail(const char *file, int line, const char *what)
 
 static inline void test_text(const char *actual, const char *expected, const char *file, int line)
 {
+    if (!actual) actual = "(none)";
     if (!strcmp(actual, expected)) return;
     test_failures_of_case++;
     printf("%s:%d: texts differ\n--- expected\n%s\n--- actual\n%s\n---\n", file, line, expected, actual);

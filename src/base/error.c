@@ -35,7 +35,7 @@ static int distance(const char *a, const char *b)
         int *now = rows[i & 1], *before = rows[(i - 1) & 1];
         now[0] = 2 * i;
         for (int j = 1; j <= n; j++) {
-            int same = a[i - 1] == b[j - 1]                                                              ? 0
+            int same = a[i - 1] == b[j - 1]                                                   ? 0
                        : tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]) ? 1
                                                                                               : 2;
             int best = before[j - 1] + same;
@@ -49,7 +49,7 @@ static int distance(const char *a, const char *b)
 const char *suggest_name(const char *name, const char *const *list, int count)
 {
     const char *best = NULL;
-    int limit = 2 * (int)(strlen(name) + 2) / 3 + 1, least = limit;
+    int limit = 2 * (int)(strlen(name) + 2) / 3 + 2, least = limit;
     for (int i = 0; i < count; i++) {
         int d = distance(name, list[i]);
         if (d < least) {

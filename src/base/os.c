@@ -124,7 +124,8 @@ qn_status process_run(const char *const *arguments, text *output, int *exit_code
     }
     close(ends[0]);
     int state = 0;
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {}
+    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+    }
     *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
     return QN_OK;
 }

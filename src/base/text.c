@@ -73,11 +73,16 @@ void text_add_quoted(text *t, const char *bytes, size_t count)
     text_add(t, "\"");
     for (size_t i = 0; i < count; i++) {
         unsigned char c = (unsigned char)bytes[i];
-        if (c == '\n') text_add(t, "\\n");
-        else if (c == '\t') text_add(t, "\\t");
-        else if (c == '\\' || c == '"') text_print(t, "\\%c", c);
-        else if (c < 32 || c == 127) text_print(t, "\\x%02x", c);
-        else text_add_bytes(t, bytes + i, 1);
+        if (c == '\n')
+            text_add(t, "\\n");
+        else if (c == '\t')
+            text_add(t, "\\t");
+        else if (c == '\\' || c == '"')
+            text_print(t, "\\%c", c);
+        else if (c < 32 || c == 127)
+            text_print(t, "\\x%02x", c);
+        else
+            text_add_bytes(t, bytes + i, 1);
     }
     text_add(t, "\"");
 }

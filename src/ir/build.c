@@ -116,8 +116,10 @@ bool tile_broadcast(const tile_type *a, const tile_type *b, tile_type *out)
     if (a->rank != b->rank) return false;
     tile_type joint = *a;
     for (int i = 0; i < a->rank; i++) {
-        if (a->dims[i] == 1) joint.dims[i] = b->dims[i];
-        else if (b->dims[i] != 1 && b->dims[i] != a->dims[i]) return false;
+        if (a->dims[i] == 1)
+            joint.dims[i] = b->dims[i];
+        else if (b->dims[i] != 1 && b->dims[i] != a->dims[i])
+            return false;
     }
     *out = joint;
     return true;

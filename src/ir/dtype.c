@@ -36,8 +36,8 @@ uint16_t f16_from_double(double x)
     if (size >= 65520.0) return sign | 0x7c00; /* halfway to the next one after 65504 rounds to infinity */
     if (size < 0x1p-14) return sign | (uint16_t)nearbyint(size * 0x1p24); /* subnormal; 1024 is the first normal one */
     int exponent;
-    double fraction = frexp(size, &exponent); /* [0.5, 1) */
-    int mantissa = (int)nearbyint(fraction * 2048.0); /* 1024 .. 2048 */
+    double fraction = frexp(size, &exponent);                              /* [0.5, 1) */
+    int mantissa = (int)nearbyint(fraction * 2048.0);                      /* 1024 .. 2048 */
     return sign | (uint16_t)(((exponent + 14) << 10) + (mantissa - 1024)); /* a carry moves into the exponent */
 }
 
@@ -95,18 +95,18 @@ int64_t integer_wrap(dtype t, int64_t x)
     }
 }
 
-#define READ(type, field)                                                                                              \
-    {                                                                                                                  \
-        type x;                                                                                                        \
-        memcpy(&x, from, sizeof(x));                                                                                   \
-        n.field = x;                                                                                                   \
-        break;                                                                                                         \
+#define READ(type, field)            \
+    {                                \
+        type x;                      \
+        memcpy(&x, from, sizeof(x)); \
+        n.field = x;                 \
+        break;                       \
     }
-#define WRITE(type, from)                                                                                              \
-    {                                                                                                                  \
-        type x = (type)(from);                                                                                         \
-        memcpy(to, &x, sizeof(x));                                                                                     \
-        break;                                                                                                         \
+#define WRITE(type, from)          \
+    {                              \
+        type x = (type)(from);     \
+        memcpy(to, &x, sizeof(x)); \
+        break;                     \
     }
 
 number element_read(dtype t, const void *from)

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Holds the rules of the tree: a folder includes only folders before it, the command includes public headers only,
+# no file is over 1,200 lines, every source file opens with a comment and names its licence, no `_t` types of our own.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root" || exit 1
+passed=0
+failed=0
+bad() {
+    echo "$1"
+    wrong=1
+}
+finish() {
+    if [ "$wrong" = 0 ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED $1"
+    fi
+}
+
+order="base ir lang tensor fuse passes emit device run profile data"
+wrong=0
+before=""
+for folder in $order; do
+    before="$before $folder"
+    for file in src/"$folder"/*.[ch]; do
+        [ -f "$file" ] || continue
+        for used in $(sed -n 's/^ *# *include "\([a-z]*\)\/.*/\1/p' "$file" | sort -u); do
+            case " $before " in *" $used "*) ;; *) bad "$file includes $used/, which comes after $folder/" ;; esac
+        done
+    done
+done
+for folder in src/*/; do
+    case " $order " in *" $(basename "$folder") "*) ;; *) bad "$folder is not in the list of folders" ;; esac
+done
+finish "include order"
+
+wrong=0
+for file in cli/*.[ch] examples/*.c bench/*.c; do
+    [ -f "$file" ] || continue
+    for used in $(sed -n 's/^ *# *include "\(.*\)"/\1/p' "$file"); do
+        [ -f "$(dirname "$file")/$used" ] || bad "$file includes \"$used\": only <quern/...> and its own folder"
+    done
+done
+finish "the command uses public headers"
+
+wrong=0
+for file in $(find src cli include tests bench examples -name '*.[ch]' -o -name '*.def' -path '*src*'); do
+    lines=$(wc -l <"$file")
+    [ "$lines" -gt 1200 ] && bad "$file has $lines lines: at most 1200"
+done
+for file in include/quern/*.h; do
+    lines=$(wc -l <"$file")
+    [ "$lines" -gt 400 ] && bad "$file has $lines lines: public headers at most 400"
+done
+finish "file sizes"
+
+wrong=0
+for file in $(find src cli include -name '*.[ch]'); do
+    head -1 "$file" | grep -q '^/\*' || bad "$file does not open with a comment"
+    head -40 "$file" | grep -q 'SPDX-License-Identifier: MIT' || bad "$file does not name its licence"
+done
+finish "file heads"
+
+wrong=0
+grep -rnE '^\} [a-z_]+_t;|typedef [^(]* [a-z_]+_t;' src cli include && bad "types of our own do not end in _t"
+grep -rnE '\b(exit|abort) *\(' src --include='*.c' | grep -v 'src/base/arena.c' | grep -vE '"[^"]*(exit|abort) *\(' && bad "no exit or abort in src/"
+grep -rniE '\b(TODO|FIXME|XXX)\b' src cli include kernels && bad "unfinished marks"
+finish "words"
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
