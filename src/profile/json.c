@@ -1,0 +1,95 @@
+/*
+ * JSON out: a list of flat objects. Nothing here can make an invalid file: bytes that are not UTF-8 are replaced, and
+ * numbers that JSON cannot hold become null.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/profile.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* The length of the UTF-8 sequence at `at`, or 0 if it is broken. */
+static int sequence_length(const unsigned char *at)
+{
+    int length = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2 : at[0] >> 4 == 14 ? 3 : at[0] >> 3 == 30 ? 4 : 0;
+    for (int i = 1; i < length; i++)
+        if (at[i] >> 6 != 2) return 0;
+    return length;
+}
+
+static void add_string(text *out, const char *words)
+{
+    text_add(out, "\"");
+    for (const unsigned char *at = (const unsigned char *)words; *at;) {
+        int length = sequence_length(at);
+        if (!length) {
+            text_add(out, "\\ufffd");
+            at++;
+        } else if (*at == '"' || *at == '\\') {
+            text_print(out, "\\%c", *at++);
+        } else if (*at == '\n') {
+            text_add(out, "\\n");
+            at++;
+        } else if (*at < 0x20) {
+            text_print(out, "\\u%04x", *at++);
+        } else {
+            text_add_bytes(out, (const char *)at, (size_t)length);
+            at += length;
+        }
+    }
+    text_add(out, "\"");
+}
+
+void json_open_object(json *j)
+{
+    text_add(&j->out, j->objects++ ? ",\n  {" : "[\n  {");
+    j->keys = 0;
+}
+
+static void open_key(json *j, const char *key)
+{
+    if (j->keys++) text_add(&j->out, ", ");
+    add_string(&j->out, key);
+    text_add(&j->out, ": ");
+}
+
+void json_text(json *j, const char *key, const char *words)
+{
+    open_key(j, key);
+    if (words)
+        add_string(&j->out, words);
+    else
+        text_add(&j->out, "null");
+}
+
+void json_number(json *j, const char *key, double number)
+{
+    open_key(j, key);
+    if (isfinite(number))
+        text_print(&j->out, "%.9g", number);
+    else
+        text_add(&j->out, "null");
+}
+
+void json_whole(json *j, const char *key, int64_t number)
+{
+    open_key(j, key);
+    text_print(&j->out, "%" PRId64, number);
+}
+
+void json_close_object(json *j)
+{
+    text_add(&j->out, "}");
+}
+
+const char *json_finish(json *j)
+{
+    text_add(&j->out, j->objects ? "\n]\n" : "[]\n");
+    return text_get(&j->out);
+}
+
+void json_free(json *j)
+{
+    text_free(&j->out);
+}

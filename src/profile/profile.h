@@ -1,0 +1,52 @@
+/*
+ * Measuring: statistics of samples, counts of bytes and operations, bench blocks run and reported.
+ *
+ * The road of a bench block: plan (which calls: every combination of its set-valued settings, every variant), check
+ * (each variant against `ref`), time (interleaved rounds), report (table and JSON).
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PROFILE_PROFILE_H
+#define QUERN_PROFILE_PROFILE_H
+
+#include "base/base.h"
+
+/* statistics.c */
+/* Sorts the samples and interpolates between neighbours; q from 0 to 1. NaN when there are none. */
+double quantile(double *samples, int count, double q);
+typedef struct spread {
+    double median, low, high; /* quantiles 0.5, 0.2, 0.8 */
+    int count;
+} spread;
+spread spread_of(double *samples, int count); /* sorts them */
+/* Half the width between the quantiles over the median: how far the median can be trusted. */
+double spread_relative(const spread *s);
+
+/* json.c: a list of flat objects, written key by key. Text is escaped; a number that is not finite becomes null. */
+typedef struct json {
+    text out;
+    int objects, keys;
+} json;
+void json_open_object(json *j);
+void json_text(json *j, const char *key, const char *words); /* NULL: null */
+void json_number(json *j, const char *key, double number);
+void json_whole(json *j, const char *key, int64_t number);
+void json_close_object(json *j);
+const char *json_finish(json *j); /* the whole list; borrowed from j */
+void json_free(json *j);
+
+/* table.c: columns of text, aligned; the first column to the left, the others to the right unless told. */
+enum { TABLE_MOST_COLUMNS = 12 };
+typedef struct table {
+    arena *memory;
+    const char **cells; /* row by row; row 0 is the head */
+    int columns, cell_count, cell_capacity;
+    bool left[TABLE_MOST_COLUMNS];
+} table;
+void table_open(table *t, int columns); /* call table_close when done */
+void table_cell(table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void table_print(const table *t, bool colour, text *out); /* rows whose last cell is not "ok" stand out in colour */
+void table_close(table *t);
+/* "3.21 ms", "812 us", "45 ns": three digits and a unit. */
+void text_add_duration(text *t, double time_ns);
+
+#endif
