@@ -1,0 +1,186 @@
+/*
+ * The thread pool. In: a range and a function. Out: the function was called on pieces that cover the range once.
+ *
+ * One 32-bit gate says it all: an epoch (which job), whether the job is open, and how many workers are inside. A worker
+ * enters an open gate with a compare-and-swap and leaves by subtracting one; the caller closes the gate when no piece
+ * is left and waits until nobody is inside. A worker that wakes too late finds the gate closed, and nobody waits for it.
+ * Pieces are guided: half of a fair share of what remains, so that the first are long and the last are small.
+ * Idle workers spin for a few microseconds and then sleep on the gate (futex).
+ * Invariant: the job's fields change only while the gate is closed and empty.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "base/base.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define INSIDE 0x3ffu /* how many workers are inside */
+#define OPEN 0x400u
+#define EPOCH 0x800u
+#define MOST_THREADS 1000
+#define SPIN_NS 4000
+
+typedef struct worker {
+    pool *owner;
+    int number;
+    pthread_t thread;
+} worker;
+
+struct pool {
+    _Alignas(64) _Atomic uint32_t gate;
+    _Atomic int sleepers, joiner, stop;
+    _Alignas(64) _Atomic int64_t next;
+    _Alignas(64) pthread_mutex_t callers;
+    pool_work *work; /* the job */
+    void *context;
+    int64_t count, grain;
+    int threads;
+    worker *workers; /* threads - 1 of them; the caller is worker 0 */
+};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* True once the gate differs from `seen`; false after the spinning time. */
+static bool spin_for_change(pool *p, uint32_t seen)
+{
+    int64_t end_ns = clock_now_ns() + SPIN_NS;
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (atomic_load_explicit(&p->gate, memory_order_relaxed) != seen) return true;
+            relax();
+        }
+    } while (clock_now_ns() < end_ns);
+    return false;
+}
+
+static void take_pieces(pool *p, int number)
+{
+    int64_t first = atomic_load_explicit(&p->next, memory_order_relaxed);
+    while (first < p->count) {
+        int64_t piece = (p->count - first) / (2 * p->threads);
+        if (piece < p->grain) piece = p->grain;
+        if (piece > p->count - first) piece = p->count - first;
+        if (!atomic_compare_exchange_weak_explicit(&p->next, &first, first + piece, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        p->work(p->context, first, first + piece, number);
+        first = atomic_load_explicit(&p->next, memory_order_relaxed);
+    }
+}
+
+static void *worker_main(void *argument)
+{
+    worker *self = argument;
+    pool *p = self->owner;
+    uint32_t served = 0; /* the epoch of the last job this worker saw; the first job has epoch 1 */
+    while (!atomic_load(&p->stop)) {
+        uint32_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);
+        if ((gate & OPEN) && gate / EPOCH != served) {
+            if (!atomic_compare_exchange_weak_explicit(&p->gate, &gate, gate + 1, memory_order_acquire,
+                                                       memory_order_relaxed))
+                continue;
+            served = gate / EPOCH;
+            take_pieces(p, self->number);
+            uint32_t after = atomic_fetch_sub_explicit(&p->gate, 1, memory_order_seq_cst) - 1;
+            if (!(after & (OPEN | INSIDE)) && atomic_load(&p->joiner)) futex_wake(&p->gate, INT_MAX);
+            continue;
+        }
+        if (spin_for_change(p, gate)) continue;
+        atomic_fetch_add(&p->sleepers, 1);
+        if (!atomic_load(&p->stop) && atomic_load(&p->gate) == gate) futex_wait(&p->gate, gate);
+        atomic_fetch_sub(&p->sleepers, 1);
+    }
+    return NULL;
+}
+
+pool *pool_new(int threads)
+{
+    threads = MINIMUM(MAXIMUM(threads, 1), MOST_THREADS);
+    pool *p = aligned_alloc(_Alignof(pool), sizeof(pool));
+    CHECK(p);
+    *p = (pool){.threads = 1};
+    p->workers = calloc((size_t)threads, sizeof(worker));
+    CHECK(p->workers);
+    pthread_mutex_init(&p->callers, NULL);
+    int started = 0;
+    while (started < threads - 1) {
+        worker *w = &p->workers[started];
+        *w = (worker){.owner = p, .number = started + 1};
+        if (pthread_create(&w->thread, NULL, worker_main, w)) break; /* fewer threads are slower, not wrong */
+        started++;
+    }
+    p->threads = started + 1; /* workers read it only inside a job */
+    return p;
+}
+
+void pool_free(pool *p)
+{
+    if (!p) return;
+    atomic_store(&p->stop, 1);
+    atomic_fetch_add(&p->gate, EPOCH);
+    futex_wake(&p->gate, INT_MAX);
+    for (int i = 0; i < p->threads - 1; i++) pthread_join(p->workers[i].thread, NULL);
+    pthread_mutex_destroy(&p->callers);
+    free(p->workers);
+    free(p);
+}
+
+int pool_threads(const pool *p)
+{
+    return p->threads;
+}
+
+void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context)
+{
+    if (count <= 0) return;
+    if (grain < 1) grain = 1;
+    pthread_mutex_lock(&p->callers);
+    if (p->threads == 1 || count <= grain) {
+        work(context, 0, count, 0);
+        pthread_mutex_unlock(&p->callers);
+        return;
+    }
+    p->work = work;
+    p->context = context;
+    p->count = count;
+    p->grain = grain;
+    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    atomic_fetch_add(&p->gate, EPOCH + OPEN); /* publishes the fields above; the gate was closed and empty */
+    if (atomic_load(&p->sleepers)) futex_wake(&p->gate, (int)MINIMUM((count - 1) / grain, p->threads - 1));
+    take_pieces(p, 0);
+    uint32_t gate = atomic_fetch_and(&p->gate, ~OPEN) & ~OPEN;
+    while (gate & INSIDE) {
+        if (!spin_for_change(p, gate)) {
+            atomic_store(&p->joiner, 1);
+            gate = atomic_load(&p->gate);
+            if (gate & INSIDE) futex_wait(&p->gate, gate);
+            atomic_store(&p->joiner, 0);
+        }
+        gate = atomic_load_explicit(&p->gate, memory_order_acquire);
+    }
+    pthread_mutex_unlock(&p->callers);
+}
