@@ -43,11 +43,11 @@ typedef enum ast_kind {
     AST_LET, /* list: AST_NAME; left: expr */
     AST_EMPTY,
     /* expressions */
-    AST_NUMBER, /* is_float, is_typed (0.5f); number */
+    AST_NUMBER, /* is_float, is_typed (0.5f); number; word: as written. Decimals fit i64, 0x and 0b are patterns of 64 bits */
     AST_STRING, /* words, length */
     AST_BOOL, /* number.i */
     AST_NAME, /* name */
-    AST_TYPE_NAME, /* a type in an expression: word */
+    AST_TYPE_NAME, /* a type in an expression: word; is_generic: a `T` that types a parameter (or the result) of this item */
     AST_UNARY, /* word; left */
     AST_BINARY, /* word; left, right */
     AST_CONDITIONAL, /* left ? right : third */
@@ -70,6 +70,8 @@ struct ast {
     place at; /* of the operator for binary, of the name for items and params */
     place from; /* where the whole node begins */
     int end_line; /* last line of the node, for comments in fmt */
+    int height; /* of the tree below; at most 1000, so that walking it cannot overflow the stack */
+    int text_line; /* AST_RAW: the line where the raw text begins */
     const char *name, *word, *words;
     size_t length; /* of words */
     ast *type, *left, *right, *third, *body, *other;
@@ -83,6 +85,7 @@ typedef struct ast_comment {
     int end_line;
     const char *text; /* with its // or slash-star */
     bool own_line; /* nothing but blanks before it */
+    bool blank_before; /* an empty line stood before it */
 } ast_comment;
 
 typedef struct ast_file {
@@ -134,6 +137,8 @@ typedef struct builtin {
     op_code op; /* elementwise: the op; else OP_NONE */
 } builtin;
 const builtin *builtin_find(const char *name); /* NULL if none */
+extern const builtin builtins[];
+extern const int builtin_count;
 const ast *ast_find(const ast_file *file, const char *name); /* an item that is not a bench, or NULL */
 
 /* evaluate.c: constant expressions over bound names, on the tree. */

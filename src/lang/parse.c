@@ -1,0 +1,517 @@
+/*
+ * Tokens to a tree: items, parameters and clauses. In: the text of a file. Out: an ast_file, with diagnostics.
+ *
+ * Recursive descent with two tokens of lookahead. After an error the parser is silent (`panic`) until the statement or
+ * item is over, then goes on, so that several errors are found in one run; a tree with errors is only good for more
+ * checks of names. Depth is bounded twice: nesting of the source (the parser's stack) and height of the tree (everyone
+ * else's).
+ * SPDX-License-Identifier: MIT
+ */
+#include "lang/parse.h"
+
+void parser_advance(parser *p)
+{
+    p->end_line = p->now.end_line;
+    p->end_column = p->now.end_column;
+    p->now = p->next;
+    p->next = lex_next(&p->lex);
+}
+
+bool parser_is(const parser *p, const char *word)
+{
+    return (p->now.kind == TOKEN_OPERATOR || p->now.kind == TOKEN_KEYWORD) && !strcmp(p->now.word, word);
+}
+
+bool parser_is_name(const parser *p, const char *word)
+{
+    return p->now.kind == TOKEN_NAME && !strcmp(p->now.word, word);
+}
+
+bool parser_accept(parser *p, const char *word)
+{
+    if (p->panic || !parser_is(p, word)) return false;
+    parser_advance(p);
+    return true;
+}
+
+void parser_error(parser *p, const char *code, place at, const char *advice, const char *format, ...)
+{
+    bool silent = p->panic || p->lex.stopped; /* nothing after a stop is the user's */
+    p->panic = true;
+    if (silent) return;
+    text words = {0};
+    va_list list;
+    va_start(list, format);
+    text_print_list(&words, format, list);
+    va_end(list);
+    diagnose(p->d, code, at, advice, "%s", text_get(&words));
+    text_free(&words);
+}
+
+const char *token_describe(const parser *p, const token *t)
+{
+    switch (t->kind) {
+    case TOKEN_END: return "the end of the file";
+    case TOKEN_STRING: return "a string";
+    case TOKEN_RAW: return "raw text";
+    case TOKEN_BAD: return "an unknown character";
+    case TOKEN_TYPE: return arena_print(p->file->memory, "the type `%s`", t->word);
+    default: return arena_print(p->file->memory, "`%.60s%s`", t->word, strlen(t->word) > 60 ? "..." : "");
+    }
+}
+
+void parser_unexpected(parser *p, const char *expected, const char *advice)
+{
+    place at = p->now.at;
+    if (p->now.kind == TOKEN_BAD) { /* the lexer has spoken */
+        p->panic = true;
+        return;
+    }
+    /* What is missing at the end of a line is missing there, not at the start of the next. */
+    bool missing = expected[0] == '`' && strchr(";,)]", expected[1]) && p->now.at.line > p->end_line && p->end_line > 0;
+    if (missing) at = (place){.line = p->end_line, .column = p->end_column};
+    parser_error(p, "E104", at, advice, "expected %s, found %s", expected, token_describe(p, &p->now));
+}
+
+bool parser_expect(parser *p, const char *word, const char *advice)
+{
+    if (p->panic) return false;
+    if (parser_accept(p, word)) return true;
+    parser_unexpected(p, arena_print(p->file->memory, "`%s`", word), advice);
+    return false;
+}
+
+const char *parser_expect_name(parser *p, const char *what, place *at)
+{
+    *at = p->now.at;
+    if (p->panic) return "";
+    if (p->now.kind != TOKEN_NAME) {
+        bool reserved = p->now.kind == TOKEN_KEYWORD || p->now.kind == TOKEN_TYPE;
+        parser_unexpected(p, what, reserved ? "this word is reserved: choose another name" : NULL);
+        return "";
+    }
+    const char *name = p->now.word;
+    parser_advance(p);
+    return name;
+}
+
+bool parser_enter(parser *p)
+{
+    if (p->nesting++ < NESTING_LIMIT) return true;
+    parser_error(p, "E105", p->now.at, "split it", "nested deeper than %d", NESTING_LIMIT);
+    p->lex.stopped = true; /* what follows is as deep: there is no sensible place to go on */
+    return false;
+}
+
+void parser_leave(parser *p)
+{
+    p->nesting--;
+}
+
+ast *parser_node(parser *p, ast_kind kind, place from)
+{
+    ast *node = ARENA_NEW(p->file->memory, ast);
+    node->kind = kind;
+    node->from = node->at = from;
+    node->end_line = from.line;
+    node->word = node->name = "";
+    return node;
+}
+
+static int list_height(const ast_list *list)
+{
+    int height = 0;
+    for (int i = 0; i < list->count; i++) height = MAXIMUM(height, list->items[i]->height);
+    return height;
+}
+
+ast *parser_done(parser *p, ast *node)
+{
+    const ast *children[] = {node->type, node->left, node->right, node->third, node->body, node->other};
+    int height = MAXIMUM(list_height(&node->list), MAXIMUM(list_height(&node->clauses), list_height(&node->phases)));
+    for (int i = 0; i < COUNT(children); i++)
+        if (children[i]) height = MAXIMUM(height, children[i]->height);
+    node->height = height + 1;
+    node->end_line = MAXIMUM(p->end_line, node->from.line);
+    if (node->height <= HEIGHT_LIMIT) return node;
+    parser_error(p, "E105", node->at, "split it", "this is a chain of more than %d parts", HEIGHT_LIMIT);
+    p->lex.stopped = true;
+    return parser_node(p, AST_EMPTY, node->from); /* the tall tree is dropped */
+}
+
+void parser_push(parser *p, ast_list *list, ast *item)
+{
+    ARENA_PUSH(p->file->memory, list->items, list->count, list->capacity, item);
+}
+
+bool word_is_generic(const char *word)
+{
+    if (word[0] < 'A' || word[0] > 'Z') return false;
+    for (int i = 1; word[i]; i++)
+        if (word[i] < '0' || word[i] > '9') return false;
+    return true;
+}
+
+bool parser_at_type(const parser *p)
+{
+    return p->now.kind == TOKEN_TYPE || (p->now.kind == TOKEN_NAME && word_is_generic(p->now.word));
+}
+
+static void note_generic(parser *p, const char *word)
+{
+    for (int i = 0; i < p->generic_count; i++)
+        if (!strcmp(p->generics[i], word)) return;
+    if (p->generic_count < COUNT(p->generics)) p->generics[p->generic_count++] = word;
+}
+
+ast *parse_type(parser *p)
+{
+    ast *node = parser_node(p, AST_TYPE, p->now.at);
+    node->word = "float";
+    if (p->panic) return node;
+    if (!parser_at_type(p)) {
+        parser_unexpected(p, "a type",
+                          p->now.kind == TOKEN_NAME ? "types are float, i32, ..., or a generic one such as `T`" : NULL);
+        return node;
+    }
+    node->word = p->now.word;
+    node->is_generic = p->now.kind == TOKEN_NAME;
+    if (!strcmp(node->word, "tf32"))
+        parser_error(p, "E104", p->now.at, "round operands where they are used: dot(tf32(a), tf32(b))",
+                     "expected a type, found `tf32`, which is only a rounding");
+    parser_advance(p);
+    return parser_done(p, node);
+}
+
+/* "(" [ setting { "," setting } ] ")" */
+static void parse_settings(parser *p, ast_list *list)
+{
+    parser_expect(p, "(", NULL);
+    if (parser_accept(p, ")")) return;
+    do {
+        ast *setting = parser_node(p, AST_SETTING, p->now.at);
+        setting->name = parser_expect_name(p, "the name of a setting", &setting->at);
+        if (parser_accept(p, "in")) {
+            setting->is_set = true;
+            parse_set(p, &setting->list);
+        } else if (parser_expect(p, "=", "a setting is `NAME = value` or `NAME in {a, b}`")) {
+            setting->left = parse_expression(p);
+        }
+        parser_push(p, list, parser_done(p, setting));
+    } while (parser_accept(p, ","));
+    parser_expect(p, ")", NULL);
+}
+
+static ast *parse_param(parser *p)
+{
+    static const char *const words[] = {"in", "out", "inout", "scratch", "const"};
+    ast *param = parser_node(p, AST_PARAM, p->now.at);
+    param->blank_before = p->now.blank_before;
+    for (int i = 0; i < COUNT(words) && !param->word[0]; i++)
+        if (parser_accept(p, words[i])) param->word = words[i];
+    bool is_const = !strcmp(param->word, "const");
+    if (parser_is(p, "tile")) {
+        if (param->word[0] && strcmp(param->word, "inout"))
+            parser_error(p, "E104", p->now.at, "a tile parameter is `tile T x` or `inout tile T x`",
+                         "`%s` before `tile`", param->word);
+        parser_accept(p, "tile");
+        param->is_tile = true;
+    }
+    param->type = parse_type(p);
+    if (param->type->is_generic) note_generic(p, param->type->word);
+    param->name = parser_expect_name(p, "the name of a parameter", &param->at);
+    if (is_const && parser_accept(p, "(")) {
+        param->is_function = true;
+        do parser_push(p, &param->list, parse_type(p));
+        while (parser_accept(p, ","));
+        parser_expect(p, ")", NULL);
+        if (parser_accept(p, "=")) {
+            ast *name = parser_node(p, AST_NAME, p->now.at);
+            name->name = parser_expect_name(p, "the name of a function", &name->at);
+            param->left = parser_done(p, name);
+        }
+        return parser_done(p, param);
+    }
+    if (!is_const && !param->is_tile) parse_extents(p, &param->list);
+    if (!param->is_tile && parser_accept(p, "=")) param->left = parse_expression(p);
+    return parser_done(p, param);
+}
+
+static void parse_params(parser *p, ast *item)
+{
+    place open = p->now.at;
+    parser_expect(p, "(", NULL);
+    if (parser_accept(p, ")")) return;
+    do parser_push(p, &item->list, parse_param(p));
+    while (parser_accept(p, ","));
+    parser_expect(p, ")", NULL);
+    if (item->list.count > PARAM_LIMIT)
+        parser_error(p, "E105", open, "split it", "%d parameters; the limit is %d", item->list.count, PARAM_LIMIT);
+}
+
+void parser_recover_body(parser *p)
+{
+    if (!p->panic) return;
+    bool in_set = false;
+    while (p->now.kind != TOKEN_END && !parser_is(p, ";") && !parser_is(p, "}") && !parser_is(p, "kernel") &&
+           !parser_is(p, "tensor") && !parser_is(p, "bench") && (in_set || !parser_is(p, "{"))) {
+        in_set = parser_is(p, "in") || (parser_is(p, "=") && p->next.kind == TOKEN_OPERATOR);
+        parser_advance(p);
+        if (!in_set || !parser_is(p, "{")) continue;
+        while (p->now.kind != TOKEN_END && !parser_is(p, "}")) parser_advance(p); /* a set: `in {64, 128}` */
+        if (parser_is(p, "}")) parser_advance(p);
+        in_set = false;
+    }
+    if (parser_is(p, "{")) p->panic = false;
+}
+
+/* A clause that is a word and "(" expr { "," expr } ")"; the word is consumed here. */
+static ast *parse_clause(parser *p, const char *word)
+{
+    ast *clause = parser_node(p, AST_CLAUSE, p->now.at);
+    clause->word = word;
+    parser_advance(p);
+    parse_expressions(p, &clause->list);
+    return parser_done(p, clause);
+}
+
+static ast *parse_settings_clause(parser *p, const char *word, bool has_word)
+{
+    ast *clause = parser_node(p, AST_CLAUSE, p->now.at);
+    clause->word = word;
+    if (has_word) parser_advance(p);
+    parse_settings(p, &clause->list);
+    if (!strcmp(word, "tune") && parser_accept(p, "if")) {
+        parser_expect(p, "(", NULL);
+        clause->left = parse_expression(p);
+        parser_expect(p, ")", NULL);
+    }
+    return parser_done(p, clause);
+}
+
+static ast *parse_kernel(parser *p, ast *item)
+{
+    item->kind = AST_KERNEL;
+    parser_advance(p);
+    item->name = parser_expect_name(p, "the name of the kernel", &item->at);
+    parse_params(p, item);
+    ast *phase = parser_node(p, AST_PHASE, p->now.at);
+    while (!p->panic && !parser_is(p, "{")) {
+        ast *clause;
+        if (parser_is(p, "launch")) {
+            clause = parse_clause(p, "launch");
+            if (!phase->list.count) {
+                phase->list = clause->list;
+                phase->from = phase->at = clause->from;
+            }
+        } else if (parser_is(p, "tune")) {
+            clause = parse_settings_clause(p, "tune", true);
+        } else if (parser_is_name(p, "types")) {
+            clause = parse_settings_clause(p, "types", true);
+        } else if (parser_is_name(p, "precise")) {
+            clause = parser_node(p, AST_CLAUSE, p->now.at);
+            clause->word = "precise";
+            parser_advance(p);
+            clause = parser_done(p, clause);
+        } else if (parser_is_name(p, "gradient")) {
+            clause = parser_node(p, AST_CLAUSE, p->now.at);
+            clause->word = "gradient";
+            parser_advance(p);
+            parser_expect(p, "(", NULL);
+            clause->name = parser_expect_name(p, "the name of a kernel or tensor function", &clause->at);
+            parser_expect(p, ")", NULL);
+            clause = parser_done(p, clause);
+        } else {
+            parser_unexpected(p, "a clause or `{`", "clauses are launch, tune, types, precise and gradient");
+            break;
+        }
+        parser_push(p, &item->clauses, clause);
+    }
+    parser_recover_body(p);
+    phase->body = parse_block(p);
+    parser_push(p, &item->phases, parser_done(p, phase));
+    while (!p->panic && parser_is(p, "then")) {
+        phase = parser_node(p, AST_PHASE, p->now.at);
+        phase->blank_before = p->now.blank_before;
+        parser_advance(p);
+        parser_expect(p, "launch", "a phase begins with `then launch (...)`");
+        parse_expressions(p, &phase->list);
+        parser_recover_body(p);
+        phase->body = parse_block(p);
+        parser_push(p, &item->phases, parser_done(p, phase));
+    }
+    return item;
+}
+
+static ast *parse_raw(parser *p, ast *item)
+{
+    item->kind = AST_RAW;
+    item->word = p->now.word;
+    parser_advance(p);
+    item->name = parser_expect_name(p, "the name of the raw kernel", &item->at);
+    parse_params(p, item);
+    while (!p->panic) {
+        const char *word = parser_is(p, "launch")        ? "launch"
+                           : parser_is_name(p, "block")  ? "block"
+                           : parser_is_name(p, "shared") ? "shared"
+                                                         : NULL;
+        if (!word) break;
+        parser_push(p, &item->clauses, parse_clause(p, word));
+    }
+    if (p->panic) return item;
+    if (p->now.kind == TOKEN_RAW) {
+        item->words = p->now.word;
+        item->length = p->now.length;
+        item->text_line = p->now.at.line;
+        parser_advance(p);
+    } else if (parser_is_name(p, "from")) {
+        parser_advance(p);
+        item->is_path = true;
+        if (p->now.kind == TOKEN_STRING) {
+            item->words = p->now.word;
+            item->length = p->now.length;
+            item->text_line = p->now.at.line;
+            parser_advance(p);
+            parser_expect(p, ";", NULL);
+        } else {
+            parser_unexpected(p, "the path of a file in quotes", NULL);
+        }
+    } else {
+        parser_unexpected(p, "\"\"\"source\"\"\" or `from \"file\";`", NULL);
+    }
+    return item;
+}
+
+static ast *parse_bench(parser *p, ast *item)
+{
+    static const char *const modes[] = {"eager", "fused", "strict"};
+    item->kind = AST_BENCH;
+    parser_advance(p);
+    item->name = parser_expect_name(p, "the name of the bench", &item->at);
+    parser_push(p, &item->clauses, parse_settings_clause(p, "settings", false));
+    while (!p->panic && !parser_is(p, "{")) {
+        if (parser_is_name(p, "input"))
+            parser_push(p, &item->clauses, parse_settings_clause(p, "input", true));
+        else if (parser_is_name(p, "tolerance"))
+            parser_push(p, &item->clauses, parse_clause(p, "tolerance"));
+        else if (parser_is_name(p, "bytes"))
+            parser_push(p, &item->clauses, parse_clause(p, "bytes"));
+        else if (parser_is_name(p, "flops"))
+            parser_push(p, &item->clauses, parse_clause(p, "flops"));
+        else
+            parser_unexpected(p, "a clause or `{`", "clauses are input, tolerance, bytes and flops");
+    }
+    parser_expect(p, "{", NULL);
+    if (parser_accept(p, "}")) return item;
+    do {
+        ast *variant = parser_node(p, AST_VARIANT, p->now.at);
+        for (int i = 0; i < COUNT(modes); i++) {
+            if (!parser_is_name(p, modes[i]) || p->next.kind != TOKEN_NAME) continue;
+            variant->word = modes[i];
+            parser_advance(p);
+            break;
+        }
+        variant->name = parser_expect_name(p, "the name of a variant", &variant->at);
+        if (!p->panic && parser_is(p, "(")) parse_settings(p, &variant->list);
+        parser_push(p, &item->list, parser_done(p, variant));
+    } while (parser_accept(p, ","));
+    parser_expect(p, "}", NULL);
+    return item;
+}
+
+static ast *parse_function(parser *p, ast *item)
+{
+    item->kind = AST_FUNCTION;
+    if (!parser_accept(p, "void")) {
+        item->is_tile = parser_accept(p, "tile");
+        item->type = parse_type(p);
+        if (item->type->is_generic) note_generic(p, item->type->word);
+    }
+    item->name = parser_expect_name(p, "the name of the function", &item->at);
+    parse_params(p, item);
+    parser_recover_body(p);
+    item->body = parse_block(p);
+    return item;
+}
+
+static bool starts_raw(const parser *p)
+{
+    return (parser_is_name(p, "c") || parser_is_name(p, "cuda")) && p->next.kind == TOKEN_NAME;
+}
+
+static ast *parse_item(parser *p)
+{
+    ast *item = parser_node(p, AST_FUNCTION, p->now.at);
+    item->blank_before = p->now.blank_before;
+    p->generic_count = 0;
+    if (parser_is(p, "kernel"))
+        parse_kernel(p, item);
+    else if (parser_is(p, "tensor")) {
+        item->kind = AST_TENSOR;
+        parser_advance(p);
+        item->name = parser_expect_name(p, "the name of the tensor function", &item->at);
+        parse_params(p, item);
+        parser_recover_body(p);
+        item->body = parse_block(p);
+    } else if (parser_is(p, "bench"))
+        parse_bench(p, item);
+    else if (parser_is(p, "const")) {
+        bool blank = item->blank_before;
+        item = parse_constant(p);
+        item->blank_before = blank;
+        return item;
+    } else if (starts_raw(p))
+        parse_raw(p, item);
+    else if (parser_is(p, "void") || parser_is(p, "tile") || (parser_at_type(p) && p->next.kind == TOKEN_NAME))
+        parse_function(p, item);
+    else if (parser_is(p, "import")) {
+        parser_error(p, "E104", p->now.at, "write what is needed in this file",
+                     "`import` is reserved and means nothing yet");
+        return NULL;
+    } else {
+        parser_unexpected(p, "kernel, tensor, bench, const, c, cuda or a function", NULL);
+        return NULL;
+    }
+    return parser_done(p, item);
+}
+
+/* After an error: on to a word that begins an item and stands at the start of a line. */
+static void next_item(parser *p, bool moved)
+{
+    p->panic = false;
+    p->nesting = 0;
+    if (!moved && p->now.kind != TOKEN_END) parser_advance(p);
+    while (p->now.kind != TOKEN_END) {
+        bool word = p->now.kind == TOKEN_KEYWORD || p->now.kind == TOKEN_TYPE || p->now.kind == TOKEN_NAME;
+        if (parser_is(p, "kernel") || parser_is(p, "tensor") || parser_is(p, "bench")) return;
+        if (word && p->now.at.column == 1 && !parser_is(p, "then")) return;
+        parser_advance(p);
+    }
+}
+
+ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d)
+{
+    ast_file *file = ARENA_NEW(memory, ast_file);
+    file->memory = memory;
+    file->path = arena_copy_text(memory, path, strlen(path));
+    if (!d->memory) d->memory = memory;
+    if (length > FILE_LIMIT_BYTES) {
+        diagnose(d, "E105", (place){.line = 1, .column = 1}, "split it", "the file has %zu bytes; the limit is %u",
+                 length, FILE_LIMIT_BYTES);
+        words = "";
+        length = 0;
+    }
+    file->text = arena_copy_text(memory, words, length);
+    file->length = length;
+    parser p = {.file = file, .d = d};
+    lex_start(&p.lex, file, d);
+    p.now = lex_next(&p.lex);
+    p.next = lex_next(&p.lex);
+    while (p.now.kind != TOKEN_END) {
+        place before = p.now.at;
+        ast *item = parse_item(&p);
+        if (item) parser_push(&p, &file->items, item);
+        if (p.panic) next_item(&p, p.now.at.line != before.line || p.now.at.column != before.column);
+    }
+    return file;
+}
