@@ -1,0 +1,564 @@
+/*
+ * Text to tile IR. In: the form of docs/tile-ir.md, from anyone. Out: a verified kernel, or an error that names the
+ * line. A recursive-descent parser over the tokens of scan.c; a value's number in the text is only a name for it.
+ * Everything is checked before it is used: junk of any kind gives an error.
+ * SPDX-License-Identifier: MIT
+ */
+#include "ir/form.h"
+#include "ir/scan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEEPEST = 200, MOST_RESULTS = 4096 };
+
+/* A parameter's extent is a value of the head, which comes later in the text. */
+typedef struct forward {
+    int param, axis, number, line;
+} forward;
+
+typedef struct reader {
+    scanner scan;
+    tile_kernel *k;
+    value *values; /* by number in the text */
+    int number_limit;
+    forward *forwards;
+    int forward_count, forward_capacity;
+    int depth;
+    int line; /* where the op being read begins */
+} reader;
+
+typedef struct name_list { /* "%5.v, %6": numbers and names of what an op defines */
+    int *numbers;
+    const char **names;
+    int count, numbers_capacity, names_count, names_capacity;
+} name_list;
+
+static bool fail(reader *r, const char *message)
+{
+    return scan_fail(&r->scan, "%s", message);
+}
+
+static bool define(reader *r, int number, const char *name, value v)
+{
+    if (r->values[number]) return scan_fail_at(&r->scan, r->line, "%%%d is defined twice", number);
+    r->values[number] = v;
+    r->k->values[v].name = name;
+    return true;
+}
+
+/* %12 or %12.name */
+static bool read_number_of_value(reader *r, int *number, const char **name)
+{
+    token t = r->scan.token;
+    if (t.kind != TOKEN_VALUE)
+        return scan_fail(&r->scan, "expected a value such as %%3, found %s", scan_describe(&r->scan));
+    if (t.integer < 1 || t.integer >= r->number_limit) return fail(r, "this value's number is too large");
+    *number = (int)t.integer;
+    if (name) *name = t.length ? arena_copy_text(r->k->memory, t.start, t.length) : NULL;
+    return scan_next(&r->scan);
+}
+
+static bool read_value(reader *r, value *v)
+{
+    int number = 0;
+    if (r->scan.token.kind == TOKEN_VALUE && r->scan.token.integer > 0 && r->scan.token.integer < r->number_limit &&
+        !r->values[r->scan.token.integer])
+        return scan_fail(&r->scan, "%%%d is not defined above", (int)r->scan.token.integer);
+    if (!read_number_of_value(r, &number, NULL)) return false;
+    *v = r->values[number];
+    return true;
+}
+
+/* Values with commas between; none if the next token is no value. */
+static bool read_values(reader *r, value **values, int *count, int *capacity)
+{
+    if (r->scan.token.kind != TOKEN_VALUE) return true;
+    do {
+        value v;
+        if (!read_value(r, &v)) return false;
+        ARENA_PUSH(r->k->memory, *values, *count, *capacity, v);
+    } while (scan_accept(&r->scan, ","));
+    return !r->scan.failed;
+}
+
+static bool read_integer(reader *r, int64_t low, int64_t high, int64_t *out)
+{
+    char digits[32];
+    char *end;
+    if (r->scan.token.kind != TOKEN_NUMBER || r->scan.token.length >= sizeof(digits))
+        return scan_fail(&r->scan, "expected a whole number, found %s", scan_describe(&r->scan));
+    memcpy(digits, r->scan.token.start, r->scan.token.length);
+    digits[r->scan.token.length] = 0;
+    errno = 0;
+    *out = strtoll(digits, &end, 10);
+    if (*end || errno || *out < low || *out > high)
+        return scan_fail(&r->scan, "the number %s is not allowed here", digits);
+    return scan_next(&r->scan);
+}
+
+static bool read_small(reader *r, int *out)
+{
+    int64_t n;
+    if (!read_integer(r, -1, 1 << 20, &n)) return false;
+    *out = (int)n;
+    return true;
+}
+
+static bool read_text(reader *r, const char **out)
+{
+    if (r->scan.token.kind != TOKEN_STRING)
+        return scan_fail(&r->scan, "expected a quoted text, found %s", scan_describe(&r->scan));
+    *out = scan_unquote(&r->scan, r->k->memory);
+    return *out && scan_next(&r->scan);
+}
+
+/* A name, bare or quoted. */
+static bool read_name(reader *r, const char **out)
+{
+    if (r->scan.token.kind == TOKEN_STRING) return read_text(r, out);
+    if (r->scan.token.kind != TOKEN_NAME)
+        return scan_fail(&r->scan, "expected a name, found %s", scan_describe(&r->scan));
+    *out = arena_copy_text(r->k->memory, r->scan.token.start, r->scan.token.length);
+    return scan_next(&r->scan);
+}
+
+/* The number of the word in a list of words. */
+static bool read_word(reader *r, const char *const *words, int count, const char *what, int *out)
+{
+    for (int i = 0; i < count; i++) {
+        if (!scan_is(&r->scan, words[i])) continue;
+        *out = i;
+        return scan_next(&r->scan);
+    }
+    return scan_fail(&r->scan, "expected %s, found %s", what, scan_describe(&r->scan));
+}
+
+static bool read_elem(reader *r, dtype *elem)
+{
+    for (int i = 0; i < DT_COUNT; i++) {
+        if (!scan_is(&r->scan, dtypes[i].text)) continue;
+        *elem = (dtype)i;
+        return scan_next(&r->scan);
+    }
+    return scan_fail(&r->scan, "expected an element type, found %s", scan_describe(&r->scan));
+}
+
+static bool read_type(reader *r, tile_type *type)
+{
+    *type = (tile_type){0};
+    if (!read_elem(r, &type->elem)) return false;
+    if (!scan_accept(&r->scan, "[")) return !r->scan.failed;
+    do {
+        if (type->rank == MAX_RANK) return fail(r, "a type has more than 6 axes");
+        int64_t *extent = &type->dims[type->rank++];
+        if (r->scan.token.kind == TOKEN_VALUE) {
+            value v;
+            if (!read_value(r, &v)) return false;
+            *extent = -(int64_t)v;
+        } else if (!read_integer(r, 0, (int64_t)1 << 40, extent)) {
+            return false;
+        }
+    } while (scan_accept(&r->scan, ","));
+    return scan_expect(&r->scan, "]");
+}
+
+/* A constant of a known type, from the token that was put aside. */
+static bool number_from(reader *r, const token *t, dtype elem, number *out)
+{
+    char words[64];
+    char *end = words;
+    *out = (number){0};
+    if (t->length >= sizeof(words)) return fail(r, "a constant is too long");
+    memcpy(words, t->start, t->length);
+    words[t->length] = 0;
+    errno = 0;
+    if (elem == DT_BOOL) {
+        out->i = !strcmp(words, "true");
+        if (!out->i && strcmp(words, "false"))
+            return scan_fail_at(&r->scan, t->line, "a bool is true or false, not %s", words);
+        return true;
+    }
+    if (dtype_is_float(elem)) {
+        out->f = strtod(words, &end);
+    } else if (elem == DT_U64) {
+        out->i = (int64_t)strtoull(words, &end, 10);
+        if (words[0] == '-') end = words;
+    } else {
+        out->i = strtoll(words, &end, 10);
+        if (integer_wrap(elem, out->i) != out->i) end = words;
+    }
+    bool whole = end != words && !*end && (!errno || dtype_is_float(elem));
+    return whole || scan_fail_at(&r->scan, t->line, "%s is no constant of type %s", words, dtypes[elem].text);
+}
+
+static bool read_constant_token(reader *r, token *t)
+{
+    *t = r->scan.token;
+    if (t->kind != TOKEN_NUMBER && t->kind != TOKEN_NAME)
+        return scan_fail(&r->scan, "expected a constant, found %s", scan_describe(&r->scan));
+    return scan_next(&r->scan);
+}
+
+static bool read_param_name(reader *r, int *number)
+{
+    const char *name;
+    if (!read_name(r, &name)) return false;
+    for (int i = 0; i < r->k->param_count; i++) {
+        if (strcmp(r->k->params[i].name, name)) continue;
+        *number = i;
+        return true;
+    }
+    return scan_fail(&r->scan, "there is no parameter called %s", name);
+}
+
+/* "; 14:5", or nothing; then the line must end. */
+static bool read_place(reader *r, int *line, int *column)
+{
+    if (scan_accept(&r->scan, ";")) {
+        if (!read_small(r, line) || !scan_expect(&r->scan, ":") || !read_small(r, column)) return false;
+    }
+    if (!r->scan.failed && !r->scan.token.first_of_line && r->scan.token.kind != TOKEN_END && !scan_is(&r->scan, "}"))
+        return scan_fail(&r->scan, "expected the end of the line, found %s", scan_describe(&r->scan));
+    return !r->scan.failed;
+}
+
+typedef struct op_parts { /* of one op, while its line is being read */
+    value *operands;
+    int operand_count, operand_capacity;
+    token constant;
+} op_parts;
+
+/* x[%1, %2:%3 @0 safe, tile %4] = %5 mask %6: the operands' order in memory is values, indices, masks. */
+static bool read_access(reader *r, tile_op *op, op_parts *parts)
+{
+    access *a = &op->attr.access;
+    value *indices = NULL;
+    int index_count = 0, index_capacity = 0;
+    if (!read_param_name(r, &a->array) || !scan_expect(&r->scan, "[")) return false;
+    while (!scan_is(&r->scan, "]")) {
+        if (a->rank == MAX_RANK) return fail(r, "an access has more than 6 axes");
+        int axis = a->rank++;
+        value v;
+        a->kind[axis] = scan_accept(&r->scan, "tile") ? INDEX_TILE : INDEX_SCALAR;
+        if (!read_value(r, &v)) return false;
+        ARENA_PUSH(r->k->memory, indices, index_count, index_capacity, v);
+        if (a->kind[axis] == INDEX_SCALAR && scan_accept(&r->scan, ":")) {
+            a->kind[axis] = INDEX_SLICE;
+            if (!read_value(r, &v) || !scan_expect(&r->scan, "@") || !read_small(r, &a->result_axis[axis]))
+                return false;
+            ARENA_PUSH(r->k->memory, indices, index_count, index_capacity, v);
+        }
+        a->safe[axis] = scan_accept(&r->scan, "safe");
+        if (!scan_accept(&r->scan, ",")) break;
+    }
+    if (!scan_expect(&r->scan, "]")) return false;
+    if (scan_accept(&r->scan, "=") &&
+        !read_values(r, &parts->operands, &parts->operand_count, &parts->operand_capacity))
+        return false;
+    a->first_index = parts->operand_count;
+    for (int i = 0; i < index_count; i++)
+        ARENA_PUSH(r->k->memory, parts->operands, parts->operand_count, parts->operand_capacity, indices[i]);
+    int before = parts->operand_count;
+    if (scan_accept(&r->scan, "mask") &&
+        !read_values(r, &parts->operands, &parts->operand_count, &parts->operand_capacity))
+        return false;
+    a->mask_count = parts->operand_count - before;
+    return !r->scan.failed;
+}
+
+/* "word (1, 0, 2)" */
+static bool read_axes(reader *r, const char *word, int axes[MAX_RANK], int *count)
+{
+    *count = 0;
+    if (!scan_expect(&r->scan, word) || !scan_expect(&r->scan, "(")) return false;
+    while (!scan_is(&r->scan, ")")) {
+        if (*count == MAX_RANK) return fail(r, "more than 6 axes");
+        if (!read_small(r, &axes[*count])) return false;
+        if (axes[*count] < 0 || axes[*count] >= MAX_RANK) return fail(r, "an axis is 0 to 5");
+        ++*count;
+        if (!scan_accept(&r->scan, ",")) break;
+    }
+    return scan_expect(&r->scan, ")");
+}
+
+static bool read_attributes_before(reader *r, tile_op *op, op_parts *parts)
+{
+    unsigned form = form_of(op->code);
+    int choice = 0;
+    if (form & FORM_NUMBER && !read_constant_token(r, &parts->constant)) return false;
+    if (form & FORM_PARAM && !read_param_name(r, &op->attr.index)) return false;
+    if (form & FORM_INDEX && !read_small(r, &op->attr.index)) return false;
+    if (form & FORM_FOLD) {
+        if (!read_word(r, fold_names, FOLD_COUNT, "a fold such as sum", &choice)) return false;
+        op->attr.fold = (fold_kind)choice;
+    }
+    if (form & FORM_ATOMIC) {
+        if (!read_word(r, atomic_names, ATOMIC_COUNT, "an atomic such as add", &choice)) return false;
+        op->attr.atomic = (atomic_kind)choice;
+    }
+    if (form & FORM_WORDS && r->scan.token.kind == TOKEN_STRING && !read_text(r, &op->attr.words)) return false;
+    if (form & FORM_COUNT) return scan_expect(&r->scan, "show") && read_small(r, &op->attr.count);
+    return true;
+}
+
+static bool read_attributes_after(reader *r, tile_op *op)
+{
+    unsigned form = form_of(op->code);
+    int axes[MAX_RANK], count;
+    if (form & FORM_AXIS && (!scan_expect(&r->scan, "axis") || !read_small(r, &op->attr.index))) return false;
+    if (form & FORM_AXIS_0 && (!scan_expect(&r->scan, "axis") || !read_small(r, &op->attr.axes[0]))) return false;
+    if (form & FORM_AXIS_SET) {
+        if (!read_axes(r, "axes", axes, &count)) return false;
+        for (int i = 0; i < count; i++) op->attr.axis_set |= 1u << axes[i];
+    }
+    return !(form & FORM_AXES) || read_axes(r, "order", op->attr.axes, &count);
+}
+
+static bool read_block(reader *r, tile_block *b);
+
+static bool read_region_args(reader *r, tile_block *b)
+{
+    do {
+        int number;
+        const char *name;
+        tile_type type;
+        if (b->arg_count == MOST_RESULTS) return fail(r, "a region has too many arguments");
+        if (!read_number_of_value(r, &number, &name) || !scan_expect(&r->scan, ":") || !read_type(r, &type))
+            return false;
+        if (!define(r, number, name, tile_block_arg(r->k, b, type))) return false;
+    } while (scan_accept(&r->scan, ","));
+    return scan_expect(&r->scan, ")");
+}
+
+static bool read_regions(reader *r, tile_op *op)
+{
+    int count = op->code == OP_IF || op->code == OP_WHILE ? 2 : op->code == OP_FOR || op->code == OP_MAP ? 1 : 0;
+    if (count && ++r->depth > DEEPEST) return fail(r, "regions are nested more than 200 deep");
+    for (int i = 0; i < count; i++) {
+        tile_block *b = op->regions[op->region_count++] = tile_block_new(r->k);
+        if (i && !scan_expect(&r->scan, form_second_region(op->code))) return false;
+        bool args = i ? scan_accept(&r->scan, "(") : scan_accept(&r->scan, "with") && scan_expect(&r->scan, "(");
+        if (args && !read_region_args(r, b)) return false;
+        if (!scan_expect(&r->scan, "{")) return false;
+        if (!i && !read_place(r, &op->line, &op->column)) return false;
+        if (!read_block(r, b) || !scan_expect(&r->scan, "}")) return false;
+    }
+    r->depth -= count != 0;
+    return !r->scan.failed;
+}
+
+static bool read_results(reader *r, name_list *list)
+{
+    if (r->scan.token.kind != TOKEN_VALUE) return true;
+    do {
+        int number;
+        const char *name;
+        if (list->count == MOST_RESULTS) return fail(r, "an op has too many results");
+        if (!read_number_of_value(r, &number, &name)) return false;
+        ARENA_PUSH(r->k->memory, list->numbers, list->count, list->numbers_capacity, number);
+        ARENA_PUSH(r->k->memory, list->names, list->names_count, list->names_capacity, name);
+    } while (scan_accept(&r->scan, ","));
+    return scan_expect(&r->scan, "=");
+}
+
+static bool read_op_name(reader *r, tile_op *op)
+{
+    int code = 0, flag = 0;
+    const char *names[OP_COUNT];
+    for (int i = 0; i < OP_COUNT; i++) names[i] = i ? ops[i].text : "";
+    if (!read_word(r, names, OP_COUNT, "an op", &code)) return false;
+    op->code = (op_code)code;
+    while (scan_accept(&r->scan, ".")) {
+        if (!read_word(r, form_flag_names, COUNT(form_flag_names), "a flag", &flag)) return false;
+        op->flags |= 1u << flag;
+    }
+    return !r->scan.failed;
+}
+
+static bool read_op(reader *r, tile_block *b)
+{
+    name_list results = {0};
+    op_parts parts = {0};
+    tile_op *op = tile_op_new(r->k, OP_NONE, NULL, 0);
+    r->line = r->scan.token.line;
+    if (!read_results(r, &results) || !read_op_name(r, op) || !read_attributes_before(r, op, &parts)) return false;
+    bool is_access = form_of(op->code) & FORM_ACCESS;
+    if (is_access ? !read_access(r, op, &parts)
+                  : !read_values(r, &parts.operands, &parts.operand_count, &parts.operand_capacity))
+        return false;
+    op->operands = parts.operands;
+    op->operand_count = parts.operand_count;
+    if (!read_attributes_after(r, op)) return false;
+    for (int i = 0; i < results.count; i++) {
+        tile_type type;
+        if (!scan_expect(&r->scan, i ? "," : ":") || !read_type(r, &type)) return false;
+        tile_result(r->k, op, type);
+    }
+    if (op->code == OP_CONST) {
+        if (results.count != 1) return fail(r, "const has one result");
+        if (!number_from(r, &parts.constant, tile_type_of(r->k, op->results[0]).elem, &op->attr.number)) return false;
+    }
+    for (int i = 0; i < results.count; i++) /* before the regions are read, so that a number is not used twice */
+        if (!define(r, results.numbers[i], results.names[i], op->results[i])) return false;
+    if (!read_regions(r, op)) return false;
+    tile_append(r->k, b, op);
+    int line = 0, column = 0;
+    if (!read_place(r, &line, &column)) return false;
+    if (line) {
+        op->line = line;
+        op->column = column;
+    }
+    return true;
+}
+
+static bool read_block(reader *r, tile_block *b)
+{
+    while (!r->scan.failed && !scan_is(&r->scan, "}")) {
+        if (r->scan.token.kind == TOKEN_END) return fail(r, "the text ends inside a block");
+        if (!read_op(r, b)) return false;
+    }
+    return !r->scan.failed;
+}
+
+static bool read_facts(reader *r, tile_param *p)
+{
+    for (;;) {
+        if (scan_accept(&r->scan, "last_unit"))
+            p->facts.last_unit = true;
+        else if (scan_accept(&r->scan, "contiguous"))
+            p->facts.contiguous = true;
+        else if (scan_accept(&r->scan, "aligned"))
+            p->facts.aligned = true;
+        else if (scan_accept(&r->scan, "small"))
+            p->facts.small = true;
+        else if (scan_accept(&r->scan, "streams"))
+            p->facts.streams = true;
+        else if (scan_accept(&r->scan, "one"))
+            p->facts.one = true;
+        else if (scan_accept(&r->scan, "by16"))
+            p->facts.by16 = true;
+        else if (scan_accept(&r->scan, "default"))
+            p->has_default = true;
+        else if (scan_accept(&r->scan, "class")) {
+            if (!read_small(r, &p->facts.size_class)) return false;
+        } else if (scan_accept(&r->scan, "initial")) {
+            token t;
+            if (!read_constant_token(r, &t) || !number_from(r, &t, p->elem, &p->initial)) return false;
+            p->has_initial = true;
+        } else {
+            return !r->scan.failed;
+        }
+    }
+}
+
+/* The extents of an array; a name may be of a parameter further down, so names wait in `names`. */
+static bool read_extents(reader *r, tile_param *p, int number, const char *names[MAX_RANK])
+{
+    if (!scan_expect(&r->scan, "[")) return false;
+    while (!scan_is(&r->scan, "]")) {
+        if (p->rank == MAX_RANK) return fail(r, "an array has more than 6 axes");
+        int axis = p->rank++;
+        if (!read_name(r, &names[axis])) return false;
+        if (scan_accept(&r->scan, "=")) {
+            forward f = {.param = number, .axis = axis, .line = r->scan.token.line};
+            if (!read_number_of_value(r, &f.number, NULL)) return false;
+            ARENA_PUSH(r->k->memory, r->forwards, r->forward_count, r->forward_capacity, f);
+        }
+        if (!scan_accept(&r->scan, ",")) break;
+    }
+    return scan_expect(&r->scan, "]");
+}
+
+static bool read_params(reader *r)
+{
+    const char *names[64][MAX_RANK] = {{0}};
+    while (scan_accept(&r->scan, "param")) {
+        tile_param p = {.facts.size_class = -1};
+        int kind = 0;
+        if (r->k->param_count == COUNT(names)) return fail(r, "more than 64 parameters");
+        if (!read_name(r, &p.name)) return false;
+        if (!read_word(r, form_param_kinds, COUNT(form_param_kinds), "a kind of parameter", &kind)) return false;
+        p.kind = (param_kind)kind;
+        if (!read_elem(r, &p.elem)) return false;
+        if (p.kind < PARAM_SCALAR && !read_extents(r, &p, r->k->param_count, names[r->k->param_count])) return false;
+        if (!read_facts(r, &p) || !read_place(r, &p.line, &p.column)) return false;
+        for (int i = 0; i < MAX_RANK; i++) p.extent_param[i] = -1;
+        tile_param_add(r->k, p);
+    }
+    for (int i = 0; i < r->k->param_count; i++) {
+        for (int a = 0; a < r->k->params[i].rank; a++) {
+            if (!strcmp(names[i][a], "_")) continue;
+            for (int j = 0; j < r->k->param_count; j++)
+                if (!strcmp(r->k->params[j].name, names[i][a])) r->k->params[i].extent_param[a] = j;
+            if (r->k->params[i].extent_param[a] < 0)
+                return scan_fail(&r->scan, "there is no parameter called %s", names[i][a]);
+        }
+    }
+    return !r->scan.failed;
+}
+
+static bool read_raw(reader *r)
+{
+    text constants = {0}, source = {0};
+    bool good = read_name(r, &r->k->raw_language);
+    r->k->raw_once = good && scan_accept(&r->scan, "once");
+    good = good && scan_expect(&r->scan, "{");
+    while (good && !scan_is(&r->scan, "}")) {
+        const char *words;
+        text *into = scan_is(&r->scan, "constants") ? &constants : &source;
+        if (into == &source && !scan_is(&r->scan, "source")) good = fail(r, "expected constants or source");
+        good = good && scan_next(&r->scan) && read_text(r, &words);
+        if (good) text_add(into, words);
+    }
+    r->k->raw_constants = arena_copy_text(r->k->memory, text_get(&constants), constants.length);
+    r->k->raw_source = arena_copy_text(r->k->memory, text_get(&source), source.length);
+    text_free(&constants);
+    text_free(&source);
+    return good && scan_expect(&r->scan, "}");
+}
+
+static bool read_kernel(reader *r)
+{
+    tile_kernel *k = r->k;
+    if (!scan_next(&r->scan) || !scan_expect(&r->scan, "kernel") || !read_name(r, &k->name)) return false;
+    k->precise = scan_accept(&r->scan, "precise");
+    if (scan_accept(&r->scan, "file") && !read_text(r, &k->file)) return false;
+    if (!read_params(r) || !scan_expect(&r->scan, "head") || !scan_expect(&r->scan, "{")) return false;
+    if (!read_block(r, k->head) || !scan_expect(&r->scan, "}")) return false;
+    for (int i = 0; i < r->forward_count; i++) {
+        const forward *f = &r->forwards[i];
+        if (!r->values[f->number]) return scan_fail_at(&r->scan, f->line, "%%%d is not defined in the head", f->number);
+        k->params[f->param].extents[f->axis] = r->values[f->number];
+    }
+    int capacity = 0;
+    while (scan_accept(&r->scan, "phase")) {
+        tile_block *b = tile_block_new(k);
+        if (!scan_expect(&r->scan, "{") || !read_block(r, b) || !scan_expect(&r->scan, "}")) return false;
+        ARENA_PUSH(k->memory, k->phases, k->phase_count, capacity, b);
+    }
+    if (scan_accept(&r->scan, "raw") && !read_raw(r)) return false;
+    if (!r->scan.failed && r->scan.token.kind != TOKEN_END)
+        return scan_fail(&r->scan, "expected the end of the text, found %s", scan_describe(&r->scan));
+    return !r->scan.failed;
+}
+
+qn_status tile_read(arena *memory, const char *file, const char *words, size_t length, tile_kernel **out,
+                    qn_error *error)
+{
+    *out = NULL;
+    if (length > (size_t)64 << 20) return error_set(error, QN_BAD_FILE, "%s: larger than 64 MiB", file);
+    arena *scratch = arena_new();
+    reader r = {.scan = {.file = file, .next = words, .end = words + length, .line = 1, .error = error}};
+    r.k = tile_kernel_new(memory, "", "");
+    r.number_limit = (int)MAXIMUM(length, 65536) + 1;
+    r.values = ARENA_ARRAY(scratch, value, r.number_limit);
+    bool good = read_kernel(&r);
+    arena_free(scratch);
+    if (!good) return QN_BAD_FILE;
+    qn_error broken;
+    if (tile_verify(r.k, &broken) != QN_OK) return error_set(error, QN_BAD_FILE, "%s: %s", file, broken.message);
+    *out = r.k;
+    return QN_OK;
+}
