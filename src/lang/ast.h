@@ -19,12 +19,12 @@ typedef enum ast_kind {
     AST_KERNEL, /* list: params; clauses: clause nodes; phases: list of AST_PHASE (the first has the `launch` clause's exprs) */
     AST_TENSOR, /* list: params; body: block */
     AST_RAW, /* word: "c" or "cuda"; list: params; clauses: AST_CLAUSE launch/block/shared; words: source text, or from: a path (is_path) */
-    AST_BENCH, /* settings: clauses[0] (word "settings"); clauses: input, tolerance, bytes, flops; list: AST_VARIANT */
+    AST_BENCH, /* settings: clauses[0] (word "settings"); clauses: on, input, tolerance, bytes, flops; list: AST_VARIANT */
     AST_CONSTANT, /* item or statement: type, name, left: expr */
     /* parts of items */
     AST_PARAM, /* word: "" in out inout scratch const; is_tile; type; name; list: extents (empty: scalar, or rank-0 array when in/out/inout/scratch); left: default or initial, or NULL;
                   function constants: word const, is_function, list: parameter types (AST_TYPE) */
-    AST_CLAUSE, /* word: launch tune types precise gradient input tolerance bytes flops settings block shared; list: exprs or AST_SETTING; left: tune's `if`; name: gradient's */
+    AST_CLAUSE, /* word: launch tune types precise gradient on input tolerance bytes flops settings block shared; list: exprs or AST_SETTING; left: tune's `if`; name: gradient's, or the device of `on` */
     AST_PHASE, /* list: launch exprs; body: block */
     AST_SETTING, /* name; left: expr, or list: the set (is_set) */
     AST_VARIANT, /* word: "" eager fused strict; name; list: AST_SETTING */

@@ -382,6 +382,17 @@ static ast *parse_raw(parser *p, ast *item)
     return item;
 }
 
+/* `on cpu (n = 1 << 24)`: settings that replace those of the bench on one device. */
+static ast *parse_on(parser *p)
+{
+    ast *clause = parser_node(p, AST_CLAUSE, p->now.at);
+    clause->word = "on";
+    parser_advance(p);
+    clause->name = parser_expect_name(p, "the name of a device", &clause->at);
+    parse_settings(p, &clause->list);
+    return parser_done(p, clause);
+}
+
 static ast *parse_bench(parser *p, ast *item)
 {
     static const char *const modes[] = {"eager", "fused", "strict"};
@@ -392,6 +403,8 @@ static ast *parse_bench(parser *p, ast *item)
     while (!p->panic && !parser_is(p, "{")) {
         if (parser_is_name(p, "input"))
             parser_push(p, &item->clauses, parse_settings_clause(p, "input", true));
+        else if (parser_is_name(p, "on"))
+            parser_push(p, &item->clauses, parse_on(p));
         else if (parser_is_name(p, "tolerance"))
             parser_push(p, &item->clauses, parse_clause(p, "tolerance"));
         else if (parser_is_name(p, "bytes"))
@@ -399,7 +412,7 @@ static ast *parse_bench(parser *p, ast *item)
         else if (parser_is_name(p, "flops"))
             parser_push(p, &item->clauses, parse_clause(p, "flops"));
         else
-            parser_unexpected(p, "a clause or `{`", "clauses are input, tolerance, bytes and flops");
+            parser_unexpected(p, "a clause or `{`", "clauses are on, input, tolerance, bytes and flops");
     }
     parser_expect(p, "{", NULL);
     if (parser_accept(p, "}")) return item;
