@@ -1,0 +1,322 @@
+/*
+ * Binding a call. In: settings and arrays as the caller gave them. Out: the instance (constants and types fixed,
+ * lowered once and kept), the launch plan that the kernel's head computes, and complete views of every array: the
+ * caller's, and for outputs and scratch that were not given memory of the call, kept and reused from run to run.
+ * Nothing is compiled here. Every mistake of the caller ends as an E5xx text.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_array(const tile_param *p)
+{
+    return p->kind < PARAM_SCALAR;
+}
+
+/* "T=f32 BLOCK=1024 act=relu": what makes one instance differ from another. */
+static void key_print(const bindings *constants, text *out)
+{
+    for (int i = 0; i < constants->count; i++) {
+        const binding *b = &constants->items[i];
+        text_print(out, "%s%s=", i ? " " : "", b->name);
+        switch (b->kind) {
+        case BIND_TYPE: text_add(out, dtypes[b->type].text); break;
+        case BIND_FUNCTION: text_add(out, b->function); break;
+        case BIND_FLOAT: text_add_double(out, b->number.f); break;
+        case BIND_BOOL: text_add(out, b->number.i ? "true" : "false"); break;
+        case BIND_INT: text_print(out, "%lld", (long long)b->number.i); break;
+        }
+    }
+}
+
+static qn_status instance_make(kernel_entry *entry, const bindings *constants, const char *key, instance **out,
+                               qn_error *error)
+{
+    instance *i = calloc(1, sizeof(*i));
+    if (!i) return error_set(error, QN_NO_MEMORY, "no memory for an instance");
+    i->memory = arena_new();
+    i->key = arena_copy_text(i->memory, key, strlen(key));
+    for (int k = 0; k < constants->count; k++) {
+        binding b = constants->items[k];
+        b.name = arena_copy_text(i->memory, b.name, strlen(b.name));
+        if (b.kind == BIND_FUNCTION) b.function = arena_copy_text(i->memory, b.function, strlen(b.function));
+        bindings_set(i->memory, &i->constants, b);
+    }
+    if (entry->dump) {
+        i->kernel = entry->dump;
+    } else {
+        diagnostics d = {.memory = i->memory};
+        bool good = lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
+        if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
+        if (!good) {
+            error_set(error, QN_BAD_SOURCE, "%s", text_get(&i->warnings));
+            instance_free(i, entry->module->context);
+            return QN_BAD_SOURCE;
+        }
+        if (i->kernel->param_count > MAX_PARAMS) {
+            place nowhere = {0};
+            instance_free(i, entry->module->context);
+            return entry_error(entry, QN_BAD_SOURCE, "E105", nowhere, "split it", error,
+                               "kernel `%s` has more than %d parameters and extents", entry->name, MAX_PARAMS);
+        }
+    }
+    *out = i;
+    return QN_OK;
+}
+
+qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error)
+{
+    qn_context *context = entry->module->context;
+    text key = {0};
+    key_print(constants, &key);
+    pthread_mutex_lock(&context->lock);
+    instance *i = entry->instances;
+    while (i && strcmp(i->key, text_get(&key))) i = i->next;
+    qn_status status = QN_OK;
+    if (!i) {
+        int64_t start = clock_now_ns();
+        status = instance_make(entry, constants, text_get(&key), &i, error);
+        if (!status) {
+            i->next = entry->instances;
+            entry->instances = i;
+            context_log(context, LOG_COMPILE, "compile: %s lowered for %s in %.3f ms", entry->name,
+                        *i->key ? i->key : "no constants", (double)(clock_now_ns() - start) * 1e-6);
+        }
+    }
+    pthread_mutex_unlock(&context->lock);
+    text_free(&key);
+    *out = i;
+    return status;
+}
+
+static bool present(const argument *a)
+{
+    return a->given || a->generated;
+}
+
+static qn_status check_present(const qn_call *call, qn_error *error)
+{
+    for (int i = 0; i < call->kernel->param_count; i++) {
+        const parameter *p = &call->kernel->params[i];
+        if ((p->kind != PARAM_IN && p->kind != PARAM_INOUT) || present(&call->arguments[i])) continue;
+        return entry_error(call->kernel, QN_BAD_CALL, "E505", p->at, "set it before the run", error,
+                           "array `%s` of kernel `%s` is not given", p->name, call->kernel->name);
+    }
+    return QN_OK;
+}
+
+/* Types and constants from what is given. */
+static qn_status find_instance(qn_call *call, int units, instance **out, qn_error *error)
+{
+    kernel_entry *e = call->kernel;
+    bindings constants = {0}, extents = {0};
+    if (e->dump) return entry_instance(e, &constants, out, error);
+    arena *memory = arena_new();
+    given_array arrays[MAX_PARAMS];
+    lang_given given = {.settings = call->settings, .arrays = arrays, .units = units};
+    for (int i = 0; i < e->param_count; i++) {
+        const argument *a = &call->arguments[i];
+        if (e->params[i].rank < 0 || !present(a)) continue;
+        given_array *g = &arrays[given.array_count++];
+        *g = (given_array){.name = e->params[i].name, .elem = a->view.elem, .rank = a->view.rank, .has_extents = true};
+        memcpy(g->extents, a->view.extents, sizeof(g->extents));
+    }
+    diagnostics d = {.memory = memory};
+    qn_status status;
+    if (lang_instantiate(e->module->file, e->item, &given, &d, memory, &constants, &extents) && !d.errors) {
+        status = entry_instance(e, &constants, out, error);
+    } else {
+        text words = {0};
+        diagnostics_print(&d, e->module->file, false, &words);
+        status = error_set(error, QN_BAD_CALL, "%s", text_get(&words));
+        text_free(&words);
+    }
+    arena_free(memory);
+    return status;
+}
+
+/* The caller's number as the parameter's type. */
+static qn_status scalar_number(const qn_call *call, const tile_param *p, const binding *b, number *out, qn_error *error)
+{
+    bool is_float = b->kind == BIND_FLOAT;
+    number n = b->number;
+    if (dtype_is_float(p->elem)) {
+        if (!is_float) n.f = (double)n.i;
+        n.f = round_to_dtype(p->elem, n.f);
+    } else if (is_float) {
+        if (n.f != floor(n.f) || fabs(n.f) > 9e15)
+            return entry_error(call->kernel, QN_BAD_CALL, "E505", (place){.line = p->line, .column = p->column},
+                               "give a whole number", error, "`%s` is %s here, and %g is not", p->name,
+                               dtypes[p->elem].text, n.f);
+        n.i = (int64_t)n.f;
+    }
+    *out = n;
+    return QN_OK;
+}
+
+/* Memory of the call for an array that the caller did not give. */
+qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error)
+{
+    argument *a = &call->arguments[declared];
+    const char *name = call->kernel->params[declared].name;
+    int64_t count = 1, bytes;
+    bool fits = true;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        v->strides[i] = count;
+        fits &= v->extents[i] >= 0 && !__builtin_mul_overflow(count, MAXIMUM(v->extents[i], 1), &count);
+    }
+    for (int i = 0; i < v->rank; i++)
+        if (v->extents[i] == 0) count = 0;
+    fits &= !__builtin_mul_overflow(count, (int64_t)dtypes[v->elem].size_bytes, &bytes) && bytes < (int64_t)1 << 50;
+    if (fits && (size_t)bytes + 1 > a->owned_bytes) {
+        memory_free(a->owned);
+        a->owned = memory_allocate((size_t)bytes + 1); /* never empty: an array always has an address */
+        a->owned_bytes = a->owned ? (size_t)bytes + 1 : 0;
+    }
+    if (!fits || !a->owned) {
+        text shape = {0};
+        for (int i = 0; i < v->rank; i++) text_print(&shape, "[%lld]", (long long)v->extents[i]);
+        error_set(error, QN_NO_MEMORY, "no memory for array `%s` of shape %s and type %s", name, text_get(&shape),
+                  dtypes[v->elem].text);
+        text_free(&shape);
+        return QN_NO_MEMORY;
+    }
+    v->data = a->owned;
+    a->view = *v;
+    return QN_OK;
+}
+
+static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_error *error)
+{
+    for (int i = 0; i < k->param_count; i++)
+        for (int j = i + 1; j < k->param_count && is_array(&k->params[i]); j++) {
+            if (!is_array(&k->params[j])) continue;
+            if (k->params[i].kind == PARAM_IN && k->params[j].kind == PARAM_IN) continue;
+            if (!call->arguments[call->declared[i]].given || !call->arguments[call->declared[j]].given) continue;
+            if (!views_overlap(&call->views[i], &call->views[j])) continue;
+            place at = {.line = k->params[j].line, .column = k->params[j].column};
+            return entry_error(call->kernel, QN_BAD_CALL, "E504", at, "declare one `inout`, or give separate memory",
+                               error, "arrays `%s` and `%s` overlap", k->params[i].name, k->params[j].name);
+        }
+    return QN_OK;
+}
+
+static bool is_contiguous(const array_view *v)
+{
+    int64_t step = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->extents[i] > 1 && v->strides[i] != step) return false;
+        step *= MAXIMUM(v->extents[i], 1);
+    }
+    return true;
+}
+
+static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, qn_error *error)
+{
+    const char *device = call->context->slots[slot].driver->name;
+    const char *own = !strcmp(k->raw_language, "c") ? "cpu" : k->raw_language;
+    if (strcmp(own, device))
+        return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text and runs on the device %s, not on %s",
+                         k->name, k->raw_language, own, device);
+    if (!call->context->allow_raw)
+        return error_set(error, QN_BAD_CALL,
+                         "raw kernel `%s` would run its text as it is written; allow raw kernels for files you trust",
+                         k->name);
+    for (int i = 0; i < k->param_count; i++) {
+        if (!is_array(&k->params[i]) || is_contiguous(&call->views[i])) continue;
+        place at = {.line = k->params[i].line, .column = k->params[i].column};
+        return entry_error(call->kernel, QN_BAD_CALL, "E501", at, "copy it to contiguous memory first", error,
+                           "array `%s` of raw kernel `%s` is not contiguous", k->params[i].name, k->name);
+    }
+    return QN_OK;
+}
+
+static const char nothing[64]; /* the address of given arrays without elements; never read or written */
+
+static void set_view(qn_call *call, int number, const array_view *v)
+{
+    call->views[number] = *v;
+    if (!v->data) call->views[number].data = (void *)nothing;
+}
+
+/* Which declared parameter each parameter of the kernel is. */
+static void match(qn_call *call, const tile_kernel *k)
+{
+    for (int i = 0; i < k->param_count; i++) {
+        int number;
+        call->declared[i] = entry_param(call->kernel, k->params[i].name, &number) ? number : -1;
+    }
+}
+
+static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
+{
+    if (!inputs_too) QN_TRY(check_present(call, error));
+    int units = call->context->slots[slot].about.units;
+    instance *found;
+    QN_TRY(find_instance(call, units, &found, error));
+    const tile_kernel *k = found->kernel;
+    match(call, k);
+
+    bool given[MAX_PARAMS] = {0};
+    number numbers[MAX_PARAMS];
+    memset(numbers, 0, sizeof(numbers));
+    memset(call->views, 0, sizeof(call->views));
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        if (is_array(p)) {
+            const argument *a = call->declared[i] >= 0 ? &call->arguments[call->declared[i]] : NULL;
+            CHECK(a);
+            call->views[i] = (array_view){.elem = p->elem, .rank = p->rank};
+            if (present(a) && a->view.elem != p->elem)
+                return entry_error(call->kernel, QN_BAD_CALL, "E501", (place){.line = p->line, .column = p->column},
+                                   "convert the array", error,
+                                   "array `%s` has elements of type %s, the parameter is %s", p->name,
+                                   dtypes[a->view.elem].text, dtypes[p->elem].text);
+            if (present(a)) set_view(call, i, &a->view);
+            continue;
+        }
+        const binding *b = bindings_find(&call->settings, p->name);
+        if (!b) continue;
+        QN_TRY(scalar_number(call, p, b, &numbers[i], error));
+        given[i] = true;
+    }
+    memset(&call->plan, 0, sizeof(call->plan));
+    QN_TRY(interp_head(k, given, numbers, call->views, units, &call->plan, error));
+
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        array_view *v = &call->views[i];
+        if (!is_array(p) || v->data) continue;
+        memcpy(v->extents, call->plan.extents[i], sizeof(v->extents));
+        if (inputs_too) continue;
+        QN_TRY(call_allocate(call, call->declared[i], v, error));
+        call->arguments[call->declared[i]].allocated = true;
+    }
+    call->instance = found;
+    if (inputs_too) return QN_OK;
+    QN_TRY(check_overlap(call, k, error));
+    if (k->raw_language) QN_TRY(check_raw(call, k, slot, error));
+    call->bound = true;
+    call->pointers_changed = false;
+    call->slot = slot;
+    return QN_OK;
+}
+
+qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
+{
+    call_unbind(call);
+    return bind(call, slot, inputs_too, error);
+}
+
+qn_status call_refresh(qn_call *call, qn_error *error)
+{
+    const tile_kernel *k = call->instance->kernel;
+    for (int i = 0; i < k->param_count; i++)
+        if (is_array(&k->params[i])) set_view(call, i, &call->arguments[call->declared[i]].view);
+    QN_TRY(check_overlap(call, k, error));
+    call->pointers_changed = false;
+    return QN_OK;
+}

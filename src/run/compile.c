@@ -1,0 +1,102 @@
+/*
+ * Compiling a variant. In: an instance and the facts of a launch. Out: a loaded program. The IR is cloned, goes through
+ * the pipeline with the facts in its parameters, becomes text, and the text becomes a binary through the cache. A
+ * driver without text (ref) loads the IR as it was lowered, so that the truth does not depend on any pass. The
+ * context's lock is held throughout. SPDX-License-Identifier: MIT
+ */
+#include "run/cache.h"
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cache *context_cache(qn_context *context)
+{
+    if (!context->cache) context->cache = cache_open(context->cache_folder, context->no_cache);
+    return context->cache;
+}
+
+typedef struct assembly {
+    const device_slot *slot;
+    const char *source;
+    int64_t time_ns;
+} assembly;
+
+static qn_status assemble(void *context, const char *path, qn_error *error)
+{
+    assembly *a = context;
+    int64_t start = clock_now_ns();
+    qn_status status = a->slot->driver->assemble(a->slot->device, a->source, path, error);
+    a->time_ns = clock_now_ns() - start;
+    return status;
+}
+
+/* Text and binary of a kernel that went through the pipeline. */
+static qn_status build(qn_context *context, int slot, variant *v, char *path, size_t path_size, qn_error *error)
+{
+    const device_slot *s = &context->slots[slot];
+    text source = {0}, key = {0};
+    qn_status status = s->driver->emit(s->device, v->kernel, &source, error);
+    if (status == QN_OK) {
+        text_print(&key, "device %s, ABI %d\n", s->driver->name, CPU_ABI_VERSION);
+        if (s->driver->tool) s->driver->tool(s->device, &key);
+        text_add(&key, "\n");
+        text_add_bytes(&key, text_get(&source), source.length);
+        assembly work = {.slot = s, .source = text_get(&source)};
+        status = cache_get(context_cache(context), v->kernel->name, text_get(&key), key.length, assemble, &work, path,
+                           path_size, &v->from_cache, error);
+        if (status == QN_OK) {
+            _Atomic int64_t *counter = v->from_cache ? &context->cache_hits : &context->compiles;
+            ++*counter;
+            context_log(context, LOG_CACHE, "cache: %s %s", v->from_cache ? "found" : "made", path);
+        }
+    }
+    text_free(&source);
+    text_free(&key);
+    return status;
+}
+
+static qn_status compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant *v,
+                         qn_error *error)
+{
+    const device_slot *s = &context->slots[slot];
+    char path[4096];
+    int64_t start = clock_now_ns();
+    if (s->driver->emit) {
+        v->kernel = tile_clone(from->kernel, v->memory);
+        for (int i = 0; i < v->kernel->param_count; i++) v->kernel->params[i].facts = facts[i];
+        if (!v->kernel->raw_language) QN_TRY(passes_run(v->kernel, NULL, NULL, NULL, error));
+        QN_TRY(build(context, slot, v, path, sizeof(path), error));
+    } else {
+        v->kernel = from->kernel;
+    }
+    int64_t loading = clock_now_ns();
+    if (!v->from_cache) v->compile_ns = loading - start;
+    qn_status status = s->driver->load(s->device, v->kernel, s->driver->emit ? path : NULL, &v->program, error);
+    if (status && v->from_cache) { /* another process may have cleared the cache just now */
+        QN_TRY(build(context, slot, v, path, sizeof(path), error));
+        status = s->driver->load(s->device, v->kernel, path, &v->program, error);
+    }
+    QN_TRY(status);
+    v->load_ns = clock_now_ns() - (v->from_cache ? start : loading);
+    return QN_OK;
+}
+
+qn_status variant_compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant **out,
+                          qn_error *error)
+{
+    variant *v = calloc(1, sizeof(*v));
+    if (!v) return error_set(error, QN_NO_MEMORY, "no memory for a variant");
+    v->memory = arena_new();
+    qn_status status = compile(context, slot, from, facts, v, error);
+    if (status == QN_OK) {
+        context_log(context, LOG_COMPILE, "compile: %s for %s, %s%.1f ms", v->kernel->name,
+                    context->slots[slot].driver->name, v->from_cache ? "from the cache in " : "",
+                    (double)(v->compile_ns + v->load_ns) * 1e-6);
+        *out = v;
+    } else {
+        arena_free(v->memory);
+        free(v);
+    }
+    return status;
+}

@@ -1,0 +1,280 @@
+/*
+ * Modules. In: the text of a .qn file, or a tile IR dump. Out: its kernels with their parameters as written and every
+ * name that a call may set. Nothing is lowered here: that happens per instance, when a call binds types and constants.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_LIMIT_BYTES ((size_t)64 << 20) /* dumps may be larger than the 16 MiB of a .qn file */
+
+/* A dump's first line is `kernel NAME ...` and its next begins a parameter or the head. */
+static bool is_dump(const char *words)
+{
+    if (strncmp(words, "kernel ", 7)) return false;
+    const char *next = strchr(words, '\n');
+    if (!next) return false;
+    next += 1 + strspn(next + 1, " \t");
+    return !strncmp(next, "param ", 6) || !strncmp(next, "head {", 6);
+}
+
+static void add_name(kernel_entry *e, const char *name)
+{
+    for (int i = 0; i < e->name_count; i++)
+        if (!strcmp(e->names[i], name)) return;
+    ARENA_PUSH(e->module->memory, e->names, e->name_count, e->name_capacity, name);
+}
+
+static param_kind kind_of_word(const char *word)
+{
+    if (!strcmp(word, "in")) return PARAM_IN;
+    if (!strcmp(word, "out")) return PARAM_OUT;
+    if (!strcmp(word, "inout")) return PARAM_INOUT;
+    if (!strcmp(word, "scratch")) return PARAM_SCRATCH;
+    return PARAM_SCALAR;
+}
+
+static void entry_from_ast(kernel_entry *e, const ast *item)
+{
+    arena *memory = e->module->memory;
+    e->name = item->name;
+    e->item = item;
+    e->params = ARENA_ARRAY(memory, parameter, item->list.count + 1);
+    for (int i = 0; i < item->list.count; i++) {
+        const ast *a = item->list.items[i];
+        parameter *p = &e->params[e->param_count++];
+        const char *word = a->word ? a->word : "";
+        p->name = a->name;
+        p->type = a->type && a->type->word ? a->type->word : "";
+        p->kind = kind_of_word(word);
+        p->constant = !strcmp(word, "const");
+        p->function = a->is_function;
+        p->generic = a->type && a->type->is_generic;
+        p->rank = p->kind == PARAM_SCALAR ? -1 : a->list.count;
+        p->at = a->at;
+        if (!p->generic && !dtype_from_text(p->type, &p->elem)) p->elem = DT_F32; /* the checker has reported it */
+        if (p->kind != PARAM_SCRATCH) add_name(e, p->name);
+    }
+    for (int i = 0; i < item->list.count; i++) {
+        const ast *a = item->list.items[i];
+        if (a->type && a->type->is_generic) add_name(e, a->type->word);
+        for (int k = 0; k < a->list.count && e->params[i].kind != PARAM_SCALAR; k++) {
+            const ast *extent = a->list.items[k];
+            if (extent->kind != AST_NAME || entry_param(e, extent->name, NULL)) continue;
+            const ast *other = ast_find(e->module->file, extent->name);
+            if (!other || other->kind != AST_CONSTANT) add_name(e, extent->name);
+        }
+    }
+    const ast *tune = clause_of(item, "tune");
+    for (int i = 0; tune && i < tune->list.count; i++) add_name(e, tune->list.items[i]->name);
+}
+
+static void entry_from_dump(kernel_entry *e, tile_kernel *k)
+{
+    e->name = k->name;
+    e->dump = k;
+    e->params = ARENA_ARRAY(e->module->memory, parameter, k->param_count + 1);
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *from = &k->params[i];
+        bool array = from->kind < PARAM_SCALAR;
+        if (from->kind != PARAM_SCRATCH) add_name(e, from->name);
+        if (from->kind == PARAM_EXTENT) continue;
+        e->params[e->param_count++] = (parameter){.name = from->name,
+                                                  .type = dtypes[from->elem].text,
+                                                  .kind = from->kind,
+                                                  .elem = from->elem,
+                                                  .rank = array ? from->rank : -1,
+                                                  .at = {.line = from->line, .column = from->column}};
+    }
+}
+
+static qn_status load_dump(qn_module *m, const char *words, size_t length, qn_error *error)
+{
+    tile_kernel *k;
+    QN_TRY(tile_read(m->memory, m->path, words, length, &k, error));
+    QN_TRY(tile_verify(k, error));
+    if (k->param_count > MAX_PARAMS)
+        return error_set(error, QN_BAD_SOURCE, "%s: kernel `%s` has %d parameters; the limit is %d", m->path, k->name,
+                         k->param_count, MAX_PARAMS);
+    m->kernels = ARENA_NEW(m->memory, kernel_entry);
+    m->kernel_count = 1;
+    m->kernels[0].module = m;
+    entry_from_dump(&m->kernels[0], k);
+    return QN_OK;
+}
+
+static qn_status load_source(qn_module *m, const char *words, size_t length, qn_error *error)
+{
+    diagnostics d = {.memory = m->memory};
+    m->file = lang_parse(m->memory, m->path, words, length, &d);
+    if (!d.errors) lang_check(m->file, &d);
+    if (d.count) diagnostics_print(&d, m->file, false, &m->warnings);
+    if (d.errors) return error_set(error, QN_BAD_SOURCE, "%s", text_get(&m->warnings));
+    m->kernels = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
+    for (int i = 0; i < m->file->items.count; i++) {
+        const ast *item = m->file->items.items[i];
+        if (item->kind != AST_KERNEL && item->kind != AST_RAW) continue;
+        kernel_entry *e = &m->kernels[m->kernel_count++];
+        e->module = m;
+        entry_from_ast(e, item);
+    }
+    return QN_OK;
+}
+
+static qn_status load(qn_context *context, const char *name, const char *words, size_t length, qn_module **out,
+                      qn_error *error)
+{
+    qn_module *m = calloc(1, sizeof(*m));
+    if (!m) return error_set(error, QN_NO_MEMORY, "no memory for a module");
+    m->context = context;
+    m->memory = arena_new();
+    m->path = arena_copy_text(m->memory, name, strlen(name));
+    bool dump = !memchr(words, 0, length) && is_dump(words);
+    qn_status status = dump ? load_dump(m, words, length, error) : load_source(m, words, length, error);
+    if (status) {
+        qn_module_free(m);
+        return status;
+    }
+    *out = m;
+    return QN_OK;
+}
+
+qn_status qn_module_load_file(qn_context *context, const char *path, qn_module **module, qn_error *error)
+{
+    if (!context || !path || !module) return error_set(error, QN_BAD_CALL, "qn_module_load_file: an argument is NULL");
+    *module = NULL;
+    char *words;
+    size_t length;
+    QN_TRY(file_read(path, FILE_LIMIT_BYTES, &words, &length, error));
+    qn_status status = load(context, path, words, length, module, error);
+    free(words);
+    return status;
+}
+
+qn_status qn_module_load_text(qn_context *context, const char *name, const char *words, qn_module **module,
+                              qn_error *error)
+{
+    if (!context || !words || !module) return error_set(error, QN_BAD_CALL, "qn_module_load_text: an argument is NULL");
+    *module = NULL;
+    return load(context, name ? name : "text", words, strlen(words), module, error);
+}
+
+void qn_module_free(qn_module *module)
+{
+    if (!module) return;
+    for (int i = 0; i < module->kernel_count; i++)
+        for (instance *at = module->kernels[i].instances, *next; at; at = next) {
+            next = at->next;
+            instance_free(at, module->context);
+        }
+    text_free(&module->warnings);
+    arena_free(module->memory);
+    free(module);
+}
+
+int qn_module_kernel_count(const qn_module *module)
+{
+    return module->kernel_count;
+}
+
+const char *qn_module_kernel_name(const qn_module *module, int number)
+{
+    return number >= 0 && number < module->kernel_count ? module->kernels[number].name : "";
+}
+
+const char *qn_module_warnings(const qn_module *module)
+{
+    return text_get(&module->warnings);
+}
+
+kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error *error)
+{
+    arena *memory = arena_new();
+    const char **names = ARENA_ARRAY(memory, const char *, module->kernel_count + 1);
+    kernel_entry *found = NULL;
+    for (int i = 0; i < module->kernel_count && !found; i++) {
+        names[i] = module->kernels[i].name;
+        if (!strcmp(names[i], kernel)) found = &module->kernels[i];
+    }
+    if (!found) {
+        const ast *other = module->file ? ast_find(module->file, kernel) : NULL;
+        const char *near = suggest_name(kernel, names, module->kernel_count);
+        if (other && other->kind == AST_TENSOR)
+            error_set(error, QN_BAD_CALL, "%s: `%s` is a tensor function; only kernels can be run so far", module->path,
+                      kernel);
+        else if (other)
+            error_set(error, QN_BAD_CALL, "%s: `%s` is not a kernel", module->path, kernel);
+        else if (near)
+            error_set(error, QN_BAD_CALL, "%s has no kernel `%s`; did you mean `%s`?", module->path, kernel, near);
+        else
+            error_set(error, QN_BAD_CALL, "%s has no kernel `%s`", module->path, kernel);
+    }
+    arena_free(memory);
+    return found;
+}
+
+const parameter *entry_param(const kernel_entry *entry, const char *name, int *number)
+{
+    for (int i = 0; i < entry->param_count; i++) {
+        if (strcmp(entry->params[i].name, name)) continue;
+        if (number) *number = i;
+        return &entry->params[i];
+    }
+    return NULL;
+}
+
+qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
+                      qn_error *error, const char *format, ...)
+{
+    if (!error) return status;
+    arena *memory = arena_new();
+    text words = {0}, out = {0};
+    va_list list;
+    va_start(list, format);
+    text_print_list(&words, format, list);
+    va_end(list);
+    const qn_module *m = entry->module;
+    if (m->file) {
+        diagnostics d = {.memory = memory};
+        diagnose(&d, code, at.line ? at : entry->item->at, advice, "%s", text_get(&words));
+        diagnostics_print(&d, m->file, false, &out);
+    } else {
+        text_print(&out, "%s: error %s: %s\n", m->path, code, text_get(&words));
+        if (advice) text_print(&out, "  %s\n", advice);
+    }
+    error_set(error, status, "%s", text_get(&out));
+    text_free(&words);
+    text_free(&out);
+    arena_free(memory);
+    return status;
+}
+
+int qn_kernel_param_count(const qn_module *module, const char *kernel)
+{
+    kernel_entry *e = module_find(module, kernel, NULL);
+    if (!e) return -1;
+    int count = 0;
+    for (int i = 0; i < e->param_count; i++) count += e->params[i].kind != PARAM_SCRATCH;
+    return count;
+}
+
+qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param, qn_error *error)
+{
+    kernel_entry *e = module_find(module, kernel, error);
+    if (!e) return QN_BAD_CALL;
+    int at = number;
+    for (int i = 0; i < e->param_count && at >= 0; i++) {
+        const parameter *p = &e->params[i];
+        if (p->kind == PARAM_SCRATCH || at-- > 0) continue;
+        static const qn_param_kind kinds[] = {[PARAM_IN] = QN_PARAM_IN,
+                                              [PARAM_OUT] = QN_PARAM_OUT,
+                                              [PARAM_INOUT] = QN_PARAM_INOUT,
+                                              [PARAM_SCALAR] = QN_PARAM_SCALAR};
+        *param = (qn_param){
+            .name = p->name, .type = p->type, .kind = p->constant ? QN_PARAM_CONST : kinds[p->kind], .rank = p->rank};
+        return QN_OK;
+    }
+    return error_set(error, QN_BAD_CALL, "kernel `%s` has no parameter number %d", kernel, number);
+}

@@ -1,0 +1,201 @@
+/*
+ * run: ties the parts together. A module holds kernels; a call binds one kernel to arguments; binding gives an instance
+ * (types and constants fixed, lowered once) with complete arrays and a launch plan; a variant is an instance compiled
+ * for one device under the facts of a launch; launching runs it.
+ *
+ * Locking: the context's mutex guards the instance lists, the variant tables and all compiling. A call belongs to one
+ * thread; programs of a variant may be launched by several threads at once.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_RUN_RUN_H
+#define QUERN_RUN_RUN_H
+
+#include "device/device.h"
+#include "lang/ast.h"
+
+#include <pthread.h>
+#include <quern/workbench.h>
+
+#define MAX_DEVICES 8
+#define MAX_PARAMS 64
+#define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
+
+enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4 };
+
+struct cache;
+
+typedef struct device_slot {
+    const driver *driver;
+    device *device;
+    device_about about;
+} device_slot;
+
+struct qn_context {
+    pthread_mutex_t lock;
+    device_slot slots[MAX_DEVICES];
+    int slot_count;
+    struct cache *cache; /* opened at the first compile; NULL before */
+    bool no_cache, allow_raw;
+    char *cache_folder; /* as asked for, or NULL */
+    void (*print)(void *user, const char *line);
+    void *user;
+    unsigned log; /* LOG_... from QUERN_LOG */
+    _Atomic int64_t compiles, cache_hits; /* programs made by a compiler; programs found in the cache */
+};
+
+/* A parameter as it is written, before any type is bound. */
+typedef struct parameter {
+    const char *name, *type; /* type as written */
+    param_kind kind; /* SCALAR for constants too */
+    bool constant, function, generic; /* generic: the type is T */
+    dtype elem; /* unless generic or function */
+    int rank; /* -1: not an array */
+    place at;
+} parameter;
+
+typedef struct instance instance;
+
+typedef struct kernel_entry {
+    struct qn_module *module;
+    const char *name;
+    const ast *item; /* NULL for a tile IR dump */
+    tile_kernel *dump; /* NULL for a kernel of a .qn file */
+    parameter *params;
+    int param_count;
+    const char **names; /* every name that may be set: parameters, extents, generic types, knobs */
+    int name_count, name_capacity;
+    instance *instances; /* newest first */
+} kernel_entry;
+
+struct qn_module {
+    qn_context *context;
+    arena *memory;
+    ast_file *file; /* NULL for a dump */
+    const char *path;
+    kernel_entry *kernels;
+    int kernel_count;
+    text warnings;
+};
+
+/* A compiled variant. Never changes once it is in its table. */
+typedef struct variant {
+    arena *memory;
+    tile_kernel *kernel; /* after the pipeline (as lowered for ref); its params' facts are what was promised */
+    program *program;
+    bool assumes_nothing;
+    char *facts_words; /* "x.contiguous n.by16" */
+    char *why; /* one sentence */
+    int64_t compile_ns, load_ns;
+    bool from_cache;
+} variant;
+
+struct instance {
+    instance *next;
+    arena *memory;
+    char *key; /* "T=f32 BLOCK=1024" */
+    bindings constants;
+    tile_kernel *kernel; /* as lowered */
+    text warnings; /* of lowering */
+    variant *variants[MAX_DEVICES][MAX_VARIANTS];
+    int variant_count[MAX_DEVICES];
+};
+
+typedef struct argument {
+    bool given; /* by the caller */
+    bool generated; /* by qn_call_generate */
+    bool allocated; /* by the last binding: an output or scratch */
+    array_view view; /* when one of the three */
+    qn_buffer *buffer; /* retained, or NULL */
+    void *owned; /* memory of this call: outputs, scratch, generated inputs */
+    size_t owned_bytes;
+} argument;
+
+struct qn_call {
+    kernel_entry *kernel;
+    qn_context *context;
+    arena *memory;
+    bindings settings;
+    argument arguments[MAX_PARAMS]; /* by declared parameter */
+    /* What binding made; valid while `bound`. */
+    bool bound, pointers_changed;
+    int slot; /* device it was bound for */
+    instance *instance;
+    variant *variant; /* NULL until the first launch after a bind */
+    int declared[MAX_PARAMS]; /* tile parameter to declared parameter; -1 for extents */
+    array_view views[MAX_PARAMS]; /* by tile parameter, complete */
+    launch_plan plan;
+    bool has_run;
+    qn_timing timing;
+};
+
+struct qn_buffer {
+    _Atomic int references;
+    void *data;
+    size_t size_bytes;
+    qn_deleter *deleter;
+    void *user;
+    bool owned;
+};
+
+/* context.c */
+qn_status context_slot(const qn_context *context, const char *device, int *slot, qn_error *error); /* device NULL: the best */
+void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void *memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */
+void memory_free(void *memory);
+
+/* module.c */
+kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error *error); /* NULL: E505 with a suggestion */
+/* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
+qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice, qn_error *error,
+                      const char *format, ...) __attribute__((format(printf, 7, 8)));
+const parameter *entry_param(const kernel_entry *entry, const char *name, int *number); /* NULL if none */
+
+/* bind.c: instance, complete arrays and plan. `inputs_too`: in and inout arrays that are not set are computed as well
+ * (extents only; their views have no data), for the generator. Nothing is compiled. */
+qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error);
+/* Row-major memory of the call for a declared array of v's extents, into v and the argument's view. */
+qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error);
+void call_unbind(qn_call *call); /* something other than a pointer changed */
+qn_status call_refresh(qn_call *call, qn_error *error); /* only pointers changed: new views, overlap again */
+/* The instance of constants, lowered now if it is new. Takes the context's lock. */
+qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error);
+
+/* overlap.c: do two views share a byte? Equal strides: exactly; else by address range. */
+bool views_overlap(const array_view *a, const array_view *b);
+
+/* variants.c */
+void instance_free(instance *i, qn_context *context);
+/* The facts of this launch into facts[], one per tile parameter. */
+void launch_facts(const qn_call *call, tile_facts *facts);
+/* The variant for these facts, compiled now if it must be. Takes the context's lock. */
+qn_status variant_get(qn_call *call, variant **out, qn_error *error);
+void facts_print(const tile_kernel *k, const tile_facts *facts, text *out); /* "x.contiguous n.by16 n.class=3" */
+/* A dump may have been specialised: E503 if what it assumes does not hold for the bound arrays and plan. */
+qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error);
+
+/* why.c: the record of variants, kept beside the cache. */
+/* In what `facts` differs from `earlier`, as words: "n.class is 4 instead of 3, without x.aligned". */
+void facts_differ(const char *facts, const char *earlier, text *out);
+int facts_distance(const char *facts, const char *earlier);
+void why_record(qn_context *context, const kernel_entry *entry, const char *device, const char *constants, const char *facts);
+void why_print(qn_context *context, const kernel_entry *entry, text *out); /* show --why */
+void why_forget(qn_context *context, int64_t *removed_files, int64_t *removed_bytes);
+
+/* compile.c: passes, text, binary, program. The lock is held. */
+qn_status variant_compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant **out, qn_error *error);
+struct cache *context_cache(qn_context *context); /* opened at the first use; the lock is held */
+
+/* launch.c */
+/* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
+qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
+
+/* inputs.c */
+const ast *bench_of(const ast_file *file, const char *kernel); /* the first bench that names it, or NULL */
+const ast *clause_of(const ast *item, const char *word); /* or NULL */
+/* Fills one array; a view with any strides. generator: the expression of the input clause, or NULL for the default. */
+qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name, uint64_t seed,
+                     const array_view *view, qn_error *error);
+/* Everything that has a value in a bound call: constants, types, extents, scalars. */
+void call_known(const qn_call *call, arena *memory, bindings *known);
+
+#endif

@@ -1,0 +1,205 @@
+/*
+ * Variants: an instance compiled for one device under the facts of a launch. In: a bound call. Out: the variant whose
+ * facts are those of this launch, compiled now if there is none. At most eight per instance and device: the eighth
+ * assumes nothing and serves every launch that fits none of the others, so a program can never compile without end.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const tile_facts unknown = {.size_class = -1};
+
+void instance_free(instance *i, qn_context *context)
+{
+    for (int slot = 0; slot < context->slot_count; slot++)
+        for (int n = 0; n < i->variant_count[slot]; n++) {
+            variant *v = i->variants[slot][n];
+            context->slots[slot].driver->unload(v->program);
+            arena_free(v->memory);
+            free(v);
+        }
+    text_free(&i->warnings);
+    arena_free(i->memory);
+    free(i);
+}
+
+void launch_facts(const qn_call *call, tile_facts *facts)
+{
+    const device_slot *s = &call->context->slots[call->slot];
+    const tile_kernel *k = call->instance->kernel;
+    for (int i = 0; i < k->param_count; i++) facts[i] = unknown;
+    if (!s->driver->choose_facts) return;
+    tile_param params[MAX_PARAMS];
+    memcpy(params, k->params, sizeof(params[0]) * (size_t)k->param_count);
+    tile_kernel probe = *k; /* the driver writes into its parameters only */
+    probe.params = params;
+    for (int i = 0; i < k->param_count; i++) params[i].facts = unknown;
+    s->driver->choose_facts(s->device, &probe, call->views, &call->plan);
+    for (int i = 0; i < k->param_count; i++) facts[i] = params[i].facts;
+}
+
+static bool same_facts(const tile_facts *a, const tile_facts *b)
+{
+    return a->last_unit == b->last_unit && a->contiguous == b->contiguous && a->aligned == b->aligned &&
+           a->small == b->small && a->streams == b->streams && a->one == b->one && a->by16 == b->by16 &&
+           a->size_class == b->size_class;
+}
+
+static bool fits(const variant *v, const tile_facts *facts, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!same_facts(&v->kernel->params[i].facts, &facts[i])) return false;
+    return true;
+}
+
+void facts_print(const tile_kernel *k, const tile_facts *facts, text *out)
+{
+    const char *gap = "";
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_facts *f = &facts[i];
+        const struct {
+            bool holds;
+            const char *word;
+        } words[] = {{f->contiguous, "contiguous"},
+                     {f->last_unit && !f->contiguous, "last_unit"},
+                     {f->aligned, "aligned"},
+                     {f->small, "small"},
+                     {f->streams, "streams"},
+                     {f->one, "one"},
+                     {f->by16, "by16"}};
+        for (int w = 0; w < COUNT(words); w++) {
+            if (!words[w].holds) continue;
+            text_print(out, "%s%s.%s", gap, k->params[i].name, words[w].word);
+            gap = " ";
+        }
+        if (k->params[i].kind < PARAM_SCALAR || f->size_class < 0) continue;
+        text_print(out, "%s%s.class=%d", gap, k->params[i].name, f->size_class);
+        gap = " ";
+    }
+}
+
+/* One sentence: what made this variant necessary, next to the nearest earlier one. */
+static char *explain(const instance *i, int slot, const char *facts, bool assumes_nothing, arena *memory)
+{
+    int count = i->variant_count[slot], nearest = -1, least = 0;
+    if (!count) return arena_print(memory, "the first launch of these constants and types");
+    if (assumes_nothing)
+        return arena_print(
+            memory, "there are %d variants already: this one assumes nothing and serves all other launches", count);
+    for (int n = 0; n < count; n++) {
+        int distance = facts_distance(facts, i->variants[slot][n]->facts_words);
+        if (nearest >= 0 && distance >= least) continue;
+        nearest = n;
+        least = distance;
+    }
+    text words = {0};
+    facts_differ(facts, i->variants[slot][nearest]->facts_words, &words);
+    char *why = arena_print(memory, "unlike variant %d: %s", nearest + 1, text_get(&words));
+    text_free(&words);
+    return why;
+}
+
+static qn_status add(qn_call *call, tile_facts *facts, variant **out, qn_error *error)
+{
+    instance *i = call->instance;
+    int count = i->variant_count[call->slot], param_count = i->kernel->param_count;
+    bool nothing = count == MAX_VARIANTS - 1;
+    for (int p = 0; p < param_count && nothing; p++) facts[p] = unknown;
+    variant *v;
+    QN_TRY(variant_compile(call->context, call->slot, i, facts, &v, error));
+    text words = {0};
+    facts_print(i->kernel, facts, &words);
+    v->assumes_nothing = nothing;
+    v->facts_words = arena_copy_text(v->memory, text_get(&words), words.length);
+    v->why = explain(i, call->slot, v->facts_words, nothing, v->memory);
+    text_free(&words);
+    i->variants[call->slot][count] = v;
+    i->variant_count[call->slot] = count + 1;
+    const driver *d = call->context->slots[call->slot].driver;
+    if (d->emit) why_record(call->context, call->kernel, d->name, i->key, v->facts_words);
+    context_log(call->context, LOG_COMPILE, "compile: %s variant %d for {%s}: %s", call->kernel->name, count + 1,
+                v->facts_words, v->why);
+    call->timing.compile_ns = v->compile_ns;
+    call->timing.load_ns = v->load_ns;
+    call->timing.from_cache = v->from_cache;
+    *out = v;
+    return QN_OK;
+}
+
+qn_status variant_get(qn_call *call, variant **out, qn_error *error)
+{
+    instance *i = call->instance;
+    tile_facts facts[MAX_PARAMS];
+    if (call->kernel->dump) QN_TRY(facts_check(call, call->kernel->dump, error));
+    launch_facts(call, facts);
+    pthread_mutex_lock(&call->context->lock);
+    variant *found = NULL;
+    for (int n = 0; n < i->variant_count[call->slot] && !found; n++) {
+        variant *v = i->variants[call->slot][n];
+        if (v->assumes_nothing || !call->context->slots[call->slot].driver->emit ||
+            fits(v, facts, i->kernel->param_count))
+            found = v;
+    }
+    qn_status status = QN_OK;
+    if (found)
+        *out = found;
+    else
+        status = add(call, facts, out, error);
+    pthread_mutex_unlock(&call->context->lock);
+    return status;
+}
+
+static bool is_contiguous(const array_view *v)
+{
+    int64_t step = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->extents[i] > 1 && v->strides[i] != step) return false;
+        step *= v->extents[i];
+    }
+    return true;
+}
+
+static bool is_aligned(const array_view *v)
+{
+    bool good = (uintptr_t)v->data % 64 == 0;
+    for (int i = 0; i + 1 < v->rank; i++) good &= v->strides[i] * dtypes[v->elem].size_bytes % 64 == 0;
+    return good;
+}
+
+static int class_of(int64_t extent)
+{
+    static const int64_t limits[] = {64, 1024, 4096, 65536, 1 << 20};
+    int class = 0;
+    while (class < COUNT(limits) && extent > limits[class]) class ++;
+    return class;
+}
+
+qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error)
+{
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_facts *f = &k->params[i].facts;
+        const array_view *v = &call->views[i];
+        int64_t number = call->plan.scalars_bits[i], count = 1;
+        const char *broken = NULL;
+        for (int a = 0; a < v->rank; a++) count *= v->extents[a];
+        if (k->params[i].kind < PARAM_SCALAR) {
+            if (f->contiguous && !is_contiguous(v)) broken = "contiguous";
+            if (f->last_unit && v->rank && v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1)
+                broken = "of unit stride on its last axis";
+            if (f->aligned && !is_aligned(v)) broken = "aligned to 64 bytes";
+            if (f->small && count >= (int64_t)1 << 31) broken = "smaller than 2^31 elements";
+        } else {
+            if (f->one && number != 1) broken = "one";
+            if (f->by16 && number % 16) broken = "divisible by 16";
+            if (k->params[i].kind == PARAM_EXTENT && f->size_class >= 0 && f->size_class != class_of(number))
+                broken = "in another size class";
+        }
+        if (broken)
+            return entry_error(call->kernel, QN_BAD_CALL, "E503", (place){0},
+                               "dump it again for these arguments, or an earlier stage", error,
+                               "this dump was specialised: it assumes that `%s` is %s", k->params[i].name, broken);
+    }
+    return QN_OK;
+}
