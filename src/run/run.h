@@ -39,17 +39,17 @@ struct qn_context {
     char *cache_folder; /* as asked for, or NULL */
     void (*print)(void *user, const char *line);
     void *user;
-    unsigned log; /* LOG_... from QUERN_LOG */
+    unsigned log;                         /* LOG_... from QUERN_LOG */
     _Atomic int64_t compiles, cache_hits; /* programs made by a compiler; programs found in the cache */
 };
 
 /* A parameter as it is written, before any type is bound. */
 typedef struct parameter {
-    const char *name, *type; /* type as written */
-    param_kind kind; /* SCALAR for constants too */
+    const char *name, *type;          /* type as written */
+    param_kind kind;                  /* SCALAR for constants too */
     bool constant, function, generic; /* generic: the type is T */
-    dtype elem; /* unless generic or function */
-    int rank; /* -1: not an array */
+    dtype elem;                       /* unless generic or function */
+    int rank;                         /* -1: not an array */
     place at;
 } parameter;
 
@@ -58,7 +58,7 @@ typedef struct instance instance;
 typedef struct kernel_entry {
     struct qn_module *module;
     const char *name;
-    const ast *item; /* NULL for a tile IR dump */
+    const ast *item;   /* NULL for a tile IR dump */
     tile_kernel *dump; /* NULL for a kernel of a .qn file */
     parameter *params;
     int param_count;
@@ -84,7 +84,7 @@ typedef struct variant {
     program *program;
     bool assumes_nothing;
     char *facts_words; /* "x.contiguous n.by16" */
-    char *why; /* one sentence */
+    char *why;         /* one sentence */
     int64_t compile_ns, load_ns;
     bool from_cache;
 } variant;
@@ -95,18 +95,18 @@ struct instance {
     char *key; /* "T=f32 BLOCK=1024" */
     bindings constants;
     tile_kernel *kernel; /* as lowered */
-    text warnings; /* of lowering */
+    text warnings;       /* of lowering */
     variant *variants[MAX_DEVICES][MAX_VARIANTS];
     int variant_count[MAX_DEVICES];
 };
 
 typedef struct argument {
-    bool given; /* by the caller */
-    bool generated; /* by qn_call_generate */
-    bool allocated; /* by the last binding: an output or scratch */
-    array_view view; /* when one of the three */
+    bool given;        /* by the caller */
+    bool generated;    /* by qn_call_generate */
+    bool allocated;    /* by the last binding: an output or scratch */
+    array_view view;   /* when one of the three */
     qn_buffer *buffer; /* retained, or NULL */
-    void *owned; /* memory of this call: outputs, scratch, generated inputs */
+    void *owned;       /* memory of this call: outputs, scratch, generated inputs */
     size_t owned_bytes;
 } argument;
 
@@ -120,8 +120,8 @@ struct qn_call {
     bool bound, pointers_changed;
     int slot; /* device it was bound for */
     instance *instance;
-    variant *variant; /* NULL until the first launch after a bind */
-    int declared[MAX_PARAMS]; /* tile parameter to declared parameter; -1 for extents */
+    variant *variant;             /* NULL until the first launch after a bind */
+    int declared[MAX_PARAMS];     /* tile parameter to declared parameter; -1 for extents */
     array_view views[MAX_PARAMS]; /* by tile parameter, complete */
     launch_plan plan;
     bool has_run;
@@ -138,16 +138,19 @@ struct qn_buffer {
 };
 
 /* context.c */
-qn_status context_slot(const qn_context *context, const char *device, int *slot, qn_error *error); /* device NULL: the best */
+qn_status context_slot(const qn_context *context, const char *device, int *slot,
+                       qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void *memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */
+void *
+memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */
 void memory_free(void *memory);
 
 /* module.c */
-kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error *error); /* NULL: E505 with a suggestion */
+kernel_entry *module_find(const qn_module *module, const char *kernel,
+                          qn_error *error); /* NULL: E505 with a suggestion */
 /* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
-qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice, qn_error *error,
-                      const char *format, ...) __attribute__((format(printf, 7, 8)));
+qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
+                      qn_error *error, const char *format, ...) __attribute__((format(printf, 7, 8)));
 const parameter *entry_param(const kernel_entry *entry, const char *name, int *number); /* NULL if none */
 
 /* bind.c: instance, complete arrays and plan. `inputs_too`: in and inout arrays that are not set are computed as well
@@ -155,7 +158,7 @@ const parameter *entry_param(const kernel_entry *entry, const char *name, int *n
 qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error);
 /* Row-major memory of the call for a declared array of v's extents, into v and the argument's view. */
 qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error);
-void call_unbind(qn_call *call); /* something other than a pointer changed */
+void call_unbind(qn_call *call);                        /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error); /* only pointers changed: new views, overlap again */
 /* The instance of constants, lowered now if it is new. Takes the context's lock. */
 qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error);
@@ -177,12 +180,14 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
 /* In what `facts` differs from `earlier`, as words: "n.class is 4 instead of 3, without x.aligned". */
 void facts_differ(const char *facts, const char *earlier, text *out);
 int facts_distance(const char *facts, const char *earlier);
-void why_record(qn_context *context, const kernel_entry *entry, const char *device, const char *constants, const char *facts);
+void why_record(qn_context *context, const kernel_entry *entry, const char *device, const char *constants,
+                const char *facts);
 void why_print(qn_context *context, const kernel_entry *entry, text *out); /* show --why */
 void why_forget(qn_context *context, int64_t *removed_files, int64_t *removed_bytes);
 
 /* compile.c: passes, text, binary, program. The lock is held. */
-qn_status variant_compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant **out, qn_error *error);
+qn_status variant_compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant **out,
+                          qn_error *error);
 struct cache *context_cache(qn_context *context); /* opened at the first use; the lock is held */
 
 /* launch.c */
@@ -191,10 +196,10 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
 
 /* inputs.c */
 const ast *bench_of(const ast_file *file, const char *kernel); /* the first bench that names it, or NULL */
-const ast *clause_of(const ast *item, const char *word); /* or NULL */
+const ast *clause_of(const ast *item, const char *word);       /* or NULL */
 /* Fills one array; a view with any strides. generator: the expression of the input clause, or NULL for the default. */
-qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name, uint64_t seed,
-                     const array_view *view, qn_error *error);
+qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name,
+                     uint64_t seed, const array_view *view, qn_error *error);
 /* Everything that has a value in a bound call: constants, types, extents, scalars. */
 void call_known(const qn_call *call, arena *memory, bindings *known);
 
