@@ -69,7 +69,7 @@ struct ast {
     ast_kind kind;
     place at; /* of the operator for binary, of the name for items and params */
     place from; /* where the whole node begins */
-    int end_line; /* last line of the node, for comments in fmt */
+    int end_line, end_column; /* one past the last byte of the node, for comments in fmt */
     int height; /* of the tree below; at most 1000, so that walking it cannot overflow the stack */
     int text_line; /* AST_RAW: the line where the raw text begins */
     const char *name, *word, *words;

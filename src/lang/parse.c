@@ -71,6 +71,7 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     bool missing = expected[0] == '`' && strchr(";,)]", expected[1]) && p->now.at.line > p->end_line && p->end_line > 0;
     if (missing) at = (place){.line = p->end_line, .column = p->end_column};
     parser_error(p, "E104", at, advice, "expected %s, found %s", expected, token_describe(p, &p->now));
+    if (missing && expected[1] == ';') p->panic = false; /* as if it were there: the next line is a statement */
 }
 
 bool parser_expect(parser *p, const char *word, const char *advice)
@@ -133,6 +134,7 @@ ast *parser_done(parser *p, ast *node)
         if (children[i]) height = MAXIMUM(height, children[i]->height);
     node->height = height + 1;
     node->end_line = MAXIMUM(p->end_line, node->from.line);
+    node->end_column = p->end_column;
     if (node->height <= HEIGHT_LIMIT) return node;
     parser_error(p, "E105", node->at, "split it", "this is a chain of more than %d parts", HEIGHT_LIMIT);
     p->lex.stopped = true;
