@@ -44,7 +44,7 @@ typedef struct interp interp;
 
 /* Called before each op of a body; return false to stop the launch. See run/debug.c. */
 typedef bool interp_hook(void *context, interp *state, const tile_op *op, const int64_t program[3]);
-/* Called for each line that `print` writes; the default is stdout. */
+/* Called for each line that `print` writes; NULL: nowhere. */
 typedef void interp_print(void *context, const char *line);
 
 typedef struct interp_options {

@@ -1,0 +1,196 @@
+/*
+ * The host's part of a launch: binds extents and scalars, runs the head region, checks shapes and assumptions.
+ *
+ * In: what the caller gave. Out: a launch_plan with every scalar, the extents of every array and the counts of every
+ * phase, or an error of the E5 family. An extent is bound by the first array that has it, or by name; a scalar
+ * parameter with a default is never bound by an array, only checked against it.
+ * SPDX-License-Identifier: MIT
+ */
+#include "ir/interp_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_array(const tile_param *p)
+{
+    return p->kind != PARAM_SCALAR && p->kind != PARAM_EXTENT;
+}
+
+/* Outputs and scratch without memory get their extents here. */
+static bool has_shape(const interp *s, int p)
+{
+    param_kind kind = s->kernel->params[p].kind;
+    return kind == PARAM_IN || kind == PARAM_INOUT || s->arrays[p].data;
+}
+
+static void bind(interp *s, int p, number n)
+{
+    if (dtype_is_float(s->kernel->params[p].elem)) {
+        n.f = round_to_dtype(s->kernel->params[p].elem, n.f);
+        memcpy(&s->head->scalars_bits[p], &n.f, sizeof(double));
+    } else {
+        s->head->scalars_bits[p] = integer_wrap(s->kernel->params[p].elem, n.i);
+    }
+    s->bound[p] = true;
+}
+
+static qn_status bind_extents(interp *s)
+{
+    const tile_kernel *k = s->kernel;
+    for (int p = 0; p < k->param_count; p++) {
+        const tile_param *param = &k->params[p];
+        s->bound_by[p] = -1;
+        if (!is_array(param) && s->given[p]) bind(s, p, s->numbers[p]);
+    }
+    for (int p = 0; p < k->param_count; p++) {
+        const tile_param *param = &k->params[p];
+        if (!is_array(param)) continue;
+        if (s->arrays[p].rank != param->rank)
+            return error_set(s->error, QN_BAD_CALL, "error E501: array `%s` has %d axes, the parameter has %d",
+                             param->name, s->arrays[p].rank, param->rank);
+        if (s->arrays[p].elem != param->elem)
+            return error_set(s->error, QN_BAD_CALL, "error E501: array `%s` holds %s, the parameter holds %s",
+                             param->name, dtypes[s->arrays[p].elem].text, dtypes[param->elem].text);
+        for (int axis = 0; axis < param->rank; axis++) {
+            int q = param->extent_param[axis];
+            if (!has_shape(s, p)) {
+                s->head->extents[p][axis] = -1;
+                continue;
+            }
+            int64_t extent = s->head->extents[p][axis] = s->arrays[p].extents[axis];
+            if (q < 0 || s->bound[q] || k->params[q].has_default) continue;
+            bind(s, q, (number){.i = extent});
+            s->bound_by[q] = p;
+        }
+    }
+    return QN_OK;
+}
+
+/* Every bare extent name of every array has the value of its parameter. */
+static qn_status check_extents(interp *s)
+{
+    const tile_kernel *k = s->kernel;
+    for (int p = 0; p < k->param_count; p++) {
+        const tile_param *param = &k->params[p];
+        for (int axis = 0; is_array(param) && axis < param->rank; axis++) {
+            int q = param->extent_param[axis];
+            if (q < 0) continue;
+            const char *name = k->params[q].name;
+            int64_t *extent = &s->head->extents[p][axis];
+            if (!s->bound[q])
+                return error_set(s->error, QN_BAD_CALL, "error E505: extent `%s` of `%s` is not given: set it by name",
+                                 name, param->name);
+            int64_t expected = s->head->scalars_bits[q];
+            if (*extent < 0) *extent = expected;
+            if (*extent == expected) continue;
+            if (s->bound_by[q] >= 0)
+                return error_set(s->error, QN_BAD_CALL, "error E502: `%s` is %lld in `%s` and %lld in `%s`", name,
+                                 (long long)expected, k->params[s->bound_by[q]].name, (long long)*extent, param->name);
+            return error_set(s->error, QN_BAD_CALL, "error E502: axis %d of `%s` has extent %lld, expected `%s` = %lld",
+                             axis, param->name, (long long)*extent, name, (long long)expected);
+        }
+    }
+    return QN_OK;
+}
+
+static void fail(interp *s, qn_status status)
+{
+    s->stop = STOP_LAUNCH;
+    s->status = status;
+}
+
+void interp_head_op(interp *s, const tile_op *op)
+{
+    const tile_kernel *k = s->kernel;
+    tile *t = op->operand_count ? interp_get(s, op->operands[0]) : NULL;
+    int at = op->attr.index;
+    switch (op->code) {
+    case OP_DEFAULT: {
+        dtype elem = k->params[at].elem;
+        if (!s->bound[at]) {
+            number n = {0, 0};
+            if (dtype_is_float(elem))
+                n.f = t->cells[0].f;
+            else
+                n.i = t->cells[0].i;
+            bind(s, at, n);
+        }
+        if (op->result_count)
+            interp_set(s, op->results[0], tile_scalar(s, elem, (cell){.i = s->head->scalars_bits[at]}));
+        break;
+    }
+    case OP_EXTENT: {
+        int axis = op->attr.axes[0];
+        int64_t *extent = &s->head->extents[at][axis], expected = t->cells[0].i;
+        const char *name = k->params[at].name, *words = op->attr.words ? op->attr.words : "?";
+        if (expected < 0)
+            fail(s,
+                 error_set(s->error, QN_BAD_CALL, "error E502: the extent `%s` of `%s` is %lld: it cannot be negative",
+                           words, name, (long long)expected));
+        else if (*extent < 0)
+            *extent = expected;
+        else if (*extent != expected)
+            fail(s,
+                 error_set(s->error, QN_BAD_CALL, "error E502: axis %d of `%s` has extent %lld, expected `%s` = %lld",
+                           axis, name, (long long)*extent, words, (long long)expected));
+        break;
+    }
+    case OP_LAUNCH: {
+        int64_t *counts = s->head->programs[at];
+        for (int axis = 0; axis < 3; axis++) {
+            counts[axis] = axis < op->operand_count ? interp_integer(s, op->operands[axis]) : 1;
+            if (counts[axis] < 0)
+                fail(s, error_set(s->error, QN_BAD_CALL,
+                                  "%s:%d:%d: error E505: launch of %lld programs on axis %d: it cannot be negative",
+                                  k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+        }
+        break;
+    }
+    default: CHECK(!"an op of the head");
+    }
+}
+
+static qn_status run_head(interp *s)
+{
+    const tile_kernel *k = s->kernel;
+    QN_TRY(bind_extents(s));
+    interp_block(s, k->head);
+    if (s->status != QN_OK) return s->status;
+    QN_TRY(check_extents(s));
+    for (int p = 0; p < k->param_count; p++) {
+        const tile_param *param = &k->params[p];
+        if (!is_array(param) && !s->bound[p])
+            return error_set(s->error, QN_BAD_CALL, "error E505: %s `%s` is not given",
+                             param->kind == PARAM_EXTENT ? "extent" : "scalar", param->name);
+        for (int axis = 0; is_array(param) && axis < param->rank; axis++) {
+            if (s->head->extents[p][axis] >= 0) continue;
+            return error_set(s->error, QN_BAD_CALL, "error E505: extent %d of `%s` is not given", axis, param->name);
+        }
+    }
+    return QN_OK;
+}
+
+qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays,
+                      int units, launch_plan *plan, qn_error *error)
+{
+    interp_options options = {.units = units};
+    findings found = {0};
+    interp s = {.kernel = k, .arrays = arrays, .options = &options, .found = &found, .error = error};
+    s.given = given;
+    s.numbers = numbers;
+    s.head = plan;
+    s.plan = plan;
+    s.step_limit = 100000000;
+    CHECK(k->param_count <= COUNT(plan->extents));
+    memset(plan, 0, sizeof(*plan));
+    s.slots = calloc((size_t)k->value_count, sizeof(tile *));
+    CHECK(s.slots);
+    qn_status status = run_head(&s);
+    interp_release_all(&s);
+    buffer_give(&s, s.shown[0]);
+    buffer_give(&s, s.shown[1]);
+    tile_free_buffers(&s);
+    free(s.slots);
+    findings_free(&found);
+    return status;
+}
