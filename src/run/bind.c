@@ -108,8 +108,7 @@ static qn_status check_present(const qn_call *call, qn_error *error)
     return QN_OK;
 }
 
-/* Types and constants from what is given. */
-static qn_status find_instance(qn_call *call, int units, instance **out, qn_error *error)
+qn_status call_instance(qn_call *call, int units, instance **out, qn_error *error)
 {
     kernel_entry *e = call->kernel;
     bindings constants = {0}, extents = {0};
@@ -256,7 +255,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     if (!inputs_too) QN_TRY(check_present(call, error));
     int units = call->context->slots[slot].about.units;
     instance *found;
-    QN_TRY(find_instance(call, units, &found, error));
+    QN_TRY(call_instance(call, units, &found, error));
     const tile_kernel *k = found->kernel;
     match(call, k);
 

@@ -160,6 +160,8 @@ qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error);
 qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error);
 void call_unbind(qn_call *call);                        /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error); /* only pointers changed: new views, overlap again */
+/* The instance for what is given so far: types and constants bound. */
+qn_status call_instance(qn_call *call, int units, instance **out, qn_error *error);
 /* The instance of constants, lowered now if it is new. Takes the context's lock. */
 qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error);
 
@@ -193,6 +195,10 @@ struct cache *context_cache(qn_context *context); /* opened at the first use; th
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
+
+/* workbench.c */
+/* "name=value" items into the call; unknown names are E505. */
+qn_status call_apply(qn_call *call, const qn_settings *settings, qn_error *error);
 
 /* inputs.c */
 const ast *bench_of(const ast_file *file, const char *kernel); /* the first bench that names it, or NULL */

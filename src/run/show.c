@@ -1,0 +1,270 @@
+/*
+ * Showing any stage of a kernel. In: a file, a kernel, settings. Out: text: the tree, the IR as lowered, the IR after
+ * any pass, the C text, the machine's instructions; or how long each stage took; or why the compiled variants exist.
+ * With all extents given, the facts are those of a launch on contiguous, aligned arrays; otherwise nothing is assumed.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *summary;
+} first_stages[] = {{"ast", "the syntax tree"}, {"tile", "the tile IR as it was lowered"}},
+  last_stages[] = {{"c", "the text for the compiler"}, {"asm", "the instructions it became"}};
+
+int qn_stage_count(void)
+{
+    return COUNT(first_stages) + pass_count + COUNT(last_stages);
+}
+
+const char *qn_stage_name(int number, const char **summary)
+{
+    const char *words = "", *name = "";
+    if (number >= 0 && number < COUNT(first_stages)) {
+        name = first_stages[number].name;
+        words = first_stages[number].summary;
+    } else if (number >= 0 && (number -= COUNT(first_stages)) < pass_count) {
+        name = passes[number].name;
+        words = passes[number].summary;
+    } else if (number >= 0 && (number -= pass_count) < COUNT(last_stages)) {
+        name = last_stages[number].name;
+        words = last_stages[number].summary;
+    }
+    if (summary) *summary = words;
+    return name;
+}
+
+static qn_status check_stage(const char *stage, qn_error *error)
+{
+    arena *memory = arena_new();
+    int count = qn_stage_count();
+    const char **names = ARENA_ARRAY(memory, const char *, count);
+    bool known = false;
+    text list = {0};
+    for (int i = 0; i < count; i++) {
+        names[i] = qn_stage_name(i, NULL);
+        known |= !strcmp(names[i], stage);
+        text_print(&list, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = known ? NULL : suggest_name(stage, names, count);
+    qn_status status = QN_OK;
+    if (!known && near)
+        status = error_set(error, QN_BAD_CALL, "unknown stage `%s`; did you mean `%s`?", stage, near);
+    else if (!known)
+        status = error_set(error, QN_BAD_CALL, "unknown stage `%s`; the stages are %s", stage, text_get(&list));
+    text_free(&list);
+    arena_free(memory);
+    return status;
+}
+
+/* The tree: one node a line, children indented. */
+static void print_tree(const ast *node, const char *role, int depth, text *out)
+{
+    static const char *const kinds[AST_KIND_COUNT] = {[AST_FUNCTION] = "function",
+                                                      [AST_KERNEL] = "kernel",
+                                                      [AST_TENSOR] = "tensor",
+                                                      [AST_RAW] = "raw",
+                                                      [AST_BENCH] = "bench",
+                                                      [AST_CONSTANT] = "constant",
+                                                      [AST_PARAM] = "param",
+                                                      [AST_CLAUSE] = "clause",
+                                                      [AST_PHASE] = "phase",
+                                                      [AST_SETTING] = "setting",
+                                                      [AST_VARIANT] = "variant",
+                                                      [AST_TYPE] = "type",
+                                                      [AST_BLOCK] = "block",
+                                                      [AST_DECLARE] = "declare",
+                                                      [AST_DECLARATOR] = "declarator",
+                                                      [AST_ASSIGN] = "assign",
+                                                      [AST_CALL_STATEMENT] = "call statement",
+                                                      [AST_IF] = "if",
+                                                      [AST_FOR] = "for",
+                                                      [AST_WHILE] = "while",
+                                                      [AST_BREAK] = "break",
+                                                      [AST_CONTINUE] = "continue",
+                                                      [AST_RETURN] = "return",
+                                                      [AST_LET] = "let",
+                                                      [AST_EMPTY] = "empty",
+                                                      [AST_NUMBER] = "number",
+                                                      [AST_STRING] = "string",
+                                                      [AST_BOOL] = "bool",
+                                                      [AST_NAME] = "name",
+                                                      [AST_TYPE_NAME] = "type name",
+                                                      [AST_UNARY] = "unary",
+                                                      [AST_BINARY] = "binary",
+                                                      [AST_CONDITIONAL] = "conditional",
+                                                      [AST_CALL] = "call",
+                                                      [AST_NAMED] = "named",
+                                                      [AST_INDEX] = "index",
+                                                      [AST_SUBSCRIPT] = "subscript"};
+    if (!node) return;
+    text_print(out, "%*s%s%s%s", 2 * depth, "", role, *role ? ": " : "",
+               kinds[node->kind] ? kinds[node->kind] : "node");
+    if (node->is_tile) text_add(out, " tile");
+    if (node->is_slice) text_add(out, " slice");
+    if (node->name) text_print(out, " %s", node->name);
+    if (node->word && *node->word) text_print(out, " `%s`", node->word);
+    if (node->kind == AST_NUMBER && node->is_float) {
+        text_add(out, " ");
+        text_add_double(out, node->number.f);
+    } else if (node->kind == AST_NUMBER || node->kind == AST_BOOL) {
+        text_print(out, " %lld", (long long)node->number.i);
+    }
+    if (node->words) {
+        size_t shown = MINIMUM(node->length, 60);
+        text_add(out, " ");
+        text_add_quoted(out, node->words, shown);
+        if (shown < node->length) text_add(out, "...");
+    }
+    text_print(out, " @%d:%d\n", node->at.line, node->at.column);
+    const struct {
+        const char *role;
+        const ast *child;
+    } children[] = {{"type", node->type}, {"left", node->left}, {"right", node->right}, {"third", node->third}};
+    for (int i = 0; i < COUNT(children); i++) print_tree(children[i].child, children[i].role, depth + 1, out);
+    for (int i = 0; i < node->list.count; i++) print_tree(node->list.items[i], "", depth + 1, out);
+    for (int i = 0; i < node->clauses.count; i++) print_tree(node->clauses.items[i], "", depth + 1, out);
+    for (int i = 0; i < node->phases.count; i++) print_tree(node->phases.items[i], "", depth + 1, out);
+    print_tree(node->body, "body", depth + 1, out);
+    print_tree(node->other, "else", depth + 1, out);
+}
+
+/* The facts of a launch on the usual arrays, where all extents are known; else nothing. */
+static void usual_facts(qn_call *call, int slot, const instance *i, tile_facts *facts)
+{
+    const tile_facts unknown = {.size_class = -1};
+    for (int p = 0; p < i->kernel->param_count; p++)
+        facts[p] = call->kernel->dump ? i->kernel->params[p].facts : unknown;
+    if (call->kernel->dump || call_bind(call, slot, true, NULL) != QN_OK) return;
+    for (int p = 0; p < i->kernel->param_count; p++) {
+        array_view *v = &call->views[p];
+        int64_t step = 1;
+        if (i->kernel->params[p].kind >= PARAM_SCALAR) continue;
+        for (int a = v->rank - 1; a >= 0; a--) {
+            v->strides[a] = step;
+            if (__builtin_mul_overflow(step, MAXIMUM(v->extents[a], 1), &step)) return;
+        }
+        v->data = (void *)4096; /* an address that is aligned; nothing is read */
+    }
+    call->slot = slot;
+    launch_facts(call, facts);
+    call_unbind(call);
+}
+
+typedef struct time_table {
+    text out;
+    int64_t total_ns;
+} time_table;
+
+static void add_time(time_table *t, const char *name, const char *note, int64_t time_ns)
+{
+    t->total_ns += time_ns;
+    text_print(&t->out, "%-20s %9.3f ms%s%s\n", name, (double)time_ns * 1e-6, *note ? "  " : "", note);
+}
+
+static void observe(void *context, const tile_kernel *k, const char *name, bool changed, int64_t time_ns)
+{
+    add_time(context, name, changed ? "changed" : "", time_ns);
+}
+
+static qn_status show_call(qn_call *call, int slot, const char *stage, bool times, text *out, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[slot];
+    time_table table = {0};
+    int64_t start = clock_now_ns();
+    instance *i;
+    QN_TRY(call_instance(call, s->about.units, &i, error));
+    add_time(&table, "lower", "", clock_now_ns() - start);
+    if (!times && !strcmp(stage, "tile")) {
+        tile_print(i->kernel, out);
+        text_free(&table.out);
+        return QN_OK;
+    }
+    bool to_text = !strcmp(stage, "c") || !strcmp(stage, "asm");
+    if (to_text && !s->driver->emit) {
+        text_free(&table.out);
+        return error_set(error, QN_BAD_CALL, "the device %s has no stage `%s`: it runs the tile IR itself",
+                         s->driver->name, stage);
+    }
+    arena *memory = arena_new();
+    tile_facts facts[MAX_PARAMS];
+    usual_facts(call, slot, i, facts);
+    tile_kernel *k = tile_clone(i->kernel, memory);
+    for (int p = 0; p < k->param_count; p++) k->params[p].facts = facts[p];
+    qn_status status = QN_OK;
+    if (!k->raw_language) status = passes_run(k, to_text ? NULL : stage, observe, &table, error);
+    text source = {0}, listing = {0};
+    if (status == QN_OK && to_text) {
+        start = clock_now_ns();
+        status = s->driver->emit(s->device, k, &source, error);
+        add_time(&table, "emit", "", clock_now_ns() - start);
+    } else if (status == QN_OK) {
+        tile_print(k, &source);
+    }
+    if (status == QN_OK && !strcmp(stage, "asm")) {
+        start = clock_now_ns();
+        if (s->driver->disassemble)
+            status = s->driver->disassemble(s->device, text_get(&source), &listing, error);
+        else
+            status = error_set(error, QN_BAD_CALL, "the device %s has no stage `asm`", s->driver->name);
+        add_time(&table, "compile", "", clock_now_ns() - start);
+        text_clear(&source);
+        text_add_bytes(&source, text_get(&listing), listing.length);
+    }
+    if (status == QN_OK && times) {
+        int64_t total_ns = table.total_ns;
+        add_time(&table, "all", "", total_ns);
+        text_add_bytes(out, text_get(&table.out), table.out.length);
+    } else if (status == QN_OK) {
+        text_add_bytes(out, text_get(&source), source.length);
+    }
+    text_free(&source);
+    text_free(&listing);
+    text_free(&table.out);
+    arena_free(memory);
+    return status;
+}
+
+static qn_status show(qn_context *context, qn_module *module, const char *kernel, const qn_show_options *options,
+                      text *out, qn_error *error)
+{
+    const char *stage = options->stage ? options->stage : "c";
+    kernel_entry *entry = module_find(module, kernel, error);
+    if (!entry) return QN_BAD_CALL;
+    QN_TRY(check_stage(stage, error));
+    if (options->why) {
+        why_print(context, entry, out);
+        return QN_OK;
+    }
+    if (!strcmp(stage, "ast")) {
+        if (!entry->item) return error_set(error, QN_BAD_CALL, "%s is a tile IR dump: it has no tree", module->path);
+        print_tree(entry->item, "", 0, out);
+        return QN_OK;
+    }
+    int slot;
+    qn_status there = context_slot(context, options->device ? options->device : "cpu", &slot, error);
+    if (there == QN_NO_DEVICE && strcmp(stage, "asm")) there = QN_OK; /* text needs no device */
+    QN_TRY(there);
+    qn_call *call;
+    QN_TRY(qn_call_new(module, kernel, &call, error));
+    qn_status status = call_apply(call, &options->settings, error);
+    if (status == QN_OK) status = show_call(call, slot, stage, options->times, out, error);
+    qn_call_free(call);
+    return status;
+}
+
+qn_status qn_show(qn_context *context, const char *path, const char *kernel, const qn_show_options *options,
+                  qn_write *write, void *user, qn_error *error)
+{
+    const qn_show_options defaults = {0};
+    if (!context || !path || !kernel || !write) return error_set(error, QN_BAD_CALL, "qn_show: an argument is NULL");
+    qn_module *module;
+    QN_TRY(qn_module_load_file(context, path, &module, error));
+    text out = {0};
+    qn_status status = show(context, module, kernel, options ? options : &defaults, &out, error);
+    if (status == QN_OK) write(user, text_get(&out), out.length);
+    text_free(&out);
+    qn_module_free(module);
+    return status;
+}

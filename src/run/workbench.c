@@ -1,0 +1,67 @@
+/*
+ * Small parts of the workbench: settings as words, canonical text, the cache from outside.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/cache.h"
+#include "run/run.h"
+
+#include <string.h>
+
+qn_status call_apply(qn_call *call, const qn_settings *settings, qn_error *error)
+{
+    for (int i = 0; i < settings->count; i++) {
+        const char *item = settings->items[i], *equals = strchr(item, '=');
+        char name[256];
+        if (!equals || equals == item || equals - item >= (int)sizeof(name))
+            return error_set(error, QN_BAD_CALL, "`%s` is not a setting; write NAME=VALUE, such as n=1000", item);
+        memcpy(name, item, (size_t)(equals - item));
+        name[equals - item] = 0;
+        QN_TRY(qn_call_set_text(call, name, equals + 1, error));
+    }
+    return QN_OK;
+}
+
+qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user, qn_error *error)
+{
+    if (!source || !write) return error_set(error, QN_BAD_CALL, "qn_format_text: an argument is NULL");
+    arena *memory = arena_new();
+    diagnostics d = {.memory = memory};
+    ast_file *file = lang_parse(memory, name ? name : "text", source, strlen(source), &d);
+    qn_status status = QN_OK;
+    text out = {0};
+    if (d.errors) {
+        diagnostics_print(&d, file, false, &out);
+        status = error_set(error, QN_BAD_SOURCE, "%s", text_get(&out));
+    } else {
+        lang_format(file, &out);
+        write(user, text_get(&out), out.length);
+    }
+    text_free(&out);
+    arena_free(memory);
+    return status;
+}
+
+qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_error *error)
+{
+    if (!context || !write) return error_set(error, QN_BAD_CALL, "qn_cache_list: an argument is NULL");
+    text out = {0};
+    pthread_mutex_lock(&context->lock);
+    qn_status status = cache_list(context_cache(context), &out, error);
+    pthread_mutex_unlock(&context->lock);
+    if (status == QN_OK) write(user, text_get(&out), out.length);
+    text_free(&out);
+    return status;
+}
+
+qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *removed_bytes, qn_error *error)
+{
+    if (!context) return error_set(error, QN_BAD_CALL, "qn_cache_clear: the context is NULL");
+    int64_t files = 0, bytes = 0;
+    pthread_mutex_lock(&context->lock);
+    qn_status status = cache_clear(context_cache(context), &files, &bytes, error);
+    if (status == QN_OK) why_forget(context, &files, &bytes);
+    pthread_mutex_unlock(&context->lock);
+    if (removed_files) *removed_files = files;
+    if (removed_bytes) *removed_bytes = bytes;
+    return status;
+}
