@@ -21,6 +21,9 @@ spread spread_of(double *samples, int count); /* sorts them */
 /* Half the width between the quantiles over the median: how far the median can be trusted. */
 double spread_relative(const spread *s);
 
+/* machine.c */
+size_t cache_size_bytes(void); /* of the last level; a guess where the system does not say */
+
 /* json.c: a list of flat objects, written key by key. Text is escaped; a number that is not finite becomes null. */
 typedef struct json {
     text out;

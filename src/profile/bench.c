@@ -1,0 +1,152 @@
+/*
+ * `bench`: every block of a file, every point of a block: plan, check, time, report. In: a file, a device, settings.
+ * Out: a table per point through `write`, JSON in a file if asked for. A wrong or failed variant makes the result a
+ * finding, after everything has been measured that can be.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static qn_status read_tolerance(bench *b, qn_error *error)
+{
+    const ast *clause = clause_of(b->block, "tolerance");
+    double *places[] = {&b->relative, &b->absolute};
+    b->relative = b->absolute = 0;
+    b->tolerance_given = clause != NULL;
+    for (int i = 0; clause && i < clause->list.count; i++) {
+        bindings known = {0};
+        binding value = {0};
+        diagnostics d = {.memory = b->memory};
+        const char *unbound = NULL;
+        if (i >= COUNT(places) ||
+            !lang_evaluate(b->module->file, clause->list.items[i], &known, 1, &d, &value, &unbound) || d.errors ||
+            (value.kind != BIND_INT && value.kind != BIND_FLOAT))
+            return error_set(error, QN_BAD_SOURCE,
+                             "%s:%d: `tolerance` of bench `%s` takes one or two numbers: relative, absolute",
+                             b->module->path, clause->from.line, b->block->name);
+        *places[i] = value.kind == BIND_INT ? (double)value.number.i : value.number.f;
+    }
+    return QN_OK;
+}
+
+/* The copy of as many bytes as the variants move; kept while sizes stay alike, since it takes about a second. */
+static void measure_limits(bench *b)
+{
+    double bytes = 0;
+    qn_error error;
+    for (int i = 0; i < b->variant_count; i++)
+        if (b->variants[i].sample_count) bytes = MAXIMUM(bytes, b->variants[i].bytes);
+    size_t copy_bytes = MAXIMUM((size_t)(bytes / 2), 2 * cache_size_bytes()); /* half is read, half written */
+    if (!bytes || (b->ceilings_bytes && copy_bytes < 2 * b->ceilings_bytes && b->ceilings_bytes < 2 * copy_bytes))
+        return;
+    bench_say(b, "measuring the copy bandwidth of %.0f MB", (double)copy_bytes * 2e-6);
+    b->ceilings_bytes = copy_bytes;
+    if (qn_measure(b->context, b->device, copy_bytes, &b->ceilings, &error) != QN_OK) b->ceilings = (qn_ceilings){0};
+}
+
+static void close_point(bench *b)
+{
+    for (int i = 0; i < b->variant_count; i++) {
+        qn_call_free(b->variants[i].call);
+        free(b->variants[i].samples);
+    }
+    arrays_free(&b->arrays);
+}
+
+static qn_status run_point(bench *b, const plan *p, int64_t number, const char *path, json *out, int *bad,
+                           qn_error *error)
+{
+    plan_variants(b);
+    QN_TRY(plan_point(b, p, number, &b->at, error));
+    qn_status status = verify_small(b, error);
+    if (status == QN_OK) status = verify_full(b, error);
+    if (status == QN_OK) status = clock_variants(b, error);
+    if (status == QN_OK) {
+        text words = {0};
+        measure_limits(b);
+        report_table(b, &words);
+        b->write(b->user, text_get(&words), words.length);
+        text_free(&words);
+        report_json(b, path, out);
+        for (int i = 0; i < b->variant_count; i++)
+            *bad += b->variants[i].status == VARIANT_WRONG || b->variants[i].status == VARIANT_FAILED;
+    }
+    close_point(b);
+    return status;
+}
+
+static qn_status run_block(bench *b, const char *path, json *out, int *bad, qn_error *error)
+{
+    plan p;
+    b->memory = arena_new();
+    plan_variants(b);
+    qn_status status = plan_make(b, &p, error);
+    if (status == QN_OK) status = read_tolerance(b, error);
+    int64_t points = status == QN_OK ? plan_points(&p) : 0;
+    for (int64_t number = 0; number < points && status == QN_OK; number++) {
+        status = run_point(b, &p, number, path, out, bad, error);
+    }
+    arena_free(b->memory);
+    b->memory = NULL;
+    return status;
+}
+
+static qn_status find_blocks(bench *b, const char *path, qn_error *error)
+{
+    const char *names[256];
+    int count = 0;
+    const ast_file *file = b->module->file;
+    for (int i = 0; file && i < file->items.count; i++) {
+        const ast *item = file->items.items[i];
+        if (item->kind != AST_BENCH) continue;
+        if (count < COUNT(names)) names[count++] = item->name;
+        if (b->options->bench && !strcmp(item->name, b->options->bench)) return QN_OK;
+    }
+    if (!count)
+        return error_set(error, QN_BAD_CALL,
+                         "%s has no bench block; add one, such as `bench NAME (n = 1 << 20) { a_kernel, another }`",
+                         path);
+    if (!b->options->bench) return QN_OK;
+    const char *near = suggest_name(b->options->bench, names, count);
+    return error_set(error, QN_BAD_CALL, "%s has no bench `%s`; %s `%s`%s", path, b->options->bench,
+                     near ? "did you mean" : "the first is", near ? near : names[0], near ? "?" : "");
+}
+
+qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options, qn_write *write,
+                        qn_write *progress, void *user, qn_error *error)
+{
+    static const qn_bench_options defaults;
+    json out = {0};
+    int bad = 0;
+    if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_bench_file: an argument is NULL");
+    bench *b = calloc(1, sizeof(*b));
+    CHECK(b);
+    *b = (bench){.context = context,
+                 .options = options ? options : &defaults,
+                 .write = write,
+                 .progress = progress,
+                 .user = user};
+    b->device = b->options->device ? b->options->device : qn_device_best(context);
+    qn_status status = context_slot(context, b->device, &b->slot, error);
+    if (context_slot(context, "ref", &b->ref_slot, NULL) != QN_OK) b->ref_slot = -1;
+    if (status == QN_OK) status = qn_module_load_file(context, path, &b->module, error);
+    if (status == QN_OK) status = find_blocks(b, path, error);
+    for (int i = 0; status == QN_OK && i < b->module->file->items.count; i++) {
+        b->block = b->module->file->items.items[i];
+        if (b->block->kind != AST_BENCH) continue;
+        if (b->options->bench && strcmp(b->options->bench, b->block->name)) continue;
+        status = run_block(b, path, &out, &bad, error);
+    }
+    if (status == QN_OK && b->options->json_path) {
+        const char *words = json_finish(&out);
+        status = file_write(b->options->json_path, words, strlen(words), error);
+    }
+    if (status == QN_OK && bad)
+        status = error_set(error, QN_FINDING, "%d variant%s wrong or failed", bad, bad == 1 ? " is" : "s are");
+    json_free(&out);
+    qn_module_free(b->module);
+    free(b);
+    return status;
+}

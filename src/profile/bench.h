@@ -1,0 +1,147 @@
+/*
+ * Inside `bench`: one block at one point (a choice of its set-valued settings) with its variants.
+ *
+ * bench.c walks blocks and points; bench_plan.c makes settings and calls; bench_arrays.c the memory that all variants
+ * of a point share; bench_verify.c decides which are right; bench_clock.c times those; bench_report.c writes them down.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PROFILE_BENCH_H
+#define QUERN_PROFILE_BENCH_H
+
+#include "profile/profile.h"
+#include "run/run.h"
+
+typedef enum variant_status { VARIANT_OK, VARIANT_WRONG, VARIANT_FAILED, VARIANT_SKIPPED } variant_status;
+
+typedef struct bench_variant {
+    const char *kernel; /* name */
+    const char *label;  /* "gelu_tile(BLOCK = 8192)" */
+    ast_list settings;  /* AST_SETTING of the variant itself */
+    bool has_ir;        /* raw kernels have none */
+    variant_status status;
+    const char *message;             /* why it is not ok; "" */
+    qn_call *call;                   /* at the point's own size */
+    double max_error;                /* NAN: nothing was compared */
+    double bytes, read_share, flops; /* of one launch; flops NAN if unknown */
+    double *samples;                 /* kernel times, ns */
+    int sample_count, sample_capacity;
+    double spent_ns;
+    spread time;
+} bench_variant;
+
+/* One setting with its value at this point, as text for qn_call_set_text and as a value where it has one. */
+typedef struct point_setting {
+    const char *name, *words;
+    binding value;
+} point_setting;
+
+typedef struct point {
+    point_setting items[64];
+    int count;
+} point;
+
+/* An array that the variants share by name: contiguous, several copies so that the caches are cold in each round. */
+typedef struct bench_array {
+    const char *name;
+    dtype elem;
+    int rank;
+    int64_t extents[MAX_RANK], count;
+    size_t size_bytes;
+    bool reads, writes; /* by some variant */
+    void *copies[64];
+    void *before;   /* inputs that are also written: as they were */
+    void *expected; /* outputs of the reference */
+} bench_array;
+
+typedef struct bench_arrays {
+    bench_array items[MAX_PARAMS];
+    int count, copy_count;
+} bench_arrays;
+
+typedef struct bench {
+    qn_context *context;
+    qn_module *module;
+    const ast *block;
+    const qn_bench_options *options;
+    int slot, ref_slot; /* ref_slot -1: there is none */
+    const char *device;
+    qn_write *write, *progress;
+    void *user;
+    arena *memory; /* of this block and point */
+    bench_variant *variants;
+    int variant_count, reference; /* the first variant that has IR and was not skipped; -1 if none */
+    point at;
+    bench_arrays arrays; /* at the point's own size */
+    bool tolerance_given;
+    double relative, absolute;
+    qn_ceilings ceilings;
+    size_t ceilings_bytes; /* the copy that was measured; 0: none yet */
+} bench;
+
+/* bench_plan.c */
+/* The effective settings of the block on this device: settings, `on` clause, the caller's; sets still open. */
+typedef struct plan_setting {
+    const char *name;
+    const ast *const *choices; /* expressions */
+    int choice_count;
+    const char *words; /* the caller's value instead, or NULL */
+} plan_setting;
+typedef struct plan {
+    plan_setting items[64];
+    int count;
+} plan;
+qn_status plan_make(bench *b, plan *out, qn_error *error);
+int64_t plan_points(const plan *p); /* how many combinations */
+qn_status plan_point(bench *b, const plan *p, int64_t number, point *out, qn_error *error);
+void plan_variants(bench *b); /* fills b->variants from the block; those that cannot run are skipped */
+/* A call of a variant at a point. */
+qn_status plan_call(bench *b, const bench_variant *v, const point *at, qn_call **out, qn_error *error);
+void point_print(const point *at, text *out); /* "n = 1024, T = f32" */
+/* The point with small extents in place of large ones; attempt 0, 1, ... tries other sizes; false: no more. */
+bool point_shrink(const bench *b, const point *from, bool odd, int attempt, point *out);
+
+/* bench_arrays.c */
+/* Adds the arrays of a call that call_bind(inputs_too) looked at. False: an array differs from another variant's. */
+bool arrays_add(bench_arrays *a, const qn_call *call, char *why, size_t why_size);
+qn_status arrays_allocate(bench_arrays *a, int copies, qn_error *error);
+qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *error); /* inputs, every copy */
+void arrays_reset(bench_arrays *a); /* copy 0: inputs as they were, outputs as bytes of UNWRITTEN */
+qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error *error);
+void arrays_free(bench_arrays *a);
+enum { UNWRITTEN = 0xA5 };
+
+/* count.c: one launch of a lowered kernel, from its IR. */
+typedef struct launch_counts {
+    double flops;    /* NAN: a loop or a branch depends on data */
+    double work;     /* element operations of one average program, for the interpreter's sake */
+    double programs; /* of the first phase */
+    bool separable;  /* one phase, no atomics: programs can be run alone */
+} launch_counts;
+void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out);
+
+/* compare.c */
+typedef struct comparison {
+    double max_error; /* relative to the larger of the element and the array's root mean square; integers: absolute */
+    int64_t compared, wrong, first_wrong;
+    double first_actual, first_expected;
+} comparison;
+/* Elements of `expected` whose bits equal those of `before` are skipped (before_step 0: one element for all; NULL:
+ * none). */
+void compare_elements(dtype elem, const void *actual, const void *expected, const void *before, int64_t before_step,
+                      int64_t count, double relative, double absolute, comparison *out);
+
+/* bench_verify.c: sets status, message and max_error of every variant; leaves b->arrays filled. */
+qn_status verify_small(bench *b, qn_error *error);
+qn_status verify_full(bench *b, qn_error *error);
+
+/* bench_clock.c */
+qn_status clock_variants(bench *b, qn_error *error);
+
+/* bench_report.c */
+void report_table(const bench *b, text *out);
+void report_json(const bench *b, const char *path, json *out);
+void bench_say(const bench *b, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of progress */
+void variant_end(bench *b, bench_variant *v, variant_status status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * Timing. Variants take turns, one launch each a round, so that a change of the machine's clock or load meets them all.
+ * Arrays smaller than the caches are rotated through several copies, so that every launch finds its data cold. A
+ * variant ends when its median is known well or its time is spent; the others go on. SPDX-License-Identifier: MIT
+ */
+#include "profile/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double enough = 0.004; /* the median's own uncertainty, relative */
+enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000 };
+
+static void sizes_of(bench *b, bench_variant *v)
+{
+    const tile_kernel *k = v->call->instance->kernel;
+    double read = 0, written = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        double bytes = dtypes[p->elem].size_bytes;
+        if (p->kind != PARAM_IN && p->kind != PARAM_OUT && p->kind != PARAM_INOUT) continue;
+        for (int axis = 0; axis < p->rank; axis++) bytes *= (double)v->call->views[i].extents[axis];
+        if (p->kind != PARAM_OUT) read += bytes;
+        if (p->kind != PARAM_IN) written += bytes;
+    }
+    v->bytes = read + written;
+    v->read_share = v->bytes > 0 ? read / v->bytes : 0;
+    if (v->has_ir) {
+        launch_counts counts;
+        launch_count(k, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
+        v->flops = counts.flops;
+    }
+}
+
+/* `bytes (...)` and `flops (...)` of the block, over everything that has a value in the call. */
+static qn_status stated(bench *b, bench_variant *v, const char *word, double *out, qn_error *error)
+{
+    const ast *clause = clause_of(b->block, word);
+    if (!clause || !clause->list.count) return QN_OK;
+    bindings known = {0};
+    binding value = {0};
+    diagnostics d = {.memory = b->memory};
+    const char *unbound = NULL;
+    call_known(v->call, b->memory, &known);
+    bool good = lang_evaluate(b->module->file, clause->list.items[0], &known, b->context->slots[b->slot].about.units,
+                              &d, &value, &unbound) &&
+                !d.errors && (value.kind == BIND_INT || value.kind == BIND_FLOAT);
+    if (!good)
+        return error_set(error, QN_BAD_SOURCE, "%s:%d: `%s` of bench `%s` is not a number%s%s%s", b->module->path,
+                         clause->from.line, word, b->block->name, unbound ? ": it needs `" : "", unbound ? unbound : "",
+                         unbound ? "`" : "");
+    *out = value.kind == BIND_INT ? (double)value.number.i : value.number.f;
+    return QN_OK;
+}
+
+static void sample_add(bench_variant *v, double time_ns)
+{
+    if (v->sample_count == v->sample_capacity) {
+        v->sample_capacity = v->sample_capacity ? v->sample_capacity * 2 : 64;
+        v->samples = realloc(v->samples, sizeof(double) * (size_t)v->sample_capacity);
+        CHECK(v->samples);
+    }
+    v->samples[v->sample_count++] = time_ns;
+}
+
+/* Is this variant done? Its median moves by about its half spread over the root of the number of samples. */
+static bool done(bench_variant *v, double most_ns)
+{
+    if (v->status != VARIANT_OK || v->sample_count >= MOST_SAMPLES) return true;
+    if (v->sample_count && v->spent_ns >= most_ns) return true;
+    if (v->sample_count < FEWEST_SAMPLES || v->spent_ns < most_ns / 8) return false;
+    if (v->sample_count % 8) return false; /* sorting is not free */
+    v->time = spread_of(v->samples, v->sample_count);
+    return spread_relative(&v->time) / sqrt(v->sample_count) < enough;
+}
+
+static void launch(bench *b, bench_variant *v, int copy, bool counts)
+{
+    qn_error error;
+    qn_timing timing;
+    int64_t start = clock_now_ns();
+    qn_status status = arrays_attach(&b->arrays, v->call, copy, &error);
+    if (status == QN_OK) status = call_launch(v->call, b->slot, NULL, &error);
+    if (status != QN_OK) {
+        variant_end(b, v, VARIANT_FAILED, "%s", error.message);
+        return;
+    }
+    qn_call_timing(v->call, &timing);
+    if (counts) {
+        v->spent_ns += (double)(clock_now_ns() - start);
+        sample_add(v, (double)timing.kernel_ns);
+    }
+}
+
+static int copies_needed(const bench *b)
+{
+    size_t set = 0, enough_bytes = 4 * cache_size_bytes();
+    for (int i = 0; i < b->arrays.count; i++) set += b->arrays.items[i].size_bytes;
+    if (!set || set >= enough_bytes) return 1;
+    size_t copies = (enough_bytes + set - 1) / set;
+    return (int)MINIMUM(copies, (size_t)COUNT(b->arrays.items[0].copies));
+}
+
+qn_status clock_variants(bench *b, qn_error *error)
+{
+    double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
+    int copies = copies_needed(b), round = 0, any = 0;
+    for (int i = 0; i < b->variant_count; i++) any += b->variants[i].status == VARIANT_OK;
+    if (!any) return QN_OK;
+    QN_TRY(arrays_allocate(&b->arrays, copies, error));
+    for (int i = 0; i < b->variant_count; i++) {
+        bench_variant *v = &b->variants[i];
+        if (v->status != VARIANT_OK) continue;
+        if (any > 0) QN_TRY(arrays_fill(b, &b->arrays, v->call, error));
+        any = 0;
+        sizes_of(b, v);
+        QN_TRY(stated(b, v, "bytes", &v->bytes, error));
+        QN_TRY(stated(b, v, "flops", &v->flops, error));
+        bench_say(b, "timing %s", v->label);
+        launch(b, v, 0, false); /* warm-up: page tables, caches of the driver */
+    }
+    for (bool more = true; more; round++) {
+        more = false;
+        for (int i = 0; i < b->variant_count; i++) {
+            bench_variant *v = &b->variants[i];
+            if (done(v, most_ns)) continue;
+            launch(b, v, round % copies, true);
+            more = true;
+        }
+    }
+    for (int i = 0; i < b->variant_count; i++)
+        b->variants[i].time = spread_of(b->variants[i].samples, b->variants[i].sample_count);
+    return QN_OK;
+}

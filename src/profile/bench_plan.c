@@ -1,0 +1,314 @@
+/*
+ * From the text of a bench block to points and calls. In: the block's settings, its `on` clause for the device, the
+ * caller's settings, in this order of growing weight. Out: every combination of the values of the sets, each value
+ * evaluated (later settings may use earlier ones), and a call of each variant with the settings that its kernel has.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/bench.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool entry_has(const kernel_entry *entry, const char *name)
+{
+    for (int i = 0; i < entry->name_count; i++)
+        if (!strcmp(entry->names[i], name)) return true;
+    return false;
+}
+
+static plan_setting *plan_find(plan *p, const char *name, size_t length)
+{
+    for (int i = 0; i < p->count; i++)
+        if (strlen(p->items[i].name) == length && !strncmp(p->items[i].name, name, length)) return &p->items[i];
+    return NULL;
+}
+
+static qn_status too_many(const bench *b, qn_error *error)
+{
+    return error_set(error, QN_BAD_SOURCE, "bench `%s` has too many settings: at most %d", b->block->name,
+                     COUNT(((plan *)0)->items));
+}
+
+static qn_status plan_add_clause(bench *b, plan *out, const ast *clause, qn_error *error)
+{
+    for (int i = 0; i < clause->list.count; i++) {
+        const ast *setting = clause->list.items[i];
+        plan_setting *s = plan_find(out, setting->name, strlen(setting->name));
+        if (!s) {
+            if (out->count == COUNT(out->items)) return too_many(b, error);
+            s = &out->items[out->count++];
+        }
+        *s = (plan_setting){.name = setting->name};
+        if (setting->is_set) {
+            s->choices = (const ast *const *)setting->list.items;
+            s->choice_count = setting->list.count;
+        } else {
+            s->choices = (const ast *const *)&setting->left;
+            s->choice_count = 1;
+        }
+    }
+    return QN_OK;
+}
+
+/* Every name that a variant of the block knows. */
+static int variant_names(const bench *b, const char **names, int most)
+{
+    int count = 0;
+    for (int v = 0; v < b->variant_count; v++) {
+        if (b->variants[v].status != VARIANT_OK) continue;
+        const kernel_entry *entry = module_find(b->module, b->variants[v].kernel, NULL);
+        for (int i = 0; entry && i < entry->name_count && count < most; i++) names[count++] = entry->names[i];
+    }
+    return count;
+}
+
+static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
+{
+    const char *names[512];
+    int name_count = variant_names(b, names, COUNT(names));
+    for (int i = 0; i < b->options->settings.count; i++) {
+        const char *item = b->options->settings.items[i], *equals = strchr(item, '=');
+        if (!equals || equals == item || !equals[1])
+            return error_set(error, QN_BAD_CALL, "a setting is NAME=VALUE, not `%s`", item);
+        const char *name = arena_copy_text(b->memory, item, (size_t)(equals - item));
+        plan_setting *s = plan_find(out, name, strlen(name));
+        bool known = s != NULL;
+        for (int k = 0; k < name_count; k++) known |= !strcmp(names[k], name);
+        if (!known) {
+            const char *near = suggest_name(name, names, name_count);
+            if (!near && !b->options->bench) continue; /* another block of the file may have it */
+            return error_set(error, QN_BAD_CALL, "E505: no variant of bench `%s` has a setting `%s`%s%s%s",
+                             b->block->name, name, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+        }
+        if (!s) {
+            if (out->count == COUNT(out->items)) return too_many(b, error);
+            s = &out->items[out->count++];
+            s->name = name;
+        }
+        s->choice_count = 1;
+        s->words = equals + 1;
+    }
+    return QN_OK;
+}
+
+qn_status plan_make(bench *b, plan *out, qn_error *error)
+{
+    *out = (plan){0};
+    for (int i = 0; i < b->block->clauses.count; i++) {
+        const ast *clause = b->block->clauses.items[i];
+        if (!strcmp(clause->word, "settings")) QN_TRY(plan_add_clause(b, out, clause, error));
+    }
+    for (int i = 0; i < b->block->clauses.count; i++) {
+        const ast *clause = b->block->clauses.items[i];
+        if (!strcmp(clause->word, "on") && !strcmp(clause->name, b->device))
+            QN_TRY(plan_add_clause(b, out, clause, error));
+    }
+    return plan_add_caller(b, out, error);
+}
+
+int64_t plan_points(const plan *p)
+{
+    int64_t count = 1;
+    for (int i = 0; i < p->count; i++) count *= p->items[i].choice_count;
+    return count;
+}
+
+static const char *value_words(bench *b, const binding *value)
+{
+    text words = {0};
+    switch (value->kind) {
+    case BIND_TYPE: text_add(&words, dtypes[value->type].text); break;
+    case BIND_INT: text_print(&words, "%lld", (long long)value->number.i); break;
+    case BIND_BOOL: text_add(&words, value->number.i ? "true" : "false"); break;
+    case BIND_FLOAT: text_add_double(&words, value->number.f); break;
+    case BIND_FUNCTION: text_add(&words, value->function); break;
+    }
+    const char *copy = arena_copy_text(b->memory, text_get(&words), words.length);
+    text_free(&words);
+    return copy;
+}
+
+/* One expression over the settings before it. A name that is bound to nothing stands for a function. */
+static qn_status evaluate(bench *b, const ast_file *file, const ast *expression, const bindings *known,
+                          const char *name, binding *out, qn_error *error)
+{
+    diagnostics d = {.memory = b->memory};
+    const char *unbound = NULL;
+    int units = b->context->slots[b->slot].about.units;
+    if (lang_evaluate(file, expression, known, units, &d, out, &unbound) && !d.errors) return QN_OK;
+    if (!d.errors && expression->kind == AST_NAME) {
+        *out = (binding){.kind = BIND_FUNCTION, .function = expression->name};
+        return QN_OK;
+    }
+    if (d.errors) {
+        text words = {0};
+        diagnostics_print(&d, file, false, &words);
+        error_set(error, QN_BAD_SOURCE, "%s", text_get(&words));
+        text_free(&words);
+        return QN_BAD_SOURCE;
+    }
+    return error_set(error, QN_BAD_SOURCE,
+                     "%s:%d:%d: setting `%s` of bench `%s` needs `%s`, which is not set before it", file->path,
+                     expression->at.line, expression->at.column, name, b->block->name, unbound ? unbound : "?");
+}
+
+static qn_status evaluate_words(bench *b, const char *words, const bindings *known, const char *name, binding *out,
+                                qn_error *error)
+{
+    diagnostics d = {.memory = b->memory};
+    dtype type;
+    if (dtype_from_text(words, &type)) {
+        *out = (binding){.kind = BIND_TYPE, .type = type};
+        return QN_OK;
+    }
+    const char *line = arena_print(b->memory, "const double setting = %s;", words);
+    ast_file *file = lang_parse(b->memory, "--set", line, strlen(line), &d);
+    if (d.errors || file->items.count != 1 || file->items.items[0]->kind != AST_CONSTANT)
+        return error_set(error, QN_BAD_CALL, "`%s` in `%s=%s` is neither a number, a type nor a name", words, name,
+                         words);
+    return evaluate(b, file, file->items.items[0]->left, known, name, out, error);
+}
+
+static void point_set(bench *b, point *out, bindings *known, const char *name, binding value)
+{
+    value.name = name;
+    bindings_set(b->memory, known, value);
+    out->items[out->count++] = (point_setting){.name = name, .words = value_words(b, &value), .value = value};
+}
+
+qn_status plan_point(bench *b, const plan *p, int64_t number, point *out, qn_error *error)
+{
+    bindings known = {0};
+    int64_t choices[64];
+    for (int i = p->count - 1; i >= 0; i--) { /* the last set turns fastest */
+        choices[i] = number % p->items[i].choice_count;
+        number /= p->items[i].choice_count;
+    }
+    *out = (point){0};
+    for (int i = 0; i < p->count; i++) {
+        const plan_setting *s = &p->items[i];
+        binding value = {0};
+        if (s->words)
+            QN_TRY(evaluate_words(b, s->words, &known, s->name, &value, error));
+        else
+            QN_TRY(evaluate(b, b->module->file, s->choices[choices[i]], &known, s->name, &value, error));
+        point_set(b, out, &known, s->name, value);
+    }
+    return QN_OK;
+}
+
+static const char *variant_label(bench *b, const ast *variant)
+{
+    text label = {0};
+    if (variant->word && *variant->word) text_print(&label, "%s ", variant->word);
+    text_add(&label, variant->name);
+    for (int i = 0; i < variant->list.count; i++) {
+        text_print(&label, "%s%s = ", i ? ", " : "(", variant->list.items[i]->name);
+        if (variant->list.items[i]->left) lang_format_expression(variant->list.items[i]->left, &label);
+    }
+    if (variant->list.count) text_add(&label, ")");
+    const char *copy = arena_copy_text(b->memory, text_get(&label), label.length);
+    text_free(&label);
+    return copy;
+}
+
+void plan_variants(bench *b)
+{
+    b->variant_count = b->block->list.count;
+    b->variants = ARENA_ARRAY(b->memory, bench_variant, b->variant_count + 1);
+    b->reference = -1;
+    for (int i = 0; i < b->variant_count; i++) {
+        const ast *written = b->block->list.items[i], *item = ast_find(b->module->file, written->name);
+        bench_variant *v = &b->variants[i];
+        *v = (bench_variant){.kernel = written->name,
+                             .label = variant_label(b, written),
+                             .settings = written->list,
+                             .message = "",
+                             .max_error = NAN,
+                             .flops = NAN};
+        v->has_ir = item && item->kind == AST_KERNEL;
+        if (!item)
+            variant_end(b, v, VARIANT_FAILED, "the file has no kernel `%s`", written->name);
+        else if (item->kind == AST_TENSOR)
+            variant_end(b, v, VARIANT_SKIPPED, "tensor functions do not run yet");
+        else if (item->kind == AST_RAW && !strcmp(item->word, "cuda"))
+            variant_end(b, v, VARIANT_SKIPPED, "cuda text runs on a cuda device only, and this is %s", b->device);
+        else if (item->kind == AST_RAW && strcmp(b->device, "cpu"))
+            variant_end(b, v, VARIANT_SKIPPED, "C text runs on the cpu device only, and this is %s", b->device);
+        else if (item->kind != AST_KERNEL && item->kind != AST_RAW)
+            variant_end(b, v, VARIANT_FAILED, "`%s` is not a kernel", written->name);
+        else if (b->reference < 0 && v->has_ir)
+            b->reference = i;
+    }
+}
+
+qn_status plan_call(bench *b, const bench_variant *v, const point *at, qn_call **out, qn_error *error)
+{
+    bindings known = {0};
+    QN_TRY(qn_call_new(b->module, v->kernel, out, error));
+    qn_status status = QN_OK;
+    for (int i = 0; i < at->count && status == QN_OK; i++) {
+        binding value = at->items[i].value;
+        bindings_set(b->memory, &known, value);
+        if (entry_has((*out)->kernel, at->items[i].name))
+            status = qn_call_set_text(*out, at->items[i].name, at->items[i].words, error);
+    }
+    for (int i = 0; i < v->settings.count && status == QN_OK; i++) {
+        const ast *setting = v->settings.items[i];
+        binding value = {0};
+        if (!setting->left)
+            status = error_set(error, QN_BAD_SOURCE, "a variant takes values, not sets: `%s`", setting->name);
+        else
+            status = evaluate(b, b->module->file, setting->left, &known, setting->name, &value, error);
+        if (status == QN_OK) status = qn_call_set_text(*out, setting->name, value_words(b, &value), error);
+    }
+    if (status != QN_OK) {
+        qn_call_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void point_print(const point *at, text *out)
+{
+    for (int i = 0; i < at->count; i++)
+        text_print(out, "%s%s = %s", i ? ", " : "", at->items[i].name, at->items[i].words);
+}
+
+/* Extents may shrink; so may constants that are large. Scalars and small constants mean something by their value. */
+static bool may_shrink(const bench *b, const point_setting *s)
+{
+    if (s->value.kind != BIND_INT) return false;
+    for (int i = 0; i < b->variant_count; i++) {
+        if (b->variants[i].status == VARIANT_SKIPPED) continue;
+        const kernel_entry *entry = module_find(b->module, b->variants[i].kernel, NULL);
+        const parameter *p = entry ? entry_param(entry, s->name, NULL) : NULL;
+        if (p && (!p->constant || s->value.number.i <= 1024)) return false;
+    }
+    return true;
+}
+
+bool point_shrink(const bench *b, const point *from, bool odd, int attempt, point *out)
+{
+    /* By how many extents there are: few may be long enough for several blocks, many must be short. */
+    static const int64_t sizes[2][4][4] = {{{16384}, {32, 2048}, {32, 64, 48}, {8, 16, 32, 16}},
+                                           {{4099}, {19, 1031}, {17, 33, 41}, {3, 5, 9, 17}}};
+    static const int64_t factors[] = {1, 2, 4, 16}; /* an `assume` or a relation may ask for larger ones */
+    int movable = 0;
+    if (attempt >= COUNT(factors)) return false;
+    *out = *from;
+    for (int i = 0; i < from->count; i++) movable += may_shrink(b, &from->items[i]);
+    const int64_t *row = sizes[odd][movable > 4 ? 3 : movable < 1 ? 0 : movable - 1];
+    for (int i = 0, place = 0; i < from->count; i++) {
+        point_setting *s = &out->items[i];
+        if (!may_shrink(b, s)) continue;
+        int64_t size = row[place < 4 ? place : 3];
+        place++;
+        if (attempt && odd) size = size + attempt; /* even once, then other odd ones */
+        if (attempt && !odd) size *= factors[attempt];
+        if (size >= s->value.number.i) continue;
+        s->value.number.i = size;
+        s->words = arena_print(b->memory, "%lld", (long long)size);
+    }
+    return true;
+}

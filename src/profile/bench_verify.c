@@ -1,0 +1,286 @@
+/*
+ * Which variants are right. First in full at two small sizes, odd and even, against the reference variant under the
+ * checking interpreter in double precision; then at the bench's own size, each kernel against the interpreter on a
+ * sample of its own programs. Raw kernels have no IR, and kernels whose programs need each other (phases, atomics)
+ * cannot be sampled: these are compared with the first variant's result on the device. A wrong variant is never timed.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/bench.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_SAMPLES = 256 };
+static const double sample_work = 3e7,
+                    most_work = 4e8; /* element operations of the interpreter: a second or two at most */
+
+static void tolerance_of(const bench *b, dtype elem, double *relative, double *absolute)
+{
+    *relative = elem == DT_F64 ? 1e-12 : elem == DT_F32 ? 1e-5 : elem == DT_F16 ? 1e-3 : elem == DT_BF16 ? 1e-2 : 0;
+    *absolute = 0;
+    if (!b->tolerance_given || !dtype_is_float(elem)) return;
+    *relative = b->relative;
+    *absolute = b->absolute;
+}
+
+static void element_print(const bench_array *array, int64_t number, text *out)
+{
+    text_add(out, array->name);
+    for (int axis = 0; axis < array->rank; axis++) {
+        int64_t below = 1;
+        for (int k = axis + 1; k < array->rank; k++) below *= array->extents[k];
+        text_print(out, "[%lld]", (long long)(number / below % MAXIMUM(array->extents[axis], 1)));
+    }
+}
+
+/* One output against what it should be; only where `expected` was written when sampled. */
+static void compare_output(bench *b, bench_variant *v, const bench_array *array, bool sampled, const point *at,
+                           const char *whom)
+{
+    static const char unwritten[8] = {(char)UNWRITTEN, (char)UNWRITTEN, (char)UNWRITTEN, (char)UNWRITTEN,
+                                      (char)UNWRITTEN, (char)UNWRITTEN, (char)UNWRITTEN, (char)UNWRITTEN};
+    double relative, absolute;
+    comparison c;
+    tolerance_of(b, array->elem, &relative, &absolute);
+    const void *before = !sampled ? NULL : array->before ? array->before : unwritten;
+    compare_elements(array->elem, array->copies[0], array->expected, before, array->before ? 1 : 0, array->count,
+                     relative, absolute, &c);
+    if (c.compared && !(v->max_error >= c.max_error)) v->max_error = c.max_error;
+    if (!c.wrong || v->status != VARIANT_OK) return;
+    text place = {0}, size = {0};
+    element_print(array, c.first_wrong, &place);
+    point_print(at, &size);
+    variant_end(b, v, VARIANT_WRONG, "%s is %.9g, %s has %.9g; %lld of %lld elements differ, at %s", text_get(&place),
+                c.first_actual, whom, c.first_expected, (long long)c.wrong, (long long)c.compared, text_get(&size));
+    text_free(&place);
+    text_free(&size);
+}
+
+static bool writes(const qn_call *call, const char *name)
+{
+    const parameter *p = entry_param(call->kernel, name, NULL);
+    return p && (p->kind == PARAM_OUT || p->kind == PARAM_INOUT);
+}
+
+static void compare_outputs(bench *b, bench_variant *v, const qn_call *call, const bench_arrays *a, bool sampled,
+                            const point *at, const char *whom)
+{
+    for (int i = 0; i < a->count; i++)
+        if (a->items[i].writes && writes(call, a->items[i].name)) compare_output(b, v, &a->items[i], sampled, at, whom);
+}
+
+/* Swaps the results of copy 0 into `expected`. */
+static void keep_expected(bench_arrays *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        bench_array *array = &a->items[i];
+        if (!array->writes) continue;
+        void *result = array->copies[0];
+        array->copies[0] = array->expected;
+        array->expected = result;
+    }
+}
+
+/* Calls of all variants at one point, their arrays collected and filled. A variant that does not bind fails. */
+static qn_status open_calls(bench *b, const point *at, qn_call **calls, bench_arrays *arrays, int slot, qn_error *error)
+{
+    int filled_from = -1;
+    for (int i = 0; i < b->variant_count; i++) {
+        bench_variant *v = &b->variants[i];
+        char why[256];
+        calls[i] = NULL;
+        if (v->status != VARIANT_OK) continue;
+        qn_status status = plan_call(b, v, at, &calls[i], error);
+        if (status == QN_OK) status = call_bind(calls[i], slot, true, error);
+        if (status != QN_OK) {
+            if (i == b->reference) return status;
+            variant_end(b, v, VARIANT_FAILED, "%s", error->message);
+        } else if (!arrays_add(arrays, calls[i], why, sizeof(why))) {
+            variant_end(b, v, VARIANT_SKIPPED, "%s", why);
+        } else if (filled_from < 0) {
+            filled_from = i;
+        }
+    }
+    if (filled_from < 0) return QN_OK;
+    QN_TRY(arrays_allocate(arrays, 1, error));
+    return arrays_fill(b, arrays, calls[filled_from], error);
+}
+
+static void close_calls(bench *b, qn_call **calls)
+{
+    for (int i = 0; i < b->variant_count; i++) {
+        qn_call_free(calls[i]);
+        calls[i] = NULL;
+    }
+}
+
+/* The reference under the checking interpreter: its results become what is expected. */
+static qn_status run_reference(bench *b, qn_call *call, bench_arrays *arrays, qn_error *error)
+{
+    bench_variant *v = &b->variants[b->reference];
+    interp_options interp = {.exact = true,
+                             .check = true,
+                             .order_seed = b->options->seed + 1,
+                             .units = b->context->slots[b->ref_slot].about.units};
+    findings found = {0};
+    launch_options options = {.interp = &interp, .found = &found};
+    arrays_reset(arrays);
+    QN_TRY(arrays_attach(arrays, call, 0, error));
+    qn_status status = call_launch(call, b->ref_slot, &options, error);
+    if (found.count && v->status == VARIANT_OK)
+        variant_end(b, v, VARIANT_WRONG, "line %d: R%d: %s", found.items[0].line, found.items[0].code,
+                    found.items[0].message);
+    findings_free(&found);
+    if (status == QN_OK || status == QN_FINDING) keep_expected(arrays);
+    return status == QN_FINDING ? QN_OK : status;
+}
+
+static void run_variant(bench *b, bench_variant *v, qn_call *call, bench_arrays *arrays)
+{
+    qn_error error;
+    arrays_reset(arrays);
+    qn_status status = arrays_attach(arrays, call, 0, &error);
+    if (status == QN_OK) status = call_launch(call, b->slot, NULL, &error);
+    if (status == QN_NO_DEVICE)
+        variant_end(b, v, VARIANT_SKIPPED, "%s", error.message);
+    else if (status != QN_OK)
+        variant_end(b, v, VARIANT_FAILED, "%s", error.message);
+}
+
+static qn_status verify_size(bench *b, const point *at, qn_error *error)
+{
+    bench_arrays *arrays = ARENA_NEW(b->memory, bench_arrays);
+    qn_call **calls = ARENA_ARRAY(b->memory, qn_call *, b->variant_count);
+    qn_status status = open_calls(b, at, calls, arrays, b->slot, error);
+    if (status == QN_OK && b->variants[b->reference].status == VARIANT_OK)
+        status = run_reference(b, calls[b->reference], arrays, error);
+    for (int i = 0; i < b->variant_count && status == QN_OK; i++) {
+        bench_variant *v = &b->variants[i];
+        if (v->status != VARIANT_OK || !calls[i]) continue;
+        bench_say(b, "checking %s", v->label);
+        run_variant(b, v, calls[i], arrays);
+        if (v->status == VARIANT_OK) compare_outputs(b, v, calls[i], arrays, false, at, "the reference");
+    }
+    close_calls(b, calls);
+    arrays_free(arrays);
+    return status;
+}
+
+qn_status verify_small(bench *b, qn_error *error)
+{
+    if (b->reference < 0 || b->ref_slot < 0)
+        return QN_OK; /* raw kernels alone: compared with each other at full size */
+    for (int odd = 1; odd >= 0; odd--) {
+        point small;
+        qn_status status = QN_OK;
+        for (int attempt = 0; point_shrink(b, &b->at, odd, attempt, &small); attempt++) {
+            status = verify_size(b, &small, error);
+            if (status != QN_BAD_CALL) break; /* a size that an `assume` or a relation refuses: another one */
+        }
+        if (status != QN_OK && status != QN_BAD_CALL) {
+            variant_end(b, &b->variants[b->reference], VARIANT_FAILED, "%s", error->message);
+            return QN_OK;
+        }
+    }
+    return QN_OK;
+}
+
+/* First, last, and others spread by a fixed odd step. */
+static int choose_programs(double programs, double work, int64_t *chosen)
+{
+    double affordable = sample_work / MAXIMUM(work, 1);
+    int count = (int)MINIMUM(MINIMUM(programs, MOST_SAMPLES), MAXIMUM(affordable, 1));
+    int64_t total = (int64_t)programs;
+    if (count >= total) {
+        for (int i = 0; i < total; i++) chosen[i] = i;
+        return (int)total;
+    }
+    for (int i = 0; i < count; i++) {
+        int64_t spread_out = total / count * i;
+        chosen[i] = i == 1 ? total - 1
+                    : i    ? spread_out + (int64_t)((uint64_t)i * 2654435761u % (uint64_t)(total / count))
+                           : 0;
+    }
+    return count;
+}
+
+/* This kernel's own programs under the interpreter, into `expected`; false: it cannot be sampled. */
+static bool sample_reference(bench *b, bench_variant *v, qn_error *error)
+{
+    launch_counts counts;
+    int64_t chosen[MOST_SAMPLES];
+    if (!v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
+    launch_count(v->call->instance->kernel, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
+    if (!counts.separable || counts.work > most_work || counts.programs < 1) return false;
+    interp_options interp = {
+        .exact = true, .only_programs = chosen, .units = b->context->slots[b->ref_slot].about.units};
+    findings found = {0};
+    launch_options options = {.interp = &interp, .found = &found};
+    interp.only_count = choose_programs(counts.programs, counts.work, chosen);
+    keep_expected(&b->arrays); /* the device's result waits in `expected` */
+    arrays_reset(&b->arrays);
+    qn_call *call = NULL;
+    qn_status status = plan_call(b, v, &b->at, &call, error);
+    if (status == QN_OK) status = arrays_attach(&b->arrays, call, 0, error);
+    if (status == QN_OK) status = call_bind(call, b->ref_slot, false, error);
+    /* A launch that asks for units() may have other programs on another device: then there is nothing to compare. */
+    bool alike = status == QN_OK && !memcmp(call->plan.programs[0], v->call->plan.programs[0], sizeof(int64_t[3]));
+    if (alike) status = call_launch(call, b->ref_slot, &options, error);
+    qn_call_free(call);
+    findings_free(&found);
+    keep_expected(&b->arrays);
+    if (status != QN_OK) variant_end(b, v, VARIANT_FAILED, "%s", error->message);
+    return alike || status != QN_OK;
+}
+
+/* The first right variant's results at full size, for those that cannot be sampled. */
+static bool save_first(bench_arrays *a, bench_arrays *first, qn_error *error)
+{
+    *first = *a;
+    for (int i = 0; i < a->count; i++) {
+        bench_array *array = &first->items[i];
+        array->expected = NULL;
+        if (!array->writes) continue;
+        array->expected = memory_allocate(array->size_bytes + 64);
+        if (!array->expected) return error_set(error, QN_NO_MEMORY, "no memory for the first variant's results"), false;
+        memcpy(array->expected, array->copies[0], array->size_bytes);
+    }
+    return true;
+}
+
+qn_status verify_full(bench *b, qn_error *error)
+{
+    bench_arrays first = {0};
+    const char *first_label = NULL;
+    qn_status status = QN_OK;
+    qn_call **calls = ARENA_ARRAY(b->memory, qn_call *, b->variant_count);
+    status = open_calls(b, &b->at, calls, &b->arrays, b->slot, error);
+    for (int i = 0; i < b->variant_count; i++) b->variants[i].call = calls[i];
+    if (status != QN_OK && b->reference >= 0) {
+        variant_end(b, &b->variants[b->reference], VARIANT_FAILED, "%s", error->message);
+        for (int i = 0; i < b->variant_count; i++)
+            if (b->variants[i].status == VARIANT_OK)
+                variant_end(b, &b->variants[i], VARIANT_FAILED, "the reference could not be prepared");
+        return QN_OK;
+    }
+    QN_TRY(status);
+    for (int i = 0; i < b->variant_count && status == QN_OK; i++) {
+        bench_variant *v = &b->variants[i];
+        if (v->status != VARIANT_OK) continue;
+        bench_say(b, "checking %s at full size", v->label);
+        run_variant(b, v, v->call, &b->arrays);
+        if (v->status != VARIANT_OK) continue;
+        if (!first_label) {
+            first_label = v->label;
+            if (!save_first(&b->arrays, &first, error)) status = QN_NO_MEMORY;
+        }
+        if (sample_reference(b, v, error)) {
+            if (v->status == VARIANT_OK) compare_outputs(b, v, v->call, &b->arrays, true, &b->at, "ref");
+        } else if (v->label != first_label) {
+            for (int k = 0; k < first.count; k++) first.items[k].copies[0] = b->arrays.items[k].copies[0];
+            compare_outputs(b, v, v->call, &first, false, &b->at, first_label);
+        }
+    }
+    for (int i = 0; i < first.count; i++) memory_free(first.items[i].expected);
+    return status;
+}
