@@ -645,13 +645,14 @@ static void params(printer *p, const ast_list *list)
 
 static void clause_words(printer *p, const ast *clause)
 {
-    static const char *const with_settings[] = {"tune", "types", "input", "settings"};
+    static const char *const with_settings[] = {"tune", "types", "on", "input", "settings"};
     bool has_settings = false;
     for (int i = 0; i < COUNT(with_settings); i++) has_settings |= !strcmp(clause->word, with_settings[i]);
     inline_comments(p, clause->from);
     if (strcmp(clause->word, "settings")) add(p, clause->word);
     if (!strcmp(clause->word, "precise")) return;
     if (strcmp(clause->word, "settings")) add(p, " ");
+    if (!strcmp(clause->word, "on")) text_print(&p->line, "%s ", clause->name);
     if (!strcmp(clause->word, "gradient"))
         text_print(&p->line, "(%s)", clause->name);
     else if (has_settings)

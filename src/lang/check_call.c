@@ -1,0 +1,273 @@
+/*
+ * Calls: what may be called where, with how many arguments, and what a call does to arrays. In: an AST_CALL. Out:
+ * diagnostics, the call graph's edges, and marks on the symbols that are read and written.
+ * SPDX-License-Identifier: MIT
+ */
+#include "lang/check.h"
+
+void check_write(checker *c, symbol *s, place at)
+{
+    s->used = s->written = true;
+    if (s->kind == SYMBOL_IN) diagnose(c->d, "E204", at, "declare it `inout`", "write to the `in` array `%s`", s->name);
+}
+
+/* The symbol an argument is made of, if it is a name or an access. */
+static symbol *base_symbol(const checker *c, const ast *node)
+{
+    if (node->kind == AST_INDEX) node = node->left;
+    return node->kind == AST_NAME ? checker_find(c, node->name) : NULL;
+}
+
+static void check_brackets(checker *c, const ast *node)
+{
+    if (node->kind != AST_INDEX) return;
+    for (int i = 0; i < node->list.count; i++) {
+        const ast *subscript = node->list.items[i];
+        if (subscript->left) check_expression(c, subscript->left);
+        if (subscript->right) check_expression(c, subscript->right);
+        if (subscript->third) check_expression(c, subscript->third);
+    }
+}
+
+static const char *count_words(checker *c, int least, int most)
+{
+    if (least == most) return arena_print(c->memory, "%d argument%s", least, least == 1 ? "" : "s");
+    if (most < 0) return arena_print(c->memory, "at least %d argument%s", least, least == 1 ? "" : "s");
+    return arena_print(c->memory, "%d to %d arguments", least, most);
+}
+
+static bool check_count(checker *c, const ast *node, const char *name, int least, int most)
+{
+    int count = 0;
+    for (int i = 0; i < node->list.count; i++) count += node->list.items[i]->kind != AST_NAMED;
+    if (count >= least && (most < 0 || count <= most)) return true;
+    diagnose(c->d, "E213", node->at, NULL, "`%s` takes %s, got %d", name, count_words(c, least, most), count);
+    return false;
+}
+
+/* Functions of the file take their arguments by position. */
+static void refuse_named(checker *c, const ast *node, const char *name)
+{
+    for (int i = 0; i < node->list.count; i++) {
+        const ast *argument = node->list.items[i];
+        if (argument->kind == AST_NAMED)
+            diagnose(c->d, "E213", argument->at, "give it by position", "`%s` has no argument named `%s`", name,
+                     argument->name);
+    }
+}
+
+static void check_atomic_place(checker *c, const ast *node, const char *name)
+{
+    const ast *where = node->list.items[0];
+    symbol *s = base_symbol(c, where);
+    if (!s) {
+        check_expression(c, where);
+        bool known = where->kind == AST_NAME || (where->kind == AST_INDEX && where->left->kind == AST_NAME);
+        if (!known)
+            diagnose(c->d, "E403", where->at, "the place is an access such as `y[i : BLOCK]`",
+                     "`%s` needs a place in an array", name);
+        return;
+    }
+    check_brackets(c, where);
+    bool initial = s->node && s->node->left;
+    bool in_kernel = c->node->item->kind == AST_KERNEL;
+    s->used = s->written = true;
+    if (!symbol_is_array(s))
+        diagnose(c->d, "E403", where->at, "the place is an access such as `y[i : BLOCK]`",
+                 "`%s` on `%s`, which is not an array", name, s->name);
+    else if (s->kind == SYMBOL_IN)
+        diagnose(c->d, "E403", where->at, "declare it `inout`", "`%s` on the `in` array `%s`", name, s->name);
+    else if (s->kind == SYMBOL_OUT && in_kernel && !initial)
+        diagnose(c->d, "E403", where->at, arena_print(c->memory, "give it one: `out ... %s ... = 0`", s->name),
+                 "`%s` on the `out` array `%s`, which has no initial value", name, s->name);
+}
+
+static void check_print(checker *c, const ast *node)
+{
+    const ast *first = node->list.items[0];
+    if (first->kind != AST_STRING) {
+        diagnose(c->d, "E213", first->from, "print(\"m = {}\", m)", "the first argument of `print` is a string");
+        check_expression(c, first);
+        return;
+    }
+    int holes = 0;
+    for (size_t i = 0; i + 1 < first->length; i++) holes += first->words[i] == '{' && first->words[i + 1] == '}';
+    if (holes != node->list.count - 1)
+        diagnose(c->d, "E213", first->from, "one `{}` for each value", "`print` has %d `{}` and %d value%s", holes,
+                 node->list.count - 1, node->list.count == 2 ? "" : "s");
+}
+
+static void check_named(checker *c, const ast *node, const builtin *b)
+{
+    bool takes_axis = b->class == BUILTIN_REDUCE || b->class == BUILTIN_SCAN || b->op == OP_MIN || b->op == OP_MAX;
+    int positional = 0, named = 0;
+    for (int i = 0; i < node->list.count; i++) positional += node->list.items[i]->kind != AST_NAMED;
+    for (int i = 0; i < node->list.count; i++) {
+        const ast *argument = node->list.items[i];
+        if (argument->kind != AST_NAMED) continue;
+        if (!takes_axis || strcmp(argument->name, "axis"))
+            diagnose(c->d, "E213", argument->at, takes_axis ? "it has `axis = k`" : NULL,
+                     "`%s` has no argument named `%s`", b->name, argument->name);
+        else if (positional > 1)
+            diagnose(c->d, "E213", argument->at, "a reduction takes one tile", "`%s` of two operands has no `axis`",
+                     b->name);
+        else if (named++)
+            diagnose(c->d, "E213", argument->at, "write several axes as `axis = {0, 1}`", "`axis` is given twice");
+        if (argument->left) check_expression(c, argument->left);
+        check_expressions(c, &argument->list);
+    }
+}
+
+static void check_builtin(checker *c, const ast *node, const builtin *b, bool is_statement)
+{
+    if (c->in_tensor) {
+        for (int i = 0; i < node->list.count; i++)
+            if (node->list.items[i]->kind != AST_TYPE_NAME) check_expression(c, node->list.items[i]);
+        return;
+    }
+    if (b->class == BUILTIN_TENSOR)
+        diagnose(c->d, "E212", node->at, !strcmp(b->name, "matmul") ? "use `dot`" : NULL,
+                 "`%s` works on whole tensors: only tensor functions call it", b->name);
+    bool effect = b->class == BUILTIN_STATEMENT || b->class == BUILTIN_ATOMIC;
+    if (is_statement && !effect)
+        diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+    if (!is_statement && b->class == BUILTIN_STATEMENT)
+        diagnose(c->d, "E212", node->at, "write it as a statement", "`%s` gives no value", b->name);
+    bool scalars_only = b->class == BUILTIN_PROGRAM || b->class == BUILTIN_ATOMIC || !strcmp(b->name, "print") ||
+                        !strcmp(b->name, "iota");
+    if (c->in_scalar_function && scalars_only)
+        diagnose(c->d, "E216", node->at, "take a `tile` parameter to make it a tile function, or pass the value",
+                 "`%s` inside a scalar function", b->name);
+    check_named(c, node, b);
+    if (!check_count(c, node, b->name, b->least, b->most)) return;
+    for (int i = 0, k = -1; i < node->list.count; i++) {
+        const ast *argument = node->list.items[i];
+        if (argument->kind == AST_NAMED) continue;
+        k++;
+        symbol *s = base_symbol(c, argument);
+        bool shape_only = !strcmp(b->name, "valid") || !strcmp(b->name, "like"); /* of an access: reads no memory */
+        if (k == 0 && b->class == BUILTIN_ATOMIC)
+            check_atomic_place(c, node, b->name);
+        else if (k == 0 && shape_only && s && symbol_is_array(s)) {
+            s->used = true;
+            check_brackets(c, argument);
+        } else if (k == 0 && b->op == OP_BITCAST) {
+            if (argument->kind != AST_TYPE_NAME)
+                diagnose(c->d, "E213", argument->from, "bitcast(u32, x)", "the first argument of `bitcast` is a type");
+        } else if (argument->kind == AST_STRING && (!strcmp(b->name, "print") || !strcmp(b->name, "assert")) &&
+                   k == !strcmp(b->name, "assert")) {
+            continue;
+        } else
+            check_expression(c, argument);
+    }
+    if (!strcmp(b->name, "print")) check_print(c, node);
+}
+
+/* One argument of a function of the file: arrays are read or written as the parameter says. */
+static void check_argument(checker *c, const ast *argument, const ast *param, const ast *function)
+{
+    symbol *s = base_symbol(c, argument);
+    bool array = param->word[0] && strcmp(param->word, "const") && !param->is_tile;
+    bool writes = !strcmp(param->word, "out") || !strcmp(param->word, "inout") || !strcmp(param->word, "scratch");
+    if (param->is_function) {
+        const call_node *item = argument->kind == AST_NAME ? map_get(c->items, argument->name) : NULL;
+        bool known = argument->kind == AST_NAME && ((item && item->item->kind == AST_FUNCTION) ||
+                                                    builtin_find(argument->name) || (s && s->kind == SYMBOL_FUNCTION));
+        if (s) s->used = true;
+        if (!known)
+            diagnose(c->d, "E213", argument->from, "name a function", "`%s` of `%s` is a function", param->name,
+                     function->name);
+    } else if (array && s && symbol_is_array(s)) {
+        check_brackets(c, argument);
+        if (strcmp(param->word, "out")) check_read(c, s, argument->at);
+        if (writes) check_write(c, s, argument->at);
+    } else if (param->is_tile && !strcmp(param->word, "inout")) {
+        check_expression(c, argument);
+        if (argument->kind != AST_NAME || !s || s->kind != SYMBOL_TILE)
+            diagnose(c->d, "E213", argument->from, "declare a tile variable and pass it",
+                     "`%s` of `%s` is `inout`: it needs a tile variable", param->name, function->name);
+        else
+            s->assigned = ++c->clock;
+    } else
+        check_expression(c, argument);
+}
+
+static void check_item_call(checker *c, const ast *node, call_node *callee, bool is_statement)
+{
+    const ast *item = callee->item;
+    ARENA_PUSH(c->memory, c->node->edges, c->node->edge_count, c->node->edge_capacity,
+               ((call_edge){.to = (int)(callee - c->nodes), .at = node->at}));
+    bool callable = item->kind == AST_FUNCTION || (c->in_tensor && item->kind != AST_CONSTANT);
+    if (!callable) {
+        const char *what = item->kind == AST_KERNEL   ? "kernel"
+                           : item->kind == AST_RAW    ? "raw kernel"
+                           : item->kind == AST_TENSOR ? "tensor function"
+                                                      : "constant";
+        const char *where = c->node->item->kind == AST_KERNEL ? "inside a kernel" : "here";
+        diagnose(c->d, "E212", node->at, item->kind == AST_CONSTANT ? NULL : "make the common part a function",
+                 "the %s `%s` cannot be called %s", what, item->name, where);
+    }
+    if (!callable || c->in_tensor) {
+        check_expressions(c, &node->list);
+        return;
+    }
+    bool scalar = function_is_scalar(item);
+    if (is_statement && scalar)
+        diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+    if (!is_statement && !item->type)
+        diagnose(c->d, "E212", node->at, "write it as a statement", "`%s` gives no value", item->name);
+    if (c->in_scalar_function && !scalar)
+        diagnose(c->d, "E216", node->at, "take a `tile` parameter to make it a tile function",
+                 "the tile function `%s` inside a scalar function", item->name);
+    refuse_named(c, node, item->name);
+    int least = 0;
+    for (int i = 0; i < item->list.count; i++)
+        if (!item->list.items[i]->left) least = i + 1;
+    if (!check_count(c, node, item->name, least, item->list.count)) return;
+    for (int i = 0; i < node->list.count; i++)
+        if (node->list.items[i]->kind != AST_NAMED) check_argument(c, node->list.items[i], item->list.items[i], item);
+}
+
+void check_call(checker *c, const ast *node, bool is_statement)
+{
+    if (checker_tired(c)) return;
+    const ast *callee = node->left;
+    if (callee->kind == AST_TYPE_NAME) {
+        refuse_named(c, node, callee->word);
+        if (is_statement) diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+        if (check_count(c, node, callee->word, 1, 1)) check_expressions(c, &node->list);
+        return;
+    }
+    if (callee->kind != AST_NAME) {
+        bool gradient = c->in_tensor && callee->kind == AST_CALL;
+        if (!gradient) diagnose(c->d, "E212", node->at, "functions are called by their names", "this cannot be called");
+        check_expression(c, callee);
+        check_expressions(c, &node->list);
+        return;
+    }
+    symbol *s = checker_find(c, callee->name);
+    call_node *item = map_get(c->items, callee->name);
+    const builtin *b = builtin_find(callee->name);
+    if (s) {
+        s->used = true;
+        if (s->kind == SYMBOL_FUNCTION) {
+            refuse_named(c, node, s->name);
+            check_count(c, node, s->name, s->node->list.count, s->node->list.count);
+            if (is_statement)
+                diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+        } else {
+            diagnose(c->d, "E212", node->at,
+                     b || item ? "rename the variable, which hides the function" : "to multiply write `*`",
+                     "`%s` is a variable and cannot be called", s->name);
+        }
+        check_expressions(c, &node->list);
+    } else if (item) {
+        check_item_call(c, node, item, is_statement);
+    } else if (b) {
+        check_builtin(c, node, b, is_statement);
+    } else {
+        if (!c->in_tensor)
+            checker_unknown(c, callee->name, callee->at, true); /* the tensor API is larger than this table */
+        check_expressions(c, &node->list);
+    }
+}
