@@ -233,6 +233,27 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
     return QN_OK;
 }
 
+/* The head's own words ("error E502: ...") as a diagnostic of this kernel. */
+static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error *error)
+{
+    static const struct {
+        const char *code, *advice;
+    } advices[] = {{"E501", "reshape the view"},
+                   {"E502", "give arrays whose shapes agree"},
+                   {"E503", "call it with arguments for which this holds"},
+                   {"E505", "set it by name, such as n = 1000"}};
+    const char *words = inner->message;
+    for (int i = 0; i < COUNT(advices); i++) {
+        const char *at = strstr(words, advices[i].code);
+        if (!at || at[4] != ':') continue;
+        place where = {0};
+        if (sscanf(words + strcspn(words, ":"), ":%d:%d", &where.line, &where.column) != 2) where = (place){0};
+        return entry_error(call->kernel, inner->status, advices[i].code, where, advices[i].advice, error, "%s",
+                           at + 5 + strspn(at + 5, " "));
+    }
+    return error_set(error, inner->status, "%s", words);
+}
+
 static const char nothing[64]; /* the address of given arrays without elements; never read or written */
 
 static void set_view(qn_call *call, int number, const array_view *v)
@@ -283,7 +304,9 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
         given[i] = true;
     }
     memset(&call->plan, 0, sizeof(call->plan));
-    QN_TRY(interp_head(k, given, numbers, call->views, units, &call->plan, error));
+    qn_error inner;
+    if (interp_head(k, given, numbers, call->views, units, &call->plan, &inner) != QN_OK)
+        return head_error(call, &inner, error);
 
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *p = &k->params[i];

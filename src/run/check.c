@@ -1,0 +1,401 @@
+/*
+ * `check`. In: a file. Out: for every kernel, findings of the checking interpreter at odd and even sizes in random
+ * program order, then the disagreements of every other device with it, on contiguous arrays and on views with gaps; one
+ * summary line a kernel. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KERNEL_LIMIT_NS ((int64_t)20 * 1000000000) /* after this the remaining cases of a kernel are left out */
+
+typedef struct checker {
+    qn_context *context;
+    qn_module *module;
+    const qn_check_options *options;
+    qn_write *write;
+    void *user;
+    int ref_slot;
+    arena *memory;               /* of the kernel at hand */
+    kernel_entry *entry, *truth; /* truth: who is right, the kernel itself unless it is raw */
+    struct {
+        int code, line;
+    } seen[64]; /* findings already told */
+    int seen_count;
+    int ran, skipped, compared, findings; /* of the kernel at hand */
+    text skip_reason;                     /* the first one */
+    bool stopped;
+    int total_findings;
+} checker;
+
+static void say(checker *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(checker *c, const char *format, ...)
+{
+    text line = {0};
+    va_list list;
+    va_start(list, format);
+    text_print_list(&line, format, list);
+    va_end(list);
+    c->write(c->user, text_get(&line), line.length);
+    text_free(&line);
+}
+
+static void tell(checker *c, const check_case *at, const char *device, const char *words)
+{
+    text where = {0};
+    check_describe(at, &where);
+    say(c, "%s on %s with %s:\n%s%s", c->entry->name, device, where.length ? text_get(&where) : "no settings", words,
+        *words && words[strlen(words) - 1] == '\n' ? "" : "\n");
+    text_free(&where);
+    c->findings++;
+}
+
+/* Findings that were not told before; a NaN or infinity of an empty array is how reductions of nothing look. */
+static void tell_findings(checker *c, const check_case *at, const findings *found, const tile_kernel *k)
+{
+    for (int i = 0; i < found->count; i++) {
+        finding *f = &found->items[i];
+        if (at->empty && f->code == 706) continue;
+        bool known = false;
+        for (int s = 0; s < c->seen_count; s++) known |= c->seen[s].code == f->code && c->seen[s].line == f->line;
+        if (known) continue;
+        if (c->seen_count < COUNT(c->seen)) {
+            c->seen[c->seen_count].code = f->code;
+            c->seen[c->seen_count++].line = f->line;
+        }
+        text words = {0};
+        findings one = {.items = f, .count = 1, .capacity = 1};
+        findings_print(&one, k, &words);
+        tell(c, at, "ref", text_get(&words));
+        text_free(&words);
+    }
+}
+
+static qn_status apply(checker *c, qn_call *call, const check_case *at, qn_error *error)
+{
+    const kernel_entry *e = call->kernel;
+    for (int i = 0; i < at->count; i++) {
+        bool known = false; /* the truth of a raw kernel need not have all its names */
+        for (int n = 0; n < e->name_count; n++) known |= !strcmp(e->names[n], at->names[i]);
+        if (known || e == c->entry) QN_TRY(qn_call_set_text(call, at->names[i], at->values[i], error));
+    }
+    for (int i = 0; i < c->options->settings.count; i++) {
+        const char *item = c->options->settings.items[i];
+        bool known = false;
+        for (int n = 0; n < e->name_count; n++) {
+            size_t length = strlen(e->names[n]);
+            known |= !strncmp(item, e->names[n], length) && item[length] == '=';
+        }
+        qn_settings one = {.items = &item, .count = 1};
+        if (known || c->options->kernel) QN_TRY(call_apply(call, &one, error));
+    }
+    return QN_OK;
+}
+
+/* The truth of a raw kernel takes the element types of arrays with the same names. */
+static qn_status match_types(checker *c, qn_call *call, qn_error *error)
+{
+    for (int i = 0; c->truth != c->entry && i < c->truth->param_count; i++) {
+        const parameter *p = &c->truth->params[i];
+        if (!p->generic || p->rank < 0) continue;
+        const parameter *own = entry_param(c->entry, p->name, NULL);
+        if (own && !own->generic) QN_TRY(qn_call_set_type(call, p->type, (qn_dtype)own->elem, error));
+    }
+    return QN_OK;
+}
+
+static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, qn_call **out, qn_error *error)
+{
+    QN_TRY(qn_call_new(c->module, entry->name, out, error));
+    qn_status status = entry == c->truth && entry != c->entry ? match_types(c, *out, error) : QN_OK;
+    if (status == QN_OK) status = apply(c, *out, at, error);
+    if (status == QN_OK) status = qn_call_generate(*out, c->options->seed, error);
+    if (status != QN_OK) {
+        qn_call_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* Extents that an assume or the head refuses are not this case's fault. */
+static bool is_refusal(const qn_error *error)
+{
+    return error->status == QN_BAD_CALL && (strstr(error->message, "E502") || strstr(error->message, "E503") ||
+                                            strstr(error->message, "is empty: the upper bound"));
+}
+
+static void tolerances(const checker *c, dtype elem, double *relative, double *absolute)
+{
+    tolerance_default(elem, relative, absolute);
+    const ast_file *file = c->module->file;
+    const ast *clause = clause_of(bench_of(file, c->entry->name), "tolerance");
+    if (!clause || !dtype_is_float(elem)) return;
+    double given[2] = {0, 0};
+    for (int i = 0; i < clause->list.count && i < 2; i++) {
+        diagnostics d = {.memory = c->memory};
+        bindings nothing = {0};
+        const char *unbound = NULL;
+        binding b = {0};
+        if (lang_evaluate(file, clause->list.items[i], &nothing, 1, &d, &b, &unbound))
+            given[i] = b.kind == BIND_FLOAT ? b.number.f : (double)b.number.i;
+    }
+    /* A tolerance is written for the bench's types; a smaller type keeps its own. */
+    *relative = MAXIMUM(elem == DT_F64 ? 0 : *relative, given[0]);
+    *absolute = MAXIMUM(elem == DT_F64 ? 0 : *absolute, given[1]);
+}
+
+static void index_words(const array_view *v, int64_t index, char *out, size_t size)
+{
+    int64_t at[MAX_RANK];
+    for (int a = v->rank - 1; a >= 0; a--) {
+        at[a] = index % v->extents[a];
+        index /= v->extents[a];
+    }
+    size_t used = 0;
+    out[0] = 0;
+    for (int a = 0; a < v->rank && used < size; a++)
+        used += (size_t)snprintf(out + used, size - used, "[%lld]", (long long)at[a]);
+}
+
+/* Every output of `call` against the copies of the truth. */
+static void compare(checker *c, const check_case *at, const char *device, const qn_call *call, const array_view *truth)
+{
+    for (int i = 0; i < c->entry->param_count; i++) {
+        const parameter *p = &c->entry->params[i];
+        int other;
+        if ((p->kind != PARAM_OUT && p->kind != PARAM_INOUT) || !entry_param(c->truth, p->name, &other)) continue;
+        const array_view *actual = &call->arguments[i].view, *expected = &truth[other];
+        if (!expected->data) continue;
+        if (expected->elem != actual->elem || expected->rank != actual->rank ||
+            memcmp(expected->extents, actual->extents, sizeof(actual->extents[0]) * (size_t)actual->rank)) {
+            tell(c, at, device, "an output has another type or shape than in the reference");
+            continue;
+        }
+        double relative, absolute;
+        tolerances(c, expected->elem, &relative, &absolute);
+        comparison result = arrays_compare(actual, expected, relative, absolute);
+        if (!result.wrong) continue;
+        char index[160];
+        index_words(expected, result.first, index, sizeof(index));
+        char words[600];
+        snprintf(
+            words, sizeof(words),
+            "`%s%s` is %.9g, the reference has %.9g (allowed difference %.3g); %lld of %lld elements differ, at most "
+            "by %.3g",
+            p->name, index, result.actual, result.expected, result.allowed, (long long)result.wrong,
+            (long long)result.count, result.worst);
+        tell(c, at, device, words);
+    }
+}
+
+/* Runs the case on one device as it is. */
+static void run_device(checker *c, const check_case *at, int slot, const array_view *truth)
+{
+    const char *device = c->context->slots[slot].driver->name;
+    qn_error error;
+    qn_call *call;
+    qn_status status = prepare(c, c->entry, at, &call, &error);
+    if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
+    if (status == QN_OK)
+        compare(c, at, device, call, truth);
+    else
+        tell(c, at, device, error.message);
+    c->compared++;
+    qn_call_free(call);
+}
+
+/* The same with every array laid out in another way, over memory with gaps. */
+static void run_strided(checker *c, const check_case *at, int slot, int style, const array_view *truth)
+{
+    char device[64];
+    snprintf(device, sizeof(device), "%s (strided arrays)", c->context->slots[slot].driver->name);
+    qn_error error;
+    qn_call *call;
+    array_view views[MAX_PARAMS];
+    void *bases[MAX_PARAMS] = {0};
+    size_t sizes[MAX_PARAMS];
+    qn_status status = prepare(c, c->entry, at, &call, &error);
+    if (status == QN_OK) status = call_bind(call, slot, false, &error); /* gives the outputs their extents */
+    for (int i = 0; status == QN_OK && i < c->entry->param_count; i++) {
+        const parameter *p = &c->entry->params[i];
+        if (p->rank < 0 || p->kind == PARAM_SCRATCH) continue;
+        array_view from = call->arguments[i].view;
+        if (!view_scatter(&from, style + i, &views[i], &bases[i], &sizes[i])) {
+            status = error_set(&error, QN_NO_MEMORY, "no memory for a strided copy of `%s`", p->name);
+            break;
+        }
+        if (p->kind != PARAM_OUT) view_assign(&views[i], &from);
+        status = qn_call_set_memory(call, p->name, views[i].data, (qn_dtype)from.elem, from.rank, views[i].extents,
+                                    views[i].strides, &error);
+    }
+    if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
+    if (status == QN_OK)
+        compare(c, at, device, call, truth);
+    else
+        tell(c, at, device, error.message);
+    for (int i = 0; i < c->entry->param_count; i++) {
+        if (!bases[i]) continue;
+        if (status == QN_OK && !view_gaps_intact(&views[i], bases[i], sizes[i])) {
+            char words[200];
+            snprintf(words, sizeof(words), "memory outside the array `%s` was written", c->entry->params[i].name);
+            tell(c, at, device, words);
+        }
+        memory_free(bases[i]);
+    }
+    c->compared++;
+    qn_call_free(call);
+}
+
+/* The truth: the interpreter with every check, in a random order of programs. Copies of its outputs into truth[]. */
+static qn_status run_truth(checker *c, const check_case *at, int number, array_view *truth, qn_error *error)
+{
+    qn_call *call;
+    findings found = {0};
+    QN_TRY(prepare(c, c->truth, at, &call, error));
+    interp_options interp = {.check = true,
+                             .order_seed = c->options->seed + (uint64_t)number + 1,
+                             .units = c->context->slots[c->ref_slot].about.units,
+                             .print = c->context->print,
+                             .print_context = c->context->user};
+    launch_options options = {.interp = &interp, .found = &found};
+    qn_status status = call_launch(call, c->ref_slot, &options, error);
+    if (call->instance) tell_findings(c, at, &found, call->instance->kernel);
+    for (int i = 0; status == QN_OK && i < c->truth->param_count; i++) {
+        const parameter *p = &c->truth->params[i];
+        if ((p->kind == PARAM_OUT || p->kind == PARAM_INOUT) && !view_copy(&call->arguments[i].view, &truth[i]))
+            status = error_set(error, QN_NO_MEMORY, "no memory to keep `%s`", p->name);
+    }
+    findings_free(&found);
+    qn_call_free(call);
+    return status;
+}
+
+static bool wants(const checker *c, int slot)
+{
+    const device_slot *s = &c->context->slots[slot];
+    if (!s->about.available || slot == c->ref_slot) return false;
+    return !c->options->device || !strcmp(c->options->device, s->driver->name);
+}
+
+static void run_case(checker *c, const check_case *at, int number)
+{
+    array_view truth[MAX_PARAMS];
+    memset(truth, 0, sizeof(truth));
+    qn_error error;
+    int before = c->findings;
+    qn_status status = run_truth(c, at, number, truth, &error);
+    if (status != QN_OK && is_refusal(&error)) {
+        if (!c->skipped++) text_add(&c->skip_reason, error.message);
+        if (c->options->verbose) {
+            text where = {0};
+            check_describe(at, &where);
+            say(c, "  skipped %s: %s", text_get(&where), error.message);
+            text_free(&where);
+        }
+        return;
+    }
+    c->ran++;
+    if (status != QN_OK) tell(c, at, "ref", error.message);
+    bool raw = c->truth != c->entry;
+    for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
+        if (!wants(c, slot) || !(at->on_devices || raw)) continue;
+        run_device(c, at, slot, truth);
+        if (at->strided && !raw) run_strided(c, at, slot, number, truth);
+    }
+    for (int i = 0; i < MAX_PARAMS; i++) memory_free(truth[i].data);
+    if (c->options->verbose) {
+        text where = {0};
+        check_describe(at, &where);
+        say(c, "  %s %s\n", c->findings > before ? "FOUND" : "ok   ", text_get(&where));
+        text_free(&where);
+    }
+}
+
+static void summary(checker *c)
+{
+    text devices = {0};
+    text_add(&devices, "ref");
+    for (int slot = 0; slot < c->context->slot_count; slot++)
+        if (wants(c, slot) && c->compared) text_print(&devices, ", %s", c->context->slots[slot].driver->name);
+    if (!c->ran) {
+        say(c, "%s: every size that was tried is refused; give others with --set. The first refusal:\n%s",
+            c->entry->name, text_get(&c->skip_reason));
+        c->findings++;
+    } else if (c->findings) {
+        say(c, "%s: %d finding%s in %d cases on %s\n", c->entry->name, c->findings, c->findings == 1 ? "" : "s", c->ran,
+            text_get(&devices));
+    } else {
+        say(c, "%s: clean, %d cases on %s%s%s\n", c->entry->name, c->ran, text_get(&devices),
+            c->skipped ? ", some sizes refused by the kernel" : "", c->stopped ? ", stopped at the time limit" : "");
+    }
+    text_free(&devices);
+}
+
+/* Who is right for this kernel; NULL with a line of explanation if it cannot be checked here. */
+static kernel_entry *find_truth(checker *c, kernel_entry *entry)
+{
+    if (!entry->item || entry->item->kind != AST_RAW) return entry;
+    if (strcmp(entry->item->word, "c")) {
+        say(c, "%s: skipped, %s text needs a device that is not there\n", entry->name, entry->item->word);
+        return NULL;
+    }
+    if (!c->context->allow_raw) {
+        say(c, "%s: skipped, raw kernels are not allowed here\n", entry->name);
+        return NULL;
+    }
+    const ast *bench = bench_of(c->module->file, entry->name);
+    kernel_entry *first = bench ? module_find(c->module, bench->list.items[0]->name, NULL) : NULL;
+    if (!first || first == entry || !first->item || first->item->kind != AST_KERNEL) {
+        say(c,
+            "%s: skipped, a raw kernel is compared with the first variant of its bench, which must be a tile kernel\n",
+            entry->name);
+        return NULL;
+    }
+    return first;
+}
+
+static void check_kernel(checker *c, kernel_entry *entry)
+{
+    c->entry = entry;
+    c->truth = find_truth(c, entry);
+    if (!c->truth) return;
+    c->memory = arena_new();
+    c->seen_count = c->ran = c->skipped = c->compared = c->findings = 0;
+    c->stopped = false;
+    text_clear(&c->skip_reason);
+    check_cases cases = {0};
+    check_choose(entry, &c->options->settings, c->context->slots[c->ref_slot].about.units, c->memory, &cases);
+    int64_t start = clock_now_ns();
+    for (int i = 0; i < cases.count && !c->stopped; i++) {
+        run_case(c, &cases.items[i], i);
+        c->stopped = clock_now_ns() - start > KERNEL_LIMIT_NS && i + 1 < cases.count;
+        if (c->findings >= 10) break; /* enough to read */
+    }
+    summary(c);
+    c->total_findings += c->findings;
+    arena_free(c->memory);
+}
+
+qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options, qn_write *write,
+                        void *user, qn_error *error)
+{
+    const qn_check_options defaults = {0};
+    if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_check_file: an argument is NULL");
+    checker c = {.context = context, .options = options ? options : &defaults, .write = write, .user = user};
+    QN_TRY(context_slot(context, "ref", &c.ref_slot, error));
+    int slot;
+    if (c.options->device) QN_TRY(context_slot(context, c.options->device, &slot, error));
+    QN_TRY(qn_module_load_file(context, path, &c.module, error));
+    kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
+    qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
+    for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)
+        if (!only || only == &c.module->kernels[i]) check_kernel(&c, &c.module->kernels[i]);
+    text_free(&c.skip_reason);
+    qn_module_free(c.module);
+    if (status == QN_OK && c.total_findings)
+        status =
+            error_set(error, QN_FINDING, "%s: %d finding%s", path, c.total_findings, c.total_findings == 1 ? "" : "s");
+    return status;
+}

@@ -1,0 +1,135 @@
+/*
+ * Comparing arrays, and laying them out in other ways. In: views. Out: how far they are apart; or a view with the same
+ * extents over memory with gaps, so that a device that ignores strides or writes outside its array is seen.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GAP_BYTE 0xa5
+
+static int64_t count_of(const array_view *v)
+{
+    int64_t count = 1;
+    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
+    return count;
+}
+
+static char *element_at(const array_view *v, int64_t index)
+{
+    int64_t offset = 0;
+    for (int a = v->rank - 1; a >= 0; a--) {
+        offset += index % v->extents[a] * v->strides[a];
+        index /= v->extents[a];
+    }
+    return (char *)v->data + offset * dtypes[v->elem].size_bytes;
+}
+
+void tolerance_default(dtype elem, double *relative, double *absolute)
+{
+    *relative = elem == DT_F64 ? 1e-12 : elem == DT_F32 ? 1e-5 : elem == DT_F16 ? 1e-3 : elem == DT_BF16 ? 1e-2 : 0;
+    *absolute = *relative; /* generated inputs are of the order of one */
+}
+
+static void wrong_one(comparison *c, int64_t index, double actual, double expected, double allowed)
+{
+    if (c->wrong++) return;
+    c->first = index;
+    c->actual = actual;
+    c->expected = expected;
+    c->allowed = allowed;
+}
+
+static void compare_one(comparison *c, int64_t index, double actual, double expected, double allowed)
+{
+    double error = fabs(actual - expected);
+    if (actual == expected || (isnan(actual) && isnan(expected))) error = 0;
+    if (error <= allowed) {
+        c->worst = MAXIMUM(c->worst, error);
+        return;
+    }
+    if (!isnan(error)) c->worst = MAXIMUM(c->worst, error);
+    wrong_one(c, index, actual, expected, allowed);
+}
+
+comparison arrays_compare(const array_view *actual, const array_view *expected, double relative, double absolute)
+{
+    comparison c = {.count = count_of(expected)};
+    dtype elem = expected->elem;
+    int64_t row = expected->rank ? expected->extents[expected->rank - 1] : 1;
+    for (int64_t start = 0; start < c.count; start += row) {
+        double scale = 0;
+        for (int64_t i = start; dtype_is_float(elem) && i < start + row; i++) {
+            double size = fabs(element_read(elem, element_at(expected, i)).f);
+            if (isfinite(size)) scale = MAXIMUM(scale, size);
+        }
+        for (int64_t i = start; i < start + row; i++) {
+            number a = element_read(elem, element_at(actual, i)), e = element_read(elem, element_at(expected, i));
+            if (dtype_is_float(elem))
+                compare_one(&c, i, a.f, e.f, absolute + relative * scale);
+            else if (a.i != e.i)
+                wrong_one(&c, i, (double)a.i, (double)e.i, 0);
+        }
+    }
+    return c;
+}
+
+bool view_copy(const array_view *from, array_view *to)
+{
+    *to = *from;
+    int64_t step = 1;
+    for (int i = from->rank - 1; i >= 0; i--) {
+        to->strides[i] = step;
+        step *= from->extents[i];
+    }
+    to->data = memory_allocate((size_t)step * (size_t)dtypes[from->elem].size_bytes + 1);
+    if (to->data) view_assign(to, from);
+    return to->data != NULL;
+}
+
+void view_assign(const array_view *to, const array_view *from)
+{
+    int64_t count = count_of(from);
+    size_t size = (size_t)dtypes[from->elem].size_bytes;
+    for (int64_t i = 0; i < count; i++) memcpy(element_at(to, i), element_at(from, i), size);
+}
+
+bool view_scatter(const array_view *like, int style, array_view *to, void **base, size_t *size_bytes)
+{
+    int order[MAX_RANK];
+    for (int i = 0; i < like->rank; i++) order[i] = style % 2 ? i : like->rank - 1 - i; /* the fastest axis first */
+    int64_t step = 1 + style % 3, origin = 0, size = dtypes[like->elem].size_bytes;
+    *to = *like;
+    for (int i = 0; i < like->rank; i++) {
+        int axis = order[i];
+        to->strides[axis] = step;
+        if ((style + axis) % 3 == 2 && like->extents[axis] > 0) { /* this axis runs backwards */
+            origin += step * (like->extents[axis] - 1);
+            to->strides[axis] = -step;
+        }
+        step = step * MAXIMUM(like->extents[axis], 1) + 1 + style % 2;
+    }
+    int64_t margin = 16 + style; /* odd styles make unaligned bases as well */
+    *size_bytes = (size_t)((step + 2 * margin) * size);
+    *base = memory_allocate(*size_bytes);
+    if (!*base) return false;
+    memset(*base, GAP_BYTE, *size_bytes);
+    to->data = (char *)*base + (origin + margin) * size;
+    return true;
+}
+
+bool view_gaps_intact(const array_view *view, const void *base, size_t size_bytes)
+{
+    unsigned char *inside = calloc(1, size_bytes);
+    if (!inside) return true;
+    int64_t count = count_of(view);
+    size_t size = (size_t)dtypes[view->elem].size_bytes;
+    for (int64_t i = 0; i < count; i++) memset(inside + (element_at(view, i) - (const char *)base), 1, size);
+    bool intact = true;
+    for (size_t i = 0; i < size_bytes; i++) intact &= inside[i] || ((const unsigned char *)base)[i] == GAP_BYTE;
+    free(inside);
+    return intact;
+}
