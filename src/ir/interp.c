@@ -22,6 +22,17 @@ void interp_set(interp *s, value v, tile *t)
 {
     tile_drop(s, s->slots[v]);
     s->slots[v] = t;
+    if (s->set_at) s->set_at[v] = ++s->ticks;
+}
+
+int64_t interp_set_time(const interp *state, value v)
+{
+    return state->set_at && state->slots[v] ? state->set_at[v] : 0;
+}
+
+int interp_phase(const interp *state)
+{
+    return state->phase;
 }
 
 int64_t interp_type_count(const tile_type *type)
@@ -44,7 +55,7 @@ tile_type interp_resolve(const interp *s, value v)
 
 void interp_stop(interp *s, const char *format, ...)
 {
-    if (s->stop == STOP_LAUNCH) return;
+    if (s->stop == STOP_LAUNCH || s->quiet) return;
     s->stop = STOP_LAUNCH;
     if (s->asserted) return; /* the first failure is the one that is told */
     char words[400];
@@ -425,7 +436,8 @@ qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launc
     s.step_limit = options->step_limit ? options->step_limit : 1000000000;
     s.slots = calloc((size_t)k->value_count, sizeof(tile *));
     s.assigned = calloc((size_t)k->value_count, 1);
-    CHECK(s.slots && s.assigned);
+    s.set_at = options->hook ? calloc((size_t)k->value_count, sizeof(int64_t)) : NULL;
+    CHECK(s.slots && s.assigned && (s.set_at || !options->hook));
     for (int p = 0; p < k->param_count; p++)
         if (k->params[p].kind == PARAM_OUT && k->params[p].has_initial) fill_initial(&k->params[p], &arrays[p]);
     if (s.check) shadows_make(&s);
@@ -437,6 +449,7 @@ qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launc
     shadows_free(&s);
     tile_free_buffers(&s);
     free(s.slots);
+    free(s.set_at);
     free(s.assigned);
     findings_free(&own);
     return s.status;

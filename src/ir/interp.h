@@ -81,6 +81,20 @@ qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launc
 /* For the hook: the current value of v in the running program, or false if it has none yet. Borrowed until the next op. */
 bool interp_value(const interp *state, value v, interp_tile *out);
 
+/* For the hook: when v was set, in ticks from the start of the launch, or 0 if it has no value in this program. */
+int64_t interp_set_time(const interp *state, value v);
+int interp_phase(const interp *state);
+
+/* For the hook: what the load, store or atomic that is about to run will touch. False: it is another op, or touches
+ * nothing. low and high: the indices per axis of the array; untouched: elements masked off or outside. */
+typedef struct interp_touch {
+    int64_t low[MAX_RANK], high[MAX_RANK], touched, untouched;
+} interp_touch;
+bool interp_touches(const interp *state, const tile_op *op, interp_touch *out);
+
+/* A tile as words, shortened: [1 2 3 ... 9]; an element that is not shown is a middle dot. shown may be NULL. */
+void interp_show_tile(const interp_tile *t, const uint8_t *shown, text *out);
+
 /* random.c: Philox4x32-10; counter words (offset low, offset high, i low, i high). */
 void philox_words(uint64_t seed, uint64_t offset, uint64_t i, uint32_t out[4]);
 

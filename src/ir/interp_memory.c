@@ -67,7 +67,7 @@ static void apply_slice(addresses *a, int axis, int64_t start, int64_t step, int
 
 static void report_outside(interp *s, const tile_op *op, int axis, int64_t index, int64_t extent)
 {
-    if (!s->check || interp_again(s, 701, op)) return;
+    if (!s->check || s->quiet || interp_again(s, 701, op)) return;
     interp_report(s, 701, op, "index %lld is outside axis %d of `%s`, whose extent is %lld", (long long)index, axis,
                   s->kernel->params[op->attr.access.array].name, (long long)extent);
 }
@@ -167,6 +167,58 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
     if (s->stop == STOP_NONE) return true;
     addresses_free(s, a);
     return false;
+}
+
+/* The index on one array axis of element j of the access. */
+static int64_t index_at(interp *s, const tile_op *op, const addresses *a, int axis, int operand, int64_t j)
+{
+    const struct access *access = &op->attr.access;
+    if (access->kind[axis] == INDEX_SLICE) {
+        int64_t inner = 1, length = a->shape.dims[access->result_axis[axis]];
+        for (int k = access->result_axis[axis] + 1; k < a->shape.rank; k++) inner *= a->shape.dims[k];
+        return interp_integer(s, op->operands[operand]) +
+               j / inner % length * interp_integer(s, op->operands[operand + 1]);
+    }
+    tile *t = interp_get(s, op->operands[operand]);
+    if (t->count == 1) return t->cells[0].i;
+    int64_t at = 0, step = 1, rest = j;
+    for (int k = a->shape.rank - 1; k >= 0; k--) {
+        int64_t index = rest % a->shape.dims[k];
+        rest /= a->shape.dims[k];
+        if (t->type.dims[k] != 1) at += index * step;
+        step *= t->type.dims[k];
+    }
+    return t->cells[at].i;
+}
+
+bool interp_touches(const interp *state, const tile_op *op, interp_touch *out)
+{
+    interp *s = (interp *)state; /* only buffers change hands */
+    addresses a;
+    if (ops[op->code].class != CLASS_MEMORY) return false;
+    tile_type shape = op->code == OP_LOAD ? interp_resolve(s, op->results[0]) : interp_get(s, op->operands[0])->type;
+    s->quiet = true;
+    bool made = addresses_make(s, op, &shape, &a);
+    s->quiet = false;
+    if (!made) return false;
+    memset(out, 0, sizeof(*out));
+    const struct access *access = &op->attr.access;
+    for (int64_t j = 0; j < a.count; j++) {
+        if (a.skip[j]) {
+            out->untouched++;
+            continue;
+        }
+        int operand = access->first_index;
+        for (int axis = 0; axis < access->rank; axis++) {
+            int64_t index = index_at(s, op, &a, axis, operand, j);
+            out->low[axis] = out->touched ? MINIMUM(out->low[axis], index) : index;
+            out->high[axis] = out->touched ? MAXIMUM(out->high[axis], index) : index;
+            operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
+        }
+        out->touched++;
+    }
+    addresses_free(s, &a);
+    return true;
 }
 
 #define LOAD_AS(type, field)                                       \

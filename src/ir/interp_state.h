@@ -65,8 +65,11 @@ struct interp {
     findings *found;
     qn_error *error;
     bool exact, check;
+    bool quiet; /* looking only: nothing is reported */
 
-    tile **slots; /* by value */
+    tile **slots;    /* by value */
+    int64_t *set_at; /* by value: the tick of its last setting; only when there is a hook */
+    int64_t ticks;
     tile *free_tiles;
     void *free_buffers[BUFFER_CLASSES];
     shadow *shadows;  /* by parameter */
@@ -171,7 +174,6 @@ void interp_head_op(interp *s, const tile_op *op); /* DEFAULT EXTENT LAUNCH */
 /* interp_print.c */
 void interp_print_op(interp *s, const tile_op *op);
 void interp_assert(interp *s, const tile_op *op); /* ASSERT and ASSUME of a body */
-void interp_show_tile(const interp_tile *t, const uint8_t *shown, text *out);
 void interp_show_cell(dtype elem, cell c, text *out);
 void interp_show_causes(const interp *s, value v, text *out); /* "t = 12, V = 10": the named values behind v */
 const char *interp_program_text(const interp *s, const int64_t program[3], char words[80]); /* "3, 0" */
