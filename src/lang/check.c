@@ -31,6 +31,7 @@ void checker_open(checker *c)
 static void warn_unused(checker *c, const symbol *s)
 {
     bool silent = s->used || c->in_tensor || s->kind == SYMBOL_EXTENT || s->kind == SYMBOL_LOOP;
+    silent |= c->d->errors > c->errors_before; /* what was to use it may be what is wrong */
     if (silent || c->node->item->kind == AST_RAW) return;
     const char *what = s->is_param ? "parameter" : s->kind == SYMBOL_CONSTANT ? "constant" : "variable";
     diagnose(c->d, "W602", s->at, "remove it", "%s `%s` is never used", what, s->name);
@@ -62,6 +63,14 @@ symbol *checker_declare(checker *c, const char *name, symbol_kind kind, place at
     return s;
 }
 
+const char *name_near(const char *name, const char *const *list, int count)
+{
+    const char *near = suggest_name(name, list, count);
+    /* One letter is near to every other: only its other case is meant. */
+    bool letters = near && (!name[1] || !near[1]);
+    return letters && (name[0] ^ near[0]) != ' ' ? NULL : near;
+}
+
 void checker_unknown(checker *c, const char *name, place at, bool call)
 {
     if (map_get(c->reported, name)) return; /* once an item is enough */
@@ -74,7 +83,7 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
         if (c->nodes[i].item->kind == (call ? AST_FUNCTION : AST_CONSTANT)) list[count++] = c->nodes[i].item->name;
     for (int i = 0; i < builtin_count && call && count < SUGGESTION_LIMIT; i++)
         if (builtins[i].class != BUILTIN_TENSOR || c->in_tensor) list[count++] = builtins[i].name;
-    const char *near = suggest_name(name, list, count);
+    const char *near = name_near(name, list, count);
     diagnose(c->d, "E201", at,
              near   ? arena_print(c->memory, "did you mean `%s`?", near)
              : call ? "declare the function in this file"
@@ -206,7 +215,7 @@ static void check_params(checker *c, const ast *item)
         }
         check_expression(c, param->left);
         if (depends(item, param->left, param->name, 0))
-            diagnose(c->d, "E214", param->left->at, "break the circle with a value",
+            diagnose(c->d, "E214", param->left->from, "break the circle with a value",
                      "the default of `%s` depends on itself", param->name);
     }
 }
@@ -262,6 +271,7 @@ static void check_item(checker *c, call_node *node)
 {
     const ast *item = node->item;
     c->node = node;
+    c->errors_before = c->d->errors;
     c->in_tensor = item->kind == AST_TENSOR;
     c->in_scalar_function = item->kind == AST_FUNCTION && function_is_scalar(item);
     c->reported = map_new(c->memory);

@@ -116,9 +116,10 @@ static void check_assign(checker *c, const ast *node)
     if (node->right) check_expression(c, node->right);
     if (!s) {
         const call_node *item = map_get(c->items, target->name);
-        if (!item)
+        bool function = !item && builtin_find(target->name);
+        if (!item && !function)
             checker_unknown(c, target->name, target->at, false);
-        else if (item->item->kind == AST_CONSTANT)
+        else if (item && item->item->kind == AST_CONSTANT)
             cannot_assign(c, target, "the constant", "declare a variable");
         else
             cannot_assign(c, target, "the function", "declare a variable");
@@ -134,6 +135,7 @@ static void check_assign(checker *c, const ast *node)
         if (s->is_extent) cannot_assign(c, target, "the extent", "copy it to a variable");
         break;
     case SYMBOL_TILE:
+        if (s->is_param && !strcmp(s->node->word, "inout")) s->used = true;
         if (indexed)
             diagnose(c->d, "E208", target->at, "assign the whole tile, with `where` for the parts that stay",
                      "part of the tile `%s` cannot be assigned", s->name);
@@ -211,6 +213,8 @@ static void check_return(checker *c, const ast *node)
         if (node->list.count)
             diagnose(c->d, "E404", node->at, "write `return;`, or declare a result type",
                      "`return` with a value in a `void` function");
+    } else if (!node->list.count) {
+        diagnose(c->d, "E404", node->at, "return a value", "`return` without a value in `%s`", item->name);
     } else if (node->list.count != 1) {
         diagnose(c->d, "E404", node->at, "a function returns one value", "`return` with %d values in `%s`",
                  node->list.count, item->name);

@@ -56,7 +56,8 @@ static size_t sequence_length(const unsigned char *s, size_t left)
     return length;
 }
 
-static void check_encoding(ast_file *file, char *bytes, char *shown, diagnostics *d)
+/* True if the file is text at all: a few bad places are reported one by one, many mean that it is something else. */
+static bool check_encoding(ast_file *file, char *bytes, char *shown, diagnostics *d)
 {
     const unsigned char *s = (const unsigned char *)file->text;
     int line = 1, reported = 0;
@@ -71,17 +72,20 @@ static void check_encoding(ast_file *file, char *bytes, char *shown, diagnostics
             i += length;
             continue;
         }
-        if (reported++ < 10) {
-            place at = {.line = line, .column = (int)(i - line_start) + 1};
-            if (s[i])
-                diagnose(d, "E101", at, "save the file as UTF-8, or remove the byte", "byte 0x%02x is not UTF-8", s[i]);
-            else
-                diagnose(d, "E101", at, "remove it", "a NUL byte");
+        place at = {.line = line, .column = (int)(i - line_start) + 1};
+        unsigned char first = s[i];
+        while (i < file->length && (first ? s[i] && !sequence_length(s + i, file->length - i) : !s[i])) {
+            bytes[i] = ' ';
+            shown[i++] = '?';
         }
-        bytes[i] = ' ';
-        shown[i] = '?';
-        i++;
+        at.end_column = (int)(i - line_start) + 1;
+        if (reported++ >= 10) continue;
+        if (first)
+            diagnose(d, "E101", at, "save the file as UTF-8, or remove the byte", "byte 0x%02x is not UTF-8", first);
+        else
+            diagnose(d, "E101", at, "remove it", "a NUL byte");
     }
+    return reported < 10;
 }
 
 void lex_start(lexer *x, ast_file *file, diagnostics *d)
@@ -89,7 +93,7 @@ void lex_start(lexer *x, ast_file *file, diagnostics *d)
     *x = (lexer){.file = file, .d = d, .line = 1, .last_line = 0};
     char *bytes = (char *)file->text; /* our own copy: made by lang_parse */
     char *shown = arena_copy_text(file->memory, file->text, file->length);
-    check_encoding(file, bytes, shown, d);
+    x->stopped = !check_encoding(file, bytes, shown, d);
     int count = 1;
     for (size_t i = 0; i < file->length; i++) count += bytes[i] == '\n';
     file->lines = ARENA_ARRAY(file->memory, const char *, count);
@@ -353,8 +357,10 @@ static void read_string(lexer *x, token *t)
     t->length = length;
     if (x->at < x->file->length && s[x->at] == '"')
         x->at++;
-    else
+    else {
         unterminated(x, t->at, "string", "`\"` on the same line");
+        t->kind = TOKEN_BAD;
+    }
 }
 
 /* A run of characters that begin nothing: one message for all of them. */

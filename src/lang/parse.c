@@ -443,6 +443,8 @@ static ast *parse_function(parser *p, ast *item)
         if (item->type->is_generic) note_generic(p, item->type->word);
     }
     item->name = parser_expect_name(p, "the name of the function", &item->at);
+    if (parser_is(p, "="))
+        parser_unexpected(p, "`(`", "outside functions there are only constants: `const int x = 3;`");
     parse_params(p, item);
     parser_recover_body(p);
     item->body = parse_block(p);
@@ -477,7 +479,8 @@ static ast *parse_item(parser *p)
         return item;
     } else if (starts_raw(p))
         parse_raw(p, item);
-    else if (parser_is(p, "void") || parser_is(p, "tile") || (parser_at_type(p) && p->next.kind == TOKEN_NAME))
+    else if (parser_is(p, "void") || parser_is(p, "tile") || p->now.kind == TOKEN_TYPE ||
+             (parser_at_type(p) && p->next.kind == TOKEN_NAME))
         parse_function(p, item);
     else if (parser_is(p, "import")) {
         parser_error(p, "E104", p->now.at, "write what is needed in this file",

@@ -135,8 +135,8 @@ static ast *parse_governed(parser *p, int line)
 {
     if (p->panic) {
         while (!at_item(p) && !parser_is(p, "{") && !parser_is(p, "}") && p->now.at.line == line) parser_advance(p);
-        if (!parser_is(p, "{")) return parser_node(p, AST_EMPTY, p->now.at);
         p->panic = false;
+        if (!parser_is(p, "{")) return parser_node(p, AST_EMPTY, p->now.at);
     }
     return parse_statement(p);
 }

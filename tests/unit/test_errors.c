@@ -1,0 +1,123 @@
+/*
+ * Golden diagnostics: every tests/errors/NAME.qn is parsed, checked and, where that finds no error, each of its kernels
+ * is instantiated (generic types are float, constants without a value 16) and lowered; what is printed must be
+ * NAME.expected. QUERN_BLESS=1 writes the files instead, for a person to read before committing them.
+ * SPDX-License-Identifier: MIT
+ */
+#include "test.h"
+
+#include "lang/ast.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+
+#define FOLDER QUERN_ROOT "/tests/errors"
+
+/* Codes that a golden file must show. */
+static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108",
+                                    "E109", "E201", "E202", "E203", "E204", "E208", "E212", "E213",
+                                    "E214", "E216", "E218", "E402", "E403", "E404", "W602"};
+static bool seen[COUNT(codes)];
+
+#ifdef QUERN_HAS_LOWER
+static void lower_kernel(const ast_file *file, const ast *kernel, arena *memory, diagnostics *d)
+{
+    lang_given given = {.units = 2};
+    for (int i = 0; i < kernel->list.count; i++) {
+        const ast *param = kernel->list.items[i];
+        if (param->type->is_generic)
+            bindings_set(memory, &given.settings,
+                         (binding){.name = param->type->word, .kind = BIND_TYPE, .type = DT_F32});
+        bool constant = !strcmp(param->word, "const") && !param->is_function && !param->left;
+        if (constant && !strcmp(param->type->word, "int"))
+            bindings_set(memory, &given.settings,
+                         (binding){.name = param->name, .kind = BIND_INT, .type = DT_I64, .number.i = 16});
+    }
+    bindings constants = {0}, extents = {0};
+    tile_kernel *out = NULL;
+    if (lang_instantiate(file, kernel, &given, d, memory, &constants, &extents))
+        lang_lower(file, kernel, &constants, memory, d, &out);
+}
+#endif
+
+static void diagnostics_of(const char *name, const char *words, size_t length, text *out)
+{
+    arena *memory = arena_new();
+    diagnostics d = {.memory = memory};
+    ast_file *file = lang_parse(memory, name, words, length, &d);
+    lang_check(file, &d);
+#ifdef QUERN_HAS_LOWER
+    for (int i = 0; i < file->items.count && !d.errors; i++)
+        if (file->items.items[i]->kind == AST_KERNEL) lower_kernel(file, file->items.items[i], memory, &d);
+#endif
+    diagnostics_print(&d, file, false, out);
+    for (int i = 0; i < d.count; i++)
+        for (int k = 0; k < COUNT(codes); k++) seen[k] |= !strcmp(d.items[i].code, codes[k]);
+    arena_free(memory);
+}
+
+static void run_file(const char *name)
+{
+    char path[1024], expected_path[1024];
+    snprintf(path, sizeof(path), FOLDER "/%s", name);
+    snprintf(expected_path, sizeof(expected_path), FOLDER "/%.*s.expected", (int)strlen(name) - 3, name);
+    char *words = NULL, *expected = NULL;
+    size_t length = 0, expected_length = 0;
+    qn_error error;
+    if (file_read(path, 1 << 24, &words, &length, &error) != QN_OK) {
+        printf("%s\n", error.message);
+        test_failed++;
+        return;
+    }
+    text actual = {0};
+    diagnostics_of(name, words, length, &actual);
+    if (environment_get("QUERN_BLESS")) {
+        EXPECT(file_write(expected_path, text_get(&actual), actual.length, &error) == QN_OK);
+    } else if (file_read(expected_path, 1 << 24, &expected, &expected_length, &error) != QN_OK) {
+        test_fail(path, 1, error.message);
+    } else {
+        test_text(text_get(&actual), expected, path, 1);
+    }
+    text_free(&actual);
+    free(words);
+    free(expected);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int main(int argc, char **argv)
+{
+    DIR *folder = opendir(FOLDER);
+    char **names = NULL;
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        size_t length = strlen(entry->d_name);
+        if (length < 4 || strcmp(entry->d_name + length - 3, ".qn")) continue;
+        names = realloc(names, sizeof(*names) * (size_t)(count + 1));
+        names[count++] = strdup(entry->d_name);
+    }
+    if (folder) closedir(folder);
+    if (count) qsort(names, (size_t)count, sizeof(*names), compare);
+    for (int i = 0; i < count; i++) {
+        if (argc < 2 || !strcmp(argv[1], names[i])) {
+            test_failures_of_case = 0;
+            run_file(names[i]);
+            if (test_failures_of_case)
+                test_failed++;
+            else
+                test_passed++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    for (int k = 0; k < COUNT(codes) && argc < 2; k++) {
+        if (seen[k]) continue;
+        printf("no file of tests/errors shows %s\n", codes[k]);
+        test_failed++;
+    }
+    printf("%d passed, %d failed\n", test_passed, test_failed);
+    return test_failed != 0;
+}
