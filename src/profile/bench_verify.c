@@ -118,7 +118,7 @@ static void close_calls(bench *b, qn_call **calls)
 static qn_status run_reference(bench *b, qn_call *call, bench_arrays *arrays, qn_error *error)
 {
     bench_variant *v = &b->variants[b->reference];
-    interp_options interp = {.exact = true,
+    interp_options interp = {.exact = !call->instance->kernel->precise, /* precise: rounds as the device must */
                              .check = true,
                              .order_seed = b->options->seed + 1,
                              .units = b->context->slots[b->ref_slot].about.units};
@@ -212,8 +212,9 @@ static bool sample_reference(bench *b, bench_variant *v, qn_error *error)
     if (!v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
     launch_count(v->call->instance->kernel, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
     if (!counts.separable || counts.work > most_work || counts.programs < 1) return false;
-    interp_options interp = {
-        .exact = true, .only_programs = chosen, .units = b->context->slots[b->ref_slot].about.units};
+    interp_options interp = {.exact = !v->call->instance->kernel->precise,
+                             .only_programs = chosen,
+                             .units = b->context->slots[b->ref_slot].about.units};
     findings found = {0};
     launch_options options = {.interp = &interp, .found = &found};
     interp.only_count = choose_programs(counts.programs, counts.work, chosen);
