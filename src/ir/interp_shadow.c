@@ -113,7 +113,7 @@ static void report_race(interp *s, const tile_op *op, int array, int64_t place, 
     interp_program_of(s, other.program, program);
     text at = {0};
     shadow_index(s, array, place, &at);
-    finding *f = interp_report(s, 704, op, "race on `%s%s`: program %s %s it here, program %s %s it on line %u",
+    finding *f = interp_report(s, 704, op, "race on `%s%s`: program %s %s here, program %s %s on line %u",
                                s->kernel->params[array].name, text_get(&at), interp_program_text(s, s->program, here),
                                did, interp_program_text(s, program, there), other_did, other.line);
     memcpy(f->programs[1], program, sizeof(program));
@@ -160,10 +160,10 @@ void shadow_read(interp *s, const tile_op *op, int array, int64_t count, const i
             text_free(&at);
         }
         if (known->writer && wrote_other(s, known->writer[place]))
-            report_race(s, op, array, place, "reads", known->writer[place], "writes");
+            report_race(s, op, array, place, "reads it", known->writer[place], "writes it");
         if (known->atomics) {
             touch other = other_of(s, known->atomics[place]);
-            if (other.program) report_race(s, op, array, place, "reads", other, "changes (by an atomic)");
+            if (other.program) report_race(s, op, array, place, "reads it", other, "updates it by an atomic");
         }
         note(s, known->readers[place], op->line);
     }
@@ -188,14 +188,14 @@ void shadow_write(interp *s, const tile_op *op, int array, int64_t count, const 
         }
         if (may_meet) known->stamp[place] = stamp;
         touch *writer = &known->writer[place];
-        if (wrote_other(s, *writer)) report_race(s, op, array, place, "writes", *writer, "writes");
+        if (wrote_other(s, *writer)) report_race(s, op, array, place, "writes it", *writer, "writes it");
         if (known->readers) {
             touch other = other_of(s, known->readers[place]);
-            if (other.program) report_race(s, op, array, place, "writes", other, "reads");
+            if (other.program) report_race(s, op, array, place, "writes it", other, "reads it");
         }
         if (known->atomics) {
             touch other = other_of(s, known->atomics[place]);
-            if (other.program) report_race(s, op, array, place, "writes", other, "changes (by an atomic)");
+            if (other.program) report_race(s, op, array, place, "writes it", other, "updates it by an atomic");
         }
         *writer = (touch){s->serial, (uint32_t)op->line};
         if (known->written) known->written[place] = 1;
@@ -218,10 +218,10 @@ void shadow_atomic(interp *s, const tile_op *op, int array, int64_t count, const
             text_free(&at);
         }
         if (known->writer && wrote_other(s, known->writer[place]))
-            report_race(s, op, array, place, "changes (by an atomic)", known->writer[place], "writes");
+            report_race(s, op, array, place, "updates it by an atomic", known->writer[place], "writes it");
         if (known->readers) {
             touch other = other_of(s, known->readers[place]);
-            if (other.program) report_race(s, op, array, place, "changes (by an atomic)", other, "reads");
+            if (other.program) report_race(s, op, array, place, "updates it by an atomic", other, "reads it");
         }
         note(s, known->atomics[place], op->line);
         if (known->written) known->written[place] = 1;
