@@ -118,8 +118,10 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
                         qn_write *progress, void *user, qn_error *error)
 {
     static const qn_bench_options defaults;
+    qn_error unread;
     json out = {0};
     int bad = 0;
+    if (!error) error = &unread;
     if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_bench_file: an argument is NULL");
     bench *b = calloc(1, sizeof(*b));
     CHECK(b);

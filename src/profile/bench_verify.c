@@ -1,9 +1,9 @@
 /*
  * Which variants are right. First in full at two small sizes, odd and even, against the reference variant under the
- * checking interpreter in double precision; then at the bench's own size, each kernel against the interpreter on a
- * sample of its own programs. Raw kernels have no IR, and kernels whose programs need each other (phases, atomics)
- * cannot be sampled: these are compared with the first variant's result on the device. A wrong variant is never timed.
- * SPDX-License-Identifier: MIT
+ * checking interpreter in double precision. Then at the bench's own size: each kernel against the interpreter on a
+ * sample of its own programs, and each variant against the first one in full. Raw kernels have no IR, and kernels whose
+ * programs need each other (phases, atomics) cannot be sampled: for these the second must do. A wrong variant is never
+ * timed. SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
 
@@ -62,11 +62,13 @@ static bool writes(const qn_call *call, const char *name)
     return p && (p->kind == PARAM_OUT || p->kind == PARAM_INOUT);
 }
 
-static void compare_outputs(bench *b, bench_variant *v, const qn_call *call, const bench_arrays *a, bool sampled,
-                            const point *at, const char *whom)
+/* Every output that this call and the one it is compared with both have. */
+static void compare_outputs(bench *b, bench_variant *v, const qn_call *call, const qn_call *other,
+                            const bench_arrays *a, bool sampled, const point *at, const char *whom)
 {
     for (int i = 0; i < a->count; i++)
-        if (a->items[i].writes && writes(call, a->items[i].name)) compare_output(b, v, &a->items[i], sampled, at, whom);
+        if (writes(call, a->items[i].name) && writes(other, a->items[i].name))
+            compare_output(b, v, &a->items[i], sampled, at, whom);
 }
 
 /* Swaps the results of copy 0 into `expected`. */
@@ -159,7 +161,8 @@ static qn_status verify_size(bench *b, const point *at, qn_error *error)
         if (v->status != VARIANT_OK || !calls[i]) continue;
         bench_say(b, "checking %s", v->label);
         run_variant(b, v, calls[i], arrays);
-        if (v->status == VARIANT_OK) compare_outputs(b, v, calls[i], arrays, false, at, "the reference");
+        if (v->status == VARIANT_OK)
+            compare_outputs(b, v, calls[i], calls[b->reference], arrays, false, at, "the reference");
     }
     close_calls(b, calls);
     arrays_free(arrays);
@@ -249,10 +252,16 @@ static bool save_first(bench_arrays *a, bench_arrays *first, qn_error *error)
     return true;
 }
 
+static void free_first(bench_arrays *first)
+{
+    for (int i = 0; i < first->count; i++) memory_free(first->items[i].expected);
+    first->count = 0;
+}
+
 qn_status verify_full(bench *b, qn_error *error)
 {
     bench_arrays first = {0};
-    const char *first_label = NULL;
+    const bench_variant *leader = NULL; /* the first that is right */
     qn_status status = QN_OK;
     qn_call **calls = ARENA_ARRAY(b->memory, qn_call *, b->variant_count);
     status = open_calls(b, &b->at, calls, &b->arrays, b->slot, error);
@@ -271,17 +280,18 @@ qn_status verify_full(bench *b, qn_error *error)
         bench_say(b, "checking %s at full size", v->label);
         run_variant(b, v, v->call, &b->arrays);
         if (v->status != VARIANT_OK) continue;
-        if (!first_label) {
-            first_label = v->label;
-            if (!save_first(&b->arrays, &first, error)) status = QN_NO_MEMORY;
-        }
-        if (sample_reference(b, v, error)) {
-            if (v->status == VARIANT_OK) compare_outputs(b, v, v->call, &b->arrays, true, &b->at, "ref");
-        } else if (v->label != first_label) {
+        if (!leader && !save_first(&b->arrays, &first, error)) status = QN_NO_MEMORY;
+        if (sample_reference(b, v, error) && v->status == VARIANT_OK)
+            compare_outputs(b, v, v->call, v->call, &b->arrays, true, &b->at, "ref");
+        if (!leader && v->status == VARIANT_OK) {
+            leader = v;
+        } else if (!leader) {
+            free_first(&first);
+        } else if (v->status == VARIANT_OK) {
             for (int k = 0; k < first.count; k++) first.items[k].copies[0] = b->arrays.items[k].copies[0];
-            compare_outputs(b, v, v->call, &first, false, &b->at, first_label);
+            compare_outputs(b, v, v->call, leader->call, &first, false, &b->at, leader->label);
         }
     }
-    for (int i = 0; i < first.count; i++) memory_free(first.items[i].expected);
+    free_first(&first);
     return status;
 }
