@@ -3,11 +3,10 @@
  *
  * One 32-bit gate says it all: an epoch (which job), whether the job is open, and how many workers are inside. A worker
  * enters an open gate with a compare-and-swap and leaves by subtracting one; the caller closes the gate when no piece
- * is left and waits until nobody is inside. A worker that wakes too late finds the gate closed, and nobody waits for it.
- * Pieces are guided: half of a fair share of what remains, so that the first are long and the last are small.
- * Idle workers spin for a few microseconds and then sleep on the gate (futex).
- * Invariant: the job's fields change only while the gate is closed and empty.
- * SPDX-License-Identifier: MIT
+ * is left and waits until nobody is inside. A worker that wakes too late finds the gate closed, and nobody waits for
+ * it. Pieces are guided: half of a fair share of what remains, so that the first are long and the last are small. Idle
+ * workers spin for a few microseconds and then sleep on the gate (futex). Invariant: the job's fields change only while
+ * the gate is closed and empty. SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "base/base.h"
