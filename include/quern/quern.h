@@ -15,7 +15,11 @@
  *     if (qn_call_new(module, "twice", &call, &error)) return 1;
  *     if (qn_call_set_memory(call, "x", x, QN_F32, 1, &extent, NULL, &error)) return 1;
  *     if (qn_call_set_memory(call, "y", y, QN_F32, 1, &extent, NULL, &error)) return 1;
- *     if (qn_call_run(call, "cpu", &error)) return 1;
+ *     if (qn_call_run(call, qn_device_best(context), &error)) return 1;
+ *     if (y[4] != 10) return 1;
+ *     qn_call_free(call);
+ *     qn_module_free(module);
+ *     qn_context_close(context);
  *
  * Ownership: `new`, `open`, `load` give an object, its `free`/`close` takes it back; everything else borrows. Objects
  * made from a context must be freed before it is closed. Several threads may use one context; one qn_call at a time

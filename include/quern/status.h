@@ -1,10 +1,11 @@
 /*
  * Status and error of every call that can fail.
  *
- * Example:
+ * Example (tests/scripts/headers.sh compiles and runs every header's example, as C11 and as C++17):
  *     qn_error error;
  *     qn_context *context;
  *     if (qn_context_open(NULL, &context, &error) != QN_OK) { fprintf(stderr, "%s\n", error.message); return 1; }
+ *     qn_context_close(context);
  *
  * SPDX-License-Identifier: MIT
  */

@@ -2,10 +2,15 @@
  * The workbench: what the `quern` command is made of, callable from C. Text results go to a `qn_write` callback.
  *
  * Example:
- *     static void to_stdout(void *user, const char *text, size_t length) { fwrite(text, 1, length, stdout); }
+ *     static void to_stdout(void *user, const char *text, size_t length) { (void)user, fwrite(text, 1, length, stdout); }
+ *     qn_error error;
+ *     qn_context *context;
  *     qn_check_options options = {0};
- *     qn_status status = qn_check_file(context, "kernels/softmax.qn", &options, to_stdout, NULL, &error);
- *     // QN_OK: clean; QN_FINDING: the text says what was found
+ *     if (qn_context_open(NULL, &context, &error)) return 1;
+ *     qn_status status = qn_check_file(context, "kernels/square.qn", &options, to_stdout, NULL, &error);
+ *     qn_context_close(context);
+ *     if (status == QN_FINDING) return 1; // the text says what was found
+ *     if (status != QN_OK) { fprintf(stderr, "%s\n", error.message); return 1; }
  *
  * SPDX-License-Identifier: MIT
  */
