@@ -42,13 +42,20 @@ int64_t interp_type_count(const tile_type *type)
     return count;
 }
 
-tile_type interp_resolve(const interp *s, value v)
+tile_type interp_resolve(interp *s, value v)
 {
     tile_type type = s->kernel->values[v].type;
+    int64_t count = 1;
     for (int axis = 0; axis < type.rank; axis++) {
-        if (type.dims[axis] >= 0) continue;
-        int64_t extent = interp_get(s, (value)-type.dims[axis])->one.i;
-        type.dims[axis] = extent < 0 ? 0 : extent; /* a slice of negative length is empty */
+        if (type.dims[axis] < 0) {
+            int64_t extent = interp_get(s, (value)-type.dims[axis])->one.i;
+            type.dims[axis] = extent < 0 ? 0 : extent; /* a slice of negative length is empty */
+        }
+        if (__builtin_mul_overflow(count, type.dims[axis], &count)) count = INT64_MAX;
+    }
+    if (count > MAX_TILE_ELEMENTS) {
+        interp_stop(s, "a tile of %lld elements is too large for the reference interpreter", (long long)count);
+        for (int axis = 0; axis < type.rank; axis++) type.dims[axis] = 0;
     }
     return type;
 }

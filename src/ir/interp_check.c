@@ -127,14 +127,24 @@ void check_integers(interp *s, const tile_op *op, const tile *r, tile *const *op
 }
 
 /* Whether `v` is computed from `old`: then the assignment reads the variable, and what stays is meant to stay. */
+static bool op_depends(const tile_kernel *k, const tile_op *op, value old, uint8_t *seen);
+
 static bool depends(const tile_kernel *k, value v, value old, uint8_t *seen)
 {
     if (v == old) return true;
     const tile_op *op = tile_def(k, v);
-    if (!op || seen[v] || op->region_count) return false;
+    if (!op || seen[v]) return false;
     seen[v] = 1;
+    return op_depends(k, op, old, seen);
+}
+
+static bool op_depends(const tile_kernel *k, const tile_op *op, value old, uint8_t *seen)
+{
     for (int i = 0; i < op->operand_count; i++)
         if (depends(k, op->operands[i], old, seen)) return true;
+    for (int r = 0; r < op->region_count; r++)
+        for (int i = 0; i < op->regions[r]->op_count; i++)
+            if (op_depends(k, op->regions[r]->ops[i], old, seen)) return true;
     return false;
 }
 

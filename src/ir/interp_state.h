@@ -54,6 +54,7 @@ typedef struct shadow {
 } shadow;
 
 #define BUFFER_CLASSES 44
+#define MAX_TILE_ELEMENTS ((int64_t)1 << 31) /* 16 GiB of cells */
 
 enum { ASSIGN_UNKNOWN, ASSIGN_READS, ASSIGN_PLAIN, ASSIGN_COPY }; /* v = f(v); v = e; the first v = e of a copy */
 
@@ -97,7 +98,7 @@ struct interp {
 };
 
 /* interp.c */
-tile_type interp_resolve(const interp *s, value v); /* the type with run-time extents looked up */
+tile_type interp_resolve(interp *s, value v); /* the type with run-time extents looked up; stops if it is too large */
 int64_t interp_type_count(const tile_type *type);
 tile *interp_get(const interp *s, value v);
 int64_t interp_integer(interp *s, value v);        /* of a scalar; poison is an internal error */

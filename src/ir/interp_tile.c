@@ -151,7 +151,7 @@ static void row_major(const tile_type *type, int64_t *steps)
 tile *tile_expand(interp *s, const tile *t, const tile_type *shape)
 {
     int64_t steps[MAX_RANK] = {0};
-    if (t->type.rank) {
+    if (s->stop == STOP_NONE && t->type.rank) { /* after a stop the shape may be empty: nothing is moved */
         CHECK(t->type.rank == shape->rank);
         row_major(&t->type, steps);
         for (int axis = 0; axis < shape->rank; axis++) {
