@@ -3,9 +3,8 @@
  *
  * Numbers and expressions of numbers alone are untyped: exact 64-bit integers or doubles. A bound name has a type, and
  * arithmetic with it follows the language's promotions, wraps at the width of an integer and rounds to a float type.
- * The arithmetic itself (constant_unary, constant_binary, constant_call) also serves lowering, which folds what it meets.
- * A function returns NULL or the code of the diagnostic that describes the fault.
- * SPDX-License-Identifier: MIT
+ * The arithmetic itself (constant_unary, constant_binary, constant_call) also serves lowering, which folds what it
+ * meets. A function returns NULL or the code of the diagnostic that describes the fault. SPDX-License-Identifier: MIT
  */
 #include "lang/lower.h"
 
@@ -91,7 +90,8 @@ binding constant_cast(const binding *from, dtype type)
 bool constant_fits(const binding *from, dtype type)
 {
     if (from->kind != BIND_INT || !dtype_is_integer(type)) return true;
-    if (from->type == DT_U64 && !from->untyped) return type == DT_U64 || (from->number.i >= 0 && integer_wrap(type, from->number.i) == from->number.i);
+    if (from->type == DT_U64 && !from->untyped)
+        return type == DT_U64 || (from->number.i >= 0 && integer_wrap(type, from->number.i) == from->number.i);
     if (type == DT_U64) return from->number.i >= 0;
     return integer_wrap(type, from->number.i) == from->number.i;
 }
@@ -189,8 +189,10 @@ static const char *shift(const char *word, const binding *a, const binding *b, b
     dtype type = a->untyped ? DT_I64 : type_promote(a->type);
     int bits = dtypes[type].size_bytes * 8, count = (int)((uint64_t)b->number.i % (uint64_t)bits);
     int64_t i = a->number.i;
-    if (word[0] == '<') i = (int64_t)((uint64_t)i << count);
-    else i = dtypes[type].kind == KIND_UINT ? (int64_t)((uint64_t)i >> count) : i >> count;
+    if (word[0] == '<')
+        i = (int64_t)((uint64_t)i << count);
+    else
+        i = dtypes[type].kind == KIND_UINT ? (int64_t)((uint64_t)i >> count) : i >> count;
     *out = finish(type, a->untyped && b->untyped, i, 0);
     return NULL;
 }
@@ -226,12 +228,18 @@ const char *constant_binary(const char *word, const binding *a, const binding *b
     if (is_comparison(word)) return compare(word, &x, &y, type, out);
     if (dtype_is_float(type)) {
         double p = x.number.f, q = y.number.f, r;
-        if (is_word(word, "+")) r = p + q;
-        else if (is_word(word, "-")) r = p - q;
-        else if (is_word(word, "*")) r = p * q;
-        else if (is_word(word, "/")) r = p / q;
-        else if (is_word(word, "%")) r = p - q * floor(p / q);
-        else return "E211";
+        if (is_word(word, "+"))
+            r = p + q;
+        else if (is_word(word, "-"))
+            r = p - q;
+        else if (is_word(word, "*"))
+            r = p * q;
+        else if (is_word(word, "/"))
+            r = p / q;
+        else if (is_word(word, "%"))
+            r = p - q * floor(p / q);
+        else
+            return "E211";
         *out = finish(type, untyped, 0, r);
         return NULL;
     }
@@ -273,22 +281,38 @@ const char *constant_unary(const char *word, const binding *a, binding *out)
 
 static bool unary_function(const char *name, double x, double *r)
 {
-    if (is_word(name, "exp")) *r = exp(x);
-    else if (is_word(name, "exp2")) *r = exp2(x);
-    else if (is_word(name, "expm1")) *r = expm1(x);
-    else if (is_word(name, "log")) *r = log(x);
-    else if (is_word(name, "log2")) *r = log2(x);
-    else if (is_word(name, "log1p")) *r = log1p(x);
-    else if (is_word(name, "sqrt")) *r = sqrt(x);
-    else if (is_word(name, "rsqrt")) *r = 1 / sqrt(x);
-    else if (is_word(name, "sin")) *r = sin(x);
-    else if (is_word(name, "cos")) *r = cos(x);
-    else if (is_word(name, "tanh")) *r = tanh(x);
-    else if (is_word(name, "erf")) *r = erf(x);
-    else if (is_word(name, "floor")) *r = floor(x);
-    else if (is_word(name, "ceil")) *r = ceil(x);
-    else if (is_word(name, "round")) *r = nearbyint(x);
-    else return false;
+    if (is_word(name, "exp"))
+        *r = exp(x);
+    else if (is_word(name, "exp2"))
+        *r = exp2(x);
+    else if (is_word(name, "expm1"))
+        *r = expm1(x);
+    else if (is_word(name, "log"))
+        *r = log(x);
+    else if (is_word(name, "log2"))
+        *r = log2(x);
+    else if (is_word(name, "log1p"))
+        *r = log1p(x);
+    else if (is_word(name, "sqrt"))
+        *r = sqrt(x);
+    else if (is_word(name, "rsqrt"))
+        *r = 1 / sqrt(x);
+    else if (is_word(name, "sin"))
+        *r = sin(x);
+    else if (is_word(name, "cos"))
+        *r = cos(x);
+    else if (is_word(name, "tanh"))
+        *r = tanh(x);
+    else if (is_word(name, "erf"))
+        *r = erf(x);
+    else if (is_word(name, "floor"))
+        *r = floor(x);
+    else if (is_word(name, "ceil"))
+        *r = ceil(x);
+    else if (is_word(name, "round"))
+        *r = nearbyint(x);
+    else
+        return false;
     return true;
 }
 
@@ -310,8 +334,10 @@ bool constant_call(const char *name, const binding *a, int count, binding *out, 
         binding less;
         if ((*fault = join(&a[0], &a[1], &x, &y, &type, &untyped))) return true;
         compare("<", &x, &y, type, &less);
-        if (dtype_is_float(type) && (isnan(x.number.f) || isnan(y.number.f))) *out = isnan(x.number.f) ? x : y;
-        else *out = (is_word(name, "min") == (less.number.i != 0)) ? x : y;
+        if (dtype_is_float(type) && (isnan(x.number.f) || isnan(y.number.f)))
+            *out = isnan(x.number.f) ? x : y;
+        else
+            *out = (is_word(name, "min") == (less.number.i != 0)) ? x : y;
         out->untyped = untyped;
         return true;
     }
@@ -324,7 +350,8 @@ bool constant_call(const char *name, const binding *a, int count, binding *out, 
     if (count == 1 && is_word(name, "abs")) {
         *out = a[0];
         type = a[0].untyped ? a[0].type : type_promote(a[0].type);
-        *out = finish(type, a[0].untyped, a[0].number.i < 0 && type != DT_U64 ? (int64_t)(0 - (uint64_t)a[0].number.i) : a[0].number.i,
+        *out = finish(type, a[0].untyped,
+                      a[0].number.i < 0 && type != DT_U64 ? (int64_t)(0 - (uint64_t)a[0].number.i) : a[0].number.i,
                       fabs(a[0].number.f));
         return true;
     }
@@ -338,10 +365,14 @@ bool constant_call(const char *name, const binding *a, int count, binding *out, 
 
 bool constant_word(const char *name, binding *out)
 {
-    if (is_word(name, "inf")) *out = constant_float(INFINITY);
-    else if (is_word(name, "nan")) *out = constant_float(NAN);
-    else if (is_word(name, "pi")) *out = constant_float(3.14159265358979323846);
-    else return false;
+    if (is_word(name, "inf"))
+        *out = constant_float(INFINITY);
+    else if (is_word(name, "nan"))
+        *out = constant_float(NAN);
+    else if (is_word(name, "pi"))
+        *out = constant_float(3.14159265358979323846);
+    else
+        return false;
     return true;
 }
 
@@ -440,7 +471,8 @@ static bool evaluate_call(evaluation *e, const ast *x, binding *out)
         return true;
     }
     const char *fault = NULL;
-    if (x->left->kind == AST_NAME && !(ast_find(e->file, x->left->name)) && constant_call(x->left->name, arguments, count, out, &fault))
+    if (x->left->kind == AST_NAME && !(ast_find(e->file, x->left->name)) &&
+        constant_call(x->left->name, arguments, count, out, &fault))
         return fault ? fail(e, fault, x->at) : true;
     return fail(e, "E217", x->at);
 }

@@ -115,8 +115,8 @@ static void bind_type(instance *n, const char *name, place at)
         if (!array || !param_is_array(param) || !param->type || strcmp(param->type->word, name)) continue;
         if (known && type != array->elem) {
             fault(n, "E215", param->at, "cast one of them",
-                  from ? arena_print(n->memory, "`%s` is both `%s` (in `%s`) and `%s` (in `%s`)", name, type_name(type), from,
-                                     type_name(array->elem), param->name)
+                  from ? arena_print(n->memory, "`%s` is both `%s` (in `%s`) and `%s` (in `%s`)", name, type_name(type),
+                                     from, type_name(array->elem), param->name)
                        : arena_print(n->memory, "`%s` is both `%s` (as set) and `%s` (in `%s`)", name, type_name(type),
                                      type_name(array->elem), param->name));
             return;
@@ -181,17 +181,21 @@ static void bind_arrays(instance *n)
         if (!array) continue;
         if (array->has_extents && array->rank != param->list.count) {
             fault(n, "E501", param->at, "reshape the view",
-                  arena_print(n->memory, "array `%s` has %d axes, the parameter %d", param->name, array->rank, param->list.count));
+                  arena_print(n->memory, "array `%s` has %d axes, the parameter %d", param->name, array->rank,
+                              param->list.count));
             continue;
         }
         dtype elem;
         if (!param->type->is_generic && dtype_from_text(param->type->word, &elem) && elem != array->elem)
             fault(n, "E501", param->at, "convert the array",
-                  arena_print(n->memory, "array `%s` holds `%s`, the parameter `%s`", param->name, type_name(array->elem), type_name(elem)));
+                  arena_print(n->memory, "array `%s` holds `%s`, the parameter `%s`", param->name,
+                              type_name(array->elem), type_name(elem)));
         for (int k = 0; array->has_extents && k < array->rank; k++)
             if (param->list.items[k]->kind == AST_NAME) bind_extent(n, param, param->list.items[k], array->extents[k]);
     }
-    for (int i = 0; i < n->constants->count; i++) n->constants->items[i].function = n->constants->items[i].kind == BIND_FUNCTION ? n->constants->items[i].function : NULL;
+    for (int i = 0; i < n->constants->count; i++)
+        n->constants->items[i].function =
+            n->constants->items[i].kind == BIND_FUNCTION ? n->constants->items[i].function : NULL;
     for (int i = 0; i < n->extents->count; i++) n->extents->items[i].function = NULL;
 }
 
@@ -221,13 +225,16 @@ static void bind_settings(instance *n)
                 if (b.kind != BIND_FUNCTION || !is_function_name(n, b.function))
                     fault(n, "E505", param->at, "name a scalar function of the file or an elementwise builtin",
                           arena_print(n->memory, "`%s` needs the name of a function", b.name));
-                else bindings_set(n->memory, n->constants, b);
+                else
+                    bindings_set(n->memory, n->constants, b);
                 continue;
             }
             const char *code = b.kind == BIND_FUNCTION ? "E217" : NULL;
             binding converted;
             if (!code && dtype_from_text(param->type->word, &type)) code = constant_convert(&b, type, &converted);
-            if (code) fault(n, code, param->at, constant_fault_advice(code), arena_print(n->memory, "`%s`: %s", b.name, constant_fault_text(code)));
+            if (code)
+                fault(n, code, param->at, constant_fault_advice(code),
+                      arena_print(n->memory, "`%s`: %s", b.name, constant_fault_text(code)));
             else {
                 converted.name = param->name;
                 bindings_set(n->memory, n->constants, converted);
@@ -252,7 +259,9 @@ static void bind_settings(instance *n)
                 if (other->list.items[k]->kind == AST_NAME) names[count++] = other->list.items[k]->name;
         }
         const char *near = suggest_name(b.name, names, count);
-        fault(n, "E505", n->kernel->at, near ? arena_print(n->memory, "did you mean `%s`?", near) : "see the kernel's parameters for the names it knows",
+        fault(n, "E505", n->kernel->at,
+              near ? arena_print(n->memory, "did you mean `%s`?", near)
+                   : "see the kernel's parameters for the names it knows",
               arena_print(n->memory, "unknown setting `%s`", b.name));
     }
 }
@@ -275,7 +284,8 @@ static bool evaluate_bound(instance *n, const ast *expression, binding *out)
         }
         int index = -1;
         for (int p = 0; p < n->kernel->list.count; p++)
-            if (!strcmp(n->kernel->list.items[p]->name, unbound) && param_is_constant(n->kernel->list.items[p])) index = p;
+            if (!strcmp(n->kernel->list.items[p]->name, unbound) && param_is_constant(n->kernel->list.items[p]))
+                index = p;
         if (index >= 0) {
             bind_constant(n, index);
             if (!n->good) return false;
@@ -319,11 +329,13 @@ static void bind_constant(instance *n, int index)
                   arena_print(n->memory, "the default of `%s` is not a function", param->name));
             return;
         }
-        bindings_set(n->memory, n->constants, (binding){.name = param->name, .kind = BIND_FUNCTION, .function = source->name});
+        bindings_set(n->memory, n->constants,
+                     (binding){.name = param->name, .kind = BIND_FUNCTION, .function = source->name});
         return;
     }
     if (n->busy[index]) {
-        fault(n, "E217", param->at, "break the circle", arena_print(n->memory, "the constant `%s` depends on itself", param->name));
+        fault(n, "E217", param->at, "break the circle",
+              arena_print(n->memory, "the constant `%s` depends on itself", param->name));
         return;
     }
     n->busy[index] = true;
@@ -331,7 +343,8 @@ static void bind_constant(instance *n, int index)
     dtype type;
     if (evaluate_bound(n, source, &b)) {
         const char *code = dtype_from_text(param->type->word, &type) ? constant_convert(&b, type, &converted) : "E217";
-        if (code) fault(n, code, source->at, constant_fault_advice(code), constant_fault_text(code));
+        if (code)
+            fault(n, code, source->at, constant_fault_advice(code), constant_fault_text(code));
         else {
             converted.name = param->name;
             bindings_set(n->memory, n->constants, converted);
@@ -343,7 +356,14 @@ static void bind_constant(instance *n, int index)
 bool lang_instantiate(const ast_file *file, const ast *kernel, const lang_given *given, diagnostics *d, arena *memory,
                       bindings *constants, bindings *extents)
 {
-    instance n = {.file = file, .kernel = kernel, .given = given, .d = d, .memory = memory, .constants = constants, .extents = extents, .good = true};
+    instance n = {.file = file,
+                  .kernel = kernel,
+                  .given = given,
+                  .d = d,
+                  .memory = memory,
+                  .constants = constants,
+                  .extents = extents,
+                  .good = true};
     n.busy = ARENA_ARRAY(memory, bool, kernel->list.count + 1);
     bind_types(&n);
     bind_settings(&n);

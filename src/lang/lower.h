@@ -40,9 +40,9 @@ typedef enum term_kind { TERM_ERROR, TERM_CONSTANT, TERM_VALUE, TERM_ARRAY, TERM
 /* An array, or a view of one made of whole axes and scalar indices (an argument of a tile function). */
 typedef struct array_ref {
     int param;
-    int rank;               /* of the view */
-    int axis_of[MAX_RANK];  /* view axis to array axis */
-    value fixed[MAX_RANK];  /* array axis: its scalar index, or 0 */
+    int rank;              /* of the view */
+    int axis_of[MAX_RANK]; /* view axis to array axis */
+    value fixed[MAX_RANK]; /* array axis: its scalar index, or 0 */
 } array_ref;
 
 typedef struct term {
@@ -65,7 +65,14 @@ typedef struct variable {
     int loop_depth; /* where it was declared */
 } variable;
 
-typedef enum symbol_kind { SYMBOL_VARIABLE, SYMBOL_TERM, SYMBOL_ARRAY, SYMBOL_SCALAR, SYMBOL_TYPE, SYMBOL_FUNCTION } symbol_kind;
+typedef enum symbol_kind {
+    SYMBOL_VARIABLE,
+    SYMBOL_TERM,
+    SYMBOL_ARRAY,
+    SYMBOL_SCALAR,
+    SYMBOL_TYPE,
+    SYMBOL_FUNCTION
+} symbol_kind;
 
 typedef struct symbol {
     const char *name;
@@ -83,9 +90,9 @@ typedef struct symbol {
 typedef struct target {
     struct target *outer;
     bool is_loop;
-    variable *live; /* false: the rest of this body is skipped */
-    variable *on;   /* loops: false: no further trip */
-    variable *result; /* functions with a value */
+    variable *live;      /* false: the rest of this body is skipped */
+    variable *on;        /* loops: false: no further trip */
+    variable *result;    /* functions with a value */
     const ast *function; /* NULL for a kernel */
 } target;
 
@@ -166,7 +173,8 @@ bool constant_fits(const binding *from, dtype type);
 const char *constant_convert(const binding *from, dtype type, binding *out); /* implicit */
 const char *constant_binary(const char *word, const binding *a, const binding *b, binding *out);
 const char *constant_unary(const char *word, const binding *a, binding *out);
-bool constant_call(const char *name, const binding *arguments, int count, binding *out, const char **fault); /* false: not a function over constants */
+bool constant_call(const char *name, const binding *arguments, int count, binding *out,
+                   const char **fault);             /* false: not a function over constants */
 bool constant_word(const char *name, binding *out); /* inf, nan, pi */
 binding constant_of_number(const ast *node);
 const char *constant_fault_text(const char *code);
@@ -189,11 +197,11 @@ term term_of_constant(binding b);
 value term_value(walk *w, const term *t); /* materialises a constant; typed by its elem */
 term term_cast(walk *w, const term *t, dtype to, unsigned flags);
 term term_convert(walk *w, const term *t, dtype to, place at); /* implicit: E205, E207, E103 */
-bool term_join(walk *w, term *a, term *b, place at); /* to their common type: E206 */
+bool term_join(walk *w, term *a, term *b, place at);           /* to their common type: E206 */
 term term_promote(walk *w, const term *t);
 term term_as_float(walk *w, const term *t);
 term term_condition(walk *w, const term *t, place at); /* to bool: E210 for floats */
-term term_index(walk *w, const term *t, place at); /* an integer: E209 */
+term term_index(walk *w, const term *t, place at);     /* an integer: E209 */
 
 /* lower_build.c: ops */
 tile_op *op_make(walk *w, op_code code, const value *operands, int count);
@@ -203,7 +211,8 @@ value build(walk *w, op_code code, const value *operands, int count); /* type in
 value build2(walk *w, op_code code, value a, value b);
 value build_select(walk *w, value condition, value a, value b, unsigned flags);
 value build_convert(walk *w, value v, dtype to, unsigned flags);
-value build_shape(walk *w, op_code code, value v, tile_type type); /* broadcast, reshape: none if the type is the same */
+value build_shape(walk *w, op_code code, value v,
+                  tile_type type); /* broadcast, reshape: none if the type is the same */
 value build_number(walk *w, number n, dtype type);
 value build_integer(walk *w, int64_t i);
 value build_bool(walk *w, bool b);
@@ -224,7 +233,8 @@ typedef struct entry_state {
     bool at_entry, elementwise, in_index;
     value path;
 } entry_state;
-void entry_begin(walk *w, entry_state *saved); /* what is built until entry_end stands at the phase's entry, in the kernel's scope */
+void entry_begin(
+    walk *w, entry_state *saved); /* what is built until entry_end stands at the phase's entry, in the kernel's scope */
 void entry_end(walk *w, const entry_state *saved);
 
 /* lower_shape.c */
@@ -233,9 +243,10 @@ void term_set_shape(term *t, const term *from);
 const char *shape_text(walk *w, const term *t);
 bool axis_same(const walk *w, const axis *a, const axis *b);
 bool shape_join(walk *w, const term *a, const term *b, term *out, place at); /* E301, E302, E310 */
-bool shape_check(walk *w, const term *t, place at); /* E310, E314 */
+bool shape_check(walk *w, const term *t, place at);                          /* E310, E314 */
 term shape_broadcast(walk *w, const term *t, const term *shape); /* the value with the shape's axes; bounds stay */
-bool shape_fit(walk *w, const term *t, const term *shape, term *out, place at); /* assignment: unit axes may drop; E303 */
+bool shape_fit(walk *w, const term *t, const term *shape, term *out,
+               place at);                                     /* assignment: unit axes may drop; E303 */
 term shape_brackets(walk *w, const term *t, const ast *node); /* [:] [] [0] on a tile */
 term shape_permute(walk *w, const term *t, const int *axes);
 term lower_shape_call(walk *w, const ast *call, const char *name);
@@ -247,12 +258,12 @@ bool bounds_have(const walk *w, const bound_list *list, const bound *b);
 void bounds_add(walk *w, bound_list *list, bound b);
 void bounds_add_all(walk *w, bound_list *list, const bound_list *from);
 value bound_mask(walk *w, const term *t, const bound *b);
-value mask_of(walk *w, const term *t); /* all of them: 0 if there are none */
+value mask_of(walk *w, const term *t);   /* all of them: 0 if there are none */
 value mask_full(walk *w, const term *t); /* with the term's shape; true where there are no bounds */
 value term_filled(walk *w, const term *t, value v, number with); /* v where valid, else the number (of v's type) */
 value value_moved(walk *w, value v, const int *to, int from_rank, int rank); /* a mask or index tile whose axes move */
-bound_list bounds_moved(walk *w, const term *t, const int *to, int rank); /* axis k becomes to[k]; -1: it goes */
-bound_list bounds_without(walk *w, const term *t, unsigned axes); /* those that involve none of the axes */
+bound_list bounds_moved(walk *w, const term *t, const int *to, int rank);    /* axis k becomes to[k]; -1: it goes */
+bound_list bounds_without(walk *w, const term *t, unsigned axes);            /* those that involve none of the axes */
 term lower_validity_call(walk *w, const ast *call, const char *name);
 
 /* lower_access.c */
@@ -261,7 +272,7 @@ typedef struct place_access {
     term shape; /* elem, axes, bounds of a read */
     value indices[2 * MAX_RANK];
     int index_count;
-    bound_list own; /* what the access tests itself, over its axes */
+    bound_list own;          /* what the access tests itself, over its axes */
     bound_list index_bounds; /* bounds of its index tiles: explicit masks */
 } place_access;
 axis *array_axes(walk *w, int param);
@@ -274,6 +285,7 @@ term lower_atomic_call(walk *w, const ast *call, const char *name);
 /* lower_expression.c, lower_call.c, lower_fold.c, lower_function.c */
 term lower_expression(walk *w, const ast *node);
 term lower_binary(walk *w, const char *word, const term *a, const term *b, place at);
+term lower_where(walk *w, const term *condition, const term *a, const term *b, place at);
 term lower_call(walk *w, const ast *call);
 term lower_fold_call(walk *w, const ast *call, const char *name);
 term lower_dot(walk *w, const ast *call, const term *accumulator);
@@ -301,7 +313,8 @@ void lower_list(walk *w, const ast_list *list, int first);
 void lower_block(walk *w, const ast *body); /* a scope of its own */
 void lower_for(walk *w, const ast *node);
 void lower_while(walk *w, const ast *node);
-void lower_branch(walk *w, value condition, const ast *then_body, const ast *else_body, const ast_list *rest, int first);
+void lower_branch(walk *w, value condition, const ast *then_body, const ast *else_body, const ast_list *rest,
+                  int first);
 void lower_jump(walk *w, const ast *node);
 bool tree_has(const ast *node, ast_kind kind); /* in loops inside as well, not in functions called */
 

@@ -2,8 +2,8 @@
  * Access to arrays: index, slice, gather, scatter, store, atomics (sections 5 and 13).
  *
  * In: an array's name with brackets. Out: an access with its indices, the shape it gives, and two lists of bounds: what
- * the access tests itself, and what its index tiles bring along, which become explicit masks. A read is valid where both
- * hold. A store needs a mask only for those bounds of its value that the access does not test anyway.
+ * the access tests itself, and what its index tiles bring along, which become explicit masks. A read is valid where
+ * both hold. A store needs a mask only for those bounds of its value that the access does not test anyway.
  * SPDX-License-Identifier: MIT
  */
 #include "lang/lower.h"
@@ -46,13 +46,15 @@ static bool lower_scalar_index(walk *w, const ast *node, term *out)
     *out = term_index(w, out, node->at);
     if (is_error(out)) return false;
     if (!out->rank) return true;
-    diagnose(w->d, "E305", node->at, "gather with `[t]` instead", "start, length and step of a slice are scalars, not tiles");
+    diagnose(w->d, "E305", node->at, "gather with `[t]` instead",
+             "start, length and step of a slice are scalars, not tiles");
     return false;
 }
 
 static bool lower_bracket(walk *w, const ast *node, bracket *out)
 {
-    *out = (bracket){.node = node, .is_unit = !node->is_slice && !node->left, .is_whole = node->is_slice && !node->left};
+    *out =
+        (bracket){.node = node, .is_unit = !node->is_slice && !node->left, .is_whole = node->is_slice && !node->left};
     if (out->is_unit || out->is_whole) return true;
     if (!node->is_slice) {
         out->start = lower_expression(w, node->left);
@@ -73,7 +75,8 @@ static bool lower_bracket(walk *w, const ast *node, bracket *out)
         out->axis.extent = out->length.constant.number.i;
         out->axis.unit = false;
         if (out->axis.extent >= 1) return true;
-        diagnose(w->d, "E314", node->right->at, "a slice has at least one element", "extent %lld", (long long)out->axis.extent);
+        diagnose(w->d, "E314", node->right->at, "a slice has at least one element", "extent %lld",
+                 (long long)out->axis.extent);
         return false;
     }
     value length = out->length.value;
@@ -98,7 +101,8 @@ static bool slice_is_inside(const walk *w, const bracket *b, const axis *whole)
     if (!constant_of(w, &b->start, &start) || !constant_of(w, &b->step, &step)) return false;
     if (start == 0 && step == 1 && axis_same(w, &b->axis, whole)) return true;
     if (b->axis.extent < 1 || whole->extent < 1) return false;
-    if (__builtin_mul_overflow(b->axis.extent - 1, step, &last) || __builtin_add_overflow(last, start, &last)) return false;
+    if (__builtin_mul_overflow(b->axis.extent - 1, step, &last) || __builtin_add_overflow(last, start, &last))
+        return false;
     return start >= 0 && start < whole->extent && last >= 0 && last < whole->extent;
 }
 
@@ -120,8 +124,10 @@ static bool place_axes(resolving *r, place at, int *axis_of_bracket)
     for (int i = 0; i < r->count; i++) {
         bracket *b = &r->brackets[i];
         if (b->is_unit || b->node->is_slice || !b->start.rank) continue;
-        if (!any) term_set_shape(&r->common, &b->start);
-        else if (!shape_join(w, &r->common, &b->start, &r->common, b->node->at)) return false;
+        if (!any)
+            term_set_shape(&r->common, &b->start);
+        else if (!shape_join(w, &r->common, &b->start, &r->common, b->node->at))
+            return false;
         any = true;
     }
     bool placed = false;
@@ -135,9 +141,12 @@ static bool place_axes(resolving *r, place at, int *axis_of_bracket)
             return false;
         }
         axis_of_bracket[i] = shape->rank;
-        if (b->is_unit) shape->axes[shape->rank] = (axis){.extent = 1, .unit = true};
-        else if (slice) shape->axes[shape->rank] = b->axis;
-        else if (need) memcpy(&shape->axes[shape->rank], r->common.axes, sizeof(axis) * (size_t)need);
+        if (b->is_unit)
+            shape->axes[shape->rank] = (axis){.extent = 1, .unit = true};
+        else if (slice)
+            shape->axes[shape->rank] = b->axis;
+        else if (need)
+            memcpy(&shape->axes[shape->rank], r->common.axes, sizeof(axis) * (size_t)need);
         if (tile && !placed) {
             placed = true;
             r->common_at = shape->rank;
@@ -159,10 +168,11 @@ static void resolve_scalar(walk *w, place_access *out, int axis, value index, va
     a->safe[axis] = value_nonnegative(w, index) && value_below(w, index, extent);
     add_index(out, index);
     if (!a->safe[axis])
-        bounds_add(w, &out->own, (bound){.kind = BOUND_RANGE, .start = index, .step = build_integer(w, 1), .extent = extent});
+        bounds_add(w, &out->own,
+                   (bound){.kind = BOUND_RANGE, .start = index, .step = build_integer(w, 1), .extent = extent});
 }
 
-static void resolve_bracket(resolving *r, int axis, const bracket *b, int at_axis, const axis *whole)
+static void resolve_bracket(resolving *r, int array_axis, const bracket *b, int at_axis, const axis *whole)
 {
     walk *w = r->w;
     place_access *out = r->out;
@@ -170,17 +180,22 @@ static void resolve_bracket(resolving *r, int axis, const bracket *b, int at_axi
     if (b->node->is_slice) {
         value start = b->is_whole ? build_integer(w, 0) : term_value(w, &b->start);
         value step = b->is_whole ? build_integer(w, 1) : term_value(w, &b->step);
-        a->kind[axis] = INDEX_SLICE;
-        a->result_axis[axis] = at_axis;
-        a->safe[axis] = b->is_whole || slice_is_inside(w, b, whole);
+        a->kind[array_axis] = INDEX_SLICE;
+        a->result_axis[array_axis] = at_axis;
+        a->safe[array_axis] = b->is_whole || slice_is_inside(w, b, whole);
         add_index(out, start);
         add_index(out, step);
-        if (!a->safe[axis])
-            bounds_add(w, &out->own, (bound){.kind = BOUND_RANGE, .axes = 1u << at_axis, .start = start, .step = step, .extent = axis_value(w, whole)});
+        if (!a->safe[array_axis])
+            bounds_add(w, &out->own,
+                       (bound){.kind = BOUND_RANGE,
+                               .axes = 1u << at_axis,
+                               .start = start,
+                               .step = step,
+                               .extent = axis_value(w, whole)});
         return;
     }
     if (!b->start.rank) {
-        resolve_scalar(w, out, axis, term_value(w, &b->start), axis_value(w, whole));
+        resolve_scalar(w, out, array_axis, term_value(w, &b->start), axis_value(w, whole));
         return;
     }
     int to[MAX_RANK];
@@ -189,7 +204,7 @@ static void resolve_bracket(resolving *r, int axis, const bracket *b, int at_axi
         to[i] = r->common_at + i;
         if (!b->start.axes[i].unit) range.axes |= 1u << to[i];
     }
-    a->kind[axis] = INDEX_TILE;
+    a->kind[array_axis] = INDEX_TILE;
     range.start = value_moved(w, term_value(w, &b->start), to, b->start.rank, out->shape.rank);
     add_index(out, range.start);
     bounds_add(w, &out->own, range);
@@ -212,8 +227,10 @@ bool access_resolve(walk *w, const ast *node, place_access *out)
     int given = 0, brackets = node->kind == AST_INDEX ? node->list.count : 0;
     for (int i = 0; i < brackets; i++) given += node->list.items[i]->is_slice || node->list.items[i]->left;
     if (given != array->rank || brackets > COUNT(r.brackets)) {
-        diagnose(w->d, "E306", node->kind == AST_INDEX ? name->at : node->at, "give one bracket for every axis: `[:]` for a whole axis",
-                 "array `%s` of %d %s given %d %s", name->name, array->rank, array->rank == 1 ? "axis is" : "axes is", given, given == 1 ? "bracket" : "brackets");
+        diagnose(w->d, "E306", node->kind == AST_INDEX ? name->at : node->at,
+                 "give one bracket for every axis: `[:]` for a whole axis", "array `%s` of %d %s given %d %s",
+                 name->name, array->rank, array->rank == 1 ? "axis is" : "axes is", given,
+                 given == 1 ? "bracket" : "brackets");
         return false;
     }
     axis *axes = array_axes(w, array->param);
@@ -246,7 +263,8 @@ bool access_resolve(walk *w, const ast *node, place_access *out)
 }
 
 /* Operands of the access op: values first, then indices, then masks. */
-static tile_op *access_op(walk *w, op_code code, const place_access *a, const value *values, int value_count, const bound_list *masks, const term *shape)
+static tile_op *access_op(walk *w, op_code code, const place_access *a, const value *values, int value_count,
+                          const bound_list *masks, const term *shape)
 {
     value operands[4 + 2 * MAX_RANK + 64];
     int count = 0;
@@ -318,18 +336,22 @@ term lower_atomic_call(walk *w, const ast *call, const char *name)
     const ast *node = call->list.items[0], *base = node->kind == AST_INDEX ? node->left : node;
     symbol *s = base->kind == AST_NAME ? symbol_find(w, base->name) : NULL;
     if (!s || s->kind != SYMBOL_ARRAY) {
-        diagnose(w->d, "E403", node->at, "name an array with its brackets", "the place of an atomic is an access to an array");
+        diagnose(w->d, "E403", node->at, "name an array with its brackets",
+                 "the place of an atomic is an access to an array");
         return term_error();
     }
     const tile_param *param = &w->k->params[s->array->param];
     if (param->kind == PARAM_IN || (param->kind == PARAM_OUT && !param->has_initial)) {
-        diagnose(w->d, "E403", node->at, param->kind == PARAM_IN ? "declare it `inout`" : "give it an initial value: `out ... = 0`",
-                 param->kind == PARAM_IN ? "atomic on the `in` array `%s`" : "atomic on the `out` array `%s`, which has no initial value", base->name);
+        diagnose(w->d, "E403", node->at,
+                 param->kind == PARAM_IN ? "declare it `inout`" : "give it an initial value: `out ... = 0`",
+                 param->kind == PARAM_IN ? "atomic on the `in` array `%s`"
+                                         : "atomic on the `out` array `%s`, which has no initial value",
+                 base->name);
         return term_error();
     }
     if (!atomic_takes(param->elem, kind)) {
-        diagnose(w->d, "E403", node->at, "use i32, u32, i64, u64, float or double (and f16, bf16 for atomic_add)", "`%s` on an array of `%s`", name,
-                 type_text(param->elem));
+        diagnose(w->d, "E403", node->at, "use i32, u32, i64, u64, float or double (and f16, bf16 for atomic_add)",
+                 "`%s` on an array of `%s`", name, type_text(param->elem));
         return term_error();
     }
     place_access a;

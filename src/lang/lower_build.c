@@ -15,7 +15,8 @@ tile_op *op_make(walk *w, op_code code, const value *operands, int count)
     tile_op *op = tile_op_new(w->k, code, operands, count);
     op->line = w->at.line;
     op->column = w->at.column;
-    if (w->k->precise && dtype_is_float(count ? tile_type_of(w->k, operands[count - 1]).elem : DT_I64)) op->flags |= F_PRECISE;
+    if (w->k->precise && dtype_is_float(count ? tile_type_of(w->k, operands[count - 1]).elem : DT_I64))
+        op->flags |= F_PRECISE;
     return op;
 }
 
@@ -45,9 +46,12 @@ static uint64_t op_hash(const tile_op *op, const tile_type *type)
 static bool op_equal(const walk *w, const tile_op *op, const tile_type *type, value v)
 {
     const tile_op *other = tile_def(w->k, v);
-    if (other->code != op->code || (other->flags | F_INDEX) != (op->flags | F_INDEX) || other->operand_count != op->operand_count) return false;
+    if (other->code != op->code || (other->flags | F_INDEX) != (op->flags | F_INDEX) ||
+        other->operand_count != op->operand_count)
+        return false;
     if (!tile_type_same(type, &w->k->values[v].type)) return false;
-    if (op->operand_count && memcmp(op->operands, other->operands, sizeof(value) * (size_t)op->operand_count)) return false;
+    if (op->operand_count && memcmp(op->operands, other->operands, sizeof(value) * (size_t)op->operand_count))
+        return false;
     return !memcmp(&op->attr.number, &other->attr.number, sizeof(number)) && op->attr.index == other->attr.index &&
            !memcmp(op->attr.axes, other->attr.axes, sizeof(op->attr.axes));
 }
@@ -65,7 +69,7 @@ static bool is_shared(const walk *w, const tile_op *op, const tile_type *type)
 
 static value find_equal(walk *w, const tile_op *op, const tile_type *type, uint64_t hash)
 {
-    if (!w->in_map)
+    if (!w->in_map && !w->in_head)
         for (int i = 0; i < w->entry_value_count; i++)
             if (op_equal(w, op, type, w->entry_values[i])) return w->entry_values[i];
     if (w->at_entry) return 0;
@@ -123,7 +127,8 @@ void block_leave(walk *w, tile_block *outer, int mark)
 
 void entry_begin(walk *w, entry_state *saved)
 {
-    *saved = (entry_state){w->block, w->entry_block, w->scope_first, w->scope_end, w->at_entry, w->elementwise, w->in_index, w->path};
+    *saved = (entry_state){w->block,    w->entry_block, w->scope_first, w->scope_end,
+                           w->at_entry, w->elementwise, w->in_index,    w->path};
     w->scope_first = 0;
     w->scope_end = w->kernel_symbols;
     w->elementwise = w->in_index = false;
@@ -153,7 +158,9 @@ value build(walk *w, op_code code, const value *operands, int count)
 {
     tile_op *op = op_make(w, code, operands, count);
     tile_type type = tile_infer(w->k, code, operands, count);
-    if (w->in_index && dtype_is_integer(type.elem) && (code == OP_ADD || code == OP_SUB || code == OP_MUL || code == OP_NEG)) op->flags |= F_INDEX;
+    if (w->in_index && dtype_is_integer(type.elem) &&
+        (code == OP_ADD || code == OP_SUB || code == OP_MUL || code == OP_NEG))
+        op->flags |= F_INDEX;
     return op_finish(w, op, type);
 }
 
@@ -179,7 +186,11 @@ value build_convert(walk *w, value v, dtype to, unsigned flags)
     if (type.elem == to) return v;
     number n;
     if (!type.rank && tile_is_constant(w->k, v, &n)) {
-        binding b = {.kind = dtype_is_float(type.elem) ? BIND_FLOAT : type.elem == DT_BOOL ? BIND_BOOL : BIND_INT, .type = type.elem, .number = n};
+        binding b = {.kind = dtype_is_float(type.elem) ? BIND_FLOAT
+                             : type.elem == DT_BOOL    ? BIND_BOOL
+                                                       : BIND_INT,
+                     .type = type.elem,
+                     .number = n};
         if (!(flags & F_IMPLICIT) || constant_fits(&b, to)) return build_number(w, constant_cast(&b, to).number, to);
     }
     type.elem = to;
@@ -199,8 +210,10 @@ value build_shape(walk *w, op_code code, value v, tile_type type)
 value build_number(walk *w, number n, dtype type)
 {
     tile_op *op = op_make(w, OP_CONST, NULL, 0);
-    if (dtype_is_float(type)) op->attr.number.f = round_to_dtype(type, n.f);
-    else op->attr.number.i = type == DT_BOOL ? n.i != 0 : integer_wrap(type, n.i);
+    if (dtype_is_float(type))
+        op->attr.number.f = round_to_dtype(type, n.f);
+    else
+        op->attr.number.i = type == DT_BOOL ? n.i != 0 : integer_wrap(type, n.i);
     return op_finish(w, op, scalar_type(type));
 }
 
@@ -320,7 +333,8 @@ static int depth_of(const walk *w, value v, int budget)
 {
     int depth = (int)v < w->value_depth_capacity ? w->value_depth[v] : 0;
     const tile_op *op = tile_def(w->k, v);
-    for (int i = 0; op && budget > 0 && i < op->operand_count; i++) depth = MAXIMUM(depth, depth_of(w, op->operands[i], budget - 1));
+    for (int i = 0; op && budget > 0 && i < op->operand_count; i++)
+        depth = MAXIMUM(depth, depth_of(w, op->operands[i], budget - 1));
     return depth;
 }
 

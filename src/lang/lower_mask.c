@@ -25,7 +25,8 @@ bool bounds_have(const walk *w, const bound_list *list, const bound *b)
 void bounds_add(walk *w, bound_list *list, bound b)
 {
     if (bounds_have(w, list, &b)) return;
-    bound *grown = ARENA_ARRAY(w->memory, bound, list->count + 1); /* lists are shared between terms: never grow in place */
+    bound *grown =
+        ARENA_ARRAY(w->memory, bound, list->count + 1); /* lists are shared between terms: never grow in place */
     if (list->count) memcpy(grown, list->items, sizeof(bound) * (size_t)list->count);
     grown[list->count] = b;
     *list = (bound_list){.items = grown, .count = list->count + 1, .capacity = list->count + 1};

@@ -74,15 +74,18 @@ bool shape_check(walk *w, const term *t, place at)
         if (t->axes[i].extent < 0) {
             run_time++;
         } else if (t->axes[i].extent < 1) {
-            diagnose(w->d, "E314", at, "an extent is at least 1", "axis %d has extent %lld", i, (long long)t->axes[i].extent);
+            diagnose(w->d, "E314", at, "an extent is at least 1", "axis %d has extent %lld", i,
+                     (long long)t->axes[i].extent);
             return false;
         } else if (__builtin_mul_overflow(count, t->axes[i].extent, &count) || count > MAX_ELEMENTS) {
-            diagnose(w->d, "E314", at, "use a smaller tile, or loop over it", "a tile of more than 16777216 elements: %s", shape_text(w, t));
+            diagnose(w->d, "E314", at, "use a smaller tile, or loop over it",
+                     "a tile of more than 16777216 elements: %s", shape_text(w, t));
             return false;
         }
     }
     if (run_time > 1) {
-        diagnose(w->d, "E310", at, "loop over one of them, or make one a `const` parameter", "two run-time axes in one tile: %s", shape_text(w, t));
+        diagnose(w->d, "E310", at, "loop over one of them, or make one a `const` parameter",
+                 "two run-time axes in one tile: %s", shape_text(w, t));
         return false;
     }
     return true;
@@ -95,16 +98,19 @@ bool shape_join(walk *w, const term *a, const term *b, term *out, place at)
         return true;
     }
     if (a->rank != b->rank) {
-        diagnose(w->d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row", "operands have ranks %d and %d", a->rank, b->rank);
+        diagnose(w->d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row",
+                 "operands have ranks %d and %d", a->rank, b->rank);
         return false;
     }
     term joint = {.rank = a->rank};
     for (int i = 0; i < a->rank; i++) {
-        if (a->axes[i].unit) joint.axes[i] = b->axes[i];
-        else if (b->axes[i].unit || axis_same(w, &a->axes[i], &b->axes[i])) joint.axes[i] = a->axes[i];
+        if (a->axes[i].unit)
+            joint.axes[i] = b->axes[i];
+        else if (b->axes[i].unit || axis_same(w, &a->axes[i], &b->axes[i]))
+            joint.axes[i] = a->axes[i];
         else {
-            diagnose(w->d, "E302", at, "only a unit axis broadcasts: give both the same extent", "extents differ on axis %d: %s", i,
-                     two_axes(w, &a->axes[i], &b->axes[i]));
+            diagnose(w->d, "E302", at, "only a unit axis broadcasts: give both the same extent",
+                     "extents differ on axis %d: %s", i, two_axes(w, &a->axes[i], &b->axes[i]));
             return false;
         }
     }
@@ -116,7 +122,8 @@ term shape_broadcast(walk *w, const term *t, const term *shape)
 {
     term out = *t;
     term_set_shape(&out, shape);
-    if (t->kind == TERM_VALUE && t->value) out.value = build_shape(w, OP_BROADCAST, t->value, term_type(shape, t->elem));
+    if (t->kind == TERM_VALUE && t->value)
+        out.value = build_shape(w, OP_BROADCAST, t->value, term_type(shape, t->elem));
     return out;
 }
 
@@ -133,7 +140,9 @@ static bool drop_units(const walk *w, const term *t, const term *shape, int i, i
 {
     if (i == t->rank) return next == shape->rank;
     to[i] = next;
-    if (next < shape->rank && axis_same(w, &t->axes[i], &shape->axes[next]) && drop_units(w, t, shape, i + 1, next + 1, to)) return true;
+    if (next < shape->rank && axis_same(w, &t->axes[i], &shape->axes[next]) &&
+        drop_units(w, t, shape, i + 1, next + 1, to))
+        return true;
     to[i] = -1;
     return t->axes[i].unit && drop_units(w, t, shape, i + 1, next, to);
 }
@@ -152,7 +161,8 @@ bool shape_fit(walk *w, const term *t, const term *shape, term *out, place at)
         for (int i = 0; i < t->rank; i++)
             if (to[i] >= 0) dropped.axes[to[i]] = t->axes[i];
         dropped.bounds = bounds_moved(w, t, to, shape->rank);
-        if (t->kind == TERM_VALUE && t->value) dropped.value = build_shape(w, OP_RESHAPE, t->value, term_type(&dropped, t->elem));
+        if (t->kind == TERM_VALUE && t->value)
+            dropped.value = build_shape(w, OP_RESHAPE, t->value, term_type(&dropped, t->elem));
         *out = shape_broadcast(w, &dropped, shape);
         return true;
     }
@@ -204,7 +214,8 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         }
         bool drops = is_literal(bracket->left, 0) && !bracket->is_slice && axis < t->rank && t->axes[axis].unit;
         if (!keeps && !drops) {
-            diagnose(w->d, "E308", bracket->at, "read it from memory, or use `where(iota(n) == k, ...)` and a reduction",
+            diagnose(w->d, "E308", bracket->at,
+                     "read it from memory, or use `where(iota(n) == k, ...)` and a reduction",
                      "a tile is not indexed or sliced");
             return term_error();
         }
@@ -217,8 +228,9 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         axis++;
     }
     if (axis != t->rank) {
-        diagnose(w->d, "E306", node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis", "a tile of %d axes is given brackets for %s%d", t->rank,
-                 axis > t->rank ? "more than " : "", axis > t->rank ? t->rank : axis);
+        diagnose(w->d, "E306", node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis",
+                 "a tile of %d axes is given brackets for %s%d", t->rank, axis > t->rank ? "more than " : "",
+                 axis > t->rank ? t->rank : axis);
         return term_error();
     }
     out.rank = rank;
@@ -266,10 +278,13 @@ static term lower_reshape(walk *w, const ast *call)
         if (!axis_from(w, call->list.items[i + 1], &out.axes[i])) return term_error();
         constant = constant && out.axes[i].extent > 0 && !__builtin_mul_overflow(to, out.axes[i].extent, &to);
     }
-    for (int i = 0; i < t.rank; i++) constant = constant && t.axes[i].extent > 0 && !__builtin_mul_overflow(from, t.axes[i].extent, &from);
+    for (int i = 0; i < t.rank; i++)
+        constant = constant && t.axes[i].extent > 0 && !__builtin_mul_overflow(from, t.axes[i].extent, &from);
     if (!t.rank || !constant || from != to) {
         diagnose(w->d, "E312", call->at, "the product of the extents stays the same, and all are constants",
-                 !t.rank ? "`reshape` of a scalar" : constant ? "`reshape` changes the number of elements: %s to %s" : "`reshape` has a run-time extent: %s to %s",
+                 !t.rank    ? "`reshape` of a scalar"
+                 : constant ? "`reshape` changes the number of elements: %s to %s"
+                            : "`reshape` has a run-time extent: %s to %s",
                  shape_text(w, &t), shape_text(w, &out));
         return term_error();
     }
@@ -290,7 +305,8 @@ static term lower_permute(walk *w, const ast *call, bool transpose)
     unsigned seen = 0;
     if (transpose) {
         if (t.rank < 2) {
-            diagnose(w->d, "E309", call->at, "add an axis with `[]`", "`transpose` needs at least two axes, this has %d", t.rank);
+            diagnose(w->d, "E309", call->at, "add an axis with `[]`",
+                     "`transpose` needs at least two axes, this has %d", t.rank);
             return term_error();
         }
         for (int i = 0; i < t.rank; i++) axes[i] = i;
@@ -309,7 +325,8 @@ static term lower_permute(walk *w, const ast *call, bool transpose)
         }
     }
     if (!good) {
-        diagnose(w->d, "E309", call->at, "name every axis once, counting from 0", "`permute` of a tile of rank %d needs an order of its %d axes", t.rank, t.rank);
+        diagnose(w->d, "E309", call->at, "name every axis once, counting from 0",
+                 "`permute` of a tile of rank %d needs an order of its %d axes", t.rank, t.rank);
         return term_error();
     }
     return shape_permute(w, &t, axes);

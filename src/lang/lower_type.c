@@ -22,10 +22,14 @@ bool type_join(dtype a, dtype b, dtype *out)
     }
     bool a_float = dtype_is_float(a), b_float = dtype_is_float(b);
     int a_bytes = dtypes[a].size_bytes, b_bytes = dtypes[b].size_bytes;
-    if (a_float != b_float) *out = a_float ? a : b;
-    else if (a_float || dtypes[a].kind == dtypes[b].kind) *out = a_bytes >= b_bytes ? a : b;
-    else if (a_bytes == b_bytes || a == DT_U64 || b == DT_U64) return false;
-    else *out = a_bytes > b_bytes ? a : b;
+    if (a_float != b_float)
+        *out = a_float ? a : b;
+    else if (a_float || dtypes[a].kind == dtypes[b].kind)
+        *out = a_bytes >= b_bytes ? a : b;
+    else if (a_bytes == b_bytes || a == DT_U64 || b == DT_U64)
+        return false;
+    else
+        *out = a_bytes > b_bytes ? a : b;
     return true;
 }
 
@@ -80,7 +84,8 @@ term term_cast(walk *w, const term *t, dtype to, unsigned flags)
 
 static const char *kind_text(const term *t)
 {
-    return t->kind == TERM_CONSTANT && t->constant.untyped ? (t->constant.kind == BIND_FLOAT ? "a float" : "an integer") : type_text(t->elem);
+    return t->kind == TERM_CONSTANT && t->constant.untyped ? (t->constant.kind == BIND_FLOAT ? "a float" : "an integer")
+                                                           : type_text(t->elem);
 }
 
 term term_convert(walk *w, const term *t, dtype to, place at)
@@ -137,7 +142,8 @@ bool term_join(walk *w, term *a, term *b, place at)
     dtype type;
     if (is_untyped(a) && is_untyped(b)) {
         type = a->constant.kind == BIND_FLOAT || b->constant.kind == BIND_FLOAT ? DT_F64 : DT_I64;
-        if (a->rank || b->rank) type = type == DT_F64 ? DT_F32 : DT_I64; /* filled tiles are float unless told otherwise */
+        if (a->rank || b->rank)
+            type = type == DT_F64 ? DT_F32 : DT_I64; /* filled tiles are float unless told otherwise */
     } else if (is_untyped(a)) {
         if (!follow(w, a, b->elem, &type, at)) return false;
     } else if (is_untyped(b)) {
@@ -180,7 +186,8 @@ term term_index(walk *w, const term *t, place at)
     if (is_error(t)) return *t;
     if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) return term_convert(w, t, DT_I64, at);
     if (!dtype_is_integer(t->elem)) {
-        diagnose(w->d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not `%s`", kind_text(t));
+        diagnose(w->d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not `%s`",
+                 kind_text(t));
         return term_error();
     }
     return t->rank ? *t : term_cast(w, t, DT_I64, 0);
