@@ -19,8 +19,11 @@ static bool is_array(const tile_param *p)
 /* Outputs and scratch without memory get their extents here. */
 static bool has_shape(const interp *s, int p)
 {
+    if (s->arrays[p].data) return true;
     param_kind kind = s->kernel->params[p].kind;
-    return kind == PARAM_IN || kind == PARAM_INOUT || s->arrays[p].data;
+    for (int axis = 0; axis < s->arrays[p].rank; axis++)
+        if (s->arrays[p].extents[axis]) return kind == PARAM_IN || kind == PARAM_INOUT;
+    return false; /* an input whose extents are asked for, before there is memory */
 }
 
 static void bind(interp *s, int p, number n)
