@@ -68,8 +68,8 @@ typedef struct launch_plan {
     int64_t programs[16][3]; /* per phase */
 } launch_plan;
 
-/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL for outputs and scratch, whose
- * extents are then computed (rank and elem must be set). Fails with E502, E503, E505 texts. */
+/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs and scratch before
+ * they are allocated, inputs before they are generated): the extents are then computed (rank and elem must be set). Fails with E502, E503, E505 texts. */
 qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays, int units,
                       launch_plan *plan, qn_error *error);
 
