@@ -1,0 +1,411 @@
+/*
+ * Tile IR to C: the translation unit, its phase functions, scalars and control flow.
+ *
+ * In: a kernel that went through the pipeline. Out: C text without headers: the structs of emit.h's ABI, the parts of
+ * the prelude that are used, one function per phase that runs programs first .. last-1, and NAME_scratch_bytes.
+ * Scalars are C locals named after the source; tile ops become loop nests (nest_plan.c, emit_c_nest.c).
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_c_nest.h"
+#include "emit/prelude.h"
+
+#include <string.h>
+
+void put(emitter *e, const char *format, ...)
+{
+    for (int i = 0; i < e->depth; i++) text_add(e->out, "    ");
+    va_list list;
+    va_start(list, format);
+    text_print_list(e->out, format, list);
+    va_end(list);
+    text_add(e->out, "\n");
+}
+
+void put_line_comment(emitter *e, const tile_op *op)
+{
+    const tile_kernel *k = e->k;
+    if (!op->line || op->line == e->line) return;
+    e->line = op->line;
+    if (!k->source_lines || op->line > k->source_line_count) return;
+    const char *source = k->source_lines[op->line - 1];
+    source += strspn(source, " \t");
+    text words = {0};
+    for (const char *c = source; *c && *c != '\n'; c++) { /* a comment inside the comment must not end it */
+        if (c[0] == '/' && c[1] == '/') break;
+        if ((c[0] == '*' && c[1] == '/') || (c[0] == '/' && c[1] == '*'))
+            text_add(&words, c[0] == '*' ? "* " : "/ ");
+        else
+            text_add_bytes(&words, c, 1);
+    }
+    while (words.length && words.data[words.length - 1] == ' ') words.data[--words.length] = 0;
+    put(e, "/* %d: %s */", op->line, text_get(&words));
+    text_free(&words);
+    if (e->options->line_directives && k->file) put(e, "#line %d \"%s\"", op->line, k->file);
+}
+
+void emit_failure(emitter *e, int line)
+{
+    e->has_assert = true;
+    put(e, "if (!__atomic_exchange_n(&launch->report->failed, 1, __ATOMIC_ACQ_REL)) {");
+    put(e, "    launch->report->line = %d;", line);
+    for (int i = 0; i < 3; i++) put(e, "    launch->report->program[%d] = program%d;", i, i);
+    put(e, "}");
+    put(e, "goto next_program;");
+}
+
+/* ---- scalars ---- */
+
+static void declare(emitter *e, value v, const char *words)
+{
+    put(e, "const %s %s = %s;", scalar_c_type(tile_type_of(e->k, v).elem), emit_name(e, v), words);
+}
+
+static const char *argument_text(emitter *e, int parameter)
+{
+    const tile_param *p = &e->k->params[parameter];
+    const char *bits = arena_print(e->memory, "launch->scalars[%d]", parameter);
+    if (dtype_is_float(p->elem))
+        return arena_print(e->memory, "(%s)((union { long bits; double number; }){.bits = %s}).number",
+                           scalar_c_type(p->elem), bits);
+    if (p->elem == DT_BOOL) return arena_print(e->memory, "%s != 0", bits);
+    return p->elem == DT_I64 ? bits : arena_print(e->memory, "(%s)%s", scalar_c_type(p->elem), bits);
+}
+
+/* A load, store or atomic of one element: a nest without loops. */
+static void emit_scalar_access(emitter *e, tile_op *op)
+{
+    nest n = {.e = e};
+    place at;
+    for (int i = 0; i < MAX_RANK; i++) at.axis[i] = NO_AXIS;
+    value result = op->result_count ? op->results[0] : 0;
+    address a = access_address(&n, op, at);
+    reg r = {0};
+    if (op->code == OP_LOAD) {
+        r = address_load(&n, 0, a);
+    } else if (op->code == OP_STORE) {
+        address_store(&n, a, nest_value(&n, op->operands[0], at), false);
+    } else {
+        reg expected = op->attr.atomic == ATOMIC_CAS ? nest_value(&n, op->operands[1], at) : r;
+        bool kept = e->uses[result] != 0;
+        r.words = fresh_name(e, result);
+        if (kept) put_at(&n, 0, "%s %s = 0;", scalar_c_type(a.elem), r.words);
+        address_atomic(&n, a, op, nest_value(&n, op->operands[0], at), expected, kept, r.words);
+        if (!kept) result = 0;
+    }
+    const char *lines = text_get(&n.level[0]);
+    while (*lines) {
+        size_t length = strcspn(lines, "\n");
+        put(e, "%.*s", (int)length, lines);
+        lines += length + (lines[length] == '\n');
+    }
+    if (result) declare(e, result, r.words);
+    text_free(&n.level[0]);
+}
+
+static void emit_scalar_map(emitter *e, tile_op *op)
+{
+    const tile_block *region = op->regions[0];
+    for (int r = 0; r < op->result_count; r++)
+        put(e, "%s %s;", scalar_c_type(tile_type_of(e->k, op->results[r]).elem), emit_name(e, op->results[r]));
+    put(e, "{");
+    e->depth++;
+    for (int i = 0; i < op->operand_count; i++) declare(e, region->args[i], emit_name(e, op->operands[i]));
+    emit_block(e, op->regions[0], NULL);
+    const tile_op *yield = region->ops[region->op_count - 1];
+    for (int r = 0; r < op->result_count; r++)
+        put(e, "%s = %s;", emit_name(e, op->results[r]), emit_name(e, yield->operands[r]));
+    e->depth--;
+    put(e, "}");
+}
+
+void emit_scalar_op(emitter *e, tile_op *op)
+{
+    value result = op->result_count ? op->results[0] : 0;
+    const char *operands[3] = {0};
+    for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    switch (op->code) {
+    case OP_CONST:
+    case OP_ASSUME: return;
+    case OP_ARG: declare(e, result, argument_text(e, op->attr.index)); return;
+    case OP_PROGRAM: declare(e, result, arena_print(e->memory, "program%d", op->attr.index)); return;
+    case OP_PROGRAMS: declare(e, result, arena_print(e->memory, "launch->programs[%d]", op->attr.index)); return;
+    case OP_BOUND:
+        declare(e, result, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
+        return;
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE:
+    case OP_REDUCE: declare(e, result, operands[0]); return;
+    case OP_LOAD:
+    case OP_STORE:
+    case OP_ATOMIC: emit_scalar_access(e, op); return;
+    case OP_MAP: emit_scalar_map(e, op); return;
+    case OP_ASSERT: {
+        text condition = {0};
+        text_print(&condition, "!%s", operands[0]);
+        for (int i = 1; i < op->operand_count; i++) text_print(&condition, " && %s", emit_name(e, op->operands[i]));
+        put(e, "if (%s) {", text_get(&condition));
+        text_free(&condition);
+        e->depth++;
+        emit_failure(e, op->line);
+        e->depth--;
+        put(e, "}");
+        return;
+    }
+    default: declare(e, result, expression(e, op, operands, false)); return;
+    }
+}
+
+/* ---- control flow ---- */
+
+static bool is_tile(const emitter *e, value v)
+{
+    return e->k->values[v].type.rank != 0;
+}
+
+static const tile_op *last_op(const tile_block *b)
+{
+    return b->ops[b->op_count - 1];
+}
+
+/* All new values first, then the assignments: a yield may exchange variables. */
+static void assign_scalars(emitter *e, const tile_op *yield, const value *targets)
+{
+    int count = 0;
+    for (int i = 0; i < yield->operand_count; i++)
+        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i]) count++;
+    bool direct = count <= 1;
+    for (int i = 0; i < yield->operand_count && !direct; i++)
+        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i])
+            put(e, "const %s next_%u = %s;", scalar_c_type(tile_type_of(e->k, targets[i]).elem), targets[i],
+                emit_name(e, yield->operands[i]));
+    for (int i = 0; i < yield->operand_count; i++) {
+        if (is_tile(e, yield->operands[i]) || yield->operands[i] == targets[i]) continue;
+        if (direct)
+            put(e, "%s = %s;", emit_name(e, targets[i]), emit_name(e, yield->operands[i]));
+        else
+            put(e, "%s = next_%u;", emit_name(e, targets[i]), targets[i]);
+    }
+}
+
+static void declare_variables(emitter *e, const value *variables, const value *starts, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!is_tile(e, variables[i]))
+            put(e, "%s %s = %s;", scalar_c_type(tile_type_of(e->k, variables[i]).elem), emit_name(e, variables[i]),
+                emit_name(e, starts[i]));
+}
+
+static void declare_results(emitter *e, const tile_op *op, const value *variables)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!is_tile(e, op->results[i])) declare(e, op->results[i], emit_name(e, variables[i]));
+}
+
+static void emit_for(emitter *e, tile_op *op)
+{
+    tile_block *body = op->regions[0];
+    const value *carried = body->args + 1;
+    const char *first = emit_name(e, op->operands[0]), *limit = emit_name(e, op->operands[1]);
+    const char *step = emit_name(e, op->operands[2]), *i = emit_name(e, body->args[0]);
+    bool down = op->flags & F_DOWN;
+    declare_variables(e, carried, op->operands + 3, op->result_count);
+    const char *guard = "";
+    if (!tile_is_constant(e->k, op->operands[2], NULL))
+        guard = arena_print(e->memory, "%s %s 0 && ", step, down ? "<" : ">");
+    put(e, "for (long %s = %s; %s%s %s %s; %s += %s) {", i, first, guard, i, down ? ">" : "<", limit, i, step);
+    e->depth++;
+    emit_block(e, body, carried);
+    assign_scalars(e, last_op(body), carried);
+    e->depth--;
+    put(e, "}");
+    declare_results(e, op, carried);
+}
+
+static void emit_while(emitter *e, tile_op *op)
+{
+    tile_block *test = op->regions[0], *body = op->regions[1];
+    declare_variables(e, test->args, op->operands, op->result_count);
+    put(e, "for (;;) {");
+    e->depth++;
+    emit_block(e, test, NULL);
+    put(e, "if (!%s) break;", emit_name(e, last_op(test)->operands[0]));
+    for (int i = 0; i < body->arg_count; i++)
+        if (!is_tile(e, body->args[i])) declare(e, body->args[i], emit_name(e, test->args[i]));
+    emit_block(e, body, body->args);
+    assign_scalars(e, last_op(body), test->args);
+    e->depth--;
+    put(e, "}");
+    declare_results(e, op, test->args);
+}
+
+static void emit_if(emitter *e, tile_op *op)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!is_tile(e, op->results[i]))
+            put(e, "%s %s;", scalar_c_type(tile_type_of(e->k, op->results[i]).elem), emit_name(e, op->results[i]));
+    put(e, "if (%s) {", emit_name(e, op->operands[0]));
+    for (int r = 0; r < op->region_count; r++) {
+        tile_block *arm = op->regions[r];
+        bool empty = arm->op_count == 1 && !op->result_count;
+        if (r && empty) break;
+        if (r) put(e, "} else {");
+        e->depth++;
+        emit_block(e, arm, op->results);
+        for (int i = 0; i < op->result_count; i++)
+            if (!is_tile(e, op->results[i]))
+                put(e, "%s = %s;", emit_name(e, op->results[i]), emit_name(e, last_op(arm)->operands[i]));
+        e->depth--;
+    }
+    put(e, "}");
+}
+
+void emit_block(emitter *e, tile_block *b, const value *targets)
+{
+    plan p = plan_block(e, b, targets);
+    for (int i = 0; i < p.count; i++) {
+        item *it = &p.items[i];
+        if (it->op && it->op->code != OP_CONST && it->op->code != OP_YIELD && it->op->code != OP_CONDITION)
+            put_line_comment(e, it->op);
+        switch (it->kind) {
+        case ITEM_SCALAR: emit_scalar_op(e, it->op); break;
+        case ITEM_GROUP: emit_group(e, it->group); break;
+        case ITEM_DOT: emit_dot(e, it->op); break;
+        case ITEM_SCAN: emit_scan(e, it->op); break;
+        case ITEM_FOLD: emit_fold_buffer(e, it->op); break;
+        case ITEM_EFFECT: emit_print(e, it->op); break;
+        case ITEM_CONTROL:
+            if (it->op->code == OP_FOR)
+                emit_for(e, it->op);
+            else if (it->op->code == OP_WHILE)
+                emit_while(e, it->op);
+            else if (it->op->code == OP_IF)
+                emit_if(e, it->op);
+            break;
+        }
+    }
+}
+
+/* ---- phases and the unit ---- */
+
+static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    emitter *e = context;
+    for (int i = 0; i < op->operand_count; i++) e->uses[op->operands[i]]++;
+    if (op->code == OP_STORE || op->code == OP_ATOMIC) e->written[op->attr.access.array] = true;
+}
+
+static void put_arrays(emitter *e)
+{
+    for (int p = 0; p < e->k->param_count; p++) {
+        const tile_param *param = &e->k->params[p];
+        if (!e->array_used[p]) continue;
+        put(e, "%s *const restrict %s_array = launch->arrays[%d].data;", memory_type(param->elem), param->name, p);
+        for (int i = 0; i < param->rank; i++) {
+            put(e, "const long %s_extent%d = launch->arrays[%d].extents[%d];", param->name, i, p, i);
+            put(e, "const long %s_stride%d = launch->arrays[%d].strides[%d];", param->name, i, p, i);
+        }
+    }
+}
+
+static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
+{
+    const tile_kernel *k = e->k;
+    int count = k->value_count;
+    e->uses = ARENA_ARRAY(e->memory, int, count);
+    e->force = ARENA_ARRAY(e->memory, bool, count);
+    e->seen = ARENA_ARRAY(e->memory, int, count);
+    e->seen_at = ARENA_ARRAY(e->memory, place, count);
+    e->seen_now = 0;
+    e->buffer_of = ARENA_ARRAY(e->memory, int, count);
+    e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->buffers = NULL;
+    e->buffer_count = e->buffer_capacity = 0;
+    e->dot_scratch_bytes = 0;
+    e->has_assert = false;
+    e->line = 0;
+    e->phase = phase;
+    ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
+    tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
+    text body = {0};
+    e->out = &body;
+    e->depth = 2;
+    emit_block(e, k->phases[phase], NULL);
+    e->out = functions;
+    e->depth = 0;
+    put(e, "int %s_phase%d(const launch_info *launch, long first, long last, void *scratch)", k->name, phase);
+    put(e, "{");
+    e->depth = 1;
+    put_arrays(e);
+    buffer_declare_all(e, functions);
+    put(e, "for (long program = first; program < last; program++) {");
+    put(e, "    const long program0 = program %% launch->programs[0];");
+    put(e, "    const long program1 = program / launch->programs[0] %% launch->programs[1];");
+    put(e, "    const long program2 = program / launch->programs[0] / launch->programs[1];");
+    text_add(functions, text_get(&body));
+    if (e->has_assert) put(e, "next_program:;");
+    put(e, "}");
+    for (int i = 1; i < e->buffer_count; i++)
+        if (e->buffers[i].run_time) put(e, "free(b%d);", i);
+    if (e->streams) put(e, "%s();", need(e, "stream_fence"));
+    put(e, "return 0;");
+    e->depth = 0;
+    put(e, "}");
+    put(e, "%s", "");
+    e->depth = 2;
+    text_add(scratch, "    {\n");
+    buffer_scratch(e, scratch);
+    text_add(scratch, "        if (bytes > most) most = bytes;\n    }\n");
+    text_free(&body);
+}
+
+static const char abi_text[] = "typedef struct { void *data; long extents[6], strides[6]; } array_info;\n"
+                               "typedef struct { long failed, line, program[3]; } report_info;\n"
+                               "typedef struct {\n"
+                               "    const array_info *arrays;\n"
+                               "    const long *scalars;\n"
+                               "    long programs[3];\n"
+                               "    report_info *report;\n"
+                               "    void (*print)(void *context, const char *line);\n"
+                               "    void *print_context;\n"
+                               "} launch_info;\n"
+                               "int snprintf(char *, unsigned long, const char *, ...);\n"
+                               "void *realloc(void *, unsigned long);\n"
+                               "void free(void *);\n";
+
+static const char lanes_text[] = "static inline mask16 lanes_between(long first, long last)\n"
+                                 "{\n"
+                                 "    first = first < 0 ? 0 : first > 16 ? 16 : first;\n"
+                                 "    last = last < 0 ? 0 : last > 16 ? 16 : last;\n"
+                                 "    return first_mask(last) & ~first_mask(first);\n"
+                                 "}\n";
+
+qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, qn_error *error)
+{
+    if (k->raw_language) return emit_raw_c(k, out, error);
+    static const emit_options standard = {.vector_bytes = 64, .vector_registers = 32};
+    emitter e = {.k = k, .options = options ? options : &standard, .memory = arena_new()};
+    e.name_set = map_new(e.memory);
+    text functions = {0}, scratch = {0};
+    for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
+    text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+    text_add(out, abi_text);
+    const char *unknown = NULL;
+    qn_status status = QN_OK;
+    if (!prelude_emit(e.names, e.name_count, out, &unknown))
+        status =
+            error_set(error, QN_FAILED, "kernel %s: the CPU has no function \"%s\"", k->name, unknown ? unknown : "?");
+    if (e.needs_lanes) text_add(out, lanes_text);
+    if (e.prints) text_add(out, print_text);
+    text_add(out, "\n");
+    text_add(out, text_get(&functions));
+    text_print(out, "unsigned long %s_scratch_bytes(const launch_info *launch)\n{\n    unsigned long most = 0;\n",
+               k->name);
+    text_add(out, text_get(&scratch));
+    text_add(out, "    return most;\n}\n");
+    text_free(&functions);
+    text_free(&scratch);
+    arena_free(e.memory);
+    return status;
+}

@@ -1,0 +1,603 @@
+/*
+ * A group of passes as C loops. In: a group from nest_plan.c. Out: one block of C.
+ *
+ * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
+ * function of itself. Loops run only over positions where some sink does something: the bounds that all sinks share
+ * become the limits of the loops.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_c_nest.h"
+
+#include <string.h>
+
+void put_at(nest *n, int level, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    text_print_list(&n->level[level], format, list);
+    va_end(list);
+    text_add(&n->level[level], "\n");
+}
+
+static void add_indented(text *to, const char *lines, int depth)
+{
+    while (*lines) {
+        size_t length = strcspn(lines, "\n");
+        for (int i = 0; i < depth && length; i++) text_add(to, "    ");
+        text_add_bytes(to, lines, length);
+        text_add(to, "\n");
+        lines += length + (lines[length] == '\n');
+    }
+}
+
+/* ---- the positions a sink needs ---- */
+
+static void add_mask_constraints(emitter *e, value mask, place at, int axis, constraints *list)
+{
+    if (!value_is_virtual(e, mask)) return;
+    const tile_op *op = tile_def(e->k, mask);
+    switch (op->code) {
+    case OP_AND:
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE:
+        for (int i = 0; i < op->operand_count; i++)
+            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, list);
+        return;
+    case OP_BOUND:
+        if (at.axis[op->attr.index] == axis && is_one(e, op->operands[1]))
+            ARENA_PUSH(e->memory, list->items, list->count, list->capacity, constraint_of_bound(e, op));
+        return;
+    default: return;
+    }
+}
+
+static bool is_identity(const emitter *e, value v, fold_kind fold)
+{
+    number n, identity;
+    while (tile_def(e->k, v) && tile_def(e->k, v)->code == OP_BROADCAST) v = tile_def(e->k, v)->operands[0];
+    if (!tile_is_constant(e->k, v, &n)) return false;
+    dtype t = tile_type_of(e->k, v).elem;
+    identity = fold_identity(fold, t);
+    return dtype_is_float(t) ? n.f == identity.f : n.i == identity.i;
+}
+
+static bool is_position(const sink *s)
+{
+    return s->kind == SINK_REDUCE && (s->op->attr.fold == FOLD_ARGMAX || s->op->attr.fold == FOLD_ARGMIN);
+}
+
+/* Along one loop axis: outside of these the sink does nothing. */
+static constraints sink_constraints(emitter *e, const sink *s, int axis)
+{
+    constraints list = {0};
+    tile_type type = tile_type_of(e->k, s->v);
+    place at = place_own(&type);
+    const tile_op *op = s->op;
+    if (s->kind == SINK_STORE || (s->kind == SINK_ATOMIC && !e->uses[s->result])) {
+        int operand = op->attr.access.first_index;
+        for (int i = 0; i < op->attr.access.rank; i++) {
+            if (op->attr.access.kind[i] != INDEX_SLICE) {
+                operand++;
+                continue;
+            }
+            if (at.axis[op->attr.access.result_axis[i]] == axis && !op->attr.access.safe[i] &&
+                is_one(e, op->operands[operand + 1]))
+                ARENA_PUSH(e->memory, list.items, list.count, list.capacity,
+                           constraint_of_axis(e, op->operands[operand], op->attr.access.array, i));
+            operand += 2;
+        }
+        for (int i = op->operand_count - op->attr.access.mask_count; i < op->operand_count; i++)
+            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, &list);
+    } else if (s->kind == SINK_ASSERT) {
+        for (int i = 1; i < op->operand_count; i++)
+            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, &list);
+    } else if (s->kind == SINK_REDUCE || s->kind == SINK_COPY) {
+        const tile_op *select = value_is_virtual(e, s->v) ? tile_def(e->k, s->v) : NULL;
+        if (!select || select->code != OP_SELECT || is_position(s)) return list;
+        value old = select->operands[2];
+        bool nothing = s->kind == SINK_REDUCE ? is_identity(e, old, op->attr.fold)
+                                              : !value_is_virtual(e, old) && e->buffer_of[old] &&
+                                                    e->buffer_of[old] == e->buffer_of[s->result] &&
+                                                    tile_type_same(&type, &e->k->values[old].type);
+        if (nothing) add_mask_constraints(e, select->operands[0], place_of_operand(e, select, 0, &at), axis, &list);
+    }
+    return list;
+}
+
+/* Those that all sinks of some passes share. */
+static constraints common_constraints(nest *n, const pass_nest *passes, int count, int axis)
+{
+    emitter *e = n->e;
+    constraints common = {0};
+    bool first = true;
+    for (int p = 0; p < count; p++) {
+        for (int s = 0; s < passes[p].sink_count; s++) {
+            constraints own = sink_constraints(e, &passes[p].sinks[s], axis);
+            if (first) {
+                common = own;
+            } else {
+                constraints both = {0};
+                n->known[axis] = own;
+                for (int i = 0; i < common.count; i++)
+                    if (constraint_known(n, axis, &common.items[i]))
+                        ARENA_PUSH(e->memory, both.items, both.count, both.capacity, common.items[i]);
+                common = both;
+            }
+            first = false;
+        }
+    }
+    return common;
+}
+
+/* Declares the limits of a loop at a level: texts of the first and the end. */
+static void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first,
+                       const char **last)
+{
+    emitter *e = n->e;
+    *first = "0";
+    *last = extent;
+    if (!list->count) return;
+    int number = ++e->serial;
+    *first = arena_print(e->memory, "first%d", number);
+    *last = arena_print(e->memory, "last%d", number);
+    put_at(n, level, "long %s = 0, %s = %s;", *first, *last, extent);
+    for (int i = 0; i < list->count; i++) {
+        const char *start = emit_name(e, list->items[i].start);
+        put_at(n, level, "if (-%s > %s) %s = -%s;", start, *first, *first, start);
+        put_at(n, level, "if (%s - %s < %s) %s = %s - %s;", list->items[i].extent, start, *last, *last,
+               list->items[i].extent, start);
+    }
+}
+
+/* ---- folds ---- */
+
+typedef struct accumulator {
+    const sink *sink;
+    dtype elem;
+    const char *name, *position; /* position: argmax, argmin */
+} accumulator;
+
+/* A fold whose result is kept in a buffer, because the loops do not end with the folded axes. */
+static bool is_fold_in_buffer(const sink *s)
+{
+    return s->kind == SINK_REDUCE && s->fold_axis == NO_AXIS;
+}
+
+static accumulator declare_accumulator(nest *n, const sink *s)
+{
+    emitter *e = n->e;
+    accumulator a = {.sink = s,
+                     .elem = tile_type_of(e->k, s->v).elem,
+                     .name = fresh_name(e, s->kind == SINK_REDUCE ? s->result : 0)};
+    if (s->kind == SINK_ASSERT) {
+        put_at(n, n->outer, "int %s = 0;", a.name);
+        return a;
+    }
+    const char *identity = number_text(e, a.elem, fold_identity(s->op->attr.fold, a.elem));
+    if (is_position(s)) {
+        a.position = fresh_name(e, 0);
+        put_at(n, n->outer, "%s %s = %s;", scalar_c_type(a.elem), a.name, identity);
+        put_at(n, n->outer, "long %s = -1;", a.position);
+    } else {
+        put_at(n, n->outer, "%s %s = %s;", vector_c_type(a.elem), a.name, splat(e, a.elem, identity));
+    }
+    return a;
+}
+
+static void fold_position(nest *n, const accumulator *a, reg r)
+{
+    emitter *e = n->e;
+    bool most = a->sink->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(a->elem);
+    const char *words = as_vector(n, a->elem, r);
+    dtype t = a->elem;
+    if (t == DT_BOOL) {
+        words = arena_print(e->memory, "%s & 1", words);
+        t = DT_I32;
+    }
+    reg x = nest_define(n, 0, t, n->loops, words);
+    const char *lanes = n->partial ? "lanes" : "16";
+    put_at(n, n->loops, "if (%s < 0 || %s(~%s(%s, %s)))", a->position, need(e, "any_mask"),
+           need(e, "%s_%sx16", most ? "le" : "ge", register_name(t)), x.words, splat(e, t, a->name));
+    put_at(n, n->loops, "    for (long l = 0; l < %s; l++)", lanes);
+    const char *unordered =
+        real ? arena_print(e->memory, " || (%s[l] != %s[l] && %s == %s)", x.words, x.words, a->name, a->name) : "";
+    put_at(n, n->loops, "        if (%s < 0 || %s[l] %s %s%s) %s = %s[l], %s = j + l;", a->position, x.words,
+           most ? ">" : "<", a->name, unordered, a->name, x.words, a->position);
+}
+
+static void fold_in_loop(nest *n, const accumulator *a, reg r)
+{
+    emitter *e = n->e;
+    const sink *s = a->sink;
+    if (is_position(s)) {
+        fold_position(n, a, r);
+        return;
+    }
+    fold_kind fold = s->op->attr.fold;
+    const char *x = as_vector(n, a->elem, r);
+    if (n->partial) {
+        const char *identity = splat(e, a->elem, number_text(e, a->elem, fold_identity(fold, a->elem)));
+        x = arena_print(e->memory, "%s(%s(lanes), %s, %s)", need(e, "select_%sx16", register_name(a->elem)),
+                        need(e, "first_mask"), x, identity);
+    }
+    put_at(n, n->loops, "%s = %s;", a->name, fold_step(e, fold, a->elem, a->name, x, true));
+}
+
+static place place_of_result(const nest *n, const sink *s)
+{
+    tile_type type = tile_type_of(n->e->k, s->result);
+    return place_own(&type);
+}
+
+/* The result of a fold is a scalar at the level of the outer loops. */
+static void finish_fold(nest *n, const accumulator *a)
+{
+    emitter *e = n->e;
+    const sink *s = a->sink;
+    const char *words = is_position(s) ? a->position : fold_lanes(e, s->op->attr.fold, a->elem, a->name);
+    if (!tile_type_of(e->k, s->result).rank) {
+        put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), words);
+        return;
+    }
+    reg r = nest_define(n, s->result, tile_type_of(e->k, s->result).elem, n->outer, words);
+    place at = place_of_result(n, s);
+    nest_remember(n, s->result, at, r);
+}
+
+/* Stores a fold's result of the outer loops for other groups. */
+static void keep_fold(nest *n, const sink *s)
+{
+    if (!n->e->force[s->result]) return;
+    bool vector = n->vector;
+    int loops = n->loops;
+    place at = place_of_result(n, s);
+    n->vector = false;
+    n->loops = n->outer;
+    reg r = nest_value(n, s->result, at);
+    address_store(n, buffer_address(n, s->result, at), r, false);
+    n->vector = vector;
+    n->loops = loops;
+}
+
+/* Axes of the operand's place that remain in the result. */
+static void fold_into_buffer(nest *n, const sink *s, reg r)
+{
+    emitter *e = n->e;
+    dtype t = tile_type_of(e->k, s->v).elem;
+    tile_type type = tile_type_of(e->k, s->v), result = tile_type_of(e->k, s->result);
+    place own = place_own(&type), at;
+    for (int i = 0; i < MAX_RANK; i++) at.axis[i] = i < result.rank && result.dims[i] != 1 ? own.axis[i] : NO_AXIS;
+    address a = buffer_address(n, s->result, at);
+    fold_kind fold = s->op->attr.fold;
+    if (a.stride) {
+        reg old = address_load(n, s->result, a);
+        address_store(n, a, (reg){fold_step(e, fold, t, old.words, as_vector(n, t, r), true), n->loops, false}, false);
+        return;
+    }
+    const char *x = as_vector(n, t, r);
+    if (n->partial)
+        x = arena_print(e->memory, "%s(%s(lanes), %s, %s)", need(e, "select_%sx16", register_name(t)),
+                        need(e, "first_mask"), x, splat(e, t, number_text(e, t, fold_identity(fold, t))));
+    x = fold_lanes(e, fold, t, x);
+    a.level = n->loops;
+    n->vector = false;
+    reg old = address_load(n, s->result, a);
+    address_store(n, a, (reg){fold_step(e, fold, t, old.words, x, false), n->loops, false}, false);
+    n->vector = true;
+}
+
+static void put_fill(nest *n, const sink *s)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->result);
+    dtype t = tile_type_of(e->k, s->v).elem;
+    const char *count = "1";
+    for (int i = 0; i < type.rank; i++)
+        if (type.dims[i] != 1) count = arena_print(e->memory, "%s * %s", count, extent_text(e, type.dims[i]));
+    const char *identity = number_text(e, t, fold_identity(s->op->attr.fold, t));
+    if (t == DT_F16 || t == DT_BF16)
+        identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);
+    put_at(n, 0, "for (long f = 0; f < %s; f++) b%d[f] = %s;", count, buffer_for(e, s->result), identity);
+}
+
+/* ---- one pass ---- */
+
+static reg sink_value(nest *n, const sink *s, place at)
+{
+    return s->kind == SINK_KEEP ? nest_compute(n, s->v, at) : nest_value(n, s->v, at);
+}
+
+static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->v);
+    place at = place_own(&type);
+    switch (s->kind) {
+    case SINK_STORE: address_store(n, access_address(n, s->op, at), r, false); return;
+    case SINK_KEEP:
+    case SINK_COPY: address_store(n, buffer_address(n, s->result, at), r, false); return;
+    case SINK_ATOMIC: {
+        reg expected = {0};
+        if (s->op->attr.atomic == ATOMIC_CAS)
+            expected = nest_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
+        bool kept = e->uses[s->result] != 0;
+        const char *old = fresh_name(e, s->result);
+        if (kept)
+            put_at(n, n->loops, n->vector ? "%s %s = {0};" : "%s %s = 0;",
+                   n->vector ? vector_c_type(type.elem) : scalar_c_type(type.elem), old);
+        address_atomic(n, access_address(n, s->op, at), s->op, r, expected, kept, old);
+        if (kept) address_store(n, buffer_address(n, s->result, at), (reg){old, n->loops, false}, false);
+        return;
+    }
+    case SINK_ASSERT: {
+        int level = n->loops;
+        const char *bad = n->vector ? arena_print(e->memory, "~%s", as_vector(n, DT_BOOL, r))
+                                    : arena_print(e->memory, "!(%s)", r.truth ? "1" : r.words);
+        for (int i = 1; i < s->op->operand_count; i++) {
+            reg mask = nest_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
+            if (mask.truth) continue;
+            bad = arena_print(e->memory, "(%s & %s)", bad, n->vector ? as_vector(n, DT_BOOL, mask) : mask.words);
+        }
+        if (n->vector && n->partial) bad = arena_print(e->memory, "(%s & %s(lanes))", bad, need(e, "first_mask"));
+        if (n->vector)
+            put_at(n, level, "%s |= %s(%s);", a->name, need(e, "any_mask"), bad);
+        else
+            put_at(n, level, "%s |= %s;", a->name, bad);
+        return;
+    }
+    case SINK_REDUCE:
+        if (is_fold_in_buffer(s))
+            fold_into_buffer(n, s, r);
+        else
+            fold_in_loop(n, a, r);
+        return;
+    case SINK_SCALAR: return; /* never in a loop */
+    }
+}
+
+/* Statements for one position, or 16 of them: all values, then all effects. */
+static void put_body(nest *n, const accumulator *accumulators)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    reg *values = ARENA_ARRAY(e->memory, reg, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        tile_type type = tile_type_of(e->k, s->v);
+        values[i] = sink_value(n, s, place_own(&type));
+    }
+    for (int i = 0; i < pass->sink_count; i++) write_sink(n, &pass->sinks[i], values[i], &accumulators[i]);
+}
+
+/* Registers of deeper levels are out of scope. */
+static void forget_below(nest *n, int level)
+{
+    int kept = 0;
+    for (int i = 0; i < n->memo_count; i++) {
+        const memo *m = &n->memos[i];
+        int rank = n->e->k->values[m->v].type.rank;
+        if (!m->result.truth && m->result.level <= level && place_level(&m->at, rank) <= level) n->memos[kept++] = *m;
+    }
+    n->memo_count = kept;
+}
+
+static void put_vector_loop(nest *n, text *to, const char *first, const char *last, bool whole_only, bool part_only,
+                            const text *whole, const text *part, const text *limits)
+{
+    if (part_only) {
+        text_print(to, "{\n    const long j = 0, lanes = %s;\n", last);
+        add_indented(to, text_get(part), 1);
+        text_add(to, "}\n");
+        return;
+    }
+    if (whole_only) {
+        text_print(to, "for (long j = 0; j < %s; j += 16) {\n", last);
+        add_indented(to, text_get(whole), 1);
+        text_add(to, "}\n");
+        return;
+    }
+    bool inner = n->inside.count > 0;
+    if (!inner) {
+        text_print(to, "{\n    long j = %s;\n    for (; j + 16 <= %s; j += 16) {\n", first, last);
+        add_indented(to, text_get(whole), 2);
+        text_print(to, "    }\n    if (j < %s) {\n        const long lanes = %s - j;\n", last, last);
+        add_indented(to, text_get(part), 2);
+        text_add(to, "    }\n}\n");
+        return;
+    }
+    text_add(to, text_get(limits));
+    text_print(
+        to,
+        "for (long j = %s; j < %s;) {\n    if (j >= inside_first)\n        for (; j + 16 <= inside_last; j += 16) {\n",
+        first, last);
+    add_indented(to, text_get(whole), 3);
+    text_print(to, "        }\n    if (j >= %s) break;\n    const long lanes = %s - j < 16 ? %s - j : 16;\n", last,
+               last, last);
+    add_indented(to, text_get(part), 1);
+    text_add(to, "    j += 16;\n}\n");
+}
+
+static void put_failure(nest *n, const sink *s, const accumulator *a)
+{
+    emitter *e = n->e;
+    text *out = e->out;
+    int depth = e->depth;
+    e->out = &n->level[n->outer];
+    e->depth = 0;
+    put(e, "if (%s) {", a->name);
+    e->depth++;
+    emit_failure(e, s->op->line);
+    e->depth--;
+    put(e, "}");
+    e->out = out;
+    e->depth = depth;
+}
+
+static void emit_vector_pass(nest *n)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    int vector_axis = n->loops - 1;
+    const char *first[MAX_RANK], *last[MAX_RANK];
+    for (int axis = n->outer; axis < n->loops; axis++) {
+        n->known[axis] = (constraints){0};
+        n->known[axis] = common_constraints(n, pass, 1, axis);
+        put_limits(n, n->outer, &n->known[axis], extent_text(e, pass->loops[axis]), &first[axis], &last[axis]);
+    }
+    accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        if (is_fold_in_buffer(s))
+            put_fill(n, s);
+        else if (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)
+            accumulators[i] = declare_accumulator(n, s);
+    }
+    n->inside = (constraints){0};
+    int64_t extent = pass->loops[vector_axis];
+    bool bounded = n->known[vector_axis].count > 0;
+    bool part_only = !bounded && extent >= 0 && extent < 16;
+    text whole = {0}, part = {0}, limits = {0};
+    if (!part_only) {
+        n->partial = false;
+        put_body(n, accumulators);
+        whole = n->level[n->loops];
+        n->level[n->loops] = (text){0};
+        forget_below(n, n->loops - 1);
+    }
+    bool whole_only = !bounded && extent >= 0 && extent % 16 == 0 && !n->inside.count;
+    if (!whole_only) {
+        n->partial = true;
+        put_body(n, accumulators);
+        part = n->level[n->loops];
+        n->level[n->loops] = (text){0};
+        forget_below(n, n->loops - 1);
+        n->partial = false;
+    }
+    if (n->inside.count) {
+        text_print(&limits, "long inside_first = %s, inside_last = %s;\n", first[vector_axis], last[vector_axis]);
+        for (int i = 0; i < n->inside.count; i++) {
+            const constraint *c = &n->inside.items[i];
+            const char *start = emit_name(e, c->start);
+            text_print(&limits, "if (-%s > inside_first) inside_first = -%s;\n", start, start);
+            text_print(&limits, "if (%s - %s < inside_last) inside_last = %s - %s;\n", c->extent, start, c->extent,
+                       start);
+        }
+    }
+    text loop = {0};
+    if (limits.length) text_add(&loop, "{\n");
+    text inner = {0};
+    put_vector_loop(n, &inner, first[vector_axis], last[vector_axis], whole_only, part_only, &whole, &part, &limits);
+    add_indented(&loop, text_get(&inner), limits.length ? 1 : 0);
+    if (limits.length) text_add(&loop, "}\n");
+    for (int axis = vector_axis - 1; axis >= n->outer; axis--) {
+        text around = {0};
+        text_print(&around, "for (long i%d = %s; i%d < %s; i%d++) {\n", axis, first[axis], axis, last[axis], axis);
+        add_indented(&around, text_get(&n->level[axis + 1]), 1);
+        add_indented(&around, text_get(&loop), 1);
+        text_add(&around, "}\n");
+        text_free(&n->level[axis + 1]);
+        n->level[axis + 1] = (text){0};
+        text_free(&loop);
+        loop = around;
+    }
+    text_add(&n->level[n->outer], text_get(&loop));
+    text_free(&loop);
+    text_free(&inner);
+    text_free(&whole);
+    text_free(&part);
+    text_free(&limits);
+    forget_below(n, n->outer);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        if (s->kind == SINK_ASSERT) {
+            put_failure(n, s, &accumulators[i]);
+        } else if (s->kind == SINK_REDUCE && !is_fold_in_buffer(s)) {
+            finish_fold(n, &accumulators[i]);
+            if (tile_type_of(e->k, s->result).rank) keep_fold(n, s);
+        }
+    }
+}
+
+/* A pass with no loops of its own: scalars at the level of the outer loops. */
+static void emit_scalar_pass(nest *n)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
+    reg *values = ARENA_ARRAY(e->memory, reg, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        tile_type type = tile_type_of(e->k, s->v);
+        values[i] = sink_value(n, s, place_own(&type));
+    }
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        if (s->kind == SINK_REDUCE) { /* of one element */
+            const char *words = is_position(s) ? "0" : values[i].truth ? "1" : values[i].words;
+            if (!tile_type_of(e->k, s->result).rank) {
+                put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), words);
+            } else {
+                place at = place_of_result(n, s);
+                reg r = nest_define(n, s->result, tile_type_of(e->k, s->result).elem, n->outer, words);
+                nest_remember(n, s->result, at, r);
+                keep_fold(n, s);
+            }
+            continue;
+        }
+        if (s->kind == SINK_SCALAR) {
+            put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), values[i].truth ? "1" : values[i].words);
+            continue;
+        }
+        if (s->kind == SINK_ASSERT) accumulators[i] = declare_accumulator(n, s);
+        write_sink(n, s, values[i], &accumulators[i]);
+        if (s->kind == SINK_ASSERT) put_failure(n, s, &accumulators[i]);
+    }
+}
+
+void emit_group(emitter *e, const group *g)
+{
+    nest n = {.e = e, .group = g, .outer = g->outer};
+    for (int p = 0; p < g->pass_count; p++) {
+        for (int i = 0; i < g->passes[p].sink_count; i++) {
+            const sink *s = &g->passes[p].sinks[i];
+            bool fold = s->kind == SINK_REDUCE;
+            put_line_comment(e, s->op);
+            if (s->kind == SINK_SCALAR || (fold && !tile_type_of(e->k, s->result).rank))
+                put(e, "%s %s;", scalar_c_type(tile_type_of(e->k, s->result).elem), emit_name(e, s->result));
+            bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->force[s->result]) ||
+                            (s->kind == SINK_ATOMIC && e->uses[s->result]);
+            if (!buffered) continue;
+            int number = buffer_for(e, s->result);
+            if (e->buffers[number].run_time)
+                put(e, "b%d = realloc(b%d, %s);", number, number, buffer_bytes(e, &e->buffers[number]));
+        }
+    }
+    const char *first[MAX_RANK], *last[MAX_RANK];
+    for (int axis = 0; axis < g->outer; axis++) {
+        n.known[axis] = common_constraints(&n, g->passes, g->pass_count, axis);
+        put_limits(&n, 0, &n.known[axis], extent_text(e, g->passes[0].loops[axis]), &first[axis], &last[axis]);
+    }
+    for (int p = 0; p < g->pass_count; p++) {
+        n.pass = &g->passes[p];
+        n.loops = n.pass->loop_count;
+        n.vector = n.loops > n.outer;
+        if (n.vector)
+            emit_vector_pass(&n);
+        else
+            emit_scalar_pass(&n);
+    }
+    text body = n.level[n.outer];
+    for (int axis = n.outer - 1; axis >= 0; axis--) {
+        text around = n.level[axis];
+        text_print(&around, "for (long i%d = %s; i%d < %s; i%d++) {\n", axis, first[axis], axis, last[axis], axis);
+        add_indented(&around, text_get(&body), 1);
+        text_add(&around, "}\n");
+        text_free(&body);
+        body = around;
+    }
+    put(e, "{");
+    add_indented(e->out, text_get(&body), e->depth + 1);
+    put(e, "}");
+    text_free(&body);
+}

@@ -1,0 +1,89 @@
+/*
+ * One group of loop nests while it becomes text: shared by emit_c_nest.c (loops), emit_c_value.c (values) and
+ * emit_c_access.c (memory).
+ *
+ * Statements are gathered by level: level n is inside n loops. A value is computed at the level of the innermost loop
+ * it depends on, once, as a scalar; at the last level of a vector pass it is a vector of 16 positions j .. j+15. The
+ * last level is written twice: for whole vectors inside all bounds, and for `lanes` positions with every test.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_C_NEST_H
+#define QUERN_EMIT_C_NEST_H
+
+#include "emit/nest.h"
+
+typedef struct reg {
+    const char *words; /* a name or a literal */
+    int level;
+    bool truth; /* a bool that is known to hold */
+} reg;
+
+/* 0 <= start + position < extent along one loop axis. */
+typedef struct constraint {
+    value start;
+    enum { EXTENT_NUMBER, EXTENT_PARAM, EXTENT_ARRAY, EXTENT_VALUE } kind;
+    int64_t number; /* the constant, parameter, 8 * array + axis, or value */
+    const char *extent;
+} constraint;
+
+typedef struct constraints {
+    constraint *items;
+    int count, capacity;
+} constraints;
+
+typedef struct memo {
+    value v;
+    place at;
+    reg result;
+} memo;
+
+typedef struct nest {
+    emitter *e;
+    const group *group;
+    const pass_nest *pass;
+    int outer, loops; /* loops: of the pass */
+    bool vector;      /* the pass has a loop of vectors: its last */
+    bool partial;     /* the last level is written for `lanes` positions */
+    text level[MAX_RANK + 2];
+    memo *memos;
+    int memo_count, memo_capacity;
+    constraints known[MAX_RANK]; /* by loop axis: hold for all positions the loop runs over */
+    constraints inside;          /* of the vector loop: assumed by the whole vectors */
+} nest;
+
+/* Where an access goes. Exactly one of stride and index is set when it differs from lane to lane. */
+typedef struct address {
+    dtype elem;
+    const char *pointer; /* of lane 0, or of the origin when there is an index */
+    const char *stride;  /* between lanes; "1": side by side; NULL: one place for all */
+    const char *index;   /* i64x16 */
+    const char *ok;      /* a scalar condition, or NULL: always */
+    const char *mask;    /* lanes that may be touched, or NULL: all that run */
+    int level;
+} address;
+
+void put_at(nest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *fresh_name(emitter *e, value v); /* for a register of a nest */
+bool level_is_vector(const nest *n, int level);
+
+/* emit_c_value.c */
+reg nest_value(nest *n, value v, place at);
+reg nest_compute(nest *n, value v, place at); /* even if it is kept elsewhere; remembered as its value */
+void nest_remember(nest *n, value v, place at, reg r);
+const char *as_vector(nest *n, dtype t, reg r);
+reg nest_define(nest *n, value named, dtype t, int level, const char *words);
+
+/* emit_c_access.c */
+address access_address(nest *n, const tile_op *op, place at);
+address buffer_address(nest *n, value v, place at);
+reg address_load(nest *n, value named, address a);
+void address_store(nest *n, address a, reg r, bool stream);
+void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old);
+constraint constraint_of_axis(emitter *e, value start, int array, int axis);
+constraint constraint_of_bound(emitter *e, const tile_op *bound);
+bool constraint_known(const nest *n, int axis, const constraint *c);
+bool is_one(const emitter *e, value v); /* the constant 1 */
+/* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
+reg constraint_test(nest *n, int axis, const constraint *c, value step);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * Loop nests: how the tile ops of a block become C loops. Shared by nest*.c and emit_c*.c.
+ *
+ * A tile value is either *virtual* (computed where it is used, in registers) or *kept* (in a buffer of the worker's
+ * scratch, row-major). What must run is a *sink*: a store, a fold, a value to keep. Sinks with one iteration space form
+ * a *pass* (one loop nest, 16 lanes along the innermost axis); passes that agree on their outer axes form a *group*,
+ * whose outer loops they share, so that a row stays in cache from one pass to the next.
+ * Extents of 1 are no loops: the loop axes of a tile are its other axes, in order.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_NEST_H
+#define QUERN_EMIT_NEST_H
+
+#include "emit/emit.h"
+#include "ir/tile.h"
+
+#define NO_AXIS (-1)
+
+/* Where a value is asked for: for each of its axes the loop axis that runs along it, or NO_AXIS for position 0. */
+typedef struct place {
+    signed char axis[MAX_RANK];
+} place;
+
+typedef enum sink_kind {
+    SINK_STORE,
+    SINK_ATOMIC,
+    SINK_REDUCE,
+    SINK_ASSERT,
+    SINK_SCALAR /* a tile of one element to a scalar */,
+    SINK_KEEP /* v to its own buffer */,
+    SINK_COPY /* v to the buffer of another value: carried tiles, results of branches */
+} sink_kind;
+
+typedef struct sink {
+    sink_kind kind;
+    tile_op *op;
+    value v;       /* what is computed: for folds the operand */
+    value result;  /* REDUCE, ATOMIC: the op's result; KEEP, COPY: the value whose buffer is written */
+    int fold_axis; /* REDUCE: the first folded loop axis when the folded ones are the innermost, else NO_AXIS */
+} sink;
+
+typedef struct pass_nest { /* loops[0 .. loop_count) are extents like tile_type.dims */
+    int loop_count;
+    int64_t loops[MAX_RANK];
+    sink *sinks;
+    int sink_count, sink_capacity;
+} pass_nest;
+
+typedef struct group {
+    int outer; /* loop axes that the passes share; -1 while open and any number would do */
+    pass_nest *passes;
+    int pass_count, pass_capacity;
+} group;
+
+typedef enum item_kind { ITEM_SCALAR, ITEM_GROUP, ITEM_CONTROL, ITEM_DOT, ITEM_SCAN, ITEM_FOLD, ITEM_EFFECT } item_kind;
+typedef struct item {
+    item_kind kind;
+    tile_op *op; /* all but GROUP */
+    group *group;
+} item;
+
+typedef struct plan { /* of one block, in order of execution */
+    item *items;
+    int count, capacity;
+} plan;
+
+typedef struct buffer {
+    dtype elem;
+    tile_type shape;
+    bool run_time; /* its size is known only inside the program: allocated there */
+} buffer;
+
+/* What is known of the phase while it is turned into text. */
+typedef struct emitter {
+    const tile_kernel *k;
+    const emit_options *options;
+    arena *memory;
+    const facts *facts;  /* NULL: not known */
+    text *out;           /* statements go here */
+    int depth;           /* of indentation */
+    int line;            /* source line last named in a comment */
+    int *uses;           /* operands that name a value */
+    bool *force;         /* keep this value */
+    int *seen, seen_now; /* of walk_tree */
+    place *seen_at;
+    int *buffer_of;  /* value to buffer number; 0: none */
+    bool *written;   /* by parameter: some op of this phase writes the array */
+    buffer *buffers; /* [0] unused */
+    int buffer_count, buffer_capacity;
+    const char **names; /* prelude functions needed */
+    int name_count, name_capacity;
+    map *name_set;
+    bool *array_used;
+    int serial;       /* of names */
+    bool needs_lanes; /* the function lanes_between */
+    int64_t dot_scratch_bytes;
+    int phase;
+    bool streams, has_assert, prints;
+    const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
+} emitter;
+
+/* nest_walk.c: the tree of virtual values below one. */
+typedef void walk_visit(emitter *e, value v, const place *at, void *context);
+/* Calls visit for v and all that it is computed from: virtual values, then what ends the tree (scalars, kept values,
+ * results of folds). Scalars that index an access count too. */
+void walk_tree(emitter *e, value v, place at, walk_visit *visit, void *context);
+/* The operands of a sink: calls walk_tree for each (value, indices, masks). */
+void walk_sink(emitter *e, const sink *s, walk_visit *visit, void *context);
+bool value_is_virtual(const emitter *e, value v);
+place place_of_operand(const emitter *e, const tile_op *op, int operand, const place *at);
+place place_own(const tile_type *type); /* the loop axes of the value itself */
+int loops_of(const tile_type *type, int64_t loops[MAX_RANK]);
+bool place_same(const place *a, const place *b, int rank);
+int place_level(const place *at, int rank); /* 1 + the innermost loop axis it depends on; 0 for none */
+bool access_same(const emitter *e, const tile_op *a, const tile_op *b); /* equal indices, whatever they do */
+int value_weight(const emitter *e, value v); /* what computing it again costs, about an addition each */
+
+/* nest_plan.c */
+/* targets: the values whose buffers the block's final `yield` fills, or NULL. */
+plan plan_block(emitter *e, tile_block *b, const value *targets);
+bool tile_is_buffered(const emitter *e, value v); /* by its nature: arguments of regions, results of dot, scan, loops */
+
+/* nest_buffer.c */
+int buffer_for(emitter *e, value v);                   /* the value's buffer, made if there is none */
+bool extent_at_launch(const emitter *e, value v);      /* can be computed from scalar arguments alone */
+void buffer_declare_all(emitter *e, text *out);        /* pointers into scratch */
+void buffer_scratch(emitter *e, text *out);            /* statements that count `bytes` */
+const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
+
+/* emit_c_expression.c */
+const char *need(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a prelude name */
+const char *register_name(dtype t);                                                          /* f32, ..., bool */
+const char *memory_name(dtype t);   /* f32, f16, bf16, bool ... as in load_<m>x16 */
+const char *memory_type(dtype t);   /* C type of an element in memory */
+const char *scalar_c_type(dtype t); /* of a scalar in a register */
+const char *vector_c_type(dtype t);
+const char *number_text(emitter *e, dtype t, number n);
+const char *emit_name(emitter *e, value v);
+const char *extent_text(emitter *e, int64_t dim);
+const char *splat(emitter *e, dtype t, const char *scalar);
+/* The C expression of an elementwise op; operands are texts of registers, all vectors or all scalars. */
+const char *expression(emitter *e, const tile_op *op, const char *const *operands, bool vector);
+number fold_identity(fold_kind fold, dtype t);
+const char *fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b, bool vector);
+const char *fold_lanes(emitter *e, fold_kind fold, dtype t, const char *v); /* horizontally */
+
+/* emit_c.c */
+void put(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* one indented line */
+void put_line_comment(emitter *e, const tile_op *op);
+void emit_block(emitter *e, tile_block *b, const value *targets);
+void emit_scalar_op(emitter *e, tile_op *op);
+void emit_failure(emitter *e, int line);
+
+/* emit_c_nest.c */
+void emit_group(emitter *e, const group *g);
+
+/* emit_c_access.c: see there */
+
+/* emit_c_dot.c */
+bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped);
+void emit_dot(emitter *e, tile_op *op);
+void emit_scan(emitter *e, tile_op *op);
+void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that are not the innermost */
+
+/* emit_c_effect.c */
+extern const char print_text[]; /* functions that the generated C needs once it prints */
+void emit_print(emitter *e, tile_op *op);
+
+/* emit_raw.c */
+qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
+
+#endif

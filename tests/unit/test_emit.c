@@ -1,0 +1,496 @@
+/*
+ * The C emitter. Golden texts for small kernels (tests/text/c; QUERN_BLESS=1 rewrites them), and execution: every
+ * kernel of tests/programs is lowered, emitted, compiled by the system's compiler and compared with the interpreter, at
+ * odd and even sizes, with tiles that do not divide them, for each element type, and on views of every kind.
+ * SPDX-License-Identifier: MIT
+ */
+#include "test.h"
+
+#include "emit/emit.h"
+#include "lang/ast.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+enum { VIEW_PLAIN, VIEW_FACTS, VIEW_GAPS, VIEW_BACKWARDS, VIEW_TURNED, VIEW_COUNT };
+
+static uint64_t random_state;
+
+static double random_unit(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(random_state >> 40) / 16777216.0;
+}
+
+/* "T=f32 n=37 BLOCK=8 eps=0.5 @id=7": settings by name; @array: integers in [0, 7). */
+typedef struct setting {
+    char name[32], words[32];
+} setting;
+
+static int read_settings(const char *words, setting *list)
+{
+    int count = 0, used;
+    while (sscanf(words, " %31[^=]=%31s%n", list[count].name, list[count].words, &used) == 2) {
+        words += used;
+        count++;
+    }
+    return count;
+}
+
+static const char *find_setting(const setting *list, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(list[i].name, name)) return list[i].words;
+    return NULL;
+}
+
+static tile_kernel *lower(arena *memory, const char *path, const char *name, const setting *list, int count)
+{
+    char *words;
+    size_t length;
+    qn_error error;
+    if (file_read(path, 1 << 24, &words, &length, &error) != QN_OK) {
+        printf("%s\n", error.message);
+        return NULL;
+    }
+    diagnostics found = {.memory = memory};
+    ast_file *file = lang_parse(memory, path, words, length, &found);
+    const ast *kernel = ast_find(file, name);
+    tile_kernel *k = NULL;
+    if (kernel) {
+        lang_given given = {.units = 2};
+        for (int i = 0; i < count; i++) {
+            binding b = {.name = list[i].name, .untyped = true};
+            dtype t;
+            char *end;
+            if (list[i].name[0] == '@') continue;
+            if (dtype_from_text(list[i].words, &t)) {
+                b.kind = BIND_TYPE;
+                b.type = t;
+            } else if (b.number.i = strtoll(list[i].words, &end, 0), !*end) {
+                b.kind = BIND_INT;
+                b.number.f = (double)b.number.i;
+            } else if (b.number.f = strtod(list[i].words, &end), !*end) {
+                b.kind = BIND_FLOAT;
+            } else {
+                b.kind = !strcmp(list[i].words, "true") || !strcmp(list[i].words, "false") ? BIND_BOOL : BIND_FUNCTION;
+                b.number.i = list[i].words[0] == 't';
+                b.function = list[i].words;
+            }
+            bindings_set(memory, &given.settings, b);
+        }
+        bindings constants = {0}, extents = {0};
+        if (!lang_instantiate(file, kernel, &given, &found, memory, &constants, &extents) ||
+            !lang_lower(file, kernel, &constants, memory, &found, &k))
+            k = NULL;
+    }
+    if (!k) {
+        text out = {0};
+        diagnostics_print(&found, file, false, &out);
+        printf("%s %s does not lower\n%s", path, name, text_get(&out));
+        text_free(&out);
+    }
+    free(words);
+    return k;
+}
+
+static bool is_array(const tile_param *p)
+{
+    return p->kind != PARAM_SCALAR && p->kind != PARAM_EXTENT;
+}
+
+/* ---- compiled code ---- */
+
+typedef struct compiled {
+    void *library;
+    char path[64];
+} compiled;
+
+static bool compile(const char *words, compiled *out)
+{
+    static int serial;
+    static unsigned long long stamp;
+    char source[64];
+    qn_error error;
+    if (!stamp) stamp = (unsigned long long)clock_now_ns();
+    snprintf(source, sizeof(source), "/tmp/quern_emit_%llx_%d.c", stamp, serial);
+    snprintf(out->path, sizeof(out->path), "/tmp/quern_emit_%llx_%d.so", stamp, serial++);
+    if (file_write(source, words, strlen(words), &error) != QN_OK) return false;
+    const char *const arguments[] = {"cc",
+                                     "-std=gnu11",
+                                     "-O1",
+                                     "-march=native",
+                                     "-fno-math-errno",
+                                     "-fno-trapping-math",
+                                     "-ffp-contract=fast",
+                                     "-fwrapv",
+                                     "-w",
+                                     "-shared",
+                                     "-fPIC",
+                                     "-o",
+                                     out->path,
+                                     source,
+                                     "-lm",
+                                     NULL};
+    text output = {0};
+    int code = 1;
+    if (process_run(arguments, &output, &code, &error) != QN_OK || code) {
+        printf("%.3000s\n", text_get(&output));
+        printf("kept: %s\n", source);
+        text_free(&output);
+        return false;
+    }
+    text_free(&output);
+    if (!environment_get("QUERN_KEEP"))
+        remove(source);
+    else
+        printf("kept: %s\n", source);
+    out->library = dlopen(out->path, RTLD_NOW | RTLD_LOCAL);
+    remove(out->path);
+    if (!out->library) printf("%s\n", dlerror());
+    return out->library != NULL;
+}
+
+static void run_compiled(const tile_kernel *k, const compiled *c, const array_view *arrays, const launch_plan *plan,
+                         cpu_report *report)
+{
+    cpu_array infos[64];
+    for (int p = 0; p < k->param_count; p++) {
+        infos[p].data = arrays[p].data;
+        memcpy(infos[p].extents, arrays[p].extents, sizeof(infos[p].extents));
+        memcpy(infos[p].strides, arrays[p].strides, sizeof(infos[p].strides));
+    }
+    char symbol[128];
+    int phases = k->raw_language ? 1 : k->phase_count;
+    snprintf(symbol, sizeof(symbol), "%s_scratch_bytes", k->name);
+    cpu_scratch *scratch_bytes;
+    *(void **)&scratch_bytes = dlsym(c->library, symbol);
+    for (int phase = 0; phase < phases; phase++) {
+        cpu_launch launch = {.arrays = infos, .scalars = plan->scalars_bits, .report = report};
+        memcpy(launch.programs, plan->programs[phase], sizeof(launch.programs));
+        if (k->raw_once) launch.programs[0] = launch.programs[1] = launch.programs[2] = 1;
+        snprintf(symbol, sizeof(symbol), "%s_phase%d", k->name, phase);
+        cpu_phase *run;
+        *(void **)&run = dlsym(c->library, symbol);
+        EXPECT(run && scratch_bytes);
+        if (!run || !scratch_bytes) return;
+        void *scratch = aligned_alloc(64, (scratch_bytes(&launch) + 127) / 64 * 64);
+        int64_t count = launch.programs[0] * launch.programs[1] * launch.programs[2];
+        run(&launch, 0, count / 2, scratch); /* in two pieces, as two workers would */
+        run(&launch, count / 2, count, scratch);
+        free(scratch);
+    }
+}
+
+/* ---- arrays ---- */
+
+typedef struct held {
+    char *bytes;
+    size_t size;
+} held;
+
+static int64_t element_count(const array_view *a)
+{
+    int64_t count = 1;
+    for (int i = 0; i < a->rank; i++) count *= a->extents[i];
+    return count;
+}
+
+/* Element number n of the view, counted row-major. */
+static void *element_at(const array_view *a, int64_t n)
+{
+    int64_t offset = 0;
+    for (int i = a->rank - 1; i >= 0; i--) {
+        offset += n % a->extents[i] * a->strides[i];
+        n /= a->extents[i];
+    }
+    return (char *)a->data + offset * dtypes[a->elem].size_bytes;
+}
+
+static held make_array(array_view *a, int view)
+{
+    int64_t stride = 1, order[MAX_RANK];
+    for (int i = 0; i < a->rank; i++) order[i] = view == VIEW_TURNED ? i : a->rank - 1 - i;
+    for (int i = 0; i < a->rank; i++) {
+        int64_t axis = order[i];
+        a->strides[axis] = stride * (view == VIEW_GAPS ? 2 : 1);
+        stride = a->strides[axis] * MAXIMUM(a->extents[axis], 1) + (view == VIEW_GAPS ? 3 : 0);
+    }
+    held h = {.size = (size_t)(stride + 16) * (size_t)dtypes[a->elem].size_bytes};
+    h.bytes = aligned_alloc(64, (h.size + 63) / 64 * 64);
+    memset(h.bytes, 0x5a, h.size);
+    int64_t origin = 0;
+    for (int i = 0; i < a->rank && view == VIEW_BACKWARDS; i++) {
+        origin += a->strides[i] * MAXIMUM(a->extents[i] - 1, 0);
+        a->strides[i] = -a->strides[i];
+    }
+    a->data = h.bytes + origin * dtypes[a->elem].size_bytes;
+    return h;
+}
+
+static void fill_random(const array_view *a, const char *range)
+{
+    int64_t count = element_count(a);
+    for (int64_t n = 0; n < count; n++) {
+        double u = random_unit();
+        number x = {.f = 4 * u - 2, .i = a->elem == DT_BOOL ? u > 0.5 : (int64_t)(u * (a->elem == DT_U8 ? 256 : 5))};
+        if (range && strstr(range, "..")) { /* in order, for offsets and sorted tokens */
+            double last = atof(range + 2);
+            x.i = (int64_t)(last * (double)n / (double)MAXIMUM(count - 1, 1));
+        } else if (range && strchr(range, '+')) {
+            x.f = u + 0.1;
+        } else if (range) {
+            x.i = (int64_t)(u * atof(range));
+        }
+        element_write(a->elem, element_at(a, n), x);
+    }
+}
+
+static double tolerance_of(dtype t)
+{
+    return t == DT_F64 ? 1e-10 : t == DT_F32 ? 5e-5 : t == DT_F16 ? 5e-3 : t == DT_BF16 ? 3e-2 : 0;
+}
+
+static bool compare(const char *what, const tile_param *p, const array_view *expected, const array_view *actual)
+{
+    int64_t count = element_count(expected), wrong = 0;
+    for (int64_t n = 0; n < count; n++) {
+        number x = element_read(p->elem, element_at(expected, n)), y = element_read(p->elem, element_at(actual, n));
+        bool same;
+        if (dtype_is_float(p->elem)) {
+            double tolerance = tolerance_of(p->elem) * fmax(1, fabs(x.f));
+            same = x.f == y.f || (isnan(x.f) && isnan(y.f)) || fabs(x.f - y.f) <= tolerance;
+        } else {
+            same = x.i == y.i;
+        }
+        if (!same && !wrong++)
+            printf("%s: %s element %lld: expected %.9g, got %.9g\n", what, p->name, (long long)n,
+                   dtype_is_float(p->elem) ? x.f : (double)x.i, dtype_is_float(p->elem) ? y.f : (double)y.i);
+    }
+    if (wrong) printf("%s: %lld of %lld elements of %s differ\n", what, (long long)wrong, (long long)count, p->name);
+    return !wrong;
+}
+
+static void set_facts(tile_kernel *k, int view)
+{
+    for (int p = 0; p < k->param_count; p++) {
+        tile_facts facts = {.size_class = -1};
+        if (view == VIEW_FACTS && is_array(&k->params[p])) facts.last_unit = facts.contiguous = facts.small = true;
+        if (view == VIEW_FACTS && k->params[p].kind == PARAM_OUT) facts.streams = true;
+        k->params[p].facts = facts;
+    }
+}
+
+static void run_case(const char *path, const char *name, const char *words, int view)
+{
+    char what[256];
+    snprintf(what, sizeof(what), "%s %s view %d", name, words, view);
+    setting list[32];
+    int count = read_settings(words, list);
+    arena *memory = arena_new();
+    tile_kernel *k = lower(memory, path, name, list, count);
+    EXPECT(k != NULL);
+    if (!k) {
+        arena_free(memory);
+        return;
+    }
+    set_facts(k, view);
+    qn_error error;
+    qn_status status;
+    text source = {0};
+    status = emit_c(k, NULL, &source, &error);
+    if (status != QN_OK) printf("%s: %s\n", what, error.message);
+    EXPECT(status == QN_OK);
+    /* The head says what every extent is, once all arrays look like outputs. */
+    tile_kernel *blank = tile_clone(k, memory);
+    array_view arrays[2][64] = {0};
+    bool given[64] = {false};
+    number numbers[64] = {0};
+    for (int p = 0; p < k->param_count; p++) {
+        arrays[0][p].elem = k->params[p].elem;
+        arrays[0][p].rank = k->params[p].rank;
+        if (is_array(&k->params[p])) {
+            blank->params[p].kind = PARAM_OUT;
+            continue;
+        }
+        const char *setting = find_setting(list, count, k->params[p].name);
+        given[p] = setting != NULL;
+        if (setting) numbers[p] = (number){.i = atoll(setting), .f = atof(setting)};
+    }
+    static launch_plan plan;
+    status = interp_head(blank, given, numbers, arrays[0], 2, &plan, &error);
+    if (status != QN_OK) printf("%s: %s\n", what, error.message);
+    EXPECT(status == QN_OK);
+    compiled code = {0};
+    bool ready = status == QN_OK && compile(text_get(&source), &code);
+    if (!ready) printf("%s: not compiled\n", what);
+    EXPECT(ready);
+    if (ready) {
+        held memory_of[2][64] = {0};
+        random_state = 12345;
+        for (int p = 0; p < k->param_count; p++) {
+            if (!is_array(&k->params[p])) continue;
+            char at[40];
+            snprintf(at, sizeof(at), "@%s", k->params[p].name);
+            memcpy(arrays[0][p].extents, plan.extents[p], sizeof(arrays[0][p].extents));
+            memory_of[0][p] = make_array(&arrays[0][p], k->params[p].kind == PARAM_SCRATCH ? VIEW_PLAIN : view);
+            fill_random(&arrays[0][p], find_setting(list, count, at));
+            if (k->params[p].has_initial)
+                for (int64_t n = element_count(&arrays[0][p]) - 1; n >= 0; n--)
+                    element_write(k->params[p].elem, element_at(&arrays[0][p], n), k->params[p].initial);
+            arrays[1][p] = arrays[0][p];
+            memory_of[1][p].bytes = malloc(memory_of[0][p].size + 64);
+            char *aligned = (char *)(((uintptr_t)memory_of[1][p].bytes + 63) & ~(uintptr_t)63);
+            memcpy(aligned, memory_of[0][p].bytes, memory_of[0][p].size);
+            arrays[1][p].data = aligned + ((char *)arrays[0][p].data - memory_of[0][p].bytes);
+        }
+        interp_options options = {.units = 2};
+        findings found = {0};
+        status = interp_run(k, arrays[0], &plan, &options, &found, &error);
+        if (status != QN_OK) printf("%s: ref: %s\n", what, error.message);
+        EXPECT(status == QN_OK);
+        findings_free(&found);
+        cpu_report report = {0};
+        run_compiled(k, &code, arrays[1], &plan, &report);
+        EXPECT(!report.failed);
+        bool good = true;
+        for (int p = 0; p < k->param_count; p++) {
+            if (!is_array(&k->params[p])) continue;
+            if (k->params[p].kind != PARAM_SCRATCH) good &= compare(what, &k->params[p], &arrays[0][p], &arrays[1][p]);
+            free(memory_of[0][p].bytes);
+            free(memory_of[1][p].bytes);
+        }
+        EXPECT(good);
+        if (!good) {
+            char kept[64];
+            snprintf(kept, sizeof(kept), "/tmp/quern_wrong_%s.c", name);
+            (void)file_write(kept, text_get(&source), source.length, &error);
+            printf("kept: %s\n", kept);
+        }
+        dlclose(code.library);
+    }
+    text_free(&source);
+    arena_free(memory);
+}
+
+#define PROGRAMS QUERN_ROOT "/tests/programs/"
+
+typedef struct run {
+    const char *file, *kernel, *settings;
+} run;
+
+static const run runs[] = {
+    {"a01_pointwise.qn", "add", "n=1000 BLOCK=64"},
+    {"a01_pointwise.qn", "add", "n=37 BLOCK=8"},
+    {"a01_pointwise.qn", "add", "n=0 BLOCK=8"},
+    {"a01_pointwise.qn", "add", "n=1 BLOCK=1"},
+    {"a01_pointwise.qn", "gelu_tile", "n=1000 BLOCK=128"},
+    {"a02_softmax.qn", "softmax_three", "rows=5 cols=100 BLOCK=32"},
+    {"a02_softmax.qn", "softmax_three", "rows=3 cols=7 BLOCK=3"},
+    {"a02_softmax.qn", "softmax_online", "rows=5 cols=101 BLOCK=32"},
+    {"a02_softmax.qn", "softmax_row", "rows=4 cols=77"},
+    {"a02_softmax.qn", "softmax_row", "rows=3 cols=1"},
+    {"a02_softmax.qn", "softmax_short", "rows=13 cols=20 R=4"},
+    {"a02_softmax.qn", "softmax_batched", "B=2 L=3 D=33"},
+    {"a03_norms.qn", "layer_norm", "rows=5 cols=70 eps=0.01"},
+    {"a03_norms.qn", "layer_norm_welford", "rows=5 cols=70 eps=0.01 BLOCK=32"},
+    {"a03_norms.qn", "rms_norm_backward", "rows=7 cols=50 P=3 BC=16 eps=0.01"},
+    {"a04_reductions.qn", "cross_entropy", "B=5 V=37 @target=37"},
+    {"a04_reductions.qn", "sum_tree", "n=1003"},
+    {"a04_reductions.qn", "sum_atomic", "n=1003 BLOCK=64"},
+    {"a04_reductions.qn", "sum_two_step", "n=1003 P=5 BLOCK=32"},
+    {"a04_reductions.qn", "argmax_rows", "rows=7 cols=37 R=4"},
+    {"a04_reductions.qn", "cumsum_rows", "rows=3 cols=53"},
+    {"a04_reductions.qn", "cumsum_long", "n=103 BLOCK=16"},
+    {"a04_reductions.qn", "histogram", "n=1000 BLOCK=64"},
+    {"a04_reductions.qn", "topk", "rows=3 cols=40 K=4"},
+    {"a05_matmul.qn", "matmul_naive", "M=7 N=35 K=20 BN=16"},
+    {"a05_matmul.qn", "matmul", "M=37 N=45 K=29 BM=16 BN=32 BK=8"},
+    {"a05_matmul.qn", "matmul_grouped", "M=37 N=45 K=29 BM=16 BN=16 BK=8 G=2"},
+    {"a05_matmul.qn", "matmul_abt", "B=2 M=19 N=23 K=17 BM=8 BN=16 BK=8"},
+    {"a05_matmul.qn", "linear_act", "M=19 N=23 K=17 BM=8 BN=16 BK=8"},
+    {"a05_matmul.qn", "matmul_split", "M=19 N=23 K=40 SPLIT=2 BM=8 BN=16 BK=8"},
+    {"a05_matmul.qn", "lora", "M=19 N=23 K=17 R=4 alpha=0.5 BM=8 BN=16 BK=8"},
+    {"a06_convolution.qn", "conv2d", "B=2 C=5 H=9 W=11 O=6 R=3 S=3 PAD=1 STRIDE=2 BO=4 BQ=4 BC=3"},
+    {"a06_convolution.qn", "conv2d", "B=1 C=2 H=6 W=5 O=3 R=2 S=3 PAD=2 STRIDE=1 BO=4 BQ=8 BC=8"},
+    {"a06_convolution.qn", "conv2d_gather", "B=2 C=3 H=7 W=6 O=5 R=3 S=3 PAD=1 STRIDE=1 BM=8 BO=4 BK=8"},
+    {"a06_convolution.qn", "blur", "H=19 W=45 BH=4 BW=32"},
+    {"a06_convolution.qn", "transpose_tile", "M=37 N=45 B=16"},
+    {"a07_embeddings.qn", "embed", "B=21 F=3 V=40 W=44 E=8 COL=16 BB=8 @id=40 @base=20 @size=5"},
+    {"a07_embeddings.qn", "embed_exact", "n=70 V=31 BLOCK=16 @id=70 @token=..60"},
+    {"a07_embeddings.qn", "embed_backward", "n=37 V=9 E=5 BLOCK=8 @id=9"},
+    {"a07_embeddings.qn", "embed_bag", "n=40 B=5 B1=6 V=11 E=20 @id=11 @start=..40"},
+    {"a08_attention.qn", "attention", "B=2 H=2 L=13 S=17 D=8 scale=0.4 BM=8 BN=8"},
+    {"a08_attention.qn", "attention", "B=1 H=2 L=19 S=19 D=16 scale=0.4 BM=8 BN=4 CAUSAL=true"},
+    {"a08_attention.qn", "attention_delta", "B=2 H=2 L=13 D=8 BM=4"},
+    {"a08_attention.qn", "attention_backward_kv", "B=1 H=2 L=13 S=11 D=8 scale=0.4 BM=8 BN=8"},
+    {"a08_attention.qn", "attention_backward_q", "B=1 H=2 L=13 S=13 D=8 scale=0.4 BM=8 BN=8 CAUSAL=true"},
+    {"a08_attention.qn", "rope", "B=2 L=11 H=2 D=16 BL=4"},
+    {"a09_inplace.qn", "bias_act", "M=7 N=45 m=0.5 BM=4 BN=32"},
+    {"a09_inplace.qn", "dropout", "n=300 p=0.3 seed=7 offset=11 BLOCK=64"},
+    {"a09_inplace.qn", "adam", "n=100 rate=0.1 b1=0.9 b2=0.99 eps=0.001 step=3 BLOCK=32 @v=+"},
+    {"a09_inplace.qn", "mandelbrot", "H=10 W=21 limit=30 BH=4 BW=16"},
+};
+
+static bool is_generic(const char *file, const char *kernel)
+{
+    static const char *const fixed[] = {"gelu_tile",   "sum_tree",    "sum_atomic", "sum_two_step",
+                                        "cumsum_rows", "cumsum_long", "histogram",  "topk",
+                                        "blur",        "embed_exact", "adam",       "mandelbrot"};
+    for (int i = 0; i < COUNT(fixed); i++)
+        if (!strcmp(kernel, fixed[i])) return false;
+    return true;
+}
+
+static void run_all(dtype t, int view)
+{
+    const char *only = environment_get("QUERN_ONLY");
+    for (int i = 0; i < COUNT(runs); i++) {
+        char settings[256], path[512];
+        bool generic = is_generic(runs[i].file, runs[i].kernel);
+        if (only && strcmp(only, runs[i].kernel)) continue;
+        if (!generic && t != DT_F32) continue;
+        snprintf(settings, sizeof(settings), "%s%s %s", generic ? "T=" : "", generic ? dtypes[t].text : "",
+                 runs[i].settings);
+        snprintf(path, sizeof(path), "%s%s", PROGRAMS, runs[i].file);
+        run_case(path, runs[i].kernel, settings, view);
+    }
+}
+
+TEST(programs_f32)
+{
+    run_all(DT_F32, VIEW_FACTS);
+}
+
+TEST(programs_f64)
+{
+    run_all(DT_F64, VIEW_PLAIN);
+}
+
+TEST(programs_f16)
+{
+    run_all(DT_F16, VIEW_FACTS);
+}
+
+TEST(programs_bf16)
+{
+    run_all(DT_BF16, VIEW_FACTS);
+}
+
+TEST(programs_gaps)
+{
+    run_all(DT_F32, VIEW_GAPS);
+}
+
+TEST(programs_backwards)
+{
+    run_all(DT_F32, VIEW_BACKWARDS);
+}
+
+TEST(programs_turned)
+{
+    run_all(DT_F32, VIEW_TURNED);
+}
+
+TEST_MAIN(CASE(programs_f32), CASE(programs_f64), CASE(programs_f16), CASE(programs_bf16), CASE(programs_gaps),
+          CASE(programs_backwards), CASE(programs_turned))
