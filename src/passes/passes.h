@@ -9,10 +9,10 @@
 #include "ir/tile.h"
 
 typedef struct pass {
-    const char *name, *summary; /* summary: one line for `quern show --help` and docs */
-    bool (*run)(tile_kernel *k); /* true: something changed */
+    const char *name, *summary;         /* summary: one line for `quern show --help` and docs */
+    bool (*run)(tile_kernel *k);        /* true: something changed */
     const char *const *requires_passes; /* names that must have run before, NULL-terminated; or NULL */
-    const char *const *breaks; /* names whose result this one may undo; the runner runs those again at once */
+    const char *const *breaks;          /* names whose result this one may undo; the runner runs those again at once */
 } pass;
 extern const pass passes[];
 extern const int pass_count;
@@ -26,7 +26,7 @@ qn_status passes_run(tile_kernel *k, const char *last, passes_observer *observer
 /* facts.c, used by emitters too: what is known of an integer value. */
 typedef struct integer_fact {
     int64_t low, high; /* inclusive; INT64_MIN, INT64_MAX when unknown */
-    int64_t divisor; /* the value is a multiple of it; 1 when unknown, 0 for the constant 0 */
+    int64_t divisor;   /* the value is a multiple of it; 1 when unknown, 0 for the constant 0 */
 } integer_fact;
 typedef struct facts facts;
 facts *facts_compute(const tile_kernel *k, arena *memory);
