@@ -135,6 +135,7 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     if (context_slot(context, "ref", &b->ref_slot, NULL) != QN_OK) b->ref_slot = -1;
     if (status == QN_OK) status = qn_module_load_file(context, path, &b->module, error);
     if (status == QN_OK) status = find_blocks(b, path, error);
+    if (status == QN_OK) status = plan_check_caller(b, error);
     for (int i = 0; status == QN_OK && i < b->module->file->items.count; i++) {
         b->block = b->module->file->items.items[i];
         if (b->block->kind != AST_BENCH) continue;

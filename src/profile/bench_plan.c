@@ -50,40 +50,67 @@ static qn_status plan_add_clause(bench *b, plan *out, const ast *clause, qn_erro
     return QN_OK;
 }
 
-/* Every name that a variant of the block knows. */
-static int variant_names(const bench *b, const char **names, int most)
+/* Every name that the block sets or that one of its kernels knows. */
+static int block_names(const qn_module *module, const ast *block, const char **names, int most)
 {
     int count = 0;
-    for (int v = 0; v < b->variant_count; v++) {
-        if (b->variants[v].status != VARIANT_OK) continue;
-        const kernel_entry *entry = module_find(b->module, b->variants[v].kernel, NULL);
+    for (int c = 0; c < block->clauses.count; c++) {
+        const ast *clause = block->clauses.items[c];
+        if (strcmp(clause->word, "settings") && strcmp(clause->word, "on")) continue;
+        for (int i = 0; i < clause->list.count && count < most; i++) names[count++] = clause->list.items[i]->name;
+    }
+    for (int v = 0; v < block->list.count; v++) {
+        const kernel_entry *entry = module_find(module, block->list.items[v]->name, NULL);
         for (int i = 0; entry && i < entry->name_count && count < most; i++) names[count++] = entry->names[i];
     }
     return count;
 }
 
-static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
+static bool listed(const char *name, size_t length, const char *const *names, int count)
 {
-    const char *names[512];
-    int name_count = variant_names(b, names, COUNT(names));
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == length && !strncmp(names[i], name, length)) return true;
+    return false;
+}
+
+qn_status plan_check_caller(const bench *b, qn_error *error)
+{
+    const char *names[2048];
+    int count = 0;
+    const ast_file *file = b->module->file;
+    for (int i = 0; i < file->items.count; i++) {
+        const ast *item = file->items.items[i];
+        if (item->kind != AST_BENCH || (b->options->bench && strcmp(item->name, b->options->bench))) continue;
+        count += block_names(b->module, item, names + count, COUNT(names) - count);
+    }
     for (int i = 0; i < b->options->settings.count; i++) {
         const char *item = b->options->settings.items[i], *equals = strchr(item, '=');
         if (!equals || equals == item || !equals[1])
             return error_set(error, QN_BAD_CALL, "a setting is NAME=VALUE, not `%s`", item);
-        const char *name = arena_copy_text(b->memory, item, (size_t)(equals - item));
-        plan_setting *s = plan_find(out, name, strlen(name));
-        bool known = s != NULL;
-        for (int k = 0; k < name_count; k++) known |= !strcmp(names[k], name);
-        if (!known) {
-            const char *near = suggest_name(name, names, name_count);
-            if (!near && !b->options->bench) continue; /* another block of the file may have it */
-            return error_set(error, QN_BAD_CALL, "E505: no variant of bench `%s` has a setting `%s`%s%s%s",
-                             b->block->name, name, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
-        }
+        if (listed(item, (size_t)(equals - item), names, count)) continue;
+        char name[256];
+        snprintf(name, sizeof(name), "%.*s", (int)(equals - item), item);
+        const char *near = suggest_name(name, names, count);
+        return error_set(error, QN_BAD_CALL, "no kernel of these benches has a setting `%s`%s%s%s", name,
+                         near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+    }
+    return QN_OK;
+}
+
+/* What the caller set, where this block knows the name; another block of the file may know the rest. */
+static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
+{
+    const char *names[512];
+    int count = block_names(b->module, b->block, names, COUNT(names));
+    for (int i = 0; i < b->options->settings.count; i++) {
+        const char *item = b->options->settings.items[i], *equals = strchr(item, '=');
+        size_t length = (size_t)(equals - item);
+        if (!listed(item, length, names, count)) continue;
+        plan_setting *s = plan_find(out, item, length);
         if (!s) {
             if (out->count == COUNT(out->items)) return too_many(b, error);
             s = &out->items[out->count++];
-            s->name = name;
+            s->name = arena_copy_text(b->memory, item, length);
         }
         s->choice_count = 1;
         s->words = equals + 1;
@@ -128,13 +155,17 @@ static const char *value_words(bench *b, const binding *value)
     return copy;
 }
 
-/* One expression over the settings before it. A name that is bound to nothing stands for a function. */
+/* One expression over the settings before it, or a type. A name that is bound to nothing stands for a function. */
 static qn_status evaluate(bench *b, const ast_file *file, const ast *expression, const bindings *known,
                           const char *name, binding *out, qn_error *error)
 {
     diagnostics d = {.memory = b->memory};
     const char *unbound = NULL;
     int units = b->context->slots[b->slot].about.units;
+    if (expression->kind == AST_TYPE_NAME && dtype_from_text(expression->word, &out->type)) {
+        out->kind = BIND_TYPE;
+        return QN_OK;
+    }
     if (lang_evaluate(file, expression, known, units, &d, out, &unbound) && !d.errors) return QN_OK;
     if (!d.errors && expression->kind == AST_NAME) {
         *out = (binding){.kind = BIND_FUNCTION, .function = expression->name};
