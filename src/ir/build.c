@@ -76,6 +76,14 @@ value tile_result(tile_kernel *k, tile_op *op, tile_type type)
     return v;
 }
 
+void tile_alias_add(tile_kernel *k, value v, const char *name)
+{
+    for (int i = 0; i < k->alias_count; i++)
+        if (k->aliases[i].v == v && !strcmp(k->aliases[i].name, name)) return;
+    tile_alias alias = {name, v};
+    ARENA_PUSH(k->memory, k->aliases, k->alias_count, k->alias_capacity, alias);
+}
+
 void tile_append(tile_kernel *k, tile_block *b, tile_op *op)
 {
     ARENA_PUSH(k->memory, b->ops, b->op_count, b->op_capacity, op);
@@ -228,6 +236,10 @@ tile_kernel *tile_clone(const tile_kernel *k, arena *memory)
         copy->values[v].op = NULL;
         copy->values[v].name = name ? arena_copy_text(memory, name, strlen(name)) : NULL;
     }
+    copy->alias_capacity = k->alias_count;
+    copy->aliases = copy_bytes(memory, k->aliases, sizeof(tile_alias) * (size_t)k->alias_count);
+    for (int i = 0; i < k->alias_count; i++)
+        copy->aliases[i].name = arena_copy_text(memory, k->aliases[i].name, strlen(k->aliases[i].name));
     copy->head = clone_block(copy, k->head);
     copy->phases = ARENA_ARRAY(memory, tile_block *, k->phase_count + 1);
     for (int p = 0; p < k->phase_count; p++) copy->phases[p] = clone_block(copy, k->phases[p]);

@@ -68,8 +68,9 @@ typedef struct launch_plan {
     int64_t programs[16][3]; /* per phase */
 } launch_plan;
 
-/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs and scratch before
- * they are allocated, inputs before they are generated): the extents are then computed (rank and elem must be set). Fails with E502, E503, E505 texts. */
+/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs, scratch, inputs to be
+ * made): the extents are then computed (rank and elem must be set); an empty array that was given has an address.
+ * Fails with E501, E502, E503, E505 texts. */
 qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays, int units,
                       launch_plan *plan, qn_error *error);
 
@@ -91,6 +92,9 @@ typedef struct interp_touch {
     int64_t low[MAX_RANK], high[MAX_RANK], touched, untouched;
 } interp_touch;
 bool interp_touches(const interp *state, const tile_op *op, interp_touch *out);
+
+/* For the hook: does the element of an array (a parameter) have a value: was it written, or has it one from the start? */
+bool interp_written(const interp *state, int array, const int64_t *index);
 
 /* A tile as words, shortened: [1 2 3 ... 9]; an element that is not shown is a middle dot. shown may be NULL. */
 void interp_show_tile(const interp_tile *t, const uint8_t *shown, text *out);

@@ -18,27 +18,32 @@ typedef struct addresses {
     int64_t *memory; /* element offsets from the array's data */
     int64_t *places; /* positions in the shadow; the same buffer as memory where they agree; NULL if not wanted */
     uint8_t *skip;   /* 1: masked off or outside */
+    bool unknown;    /* a mask has poison somewhere */
     bool may_meet;   /* two elements may lie at one place */
 } addresses;
+
+/* Masks hold together: one that is false decides even where another has no value. So poison is only marked here. */
+enum { SKIP = 1, UNKNOWN = 2 };
 
 static void apply_mask(interp *s, addresses *a, value v)
 {
     tile *mask = interp_get(s, v);
-    if (mask->count == 1) {
-        if (mask->poison && mask->poison[0])
-            interp_poisoned(s, "a mask");
-        else if (!mask->cells[0].i)
-            memset(a->skip, 1, (size_t)a->count);
-        return;
-    }
-    tile *full = mask->count == a->count ? tile_keep(mask) : tile_expand(s, mask, &a->shape);
-    bool poisoned = false;
+    tile *full = mask->count == a->count || mask->count == 1 ? tile_keep(mask) : tile_expand(s, mask, &a->shape);
+    int step = full->count != 1;
     for (int64_t j = 0; j < a->count; j++) {
-        poisoned |= full->poison && full->poison[j] && !a->skip[j];
-        a->skip[j] |= !full->cells[j].i;
+        bool unknown = full->poison && full->poison[j * step];
+        a->skip[j] |= unknown ? UNKNOWN : full->cells[j * step].i ? 0 : SKIP;
+        a->unknown |= unknown;
     }
     tile_drop(s, full);
-    if (poisoned) interp_poisoned(s, "a mask");
+}
+
+static void settle_masks(interp *s, addresses *a)
+{
+    for (int64_t j = 0; a->unknown && j < a->count; j++) {
+        if (a->skip[j] == UNKNOWN) interp_poisoned(s, "a mask");
+        a->skip[j] &= SKIP;
+    }
 }
 
 static void apply_slice(addresses *a, int axis, int64_t start, int64_t step, int64_t extent, int64_t stride,
@@ -55,7 +60,7 @@ static void apply_slice(addresses *a, int axis, int64_t start, int64_t step, int
         for (int64_t o = 0; o < rounds; o++) {
             int64_t first = (o * length + e) * inner;
             if (outside) {
-                memset(a->skip + first, 1, (size_t)inner);
+                memset(a->skip + first, SKIP, (size_t)inner);
                 continue;
             }
             for (int64_t j = first; j < first + inner; j++) a->memory[j] += at * stride;
@@ -139,7 +144,8 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
         a->may_meet = known->overlaps;
     }
     for (int k = op->operand_count - access->mask_count; k < op->operand_count; k++) apply_mask(s, a, op->operands[k]);
-    for (int round = 0; round < 2; round++) { /* slices first: an index of an element outside does not count */
+    for (int round = 0; round < 2 && s->stop == STOP_NONE;
+         round++) { /* slices first: an index of an element outside does not count */
         int operand = access->first_index;
         for (int axis = 0; axis < access->rank && s->stop == STOP_NONE; axis++) {
             int64_t extent = array->extents[axis], stride = array->strides[axis];
@@ -163,6 +169,7 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
                 }
             }
         }
+        if (!round) settle_masks(s, a);
     }
     if (s->stop == STOP_NONE) return true;
     addresses_free(s, a);

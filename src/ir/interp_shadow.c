@@ -243,6 +243,15 @@ void shadow_set_births(interp *s, int array, int64_t count, const int64_t *place
         if (!skip[j]) known->birth[places[j]] = birth_of(from, j);
 }
 
+bool interp_written(const interp *state, int array, const int64_t *index)
+{
+    const shadow *known = state->shadows ? &state->shadows[array] : NULL;
+    if (!known || !known->written) return true;
+    int64_t place = known->base;
+    for (int axis = 0; axis < state->arrays[array].rank; axis++) place += index[axis] * known->strides[axis];
+    return known->written[place];
+}
+
 bool shadow_next(const array_view *a, int64_t index[MAX_RANK])
 {
     for (int axis = a->rank - 1; axis >= 0; axis--) {

@@ -169,6 +169,12 @@ typedef struct tile_param {
     tile_facts facts;
 } tile_param;
 
+/* A further name of a value: a variable that shares it with another one, or with a constant. For the debugger. */
+typedef struct tile_alias {
+    const char *name;
+    value v;
+} tile_alias;
+
 typedef struct tile_kernel {
     arena *memory;
     const char *name, *file; /* file: for diagnostics */
@@ -185,6 +191,8 @@ typedef struct tile_kernel {
     const char *raw_language; /* "c", "cuda", or NULL for a tile kernel */
     const char *raw_source, *raw_constants;
     bool raw_once;
+    tile_alias *aliases; /* not in the text form */
+    int alias_count, alias_capacity;
     const char **source_lines; /* for comments in emitted text and findings; may be NULL */
     int source_line_count;
 } tile_kernel;
@@ -212,6 +220,7 @@ value tile_value_new(tile_kernel *k, tile_type type); /* a region argument, or a
 value tile_block_arg(tile_kernel *k, tile_block *b, tile_type type);
 tile_op *tile_op_new(tile_kernel *k, op_code code, const value *operands, int operand_count);
 value tile_result(tile_kernel *k, tile_op *op, tile_type type); /* adds one result */
+void tile_alias_add(tile_kernel *k, value v, const char *name); /* once for each pair */
 void tile_append(tile_kernel *k, tile_block *b, tile_op *op);
 void tile_insert(tile_kernel *k, tile_block *b, int at, tile_op *op);
 static inline tile_type tile_type_of(const tile_kernel *k, value v) { return k->values[v].type; }

@@ -27,7 +27,12 @@ variable *variable_new(walk *w, const char *name, dtype elem)
 static void name_value(walk *w, value v, const char *name)
 {
     const tile_op *op = tile_def(w->k, v);
-    if (op && op->code != OP_CONST && op->code != OP_ARG && op->code != OP_PROGRAM) value_name(w, v, name);
+    const char *known = w->k->values[v].name;
+    bool shared = op && (op->code == OP_CONST || op->code == OP_ARG || op->code == OP_PROGRAM);
+    if (shared || (known && strcmp(known, name)))
+        tile_alias_add(w->k, v, name);
+    else if (op)
+        value_name(w, v, name);
 }
 
 /* A declarator whose value is wrong still declares its name. */

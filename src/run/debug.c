@@ -58,10 +58,16 @@ typedef struct line_search {
     int line, next;
 } line_search;
 
+/* The source line that runs with this op; 0: none. Constants and arguments are shared by several lines. */
+static int line_of(const tile_op *op)
+{
+    return op->code == OP_CONST || op->code == OP_ARG ? 0 : op->line;
+}
+
 static void visit_line(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     line_search *search = context;
-    if (op->line >= search->line && (!search->next || op->line < search->next)) search->next = op->line;
+    if (line_of(op) >= search->line && (!search->next || op->line < search->next)) search->next = op->line;
 }
 
 static int line_with_code(const tile_kernel *k, int line)
@@ -326,16 +332,20 @@ static bool hook(void *context, interp *state, const tile_op *op, const int64_t 
     debugger *d = context;
     int phase = interp_phase(state);
     bool new_program = !d->op || phase != d->phase || memcmp(program, d->program, sizeof(d->program));
-    bool new_line = op->line && (new_program || op->line != d->line);
+    int line = line_of(op);
+    if (new_program) d->line = 0; /* its first line is new, whatever it is */
+    bool new_line = line && line != d->line;
     d->state = state;
     d->previous = new_program ? NULL : d->op;
     d->op = op;
     d->phase = phase;
     memcpy(d->program, program, sizeof(d->program));
-    if (op->line) d->line = op->line;
+    if (line) d->line = line;
     if (d->watch_count) show_watches(d);
     if (d->mode == MODE_STEP_OP && d->previous) show_results(d, d->previous);
-    const debug_break *b = hit_break(d, new_program, new_line);
+    if (new_program) d->fresh = true;
+    const debug_break *b = hit_break(d, d->fresh && line, new_line);
+    if (line) d->fresh = false;
     if (b) say(d, "break %d: ", b->number);
     if (b || d->mode == MODE_STEP_OP || (d->mode == MODE_STEP_LINE && new_line)) {
         if (b || new_line) show_place(d);

@@ -43,7 +43,8 @@ typedef struct debugger {
     const interp *state;
     const tile_op *op, *previous;
     int64_t program[3];
-    int phase, line; /* line: the last source line that an op had */
+    int phase, line; /* line: the last source line that an op had; 0 at the start of a program */
+    bool fresh;      /* the program has not reached its first line */
     int list_from;   /* where `list` goes on; 0: around the line */
 } debugger;
 

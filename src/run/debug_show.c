@@ -142,21 +142,27 @@ void show_where(const debugger *d)
     show_op(d);
 }
 
+typedef union cell_bits { /* a scalar of the plan */
+    int64_t i;
+    double f;
+} cell_bits;
+
+static void scalar_words(const debugger *d, int p, text *out)
+{
+    cell_bits bits = {.i = d->call->plan.scalars_bits[p]};
+    if (dtype_is_float(d->kernel->params[p].elem))
+        text_print(out, " = %g", bits.f);
+    else
+        text_print(out, " = %lld", (long long)bits.i);
+}
+
 static void show_param(const debugger *d, int p)
 {
     static const char *const kinds[] = {"in", "out", "inout", "scratch", "scalar", "extent"};
     const tile_param *param = &d->kernel->params[p];
     text words = {0};
     text_print(&words, "  %s %s %s", kinds[param->kind], dtypes[param->elem].text, param->name);
-    if (param->kind == PARAM_SCALAR || param->kind == PARAM_EXTENT) {
-        int64_t bits = d->call->plan.scalars_bits[p];
-        double real;
-        memcpy(&real, &bits, sizeof(real));
-        if (dtype_is_float(param->elem))
-            text_print(&words, " = %g", real);
-        else
-            text_print(&words, " = %lld", (long long)bits);
-    }
+    if (param->kind == PARAM_SCALAR || param->kind == PARAM_EXTENT) scalar_words(d, p, &words);
     for (int axis = 0; axis < param->rank; axis++)
         text_print(&words, "[%lld]", (long long)d->call->plan.extents[p][axis]);
     say(d, "%s\n", text_get(&words));
@@ -209,6 +215,14 @@ void show_memory(const debugger *d, const tile_op *op)
     text_free(&words);
 }
 
+static void consider(const debugger *d, value v, value *found, int64_t *newest)
+{
+    int64_t at = interp_set_time(d->state, v);
+    if (at <= *newest) return;
+    *newest = at;
+    *found = v;
+}
+
 /* The value with this name that was set last; 0: none has a value now. *known: some value has the name. */
 static value latest(const debugger *d, const char *name, bool *known)
 {
@@ -219,10 +233,12 @@ static value latest(const debugger *d, const char *name, bool *known)
         const char *own = d->kernel->values[v].name;
         if (!own || strcmp(own, name)) continue;
         *known = true;
-        int64_t at = interp_set_time(d->state, (value)v);
-        if (at <= newest) continue;
-        newest = at;
-        found = (value)v;
+        consider(d, (value)v, &found, &newest);
+    }
+    for (int i = 0; i < d->kernel->alias_count; i++) {
+        if (strcmp(d->kernel->aliases[i].name, name)) continue;
+        *known = true;
+        consider(d, d->kernel->aliases[i].v, &found, &newest);
     }
     return found;
 }
@@ -265,17 +281,23 @@ static void show_array(const debugger *d, int p, const int64_t *fixed, int fixed
         }
     }
     t.elements = calloc((size_t)t.count + 1, sizeof(number));
-    CHECK(t.elements);
+    uint8_t *shown = malloc((size_t)t.count + 1);
+    CHECK(t.elements && shown);
+    int64_t index[MAX_RANK] = {0};
+    for (int axis = 0; axis < fixed_count; axis++) index[axis] = fixed[axis];
     for (int64_t j = 0; j < t.count; j++) {
         int64_t rest = j, at = 0;
         for (int axis = a->rank - 1; axis >= fixed_count; axis--) {
-            at += rest % a->extents[axis] * a->strides[axis];
+            index[axis] = rest % a->extents[axis];
+            at += index[axis] * a->strides[axis];
             rest /= a->extents[axis];
         }
         t.elements[j] = element_read(a->elem, base + at * size);
+        shown[j] = interp_written(d->state, p, index);
     }
     text out = {0};
-    interp_show_tile(&t, NULL, &out);
+    interp_show_tile(&t, shown, &out);
+    free(shown);
     say(d, "%s = %s\n", words, text_get(&out));
     text_free(&out);
     free(t.elements);
@@ -288,6 +310,8 @@ static void suggest(const debugger *d, const char *name)
     for (int p = 0; p < d->kernel->param_count && count < COUNT(names); p++) names[count++] = d->kernel->params[p].name;
     for (int v = 1; v < d->kernel->value_count && count < COUNT(names); v++)
         if (d->kernel->values[v].name) names[count++] = d->kernel->values[v].name;
+    for (int i = 0; i < d->kernel->alias_count && count < COUNT(names); i++)
+        names[count++] = d->kernel->aliases[i].name;
     const char *near = suggest_name(name, names, count);
     if (near)
         say(d, "there is no variable `%s`; did you mean `%s`?\n", name, near);
@@ -353,7 +377,10 @@ bool show_value(const debugger *d, const char *words)
         return true;
     }
     if (p >= 0) {
-        show_param(d, p);
+        text out = {0};
+        scalar_words(d, p, &out);
+        say(d, "%s%s\n", name, text_get(&out));
+        text_free(&out);
         return true;
     }
     if (known)
