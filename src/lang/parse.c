@@ -112,6 +112,10 @@ void parser_leave(parser *p)
 ast *parser_node(parser *p, ast_kind kind, place from)
 {
     ast *node = ARENA_NEW(p->file->memory, ast);
+    if (p->node_count++ == NODE_LIMIT) {
+        parser_error(p, "E105", from, "split it", "the file has more than %d parts", NODE_LIMIT);
+        p->lex.stopped = true;
+    }
     node->kind = kind;
     node->from = node->at = from;
     node->end_line = from.line;

@@ -17,7 +17,8 @@
 #define NESTING_LIMIT 200
 #define HEIGHT_LIMIT 1000
 #define PARAM_LIMIT 64
-#define ERROR_LIMIT 200 /* a file that is junk is not read to its end */
+#define NODE_LIMIT 4000000 /* of the tree: what 16 MiB of ordinary source need; bounds the memory */
+#define ERROR_LIMIT 200    /* a file that is junk is not read to its end */
 
 typedef enum token_kind {
     TOKEN_END,
@@ -61,7 +62,7 @@ typedef struct parser {
     lexer lex;
     token now, next;
     int end_line, end_column; /* of the token consumed last */
-    int nesting;
+    int nesting, node_count;
     bool panic;                            /* an error was reported; silent until the next statement or item */
     const char *generics[PARAM_LIMIT + 1]; /* types of this item that are generic */
     int generic_count;

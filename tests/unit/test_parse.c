@@ -241,18 +241,17 @@ TEST(comments)
     arena_free(memory);
 }
 
-/* The programs of the specification: they parse and check without a word. */
-TEST(programs)
+static int check_folder(const char *name, int *kernels)
 {
-    DIR *folder = opendir(QUERN_ROOT "/tests/programs");
-    int count = 0, kernels = 0;
+    DIR *folder = opendir(name);
+    int count = 0;
     EXPECT(folder);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (!strstr(entry->d_name, ".qn")) continue;
         char path[1024], *words;
         size_t length;
         qn_error error;
-        snprintf(path, sizeof(path), QUERN_ROOT "/tests/programs/%s", entry->d_name);
+        snprintf(path, sizeof(path), "%s/%s", name, entry->d_name);
         EXPECT(file_read(path, 1 << 24, &words, &length, &error) == QN_OK);
         arena *memory = arena_new();
         diagnostics d;
@@ -261,14 +260,23 @@ TEST(programs)
         text out = {0};
         diagnostics_print(&d, file, false, &out);
         EXPECT_TEXT(text_get(&out), "");
-        for (int i = 0; i < file->items.count; i++) kernels += file->items.items[i]->kind == AST_KERNEL;
+        for (int i = 0; i < file->items.count; i++) *kernels += file->items.items[i]->kind == AST_KERNEL;
         text_free(&out);
         arena_free(memory);
         free(words);
         count++;
     }
     if (folder) closedir(folder);
-    EXPECT(count >= 10 && kernels >= 43);
+    return count;
+}
+
+/* The programs of the specification, and the kernels that come with Quern: they parse and check without a word. */
+TEST(programs)
+{
+    int kernels = 0;
+    EXPECT(check_folder(QUERN_ROOT "/tests/programs", &kernels) >= 10);
+    EXPECT(kernels >= 43);
+    EXPECT(check_folder(QUERN_ROOT "/kernels", &kernels) > 0);
 }
 
 static int errors_of(const char *words, size_t length, const char *code)
