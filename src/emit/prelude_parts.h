@@ -6,7 +6,7 @@
  *   $t the type itself   $c its C type     $v the C type of a value of it (f32x16, float)
  *   $i $j $u             signed integer of the same width: C type of a value, short name; unsigned short name
  *   $b bits   $p ps ss pd sd   $f the suffix f of C functions   $w operands of a scalar or vector instruction
- *   $R 2^(mantissa bits)   $M mantissa bits   $X exponent bias
+ *   $R 2^(mantissa bits)   $M mantissa bits   $X exponent bias   $k $a what dot adds up in: short name, C type
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_PRELUDE_PARTS_H
