@@ -51,6 +51,7 @@ static bool add_param(walk *w, tile_param param, const ast *item)
         return false;
     }
     for (int i = 0; i < MAX_RANK; i++) param.extent_param[i] = -1;
+    param.facts.size_class = -1; /* nothing is promised yet */
     int index = tile_param_add(w->k, param);
     w->param_items[index] = item;
     symbol s = {.name = param.name, .kind = SYMBOL_SCALAR, .param = index};
