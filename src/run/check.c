@@ -119,9 +119,12 @@ static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, 
     return status;
 }
 
-/* Extents that an assume or the head refuses are not this case's fault. */
+/* Extents that an assume or the head refuses are not this case's fault, nor is a constant extent that was chosen too
+ * small for the kernel. */
 static bool is_refusal(const qn_error *error)
 {
+    if (error->status == QN_BAD_SOURCE)
+        return strstr(error->message, "E314: extent 0") || strstr(error->message, "E503");
     return error->status == QN_BAD_CALL && (strstr(error->message, "E502") || strstr(error->message, "E503") ||
                                             strstr(error->message, "is empty: the upper bound"));
 }
