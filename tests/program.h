@@ -265,7 +265,7 @@ static inline double tolerance_of(dtype a, dtype b)
 /* Floats within a tolerance relative to the element and the array's largest; integers exactly. */
 static inline void expect_array(program *p, const grid *g, const double *want)
 {
-    double scale = 0, rel = dtype_is_float(g->elem) ? tolerance_of(p->type, g->elem) : 0;
+    double scale = 1, rel = dtype_is_float(g->elem) ? tolerance_of(p->type, g->elem) : 0;
     for (int64_t i = 0; i < g->count; i++)
         if (isfinite(want[i])) scale = fmax(scale, fabs(want[i]));
     for (int64_t i = 0; i < g->count; i++) {
