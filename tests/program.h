@@ -33,8 +33,10 @@ typedef struct program {
 
 static const int tile_sizes[] = {1, 3, 4, 8, 32};
 static const dtype float_types[] = {DT_F32, DT_F64, DT_BF16, DT_F16};
-#define EACH_TYPE(t) for (int t##_index = 0, t; t##_index < COUNT(float_types) && ((t = (int)float_types[t##_index]), 1); t##_index++)
-#define EACH_TILE(b) for (int b##_index = 0, b; b##_index < COUNT(tile_sizes) && ((b = tile_sizes[b##_index]), 1); b##_index++)
+#define EACH_TYPE(t) \
+    for (int t##_index = 0, t; t##_index < COUNT(float_types) && ((t = (int)float_types[t##_index]), 1); t##_index++)
+#define EACH_TILE(b) \
+    for (int b##_index = 0, b; b##_index < COUNT(tile_sizes) && ((b = tile_sizes[b##_index]), 1); b##_index++)
 
 static uint64_t program_state = 88172645463325252u;
 static inline uint64_t random_bits(void)
@@ -68,22 +70,28 @@ static inline program *program_new(const char *file, const char *kernel, dtype t
 
 static inline void set_int(program *p, const char *name, int64_t i)
 {
-    bindings_set(p->memory, &p->settings, (binding){.name = name, .kind = BIND_INT, .type = DT_I64, .number = {.i = i, .f = (double)i}, .untyped = true});
+    bindings_set(
+        p->memory, &p->settings,
+        (binding){.name = name, .kind = BIND_INT, .type = DT_I64, .number = {.i = i, .f = (double)i}, .untyped = true});
 }
 static inline void set_bool(program *p, const char *name, bool b)
 {
-    bindings_set(p->memory, &p->settings, (binding){.name = name, .kind = BIND_BOOL, .type = DT_BOOL, .number = {.i = b}});
+    bindings_set(p->memory, &p->settings,
+                 (binding){.name = name, .kind = BIND_BOOL, .type = DT_BOOL, .number = {.i = b}});
 }
 static inline void set_float(program *p, const char *name, double f)
 {
-    bindings_set(p->memory, &p->settings, (binding){.name = name, .kind = BIND_FLOAT, .type = DT_F64, .number = {.f = f}, .untyped = true});
+    bindings_set(p->memory, &p->settings,
+                 (binding){.name = name, .kind = BIND_FLOAT, .type = DT_F64, .number = {.f = f}, .untyped = true});
 }
 static inline void set_function(program *p, const char *name, const char *function)
 {
     bindings_set(p->memory, &p->settings, (binding){.name = name, .kind = BIND_FUNCTION, .function = function});
 }
 
-#define ARRAY(p, name, elem, ...) array_new((p), (name), (elem), (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define ARRAY(p, name, elem, ...)                                  \
+    array_new((p), (name), (elem), (const int64_t[]){__VA_ARGS__}, \
+              sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 static inline grid *array_new(program *p, const char *name, dtype elem, const int64_t *extents, size_t rank)
 {
     grid *g = ARENA_NEW(p->memory, grid);
@@ -125,8 +133,10 @@ static inline void program_fail(const program *p, const char *what)
     printf("%s:%s (", p->file, p->kernel);
     for (int i = 0; i < p->settings.count; i++) {
         const binding *b = &p->settings.items[i];
-        if (b->kind == BIND_TYPE) printf("%s=%s ", b->name, dtypes[b->type].text);
-        else if (b->kind == BIND_INT) printf("%s=%lld ", b->name, (long long)b->number.i);
+        if (b->kind == BIND_TYPE)
+            printf("%s=%s ", b->name, dtypes[b->type].text);
+        else if (b->kind == BIND_INT)
+            printf("%s=%lld ", b->name, (long long)b->number.i);
     }
     for (int i = 0; i < p->grid_count; i++) {
         printf("%s", p->grids[i]->name);
@@ -141,7 +151,8 @@ static inline void *to_memory(program *p, const grid *g)
 {
     size_t size = (size_t)dtypes[g->elem].size_bytes;
     char *data = arena_alloc(p->memory, (size_t)(g->count + 1) * size);
-    for (int64_t i = 0; i < g->count; i++) element_write(g->elem, data + (size_t)i * size, (number){.i = (int64_t)g->v[i], .f = g->v[i]});
+    for (int64_t i = 0; i < g->count; i++)
+        element_write(g->elem, data + (size_t)i * size, (number){.i = (int64_t)g->v[i], .f = g->v[i]});
     return data;
 }
 
@@ -164,11 +175,14 @@ static inline bool program_lower(program *p, tile_kernel **k)
     given_array arrays[24];
     lang_given given = {.arrays = arrays, .units = 3};
     bool generic = false;
-    for (int i = 0; kernel && i < kernel->list.count; i++) generic |= kernel->list.items[i]->type && kernel->list.items[i]->type->is_generic;
+    for (int i = 0; kernel && i < kernel->list.count; i++)
+        generic |= kernel->list.items[i]->type && kernel->list.items[i]->type->is_generic;
     for (int i = 0; i < p->settings.count; i++)
-        if (generic || p->settings.items[i].kind != BIND_TYPE) bindings_set(p->memory, &given.settings, p->settings.items[i]);
+        if (generic || p->settings.items[i].kind != BIND_TYPE)
+            bindings_set(p->memory, &given.settings, p->settings.items[i]);
     for (int i = 0; i < p->grid_count; i++) {
-        given_array a = {.name = p->grids[i]->name, .elem = p->grids[i]->elem, .rank = p->grids[i]->rank, .has_extents = true};
+        given_array a = {
+            .name = p->grids[i]->name, .elem = p->grids[i]->elem, .rank = p->grids[i]->rank, .has_extents = true};
         memcpy(a.extents, p->grids[i]->extents, sizeof(a.extents));
         arrays[given.array_count++] = a;
     }
@@ -199,7 +213,11 @@ static inline bool program_run(program *p)
         if (param->kind >= PARAM_SCALAR) {
             const binding *b = bindings_find(&p->settings, param->name);
             given[i] = b != NULL;
-            if (b) numbers[i] = dtype_is_float(param->elem) ? (number){.f = round_to_dtype(param->elem, b->kind == BIND_FLOAT ? b->number.f : (double)b->number.i)} : b->number;
+            if (b)
+                numbers[i] = dtype_is_float(param->elem)
+                                 ? (number){.f = round_to_dtype(
+                                                param->elem, b->kind == BIND_FLOAT ? b->number.f : (double)b->number.i)}
+                                 : b->number;
             continue;
         }
         views[i].elem = param->elem;
@@ -247,7 +265,8 @@ static inline bool program_run(program *p)
             grid *g = p->grids[n];
             if (strcmp(g->name, k->params[i].name)) continue;
             for (int64_t e = 0; e < g->count; e++) {
-                number x = element_read(g->elem, (char *)views[i].data + (size_t)e * (size_t)dtypes[g->elem].size_bytes);
+                number x =
+                    element_read(g->elem, (char *)views[i].data + (size_t)e * (size_t)dtypes[g->elem].size_bytes);
                 g->v[e] = dtype_is_float(g->elem) ? x.f : (double)x.i;
             }
         }
@@ -270,7 +289,8 @@ static inline void expect_array(program *p, const grid *g, const double *want)
         if (isfinite(want[i])) scale = fmax(scale, fabs(want[i]));
     for (int64_t i = 0; i < g->count; i++) {
         if (fabs(g->v[i] - want[i]) <= rel * (fabs(want[i]) + scale) || g->v[i] == want[i]) continue;
-        program_fail(p, arena_print(p->memory, "%s: element %lld is %.9g, expected %.9g", g->name, (long long)i, g->v[i], want[i]));
+        program_fail(p, arena_print(p->memory, "%s: element %lld is %.9g, expected %.9g", g->name, (long long)i,
+                                    g->v[i], want[i]));
         return;
     }
 }

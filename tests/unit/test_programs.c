@@ -10,10 +10,12 @@ static const int sizes[] = {1, 2, 7, 16, 33};
 
 TEST(add)
 {
-    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n)
+    {
         program *p = program_new("a01_pointwise", "add", (dtype)t);
         set_int(p, "BLOCK", b);
-        grid *x = random_fill(ARRAY(p, "a", (dtype)t, n), -2, 2), *y = random_fill(ARRAY(p, "b", (dtype)t, n), -2, 2), *z = ARRAY(p, "c", (dtype)t, n);
+        grid *x = random_fill(ARRAY(p, "a", (dtype)t, n), -2, 2), *y = random_fill(ARRAY(p, "b", (dtype)t, n), -2, 2),
+             *z = ARRAY(p, "c", (dtype)t, n);
         double *want = NEW(p, n);
         for (int i = 0; i < n; i++) want[i] = stored((dtype)t, x->v[i] + y->v[i]);
         if (program_run(p)) expect_array(p, z, want);
@@ -28,7 +30,8 @@ static double gelu(double x)
 
 TEST(gelu_tile)
 {
-    EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TILE(b) EACH_SIZE(n)
+    {
         program *p = program_new("a01_pointwise", "gelu_tile", DT_F32);
         set_int(p, "BLOCK", b);
         grid *x = random_fill(ARRAY(p, "x", DT_F32, n), -3, 3), *y = ARRAY(p, "y", DT_F32, n);
@@ -45,7 +48,8 @@ TEST(gelu_raw)
     program *p = program_new("a01_pointwise", "gelu_c", DT_F32);
     tile_kernel *k = NULL;
     EXPECT(program_lower(p, &k));
-    EXPECT(k && k->raw_once && k->param_count == 3 && k->params[2].kind == PARAM_EXTENT && !strcmp(k->raw_language, "c"));
+    EXPECT(k && k->raw_once && k->param_count == 3 && k->params[2].kind == PARAM_EXTENT &&
+           !strcmp(k->raw_language, "c"));
     program_free(p);
     p = program_new("a01_pointwise", "gelu_raw", DT_F32);
     EXPECT(program_lower(p, &k));
@@ -84,10 +88,13 @@ static void softmax_case(const char *kernel, dtype t, const char *constant, int 
 
 TEST(softmax)
 {
-    EACH_TYPE(t) EACH_SIZE(cols) {
+    EACH_TYPE(t) EACH_SIZE(cols)
+    {
         softmax_case("softmax_row", (dtype)t, NULL, 0, 5, cols);
-        if (t != DT_F64) softmax_case("softmax_batched", (dtype)t, NULL, 0, 2, cols); /* its tile function takes float */
-        EACH_TILE(b) {
+        if (t != DT_F64)
+            softmax_case("softmax_batched", (dtype)t, NULL, 0, 2, cols); /* its tile function takes float */
+        EACH_TILE(b)
+        {
             softmax_case("softmax_three", (dtype)t, "BLOCK", b, 4, cols);
             softmax_case("softmax_online", (dtype)t, "BLOCK", b, 3, cols);
             softmax_case("softmax_short", (dtype)t, "R", b, 7, cols);
@@ -100,14 +107,16 @@ static void norm_case(const char *kernel, dtype t, int block, int rows, int cols
     program *p = program_new("a03_norms", kernel, t);
     if (block) set_int(p, "BLOCK", block);
     set_float(p, "eps", 1e-5);
-    grid *x = random_fill(ARRAY(p, "x", t, rows, cols), -1, 3), *gain = random_fill(ARRAY(p, "gain", t, cols), 0.5, 1.5);
+    grid *x = random_fill(ARRAY(p, "x", t, rows, cols), -1, 3),
+         *gain = random_fill(ARRAY(p, "gain", t, cols), 0.5, 1.5);
     grid *bias = random_fill(ARRAY(p, "bias", t, cols), -1, 1), *y = ARRAY(p, "y", t, rows, cols);
     double *want = NEW(p, rows * cols);
     for (int r = 0; r < rows; r++) {
         double mean = 0, square = 0;
         for (int c = 0; c < cols; c++) mean += x->v[r * cols + c] / cols;
         for (int c = 0; c < cols; c++) square += pow(x->v[r * cols + c] - mean, 2) / cols;
-        for (int c = 0; c < cols; c++) want[r * cols + c] = (x->v[r * cols + c] - mean) / sqrt(square + 1e-5) * gain->v[c] + bias->v[c];
+        for (int c = 0; c < cols; c++)
+            want[r * cols + c] = (x->v[r * cols + c] - mean) / sqrt(square + 1e-5) * gain->v[c] + bias->v[c];
     }
     if (program_run(p)) expect_array(p, y, want);
     program_free(p);
@@ -130,7 +139,8 @@ static void rms_case(dtype t, int programs, int tile, int rows, int cols)
     set_int(p, "BC", tile);
     set_float(p, "eps", 1e-3);
     grid *x = random_fill(ARRAY(p, "x", t, rows, cols), -1, 2), *w = random_fill(ARRAY(p, "w", t, cols), 0.5, 1.5);
-    grid *dy = random_fill(ARRAY(p, "dy", t, rows, cols), -1, 1), *dx = ARRAY(p, "dx", t, rows, cols), *dw = ARRAY(p, "dw", DT_F32, cols);
+    grid *dy = random_fill(ARRAY(p, "dy", t, rows, cols), -1, 1), *dx = ARRAY(p, "dx", t, rows, cols),
+         *dw = ARRAY(p, "dw", DT_F32, cols);
     double *want = NEW(p, rows * cols), *want_w = NEW(p, cols);
     for (int r = 0; r < rows; r++) {
         double square = 0, inner = 0;
@@ -158,7 +168,8 @@ TEST(rms_norm_backward)
 static void cross_entropy_case(dtype t, int rows, int cols)
 {
     program *p = program_new("a04_reductions", "cross_entropy", t);
-    grid *x = random_fill(ARRAY(p, "x", t, rows, cols), -3, 3), *target = random_integers(ARRAY(p, "target", DT_I64, rows), cols);
+    grid *x = random_fill(ARRAY(p, "x", t, rows, cols), -3, 3),
+         *target = random_integers(ARRAY(p, "target", DT_I64, rows), cols);
     grid *loss = ARRAY(p, "loss", DT_F32, rows), *dx = ARRAY(p, "dx", t, rows, cols);
     double *want = NEW(p, rows), *want_x = NEW(p, rows * cols);
     for (int r = 0; r < rows; r++) {
@@ -197,9 +208,11 @@ static void sum_case(const char *kernel, int programs, int tile, int n)
 
 TEST(sums)
 {
-    EACH_SIZE(n) {
+    EACH_SIZE(n)
+    {
         sum_case("sum_tree", 0, 0, n);
-        EACH_TILE(b) {
+        EACH_TILE(b)
+        {
             sum_case("sum_atomic", 0, b, n);
             sum_case("sum_two_step", 3, b, n);
         }
@@ -208,11 +221,13 @@ TEST(sums)
 
 TEST(argmax_rows)
 {
-    EACH_TYPE(t) EACH_TILE(r) EACH_SIZE(cols) {
+    EACH_TYPE(t) EACH_TILE(r) EACH_SIZE(cols)
+    {
         int rows = 7;
         program *p = program_new("a04_reductions", "argmax_rows", (dtype)t);
         set_int(p, "R", r);
-        grid *x = ARRAY(p, "x", (dtype)t, rows, cols), *index = ARRAY(p, "index", DT_I64, rows), *best = ARRAY(p, "value", (dtype)t, rows);
+        grid *x = ARRAY(p, "x", (dtype)t, rows, cols), *index = ARRAY(p, "index", DT_I64, rows),
+             *best = ARRAY(p, "value", (dtype)t, rows);
         for (int64_t i = 0; i < x->count; i++) x->v[i] = (double)random_below(5) - 2; /* with ties */
         double *want = NEW(p, rows), *want_value = NEW(p, rows);
         for (int i = 0; i < rows; i++) {
@@ -230,7 +245,8 @@ TEST(argmax_rows)
 
 TEST(cumsum)
 {
-    EACH_SIZE(n) {
+    EACH_SIZE(n)
+    {
         program *p = program_new("a04_reductions", "cumsum_rows", DT_F32);
         grid *x = random_fill(ARRAY(p, "x", DT_F32, 3, n), -1, 1), *y = ARRAY(p, "y", DT_F32, 3, n);
         double *want = NEW(p, 3 * n);
@@ -238,7 +254,8 @@ TEST(cumsum)
             for (int i = 0; i < n; i++) want[r * n + i] = x->v[r * n + i] + (i ? want[r * n + i - 1] : 0);
         if (program_run(p)) expect_array(p, y, want);
         program_free(p);
-        EACH_TILE(b) {
+        EACH_TILE(b)
+        {
             p = program_new("a04_reductions", "cumsum_long", DT_F32);
             set_int(p, "BLOCK", b);
             x = random_fill(ARRAY(p, "x", DT_F32, n), -1, 1), y = ARRAY(p, "y", DT_F32, n);
@@ -252,7 +269,8 @@ TEST(cumsum)
 
 TEST(histogram)
 {
-    EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TILE(b) EACH_SIZE(n)
+    {
         program *p = program_new("a04_reductions", "histogram", DT_F32);
         set_int(p, "BLOCK", b);
         grid *x = random_integers(ARRAY(p, "x", DT_U8, 5 * n), 256), *count = ARRAY(p, "count", DT_I32, 256);
@@ -266,13 +284,14 @@ TEST(histogram)
 TEST(topk)
 {
     static const int counts[] = {1, 3, 4};
-    for (int i = 0; i < COUNT(counts); i++)
-        EACH_SIZE(cols) {
+    for (int i = 0; i < COUNT(counts); i++) EACH_SIZE(cols)
+        {
             int k = counts[i], rows = 3;
             if (k > cols) continue;
             program *p = program_new("a04_reductions", "topk", DT_F32);
             set_int(p, "K", k);
-            grid *x = random_fill(ARRAY(p, "x", DT_F32, rows, cols), -2, 2), *best = ARRAY(p, "value", DT_F32, rows, k), *index = ARRAY(p, "index", DT_I64, rows, k);
+            grid *x = random_fill(ARRAY(p, "x", DT_F32, rows, cols), -2, 2), *best = ARRAY(p, "value", DT_F32, rows, k),
+                 *index = ARRAY(p, "index", DT_I64, rows, k);
             double *want = NEW(p, rows * k), *want_index = NEW(p, rows * k), *left = NEW(p, rows * cols);
             memcpy(left, x->v, sizeof(double) * (size_t)(rows * cols));
             for (int r = 0; r < rows; r++)
@@ -292,5 +311,5 @@ TEST(topk)
         }
 }
 
-TEST_MAIN(CASE(add), CASE(gelu_tile), CASE(gelu_raw), CASE(softmax), CASE(layer_norm), CASE(rms_norm_backward), CASE(cross_entropy), CASE(sums), CASE(argmax_rows),
-          CASE(cumsum), CASE(histogram), CASE(topk))
+TEST_MAIN(CASE(add), CASE(gelu_tile), CASE(gelu_raw), CASE(softmax), CASE(layer_norm), CASE(rms_norm_backward),
+          CASE(cross_entropy), CASE(sums), CASE(argmax_rows), CASE(cumsum), CASE(histogram), CASE(topk))

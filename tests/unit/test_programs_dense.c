@@ -35,8 +35,10 @@ static void set_tiles(program *p, int i)
 static void matmul_case(const char *kernel, dtype t, int i, const product *s)
 {
     program *p = program_new("a05_matmul", kernel, t);
-    if (!strcmp(kernel, "matmul_naive")) set_int(p, "BN", tile_at(i, 1));
-    else set_tiles(p, i);
+    if (!strcmp(kernel, "matmul_naive"))
+        set_int(p, "BN", tile_at(i, 1));
+    else
+        set_tiles(p, i);
     if (!strcmp(kernel, "matmul_grouped")) set_int(p, "G", 1 + i % 3);
     if (!strcmp(kernel, "matmul_split")) set_int(p, "SPLIT", 1 + i % 4);
     grid *a = random_fill(ARRAY(p, "a", t, s->m, s->k), -1, 1), *b = random_fill(ARRAY(p, "b", t, s->k, s->n), -1, 1);
@@ -47,12 +49,14 @@ static void matmul_case(const char *kernel, dtype t, int i, const product *s)
     program_free(p);
 }
 
-#define EACH_PRODUCT(i, s)                                                                                             \
-    EACH_TYPE(t) for (int i = 0; i < COUNT(tile_sizes); i++) for (const product *s = products; s < products + COUNT(products); s++)
+#define EACH_PRODUCT(i, s) \
+    EACH_TYPE(t)           \
+    for (int i = 0; i < COUNT(tile_sizes); i++) for (const product *s = products; s < products + COUNT(products); s++)
 
 TEST(matmul)
 {
-    EACH_PRODUCT(i, s) {
+    EACH_PRODUCT(i, s)
+    {
         matmul_case("matmul_naive", (dtype)t, i, s);
         matmul_case("matmul", (dtype)t, i, s);
         matmul_case("matmul_grouped", (dtype)t, i, s);
@@ -62,14 +66,17 @@ TEST(matmul)
 
 TEST(matmul_abt)
 {
-    EACH_PRODUCT(i, s) {
+    EACH_PRODUCT(i, s)
+    {
         int batch = 2;
         program *p = program_new("a05_matmul", "matmul_abt", (dtype)t);
         set_tiles(p, i);
-        grid *a = random_fill(ARRAY(p, "a", (dtype)t, batch, s->m, s->k), -1, 1), *b = random_fill(ARRAY(p, "b", (dtype)t, batch, s->n, s->k), -1, 1);
+        grid *a = random_fill(ARRAY(p, "a", (dtype)t, batch, s->m, s->k), -1, 1),
+             *b = random_fill(ARRAY(p, "b", (dtype)t, batch, s->n, s->k), -1, 1);
         grid *c = ARRAY(p, "c", (dtype)t, batch, s->m, s->n);
         double *want = NEW(p, batch * s->m * s->n);
-        for (int z = 0; z < batch; z++) multiply(a->v + z * s->m * s->k, b->v + z * s->n * s->k, want + z * s->m * s->n, s->m, s->k, s->n, true);
+        for (int z = 0; z < batch; z++)
+            multiply(a->v + z * s->m * s->k, b->v + z * s->n * s->k, want + z * s->m * s->n, s->m, s->k, s->n, true);
         if (program_run(p)) expect_array(p, c, want);
         program_free(p);
     }
@@ -82,13 +89,15 @@ static double leaky(double x)
 
 TEST(linear_act)
 {
-    EACH_PRODUCT(i, s) {
+    EACH_PRODUCT(i, s)
+    {
         if (t == DT_F64) continue; /* float accumulator plus double bias narrows at the call of act */
         program *p = program_new("a05_matmul", "linear_act", (dtype)t);
         set_tiles(p, i);
         bool relu = i % 2;
         if (relu) set_function(p, "act", "relu");
-        grid *x = random_fill(ARRAY(p, "x", (dtype)t, s->m, s->k), -1, 1), *w = random_fill(ARRAY(p, "w", (dtype)t, s->k, s->n), -1, 1);
+        grid *x = random_fill(ARRAY(p, "x", (dtype)t, s->m, s->k), -1, 1),
+             *w = random_fill(ARRAY(p, "w", (dtype)t, s->k, s->n), -1, 1);
         grid *bias = random_fill(ARRAY(p, "bias", (dtype)t, s->n), -1, 1), *y = ARRAY(p, "y", (dtype)t, s->m, s->n);
         double *want = NEW(p, s->m * s->n);
         multiply(x->v, w->v, want, s->m, s->k, s->n, false);
@@ -103,14 +112,17 @@ TEST(linear_act)
 
 TEST(lora)
 {
-    EACH_PRODUCT(i, s) {
+    EACH_PRODUCT(i, s)
+    {
         if (t == DT_F64) continue;
         int rank = 1 + i;
         program *p = program_new("a05_matmul", "lora", (dtype)t);
         set_tiles(p, i);
         set_float(p, "alpha", 0.5);
-        grid *x = random_fill(ARRAY(p, "x", (dtype)t, s->m, s->k), -1, 1), *w = random_fill(ARRAY(p, "w", (dtype)t, s->k, s->n), -1, 1);
-        grid *bias = random_fill(ARRAY(p, "bias", (dtype)t, s->n), -1, 1), *a = random_fill(ARRAY(p, "a", (dtype)t, s->k, rank), -1, 1);
+        grid *x = random_fill(ARRAY(p, "x", (dtype)t, s->m, s->k), -1, 1),
+             *w = random_fill(ARRAY(p, "w", (dtype)t, s->k, s->n), -1, 1);
+        grid *bias = random_fill(ARRAY(p, "bias", (dtype)t, s->n), -1, 1),
+             *a = random_fill(ARRAY(p, "a", (dtype)t, s->k, rank), -1, 1);
         grid *b = random_fill(ARRAY(p, "b", (dtype)t, rank, s->n), -1, 1), *y = ARRAY(p, "y", (dtype)t, s->m, s->n);
         double *want = NEW(p, s->m * s->n), *low = NEW(p, s->m * rank), *extra = NEW(p, s->m * s->n);
         multiply(x->v, w->v, want, s->m, s->k, s->n, false);
@@ -126,7 +138,8 @@ typedef struct picture {
     int batch, channels, height, width, outputs, rows, columns, stride, pad, dilation;
 } picture;
 static const picture pictures[] = {
-    {1, 1, 3, 3, 1, 1, 1, 1, 0, 1}, {2, 3, 7, 6, 4, 3, 3, 1, 1, 1}, {1, 5, 8, 9, 3, 3, 2, 2, 1, 1}, {2, 2, 9, 7, 5, 2, 3, 1, 2, 2}, {1, 4, 5, 5, 2, 5, 5, 1, 0, 1},
+    {1, 1, 3, 3, 1, 1, 1, 1, 0, 1}, {2, 3, 7, 6, 4, 3, 3, 1, 1, 1}, {1, 5, 8, 9, 3, 3, 2, 2, 1, 1},
+    {2, 2, 9, 7, 5, 2, 3, 1, 2, 2}, {1, 4, 5, 5, 2, 5, 5, 1, 0, 1},
 };
 
 static void convolve(const picture *c, const double *x, const double *w, double *y, int p_count, int q_count)
@@ -139,9 +152,11 @@ static void convolve(const picture *c, const double *x, const double *w, double 
                     for (int ch = 0; ch < c->channels; ch++)
                         for (int r = 0; r < c->rows; r++)
                             for (int s = 0; s < c->columns; s++) {
-                                int h = p * c->stride - c->pad + r * c->dilation, u = q * c->stride - c->pad + s * c->dilation;
+                                int h = p * c->stride - c->pad + r * c->dilation,
+                                    u = q * c->stride - c->pad + s * c->dilation;
                                 if (h < 0 || h >= c->height || u < 0 || u >= c->width) continue;
-                                sum += x[((b * c->channels + ch) * c->height + h) * c->width + u] * w[((o * c->channels + ch) * c->rows + r) * c->columns + s];
+                                sum += x[((b * c->channels + ch) * c->height + h) * c->width + u] *
+                                       w[((o * c->channels + ch) * c->rows + r) * c->columns + s];
                             }
                     y[((b * c->outputs + o) * p_count + p) * q_count + q] = sum;
                 }
@@ -195,7 +210,8 @@ TEST(blur)
                 for (int b = 0; b < w; b++)
                     for (int da = -1; da <= 1; da++)
                         for (int db = -1; db <= 1; db++)
-                            if (a + da >= 0 && a + da < h && b + db >= 0 && b + db < w) want[a * w + b] += x->v[(a + da) * w + b + db] / 9;
+                            if (a + da >= 0 && a + da < h && b + db >= 0 && b + db < w)
+                                want[a * w + b] += x->v[(a + da) * w + b + db] / 9;
             if (program_run(p)) expect_array(p, y, want);
             program_free(p);
         }
@@ -203,7 +219,8 @@ TEST(blur)
 
 TEST(transpose_tile)
 {
-    EACH_PRODUCT(i, s) {
+    EACH_PRODUCT(i, s)
+    {
         program *p = program_new("a06_convolution", "transpose_tile", (dtype)t);
         set_int(p, "B", tile_at(i, 1));
         grid *x = random_fill(ARRAY(p, "x", (dtype)t, s->m, s->n), -1, 1), *y = ARRAY(p, "y", (dtype)t, s->n, s->m);
@@ -215,4 +232,5 @@ TEST(transpose_tile)
     }
 }
 
-TEST_MAIN(CASE(matmul), CASE(matmul_abt), CASE(linear_act), CASE(lora), CASE(convolution), CASE(blur), CASE(transpose_tile))
+TEST_MAIN(CASE(matmul), CASE(matmul_abt), CASE(linear_act), CASE(lora), CASE(convolution), CASE(blur),
+          CASE(transpose_tile))

@@ -10,14 +10,17 @@ static const int sizes[] = {1, 2, 7, 16, 33};
 
 TEST(embed)
 {
-    EACH_TYPE(t) EACH_TILE(bb) EACH_SIZE(rows) {
+    EACH_TYPE(t) EACH_TILE(bb) EACH_SIZE(rows)
+    {
         int fields = 3, width = 5, col = 4, vocabulary = 20;
         int total = col + fields * width;
         program *p = program_new("a07_embeddings", "embed", (dtype)t);
         set_int(p, "BB", bb);
         set_int(p, "COL", col);
-        grid *id = ARRAY(p, "id", DT_I64, rows, fields), *table = random_fill(ARRAY(p, "table", (dtype)t, vocabulary, width), -1, 1);
-        grid *base = ARRAY(p, "base", DT_I64, fields), *size = ARRAY(p, "size", DT_I64, fields), *y = filled(ARRAY(p, "y", (dtype)t, rows, total), 0.5);
+        grid *id = ARRAY(p, "id", DT_I64, rows, fields),
+             *table = random_fill(ARRAY(p, "table", (dtype)t, vocabulary, width), -1, 1);
+        grid *base = ARRAY(p, "base", DT_I64, fields), *size = ARRAY(p, "size", DT_I64, fields),
+             *y = filled(ARRAY(p, "y", (dtype)t, rows, total), 0.5);
         for (int64_t i = 0; i < id->count; i++) id->v[i] = (double)random_below(100) - 1;
         for (int f = 0; f < fields; f++) {
             base->v[f] = 6 * f;
@@ -38,11 +41,13 @@ TEST(embed)
 
 TEST(embed_exact)
 {
-    EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TILE(b) EACH_SIZE(n)
+    {
         int count = 1 + n / 2;
         program *p = program_new("a07_embeddings", "embed_exact", DT_F32);
         set_int(p, "BLOCK", b);
-        grid *id = ARRAY(p, "id", DT_I64, n), *token = ARRAY(p, "token", DT_I64, count), *row = ARRAY(p, "row", DT_I64, n);
+        grid *id = ARRAY(p, "id", DT_I64, n), *token = ARRAY(p, "token", DT_I64, count),
+             *row = ARRAY(p, "row", DT_I64, n);
         for (int i = 0; i < count; i++) token->v[i] = 3 * i + (double)random_below(3);
         for (int i = 0; i < n; i++) id->v[i] = (double)random_below(3 * count + 4) - 2;
         double *want = NEW(p, n);
@@ -58,12 +63,14 @@ TEST(embed_exact)
 
 TEST(embed_backward)
 {
-    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n)
+    {
         int vocabulary = 6, width = 5;
         if (t == DT_F64) continue; /* the table of gradients is float: a double narrows only by assignment */
         program *p = program_new("a07_embeddings", "embed_backward", (dtype)t);
         set_int(p, "BLOCK", b);
-        grid *id = random_integers(ARRAY(p, "id", DT_I64, n), vocabulary), *dy = random_fill(ARRAY(p, "dy", (dtype)t, n, width), -1, 1);
+        grid *id = random_integers(ARRAY(p, "id", DT_I64, n), vocabulary),
+             *dy = random_fill(ARRAY(p, "dy", (dtype)t, n, width), -1, 1);
         grid *table = ARRAY(p, "dtable", DT_F32, vocabulary, width);
         double *want = NEW(p, table->count);
         for (int i = 0; i < n; i++)
@@ -75,7 +82,8 @@ TEST(embed_backward)
 
 TEST(embed_bag)
 {
-    EACH_TYPE(t) EACH_SIZE(bags) {
+    EACH_TYPE(t) EACH_SIZE(bags)
+    {
         int vocabulary = 9, width = 4, count = 0;
         program *p = program_new("a07_embeddings", "embed_bag", (dtype)t);
         grid *start = ARRAY(p, "start", DT_I64, bags + 1);
@@ -84,7 +92,8 @@ TEST(embed_bag)
             count += (int)random_below(4); /* empty bags too */
         }
         start->v[bags] = count;
-        grid *id = random_integers(ARRAY(p, "id", DT_I64, count), vocabulary), *table = random_fill(ARRAY(p, "table", (dtype)t, vocabulary, width), -1, 1);
+        grid *id = random_integers(ARRAY(p, "id", DT_I64, count), vocabulary),
+             *table = random_fill(ARRAY(p, "table", (dtype)t, vocabulary, width), -1, 1);
         grid *y = ARRAY(p, "y", (dtype)t, bags, width);
         double *want = NEW(p, y->count);
         for (int b = 0; b < bags; b++)
@@ -105,10 +114,12 @@ typedef struct attention_result {
     double *o, *lse, *delta, *dq, *dk, *dv;
 } attention_result;
 
-static attention_result attend(program *p, const heads *s, const double *q, const double *k, const double *v, const double *g, double scale, bool causal)
+static attention_result attend(program *p, const heads *s, const double *q, const double *k, const double *v,
+                               const double *g, double scale, bool causal)
 {
     int n = s->batch * s->heads, l = s->length, c = s->keys, d = s->width;
-    attention_result r = {NEW(p, n * l * d), NEW(p, n * l), NEW(p, n * l), NEW(p, n * l * d), NEW(p, n * c * d), NEW(p, n * c * d)};
+    attention_result r = {NEW(p, n * l * d), NEW(p, n * l),     NEW(p, n * l),
+                          NEW(p, n * l * d), NEW(p, n * c * d), NEW(p, n * c * d)};
     double *probability = NEW(p, c);
     for (int z = 0; z < n; z++)
         for (int i = 0; i < l; i++) {
@@ -164,14 +175,18 @@ static grid *row_array(program *p, const char *name, const heads *s)
     return ARRAY(p, name, DT_F32, s->batch, s->heads, s->length);
 }
 
-#define EACH_ATTENTION(i, s, causal)                                                                                   \
-    EACH_TYPE(t) for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); s++) for (int causal = 0; causal < 2; causal++)
+#define EACH_ATTENTION(i, s, causal)                                                                      \
+    EACH_TYPE(t)                                                                                          \
+    for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); \
+                                                     s++) for (int causal = 0; causal < 2; causal++)
 
 TEST(attention)
 {
-    EACH_ATTENTION(i, s, causal) {
+    EACH_ATTENTION(i, s, causal)
+    {
         program *p = attention_program("attention", (dtype)t, i, causal, true);
-        grid *q = heads_array(p, "q", (dtype)t, s, s->length), *k = heads_array(p, "k", (dtype)t, s, s->keys), *v = heads_array(p, "v", (dtype)t, s, s->keys);
+        grid *q = heads_array(p, "q", (dtype)t, s, s->length), *k = heads_array(p, "k", (dtype)t, s, s->keys),
+             *v = heads_array(p, "v", (dtype)t, s, s->keys);
         grid *o = ARRAY(p, "o", (dtype)t, s->batch, s->heads, s->length, s->width), *lse = row_array(p, "lse", s);
         attention_result want = attend(p, s, q->v, k->v, v->v, NULL, 0.5, causal);
         if (program_run(p)) {
@@ -184,10 +199,12 @@ TEST(attention)
 
 TEST(attention_delta)
 {
-    EACH_TYPE(t) for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); s++)
+    EACH_TYPE(t)
+    for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); s++)
     {
         program *p = attention_program("attention_delta", (dtype)t, i, false, false);
-        grid *o = heads_array(p, "o", (dtype)t, s, s->length), *g = heads_array(p, "g", (dtype)t, s, s->length), *delta = row_array(p, "delta", s);
+        grid *o = heads_array(p, "o", (dtype)t, s, s->length), *g = heads_array(p, "g", (dtype)t, s, s->length),
+             *delta = row_array(p, "delta", s);
         double *want = NEW(p, delta->count);
         for (int64_t e = 0; e < o->count; e++) want[e / s->width] += o->v[e] * g->v[e];
         if (program_run(p)) expect_array(p, delta, want);
@@ -197,17 +214,22 @@ TEST(attention_delta)
 
 TEST(attention_backward)
 {
-    EACH_ATTENTION(i, s, causal) {
+    EACH_ATTENTION(i, s, causal)
+    {
         for (int side = 0; side < 2; side++) {
-            program *p = attention_program(side ? "attention_backward_q" : "attention_backward_kv", (dtype)t, i, causal, true);
-            grid *q = heads_array(p, "q", (dtype)t, s, s->length), *k = heads_array(p, "k", (dtype)t, s, s->keys), *v = heads_array(p, "v", (dtype)t, s, s->keys);
-            grid *g = heads_array(p, "g", (dtype)t, s, s->length), *lse = row_array(p, "lse", s), *delta = row_array(p, "delta", s);
+            program *p =
+                attention_program(side ? "attention_backward_q" : "attention_backward_kv", (dtype)t, i, causal, true);
+            grid *q = heads_array(p, "q", (dtype)t, s, s->length), *k = heads_array(p, "k", (dtype)t, s, s->keys),
+                 *v = heads_array(p, "v", (dtype)t, s, s->keys);
+            grid *g = heads_array(p, "g", (dtype)t, s, s->length), *lse = row_array(p, "lse", s),
+                 *delta = row_array(p, "delta", s);
             attention_result want = attend(p, s, q->v, k->v, v->v, g->v, 0.5, causal);
             for (int64_t e = 0; e < lse->count; e++) {
                 lse->v[e] = stored(DT_F32, want.lse[e]);
                 delta->v[e] = stored(DT_F32, want.delta[e]);
             }
-            grid *first = ARRAY(p, side ? "dq" : "dk", (dtype)t, s->batch, s->heads, side ? s->length : s->keys, s->width);
+            grid *first =
+                ARRAY(p, side ? "dq" : "dk", (dtype)t, s->batch, s->heads, side ? s->length : s->keys, s->width);
             grid *second = side ? NULL : ARRAY(p, "dv", (dtype)t, s->batch, s->heads, s->keys, s->width);
             if (program_run(p)) {
                 expect_array(p, first, side ? want.dq : want.dk);
@@ -220,12 +242,15 @@ TEST(attention_backward)
 
 TEST(rope)
 {
-    EACH_TYPE(t) EACH_TILE(bl) EACH_SIZE(length) {
+    EACH_TYPE(t) EACH_TILE(bl) EACH_SIZE(length)
+    {
         int batch = 2, count = 3, width = 6, half = width / 2;
         program *p = program_new("a08_attention", "rope", (dtype)t);
         set_int(p, "BL", bl);
-        grid *x = random_fill(ARRAY(p, "x", (dtype)t, batch, length, count, width), -1, 1), *cosine = random_fill(ARRAY(p, "cosine", DT_F32, length, half), -1, 1);
-        grid *sine = random_fill(ARRAY(p, "sine", DT_F32, length, half), -1, 1), *y = ARRAY(p, "y", (dtype)t, batch, length, count, width);
+        grid *x = random_fill(ARRAY(p, "x", (dtype)t, batch, length, count, width), -1, 1),
+             *cosine = random_fill(ARRAY(p, "cosine", DT_F32, length, half), -1, 1);
+        grid *sine = random_fill(ARRAY(p, "sine", DT_F32, length, half), -1, 1),
+             *y = ARRAY(p, "y", (dtype)t, batch, length, count, width);
         double *want = NEW(p, y->count);
         for (int64_t e = 0; e < y->count; e += 2) {
             int64_t at = e / (count * width) % length, pair = e % width / 2;
@@ -240,7 +265,8 @@ TEST(rope)
 
 TEST(bias_act)
 {
-    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n)
+    {
         int m = 5;
         if (t == DT_F64) continue; /* act takes float */
         program *p = program_new("a09_inplace", "bias_act", (dtype)t);
@@ -249,7 +275,9 @@ TEST(bias_act)
         set_float(p, "m", 0.5);
         bool sigmoid = n % 2;
         if (sigmoid) set_function(p, "act", "sigmoid");
-        grid *x = random_fill(ARRAY(p, "x", (dtype)t, m, n), -2, 2), *bias = random_fill(ARRAY(p, "bias", (dtype)t, n), -1, 1), *y = random_fill(ARRAY(p, "y", (dtype)t, m, n), -1, 1);
+        grid *x = random_fill(ARRAY(p, "x", (dtype)t, m, n), -2, 2),
+             *bias = random_fill(ARRAY(p, "bias", (dtype)t, n), -1, 1),
+             *y = random_fill(ARRAY(p, "y", (dtype)t, m, n), -1, 1);
         double *want = NEW(p, m * n);
         for (int e = 0; e < m * n; e++) {
             double sum = x->v[e] + bias->v[e % n] + 0.5 * y->v[e];
@@ -262,7 +290,8 @@ TEST(bias_act)
 
 TEST(dropout)
 {
-    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TYPE(t) EACH_TILE(b) EACH_SIZE(n)
+    {
         program *p = program_new("a09_inplace", "dropout", (dtype)t);
         set_int(p, "BLOCK", b);
         set_float(p, "p", 0.4);
@@ -282,7 +311,8 @@ TEST(dropout)
 
 TEST(adam)
 {
-    EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TILE(b) EACH_SIZE(n)
+    {
         program *p = program_new("a09_inplace", "adam", DT_F32);
         double rate = 0.01, b1 = 0.9, b2 = 0.99, eps = 1e-6, step = 3;
         set_int(p, "BLOCK", b);
@@ -297,7 +327,8 @@ TEST(adam)
         for (int i = 0; i < n; i++) {
             want[0][i] = b1 * m->v[i] + (1 - b1) * g->v[i];
             want[1][i] = b2 * v->v[i] + (1 - b2) * g->v[i] * g->v[i];
-            want[2][i] = w->v[i] - rate * (want[0][i] / (1 - pow(b1, step))) / (sqrt(want[1][i] / (1 - pow(b2, step))) + eps);
+            want[2][i] =
+                w->v[i] - rate * (want[0][i] / (1 - pow(b1, step))) / (sqrt(want[1][i] / (1 - pow(b2, step))) + eps);
         }
         if (program_run(p)) {
             expect_array(p, m, want[0]);
@@ -310,7 +341,8 @@ TEST(adam)
 
 TEST(mandelbrot)
 {
-    EACH_TILE(b) EACH_SIZE(n) {
+    EACH_TILE(b) EACH_SIZE(n)
+    {
         int height = 5, limit = 12;
         program *p = program_new("a09_inplace", "mandelbrot", DT_F32);
         set_int(p, "BH", b);
@@ -335,5 +367,5 @@ TEST(mandelbrot)
     }
 }
 
-TEST_MAIN(CASE(embed), CASE(embed_exact), CASE(embed_backward), CASE(embed_bag), CASE(attention), CASE(attention_delta), CASE(attention_backward), CASE(rope),
-          CASE(bias_act), CASE(dropout), CASE(adam), CASE(mandelbrot))
+TEST_MAIN(CASE(embed), CASE(embed_exact), CASE(embed_backward), CASE(embed_bag), CASE(attention), CASE(attention_delta),
+          CASE(attention_backward), CASE(rope), CASE(bias_act), CASE(dropout), CASE(adam), CASE(mandelbrot))
