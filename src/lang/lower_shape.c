@@ -44,7 +44,7 @@ const char *shape_text(walk *w, const term *t)
         axis_text(w, &t->axes[i], false, &out);
         text_add(&out, "]");
     }
-    const char *words = arena_print(w->memory, "%s", t->rank ? text_get(&out) : "scalar");
+    const char *words = arena_print(w->memory, "%s", t->rank ? text_get(&out) : "a scalar");
     text_free(&out);
     return words;
 }
@@ -229,8 +229,8 @@ term shape_brackets(walk *w, const term *t, const ast *node)
     }
     if (axis != t->rank) {
         diagnose(w->d, "E306", node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis",
-                 "a tile of %d axes is given brackets for %s%d", t->rank, axis > t->rank ? "more than " : "",
-                 axis > t->rank ? t->rank : axis);
+                 "a tile of %d %s is given brackets for %s%d", t->rank, t->rank == 1 ? "axis" : "axes",
+                 axis > t->rank ? "more than " : "", axis > t->rank ? t->rank : axis);
         return term_error();
     }
     out.rank = rank;
