@@ -146,7 +146,7 @@ static void skip(checker *c, const check_case *at, const qn_error *error)
     check_describe(at, &where);
     if (!c->skipped++) text_add(&c->skip_reason, error->message);
     if (error->status == QN_BAD_SOURCE && !c->refused.length)
-        text_print(&c->refused, "%s:\n%s", text_get(&where), error->message);
+        text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
     if (c->options->verbose) say(c, "  skipped %s: %s", text_get(&where), error->message);
     text_free(&where);
 }
@@ -353,7 +353,7 @@ static void summary(checker *c)
         if (c->skipped) say(c, "; %d refused by the kernel", c->skipped);
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
-    if (c->ran && c->refused.length) say(c, "note: %s does not compile with %s", c->entry->name, text_get(&c->refused));
+    if (c->ran && c->refused.length) say(c, "  it does not compile with %s\n", text_get(&c->refused));
     text_free(&devices);
 }
 
