@@ -177,12 +177,6 @@ static void put_limit(emitter *e, const char *name, const matrix *m, int axis)
     put(e, "}");
 }
 
-/* Until the prelude brings its own. */
-__attribute__((weak)) uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n, int64_t k)
-{
-    return 1 << 20;
-}
-
 static int64_t constant_or(int64_t dim, int64_t otherwise)
 {
     return dim >= 0 ? dim : otherwise;
