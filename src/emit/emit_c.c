@@ -74,7 +74,7 @@ static const char *argument_text(emitter *e, int parameter)
 /* A load, store or atomic of one element: a nest without loops. */
 static void emit_scalar_access(emitter *e, tile_op *op)
 {
-    nest n = {.e = e};
+    nest n = {.e = e, .position = "j"};
     place at;
     for (int i = 0; i < MAX_RANK; i++) at.axis[i] = NO_AXIS;
     value result = op->result_count ? op->results[0] : 0;
@@ -293,6 +293,7 @@ static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context
     emitter *e = context;
     for (int i = 0; i < op->operand_count; i++) e->uses[op->operands[i]]++;
     if (op->code == OP_STORE || op->code == OP_ATOMIC) e->written[op->attr.access.array] = true;
+    if (op->code == OP_LOAD || op->code == OP_ATOMIC) e->read[op->attr.access.array] = true;
 }
 
 static void put_arrays(emitter *e)
@@ -319,11 +320,12 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->seen_now = 0;
     e->buffer_of = ARENA_ARRAY(e->memory, int, count);
     e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->read = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;
-    e->dot_scratch_bytes = 0;
-    e->has_assert = false;
+    e->dot_room = 0;
+    e->has_assert = e->streams = false;
     e->line = 0;
     e->phase = phase;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});

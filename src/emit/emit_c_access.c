@@ -79,19 +79,23 @@ bool constraint_known(const nest *n, int axis, const constraint *c)
     return in_list(n->e, &n->known[axis], c);
 }
 
+static reg share_test(nest *n, int level, const char *words)
+{
+    return (reg){nest_share(n, level, "const int", words), level, false};
+}
+
 reg constraint_test(nest *n, int axis, const constraint *c, value step)
 {
     emitter *e = n->e;
     reg truth = {"1", 0, true};
     const char *start = emit_name(e, c->start), *stride = emit_name(e, step);
     if (axis == NO_AXIS)
-        return nest_define(n, 0, DT_BOOL, 0,
-                           arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", start, c->extent));
+        return share_test(n, 0, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", start, c->extent));
     if (is_one(e, step) && constraint_known(n, axis, c)) return truth;
     if (!level_is_vector(n, axis + 1))
-        return nest_define(n, 0, DT_BOOL, axis + 1,
-                           arena_print(e->memory, "(unsigned long)(%s + i%d * %s) < (unsigned long)%s", start, axis,
-                                       stride, c->extent));
+        return share_test(n, axis + 1,
+                          arena_print(e->memory, "(unsigned long)(%s + i%d * %s) < (unsigned long)%s", start, axis,
+                                      stride, c->extent));
     if (is_one(e, step)) {
         if (!n->partial) {
             if (!in_list(e, &n->inside, c))
@@ -101,12 +105,13 @@ reg constraint_test(nest *n, int axis, const constraint *c, value step)
         e->needs_lanes = true;
         need(e, "first_mask");
         return nest_define(n, 0, DT_BOOL, axis + 1,
-                           arena_print(e->memory, "lanes_between(-%s - j, %s - %s - j)", start, c->extent, start));
+                           arena_print(e->memory, "lanes_between(-%s - %s, %s - %s - %s)", start, n->position,
+                                       c->extent, start, n->position));
     }
     return nest_define(n, 0, DT_BOOL, axis + 1,
-                       arena_print(e->memory, "%s((u64x16)((%s() + j) * %s + %s), %s((unsigned long)%s))",
-                                   need(e, "lt_u64x16"), need(e, "iota_i64x16"), stride, start, need(e, "splat_u64x16"),
-                                   c->extent));
+                       arena_print(e->memory, "%s((u64x16)((%s() + %s) * %s + %s), %s((unsigned long)%s))",
+                                   need(e, "lt_u64x16"), need(e, "iota_i64x16"), n->position, stride, start,
+                                   need(e, "splat_u64x16"), c->extent));
 }
 
 /* ---- addresses ---- */
@@ -150,20 +155,16 @@ static address finish(nest *n, const terms *t, dtype elem, const char *base, con
 {
     emitter *e = n->e;
     address a = {.elem = elem, .stride = stride, .index = index, .mask = t->mask, .ok = t->ok};
-    a.pointer = base;
-    if (t->offset) {
-        a.pointer = fresh_name(e, 0);
-        put_at(n, t->level, "%s *const %s = %s + (%s);", memory_type(elem), a.pointer, base, t->offset);
-    }
-    if (t->ok && strchr(t->ok, ' ')) {
-        reg ok = nest_define(n, 0, DT_BOOL, t->ok_level, t->ok);
-        a.ok = ok.words;
-    }
+    a.base = a.pointer = base;
+    if (t->offset)
+        a.base = a.pointer = nest_share(n, t->level, arena_print(e->memory, "%s *const", memory_type(elem)),
+                                        arena_print(e->memory, "%s + (%s)", base, t->offset));
+    if (t->ok && strchr(t->ok, ' ')) a.ok = nest_share(n, t->ok_level, "const int", t->ok);
     a.level = MAXIMUM(t->level, t->ok_level);
     if (stride && !strcmp(stride, "1"))
-        a.pointer = arena_print(e->memory, "%s + j", a.pointer);
+        a.pointer = arena_print(e->memory, "%s + %s", a.pointer, n->position);
     else if (stride)
-        a.pointer = arena_print(e->memory, "%s + j * (%s)", a.pointer, stride);
+        a.pointer = arena_print(e->memory, "%s + %s * (%s)", a.pointer, n->position, stride);
     if (stride || index || t->mask) a.level = n->loops;
     return a;
 }
@@ -182,8 +183,8 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
     if (!level_is_vector(n, r.level)) {
         if (!safe)
             add_test(n, t,
-                     nest_define(n, 0, DT_BOOL, r.level,
-                                 arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", r.words, c.extent)));
+                     share_test(n, r.level,
+                                arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", r.words, c.extent)));
         if (!is_zero(e, v)) add_offset(e, t, r.words, stride, r.level);
         return NULL;
     }
@@ -232,7 +233,8 @@ address access_address(nest *n, const tile_op *op, place at)
     for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
         add_test(n, &t, nest_value(n, op->operands[i], place_of_operand(e, op, i, &at)));
     if (index && lane_stride) { /* a slice and an index along the same lanes */
-        index = arena_print(e->memory, "%s + (%s() + j) * (%s)", index, need(e, "iota_i64x16"), lane_stride);
+        index =
+            arena_print(e->memory, "%s + (%s() + %s) * (%s)", index, need(e, "iota_i64x16"), n->position, lane_stride);
         lane_stride = NULL;
     }
     if (index) {

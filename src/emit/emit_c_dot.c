@@ -7,7 +7,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_c_nest.h"
-#include "emit/prelude.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -177,11 +176,6 @@ static void put_limit(emitter *e, const char *name, const matrix *m, int axis)
     put(e, "}");
 }
 
-static int64_t constant_or(int64_t dim, int64_t otherwise)
-{
-    return dim >= 0 ? dim : otherwise;
-}
-
 void emit_dot(emitter *e, tile_op *op)
 {
     value a = op->operands[0], b = op->operands[1], result = op->results[0];
@@ -189,12 +183,11 @@ void emit_dot(emitter *e, tile_op *op)
     int rank = tc.rank;
     int number = buffer_for(e, result);
     int64_t m = ta.dims[rank - 2], k = ta.dims[rank - 1], n = tb.dims[rank - 1];
-    int64_t room =
-        (int64_t)prelude_dot_scratch_bytes(constant_or(m, 1 << 20), constant_or(n, 1 << 20), constant_or(k, 1 << 20));
-    e->dot_scratch_bytes = MAXIMUM(e->dot_scratch_bytes, (room + 63) / 64 * 64);
+    int room = buffer_for_dot(e, m, n, k);
     matrix left = operand_matrix(e, a), right = operand_matrix(e, b);
     if (e->buffers[number].run_time)
         put(e, "b%d = realloc(b%d, %s);", number, number, buffer_bytes(e, &e->buffers[number]));
+    if (e->buffers[room].run_time) put(e, "b%d = realloc(b%d, %s);", room, room, buffer_bytes(e, &e->buffers[room]));
     put(e, "{");
     e->depth++;
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;", extent_text(e, m),
@@ -216,7 +209,6 @@ void emit_dot(emitter *e, tile_op *op)
         e->depth++;
         for (int side = 0; side < 2; side++) {
             matrix *of = side ? &right : &left;
-            CHECK(!of->limits[0][0] || true);
             add_term(e, &of->pointer, arena_print(e->memory, "batch * %s", of->strides[0]));
         }
     }
@@ -237,8 +229,8 @@ void emit_dot(emitter *e, tile_op *op)
         left.strides[rank - 2], left.strides[rank - 1], left.strides[rank - 2], left.strides[rank - 1]);
     put(e, "    %s + k_first * %s + n_first * %s, %s, %s,", right.pointer, right.strides[rank - 2],
         right.strides[rank - 1], right.strides[rank - 2], right.strides[rank - 1]);
-    put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, scratch);",
-        origin, count, count);
+    put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)b%d);",
+        origin, count, count, room);
     e->depth -= rank == 3 ? 3 : 2;
     put(e, "}");
 }

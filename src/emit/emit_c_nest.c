@@ -152,10 +152,14 @@ static void put_limits(nest *n, int level, const constraints *list, const char *
 
 /* ---- folds ---- */
 
+enum { UNROLL = 4, LIGHT_BODY = 6 };
+
 typedef struct accumulator {
     const sink *sink;
     dtype elem;
     const char *name, *position; /* position: argmax, argmin */
+    const char *more[UNROLL];    /* of the unrolled bodies; [0] is name */
+    int count;                   /* of accumulators */
 } accumulator;
 
 /* A fold whose result is kept in a buffer, because the loops do not end with the folded axes. */
@@ -164,7 +168,7 @@ static bool is_fold_in_buffer(const sink *s)
     return s->kind == SINK_REDUCE && s->fold_axis == NO_AXIS;
 }
 
-static accumulator declare_accumulator(nest *n, const sink *s)
+static accumulator declare_accumulator(nest *n, const sink *s, int count)
 {
     emitter *e = n->e;
     accumulator a = {.sink = s,
@@ -180,7 +184,11 @@ static accumulator declare_accumulator(nest *n, const sink *s)
         put_at(n, n->outer, "%s %s = %s;", scalar_c_type(a.elem), a.name, identity);
         put_at(n, n->outer, "long %s = -1;", a.position);
     } else {
-        put_at(n, n->outer, "%s %s = %s;", vector_c_type(a.elem), a.name, splat(e, a.elem, identity));
+        a.count = count;
+        for (int i = 0; i < count; i++) {
+            a.more[i] = i ? arena_print(e->memory, "%s_%d", a.name, i) : a.name;
+            put_at(n, n->outer, "%s %s = %s;", vector_c_type(a.elem), a.more[i], splat(e, a.elem, identity));
+        }
     }
     return a;
 }
@@ -202,8 +210,8 @@ static void fold_position(nest *n, const accumulator *a, reg r)
     put_at(n, n->loops, "    for (long l = 0; l < %s; l++)", lanes);
     const char *unordered =
         real ? arena_print(e->memory, " || (%s[l] != %s[l] && %s == %s)", x.words, x.words, a->name, a->name) : "";
-    put_at(n, n->loops, "        if (%s < 0 || %s[l] %s %s%s) %s = %s[l], %s = j + l;", a->position, x.words,
-           most ? ">" : "<", a->name, unordered, a->name, x.words, a->position);
+    put_at(n, n->loops, "        if (%s < 0 || %s[l] %s %s%s) %s = %s[l], %s = %s + l;", a->position, x.words,
+           most ? ">" : "<", a->name, unordered, a->name, x.words, a->position, n->position);
 }
 
 static void fold_in_loop(nest *n, const accumulator *a, reg r)
@@ -221,7 +229,7 @@ static void fold_in_loop(nest *n, const accumulator *a, reg r)
         x = arena_print(e->memory, "%s(%s(lanes), %s, %s)", need(e, "select_%sx16", register_name(a->elem)),
                         need(e, "first_mask"), x, identity);
     }
-    put_at(n, n->loops, "%s = %s;", a->name, fold_step(e, fold, a->elem, a->name, x, true));
+    put_at(n, n->loops, "%s = %s;", a->more[n->part], fold_step(e, fold, a->elem, a->more[n->part], x, true));
 }
 
 static place place_of_result(const nest *n, const sink *s)
@@ -235,7 +243,12 @@ static void finish_fold(nest *n, const accumulator *a)
 {
     emitter *e = n->e;
     const sink *s = a->sink;
-    const char *words = is_position(s) ? a->position : fold_lanes(e, s->op->attr.fold, a->elem, a->name);
+    fold_kind fold = s->op->attr.fold;
+    for (int half = a->count / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            put_at(n, n->outer, "%s = %s;", a->more[i],
+                   fold_step(e, fold, a->elem, a->more[i], a->more[i + half], true));
+    const char *words = is_position(s) ? a->position : fold_lanes(e, fold, a->elem, a->name);
     if (!tile_type_of(e->k, s->result).rank) {
         put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), words);
         return;
@@ -308,13 +321,20 @@ static reg sink_value(nest *n, const sink *s, place at)
     return s->kind == SINK_KEEP ? nest_compute(n, s->v, at) : nest_value(n, s->v, at);
 }
 
+/* Around the caches: an output that this phase only writes, and that no cache would hold. */
+static bool store_streams(const nest *n, const tile_op *store)
+{
+    const tile_param *p = &n->e->k->params[store->attr.access.array];
+    return p->facts.streams && p->kind == PARAM_OUT && !n->e->read[store->attr.access.array];
+}
+
 static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, s->v);
     place at = place_own(&type);
     switch (s->kind) {
-    case SINK_STORE: address_store(n, access_address(n, s->op, at), r, false); return;
+    case SINK_STORE: address_store(n, access_address(n, s->op, at), r, store_streams(n, s->op)); return;
     case SINK_KEEP:
     case SINK_COPY: address_store(n, buffer_address(n, s->result, at), r, false); return;
     case SINK_ATOMIC: {
@@ -380,42 +400,89 @@ static void forget_below(nest *n, int level)
         if (!m->result.truth && m->result.level <= level && place_level(&m->at, rank) <= level) n->memos[kept++] = *m;
     }
     n->memo_count = kept;
+    kept = 0;
+    for (int i = 0; i < n->name_count; i++)
+        if (n->names[i].level <= level) n->names[kept++] = n->names[i];
+    n->name_count = kept;
 }
 
-static void put_vector_loop(nest *n, text *to, const char *first, const char *last, bool whole_only, bool part_only,
-                            const text *whole, const text *part, const text *limits)
+/* The texts of one vector loop. */
+typedef struct vector_loop {
+    const char *first, *last;
+    text whole, unrolled, part, limits; /* empty: not needed; limits: declares inside_first and inside_last */
+    const char *stream_head;            /* how many positions until the streaming store is aligned, or NULL */
+} vector_loop;
+
+static void put_whole(text *to, const vector_loop *l, const char *last, int depth)
 {
-    if (part_only) {
-        text_print(to, "{\n    const long j = 0, lanes = %s;\n", last);
-        add_indented(to, text_get(part), 1);
-        text_add(to, "}\n");
-        return;
+    text lines = {0};
+    if (l->unrolled.length) {
+        text_print(&lines, "for (; j + %d <= %s; j += %d) {\n", 16 * UNROLL, last, 16 * UNROLL);
+        add_indented(&lines, text_get(&l->unrolled), 1);
+        text_add(&lines, "}\n");
     }
-    if (whole_only) {
-        text_print(to, "for (long j = 0; j < %s; j += 16) {\n", last);
-        add_indented(to, text_get(whole), 1);
-        text_add(to, "}\n");
-        return;
+    text_print(&lines, "for (; j + 16 <= %s; j += 16) {\n", last);
+    add_indented(&lines, text_get(&l->whole), 1);
+    text_add(&lines, "}\n");
+    add_indented(to, text_get(&lines), depth);
+    text_free(&lines);
+}
+
+static void put_vector_loop(text *to, const vector_loop *l)
+{
+    if (!l->whole.length) {
+        text_print(to, "{\n    const long j = 0, lanes = %s;\n", l->last);
+        add_indented(to, text_get(&l->part), 1);
+    } else if (l->limits.length) { /* whole vectors where all bounds hold, others around them */
+        text_add(to, "{\n");
+        add_indented(to, text_get(&l->limits), 1);
+        text_print(to, "    for (long j = %s; j < %s;) {\n        if (j >= inside_first) {\n", l->first, l->last);
+        put_whole(to, l, "inside_last", 3);
+        text_print(to, "        }\n        if (j >= %s) break;\n", l->last);
+        text_print(to, "        const long lanes = %s - j < 16 ? %s - j : 16;\n", l->last, l->last);
+        add_indented(to, text_get(&l->part), 2);
+        text_add(to, "        j += 16;\n    }\n");
+    } else if (l->stream_head) { /* up to the first aligned place, whole vectors, the rest */
+        text_print(to, "{\n    long j = %s, lanes = %s;\n    for (;;) {\n        if (!lanes) {\n", l->first,
+                   l->stream_head);
+        put_whole(to, l, l->last, 3);
+        text_print(to, "            lanes = %s - j;\n        }\n", l->last);
+        text_print(to, "        if (lanes > %s - j) lanes = %s - j;\n        if (lanes <= 0) break;\n", l->last,
+                   l->last);
+        add_indented(to, text_get(&l->part), 2);
+        text_add(to, "        j += lanes;\n        lanes = 0;\n    }\n");
+    } else {
+        text_print(to, "{\n    long j = %s;\n", l->first);
+        put_whole(to, l, l->last, 1);
+        if (l->part.length) {
+            text_print(to, "    if (j < %s) {\n        const long lanes = %s - j;\n", l->last, l->last);
+            add_indented(to, text_get(&l->part), 2);
+            text_add(to, "    }\n");
+        }
     }
-    bool inner = n->inside.count > 0;
-    if (!inner) {
-        text_print(to, "{\n    long j = %s;\n    for (; j + 16 <= %s; j += 16) {\n", first, last);
-        add_indented(to, text_get(whole), 2);
-        text_print(to, "    }\n    if (j < %s) {\n        const long lanes = %s - j;\n", last, last);
-        add_indented(to, text_get(part), 2);
-        text_add(to, "    }\n}\n");
-        return;
+    text_add(to, "}\n");
+}
+
+/* Short bodies that fold: several accumulators hide the latency of the folding operation. */
+static bool pays_to_unroll(const nest *n, bool part_only)
+{
+    int weight = 0, folds = 0;
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const sink *s = &n->pass->sinks[i];
+        if (is_position(s) || is_fold_in_buffer(s) || s->kind == SINK_ATOMIC || s->kind == SINK_ASSERT) return false;
+        weight += value_weight(n->e, s->v);
+        folds += s->kind == SINK_REDUCE;
     }
-    text_add(to, text_get(limits));
-    text_print(
-        to,
-        "for (long j = %s; j < %s;) {\n    if (j >= inside_first)\n        for (; j + 16 <= inside_last; j += 16) {\n",
-        first, last);
-    add_indented(to, text_get(whole), 3);
-    text_print(to, "        }\n    if (j >= %s) break;\n    const long lanes = %s - j < 16 ? %s - j : 16;\n", last,
-               last, last);
-    add_indented(to, text_get(part), 1);
-    text_add(to, "    j += 16;\n}\n");
+    int64_t extent = n->pass->loops[n->loops - 1];
+    return folds && weight <= LIGHT_BODY && !part_only && (extent < 0 || extent >= 16 * UNROLL);
+}
+
+static text take_level(nest *n)
+{
+    text taken = n->level[n->loops];
+    n->level[n->loops] = (text){0};
+    forget_below(n, n->loops - 1);
+    return taken;
 }
 
 static void put_failure(nest *n, const sink *s, const accumulator *a)
@@ -445,51 +512,59 @@ static void emit_vector_pass(nest *n)
         n->known[axis] = common_constraints(n, pass, 1, axis);
         put_limits(n, n->outer, &n->known[axis], extent_text(e, pass->loops[axis]), &first[axis], &last[axis]);
     }
+    int64_t extent = pass->loops[vector_axis];
+    bool bounded = n->known[vector_axis].count > 0, part_only = !bounded && extent >= 0 && extent < 16;
+    bool unroll = pays_to_unroll(n, part_only);
     accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         if (is_fold_in_buffer(s))
             put_fill(n, s);
         else if (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)
-            accumulators[i] = declare_accumulator(n, s);
+            accumulators[i] = declare_accumulator(n, s, unroll ? UNROLL : 1);
     }
     n->inside = (constraints){0};
-    int64_t extent = pass->loops[vector_axis];
-    bool bounded = n->known[vector_axis].count > 0;
-    bool part_only = !bounded && extent >= 0 && extent < 16;
-    text whole = {0}, part = {0}, limits = {0};
+    n->stream_base = NULL;
+    vector_loop l = {.first = first[vector_axis], .last = last[vector_axis]};
+    n->partial = false;
     if (!part_only) {
-        n->partial = false;
         put_body(n, accumulators);
-        whole = n->level[n->loops];
-        n->level[n->loops] = (text){0};
-        forget_below(n, n->loops - 1);
+        l.whole = take_level(n);
+        for (n->part = 0; n->part < UNROLL && unroll; n->part++) {
+            n->position = n->part ? arena_print(e->memory, "(j + %d)", 16 * n->part) : "j";
+            put_body(n, accumulators);
+            forget_below(n, n->loops - 1);
+        }
+        if (unroll) l.unrolled = take_level(n);
+        n->part = 0;
+        n->position = "j";
     }
-    bool whole_only = !bounded && extent >= 0 && extent % 16 == 0 && !n->inside.count;
+    if (n->stream_base && !n->inside.count)
+        l.stream_head = arena_print(e->memory, "-((long)(%s + %s) / (long)sizeof(*%s)) & 15", n->stream_base, l.first,
+                                    n->stream_base);
+    bool whole_only = !bounded && extent >= 0 && extent % 16 == 0 && !n->inside.count && !l.stream_head;
     if (!whole_only) {
         n->partial = true;
         put_body(n, accumulators);
-        part = n->level[n->loops];
-        n->level[n->loops] = (text){0};
-        forget_below(n, n->loops - 1);
+        l.part = take_level(n);
         n->partial = false;
     }
     if (n->inside.count) {
-        text_print(&limits, "long inside_first = %s, inside_last = %s;\n", first[vector_axis], last[vector_axis]);
+        text_print(&l.limits, "long inside_first = %s, inside_last = %s;\n", l.first, l.last);
         for (int i = 0; i < n->inside.count; i++) {
             const constraint *c = &n->inside.items[i];
             const char *start = emit_name(e, c->start);
-            text_print(&limits, "if (-%s > inside_first) inside_first = -%s;\n", start, start);
-            text_print(&limits, "if (%s - %s < inside_last) inside_last = %s - %s;\n", c->extent, start, c->extent,
+            text_print(&l.limits, "if (-%s > inside_first) inside_first = -%s;\n", start, start);
+            text_print(&l.limits, "if (%s - %s < inside_last) inside_last = %s - %s;\n", c->extent, start, c->extent,
                        start);
         }
     }
     text loop = {0};
-    if (limits.length) text_add(&loop, "{\n");
-    text inner = {0};
-    put_vector_loop(n, &inner, first[vector_axis], last[vector_axis], whole_only, part_only, &whole, &part, &limits);
-    add_indented(&loop, text_get(&inner), limits.length ? 1 : 0);
-    if (limits.length) text_add(&loop, "}\n");
+    put_vector_loop(&loop, &l);
+    text_free(&l.whole);
+    text_free(&l.unrolled);
+    text_free(&l.part);
+    text_free(&l.limits);
     for (int axis = vector_axis - 1; axis >= n->outer; axis--) {
         text around = {0};
         text_print(&around, "for (long i%d = %s; i%d < %s; i%d++) {\n", axis, first[axis], axis, last[axis], axis);
@@ -503,10 +578,6 @@ static void emit_vector_pass(nest *n)
     }
     text_add(&n->level[n->outer], text_get(&loop));
     text_free(&loop);
-    text_free(&inner);
-    text_free(&whole);
-    text_free(&part);
-    text_free(&limits);
     forget_below(n, n->outer);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
@@ -549,7 +620,7 @@ static void emit_scalar_pass(nest *n)
             put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), values[i].truth ? "1" : values[i].words);
             continue;
         }
-        if (s->kind == SINK_ASSERT) accumulators[i] = declare_accumulator(n, s);
+        if (s->kind == SINK_ASSERT) accumulators[i] = declare_accumulator(n, s, 1);
         write_sink(n, s, values[i], &accumulators[i]);
         if (s->kind == SINK_ASSERT) put_failure(n, s, &accumulators[i]);
     }
@@ -557,7 +628,7 @@ static void emit_scalar_pass(nest *n)
 
 void emit_group(emitter *e, const group *g)
 {
-    nest n = {.e = e, .group = g, .outer = g->outer};
+    nest n = {.e = e, .group = g, .outer = g->outer, .position = "j"};
     for (int p = 0; p < g->pass_count; p++) {
         for (int i = 0; i < g->passes[p].sink_count; i++) {
             const sink *s = &g->passes[p].sinks[i];

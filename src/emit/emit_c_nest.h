@@ -37,6 +37,11 @@ typedef struct memo {
     reg result;
 } memo;
 
+typedef struct shared {
+    const char *words, *name;
+    int level;
+} shared;
+
 typedef struct nest {
     emitter *e;
     const group *group;
@@ -49,12 +54,18 @@ typedef struct nest {
     int memo_count, memo_capacity;
     constraints known[MAX_RANK]; /* by loop axis: hold for all positions the loop runs over */
     constraints inside;          /* of the vector loop: assumed by the whole vectors */
+    const char *position;        /* of lane 0: "j", or "(j + 16)" in an unrolled body */
+    int part;                    /* number of the body, when it is unrolled */
+    shared *names;               /* pointers and tests of the levels around, by their text */
+    int name_count, name_capacity;
+    const char *stream_base; /* pointer of position 0 of the first streaming store, or NULL */
 } nest;
 
 /* Where an access goes. Exactly one of stride and index is set when it differs from lane to lane. */
 typedef struct address {
     dtype elem;
     const char *pointer; /* of lane 0, or of the origin when there is an index */
+    const char *base;    /* the same at position 0 of the vector loop */
     const char *stride;  /* between lanes; "1": side by side; NULL: one place for all */
     const char *index;   /* i64x16 */
     const char *ok;      /* a scalar condition, or NULL: always */
@@ -71,6 +82,8 @@ reg nest_value(nest *n, value v, place at);
 reg nest_compute(nest *n, value v, place at); /* even if it is kept elsewhere; remembered as its value */
 void nest_remember(nest *n, value v, place at, reg r);
 const char *as_vector(nest *n, dtype t, reg r);
+/* Like nest_define, for what depends on no memory: equal texts of one level share a name. */
+const char *nest_share(nest *n, int level, const char *type, const char *words);
 reg nest_define(nest *n, value named, dtype t, int level, const char *words);
 
 /* emit_c_access.c */

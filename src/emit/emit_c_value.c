@@ -36,6 +36,16 @@ reg nest_define(nest *n, value named, dtype t, int level, const char *words)
     return r;
 }
 
+const char *nest_share(nest *n, int level, const char *type, const char *words)
+{
+    for (int i = 0; i < n->name_count; i++)
+        if (n->names[i].level == level && !strcmp(n->names[i].words, words)) return n->names[i].name;
+    shared entry = {words, fresh_name(n->e, 0), level};
+    put_at(n, level, "%s %s = %s;", type, entry.name, words);
+    if (!level_is_vector(n, level)) ARENA_PUSH(n->e->memory, n->names, n->name_count, n->name_capacity, entry);
+    return entry.name;
+}
+
 const char *as_vector(nest *n, dtype t, reg r)
 {
     if (r.truth) return splat(n->e, DT_BOOL, "1");
@@ -55,9 +65,9 @@ static reg compute_iota(nest *n, value v, const tile_op *op, place at)
     if (axis == NO_AXIS) return (reg){"0", 0, false};
     if (!level_is_vector(n, axis + 1))
         return nest_define(n, v, t, axis + 1, arena_print(e->memory, "(%s)i%d", scalar_c_type(t), axis));
-    return nest_define(
-        n, v, t, axis + 1,
-        arena_print(e->memory, "%s() + (%s)j", need(e, "iota_%sx16", register_name(t)), scalar_c_type(t)));
+    return nest_define(n, v, t, axis + 1,
+                       arena_print(e->memory, "%s() + (%s)%s", need(e, "iota_%sx16", register_name(t)),
+                                   scalar_c_type(t), n->position));
 }
 
 static reg compute_bound(nest *n, const tile_op *op, place at)
@@ -145,6 +155,12 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
     }
     bool vector = level_is_vector(n, level);
     dtype t = tile_type_of(e->k, v).elem;
+    bool precise = e->k->precise || op->flags & F_PRECISE;
+    if (op->code == OP_DIV && vector && dtype_is_float(t) && !precise && !level_is_vector(n, operands[1].level)) {
+        const char *scale = nest_share(n, operands[1].level, arena_print(e->memory, "const %s", scalar_c_type(t)),
+                                       arena_print(e->memory, "1 / %s", operands[1].words));
+        return nest_define(n, v, t, level, arena_print(e->memory, "%s * %s", operands[0].words, scale));
+    }
     if (op->code == OP_SELECT && vector && !level_is_vector(n, operands[0].level))
         return nest_define(n, v, t, level,
                            arena_print(e->memory, "%s ? %s : %s", operands[0].words, as_vector(n, t, operands[1]),

@@ -67,6 +67,7 @@ typedef struct plan { /* of one block, in order of execution */
 typedef struct buffer {
     dtype elem;
     tile_type shape;
+    int64_t extra_bytes;
     bool run_time; /* its size is known only inside the program: allocated there */
 } buffer;
 
@@ -83,9 +84,9 @@ typedef struct emitter {
     bool *force;         /* keep this value */
     int *seen, seen_now; /* of walk_tree */
     place *seen_at;
-    int *buffer_of;  /* value to buffer number; 0: none */
-    bool *written;   /* by parameter: some op of this phase writes the array */
-    buffer *buffers; /* [0] unused */
+    int *buffer_of;       /* value to buffer number; 0: none */
+    bool *written, *read; /* by parameter: some op of this phase does */
+    buffer *buffers;      /* [0] unused */
     int buffer_count, buffer_capacity;
     const char **names; /* prelude functions needed */
     int name_count, name_capacity;
@@ -93,7 +94,7 @@ typedef struct emitter {
     bool *array_used;
     int serial;       /* of names */
     bool needs_lanes; /* the function lanes_between */
-    int64_t dot_scratch_bytes;
+    int dot_room;     /* the buffer for packing, 0: none */
     int phase;
     bool streams, has_assert, prints;
     const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
@@ -121,7 +122,8 @@ plan plan_block(emitter *e, tile_block *b, const value *targets);
 bool tile_is_buffered(const emitter *e, value v); /* by its nature: arguments of regions, results of dot, scan, loops */
 
 /* nest_buffer.c */
-int buffer_for(emitter *e, value v);                   /* the value's buffer, made if there is none */
+int buffer_for(emitter *e, value v); /* the value's buffer, made if there is none */
+int buffer_for_dot(emitter *e, int64_t m, int64_t n, int64_t k);
 bool extent_at_launch(const emitter *e, value v);      /* can be computed from scalar arguments alone */
 void buffer_declare_all(emitter *e, text *out);        /* pointers into scratch */
 void buffer_scratch(emitter *e, text *out);            /* statements that count `bytes` */

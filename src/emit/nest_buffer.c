@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/nest.h"
+#include "emit/prelude.h"
 
 int buffer_for(emitter *e, value v)
 {
@@ -19,6 +20,29 @@ int buffer_for(emitter *e, value v)
         if (shape.dims[i] < 0 && !extent_at_launch(e, (value)-shape.dims[i])) b.run_time = true;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
     return e->buffer_of[v] = e->buffer_count - 1;
+}
+
+/* Room for packing the operands of a product: what the prelude asks for, and 8 bytes for each step of a run-time axis.
+ */
+int buffer_for_dot(emitter *e, int64_t m, int64_t n, int64_t k)
+{
+    int64_t dims[3] = {m, n, k}, run_time = 0;
+    for (int i = 0; i < 3; i++) {
+        if (dims[i] >= 0) continue;
+        run_time = dims[i];
+        dims[i] = 1024; /* more than the prelude packs at once */
+    }
+    int64_t bytes = (int64_t)prelude_dot_scratch_bytes(dims[0], dims[1], dims[2]);
+    if (!run_time && e->dot_room) {
+        buffer *room = &e->buffers[e->dot_room];
+        room->extra_bytes = MAXIMUM(room->extra_bytes, bytes);
+        return e->dot_room;
+    }
+    buffer b = {.elem = DT_F64, .shape = {.elem = DT_F64, .rank = 1, .dims = {run_time}}, .extra_bytes = bytes};
+    if (run_time) b.run_time = !extent_at_launch(e, (value)-run_time);
+    ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
+    if (!run_time) e->dot_room = e->buffer_count - 1;
+    return e->buffer_count - 1;
 }
 
 bool extent_at_launch(const emitter *e, value v)
@@ -44,8 +68,9 @@ const char *buffer_bytes(emitter *e, const buffer *b)
         else
             factor = arena_print(e->memory, "%s(%s > 0 ? %s : 0) * ", factor, extent_text(e, dim), extent_text(e, dim));
     }
-    return *factor ? arena_print(e->memory, "((%s%ldL + 255) / 64 * 64)", factor, (long)constant)
-                   : arena_print(e->memory, "%ldL", (long)((constant + 255) / 64 * 64));
+    return *factor ? arena_print(e->memory, "((%s%ldL + %ldL) / 64 * 64)", factor, (long)constant,
+                                 (long)b->extra_bytes + 255)
+                   : arena_print(e->memory, "%ldL", (long)((constant + b->extra_bytes + 255) / 64 * 64));
 }
 
 /* The scalar ops that an extent is computed from, once each, in the function NAME_scratch_bytes. */
@@ -69,7 +94,7 @@ void buffer_scratch(emitter *e, text *out)
         for (int axis = 0; axis < b->shape.rank; axis++)
             if (b->shape.dims[axis] < 0) declare_extent(e, (value)-b->shape.dims[axis], declared);
     }
-    put(e, "unsigned long bytes = %ldL;", (long)e->dot_scratch_bytes);
+    put(e, "unsigned long bytes = 0;");
     for (int i = 1; i < e->buffer_count; i++)
         if (!e->buffers[i].run_time) put(e, "bytes += %s;", buffer_bytes(e, &e->buffers[i]));
     e->out = before;
@@ -96,7 +121,7 @@ void buffer_declare_all(emitter *e, text *out)
             for (int axis = 0; axis < e->buffers[i].shape.rank && !e->buffers[i].run_time; axis++)
                 if (e->buffers[i].shape.dims[axis] < 0)
                     declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
-        put(e, "char *room = (char *)scratch + %ldL;", (long)e->dot_scratch_bytes);
+        put(e, "char *room = scratch;");
         for (int i = 1; i < e->buffer_count; i++) {
             const buffer *b = &e->buffers[i];
             if (b->run_time) continue;
