@@ -84,6 +84,10 @@ static qn_status check_extents(interp *s)
                 return error_set(s->error, QN_BAD_CALL, "error E505: extent `%s` of `%s` is not given: set it by name",
                                  name, param->name);
             int64_t expected = s->head->scalars_bits[q];
+            if (expected < 0 || expected > LARGEST_EXTENT)
+                return error_set(s->error, QN_BAD_CALL,
+                                 "error E502: extent `%s` of `%s` is %lld: it must be from 0 to 2^47", name,
+                                 param->name, (long long)expected);
             if (*extent < 0) *extent = expected;
             if (*extent == expected) continue;
             if (s->bound_by[q] >= 0)
@@ -126,10 +130,10 @@ void interp_head_op(interp *s, const tile_op *op)
         int axis = op->attr.axes[0];
         int64_t *extent = &s->head->extents[at][axis], expected = t->cells[0].i;
         const char *name = k->params[at].name, *words = op->attr.words ? op->attr.words : "?";
-        if (expected < 0)
-            fail(s,
-                 error_set(s->error, QN_BAD_CALL, "error E502: the extent `%s` of `%s` is %lld: it cannot be negative",
-                           words, name, (long long)expected));
+        if (expected < 0 || expected > LARGEST_EXTENT)
+            fail(s, error_set(s->error, QN_BAD_CALL,
+                              "error E502: the extent `%s` of `%s` is %lld: it must be from 0 to 2^47", words, name,
+                              (long long)expected));
         else if (*extent < 0)
             *extent = expected;
         else if (*extent != expected)
@@ -139,13 +143,16 @@ void interp_head_op(interp *s, const tile_op *op)
         break;
     }
     case OP_LAUNCH: {
-        int64_t *counts = s->head->programs[at];
+        int64_t *counts = s->head->programs[at], all = 1;
         for (int axis = 0; axis < 3; axis++) {
             counts[axis] = axis < op->operand_count ? interp_integer(s, op->operands[axis]) : 1;
-            if (counts[axis] < 0)
-                fail(s, error_set(s->error, QN_BAD_CALL,
-                                  "%s:%d:%d: error E505: launch of %lld programs on axis %d: it cannot be negative",
-                                  k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+            if (counts[axis] >= 0 && !__builtin_mul_overflow(all, MAXIMUM(counts[axis], 1), &all) &&
+                all <= LARGEST_EXTENT)
+                continue;
+            fail(s, error_set(s->error, QN_BAD_CALL,
+                              "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^47 are possible",
+                              k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+            break;
         }
         break;
     }

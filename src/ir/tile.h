@@ -15,6 +15,8 @@
 #include "base/base.h"
 
 #define MAX_RANK 6
+/* Extents and launch counts: what the host refuses above, so that index arithmetic over them does not wrap. */
+#define LARGEST_EXTENT ((int64_t)1 << 47)
 
 typedef enum dtype {
 #define DTYPE(name, text, bytes, kind, c, npy) DT_##name,

@@ -2,8 +2,7 @@
  * Facts about integers, as facts.c (ranges and divisibility) and relate.c (linear relations) keep them.
  *
  * An atom is what a linear form is made of: a value, or parameter p as ATOM_PARAM + p, so that the head's `arg n` and
- * the body's are one thing. Extents and program numbers are taken to be at most 2^47, which the host holds: no machine
- * addresses more, and index arithmetic over them then provably does not wrap.
+ * the body's are one thing. Extents and program numbers are at most LARGEST_EXTENT: the host refuses more.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_PASSES_FACTS_H
@@ -17,7 +16,6 @@ __extension__ typedef __int128 wide; /* sums of products of bounds */
 #define ATOM_PARAM 0x80000000u
 #define MOST_TERMS 8
 #define MOST_CONDITIONS 32
-#define LARGEST_EXTENT ((int64_t)1 << 47)
 
 /* constant + sum of factor * atom, for one element of a tile, or a scalar. */
 typedef struct linear {
