@@ -273,11 +273,17 @@ static void run_op(interp *s, const tile_op *op)
 {
     tile *r = NULL;
     switch (ops[op->code].class) {
-    case CLASS_LEAF: r = run_leaf(s, op); break;
+    case CLASS_LEAF:
+        if (s->slots[op->results[0]] && op->code != OP_IOTA) return; /* the same all through a program */
+        r = run_leaf(s, op);
+        break;
     case CLASS_UNARY:
     case CLASS_BINARY:
     case CLASS_COMPARE:
-    case CLASS_TERNARY: r = interp_elementwise(s, op); break;
+    case CLASS_TERNARY:
+        if (interp_scalar(s, op)) return;
+        r = interp_elementwise(s, op);
+        break;
     case CLASS_SHAPE: r = interp_shape(s, op); break;
     case CLASS_FOLD:
         r = op->code == OP_REDUCE ? interp_reduce(s, op) : op->code == OP_SCAN ? interp_scan(s, op) : interp_dot(s, op);

@@ -114,6 +114,46 @@ static void compute(interp *s, const tile_op *op, tile *r, tile *const *operands
     if (to != DT_BOOL && !(s->exact && dtype_is_float(to))) math_round(to, n, r->cells);
 }
 
+bool interp_scalar(interp *s, const tile_op *op)
+{
+    value v = op->results[0];
+    dtype to = s->kernel->values[v].type.elem;
+    const tile *t[3] = {NULL, NULL, NULL};
+    if (s->kernel->values[v].type.rank || op->flags & (F_INDEX | F_IMPLICIT | F_ASSIGN)) return false;
+    for (int k = 0; k < op->operand_count; k++) {
+        t[k] = interp_get(s, op->operands[k]);
+        if (t[k]->poison || t[k]->type.rank) return false;
+    }
+    dtype from = t[0]->type.elem;
+    bool is_float = dtype_is_float(to);
+    cell r;
+    switch (ops[op->code].class) {
+    case CLASS_UNARY:
+        if (op->code == OP_BITCAST) return false;
+        if (op->code == OP_CONVERT)
+            math_convert(from, to, s->exact, 1, &t[0]->one, 0, &r);
+        else
+            math_unary(op->code, from, 1, &t[0]->one, 0, &r);
+        break;
+    case CLASS_BINARY:
+        if ((op->code == OP_DIV || op->code == OP_MOD) && !is_float && !t[1]->one.i) return false;
+        math_binary(op->code, from, 1, &t[0]->one, 0, &t[1]->one, 0, &r);
+        break;
+    case CLASS_COMPARE: math_compare(op->code, from, 1, &t[0]->one, 0, &t[1]->one, 0, &r); break;
+    default:
+        if (op->code != OP_SELECT) return false;
+        r = t[0]->one.i ? t[1]->one : t[2]->one;
+    }
+    if (to != DT_BOOL && !(s->exact && is_float)) math_round(to, 1, &r);
+    if (s->check && is_float && !isfinite(r.f)) return false; /* it has a birth */
+    tile *old = s->slots[v];
+    if (old && old->uses == 1 && !old->birth && !s->set_at)
+        old->one = r;
+    else
+        interp_set(s, v, tile_scalar(s, to, r));
+    return true;
+}
+
 tile *interp_elementwise(interp *s, const tile_op *op)
 {
     tile_type type = interp_resolve(s, op->results[0]);

@@ -134,6 +134,7 @@ bool math_fits(dtype from, dtype to, cell c);    /* an integer or bool in anothe
 bool math_less(dtype elem, cell a, cell b);
 
 /* interp_elementwise.c */
+bool interp_scalar(interp *s, const tile_op *op); /* the quick way for ordinary scalars; false: take the other one */
 tile *interp_elementwise(interp *s, const tile_op *op);
 
 /* interp_fold.c */

@@ -85,7 +85,7 @@ static void clause_words(printer *p, const ast *clause)
 /* Behind the header if it stood there and fits, else on a line of its own. */
 static void clause_line(printer *p, const ast *clause, int *line)
 {
-    size_t length = p->line.length;
+    size_t length = p->line.length, hoisted = p->hoisted.length;
     int break_count = p->break_count, next_comment = p->next_comment;
     bool beside = clause->from.line == *line && !comment_before(p, clause->from);
     if (beside) {
@@ -95,6 +95,7 @@ static void clause_line(printer *p, const ast *clause, int *line)
         if (!beside) {
             p->line.length = length;
             p->line.data[length] = 0;
+            p->hoisted.length = hoisted;
             p->break_count = break_count;
             p->next_comment = next_comment;
             p->group = -1;

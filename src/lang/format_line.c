@@ -184,7 +184,8 @@ void print_comments(printer *p, place at, bool first)
             int gap = source_gap(p, comment), column = column_of(out);
             print_spaces(out, gap <= 2 ? MAXIMUM(gap, 1) : MAXIMUM(1, comment->at.column - 1 - column));
             text_print(out, "%s\n", comment->text);
-            p->code_end = strchr(comment->text, '\n') ? -1 : (int)out->length;
+            bool open = comment->text[1] == '*' && !strchr(comment->text, '\n'); /* more may follow */
+            p->code_end = open ? (int)out->length : -1;
         } else {
             if (comment->blank_before && !first) text_add(out, "\n");
             print_spaces(out, p->indent);

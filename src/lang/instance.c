@@ -148,7 +148,7 @@ static void bind_types(instance *n)
 {
     for (int i = 0; i < n->kernel->list.count; i++) {
         const ast *param = n->kernel->list.items[i];
-        if (param->type && param->type->is_generic) bind_type(n, param->type->word, param->at);
+        if (n->good && param->type && param->type->is_generic) bind_type(n, param->type->word, param->at);
     }
 }
 

@@ -250,7 +250,8 @@ bool shape_fit(walk *w, const term *t, const term *shape, term *out,
 term shape_brackets(walk *w, const term *t, const ast *node); /* [:] [] [0] on a tile */
 term shape_permute(walk *w, const term *t, const int *axes);
 term lower_shape_call(walk *w, const ast *call, const char *name);
-bool axis_from(walk *w, const ast *expression, axis *out); /* a declared extent: E217, E314 */
+bool axis_of_array(walk *w, const ast *expression, axis *out); /* the launch has checked that it is not negative */
+bool axis_from(walk *w, const ast *expression, axis *out);     /* a declared extent: E217, E314 */
 
 /* lower_mask.c */
 bool bound_same(const walk *w, const bound *a, const bound *b);

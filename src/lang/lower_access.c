@@ -19,7 +19,7 @@ axis *array_axes(walk *w, int param)
     place at = w->at;
     entry_begin(w, &saved);
     for (int i = 0; i < item->list.count; i++) {
-        if (axis_from(w, item->list.items[i], &axes[i])) continue;
+        if (axis_of_array(w, item->list.items[i], &axes[i])) continue;
         axes[i] = (axis){.extent = 1, .unit = true, .source = item->list.items[i]}; /* already diagnosed */
     }
     entry_end(w, &saved);

@@ -271,6 +271,16 @@ bool bool_known(const walk *w, value v, bool *out)
     return true;
 }
 
+/* Extents, and `int` parameters that are the extent of an array: the launch has checked them. */
+static bool is_extent(const walk *w, int param)
+{
+    if (w->k->params[param].kind == PARAM_EXTENT) return true;
+    for (int i = 0; i < w->k->param_count; i++)
+        for (int axis = 0; axis < w->k->params[i].rank; axis++)
+            if (w->k->params[i].extent_param[axis] == param) return true;
+    return false;
+}
+
 static bool nonnegative(const walk *w, value v, int depth)
 {
     const tile_op *op = tile_def(w->k, v);
@@ -284,7 +294,7 @@ static bool nonnegative(const walk *w, value v, int depth)
     case OP_PROGRAM:
     case OP_PROGRAMS:
     case OP_UNITS: return true;
-    case OP_ARG: return w->k->params[op->attr.index].kind == PARAM_EXTENT;
+    case OP_ARG: return is_extent(w, op->attr.index);
     case OP_ADD:
     case OP_MUL:
     case OP_MIN:

@@ -353,7 +353,8 @@ static term lower_program(walk *w, const ast *call, const char *name)
     int64_t index;
     if (!constant_argument(w, call->list.items[0], &index)) return term_error();
     if (index < 0 || index > 2) {
-        diagnose(w->d, "E309", call->at, "launch axes are 0, 1 and 2", "`%s(%lld)`", name, (long long)index);
+        diagnose(w->d, "E309", call->at, "launch axes are 0, 1 and 2", "`%s` of launch axis %lld", name,
+                 (long long)index);
         return term_error();
     }
     if (w->in_head) {

@@ -511,7 +511,7 @@ term call_function_constant(walk *w, const symbol *s, const ast *call)
         dtype to;
         arguments[i] = lower_expression(w, call->list.items[i]);
         if (!resolve_type(w, param->list.items[i], &to)) return term_error();
-        arguments[i] = convert_argument(w, &arguments[i], to, name, call->list.items[i]->at);
+        arguments[i] = convert_argument(w, &arguments[i], to, s->name, call->list.items[i]->at);
         if (is_error(&arguments[i])) return term_error();
     }
     dtype result;

@@ -44,7 +44,7 @@ const char *shape_text(walk *w, const term *t)
         axis_text(w, &t->axes[i], false, &out);
         text_add(&out, "]");
     }
-    const char *words = arena_print(w->memory, "%s", t->rank ? text_get(&out) : "scalar");
+    const char *words = arena_print(w->memory, "%s", t->rank ? text_get(&out) : "a scalar");
     text_free(&out);
     return words;
 }
@@ -229,8 +229,8 @@ term shape_brackets(walk *w, const term *t, const ast *node)
     }
     if (axis != t->rank) {
         diagnose(w->d, "E306", node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis",
-                 "a tile of %d axes is given brackets for %s%d", t->rank, axis > t->rank ? "more than " : "",
-                 axis > t->rank ? t->rank : axis);
+                 "a tile of %d %s is given brackets for %s%d", t->rank, t->rank == 1 ? "axis" : "axes",
+                 axis > t->rank ? "more than " : "", axis > t->rank ? t->rank : axis);
         return term_error();
     }
     out.rank = rank;
@@ -239,7 +239,8 @@ term shape_brackets(walk *w, const term *t, const ast *node)
     return out;
 }
 
-bool axis_from(walk *w, const ast *expression, axis *out)
+/* An extent as a scalar: a constant, or a value that may still be negative. */
+static bool axis_scalar(walk *w, const ast *expression, int64_t least, axis *out)
 {
     term t = lower_expression(w, expression);
     if (is_error(&t)) return false;
@@ -252,14 +253,25 @@ bool axis_from(walk *w, const ast *expression, axis *out)
     }
     if (t.kind == TERM_CONSTANT) {
         out->extent = t.constant.number.i;
-        if (out->extent >= 1) return true;
+        if (out->extent >= least) return true;
         diagnose(w->d, "E314", expression->at, "an extent is at least 1", "extent %lld", (long long)out->extent);
         return false;
     }
-    value v = t.value;
-    if (!value_nonnegative(w, v)) v = build2(w, OP_MAX, v, build_integer(w, 0));
-    out->extent = -(int64_t)v;
+    out->extent = -(int64_t)t.value;
     return true;
+}
+
+bool axis_from(walk *w, const ast *expression, axis *out)
+{
+    if (!axis_scalar(w, expression, 1, out)) return false;
+    if (out->extent < 0 && !value_nonnegative(w, (value)-out->extent))
+        out->extent = -(int64_t)build2(w, OP_MAX, (value)-out->extent, build_integer(w, 0));
+    return true;
+}
+
+bool axis_of_array(walk *w, const ast *expression, axis *out)
+{
+    return axis_scalar(w, expression, 0, out);
 }
 
 static term lower_reshape(walk *w, const ast *call)

@@ -399,6 +399,14 @@ static void merge_variable(merge *m, variable *v, const term *yes, bool yes_set)
     if (v->name) value_name(w, joint.value, v->name);
 }
 
+/* Only values that nobody sees. */
+static bool does_nothing(const tile_block *b)
+{
+    for (int i = 0; i < b->op_count; i++)
+        if (!ops[b->ops[i]->code].pure) return false;
+    return true;
+}
+
 void lower_branch(walk *w, value condition, const ast *then_body, const ast *else_body, const ast_list *rest, int first)
 {
     bool at_top = w->at_top;
@@ -425,7 +433,7 @@ void lower_branch(walk *w, value condition, const ast *then_body, const ast *els
     m.op = op_make(w, OP_IF, &condition, 1);
     for (int side = 0; side < 2; side++) m.yields[side] = ARENA_ARRAY(w->memory, value, 2 * before.count + 1);
     for (int i = 0; i < before.count; i++) merge_variable(&m, w->variables[i], &yes.terms[i], yes.set[i]);
-    if (!m.op->result_count && !m.blocks[0]->op_count && !m.blocks[1]->op_count) return;
+    if (!m.op->result_count && does_nothing(m.blocks[0]) && does_nothing(m.blocks[1])) return;
     for (int side = 0; side < 2; side++)
         tile_append(w->k, m.blocks[side], op_make(w, OP_YIELD, m.yields[side], m.yield_count));
     m.op->regions[0] = m.blocks[0];

@@ -82,10 +82,12 @@ term term_cast(walk *w, const term *t, dtype to, unsigned flags)
     return out;
 }
 
-static const char *kind_text(const term *t)
+/* The type as it stands in a sentence. */
+static const char *kind_text(walk *w, const term *t)
 {
-    return t->kind == TERM_CONSTANT && t->constant.untyped ? (t->constant.kind == BIND_FLOAT ? "a float" : "an integer")
-                                                           : type_text(t->elem);
+    if (t->kind == TERM_CONSTANT && t->constant.untyped)
+        return t->constant.kind == BIND_FLOAT ? "a float" : "an integer";
+    return arena_print(w->memory, "`%s`", type_text(t->elem));
 }
 
 term term_convert(walk *w, const term *t, dtype to, place at)
@@ -98,11 +100,11 @@ term term_convert(walk *w, const term *t, dtype to, place at)
     }
     if (dtype_is_float(t->elem) && dtype_is_integer(to)) {
         diagnose(w->d, "E205", at, arena_print(w->memory, "write `%s(x)`, or `floor` first", type_text(to)),
-                 "float to integer needs a cast: `%s` to `%s`", kind_text(t), type_text(to));
+                 "float to integer needs a cast: %s to `%s`", kind_text(w, t), type_text(to));
         return term_error();
     }
     if (to == DT_BOOL && t->elem != DT_BOOL) {
-        diagnose(w->d, "E207", at, "compare: `x != 0`", "not a bool but `%s`", kind_text(t));
+        diagnose(w->d, "E207", at, "compare: `x != 0`", "not a bool but %s", kind_text(w, t));
         return term_error();
     }
     if (t->kind == TERM_CONSTANT && !constant_fits(&t->constant, to)) {
@@ -186,8 +188,8 @@ term term_index(walk *w, const term *t, place at)
     if (is_error(t)) return *t;
     if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) return term_convert(w, t, DT_I64, at);
     if (!dtype_is_integer(t->elem)) {
-        diagnose(w->d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not `%s`",
-                 kind_text(t));
+        diagnose(w->d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not %s",
+                 kind_text(w, t));
         return term_error();
     }
     return t->rank ? *t : term_cast(w, t, DT_I64, 0);

@@ -7,10 +7,8 @@
 
 #include "ir/tile.h"
 
-/* One elementwise op with operands of type `from` (a shift's count aside) and a result of type `to`. False: not known.
+/* One elementwise op with operands of type `from` (a shift's count aside) and a result of type `to`. False: not here.
  */
 bool evaluate_op(op_code code, dtype from, dtype to, const number *in, number *out);
-number evaluate_convert(dtype from, dtype to, number a);
-bool evaluate_compare(op_code code, dtype t, number a, number b);
 
 #endif

@@ -18,7 +18,7 @@ const pass passes[] = {
     {"fold", "constants and algebra; decided branches and loops of one trip are opened", pass_fold, NULL, NULL},
     {"cse", "equal computations and equal loads are done once", pass_cse, NULL, NULL},
     {"simplify", "integers and comparisons that ranges and divisors decide", pass_simplify, NAMES("cse"),
-     NAMES("fold")},
+     NAMES("fold", "cse")},
     {"licm", "what a loop does not change is computed before it", pass_licm, NAMES("cse"), NAMES("cse")},
     {"split", "loops over blocks become full blocks and one rest", pass_split, NAMES("cse", "licm"),
      NAMES("fold", "cse")},

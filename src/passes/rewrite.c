@@ -75,9 +75,16 @@ value rewrite_emit(rewriter *r, op_code code, const value *operands, int count, 
 
 value rewrite_constant(rewriter *r, dtype elem, number n)
 {
-    value v = rewrite_emit(r, OP_CONST, NULL, 0, scalar_type(elem));
-    tile_def(r->k, v)->attr.number = n;
-    return v;
+    for (int i = 0; i < r->constants.count; i++) {
+        const tile_op *op = r->constants.items[i];
+        if (tile_type_of(r->k, op->results[0]).elem == elem && !memcmp(&op->attr.number, &n, sizeof(n)))
+            return op->results[0];
+    }
+    tile_op *op = tile_op_new(r->k, OP_CONST, NULL, 0);
+    op->attr.number = n;
+    ARENA_PUSH(r->k->memory, r->constants.items, r->constants.count, r->constants.capacity, op);
+    r->changed = true;
+    return tile_result(r->k, op, scalar_type(elem));
 }
 
 value rewrite_integer(rewriter *r, int64_t n)
@@ -110,10 +117,17 @@ void rewrite_block(rewriter *r, tile_block *b, rewrite_each *each, void *context
 {
     op_list around = r->out;
     r->out = (op_list){0};
+    r->depth++;
     for (int i = 0; i < b->op_count; i++) {
         r->at = b->ops[i];
         rewrite_operands(r, b->ops[i]);
         each(r, b->ops[i], context);
+    }
+    if (--r->depth == 0 && r->constants.count) {
+        for (int i = 0; i < r->out.count; i++)
+            ARENA_PUSH(r->k->memory, r->constants.items, r->constants.count, r->constants.capacity, r->out.items[i]);
+        r->out = r->constants;
+        r->constants = (op_list){0};
     }
     b->ops = r->out.items;
     b->op_count = r->out.count;

@@ -21,6 +21,8 @@ typedef struct rewriter {
     value *to; /* by value: what stands for it now, or 0 */
     int to_count;
     op_list out;       /* of the block being built */
+    op_list constants; /* new ones, which go before everything in the head or phase, so that all can use them */
+    int depth;         /* of blocks */
     const tile_op *at; /* the op being looked at: new ops take its place in the source */
     bool changed;
 } rewriter;

@@ -1,6 +1,6 @@
 /*
  * simplify: integers that ranges, divisors and relations decide.
- * requires: cse. keeps: everything. breaks: fold.
+ * requires: cse. keeps: everything. breaks: fold, cse.
  *
  * In: any kernel. Out: an integer that has one possible value is that constant, comparisons that always or never hold
  * are bools, a remainder that takes nothing away and a minimum or maximum whose winner is known are gone. What is known

@@ -104,15 +104,16 @@ static int copies_needed(const bench *b)
 qn_status clock_variants(bench *b, qn_error *error)
 {
     double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
-    int copies = copies_needed(b), round = 0, any = 0;
-    for (int i = 0; i < b->variant_count; i++) any += b->variants[i].status == VARIANT_OK;
-    if (!any) return QN_OK;
-    QN_TRY(arrays_allocate(&b->arrays, copies, error));
+    int copies = copies_needed(b), round = 0;
+    bool filled = false;
     for (int i = 0; i < b->variant_count; i++) {
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
-        if (any > 0) QN_TRY(arrays_fill(b, &b->arrays, v->call, error));
-        any = 0;
+        if (!filled) { /* once, with what the first knows; every variant has the same inputs */
+            QN_TRY(arrays_allocate(&b->arrays, copies, error));
+            QN_TRY(arrays_fill(b, &b->arrays, v->call, error));
+            filled = true;
+        }
         sizes_of(b, v);
         QN_TRY(stated(b, v, "bytes", &v->bytes, error));
         QN_TRY(stated(b, v, "flops", &v->flops, error));

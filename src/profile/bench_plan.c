@@ -335,8 +335,7 @@ bool point_shrink(const bench *b, const point *from, bool odd, int attempt, poin
         if (!may_shrink(b, s)) continue;
         int64_t size = row[place < 4 ? place : 3];
         place++;
-        if (attempt && odd) size = size + attempt; /* even once, then other odd ones */
-        if (attempt && !odd) size *= factors[attempt];
+        size = odd ? size + attempt : size * factors[attempt];
         if (size >= s->value.number.i) continue;
         s->value.number.i = size;
         s->words = arena_print(b->memory, "%lld", (long long)size);

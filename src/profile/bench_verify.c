@@ -83,8 +83,10 @@ static void keep_expected(bench_arrays *a)
     }
 }
 
-/* Calls of all variants at one point, their arrays collected and filled. A variant that does not bind fails. */
-static qn_status open_calls(bench *b, const point *at, qn_call **calls, bench_arrays *arrays, int slot, qn_error *error)
+/* Calls of all variants at one point, their arrays collected and filled. A variant that does not bind fails, unless the
+ * size is not the bench's own: then it may refuse it, and has no call. */
+static qn_status open_calls(bench *b, const point *at, qn_call **calls, bench_arrays *arrays, bool small,
+                            qn_error *error)
 {
     int filled_from = -1;
     for (int i = 0; i < b->variant_count; i++) {
@@ -93,10 +95,12 @@ static qn_status open_calls(bench *b, const point *at, qn_call **calls, bench_ar
         calls[i] = NULL;
         if (v->status != VARIANT_OK) continue;
         qn_status status = plan_call(b, v, at, &calls[i], error);
-        if (status == QN_OK) status = call_bind(calls[i], slot, true, error);
+        if (status == QN_OK) status = call_bind(calls[i], b->slot, true, error);
         if (status != QN_OK) {
             if (i == b->reference) return status;
-            variant_end(b, v, VARIANT_FAILED, "%s", error->message);
+            if (!small || status != QN_BAD_CALL) variant_end(b, v, VARIANT_FAILED, "%s", error->message);
+            qn_call_free(calls[i]);
+            calls[i] = NULL;
         } else if (!arrays_add(arrays, calls[i], why, sizeof(why))) {
             variant_end(b, v, VARIANT_SKIPPED, "%s", why);
         } else if (filled_from < 0) {
@@ -153,7 +157,7 @@ static qn_status verify_size(bench *b, const point *at, qn_error *error)
 {
     bench_arrays *arrays = ARENA_NEW(b->memory, bench_arrays);
     qn_call **calls = ARENA_ARRAY(b->memory, qn_call *, b->variant_count);
-    qn_status status = open_calls(b, at, calls, arrays, b->slot, error);
+    qn_status status = open_calls(b, at, calls, arrays, true, error);
     if (status == QN_OK && b->variants[b->reference].status == VARIANT_OK)
         status = run_reference(b, calls[b->reference], arrays, error);
     for (int i = 0; i < b->variant_count && status == QN_OK; i++) {
@@ -264,7 +268,7 @@ qn_status verify_full(bench *b, qn_error *error)
     const bench_variant *leader = NULL; /* the first that is right */
     qn_status status = QN_OK;
     qn_call **calls = ARENA_ARRAY(b->memory, qn_call *, b->variant_count);
-    status = open_calls(b, &b->at, calls, &b->arrays, b->slot, error);
+    status = open_calls(b, &b->at, calls, &b->arrays, false, error);
     for (int i = 0; i < b->variant_count; i++) b->variants[i].call = calls[i];
     if (status != QN_OK && b->reference >= 0) {
         variant_end(b, &b->variants[b->reference], VARIANT_FAILED, "%s", error->message);

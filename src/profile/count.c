@@ -204,10 +204,10 @@ void launch_count(const tile_kernel *k, const launch_plan *plan, int units, laun
             memset(c.known, 0, (size_t)k->value_count + 1);
             c.flops = c.work = 0;
             walk(&c, k->phases[phase], 1);
-            flops += c.flops / samples;
+            flops += c.flops;
             if (!phase) out->work += c.work / samples;
         }
-        out->flops += flops * programs;
+        if (samples) out->flops += flops * (programs / samples);
     }
     if (c.uncertain || !k->phase_count) out->flops = NAN;
     if (c.atomic) out->separable = false;

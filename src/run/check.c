@@ -24,8 +24,11 @@ typedef struct checker {
         int code, line;
     } seen[64]; /* findings already told */
     int seen_count;
+    char told[16][80]; /* how failures begin that were told already */
+    int told_count;
     int ran, skipped, compared, findings; /* of the kernel at hand */
     text skip_reason;                     /* the first one */
+    text refused; /* a case whose constants or types the source refuses, with its message; the first one */
     bool stopped;
     int total_findings;
 } checker;
@@ -52,12 +55,23 @@ static void tell(checker *c, const check_case *at, const char *device, const cha
     c->findings++;
 }
 
-/* Findings that were not told before; a NaN or infinity of an empty array is how reductions of nothing look. */
+/* A failure of a run, once: the same one at other sizes begins with the same words. */
+static void tell_failure(checker *c, const check_case *at, const char *device, const char *words)
+{
+    char start[80];
+    snprintf(start, sizeof(start), "%s: %.60s", device, words);
+    for (int i = 0; i < c->told_count; i++)
+        if (!strcmp(c->told[i], start)) return;
+    if (c->told_count < COUNT(c->told)) memcpy(c->told[c->told_count++], start, sizeof(start));
+    tell(c, at, device, words);
+}
+
+/* Findings that were not told before. With an empty array a reduction of nothing or an index into nothing is the
+ * caller's affair: such cases only show that nothing breaks. */
 static void tell_findings(checker *c, const check_case *at, const findings *found, const tile_kernel *k)
 {
-    for (int i = 0; i < found->count; i++) {
+    for (int i = 0; i < found->count && !at->empty; i++) {
         finding *f = &found->items[i];
-        if (at->empty && f->code == 706) continue;
         bool known = false;
         for (int s = 0; s < c->seen_count; s++) known |= c->seen[s].code == f->code && c->seen[s].line == f->line;
         if (known) continue;
@@ -119,11 +133,22 @@ static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, 
     return status;
 }
 
-/* Extents that an assume or the head refuses are not this case's fault. */
+/* Extents that an assume or the head refuses are not this kernel's fault. */
 static bool is_refusal(const qn_error *error)
 {
     return error->status == QN_BAD_CALL && (strstr(error->message, "E502") || strstr(error->message, "E503") ||
                                             strstr(error->message, "is empty: the upper bound"));
+}
+
+static void skip(checker *c, const check_case *at, const qn_error *error)
+{
+    text where = {0};
+    check_describe(at, &where);
+    if (!c->skipped++) text_add(&c->skip_reason, error->message);
+    if (error->status == QN_BAD_SOURCE && !c->refused.length)
+        text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
+    if (c->options->verbose) say(c, "  skipped %s: %s", text_get(&where), error->message);
+    text_free(&where);
 }
 
 static void tolerances(const checker *c, dtype elem, double *relative, double *absolute)
@@ -201,7 +226,7 @@ static void run_device(checker *c, const check_case *at, int slot, const array_v
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell(c, at, device, error.message);
+        tell_failure(c, at, device, error.message);
     c->compared++;
     qn_call_free(call);
 }
@@ -234,7 +259,7 @@ static void run_strided(checker *c, const check_case *at, int slot, int style, c
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell(c, at, device, error.message);
+        tell_failure(c, at, device, error.message);
     for (int i = 0; i < c->entry->param_count; i++) {
         if (!bases[i]) continue;
         if (status == QN_OK && !view_gaps_intact(&views[i], bases[i], sizes[i])) {
@@ -285,19 +310,15 @@ static void run_case(checker *c, const check_case *at, int number)
     memset(truth, 0, sizeof(truth));
     qn_error error;
     int before = c->findings;
+    int64_t start = clock_now_ns();
     qn_status status = run_truth(c, at, number, truth, &error);
-    if (status != QN_OK && is_refusal(&error)) {
-        if (!c->skipped++) text_add(&c->skip_reason, error.message);
-        if (c->options->verbose) {
-            text where = {0};
-            check_describe(at, &where);
-            say(c, "  skipped %s: %s", text_get(&where), error.message);
-            text_free(&where);
-        }
+    if (status == QN_BAD_SOURCE || (status != QN_OK && is_refusal(&error))) {
+        skip(c, at, &error);
         return;
     }
     c->ran++;
-    if (status != QN_OK) tell(c, at, "ref", error.message);
+    if (status != QN_OK && !(at->empty && strstr(error.message, "E507"))) tell_failure(c, at, "ref", error.message);
+    if (c->findings > before) status = QN_FINDING; /* the results mean nothing then */
     bool raw = c->truth != c->entry;
     for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
         if (!wants(c, slot) || !(at->on_devices || raw)) continue;
@@ -308,7 +329,8 @@ static void run_case(checker *c, const check_case *at, int number)
     if (c->options->verbose) {
         text where = {0};
         check_describe(at, &where);
-        say(c, "  %s %s\n", c->findings > before ? "FOUND" : "ok   ", text_get(&where));
+        say(c, "  %s %6.0f ms  %s\n", c->findings > before ? "FOUND" : "ok   ", (double)(clock_now_ns() - start) * 1e-6,
+            text_get(&where));
         text_free(&where);
     }
 }
@@ -327,9 +349,11 @@ static void summary(checker *c)
         say(c, "%s: %d finding%s in %d cases on %s\n", c->entry->name, c->findings, c->findings == 1 ? "" : "s", c->ran,
             text_get(&devices));
     } else {
-        say(c, "%s: clean, %d cases on %s%s%s\n", c->entry->name, c->ran, text_get(&devices),
-            c->skipped ? ", some sizes refused by the kernel" : "", c->stopped ? ", stopped at the time limit" : "");
+        say(c, "%s: clean, %d cases on %s", c->entry->name, c->ran, text_get(&devices));
+        if (c->skipped) say(c, "; %d refused by the kernel", c->skipped);
+        say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
+    if (c->ran && c->refused.length) say(c, "  it does not compile with %s\n", text_get(&c->refused));
     text_free(&devices);
 }
 
@@ -362,9 +386,10 @@ static void check_kernel(checker *c, kernel_entry *entry)
     c->truth = find_truth(c, entry);
     if (!c->truth) return;
     c->memory = arena_new();
-    c->seen_count = c->ran = c->skipped = c->compared = c->findings = 0;
+    c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = 0;
     c->stopped = false;
     text_clear(&c->skip_reason);
+    text_clear(&c->refused);
     check_cases cases = {0};
     check_choose(entry, &c->options->settings, c->context->slots[c->ref_slot].about.units, c->memory, &cases);
     int64_t start = clock_now_ns();
@@ -393,6 +418,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)
         if (!only || only == &c.module->kernels[i]) check_kernel(&c, &c.module->kernels[i]);
     text_free(&c.skip_reason);
+    text_free(&c.refused);
     qn_module_free(c.module);
     if (status == QN_OK && c.total_findings)
         status =

@@ -172,8 +172,10 @@ static const int64_t sizes_of_two[][2] = {{1, 1},  {3, 5},   {8, 16}, {17, 33}, 
                                           {33, 2}, {1, 100}, {7, 1},  {16, 3},  {100, 17}, {300, 7}};
 static const int64_t sizes_of_three[][3] = {{1, 1, 1},      {3, 5, 7},    {8, 16, 8}, {17, 5, 33},
                                             {130, 70, 260}, {64, 64, 64}, {33, 1, 2}, {2, 100, 3}};
-static const int64_t sizes_of_many[][4] = {{1, 1, 1, 1}, {3, 5, 2, 7},     {4, 8, 2, 4}, {5, 3, 17, 8},
-                                           {2, 9, 8, 3}, {16, 16, 16, 16}, {8, 8, 8, 8}};
+static const int64_t sizes_of_many[][8] = {
+    {1, 1, 1, 1, 1, 1, 1, 1},         {3, 5, 2, 7, 3, 5, 2, 7},  {4, 8, 2, 4, 4, 8, 2, 4},
+    {2, 3, 9, 7, 4, 3, 2, 5},         {5, 3, 17, 8, 2, 3, 5, 1}, {1, 2, 6, 8, 3, 2, 3, 2},
+    {16, 16, 16, 16, 16, 16, 16, 16}, {8, 8, 8, 8, 8, 8, 8, 8},  {3, 1, 5, 5, 2, 3, 3, 1}};
 
 static int pattern_count(int names)
 {
@@ -189,7 +191,7 @@ static int64_t pattern_size(int names, int pattern, int number)
     if (names == 1) return sizes_of_one[pattern];
     if (names == 2) return sizes_of_two[pattern][number];
     if (names == 3) return sizes_of_three[pattern][number];
-    return sizes_of_many[pattern][number % 4];
+    return sizes_of_many[pattern][number % 8];
 }
 
 static void put_pattern(const choice *c, check_case *to, int pattern)
@@ -275,7 +277,9 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
             put_pattern(&c, one, i);
             one->on_devices = true;
         }
-    for (int z = 0; z < MINIMUM(c.size_count, 3); z++) {
+    for (int z = 0, zeros = 0; z < c.size_count && zeros < 3; z++) {
+        if (entry_param(entry, c.sizes[z], NULL)) continue; /* a constant extent is at least one */
+        zeros++;
         check_case *one = add_case(&c, out);
         put_types(&c, one, types[0]);
         put_pattern(&c, one, MINIMUM(patterns, 2) - 1);

@@ -14,9 +14,11 @@
 #define FOLDER QUERN_ROOT "/tests/errors"
 
 /* Codes that a golden file must show. */
-static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108",
-                                    "E109", "E201", "E202", "E203", "E204", "E208", "E212", "E213",
-                                    "E214", "E216", "E218", "E402", "E403", "E404", "W602"};
+static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108", "E109", "E201",
+                                    "E202", "E203", "E204", "E208", "E212", "E213", "E214", "E216", "E218", "E402",
+                                    "E403", "E404", "W602", "E205", "E206", "E207", "E209", "E210", "E211", "E215",
+                                    "E217", "E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308", "E309",
+                                    "E310", "E311", "E312", "E313", "E314", "E401", "E503", "W601"};
 static bool seen[COUNT(codes)];
 
 #ifdef QUERN_HAS_LOWER

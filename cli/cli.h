@@ -1,0 +1,92 @@
+/*
+ * The command `quern`: what its files share. It stands on the public headers alone.
+ *
+ * main.c holds the table of commands; options.c the one table of options and the parser; each cmd_*.c one or two
+ * commands. A command gets its arguments parsed and answers with the exit status: 0 success, 1 a finding or a failed
+ * check, 2 a wrong call. Results go to stdout, errors and progress to stderr.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_CLI_CLI_H
+#define QUERN_CLI_CLI_H
+
+#include <quern/workbench.h>
+#include <stdio.h>
+
+enum { EXIT_OK = 0, EXIT_FINDING = 1, EXIT_WRONG_CALL = 2 };
+
+#define MOST_WORDS 256
+
+typedef struct word_list {
+    const char *items[MOST_WORDS];
+    int count;
+} word_list;
+
+/* Every option of every command, parsed; a command reads those that it lists. */
+typedef struct arguments {
+    word_list words;                     /* what is not an option */
+    word_list settings, inputs, outputs; /* NAME=VALUE */
+    const char *device, *stage, *script, *json;
+    uint64_t seed;
+    double seconds;
+    int64_t threads;
+    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw;
+} arguments;
+
+typedef struct command {
+    const char *name;
+    const char *summary;         /* one line, for `quern help` */
+    const char *usage;           /* what follows "usage: quern " */
+    int least_words, most_words; /* besides options */
+    const char *about;           /* what it does, whole lines */
+    const char *options;         /* names of the options it takes, separated by blanks */
+    const char *examples;        /* whole lines, each an example and what it does */
+    int (*run)(const struct command *self, const arguments *given);
+} command;
+extern const command commands[];
+extern const int command_count;
+
+/* options.c */
+/* False: the complaint was written to stderr. */
+bool options_parse(const command *c, int count, char **words, arguments *out);
+void options_help(const command *c, FILE *to);
+
+/* report.c: what every command says in the same way. */
+bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "quern: error: ..." on stderr */
+int report_error(const qn_error *error); /* writes the message; gives the exit status that fits */
+void write_to_stdout(void *user, const char *text, size_t length);
+/* The word of the list nearest to `word`, or NULL if none is near. */
+const char *nearest_word(const char *word, const char *const *list, int count);
+
+/* session.c: opening things as the options say. Each complains by itself; false (NULL) ends the command. */
+qn_context *open_context(const arguments *given, int *exit_status);
+qn_module *open_module(qn_context *context, const char *path, int *exit_status);
+/* The kernel that the second word names, or the file's only one; else lists what there is. */
+const char *choose_kernel(const qn_module *module, const command *c, const arguments *given, int *exit_status);
+/* A call with settings, --in arrays and generated inputs. *inputs is filled with what must outlive the call. */
+typedef struct input_files {
+    qn_npy files[MOST_WORDS];
+    int count;
+} input_files;
+qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, input_files *inputs,
+                      int *exit_status);
+void input_files_free(input_files *inputs);
+/* "x=a.npy": the length of the name, or -1 with a complaint. */
+int setting_name_length(const char *option, const char *words);
+
+/* summary.c: one array in a few lines. */
+void summarise_array(const char *name, const qn_array *array, FILE *to);
+double element_as_double(const qn_array *array, const int64_t *index);
+
+/* cmd_*.c */
+int command_bench(const command *self, const arguments *given);
+int command_cache(const command *self, const arguments *given);
+int command_check(const command *self, const arguments *given);
+int command_debug(const command *self, const arguments *given);
+int command_devices(const command *self, const arguments *given);
+int command_fmt(const command *self, const arguments *given);
+int command_help(const command *self, const arguments *given);
+int command_run(const command *self, const arguments *given);
+int command_show(const command *self, const arguments *given);
+
+#endif

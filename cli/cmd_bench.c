@@ -1,0 +1,125 @@
+/*
+ * `quern bench`: every variant of an operation, checked and timed. `quern devices`: what there is to run on, and its
+ * measured ceilings. `quern cache`: the compiled objects.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* On a terminal progress is one line that is written over; elsewhere every step has its own. */
+typedef struct progress_line {
+    bool terminal, shown;
+} progress_line;
+
+static void write_result(void *user, const char *text, size_t length)
+{
+    progress_line *line = user;
+    if (line->shown) fputs("\r\033[K", stderr);
+    line->shown = false;
+    fwrite(text, 1, length, stdout);
+    fflush(stdout);
+}
+
+static void write_progress(void *user, const char *text, size_t length)
+{
+    progress_line *line = user;
+    if (!line->terminal) {
+        fwrite(text, 1, length, stderr);
+        return;
+    }
+    size_t shown = strcspn(text, "\n");
+    if (shown > length) shown = length;
+    fprintf(stderr, "\r\033[K%.*s", shown > 79 ? 79 : (int)shown, text);
+    fflush(stderr);
+    line->shown = true;
+}
+
+int command_bench(const command *self, const arguments *given)
+{
+    progress_line line = {.terminal = isatty(STDERR_FILENO)};
+    int status = EXIT_WRONG_CALL;
+    qn_error error;
+    qn_bench_options options = {.bench = given->words.count > 1 ? given->words.items[1] : NULL,
+                                .device = given->device,
+                                .settings = {given->settings.items, given->settings.count},
+                                .json_path = given->json,
+                                .seconds = given->seconds,
+                                .seed = given->seed,
+                                .progress = true,
+                                .colour = colours_wanted(stdout)};
+    (void)self;
+    for (int i = 0; i < given->settings.count; i++)
+        if (setting_name_length("set", given->settings.items[i]) < 0) return EXIT_WRONG_CALL;
+    qn_context *context = open_context(given, &status);
+    if (!context) return status;
+    qn_status result =
+        qn_bench_file(context, given->words.items[0], &options, write_result, write_progress, &line, &error);
+    write_result(&line, "", 0);
+    status = result == QN_OK ? EXIT_OK : result == QN_FINDING ? EXIT_FINDING : report_error(&error);
+    qn_context_close(context);
+    return status;
+}
+
+static int measure(qn_context *context, const char *device)
+{
+    qn_error error;
+    qn_ceilings ceilings;
+    if (qn_measure(context, device, (size_t)512 << 20, &ceilings, &error) != QN_OK) return report_error(&error);
+    printf("  copy        %8.1f GB/s (read and written bytes, 512 MiB)\n", ceilings.copy_gb_per_s);
+    printf("  read        %8.1f GB/s\n", ceilings.read_gb_per_s);
+    printf("  multiply-add %7.1f GFLOP/s on one thread, %.1f on %d (f32)\n", ceilings.fma_one_gflop_per_s,
+           ceilings.fma_all_gflop_per_s, ceilings.threads);
+    return EXIT_OK;
+}
+
+int command_devices(const command *self, const arguments *given)
+{
+    int status = EXIT_WRONG_CALL;
+    qn_context *context = open_context(given, &status);
+    (void)self;
+    if (!context) return status;
+    status = EXIT_OK;
+    const char *best = qn_device_best(context);
+    for (int i = 0; i < qn_device_count(context); i++) {
+        qn_device_info info;
+        qn_device_get(context, i, &info);
+        if (given->device && strcmp(given->device, info.name)) continue;
+        printf("%-5s %s%s%s\n", info.name, info.available ? "" : "not available: ", info.description,
+               !strcmp(best, info.name) ? " (the default)" : "");
+        if (given->measure && info.available && strcmp(info.name, "ref")) {
+            fflush(stdout);
+            int measured = measure(context, info.name);
+            if (measured > status) status = measured;
+        }
+    }
+    qn_context_close(context);
+    return status;
+}
+
+int command_cache(const command *self, const arguments *given)
+{
+    static const char *const verbs[] = {"list", "clear"};
+    const char *verb = given->words.items[0];
+    int status = EXIT_WRONG_CALL;
+    qn_error error;
+    if (strcmp(verb, "list") && strcmp(verb, "clear")) {
+        const char *near = nearest_word(verb, verbs, 2);
+        complain("`quern %s` knows list and clear, not `%s`%s%s%s", self->name, verb, near ? "; did you mean `" : "",
+                 near ? near : "", near ? "`?" : "");
+        return EXIT_WRONG_CALL;
+    }
+    qn_context *context = open_context(given, &status);
+    if (!context) return status;
+    if (!strcmp(verb, "list")) {
+        status = qn_cache_list(context, write_to_stdout, NULL, &error) == QN_OK ? EXIT_OK : report_error(&error);
+    } else {
+        int64_t files = 0, bytes = 0;
+        status = qn_cache_clear(context, &files, &bytes, &error) == QN_OK ? EXIT_OK : report_error(&error);
+        if (status == EXIT_OK) printf("removed %" PRId64 " files, %.1f MB\n", files, (double)bytes * 1e-6);
+    }
+    qn_context_close(context);
+    return status;
+}

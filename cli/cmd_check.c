@@ -1,0 +1,188 @@
+/*
+ * `quern check`: kernels under the checking interpreter and every device against it. `quern show`: any stage of one
+ * kernel. `quern debug`: one kernel, step by step.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static qn_settings settings_of(const arguments *given)
+{
+    return (qn_settings){given->settings.items, given->settings.count};
+}
+
+static bool settings_are_whole(const arguments *given)
+{
+    for (int i = 0; i < given->settings.count; i++)
+        if (setting_name_length("set", given->settings.items[i]) < 0) return false;
+    return true;
+}
+
+/* A word is a file if it looks like a path or there is a file of that name; else it is a kernel's name. */
+static bool is_file(const char *word)
+{
+    return strpbrk(word, "./") || !access(word, F_OK);
+}
+
+/* Every setting must be known to some kernel of the file: a wrong name is a wrong call, not a finding. */
+static bool settings_are_known(qn_context *context, const char *path, const char *kernel, const arguments *given,
+                               int *exit_status)
+{
+    qn_error error;
+    bool good = true;
+    if (!given->settings.count) return true;
+    qn_module *module = NULL;
+    if (qn_module_load_file(context, path, &module, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        return false;
+    }
+    for (int i = 0; i < given->settings.count && good; i++) {
+        char name[256];
+        const char *words = given->settings.items[i], *value = strchr(words, '=') + 1;
+        snprintf(name, sizeof(name), "%.*s", (int)(value - words - 1), words);
+        good = !qn_module_kernel_count(module);
+        for (int k = 0; k < qn_module_kernel_count(module) && !good; k++) {
+            qn_call *call = NULL;
+            const char *candidate = qn_module_kernel_name(module, k);
+            if (kernel && strcmp(kernel, candidate)) continue;
+            good = qn_call_new(module, candidate, &call, &error) == QN_OK &&
+                   qn_call_set_text(call, name, value, &error) == QN_OK;
+            qn_call_free(call);
+        }
+        if (kernel && qn_kernel_param_count(module, kernel) < 0) good = true; /* check itself complains */
+    }
+    if (!good) *exit_status = report_error(&error);
+    qn_module_free(module);
+    return good;
+}
+
+int command_check(const command *self, const arguments *given)
+{
+    int status = EXIT_WRONG_CALL, files = given->words.count;
+    const char *kernel = NULL;
+    if (files > 1 && !is_file(given->words.items[files - 1])) kernel = given->words.items[--files];
+    if (!settings_are_whole(given)) return EXIT_WRONG_CALL;
+    qn_context *context = open_context(given, &status);
+    if (!context) return status;
+    status = EXIT_OK;
+    for (int i = 0; i < files; i++) {
+        qn_error error;
+        qn_check_options options = {.kernel = kernel,
+                                    .device = given->device,
+                                    .settings = settings_of(given),
+                                    .seed = given->seed,
+                                    .verbose = given->verbose};
+        int exit_status = EXIT_OK;
+        if (!settings_are_known(context, given->words.items[i], kernel, given, &exit_status)) {
+            status = exit_status > status ? exit_status : status;
+            continue;
+        }
+        qn_status result = qn_check_file(context, given->words.items[i], &options, write_to_stdout, NULL, &error);
+        if (result == QN_FINDING) /* the text on stdout told it */
+            exit_status = EXIT_FINDING;
+        else if (result != QN_OK)
+            exit_status = report_error(&error);
+        fflush(stdout);
+        if (exit_status > status) status = exit_status;
+    }
+    qn_context_close(context);
+    (void)self;
+    return status;
+}
+
+int command_show(const command *self, const arguments *given)
+{
+    int status = EXIT_WRONG_CALL;
+    qn_error error;
+    if (!settings_are_whole(given)) return EXIT_WRONG_CALL;
+    if (given->stage) {
+        const char *names[64];
+        int count = qn_stage_count() < 64 ? qn_stage_count() : 64;
+        bool known = false;
+        for (int i = 0; i < count; i++) {
+            names[i] = qn_stage_name(i, NULL);
+            known |= !strcmp(names[i], given->stage);
+        }
+        if (!known) {
+            const char *near = nearest_word(given->stage, names, count);
+            if (near)
+                complain("there is no stage `%s`; did you mean `%s`?", given->stage, near);
+            else
+                complain("there is no stage `%s`; `quern show --help` lists them", given->stage);
+            return EXIT_WRONG_CALL;
+        }
+    }
+    qn_context *context = open_context(given, &status);
+    if (!context) return status;
+    qn_module *module = open_module(context, given->words.items[0], &status);
+    const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
+    if (kernel) {
+        qn_show_options options = {.stage = given->stage,
+                                   .device = given->device,
+                                   .settings = settings_of(given),
+                                   .why = given->why,
+                                   .times = given->times};
+        status = qn_show(context, given->words.items[0], kernel, &options, write_to_stdout, NULL, &error) == QN_OK
+                     ? EXIT_OK
+                     : report_error(&error);
+    }
+    qn_module_free(module);
+    qn_context_close(context);
+    return status;
+}
+
+typedef struct command_source {
+    FILE *file;
+    bool echo; /* a script's commands are shown, so that the transcript reads like a session */
+} command_source;
+
+static bool read_command(void *user, const char *prompt, char *line, size_t size)
+{
+    command_source *source = user;
+    if (source->echo || isatty(STDIN_FILENO)) fputs(prompt, stdout);
+    fflush(stdout);
+    if (!fgets(line, (int)size, source->file)) {
+        if (source->echo || isatty(STDIN_FILENO)) fputc('\n', stdout);
+        return false;
+    }
+    line[strcspn(line, "\r\n")] = 0;
+    if (source->echo) printf("%s\n", line);
+    return true;
+}
+
+int command_debug(const command *self, const arguments *given)
+{
+    int status = EXIT_WRONG_CALL;
+    qn_error error;
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    command_source source = {stdin, false};
+    if (given->script) {
+        source.file = fopen(given->script, "r");
+        source.echo = true;
+        if (!source.file) {
+            complain("cannot open the script %s: %s", given->script, strerror(errno));
+            return EXIT_WRONG_CALL;
+        }
+    }
+    input_files *inputs = calloc(1, sizeof(*inputs));
+    if (!inputs) abort();
+    qn_context *context = open_context(given, &status);
+    if (context) module = open_module(context, given->words.items[0], &status);
+    const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
+    if (kernel) call = prepare_call(module, kernel, given, inputs, &status);
+    if (call)
+        status =
+            qn_debug(call, read_command, write_to_stdout, &source, &error) == QN_OK ? EXIT_OK : report_error(&error);
+    qn_call_free(call);
+    input_files_free(inputs);
+    free(inputs);
+    qn_module_free(module);
+    qn_context_close(context);
+    if (given->script) fclose(source.file);
+    return status;
+}

@@ -1,0 +1,100 @@
+/*
+ * `quern fmt`: the canonical form of .qn files, to stdout, back into the files, or only compared.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct buffer {
+    char *data;
+    size_t length, capacity;
+} buffer;
+
+static void buffer_add(void *user, const char *text, size_t length)
+{
+    buffer *b = user;
+    if (b->length + length + 1 > b->capacity) {
+        b->capacity = (b->length + length + 1) * 2;
+        b->data = realloc(b->data, b->capacity);
+        if (!b->data) abort();
+    }
+    if (length) memcpy(b->data + b->length, text, length);
+    b->length += length;
+    b->data[b->length] = 0;
+}
+
+static bool read_file(const char *path, buffer *out)
+{
+    bool from_input = !strcmp(path, "-");
+    FILE *file = from_input ? stdin : fopen(path, "rb");
+    char block[65536];
+    size_t got;
+    if (!file) return complain("cannot open %s: %s", path, strerror(errno)), false;
+    buffer_add(out, "", 0);
+    while ((got = fread(block, 1, sizeof(block), file)) > 0 && out->length <= (16u << 20)) buffer_add(out, block, got);
+    bool good = !ferror(file);
+    if (!good) complain("cannot read %s: %s", path, strerror(errno));
+    if (!from_input) fclose(file);
+    if (good && strlen(out->data) != out->length) return complain("%s holds a NUL byte: it is not a text", path), false;
+    return good;
+}
+
+/* Aside, then renamed: a crash leaves the old file. */
+static bool replace_file(const char *path, const buffer *text)
+{
+    char aside[4096];
+    if (snprintf(aside, sizeof(aside), "%s.quern-fmt", path) >= (int)sizeof(aside))
+        return complain("the path %s is too long", path), false;
+    FILE *file = fopen(aside, "wb");
+    if (!file) return complain("cannot write %s: %s", aside, strerror(errno)), false;
+    bool good = fwrite(text->data, 1, text->length, file) == text->length;
+    good = !fclose(file) && good;
+    good = good && !rename(aside, path);
+    if (!good) {
+        complain("cannot write %s: %s", path, strerror(errno));
+        remove(aside);
+    }
+    return good;
+}
+
+static int format_one(const char *path, const arguments *given)
+{
+    buffer source = {0}, result = {0};
+    qn_error error;
+    int status = EXIT_OK;
+    if (!read_file(path, &source)) {
+        status = EXIT_WRONG_CALL;
+    } else if (qn_format_text(path, source.data, buffer_add, &result, &error) != QN_OK) {
+        status = report_error(&error);
+    } else {
+        bool same = source.length == result.length && !memcmp(source.data, result.data, source.length);
+        if (given->check && !same) {
+            printf("%s\n", path);
+            status = EXIT_FINDING;
+        } else if (!given->check && given->write && strcmp(path, "-")) {
+            if (!same && !replace_file(path, &result)) status = EXIT_WRONG_CALL;
+        } else if (!given->check) {
+            fwrite(result.data, 1, result.length, stdout);
+        }
+    }
+    free(source.data);
+    free(result.data);
+    return status;
+}
+
+int command_fmt(const command *self, const arguments *given)
+{
+    int worst = EXIT_OK;
+    if (given->check && given->write) {
+        complain("--check and --write contradict each other: take one (see `quern %s --help`)", self->name);
+        return EXIT_WRONG_CALL;
+    }
+    for (int i = 0; i < given->words.count; i++) {
+        int status = format_one(given->words.items[i], given);
+        if (status > worst) worst = status;
+    }
+    return worst;
+}

@@ -1,0 +1,106 @@
+/*
+ * `quern run`: one kernel, once. Inputs come from .npy files or are generated, outputs go to .npy files or are
+ * summarised on stdout.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *file_for(const arguments *given, const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < given->outputs.count; i++)
+        if (!strncmp(given->outputs.items[i], name, length) && given->outputs.items[i][length] == '=')
+            return given->outputs.items[i] + length + 1;
+    return NULL;
+}
+
+/* Every --out must name an array that the kernel writes: found before the kernel runs. */
+static bool outputs_are_known(const qn_module *module, const char *kernel, const arguments *given)
+{
+    const char *names[64];
+    int count = 0, params = qn_kernel_param_count(module, kernel);
+    qn_error error;
+    for (int i = 0; i < params && count < 64; i++) {
+        qn_param param;
+        if (qn_kernel_param(module, kernel, i, &param, &error) != QN_OK) continue;
+        if (param.kind == QN_PARAM_OUT || param.kind == QN_PARAM_INOUT) names[count++] = param.name;
+    }
+    for (int i = 0; i < given->outputs.count; i++) {
+        char name[256];
+        int length = setting_name_length("out", given->outputs.items[i]);
+        bool known = false;
+        if (length < 0) return false;
+        snprintf(name, sizeof(name), "%.*s", length, given->outputs.items[i]);
+        for (int j = 0; j < count; j++) known |= !strcmp(names[j], name);
+        if (known) continue;
+        const char *near = nearest_word(name, names, count);
+        if (near)
+            complain("`%s` has no output `%s`; did you mean `%s`?", kernel, name, near);
+        else
+            complain("`%s` has no output `%s`", kernel, name);
+        return false;
+    }
+    return true;
+}
+
+static int give_outputs(const qn_module *module, const char *kernel, qn_call *call, const arguments *given)
+{
+    qn_error error;
+    int params = qn_kernel_param_count(module, kernel);
+    for (int i = 0; i < params; i++) {
+        qn_param param;
+        qn_array array;
+        if (qn_kernel_param(module, kernel, i, &param, &error) != QN_OK) return report_error(&error);
+        if (param.kind != QN_PARAM_OUT && param.kind != QN_PARAM_INOUT) continue;
+        if (qn_call_get(call, param.name, &array, &error) != QN_OK) return report_error(&error);
+        const char *path = file_for(given, param.name);
+        if (!path)
+            summarise_array(param.name, &array, stdout);
+        else if (qn_npy_write(path, &array, &error) != QN_OK)
+            return report_error(&error);
+        else
+            printf("%s: written to %s\n", param.name, path);
+    }
+    return EXIT_OK;
+}
+
+static void print_timing(const qn_call *call)
+{
+    qn_timing timing;
+    qn_call_timing(call, &timing);
+    printf("compile %.3f ms%s, load %.3f ms, kernel %.3f ms\n", (double)timing.compile_ns * 1e-6,
+           timing.from_cache ? " (from the cache)" : "", (double)timing.load_ns * 1e-6,
+           (double)timing.kernel_ns * 1e-6);
+}
+
+int command_run(const command *self, const arguments *given)
+{
+    int status = EXIT_WRONG_CALL;
+    qn_error error;
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    input_files *inputs = calloc(1, sizeof(*inputs));
+    if (!inputs) abort();
+    qn_context *context = open_context(given, &status);
+    if (context) module = open_module(context, given->words.items[0], &status);
+    const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
+    if (kernel && outputs_are_known(module, kernel, given)) call = prepare_call(module, kernel, given, inputs, &status);
+    if (call) {
+        const char *device = given->device ? given->device : qn_device_best(context);
+        if (qn_call_run(call, device, &error) != QN_OK) {
+            status = report_error(&error);
+        } else {
+            status = give_outputs(module, kernel, call, given);
+            if (given->time) print_timing(call);
+        }
+    }
+    qn_call_free(call);
+    input_files_free(inputs);
+    free(inputs);
+    qn_module_free(module);
+    qn_context_close(context);
+    return status;
+}

@@ -1,0 +1,163 @@
+/*
+ * The command `quern`: finds the command by its name, parses its options, runs it. The table below is all that is said
+ * about a command: its help is printed from it.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <string.h>
+
+const command commands[] = {
+    {"run", "run one kernel, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
+     "Runs the kernel NAME of FILE once. NAME may be left out when the file has one kernel.\n"
+     "FILE is a .qn file, or a tile IR dump as `quern show --stage tile` prints it.\n"
+     "Inputs that no --in gives are generated from the seed, as the file's bench `input`\n"
+     "clauses say; extents that no array gives come from --set.\n",
+     "set in out device seed time threads no-cache no-raw",
+     "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time\n"
+     "      run on generated numbers; print the shape, range and first elements of y\n"
+     "  quern run kernels/softmax.qn softmax_row --in x=a.npy --out y=b.npy --device ref\n"
+     "      the softmax of the rows of a.npy by the checking interpreter, into b.npy\n",
+     command_run},
+    {"check", "find wrong indices, races, unwritten elements; compare the devices", "check FILE... [NAME] [options]", 1,
+     MOST_WORDS,
+     "Runs every kernel of the files (or only NAME) under the checking interpreter, over odd and\n"
+     "even sizes of its own choosing, then compares the other devices with it. A finding names the\n"
+     "source line, the programs and the element. Exit status 1 if there was any.\n",
+     "set device seed verbose threads no-cache no-raw",
+     "  quern check kernels/*.qn\n"
+     "      check all of the library\n"
+     "  quern check kernels/matmul.qn matmul_tiled --set M=33 --set BM=16 --verbose\n"
+     "      one kernel, with an extent and a constant fixed, a line for every case\n",
+     command_check},
+    {"bench", "check and time every variant of an operation", "bench FILE [NAME] [options]", 1, 2,
+     "For every bench block of FILE (or only NAME): checks each variant against the reference, times\n"
+     "the right ones in turn, and prints a table: median time with the 20 and 80 percent quantiles,\n"
+     "GB/s, GFLOP/s, percent of the copy bandwidth measured in the same run, and the greatest error.\n"
+     "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
+     "set device json seconds seed threads no-cache no-raw",
+     "  quern bench kernels/gelu.qn\n"
+     "      all variants of GELU on the best device\n"
+     "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
+     "      one block at another size, the results also as JSON\n",
+     command_bench},
+    {"show", "print any stage of a kernel, from the syntax tree to assembly", "show FILE [NAME] [options]", 1, 2,
+     "Prints one stage of the kernel NAME of FILE as it is compiled for a device.\n",
+     "stage set device why times no-cache no-raw",
+     "  quern show kernels/gelu.qn gelu_tile\n"
+     "      the C that the cpu device compiles\n"
+     "  quern show kernels/gelu.qn gelu_tile --stage tile > gelu.tile; quern run gelu.tile --set n=100\n"
+     "      the tile IR, then that IR fed back to be run\n",
+     command_show},
+    {"debug", "step through a kernel", "debug FILE [NAME] [options]", 1, 2,
+     "Runs the kernel under the interpreter and stops where you say. At the prompt: break LINE,\n"
+     "break program P, step, continue, print NAME, watch NAME, memory on, list, help, quit.\n",
+     "set in script seed no-raw",
+     "  quern debug kernels/softmax.qn softmax_online --set rows=2 --set cols=5\n"
+     "      at the prompt: break 20, continue, print m, step, quit\n"
+     "  quern debug kernels/softmax.qn softmax_row --set rows=2 --set cols=5 --script commands.txt\n"
+     "      the same from a file of commands\n",
+     command_debug},
+    {"fmt", "print .qn files in canonical form", "fmt FILE... [--check | --write]", 1, MOST_WORDS,
+     "Prints the files in canonical form, comments kept. FILE may be - for the standard input.\n", "check write",
+     "  quern fmt my.qn\n"
+     "      the canonical text on stdout\n"
+     "  quern fmt --check kernels/*.qn\n"
+     "      name the files that differ from it; exit status 1 if any does\n",
+     command_fmt},
+    {"devices", "list what there is to run on", "devices [options]", 0, 0,
+     "Lists every device, or why it is not there and what to install.\n", "device measure threads",
+     "  quern devices\n"
+     "      one line for each device\n"
+     "  quern devices --measure\n"
+     "      also measure its ceilings: copy and read bandwidth, multiply-add peak\n",
+     command_devices},
+    {"cache", "list or clear the compiled objects", "cache list|clear", 1, 1,
+     "Compiled kernels are kept under $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern.\n", "",
+     "  quern cache list\n"
+     "      what is kept, with sizes\n"
+     "  quern cache clear\n"
+     "      remove it all\n",
+     command_cache},
+    {"help", "explain a command", "help [COMMAND]", 0, 1, "The same as `quern COMMAND --help`.\n", "",
+     "  quern help bench\n"
+     "      what bench does, its options, an example\n",
+     command_help},
+};
+const int command_count = (int)(sizeof(commands) / sizeof(commands[0]));
+
+static void print_overview(FILE *to)
+{
+    fprintf(to,
+            "quern %s: write tile kernels once, check them, run them near the hardware's limit\n\n"
+            "usage: quern COMMAND ...\n\n",
+            qn_version());
+    for (int i = 0; i < command_count; i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fprintf(to,
+            "\nexamples:\n"
+            "  quern bench kernels/gelu.qn                         one operation, every variant, checked and timed\n"
+            "  quern run kernels/gelu.qn gelu_tile --set n=1000    run one kernel on generated numbers\n"
+            "\n`quern COMMAND --help` explains a command. Exit status: 0 success, 1 a finding or a failed check,\n"
+            "2 a wrong call.\n");
+}
+
+static const command *find_command(const char *name)
+{
+    const char *names[16];
+    for (int i = 0; i < command_count; i++) {
+        names[i] = commands[i].name;
+        if (!strcmp(name, commands[i].name)) return &commands[i];
+    }
+    const char *near = nearest_word(name, names, command_count);
+    if (near)
+        complain("there is no command `%s`; did you mean `quern %s`?", name, near);
+    else
+        complain("there is no command `%s`; `quern help` lists them", name);
+    return NULL;
+}
+
+int command_help(const command *self, const arguments *given)
+{
+    (void)self;
+    if (!given->words.count) return print_overview(stdout), EXIT_OK;
+    const command *c = find_command(given->words.items[0]);
+    if (!c) return EXIT_WRONG_CALL;
+    options_help(c, stdout);
+    return EXIT_OK;
+}
+
+static bool words_fit(const command *c, const arguments *given)
+{
+    if (given->words.count < c->least_words)
+        return complain("usage: quern %s (see `quern %s --help`)", c->usage, c->name), false;
+    if (given->words.count > c->most_words)
+        return complain("`quern %s` does not know what to do with `%s` (usage: quern %s)", c->name,
+                        given->words.items[c->most_words], c->usage),
+               false;
+    return true;
+}
+
+int main(int count, char **words)
+{
+    arguments given;
+    if (count < 2) {
+        print_overview(stderr);
+        return EXIT_WRONG_CALL;
+    }
+    if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h")) return print_overview(stdout), EXIT_OK;
+    if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V")) return printf("quern %s\n", qn_version()), EXIT_OK;
+    if (words[1][0] == '-') {
+        complain("options come after a command: quern COMMAND %s (`quern help` lists the commands)", words[1]);
+        return EXIT_WRONG_CALL;
+    }
+    const command *c = find_command(words[1]);
+    if (!c || !options_parse(c, count - 2, words + 2, &given)) return EXIT_WRONG_CALL;
+    if (given.help) return options_help(c, stdout), EXIT_OK;
+    if (!words_fit(c, &given)) return EXIT_WRONG_CALL;
+    int status = c->run(c, &given);
+    if (fflush(stdout) || ferror(stdout)) {
+        complain("the output could not be written");
+        if (status == EXIT_OK) status = EXIT_FINDING;
+    }
+    return status;
+}

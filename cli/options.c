@@ -1,0 +1,168 @@
+/*
+ * Options: one table for all commands, so that an option means the same and has the same help everywhere; a command
+ * names those it takes. In come the words after the command, out comes an `arguments`, or a complaint with a
+ * suggestion. SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum option_kind { FLAG, WORD, LIST, WHOLE, REAL, COUNT } option_kind;
+
+typedef struct option {
+    const char *name;  /* without the dashes */
+    const char *value; /* NULL for a flag */
+    option_kind kind;
+    size_t place; /* in `arguments` */
+    const char *help;
+} option;
+
+#define PLACE(field) offsetof(arguments, field)
+static const option options[] = {
+    {"set", "NAME=VALUE", LIST, PLACE(settings),
+     "an extent, a scalar, a constant or a type: n=1<<20, T=bf16, act=relu"},
+    {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
+    {"out", "NAME=FILE", LIST, PLACE(outputs), "an output array to a .npy file (others are summarised)"},
+    {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them"},
+    {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
+    {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
+    {"check", NULL, FLAG, PLACE(check), "change nothing; name the files that are not in canonical form, exit 1 if any"},
+    {"write", NULL, FLAG, PLACE(write), "put the result back into the files"},
+    {"stage", "NAME", WORD, PLACE(stage), "what to print (default c); the stages are listed below"},
+    {"why", NULL, FLAG, PLACE(why), "why each compiled variant of the kernel exists"},
+    {"times", NULL, FLAG, PLACE(times), "the time of each pass"},
+    {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
+    {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant"},
+    {"seconds", "NUMBER", REAL, PLACE(seconds), "the most time to spend on timing one variant (default 1)"},
+    {"measure", NULL, FLAG, PLACE(measure), "measure the ceilings: copy and read bandwidth, multiply-add peak"},
+    {"verbose", NULL, FLAG, PLACE(verbose), "a line for every case"},
+    {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},
+    {"no-cache", NULL, FLAG, PLACE(no_cache), "compile afresh and keep nothing"},
+    {"no-raw", NULL, FLAG, PLACE(no_raw), "refuse raw kernels: they run code as it is written in the file"},
+    {"help", NULL, FLAG, PLACE(help), "this text"},
+};
+static const int option_count = (int)(sizeof(options) / sizeof(options[0]));
+
+static bool takes(const command *c, const char *name)
+{
+    size_t length = strlen(name);
+    if (!strcmp(name, "help")) return true;
+    for (const char *at = c->options; *at;) {
+        size_t word = strcspn(at, " ");
+        if (word == length && !strncmp(at, name, length)) return true;
+        at += word;
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+static const option *find(const char *name, size_t length)
+{
+    for (int i = 0; i < option_count; i++)
+        if (strlen(options[i].name) == length && !strncmp(options[i].name, name, length)) return &options[i];
+    return NULL;
+}
+
+static bool complain_unknown(const command *c, const char *word, const char *name)
+{
+    const char *known[32];
+    int count = 0;
+    for (int i = 0; i < option_count; i++)
+        if (takes(c, options[i].name)) known[count++] = options[i].name;
+    const char *near = nearest_word(name, known, count);
+    if (near)
+        complain("`quern %s` has no option %s; did you mean --%s?", c->name, word, near);
+    else
+        complain("`quern %s` has no option %s; `quern %s --help` lists its options", c->name, word, c->name);
+    return false;
+}
+
+static bool store(const option *o, const char *value, arguments *out)
+{
+    char *field = (char *)out + o->place, *end;
+    errno = 0;
+    switch (o->kind) {
+    case FLAG: *(bool *)field = true; return true;
+    case WORD: *(const char **)field = value; return true;
+    case LIST: {
+        word_list *list = (word_list *)field;
+        if (list->count == MOST_WORDS) return complain("too many --%s options: at most %d", o->name, MOST_WORDS), false;
+        list->items[list->count++] = value;
+        return true;
+    }
+    case WHOLE:
+        *(uint64_t *)field = strtoull(value, &end, 0);
+        if (end == value || *end || errno || *value == '-')
+            return complain("--%s takes a whole number from 0, not `%s`", o->name, value), false;
+        return true;
+    case REAL:
+        *(double *)field = strtod(value, &end);
+        if (end == value || *end || !(*(double *)field > 0) || *(double *)field > 1e6)
+            return complain("--%s takes a number above 0, not `%s`", o->name, value), false;
+        return true;
+    case COUNT:
+        *(int64_t *)field = strtoll(value, &end, 0);
+        if (end == value || *end || errno || *(int64_t *)field < 1 || *(int64_t *)field > 4096)
+            return complain("--%s takes a whole number from 1 to 4096, not `%s`", o->name, value), false;
+        return true;
+    }
+    return false;
+}
+
+bool options_parse(const command *c, int count, char **words, arguments *out)
+{
+    bool only_words = false;
+    memset(out, 0, sizeof(*out));
+    for (int i = 0; i < count; i++) {
+        const char *word = words[i];
+        if (only_words || word[0] != '-' || !word[1]) {
+            if (out->words.count == MOST_WORDS) return complain("too many words: at most %d", MOST_WORDS), false;
+            out->words.items[out->words.count++] = word;
+            continue;
+        }
+        if (!strcmp(word, "--")) {
+            only_words = true;
+            continue;
+        }
+        const char *name = !strcmp(word, "-h") ? "help" : word + strspn(word, "-");
+        size_t length = strcspn(name, "=");
+        const option *o = find(name, length);
+        if (!o || !takes(c, o->name) || (word[1] != '-' && strcmp(word, "-h"))) {
+            char bare[64];
+            snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
+            return complain_unknown(c, word, bare);
+        }
+        const char *value = name[length] == '=' ? name + length + 1 : NULL;
+        if (!o->value && value) return complain("--%s takes no value", o->name), false;
+        if (o->value && !value) {
+            if (i + 1 == count) return complain("--%s needs a value: --%s %s", o->name, o->name, o->value), false;
+            value = words[++i];
+        }
+        if (!store(o, value, out)) return false;
+    }
+    return true;
+}
+
+void options_help(const command *c, FILE *to)
+{
+    fprintf(to, "usage: quern %s\n\n%s", c->usage, c->about);
+    fprintf(to, "\noptions:\n");
+    for (int i = 0; i < option_count; i++) {
+        const option *o = &options[i];
+        char head[64];
+        if (!takes(c, o->name)) continue;
+        snprintf(head, sizeof(head), "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        fprintf(to, "  %-20s  %s\n", head, o->help);
+    }
+    if (takes(c, "stage")) {
+        fprintf(to, "\nstages:\n");
+        for (int i = 0; i < qn_stage_count(); i++) {
+            const char *summary = NULL, *name = qn_stage_name(i, &summary);
+            fprintf(to, "  %-20s  %s\n", name, summary ? summary : "");
+        }
+    }
+    fprintf(to, "\nexamples:\n%s", c->examples);
+}

@@ -1,0 +1,88 @@
+/*
+ * What every command says in the same way: errors on stderr, colours only on a terminal, suggestions for names that
+ * nearly fit, and the exit status that belongs to a library status.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool colours_wanted(FILE *to)
+{
+    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    if (no_color && *no_color) return false;
+    return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb");
+}
+
+static void write_error_head(void)
+{
+    fputs(colours_wanted(stderr) ? "quern: \033[1;31merror:\033[0m " : "quern: error: ", stderr);
+}
+
+void complain(const char *format, ...)
+{
+    va_list list;
+    fflush(stdout);
+    write_error_head();
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+}
+
+int report_error(const qn_error *error)
+{
+    size_t length = strlen(error->message);
+    fflush(stdout);
+    /* Diagnostics and findings carry their own place and word "error". */
+    if (error->status != QN_BAD_SOURCE && error->status != QN_FINDING) write_error_head();
+    fputs(length ? error->message : qn_status_name(error->status), stderr);
+    if (!length || error->message[length - 1] != '\n') fputc('\n', stderr);
+    return error->status == QN_BAD_CALL || error->status == QN_BAD_FILE ? EXIT_WRONG_CALL : EXIT_FINDING;
+}
+
+void write_to_stdout(void *user, const char *text, size_t length)
+{
+    (void)user;
+    fwrite(text, 1, length, stdout);
+}
+
+/* Edit distance over words of at most 63 bytes: 2 for a letter too many, too few or swapped, 3 for a wrong one. */
+static int distance(const char *a, const char *b)
+{
+    int rows[3][64];
+    int length_a = (int)strlen(a), length_b = (int)strlen(b);
+    if (length_a > 63 || length_b > 63) return 1000;
+    for (int j = 0; j <= length_b; j++) rows[0][j] = 2 * j;
+    for (int i = 1; i <= length_a; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *higher = rows[(i + 1) % 3];
+        row[0] = 2 * i;
+        for (int j = 1; j <= length_b; j++) {
+            int best = above[j - 1] + (a[i - 1] != b[j - 1] ? 3 : 0);
+            if (above[j] + 2 < best) best = above[j] + 2;
+            if (row[j - 1] + 2 < best) best = row[j - 1] + 2;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && higher[j - 2] + 2 < best)
+                best = higher[j - 2] + 2;
+            row[j] = best;
+        }
+    }
+    return rows[length_a % 3][length_b];
+}
+
+const char *nearest_word(const char *word, const char *const *list, int count)
+{
+    const char *best = NULL;
+    int length = (int)strlen(word), limit = length < 3 ? 3 : length < 6 ? 5 : 8, best_distance = limit + 1;
+    for (int i = 0; i < count; i++) {
+        int d = distance(word, list[i]);
+        if (length >= 3 && !strncmp(word, list[i], (size_t)length)) d = 2; /* a beginning of it counts as near */
+        if (d < best_distance) {
+            best_distance = d;
+            best = list[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,244 @@
+/*
+ * Opening what the options name: a context, a module, a kernel of it, a call with its inputs. Each function writes its
+ * own complaint and sets the exit status, so that a command only has to stop.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_line(void *user, const char *line)
+{
+    FILE *to = user;
+    fprintf(to, "%s\n", line);
+}
+
+qn_context *open_context(const arguments *given, int *exit_status)
+{
+    qn_error error;
+    qn_context *context = NULL;
+    qn_context_options options = {.threads = (int)given->threads,
+                                  .no_cache = given->no_cache,
+                                  .allow_raw = !given->no_raw,
+                                  .print = print_line,
+                                  .user = stderr};
+    if (qn_context_open(&options, &context, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        return NULL;
+    }
+    const char *names[16];
+    int count = qn_device_count(context);
+    if (!given->device) return context;
+    for (int i = 0; i < count; i++) {
+        qn_device_info info;
+        qn_device_get(context, i, &info);
+        if (i < 16) names[i] = info.name;
+        if (!strcmp(info.name, given->device)) return context;
+    }
+    const char *near = nearest_word(given->device, names, count < 16 ? count : 16);
+    if (near)
+        complain("there is no device `%s`; did you mean `%s`?", given->device, near);
+    else
+        complain("there is no device `%s`; `quern devices` lists those there are", given->device);
+    *exit_status = EXIT_WRONG_CALL;
+    qn_context_close(context);
+    return NULL;
+}
+
+qn_module *open_module(qn_context *context, const char *path, int *exit_status)
+{
+    qn_error error;
+    qn_module *module = NULL;
+    if (qn_module_load_file(context, path, &module, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        return NULL;
+    }
+    fputs(qn_module_warnings(module), stderr);
+    return module;
+}
+
+static void list_kernels(const qn_module *module, FILE *to)
+{
+    static const char *const kinds[] = {"in ", "out ", "inout ", "", "const "};
+    for (int i = 0; i < qn_module_kernel_count(module); i++) {
+        const char *name = qn_module_kernel_name(module, i);
+        int count = qn_kernel_param_count(module, name);
+        fprintf(to, "  %s(", name);
+        for (int p = 0; p < count; p++) {
+            qn_param param;
+            qn_error error;
+            if (qn_kernel_param(module, name, p, &param, &error) != QN_OK) continue;
+            fprintf(to, "%s%s%s %s", p ? ", " : "", kinds[param.kind], param.type, param.name);
+            for (int axis = 0; axis < param.rank; axis++) fprintf(to, "[]");
+        }
+        fprintf(to, ")\n");
+    }
+}
+
+const char *choose_kernel(const qn_module *module, const command *c, const arguments *given, int *exit_status)
+{
+    int count = qn_module_kernel_count(module);
+    const char *path = given->words.items[0], *wanted = given->words.count > 1 ? given->words.items[1] : NULL;
+    const char **names = calloc((size_t)count + 1, sizeof(*names)), *chosen = NULL;
+    if (!names) abort();
+    for (int i = 0; i < count; i++) {
+        names[i] = qn_module_kernel_name(module, i);
+        if (wanted ? !strcmp(names[i], wanted) : count == 1) chosen = names[i];
+    }
+    if (!chosen) {
+        const char *near = wanted ? nearest_word(wanted, names, count) : NULL;
+        *exit_status = EXIT_WRONG_CALL;
+        if (!count)
+            complain("%s holds no kernel", path);
+        else if (near)
+            complain("%s has no kernel `%s`; did you mean `%s`?", path, wanted, near);
+        else if (wanted)
+            complain("%s has no kernel `%s`; it has these:", path, wanted);
+        else
+            complain("%s has %d kernels; name one: quern %s %s %s", path, count, c->name, path, names[0]);
+        if (count && !near) list_kernels(module, stderr);
+    }
+    free(names);
+    return chosen;
+}
+
+int setting_name_length(const char *option, const char *words)
+{
+    const char *equals = strchr(words, '=');
+    if (equals && equals != words && equals[1]) return (int)(equals - words);
+    complain("--%s takes NAME=%s, not `%s`", option, strcmp(option, "set") ? "FILE" : "VALUE", words);
+    return -1;
+}
+
+void input_files_free(input_files *inputs)
+{
+    for (int i = 0; i < inputs->count; i++) qn_npy_free(&inputs->files[i]);
+    inputs->count = 0;
+}
+
+static bool name_of(const char *option, const char *words, char *name, size_t size, int *exit_status)
+{
+    int length = setting_name_length(option, words);
+    *exit_status = EXIT_WRONG_CALL;
+    if (length < 0) return false;
+    if ((size_t)length >= size) return complain("the name in --%s %s is too long", option, words), false;
+    memcpy(name, words, (size_t)length);
+    name[length] = 0;
+    return true;
+}
+
+static bool bind(qn_call *call, const arguments *given, input_files *inputs, int *exit_status)
+{
+    qn_error error;
+    char name[256];
+    for (int i = 0; i < given->settings.count; i++) {
+        const char *words = given->settings.items[i];
+        if (!name_of("set", words, name, sizeof(name), exit_status)) return false;
+        if (qn_call_set_text(call, name, words + strlen(name) + 1, &error) != QN_OK) {
+            *exit_status = report_error(&error);
+            return false;
+        }
+    }
+    for (int i = 0; i < given->inputs.count; i++) {
+        const char *words = given->inputs.items[i];
+        qn_npy *file = &inputs->files[inputs->count];
+        if (!name_of("in", words, name, sizeof(name), exit_status)) return false;
+        if (qn_npy_read(words + strlen(name) + 1, file, &error) != QN_OK) {
+            *exit_status = report_error(&error);
+            return false;
+        }
+        inputs->count++;
+        const qn_array *a = &file->array;
+        if (qn_call_set_memory(call, name, a->data, a->type, a->rank, a->extents, a->strides, &error) != QN_OK) {
+            *exit_status = report_error(&error);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Generic types are one capital letter and digits. Where no array and no setting binds one, it is f32. */
+static bool is_generic(const char *type)
+{
+    return type[0] >= 'A' && type[0] <= 'Z' && !type[1 + strspn(type + 1, "0123456789")];
+}
+
+static bool is_given(const word_list *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < list->count; i++)
+        if (!strncmp(list->items[i], name, length) && list->items[i][length] == '=') return true;
+    return false;
+}
+
+static void default_types(const qn_module *module, const char *kernel, qn_call *call, const arguments *given)
+{
+    qn_error ignored;
+    int count = qn_kernel_param_count(module, kernel);
+    for (int i = 0; i < count; i++) {
+        qn_param param, other;
+        bool bound = false;
+        if (qn_kernel_param(module, kernel, i, &param, &ignored) != QN_OK || !is_generic(param.type)) continue;
+        for (int k = 0; k < count; k++)
+            bound |= qn_kernel_param(module, kernel, k, &other, &ignored) == QN_OK && !strcmp(other.type, param.type) &&
+                     is_given(&given->inputs, other.name);
+        if (bound || is_given(&given->settings, param.type)) continue;
+        if (qn_call_set_type(call, param.type, QN_F32, &ignored) != QN_OK) return;
+    }
+}
+
+/* The first name in backquotes of "`n` is not given". */
+static bool missing_name(const qn_error *error, char *name, size_t size)
+{
+    const char *open = strchr(error->message, '`'), *close = open ? strchr(open + 1, '`') : NULL;
+    if (error->status != QN_BAD_CALL || !close || !strstr(error->message, "not given")) return false;
+    if ((size_t)(close - open) > size) return false;
+    snprintf(name, size, "%.*s", (int)(close - open - 1), open + 1);
+    return true;
+}
+
+/* Names everything that is missing, by trying: one example that would run. */
+static void show_example(qn_module *module, const char *kernel, const arguments *given, qn_error error)
+{
+    qn_call *probe = NULL;
+    input_files *inputs = calloc(1, sizeof(*inputs));
+    char name[256], words[2048] = "for example:";
+    int ignored, missing = 0;
+    if (!inputs) abort();
+    if (qn_call_new(module, kernel, &probe, &error) == QN_OK && bind(probe, given, inputs, &ignored)) {
+        default_types(module, kernel, probe, given);
+        for (int tries = 0; tries < 32 && qn_call_generate(probe, 0, &error) != QN_OK; tries++) {
+            size_t used = strlen(words);
+            if (!missing_name(&error, name, sizeof(name)) || qn_call_set_text(probe, name, "8", &error) != QN_OK) break;
+            snprintf(words + used, sizeof(words) - used, " --set %s=16", name);
+            missing++;
+        }
+    }
+    if (missing) fprintf(stderr, "%s\n", words);
+    qn_call_free(probe);
+    input_files_free(inputs);
+    free(inputs);
+}
+
+qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, input_files *inputs,
+                      int *exit_status)
+{
+    qn_error error;
+    qn_call *call = NULL;
+    if (qn_call_new(module, kernel, &call, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        return NULL;
+    }
+    if (!bind(call, given, inputs, exit_status)) goto failed;
+    default_types(module, kernel, call, given);
+    if (qn_call_generate(call, given->seed, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        if (missing_name(&error, (char[256]){0}, 256)) show_example(module, kernel, given, error);
+        goto failed;
+    }
+    return call;
+failed:
+    qn_call_free(call);
+    return NULL;
+}

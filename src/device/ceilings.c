@@ -1,0 +1,186 @@
+/*
+ * Measures the machine's ceilings. In: the library made from ceilings_source, a size. Out: copy and read bandwidth, FMA
+ * peak. Each is the best of several methods, thread counts and repetitions, since a ceiling is what the machine can do,
+ * not what it happens to do while somebody else uses it.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/ceilings.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ceilings_source(text *out)
+{
+    text_add(out,
+             "/* The measuring loops of Quern: copies, reads, multiply-adds. */\n"
+             "#if defined(__AVX512F__)\n"
+             "enum { BYTES = 64 };\n"
+             "#elif defined(__AVX__)\n"
+             "enum { BYTES = 32 };\n"
+             "#else\n"
+             "enum { BYTES = 16 };\n"
+             "#endif\n"
+             "typedef float vector __attribute__((vector_size(BYTES), may_alias));\n"
+             "int vector_bytes(void) { return BYTES; }\n"
+             "void copy_plain(char *to, const char *from, long count)\n"
+             "{\n"
+             "    for (long i = 0; i < count; i += 4 * BYTES)\n"
+             "        for (int j = 0; j < 4; j++) *(vector *)(to + i + j * BYTES) = *(const vector *)(from + i + j * "
+             "BYTES);\n"
+             "}\n"
+             "void copy_around(char *to, const char *from, long count)\n"
+             "{\n"
+             "#ifdef __SSE2__\n"
+             "    for (long i = 0; i < count; i += 4 * BYTES)\n"
+             "        for (int j = 0; j < 4; j++) {\n"
+             "            vector v = *(const vector *)(from + i + j * BYTES);\n"
+             "#ifdef __AVX__\n"
+             "            __asm__ volatile(\"vmovntps %1, %0\" : \"=m\"(*(vector *)(to + i + j * BYTES)) : \"x\"(v));\n"
+             "#else\n"
+             "            __asm__ volatile(\"movntps %1, %0\" : \"=m\"(*(vector *)(to + i + j * BYTES)) : \"x\"(v));\n"
+             "#endif\n"
+             "        }\n"
+             "    __asm__ volatile(\"sfence\" ::: \"memory\");\n"
+             "#else\n"
+             "    copy_plain(to, from, count);\n"
+             "#endif\n"
+             "}\n"
+             "void copy_string(char *to, const char *from, long count)\n"
+             "{\n"
+             "#if defined(__x86_64__)\n"
+             "    __asm__ volatile(\"rep movsb\" : \"+D\"(to), \"+S\"(from), \"+c\"(count) : : \"memory\");\n"
+             "#else\n"
+             "    copy_plain(to, from, count);\n"
+             "#endif\n"
+             "}\n");
+    text_add(out, "void read_all(char *to, const char *from, long count)\n"
+                  "{\n"
+                  "    vector s[4] = {0};\n"
+                  "    for (long i = 0; i < count; i += 4 * BYTES)\n"
+                  "        for (int j = 0; j < 4; j++) s[j] += *(const vector *)(from + i + j * BYTES);\n"
+                  "    *(vector *)to = (s[0] + s[1]) + (s[2] + s[3]);\n"
+                  "}\n"
+                  "#define EACH(F) F(a) F(b) F(c) F(d) F(e) F(f) F(g) F(h) F(i) F(j) F(k) F(l)\n"
+                  "#define MAKE(s) vector s = {0};\n"
+                  "#if defined(__x86_64__)\n"
+                  "#define STEP(s) s += x * y; __asm__ volatile(\"\" : \"+x\"(s));\n"
+                  "#else\n"
+                  "#define STEP(s) s += x * y;\n"
+                  "#endif\n"
+                  "#define SUM(s) sum += s;\n"
+                  "float multiply_add(long count, vector *start)\n"
+                  "{\n"
+                  "    vector x = start[0], y = start[1], sum = {0};\n"
+                  "    EACH(MAKE)\n"
+                  "    for (long n = 0; n < count; n++) { EACH(STEP) }\n"
+                  "    EACH(SUM)\n"
+                  "    return sum[0];\n"
+                  "}\n");
+}
+
+typedef void copy_loop(char *to, const char *from, long count);
+typedef float fma_loop(long count, void *start);
+
+enum { PIECE = 1 << 17, FMA_STEPS = 4000, FMA_PER_STEP = 12 };
+
+typedef struct job {
+    copy_loop *copy;
+    fma_loop *fma;
+    char *to;
+    const char *from;
+    _Alignas(64) float start[32];
+} job;
+
+static void copy_pieces(void *context, int64_t first, int64_t last, int worker)
+{
+    job *j = context;
+    j->copy(j->to + first * PIECE, j->from + first * PIECE, (long)((last - first) * PIECE));
+}
+
+static void fma_pieces(void *context, int64_t first, int64_t last, int worker)
+{
+    job *j = context;
+    for (int64_t i = first; i < last; i++) (void)j->fma(FMA_STEPS, j->start);
+}
+
+/* The least time of a job over repetitions: at least three, and more while they are short. */
+static double least_ns(pool *p, int64_t count, pool_work *work, job *j)
+{
+    double least = 1e18, spent = 0;
+    for (int i = 0; i < 3 || (i < 200 && spent < 8e7); i++) {
+        int64_t start_ns = clock_now_ns();
+        pool_run(p, count, 1, work, j);
+        double ns = (double)(clock_now_ns() - start_ns);
+        spent += ns;
+        if (ns < least) least = ns;
+    }
+    return least;
+}
+
+static bool find(void *library, const char *name, void *function, size_t size)
+{
+    void *address = dlsym(library, name);
+    memcpy(function, &address, size);
+    return address != NULL;
+}
+
+static void measure(job *j, copy_loop *const *copies, copy_loop *read_all, int lanes, pool *const *pools,
+                    int64_t pieces, ceilings *out)
+{
+    double bytes = (double)pieces * PIECE;
+    *out = (ceilings){0};
+    for (int t = 0; t < 2; t++) {
+        if (t && pool_threads(pools[1]) == 1) break;
+        for (int i = 0; i < 3; i++) {
+            j->copy = copies[i];
+            out->copy_gb_per_s = MAXIMUM(out->copy_gb_per_s, 2 * bytes / least_ns(pools[t], pieces, copy_pieces, j));
+        }
+        j->copy = read_all;
+        out->read_gb_per_s = MAXIMUM(out->read_gb_per_s, bytes / least_ns(pools[t], pieces, copy_pieces, j));
+    }
+    for (int t = 0; t < 2; t++) {
+        int64_t count = 16 * pool_threads(pools[t]);
+        double flops = 2.0 * lanes * FMA_PER_STEP * FMA_STEPS * (double)count;
+        double rate = flops / least_ns(pools[t], count, fma_pieces, j);
+        *(t ? &out->fma_all_gflop_per_s : &out->fma_one_gflop_per_s) = rate;
+    }
+}
+
+qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error)
+{
+    void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    job j = {0};
+    copy_loop *copies[3] = {0}, *read_all = NULL;
+    int (*vector_bytes)(void) = NULL;
+    bool good = find(library, "copy_plain", &copies[0], sizeof(copies[0])) &&
+                find(library, "copy_around", &copies[1], sizeof(copies[1])) &&
+                find(library, "copy_string", &copies[2], sizeof(copies[2])) &&
+                find(library, "read_all", &read_all, sizeof(read_all)) &&
+                find(library, "multiply_add", &j.fma, sizeof(j.fma)) &&
+                find(library, "vector_bytes", &vector_bytes, sizeof(vector_bytes));
+    int64_t pieces = (int64_t)MAXIMUM(copy_bytes / PIECE, (size_t)1);
+    size_t size = (size_t)pieces * PIECE;
+    char *from = aligned_alloc(4096, size), *to = aligned_alloc(4096, size);
+    qn_status status = QN_OK;
+    if (!good)
+        status = error_set(error, QN_FAILED, "%s is not the library of the measuring loops", binary_path);
+    else if (!from || !to)
+        status = error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size);
+    if (status == QN_OK) {
+        memset(from, 0, size);
+        memset(to, 0, size);
+        for (int i = 0; i < 32; i++) j.start[i] = 1;
+        j.from = from;
+        j.to = to;
+        pool *pools[2] = {pool_new(1), pool_new(threads)};
+        measure(&j, copies, read_all, vector_bytes() / 4, pools, pieces, out);
+        pool_free(pools[0]);
+        pool_free(pools[1]);
+    }
+    free(from);
+    free(to);
+    dlclose(library);
+    return status;
+}

@@ -1,0 +1,353 @@
+/*
+ * The `cpu` device: C text through the system's compiler, loaded with dlopen, run by the thread pool.
+ *
+ * In: kernels that went through the pipeline, and launches. A program is a loaded library with one function per phase;
+ * a launch hands out program numbers to the pool's workers, each with scratch memory of its own that is kept and grown
+ * between launches, so that a launch in the steady state allocates nothing. A failed assert comes back in a report.
+ * Launches may come from several threads: the pool runs one job at a time, which also keeps the scratch private.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/compiler.h"
+#include "device/device.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PHASES 16
+#define MAX_PARAMS 64
+
+typedef struct cpu_memory {
+    void *data;
+    uint64_t size_bytes;
+} cpu_memory;
+
+typedef struct cpu_device {
+    const driver *driver;
+    device_options options;
+    compiler compiler;
+    int threads;
+    size_t last_cache_bytes;
+    pthread_mutex_t lock; /* of the pool's making and of printing */
+    pool *pool;           /* made at the first launch */
+    cpu_memory *memory;   /* per worker */
+} cpu_device;
+
+typedef struct cpu_program {
+    const driver *driver;
+    cpu_device *device;
+    const tile_kernel *kernel;
+    void *library;
+    cpu_phase *phases[MAX_PHASES];
+    int phase_count;
+    cpu_scratch *scratch_bytes;
+} cpu_program;
+
+/* ---- the device ---- */
+
+static device *cpu_open(const device_options *options)
+{
+    cpu_device *d = calloc(1, sizeof(*d));
+    CHECK(d);
+    d->driver = &driver_cpu;
+    if (options) d->options = *options;
+    d->threads = d->options.threads > 0 ? d->options.threads : cpu_count();
+    d->last_cache_bytes = processor_cache_bytes(3);
+    pthread_mutex_init(&d->lock, NULL);
+    compiler_find(&d->compiler);
+    return (device *)d;
+}
+
+static void cpu_close(device *base)
+{
+    cpu_device *d = (cpu_device *)base;
+    pool_free(d->pool);
+    for (int i = 0; d->memory && i < d->threads; i++) free(d->memory[i].data);
+    free(d->memory);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static void cpu_about(const device *base, device_about *about)
+{
+    const cpu_device *d = (const cpu_device *)base;
+    *about = (device_about){.available = d->compiler.path[0] != 0, .units = d->threads};
+    char processor[128];
+    processor_name(processor, sizeof(processor));
+    if (about->available)
+        snprintf(about->description, sizeof(about->description), "%.80s, %d thread%s, %d-bit vectors, compiler %.100s",
+                 processor, d->threads, d->threads == 1 ? "" : "s", 8 * processor_vector_bytes(), d->compiler.name);
+    else
+        compiler_missing(&d->compiler, about->description, sizeof(about->description));
+}
+
+static void cpu_tool(const device *base, text *out)
+{
+    compiler_describe(&((const cpu_device *)base)->compiler, out);
+}
+
+static qn_status cpu_emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
+{
+    const emit_options options = {.l1_bytes = (int)processor_cache_bytes(1),
+                                  .l2_bytes = (int)processor_cache_bytes(2),
+                                  .vector_bytes = processor_vector_bytes(),
+                                  .vector_registers = processor_vector_registers()};
+    return emit_c(k, &options, out, error);
+}
+
+static qn_status cpu_assemble(const device *base, const char *source, const char *binary_path, qn_error *error)
+{
+    return compiler_run(&((const cpu_device *)base)->compiler, source, binary_path, error);
+}
+
+static qn_status cpu_disassemble(const device *base, const char *source, text *out, qn_error *error)
+{
+    return compiler_show(&((const cpu_device *)base)->compiler, source, out, error);
+}
+
+/* ---- facts ---- */
+
+static bool is_contiguous(const array_view *v)
+{
+    int64_t step = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->extents[i] > 1 && v->strides[i] != step) return false;
+        step *= v->extents[i];
+    }
+    return true;
+}
+
+static bool is_aligned(const array_view *v)
+{
+    if ((uintptr_t)v->data % 64) return false;
+    for (int i = 0; i + 1 < v->rank; i++)
+        if (v->strides[i] * dtypes[v->elem].size_bytes % 64) return false;
+    return true;
+}
+
+static int64_t count_of(const array_view *v)
+{
+    int64_t count = 1;
+    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
+    return count;
+}
+
+/* Elements from the lowest address to the highest, which is what offsets must reach. */
+static int64_t reach_of(const array_view *v)
+{
+    int64_t reach = 1;
+    for (int i = 0; i < v->rank; i++) reach += (v->extents[i] - 1) * llabs(v->strides[i]);
+    return reach;
+}
+
+static int class_of(int64_t extent)
+{
+    static const int64_t limits[] = {64, 1024, 4096, 65536, 1 << 20};
+    int class = 0;
+    while (class < COUNT(limits) && extent > limits[class]) class ++;
+    return class;
+}
+
+static void cpu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
+{
+    const cpu_device *d = (const cpu_device *)base;
+    double bytes = 0;
+    for (int i = 0; i < k->param_count; i++)
+        if (k->params[i].kind < PARAM_SCRATCH)
+            bytes += (double)count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
+    for (int i = 0; i < k->param_count; i++) {
+        tile_param *p = &k->params[i];
+        tile_facts *f = &p->facts;
+        *f = (tile_facts){.size_class = -1};
+        if (p->kind == PARAM_SCALAR || p->kind == PARAM_EXTENT) {
+            if (dtype_is_float(p->elem)) continue;
+            int64_t number = plan->scalars_bits[i];
+            f->one = number == 1;
+            f->by16 = number % 16 == 0;
+            if (p->kind == PARAM_EXTENT) f->size_class = class_of(number);
+            continue;
+        }
+        const array_view *v = &arrays[i];
+        f->contiguous = is_contiguous(v);
+        f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
+        f->aligned = is_aligned(v);
+        f->small = reach_of(v) < (int64_t)1 << 31;
+        f->streams = p->kind == PARAM_OUT && bytes > (double)d->last_cache_bytes;
+    }
+}
+
+/* ---- programs ---- */
+
+static bool find_symbol(void *library, const char *kernel, const char *suffix, void *function, size_t size)
+{
+    char name[400];
+    snprintf(name, sizeof(name), "%s_%s", kernel, suffix);
+    void *address = dlsym(library, name);
+    memcpy(function, &address, size);
+    return address != NULL;
+}
+
+static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+{
+    void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    cpu_program *p = calloc(1, sizeof(*p));
+    CHECK(p);
+    p->driver = &driver_cpu;
+    p->device = (cpu_device *)base;
+    p->kernel = k;
+    p->library = library;
+    p->phase_count = k->raw_language ? 1 : k->phase_count;
+    CHECK(p->phase_count <= MAX_PHASES);
+    bool good = find_symbol(library, k->name, "scratch_bytes", &p->scratch_bytes, sizeof(p->scratch_bytes));
+    for (int i = 0; i < p->phase_count && good; i++) {
+        char suffix[16];
+        snprintf(suffix, sizeof(suffix), "phase%d", i);
+        good = find_symbol(library, k->name, suffix, &p->phases[i], sizeof(p->phases[i]));
+    }
+    if (!good) {
+        dlclose(library);
+        free(p);
+        return error_set(error, QN_FAILED, "%s is not the binary of kernel `%s`", binary_path, k->name);
+    }
+    *out = (program *)p;
+    return QN_OK;
+}
+
+static void cpu_unload(program *base)
+{
+    cpu_program *p = (cpu_program *)base;
+    dlclose(p->library);
+    free(p);
+}
+
+/* ---- launches ---- */
+
+static pool *device_pool(cpu_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    if (!d->pool) {
+        d->memory = calloc((size_t)d->threads, sizeof(cpu_memory));
+        CHECK(d->memory);
+        d->pool = pool_new(d->threads);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return d->pool;
+}
+
+/* Lines of `print` come from many threads; they go out one at a time. */
+static void print_line(void *context, const char *line)
+{
+    cpu_device *d = context;
+    pthread_mutex_lock(&d->lock);
+    if (d->options.print) d->options.print(d->options.print_user, line);
+    pthread_mutex_unlock(&d->lock);
+}
+
+typedef struct job {
+    cpu_device *device;
+    cpu_phase *phase;
+    const cpu_launch *launch;
+    uint64_t scratch_bytes;
+    _Atomic bool no_memory;
+} job;
+
+static void work(void *context, int64_t first, int64_t last, int worker)
+{
+    job *j = context;
+    cpu_memory *m = &j->device->memory[worker];
+    if (m->size_bytes < j->scratch_bytes) {
+        free(m->data);
+        uint64_t size = (j->scratch_bytes + j->scratch_bytes / 4 + 4095) / 4096 * 4096;
+        m->data = aligned_alloc(4096, size);
+        m->size_bytes = m->data ? size : 0;
+        if (!m->data) {
+            atomic_store(&j->no_memory, true);
+            return;
+        }
+    }
+    j->phase(j->launch, first, last, m->data);
+}
+
+/* "softmax.qn:12:5: error E507: assert failed in program 3, 0: text", with the words of the op at that line. */
+typedef struct assert_search {
+    int line;
+    const tile_op *found;
+} assert_search;
+
+static void find_assert(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    assert_search *s = context;
+    if (op->code == OP_ASSERT && op->line == s->line && !s->found) s->found = op;
+}
+
+static qn_status assert_error(const cpu_program *p, const cpu_report *report, const launch_plan *plan, int phase,
+                              qn_error *error)
+{
+    const tile_kernel *k = p->kernel;
+    assert_search search = {.line = (int)report->line};
+    for (int i = 0; i < k->phase_count; i++) tile_walk((tile_kernel *)k, k->phases[i], find_assert, &search);
+    char program[80];
+    int used = snprintf(program, sizeof(program), "%lld", (long long)report->program[0]);
+    int axes = plan->programs[phase][2] > 1 ? 3 : plan->programs[phase][1] > 1 ? 2 : 1;
+    for (int i = 1; i < axes; i++)
+        used += snprintf(program + used, sizeof(program) - (size_t)used, ", %lld", (long long)report->program[i]);
+    return error_set(error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s", k->file ? k->file : "",
+                     (int)report->line, search.found ? search.found->column : 0, program,
+                     search.found && search.found->attr.words ? search.found->attr.words : "");
+}
+
+static qn_status cpu_launch_program(program *base, const array_view *arrays, const launch_plan *plan,
+                                    const launch_options *options, qn_error *error)
+{
+    cpu_program *p = (cpu_program *)base;
+    const tile_kernel *k = p->kernel;
+    cpu_device *d = p->device;
+    pool *workers = device_pool(d);
+    cpu_array views[MAX_PARAMS];
+    CHECK(k->param_count <= MAX_PARAMS);
+    int64_t bytes = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind > PARAM_SCRATCH) continue;
+        views[i].data = arrays[i].data;
+        memcpy(views[i].extents, arrays[i].extents, sizeof(views[i].extents));
+        memcpy(views[i].strides, arrays[i].strides, sizeof(views[i].strides));
+        bytes += count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
+    }
+    cpu_report report = {0};
+    cpu_launch launch = {.arrays = views,
+                         .scalars = plan->scalars_bits,
+                         .report = &report,
+                         .print = d->options.print ? print_line : NULL,
+                         .print_context = d};
+    for (int i = 0; i < p->phase_count; i++) {
+        memcpy(launch.programs, plan->programs[i], sizeof(launch.programs));
+        if (k->raw_once) launch.programs[0] = launch.programs[1] = launch.programs[2] = 1;
+        int64_t count = launch.programs[0] * launch.programs[1] * launch.programs[2];
+        job j = {.device = d, .phase = p->phases[i], .launch = &launch, .scratch_bytes = p->scratch_bytes(&launch)};
+        /* Very little memory is not worth waking anybody. */
+        pool_run(workers, count, bytes <= 16384 ? count : 1, work, &j);
+        if (atomic_load(&j.no_memory))
+            return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
+                             k->name, (unsigned long long)j.scratch_bytes);
+        if (report.failed) return assert_error(p, &report, plan, i, error);
+    }
+    return QN_OK;
+}
+
+const driver driver_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .about = cpu_about,
+    .choose_facts = cpu_choose_facts,
+    .emit = cpu_emit,
+    .tool = cpu_tool,
+    .assemble = cpu_assemble,
+    .disassemble = cpu_disassemble,
+    .load = cpu_load,
+    .unload = cpu_unload,
+    .launch = cpu_launch_program,
+};

@@ -1,0 +1,7 @@
+/*
+ * The list of devices, best first.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/device.h"
+
+const driver *const drivers[] = {&driver_cpu, &driver_ref, NULL};
