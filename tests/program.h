@@ -161,7 +161,8 @@ static inline bool program_lower(program *p, tile_kernel **k)
     char *text_of_file;
     size_t size;
     qn_error error = {0};
-    const char *path = arena_print(p->memory, "%s/tests/programs/%s.qn", QUERN_ROOT, p->file);
+    const char *path =
+        arena_print(p->memory, "%s/tests/%s%s.qn", QUERN_ROOT, strchr(p->file, '/') ? "" : "programs/", p->file);
     if (file_read(path, 1 << 24, &text_of_file, &size, &error) != QN_OK) {
         program_fail(p, error.message);
         return false;
