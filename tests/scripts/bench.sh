@@ -1,0 +1,139 @@
+#!/bin/sh
+# bench: the right are timed, the wrong and the failed are not; JSON has exactly its keys; settings and sets.
+# Usage: tests/scripts/bench.sh BUILD_FOLDER
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-build}" && pwd)
+quern="$build/quern"
+[ -x "$quern" ] || { echo "there is no $quern"; echo "0 passed, 1 failed"; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUERN_CACHE="$work/cache"
+cd "$root" || exit 1
+passed=0
+failed=0
+holds() {
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED $name"
+        cat "$work/log"
+    fi
+}
+# bench EXIT_CODE ARGUMENTS...
+bench() {
+    wanted=$1
+    shift
+    "$quern" bench "$@" --seconds 0.02 >"$work/out" 2>"$work/err"
+    code=$?
+    holds "quern bench $*: exit $code, not $wanted: $(cat "$work/out" "$work/err")" [ "$code" = "$wanted" ]
+}
+says() { holds "std$1 lacks: $2: $(cat "$work/$1")" grep -qF -- "$2" "$work/$1"; }
+
+cat >"$work/mix.qn" <<'QN'
+kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = 2 * x[i : B];
+}
+kernel sum_of_two(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = x[i : B] + x[i : B];
+}
+kernel almost(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = 2.001 * x[i : B];
+}
+kernel only_large(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    float wrong = n > 50000 && program(0) == programs(0) - 1 ? 3 : 2;
+    y[i : B] = wrong * x[i : B];
+}
+kernel stops(in float x[n], out float y[n]) launch (n)
+{
+    assert(program(0) < 3, "too far");
+    y[program(0)] = 2 * x[program(0)];
+}
+tensor fused(float x[n]) { return 2 * x; }
+c in_c(in float x[n], out float y[n])
+"""
+void in_c(const float *x, float *y, long n) { for (long i = 0; i < n; i++) y[i] = x[i] + x[i]; }
+"""
+c wrong_c(in float x[n], out float y[n])
+"""
+void wrong_c(const float *x, float *y, long n) { for (long i = 0; i < n - 1; i++) y[i] = x[i] + x[i]; }
+"""
+cuda in_cuda(in float x[n], out float y[n]) launch (cdiv(n, 256)) block (256)
+"""
+"""
+kernel shift(inout float x[n], const int B = 64) launch (cdiv(n, B)) { int i = program(0) * B; x[i : B] = x[i : B] + 1; }
+kernel shift_wrong(inout float x[n], const int B = 64) launch (cdiv(n, B)) { int i = program(0) * B; x[i : B] = x[i : B] + 2; }
+bench right (n = 1 << 20) on cpu (n = 100003) { twice, twice(B = 1000), sum_of_two, in_c }
+bench mixed (n = 100003) { twice, almost, only_large, stops, fused, in_c, wrong_c, in_cuda }
+bench place (n = 10001) { shift, shift_wrong }
+bench sets (n in {1000, 2000}, B in {32, 64}) bytes (8 * n) flops (3 * n) { twice }
+QN
+
+bench 0 "$work/mix.qn" right --device cpu --json "$work/right.json"
+says out 'right on cpu (n = 100003)'
+says out 'twice(B = 1000)'
+says out 'of limit'
+bench 1 "$work/mix.qn" mixed --device cpu --json "$work/mixed.json"
+says out 'almost wrong: '
+says out 'the reference has'
+says out 'stops failed: '
+says out 'fused skipped: tensor functions do not run yet'
+bench 1 "$work/mix.qn" place --device cpu --json "$work/place.json"
+bench 0 "$work/mix.qn" sets --device cpu --json "$work/sets.json"
+says out '(n = 2000, B = 32)'
+bench 0 "$work/mix.qn" sets --device cpu --set n=500 --set B=16 --json "$work/set.json"
+says out '(n = 500, B = 16)'
+bench 0 "$work/mix.qn" sets --device ref --set n=500
+bench 2 "$work/mix.qn" sets --set N=500
+says err 'did you mean `n`?'
+bench 2 "$work/mix.qn" stes
+says err 'did you mean `sets`?'
+printf 'kernel k(out float y[n]) launch (1) { y[:] = 1; }\n' >"$work/none.qn"
+bench 2 "$work/none.qn"
+says err 'has no bench block'
+
+holds "JSON" python3 - "$work" <<'PYTHON'
+import json, sys
+keys = ["file", "bench", "variant", "device", "arguments", "median_ns", "low_ns", "high_ns", "samples", "bytes", "flops",
+        "gb_per_s", "percent_of_limit", "max_error", "status", "message"]
+def load(name):
+    rows = json.load(open(f"{sys.argv[1]}/{name}.json"))
+    for row in rows:
+        assert list(row) == keys, row
+        assert row["status"] in ("ok", "wrong", "failed", "skipped"), row
+        if row["status"] == "ok":
+            assert row["low_ns"] <= row["median_ns"] <= row["high_ns"] and row["median_ns"] > 0, row
+            assert row["samples"] >= 1 and row["message"] == "" and row["max_error"] is not None, row
+            assert abs(row["gb_per_s"] - row["bytes"] / row["median_ns"]) < 1e-3 * row["gb_per_s"], row
+            assert row["percent_of_limit"] > 0, row
+        else:
+            assert row["median_ns"] is None and row["samples"] == 0 and row["message"], row
+    return {row["variant"]: row for row in rows}, rows
+right, rows = load("right")
+assert [row["status"] for row in rows] == ["ok"] * 4, rows
+assert right["twice"]["bytes"] == 8 * 100003 and abs(right["twice"]["flops"] - 100003) < 100, right
+assert right["in_c"]["flops"] is None
+assert right["twice"]["arguments"] == "n = 100003" and right["twice"]["device"] == "cpu"
+mixed, rows = load("mixed")
+assert {name: row["status"] for name, row in mixed.items()} == {
+    "twice": "ok", "almost": "wrong", "only_large": "wrong", "stops": "failed", "fused": "skipped", "in_c": "ok",
+    "wrong_c": "wrong", "in_cuda": "skipped"}, mixed
+assert 4e-4 < mixed["almost"]["max_error"] < 6e-4, mixed["almost"]
+place, rows = load("place")
+assert place["shift"]["status"] == "ok" and place["shift_wrong"]["status"] == "wrong"
+assert place["shift"]["bytes"] == 8 * 10001
+sets, rows = load("sets")
+assert [row["arguments"] for row in rows] == [f"n = {n}, B = {b}" for n in (1000, 2000) for b in (32, 64)], rows
+assert rows[3]["bytes"] == 16000 and rows[3]["flops"] == 6000
+PYTHON
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

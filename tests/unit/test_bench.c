@@ -1,0 +1,126 @@
+/*
+ * The parts of bench that decide: comparing arrays, and counting what a launch does.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/bench.h"
+#include "test.h"
+
+TEST(floats_may_differ_a_little)
+{
+    float expected[4] = {1, -2, 0, 1000}, actual[4] = {1, -2, 0, 1000};
+    comparison c;
+    compare_elements(DT_F32, actual, expected, NULL, 0, 4, 1e-5, 0, &c);
+    EXPECT(c.wrong == 0 && c.compared == 4 && c.max_error == 0 && c.first_wrong == -1);
+    actual[2] = 1e-3f; /* small against the root mean square of the array, about 500 */
+    compare_elements(DT_F32, actual, expected, NULL, 0, 4, 1e-5, 0, &c);
+    EXPECT(c.wrong == 0);
+    EXPECT_NEAR(c.max_error, 2e-6, 1e-8);
+    actual[3] = 1000.1f;
+    compare_elements(DT_F32, actual, expected, NULL, 0, 4, 1e-5, 0, &c);
+    EXPECT(c.wrong == 1 && c.first_wrong == 3);
+    EXPECT_NEAR(c.first_actual, 1000.1, 1e-3);
+    EXPECT_NEAR(c.first_expected, 1000, 0);
+    compare_elements(DT_F32, actual, expected, NULL, 0, 4, 1e-5, 0.2, &c);
+    EXPECT(c.wrong == 0);
+}
+
+TEST(what_is_not_finite_must_agree)
+{
+    double expected[4] = {NAN, INFINITY, -INFINITY, 1}, actual[4] = {NAN, INFINITY, -INFINITY, 1};
+    comparison c;
+    compare_elements(DT_F64, actual, expected, NULL, 0, 4, 1, 1, &c);
+    EXPECT(c.wrong == 0);
+    actual[0] = 0;
+    actual[1] = -INFINITY;
+    actual[3] = NAN;
+    compare_elements(DT_F64, actual, expected, NULL, 0, 4, 1, 1, &c);
+    EXPECT(c.wrong == 3 && c.first_wrong == 0 && isinf(c.max_error));
+}
+
+TEST(integers_must_be_equal)
+{
+    int64_t expected[2] = {(int64_t)1 << 60, 5}, actual[2] = {((int64_t)1 << 60) + 1, 5};
+    comparison c;
+    compare_elements(DT_I64, actual, expected, NULL, 0, 2, 1, 1, &c);
+    EXPECT(c.wrong == 1 && c.max_error >= 1); /* a double cannot tell these apart */
+}
+
+TEST(only_what_was_written_counts)
+{
+    enum { N = 3000 };
+    static float expected[N], actual[N];
+    float unwritten;
+    comparison c;
+    memset(&unwritten, UNWRITTEN, sizeof(unwritten));
+    memset(expected, UNWRITTEN, sizeof(expected));
+    expected[5] = 1;
+    expected[2500] = 2;
+    actual[5] = 1;
+    actual[2500] = 3;
+    compare_elements(DT_F32, actual, expected, &unwritten, 0, N, 1e-5, 0, &c);
+    EXPECT(c.compared == 2 && c.wrong == 1 && c.first_wrong == 2500);
+    float before[3] = {1, 2, 3}, changed[3] = {1, 20, 3}, mine[3] = {7, 20, 7};
+    compare_elements(DT_F32, mine, changed, before, 1, 3, 1e-5, 0, &c);
+    EXPECT(c.compared == 1 && c.wrong == 0);
+}
+
+/* Counts of a kernel at the given settings; the plan comes from the library's own binding. */
+static launch_counts counts_of(const char *source, const char *kernel, const char *const *settings, int count)
+{
+    qn_context *context;
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    qn_error error;
+    launch_counts out = {.flops = -1};
+    int slot = 0;
+    if (qn_context_open(NULL, &context, &error) != QN_OK) return out;
+    qn_status status = qn_module_load_text(context, "counts.qn", source, &module, &error);
+    if (status == QN_OK) status = qn_call_new(module, kernel, &call, &error);
+    qn_settings items = {settings, count};
+    if (status == QN_OK) status = call_apply(call, &items, &error);
+    if (status == QN_OK) status = context_slot(context, "ref", &slot, &error);
+    if (status == QN_OK) status = call_bind(call, slot, true, &error);
+    if (status == QN_OK)
+        launch_count(call->instance->kernel, &call->plan, 2, &out);
+    else
+        printf("%s\n", error.message);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+    return out;
+}
+
+TEST(operations_of_a_launch)
+{
+    static const char source[] = "kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))\n"
+                                 "{ int i = program(0) * B; y[i : B] = 2 * x[i : B] + 1; }\n"
+                                 "kernel mm(in float a[M][K], in float b[K][N], out float c[M][N], const int B = 16)\n"
+                                 "launch (cdiv(M, B), cdiv(N, B))\n"
+                                 "{ int i = program(0) * B, j = program(1) * B; tile float s[B][B] = 0;\n"
+                                 "  for (int k = 0; k < K; k += B) s += dot(a[i : B][k : B], b[k : B][j : B]);\n"
+                                 "  c[i : B][j : B] = s; }\n"
+                                 "kernel triangle(out float y[n]) launch (n)\n"
+                                 "{ float s = 0; for (int i = 0; i < program(0); i++) s += 0.5; y[program(0)] = s; }\n"
+                                 "kernel halve(in float x[n], out float y[n]) launch (n)\n"
+                                 "{ float v = x[program(0)]; while (v > 1) v = v / 2; y[program(0)] = v; }\n"
+                                 "kernel total(in float x[n], out float y = 0, const int B = 8) launch (cdiv(n, B))\n"
+                                 "{ atomic_add(y, sum(x[program(0) * B : B])); }\n";
+    const char *n[] = {"n=640"}, *mnk[] = {"M=32", "N=48", "K=64"}, *n33[] = {"n=33"};
+    launch_counts c = counts_of(source, "twice", n, 1);
+    EXPECT_NEAR(c.flops, 2 * 640, 0);
+    EXPECT_NEAR(c.programs, 10, 0);
+    EXPECT(c.separable);
+    c = counts_of(source, "mm", mnk, 3);
+    EXPECT_NEAR(c.flops, 2.0 * 32 * 48 * 64, 0);
+    EXPECT_NEAR(c.programs, 6, 0);
+    c = counts_of(source, "triangle", n33, 1);
+    EXPECT_NEAR(c.flops, 33 * 32 / 2, 0); /* every program has its own trip count */
+    c = counts_of(source, "halve", n, 1);
+    EXPECT(isnan(c.flops)); /* depends on data */
+    c = counts_of(source, "total", n, 1);
+    EXPECT_NEAR(c.flops, 640, 0);
+    EXPECT(!c.separable);
+}
+
+TEST_MAIN(CASE(floats_may_differ_a_little), CASE(what_is_not_finite_must_agree), CASE(integers_must_be_equal),
+          CASE(only_what_was_written_counts), CASE(operations_of_a_launch))
