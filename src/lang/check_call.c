@@ -224,8 +224,9 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
     for (int i = 0; i < item->list.count; i++)
         if (!item->list.items[i]->left) least = i + 1;
     if (!check_count(c, node, item->name, least, item->list.count)) return;
-    for (int i = 0; i < node->list.count; i++)
-        if (node->list.items[i]->kind != AST_NAMED) check_argument(c, node->list.items[i], item->list.items[i], item);
+    for (int i = 0, position = 0; i < node->list.count; i++)
+        if (node->list.items[i]->kind != AST_NAMED)
+            check_argument(c, node->list.items[i], item->list.items[position++], item);
 }
 
 void check_call(checker *c, const ast *node, bool is_statement)

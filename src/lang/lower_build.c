@@ -323,7 +323,7 @@ bool value_below(const walk *w, value v, value extent)
     const term *count = &w->launch[op->attr.index];
     if (count->kind == TERM_CONSTANT) return value_constant(w, extent, &e) && count->constant.number.i <= e;
     const tile_op *launched = tile_def(w->k, count->value);
-    bool argument = launched->code == OP_ARG || launched->code == OP_DEFAULT;
+    bool argument = launched && (launched->code == OP_ARG || launched->code == OP_DEFAULT);
     return argument && limit->code == OP_ARG && limit->attr.index == launched->attr.index;
 }
 

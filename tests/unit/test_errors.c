@@ -5,8 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "test.h"
-
-#include "lang/ast.h"
+#include "instance.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -21,37 +20,15 @@ static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E10
                                     "E310", "E311", "E312", "E313", "E314", "E401", "E503", "W601"};
 static bool seen[COUNT(codes)];
 
-#ifdef QUERN_HAS_LOWER
-static void lower_kernel(const ast_file *file, const ast *kernel, arena *memory, diagnostics *d)
-{
-    lang_given given = {.units = 2};
-    for (int i = 0; i < kernel->list.count; i++) {
-        const ast *param = kernel->list.items[i];
-        if (param->type->is_generic)
-            bindings_set(memory, &given.settings,
-                         (binding){.name = param->type->word, .kind = BIND_TYPE, .type = DT_F32});
-        bool constant = !strcmp(param->word, "const") && !param->is_function && !param->left;
-        if (constant && !strcmp(param->type->word, "int"))
-            bindings_set(memory, &given.settings,
-                         (binding){.name = param->name, .kind = BIND_INT, .type = DT_I64, .number.i = 16});
-    }
-    bindings constants = {0}, extents = {0};
-    tile_kernel *out = NULL;
-    if (lang_instantiate(file, kernel, &given, d, memory, &constants, &extents))
-        lang_lower(file, kernel, &constants, memory, d, &out);
-}
-#endif
-
 static void diagnostics_of(const char *name, const char *words, size_t length, text *out)
 {
     arena *memory = arena_new();
     diagnostics d = {.memory = memory};
     ast_file *file = lang_parse(memory, name, words, length, &d);
     lang_check(file, &d);
-#ifdef QUERN_HAS_LOWER
-    for (int i = 0; i < file->items.count && !d.errors; i++)
-        if (file->items.items[i]->kind == AST_KERNEL) lower_kernel(file, file->items.items[i], memory, &d);
-#endif
+    bool sound = !d.errors;
+    for (int i = 0; i < file->items.count && sound; i++)
+        if (file->items.items[i]->kind == AST_KERNEL) instance_lower(file, file->items.items[i], memory, &d);
     diagnostics_print(&d, file, false, out);
     for (int i = 0; i < d.count; i++)
         for (int k = 0; k < COUNT(codes); k++) seen[k] |= !strcmp(d.items[i].code, codes[k]);

@@ -1,9 +1,12 @@
 /*
- * The fuzzer's corpus, replayed, and 20,000 seeded mutations of it: bytes changed, cut, doubled, and pieces of one file
- * put into another; then the same tokens with other blanks and comments between them. No fuzzer is needed; tools/fuzz
- * runs the same function for long. SPDX-License-Identifier: MIT
+ * The fuzzer's corpus, replayed, and seeded changes of it: bytes changed, cut, doubled, and pieces of one file put into
+ * another; the same tokens with other blanks and comments between them; tokens exchanged for others of their kind,
+ * which often gives programs that parse and check, so these are lowered too. No fuzzer is needed; tools/fuzz runs the
+ * same function for long.
+ * SPDX-License-Identifier: MIT
  */
 #include "test.h"
+#include "instance.h"
 
 #include "fuzz/fuzz_parse.c"
 
@@ -203,9 +206,100 @@ TEST(layouts)
         text_free(&changed);
         arena_free(memory);
     }
+}
+
+static const char *const other_operators[] = {"+", "-",  "*", "/",  "%", "<", "<=", "==", "&&", "||",
+                                              "&", ">>", "=", "+=", "?", ":", ",",  "!",  "~"};
+static const char *const other_numbers[] = {
+    "0", "1", "2", "-1", "3", "16", "64", "1.5", "inf", "true", "1e9", "16777217", "0x7fffffffffffffff"};
+static const char *const other_types[] = {"float",  "int",  "i32", "u8",  "u64", "bool",
+                                          "double", "bf16", "T",   "f16", "u32"};
+
+static const char *pick(const char *const *list, int count)
+{
+    return count ? list[below((size_t)count)] : "0";
+}
+
+static const char *other_token(const token *t, const char *const *names, int name_count)
+{
+    switch (t->kind) {
+    case TOKEN_NAME:
+        if (builtin_find(t->word)) return builtins[below((size_t)builtin_count)].name;
+        return below(8) ? pick(names, name_count) : pick(other_numbers, COUNT(other_numbers));
+    case TOKEN_NUMBER: return below(2) ? pick(other_numbers, COUNT(other_numbers)) : pick(names, name_count);
+    case TOKEN_TYPE: return pick(other_types, COUNT(other_types));
+    case TOKEN_OPERATOR:
+        if (t->word[0] == '[') return below(2) ? "[] [" : "[:] [";
+        if (t->word[0] == '(') return below(2) ? "(1 + " : "(axis = 1, ";
+        return strchr(";{}])", t->word[0]) ? NULL : pick(other_operators, COUNT(other_operators));
+    default: return NULL;
+    }
+}
+
+static void swap_tokens(const seed *from, text *out)
+{
+    arena *memory = arena_new();
+    diagnostics d = {.memory = memory};
+    ast_file file = {
+        .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
+    lexer x;
+    lex_start(&x, &file, &d);
+    const char *names[512];
+    int name_count = 0;
+    lexer ahead = x;
+    for (token t = lex_next(&ahead); t.kind != TOKEN_END; t = lex_next(&ahead))
+        if (t.kind == TOKEN_NAME && name_count < COUNT(names)) names[name_count++] = t.word;
+    size_t rare = 20 + below(60);
+    for (token t = lex_next(&x); t.kind != TOKEN_END; t = lex_next(&x)) {
+        const char *other = below(rare) ? NULL : other_token(&t, names, name_count);
+        text_add(out, " ");
+        if (other)
+            text_add(out, other);
+        else if (t.kind == TOKEN_STRING)
+            text_add_quoted(out, t.word, t.length);
+        else if (t.kind == TOKEN_RAW)
+            text_print(out, "\"\"\"%s\"\"\"", t.word);
+        else
+            text_add(out, t.word);
+    }
+    arena_free(memory);
+}
+
+static bool lower_all(const char *data, size_t size)
+{
+    arena *memory = arena_new();
+    diagnostics d = {.memory = memory};
+    ast_file *file = lang_parse(memory, "fuzz.qn", data, size, &d);
+    lang_check(file, &d);
+    bool sound = !d.errors, lowered = false;
+    for (int i = 0; i < file->items.count && sound; i++)
+        if (file->items.items[i]->kind == AST_KERNEL) lowered |= instance_lower(file, file->items.items[i], memory, &d);
+    text shown = {0};
+    diagnostics_print(&d, file, false, &shown);
+    text_free(&shown);
+    arena_free(memory);
+    return lowered;
+}
+
+TEST(swaps)
+{
+    read_folder();
+    int lowered = 0;
+    for (int i = 0; i < 4000 && seed_count; i++) {
+        text changed = {0};
+        swap_tokens(&seeds[below((size_t)seed_count)], &changed);
+        LLVMFuzzerTestOneInput((const uint8_t *)text_get(&changed), changed.length);
+        lowered += lower_all(text_get(&changed), changed.length);
+        text_free(&changed);
+    }
+    EXPECT(lowered > 100); /* or the changes are too wild to test anything */
+}
+
+TEST(corpus_ends)
+{
     for (int i = 0; i < seed_count; i++) free(seeds[i].data);
     free(seeds);
     seed_count = 0;
 }
 
-TEST_MAIN(CASE(corpus), CASE(mutations), CASE(layouts))
+TEST_MAIN(CASE(corpus), CASE(mutations), CASE(layouts), CASE(swaps), CASE(corpus_ends))
