@@ -294,6 +294,7 @@ void tile_print(const tile_kernel *k, text *out)
     text_add(out, "kernel ");
     print_name(&p, k->name);
     if (k->precise) text_add(out, " precise");
+    if (k->split_loops) text_add(out, " split");
     if (k->file && *k->file) {
         text_add(out, " file ");
         text_add_quoted(out, k->file, strlen(k->file));

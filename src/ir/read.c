@@ -524,6 +524,7 @@ static bool read_kernel(reader *r)
     tile_kernel *k = r->k;
     if (!scan_next(&r->scan) || !scan_expect(&r->scan, "kernel") || !read_name(r, &k->name)) return false;
     k->precise = scan_accept(&r->scan, "precise");
+    k->split_loops = scan_accept(&r->scan, "split");
     if (scan_accept(&r->scan, "file") && !read_text(r, &k->file)) return false;
     if (!read_params(r) || !scan_expect(&r->scan, "head") || !scan_expect(&r->scan, "{")) return false;
     if (!read_block(r, k->head) || !scan_expect(&r->scan, "}")) return false;

@@ -188,6 +188,7 @@ typedef struct tile_kernel {
     tile_block **phases;
     int phase_count;
     bool precise;
+    bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase 0,
      * or nothing when raw_once: one call). raw_constants: "#define NAME value" lines for its const parameters. */
     const char *raw_language; /* "c", "cuda", or NULL for a tile kernel */
