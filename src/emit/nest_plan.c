@@ -129,6 +129,7 @@ static void note_demand(emitter *e, value v, const place *at, void *context)
     if (op && op->code == OP_REDUCE && type.rank && p->home[alias_root(e, v)] != p->open)
         force_value(p, alias_root(e, v));
     if (!op || op->code != OP_LOAD || !type.rank) return;
+    if (e->force[v] && !(p->joining->kind == SINK_KEEP && p->joining->v == v)) return;
     place own = place_own(&type);
     memory_event event = {op, p->position, p->open, p->open->pass_count - 1, place_same(&own, at, type.rank)};
     ARENA_PUSH(e->memory, p->reads, p->read_count, p->read_capacity, event);
@@ -149,6 +150,17 @@ static bool store_fits(const planner *p, const tile_op *store)
             return false;
     }
     return true;
+}
+
+/* A store that computes from its own array at other places must not see what it has written: such loads come first. */
+static void check_own_loads(emitter *e, value v, const place *at, void *context)
+{
+    planner *p = context;
+    const tile_op *op = tile_def(e->k, v), *store = p->joining->op;
+    if (!value_is_virtual(e, v) || op->code != OP_LOAD || op->attr.access.array != store->attr.access.array) return;
+    tile_type type = tile_type_of(e->k, v);
+    place own = place_own(&type);
+    if (p->defined_at[v] >= 0 && !(place_same(&own, at, type.rank) && access_same(e, op, store))) force_value(p, v);
 }
 
 static pass_nest *add_pass(planner *p, const int64_t *loops, int count)
@@ -192,6 +204,8 @@ static void add_sink(planner *p, sink s)
     tile_type type = tile_type_of(e->k, s.v);
     int64_t loops[MAX_RANK];
     int count = loops_of(&type, loops);
+    p->joining = &s;
+    if (s.kind == SINK_STORE || s.kind == SINK_ATOMIC) walk_sink(e, &s, check_own_loads, p);
     pass_nest *pass = pass_for(p, &s, loops, count);
     if (!pass) {
         close_group(p);
