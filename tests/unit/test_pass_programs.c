@@ -1,14 +1,15 @@
 /*
  * The passes on real programs: every kernel of tests/programs is lowered, run by the interpreter as it is and after
  * each prefix of the pipeline, with the facts that hold for its sizes, and must write the same numbers and give no new
- * finding. The pipeline run on its own result changes nothing, and its time is reported.
+ * finding. While it runs, every integer is compared with what the facts say of it, and every access with its `safe`
+ * marks. The pipeline run on its own result changes nothing, and its time is reported.
  * SPDX-License-Identifier: MIT
  */
 #include "test.h"
 
 #include "ir/interp.h"
 #include "lang/ast.h"
-#include "passes/passes.h"
+#include "passes/facts.h"
 
 #include <stdlib.h>
 
@@ -79,6 +80,7 @@ typedef struct setting {
 
 typedef struct run { /* one program with its arguments */
     arena *memory;
+    uint64_t variation; /* 0: the settings as they stand; else other sizes */
     const program *what;
     setting settings[32];
     int setting_count;
@@ -170,6 +172,16 @@ static void make_array(run *r, int p)
     }
 }
 
+/* Extents and tile sizes that may be changed without breaking what else the program asks for. */
+static bool may_change(const setting *s)
+{
+    static const char *const names[] = {"n",  "rows", "cols", "M",  "N",  "K",  "L",  "S",  "H",  "W",  "P",    "R",
+                                        "BM", "BN",   "BK",   "BC", "BQ", "BO", "BL", "BH", "BW", "BB", "BLOCK"};
+    for (int i = 0; i < COUNT(names); i++)
+        if (!strcmp(s->name, names[i])) return true;
+    return false;
+}
+
 static bool prepare(run *r)
 {
     bool given[64] = {false};
@@ -180,6 +192,12 @@ static bool prepare(run *r)
                           r->settings[r->setting_count].words, &used) == 2;
          words += used)
         r->setting_count++;
+    static const int sizes[] = {1, 2, 3, 5, 8, 16, 17, 32, 33, 48};
+    random_state = r->variation;
+    for (int i = 0; i < r->setting_count && r->variation; i++)
+        if (may_change(&r->settings[i]))
+            snprintf(r->settings[i].words, sizeof(r->settings[i].words), "%d",
+                     sizes[(int)(random_unit() * COUNT(sizes))]);
     if (!lower(r)) return false;
     tile_kernel *blank = tile_clone(r->k, r->memory); /* the head computes the extents of outputs */
     for (int p = 0; p < r->k->param_count; p++) {
@@ -194,7 +212,7 @@ static bool prepare(run *r)
         if (setting) numbers[p] = (number){.i = atoll(setting), .f = atof(setting)};
     }
     if (interp_head(blank, given, numbers, r->arrays, 2, &r->plan, &error) != QN_OK) {
-        printf("%s: %s\n", r->what->kernel, error.message);
+        if (!r->variation) printf("%s: %s\n", r->what->kernel, error.message);
         return false;
     }
     random_state = 12345;
@@ -203,12 +221,85 @@ static bool prepare(run *r)
     return true;
 }
 
+typedef struct watch {
+    const tile_kernel *k;
+    const facts *known;
+    const launch_plan *plan;
+    int wrong;
+} watch;
+
+/* One integer value of the running program against its range, divisor and strides. */
+static void check_value(watch *w, const interp *state, value v)
+{
+    interp_tile t;
+    dtype elem = tile_type_of(w->k, v).elem;
+    if (!dtype_is_integer(elem) || elem == DT_U64 || !interp_value(state, v, &t)) return;
+    integer_fact fact = facts_of(w->known, v);
+    for (int64_t i = 0; i < t.count; i++) {
+        int64_t n = t.elements[i].i;
+        if (t.valid && !t.valid[i]) continue;
+        bool good = n >= fact.low && n <= fact.high && (fact.divisor ? n % fact.divisor == 0 : n == 0);
+        if (!good && !w->wrong++)
+            printf("%s: %%%u is %lld, not in %lld .. %lld by %lld\n", w->k->name, v, (long long)n, (long long)fact.low,
+                   (long long)fact.high, (long long)fact.divisor);
+    }
+    int64_t after = 1, step;
+    for (int axis = t.type.rank - 1; axis >= 0; after *= t.type.dims[axis--]) {
+        if (!facts_stride(w->known, v, axis, &step)) continue;
+        for (int64_t i = 0; i + after < t.count; i++) {
+            bool inner = i / after % t.type.dims[axis] + 1 < t.type.dims[axis];
+            bool both = !t.valid || (t.valid[i] && t.valid[i + after]);
+            if (inner && both && t.elements[i + after].i - t.elements[i].i != step && !w->wrong++)
+                printf("%s: %%%u does not grow by %lld along axis %d\n", w->k->name, v, (long long)step, axis);
+        }
+    }
+}
+
+/* An axis that is marked safe stays inside its array, for every element that is not masked off. */
+static void check_access(watch *w, const interp *state, const tile_op *op)
+{
+    const access *a = &op->attr.access;
+    tile_type shape = tile_type_of(w->k, op->code == OP_LOAD ? op->results[0] : op->operands[0]);
+    int operand = a->first_index;
+    int64_t lengths[MAX_RANK];
+    interp_tile t;
+    if (a->mask_count) return; /* what is masked off is not touched, wherever it is */
+    for (int i = 0; i < shape.rank; i++) {
+        lengths[i] = shape.dims[i];
+        if (lengths[i] < 0) lengths[i] = interp_value(state, (value)-shape.dims[i], &t) ? t.elements[0].i : 0;
+        if (lengths[i] <= 0) return;
+    }
+    for (int axis = 0; axis < a->rank; operand += a->kind[axis++] == INDEX_SLICE ? 2 : 1) {
+        int64_t extent = w->plan->extents[a->array][axis], last = 0;
+        if (!a->safe[axis] || !interp_value(state, op->operands[operand], &t)) continue;
+        bool good = true;
+        for (int64_t i = 0; i < t.count; i++)
+            if (!t.valid || t.valid[i]) good &= t.elements[i].i >= 0 && t.elements[i].i < extent;
+        if (a->kind[axis] == INDEX_SLICE) {
+            last = t.elements[0].i;
+            EXPECT(interp_value(state, op->operands[operand + 1], &t));
+            last += (lengths[a->result_axis[axis]] - 1) * t.elements[0].i;
+            good &= last >= 0 && last < extent;
+        }
+        if (!good && !w->wrong++) printf("%s:%d: axis %d is not safe\n", w->k->name, op->line, axis);
+    }
+}
+
+static bool check_op(void *context, interp *state, const tile_op *op, const int64_t program_number[3])
+{
+    watch *w = context;
+    for (int i = 0; i < op->operand_count; i++) check_value(w, state, op->operands[i]);
+    if (ops[op->code].class == CLASS_MEMORY) check_access(w, state, op);
+    return true;
+}
+
 /* Runs a form of the kernel on copies of the arrays; the number of findings. */
 static int execute(run *r, const tile_kernel *k, array_view *after)
 {
     findings found = {0};
     qn_error error;
-    interp_options options = {.units = 2, .check = true, .order_seed = 3};
+    watch w = {.k = k, .known = facts_compute(k, r->memory), .plan = &r->plan};
+    interp_options options = {.units = 2, .check = true, .order_seed = 3, .hook = check_op, .hook_context = &w};
     memcpy(after, r->arrays, sizeof(r->arrays));
     for (int p = 0; p < k->param_count; p++) {
         if (k->params[p].kind >= PARAM_SCALAR) continue;
@@ -218,6 +309,7 @@ static int execute(run *r, const tile_kernel *k, array_view *after)
     qn_status status = interp_run(k, after, &r->plan, &options, &found, &error);
     if (status != QN_OK) printf("%s: %s\n", k->name, error.message);
     EXPECT(status == QN_OK);
+    EXPECT(w.wrong == 0);
     int count = found.count;
     for (int i = 0; i < count; i++)
         printf("%s:%d: R%d: %s\n", k->name, found.items[i].line, found.items[i].code, found.items[i].message);
@@ -252,18 +344,20 @@ static bool same_results(const run *r, const array_view *a, const array_view *b)
     return true;
 }
 
-static void check_program(const program *what)
+static bool check_program(const program *what, uint64_t variation)
 {
     run *r = calloc(1, sizeof(run));
     array_view before[64], after[64];
     qn_error error;
     r->memory = arena_new();
     r->what = what;
+    r->variation = variation;
     bool ready = prepare(r);
-    EXPECT(ready);
+    EXPECT(ready || variation);
     int findings_before = ready ? execute(r, r->k, before) : 0;
     EXPECT(findings_before == 0);
     for (int stage = 0; ready && stage < 2 * pass_count; stage++) {
+        if (variation && stage % pass_count != pass_count - 1) continue; /* the whole pipeline is enough */
         tile_kernel *k = tile_clone(r->k, r->memory);
         k->split_loops = stage >= pass_count;
         tell_facts(r, k);
@@ -287,11 +381,21 @@ static void check_program(const program *what)
     }
     arena_free(r->memory);
     free(r);
+    return ready;
 }
 
 TEST(programs_keep_their_results)
 {
-    for (int i = 0; i < COUNT(programs); i++) check_program(&programs[i]);
+    for (int i = 0; i < COUNT(programs); i++) check_program(&programs[i], 0);
+}
+
+TEST(programs_of_other_sizes_keep_their_results)
+{
+    int ran = 0;
+    for (int i = 0; i < COUNT(programs); i++)
+        for (int variation = 1; variation <= 3; variation++)
+            ran += check_program(&programs[i], (uint64_t)(i * 10 + variation) * 7919);
+    EXPECT(ran > 2 * COUNT(programs));
 }
 
 static void any_change(void *context, const tile_kernel *k, const char *name, bool changed, int64_t time_ns)
@@ -351,4 +455,5 @@ TEST(the_pipeline_is_fast)
     }
 }
 
-TEST_MAIN(CASE(programs_keep_their_results), CASE(the_pipeline_is_done_after_one_run), CASE(the_pipeline_is_fast))
+TEST_MAIN(CASE(programs_keep_their_results), CASE(programs_of_other_sizes_keep_their_results),
+          CASE(the_pipeline_is_done_after_one_run), CASE(the_pipeline_is_fast))
