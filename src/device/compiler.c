@@ -22,16 +22,14 @@
 
 /* No -ffast-math: NaN, infinity and the order of sums mean what they say. */
 static const char *const flags[] = {"-std=gnu11",
-                                    "-O2",
+                                    "-O3",
                                     "-march=native",
                                     "-ffp-contract=fast",
-                                    "-fPIC",
                                     "-fno-math-errno",
                                     "-fno-trapping-math",
-                                    "-fno-semantic-interposition",
+                                    "-fPIC",
                                     "-fno-asynchronous-unwind-tables",
                                     "-fno-stack-protector",
-                                    "-fno-tree-vectorize",
                                     "-w",
                                     "-x",
                                     "c"};

@@ -198,6 +198,7 @@ static void emit_types(text *out)
     text_add(out, "typedef float f32x4 __attribute__((vector_size(16)));\n"
                   "typedef i32x16 mask16;\n"
                   "#define INLINE static inline __attribute__((always_inline, unused))\n"
+                  "#define OUTLINE static __attribute__((noinline, unused))\n"
                   "#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)\n"
                   "#define MASK_REGISTERS\n"
                   "#endif\n");

@@ -522,7 +522,7 @@ const prelude_part prelude_math_parts[] = {
      "    return (float)cos(x);\n"
      "}\n"},
     {"sin_f32x16", "", "trig_libm trig_f32x16 abs_f32x16 all_mask",
-     "__attribute__((noinline)) static f32x16 sin_lanes(f32x16 x)\n"
+     "OUTLINE f32x16 sin_lanes(f32x16 x)\n"
      "{\n"
      "    for (int k = 0; k < 16; k++) x[k] = (float)sin(x[k]);\n"
      "    return x;\n"
@@ -539,7 +539,7 @@ const prelude_part prelude_math_parts[] = {
      "#endif\n"
      "}\n"},
     {"cos_f32x16", "", "trig_libm trig_f32x16 abs_f32x16 all_mask",
-     "__attribute__((noinline)) static f32x16 cos_lanes(f32x16 x)\n"
+     "OUTLINE f32x16 cos_lanes(f32x16 x)\n"
      "{\n"
      "    for (int k = 0; k < 16; k++) x[k] = (float)cos(x[k]);\n"
      "    return x;\n"

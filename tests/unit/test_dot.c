@@ -1,7 +1,8 @@
 /*
  * The prelude's matrix products: every element type against plain loops, at odd and even, small, thin and blocked
  * sizes, with transposed, strided and negative-stride operands, inside the scratch it asked for; and its speed against
- * the FMA peak. SPDX-License-Identifier: MIT
+ * the FMA peak.
+ * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "emit/prelude.h"
@@ -48,12 +49,14 @@ TEST(compile)
                    "long c_row, long m, long n, long k, char *scratch) { dot_%s(a, a_row, a_column, b, b_row, "
                    "b_column, c, c_row, m, n, k, scratch); }\n",
                    types[i].name, types[i].c, types[i].c, types[i].sum, types[i].name);
-    text_add(&source, "typedef float peak_v __attribute__((vector_size(sizeof(dot_f32v))));\n"
-                      "float peak(long n) { peak_v x = {1}, y = {0.5f}, s[12] = {0};\n"
-                      "for (long i = 0; i < n; i++)\n#pragma GCC unroll 12\n"
-                      "for (int j = 0; j < 12; j++) { s[j] += x * y; __asm__(\"\" : \"+x\"(s[j])); }\n"
-                      "float r = 0; for (int j = 0; j < 12; j++) r += s[j][0]; return r; }\n"
-                      "int lanes(void) { return DOT_f32_LANES; }\n");
+    text_add(&source,
+             "#define EACH(F) F(s0) F(s1) F(s2) F(s3) F(s4) F(s5) F(s6) F(s7) F(s8) F(s9) F(s10) F(s11)\n"
+             "#define MAKE(s) dot_f32v s = {0};\n#define STEP(s) s += x * y; __asm__ volatile(\"\" : \"+x\"(s));\n"
+             "#define SUM(s) r += s;\n"
+             "float peak(long n) { dot_f32v x = {1}, y = {0.5f}, r = {0}; EACH(MAKE)\n"
+             "__asm__ volatile(\"\" : \"+x\"(x), \"+x\"(y)); for (long i = 0; i < n; i++) { EACH(STEP) }\n"
+             "EACH(SUM) return r[0]; }\n"
+             "int lanes(void) { return DOT_f32_LANES; }\n");
     char c_path[64], so_path[64];
     snprintf(c_path, sizeof(c_path), "%s/dot.c", folder);
     snprintf(so_path, sizeof(so_path), "%s/dot.so", folder);
