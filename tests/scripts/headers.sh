@@ -1,0 +1,58 @@
+#!/bin/sh
+# The example at the top of every public header is compiled and run, as C11 and as C++17, and each header compiles alone.
+# An example is the indented text after the line ` * Example`; lines that begin with `static` go before main.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+cd "$root" || exit 1
+export QUERN_CACHE="$work/cache"
+flags="-Wall -Wextra -Werror -I$root/include"
+sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt")
+[ -n "$sanitize" ] && flags="$flags -fsanitize=$sanitize"
+
+try() { # name, command...
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED $name"
+        cat "$work/log"
+    fi
+}
+
+for header in include/quern/*.h; do
+    name=$(basename "$header" .h)
+    awk '/^ \* Example/ { on = 1; next } on && /^ \*( *)$/ { exit } on && /^ \*     / { print substr($0, 8) }' "$header" >"$work/example"
+    {
+        echo "#include <quern/$name.h>"
+        echo "#include <quern/quern.h>"
+        echo "#include <stdio.h>"
+        grep '^static' "$work/example"
+        echo "int main(void)"
+        echo "{"
+        grep -v '^static' "$work/example"
+        echo "    return 0;"
+        echo "}"
+    } >"$work/$name.c"
+    cp "$work/$name.c" "$work/$name.cpp"
+    lines=$(grep -c . "$work/example")
+    try "$name.h has an example" test "$lines" -gt 3
+    try "$name.h as C11" cc -std=c11 $flags "$work/$name.c" -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/$name-c"
+    try "$name.h runs" "$work/$name-c"
+    if command -v c++ >/dev/null; then
+        try "$name.h as C++17" c++ -std=c++17 $flags "$work/$name.cpp" -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/$name-cpp"
+        try "$name.h runs from C++" "$work/$name-cpp"
+    else
+        echo "note: headers: no C++ compiler here, C++17 was left out"
+    fi
+done
+try "examples/first.c" cc -std=c11 $flags examples/first.c -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/first"
+try "examples/first.c prints" sh -c "\"$work/first\" | grep -q ': 2 4 6 8 10$'"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

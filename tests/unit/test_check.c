@@ -1,0 +1,191 @@
+/*
+ * `check`: a clean kernel is clean, wrong ones are found and told once, refusals are explained, raw kernels are
+ * compared with the first variant of their bench; and its parts: comparison of arrays, layouts with gaps.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "run/check.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+static qn_error error;
+static qn_context *context;
+static text output;
+static char path[] = "/tmp/quern-check-XXXXXX";
+
+static void keep(void *user, const char *words, size_t length)
+{
+    (void)user;
+    text_add_bytes(&output, words, length);
+}
+
+static qn_status check(const char *source, const qn_check_options *options)
+{
+    text_clear(&output);
+    EXPECT(file_write(path, source, strlen(source), &error) == QN_OK);
+    return qn_check_file(context, path, options, keep, NULL, &error);
+}
+
+static bool says(const char *words)
+{
+    bool found = strstr(text_get(&output), words) != NULL;
+    if (!found) printf("`%s` is not in:\n%s\n%s\n", words, text_get(&output), error.message);
+    return found;
+}
+
+TEST(opening)
+{
+    int file = mkstemp(path);
+    EXPECT(file >= 0);
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .allow_raw = true}, &context, &error) == QN_OK);
+}
+
+TEST(clean)
+{
+    EXPECT(check("kernel add(in T a[n], in T b[n], out T c[n], const int BLOCK = 64) launch (cdiv(n, BLOCK))\n"
+                 "{\n"
+                 "    int i = program(0) * BLOCK;\n"
+                 "    c[i : BLOCK] = a[i : BLOCK] + b[i : BLOCK];\n"
+                 "}\n",
+                 NULL) == QN_OK);
+    EXPECT(says("add: clean, "));
+}
+
+TEST(findings_are_told_once)
+{
+    EXPECT(check("kernel half(in float x[n], out float y[n]) launch (1)\n"
+                 "{\n"
+                 "    y[0 : n / 2] = x[0 : n / 2];\n"
+                 "}\n"
+                 "kernel every(in float x[n], out float y[n]) launch (n)\n"
+                 "{\n"
+                 "    y[:] = x[:];\n"
+                 "}\n",
+                 NULL) == QN_FINDING);
+    EXPECT(says("R703") && says("half: 1 finding in ") && says("R704") && says("every: "));
+    const char *first = strstr(text_get(&output), "R703");
+    EXPECT(first && !strstr(first + 1, "R703")); /* once, not once a size */
+    EXPECT(strstr(error.message, " findings") != NULL);
+}
+
+TEST(refusals)
+{
+    EXPECT(check("kernel odd(in float x[n], out float y[n]) launch (1)\n"
+                 "{\n"
+                 "    assume(n % 16 == 0);\n"
+                 "    y[:] = x[:];\n"
+                 "}\n",
+                 NULL) == QN_OK);
+    EXPECT(says("odd: clean, ") && says(" refused by the kernel"));
+    EXPECT(check("kernel large(in float x[n], out float y[n]) launch (1)\n"
+                 "{\n"
+                 "    assume(n > 1000000);\n"
+                 "    y[:] = x[:];\n"
+                 "}\n",
+                 NULL) == QN_FINDING);
+    EXPECT(says("large: every case that was tried is refused") && says("E503"));
+    const char *items[] = {"n=48"};
+    EXPECT(check("kernel fixed(in float x[n], out float y[n]) launch (1)\n{ assume(n == 48); y[:] = x[:]; }\n",
+                 &(qn_check_options){.settings = {items, 1}, .verbose = true}) == QN_OK);
+    EXPECT(says("fixed: clean, "));
+}
+
+TEST(wrong_calls)
+{
+    EXPECT(check("kernel add(in float x[n], out float y[n]) launch (1) { y[:] = x[:]; }\n",
+                 &(qn_check_options){.kernel = "ad"}) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "has no kernel `ad`; did you mean `add`?") != NULL);
+    EXPECT(check("kernel add(in float x[n], out float y[n]) launch (1) { y[:] = x[:]; }\n",
+                 &(qn_check_options){.device = "rif"}) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "unknown device `rif`; did you mean `ref`?") != NULL);
+    EXPECT(check("kernel add(", NULL) == QN_BAD_SOURCE);
+}
+
+TEST(inputs_of_the_bench)
+{
+    const char source[] = "kernel look(in i64 id[n], in float table[V][4], out float y[n][4], float scale) launch (n)\n"
+                          "{\n"
+                          "    y[program(0)][:] = scale * table[id[program(0)]][:];\n"
+                          "}\n";
+    char with_bench[1000];
+    EXPECT(check(source, NULL) == QN_FINDING); /* the default indices 0 and 1 do not fit a table of one row */
+    EXPECT(says("R701"));
+    snprintf(with_bench, sizeof(with_bench),
+             "%sbench look (n = 1000, V = 10, scale = 3) input (id = integers(0, V)) { look }\n", source);
+    EXPECT(check(with_bench, NULL) == QN_OK);
+}
+
+TEST(raw_kernels)
+{
+    if (strcmp(qn_device_best(context), "cpu")) return;
+    const char source[] =
+        "kernel good(in T x[n], out T y[n]) launch (1) { y[:] = 2 * x[:]; }\n"
+        "c fine(in float x[n], out float y[n])\n\"\"\"\n"
+        "void fine(const float *x, float *y, long n) { for (long i = 0; i < n; i++) y[i] = 2 * x[i]; }\n\"\"\"\n"
+        "c wrong(in float x[n], out float y[n])\n\"\"\"\n"
+        "void wrong(const float *x, float *y, long n) { for (long i = 0; i < n; i++) y[i] = 3 * x[i]; }\n\"\"\"\n"
+        "c alone(in float x[n], out float y[n])\n\"\"\"\n"
+        "void alone(const float *x, float *y, long n) { for (long i = 0; i < n; i++) y[i] = x[i]; }\n\"\"\"\n"
+        "bench twice (n = 1000) { good, fine, wrong }\n";
+    EXPECT(check(source, NULL) == QN_FINDING);
+    EXPECT(says("good: clean, ") && says("fine: clean, ") && says("wrong on cpu with n=1:\n`y[0]` is "));
+    EXPECT(says("alone: skipped, "));
+}
+
+TEST(comparing)
+{
+    float a[6] = {1, 2, 3, 100, 200, 300}, b[6] = {1, 2, 3, 100, 200, 300};
+    array_view va = {.data = a, .elem = DT_F32, .rank = 2, .extents = {2, 3}, .strides = {3, 1}}, vb = va;
+    vb.data = b;
+    EXPECT(arrays_compare(&va, &vb, 0, 0).wrong == 0);
+    b[0] = 1.0002f;
+    EXPECT(arrays_compare(&va, &vb, 1e-4, 0).wrong == 0); /* the row's largest is 3 */
+    EXPECT(arrays_compare(&va, &vb, 1e-5, 0).wrong == 1);
+    EXPECT(arrays_compare(&va, &vb, 0, 1e-3).wrong == 0);
+    b[0] = NAN;
+    comparison c = arrays_compare(&va, &vb, 1, 1);
+    EXPECT(c.wrong == 1 && c.first == 0 && c.count == 6);
+    a[0] = NAN;
+    EXPECT(arrays_compare(&va, &vb, 0, 0).wrong == 0);
+    a[5] = INFINITY;
+    c = arrays_compare(&va, &vb, 1e-5, 1e-5);
+    EXPECT(c.wrong == 1 && c.first == 5 && isinf(c.actual) && c.expected == 300);
+    b[5] = INFINITY;
+    EXPECT(arrays_compare(&va, &vb, 0, 0).wrong == 0);
+    int64_t x[2] = {INT64_MAX, 5}, y[2] = {INT64_MAX - 1, 5};
+    array_view vx = {.data = x, .elem = DT_I64, .rank = 1, .extents = {2}, .strides = {1}}, vy = vx;
+    vy.data = y;
+    EXPECT(arrays_compare(&vx, &vy, 1, 1).wrong == 1);
+}
+
+/* Every layout has its elements apart, inside its memory, and any write between them is seen. */
+TEST(layouts)
+{
+    for (int style = 0; style < 12; style++) {
+        int16_t numbers[24];
+        for (int i = 0; i < 24; i++) numbers[i] = (int16_t)(i + 1);
+        array_view like = {.data = numbers, .elem = DT_I16, .rank = 3, .extents = {2, 3, 4}, .strides = {12, 4, 1}},
+                   view, back;
+        void *base;
+        size_t size_bytes;
+        EXPECT(view_scatter(&like, style, &view, &base, &size_bytes));
+        view_assign(&view, &like);
+        EXPECT(view_gaps_intact(&view, base, size_bytes));
+        EXPECT(view_copy(&view, &back) && !memcmp(back.data, numbers, sizeof(numbers)));
+        ((unsigned char *)base)[size_bytes - 1] ^= 1;
+        EXPECT(!view_gaps_intact(&view, base, size_bytes));
+        memory_free(base);
+        memory_free(back.data);
+    }
+}
+
+TEST(closing)
+{
+    text_free(&output);
+    remove(path);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(refusals), CASE(wrong_calls),
+          CASE(inputs_of_the_bench), CASE(raw_kernels), CASE(comparing), CASE(layouts), CASE(closing))

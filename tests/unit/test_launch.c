@@ -1,0 +1,378 @@
+/*
+ * Launches: views of every kind on every device, what overlaps and what does not, and the whole texts of the errors
+ * that a launch can give. SPDX-License-Identifier: MIT
+ */
+#include "run/check.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+static const char source[] =
+    "kernel move(in T x[r][c], out T y[r][c], const int B = 8) launch (r, cdiv(c, B))\n"
+    "{ y[program(0)][program(1) * B : B] = x[program(0)][program(1) * B : B]; }\n"
+    "kernel add(in float a[n], in float b[n], out float c[n]) launch (1)\n"
+    "{ c[:] = a[:] + b[:]; }\n"
+    "kernel grow(inout float x[n], float by) launch (1)\n"
+    "{ x[:] = x[:] + by; }\n"
+    "kernel pairs(in float x[2 * K], out float y[K], const int K) launch (1)\n"
+    "{ y[:] = x[0 : K : 2] + x[1 : K : 2]; }\n"
+    "kernel even(in float x[n], out float y[n]) launch (1)\n"
+    "{\n"
+    "    assume(n % 16 == 0);\n"
+    "    y[:] = x[:];\n"
+    "}\n"
+    "kernel two_types(in T x[n], in T y[n], out T z[n]) launch (1)\n"
+    "{ z[:] = x[:] + y[:]; }\n"
+    "kernel race(in float x[n], out float y[n]) launch (2)\n"
+    "{ y[:] = x[:]; }\n"
+    "kernel rows(in float x[r][c], out float y[r], scratch float part[r][P], const int P = 3) launch (r)\n"
+    "{ part[program(0)][:] = 1; y[program(0)] = sum(x[program(0)][:]) + sum(part[program(0)][:]); }\n"
+    "c raw_copy(in float x[n], out float y[n])\n"
+    "\"\"\"\n"
+    "void raw_copy(const float *x, float *y, long n) { for (long i = 0; i < n; i++) y[i] = x[i]; }\n"
+    "\"\"\"\n";
+
+static qn_error error;
+static qn_context *context;
+static qn_module *module;
+
+static const char *device_name(int number)
+{
+    return number ? "cpu" : "ref";
+}
+
+static int device_count(void)
+{
+    return 1 + !strcmp(qn_device_best(context), "cpu");
+}
+
+static qn_call *new_call(const char *kernel)
+{
+    qn_call *call = NULL;
+    EXPECT(qn_call_new(module, kernel, &call, &error) == QN_OK);
+    return call;
+}
+
+static void set(qn_call *call, const char *name, float *data, int rank, int64_t a, int64_t b, int64_t sa, int64_t sb)
+{
+    qn_status status =
+        qn_call_set_memory(call, name, data, QN_F32, rank, (int64_t[]){a, b}, (int64_t[]){sa, sb}, &error);
+    EXPECT(status == QN_OK);
+    if (status) printf("%s\n", error.message);
+}
+
+static void run(qn_call *call, int device)
+{
+    qn_status status = qn_call_run(call, device_name(device), &error);
+    EXPECT(status == QN_OK);
+    if (status) printf("%s\n", error.message);
+}
+
+TEST(opening)
+{
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true}, &context, &error) == QN_OK);
+    qn_status status = qn_module_load_text(context, "launch.qn", source, &module, &error);
+    EXPECT(status == QN_OK);
+    if (status) printf("%s\n", error.message);
+}
+
+/* Each pair of layouts: what is read must be what is written, and nothing else. */
+TEST(views)
+{
+    const struct {
+        int64_t origin, row, column;
+    } layouts[] = {
+        {0, 5, 1},    /* row-major */
+        {0, 1, 3},    /* Fortran */
+        {1, 11, 2},   /* strided, unaligned */
+        {10, -5, 1},  /* rows backwards */
+        {14, -5, -1}, /* both backwards */
+        {3, 20, 3},
+    };
+    for (int device = 0; device < device_count(); device++)
+        for (int from = 0; from < COUNT(layouts) + 3; from++)
+            for (int to = 0; to < COUNT(layouts); to++) {
+                float x[64], y[64];
+                for (int i = 0; i < 64; i++) {
+                    x[i] = (float)(i + 1);
+                    y[i] = -1;
+                }
+                int64_t origin = 0, row = 0, column = 0; /* the last three are broadcasts */
+                if (from < COUNT(layouts)) {
+                    origin = layouts[from].origin;
+                    row = layouts[from].row;
+                    column = layouts[from].column;
+                } else {
+                    row = from == COUNT(layouts) + 1;
+                    column = from == COUNT(layouts) + 2;
+                }
+                qn_call *call = new_call("move");
+                set(call, "x", x + origin, 2, 3, 5, row, column);
+                set(call, "y", y + layouts[to].origin, 2, 3, 5, layouts[to].row, layouts[to].column);
+                run(call, device);
+                int touched = 0;
+                for (int r = 0; r < 3; r++)
+                    for (int c = 0; c < 5; c++)
+                        EXPECT(y[layouts[to].origin + r * layouts[to].row + c * layouts[to].column] ==
+                               x[origin + r * row + c * column]);
+                for (int i = 0; i < 64; i++) touched += y[i] != -1;
+                EXPECT(touched == 15);
+                qn_call_free(call);
+            }
+}
+
+TEST(every_type_moves)
+{
+    for (int device = 0; device < device_count(); device++)
+        for (int t = QN_F32; t <= QN_BF16; t++) {
+            unsigned char x[200], y[200] = {0};
+            for (int i = 0; i < 200; i++) x[i] = (unsigned char)(i % 64); /* no NaN in any type */
+            int64_t shape[] = {3, 7};
+            qn_call *call = new_call("move");
+            EXPECT(qn_call_set_memory(call, "x", x, (qn_dtype)t, 2, shape, NULL, &error) == QN_OK);
+            EXPECT(qn_call_set_memory(call, "y", y, (qn_dtype)t, 2, shape, NULL, &error) == QN_OK);
+            run(call, device);
+            EXPECT(!memcmp(x, y, 21 * qn_dtype_size_bytes((qn_dtype)t)));
+            qn_call_free(call);
+        }
+}
+
+TEST(inout_and_scratch)
+{
+    for (int device = 0; device < device_count(); device++) {
+        float x[6] = {1, 2, 3, 4, 5, 6};
+        qn_call *call = new_call("grow");
+        set(call, "x", x + 5, 1, 3, 0, -2, 0);
+        EXPECT(qn_call_set_float(call, "by", 10, &error) == QN_OK);
+        run(call, device);
+        run(call, device);
+        const float expected[] = {1, 22, 3, 24, 5, 26};
+        EXPECT(!memcmp(x, expected, sizeof(x)));
+        qn_call_free(call);
+        call = new_call("rows");
+        set(call, "x", x, 2, 2, 3, 3, 1);
+        for (int i = 0; i < 2; i++) run(call, device);
+        qn_array y = {0};
+        EXPECT(qn_call_get(call, "y", &y, &error) == QN_OK);
+        EXPECT(((float *)y.data)[0] == 29 && ((float *)y.data)[1] == 58);
+        EXPECT(qn_call_get(call, "part", &y, &error) == QN_BAD_CALL);
+        qn_call_free(call);
+    }
+}
+
+static array_view view(char *base, dtype elem, int64_t origin, int64_t a, int64_t b, int64_t sa, int64_t sb)
+{
+    return (array_view){.data = base + origin * dtypes[elem].size_bytes,
+                        .elem = elem,
+                        .rank = 2,
+                        .extents = {a, b},
+                        .strides = {sa, sb}};
+}
+
+TEST(overlap)
+{
+    static char m[4096];
+    array_view whole = view(m, DT_F32, 0, 8, 16, 16, 1), left = view(m, DT_F32, 0, 8, 8, 16, 1),
+               right = view(m, DT_F32, 8, 8, 8, 16, 1), far = view(m, DT_F32, 128, 8, 16, 16, 1),
+               even = view(m, DT_F32, 0, 8, 8, 16, 2), odd = view(m, DT_F32, 1, 8, 8, 16, 2),
+               none = view(m, DT_F32, 0, 0, 8, 16, 1), back = view(m, DT_F32, 15, 8, 8, 16, -1),
+               turned = view(m, DT_F32, 0, 8, 8, 1, 16), wide = view(m, DT_F64, 0, 4, 4, 4, 1),
+               first_row = view(m, DT_F32, 0, 1, 16, 999, 1), last_row = view(m, DT_F32, 112, 1, 16, 7, 1);
+    EXPECT(views_overlap(&whole, &whole) && views_overlap(&whole, &left) && views_overlap(&right, &whole));
+    EXPECT(!views_overlap(&left, &right) && !views_overlap(&right, &left));
+    EXPECT(!views_overlap(&whole, &far) && !views_overlap(&even, &odd));
+    EXPECT(!views_overlap(&none, &whole));
+    EXPECT(views_overlap(&back, &right)); /* other strides: by address range */
+    EXPECT(views_overlap(&turned, &left) && views_overlap(&wide, &left));
+    EXPECT(views_overlap(&whole, &first_row) && views_overlap(&whole, &last_row)); /* a unit axis has no stride */
+    EXPECT(!views_overlap(&first_row, &last_row));
+    array_view zero = view(m, DT_F32, 3, 8, 8, 0, 0), apart = view(m, DT_F32, 4, 8, 8, 0, 0);
+    EXPECT(!views_overlap(&zero, &apart) && views_overlap(&zero, &zero));
+    array_view byte = even;
+    byte.data = m + 2;
+    EXPECT(views_overlap(&byte, &odd)); /* half an element off */
+}
+
+/* Against a plain list of addresses, for random views of equal strides. */
+TEST(overlap_by_counting)
+{
+    static char m[65536];
+    unsigned state = 7;
+    int met = 0;
+    for (int round = 0; round < 3000; round++) {
+        int64_t n[12];
+        for (int i = 0; i < 12; i++) {
+            state = state * 1664525 + 1013904223;
+            n[i] = (state >> 16) % 7;
+        }
+        array_view a = {.data = m + 32768, .elem = DT_F32, .rank = 3, .extents = {n[0] % 4, n[1], n[2]}};
+        array_view b = {.data = m + 32768 + 4 * (n[3] * 13 + n[4] * 2),
+                        .elem = DT_F32,
+                        .rank = 3,
+                        .extents = {n[5] % 4, n[6], n[7]}};
+        int64_t strides[3] = {n[8] * 5 - 9, n[9] * 2 - 4, n[10] % 3};
+        memcpy(a.strides, strides, sizeof(strides));
+        memcpy(b.strides, strides, sizeof(strides));
+        static unsigned char seen[65536];
+        memset(seen, 0, sizeof(seen));
+        bool expected = false;
+        for (int pass = 0; pass < 2; pass++) {
+            const array_view *v = pass ? &b : &a;
+            for (int64_t i = 0; i < v->extents[0]; i++)
+                for (int64_t j = 0; j < v->extents[1]; j++)
+                    for (int64_t k = 0; k < v->extents[2]; k++) {
+                        int64_t at = (char *)v->data - m + 4 * (i * strides[0] + j * strides[1] + k * strides[2]);
+                        if (pass)
+                            expected |= seen[at];
+                        else
+                            seen[at] = 1;
+                    }
+        }
+        met += expected;
+        EXPECT(views_overlap(&a, &b) == expected);
+    }
+    EXPECT(met > 100);
+}
+
+static void refuse(qn_call *call, const char *expected)
+{
+    for (int device = 0; device < device_count(); device++) {
+        EXPECT(qn_call_run(call, device_name(device), &error) == QN_BAD_CALL);
+        EXPECT_TEXT(error.message, expected);
+    }
+    qn_call_free(call);
+}
+
+TEST(errors)
+{
+    float x[64] = {0}, y[64] = {0};
+    qn_call *call = new_call("add");
+    set(call, "a", x, 1, 5, 0, 1, 0);
+    set(call, "b", x, 1, 6, 0, 1, 0);
+    refuse(call, "launch.qn:3:36: error E502: `n` is 5 in `a` and 6 in `b`\n"
+                 "kernel add(in float a[n], in float b[n], out float c[n]) launch (1)\n"
+                 "                                   ^\n"
+                 "  give arrays whose shapes agree\n");
+    call = new_call("add");
+    set(call, "a", x, 1, 5, 0, 1, 0);
+    set(call, "b", x, 1, 5, 0, 1, 0); /* two `in` may overlap */
+    set(call, "c", x + 4, 1, 5, 0, 1, 0);
+    refuse(call, "launch.qn:3:52: error E504: arrays `a` and `c` overlap\n"
+                 "kernel add(in float a[n], in float b[n], out float c[n]) launch (1)\n"
+                 "                                                   ^\n"
+                 "  declare one `inout`, or give separate memory\n");
+    call = new_call("pairs");
+    set(call, "x", x, 1, 7, 0, 1, 0);
+    EXPECT(qn_call_set_int(call, "K", 4, &error) == QN_OK);
+    refuse(call, "launch.qn:7:8: error E502: axis 0 of `x` has extent 7, expected `2 * K` = 8\n"
+                 "kernel pairs(in float x[2 * K], out float y[K], const int K) launch (1)\n"
+                 "       ^~~~~\n"
+                 "  give arrays whose shapes agree\n");
+    call = new_call("even");
+    set(call, "x", x, 1, 20, 0, 1, 0);
+    refuse(call, "launch.qn:11:5: error E503: assume is false: n % 16 == 0 with n = 20\n"
+                 "    assume(n % 16 == 0);\n"
+                 "    ^\n"
+                 "  call it with arguments for which this holds\n");
+    call = new_call("grow");
+    set(call, "x", x, 1, 20, 0, 1, 0);
+    refuse(call, "launch.qn:5:8: error E505: scalar `by` is not given\n"
+                 "kernel grow(inout float x[n], float by) launch (1)\n"
+                 "       ^~~~\n"
+                 "  set it by name, such as n = 1000\n");
+    call = new_call("two_types");
+    double wide[4] = {0};
+    int64_t four = 4;
+    set(call, "x", x, 1, 4, 0, 1, 0);
+    EXPECT(qn_call_set_memory(call, "y", wide, QN_F64, 1, &four, NULL, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "E215") != NULL);
+    qn_call_free(call);
+    (void)y;
+}
+
+TEST(findings_are_told)
+{
+    float x[2] = {1, 2}, y[2];
+    qn_call *call = new_call("race");
+    set(call, "x", x, 1, 2, 0, 1, 0);
+    set(call, "y", y, 1, 2, 0, 1, 0);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_FINDING);
+    EXPECT(strstr(error.message, "R704") != NULL);
+    qn_call_free(call);
+}
+
+TEST(raw_kernels)
+{
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
+    qn_call *call = new_call("raw_copy");
+    set(call, "x", x, 1, 8, 0, 1, 0);
+    set(call, "y", y, 1, 8, 0, 1, 0);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_NO_DEVICE);
+    EXPECT_TEXT(error.message, "raw kernel `raw_copy` is c text and runs on the device cpu, not on ref");
+    if (device_count() == 2) {
+        EXPECT(qn_call_run(call, "cpu", &error) == QN_BAD_CALL);
+        EXPECT_TEXT(error.message, "raw kernel `raw_copy` would run its text as it is written; allow raw kernels for "
+                                   "files you trust");
+    }
+    qn_call_free(call);
+    qn_context *open;
+    qn_module *own;
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .allow_raw = true}, &open, &error) == QN_OK);
+    EXPECT(qn_module_load_text(open, "launch.qn", source, &own, &error) == QN_OK);
+    if (device_count() == 2) {
+        EXPECT(qn_call_new(own, "raw_copy", &call, &error) == QN_OK);
+        set(call, "x", x, 1, 8, 0, 1, 0);
+        set(call, "y", y, 1, 8, 0, 1, 0);
+        run(call, 1);
+        EXPECT(!memcmp(x, y, sizeof(x)));
+        set(call, "x", x + 7, 1, 8, 0, -1, 0);
+        EXPECT(qn_call_run(call, "cpu", &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "error E501: array `x` of raw kernel `raw_copy` is not contiguous\n") != NULL);
+        qn_call_free(call);
+    }
+    qn_module_free(own);
+    qn_context_close(open);
+}
+
+/* A dump is a module too, and gives what the source gives. */
+TEST(dumps_run)
+{
+    instance *found;
+    qn_call *call = new_call("move");
+    float x[15], y[15] = {0};
+    for (int i = 0; i < 15; i++) x[i] = (float)i;
+    set(call, "x", x, 2, 3, 5, 5, 1);
+    EXPECT(call_instance(call, 1, &found, &error) == QN_OK);
+    text dump = {0};
+    tile_print(found->kernel, &dump);
+    qn_module *again;
+    qn_status status = qn_module_load_text(context, "move.tile", text_get(&dump), &again, &error);
+    EXPECT(status == QN_OK);
+    if (status) printf("%s\n%s\n", error.message, text_get(&dump));
+    qn_call_free(call);
+    if (status == QN_OK)
+        for (int device = 0; device < device_count(); device++) {
+            memset(y, 0, sizeof(y));
+            EXPECT(qn_call_new(again, "move", &call, &error) == QN_OK);
+            set(call, "x", x, 2, 3, 5, 5, 1);
+            set(call, "y", y, 2, 3, 5, 5, 1);
+            run(call, device);
+            EXPECT(!memcmp(x, y, sizeof(x)));
+            EXPECT(qn_call_set_int(call, "B", 4, &error) == QN_BAD_CALL);
+            qn_call_free(call);
+        }
+    if (status == QN_OK) qn_module_free(again);
+    text_free(&dump);
+    EXPECT(qn_module_load_text(context, "broken.tile", "kernel f\nhead {\n  nonsense\n}\n", &again, &error) != QN_OK);
+}
+
+TEST(closing)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opening), CASE(views), CASE(every_type_moves), CASE(inout_and_scratch), CASE(overlap),
+          CASE(overlap_by_counting), CASE(errors), CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run),
+          CASE(closing))
