@@ -13,13 +13,13 @@ sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt
 [ -n "$sanitize" ] && flags="$flags -fsanitize=$sanitize"
 
 try() { # name, command...
-    name=$1
+    what=$1
     shift
     if "$@" >"$work/log" 2>&1; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        echo "FAILED $name"
+        echo "FAILED $what"
         cat "$work/log"
     fi
 }
