@@ -236,8 +236,11 @@ static value fold_reduce(rewriter *r, const tile_op *op)
         return tile_shape_same(&from, &to) ? x : rewrite_emit(r, OP_RESHAPE, &x, 1, to);
     }
     number n;
-    bool any_or_all = op->attr.fold == FOLD_ANY || op->attr.fold == FOLD_ALL;
-    if (any_or_all && constant_of(r->k, x, &n) && !!n.i == (op->attr.fold == FOLD_ALL)) /* the identity, empty or not */
+    bool any_or_all = op->attr.fold == FOLD_ANY || op->attr.fold == FOLD_ALL, filled = true;
+    for (int i = 0; i < from.rank; i++)
+        if (op->attr.axis_set >> i & 1) filled &= from.dims[i] > 0;
+    if (any_or_all && constant_of(r->k, x, &n) &&
+        (filled || !!n.i == (op->attr.fold == FOLD_ALL))) /* or the identity */
         return rewrite_constant(r, DT_BOOL, (number){.i = !!n.i});
     return 0;
 }
