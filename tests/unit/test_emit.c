@@ -563,10 +563,11 @@ static bool op_takes(op_code code, dtype t)
 static int list_ops(op_case *list)
 {
     int count = 0;
-    for (op_code code = OP_NONE; code < OP_COUNT; code++) {
-        op_class class = ops[code].class;
-        if (class != CLASS_UNARY && class != CLASS_BINARY && class != CLASS_COMPARE && class != CLASS_TERNARY) continue;
-        for (dtype t = 0; t < DT_COUNT; t++) {
+    for (dtype t = 0; t < DT_COUNT; t++) {
+        for (op_code code = OP_NONE; code < OP_COUNT; code++) {
+            op_class class = ops[code].class;
+            if (class != CLASS_UNARY && class != CLASS_BINARY && class != CLASS_COMPARE && class != CLASS_TERNARY)
+                continue;
             bool half = t == DT_F16 || t == DT_BF16;
             if (!op_takes(code, t) || (half && code != OP_CONVERT && code != OP_BITCAST && code != OP_SELECT)) continue;
             if (code == OP_TF32 && t != DT_F32) continue;
@@ -742,7 +743,7 @@ TEST(every_op_on_every_type)
 {
     static op_case list[1000];
     int count = list_ops(list);
-    enum { STEP = 36 };
+    enum { STEP = 44 };
     for (int i = 0; i < count; i += STEP) {
         run_matrix(list + i, MINIMUM(STEP, count - i), false);
         run_matrix(list + i, MINIMUM(STEP, count - i), true);
