@@ -70,6 +70,41 @@ static void visit_line(tile_kernel *k, tile_block *b, tile_op *op, void *context
     if (line_of(op) >= search->line && (!search->next || op->line < search->next)) search->next = op->line;
 }
 
+static void visit_place(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    debugger *d = context;
+    d->places[d->place_count] = (debug_place){op, d->place_count};
+    d->place_count++;
+}
+
+static void visit_count(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    ((debugger *)context)->place_capacity++;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t)((const debug_place *)a)->op, right = (uintptr_t)((const debug_place *)b)->op;
+    return (left > right) - (left < right);
+}
+
+static void make_places(debugger *d)
+{
+    tile_kernel *k = (tile_kernel *)d->kernel; /* the walk changes nothing here */
+    for (int phase = 0; phase < k->phase_count; phase++) tile_walk(k, k->phases[phase], visit_count, d);
+    d->places = calloc((size_t)d->place_capacity + 1, sizeof(debug_place));
+    CHECK(d->places);
+    for (int phase = 0; phase < k->phase_count; phase++) tile_walk(k, k->phases[phase], visit_place, d);
+    qsort(d->places, (size_t)d->place_count, sizeof(debug_place), compare_places);
+}
+
+static int order_of(const debugger *d, const tile_op *op)
+{
+    debug_place key = {op, 0};
+    const debug_place *found = bsearch(&key, d->places, (size_t)d->place_count, sizeof(key), compare_places);
+    return found ? found->order : 0;
+}
+
 static int line_with_code(const tile_kernel *k, int line)
 {
     line_search search = {line, 0};
@@ -334,13 +369,17 @@ static bool hook(void *context, interp *state, const tile_op *op, const int64_t 
     bool new_program = !d->op || phase != d->phase || memcmp(program, d->program, sizeof(d->program));
     int line = line_of(op);
     if (new_program) d->line = 0; /* its first line is new, whatever it is */
-    bool new_line = line && line != d->line;
+    int order = order_of(d, op);
+    bool new_line = line && (line != d->line || order <= d->order);
     d->state = state;
     d->previous = new_program ? NULL : d->op;
     d->op = op;
     d->phase = phase;
     memcpy(d->program, program, sizeof(d->program));
-    if (line) d->line = line;
+    if (line) {
+        d->line = line;
+        d->order = order;
+    }
     if (d->watch_count) show_watches(d);
     if (d->mode == MODE_STEP_OP && d->previous) show_results(d, d->previous);
     if (new_program) d->fresh = true;
@@ -369,6 +408,7 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     QN_TRY(call_bind(call, slot, false, error));
     QN_TRY(variant_get(call, &call->variant, error));
     debugger d = {.call = call, .kernel = call->variant->kernel, .read_line = read_line, .write = write, .user = user};
+    make_places(&d);
     findings found = {0};
     interp_options interp = {.check = true,
                              .units = call->context->slots[slot].about.units,
@@ -389,5 +429,6 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     }
     for (int i = 0; i < d.watch_count; i++) text_free(&d.watches[i].last);
     findings_free(&found);
+    free(d.places);
     return QN_OK;
 }

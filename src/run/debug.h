@@ -24,6 +24,13 @@ typedef struct debug_watch {
     text last; /* the value when it was last shown */
 } debug_watch;
 
+/* The place of an op in the order of the text: an op that does not come after the last one begins a loop's next turn.
+ */
+typedef struct debug_place {
+    const tile_op *op;
+    int order;
+} debug_place;
+
 typedef struct debugger {
     qn_call *call;
     const tile_kernel *kernel;
@@ -43,9 +50,12 @@ typedef struct debugger {
     const interp *state;
     const tile_op *op, *previous;
     int64_t program[3];
-    int phase, line; /* line: the last source line that an op had; 0 at the start of a program */
-    bool fresh;      /* the program has not reached its first line */
-    int list_from;   /* where `list` goes on; 0: around the line */
+    int phase, line;     /* line: the last source line that an op had; 0 at the start of a program */
+    bool fresh;          /* the program has not reached its first line */
+    debug_place *places; /* sorted by op */
+    int place_count, place_capacity;
+    int order;     /* of the last op that has a line */
+    int list_from; /* where `list` goes on; 0: around the line */
 } debugger;
 
 void say(const debugger *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
