@@ -1,0 +1,232 @@
+/*
+ * The cpu device through the public API: values, the host's floating-point state, asserts, prints, several threads,
+ * compilers that are not there, and that a kernel from the cache starts no compiler.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "base/base.h"
+#include "device/compiler.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+static const char source[] =
+    "kernel scaled(in float x[n], out float y[n], float a = 2, const int B = 64) launch (cdiv(n, B))\n"
+    "{ int i = program(0) * B; y[i : B] = a * x[i : B]; }\n"
+    "kernel checked(in float x[n], out float y[n], const int B = 4) launch (cdiv(n, B))\n"
+    "{ int i = program(0) * B; assert(x[i : B] < 100, \"too large\"); y[i : B] = x[i : B]; }\n"
+    "kernel loud(in float x[n], out float y[n]) launch (n)\n"
+    "{ int i = program(0); print(\"value {}\", x[i]); y[i] = x[i]; }\n"
+    "kernel two_phases(in float x[n], out float y[n], scratch float part[n]) launch (n)\n"
+    "{ int i = program(0); part[i] = x[i] + 1; }\n"
+    "then launch (n) { int i = program(0); y[i] = part[n - 1 - i]; }\n";
+
+typedef struct fixture {
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    qn_error error;
+} fixture;
+
+static int lines;
+
+static void count_line(void *user, const char *line)
+{
+    lines += strstr(line, "value") != NULL;
+}
+
+static bool open_fixture(fixture *f, const char *kernel, int threads)
+{
+    qn_context_options options = {.threads = threads, .no_cache = true, .print = count_line};
+    *f = (fixture){0};
+    bool good = !qn_context_open(&options, &f->context, &f->error) &&
+                !qn_module_load_text(f->context, "test.qn", source, &f->module, &f->error) &&
+                !qn_call_new(f->module, kernel, &f->call, &f->error);
+    if (!good) printf("%s\n", f->error.message);
+    return good;
+}
+
+static void close_fixture(fixture *f)
+{
+    qn_call_free(f->call);
+    qn_module_free(f->module);
+    qn_context_close(f->context);
+}
+
+static bool set(fixture *f, const char *name, float *data, int64_t count)
+{
+    return !qn_call_set_memory(f->call, name, data, QN_F32, 1, &count, NULL, &f->error);
+}
+
+static unsigned floating_point_state(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_stmxcsr();
+#else
+    return 0;
+#endif
+}
+
+TEST(values_and_state)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "scaled", 2));
+    if (!f.call) return;
+    float x[1000], y[1000] = {0};
+    for (int i = 0; i < 1000; i++) x[i] = (float)i;
+    x[7] = 0x1p-149f; /* a subnormal survives */
+    unsigned before = floating_point_state();
+    EXPECT(set(&f, "x", x, 1000) && set(&f, "y", y, 1000) && qn_call_run(f.call, "cpu", &f.error) == QN_OK);
+    EXPECT((floating_point_state() & ~0x3fu) == (before & ~0x3fu)); /* all but the sticky exception flags */
+    for (int i = 0; i < 1000; i++) EXPECT(y[i] == 2 * x[i]);
+    volatile float tiny = 0x1p-126f, half = 0.5f;
+    EXPECT(tiny * half == 0x1p-127f);
+    EXPECT(y[7] == 0x1p-148f);
+    close_fixture(&f);
+}
+
+TEST(asserts)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "checked", 2));
+    if (!f.call) return;
+    float x[64] = {0}, y[64];
+    x[41] = 1000;
+    EXPECT(set(&f, "x", x, 64) && set(&f, "y", y, 64));
+    EXPECT(qn_call_run(f.call, "cpu", &f.error) == QN_FAILED);
+    EXPECT(strstr(f.error.message, "test.qn:4:") && strstr(f.error.message, "E507"));
+    EXPECT(strstr(f.error.message, "program 10") && strstr(f.error.message, "too large"));
+    x[41] = 1;
+    EXPECT(qn_call_run(f.call, "cpu", &f.error) == QN_OK && y[41] == 1); /* the device stays usable */
+    close_fixture(&f);
+}
+
+TEST(prints)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "loud", 2));
+    if (!f.call) return;
+    float x[9] = {0}, y[9];
+    lines = 0;
+    EXPECT(set(&f, "x", x, 9) && set(&f, "y", y, 9) && qn_call_run(f.call, "cpu", &f.error) == QN_OK);
+    EXPECT(lines == 9);
+    close_fixture(&f);
+}
+
+TEST(phases)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "two_phases", 2));
+    if (!f.call) return;
+    float x[333], y[333];
+    for (int i = 0; i < 333; i++) x[i] = (float)i;
+    EXPECT(set(&f, "x", x, 333) && set(&f, "y", y, 333) && qn_call_run(f.call, "cpu", &f.error) == QN_OK);
+    for (int i = 0; i < 333; i++) EXPECT(y[i] == (float)(333 - i));
+    close_fixture(&f);
+}
+
+typedef struct runner {
+    qn_module *module;
+    float factor;
+    bool good;
+} runner;
+
+static void *run_many(void *argument)
+{
+    runner *r = argument;
+    qn_error error;
+    qn_call *call;
+    float x[5000], y[5000];
+    int64_t extent = 5000;
+    r->good = !qn_call_new(r->module, "scaled", &call, &error) &&
+              !qn_call_set_memory(call, "x", x, QN_F32, 1, &extent, NULL, &error) &&
+              !qn_call_set_memory(call, "y", y, QN_F32, 1, &extent, NULL, &error) &&
+              !qn_call_set_float(call, "a", r->factor, &error);
+    for (int round = 0; round < 50 && r->good; round++) {
+        for (int i = 0; i < 5000; i++) x[i] = (float)(i + round);
+        r->good = !qn_call_run(call, "cpu", &error);
+        for (int i = 0; i < 5000; i++) r->good &= y[i] == r->factor * x[i];
+    }
+    if (!r->good) printf("%s\n", error.message);
+    qn_call_free(call);
+    return NULL;
+}
+
+TEST(several_threads)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "scaled", 3));
+    if (!f.call) return;
+    pthread_t threads[4];
+    runner runners[4];
+    for (int i = 0; i < 4; i++) {
+        runners[i] = (runner){.module = f.module, .factor = (float)(i + 1)};
+        pthread_create(&threads[i], NULL, run_many, &runners[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        EXPECT(runners[i].good);
+    }
+    close_fixture(&f);
+}
+
+TEST(no_compiler)
+{
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", "/nonexistent", 1);
+    fixture f;
+    qn_context_options options = {.no_cache = true};
+    EXPECT(qn_context_open(&options, &f.context, &f.error) == QN_OK);
+    qn_device_info info;
+    qn_device_get(f.context, 0, &info);
+    EXPECT(!info.available && strstr(info.description, "install gcc") && strstr(info.description, "ref"));
+    EXPECT_TEXT(qn_device_best(f.context), "ref");
+    EXPECT(!qn_module_load_text(f.context, "test.qn", source, &f.module, &f.error));
+    EXPECT(!qn_call_new(f.module, "scaled", &f.call, &f.error));
+    float x[4] = {1, 2, 3, 4}, y[4] = {0};
+    EXPECT(set(&f, "x", x, 4) && set(&f, "y", y, 4));
+    EXPECT(qn_call_run(f.call, "cpu", &f.error) == QN_NO_DEVICE && strstr(f.error.message, "install gcc"));
+    EXPECT(qn_call_run(f.call, "ref", &f.error) == QN_OK && y[3] == 8);
+    close_fixture(&f);
+    setenv("PATH", path, 1);
+    free(path);
+    setenv("QUERN_CC", "no-such-compiler", 1);
+    compiler c;
+    compiler_find(&c);
+    EXPECT(c.path[0]); /* another one serves */
+    unsetenv("QUERN_CC");
+    setenv("CC", "cc -DEXTRA=1 -DMORE=2", 1);
+    compiler_find(&c);
+    EXPECT(c.path[0] && !strcmp(c.words, "-DEXTRA=1") && !strcmp(c.words + 10, "-DMORE=2"));
+    unsetenv("CC");
+}
+
+TEST(bad_text)
+{
+    compiler c;
+    compiler_find(&c);
+    qn_error error;
+    EXPECT(compiler_run(&c, "int f(void) { return no_such_name; }\n", "/tmp/quern-test-bad.so", &error) == QN_FAILED);
+    EXPECT(strstr(error.message, "no_such_name") && strstr(error.message, "generated C"));
+    text words = {0};
+    EXPECT(compiler_show(&c, "int forty_two(void) { return 42; }\n", &words, &error) == QN_OK);
+    EXPECT(strstr(text_get(&words), "forty_two") && strstr(text_get(&words), "ret"));
+    text_free(&words);
+}
+
+TEST(ceilings)
+{
+    fixture f;
+    EXPECT(open_fixture(&f, "scaled", 0));
+    if (!f.call) return;
+    qn_ceilings c;
+    EXPECT(qn_measure(f.context, "cpu", 4 << 20, &c, &f.error) == QN_OK);
+    EXPECT(c.copy_gb_per_s > 0.1 && c.read_gb_per_s > 0.1 && c.fma_one_gflop_per_s > 1 && c.fma_all_gflop_per_s > 1);
+    EXPECT(c.threads == cpu_count());
+    close_fixture(&f);
+}
+
+TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
+          CASE(bad_text), CASE(ceilings))
