@@ -102,8 +102,8 @@ static bool name_matches(const char *name, const char *pattern, const char *type
 
 static const prelude_part *find_part(const char *name, char type[16])
 {
-    static const prelude_part *const tables[] = {prelude_core_parts, prelude_memory_parts, prelude_math_parts,
-                                                 prelude_dot_parts};
+    static const prelude_part *const tables[] = {prelude_core_parts, prelude_memory_parts,     prelude_math_parts,
+                                                 prelude_exp_parts,  prelude_activation_parts, prelude_dot_parts};
     for (int i = 0; i < COUNT(tables); i++)
         for (const prelude_part *p = tables[i]; p->name; p++)
             if (name_matches(name, p->name, p->types, type)) return p;

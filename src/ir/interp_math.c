@@ -34,9 +34,14 @@ static double sigmoid(double x)
     return e / (1 + e);
 }
 
+static double gelu(double x) /* erfc keeps the digits of the left tail */
+{
+    return x == -INFINITY ? -0.0 : 0.5 * x * erfc(-x * 0.70710678118654752440);
+}
+
 static double gelu_tanh(double x) /* x/2 (1 + tanh u) is x sigmoid(2u), which keeps its digits where tanh is near -1 */
 {
-    return x * sigmoid(2 * 0.7978845608028654 * (x + 0.044715 * x * x * x));
+    return x == -INFINITY ? -0.0 : x * sigmoid(2 * 0.7978845608028654 * (x + 0.044715 * x * x * x));
 }
 
 static double tf32(double x) /* nearest even at 10 bits of mantissa */
@@ -85,9 +90,9 @@ void math_unary(op_code code, dtype elem, int64_t n, const cell *a, int sa, cell
     case OP_ERF: FLOAT1(erf(x));
     case OP_SIGMOID: FLOAT1(sigmoid(x));
     case OP_RELU: FLOAT1(x > 0 || isnan(x) ? x : 0);
-    case OP_GELU: FLOAT1(0.5 * x * erfc(-x * 0.70710678118654752440)); /* erfc keeps the digits of the left tail */
+    case OP_GELU: FLOAT1(gelu(x));
     case OP_GELU_TANH: FLOAT1(gelu_tanh(x));
-    case OP_SILU: FLOAT1(x * sigmoid(x));
+    case OP_SILU: FLOAT1(x == -INFINITY ? -0.0 : x * sigmoid(x));
     case OP_SOFTPLUS: FLOAT1((x > 0 ? x : 0) + (isnan(x) ? x : log1p(exp(-fabs(x)))));
     case OP_ISNAN: EACH(r[j].i = isnan(a[j * sa].f));
     case OP_ISINF: EACH(r[j].i = isinf(a[j * sa].f) != 0);

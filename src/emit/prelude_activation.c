@@ -1,0 +1,262 @@
+/*
+ * The functions of the prelude, third part: trigonometry, tanh, erf, the activations of neural networks, pow.
+ * Coefficients: tools/minimax.py. Errors: docs/accuracy.md, held by test_math.
+ * In and out: text templates, see prelude_parts.h.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/prelude_parts.h"
+
+const prelude_part prelude_activation_parts[] = {
+    /* sin and cos: r = x - n pi/2 in three parts, exact in the first; beyond 2^16 the C library. */
+    {"trig_libm", "", "",
+     "extern double sin(double), cos(double), erf(double), erfc(double), pow(double, double), exp(double);\n"},
+    {"trig_$t", "f32x16 f32", "real_$t pick_$t to_int_$t fill_$t",
+     "/* sin(x + quarter * pi/2) for |x| <= 2^16 */\n"
+     "INLINE $v trig_$t($v x, int quarter)\n"
+     "{\n"
+     "    $v n = (x * 0x1.45f306p-1f + 0x1.8p23f) - 0x1.8p23f;\n"
+     "    $v r = x - n * 0x1.921fb6p+0f;\n"
+     "    r = r - n * -0x1.777a5cp-25f;\n"
+     "    r = r - n * -0x1.ee59dap-50f;\n"
+     "    $i k = to_int_$t(n) + quarter;\n"
+     "    $v z = r * r;\n"
+     "    $v s = z * 0x1.7bf2ecp-19f - 0x1.a058e6p-13f;\n"
+     "    s = s * z + 0x1.111174p-7f;\n"
+     "    s = s * z - 0x1.555556p-3f;\n"
+     "    s = (z * r) * s + r;\n"
+     "    $v c = z * 0x1.99e1e4p-16f - 0x1.6c0c1cp-10f;\n"
+     "    c = c * z + 0x1.55554ap-5f;\n"
+     "    c = c * z - 0.5f;\n"
+     "    c = c * z + 1;\n"
+     "    return real_$t(bits_$t(pick_$t((k & 1) != 0, c, s)) ^ ((k & 2) << 30));\n"
+     "}\n"},
+    {"sin_f32", "", "trig_libm trig_f32 abs_f32",
+     "INLINE float sin_f32(float x)\n"
+     "{\n"
+     "#ifdef __FMA__\n"
+     "    if (abs_f32(x) <= 65536) return trig_f32(x, 0);\n"
+     "#endif\n"
+     "    return (float)sin(x);\n"
+     "}\n"},
+    {"cos_f32", "", "trig_libm trig_f32 abs_f32",
+     "INLINE float cos_f32(float x)\n"
+     "{\n"
+     "#ifdef __FMA__\n"
+     "    if (abs_f32(x) <= 65536) return trig_f32(x, 1);\n"
+     "#endif\n"
+     "    return (float)cos(x);\n"
+     "}\n"},
+    {"sin_f32x16", "", "trig_libm trig_f32x16 abs_f32x16 all_mask",
+     "OUTLINE f32x16 sin_lanes(f32x16 x)\n"
+     "{\n"
+     "    for (int k = 0; k < 16; k++) x[k] = (float)sin(x[k]);\n"
+     "    return x;\n"
+     "}\n"
+     "INLINE f32x16 sin_f32x16(f32x16 x)\n"
+     "{\n"
+     "#ifdef __FMA__\n"
+     "    mask16 near = abs_f32x16(x) <= 65536;\n"
+     "    if (__builtin_expect(all_mask(near), 1)) return trig_f32x16(x, 0);\n"
+     "    f32x16 far = sin_lanes(x), r = trig_f32x16(x, 0);\n"
+     "    return pick_f32x16(near, r, far);\n"
+     "#else\n"
+     "    return sin_lanes(x);\n"
+     "#endif\n"
+     "}\n"},
+    {"cos_f32x16", "", "trig_libm trig_f32x16 abs_f32x16 all_mask",
+     "OUTLINE f32x16 cos_lanes(f32x16 x)\n"
+     "{\n"
+     "    for (int k = 0; k < 16; k++) x[k] = (float)cos(x[k]);\n"
+     "    return x;\n"
+     "}\n"
+     "INLINE f32x16 cos_f32x16(f32x16 x)\n"
+     "{\n"
+     "#ifdef __FMA__\n"
+     "    mask16 near = abs_f32x16(x) <= 65536;\n"
+     "    if (__builtin_expect(all_mask(near), 1)) return trig_f32x16(x, 1);\n"
+     "    f32x16 far = cos_lanes(x), r = trig_f32x16(x, 1);\n"
+     "    return pick_f32x16(near, r, far);\n"
+     "#else\n"
+     "    return cos_lanes(x);\n"
+     "#endif\n"
+     "}\n"},
+    {"sin_f64", "", "trig_libm", "INLINE double sin_f64(double x) { return sin(x); }\n"},
+    {"cos_f64", "", "trig_libm", "INLINE double cos_f64(double x) { return cos(x); }\n"},
+    {"erf_f64", "", "trig_libm", "INLINE double erf_f64(double x) { return erf(x); }\n"},
+    {"pow_f64", "", "trig_libm", "INLINE double pow_f64(double x, double y) { return pow(x, y); }\n"},
+    {"gelu_f64", "", "trig_libm",
+     "INLINE double gelu_f64(double x)\n"
+     "{\n"
+     "    double z = x * -0x1.6a09e667f3bcdp-1, rest = __builtin_fma(x, -0x1.6a09e667f3bcdp-1, -z);\n"
+     "    rest = x * 0x1.bdd3413b26456p-55 + rest; /* -x / sqrt(2) = z + rest */\n"
+     "    if (!(z < 40)) return x == x ? -0.0 : x;\n"
+     "    if (z < -30) return x;\n"
+     "    return 0.5 * x * (erfc(z) - rest * (0x1.20dd750429b6dp+0 * exp(-z * z)));\n"
+     "}\n"},
+    {"$t_f64x8", "sin cos erf gelu", "$t_f64",
+     "INLINE f64x8 $t_f64x8(f64x8 x)\n"
+     "{\n"
+     "    for (int k = 0; k < 8; k++) x[k] = $t_f64(x[k]);\n"
+     "    return x;\n"
+     "}\n"},
+    {"pow_f64x8", "", "pow_f64",
+     "INLINE f64x8 pow_f64x8(f64x8 x, f64x8 y)\n"
+     "{\n"
+     "    for (int k = 0; k < 8; k++) x[k] = pow_f64(x[k], y[k]);\n"
+     "    return x;\n"
+     "}\n"},
+    /* tanh, sigmoid and what neural networks make of them. e = exp(-|x|) never overflows. */
+    {"tanh_$t", "f32x16 f32", "exp_$t recip_$t abs_$t with_sign_$t pick_$t below_$t",
+     "INLINE $v tanh_$t($v x)\n"
+     "{\n"
+     "    $v size = abs_$t(x), z = x * x;\n"
+     "    $v s = z * -0x1.76917ap-8f + 0x1.525078p-6f;\n"
+     "    s = s * z - 0x1.b8433cp-5f;\n"
+     "    s = s * z + 0x1.110760p-3f;\n"
+     "    s = s * z - 0x1.555534p-2f;\n"
+     "    s = (z * x) * s + x;\n"
+     "    $v b = 1 - 2 * recip_$t(exp_$t(2 * below_$t(size, 10.0f)) + 1);\n"
+     "    return pick_$t(size < 0.625f, s, with_sign_$t(b, x));\n"
+     "}\n"},
+    {"tanh_$t", "f64x8 f64", "exp_$t recip_$t abs_$t with_sign_$t pick_$t below_$t",
+     "INLINE $v tanh_$t($v x)\n"
+     "{\n"
+     "    $v size = abs_$t(x), z = x * x;\n"
+     "    $v s = z * -0x1.1b42663bb30f6p-19 + 0x1.7e4c940c59081p-17;\n"
+     "    s = s * z - 0x1.2f8ad72ff8b0cp-15;\n"
+     "    s = s * z + 0x1.906e49a69eb6dp-14;\n"
+     "    s = s * z - 0x1.f47f3aff95de1p-13;\n"
+     "    s = s * z + 0x1.35495ff2fbb8bp-11;\n"
+     "    s = s * z - 0x1.7da22d6afdd50p-10;\n"
+     "    s = s * z + 0x1.d6d3bf0a9928ep-9;\n"
+     "    s = s * z - 0x1.226e3505aecb1p-7;\n"
+     "    s = s * z + 0x1.664f488088b73p-6;\n"
+     "    s = s * z - 0x1.ba1ba1ba133c1p-5;\n"
+     "    s = s * z + 0x1.1111111111091p-3;\n"
+     "    s = s * z - 0x1.5555555555555p-2;\n"
+     "    s = (z * x) * s + x;\n"
+     "    $v b = 1 - 2 * recip_$t(exp_$t(2 * below_$t(size, 20.0)) + 1);\n"
+     "    return pick_$t(size < 0.625, s, with_sign_$t(b, x));\n"
+     "}\n"},
+    {"sigmoid_$t", "f32x16 f32 f64x8 f64", "exp_$t recip_$t abs_$t pick_$t fill_$t",
+     "INLINE $v sigmoid_$t($v x)\n"
+     "{\n"
+     "    $v e = exp_$t(-abs_$t(x));\n"
+     "    return pick_$t(x < 0, e, fill_$t(1)) * recip_$t(1 + e);\n"
+     "}\n"},
+    {"silu_$t", "f32x16 f32 f64x8 f64", "exp_parts_$t recip_$t abs_$t pick_$t fill_$t scale_$t above_$t",
+     "INLINE $v silu_$t($v x)\n"
+     "{\n"
+     "    /* Scaled last, so that the far negative tail loses nothing to subnormal steps. */\n"
+     "    $v n, p = exp_parts_$t(-abs_$t(x), fill_$t(0), &n), r = recip_$t(1 + scale_$t(p, n));\n"
+     "    $v y = pick_$t(x < 0, p, fill_$t(1)) * r;\n"
+     "    return scale_$t(y * above_$t(x, -1500), pick_$t(x < 0, n, fill_$t(0)));\n"
+     "}\n"},
+    {"softplus_$t", "f32x16 f32 f64x8 f64", "exp_$t log1p_$t abs_$t above_$t",
+     "INLINE $v softplus_$t($v x) { return above_$t(x, 0) + log1p_$t(exp_$t(-abs_$t(x))); }\n"},
+    {"gelu_tanh_$t", "f32x16 f32", "exp_parts_$t recip_$t abs_$t pick_$t fill_$t scale_$t above_$t below_$t fma_$t",
+     "INLINE $v gelu_tanh_$t($v x)\n"
+     "{\n"
+     "    /* x sigmoid(v), v = 2 sqrt(2 / pi) (x + 0.044715 x^3) in two parts: its error would be the tail's. */\n"
+     "    $v a = below_$t(abs_$t(x), 20.0f), s = a * a, s_low = fma_$t(a, a, -s);\n"
+     "    $v q = s * 0x1.2444f2p-4f + 0x1.98844p+0f;\n"
+     "    $v q_low = fma_$t(s, fill_$t(0x1.2444f2p-4f), 0x1.98844p+0f - q);\n"
+     "    q_low = s_low * 0x1.2444f2p-4f + q_low;\n"
+     "    q_low = s * 0x1.49b16ap-29f + q_low;\n"
+     "    q_low = q_low + 0x1.33d436p-20f;\n"
+     "    $v v = a * q, v_low = fma_$t(a, q, -v);\n"
+     "    v_low = a * q_low + v_low;\n"
+     "    $v n, p = exp_parts_$t(-v, -v_low, &n), r = recip_$t(1 + scale_$t(p, n));\n"
+     "    $v y = pick_$t(x < 0, p, fill_$t(1)) * r;\n"
+     "    return scale_$t(y * above_$t(x, -20.0f), pick_$t(x < 0, n, fill_$t(0)));\n"
+     "}\n"},
+    {"gelu_tanh_$t", "f64x8 f64", "exp_parts_$t recip_$t abs_$t pick_$t fill_$t scale_$t above_$t below_$t fma_$t",
+     "INLINE $v gelu_tanh_$t($v x)\n"
+     "{\n"
+     "    $v a = below_$t(abs_$t(x), 40.0), s = a * a, s_low = fma_$t(a, a, -s);\n"
+     "    $v q = s * 0x1.2444f2a4d8b4bp-4 + 0x1.9884533d4364p+0;\n"
+     "    $v q_low = fma_$t(s, fill_$t(0x1.2444f2a4d8b4bp-4), 0x1.9884533d4364p+0 - q);\n"
+     "    q_low = s_low * 0x1.2444f2a4d8b4bp-4 + q_low;\n"
+     "    q_low = s * -0x1.6c843a29d1c70p-61 + q_low;\n"
+     "    q_low = q_low + 0x1.08d0fcb3c500cp-48;\n"
+     "    $v v = a * q, v_low = fma_$t(a, q, -v);\n"
+     "    v_low = a * q_low + v_low;\n"
+     "    $v n, p = exp_parts_$t(-v, -v_low, &n), r = recip_$t(1 + scale_$t(p, n));\n"
+     "    $v y = pick_$t(x < 0, p, fill_$t(1)) * r;\n"
+     "    return scale_$t(y * above_$t(x, -40.0), pick_$t(x < 0, n, fill_$t(0)));\n"
+     "}\n"},
+    {"gelu_$t", "f32x16 f32", "exp_parts_$t recip_$t abs_$t pick_$t scale_$t above_$t below_$t real_$t",
+     "INLINE $v gelu_$t($v x)\n"
+     "{\n"
+     "    /* Phi(-a) = exp(-a^2 / 2) h(a), h(a) (a + 4) a polynomial in u = (a - 4) / (a + 4). */\n"
+     "    $v a = below_$t(abs_$t(x), 15.0f), d = a + 4, t = recip_$t(d), u = (a - 4) * t;\n"
+     "    $v e = 1 - d * t; /* what is missing in t and d, given back to u and h */\n"
+     "    e = e - (a - (d - 4)) * t;\n"
+     "    u = u * e + u;\n"
+     "    $v h = u * -0x1.112da8p-13f + 0x1.92cd52p-13f;\n"
+     "    h = h * u + 0x1.9ef744p-10f;\n"
+     "    h = h * u - 0x1.cd4cd8p-9f;\n"
+     "    h = h * u - 0x1.edcebcp-8f;\n"
+     "    h = h * u + 0x1.eed722p-5f;\n"
+     "    h = h * u - 0x1.7dfeeep-3f;\n"
+     "    h = h * u + 0x1.8c6d8ep-2f;\n"
+     "    h = h * u - 0x1.373e3cp-1f;\n"
+     "    h = h * u + 0x1.82b4bcp-1f;\n"
+     "    h = h * t;\n"
+     "    h = h * e + h;\n"
+     "    $v top = real_$t(bits_$t(a) & ~0xfff), rest = (a - top) * (a + top); /* a^2 = top^2 + rest */\n"
+     "    $v n, p = exp_parts_$t(-0.5f * (top * top), -0.5f * rest, &n);\n"
+     "    p = p * h;\n"
+     "    $v far = pick_$t(x < 0, scale_$t(p * above_$t(x, -15.0f), n), x * (1 - scale_$t(p, n)));\n"
+     "    $v z = x * x; /* up to 1: Phi(x) = 1/2 + x G(x^2) */\n"
+     "    $v g = z * -0x1.212ff6p-17f + 0x1.e7403ap-14f;\n"
+     "    g = g * z - 0x1.37b412p-10f;\n"
+     "    g = g * z + 0x1.46d88p-7f;\n"
+     "    g = g * z - 0x1.10586ep-4f;\n"
+     "    g = g * z + 0x1.988454p-2f;\n"
+     "    g = g * x + 0.5f;\n"
+     "    return pick_$t(z < 1, x * g, far);\n"
+     "}\n"},
+    {"erf_$t", "f32x16 f32", "exp_$t abs_$t with_sign_$t pick_$t below_$t",
+     "INLINE $v erf_$t($v x)\n"
+     "{\n"
+     "    $v size = abs_$t(x), z = x * x;\n"
+     "    $v s = z * 0x1.4c37fcp-14f - 0x1.a50c28p-11f;\n"
+     "    s = s * z + 0x1.542e2cp-8f;\n"
+     "    s = s * z - 0x1.b7fe92p-6f;\n"
+     "    s = s * z + 0x1.ce2d50p-4f;\n"
+     "    s = s * z - 0x1.812740p-2f;\n"
+     "    s = s * z + 0x1.06eba8p-3f;\n"
+     "    s = s * x + x;\n"
+     "    $v t = below_$t(size, 4.0f) - 2; /* the logarithm of erfc */\n"
+     "    $v b = t * 0x1.60dfbcp-20f - 0x1.02bf28p-17f;\n"
+     "    b = b * t + 0x1.5a2b56p-13f;\n"
+     "    b = b * t - 0x1.7979f8p-11f;\n"
+     "    b = b * t + 0x1.d201d8p-9f;\n"
+     "    b = b * t - 0x1.0dfd7ep-6f;\n"
+     "    b = b * t - 0x1.d8f61cp-1f;\n"
+     "    b = b * t - 0x1.1ac322p+2f;\n"
+     "    b = b * t - 0x1.575b32p+2f;\n"
+     "    return pick_$t(size < 1, s, with_sign_$t(1 - exp_$t(b), x));\n"
+     "}\n"},
+    /* pow in float goes through double. */
+    {"pow_wide_$t", "f64x8 f64", "exp2_$t log2_$t abs_$t pick_$t fill_$t floor_$t with_sign_$t",
+     "INLINE $v pow_wide_$t($v x, $v y)\n"
+     "{\n"
+     "    $v size = abs_$t(x), whole = floor_$t(y), half = 0.5 * y;\n"
+     "    $v r = exp2_$t(pick_$t(size == 1, fill_$t(0), y * log2_$t(size)));\n"
+     "    $i odd = (whole == y) & (floor_$t(half) != half);\n"
+     "    r = pick_$t(odd, with_sign_$t(r, x), r);\n"
+     "    r = pick_$t((x < 0) & (whole != y) & (x > -__builtin_inf()), fill_$t(__builtin_nan(\"\")), r);\n"
+     "    r = pick_$t((x != x) | (y != y), x + y, r);\n"
+     "    return pick_$t((y == 0) | (x == 1), fill_$t(1), r);\n"
+     "}\n"},
+    {"pow_f32", "", "pow_wide_f64", "INLINE float pow_f32(float x, float y) { return (float)pow_wide_f64(x, y); }\n"},
+    {"pow_f32x16", "", "pow_wide_f64x8 split_f32",
+     "INLINE f32x16 pow_f32x16(f32x16 x, f32x16 y)\n"
+     "{\n"
+     "    return join_f32(pow_wide_f64x8(half_f32(x, 0), half_f32(y, 0)), pow_wide_f64x8(half_f32(x, 1), half_f32(y, "
+     "1)));\n"
+     "}\n"},
+    {0},
+};
