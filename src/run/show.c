@@ -103,7 +103,7 @@ static void print_tree(const ast *node, const char *role, int depth, text *out)
                kinds[node->kind] ? kinds[node->kind] : "node");
     if (node->is_tile) text_add(out, " tile");
     if (node->is_slice) text_add(out, " slice");
-    if (node->name) text_print(out, " %s", node->name);
+    if (node->name && *node->name) text_print(out, " %s", node->name);
     if (node->word && *node->word) text_print(out, " `%s`", node->word);
     if (node->kind == AST_NUMBER && node->is_float) {
         text_add(out, " ");

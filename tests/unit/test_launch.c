@@ -367,6 +367,50 @@ TEST(dumps_run)
     EXPECT(qn_module_load_text(context, "broken.tile", "kernel f\nhead {\n  nonsense\n}\n", &again, &error) != QN_OK);
 }
 
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* The dump after every pass can be fed back and gives the same; one that was specialised says what it assumes. */
+TEST(every_stage_runs)
+{
+    const char *const settings[] = {"rows=6", "cols=48", "T=f32"};
+    static _Alignas(64) float x[6 * 64], y[6 * 64], expected[6 * 64];
+    for (int i = 0; i < 6 * 64; i++) x[i] = (float)(i % 17) - 8;
+    int refused_dumps = 0;
+    for (int stage = 1; stage < qn_stage_count() - 2; stage++) {
+        text dump = {0};
+        qn_show_options options = {.stage = qn_stage_name(stage, NULL), .settings = {settings, 3}};
+        qn_status status =
+            qn_show(context, QUERN_ROOT "/kernels/softmax.qn", "softmax_row", &options, collect, &dump, &error);
+        EXPECT(status == QN_OK);
+        qn_module *again = NULL;
+        if (status == QN_OK) status = qn_module_load_text(context, "dump.tile", text_get(&dump), &again, &error);
+        EXPECT(status == QN_OK);
+        if (status) printf("%s: %s\n", qn_stage_name(stage, NULL), error.message);
+        for (int device = 0; status == QN_OK && device < device_count(); device++) {
+            qn_call *call;
+            EXPECT(qn_call_new(again, "softmax_row", &call, &error) == QN_OK);
+            set(call, "x", x, 2, 6, 48, 48, 1);
+            set(call, "y", y, 2, 6, 48, 48, 1);
+            memset(y, 0, sizeof(y));
+            run(call, device);
+            if (stage == 1 && !device) memcpy(expected, y, sizeof(y));
+            for (int i = 0; i < 6 * 48; i++) EXPECT_NEAR(y[i], expected[i], 1e-6);
+            set(call, "x", x, 2, 6, 48, 64, 1); /* not what the dump was specialised for */
+            if (qn_call_run(call, device_name(device), &error) == QN_BAD_CALL) {
+                refused_dumps++;
+                EXPECT(strstr(error.message, "error E503: this dump was specialised: it assumes that `x` is ") != NULL);
+            }
+            qn_call_free(call);
+        }
+        qn_module_free(again);
+        text_free(&dump);
+    }
+    EXPECT(device_count() == 1 || refused_dumps > 0);
+}
+
 TEST(closing)
 {
     qn_module_free(module);
@@ -375,4 +419,4 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(views), CASE(every_type_moves), CASE(inout_and_scratch), CASE(overlap),
           CASE(overlap_by_counting), CASE(errors), CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run),
-          CASE(closing))
+          CASE(every_stage_runs), CASE(closing))
