@@ -389,6 +389,7 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     static const emit_options standard = {.vector_bytes = 64, .vector_registers = 32};
     emitter e = {.k = k, .options = options ? options : &standard, .memory = arena_new()};
     e.name_set = map_new(e.memory);
+    e.facts = facts_compute(k, e.memory);
     text functions = {0}, scratch = {0};
     for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
     text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");

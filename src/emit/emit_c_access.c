@@ -206,6 +206,7 @@ address access_address(nest *n, const tile_op *op, place at)
     const tile_param *p = &e->k->params[a->array];
     terms t = {0};
     const char *lane_stride = NULL, *index = NULL;
+    bool aligned = false;
     e->array_used[a->array] = true;
     int operand = a->first_index;
     for (int axis = 0; axis < a->rank; axis++) {
@@ -225,9 +226,11 @@ address access_address(nest *n, const tile_op *op, place at)
         const char *by = is_one(e, step)        ? stride
                          : !strcmp(stride, "1") ? emit_name(e, step)
                                                 : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
-        if (level_is_vector(n, loop + 1))
+        if (level_is_vector(n, loop + 1)) {
+            bool last = axis == a->rank - 1 && p->facts.aligned && is_one(e, step);
+            aligned = last && facts_of(e->facts, start).divisor % 16 == 0;
             lane_stride = by;
-        else
+        } else
             add_offset(e, &t, arena_print(e->memory, "i%d", loop), by, loop + 1);
     }
     for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
@@ -241,7 +244,9 @@ address access_address(nest *n, const tile_op *op, place at)
         reg r = nest_define(n, 0, DT_I64, n->loops, index);
         index = r.words;
     }
-    return finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name), lane_stride, index);
+    address result = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name), lane_stride, index);
+    result.aligned = aligned;
+    return result;
 }
 
 address buffer_address(nest *n, value v, place at)
@@ -336,6 +341,7 @@ void address_store(nest *n, address a, reg r, bool stream)
         return;
     }
     const char *x = as_vector(n, a.elem, r), *mask = active_mask(n, &a);
+    if (stream && a.ok) guard = arena_print(e->memory, "if (!%s) {} else ", a.ok); /* an else of its own may follow */
     if (a.index)
         put_at(n, n->loops, "%s%s(%s, %s, %s, %s);", guard, need(e, "scatter_%sx16", m), a.pointer, a.index, x,
                all_or(e, mask));
@@ -344,10 +350,16 @@ void address_store(nest *n, address a, reg r, bool stream)
                a.stride ? a.stride : "0", x, all_or(e, mask));
     else if (a.mask)
         put_at(n, n->loops, "%s%s(%s, %s, %s);", guard, need(e, "store_mask_%sx16", m), a.pointer, x, mask);
-    else if (n->partial)
+    else if (n->single && stream) {
+        put_at(n, n->loops, "%sif (lanes == 16) %s(%s, %s);", guard, need(e, "stream_%sx16", m), a.pointer, x);
+        put_at(n, n->loops, "else %s(%s, %s, lanes);", need(e, "store_part_%sx16", m), a.pointer, x);
+    } else if (n->partial)
         put_at(n, n->loops, "%s%s(%s, %s, lanes);", guard, need(e, "store_part_%sx16", m), a.pointer, x);
     else
         put_at(n, n->loops, "%s%s(%s, %s);", guard, need(e, stream ? "stream_%sx16" : "store_%sx16", m), a.pointer, x);
+    if (!stream || !a.stride || strcmp(a.stride, "1") || a.mask) return;
+    e->streams = true;
+    if (!n->stream_base && !a.aligned) n->stream_base = a.base;
 }
 
 void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old)

@@ -130,6 +130,31 @@ static constraints common_constraints(nest *n, const pass_nest *passes, int coun
     return common;
 }
 
+static bool is_multiple(const emitter *e, value v)
+{
+    return facts_of(e->facts, v).divisor % 16 == 0;
+}
+
+static bool starts_inside(const emitter *e, const constraint *c)
+{
+    return facts_of(e->facts, c->start).low >= 0;
+}
+
+/* Are both ends of the loop multiples of 16, whatever the arguments? */
+static bool limits_are_even(const emitter *e, const constraints *list, int64_t extent)
+{
+    if (extent >= 0 ? extent % 16 != 0 : !is_multiple(e, (value)-extent)) return false;
+    for (int i = 0; i < list->count; i++) {
+        const constraint *c = &list->items[i];
+        if (!is_multiple(e, c->start) || !starts_inside(e, c)) return false;
+        bool even = (c->kind == EXTENT_NUMBER && c->number % 16 == 0) ||
+                    (c->kind == EXTENT_PARAM && e->k->params[c->number].facts.by16) ||
+                    (c->kind == EXTENT_VALUE && is_multiple(e, (value)c->number));
+        if (!even) return false;
+    }
+    return true;
+}
+
 /* Declares the limits of a loop at a level: texts of the first and the end. */
 static void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first,
                        const char **last)
@@ -139,20 +164,23 @@ static void put_limits(nest *n, int level, const constraints *list, const char *
     *last = extent;
     if (!list->count) return;
     int number = ++e->serial;
-    *first = arena_print(e->memory, "first%d", number);
     *last = arena_print(e->memory, "last%d", number);
-    put_at(n, level, "long %s = 0, %s = %s;", *first, *last, extent);
+    put_at(n, level, "long %s = %s;", *last, extent);
     for (int i = 0; i < list->count; i++) {
-        const char *start = emit_name(e, list->items[i].start);
+        const char *start = emit_name(e, list->items[i].start), *end = list->items[i].extent;
+        put_at(n, level, "if (%s - %s < %s) %s = %s - %s;", end, start, *last, *last, end, start);
+        if (starts_inside(e, &list->items[i])) continue;
+        if (!strcmp(*first, "0")) {
+            *first = arena_print(e->memory, "first%d", number);
+            put_at(n, level, "long %s = 0;", *first);
+        }
         put_at(n, level, "if (-%s > %s) %s = -%s;", start, *first, *first, start);
-        put_at(n, level, "if (%s - %s < %s) %s = %s - %s;", list->items[i].extent, start, *last, *last,
-               list->items[i].extent, start);
     }
 }
 
 /* ---- folds ---- */
 
-enum { UNROLL = 4, LIGHT_BODY = 6 };
+enum { UNROLL = 4, LIGHT_BODY = 6, LONG_BODY = 14 };
 
 typedef struct accumulator {
     const sink *sink;
@@ -409,32 +437,38 @@ static void forget_below(nest *n, int level)
 /* The texts of one vector loop. */
 typedef struct vector_loop {
     const char *first, *last;
-    text whole, unrolled, part, limits; /* empty: not needed; limits: declares inside_first and inside_last */
-    const char *stream_head;            /* how many positions until the streaming store is aligned, or NULL */
+    text whole; /* 16 positions (16 * unroll of them), all inside; empty: not needed */
+    text part;  /* `lanes` positions with every test; when even: 16 positions after the unrolled ones; empty: not needed
+                 */
+    text limits; /* declares inside_first and inside_last; empty: all that runs is inside */
+    int unroll;
+    bool even;               /* there are no parts of vectors */
+    bool single;             /* one body for whole vectors and parts: it is long */
+    const char *stream_head; /* how many positions until the streaming store is aligned, or NULL */
 } vector_loop;
 
 static void put_whole(text *to, const vector_loop *l, const char *last, int depth)
 {
     text lines = {0};
-    if (l->unrolled.length) {
-        text_print(&lines, "for (; j + %d <= %s; j += %d) {\n", 16 * UNROLL, last, 16 * UNROLL);
-        add_indented(&lines, text_get(&l->unrolled), 1);
-        text_add(&lines, "}\n");
-    }
-    text_print(&lines, "for (; j + 16 <= %s; j += 16) {\n", last);
+    text_print(&lines, "for (; j + %d <= %s; j += %d) {\n", 16 * l->unroll, last, 16 * l->unroll);
     add_indented(&lines, text_get(&l->whole), 1);
     text_add(&lines, "}\n");
     add_indented(to, text_get(&lines), depth);
     text_free(&lines);
 }
 
+static void put_parts(text *to, const vector_loop *l)
+{
+    text_print(to, "    for (; j < %s; j += 16) {\n", l->last);
+    if (!l->even) text_print(to, "        const long lanes = %s - j < 16 ? %s - j : 16;\n", l->last, l->last);
+    add_indented(to, text_get(&l->part), 2);
+    text_add(to, "    }\n");
+}
+
 static void put_vector_loop(text *to, const vector_loop *l)
 {
-    if (!l->whole.length) {
-        text_print(to, "{\n    const long j = 0, lanes = %s;\n", l->last);
-        add_indented(to, text_get(&l->part), 1);
-    } else if (l->limits.length) { /* whole vectors where all bounds hold, others around them */
-        text_add(to, "{\n");
+    text_add(to, "{\n");
+    if (l->limits.length) { /* whole vectors where all bounds hold, others around them */
         add_indented(to, text_get(&l->limits), 1);
         text_print(to, "    for (long j = %s; j < %s;) {\n        if (j >= inside_first) {\n", l->first, l->last);
         put_whole(to, l, "inside_last", 3);
@@ -442,8 +476,18 @@ static void put_vector_loop(text *to, const vector_loop *l)
         text_print(to, "        const long lanes = %s - j < 16 ? %s - j : 16;\n", l->last, l->last);
         add_indented(to, text_get(&l->part), 2);
         text_add(to, "        j += 16;\n    }\n");
+    } else if (l->single && l->stream_head) {
+        text_print(to, "    const long head = %s;\n", l->stream_head);
+        text_print(to, "    long lanes = head ? head : 16;\n    for (long j = %s; j < %s; j += lanes, lanes = 16) {\n",
+                   l->first, l->last);
+        text_print(to, "        if (%s - j < lanes) lanes = %s - j;\n", l->last, l->last);
+        add_indented(to, text_get(&l->part), 2);
+        text_add(to, "    }\n");
+    } else if (l->single) {
+        text_print(to, "    long j = %s;\n", l->first);
+        put_parts(to, l);
     } else if (l->stream_head) { /* up to the first aligned place, whole vectors, the rest */
-        text_print(to, "{\n    long j = %s, lanes = %s;\n    for (;;) {\n        if (!lanes) {\n", l->first,
+        text_print(to, "    long j = %s, lanes = %s;\n    for (;;) {\n        if (!lanes) {\n", l->first,
                    l->stream_head);
         put_whole(to, l, l->last, 3);
         text_print(to, "            lanes = %s - j;\n        }\n", l->last);
@@ -451,10 +495,15 @@ static void put_vector_loop(text *to, const vector_loop *l)
                    l->last);
         add_indented(to, text_get(&l->part), 2);
         text_add(to, "        j += lanes;\n        lanes = 0;\n    }\n");
+    } else if (!l->whole.length) {
+        text_print(to, "    const long j = 0, lanes = %s;\n", l->last);
+        add_indented(to, text_get(&l->part), 1);
     } else {
-        text_print(to, "{\n    long j = %s;\n", l->first);
+        text_print(to, "    long j = %s;\n", l->first);
         put_whole(to, l, l->last, 1);
-        if (l->part.length) {
+        if (l->part.length && l->unroll > 1) {
+            put_parts(to, l);
+        } else if (l->part.length) {
             text_print(to, "    if (j < %s) {\n        const long lanes = %s - j;\n", l->last, l->last);
             add_indented(to, text_get(&l->part), 2);
             text_add(to, "    }\n");
@@ -470,11 +519,19 @@ static bool pays_to_unroll(const nest *n, bool part_only)
     for (int i = 0; i < n->pass->sink_count; i++) {
         const sink *s = &n->pass->sinks[i];
         if (is_position(s) || is_fold_in_buffer(s) || s->kind == SINK_ATOMIC || s->kind == SINK_ASSERT) return false;
-        weight += value_weight(n->e, s->v);
+        weight += sink_weight(n->e, s);
         folds += s->kind == SINK_REDUCE;
     }
     int64_t extent = n->pass->loops[n->loops - 1];
     return folds && weight <= LIGHT_BODY && !part_only && (extent < 0 || extent >= 16 * UNROLL);
+}
+
+/* Long bodies are written once: compiling them takes longer than the tests of the lanes. */
+static bool body_is_long(const nest *n)
+{
+    int weight = 0;
+    for (int i = 0; i < n->pass->sink_count; i++) weight += sink_weight(n->e, &n->pass->sinks[i]);
+    return weight >= LONG_BODY;
 }
 
 static text take_level(nest *n)
@@ -525,29 +582,32 @@ static void emit_vector_pass(nest *n)
     }
     n->inside = (constraints){0};
     n->stream_base = NULL;
-    vector_loop l = {.first = first[vector_axis], .last = last[vector_axis]};
+    vector_loop l = {.first = first[vector_axis], .last = last[vector_axis], .unroll = unroll ? UNROLL : 1};
     n->partial = false;
-    if (!part_only) {
+    for (n->part = 0; n->part < l.unroll && !part_only; n->part++) {
+        n->position = n->part ? arena_print(e->memory, "(j + %d)", 16 * n->part) : "j";
         put_body(n, accumulators);
-        l.whole = take_level(n);
-        for (n->part = 0; n->part < UNROLL && unroll; n->part++) {
-            n->position = n->part ? arena_print(e->memory, "(j + %d)", 16 * n->part) : "j";
-            put_body(n, accumulators);
-            forget_below(n, n->loops - 1);
-        }
-        if (unroll) l.unrolled = take_level(n);
-        n->part = 0;
-        n->position = "j";
+        forget_below(n, n->loops - 1);
     }
+    l.whole = take_level(n);
+    n->part = 0;
+    n->position = "j";
     if (n->stream_base && !n->inside.count)
         l.stream_head = arena_print(e->memory, "-((long)(%s + %s) / (long)sizeof(*%s)) & 15", n->stream_base, l.first,
                                     n->stream_base);
-    bool whole_only = !bounded && extent >= 0 && extent % 16 == 0 && !n->inside.count && !l.stream_head;
-    if (!whole_only) {
+    bool even = limits_are_even(e, &n->known[vector_axis], extent);
+    l.even = even && !n->inside.count && !l.stream_head && !part_only;
+    if (!l.even) {
+        l.single = !part_only && !n->inside.count && body_is_long(n);
         n->partial = true;
+        n->single = l.single;
         put_body(n, accumulators);
         l.part = take_level(n);
-        n->partial = false;
+        n->partial = n->single = false;
+        if (l.single) text_clear(&l.whole);
+    } else if (unroll) {
+        put_body(n, accumulators);
+        l.part = take_level(n);
     }
     if (n->inside.count) {
         text_print(&l.limits, "long inside_first = %s, inside_last = %s;\n", l.first, l.last);
@@ -562,7 +622,6 @@ static void emit_vector_pass(nest *n)
     text loop = {0};
     put_vector_loop(&loop, &l);
     text_free(&l.whole);
-    text_free(&l.unrolled);
     text_free(&l.part);
     text_free(&l.limits);
     for (int axis = vector_axis - 1; axis >= n->outer; axis--) {

@@ -49,6 +49,7 @@ typedef struct nest {
     int outer, loops; /* loops: of the pass */
     bool vector;      /* the pass has a loop of vectors: its last */
     bool partial;     /* the last level is written for `lanes` positions */
+    bool single;      /* ... which may be all 16: the body serves for whole vectors too */
     text level[MAX_RANK + 2];
     memo *memos;
     int memo_count, memo_capacity;
@@ -71,6 +72,7 @@ typedef struct address {
     const char *ok;      /* a scalar condition, or NULL: always */
     const char *mask;    /* lanes that may be touched, or NULL: all that run */
     int level;
+    bool aligned; /* position 0 lies at a multiple of 64 bytes */
 } address;
 
 void put_at(nest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));

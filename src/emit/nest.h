@@ -76,7 +76,7 @@ typedef struct emitter {
     const tile_kernel *k;
     const emit_options *options;
     arena *memory;
-    const facts *facts;  /* NULL: not known */
+    const facts *facts;
     text *out;           /* statements go here */
     int depth;           /* of indentation */
     int line;            /* source line last named in a comment */
@@ -114,7 +114,8 @@ int loops_of(const tile_type *type, int64_t loops[MAX_RANK]);
 bool place_same(const place *a, const place *b, int rank);
 int place_level(const place *at, int rank); /* 1 + the innermost loop axis it depends on; 0 for none */
 bool access_same(const emitter *e, const tile_op *a, const tile_op *b); /* equal indices, whatever they do */
-int value_weight(const emitter *e, value v); /* what computing it again costs, about an addition each */
+int value_weight(const emitter *e, value v);      /* what computing it again costs, about an addition each */
+int sink_weight(const emitter *e, const sink *s); /* the same for all that a sink computes */
 
 /* nest_plan.c */
 /* targets: the values whose buffers the block's final `yield` fills, or NULL. */

@@ -155,11 +155,20 @@ static int own_weight(const emitter *e, const tile_op *op)
     }
 }
 
-int value_weight(const emitter *e, value v)
+static int op_weight(const emitter *e, const tile_op *op)
 {
-    if (!value_is_virtual(e, v)) return e->k->values[v].type.rank ? 1 : 0;
-    const tile_op *op = tile_def(e->k, v);
     int weight = own_weight(e, op);
     for (int i = 0; i < op->operand_count && weight < 1000; i++) weight += value_weight(e, op->operands[i]);
     return weight;
+}
+
+int value_weight(const emitter *e, value v)
+{
+    if (!value_is_virtual(e, v)) return e->k->values[v].type.rank ? 1 : 0;
+    return op_weight(e, tile_def(e->k, v));
+}
+
+int sink_weight(const emitter *e, const sink *s)
+{
+    return s->kind == SINK_KEEP ? op_weight(e, tile_def(e->k, s->v)) : value_weight(e, s->v);
 }

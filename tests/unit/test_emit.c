@@ -273,12 +273,16 @@ static bool compare(const char *what, const tile_param *p, const array_view *exp
     return !wrong;
 }
 
-static void set_facts(tile_kernel *k, int view)
+/* Promises that the arrays of VIEW_FACTS keep. */
+static void set_facts(tile_kernel *k, int view, const setting *list, int count)
 {
     for (int p = 0; p < k->param_count; p++) {
         tile_facts facts = {.size_class = -1};
         if (view == VIEW_FACTS && is_array(&k->params[p])) facts.last_unit = facts.contiguous = facts.small = true;
         if (view == VIEW_FACTS && k->params[p].kind == PARAM_OUT) facts.streams = true;
+        const char *given = find_setting(list, count, k->params[p].name);
+        if (view == VIEW_FACTS && is_array(&k->params[p])) facts.aligned = k->params[p].rank < 2;
+        if (view == VIEW_FACTS && given && k->params[p].kind == PARAM_EXTENT) facts.by16 = atoll(given) % 16 == 0;
         k->params[p].facts = facts;
     }
 }
@@ -301,7 +305,7 @@ static void run_case(const char *path, const char *name, const char *words, int 
         arena_free(memory);
         return;
     }
-    set_facts(k, view);
+    set_facts(k, view, list, count);
     qn_error error;
     qn_status status;
     text source = {0};
@@ -403,6 +407,9 @@ static const run runs[] = {
     {"a01_pointwise.qn", "add", "n=0 BLOCK=8"},
     {"a01_pointwise.qn", "add", "n=1 BLOCK=1"},
     {"a01_pointwise.qn", "gelu_tile", "n=1000 BLOCK=128"},
+    {"a01_pointwise.qn", "gelu_tile", "n=1600 BLOCK=128"},
+    {"a02_softmax.qn", "softmax_row", "rows=3 cols=208"},
+    {"a02_softmax.qn", "softmax_three", "rows=3 cols=128 BLOCK=64"},
     {"a02_softmax.qn", "softmax_three", "rows=5 cols=100 BLOCK=32"},
     {"a02_softmax.qn", "softmax_three", "rows=3 cols=7 BLOCK=3"},
     {"a02_softmax.qn", "softmax_online", "rows=5 cols=101 BLOCK=32"},
@@ -411,6 +418,8 @@ static const run runs[] = {
     {"a02_softmax.qn", "softmax_short", "rows=13 cols=20 R=4"},
     {"a02_softmax.qn", "softmax_batched", "B=2 L=3 D=33"},
     {"a03_norms.qn", "layer_norm", "rows=5 cols=70 eps=0.01"},
+    {"a03_norms.qn", "layer_norm", "rows=2 cols=320 eps=0.01"},
+    {"a03_norms.qn", "layer_norm", "rows=2 cols=325 eps=0.01"},
     {"a03_norms.qn", "layer_norm_welford", "rows=5 cols=70 eps=0.01 BLOCK=32"},
     {"a03_norms.qn", "rms_norm_backward", "rows=7 cols=50 P=3 BC=16 eps=0.01"},
     {"a04_reductions.qn", "cross_entropy", "B=5 V=37 @target=37"},
