@@ -136,7 +136,8 @@ qn_status verify_small(bench *b, qn_error *error);
 qn_status verify_full(bench *b, qn_error *error);
 
 /* bench_clock.c */
-qn_status clock_variants(bench *b, qn_error *error);
+qn_status clock_prepare(bench *b, qn_error *error); /* arrays, bytes and operations */
+void clock_variants(bench *b);
 
 /* bench_report.c */
 void report_table(const bench *b, text *out);

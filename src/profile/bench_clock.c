@@ -102,22 +102,31 @@ static int copies_needed(const bench *b)
     return (int)MINIMUM(copies, (size_t)COUNT(b->arrays.items[0].copies));
 }
 
-qn_status clock_variants(bench *b, qn_error *error)
+qn_status clock_prepare(bench *b, qn_error *error)
 {
-    double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
-    int copies = copies_needed(b), round = 0;
     bool filled = false;
     for (int i = 0; i < b->variant_count; i++) {
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
         if (!filled) { /* once, with what the first knows; every variant has the same inputs */
-            QN_TRY(arrays_allocate(&b->arrays, copies, error));
+            QN_TRY(arrays_allocate(&b->arrays, copies_needed(b), error));
             QN_TRY(arrays_fill(b, &b->arrays, v->call, error));
             filled = true;
         }
         sizes_of(b, v);
         QN_TRY(stated(b, v, "bytes", &v->bytes, error));
         QN_TRY(stated(b, v, "flops", &v->flops, error));
+    }
+    return QN_OK;
+}
+
+void clock_variants(bench *b)
+{
+    double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
+    int round = 0;
+    for (int i = 0; i < b->variant_count; i++) {
+        bench_variant *v = &b->variants[i];
+        if (v->status != VARIANT_OK) continue;
         bench_say(b, "timing %s", v->label);
         if (v->call->timing.kernel_ns < slow_ns) launch(b, v, 0, false); /* warm-up, beyond the run that was checked */
     }
@@ -126,11 +135,10 @@ qn_status clock_variants(bench *b, qn_error *error)
         for (int i = 0; i < b->variant_count; i++) {
             bench_variant *v = &b->variants[i];
             if (done(v, most_ns)) continue;
-            launch(b, v, round % copies, true);
+            launch(b, v, round % b->arrays.copy_count, true);
             more = true;
         }
     }
     for (int i = 0; i < b->variant_count; i++)
         b->variants[i].time = spread_of(b->variants[i].samples, b->variants[i].sample_count);
-    return QN_OK;
 }

@@ -192,7 +192,7 @@ qn_status verify_small(bench *b, qn_error *error)
     return QN_OK;
 }
 
-/* First, last, and others spread by a fixed odd step. */
+/* The first, the last, and others spread between them. */
 static int choose_programs(double programs, double work, int64_t *chosen)
 {
     double affordable = sample_work / MAXIMUM(work, 1);
@@ -202,12 +202,11 @@ static int choose_programs(double programs, double work, int64_t *chosen)
         for (int i = 0; i < total; i++) chosen[i] = i;
         return (int)total;
     }
-    for (int i = 0; i < count; i++) {
-        int64_t spread_out = total / count * i;
-        chosen[i] = i == 1 ? total - 1
-                    : i    ? spread_out + (int64_t)((uint64_t)i * 2654435761u % (uint64_t)(total / count))
-                           : 0;
-    }
+    /* One in each of `count` equal parts, so that no program is run twice (it may work in place). */
+    int64_t part = total / count;
+    for (int i = 0; i < count; i++)
+        chosen[i] = i * part + (i ? (int64_t)((uint64_t)i * 2654435761u % (uint64_t)part) : 0);
+    if (count > 1) chosen[count - 1] = total - 1;
     return count;
 }
 

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Every file in kernels/ checks clean: under the interpreter, at odd and even sizes, and every device against it.
+# Usage: tests/scripts/kernels.sh BUILD_FOLDER
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-build}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+QUERN_CACHE="$work/cache"
+QUERN="$build/quern"
+export QUERN_CACHE QUERN work
+cd "$root/kernels" || exit 1
+[ -x "$QUERN" ] || { echo "there is no $QUERN"; echo "0 passed, 1 failed"; exit 1; }
+ls ./*.qn | xargs -P 2 -I FILE sh -c '"$QUERN" check FILE --threads 1 >"$work/FILE.log" 2>&1 && : >"$work/FILE.good"'
+passed=0
+failed=0
+cases=0
+for file in ./*.qn; do
+    if [ -f "$work/$file.good" ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        grep -v ': clean, ' "$work/$file.log" | head -40
+        echo "FAILED kernels/$file"
+    fi
+    for count in $(sed -n 's/.*, \([0-9]*\) cases on .*/\1/p' "$work/$file.log"); do cases=$((cases + count)); done
+done
+echo "note: kernels/ checked in $cases cases"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
