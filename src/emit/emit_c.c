@@ -265,7 +265,8 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
     plan p = plan_block(e, b, targets);
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
-        if (it->op && it->op->code != OP_CONST && it->op->code != OP_YIELD && it->op->code != OP_CONDITION)
+        op_code code = it->op ? it->op->code : OP_NONE;
+        if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
             put_line_comment(e, it->op);
         switch (it->kind) {
         case ITEM_SCALAR: emit_scalar_op(e, it->op); break;
@@ -296,17 +297,49 @@ static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context
     if (op->code == OP_LOAD || op->code == OP_ATOMIC) e->read[op->attr.access.array] = true;
 }
 
-static void put_arrays(emitter *e)
+/* Only what the body names. */
+static void put_arrays(emitter *e, const char *body)
 {
     for (int p = 0; p < e->k->param_count; p++) {
         const tile_param *param = &e->k->params[p];
         if (!e->array_used[p]) continue;
         put(e, "%s *const restrict %s_array = launch->arrays[%d].data;", memory_type(param->elem), param->name, p);
-        for (int i = 0; i < param->rank; i++) {
-            put(e, "const long %s_extent%d = launch->arrays[%d].extents[%d];", param->name, i, p, i);
-            put(e, "const long %s_stride%d = launch->arrays[%d].strides[%d];", param->name, i, p, i);
+        for (int i = 0; i < 2 * param->rank; i++) {
+            const char *what = i % 2 ? "stride" : "extent";
+            const char *name = arena_print(e->memory, "%s_%s%d", param->name, what, i / 2);
+            if (strstr(body, name)) put(e, "const long %s = launch->arrays[%d].%ss[%d];", name, p, what, i / 2);
         }
     }
+}
+
+/* Linear numbers count axis 0 fastest; they are taken apart once, then counted on. */
+static void put_programs(emitter *e, int axes)
+{
+    if (axes == 1) {
+        put(e, "for (long program = first; program < last; program++) {");
+        put(e, "    const long program0 = program%s;",
+            e->has_assert || e->prints ? ", program1 = 0, program2 = 0" : "");
+        return;
+    }
+    put(e, "long program0 = first %% launch->programs[0];");
+    put(e, "long program1 = first / launch->programs[0] %% launch->programs[1];");
+    put(e, "long program2 = first / launch->programs[0] / launch->programs[1];");
+    put(e, "for (long program = first; program < last; program++) {");
+}
+
+static void put_next_program(emitter *e, int axes)
+{
+    if (e->has_assert) put(e, "next_program:;");
+    if (axes > 1) {
+        put(e, "    if (++program0 == launch->programs[0]) {");
+        put(e, "        program0 = 0;");
+        put(e, "        if (++program1 == launch->programs[1]) {");
+        put(e, "            program1 = 0;");
+        put(e, "            program2++;");
+        put(e, "        }");
+        put(e, "    }");
+    }
+    put(e, "}");
 }
 
 static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
@@ -339,15 +372,12 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     put(e, "int %s_phase%d(const launch_info *launch, long first, long last, void *scratch)", k->name, phase);
     put(e, "{");
     e->depth = 1;
-    put_arrays(e);
+    put_arrays(e, text_get(&body));
     buffer_declare_all(e, functions);
-    put(e, "for (long program = first; program < last; program++) {");
-    put(e, "    const long program0 = program %% launch->programs[0];");
-    put(e, "    const long program1 = program / launch->programs[0] %% launch->programs[1];");
-    put(e, "    const long program2 = program / launch->programs[0] / launch->programs[1];");
+    int axes = launch_axes(k, phase);
+    put_programs(e, axes);
     text_add(functions, text_get(&body));
-    if (e->has_assert) put(e, "next_program:;");
-    put(e, "}");
+    put_next_program(e, axes);
     for (int i = 1; i < e->buffer_count; i++)
         if (e->buffers[i].run_time) put(e, "free(b%d);", i);
     if (e->streams) put(e, "%s();", need(e, "stream_fence"));

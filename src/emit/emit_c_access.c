@@ -143,7 +143,7 @@ static void add_test(nest *n, terms *t, reg r)
     t->ok_level = MAXIMUM(t->ok_level, r.level);
 }
 
-static const char *stride_of(emitter *e, int array, int axis)
+const char *stride_text(emitter *e, int array, int axis)
 {
     const tile_param *p = &e->k->params[array];
     if (axis == p->rank - 1 && (p->facts.last_unit || p->facts.contiguous)) return "1";
@@ -177,7 +177,7 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
     dtype elem = tile_type_of(e->k, v).elem;
     place from = place_of_operand(e, op, operand, &at);
     reg r = nest_value(n, v, from);
-    const char *stride = stride_of(e, array, axis);
+    const char *stride = stride_text(e, array, axis);
     constraint c = constraint_of_axis(e, v, array, axis);
     bool safe = op->attr.access.safe[axis];
     if (!level_is_vector(n, r.level)) {
@@ -210,7 +210,7 @@ address access_address(nest *n, const tile_op *op, place at)
     e->array_used[a->array] = true;
     int operand = a->first_index;
     for (int axis = 0; axis < a->rank; axis++) {
-        const char *stride = stride_of(e, a->array, axis);
+        const char *stride = stride_text(e, a->array, axis);
         if (a->kind[axis] != INDEX_SLICE) {
             const char *lanes = add_index(n, &t, op, a->array, axis, operand++, at);
             if (lanes) index = index ? arena_print(e->memory, "%s + %s", index, lanes) : lanes;

@@ -106,7 +106,7 @@ static matrix direct_matrix(emitter *e, tile_op *load)
     int operand = a->first_index;
     for (int axis = 0; axis < a->rank; axis++) {
         value start = load->operands[operand];
-        const char *first = emit_name(e, start), *stride = arena_print(e->memory, "%s_stride%d", p->name, axis);
+        const char *first = emit_name(e, start), *stride = stride_text(e, a->array, axis);
         const char *extent = arena_print(e->memory, "%s_extent%d", p->name, axis);
         add_term(e, &m.pointer, arena_print(e->memory, "%s * %s", first, stride));
         if (a->kind[axis] != INDEX_SLICE) {
@@ -122,9 +122,13 @@ static matrix direct_matrix(emitter *e, tile_op *load)
         m.strides[to] =
             is_one(e, load->operands[operand + 1]) ? stride : arena_print(e->memory, "(%s * %s)", step, stride);
         if (!a->safe[axis]) {
-            m.limits[to][0] = arena_print(e->memory, "(-%s + %s - 1) / %s", first, step, step);
-            m.limits[to][1] = arena_print(e->memory, "%s > %s ? (%s - %s + %s - 1) / %s : 0", extent, first, extent,
-                                          first, step, step);
+            bool one = is_one(e, load->operands[operand + 1]);
+            if (facts_of(e->facts, start).low < 0)
+                m.limits[to][0] = one ? arena_print(e->memory, "-%s", first)
+                                      : arena_print(e->memory, "(-%s + %s - 1) / %s", first, step, step);
+            m.limits[to][1] = one ? arena_print(e->memory, "%s - %s", extent, first)
+                                  : arena_print(e->memory, "(%s > %s ? (%s - %s + %s - 1) / %s : 0)", extent, first,
+                                                extent, first, step, step);
         }
         operand += 2;
     }
@@ -168,12 +172,9 @@ static matrix operand_matrix(emitter *e, value v)
 
 static void put_limit(emitter *e, const char *name, const matrix *m, int axis)
 {
-    if (!m->limits[axis][0]) return;
-    put(e, "{");
-    put(e, "    const long first = %s, last = %s;", m->limits[axis][0], m->limits[axis][1]);
-    put(e, "    if (first > %s_first) %s_first = first;", name, name);
-    put(e, "    if (last < %s_last) %s_last = last;", name, name);
-    put(e, "}");
+    const char *first = m->limits[axis][0], *last = m->limits[axis][1];
+    if (first) put(e, "if (%s > %s_first) %s_first = %s;", first, name, name, first);
+    if (last) put(e, "if (%s < %s_last) %s_last = %s;", last, name, name, last);
 }
 
 void emit_dot(emitter *e, tile_op *op)
@@ -218,9 +219,8 @@ void emit_dot(emitter *e, tile_op *op)
     if (rank == 3) {
         for (int side = 0; side < 2; side++) {
             const matrix *of = side ? &right : &left;
-            if (of->limits[0][0])
-                inside = arena_print(e->memory, "%s && batch >= %s && batch < (%s)", inside, of->limits[0][0],
-                                     of->limits[0][1]);
+            if (of->limits[0][0]) inside = arena_print(e->memory, "%s && batch >= %s", inside, of->limits[0][0]);
+            if (of->limits[0][1]) inside = arena_print(e->memory, "%s && batch < %s", inside, of->limits[0][1]);
         }
     }
     put(e, "if (m_first < m_last && n_first < n_last && k_first < k_last%s)", inside);

@@ -59,7 +59,7 @@ const char print_text[] =
     "    line_words(line, \"]\");\n"
     "}\n";
 
-static int launch_rank(const tile_kernel *k, int phase)
+int launch_axes(const tile_kernel *k, int phase)
 {
     for (int i = 0; i < k->head->op_count; i++)
         if (k->head->ops[i]->code == OP_LAUNCH && k->head->ops[i]->attr.index == phase)
@@ -123,7 +123,7 @@ void emit_print(emitter *e, tile_op *op)
     put(e, "if (launch->print) {");
     e->depth++;
     put(e, "line_info line = {.used = 0};");
-    int rank = launch_rank(e->k, e->phase);
+    int rank = launch_axes(e->k, e->phase);
     put(e, "line.used = snprintf(line.words, 400, \"%s (program %s), line %d: \", %s);", e->k->name,
         rank == 1   ? "%ld"
         : rank == 2 ? "%ld, %ld"

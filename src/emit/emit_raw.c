@@ -145,12 +145,9 @@ static bool is_array(const tile_param *p)
     return p->kind != PARAM_SCALAR && p->kind != PARAM_EXTENT;
 }
 
-static int launch_axes(const tile_kernel *k)
+static int program_numbers(const tile_kernel *k)
 {
-    if (k->raw_once) return 0;
-    for (int i = 0; i < k->head->op_count; i++)
-        if (k->head->ops[i]->code == OP_LAUNCH) return k->head->ops[i]->operand_count;
-    return 0;
+    return k->raw_once ? 0 : launch_axes(k, 0);
 }
 
 static qn_status check_signature(const tile_kernel *k, qn_error *error)
@@ -162,7 +159,7 @@ static qn_status check_signature(const tile_kernel *k, qn_error *error)
             error, QN_BAD_SOURCE,
             "%s: error E508: the text of `c %s` defines no function %s\n    give the function the kernel's name", file,
             k->name, k->name);
-    int expected = k->param_count + launch_axes(k), found = 0;
+    int expected = k->param_count + program_numbers(k), found = 0;
     c = skip_blank(c + 1);
     text type = {0};
     qn_status status = QN_OK;
@@ -191,7 +188,7 @@ static qn_status check_signature(const tile_kernel *k, qn_error *error)
                            "%s: error E508: `c %s` declares %d parameters (arrays and scalars, then extents as "
                            "long%s), its text has %d\n"
                            "    make the declaration and the C text agree",
-                           file, k->name, expected, launch_axes(k) ? ", then program numbers as long" : "", found);
+                           file, k->name, expected, program_numbers(k) ? ", then program numbers as long" : "", found);
     return status;
 }
 
@@ -240,7 +237,7 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
     static const char *const programs[] = {"program % launch->programs[0]",
                                            "program / launch->programs[0] % launch->programs[1]",
                                            "program / launch->programs[0] / launch->programs[1]"};
-    for (int i = 0; i < launch_axes(k); i++) text_print(out, ", %s", programs[i]);
+    for (int i = 0; i < program_numbers(k); i++) text_print(out, ", %s", programs[i]);
     text_add(out, ");\n    return 0;\n}\n");
     text_print(out,
                "unsigned long %s_scratch_bytes(const quern_launch *launch)\n{\n    (void)launch;\n    return 0;\n}\n",

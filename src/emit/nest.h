@@ -132,7 +132,8 @@ const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
 
 /* emit_c_expression.c */
 const char *need(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a prelude name */
-const char *register_name(dtype t);                                                          /* f32, ..., bool */
+const char *stride_text(emitter *e, int array, int axis);
+const char *register_name(dtype t); /* f32, ..., bool */
 const char *memory_name(dtype t);   /* f32, f16, bf16, bool ... as in load_<m>x16 */
 const char *memory_type(dtype t);   /* C type of an element in memory */
 const char *scalar_c_type(dtype t); /* of a scalar in a register */
@@ -168,6 +169,7 @@ void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that
 /* emit_c_effect.c */
 extern const char print_text[]; /* functions that the generated C needs once it prints */
 void emit_print(emitter *e, tile_op *op);
+int launch_axes(const tile_kernel *k, int phase); /* 1 to 3 */
 
 /* emit_raw.c */
 qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
