@@ -199,6 +199,17 @@ static void bind_arrays(instance *n)
     for (int i = 0; i < n->extents->count; i++) n->extents->items[i].function = NULL;
 }
 
+/* A type as written, or the one a generic name is bound to. */
+static bool type_of(const instance *n, const ast *type, dtype *out)
+{
+    const binding *b = bindings_find(n->constants, type->word);
+    if (b && b->kind == BIND_TYPE) {
+        *out = b->type;
+        return true;
+    }
+    return dtype_from_text(type->word, out);
+}
+
 static bool is_function_name(const instance *n, const char *name)
 {
     const ast *item = ast_find(n->file, name);
@@ -231,7 +242,7 @@ static void bind_settings(instance *n)
             }
             const char *code = b.kind == BIND_FUNCTION ? "E217" : NULL;
             binding converted;
-            if (!code && dtype_from_text(param->type->word, &type)) code = constant_convert(&b, type, &converted);
+            if (!code) code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : "E217";
             if (code)
                 fault(n, code, param->at, constant_fault_advice(code),
                       arena_print(n->memory, "`%s`: %s", b.name, constant_fault_text(code)));
@@ -342,7 +353,7 @@ static void bind_constant(instance *n, int index)
     binding b, converted;
     dtype type;
     if (evaluate_bound(n, source, &b)) {
-        const char *code = dtype_from_text(param->type->word, &type) ? constant_convert(&b, type, &converted) : "E217";
+        const char *code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : "E217";
         if (code)
             fault(n, code, source->at, constant_fault_advice(code), constant_fault_text(code));
         else {

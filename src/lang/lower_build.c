@@ -61,7 +61,8 @@ static bool is_shared(const walk *w, const tile_op *op, const tile_type *type)
 {
     const op_info *info = &ops[op->code];
     if (!info->pure || info->costly || info->class == CLASS_FOLD || op->region_count) return false;
-    if (type->elem == DT_BOOL || op->code == OP_RESHAPE || op->code == OP_BROADCAST) return true;
+    if (type->elem == DT_BOOL || op->code == OP_RESHAPE || op->code == OP_BROADCAST || op->code == OP_CONVERT)
+        return true;
     for (int i = 0; i < op->operand_count; i++)
         if (tile_type_of(w->k, op->operands[i]).rank) return false;
     return true;
@@ -309,9 +310,24 @@ bool value_nonnegative(const walk *w, value v)
     return nonnegative(w, v, 0);
 }
 
+/* A value of the head and one of a phase: the same expression over parameters and constants? */
+static bool same_expression(const walk *w, value head, value body, int depth)
+{
+    const tile_op *a = tile_def(w->k, head), *b = tile_def(w->k, body);
+    if (!a || !b || depth > 8) return false;
+    if (a->code == OP_DEFAULT || a->code == OP_ARG) return b->code == OP_ARG && a->attr.index == b->attr.index;
+    if (a->code != b->code || !ops[a->code].pure || a->region_count || a->operand_count != b->operand_count)
+        return false;
+    if (a->code == OP_CONST) return value_same(w, head, body);
+    if (!a->operand_count) return false;
+    for (int i = 0; i < a->operand_count; i++)
+        if (!same_expression(w, a->operands[i], b->operands[i], depth + 1)) return false;
+    return true;
+}
+
 bool value_below(const walk *w, value v, value extent)
 {
-    const tile_op *op = tile_def(w->k, v), *limit = tile_def(w->k, extent);
+    const tile_op *op = tile_def(w->k, v);
     int64_t i, e;
     if (value_constant(w, v, &i)) return value_constant(w, extent, &e) && i < e;
     if (!op) {
@@ -319,12 +335,10 @@ bool value_below(const walk *w, value v, value extent)
             if (w->loops[n].variable == v) return w->loops[n].up && value_same(w, w->loops[n].limit, extent);
         return false;
     }
-    if (op->code != OP_PROGRAM || op->attr.index >= w->launch_count || !limit) return false;
+    if (op->code != OP_PROGRAM || op->attr.index >= w->launch_count) return false;
     const term *count = &w->launch[op->attr.index];
     if (count->kind == TERM_CONSTANT) return value_constant(w, extent, &e) && count->constant.number.i <= e;
-    const tile_op *launched = tile_def(w->k, count->value);
-    bool argument = launched && (launched->code == OP_ARG || launched->code == OP_DEFAULT);
-    return argument && limit->code == OP_ARG && limit->attr.index == launched->attr.index;
+    return count->kind == TERM_VALUE && same_expression(w, count->value, extent, 0);
 }
 
 void value_set_depth(walk *w, value v, int depth)

@@ -9,6 +9,7 @@
  */
 #include "lang/lower.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,6 +284,22 @@ static void lower_phases(walk *w)
     for (int i = 0; good && i < phases->count; i++) append_launch(w, &launches[i], i);
 }
 
+/* A float as C reads it, whole numbers too. */
+static void add_float(text *out, const binding *b)
+{
+    char words[64];
+    const char *suffix = b->type == DT_F64 ? "" : "f";
+    if (isnan(b->number.f))
+        snprintf(words, sizeof(words), "(0.0%s / 0.0%s)", suffix, suffix);
+    else if (isinf(b->number.f))
+        snprintf(words, sizeof(words), "(%s1.0%s / 0.0%s)", b->number.f < 0 ? "-" : "", suffix, suffix);
+    else {
+        int length = snprintf(words, sizeof(words), "%.17g", b->number.f);
+        snprintf(words + length, sizeof(words) - (size_t)length, "%s%s", strpbrk(words, ".e") ? "" : ".0", suffix);
+    }
+    text_add(out, words);
+}
+
 /* "#define NAME value" for every constant of a raw kernel. */
 static const char *raw_constants(walk *w)
 {
@@ -295,7 +312,7 @@ static const char *raw_constants(walk *w)
         else if (b->kind == BIND_FUNCTION)
             text_add(&out, b->function);
         else if (b->kind == BIND_FLOAT)
-            text_print(&out, "%.17g%s", b->number.f, b->type == DT_F64 ? "" : "f");
+            add_float(&out, b);
         else
             text_print(&out, "%lld", (long long)b->number.i);
         text_add(&out, "\n");
