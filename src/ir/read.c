@@ -100,7 +100,7 @@ static bool read_integer(reader *r, int64_t low, int64_t high, int64_t *out)
 
 static bool read_small(reader *r, int *out)
 {
-    int64_t n;
+    int64_t n = 0;
     if (!read_integer(r, -1, 1 << 20, &n)) return false;
     *out = (int)n;
     return true;
@@ -176,7 +176,7 @@ static bool number_from(reader *r, const token *t, dtype elem, number *out)
     errno = 0;
     if (elem == DT_BOOL) {
         out->i = !strcmp(words, "true");
-        if (!out->i && strcmp(words, "false"))
+        if (!out->i && strcmp(words, "false") != 0)
             return scan_fail_at(&r->scan, t->line, "a bool is true or false, not %s", words);
         return true;
     }
@@ -203,10 +203,10 @@ static bool read_constant_token(reader *r, token *t)
 
 static bool read_param_name(reader *r, int *number)
 {
-    const char *name;
+    const char *name = "";
     if (!read_name(r, &name)) return false;
     for (int i = 0; i < r->k->param_count; i++) {
-        if (strcmp(r->k->params[i].name, name)) continue;
+        if (strcmp(r->k->params[i].name, name) != 0) continue;
         *number = i;
         return true;
     }
@@ -321,8 +321,8 @@ static bool read_block(reader *r, tile_block *b);
 static bool read_region_args(reader *r, tile_block *b)
 {
     do {
-        int number;
-        const char *name;
+        int number = 0;
+        const char *name = NULL;
         tile_type type;
         if (b->arg_count == MOST_RESULTS) return fail(r, "a region has too many arguments");
         if (!read_number_of_value(r, &number, &name) || !scan_expect(&r->scan, ":") || !read_type(r, &type))
@@ -353,8 +353,8 @@ static bool read_results(reader *r, name_list *list)
 {
     if (r->scan.token.kind != TOKEN_VALUE) return true;
     do {
-        int number;
-        const char *name;
+        int number = 0;
+        const char *name = NULL;
         if (list->count == MOST_RESULTS) return fail(r, "an op has too many results");
         if (!read_number_of_value(r, &number, &name)) return false;
         ARENA_PUSH(r->k->memory, list->numbers, list->count, list->numbers_capacity, number);
@@ -489,7 +489,7 @@ static bool read_params(reader *r)
     }
     for (int i = 0; i < r->k->param_count; i++) {
         for (int a = 0; a < r->k->params[i].rank; a++) {
-            if (!strcmp(names[i][a], "_")) continue;
+            if (!names[i][a] || !strcmp(names[i][a], "_")) continue;
             for (int j = 0; j < r->k->param_count; j++)
                 if (!strcmp(r->k->params[j].name, names[i][a])) r->k->params[i].extent_param[a] = j;
             if (r->k->params[i].extent_param[a] < 0)
@@ -506,7 +506,7 @@ static bool read_raw(reader *r)
     r->k->raw_once = good && scan_accept(&r->scan, "once");
     good = good && scan_expect(&r->scan, "{");
     while (good && !scan_is(&r->scan, "}")) {
-        const char *words;
+        const char *words = "";
         text *into = scan_is(&r->scan, "constants") ? &constants : &source;
         if (into == &source && !scan_is(&r->scan, "source")) good = fail(r, "expected constants or source");
         good = good && scan_next(&r->scan) && read_text(r, &words);

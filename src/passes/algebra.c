@@ -21,7 +21,12 @@ static value again(rewriter *r, const tile_op *op, op_code code, value a, value 
 static value number_like(rewriter *r, value v, int64_t i, double f)
 {
     dtype elem = tile_type_of(r->k, v).elem;
-    return rewrite_constant(r, elem, dtype_is_float(elem) ? (number){.f = f} : (number){.i = integer_wrap(elem, i)});
+    number n = {0};
+    if (dtype_is_float(elem))
+        n.f = f;
+    else
+        n.i = integer_wrap(elem, i);
+    return rewrite_constant(r, elem, n);
 }
 
 static bool is_op(const rewriter *r, value v, op_code code)
@@ -261,7 +266,8 @@ value algebra_shape(rewriter *r, tile_op *op)
         return 0;
     case OP_RESHAPE:
         if (tile_shape_same(&from, &to)) return x;
-        if (!from.rank || of_scalar) return from.rank ? inner->operands[0] : x; /* one number everywhere */
+        if (!from.rank) return x; /* one number everywhere */
+        if (of_scalar) return inner->operands[0];
         if (inner && inner->code == OP_RESHAPE) {
             op->operands[0] = inner->operands[0];
             r->changed = true;

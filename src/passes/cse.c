@@ -80,8 +80,7 @@ static bool same_op(const tile_kernel *k, const tile_op *a, const tile_op *b)
     tile_type first = tile_type_of(k, a->results[0]), second = tile_type_of(k, b->results[0]);
     if (!tile_type_same(&first, &second)) return false;
     switch (a->code) {
-    case OP_CONST:
-        return a->attr.number.i == b->attr.number.i && !memcmp(&a->attr.number.f, &b->attr.number.f, sizeof(double));
+    case OP_CONST: return number_same(a->attr.number, b->attr.number);
     case OP_LOAD: return same_access(&a->attr.access, &b->attr.access);
     case OP_REDUCE: return a->attr.fold == b->attr.fold && a->attr.axis_set == b->attr.axis_set;
     case OP_SCAN: return a->attr.fold == b->attr.fold && a->attr.index == b->attr.index;

@@ -10,7 +10,9 @@
 
 static cell cell_of(dtype t, number n)
 {
-    return dtype_is_float(t) ? (cell){.f = n.f} : (cell){.i = n.i};
+    cell c = {.i = n.i};
+    if (dtype_is_float(t)) c.f = n.f;
+    return c;
 }
 
 bool evaluate_op(op_code code, dtype from, dtype to, const number *in, number *out)
@@ -34,6 +36,10 @@ bool evaluate_op(op_code code, dtype from, dtype to, const number *in, number *o
     default: return false;
     }
     math_round(to, 1, &result);
-    *out = dtype_is_float(to) ? (number){.f = result.f} : (number){.i = result.i};
+    *out = (number){0};
+    if (dtype_is_float(to))
+        out->f = result.f;
+    else
+        out->i = result.i;
     return code != OP_BITCAST || !dtype_is_float(to) || !isnan(result.f); /* a NaN's bits would not survive */
 }

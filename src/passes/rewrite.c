@@ -73,12 +73,19 @@ value rewrite_emit(rewriter *r, op_code code, const value *operands, int count, 
     return tile_result(r->k, op, type);
 }
 
+bool number_same(number a, number b)
+{
+    uint64_t bits_a, bits_b;
+    memcpy(&bits_a, &a.f, sizeof(bits_a));
+    memcpy(&bits_b, &b.f, sizeof(bits_b));
+    return a.i == b.i && bits_a == bits_b;
+}
+
 value rewrite_constant(rewriter *r, dtype elem, number n)
 {
     for (int i = 0; i < r->constants.count; i++) {
         const tile_op *op = r->constants.items[i];
-        if (tile_type_of(r->k, op->results[0]).elem == elem && !memcmp(&op->attr.number, &n, sizeof(n)))
-            return op->results[0];
+        if (tile_type_of(r->k, op->results[0]).elem == elem && number_same(op->attr.number, n)) return op->results[0];
     }
     tile_op *op = tile_op_new(r->k, OP_CONST, NULL, 0);
     op->attr.number = n;

@@ -48,6 +48,7 @@ void rewrite_kernel(rewriter *r, rewrite_each *each, void *context); /* head and
 /* A copy with new values; map (by value, r->k->value_count long before the call) renames what comes from outside. */
 tile_block *rewrite_copy(tile_kernel *k, const tile_block *b, value *map);
 tile_op *block_last(const tile_block *b);
+bool number_same(number a, number b); /* bit by bit: -0 is not 0, a NaN is itself */
 /* A constant, or a constant that was broadcast. */
 bool constant_of(const tile_kernel *k, value v, number *n);
 /* Does the region write array p, or any array when p is -1? */
