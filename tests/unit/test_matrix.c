@@ -181,7 +181,9 @@ static void bind(qn_call *call, const char *name, char *data, dtype t, int rank,
 static bool run_on(qn_call *call, const char *where, const char *source)
 {
     qn_error error;
-    if (qn_call_run(call, where, &error) == QN_OK) return true;
+    qn_status status = qn_call_run(call, where, &error);
+    /* Special values make findings (a NaN that was born, a division by zero); the results are there all the same. */
+    if (status == QN_OK || status == QN_FINDING) return true;
     printf("on %s: %s\n%s", where, error.message, source);
     test_fail(__FILE__, __LINE__, "qn_call_run");
     return false;
