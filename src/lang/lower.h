@@ -159,7 +159,7 @@ typedef struct walk {
     int value_depth_capacity;
     bool elementwise; /* inside a scalar function applied to tiles */
     value path;       /* there: the elements that are on this path; 0: all */
-    int call_depth;
+    int call_depth, guard_depth;
     bool at_top; /* directly in a phase's block: an `assume` may go to the host */
 } walk;
 
@@ -241,7 +241,7 @@ void entry_end(walk *w, const entry_state *saved);
 tile_type term_type(const term *t, dtype elem);
 void term_set_shape(term *t, const term *from);
 const char *shape_text(walk *w, const term *t);
-bool axis_same(const walk *w, const axis *a, const axis *b);
+bool axis_same(const axis *a, const axis *b);
 bool shape_join(walk *w, const term *a, const term *b, term *out, place at); /* E301, E302, E310 */
 bool shape_check(walk *w, const term *t, place at);                          /* E310, E314 */
 term shape_broadcast(walk *w, const term *t, const term *shape); /* the value with the shape's axes; bounds stay */
@@ -309,6 +309,8 @@ bool is_host_expression(walk *w, const ast *node); /* over extents, scalars and 
 
 /* lower_statement.c, lower_loop.c */
 variable *variable_new(walk *w, const char *name, dtype elem);
+value *variables_note(walk *w);                                        /* their current values */
+void variables_hold(walk *w, const value *noted, int count, place at); /* E213 if one was changed since; puts it back */
 void lower_statement(walk *w, const ast *node);
 void lower_list(walk *w, const ast_list *list, int first);
 void lower_block(walk *w, const ast *body); /* a scope of its own */

@@ -80,6 +80,11 @@ static bool lower_bracket(walk *w, const ast *node, bracket *out)
         return false;
     }
     value length = out->length.value;
+    int64_t known;
+    if (value_constant(w, length, &known) && known >= 1) { /* a variable that holds a number */
+        out->axis.extent = known;
+        return true;
+    }
     if (!value_nonnegative(w, length)) length = build2(w, OP_MAX, length, build_integer(w, 0));
     out->axis.extent = -(int64_t)length;
     return true;
@@ -99,7 +104,7 @@ static bool slice_is_inside(const walk *w, const bracket *b, const axis *whole)
 {
     int64_t start, step, last;
     if (!constant_of(w, &b->start, &start) || !constant_of(w, &b->step, &step)) return false;
-    if (start == 0 && step == 1 && axis_same(w, &b->axis, whole)) return true;
+    if (start == 0 && step == 1 && axis_same(&b->axis, whole)) return true;
     if (b->axis.extent < 1 || whole->extent < 1) return false;
     if (__builtin_mul_overflow(b->axis.extent - 1, step, &last) || __builtin_add_overflow(last, start, &last))
         return false;

@@ -148,10 +148,12 @@ static void yield(walk *w, const value *values, int count)
 
 static term lower_side(walk *w, const ast *node, tile_block *block)
 {
-    int mark;
+    int mark, count = w->variable_count;
+    value *noted = variables_note(w);
     tile_block *outer = block_enter(w, block, &mark);
     term t = lower_expression(w, node);
     block_leave(w, outer, mark);
+    variables_hold(w, noted, count, node->at);
     return t;
 }
 

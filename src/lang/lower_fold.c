@@ -279,12 +279,12 @@ static bool dot_operands_fit(walk *w, const term *a, const term *b, place at)
         return false;
     }
     int m = a->rank - 2, n = a->rank - 1;
-    if (!axis_same(w, &a->axes[n], &b->axes[m])) {
+    if (!axis_same(&a->axes[n], &b->axes[m])) {
         diagnose(w->d, "E311", at, advice, "inner extents of `dot` differ: %s and %s", shape_text(w, a),
                  shape_text(w, b));
         return false;
     }
-    if (m && !axis_same(w, &a->axes[0], &b->axes[0])) {
+    if (m && !axis_same(&a->axes[0], &b->axes[0])) {
         diagnose(w->d, "E311", at, advice, "batch extents of `dot` differ: %s and %s", shape_text(w, a),
                  shape_text(w, b));
         return false;

@@ -232,6 +232,25 @@ static void lower_head(walk *w)
         for (int axis = 0; axis < w->k->params[i].rank; axis++) lower_extent(w, i, axis);
 }
 
+/* A scalar parameter that the body assigns is a variable there, one for each program. */
+static void copy_assigned(walk *w, const ast *node)
+{
+    if (!node) return;
+    if (node->kind == AST_ASSIGN && node->left->kind == AST_NAME) {
+        symbol *s = symbol_find(w, node->left->name);
+        if (s && s->kind == SYMBOL_SCALAR && w->k->params[s->param].kind == PARAM_SCALAR) {
+            const char *name = w->k->params[s->param].name;
+            variable *v = variable_new(w, name, w->k->params[s->param].elem);
+            v->now = term_of_value(w, build_argument(w, s->param));
+            v->is_set = true;
+            symbol_push(w, (symbol){.name = name, .kind = SYMBOL_VARIABLE, .variable = v});
+        }
+    }
+    copy_assigned(w, node->body);
+    copy_assigned(w, node->other);
+    for (int i = 0; node->kind == AST_BLOCK && i < node->list.count; i++) copy_assigned(w, node->list.items[i]);
+}
+
 static void lower_phase(walk *w, const ast *phase, int index, const launch *l)
 {
     tile_block *body = w->k->phases[index];
@@ -256,6 +275,7 @@ static void lower_phase(walk *w, const ast *phase, int index, const launch *l)
     here.live->now = term_of_value(w, build_bool(w, true));
     here.live->is_set = here.live->follows = true;
     w->target = &here;
+    copy_assigned(w, phase->body);
     lower_block(w, phase->body);
     w->target = NULL;
 }

@@ -218,7 +218,10 @@ static value loop_test(walk *w, const range *r, value counter)
 /* The scalar condition of a while, as a value; errors give false. */
 static value while_test(walk *w, const ast *node)
 {
+    int count = w->variable_count;
+    value *noted = variables_note(w);
     term t = lower_expression(w, node);
+    variables_hold(w, noted, count, node->at);
     if (!is_error(&t) && t.rank) {
         diagnose(w->d, "E210", node->at, "say `any(...)` or `all(...)`", "a tile is not a condition");
         t = term_error();

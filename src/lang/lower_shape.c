@@ -49,10 +49,9 @@ const char *shape_text(walk *w, const term *t)
     return words;
 }
 
-bool axis_same(const walk *w, const axis *a, const axis *b)
+bool axis_same(const axis *a, const axis *b)
 {
-    if (a->extent == b->extent) return true;
-    return a->extent < 0 && b->extent < 0 && value_same(w, (value)-a->extent, (value)-b->extent);
+    return a->extent == b->extent; /* equal run-time expressions are one value */
 }
 
 static const char *two_axes(walk *w, const axis *a, const axis *b)
@@ -106,7 +105,7 @@ bool shape_join(walk *w, const term *a, const term *b, term *out, place at)
     for (int i = 0; i < a->rank; i++) {
         if (a->axes[i].unit)
             joint.axes[i] = b->axes[i];
-        else if (b->axes[i].unit || axis_same(w, &a->axes[i], &b->axes[i]))
+        else if (b->axes[i].unit || axis_same(&a->axes[i], &b->axes[i]))
             joint.axes[i] = a->axes[i];
         else {
             diagnose(w->d, "E302", at, "only a unit axis broadcasts: give both the same extent",
@@ -131,7 +130,7 @@ static bool fits(const walk *w, const term *t, const term *shape)
 {
     if (t->rank != shape->rank) return t->rank == 0;
     for (int i = 0; i < t->rank; i++)
-        if (!t->axes[i].unit && !axis_same(w, &t->axes[i], &shape->axes[i])) return false;
+        if (!t->axes[i].unit && !axis_same(&t->axes[i], &shape->axes[i])) return false;
     return true;
 }
 
@@ -140,7 +139,7 @@ static bool drop_units(const walk *w, const term *t, const term *shape, int i, i
 {
     if (i == t->rank) return next == shape->rank;
     to[i] = next;
-    if (next < shape->rank && axis_same(w, &t->axes[i], &shape->axes[next]) &&
+    if (next < shape->rank && axis_same(&t->axes[i], &shape->axes[next]) &&
         drop_units(w, t, shape, i + 1, next + 1, to))
         return true;
     to[i] = -1;
@@ -257,7 +256,8 @@ static bool axis_scalar(walk *w, const ast *expression, int64_t least, axis *out
         diagnose(w->d, "E314", expression->at, "an extent is at least 1", "extent %lld", (long long)out->extent);
         return false;
     }
-    out->extent = -(int64_t)t.value;
+    int64_t known; /* a variable that holds a number */
+    out->extent = value_constant(w, t.value, &known) && known >= 1 ? known : -(int64_t)t.value;
     return true;
 }
 

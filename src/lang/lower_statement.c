@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { MAX_GUARDS = 400 };
+
 static bool is_word(const char *word, const char *other)
 {
     return !strcmp(word, other);
@@ -22,6 +24,24 @@ variable *variable_new(walk *w, const char *name, dtype elem)
     v->loop_depth = w->loop_depth;
     ARENA_PUSH(w->memory, w->variables, w->variable_count, w->variable_capacity, v);
     return v;
+}
+
+value *variables_note(walk *w)
+{
+    value *noted = ARENA_ARRAY(w->memory, value, w->variable_count + 1);
+    for (int i = 0; i < w->variable_count; i++) noted[i] = w->variables[i]->now.value;
+    return noted;
+}
+
+void variables_hold(walk *w, const value *noted, int count, place at)
+{
+    for (int i = 0; i < count; i++) {
+        variable *v = w->variables[i];
+        if (v->now.value == noted[i]) continue;
+        diagnose(w->d, "E213", at, "call it in a statement of its own, and branch with `if`",
+                 "a function changes `%s` where it may or may not be called", v->name ? v->name : "a variable");
+        v->now.value = noted[i];
+    }
 }
 
 static void name_value(walk *w, value v, const char *name)
@@ -251,197 +271,6 @@ static void lower_assign(walk *w, const ast *node)
         diagnose(w->d, "E201", base->at, "declare it", "unknown name `%s`", base->kind == AST_NAME ? base->name : "");
 }
 
-/* Variables before a branch. */
-typedef struct snapshot {
-    term *terms;
-    bool *set;
-    int count;
-} snapshot;
-
-static snapshot snapshot_take(walk *w)
-{
-    snapshot s = {ARENA_ARRAY(w->memory, term, w->variable_count + 1),
-                  ARENA_ARRAY(w->memory, bool, w->variable_count + 1), w->variable_count};
-    for (int i = 0; i < s.count; i++) {
-        s.terms[i] = w->variables[i]->now;
-        s.set[i] = w->variables[i]->is_set;
-    }
-    return s;
-}
-
-static void snapshot_restore(walk *w, const snapshot *s)
-{
-    for (int i = 0; i < s->count; i++) {
-        w->variables[i]->now = s->terms[i];
-        w->variables[i]->is_set = s->set[i];
-    }
-}
-
-/* One side of a branch. The rest of a list is guarded by `live`, which is known on either side. */
-static void lower_side(walk *w, const ast *body, const ast_list *rest, int first, bool taken)
-{
-    int symbols = w->symbol_count, variables = w->variable_count;
-    if (rest) w->target->live->now = term_of_value(w, build_bool(w, taken));
-    if (rest && taken)
-        lower_list(w, rest, first);
-    else if (body)
-        lower_statement(w, body);
-    w->symbol_count = symbols;
-    w->variable_count = variables;
-}
-
-static bool same_bounds(const walk *w, const bound_list *a, const bound_list *b)
-{
-    if (a->count != b->count) return false;
-    for (int i = 0; i < a->count; i++)
-        if (!bounds_have(w, b, &a->items[i])) return false;
-    return true;
-}
-
-/* Inside an elementwise function: both sides in one block, merged by selects. */
-static void branch_by_element(walk *w, value condition, const ast *then_body, const ast *else_body,
-                              const ast_list *rest, int first)
-{
-    value path = w->path, other = build(w, OP_NOT, &condition, 1);
-    snapshot before = snapshot_take(w);
-    w->path = path ? build2(w, OP_AND, path, condition) : condition;
-    lower_side(w, then_body, rest, first, true);
-    snapshot yes = snapshot_take(w);
-    snapshot_restore(w, &before);
-    w->path = path ? build2(w, OP_AND, path, other) : other;
-    lower_side(w, else_body, rest, first, false);
-    w->path = path;
-    for (int i = 0; i < before.count; i++) {
-        variable *v = w->variables[i];
-        const term *a = &yes.terms[i];
-        if (!yes.set[i] || (v->is_set && v->now.value == a->value)) continue;
-        if (!v->is_set) {
-            v->now = *a;
-            v->is_set = true;
-            continue;
-        }
-        bool yes_true, no_true;
-        if (v->elem == DT_BOOL && bool_known(w, a->value, &yes_true) && bool_known(w, v->now.value, &no_true) &&
-            yes_true != no_true) {
-            v->now = term_of_value(w, yes_true ? condition : other);
-            continue;
-        }
-        term c = term_of_value(w, condition), out = {.kind = TERM_VALUE, .elem = v->elem};
-        if (!shape_join(w, a, &v->now, &out, w->at) || !shape_join(w, &out, &c, &out, w->at)) continue;
-        out.value = build_select(w, condition, a->value, v->now.value, 0);
-        v->now = out;
-    }
-}
-
-typedef struct merge {
-    walk *w;
-    value condition;
-    tile_block *blocks[2];
-    value *yields[2];
-    int yield_count;
-    tile_op *op;
-} merge;
-
-static value in_block(walk *w, tile_block *block, const term *t, bool mask, bool filler, dtype elem)
-{
-    int mark;
-    tile_block *outer = block_enter(w, block, &mark);
-    value v;
-    if (mask)
-        v = mask_full(w, t);
-    else if (filler) {
-        v = build_number(w, (number){0}, elem);
-        if (t->rank) v = build_shape(w, OP_BROADCAST, v, term_type(t, elem));
-    } else
-        v = t->value;
-    block_leave(w, outer, mark);
-    return v;
-}
-
-static value merged(merge *m, value yes, value no)
-{
-    m->yields[0][m->yield_count] = yes;
-    m->yields[1][m->yield_count++] = no;
-    value v = tile_result(m->w->k, m->op, tile_type_of(m->w->k, yes));
-    value_set_depth(m->w, v, m->w->loop_depth);
-    return v;
-}
-
-static void merge_variable(merge *m, variable *v, const term *yes, bool yes_set)
-{
-    walk *w = m->w;
-    if (!yes_set && !v->is_set) return;
-    bool yes_true, no_true;
-    if (yes_set && v->is_set && yes->value == v->now.value) return;
-    if (yes_set && v->is_set && v->elem == DT_BOOL && !yes->rank && bool_known(w, yes->value, &yes_true) &&
-        bool_known(w, v->now.value, &no_true)) {
-        value c = m->condition;
-        v->now = term_of_value(w, yes_true == no_true ? build_bool(w, yes_true)
-                                  : yes_true          ? c
-                                                      : build(w, OP_NOT, &c, 1));
-        return;
-    }
-    const term *full = yes_set ? yes : &v->now;
-    term no = v->now, joint = *full;
-    bool no_set = v->is_set;
-    if (yes_set && no_set && !shape_fit(w, &no, yes, &no, w->at)) return; /* results of different shape: told */
-    value a = in_block(w, m->blocks[0], full, false, !yes_set, v->elem),
-          b = in_block(w, m->blocks[1], no_set ? &no : full, false, !no_set, v->elem);
-    if (yes_set && no_set && !same_bounds(w, &yes->bounds, &no.bounds)) {
-        value mask = merged(m, in_block(w, m->blocks[0], yes, true, false, DT_BOOL),
-                            in_block(w, m->blocks[1], &no, true, false, DT_BOOL));
-        joint.bounds = (bound_list){0};
-        bounds_add(w, &joint.bounds, (bound){.kind = BOUND_MASK, .axes = (1u << joint.rank) - 1, .start = mask});
-    }
-    joint.value = merged(m, a, b);
-    v->now = joint;
-    v->is_set = true;
-    if (v->name) value_name(w, joint.value, v->name);
-}
-
-/* Only values that nobody sees. */
-static bool does_nothing(const tile_block *b)
-{
-    for (int i = 0; i < b->op_count; i++)
-        if (!ops[b->ops[i]->code].pure) return false;
-    return true;
-}
-
-void lower_branch(walk *w, value condition, const ast *then_body, const ast *else_body, const ast_list *rest, int first)
-{
-    bool at_top = w->at_top;
-    place at = w->at;
-    w->at_top = false;
-    if (w->elementwise) {
-        branch_by_element(w, condition, then_body, else_body, rest, first);
-        w->at_top = at_top;
-        return;
-    }
-    merge m = {.w = w, .condition = condition, .blocks = {tile_block_new(w->k), tile_block_new(w->k)}};
-    snapshot before = snapshot_take(w);
-    int mark;
-    tile_block *outer = block_enter(w, m.blocks[0], &mark);
-    lower_side(w, then_body, rest, first, true);
-    block_leave(w, outer, mark);
-    snapshot yes = snapshot_take(w);
-    snapshot_restore(w, &before);
-    block_enter(w, m.blocks[1], &mark);
-    lower_side(w, else_body, rest, first, false);
-    block_leave(w, outer, mark);
-    w->at = at;
-    w->at_top = at_top;
-    m.op = op_make(w, OP_IF, &condition, 1);
-    for (int side = 0; side < 2; side++) m.yields[side] = ARENA_ARRAY(w->memory, value, 2 * before.count + 1);
-    for (int i = 0; i < before.count; i++) merge_variable(&m, w->variables[i], &yes.terms[i], yes.set[i]);
-    if (!m.op->result_count && does_nothing(m.blocks[0]) && does_nothing(m.blocks[1])) return;
-    for (int side = 0; side < 2; side++)
-        tile_append(w->k, m.blocks[side], op_make(w, OP_YIELD, m.yields[side], m.yield_count));
-    m.op->regions[0] = m.blocks[0];
-    m.op->regions[1] = m.blocks[1];
-    m.op->region_count = 2;
-    op_append(w, m.op);
-}
-
 static void lower_if(walk *w, const ast *node)
 {
     term c = lower_expression(w, node->left);
@@ -545,9 +374,13 @@ void lower_list(walk *w, const ast_list *list, int first)
             if (!live) return;
             continue;
         }
-        if (i + 1 < list->count) {
+        if (i + 1 < list->count && w->guard_depth >= MAX_GUARDS) {
+            diagnose(w->d, "E105", list->items[i]->at, "split it", "more than %d jumps after each other", MAX_GUARDS);
+        } else if (i + 1 < list->count) {
             w->at = list->items[i]->at;
+            w->guard_depth++;
             lower_branch(w, flag, NULL, NULL, list, i + 1);
+            w->guard_depth--;
         }
         return;
     }

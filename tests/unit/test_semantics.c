@@ -158,6 +158,23 @@ TEST(one_side)
     }
 }
 
+TEST(assigned_parameters)
+{
+    int n = 7;
+    program *p = start("semantics/control", "own_copy");
+    set_int(p, "left", 9);
+    set_float(p, "by", 1.5);
+    grid *y = ARRAY(p, "y", DT_I64, n);
+    double *want = NEW(p, n);
+    EACH(i, n)
+    {
+        int left = 9, taken = 0;
+        for (; left > i; taken++) left -= 2;
+        want[i] = taken * 1000 + left + 3;
+    }
+    finish(p, y, want);
+}
+
 static double piece(double x)
 {
     if (x < -1) return -1;
@@ -496,8 +513,8 @@ TEST(products)
         y = ARRAY(p, "y", DT_F32, z, m, n);
         double *batch = NEW(p, z * m * n);
         EACH(q, z)
-        EACH(i, m) EACH(j, n) EACH(x, k) batch[(q * m + i) * n + j] +=
-            a->v[(q * m + i) * k + x] * c->v[(q * k + x) * n + j];
+        EACH(i, m)
+        EACH(j, n) EACH(x, k) batch[(q * m + i) * n + j] += a->v[(q * m + i) * k + x] * c->v[(q * k + x) * n + j];
         finish(p, y, batch);
     }
 }
@@ -678,7 +695,7 @@ TEST(extents_and_constants)
 }
 
 TEST_MAIN(CASE(leave_loops), CASE(leave_kernels), CASE(count_down), CASE(carried_tiles), CASE(one_side),
-          CASE(scalar_functions), CASE(tile_functions), CASE(masked_folds), CASE(masked_rows), CASE(partial_stores),
-          CASE(moved_axes), CASE(strided_slices), CASE(assignment_stores), CASE(paired_gathers), CASE(products),
-          CASE(integers), CASE(small_types), CASE(casts), CASE(atomic_results), CASE(random_numbers),
-          CASE(extents_and_constants))
+          CASE(assigned_parameters), CASE(scalar_functions), CASE(tile_functions), CASE(masked_folds),
+          CASE(masked_rows), CASE(partial_stores), CASE(moved_axes), CASE(strided_slices), CASE(assignment_stores),
+          CASE(paired_gathers), CASE(products), CASE(integers), CASE(small_types), CASE(casts), CASE(atomic_results),
+          CASE(random_numbers), CASE(extents_and_constants))
