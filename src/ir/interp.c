@@ -360,8 +360,13 @@ bool interp_value(const interp *state, value v, interp_tile *out)
     number *elements = s->shown[0] = buffer_take(s, sizeof(number) * (size_t)t->count);
     s->shown[1] = NULL;
     bool is_float = dtype_is_float(t->type.elem);
-    for (int64_t j = 0; j < t->count; j++)
-        elements[j] = is_float ? (number){.f = t->cells[j].f} : (number){.i = t->cells[j].i};
+    memset(elements, 0, sizeof(number) * (size_t)t->count);
+    for (int64_t j = 0; j < t->count; j++) {
+        if (is_float)
+            elements[j].f = t->cells[j].f;
+        else
+            elements[j].i = t->cells[j].i;
+    }
     if (t->poison) {
         uint8_t *valid = s->shown[1] = buffer_take(s, (size_t)t->count);
         for (int64_t j = 0; j < t->count; j++) valid[j] = !t->poison[j];

@@ -17,9 +17,9 @@ typedef struct array_view {
 
 /* R701 .. R709, E507 (assert). One entry per kind and source line; `times` counts the rest. */
 typedef struct finding {
-    int code; /* 701 ..., 507 */
+    int code;                     /* 701 ..., 507 */
     int line, column, other_line; /* other_line: the second line of a race, the birth of a NaN; 0 if none */
-    int64_t programs[2][3]; /* of the first occurrence; second: the other program of a race */
+    int64_t programs[2][3];       /* of the first occurrence; second: the other program of a race */
     int64_t times;
     char message[400]; /* whole sentence with element, index, extent; no file and line */
 } finding;
@@ -37,7 +37,7 @@ typedef struct interp_tile {
     tile_type type; /* all dims constant here */
     int64_t count;
     number *elements; /* floats in f, others in i */
-    uint8_t *valid; /* NULL: all are valid */
+    uint8_t *valid;   /* NULL: all are valid */
 } interp_tile;
 
 typedef struct interp interp;
@@ -48,10 +48,10 @@ typedef bool interp_hook(void *context, interp *state, const tile_op *op, const 
 typedef void interp_print(void *context, const char *line);
 
 typedef struct interp_options {
-    bool exact; /* keep double precision: no rounding to the element type between ops (still at a store) */
-    bool check; /* all findings; off: only what would be unsafe or an assert */
+    bool exact;          /* keep double precision: no rounding to the element type between ops (still at a store) */
+    bool check;          /* all findings; off: only what would be unsafe or an assert */
     uint64_t order_seed; /* 0: programs in order; else a random order from this seed */
-    int64_t step_limit; /* ops a program may run; 0: 1e9 */
+    int64_t step_limit;  /* ops a program may run; 0: 1e9 */
     const int64_t *only_programs; /* linear ids to run, or NULL for all */
     int64_t only_count;
     int units;
@@ -63,23 +63,25 @@ typedef struct interp_options {
 
 /* What the head region decides. */
 typedef struct launch_plan {
-    int64_t scalars_bits[64]; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of the double f */
+    int64_t scalars_bits[64]; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of
+                                 the double f */
     int64_t extents[64][MAX_RANK]; /* of every array parameter */
-    int64_t programs[16][3]; /* per phase */
+    int64_t programs[16][3];       /* per phase */
 } launch_plan;
 
-/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs, scratch, inputs to be
- * made): the extents are then computed (rank and elem must be set); an empty array that was given has an address.
+/* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs, scratch, inputs to
+ * be made): the extents are then computed (rank and elem must be set); an empty array that was given has an address.
  * Fails with E501, E502, E503, E505 texts. */
-qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays, int units,
-                      launch_plan *plan, qn_error *error);
+qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays,
+                      int units, launch_plan *plan, qn_error *error);
 
 /* Runs all phases. arrays[p] must be complete for every array parameter; scratch too (the caller allocates). Out
  * arrays with an initial value are filled here. Findings are appended. QN_FAILED: an assert or the step limit. */
-qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launch_plan *plan, const interp_options *options,
-                     findings *found, qn_error *error);
+qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launch_plan *plan,
+                     const interp_options *options, findings *found, qn_error *error);
 
-/* For the hook: the current value of v in the running program, or false if it has none yet. Borrowed until the next op. */
+/* For the hook: the current value of v in the running program, or false if it has none yet. Borrowed until the next op.
+ */
 bool interp_value(const interp *state, value v, interp_tile *out);
 
 /* For the hook: when v was set, in ticks from the start of the launch, or 0 if it has no value in this program. */
@@ -93,7 +95,8 @@ typedef struct interp_touch {
 } interp_touch;
 bool interp_touches(const interp *state, const tile_op *op, interp_touch *out);
 
-/* For the hook: does the element of an array (a parameter) have a value: was it written, or has it one from the start? */
+/* For the hook: does the element of an array (a parameter) have a value: was it written, or has it one from the start?
+ */
 bool interp_written(const interp *state, int array, const int64_t *index);
 
 /* A tile as words, shortened: [1 2 3 ... 9]; an element that is not shown is a middle dot. shown may be NULL. */

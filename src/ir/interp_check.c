@@ -52,8 +52,8 @@ void check_births(interp *s, const tile_op *op, tile *r, tile *const *operands)
     for (int64_t j = 0; j < n; j++) {
         double x = r->cells[j].f;
         if (isfinite(x) || (r->poison && r->poison[j])) continue;
-        const tile *tiles[3];
-        int64_t at[3];
+        const tile *tiles[3] = {operands[0], operands[0], operands[0]};
+        int64_t at[3] = {0, 0, 0};
         int count = 0;
         for (int k = 0; k < op->operand_count; k++) {
             tiles[k] = operands[k];
@@ -117,10 +117,9 @@ void check_integers(interp *s, const tile_op *op, const tile *r, tile *const *op
         op->flags & F_INDEX && (op->code == OP_ADD || op->code == OP_SUB || op->code == OP_MUL || op->code == OP_NEG);
     if (!divides && !converts && !indexes) return;
     int64_t n = r->count;
-    int sa = a->count == n && n != 1, sb = b && b->count == n && n != 1;
-    cell none = {0};
+    int sa = a->count == n && n != 1, sb = b->count == n && n != 1;
     for (int64_t j = 0; j < n; j++) {
-        cell x = a->cells[j * sa], y = b ? b->cells[j * sb] : none;
+        cell x = a->cells[j * sa], y = b->cells[j * sb];
         bool wrong = divides ? y.i == 0 : converts ? !math_fits(from, to, x) : overflows(op->code, from, x.i, y.i);
         if (wrong && !(r->poison && r->poison[j]) && !interp_again(s, 707, op)) report_integer(s, op, x, y, from);
     }
@@ -157,7 +156,7 @@ static int8_t how_assigned(interp *s, const tile_op *op)
     buffer_give(s, seen);
     if (reads) return ASSIGN_READS;
     const char *name = k->values[op->results[0]].name, *old_name = k->values[op->operands[2]].name;
-    return name && old_name && strcmp(name, old_name) ? ASSIGN_COPY : ASSIGN_PLAIN;
+    return name && old_name && strcmp(name, old_name) != 0 ? ASSIGN_COPY : ASSIGN_PLAIN;
 }
 
 void check_assignment(interp *s, const tile_op *op, tile *r, tile *const *operands)

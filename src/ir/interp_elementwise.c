@@ -37,7 +37,7 @@ static void spread_poison(interp *s, const tile_op *op, tile *r, tile *const *op
     for (int k = 0; k < count; k++) any |= operands[k]->poison != NULL;
     if (!any) return;
     r->poison = buffer_take(s, (size_t)n + 1);
-    const tile *a = operands[0], *b = count > 1 ? operands[1] : a, *c = count > 2 ? operands[2] : a;
+    const tile *a = operands[0], *b = operands[1], *c = operands[2]; /* the first again where there are fewer */
     int sa = step_of(a, n), sb = step_of(b, n), sc = step_of(c, n);
     bool decides = (op->code == OP_AND || op->code == OP_OR) && r->type.elem == DT_BOOL;
     int64_t deciding = op->code == OP_OR;
@@ -96,7 +96,7 @@ static void compute(interp *s, const tile_op *op, tile *r, tile *const *operands
     const tile *a = operands[0], *b = operands[1];
     int64_t n = r->count;
     dtype elem = a->type.elem, to = r->type.elem;
-    int sa = step_of(a, n), sb = b ? step_of(b, n) : 0;
+    int sa = step_of(a, n), sb = step_of(b, n);
     switch (op->code) {
     case OP_CONVERT: math_convert(elem, to, s->exact, n, a->cells, sa, r->cells); return;
     case OP_BITCAST: math_bitcast(elem, to, n, a->cells, sa, r->cells); return;
@@ -118,7 +118,7 @@ bool interp_scalar(interp *s, const tile_op *op)
 {
     value v = op->results[0];
     dtype to = s->kernel->values[v].type.elem;
-    const tile *t[3] = {NULL, NULL, NULL};
+    const tile *first = interp_get(s, op->operands[0]), *t[3] = {first, first, first};
     if (s->kernel->values[v].type.rank || op->flags & (F_INDEX | F_IMPLICIT | F_ASSIGN)) return false;
     for (int k = 0; k < op->operand_count; k++) {
         t[k] = interp_get(s, op->operands[k]);
@@ -158,9 +158,9 @@ tile *interp_elementwise(interp *s, const tile_op *op)
 {
     tile_type type = interp_resolve(s, op->results[0]);
     tile *r = tile_make(s, &type);
-    tile *operands[3] = {NULL, NULL, NULL};
-    CHECK(op->operand_count <= 3);
-    for (int k = 0; k < op->operand_count; k++) operands[k] = operand_for(s, op->operands[k], &type, r->count);
+    CHECK(op->operand_count >= 1 && op->operand_count <= 3);
+    tile *first = operand_for(s, op->operands[0], &type, r->count), *operands[3] = {first, first, first};
+    for (int k = 1; k < op->operand_count; k++) operands[k] = operand_for(s, op->operands[k], &type, r->count);
     compute(s, op, r, operands);
     if (s->check) {
         spread_poison(s, op, r, operands);

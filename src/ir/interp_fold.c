@@ -87,7 +87,7 @@ static bool beats(fold_kind fold, dtype elem, cell x, cell best)
 static int64_t *fold_targets(interp *s, const tile *t, unsigned axis_set)
 {
     const tile_type *type = &t->type;
-    int64_t steps[MAX_RANK], step = 1, index[MAX_RANK] = {0}, at = 0;
+    int64_t steps[MAX_RANK] = {0}, step = 1, index[MAX_RANK] = {0}, at = 0;
     for (int axis = type->rank - 1; axis >= 0; axis--) {
         bool folds = axis_set >> axis & 1;
         steps[axis] = folds ? 0 : step;
@@ -211,7 +211,7 @@ tile *interp_scan(interp *s, const tile_op *op)
     tile *r = tile_make(s, &type);
     int64_t inner = 1, extent = type.dims[op->attr.index];
     for (int axis = op->attr.index + 1; axis < type.rank; axis++) inner *= type.dims[axis];
-    int64_t outer = r->count && extent ? r->count / (extent * inner) : 0;
+    int64_t slab = extent * inner, outer = slab ? r->count / slab : 0;
     for (int64_t o = 0; o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
             cell sum = identity(op->attr.fold, type.elem);
@@ -222,7 +222,7 @@ tile *interp_scan(interp *s, const tile_op *op)
         }
     }
     if (!(s->exact && dtype_is_float(type.elem))) math_round(type.elem, r->count, r->cells);
-    if (s->check && dtype_is_float(type.elem) && has_nonfinite(r)) scan_births(s, op, t, extent, inner, r);
+    if (s->check && outer && dtype_is_float(type.elem) && has_nonfinite(r)) scan_births(s, op, t, extent, inner, r);
     return r;
 }
 

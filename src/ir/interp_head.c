@@ -109,7 +109,8 @@ static void fail(interp *s, qn_status status)
 void interp_head_op(interp *s, const tile_op *op)
 {
     const tile_kernel *k = s->kernel;
-    tile *t = op->operand_count ? interp_get(s, op->operands[0]) : NULL;
+    CHECK(op->operand_count);
+    const tile *t = interp_get(s, op->operands[0]);
     int at = op->attr.index;
     switch (op->code) {
     case OP_DEFAULT: {

@@ -10,12 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef union buffer_head {
-    struct {
-        union buffer_head *next;
-        int class;
-    };
-    _Alignas(16) char padding[16];
+typedef struct buffer_head {
+    _Alignas(16) struct buffer_head *next;
+    int class;
 } buffer_head;
 
 void *buffer_take(interp *s, size_t size_bytes)
@@ -168,7 +165,7 @@ tile *tile_expand(interp *s, const tile *t, const tile_type *shape)
 
 static tile *permute(interp *s, const tile_op *op, const tile *t, const tile_type *type)
 {
-    int64_t inner[MAX_RANK], steps[MAX_RANK];
+    int64_t inner[MAX_RANK] = {0}, steps[MAX_RANK] = {0};
     row_major(&t->type, inner);
     for (int axis = 0; axis < type->rank; axis++) steps[axis] = inner[op->attr.axes[axis]];
     int64_t *from = walk_positions(s, type, steps);
@@ -184,10 +181,10 @@ static tile *reshape(interp *s, const tile *t, const tile_type *type)
         interp_stop(s, "internal: reshape of %lld elements to %lld", (long long)t->count, (long long)n);
         return NULL;
     }
-    int64_t *from = buffer_take(s, sizeof(int64_t) * (size_t)n);
-    for (int64_t j = 0; j < n; j++) from[j] = j;
-    tile *r = tile_gather(s, t, type, from);
-    buffer_give(s, from);
+    tile *r = tile_make(s, type);
+    memcpy(r->cells, t->cells, sizeof(cell) * (size_t)n);
+    if (t->poison) r->poison = memcpy(buffer_take(s, (size_t)n), t->poison, (size_t)n);
+    if (t->birth) memcpy(birth_table(s, r), t->birth, sizeof(int32_t) * (size_t)n);
     return r;
 }
 

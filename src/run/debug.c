@@ -26,7 +26,7 @@ static bool run_step(debugger *d, char **words, int count)
 
 static bool run_next(debugger *d, char **words, int count)
 {
-    if (count > 1 && strncmp(words[1], "op", strlen(words[1]))) {
+    if (count > 1 && strncmp(words[1], "op", strlen(words[1])) != 0) {
         say(d, "next op runs one operation; step runs to the next source line\n");
         return false;
     }
@@ -218,7 +218,7 @@ static bool run_watch(debugger *d, char **words, int count)
 static bool run_unwatch(debugger *d, char **words, int count)
 {
     for (int i = d->watch_count - 1; i >= 0; i--) {
-        if (count > 1 && strcmp(d->watches[i].name, words[1])) continue;
+        if (count > 1 && strcmp(d->watches[i].name, words[1]) != 0) continue;
         text_free(&d->watches[i].last);
         memmove(&d->watches[i], &d->watches[i + 1], sizeof(debug_watch) * (size_t)(d->watch_count - i - 1));
         d->watch_count--;
@@ -342,7 +342,7 @@ static void show_watches(debugger *d)
     for (int i = 0; i < d->watch_count; i++) {
         debug_watch *w = &d->watches[i];
         text now = {0};
-        if (value_words(d, w->name, &now) && strcmp(text_get(&now), text_get(&w->last))) {
+        if (value_words(d, w->name, &now) && strcmp(text_get(&now), text_get(&w->last)) != 0) {
             say(d, "  watch %s = %s  (line %d)\n", w->name, text_get(&now), d->previous ? d->previous->line : d->line);
             text_clear(&w->last);
             text_add(&w->last, text_get(&now));
@@ -366,7 +366,7 @@ static bool hook(void *context, interp *state, const tile_op *op, const int64_t 
 {
     debugger *d = context;
     int phase = interp_phase(state);
-    bool new_program = !d->op || phase != d->phase || memcmp(program, d->program, sizeof(d->program));
+    bool new_program = !d->op || phase != d->phase || memcmp(program, d->program, sizeof(d->program)) != 0;
     int line = line_of(op);
     if (new_program) d->line = 0; /* its first line is new, whatever it is */
     int order = order_of(d, op);

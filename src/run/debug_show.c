@@ -231,12 +231,12 @@ static value latest(const debugger *d, const char *name, bool *known)
     *known = false;
     for (int v = 1; v < d->kernel->value_count; v++) {
         const char *own = d->kernel->values[v].name;
-        if (!own || strcmp(own, name)) continue;
+        if (!own || strcmp(own, name) != 0) continue;
         *known = true;
         consider(d, (value)v, &found, &newest);
     }
     for (int i = 0; i < d->kernel->alias_count; i++) {
-        if (strcmp(d->kernel->aliases[i].name, name)) continue;
+        if (strcmp(d->kernel->aliases[i].name, name) != 0) continue;
         *known = true;
         consider(d, d->kernel->aliases[i].v, &found, &newest);
     }
