@@ -189,7 +189,14 @@ const prelude_part prelude_math_parts[] = {
      "    $i b = bits_$t(x);\n"
      "    return pick_$t(x == x, real_$t((b + 0xfff + ((b >> 13) & 1)) & ~0x1fff), x);\n"
      "}\n"},
-    {"mod_$t", "f64x8 f64", "floor_$t", "INLINE $v mod_$t($v x, $v y) { return x - y * floor_$t(x / y); }\n"},
+    {"mod_$t", "f64x8 f64", "floor_$t",
+     "INLINE $v mod_$t($v x, $v y)\n"
+     "{\n"
+     "    $v product = y * floor_$t(x / y);\n"
+     "    __asm__(\"\" : \"+m\"(product)); /* not fused: the difference is taken of the rounded product, as everywhere "
+     "*/\n"
+     "    return x - product;\n"
+     "}\n"},
     {"mod_f32", "", "mod_f64", "INLINE float mod_f32(float x, float y) { return (float)mod_f64(x, y); }\n"},
     {"mod_f32x16", "", "mod_f64x8 split_f32",
      "INLINE f32x16 mod_f32x16(f32x16 x, f32x16 y)\n"
