@@ -117,8 +117,8 @@ tile *tile_scalar(interp *s, dtype elem, cell c);
 tile *tile_keep(tile *t); /* one more use */
 void tile_drop(interp *s, tile *t);
 void tile_free_buffers(interp *s);
-/* A tile whose element j is element from[j] of t, with everything that it carries. */
-tile *tile_gather(interp *s, const tile *t, const tile_type *type, const int64_t *from);
+/* A tile of n elements whose element j is element from[j] of t, with everything that it carries. */
+tile *tile_gather(interp *s, const tile *t, const tile_type *type, const int64_t *from, int64_t n);
 tile *tile_expand(interp *s, const tile *t,
                   const tile_type *shape);        /* broadcast to the shape; the element type stays */
 tile *interp_shape(interp *s, const tile_op *op); /* BROADCAST RESHAPE PERMUTE IOTA BOUND */

@@ -101,12 +101,12 @@ void tile_free_buffers(interp *s)
     }
 }
 
-tile *tile_gather(interp *s, const tile *t, const tile_type *type, const int64_t *from)
+tile *tile_gather(interp *s, const tile *t, const tile_type *type, const int64_t *from, int64_t n)
 {
     tile_type shape = *type;
     shape.elem = t->type.elem;
     tile *r = tile_make(s, &shape);
-    int64_t n = r->count;
+    CHECK(r->count == n);
     for (int64_t j = 0; j < n; j++) r->cells[j] = t->cells[from[j]];
     if (t->poison) {
         r->poison = buffer_take(s, (size_t)n);
@@ -120,9 +120,9 @@ tile *tile_gather(interp *s, const tile *t, const tile_type *type, const int64_t
 }
 
 /* Source positions of a walk over `shape` whose step on each axis is given. Returns a buffer. */
-static int64_t *walk_positions(interp *s, const tile_type *shape, const int64_t *steps)
+static int64_t *walk_positions(interp *s, const tile_type *shape, const int64_t *steps, int64_t n)
 {
-    int64_t n = interp_type_count(shape), index[MAX_RANK] = {0}, at = 0;
+    int64_t index[MAX_RANK] = {0}, at = 0;
     int64_t *from = buffer_take(s, sizeof(int64_t) * (size_t)n);
     for (int64_t j = 0; j < n; j++) {
         from[j] = at;
@@ -157,8 +157,8 @@ tile *tile_expand(interp *s, const tile *t, const tile_type *shape)
             steps[axis] = 0;
         }
     }
-    int64_t *from = walk_positions(s, shape, steps);
-    tile *r = tile_gather(s, t, shape, from);
+    int64_t n = interp_type_count(shape), *from = walk_positions(s, shape, steps, n);
+    tile *r = tile_gather(s, t, shape, from, n);
     buffer_give(s, from);
     return r;
 }
@@ -168,8 +168,8 @@ static tile *permute(interp *s, const tile_op *op, const tile *t, const tile_typ
     int64_t inner[MAX_RANK] = {0}, steps[MAX_RANK] = {0};
     row_major(&t->type, inner);
     for (int axis = 0; axis < type->rank; axis++) steps[axis] = inner[op->attr.axes[axis]];
-    int64_t *from = walk_positions(s, type, steps);
-    tile *r = tile_gather(s, t, type, from);
+    int64_t n = interp_type_count(type), *from = walk_positions(s, type, steps, n);
+    tile *r = tile_gather(s, t, type, from, n);
     buffer_give(s, from);
     return r;
 }
