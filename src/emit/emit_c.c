@@ -354,6 +354,9 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->buffer_of = ARENA_ARRAY(e->memory, int, count);
     e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->read = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->loaded_in = arena_alloc(e->memory, sizeof(*e->loaded_in) * (size_t)count);
+    e->prefetches = false;
+    for (int p = 0; p < k->param_count; p++) e->prefetches |= k->params[p].facts.streams;
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;

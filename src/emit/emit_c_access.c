@@ -275,6 +275,50 @@ address buffer_address(nest *n, value v, place at)
     return finish(n, &t, type.elem, arena_print(e->memory, "b%d", number), lane_stride, NULL);
 }
 
+/* ---- reading ahead ---- */
+
+/* How much an index grows from one program to the next along axis 0; 0: not at all, or not known. */
+static int64_t program_step(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    number factor;
+    if (!op) return 0;
+    if (op->code == OP_PROGRAM) return op->attr.index == 0;
+    if (op->code != OP_MUL) return 0;
+    for (int i = 0; i < 2; i++)
+        if (tile_is_constant(e->k, op->operands[i], &factor)) return factor.i * program_step(e, op->operands[1 - i]);
+    return 0;
+}
+
+/* When the launch is larger than the caches. A row that an earlier pass brought in: while this pass computes, memory is
+ * idle and can bring the row of the next program. A stream from memory to memory: the next page, which the hardware
+ * does not guess. */
+void access_prefetch(nest *n, const tile_op *op, const address *a)
+{
+    enum { PAGE_BYTES = 4096 };
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    if ((n->partial && !n->single) || !e->prefetches || !a->stride || strcmp(a->stride, "1") || a->ok) return;
+    int *passes = e->loaded_in[op->results[0]];
+    if (!passes[0]) passes[0] = e->pass_number;
+    if (!passes[1] && passes[0] != e->pass_number) passes[1] = e->pass_number;
+    bool stores = false;
+    for (int i = 0; i < n->pass->sink_count; i++) stores |= n->pass->sinks[i].kind == SINK_STORE;
+    int operand = access->first_index;
+    for (int axis = 0; axis < access->rank; axis++) {
+        int64_t step = program_step(e, op->operands[operand]);
+        bool last = axis == access->rank - 1;
+        if (step && passes[1] == e->pass_number && !last)
+            put_at(n, n->loops, "__builtin_prefetch(%s + %" PRId64 "L * %s, 0, 2);", a->pointer, step,
+                   stride_text(e, access->array, axis));
+        else if (step && passes[0] == e->pass_number && stores)
+            put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 2);", a->pointer,
+                   PAGE_BYTES / dtypes[a->elem].size_bytes);
+        if (step) return;
+        operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
+    }
+}
+
 /* ---- loads and stores ---- */
 
 static const char *scalar_load(emitter *e, const address *a)

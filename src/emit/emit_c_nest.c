@@ -712,6 +712,7 @@ void emit_group(emitter *e, const group *g)
         n.pass = &g->passes[p];
         n.loops = n.pass->loop_count;
         n.vector = n.loops > n.outer;
+        e->pass_number++;
         if (n.vector)
             emit_vector_pass(&n);
         else

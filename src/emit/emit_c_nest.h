@@ -91,6 +91,7 @@ reg nest_define(nest *n, value named, dtype t, int level, const char *words);
 /* emit_c_access.c */
 address access_address(nest *n, const tile_op *op, place at);
 address buffer_address(nest *n, value v, place at);
+void access_prefetch(nest *n, const tile_op *op, const address *a);
 reg address_load(nest *n, value named, address a);
 void address_store(nest *n, address a, reg r, bool stream);
 void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old);

@@ -179,20 +179,57 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
     return nest_define(n, v, t, level, result);
 }
 
+/* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. */
+static bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh)
+{
+    if (op->code != OP_ADD || e->k->precise || op->flags & F_PRECISE) return false;
+    for (*tanh = 0; *tanh < 2; ++*tanh) {
+        value v = op->operands[*tanh];
+        const tile_op *of = value_is_virtual(e, v) && e->uses[v] == 1 ? tile_def(e->k, v) : NULL;
+        number one;
+        if (of && of->code == OP_TANH && !(of->flags & F_PRECISE) &&
+            tile_is_constant(e->k, op->operands[1 - *tanh], &one) && one.f == 1)
+            return true;
+    }
+    return false;
+}
+
+static reg compute_one_plus_tanh(nest *n, value v, const tile_op *op, int tanh, place at)
+{
+    emitter *e = n->e;
+    place inner = place_of_operand(e, op, tanh, &at);
+    const tile_op *of = tile_def(e->k, op->operands[tanh]);
+    reg x = nest_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
+    dtype t = tile_type_of(e->k, v).elem;
+    const char *lanes = level_is_vector(n, x.level) ? "x16" : "";
+    return nest_define(
+        n, v, t, x.level,
+        arena_print(e->memory, "2 * %s(%s + %s)", need(e, "sigmoid_%s%s", register_name(t), lanes), x.words, x.words));
+}
+
 reg nest_compute(nest *n, value v, place at)
 {
     emitter *e = n->e;
     const tile_op *op = tile_def(e->k, v);
     reg r;
+    int tanh;
     switch (op->code) {
     case OP_IOTA: r = compute_iota(n, v, op, at); break;
     case OP_BOUND: r = compute_bound(n, op, at); break;
     case OP_BROADCAST:
     case OP_RESHAPE:
     case OP_PERMUTE: r = nest_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
-    case OP_LOAD: r = address_load(n, v, access_address(n, op, at)); break;
+    case OP_LOAD: {
+        address a = access_address(n, op, at);
+        access_prefetch(n, op, &a);
+        r = address_load(n, v, a);
+        break;
+    }
     case OP_MAP: return compute_map(n, v, op, at);
-    default: r = compute_elementwise(n, v, op, at); break;
+    default:
+        r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
+                                           : compute_elementwise(n, v, op, at);
+        break;
     }
     nest_remember(n, v, at, r);
     return r;

@@ -92,6 +92,9 @@ typedef struct emitter {
     int name_count, name_capacity;
     map *name_set;
     bool *array_used;
+    bool prefetches;     /* the launch touches more than the caches hold */
+    int (*loaded_in)[2]; /* by value: the first two passes that load it */
+    int pass_number;
     int serial;       /* of names */
     bool needs_lanes; /* the function lanes_between */
     int dot_room;     /* the buffer for packing, 0: none */
