@@ -303,7 +303,9 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     launch_options options = {.interp = &interp, .found = &found};
     qn_status status = call_launch(call, c->ref_slot, &options, error);
     if (call->instance) tell_findings(c, at, &found, call->instance->kernel);
-    if (status == QN_OK && found.count) status = QN_FINDING; /* the results mean nothing then */
+    bool asserted = false; /* a failed assert is both a finding and a failure: tell it once */
+    for (int i = 0; i < found.count; i++) asserted |= found.items[i].code == 507;
+    if ((status == QN_OK && found.count) || asserted) status = QN_FINDING; /* the results mean nothing then */
     for (int i = 0; status == QN_OK && i < c->truth->param_count; i++) {
         const parameter *p = &c->truth->params[i];
         if ((p->kind == PARAM_OUT || p->kind == PARAM_INOUT) && !view_copy(&call->arguments[i].view, &truth[i]))

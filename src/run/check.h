@@ -35,7 +35,8 @@ typedef struct comparison {
     int64_t first;         /* row-major number of the first wrong element */
     double actual, expected;
 } comparison;
-/* |a - e| <= absolute + relative * max(|e|, largest |e| of the row); NaN equals NaN; integers exactly. */
+/* |a - e| <= absolute + relative * max(largest |e| of the row, root mean square of all); NaN equals NaN; integers
+ * exactly. */
 comparison arrays_compare(const array_view *actual, const array_view *expected, double relative, double absolute);
 void tolerance_default(dtype elem, double *relative, double *absolute);
 /* A copy, row-major, in memory of its own (free with memory_free(view.data)). */

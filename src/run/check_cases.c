@@ -20,6 +20,7 @@ typedef struct choice {
     int size_count;
     const char *types[4]; /* generic type names */
     int type_count;
+    bool indexes;    /* an integer input has no generator: its 0 and 1 may be indices, so no extent is one */
     check_case base; /* scalars and constants that are the same in every case */
 } choice;
 
@@ -149,6 +150,51 @@ static void gather(choice *c, const qn_settings *fixed, int units)
     }
 }
 
+/* Does an integer input lack an `input` clause? */
+static bool has_plain_indices(const kernel_entry *e)
+{
+    const ast *clause = clause_of(bench_of(e->module->file, e->name), "input");
+    for (int i = 0; i < e->param_count; i++) {
+        const parameter *p = &e->params[i];
+        if (p->rank < 0 || p->generic || !dtype_is_integer(p->elem) || p->kind != PARAM_IN) continue;
+        bool given = false;
+        for (int s = 0; clause && s < clause->list.count; s++) given |= !strcmp(clause->list.items[s]->name, p->name);
+        if (!given) return true;
+    }
+    return false;
+}
+
+/* `assume(B1 == B + 1)` in the body: an extent that is a function of others takes its value. */
+static void obey_assumes(const choice *c, check_case *to, int units)
+{
+    const ast *item = c->entry->item;
+    const ast *body = item && item->kind == AST_KERNEL && item->phases.count ? item->phases.items[0]->body : NULL;
+    for (int i = 0; body && i < body->list.count; i++) {
+        const ast *call = body->list.items[i]->kind == AST_CALL_STATEMENT ? body->list.items[i]->left : NULL;
+        if (!call || !call->left || !call->left->name || strcmp(call->left->name, "assume") || !call->list.count)
+            continue;
+        const ast *equal = call->list.items[0];
+        if (equal->kind != AST_BINARY || strcmp(equal->word, "==") || equal->left->kind != AST_NAME) continue;
+        bindings known = {0};
+        for (int s = 0; s < c->size_count; s++)
+            for (int n = 0; n < to->count; n++)
+                if (!strcmp(to->names[n], c->sizes[s]))
+                    bindings_set(c->memory, &known,
+                                 (binding){.name = c->sizes[s],
+                                           .kind = BIND_INT,
+                                           .type = DT_I64,
+                                           .number = {.i = atoll(to->values[n])}});
+        diagnostics d = {.memory = c->memory};
+        binding value = {0};
+        const char *unbound = NULL;
+        if (!bindings_find(&known, equal->left->name) ||
+            !lang_evaluate(c->entry->module->file, equal->right, &known, units, &d, &value, &unbound) ||
+            value.kind != BIND_INT || value.number.i < 0)
+            continue;
+        put(to, equal->left->name, arena_print(c->memory, "%lld", (long long)value.number.i));
+    }
+}
+
 static check_case *add_case(const choice *c, check_cases *out)
 {
     ARENA_PUSH(c->memory, out->items, out->count, out->capacity, c->base);
@@ -157,6 +203,7 @@ static check_case *add_case(const choice *c, check_cases *out)
 
 static void put_size(const choice *c, check_case *to, int number, int64_t size)
 {
+    if (c->indexes && size == 1) size = 2;
     put(to, c->sizes[number], arena_print(c->memory, "%lld", (long long)size));
     to->empty |= size == 0;
 }
@@ -251,21 +298,23 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
 {
     choice c = {.entry = entry, .memory = memory};
     gather(&c, fixed, units);
+    c.indexes = has_plain_indices(entry);
     const char *types[DT_COUNT];
     int type_count = types_of(&c, types), patterns = pattern_count(c.size_count);
+    /* Compiling costs more than running: the other devices see a choice of the sizes. */
     for (int i = 0; i < patterns; i++) {
         check_case *one = add_case(&c, out);
         put_types(&c, one, types[0]);
         put_pattern(&c, one, i);
-        one->on_devices = i < 9;
-        one->strided = i == 1 || i == 2 || i == 3;
+        one->on_devices = patterns == 1 || (i > 0 && i < 5) || i == 7;
+        one->strided = i == 1 || i == 3;
     }
     for (int t = 1; c.type_count && t < type_count; t++)
         for (int i = 1; i < MINIMUM(patterns, 3); i++) {
             check_case *one = add_case(&c, out);
             put_types(&c, one, types[t]);
             put_pattern(&c, one, i);
-            one->on_devices = true;
+            one->on_devices = i == 1 + t % 2;
         }
     for (int k = 0; entry->item && k < 6; k++)
         for (int i = MINIMUM(patterns, 5) - 1; i >= 0 && i > MINIMUM(patterns, 5) - 3; i--) {
@@ -275,17 +324,17 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
             *one = trial;
             put_types(&c, one, types[0]);
             put_pattern(&c, one, i);
-            one->on_devices = true;
+            one->on_devices = i == MINIMUM(patterns, 5) - 1;
         }
     for (int z = 0, zeros = 0; z < c.size_count && zeros < 3; z++) {
         if (entry_param(entry, c.sizes[z], NULL)) continue; /* a constant extent is at least one */
-        zeros++;
         check_case *one = add_case(&c, out);
         put_types(&c, one, types[0]);
         put_pattern(&c, one, MINIMUM(patterns, 2) - 1);
         put_size(&c, one, z, 0);
-        one->on_devices = true;
+        one->on_devices = zeros++ == 0;
     }
+    for (int i = 0; i < out->count; i++) obey_assumes(&c, &out->items[i], units);
 }
 
 void check_describe(const check_case *c, text *out)

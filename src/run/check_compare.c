@@ -36,6 +36,8 @@ void tolerance_default(dtype elem, double *relative, double *absolute)
 
 static void wrong_one(comparison *c, int64_t index, double actual, double expected, double allowed)
 {
+    double error = fabs(actual - expected);
+    if (!isnan(error)) c->worst = MAXIMUM(c->worst, error);
     if (c->wrong++) return;
     c->first = index;
     c->actual = actual;
@@ -51,8 +53,21 @@ static void compare_one(comparison *c, int64_t index, double actual, double expe
         c->worst = MAXIMUM(c->worst, error);
         return;
     }
-    if (!isnan(error)) c->worst = MAXIMUM(c->worst, error);
     wrong_one(c, index, actual, expected, allowed);
+}
+
+/* Of the finite elements; 0 for integers. */
+static double root_mean_square(const array_view *v, int64_t count)
+{
+    double sum = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; dtype_is_float(v->elem) && i < count; i++) {
+        double x = element_read(v->elem, element_at(v, i)).f;
+        if (!isfinite(x)) continue;
+        sum += x * x;
+        finite++;
+    }
+    return finite ? sqrt(sum / (double)finite) : 0;
 }
 
 comparison arrays_compare(const array_view *actual, const array_view *expected, double relative, double absolute)
@@ -60,8 +75,9 @@ comparison arrays_compare(const array_view *actual, const array_view *expected, 
     comparison c = {.count = count_of(expected)};
     dtype elem = expected->elem;
     int64_t row = expected->rank ? expected->extents[expected->rank - 1] : 1;
+    double typical = root_mean_square(expected, c.count);
     for (int64_t start = 0; start < c.count; start += row) {
-        double scale = 0;
+        double scale = typical;
         for (int64_t i = start; dtype_is_float(elem) && i < start + row; i++) {
             double size = fabs(element_read(elem, element_at(expected, i)).f);
             if (isfinite(size)) scale = MAXIMUM(scale, size);
