@@ -760,5 +760,44 @@ TEST(every_op_on_every_type)
     printf("note: %d ops on element types, as vectors and as scalars\n", count);
 }
 
-TEST_MAIN(CASE(every_op_on_every_type), CASE(features_of_the_language), CASE(programs_with_facts),
+/* ---- golden texts ---- */
+
+/* The functions of the kernel, without the prelude before them. */
+static const char *functions_of(const char *source, const char *name)
+{
+    char start[80];
+    snprintf(start, sizeof(start), "\nint %s_phase0", name);
+    const char *found = strstr(source, start);
+    return found ? found + 1 : source;
+}
+
+TEST(golden_texts)
+{
+    static const char *const names[] = {"add", "gelu_tile", "softmax_row", "softmax_short", "matmul", "embed", "blur"};
+    for (int i = 0; i < COUNT(names); i++) {
+        char path[512], *words = NULL, *expected = NULL;
+        size_t length;
+        qn_error error = {0};
+        arena *memory = arena_new();
+        tile_kernel *k = NULL;
+        text source = {0};
+        snprintf(path, sizeof(path), QUERN_ROOT "/tests/text/c/%s.tile", names[i]);
+        bool ready = file_read(path, 1 << 20, &words, &length, &error) == QN_OK &&
+                     tile_read(memory, path, words, length, &k, &error) == QN_OK &&
+                     emit_c(k, NULL, &source, &error) == QN_OK;
+        if (!ready) printf("%s: %s\n", names[i], error.message);
+        EXPECT(ready);
+        snprintf(path, sizeof(path), QUERN_ROOT "/tests/text/c/%s.expected", names[i]);
+        const char *actual = functions_of(text_get(&source), names[i]);
+        if (environment_get("QUERN_BLESS")) EXPECT(file_write(path, actual, strlen(actual), &error) == QN_OK);
+        EXPECT(file_read(path, 1 << 20, &expected, &length, &error) == QN_OK);
+        if (expected) EXPECT_TEXT(actual, expected);
+        free(words);
+        free(expected);
+        text_free(&source);
+        arena_free(memory);
+    }
+}
+
+TEST_MAIN(CASE(golden_texts), CASE(every_op_on_every_type), CASE(features_of_the_language), CASE(programs_with_facts),
           CASE(programs_on_views), CASE(programs_f64), CASE(programs_16_bits))
