@@ -203,7 +203,7 @@ static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary
     CHECK(p->phase_count <= MAX_PHASES);
     bool good = find_symbol(library, k->name, "scratch_bytes", &p->scratch_bytes, sizeof(p->scratch_bytes));
     for (int i = 0; i < p->phase_count && good; i++) {
-        char suffix[16];
+        char suffix[24];
         snprintf(suffix, sizeof(suffix), "phase%d", i);
         good = find_symbol(library, k->name, suffix, &p->phases[i], sizeof(p->phases[i]));
     }

@@ -116,7 +116,7 @@ static void use_cache(int rounds, int seed)
     cache *c = cache_open(folder, false);
     bool good = true;
     for (int i = 0; i < rounds; i++) {
-        char key[16], path[512];
+        char key[32], path[512];
         bool found;
         snprintf(key, sizeof(key), "shared %d", (i * 7 + seed) % 9);
         good &= get(c, key, path, &found) && holds(path, key);
@@ -152,7 +152,7 @@ TEST(killed_while_writing)
         waitpid(child, NULL, 0);
         c = cache_open(folder, false);
         for (int k = 0; k < 9; k++) {
-            char key[16], path[512];
+            char key[32], path[512];
             bool found;
             snprintf(key, sizeof(key), "shared %d", k);
             EXPECT(get(c, key, path, &found) && holds(path, key));
@@ -185,7 +185,7 @@ TEST(size_limit)
     bool found;
     EXPECT(get(c, "used often", first, &found));
     for (int i = 0; i < 12; i++) {
-        char key[16];
+        char key[32];
         snprintf(key, sizeof(key), "number %d", i);
         nanosleep(&(struct timespec){0, 12000000}, NULL); /* dates of files have steps of some milliseconds */
         EXPECT(get(c, key, path, &found) && !found);
