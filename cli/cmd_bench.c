@@ -86,10 +86,10 @@ int command_devices(const command *self, const arguments *given)
     for (int i = 0; i < qn_device_count(context); i++) {
         qn_device_info info;
         qn_device_get(context, i, &info);
-        if (given->device && strcmp(given->device, info.name)) continue;
+        if (given->device && strcmp(given->device, info.name) != 0) continue;
         printf("%-5s %s%s%s\n", info.name, info.available ? "" : "not available: ", info.description,
                !strcmp(best, info.name) ? " (the default)" : "");
-        if (given->measure && info.available && strcmp(info.name, "ref")) {
+        if (given->measure && info.available && strcmp(info.name, "ref") != 0) {
             fflush(stdout);
             int measured = measure(context, info.name);
             if (measured > status) status = measured;
@@ -105,7 +105,7 @@ int command_cache(const command *self, const arguments *given)
     const char *verb = given->words.items[0];
     int status = EXIT_WRONG_CALL;
     qn_error error;
-    if (strcmp(verb, "list") && strcmp(verb, "clear")) {
+    if (strcmp(verb, "list") != 0 && strcmp(verb, "clear") != 0) {
         const char *near = nearest_word(verb, verbs, 2);
         complain("`quern %s` knows list and clear, not `%s`%s%s%s", self->name, verb, near ? "; did you mean `" : "",
                  near ? near : "", near ? "`?" : "");

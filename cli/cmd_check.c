@@ -48,7 +48,7 @@ static bool settings_are_known(qn_context *context, const char *path, const char
         for (int k = 0; k < qn_module_kernel_count(module) && !good; k++) {
             qn_call *call = NULL;
             const char *candidate = qn_module_kernel_name(module, k);
-            if (kernel && strcmp(kernel, candidate)) continue;
+            if (kernel && strcmp(kernel, candidate) != 0) continue;
             good = qn_call_new(module, candidate, &call, &error) == QN_OK &&
                    qn_call_set_text(call, name, value, &error) == QN_OK;
             qn_call_free(call);

@@ -74,7 +74,7 @@ static int format_one(const char *path, const arguments *given)
         if (given->check && !same) {
             printf("%s\n", path);
             status = EXIT_FINDING;
-        } else if (!given->check && given->write && strcmp(path, "-")) {
+        } else if (!given->check && given->write && strcmp(path, "-") != 0) {
             if (!same && !replace_file(path, &result)) status = EXIT_WRONG_CALL;
         } else if (!given->check) {
             fwrite(result.data, 1, result.length, stdout);

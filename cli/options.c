@@ -82,7 +82,9 @@ static bool complain_unknown(const command *c, const char *word, const char *nam
 
 static bool store(const option *o, const char *value, arguments *out)
 {
-    char *field = (char *)out + o->place, *end;
+    void *field = (char *)out + o->place;
+    char *end = NULL;
+    if (!value) value = ""; /* a flag's */
     errno = 0;
     switch (o->kind) {
     case FLAG: *(bool *)field = true; return true;
@@ -130,7 +132,7 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
         const char *name = !strcmp(word, "-h") ? "help" : word + strspn(word, "-");
         size_t length = strcspn(name, "=");
         const option *o = find(name, length);
-        if (!o || !takes(c, o->name) || (word[1] != '-' && strcmp(word, "-h"))) {
+        if (!o || !takes(c, o->name) || (word[1] != '-' && strcmp(word, "-h") != 0)) {
             char bare[64];
             snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
             return complain_unknown(c, word, bare);

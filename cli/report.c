@@ -14,7 +14,7 @@ bool colours_wanted(FILE *to)
 {
     const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
     if (no_color && *no_color) return false;
-    return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb");
+    return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
 static void write_error_head(void)

@@ -45,7 +45,11 @@ double element_as_double(const qn_array *array, const int64_t *index)
     case QN_F32: return value.f32;
     case QN_F64: return value.f64;
     case QN_F16: return half_to_double(value.bits16);
-    case QN_BF16: value.bits32 = (uint32_t)value.bits16 << 16; return value.f32;
+    case QN_BF16: {
+        uint32_t wide = (uint32_t)value.bits16 << 16;
+        memcpy(&value.f32, &wide, sizeof(wide));
+        return value.f32;
+    }
     case QN_I8: return value.i8;
     case QN_I16: return value.i16;
     case QN_I32: return value.i32;

@@ -153,7 +153,7 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     for (int i = 0; status == QN_OK && i < b->module->file->items.count; i++) {
         b->block = b->module->file->items.items[i];
         if (b->block->kind != AST_BENCH) continue;
-        if (b->options->bench && strcmp(b->options->bench, b->block->name)) continue;
+        if (b->options->bench && strcmp(b->options->bench, b->block->name) != 0) continue;
         status = run_block(b, path, &out, &bad, error);
     }
     if (status == QN_OK && b->options->json_path) {

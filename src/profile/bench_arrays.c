@@ -29,7 +29,7 @@ bool arrays_add(bench_arrays *a, const qn_call *call, char *why, size_t why_size
         if (p->kind != PARAM_IN && p->kind != PARAM_OUT && p->kind != PARAM_INOUT) continue;
         bench_array *known = find(a, p->name);
         if (known && (known->elem != v->elem || known->rank != v->rank ||
-                      memcmp(known->extents, v->extents, sizeof(int64_t) * (size_t)v->rank))) {
+                      memcmp(known->extents, v->extents, sizeof(int64_t) * (size_t)v->rank) != 0)) {
             text words = {0};
             text_print(&words, "array `%s` is ", p->name);
             shape_print(v->elem, v->rank, v->extents, &words);

@@ -56,7 +56,7 @@ static int block_names(const qn_module *module, const ast *block, const char **n
     int count = 0;
     for (int c = 0; c < block->clauses.count; c++) {
         const ast *clause = block->clauses.items[c];
-        if (strcmp(clause->word, "settings") && strcmp(clause->word, "on")) continue;
+        if (strcmp(clause->word, "settings") != 0 && strcmp(clause->word, "on") != 0) continue;
         for (int i = 0; i < clause->list.count && count < most; i++) names[count++] = clause->list.items[i]->name;
     }
     for (int v = 0; v < block->list.count; v++) {
@@ -80,7 +80,7 @@ qn_status plan_check_caller(const bench *b, qn_error *error)
     const ast_file *file = b->module->file;
     for (int i = 0; i < file->items.count; i++) {
         const ast *item = file->items.items[i];
-        if (item->kind != AST_BENCH || (b->options->bench && strcmp(item->name, b->options->bench))) continue;
+        if (item->kind != AST_BENCH || (b->options->bench && strcmp(item->name, b->options->bench) != 0)) continue;
         count += block_names(b->module, item, names + count, COUNT(names) - count);
     }
     for (int i = 0; i < b->options->settings.count; i++) {
@@ -264,7 +264,7 @@ void plan_variants(bench *b)
             variant_end(b, v, VARIANT_SKIPPED, "tensor functions do not run yet");
         else if (item->kind == AST_RAW && !strcmp(item->word, "cuda"))
             variant_end(b, v, VARIANT_SKIPPED, "cuda text runs on a cuda device only, and this is %s", b->device);
-        else if (item->kind == AST_RAW && strcmp(b->device, "cpu"))
+        else if (item->kind == AST_RAW && strcmp(b->device, "cpu") != 0)
             variant_end(b, v, VARIANT_SKIPPED, "C text runs on the cpu device only, and this is %s", b->device);
         else if (item->kind != AST_KERNEL && item->kind != AST_RAW)
             variant_end(b, v, VARIANT_FAILED, "`%s` is not a kernel", written->name);
@@ -330,11 +330,11 @@ bool point_shrink(const bench *b, const point *from, bool odd, int attempt, poin
     *out = *from;
     for (int i = 0; i < from->count; i++) movable += may_shrink(b, &from->items[i]);
     const int64_t *row = sizes[odd][movable > 4 ? 3 : movable < 1 ? 0 : movable - 1];
-    for (int i = 0, place = 0; i < from->count; i++) {
+    for (int i = 0, position = 0; i < from->count; i++) {
         point_setting *s = &out->items[i];
         if (!may_shrink(b, s)) continue;
-        int64_t size = row[place < 4 ? place : 3];
-        place++;
+        int64_t size = row[position < 4 ? position : 3];
+        position++;
         size = odd ? size + attempt : size * factors[attempt];
         if (size >= s->value.number.i) continue;
         s->value.number.i = size;

@@ -215,7 +215,7 @@ static bool sample_reference(bench *b, bench_variant *v, qn_error *error)
 {
     launch_counts counts;
     int64_t chosen[MOST_SAMPLES];
-    if (!v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
+    if (!v->call || !v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
     launch_count(v->call->instance->kernel, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
     if (!counts.separable || counts.work > most_work || counts.programs < 1) return false;
     interp_options interp = {.exact = !v->call->instance->kernel->precise,

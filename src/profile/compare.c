@@ -47,7 +47,7 @@ static int choose(int size, const char *expected, const char *before, int64_t be
     int chosen = 0;
     for (int i = 0; i < count; i++) {
         counts[i] =
-            !before || memcmp(expected + (size_t)i * (size_t)size, before + i * before_step * size, (size_t)size);
+            !before || memcmp(expected + (size_t)i * (size_t)size, before + i * before_step * size, (size_t)size) != 0;
         chosen += counts[i];
     }
     return chosen;

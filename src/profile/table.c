@@ -43,7 +43,7 @@ void table_print(const table *t, bool colour, text *out)
     }
     for (int row = 0; row < rows; row++) {
         const char *const *cells = t->cells + (size_t)row * (size_t)t->columns;
-        bool marked = colour && row && strncmp(cells[t->columns - 1], "ok", 2);
+        bool marked = colour && row && strncmp(cells[t->columns - 1], "ok", 2) != 0;
         if (colour && !row) text_add(out, "\033[1m");
         if (marked) text_add(out, "\033[31m");
         for (int column = 0; column < t->columns; column++) {
