@@ -6,10 +6,11 @@
 #define QUERN_DEVICE_COMPILER_H
 
 #include "base/base.h"
+#include <limits.h>
 
 typedef struct compiler {
     char path[1024]; /* of the program; empty: none was found */
-    char resolved[1024]; /* what the path points to in the end */
+    char resolved[PATH_MAX]; /* what the path points to in the end */
     char name[128]; /* for reading: "x86_64-linux-gnu-gcc-12", or the first line of --version */
     char words[512]; /* of $QUERN_CC or $CC after the program: more arguments, separated by NUL, ended by an empty one */
     char wanted[512]; /* what the environment asked for and was not found; or empty */
