@@ -117,7 +117,6 @@ typedef struct walk {
     arena *memory;
     diagnostics *d;
     tile_kernel *k;
-    int phase; /* -1 in the head */
     tile_block *block;
     place at;
     bool in_head, in_index;
@@ -126,7 +125,6 @@ typedef struct walk {
     int symbol_count, symbol_capacity;
     int scope_first, scope_end; /* visible: [first, end), or to the top where end is -1 */
     int kernel_symbols;         /* how many are the kernel's own */
-    int scope_mark;             /* where the innermost block's names begin */
     variable **variables;
     int variable_count, variable_capacity;
     /* head */

@@ -69,7 +69,7 @@ static bool is_scalar_function(const ast *function)
 
 /* What a call changes in the walk, and puts back. */
 typedef struct frame {
-    int scope_first, scope_end, symbol_count, variable_count, scope_mark;
+    int scope_first, scope_end, symbol_count, variable_count;
     target *target;
     bool elementwise, at_top, in_index;
     value path;
@@ -78,7 +78,7 @@ typedef struct frame {
 
 static frame frame_open(walk *w)
 {
-    frame f = {w->scope_first, w->scope_end, w->symbol_count, w->variable_count, w->scope_mark, w->target,
+    frame f = {w->scope_first, w->scope_end, w->symbol_count, w->variable_count, w->target,
                w->elementwise, w->at_top,    w->in_index,     w->path,           w->at};
     w->at_top = false;
     return f;
@@ -96,7 +96,6 @@ static void frame_close(walk *w, const frame *f)
     w->scope_end = f->scope_end;
     w->symbol_count = f->symbol_count;
     w->variable_count = f->variable_count;
-    w->scope_mark = f->scope_mark;
     w->target = f->target;
     w->elementwise = f->elementwise;
     w->at_top = f->at_top;

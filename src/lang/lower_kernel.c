@@ -256,7 +256,6 @@ static void lower_phase(walk *w, const ast *phase, int index, const launch *l)
     tile_block *body = w->k->phases[index];
     reset_cons(w);
     w->in_head = false;
-    w->phase = index;
     w->block = w->phase_block = body;
     w->entry_count = 0;
     w->launch_count = l->count;
@@ -391,8 +390,7 @@ bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constan
 {
     int errors = d->errors;
     walk *w = ARENA_NEW(memory, walk);
-    *w = (walk){
-        .file = file, .kernel = kernel, .constants = constants, .memory = memory, .d = d, .phase = -1, .scope_end = -1};
+    *w = (walk){.file = file, .kernel = kernel, .constants = constants, .memory = memory, .d = d, .scope_end = -1};
     w->k = tile_kernel_new(memory, kernel->name, file->path);
     for (int i = 0; i < kernel->clauses.count; i++) w->k->precise |= !strcmp(kernel->clauses.items[i]->word, "precise");
     copy_source(w);
