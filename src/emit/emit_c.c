@@ -409,7 +409,8 @@ static const char abi_text[] = "typedef struct { void *data; long extents[6], st
                                "void *realloc(void *, unsigned long);\n"
                                "void free(void *);\n";
 
-static const char lanes_text[] = "static inline mask16 lanes_between(long first, long last)\n"
+static const char lanes_text[] = "static inline int lane_of(long x) { return x < -1 ? -1 : x > 16 ? 16 : (int)x; }\n"
+                                 "static inline mask16 lanes_between(long first, long last)\n"
                                  "{\n"
                                  "    first = first < 0 ? 0 : first > 16 ? 16 : first;\n"
                                  "    last = last < 0 ? 0 : last > 16 ? 16 : last;\n"

@@ -179,6 +179,62 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
     return nest_define(n, v, t, level, result);
 }
 
+/* ---- comparisons of positions ---- */
+
+/* Is the value `*base` + lane along the vectors? Positions and what is added to them; 64-bit lanes are not needed then.
+ */
+static bool is_affine(nest *n, value v, place at, reg *base)
+{
+    emitter *e = n->e;
+    const tile_op *op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+    if (!op || tile_type_of(e->k, v).elem != DT_I64) return false;
+    switch (op->code) {
+    case OP_IOTA:
+        if (at.axis[op->attr.index] == NO_AXIS || !level_is_vector(n, at.axis[op->attr.index] + 1)) return false;
+        *base = (reg){n->position, n->loops, false};
+        return true;
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE: return is_affine(n, op->operands[0], place_of_operand(e, op, 0, &at), base);
+    case OP_ADD:
+    case OP_SUB:
+        for (int i = 0; i < (op->code == OP_ADD ? 2 : 1); i++) {
+            place other = place_of_operand(e, op, 1 - i, &at);
+            if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), base)) continue;
+            if (tile_type_of(e->k, op->operands[1 - i]).rank && place_level(&other, MAX_RANK) == n->loops) return false;
+            reg term = nest_value(n, op->operands[1 - i], other);
+            base->words = arena_print(e->memory, "%s %s %s", base->words, op->code == OP_ADD ? "+" : "-", term.words);
+            return true;
+        }
+        return false;
+    default: return false;
+    }
+}
+
+/* base + lane against a value that is the same in all lanes: the lane against their difference. */
+static bool compare_positions(nest *n, const tile_op *op, place at, reg *result)
+{
+    emitter *e = n->e;
+    if (ops[op->code].class != CLASS_COMPARE || !n->vector) return false;
+    for (int i = 0; i < 2; i++) {
+        reg base;
+        place other = place_of_operand(e, op, 1 - i, &at);
+        if (place_level(&other, tile_type_of(e->k, op->operands[1 - i]).rank) == n->loops) continue;
+        if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), &base)) continue;
+        static const op_code mirrored[] = {OP_GT, OP_GE, OP_LT, OP_LE, OP_EQ, OP_NE};
+        op_code code = i ? mirrored[op->code - OP_LT] : op->code;
+        reg limit = nest_value(n, op->operands[1 - i], other);
+        e->needs_lanes = true;
+        need(e, "first_mask");
+        *result =
+            nest_define(n, 0, DT_BOOL, n->loops,
+                        arena_print(e->memory, "%s(%s(), %s(lane_of(%s - (%s))))", need(e, "%s_i32x16", ops[code].text),
+                                    need(e, "iota_i32x16"), need(e, "splat_i32x16"), limit.words, base.words));
+        return true;
+    }
+    return false;
+}
+
 /* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. */
 static bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh)
 {
@@ -227,6 +283,7 @@ reg nest_compute(nest *n, value v, place at)
     }
     case OP_MAP: return compute_map(n, v, op, at);
     default:
+        if (compare_positions(n, op, at, &r)) break;
         r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
                                            : compute_elementwise(n, v, op, at);
         break;
