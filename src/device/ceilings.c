@@ -4,11 +4,13 @@
  * not what it happens to do while somebody else uses it.
  * SPDX-License-Identifier: MIT
  */
+#define _GNU_SOURCE
 #include "device/ceilings.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 void ceilings_source(text *out)
 {
@@ -147,6 +149,16 @@ static void measure(job *j, copy_loop *const *copies, copy_loop *read_all, int l
     }
 }
 
+/* In large pages, like the buffers of the library. */
+static char *take(size_t size_bytes)
+{
+    enum { LARGE = 2 << 20 };
+    size_t size = (size_bytes + LARGE - 1) / LARGE * LARGE;
+    char *memory = aligned_alloc(LARGE, size);
+    if (memory) (void)madvise(memory, size, MADV_HUGEPAGE);
+    return memory;
+}
+
 qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error)
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
@@ -162,7 +174,7 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
                 find(library, "vector_bytes", &vector_bytes, sizeof(vector_bytes));
     int64_t pieces = (int64_t)MAXIMUM(copy_bytes / PIECE, (size_t)1);
     size_t size = (size_t)pieces * PIECE;
-    char *from = aligned_alloc(4096, size), *to = aligned_alloc(4096, size);
+    char *from = take(size), *to = take(size);
     qn_status status = QN_OK;
     if (!good)
         status = error_set(error, QN_FAILED, "%s is not the library of the measuring loops", binary_path);

@@ -7,6 +7,7 @@
  * Launches may come from several threads: the pool runs one job at a time, which also keeps the scratch private.
  * SPDX-License-Identifier: MIT
  */
+#define _GNU_SOURCE
 #include "device/compiler.h"
 #include "device/device.h"
 
@@ -15,9 +16,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define MAX_PHASES 16
 #define MAX_PARAMS 64
+#define LARGE_PAGE_BYTES ((uint64_t)2 << 20)
 
 typedef struct cpu_memory {
     void *data;
@@ -260,9 +263,12 @@ static void work(void *context, int64_t first, int64_t last, int worker)
     cpu_memory *m = &j->device->memory[worker];
     if (m->size_bytes < j->scratch_bytes) {
         free(m->data);
-        uint64_t size = (j->scratch_bytes + j->scratch_bytes / 4 + 4095) / 4096 * 4096;
-        m->data = aligned_alloc(4096, size);
+        /* Large pages where it is large: packed panels of products are read all over. */
+        uint64_t step = j->scratch_bytes > LARGE_PAGE_BYTES / 4 ? LARGE_PAGE_BYTES : 4096;
+        uint64_t size = (j->scratch_bytes + j->scratch_bytes / 4 + step - 1) / step * step;
+        m->data = aligned_alloc(step, size);
         m->size_bytes = m->data ? size : 0;
+        if (m->data && step == LARGE_PAGE_BYTES) (void)madvise(m->data, size, MADV_HUGEPAGE);
         if (!m->data) {
             atomic_store(&j->no_memory, true);
             return;
