@@ -13,9 +13,9 @@
 
 static int test_failures_of_case, test_passed, test_failed;
 
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) test_fail(__FILE__, __LINE__, #condition);                                                   \
+#define EXPECT(condition)                                            \
+    do {                                                             \
+        if (!(condition)) test_fail(__FILE__, __LINE__, #condition); \
     } while (0)
 #define EXPECT_TEXT(actual, expected) test_text((actual), (expected), __FILE__, __LINE__)
 #define EXPECT_NEAR(actual, expected, tolerance) test_near((actual), (expected), (tolerance), __FILE__, __LINE__)
@@ -47,24 +47,27 @@ typedef struct test_case {
 } test_case;
 
 #define TEST(name) static void name(void)
-#define CASE(name) {#name, name}
-#define TEST_MAIN(...)                                                                                                 \
-    int main(int argc, char **argv)                                                                                    \
-    {                                                                                                                  \
-        const test_case cases[] = {__VA_ARGS__};                                                                       \
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {                                                \
-            if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;                                                  \
-            test_failures_of_case = 0;                                                                                 \
-            cases[i].run();                                                                                            \
-            if (test_failures_of_case) {                                                                               \
-                test_failed++;                                                                                         \
-                printf("FAILED %s\n", cases[i].name);                                                                  \
-            } else {                                                                                                   \
-                test_passed++;                                                                                         \
-            }                                                                                                          \
-        }                                                                                                              \
-        printf("%d passed, %d failed\n", test_passed, test_failed);                                                    \
-        return test_failed != 0;                                                                                       \
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
+#define TEST_MAIN(...)                                                  \
+    int main(int argc, char **argv)                                     \
+    {                                                                   \
+        const test_case cases[] = {__VA_ARGS__};                        \
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) { \
+            if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;   \
+            test_failures_of_case = 0;                                  \
+            cases[i].run();                                             \
+            if (test_failures_of_case) {                                \
+                test_failed++;                                          \
+                printf("FAILED %s\n", cases[i].name);                   \
+            } else {                                                    \
+                test_passed++;                                          \
+            }                                                           \
+        }                                                               \
+        printf("%d passed, %d failed\n", test_passed, test_failed);     \
+        return test_failed != 0;                                        \
     }
 
 #endif

@@ -42,7 +42,19 @@ extern "C" {
 #define QN_MAX_RANK 6
 
 typedef enum qn_dtype {
-    QN_F32, QN_F64, QN_F16, QN_BF16, QN_I8, QN_I16, QN_I32, QN_I64, QN_U8, QN_U16, QN_U32, QN_U64, QN_BOOL
+    QN_F32,
+    QN_F64,
+    QN_F16,
+    QN_BF16,
+    QN_I8,
+    QN_I16,
+    QN_I32,
+    QN_I64,
+    QN_U8,
+    QN_U16,
+    QN_U32,
+    QN_U64,
+    QN_BOOL
 } qn_dtype;
 
 typedef struct qn_context qn_context;
@@ -51,27 +63,28 @@ typedef struct qn_call qn_call;
 typedef struct qn_buffer qn_buffer;
 
 QN_API const char *qn_version(void);
-QN_API const char *qn_dtype_name(qn_dtype type); /* "f32" */
+QN_API const char *qn_dtype_name(qn_dtype type);                  /* "f32" */
 QN_API bool qn_dtype_from_name(const char *name, qn_dtype *type); /* also "float", "double" */
 QN_API size_t qn_dtype_size_bytes(qn_dtype type);
 
 /* Zero-initialise; every zero means the default. */
 typedef struct qn_context_options {
-    int threads; /* of the cpu device; 0: all cores this process may use */
+    int threads;              /* of the cpu device; 0: all cores this process may use */
     const char *cache_folder; /* NULL: $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern */
     bool no_cache;
     bool allow_raw; /* raw kernels run code as it is written: allow it for files you trust */
     void (*print)(void *user, const char *line); /* where `print` statements and logs go; NULL: nowhere */
     void *user;
 } qn_context_options;
-QN_API QN_MUST_CHECK qn_status qn_context_open(const qn_context_options *options, qn_context **context, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_context_open(const qn_context_options *options, qn_context **context,
+                                               qn_error *error);
 QN_API void qn_context_close(qn_context *context); /* NULL is fine */
 
 typedef struct qn_device_info {
     const char *name; /* "cpu", "ref"; borrowed from the context */
     bool available;
     char description[256]; /* processor, threads, compiler; or why it is not there and what to install */
-    int units; /* threads or multiprocessors */
+    int units;             /* threads or multiprocessors */
 } qn_device_info;
 QN_API int qn_device_count(const qn_context *context);
 QN_API void qn_device_get(const qn_context *context, int number, qn_device_info *info);
@@ -79,20 +92,26 @@ QN_API const char *qn_device_best(const qn_context *context); /* the fastest one
 
 /* Buffers: owned memory, or the caller's with its deleter. Reference-counted. */
 typedef void qn_deleter(void *user, void *data);
-QN_API QN_MUST_CHECK qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buffer, qn_error *error); /* zeroed, 64-byte aligned */
-QN_API QN_MUST_CHECK qn_status qn_buffer_wrap(qn_context *context, void *data, size_t size_bytes, qn_deleter *deleter, void *user, qn_buffer **buffer, qn_error *error); /* the deleter (may be NULL) runs at the last release */
+/* Zeroed, 64-byte aligned. */
+QN_API QN_MUST_CHECK qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buffer,
+                                             qn_error *error);
+/* The deleter (may be NULL) runs at the last release. */
+QN_API QN_MUST_CHECK qn_status qn_buffer_wrap(qn_context *context, void *data, size_t size_bytes, qn_deleter *deleter,
+                                              void *user, qn_buffer **buffer, qn_error *error);
 QN_API qn_buffer *qn_buffer_retain(qn_buffer *buffer);
 QN_API void qn_buffer_release(qn_buffer *buffer);
 QN_API void *qn_buffer_data(qn_buffer *buffer);
 QN_API size_t qn_buffer_size_bytes(const qn_buffer *buffer);
 
 /* Modules. The message of a failure holds all diagnostics. */
-QN_API QN_MUST_CHECK qn_status qn_module_load_file(qn_context *context, const char *path, qn_module **module, qn_error *error);
-QN_API QN_MUST_CHECK qn_status qn_module_load_text(qn_context *context, const char *name, const char *text, qn_module **module, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_module_load_file(qn_context *context, const char *path, qn_module **module,
+                                                   qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_module_load_text(qn_context *context, const char *name, const char *text,
+                                                   qn_module **module, qn_error *error);
 QN_API void qn_module_free(qn_module *module);
 QN_API int qn_module_kernel_count(const qn_module *module);
 QN_API const char *qn_module_kernel_name(const qn_module *module, int number); /* borrowed */
-QN_API const char *qn_module_warnings(const qn_module *module); /* "" or diagnostics text; borrowed */
+QN_API const char *qn_module_warnings(const qn_module *module);                /* "" or diagnostics text; borrowed */
 
 /* Parameters of a kernel, in order. */
 typedef enum qn_param_kind { QN_PARAM_IN, QN_PARAM_OUT, QN_PARAM_INOUT, QN_PARAM_SCALAR, QN_PARAM_CONST } qn_param_kind;
@@ -102,20 +121,28 @@ typedef struct qn_param {
     int rank; /* -1: not an array */
 } qn_param;
 QN_API int qn_kernel_param_count(const qn_module *module, const char *kernel); /* -1: no such kernel */
-QN_API QN_MUST_CHECK qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param,
+                                               qn_error *error);
 
 /* A call: arguments by name, then run. It may be run many times; settings stay until changed. */
 QN_API QN_MUST_CHECK qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **call, qn_error *error);
 QN_API void qn_call_free(qn_call *call);
-QN_API QN_MUST_CHECK qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_error *error); /* scalar, extent or const */
+/* A scalar, an extent or a const. */
+QN_API QN_MUST_CHECK qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_error *error);
 QN_API QN_MUST_CHECK qn_status qn_call_set_float(qn_call *call, const char *name, double number, qn_error *error);
-QN_API QN_MUST_CHECK qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_error *error); /* T */
-QN_API QN_MUST_CHECK qn_status qn_call_set_function(qn_call *call, const char *name, const char *function, qn_error *error);
-QN_API QN_MUST_CHECK qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, qn_error *error); /* as `--set`: "1 << 20", "bf16", "relu" */
+/* T. */
+QN_API QN_MUST_CHECK qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_call_set_function(qn_call *call, const char *name, const char *function,
+                                                    qn_error *error);
+/* As `--set`: "1 << 20", "bf16", "relu". */
+QN_API QN_MUST_CHECK qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, qn_error *error);
 /* The caller's memory, borrowed until it is replaced or the call is freed. strides in elements, NULL: row-major. */
-QN_API QN_MUST_CHECK qn_status qn_call_set_memory(qn_call *call, const char *name, void *data, qn_dtype type, int rank, const int64_t *extents, const int64_t *strides, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_call_set_memory(qn_call *call, const char *name, void *data, qn_dtype type, int rank,
+                                                  const int64_t *extents, const int64_t *strides, qn_error *error);
 /* A buffer (retained): element offset and view as above. */
-QN_API QN_MUST_CHECK qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer, size_t offset_elements, qn_dtype type, int rank, const int64_t *extents, const int64_t *strides, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer,
+                                                  size_t offset_elements, qn_dtype type, int rank,
+                                                  const int64_t *extents, const int64_t *strides, qn_error *error);
 /* Binds, specialises, compiles if it must, launches, waits. Outputs that were not set are allocated. */
 QN_API QN_MUST_CHECK qn_status qn_call_run(qn_call *call, const char *device, qn_error *error);
 /* After a run: any array of the call, the allocated ones too. Borrowed until the next run. */

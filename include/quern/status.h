@@ -26,11 +26,11 @@ extern "C" {
 
 typedef enum qn_status {
     QN_OK = 0,
-    QN_FINDING, /* the program ran and a check found something: the message tells the first finding */
-    QN_BAD_CALL, /* a wrong argument of this call: name, shape, type, setting */
+    QN_FINDING,    /* the program ran and a check found something: the message tells the first finding */
+    QN_BAD_CALL,   /* a wrong argument of this call: name, shape, type, setting */
     QN_BAD_SOURCE, /* the .qn text has errors: the message holds the diagnostics */
-    QN_BAD_FILE, /* a file cannot be read, written or understood */
-    QN_NO_DEVICE, /* the device or its compiler is not there: the message says what to install */
+    QN_BAD_FILE,   /* a file cannot be read, written or understood */
+    QN_NO_DEVICE,  /* the device or its compiler is not there: the message says what to install */
     QN_NO_MEMORY,
     QN_FAILED /* a launch failed: an assert, the compiler, the system */
 } qn_status;

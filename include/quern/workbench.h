@@ -32,60 +32,70 @@ typedef struct qn_settings {
 } qn_settings;
 
 /* fmt: canonical text. */
-QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user,
+                                              qn_error *error);
 
-/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; `why`: the variants compiled so far for it in this cache and why. */
+/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; `why`: the variants compiled so far for it in this
+ * cache and why. */
 typedef struct qn_show_options {
-    const char *stage; /* NULL: "c" */
+    const char *stage;  /* NULL: "c" */
     const char *device; /* NULL: "cpu" */
     qn_settings settings;
     bool why;
     bool times; /* the time of each pass */
 } qn_show_options;
-QN_API QN_MUST_CHECK qn_status qn_show(qn_context *context, const char *path, const char *kernel, const qn_show_options *options, qn_write *write, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_show(qn_context *context, const char *path, const char *kernel,
+                                       const qn_show_options *options, qn_write *write, void *user, qn_error *error);
 QN_API int qn_stage_count(void);
 QN_API const char *qn_stage_name(int number, const char **summary);
 
-/* Inputs: fills an array as the kernel's bench `input` clauses say (else by type), from the seed and the parameter's name. */
-QN_API QN_MUST_CHECK qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error); /* every in and inout array not set; extents must be known by then */
+/* Inputs: fills every in and inout array that is not set, as the kernel's bench `input` clauses say (else by type),
+ * from the seed and the parameter's name. Extents must be known by then. */
+QN_API QN_MUST_CHECK qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error);
 
-/* check: every kernel of a file under the checking interpreter at odd and even sizes, then the other devices against it. */
+/* check: every kernel of a file under the checking interpreter at odd and even sizes, then the other devices against
+ * it. */
 typedef struct qn_check_options {
-    const char *kernel; /* NULL: all */
-    const char *device; /* NULL: every device there is */
+    const char *kernel;   /* NULL: all */
+    const char *device;   /* NULL: every device there is */
     qn_settings settings; /* fixes extents and constants */
     uint64_t seed;
     bool verbose; /* a line per case */
 } qn_check_options;
-QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options, qn_write *write, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options,
+                                             qn_write *write, void *user, qn_error *error);
 
 /* bench */
 typedef struct qn_bench_options {
-    const char *bench; /* NULL: all of the file */
+    const char *bench;  /* NULL: all of the file */
     const char *device; /* NULL: the best */
     qn_settings settings;
     const char *json_path; /* NULL: none */
-    double seconds; /* per variant; 0: a default */
+    double seconds;        /* per variant; 0: a default */
     uint64_t seed;
     bool progress; /* lines of progress through `write` with user; the command sends them to stderr */
     bool colour;
 } qn_bench_options;
-QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options, qn_write *write, qn_write *progress, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options,
+                                             qn_write *write, qn_write *progress, void *user, qn_error *error);
 /* The machine's ceilings, measured now (about a second): best copy bandwidth counting read and write, FMA peak. */
 typedef struct qn_ceilings {
     double copy_gb_per_s, read_gb_per_s;
     double fma_one_gflop_per_s, fma_all_gflop_per_s;
     int threads;
 } qn_ceilings;
-QN_API QN_MUST_CHECK qn_status qn_measure(qn_context *context, const char *device, size_t copy_bytes, qn_ceilings *ceilings, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_measure(qn_context *context, const char *device, size_t copy_bytes,
+                                          qn_ceilings *ceilings, qn_error *error);
 
 /* debug: steps a kernel under the interpreter. Commands come from `read_line` (false: end), output goes to `write`. */
 typedef bool qn_read_line(void *user, const char *prompt, char *line, size_t size);
-QN_API QN_MUST_CHECK qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void *user,
+                                        qn_error *error);
 
 /* cache */
 QN_API QN_MUST_CHECK qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_error *error);
-QN_API QN_MUST_CHECK qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *removed_bytes, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *removed_bytes,
+                                              qn_error *error);
 
 /* .npy files, versions 1 to 3, either byte order of storage (Fortran order gives strides). */
 typedef struct qn_npy {
@@ -93,7 +103,8 @@ typedef struct qn_npy {
     void *memory;
 } qn_npy;
 QN_API QN_MUST_CHECK qn_status qn_npy_read(const char *path, qn_npy *npy, qn_error *error);
-QN_API QN_MUST_CHECK qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error); /* row-major; bf16 as f4 */
+/* Row-major; bf16 as f4. */
+QN_API QN_MUST_CHECK qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error);
 QN_API void qn_npy_free(qn_npy *npy);
 
 #ifdef __cplusplus

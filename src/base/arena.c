@@ -48,16 +48,17 @@ void *arena_alloc(arena *a, size_t size_bytes)
 {
     size_t size = (size_bytes + 15) & ~(size_t)15;
     CHECK(size >= size_bytes);
-    if (!a->blocks || a->blocks->size - a->blocks->used < size) {
+    block *b = a->blocks;
+    if (!b || b->size - b->used < size) {
         size_t capacity = size > 65536 ? size : 65536;
-        block *b = calloc(1, sizeof(block) + capacity);
+        b = calloc(1, sizeof(block) + capacity);
         CHECK(b);
         b->size = capacity;
         b->next = a->blocks;
         a->blocks = b;
     }
-    void *memory = a->blocks->data + a->blocks->used;
-    a->blocks->used += size;
+    void *memory = b->data + b->used;
+    b->used += size;
     a->used_bytes += size;
     return memory;
 }

@@ -24,17 +24,17 @@
 #define CHECK(condition) ((condition) ? (void)0 : base_check_failed(#condition, __FILE__, __LINE__))
 _Noreturn void base_check_failed(const char *condition, const char *file, int line);
 
-#define QN_TRY(expression)                                                                                             \
-    do {                                                                                                               \
-        qn_status status_of_try = (expression);                                                                        \
-        if (status_of_try != QN_OK) return status_of_try;                                                              \
+#define QN_TRY(expression)                                \
+    do {                                                  \
+        qn_status status_of_try = (expression);           \
+        if (status_of_try != QN_OK) return status_of_try; \
     } while (0)
 
 /* arena.c: memory that dies all at once. Allocation never fails to the caller: it aborts when the system has none. */
 typedef struct arena arena;
 arena *arena_new(void);
-void arena_free(arena *a); /* NULL is fine */
-void *arena_alloc(arena *a, size_t size_bytes); /* zeroed, aligned to 16 */
+void arena_free(arena *a);                                        /* NULL is fine */
+void *arena_alloc(arena *a, size_t size_bytes);                   /* zeroed, aligned to 16 */
 char *arena_copy_text(arena *a, const char *text, size_t length); /* adds the final NUL */
 char *arena_print(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 size_t arena_used_bytes(const arena *a);
@@ -44,8 +44,7 @@ size_t arena_used_bytes(const arena *a);
 /* Append to a growable array that lives in an arena: `items`, `count`, `capacity` are lvalues. */
 #define ARENA_PUSH(a, items, count, capacity, item)                                                                    \
     do {                                                                                                               \
-        if ((count) == (capacity))                                                                                     \
-            (items) = arena_grow((a), (items), (size_t)(count), &(capacity), sizeof(*(items)));                        \
+        if ((count) == (capacity)) (items) = arena_grow((a), (items), (size_t)(count), &(capacity), sizeof(*(items))); \
         (items)[(count)++] = (item);                                                                                   \
     } while (0)
 void *arena_grow(arena *a, const void *items, size_t count, int *capacity, size_t item_size);
@@ -88,13 +87,14 @@ const char *suggest_name(const char *name, const char *const *list, int count);
 
 /* os.c: time, files, processes, libraries. Paths are UTF-8 bytes. */
 int64_t clock_now_ns(void); /* monotonic */
-qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error); /* malloc'd, NUL added */
+/* The data is malloc'd, a NUL added. */
+qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */
-qn_status folder_make(const char *path, qn_error *error); /* with its parents */
+qn_status folder_make(const char *path, qn_error *error);                                     /* with its parents */
 /* Runs a program found on PATH with its output captured; *exit_code is -1 if a signal ended it. output may be NULL. */
 qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error);
 bool program_find(const char *name, char *path, size_t path_size);
-int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
+int cpu_count(void);                           /* cores this process may use: affinity and cgroup quota */
 const char *environment_get(const char *name); /* NULL when unset or empty */
 
 /* pool.c: persistent worker threads, static chunks, the caller works too. One job at a time; callers queue. */

@@ -120,11 +120,15 @@ static double least_ns(pool *p, int64_t count, pool_work *work, job *j)
     return least;
 }
 
-static bool find(void *library, const char *name, void *function, size_t size)
+typedef void any_function(void);
+
+/* POSIX lets an object pointer hold a function's address, and C has no cast for it. */
+static any_function *find(void *library, const char *name)
 {
     void *address = dlsym(library, name);
-    memcpy(function, &address, size);
-    return address != NULL;
+    any_function *function = NULL;
+    memcpy(&function, &address, sizeof(function));
+    return function;
 }
 
 static void measure(job *j, copy_loop *const *copies, copy_loop *read_all, int lanes, pool *const *pools,
@@ -164,14 +168,18 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
     job j = {0};
-    copy_loop *copies[3] = {0}, *read_all = NULL;
-    int (*vector_bytes)(void) = NULL;
-    bool good = find(library, "copy_plain", &copies[0], sizeof(copies[0])) &&
-                find(library, "copy_around", &copies[1], sizeof(copies[1])) &&
-                find(library, "copy_string", &copies[2], sizeof(copies[2])) &&
-                find(library, "read_all", &read_all, sizeof(read_all)) &&
-                find(library, "multiply_add", &j.fma, sizeof(j.fma)) &&
-                find(library, "vector_bytes", &vector_bytes, sizeof(vector_bytes));
+    static const char *const copy_names[] = {"copy_plain", "copy_around", "copy_string"};
+    copy_loop *copies[COUNT(copy_names)] = {0};
+    bool good = true;
+    for (int i = 0; i < COUNT(copy_names); i++) {
+        // cppcheck-suppress legacyUninitvar ; an array of pointers to functions is not one of functions
+        copies[i] = (copy_loop *)find(library, copy_names[i]);
+        good &= copies[i] != NULL;
+    }
+    copy_loop *read_all = (copy_loop *)find(library, "read_all");
+    int (*vector_bytes)(void) = (int (*)(void))find(library, "vector_bytes");
+    j.fma = (fma_loop *)find(library, "multiply_add");
+    good &= read_all && j.fma && vector_bytes;
     int64_t pieces = (int64_t)MAXIMUM(copy_bytes / PIECE, (size_t)1);
     size_t size = (size_t)pieces * PIECE;
     char *from = take(size), *to = take(size);
@@ -180,7 +188,7 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
         status = error_set(error, QN_FAILED, "%s is not the library of the measuring loops", binary_path);
     else if (!from || !to)
         status = error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size);
-    if (status == QN_OK) {
+    if (status == QN_OK && from && to) {
         memset(from, 0, size);
         memset(to, 0, size);
         for (int i = 0; i < 32; i++) j.start[i] = 1;

@@ -9,11 +9,11 @@
 #include <limits.h>
 
 typedef struct compiler {
-    char path[1024]; /* of the program; empty: none was found */
+    char path[1024];         /* of the program; empty: none was found */
     char resolved[PATH_MAX]; /* what the path points to in the end */
-    char name[128]; /* for reading: "x86_64-linux-gnu-gcc-12", or the first line of --version */
-    char words[512]; /* of $QUERN_CC or $CC after the program: more arguments, separated by NUL, ended by an empty one */
-    char wanted[512]; /* what the environment asked for and was not found; or empty */
+    char name[128];          /* for reading: "x86_64-linux-gnu-gcc-12", or the first line of --version */
+    char words[512];         /* the rest of $QUERN_CC or $CC: more arguments, separated by NUL, ended by an empty one */
+    char wanted[512];        /* what the environment asked for and was not found; or empty */
 } compiler;
 
 /* $QUERN_CC, $CC, cc, gcc, clang: the first that is there. Runs nothing unless the name has no version in it. */

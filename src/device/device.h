@@ -9,11 +9,11 @@
 #include "emit/emit.h"
 #include "ir/interp.h"
 
-typedef struct device device; /* each driver has its own struct that begins with `const driver *driver` */
+typedef struct device device;   /* each driver has its own struct that begins with `const driver *driver` */
 typedef struct program program; /* likewise */
 
 typedef struct device_options {
-    int threads; /* 0: all */
+    int threads;                                 /* 0: all */
     void (*print)(void *user, const char *line); /* may be NULL */
     void *print_user;
 } device_options;
@@ -36,7 +36,8 @@ typedef struct driver {
     void (*about)(const device *d, device_about *about);
     /* Facts of a launch that this device specialises on, into k->params[].facts. NULL: none. */
     void (*choose_facts)(const device *d, tile_kernel *k, const array_view *arrays, const launch_plan *plan);
-    /* Text of a kernel that went through the pipeline, and what the binary depends on besides (compiler, flags, cpu). NULL: no text. */
+    /* Text of a kernel that went through the pipeline, and what the binary depends on besides (compiler, flags, cpu).
+     * NULL: no text. */
     qn_status (*emit)(const device *d, const tile_kernel *k, text *out, qn_error *error);
     void (*tool)(const device *d, text *out); /* identifies compiler, flags and instruction set, for the cache key */
     qn_status (*assemble)(const device *d, const char *source, const char *binary_path, qn_error *error);
@@ -44,8 +45,10 @@ typedef struct driver {
     /* k is borrowed for the program's life. binary_path: NULL for ref. */
     qn_status (*load)(device *d, const tile_kernel *k, const char *binary_path, program **out, qn_error *error);
     void (*unload)(program *p);
-    /* Runs all phases and waits. arrays complete, scratch allocated and initial values filled by the caller. Thread-safe. */
-    qn_status (*launch)(program *p, const array_view *arrays, const launch_plan *plan, const launch_options *options, qn_error *error);
+    /* Runs all phases and waits. arrays complete, scratch allocated and initial values filled by the caller. Thread-
+     * safe. */
+    qn_status (*launch)(program *p, const array_view *arrays, const launch_plan *plan, const launch_options *options,
+                        qn_error *error);
 } driver;
 
 extern const driver driver_ref, driver_cpu;

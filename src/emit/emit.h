@@ -16,13 +16,13 @@ typedef struct cpu_array {
     int64_t extents[MAX_RANK], strides[MAX_RANK]; /* strides in elements */
 } cpu_array;
 typedef struct cpu_report { /* filled by the first failing program; zero before the launch */
-    int64_t failed; /* set with an atomic exchange; 1 once an assert failed */
+    int64_t failed;         /* set with an atomic exchange; 1 once an assert failed */
     int64_t line, program[3];
 } cpu_report;
 typedef struct cpu_launch {
     const cpu_array *arrays; /* by parameter number (unused slots for scalars) */
-    const int64_t *scalars; /* by parameter number: integers as they are, f32 and f64 as the bits of a double */
-    int64_t programs[3]; /* of this phase */
+    const int64_t *scalars;  /* by parameter number: integers as they are, f32 and f64 as the bits of a double */
+    int64_t programs[3];     /* of this phase */
     cpu_report *report;
     void (*print)(void *context, const char *line); /* NULL: nothing is printed */
     void *print_context;
@@ -33,10 +33,10 @@ typedef int cpu_phase(const cpu_launch *launch, int64_t first, int64_t last, voi
 typedef uint64_t cpu_scratch(const cpu_launch *launch); /* symbol NAME_scratch_bytes: for one worker, all phases */
 
 typedef struct emit_options {
-    bool line_directives; /* #line to the .qn file */
+    bool line_directives;   /* #line to the .qn file */
     int l1_bytes, l2_bytes; /* of the target, for blocking; 0: 32 K, 1 M */
-    int vector_bytes; /* register width: 64 for AVX-512, 32 for AVX2, 16 */
-    int vector_registers; /* 32 or 16 */
+    int vector_bytes;       /* register width: 64 for AVX-512, 32 for AVX2, 16 */
+    int vector_registers;   /* 32 or 16 */
 } emit_options;
 
 /* emit_c*.c: the whole translation unit. k has been through the pipeline. */

@@ -563,7 +563,7 @@ static void emit_vector_pass(nest *n)
     emitter *e = n->e;
     const pass_nest *pass = n->pass;
     int vector_axis = n->loops - 1;
-    const char *first[MAX_RANK], *last[MAX_RANK];
+    const char *first[MAX_RANK] = {0}, *last[MAX_RANK] = {0};
     for (int axis = n->outer; axis < n->loops; axis++) {
         n->known[axis] = (constraints){0};
         n->known[axis] = common_constraints(n, pass, 1, axis);

@@ -20,8 +20,8 @@
  * named f(x16) exists as a scalar form f too, with the same bits, unless it says otherwise:
  *
  *   elementwise     <op>_<t>x16, <op>_<t>, after the op table:
- *     floats        abs sign floor ceil round sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos tanh erf sigmoid relu gelu
- *                   gelu_tanh silu softplus pow min max mod fma; isnan isinf (mask16; scalar int); tf32 (f32 only)
+ *     floats        abs sign floor ceil round sqrt rsqrt exp exp2 expm1 log log2 log1p sin cos tanh erf sigmoid relu
+ *                   gelu gelu_tanh silu softplus pow min max mod fma; isnan isinf (mask16; scalar int); tf32 (f32 only)
  *     integers      abs sign min max div mod (floor semantics, by zero gives 0) shl shr (count of the same type)
  *     all           lt le gt ge eq ne (mask16; scalar int 0 or 1)
  *                   exact (the value as it is, closed to the optimiser)

@@ -19,8 +19,8 @@ typedef struct prelude_part {
 } prelude_part;
 
 /* Each ends with an empty part. */
-extern const prelude_part prelude_core_parts[], prelude_memory_parts[], prelude_math_parts[],
-    prelude_exp_parts[], prelude_activation_parts[], prelude_dot_parts[];
+extern const prelude_part prelude_core_parts[], prelude_memory_parts[], prelude_math_parts[], prelude_exp_parts[],
+    prelude_activation_parts[], prelude_dot_parts[];
 
 /* convert_<from>_<to>, with or without x16; needs are appended to *needs. False: no such conversion. */
 bool prelude_convert(const char *name, text *needs, text *out);

@@ -12,11 +12,15 @@ const dtype_info dtypes[DT_COUNT] = {
 #undef DTYPE
 };
 
-#define HAS(flags, letter) (sizeof(flags) > 1 && (flags[0] == letter || flags[1] == letter || (sizeof(flags) > 3 && flags[2] == letter)))
+/* Whether the letter is among the first three of a literal; a constant expression, so strchr will not do. */
+#define LETTER(flags, at) ((flags)[sizeof(flags) > (at) + 1 ? (at) : 0])
+#define HAS(flags, letter) \
+    (LETTER(flags, 0) == (letter) || LETTER(flags, 1) == (letter) || LETTER(flags, 2) == (letter))
 const op_info ops[OP_COUNT] = {
     [OP_NONE] = {"none", CLASS_LEAF, 0, "", RESULT_NONE, false, false, false, false},
-#define OP(name, text, class, count, types, result, flags)                                                             \
-    [OP_##name] = {text, CLASS_##class, count, types, RESULT_##result, HAS(flags, 'P'), HAS(flags, 'C'), HAS(flags, 'A'), HAS(flags, 'L')},
+#define LETTERS(flags) HAS(flags, 'P'), HAS(flags, 'C'), HAS(flags, 'A'), HAS(flags, 'L')
+#define OP(name, text, class, count, types, result, flags) \
+    [OP_##name] = {text, CLASS_##class, count, types, RESULT_##result, LETTERS(flags)},
 #include "ir/ops.def"
 #undef OP
 };

@@ -44,8 +44,17 @@ typedef enum op_code {
 } op_code;
 
 typedef enum op_class {
-    CLASS_LEAF, CLASS_UNARY, CLASS_BINARY, CLASS_COMPARE, CLASS_TERNARY, CLASS_SHAPE, CLASS_FOLD, CLASS_MEMORY,
-    CLASS_CONTROL, CLASS_EFFECT, CLASS_HEAD
+    CLASS_LEAF,
+    CLASS_UNARY,
+    CLASS_BINARY,
+    CLASS_COMPARE,
+    CLASS_TERNARY,
+    CLASS_SHAPE,
+    CLASS_FOLD,
+    CLASS_MEMORY,
+    CLASS_CONTROL,
+    CLASS_EFFECT,
+    CLASS_HEAD
 } op_class;
 
 typedef enum op_result { RESULT_SAME, RESULT_BOOL, RESULT_I64, RESULT_GIVEN, RESULT_NONE } op_result;
@@ -60,11 +69,29 @@ typedef struct op_info {
 } op_info;
 extern const op_info ops[OP_COUNT];
 
-typedef enum fold_kind { FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN, FOLD_ANY, FOLD_ALL, FOLD_ARGMAX, FOLD_ARGMIN, FOLD_COUNT } fold_kind;
+typedef enum fold_kind {
+    FOLD_SUM,
+    FOLD_PROD,
+    FOLD_MAX,
+    FOLD_MIN,
+    FOLD_ANY,
+    FOLD_ALL,
+    FOLD_ARGMAX,
+    FOLD_ARGMIN,
+    FOLD_COUNT
+} fold_kind;
 extern const char *const fold_names[FOLD_COUNT]; /* "sum" ... */
 
 typedef enum atomic_kind {
-    ATOMIC_ADD, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_EXCHANGE, ATOMIC_CAS, ATOMIC_COUNT
+    ATOMIC_ADD,
+    ATOMIC_MIN,
+    ATOMIC_MAX,
+    ATOMIC_AND,
+    ATOMIC_OR,
+    ATOMIC_XOR,
+    ATOMIC_EXCHANGE,
+    ATOMIC_CAS,
+    ATOMIC_COUNT
 } atomic_kind;
 extern const char *const atomic_names[ATOMIC_COUNT];
 
@@ -89,20 +116,21 @@ typedef enum index_kind { INDEX_SCALAR, INDEX_SLICE, INDEX_TILE } index_kind;
 
 typedef struct access {
     int array; /* parameter number */
-    int rank; /* of the array */
+    int rank;  /* of the array */
     index_kind kind[MAX_RANK];
     int result_axis[MAX_RANK]; /* for slices */
-    bool safe[MAX_RANK]; /* proved inside: no test needed on this axis */
-    int first_index; /* operand number where the indices start (after the value of a store) */
+    bool safe[MAX_RANK];       /* proved inside: no test needed on this axis */
+    int first_index;           /* operand number where the indices start (after the value of a store) */
     int mask_count; /* the last mask_count operands are bool masks (scalars or the access's rank); all must hold */
 } access;
 
-enum { /* op flags */
-    F_ASSIGN = 1, /* SELECT of an assignment: where the mask is false the variable keeps its value */
+/* Flags of ops. */
+enum {
+    F_ASSIGN = 1,   /* SELECT of an assignment: where the mask is false the variable keeps its value */
     F_IMPLICIT = 2, /* CONVERT the user did not write */
-    F_INDEX = 4, /* integer arithmetic inside brackets: overflow is a finding */
-    F_PRECISE = 8, /* exact division and square root, 2 ulp functions, no contraction */
-    F_DOWN = 16 /* FOR counts down while i > limit (step negative) */
+    F_INDEX = 4,    /* integer arithmetic inside brackets: overflow is a finding */
+    F_PRECISE = 8,  /* exact division and square root, 2 ulp functions, no contraction */
+    F_DOWN = 16     /* FOR counts down while i > limit (step negative) */
 };
 
 typedef struct tile_op tile_op;
@@ -126,11 +154,11 @@ struct tile_op {
     tile_block *regions[2];
     int region_count;
     struct {
-        number number; /* CONST */
-        int index; /* ARG, PROGRAM, IOTA axis, SCAN axis, PHILOX lane, DEFAULT, EXTENT array, LAUNCH phase */
+        number number;      /* CONST */
+        int index;          /* ARG, PROGRAM, IOTA axis, SCAN axis, PHILOX lane, DEFAULT, EXTENT array, LAUNCH phase */
         int axes[MAX_RANK]; /* PERMUTE; EXTENT: axes[0] */
-        unsigned axis_set; /* REDUCE: bit k = axis k */
-        int count; /* PRINT: how many values are shown */
+        unsigned axis_set;  /* REDUCE: bit k = axis k */
+        int count;          /* PRINT: how many values are shown */
         fold_kind fold;
         atomic_kind atomic;
         const char *words;
@@ -140,7 +168,7 @@ struct tile_op {
 
 typedef struct tile_value {
     tile_type type;
-    tile_op *op; /* NULL for a region's argument */
+    tile_op *op;      /* NULL for a region's argument */
     const char *name; /* the source's variable, or NULL; only for reading */
 } tile_value;
 
@@ -148,23 +176,23 @@ typedef enum param_kind { PARAM_IN, PARAM_OUT, PARAM_INOUT, PARAM_SCRATCH, PARAM
 
 /* Facts of one variant: what the launch promised. All false or -1: nothing is known. */
 typedef struct tile_facts {
-    bool last_unit; /* array: last stride is 1 (or last extent <= 1) */
+    bool last_unit;  /* array: last stride is 1 (or last extent <= 1) */
     bool contiguous; /* array: row-major with no gaps; implies last_unit */
-    bool aligned; /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
-    bool small; /* array: below 2^31 elements (offsets fit 32 bits) */
-    bool streams; /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
-    bool one, by16; /* scalar or extent: equals 1; divisible by 16 */
-    int size_class; /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown */
+    bool aligned;    /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
+    bool small;      /* array: below 2^31 elements (offsets fit 32 bits) */
+    bool streams;    /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
+    bool one, by16;  /* scalar or extent: equals 1; divisible by 16 */
+    int size_class;  /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown */
 } tile_facts;
 
 typedef struct tile_param {
     const char *name;
     param_kind kind;
     dtype elem;
-    int rank; /* arrays; scalars and extents 0 */
-    value extents[MAX_RANK]; /* arrays, head region: the operand of EXTENT ops; 0 if bound by the name below */
+    int rank;                   /* arrays; scalars and extents 0 */
+    value extents[MAX_RANK];    /* arrays, head region: the operand of EXTENT ops; 0 if bound by the name below */
     int extent_param[MAX_RANK]; /* arrays: the PARAM_EXTENT/PARAM_SCALAR that is the bare extent name, or -1 */
-    bool has_initial; /* out arrays: filled before the first program */
+    bool has_initial;           /* out arrays: filled before the first program */
     number initial;
     bool has_default; /* scalars: a DEFAULT op in the head gives it */
     int line, column;
@@ -189,8 +217,8 @@ typedef struct tile_kernel {
     int phase_count;
     bool precise;
     bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
-    /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase 0,
-     * or nothing when raw_once: one call). raw_constants: "#define NAME value" lines for its const parameters. */
+    /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
+     * 0, or nothing when raw_once: one call). raw_constants: "#define NAME value" lines for its const parameters. */
     const char *raw_language; /* "c", "cuda", or NULL for a tile kernel */
     const char *raw_source, *raw_constants;
     bool raw_once;
@@ -202,9 +230,18 @@ typedef struct tile_kernel {
 
 /* dtype.c */
 bool dtype_from_text(const char *text, dtype *out); /* also float, double, int */
-static inline bool dtype_is_float(dtype t) { return dtypes[t].kind == KIND_FLOAT; }
-static inline bool dtype_is_integer(dtype t) { return dtypes[t].kind == KIND_INT || dtypes[t].kind == KIND_UINT; }
-static inline bool dtype_is_signed(dtype t) { return dtypes[t].kind == KIND_INT || dtypes[t].kind == KIND_FLOAT; }
+static inline bool dtype_is_float(dtype t)
+{
+    return dtypes[t].kind == KIND_FLOAT;
+}
+static inline bool dtype_is_integer(dtype t)
+{
+    return dtypes[t].kind == KIND_INT || dtypes[t].kind == KIND_UINT;
+}
+static inline bool dtype_is_signed(dtype t)
+{
+    return dtypes[t].kind == KIND_INT || dtypes[t].kind == KIND_FLOAT;
+}
 double round_to_dtype(dtype t, double x); /* f32, f16, bf16: nearest even; f64: as it is */
 uint16_t f16_from_double(double x);
 double f16_to_double(uint16_t bits);
@@ -226,14 +263,20 @@ value tile_result(tile_kernel *k, tile_op *op, tile_type type); /* adds one resu
 void tile_alias_add(tile_kernel *k, value v, const char *name); /* once for each pair */
 void tile_append(tile_kernel *k, tile_block *b, tile_op *op);
 void tile_insert(tile_kernel *k, tile_block *b, int at, tile_op *op);
-static inline tile_type tile_type_of(const tile_kernel *k, value v) { return k->values[v].type; }
-static inline tile_op *tile_def(const tile_kernel *k, value v) { return k->values[v].op; }
+static inline tile_type tile_type_of(const tile_kernel *k, value v)
+{
+    return k->values[v].type;
+}
+static inline tile_op *tile_def(const tile_kernel *k, value v)
+{
+    return k->values[v].op;
+}
 tile_type scalar_type(dtype elem);
 bool tile_type_same(const tile_type *a, const tile_type *b);
 bool tile_shape_same(const tile_type *a, const tile_type *b);
 /* The element-wise result shape of two operands; false if they do not broadcast. elem is a's. */
 bool tile_broadcast(const tile_type *a, const tile_type *b, tile_type *out);
-bool tile_is_constant(const tile_kernel *k, value v, number *out); /* defined by CONST */
+bool tile_is_constant(const tile_kernel *k, value v, number *out);        /* defined by CONST */
 bool tile_reshape_only_units(const tile_type *from, const tile_type *to); /* the extents other than 1 agree in order */
 /* Replaces every use of `from` (operands, types' extents, params' extents) by `to`, in the whole kernel. */
 void tile_replace(tile_kernel *k, value from, value to);
@@ -246,12 +289,14 @@ tile_kernel *tile_clone(const tile_kernel *k, arena *memory);
 /* print.c, read.c: docs/tile-ir.md is the form. read(print(k)) prints the same. */
 void tile_print(const tile_kernel *k, text *out);
 void tile_print_op(const tile_kernel *k, const tile_op *op, text *out); /* one line, no regions */
-qn_status tile_read(arena *memory, const char *file, const char *words, size_t length, tile_kernel **out, qn_error *error);
+qn_status tile_read(arena *memory, const char *file, const char *words, size_t length, tile_kernel **out,
+                    qn_error *error);
 
 /* verify.c: the grammar of the IR. Fails with QN_FAILED and the first broken rule, with the op printed. */
 qn_status tile_verify(const tile_kernel *k, qn_error *error);
 
 /* infer.c */
-tile_type tile_infer(const tile_kernel *k, op_code code, const value *operands, int count); /* elementwise ops whose result is not GIVEN */
+/* Of elementwise ops whose result is not GIVEN. */
+tile_type tile_infer(const tile_kernel *k, op_code code, const value *operands, int count);
 
 #endif

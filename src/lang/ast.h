@@ -10,51 +10,67 @@
 
 typedef struct place {
     int line, column; /* from 1; column counts bytes */
-    int end_column; /* one past the end on the same line, for the underline; 0: one character */
+    int end_column;   /* one past the end on the same line, for the underline; 0: one character */
 } place;
 
 typedef enum ast_kind {
     /* items: `name` is the item's name */
     AST_FUNCTION, /* type: result (NULL: void); is_tile: `tile` result; list: params; body: block */
-    AST_KERNEL, /* list: params; clauses: clause nodes; phases: list of AST_PHASE (the first has the `launch` clause's exprs) */
+    /* list: params; clauses: clause nodes; phases: list of AST_PHASE (the first has the `launch` clause's exprs) */
+    AST_KERNEL,
     AST_TENSOR, /* list: params; body: block */
-    AST_RAW, /* word: "c" or "cuda"; list: params; clauses: AST_CLAUSE launch/block/shared; words: source text, or from: a path (is_path) */
-    AST_BENCH, /* settings: clauses[0] (word "settings"); clauses: on, input, tolerance, bytes, flops; list: AST_VARIANT */
+    /* word: "c" or "cuda"; list: params; clauses: AST_CLAUSE launch/block/shared; words: source text, or from: a path
+     * (is_path) */
+    AST_RAW,
+    /* settings: clauses[0] (word "settings"); clauses: on, input, tolerance, bytes, flops; list: AST_VARIANT */
+    AST_BENCH,
     AST_CONSTANT, /* item or statement: type, name, left: expr */
     /* parts of items */
-    AST_PARAM, /* word: "" in out inout scratch const; is_tile; type; name; list: extents (empty: scalar, or rank-0 array when in/out/inout/scratch); left: default or initial, or NULL;
-                  function constants: word const, is_function, list: parameter types (AST_TYPE) */
-    AST_CLAUSE, /* word: launch tune types precise gradient on input tolerance bytes flops settings block shared; list: exprs or AST_SETTING; left: tune's `if`; name: gradient's, or the device of `on` */
-    AST_PHASE, /* list: launch exprs; body: block */
+    /* word: "" in out inout scratch const; is_tile; type; name; list: extents (empty: scalar, or rank-0 array when
+     * in/out/inout/scratch); left: default or initial, or NULL; function constants: word const, is_function, list:
+     * parameter types (AST_TYPE) */
+    AST_PARAM,
+    /* word: launch tune types precise gradient on input tolerance bytes flops settings block shared; list: exprs or
+     * AST_SETTING; left: tune's `if`; name: gradient's, or the device of `on` */
+    AST_CLAUSE,
+    AST_PHASE,   /* list: launch exprs; body: block */
     AST_SETTING, /* name; left: expr, or list: the set (is_set) */
     AST_VARIANT, /* word: "" eager fused strict; name; list: AST_SETTING */
-    AST_TYPE, /* word: as written ("float", "f32", "T"); is_generic */
+    AST_TYPE,    /* word: as written ("float", "f32", "T"); is_generic */
     /* statements */
-    AST_BLOCK, /* list */
-    AST_DECLARE, /* is_tile; type; list: AST_DECLARATOR */
-    AST_DECLARATOR, /* name; list: extents; left: initialiser */
-    AST_ASSIGN, /* left: AST_NAME or AST_INDEX; word: "=" "+=" ... ; right (NULL for ++ --: word "++" "--") */
+    AST_BLOCK,          /* list */
+    AST_DECLARE,        /* is_tile; type; list: AST_DECLARATOR */
+    AST_DECLARATOR,     /* name; list: extents; left: initialiser */
+    AST_ASSIGN,         /* left: AST_NAME or AST_INDEX; word: "=" "+=" ... ; right (NULL for ++ --: word "++" "--") */
     AST_CALL_STATEMENT, /* left: AST_CALL */
-    AST_IF, /* left: condition; body: then; other: else or NULL */
-    AST_FOR, /* name: variable; left: first; right: bound; third: step; word: comparison; other word in `words`: "+=" "-=" "++" "--" (third NULL for ++ --); body */
+    AST_IF,             /* left: condition; body: then; other: else or NULL */
+    /* name: variable; left: first; right: bound; third: step; word: comparison; other word in `words`: "+=" "-=" "++"
+     * "--" (third NULL for ++ --); body */
+    AST_FOR,
     AST_WHILE, /* left; body */
-    AST_BREAK, AST_CONTINUE,
+    AST_BREAK,
+    AST_CONTINUE,
     AST_RETURN, /* list: values */
-    AST_LET, /* list: AST_NAME; left: expr */
+    AST_LET,    /* list: AST_NAME; left: expr */
     AST_EMPTY,
     /* expressions */
-    AST_NUMBER, /* is_float, is_typed (0.5f); number; word: as written. Decimals fit i64, 0x and 0b are patterns of 64 bits */
+    /* is_float, is_typed (0.5f); number; word: as written. Decimals fit i64, 0x and 0b are patterns of 64 bits */
+    AST_NUMBER,
     AST_STRING, /* words, length */
-    AST_BOOL, /* number.i */
-    AST_NAME, /* name */
-    AST_TYPE_NAME, /* a type in an expression: word; is_generic: a `T` that types a parameter (or the result) of this item */
-    AST_UNARY, /* word; left */
-    AST_BINARY, /* word; left, right */
+    AST_BOOL,   /* number.i */
+    AST_NAME,   /* name */
+    /* a type in an expression: word; is_generic: a `T` that types a parameter (or the result) of this item */
+    AST_TYPE_NAME,
+    AST_UNARY,       /* word; left */
+    AST_BINARY,      /* word; left, right */
     AST_CONDITIONAL, /* left ? right : third */
-    AST_CALL, /* left: callee (AST_NAME, AST_TYPE_NAME, or AST_CALL for grad(f)(..)); list: arguments, AST_NAMED for name = value */
+    /* left: callee (AST_NAME, AST_TYPE_NAME, or AST_CALL for grad(f)(..)); list: arguments, AST_NAMED for
+     * name = value */
+    AST_CALL,
     AST_NAMED, /* name; left: expr, or list: set (is_set) */
     AST_INDEX, /* left: base; list: AST_SUBSCRIPT, all brackets that follow each other */
-    AST_SUBSCRIPT, /* none: []; is_slice: left: start (NULL for [:]), right: length, third: step or NULL; else left: index */
+    /* none: []; is_slice: left: start (NULL for [:]), right: length, third: step or NULL; else left: index */
+    AST_SUBSCRIPT,
     AST_KIND_COUNT
 } ast_kind;
 
@@ -67,11 +83,11 @@ typedef struct ast_list {
 
 struct ast {
     ast_kind kind;
-    place at; /* of the operator for binary, of the name for items and params */
-    place from; /* where the whole node begins */
+    place at;                 /* of the operator for binary, of the name for items and params */
+    place from;               /* where the whole node begins */
     int end_line, end_column; /* one past the last byte of the node, for comments in fmt */
-    int height; /* of the tree below; at most 1000, so that walking it cannot overflow the stack */
-    int text_line; /* AST_RAW: the line where the raw text begins */
+    int height;               /* of the tree below; at most 1000, so that walking it cannot overflow the stack */
+    int text_line;            /* AST_RAW: the line where the raw text begins */
     const char *name, *word, *words;
     size_t length; /* of words */
     ast *type, *left, *right, *third, *body, *other;
@@ -83,8 +99,8 @@ struct ast {
 typedef struct ast_comment {
     place at;
     int end_line;
-    const char *text; /* with its // or slash-star */
-    bool own_line; /* nothing but blanks before it */
+    const char *text;  /* with its // or slash-star */
+    bool own_line;     /* nothing but blanks before it */
     bool blank_before; /* an empty line stood before it */
 } ast_comment;
 
@@ -103,9 +119,9 @@ typedef struct ast_file {
 /* Diagnostics: collected, sorted by place at the end, at most 20 shown. */
 typedef struct diagnostic {
     place at;
-    char code[8]; /* "E301", "W602" */
+    char code[8];        /* "E301", "W602" */
     const char *message; /* one sentence: what is wrong */
-    const char *advice; /* one sentence: what to do, or NULL */
+    const char *advice;  /* one sentence: what to do, or NULL */
 } diagnostic;
 
 typedef struct diagnostics {
@@ -116,25 +132,41 @@ typedef struct diagnostics {
 } diagnostics;
 
 /* diagnose.c */
-void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...) __attribute__((format(printf, 5, 6)));
+void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 /* file:line:column: error E301: message / source line / caret / advice. Colours if asked. */
 void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, text *out);
 
 /* lex.c, parse.c */
-ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d); /* never NULL; what parsed is there even with errors */
-/* format.c: the tree in canonical form, comments kept; format(parse(format(parse(x)))) == format(parse(x)). Needs a file without errors. */
+/* never NULL; what parsed is there even with errors */
+ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d);
+/* format.c: the tree in canonical form, comments kept; format(parse(format(parse(x)))) == format(parse(x)). Needs a
+ * file without errors. */
 void lang_format(const ast_file *file, text *out);
 /* One expression as canonical text, for messages and EXTENT/ASSUME words. */
 void lang_format_expression(const ast *expression, text *out);
 /* check.c: names and structure, once a file: E2xx that need no types, E109, E214, E216, E404, W602. */
 void lang_check(const ast_file *file, diagnostics *d);
 /* builtins.c: the names of the language that are functions, for check, lower and suggestions. */
-typedef enum builtin_class { BUILTIN_ELEMENTWISE, BUILTIN_REDUCE, BUILTIN_SCAN, BUILTIN_SHAPE, BUILTIN_DOT, BUILTIN_VALIDITY, BUILTIN_ATOMIC, BUILTIN_RANDOM, BUILTIN_PROGRAM, BUILTIN_STATEMENT, BUILTIN_HOST, BUILTIN_TENSOR } builtin_class;
+typedef enum builtin_class {
+    BUILTIN_ELEMENTWISE,
+    BUILTIN_REDUCE,
+    BUILTIN_SCAN,
+    BUILTIN_SHAPE,
+    BUILTIN_DOT,
+    BUILTIN_VALIDITY,
+    BUILTIN_ATOMIC,
+    BUILTIN_RANDOM,
+    BUILTIN_PROGRAM,
+    BUILTIN_STATEMENT,
+    BUILTIN_HOST,
+    BUILTIN_TENSOR
+} builtin_class;
 typedef struct builtin {
     const char *name;
     builtin_class class;
     int least, most; /* positional arguments; most -1: any */
-    op_code op; /* elementwise: the op; else OP_NONE */
+    op_code op;      /* elementwise: the op; else OP_NONE */
 } builtin;
 const builtin *builtin_find(const char *name); /* NULL if none */
 extern const builtin builtins[];
@@ -157,8 +189,10 @@ typedef struct bindings {
 } bindings;
 const binding *bindings_find(const bindings *b, const char *name);
 void bindings_set(arena *memory, bindings *b, binding item); /* replaces one of the same name */
-/* False with no diagnostic if the value depends on a name that is not bound: *unbound names it. Other faults are diagnosed (E217, E103, ...). */
-bool lang_evaluate(const ast_file *file, const ast *expression, const bindings *known, int units, diagnostics *d, binding *out, const char **unbound);
+/* False with no diagnostic if the value depends on a name that is not bound: *unbound names it. Other faults are
+ * diagnosed (E217, E103, ...). */
+bool lang_evaluate(const ast_file *file, const ast *expression, const bindings *known, int units, diagnostics *d,
+                   binding *out, const char **unbound);
 
 /* instance.c: from what the caller gave to the constants and types of one instance. */
 typedef struct given_array {
@@ -176,9 +210,12 @@ typedef struct lang_given {
 } lang_given;
 /* Binds generic types and const parameters of a kernel: the caller's value, else by an extent, else the first fitting
  * candidate rule of `tune`, else the default. E215, E505, E501. Extents known from arrays are in *extents as well. */
-bool lang_instantiate(const ast_file *file, const ast *kernel, const lang_given *given, diagnostics *d, arena *memory, bindings *constants, bindings *extents);
+bool lang_instantiate(const ast_file *file, const ast *kernel, const lang_given *given, diagnostics *d, arena *memory,
+                      bindings *constants, bindings *extents);
 
-/* lower_*.c: types, shapes and constants, once an instance; the IR comes out verified. False: diagnostics were added. */
-bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constants, arena *memory, diagnostics *d, tile_kernel **out);
+/* lower_*.c: types, shapes and constants, once an instance; the IR comes out verified. False: diagnostics were
+ * added. */
+bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constants, arena *memory, diagnostics *d,
+                tile_kernel **out);
 
 #endif

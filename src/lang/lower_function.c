@@ -158,27 +158,28 @@ static void bind_variable(walk *w, const char *name, const term *t, bool follows
 /* The body of a function whose parameters are bound; gives its result. */
 static term run_body(walk *w, const ast *function, dtype type, bool follows)
 {
-    target here = {.function = function};
-    here.live = variable_new(w, NULL, DT_BOOL);
-    here.live->now = term_of_value(w, build_bool(w, true));
-    here.live->is_set = here.live->follows = true;
+    target *here = ARENA_NEW(w->memory, target);
+    here->function = function;
+    here->live = variable_new(w, NULL, DT_BOOL);
+    here->live->now = term_of_value(w, build_bool(w, true));
+    here->live->is_set = here->live->follows = true;
     if (function->type) {
-        here.result = variable_new(w, NULL, type);
-        here.result->follows = true;
+        here->result = variable_new(w, NULL, type);
+        here->result->follows = true;
         if (!follows && returns_in_loop(function->body, false)) {
             if (function->is_tile) {
                 diagnose(w->d, "E404", function->at, "assign the tile to a variable and return it at the end",
                          "a tile is returned inside a loop");
                 return term_error();
             }
-            here.result->now = term_of_value(w, build_number(w, (number){0}, type));
-            here.result->is_set = true;
+            here->result->now = term_of_value(w, build_number(w, (number){0}, type));
+            here->result->is_set = true;
         }
     }
-    w->target = &here;
+    w->target = here;
     lower_block(w, function->body);
     if (!function->type) return (term){.kind = TERM_VOID};
-    return here.result->is_set ? here.result->now : term_error();
+    return here->result->is_set ? here->result->now : term_error();
 }
 
 static term run_uniform(walk *w, const ast *function, const term *arguments, dtype type)

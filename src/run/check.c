@@ -189,7 +189,7 @@ static void tolerances(const checker *c, const qn_call *call, dtype elem, double
 
 static void index_words(const array_view *v, int64_t index, char *out, size_t size)
 {
-    int64_t at[MAX_RANK];
+    int64_t at[MAX_RANK] = {0};
     for (int a = v->rank - 1; a >= 0; a--) {
         at[a] = index % v->extents[a];
         index /= v->extents[a];

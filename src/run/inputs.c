@@ -110,7 +110,7 @@ static void normal_pairs(const uint32_t *words, double *out, double mean, double
     }
 }
 
-static char *element_at(const job *j, int64_t index)
+static void *element_at(const job *j, int64_t index)
 {
     const array_view *v = j->view;
     int64_t size = dtypes[v->elem].size_bytes, offset = index;
@@ -128,7 +128,7 @@ static void store_floats(const job *j, int64_t first, int64_t count, const doubl
 {
     dtype elem = j->view->elem;
     if (j->contiguous && elem == DT_F32) {
-        float *to = (float *)element_at(j, first);
+        float *to = element_at(j, first);
         for (int64_t i = 0; i < count; i++) to[i] = (float)from[i];
         return;
     }

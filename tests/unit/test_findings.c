@@ -399,7 +399,7 @@ TEST(many_programs_reuse_memory)
     static const char *const words =
         "kernel t file \"t.qn\"\n  param y out f32 [n]\n  param n extent i64\nhead {\n  %1 = arg n : i64\n  launch 0 "
         "%1\n}\n" START "  %5 = program 0 : i64\n  %6 = convert %5 : f32\n  %7 = broadcast %6 : f32[64]\n  %8 = reduce "
-                        "max %7 axes (0) : f32\n"
+        "max %7 axes (0) : f32\n"
         "  store y[%5] = %8\n}\n";
     enum { N = 100000 };
     float *y = malloc(sizeof(float) * N);

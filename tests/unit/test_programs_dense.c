@@ -49,9 +49,10 @@ static void matmul_case(const char *kernel, dtype t, int i, const product *s)
     program_free(p);
 }
 
-#define EACH_PRODUCT(i, s) \
-    EACH_TYPE(t)           \
-    for (int i = 0; i < COUNT(tile_sizes); i++) for (const product *s = products; s < products + COUNT(products); s++)
+#define EACH_PRODUCT(i, s)                      \
+    EACH_TYPE(t)                                \
+    for (int i = 0; i < COUNT(tile_sizes); i++) \
+        for (const product *s = products; s < products + COUNT(products); s++)
 
 TEST(matmul)
 {

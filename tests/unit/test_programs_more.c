@@ -175,10 +175,11 @@ static grid *row_array(program *p, const char *name, const heads *s)
     return ARRAY(p, name, DT_F32, s->batch, s->heads, s->length);
 }
 
-#define EACH_ATTENTION(i, s, causal)                                                                      \
-    EACH_TYPE(t)                                                                                          \
-    for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); \
-                                                     s++) for (int causal = 0; causal < 2; causal++)
+#define EACH_ATTENTION(i, s, causal)                                   \
+    EACH_TYPE(t)                                                       \
+    for (int i = 0; i < COUNT(tile_sizes); i++)                        \
+        for (const heads *s = shapes; s < shapes + COUNT(shapes); s++) \
+            for (int causal = 0; causal < 2; causal++)
 
 TEST(attention)
 {
@@ -200,16 +201,16 @@ TEST(attention)
 TEST(attention_delta)
 {
     EACH_TYPE(t)
-    for (int i = 0; i < COUNT(tile_sizes); i++) for (const heads *s = shapes; s < shapes + COUNT(shapes); s++)
-    {
-        program *p = attention_program("attention_delta", (dtype)t, i, false, false);
-        grid *o = heads_array(p, "o", (dtype)t, s, s->length), *g = heads_array(p, "g", (dtype)t, s, s->length),
-             *delta = row_array(p, "delta", s);
-        double *want = NEW(p, delta->count);
-        for (int64_t e = 0; e < o->count; e++) want[e / s->width] += o->v[e] * g->v[e];
-        if (program_run(p)) expect_array(p, delta, want);
-        program_free(p);
-    }
+    for (int i = 0; i < COUNT(tile_sizes); i++)
+        for (const heads *s = shapes; s < shapes + COUNT(shapes); s++) {
+            program *p = attention_program("attention_delta", (dtype)t, i, false, false);
+            grid *o = heads_array(p, "o", (dtype)t, s, s->length), *g = heads_array(p, "g", (dtype)t, s, s->length),
+                 *delta = row_array(p, "delta", s);
+            double *want = NEW(p, delta->count);
+            for (int64_t e = 0; e < o->count; e++) want[e / s->width] += o->v[e] * g->v[e];
+            if (program_run(p)) expect_array(p, delta, want);
+            program_free(p);
+        }
 }
 
 TEST(attention_backward)
