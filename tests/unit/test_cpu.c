@@ -175,7 +175,9 @@ TEST(several_threads)
 TEST(no_compiler)
 {
     char *path = strdup(getenv("PATH"));
+    char *named = getenv("CC") ? strdup(getenv("CC")) : NULL;
     setenv("PATH", "/nonexistent", 1);
+    unsetenv("CC"); /* which may be a whole path */
     fixture f;
     qn_context_options options = {.no_cache = true};
     EXPECT(qn_context_open(&options, &f.context, &f.error) == QN_OK);
@@ -201,6 +203,8 @@ TEST(no_compiler)
     compiler_find(&c);
     EXPECT(c.path[0] && !strcmp(c.words, "-DEXTRA=1") && !strcmp(c.words + 10, "-DMORE=2"));
     unsetenv("CC");
+    if (named) setenv("CC", named, 1);
+    free(named);
 }
 
 TEST(bad_text)
