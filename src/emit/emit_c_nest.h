@@ -102,4 +102,30 @@ bool is_one(const emitter *e, value v); /* the constant 1 */
 /* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
 reg constraint_test(nest *n, int axis, const constraint *c, value step);
 
+/* emit_c_limits.c */
+bool is_position(const sink *s);                                                       /* argmax, argmin */
+constraints common_constraints(nest *n, const pass_nest *passes, int count, int axis); /* that all sinks share */
+bool limits_are_even(const emitter *e, const constraints *list, int64_t extent); /* both ends are multiples of 16 */
+void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first, const char **last);
+
+/* emit_c_fold.c */
+enum { UNROLL = 4, LIGHT_BODY = 6, LONG_BODY = 14 };
+
+typedef struct accumulator {
+    const sink *sink;
+    dtype elem;
+    const char *name, *position; /* position: argmax, argmin */
+    const char *more[UNROLL];    /* of the unrolled bodies; [0] is name */
+    int count;                   /* of accumulators */
+} accumulator;
+
+bool is_fold_in_buffer(const sink *s);
+accumulator declare_accumulator(nest *n, const sink *s, int count);
+void fold_in_loop(nest *n, const accumulator *a, reg r);
+void fold_into_buffer(nest *n, const sink *s, reg r);
+void finish_fold(nest *n, const accumulator *a);
+void keep_fold(nest *n, const sink *s); /* in its buffer, if another group needs it */
+void put_fill(nest *n, const sink *s);
+place place_of_result(const nest *n, const sink *s);
+
 #endif

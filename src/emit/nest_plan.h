@@ -1,0 +1,52 @@
+/*
+ * The planner of one block: shared by nest_plan.c (passes and groups) and nest_region.c (what reaches beyond them).
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_NEST_PLAN_H
+#define QUERN_EMIT_NEST_PLAN_H
+
+#include "emit/nest.h"
+
+typedef struct memory_event {
+    tile_op *op; /* a LOAD, STORE or ATOMIC */
+    int position;
+    group *group; /* NULL: inside a region or a scalar op */
+    int pass;
+    bool own_place; /* loads: asked for at its own place */
+} memory_event;
+
+typedef struct planner {
+    emitter *e;
+    tile_block *block;
+    plan plan;
+    group *open;
+    int position;
+    bool again;
+    int *defined_at; /* value to position in this block, -1 elsewhere */
+    group **home;    /* value to the group that computes it (folds, kept values) */
+    int *home_pass;
+    memory_event *writes, *reads; /* reads: of the open group */
+    int write_count, write_capacity, read_count, read_capacity;
+    int *demand_key, *demand_count; /* in how many passes a virtual value is computed */
+    sink *joining;
+    int least_pass;
+    bool must_close, same_pass_only;
+    int key, group_key, key_outer;
+} planner;
+
+/* nest_plan.c */
+bool writes_memory(const tile_op *op);
+void force_value(planner *p, value v);    /* keep it; plans again unless it is the result of a fold */
+void require_buffer(planner *p, value v); /* forced if it is virtual or the result of a fold */
+void push_item(planner *p, item_kind kind, tile_op *op, group *g);
+void close_group(planner *p);
+value alias_root(const emitter *e, value v); /* the value whose buffer v shares */
+void add_sink(planner *p, sink s);
+
+/* nest_region.c */
+void copy_to(planner *p, tile_op *op, value v, value target);
+void plan_control(planner *p, tile_op *op);
+void plan_dot(planner *p, tile_op *op);
+void plan_yield(planner *p, tile_op *op, const value *targets);
+
+#endif
