@@ -18,8 +18,7 @@ uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n, int64_t k)
 }
 
 const prelude_part prelude_dot_parts[] = {
-    /* Sizes. A panel of A has DOT_ROWS rows of constant stride, so that its elements are displacements from one
-       register; */
+    /* Sizes. A panel of A has DOT_ROWS rows of constant stride, so that its elements are displacements from one register; */
     /* A panel of B has two vectors of columns. 14 x 2 sums, two of B and one of A fill 32 registers; 6 x 2 fill 16. */
     {"dot_sizes", "", "",
      "#ifdef __AVX512F__\n"
@@ -134,8 +133,39 @@ const prelude_part prelude_dot_parts[] = {
     {"dot_take_$t", "f16 bf16", "load_$tx16 $t_to_f32",
      "INLINE float dot_take_$t(unsigned short x) { return $t_to_f32(x); }\n"
      "INLINE void dot_take16_$t(float *to, const unsigned short *from) { *(f32x16_u *)to = load_$tx16(from); }\n"},
+    /* Sixteen by sixteen elements turned over: to[p][j] = from[j][p]. Four rounds of interleaving rows that are eight apart. */
+    {"dot_turn_$t", "f32 f16 bf16 i8 u8", "dot_take_$t",
+     "OUTLINE void dot_turn_$t($a *to, long to_row, const $c *from, long from_row)\n"
+     "{\n"
+     "    $kx16 v[16], w[16];\n"
+     "#pragma GCC unroll 16\n"
+     "    for (int i = 0; i < 16; i++) dot_take16_$t(($a *)&v[i], from + i * from_row);\n"
+     "#pragma GCC unroll 4\n"
+     "    for (int round = 0; round < 4; round++) {\n"
+     "#pragma GCC unroll 8\n"
+     "        for (int i = 0; i < 8; i++) {\n"
+     "            w[2 * i] = __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, "
+     "7, 23);\n"
+     "            w[2 * i + 1] = __builtin_shufflevector(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, "
+     "14, 30, 15, 31);\n"
+     "        }\n"
+     "#pragma GCC unroll 16\n"
+     "        for (int i = 0; i < 16; i++) v[i] = w[i];\n"
+     "    }\n"
+     "#pragma GCC unroll 16\n"
+     "    for (int i = 0; i < 16; i++) *($kx16_u *)(to + i * to_row) = v[i];\n"
+     "}\n"},
+    {"dot_turn_f64", "", "dot_take_f64",
+     "OUTLINE void dot_turn_f64(double *to, long to_row, const double *from, long from_row)\n"
+     "{\n"
+     "    for (int j = 0; j < 16; j++)\n"
+     "        for (int p = 0; p < 16; p++) {\n"
+     "            to[p * to_row + j] = from[j * from_row + p];\n"
+     "            ONE_BY_ONE;\n"
+     "        }\n"
+     "}\n"},
     /* Packers: rows of A at the constant stride, a panel of B; what is missing is zero. */
-    {"dot_pack_$t", "f32 f64 f16 bf16 i8 u8", "dot_take_$t dot_kernel_$k fold_sum_$kx16",
+    {"dot_pack_$t", "f32 f64 f16 bf16 i8 u8", "dot_kernel_$k dot_take_$t dot_turn_$t fold_sum_$kx16",
      "OUTLINE void dot_pack_row_$t($a *to, const $c *from, long step, long count)\n"
      "{\n"
      "    long i = 0;\n"
@@ -145,10 +175,17 @@ const prelude_part prelude_dot_parts[] = {
      "        ONE_BY_ONE;\n"
      "    }\n"
      "}\n"
-     "OUTLINE void dot_pack_a_$t($a *to, const $c *a, long a_row, long a_column, long m, long rows, long k)\n"
+     "/* `there`: how many rows a has from here on, which is more than m within a larger matrix. */\n"
+     "OUTLINE void dot_pack_a_$t($a *to, const $c *a, long a_row, long a_column, long m, long there, long rows, long "
+     "k)\n"
      "{\n"
+     "    long turned = 0;\n"
+     "    if (a_row == 1 && rows <= 16 && there >= 16) /* a column of A is contiguous; rows beyond ours are packed "
+     "over later */\n"
+     "        for (; turned + 16 <= k; turned += 16) dot_turn_$t(to + turned, DOT_$k_STRIDE, a + turned * a_column, "
+     "a_column);\n"
      "    for (long i = 0; i < rows; i++, to += DOT_$k_STRIDE) {\n"
-     "        long p = 0;\n"
+     "        long p = turned;\n"
      "        for (; p + 16 <= k && i < m && a_column == 1; p += 16) {\n"
      "            __builtin_prefetch(a + (i + 3) * a_row + p);\n"
      "            dot_take16_$t(to + p, a + i * a_row + p);\n"
@@ -161,7 +198,12 @@ const prelude_part prelude_dot_parts[] = {
      "}\n"
      "OUTLINE void dot_pack_b_$t($a *to, const $c *b, long b_row, long b_column, long n, long k)\n"
      "{\n"
-     "    for (long p = 0; p < k; p++, to += DOT_$k_COLUMNS) {\n"
+     "    long p = 0;\n"
+     "    if (b_row == 1 && b_column != 1 && n == DOT_$k_COLUMNS && n % 16 == 0) /* a column of B is contiguous */\n"
+     "        for (; p + 16 <= k; p += 16)\n"
+     "            for (long j = 0; j < n; j += 16)\n"
+     "                dot_turn_$t(to + p * DOT_$k_COLUMNS + j, DOT_$k_COLUMNS, b + p + j * b_column, b_column);\n"
+     "    for (to += p * DOT_$k_COLUMNS; p < k; p++, to += DOT_$k_COLUMNS) {\n"
      "        long j = 0;\n"
      "        for (; j + 16 <= n && b_column == 1; j += 16) dot_take16_$t(to + j, b + p * b_row + j);\n"
      "        for (; j < DOT_$k_COLUMNS; j++) {\n"
@@ -223,7 +265,7 @@ const prelude_part prelude_dot_parts[] = {
      "        long used = left < rows ? left : rows;\n"
      "        $a *rows_a = packed_a + i * DOT_$k_STRIDE, *at = c + i * c_row;\n"
      "        const $c *a_at = a + i * a_row;\n"
-     "        if (j == 0) dot_pack_a_$t(rows_a, a_at, a_row, a_column, used, rows, kc);\n"
+     "        if (j == 0) dot_pack_a_$t(rows_a, a_at, a_row, a_column, used, left, rows, kc);\n"
      "        dot_kernel_$k *kernel = rows == DOT_ROWS ? dot_many_$k : rows == DOT_ROWS_2 ? dot_some_$k : dot_few_$k;\n"
      "        if (used < rows || columns < DOT_$k_COLUMNS) {\n"
      "            dot_edge_$k(kernel, rows_a, panel, at, c_row, used, columns, kc, edge);\n"

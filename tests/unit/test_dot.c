@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static char folder[] = "/tmp/quern-dot-XXXXXX";
 static void *library;
@@ -92,6 +93,21 @@ static int random_below(int n)
     return (int)((random_state >> 33) % (uint64_t)n);
 }
 
+/* Zeroed memory that ends where a page begins that nobody may touch. */
+static char *guarded(size_t size_bytes)
+{
+    size_t whole = (size_bytes + 4095) / 4096 * 4096;
+    char *memory = mmap(NULL, whole + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(memory != MAP_FAILED && mprotect(memory + whole, 4096, PROT_NONE) == 0);
+    return memory + whole - size_bytes;
+}
+
+static void unguard(char *memory, size_t size_bytes)
+{
+    size_t whole = (size_bytes + 4095) / 4096 * 4096;
+    munmap(memory + size_bytes - whole, whole + 4096);
+}
+
 /* One product with small whole numbers, so that every sum is exact; and with the result's surroundings watched. */
 static bool product(const struct type *type, dot_function *run, long m, long n, long k, int form)
 {
@@ -102,9 +118,9 @@ static bool product(const struct type *type, dot_function *run, long m, long n, 
     long a_count = (m - 1) * a_row + (k - 1) * a_column + 1, b_count = (k - 1) * b_row + (n - 1) * b_column + 1;
     if (m < 1 || k < 1) a_count = 1;
     if (n < 1 || k < 1) b_count = 1;
-    char *a = calloc((size_t)a_count, (size_t)size), *b = calloc((size_t)b_count, (size_t)size);
+    char *a = guarded((size_t)(a_count * size)), *b = guarded((size_t)(b_count * size));
     long c_row = n + 3;
-    char *c = calloc((size_t)(m * c_row + 16), (size_t)sum_size);
+    char *c = guarded((size_t)((m * c_row + 16) * sum_size));
     int low = type->elem == DT_U8 ? 0 : -3;
     for (long i = 0; i < a_count; i++) {
         int x = low + random_below(7);
@@ -142,9 +158,9 @@ static bool product(const struct type *type, dot_function *run, long m, long n, 
             printf("%s %ld x %ld x %ld form %d: (%ld, %ld) is %g, not %g\n", type->name, m, n, k, form, row, column,
                    dtype_is_float(type->sum_elem) ? got.f : (double)got.i, wanted);
     }
-    free(a);
-    free(b);
-    free(c);
+    unguard(a, (size_t)(a_count * size));
+    unguard(b, (size_t)(b_count * size));
+    unguard(c, (size_t)((m * c_row + 16) * sum_size));
     free(scratch);
     return good;
 }
