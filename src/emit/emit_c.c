@@ -209,6 +209,7 @@ static void emit_for(emitter *e, tile_op *op)
     const char *first = emit_name(e, op->operands[0]), *limit = emit_name(e, op->operands[1]);
     const char *step = emit_name(e, op->operands[2]), *i = emit_name(e, body->args[0]);
     bool down = op->flags & F_DOWN;
+    int begin = e->time;
     declare_variables(e, carried, op->operands + 3, op->result_count);
     const char *guard = "";
     if (!tile_is_constant(e->k, op->operands[2], NULL))
@@ -217,6 +218,7 @@ static void emit_for(emitter *e, tile_op *op)
     e->depth++;
     emit_block(e, body, carried);
     assign_scalars(e, last_op(body), carried);
+    buffer_loop_ends(e, begin);
     e->depth--;
     put(e, "}");
     declare_results(e, op, carried);
@@ -225,6 +227,7 @@ static void emit_for(emitter *e, tile_op *op)
 static void emit_while(emitter *e, tile_op *op)
 {
     tile_block *test = op->regions[0], *body = op->regions[1];
+    int begin = e->time;
     declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
     e->depth++;
@@ -234,6 +237,7 @@ static void emit_while(emitter *e, tile_op *op)
         if (!is_tile(e, body->args[i])) declare(e, body->args[i], emit_name(e, test->args[i]));
     emit_block(e, body, body->args);
     assign_scalars(e, last_op(body), test->args);
+    buffer_loop_ends(e, begin);
     e->depth--;
     put(e, "}");
     declare_results(e, op, test->args);
@@ -265,6 +269,7 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
     plan p = plan_block(e, b, targets);
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
+        e->time++;
         op_code code = it->op ? it->op->code : OP_NONE;
         if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
             put_line_comment(e, it->op);
@@ -360,7 +365,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;
-    e->dot_room = 0;
+    e->dot_room = e->time = 0;
     e->has_assert = e->streams = false;
     e->line = 0;
     e->phase = phase;

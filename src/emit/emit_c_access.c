@@ -253,7 +253,6 @@ address buffer_address(nest *n, value v, place at)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, v);
-    int number = buffer_for(e, v);
     terms t = {0};
     const char *lane_stride = NULL;
     int64_t constant = 1;
@@ -272,7 +271,7 @@ address buffer_address(nest *n, value v, place at)
         else
             factor = emit_name(e, (value)-type.dims[axis]);
     }
-    return finish(n, &t, type.elem, arena_print(e->memory, "b%d", number), lane_stride, NULL);
+    return finish(n, &t, type.elem, buffer_name(e, v), lane_stride, NULL);
 }
 
 /* ---- reading ahead ---- */

@@ -138,7 +138,7 @@ static matrix direct_matrix(emitter *e, tile_op *load)
 static matrix buffer_matrix(emitter *e, value v)
 {
     tile_type type = tile_type_of(e->k, v);
-    matrix m = {.pointer = arena_print(e->memory, "b%d", buffer_for(e, v))};
+    matrix m = {.pointer = buffer_name(e, v)};
     const char *stride = "1L";
     for (int axis = type.rank - 1; axis >= 0; axis--) {
         m.strides[axis] = type.dims[axis] == 1 ? "0L" : stride;
@@ -185,10 +185,10 @@ void emit_dot(emitter *e, tile_op *op)
     int number = buffer_for(e, result);
     int64_t m = ta.dims[rank - 2], k = ta.dims[rank - 1], n = tb.dims[rank - 1];
     int room = buffer_for_dot(e, m, n, k);
+    const char *sum = buffer_touch(e, number);
     matrix left = operand_matrix(e, a), right = operand_matrix(e, b);
-    if (e->buffers[number].run_time)
-        put(e, "b%d = realloc(b%d, %s);", number, number, buffer_bytes(e, &e->buffers[number]));
-    if (e->buffers[room].run_time) put(e, "b%d = realloc(b%d, %s);", room, room, buffer_bytes(e, &e->buffers[room]));
+    buffer_prepare(e, number);
+    buffer_prepare(e, room);
     put(e, "{");
     e->depth++;
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;", extent_text(e, m),
@@ -203,7 +203,7 @@ void emit_dot(emitter *e, tile_op *op)
     const char *size = arena_print(e->memory, "%s * %s", extent_text(e, tc.dims[rank - 2]), count);
     if (op->operand_count < 3) {
         const char *all = rank == 3 ? arena_print(e->memory, "%s * %s", size, extent_text(e, tc.dims[0])) : size;
-        put(e, "__builtin_memset(b%d, 0, sizeof(*b%d) * (%s));", number, number, all);
+        put(e, "__builtin_memset(%s, 0, sizeof(*%s) * (%s));", sum, sum, all);
     }
     if (rank == 3) {
         put(e, "for (long batch = 0; batch < %s; batch++)", extent_text(e, tc.dims[0]));
@@ -213,8 +213,7 @@ void emit_dot(emitter *e, tile_op *op)
             add_term(e, &of->pointer, arena_print(e->memory, "batch * %s", of->strides[0]));
         }
     }
-    const char *origin =
-        rank == 3 ? arena_print(e->memory, "b%d + batch * (%s)", number, size) : arena_print(e->memory, "b%d", number);
+    const char *origin = rank == 3 ? arena_print(e->memory, "%s + batch * (%s)", sum, size) : sum;
     const char *inside = "";
     if (rank == 3) {
         for (int side = 0; side < 2; side++) {
@@ -229,8 +228,8 @@ void emit_dot(emitter *e, tile_op *op)
         left.strides[rank - 2], left.strides[rank - 1], left.strides[rank - 2], left.strides[rank - 1]);
     put(e, "    %s + k_first * %s + n_first * %s, %s, %s,", right.pointer, right.strides[rank - 2],
         right.strides[rank - 1], right.strides[rank - 2], right.strides[rank - 1]);
-    put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)b%d);",
-        origin, count, count, room);
+    put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)%s);",
+        origin, count, count, buffer_touch(e, room));
     e->depth -= rank == 3 ? 3 : 2;
     put(e, "}");
 }
@@ -274,7 +273,7 @@ void emit_scan(emitter *e, tile_op *op)
     bool rows = !strcmp(inner, "1L");
     put(e, "for (long o = 0; o < %s; o++) {", outer);
     e->depth++;
-    put(e, "%s *const row = b%d + o * (%s) * (%s);", memory_type(t), buffer_for(e, result), length, inner);
+    put(e, "%s *const row = %s + o * (%s) * (%s);", memory_type(t), buffer_name(e, result), length, inner);
     if (rows) {
         const char *m = memory_name(t);
         put(e, "%s carry = %s;", scalar_c_type(t), number_text(e, t, fold_identity(fold, t)));
@@ -326,7 +325,7 @@ void emit_fold_buffer(emitter *e, tile_op *op)
     put(e, "%s best = 0;", scalar_c_type(t));
     put(e, "long at = -1;");
     put(e, "for (long s = 0; s < %s; s++) {", length);
-    const char *place = arena_print(e->memory, "b%d[(o * (%s) + s) * (%s) + i]", buffer_for(e, from), length, inner);
+    const char *place = arena_print(e->memory, "%s[(o * (%s) + s) * (%s) + i]", buffer_name(e, from), length, inner);
     put(e, "    const %s x = %s;", scalar_c_type(t), from_memory(e, t, place));
     put(e, "    if (at < 0 || x %s best%s) best = x, at = s;", most ? ">" : "<",
         dtype_is_float(t) ? " || (x != x && best == best)" : "");
@@ -334,7 +333,7 @@ void emit_fold_buffer(emitter *e, tile_op *op)
     if (scalar)
         put(e, "%s = at;", emit_name(e, result));
     else
-        put(e, "b%d[o * (%s) + i] = at;", buffer_for(e, result), inner);
+        put(e, "%s[o * (%s) + i] = at;", buffer_name(e, result), inner);
     e->depth -= 2;
     put(e, "    }");
 }

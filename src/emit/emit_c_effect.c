@@ -102,12 +102,12 @@ static void put_value(emitter *e, value v, value valid)
         }
         put(e, "const long extents[] = {%s}, steps[] = {%s};", text_get(&extents), text_get(&steps));
         const char *bytes = "0";
-        if (valid && of_valid.rank) bytes = arena_print(e->memory, "b%d", buffer_for(e, valid));
+        if (valid && of_valid.rank) bytes = buffer_name(e, valid);
         if (valid && !of_valid.rank) {
             put(e, "const unsigned char valid = %s;", emit_name(e, valid));
             bytes = "&valid";
         }
-        put(e, "line_tile(&line, %d, b%d, 0, %d, extents, %s, steps);", type.elem, buffer_for(e, v), type.rank, bytes);
+        put(e, "line_tile(&line, %d, %s, 0, %d, extents, %s, steps);", type.elem, buffer_name(e, v), type.rank, bytes);
     }
     text_free(&extents);
     text_free(&steps);

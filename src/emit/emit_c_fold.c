@@ -154,5 +154,5 @@ void put_fill(nest *n, const sink *s)
     const char *identity = number_text(e, t, fold_identity(s->op->attr.fold, t));
     if (t == DT_F16 || t == DT_BF16)
         identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);
-    put_at(n, 0, "for (long f = 0; f < %s; f++) b%d[f] = %s;", count, buffer_for(e, s->result), identity);
+    put_at(n, 0, "for (long f = 0; f < %s; f++) %s[f] = %s;", count, buffer_name(e, s->result), identity);
 }

@@ -384,9 +384,7 @@ void emit_group(emitter *e, const group *g)
             bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->force[s->result]) ||
                             (s->kind == SINK_ATOMIC && e->uses[s->result]);
             if (!buffered) continue;
-            int number = buffer_for(e, s->result);
-            if (e->buffers[number].run_time)
-                put(e, "b%d = realloc(b%d, %s);", number, number, buffer_bytes(e, &e->buffers[number]));
+            buffer_prepare(e, buffer_for(e, s->result));
         }
     }
     const char *first[MAX_RANK], *last[MAX_RANK];

@@ -68,7 +68,10 @@ typedef struct buffer {
     dtype elem;
     tile_type shape;
     int64_t extra_bytes;
-    bool run_time; /* its size is known only inside the program: allocated there */
+    bool run_time;   /* its size is known only inside the program: allocated there */
+    int first, last; /* emitter.time of the first and last item that names it; 0: none does */
+    int slot;        /* the first buffer at the same place */
+    bool shared;     /* that first one: others are there too */
 } buffer;
 
 /* What is known of the phase while it is turned into text. */
@@ -96,6 +99,7 @@ typedef struct emitter {
     int (*loaded_in)[2]; /* by value: the first two passes that load it */
     int pass_number;
     int serial;       /* of names */
+    int time;         /* counts the items of the plan as they are emitted */
     bool needs_lanes; /* the function lanes_between */
     int dot_room;     /* the buffer for packing, 0: none */
     int phase;
@@ -128,9 +132,13 @@ bool tile_is_buffered(const emitter *e, value v); /* by its nature: arguments of
 /* nest_buffer.c */
 int buffer_for(emitter *e, value v); /* the value's buffer, made if there is none */
 int buffer_for_dot(emitter *e, int64_t m, int64_t n, int64_t k);
-bool extent_at_launch(const emitter *e, value v);      /* can be computed from scalar arguments alone */
-void buffer_declare_all(emitter *e, text *out);        /* pointers into scratch */
-void buffer_scratch(emitter *e, text *out);            /* statements that count `bytes` */
+bool extent_at_launch(const emitter *e, value v); /* can be computed from scalar arguments alone */
+const char *buffer_name(emitter *e, value v);     /* for text: also notes that it is in use now */
+const char *buffer_touch(emitter *e, int number);
+void buffer_loop_ends(emitter *e, int begin);   /* what lived before a loop and is named in it lives to its end */
+void buffer_prepare(emitter *e, int number);    /* before it is written: room on the heap, if that is where it lives */
+void buffer_declare_all(emitter *e, text *out); /* pointers into scratch */
+void buffer_scratch(emitter *e, text *out);     /* statements that count `bytes` */
 const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
 
 /* emit_c_expression.c */

@@ -4,10 +4,13 @@
  * A buffer is a 64-byte aligned part of the worker's scratch, row-major in the value's own shape, with room for one
  * vector more. Its size comes from constants and scalar arguments; where an extent is only known inside the program
  * (the length of a slice that was read from memory) the buffer grows on the heap when it is needed.
+ * Emission notes when each buffer is first and last named; those that never live at once share their place.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/nest.h"
 #include "emit/prelude.h"
+
+#include <string.h>
 
 int buffer_for(emitter *e, value v)
 {
@@ -57,20 +60,31 @@ bool extent_at_launch(const emitter *e, value v)
     return true;
 }
 
+/* 0: it depends on arguments. */
+static int64_t constant_bytes(const buffer *b)
+{
+    int64_t bytes = dtypes[b->elem].size_bytes;
+    for (int i = 0; i < b->shape.rank; i++) {
+        if (b->shape.dims[i] < 0) return 0;
+        bytes *= b->shape.dims[i];
+    }
+    return (bytes + b->extra_bytes + 255) / 64 * 64;
+}
+
 const char *buffer_bytes(emitter *e, const buffer *b)
 {
     int64_t constant = dtypes[b->elem].size_bytes;
     const char *factor = "";
+    if (constant_bytes(b)) return arena_print(e->memory, "%ldL", (long)constant_bytes(b));
     for (int i = 0; i < b->shape.rank; i++) {
         int64_t dim = b->shape.dims[i];
+        const char *extent = extent_text(e, dim);
         if (dim >= 0)
             constant *= dim;
         else
-            factor = arena_print(e->memory, "%s(%s > 0 ? %s : 0) * ", factor, extent_text(e, dim), extent_text(e, dim));
+            factor = arena_print(e->memory, "%s(%s > 0 ? %s : 0) * ", factor, extent, extent);
     }
-    return *factor ? arena_print(e->memory, "((%s%ldL + %ldL) / 64 * 64)", factor, (long)constant,
-                                 (long)b->extra_bytes + 255)
-                   : arena_print(e->memory, "%ldL", (long)((constant + b->extra_bytes + 255) / 64 * 64));
+    return arena_print(e->memory, "((%s%ldL + %ldL) / 64 * 64)", factor, (long)constant, (long)b->extra_bytes + 255);
 }
 
 /* The scalar ops that an extent is computed from, once each, in the function NAME_scratch_bytes. */
@@ -83,50 +97,107 @@ static void declare_extent(emitter *e, value v, bool *declared)
     if (op->code != OP_CONST) emit_scalar_op(e, (tile_op *)op);
 }
 
+const char *buffer_name(emitter *e, value v)
+{
+    return buffer_touch(e, buffer_for(e, v));
+}
+
+const char *buffer_touch(emitter *e, int number)
+{
+    buffer *b = &e->buffers[number];
+    if (!b->first) b->first = e->time;
+    b->last = e->time;
+    return arena_print(e->memory, "b%d", number);
+}
+
+void buffer_loop_ends(emitter *e, int begin)
+{
+    for (int i = 1; i < e->buffer_count; i++)
+        if (e->buffers[i].first && e->buffers[i].first <= begin && e->buffers[i].last > begin)
+            e->buffers[i].last = e->time;
+}
+
+void buffer_prepare(emitter *e, int number)
+{
+    const buffer *b = &e->buffers[number];
+    if (!b->run_time) return;
+    const char *name = buffer_touch(e, number);
+    put(e, "%s = realloc(%s, %s);", name, name, buffer_bytes(e, b));
+}
+
+/* Buffers that never live at once share a slot: of constant sizes, or of the same size. */
+static void assign_slots(emitter *e)
+{
+    for (int i = 1; i < e->buffer_count; i++) {
+        buffer *b = &e->buffers[i];
+        b->slot = 0;
+        if (!b->first || b->run_time) continue;
+        for (int j = 1; j < i && !b->slot; j++) { /* a slot is named after its first buffer */
+            if (e->buffers[j].slot != j) continue;
+            bool fits = constant_bytes(b) ? constant_bytes(&e->buffers[j]) != 0
+                                          : !strcmp(buffer_bytes(e, b), buffer_bytes(e, &e->buffers[j]));
+            for (int k = j; k < i && fits; k++)
+                if (e->buffers[k].slot == j && e->buffers[k].last >= b->first && e->buffers[k].first <= b->last)
+                    fits = false;
+            if (fits) b->slot = j;
+        }
+        if (!b->slot) b->slot = i;
+        e->buffers[b->slot].shared |= b->slot != i;
+    }
+}
+
+/* What a slot needs: the most of its buffers. */
+static const char *slot_bytes(emitter *e, int slot)
+{
+    int64_t most = 0;
+    for (int i = slot; i < e->buffer_count; i++)
+        if (e->buffers[i].slot == slot) most = MAXIMUM(most, constant_bytes(&e->buffers[i]));
+    return most ? arena_print(e->memory, "%ldL", (long)most) : buffer_bytes(e, &e->buffers[slot]);
+}
+
+static void declare_extents(emitter *e)
+{
+    bool *declared = ARENA_ARRAY(e->memory, bool, e->k->value_count);
+    for (int i = 1; i < e->buffer_count; i++)
+        for (int axis = 0; axis < e->buffers[i].shape.rank && e->buffers[i].slot; axis++)
+            if (e->buffers[i].shape.dims[axis] < 0) declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
+}
+
 void buffer_scratch(emitter *e, text *out)
 {
     text *before = e->out;
     e->out = out;
-    bool *declared = ARENA_ARRAY(e->memory, bool, e->k->value_count);
-    for (int i = 1; i < e->buffer_count; i++) {
-        const buffer *b = &e->buffers[i];
-        if (b->run_time) continue;
-        for (int axis = 0; axis < b->shape.rank; axis++)
-            if (b->shape.dims[axis] < 0) declare_extent(e, (value)-b->shape.dims[axis], declared);
-    }
+    declare_extents(e);
     put(e, "unsigned long bytes = 0;");
     for (int i = 1; i < e->buffer_count; i++)
-        if (!e->buffers[i].run_time) put(e, "bytes += %s;", buffer_bytes(e, &e->buffers[i]));
+        if (e->buffers[i].slot == i) put(e, "bytes += %s;", slot_bytes(e, i));
     e->out = before;
 }
 
 void buffer_declare_all(emitter *e, text *out)
 {
     text *before = e->out;
-    e->out = out;
-    bool *declared = ARENA_ARRAY(e->memory, bool, e->k->value_count);
     bool open = false;
+    e->out = out;
+    assign_slots(e);
     for (int i = 1; i < e->buffer_count; i++) {
         const buffer *b = &e->buffers[i];
         if (b->run_time)
             put(e, "%s *b%d = 0;", memory_type(b->elem), i);
-        else
-            put(e, "%s *restrict b%d;", memory_type(b->elem), i);
-        open |= !b->run_time;
+        else if (b->slot)
+            put(e, "%s *%sb%d;", memory_type(b->elem), e->buffers[b->slot].shared ? "" : "restrict ", i);
+        open |= b->slot != 0;
     }
     if (open) {
         put(e, "{");
         e->depth++;
-        for (int i = 1; i < e->buffer_count; i++)
-            for (int axis = 0; axis < e->buffers[i].shape.rank && !e->buffers[i].run_time; axis++)
-                if (e->buffers[i].shape.dims[axis] < 0)
-                    declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
+        declare_extents(e);
         put(e, "char *room = scratch;");
-        for (int i = 1; i < e->buffer_count; i++) {
-            const buffer *b = &e->buffers[i];
-            if (b->run_time) continue;
-            put(e, "b%d = (%s *)room;", i, memory_type(b->elem));
-            put(e, "room += %s;", buffer_bytes(e, b));
+        for (int slot = 1; slot < e->buffer_count; slot++) {
+            if (e->buffers[slot].slot != slot) continue;
+            for (int i = slot; i < e->buffer_count; i++)
+                if (e->buffers[i].slot == slot) put(e, "b%d = (%s *)room;", i, memory_type(e->buffers[i].elem));
+            put(e, "room += %s;", slot_bytes(e, slot));
         }
         e->depth--;
         put(e, "}");
