@@ -57,7 +57,8 @@ static device *cpu_open(const device_options *options)
     d->driver = &driver_cpu;
     if (options) d->options = *options;
     d->threads = d->options.threads > 0 ? d->options.threads : cpu_count();
-    d->last_cache_bytes = processor_cache_bytes(3);
+    /* Beyond 64 MB a socket's last cache is shared with others, or slower to write through than memory itself. */
+    d->last_cache_bytes = MINIMUM(processor_cache_bytes(3), (size_t)64 << 20);
     pthread_mutex_init(&d->lock, NULL);
     compiler_find(&d->compiler);
     return (device *)d;
