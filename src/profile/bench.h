@@ -40,7 +40,7 @@ typedef struct point {
     int count;
 } point;
 
-/* An array that the variants share by name: contiguous, several copies so that the caches are cold in each round. */
+/* An array that the variants share by name: contiguous, several copies so that every launch finds the caches cold. */
 typedef struct bench_array {
     const char *name;
     dtype elem;
@@ -48,7 +48,9 @@ typedef struct bench_array {
     int64_t extents[MAX_RANK], count;
     size_t size_bytes;
     bool reads, writes; /* by some variant */
-    void *copies[64];
+    void *first;        /* copy 0 */
+    char *others;       /* the copies after it, `stride_bytes` apart */
+    size_t stride_bytes;
     void *before;   /* inputs that are also written: as they were */
     void *expected; /* outputs of the reference */
 } bench_array;
@@ -56,6 +58,7 @@ typedef struct bench_array {
 typedef struct bench_arrays {
     bench_array items[MAX_PARAMS];
     int count, copy_count;
+    bool in_cache; /* the copies together are too few for the caches: a launch may find its data there */
 } bench_arrays;
 
 typedef struct bench {
@@ -110,6 +113,7 @@ void arrays_reset(bench_arrays *a); /* copy 0: inputs as they were, outputs as b
 qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error *error);
 void arrays_free(bench_arrays *a);
 enum { UNWRITTEN = 0xA5 };
+void *array_copy(const bench_array *array, int copy);
 
 /* count.c: one launch of a lowered kernel, from its IR. */
 typedef struct launch_counts {
@@ -140,6 +144,9 @@ qn_status clock_prepare(bench *b, qn_error *error); /* arrays, bytes and operati
 void clock_variants(bench *b);
 
 /* bench_report.c */
+/* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */
+double share_of_limit(const bench *b, const bench_variant *v, const char **limit);
+bool share_is_odd(double share); /* above what the ceiling can be off by: it takes a remark */
 void report_table(const bench *b, text *out);
 void report_json(const bench *b, const char *path, json *out);
 void bench_say(const bench *b, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of progress */

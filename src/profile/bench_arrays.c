@@ -62,13 +62,21 @@ static void *allocate(size_t size_bytes, qn_error *error)
     return memory;
 }
 
+void *array_copy(const bench_array *array, int copy)
+{
+    return copy ? array->others + (size_t)(copy - 1) * array->stride_bytes : array->first;
+}
+
+/* Copies lie 64 bytes further apart than they must, so that their beginnings do not all fall into the same cache sets. */
 qn_status arrays_allocate(bench_arrays *a, int copies, qn_error *error)
 {
     for (int i = 0; i < a->count; i++) {
         bench_array *array = &a->items[i];
-        for (int copy = 0; copy < copies; copy++)
-            if (!array->copies[copy] && !(array->copies[copy] = allocate(array->size_bytes, error)))
-                return QN_NO_MEMORY;
+        if (!array->first && !(array->first = allocate(array->size_bytes, error))) return QN_NO_MEMORY;
+        array->stride_bytes = ((array->size_bytes + 63) & ~(size_t)63) + 64;
+        if (copies > 1 && !array->others &&
+            !(array->others = allocate(array->stride_bytes * (size_t)(copies - 1), error)))
+            return QN_NO_MEMORY;
         if (array->writes && !array->expected && !(array->expected = allocate(array->size_bytes, error)))
             return QN_NO_MEMORY;
         if (array->writes && array->reads && !array->before && !(array->before = allocate(array->size_bytes, error)))
@@ -107,13 +115,13 @@ qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *
     for (int i = 0; i < a->count && status == QN_OK; i++) {
         bench_array *array = &a->items[i];
         if (!array->reads) continue;
-        array_view view = whole(array, array->copies[0]);
+        array_view view = whole(array, array->first);
         status = input_fill(b->module->file, generator_of(b->block, array->name), &known,
                             b->context->slots[b->slot].about.units, array->name, b->options->seed, &view, error);
         if (status != QN_OK) break;
         for (int copy = 1; copy < a->copy_count; copy++)
-            memcpy(array->copies[copy], array->copies[0], array->size_bytes);
-        if (array->before) memcpy(array->before, array->copies[0], array->size_bytes);
+            memcpy(array_copy(array, copy), array->first, array->size_bytes);
+        if (array->before) memcpy(array->before, array->first, array->size_bytes);
     }
     arena_free(memory);
     return status;
@@ -125,9 +133,9 @@ void arrays_reset(bench_arrays *a)
         bench_array *array = &a->items[i];
         if (!array->writes) continue;
         if (array->before)
-            memcpy(array->copies[0], array->before, array->size_bytes);
+            memcpy(array->first, array->before, array->size_bytes);
         else
-            memset(array->copies[0], UNWRITTEN, array->size_bytes);
+            memset(array->first, UNWRITTEN, array->size_bytes);
     }
 }
 
@@ -138,7 +146,7 @@ qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error
         const parameter *p = &entry->params[i];
         const bench_array *array = p->rank >= 0 ? find(a, p->name) : NULL;
         if (!array) continue;
-        QN_TRY(qn_call_set_memory(call, p->name, array->copies[copy], (qn_dtype)array->elem, array->rank,
+        QN_TRY(qn_call_set_memory(call, p->name, array_copy(array, copy), (qn_dtype)array->elem, array->rank,
                                   array->extents, NULL, error));
     }
     return QN_OK;
@@ -147,7 +155,8 @@ qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error
 void arrays_free(bench_arrays *a)
 {
     for (int i = 0; i < a->count; i++) {
-        for (int copy = 0; copy < COUNT(a->items[i].copies); copy++) memory_free(a->items[i].copies[copy]);
+        memory_free(a->items[i].first);
+        memory_free(a->items[i].others);
         memory_free(a->items[i].before);
         memory_free(a->items[i].expected);
     }

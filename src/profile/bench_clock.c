@@ -1,7 +1,9 @@
 /*
  * Timing. Variants take turns, one launch each a round, so that a change of the machine's clock or load meets them all.
- * Arrays smaller than the caches are rotated through several copies, so that every launch finds its data cold. A
- * variant ends when its median is known well or its time is spent; the others go on. SPDX-License-Identifier: MIT
+ * Every launch takes the next of several copies of the arrays, so that it finds its data cold: neither the round before
+ * nor the variant before has touched it since the caches were last filled with other things. A variant ends when its
+ * median is known well or its time is spent; the others go on.
+ * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
 
@@ -10,7 +12,8 @@
 
 static const double enough = 0.004;       /* the median's own uncertainty, relative */
 static const int64_t slow_ns = 200000000; /* such a launch has warmed up long before it ends */
-enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000 };
+static const size_t most_copies_bytes = (size_t)1 << 30;
+enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000, MOST_COPIES = 65536 };
 
 static void sizes_of(bench *b, bench_variant *v)
 {
@@ -93,13 +96,15 @@ static void launch(bench *b, bench_variant *v, int copy, bool counts)
     }
 }
 
-static int copies_needed(const bench *b)
+/* As many as exceed the last cache four times; fewer where that takes too much memory or too many of them. */
+static int copies_needed(bench *b)
 {
-    size_t set = 0, enough_bytes = 4 * cache_size_bytes();
+    size_t set = 0, cache = cache_size_bytes(), copies = 1;
     for (int i = 0; i < b->arrays.count; i++) set += b->arrays.items[i].size_bytes;
-    if (!set || set >= enough_bytes) return 1;
-    size_t copies = (enough_bytes + set - 1) / set;
-    return (int)MINIMUM(copies, (size_t)COUNT(b->arrays.items[0].copies));
+    if (set && set < 4 * cache) copies = (MINIMUM(4 * cache, most_copies_bytes) + set - 1) / set;
+    copies = MINIMUM(MAXIMUM(copies, (size_t)1), (size_t)MOST_COPIES);
+    b->arrays.in_cache = set * copies < 2 * cache;
+    return (int)copies;
 }
 
 qn_status clock_prepare(bench *b, qn_error *error)
@@ -123,19 +128,19 @@ qn_status clock_prepare(bench *b, qn_error *error)
 void clock_variants(bench *b)
 {
     double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
-    int round = 0;
+    int64_t turn = 0;
     for (int i = 0; i < b->variant_count; i++) {
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
         bench_say(b, "timing %s", v->label);
         if (v->call->timing.kernel_ns < slow_ns) launch(b, v, 0, false); /* warm-up, beyond the run that was checked */
     }
-    for (bool more = true; more; round++) {
+    for (bool more = true; more;) {
         more = false;
         for (int i = 0; i < b->variant_count; i++) {
             bench_variant *v = &b->variants[i];
             if (done(v, most_ns)) continue;
-            launch(b, v, round % b->arrays.copy_count, true);
+            launch(b, v, (int)(turn++ % b->arrays.copy_count), true);
             more = true;
         }
     }

@@ -39,19 +39,36 @@ void variant_end(bench *b, bench_variant *v, variant_status status, const char *
 }
 
 /* The ceiling this variant is nearest to: copying (reading, if it hardly writes) or multiply-adds. */
-static double share_of_limit(const bench *b, const bench_variant *v, const char **limit)
+double share_of_limit(const bench *b, const bench_variant *v, const char **limit)
 {
+    if (v->sample_count == 0 || v->status != VARIANT_OK) return NAN;
     bool reads_only = v->read_share > 0.95;
     double bandwidth = reads_only ? b->ceilings.read_gb_per_s : b->ceilings.copy_gb_per_s;
-    double memory = bandwidth > 0 ? v->bytes / v->time.median / bandwidth : NAN;
+    double memory = bandwidth > 0 && !b->arrays.in_cache ? v->bytes / v->time.median / bandwidth : NAN;
     double compute =
         b->ceilings.fma_all_gflop_per_s > 0 ? v->flops / v->time.median / b->ceilings.fma_all_gflop_per_s : NAN;
-    if (compute > memory) {
-        *limit = "fma";
-        return compute;
-    }
-    *limit = reads_only ? "read" : "copy";
-    return memory;
+    bool by_compute = compute > memory;
+    *limit = by_compute ? "fma" : reads_only ? "read" : "copy";
+    return by_compute ? compute : memory;
+}
+
+bool share_is_odd(double share)
+{
+    return share > 1.05;
+}
+
+static void remarks(const bench *b, text *out)
+{
+    const char *limit;
+    bool odd = false;
+    for (int i = 0; i < b->variant_count; i++) odd |= share_is_odd(share_of_limit(b, &b->variants[i], &limit));
+    if (odd)
+        text_add(out,
+                 "more than 100%: a limit was measured while the machine was busy with other work, or a large part "
+                 "of what this counts as moved is never touched\n");
+    if (b->arrays.in_cache && b->arrays.count)
+        text_add(out, "in cache: the arrays are too small to be timed out of it, so no share of the memory's limit is "
+                      "given\n");
 }
 
 static void number_cell(table *t, double number, int digits)
@@ -67,7 +84,7 @@ static void row(const bench *b, const bench_variant *v, table *t)
     const char *limit = "";
     text time = {0}, low_high = {0};
     bool timed = v->sample_count > 0 && v->status == VARIANT_OK;
-    double share = timed ? share_of_limit(b, v, &limit) : NAN;
+    double share = share_of_limit(b, v, &limit);
     table_cell(t, "%s", v->label);
     if (timed) {
         text_add_duration(&time, v->time.median);
@@ -116,6 +133,7 @@ void report_table(const bench *b, text *out)
         if (*b->variants[i].message)
             text_print(out, "%s %s: %s\n", b->variants[i].label, status_names[b->variants[i].status],
                        b->variants[i].message);
+    remarks(b, out);
     text_add(out, "\n");
     text_free(&size);
 }
@@ -141,7 +159,7 @@ void report_json(const bench *b, const char *path, json *out)
         json_number(out, "bytes", timed ? v->bytes : NAN);
         json_number(out, "flops", timed ? v->flops : NAN);
         json_number(out, "gb_per_s", timed ? v->bytes / v->time.median : NAN);
-        json_number(out, "percent_of_limit", timed ? 100 * share_of_limit(b, v, &limit) : NAN);
+        json_number(out, "percent_of_limit", 100 * share_of_limit(b, v, &limit));
         json_number(out, "max_error", v->max_error);
         json_text(out, "status", status_names[v->status]);
         json_text(out, "message", v->message);

@@ -43,8 +43,8 @@ static void compare_output(bench *b, bench_variant *v, const bench_array *array,
     comparison c;
     tolerance_of(b, array->elem, &relative, &absolute);
     const void *before = !sampled ? NULL : array->before ? array->before : unwritten;
-    compare_elements(array->elem, array->copies[0], array->expected, before, array->before ? 1 : 0, array->count,
-                     relative, absolute, &c);
+    compare_elements(array->elem, array->first, array->expected, before, array->before ? 1 : 0, array->count, relative,
+                     absolute, &c);
     if (c.compared && !(v->max_error >= c.max_error)) v->max_error = c.max_error;
     if (!c.wrong || v->status != VARIANT_OK) return;
     text place = {0}, size = {0};
@@ -77,8 +77,8 @@ static void keep_expected(bench_arrays *a)
     for (int i = 0; i < a->count; i++) {
         bench_array *array = &a->items[i];
         if (!array->writes) continue;
-        void *result = array->copies[0];
-        array->copies[0] = array->expected;
+        void *result = array->first;
+        array->first = array->expected;
         array->expected = result;
     }
 }
@@ -250,7 +250,7 @@ static bool save_first(bench_arrays *a, bench_arrays *first, qn_error *error)
         if (!array->writes) continue;
         array->expected = memory_allocate(array->size_bytes + 64);
         if (!array->expected) return error_set(error, QN_NO_MEMORY, "no memory for the first variant's results"), false;
-        memcpy(array->expected, array->copies[0], array->size_bytes);
+        memcpy(array->expected, array->first, array->size_bytes);
     }
     return true;
 }
@@ -291,7 +291,7 @@ qn_status verify_full(bench *b, qn_error *error)
         } else if (!leader) {
             free_first(&first);
         } else if (v->status == VARIANT_OK) {
-            for (int k = 0; k < first.count; k++) first.items[k].copies[0] = b->arrays.items[k].copies[0];
+            for (int k = 0; k < first.count; k++) first.items[k].first = b->arrays.items[k].first;
             compare_outputs(b, v, v->call, leader->call, &first, false, &b->at, leader->label);
         }
     }

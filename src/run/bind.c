@@ -174,6 +174,7 @@ qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *er
         memory_free(a->owned);
         a->owned = memory_allocate((size_t)bytes + 1); /* never empty: an array always has an address */
         a->owned_bytes = a->owned ? (size_t)bytes + 1 : 0;
+        if (a->owned) memset(a->owned, 0, a->owned_bytes); /* what no program writes is 0, not what lay there before */
     }
     if (!fits || !a->owned) {
         text shape = {0};
