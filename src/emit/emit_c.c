@@ -127,7 +127,11 @@ void emit_scalar_op(emitter *e, tile_op *op)
     case OP_CONST:
     case OP_ASSUME: return;
     case OP_ARG: declare(e, result, argument_text(e, op->attr.index)); return;
-    case OP_PROGRAM: declare(e, result, arena_print(e->memory, "program%d", op->attr.index)); return;
+    case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
+        declare(e, result,
+                op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
+                                                             : "0");
+        return;
     case OP_PROGRAMS: declare(e, result, arena_print(e->memory, "launch->programs[%d]", op->attr.index)); return;
     case OP_BOUND:
         declare(e, result, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));

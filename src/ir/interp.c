@@ -78,8 +78,10 @@ void interp_stop(interp *s, const char *format, ...)
 void interp_poisoned(interp *s, const char *place)
 {
     char program[80];
-    interp_stop(s, "internal: a masked-off element reached %s in `%s` (program %s)", place,
-                s->op ? ops[s->op->code].text : "?", interp_program_text(s, s->program, program));
+    interp_stop(s,
+                "internal: a masked-off element reached %s in `%s` (program %s): this tile IR was edited so that its "
+                "masks do not fit, or lowering is wrong",
+                place, s->op ? ops[s->op->code].text : "?", interp_program_text(s, s->program, program));
 }
 
 int64_t interp_integer(interp *s, value v)

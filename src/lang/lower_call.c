@@ -361,6 +361,12 @@ static term lower_program(walk *w, const ast *call, const char *name)
         diagnose(w->d, "E212", call->at, "use it in the body", "`%s` is not known when a launch is prepared", name);
         return term_error();
     }
+    if (index >= w->launch_count) {
+        diagnose(w->d, "E309", call->at, "axes count from 0; give the launch another count, or leave this out",
+                 "`%s(%lld)`, but this launch has %d %s", name, (long long)index, w->launch_count,
+                 w->launch_count == 1 ? "axis" : "axes");
+        return term_error();
+    }
     w->at = call->at;
     return term_of_value(
         w, build_leaf(w, is_word(name, "program") ? OP_PROGRAM : OP_PROGRAMS, (int)index, scalar_type(DT_I64)));

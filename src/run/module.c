@@ -90,6 +90,13 @@ static void entry_from_dump(kernel_entry *e, tile_kernel *k)
     }
 }
 
+/* A dump is a text that anybody may have edited: what it says to be inside an array is tested until a pass proves it. */
+static void forget_safe(tile_kernel *k, tile_block *block, tile_op *op, void *context)
+{
+    if (ops[op->code].class == CLASS_MEMORY) memset(op->attr.access.safe, 0, sizeof(op->attr.access.safe));
+    (void)k, (void)block, (void)context;
+}
+
 static qn_status load_dump(qn_module *m, const char *words, size_t length, qn_error *error)
 {
     tile_kernel *k;
@@ -98,6 +105,7 @@ static qn_status load_dump(qn_module *m, const char *words, size_t length, qn_er
     if (k->param_count > MAX_PARAMS)
         return error_set(error, QN_BAD_SOURCE, "%s: kernel `%s` has %d parameters; the limit is %d", m->path, k->name,
                          k->param_count, MAX_PARAMS);
+    for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], forget_safe, NULL);
     m->kernels = ARENA_NEW(m->memory, kernel_entry);
     m->kernel_count = 1;
     m->kernels[0].module = m;
