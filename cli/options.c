@@ -92,6 +92,11 @@ static bool store(const option *o, const char *value, arguments *out)
     case LIST: {
         word_list *list = (word_list *)field;
         if (list->count == MOST_WORDS) return complain("too many --%s options: at most %d", o->name, MOST_WORDS), false;
+        int name = (int)strcspn(value, "=");
+        for (int i = 0; i < list->count; i++)
+            if (value[name] && !strncmp(list->items[i], value, (size_t)name + 1))
+                return complain("--%s gives `%.*s` twice: %s and %s", o->name, name, value, list->items[i], value),
+                       false;
         list->items[list->count++] = value;
         return true;
     }

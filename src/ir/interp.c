@@ -422,7 +422,12 @@ static void run_phase(interp *s, int phase)
     s->phase = phase;
     if (__builtin_mul_overflow(counts[0], counts[1], &total) || __builtin_mul_overflow(total, counts[2], &total) ||
         total > UINT32_MAX - 1 - s->serial) {
-        interp_stop(s, "too many programs for the checking interpreter");
+        for (int i = 0; i < s->kernel->head->op_count; i++) { /* no op of a phase has run: the launch is the place */
+            const tile_op *op = s->kernel->head->ops[i];
+            if (op->code == OP_LAUNCH && op->attr.index == phase) s->op = op;
+        }
+        interp_stop(s, "a launch of %lld x %lld x %lld programs is too large for the reference interpreter",
+                    (long long)counts[0], (long long)counts[1], (long long)counts[2]);
         return;
     }
     bool some = s->options->only_programs && phase == s->kernel->phase_count - 1;

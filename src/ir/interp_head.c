@@ -148,11 +148,12 @@ void interp_head_op(interp *s, const tile_op *op)
         for (int axis = 0; axis < 3; axis++) {
             counts[axis] = axis < op->operand_count ? interp_integer(s, op->operands[axis]) : 1;
             if (counts[axis] >= 0 && !__builtin_mul_overflow(all, MAXIMUM(counts[axis], 1), &all) &&
-                all <= LARGEST_EXTENT)
+                all <= LARGEST_LAUNCH)
                 continue;
-            fail(s, error_set(s->error, QN_BAD_CALL,
-                              "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^47 are possible",
-                              k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+            fail(s, error_set(
+                        s->error, QN_BAD_CALL,
+                        "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^40 are possible in all",
+                        k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
             break;
         }
         break;

@@ -17,6 +17,7 @@
 #define MAX_RANK 6
 /* Extents and launch counts: what the host refuses above, so that index arithmetic over them does not wrap. */
 #define LARGEST_EXTENT ((int64_t)1 << 47)
+#define LARGEST_LAUNCH ((int64_t)1 << 40) /* programs of a phase, all axes together */
 
 typedef enum dtype {
 #define DTYPE(name, text, bytes, kind, c, npy) DT_##name,

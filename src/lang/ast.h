@@ -182,6 +182,7 @@ typedef struct binding {
     number number;
     const char *function;
     bool untyped; /* an expression of numbers alone */
+    bool pattern; /* untyped, written as 64 bits of which the first is set: a `u64`, or negative in signed types */
 } binding;
 typedef struct bindings {
     binding *items;

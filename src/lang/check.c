@@ -63,14 +63,6 @@ symbol *checker_declare(checker *c, const char *name, symbol_kind kind, place at
     return s;
 }
 
-const char *name_near(const char *name, const char *const *list, int count)
-{
-    const char *near = suggest_name(name, list, count);
-    /* One letter is near to every other: only its other case is meant. */
-    bool letters = near && (!name[1] || !near[1]);
-    return letters && (name[0] ^ near[0]) != ' ' ? NULL : near;
-}
-
 void checker_unknown(checker *c, const char *name, place at, bool call)
 {
     if (map_get(c->reported, name)) return; /* once an item is enough */
@@ -83,7 +75,7 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
         if (c->nodes[i].item->kind == (call ? AST_FUNCTION : AST_CONSTANT)) list[count++] = c->nodes[i].item->name;
     for (int i = 0; i < builtin_count && call && count < SUGGESTION_LIMIT; i++)
         if (builtins[i].class != BUILTIN_TENSOR || c->in_tensor) list[count++] = builtins[i].name;
-    const char *near = name_near(name, list, count);
+    const char *near = suggest_name(name, list, count);
     diagnose(c->d, "E201", at,
              near   ? arena_print(c->memory, "did you mean `%s`?", near)
              : call ? "declare the function in this file"
@@ -195,6 +187,11 @@ static void check_params(checker *c, const ast *item)
             const ast *extent = param->list.items[k];
             if (extent->kind != AST_NAME) continue;
             symbol *s = checker_find(c, extent->name);
+            if (s && symbol_is_array(s)) {
+                diagnose(c->d, "E202", extent->at, "choose another name for the array or the extent",
+                         "`%s` is already an array (at line %d), here it is an extent", s->name, s->at.line);
+                continue;
+            }
             if (s) s->is_extent = s->used = true;
             if (s || map_get(c->items, extent->name)) continue;
             s = checker_declare(c, extent->name, SYMBOL_EXTENT, extent->at, extent);

@@ -78,9 +78,7 @@ bool checker_tired(const checker *c); /* enough errors: the rest is not worth lo
 symbol *checker_find(const checker *c, const char *name);
 symbol *checker_declare(checker *c, const char *name, symbol_kind kind, place at, const ast *node);
 void checker_open(checker *c);
-void checker_close(checker *c); /* warns of what was never used */
-const char *name_near(const char *name, const char *const *list,
-                      int count);                                        /* suggest_name, with sense for one letter */
+void checker_close(checker *c);                                          /* warns of what was never used */
 void checker_unknown(checker *c, const char *name, place at, bool call); /* E201 with a suggestion */
 bool function_is_scalar(const ast *function);
 static inline bool symbol_is_array(const symbol *s)

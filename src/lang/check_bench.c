@@ -102,7 +102,7 @@ static void add_names(checker *c, name_set *set, const ast *item)
 static void check_known(checker *c, const name_set *set, const char *name, place at, const char *what)
 {
     if (map_get(set->has, name)) return;
-    const char *near = name_near(name, set->items, set->count);
+    const char *near = suggest_name(name, set->items, set->count);
     diagnose(c->d, "E201", at,
              near ? arena_print(c->memory, "did you mean `%s`?", near) : "settings name what the variants have",
              "%s `%s`", what, name);
@@ -137,7 +137,7 @@ static void check_input(checker *c, const name_set *set, const ast *setting)
     if (call && known)
         for (int i = 0; i < value->list.count; i++) check_value(c, set, value->list.items[i]);
     else if (call) {
-        const char *near = name_near(value->left->name, generators, COUNT(generators));
+        const char *near = suggest_name(value->left->name, generators, COUNT(generators));
         diagnose(c->d, "E218", value->at, near ? arena_print(c->memory, "did you mean `%s`?", near) : list,
                  "unknown generator `%s`", value->left->name);
     } else
@@ -155,7 +155,7 @@ static void check_variant(checker *c, const ast *variant, name_set *all)
             ast_kind kind = c->nodes[i].item->kind;
             if (kind == AST_KERNEL || kind == AST_TENSOR || kind == AST_RAW) list[count++] = c->nodes[i].item->name;
         }
-        const char *near = name_near(variant->name, list, count);
+        const char *near = suggest_name(variant->name, list, count);
         diagnose(c->d, "E201", variant->at,
                  near ? arena_print(c->memory, "did you mean `%s`?", near)
                       : "variants are kernels and tensor functions of this file",

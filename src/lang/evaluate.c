@@ -92,7 +92,7 @@ bool constant_fits(const binding *from, dtype type)
     if (from->kind != BIND_INT || !dtype_is_integer(type)) return true;
     if (from->type == DT_U64 && !from->untyped)
         return type == DT_U64 || (from->number.i >= 0 && integer_wrap(type, from->number.i) == from->number.i);
-    if (type == DT_U64) return from->number.i >= 0;
+    if (type == DT_U64) return from->number.i >= 0 || from->pattern;
     return integer_wrap(type, from->number.i) == from->number.i;
 }
 
@@ -248,14 +248,18 @@ const char *constant_binary(const char *word, const binding *a, const binding *b
     if (is_word(word, "+") || is_word(word, "-") || is_word(word, "*")) {
         bool exact = exact_integer(word, p, q, &r);
         if (untyped && !exact) return "E103";
+    } else if ((is_word(word, "/") || is_word(word, "%")) && q == 0) {
+        return "E219";
     } else if (is_word(word, "/")) {
-        r = q == 0 ? 0 : wide ? (int64_t)((uint64_t)p / (uint64_t)q) : floor_divide(p, q);
+        r = wide ? (int64_t)((uint64_t)p / (uint64_t)q) : floor_divide(p, q);
     } else if (is_word(word, "%")) {
-        r = q == 0 ? 0 : wide ? (int64_t)((uint64_t)p % (uint64_t)q) : floor_modulo(p, q);
+        r = wide ? (int64_t)((uint64_t)p % (uint64_t)q) : floor_modulo(p, q);
     } else {
         r = is_word(word, "&") ? (p & q) : is_word(word, "|") ? (p | q) : (p ^ q);
     }
     *out = finish(type, untyped, r, 0);
+    out->pattern =
+        untyped && r < 0 && (a->pattern || b->pattern) && (word[0] == '&' || word[0] == '|' || word[0] == '^');
     return NULL;
 }
 
@@ -379,8 +383,17 @@ bool constant_word(const char *name, binding *out)
 binding constant_of_number(const ast *node)
 {
     binding out = node->is_float ? constant_float(node->number.f) : constant_int(node->number.i);
+    bool digits = node->word && node->word[0] == '0' && node->word[1]; /* 0x or 0b: decimals do not begin with 0 */
+    out.pattern = !node->is_float && out.number.i < 0 && digits;
     if (!node->is_typed) return out;
     return constant_cast(&out, DT_F32);
+}
+
+const char *constant_text(arena *memory, const binding *b)
+{
+    if (b->pattern) return arena_print(memory, "0x%llx", (unsigned long long)b->number.i);
+    if (b->type == DT_U64 && !b->untyped) return arena_print(memory, "%llu", (unsigned long long)b->number.i);
+    return arena_print(memory, "%lld", (long long)b->number.i);
 }
 
 const char *constant_fault_text(const char *code)
@@ -391,6 +404,7 @@ const char *constant_fault_text(const char *code)
     if (is_word(code, "E207")) return "not a bool";
     if (is_word(code, "E210")) return "a float is not a condition";
     if (is_word(code, "E211")) return "this operator needs integers";
+    if (is_word(code, "E219")) return "division by zero in a constant expression";
     return "not a compile-time constant";
 }
 
@@ -402,6 +416,7 @@ const char *constant_fault_advice(const char *code)
     if (is_word(code, "E207")) return "compare: `x != 0`";
     if (is_word(code, "E210")) return "compare it with something";
     if (is_word(code, "E211")) return "cast the operands to an integer type";
+    if (is_word(code, "E219")) return "choose a divisor other than 0, or test it first: `B == 0 ? 1 : n / B`";
     return "use numbers, `const` names and the functions over them";
 }
 

@@ -175,6 +175,7 @@ bool constant_call(const char *name, const binding *arguments, int count, bindin
                    const char **fault);             /* false: not a function over constants */
 bool constant_word(const char *name, binding *out); /* inf, nan, pi */
 binding constant_of_number(const ast *node);
+const char *constant_text(arena *memory, const binding *b); /* an integer as the user would write it */
 const char *constant_fault_text(const char *code);
 const char *constant_fault_advice(const char *code);
 

@@ -332,6 +332,8 @@ static const char *raw_constants(walk *w)
             text_add(&out, b->function);
         else if (b->kind == BIND_FLOAT)
             add_float(&out, b);
+        else if (b->type == DT_U64)
+            text_print(&out, "%lluull", (unsigned long long)b->number.i);
         else
             text_print(&out, "%lld", (long long)b->number.i);
         text_add(&out, "\n");

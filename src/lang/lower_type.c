@@ -108,8 +108,8 @@ term term_convert(walk *w, const term *t, dtype to, place at)
         return term_error();
     }
     if (t->kind == TERM_CONSTANT && !constant_fits(&t->constant, to)) {
-        diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %lld does not fit `%s`",
-                 (long long)t->constant.number.i, type_text(to));
+        diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
+                 constant_text(w->memory, &t->constant), type_text(to));
         return term_error();
     }
     return term_cast(w, t, to, F_IMPLICIT);
@@ -133,8 +133,8 @@ static bool follow(walk *w, term *free, dtype other, dtype *type, place at)
     *type = type_promote(other);
     if (free->constant.kind == BIND_FLOAT && !dtype_is_float(*type)) *type = DT_F32;
     if (constant_fits(&free->constant, *type)) return true;
-    diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %lld does not fit `%s`",
-             (long long)free->constant.number.i, type_text(*type));
+    diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
+             constant_text(w->memory, &free->constant), type_text(*type));
     return false;
 }
 

@@ -198,8 +198,10 @@ static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_err
             if (!call->arguments[call->declared[i]].given || !call->arguments[call->declared[j]].given) continue;
             if (!views_overlap(&call->views[i], &call->views[j])) continue;
             place at = {.line = k->params[j].line, .column = k->params[j].column};
-            return entry_error(call->kernel, QN_BAD_CALL, "E504", at, "declare one `inout`, or give separate memory",
-                               error, "arrays `%s` and `%s` overlap", k->params[i].name, k->params[j].name);
+            bool inout = k->params[i].kind == PARAM_INOUT || k->params[j].kind == PARAM_INOUT;
+            return entry_error(call->kernel, QN_BAD_CALL, "E504", at,
+                               inout ? "give separate memory" : "declare one `inout`, or give separate memory", error,
+                               "arrays `%s` and `%s` overlap", k->params[i].name, k->params[j].name);
         }
     return QN_OK;
 }
@@ -249,7 +251,10 @@ static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error
         if (!at || at[4] != ':') continue;
         place where = {0};
         if (sscanf(words + strcspn(words, ":"), ":%d:%d", &where.line, &where.column) != 2) where = (place){0};
-        return entry_error(call->kernel, inner->status, advices[i].code, where, advices[i].advice, error, "%s",
+        const char *advice = advices[i].advice;
+        if (strstr(at, "it must be from 0")) advice = "check the sizes it is computed from";
+        if (strstr(at, "programs on axis")) advice = "check the sizes that the launch is computed from";
+        return entry_error(call->kernel, inner->status, advices[i].code, where, advice, error, "%s",
                            at + 5 + strspn(at + 5, " "));
     }
     return error_set(error, inner->status, "%s", words);

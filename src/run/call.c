@@ -43,7 +43,7 @@ void call_unbind(qn_call *call)
 }
 
 /* The entry's own spelling of a name, or NULL with E505. */
-static const char *known_name(const qn_call *call, const char *name, qn_error *error)
+static const char *known_name(const qn_call *call, const char *name, bool array, qn_error *error)
 {
     const kernel_entry *e = call->kernel;
     if (!name) {
@@ -52,7 +52,13 @@ static const char *known_name(const qn_call *call, const char *name, qn_error *e
     }
     for (int i = 0; i < e->name_count; i++)
         if (!strcmp(e->names[i], name)) return e->names[i];
-    const char *near = suggest_name(name, e->names, e->name_count);
+    const char **fit = ARENA_ARRAY(call->memory, const char *, e->name_count + 1); /* of the kind that is wanted */
+    int fit_count = 0;
+    for (int i = 0; i < e->name_count; i++) {
+        const parameter *p = entry_param(e, e->names[i], NULL);
+        if ((p && p->rank >= 0) == array) fit[fit_count++] = e->names[i];
+    }
+    const char *near = suggest_name(name, fit, fit_count);
     char advice[600];
     if (near) {
         snprintf(advice, sizeof(advice), "did you mean `%s`?", near);
@@ -117,7 +123,7 @@ static qn_status wrong_kind(const qn_call *call, const char *name, const paramet
 
 qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
     const parameter *p = what(call, known, &is_type);
@@ -145,7 +151,7 @@ qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_er
 
 qn_status qn_call_set_float(qn_call *call, const char *name, double number, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
     const parameter *p = what(call, known, &is_type);
@@ -161,7 +167,7 @@ qn_status qn_call_set_float(qn_call *call, const char *name, double number, qn_e
 
 qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
     const parameter *p = what(call, known, &is_type);
@@ -173,7 +179,7 @@ qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_er
 
 qn_status qn_call_set_function(qn_call *call, const char *name, const char *function, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
     const parameter *p = what(call, known, &is_type);
@@ -212,7 +218,7 @@ static qn_status evaluate(qn_call *call, const char *name, const char *words, bi
 
 qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     if (!words || !words[strspn(words, " \t\n")])
         return error_set(error, QN_BAD_CALL, "setting `%s` has no value; write %s=VALUE", known, known);
@@ -223,16 +229,21 @@ qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, q
     if (is_type) {
         qn_dtype type;
         if (qn_dtype_from_name(words, &type)) return qn_call_set_type(call, known, type, error);
+        text advice = {0};
+        if (!strncmp(words, "f8", 2)) text_add(&advice, "no device supports types of 8-bit floats yet; ");
         const char *names[DT_COUNT + 2];
         for (int i = 0; i < DT_COUNT; i++) names[i] = dtypes[i].text;
         names[DT_COUNT] = "float";
         names[DT_COUNT + 1] = "double";
         const char *near = suggest_name(words, names, DT_COUNT + 2);
-        char advice[64];
-        snprintf(advice, sizeof(advice), "did you mean `%s`?", near ? near : "f32");
+        if (near && strlen(words) <= strlen(near) + 1) text_print(&advice, "did you mean `%s`? ", near);
+        text_add(&advice, "the types are");
+        for (int i = 0; i < DT_COUNT; i++) text_print(&advice, "%s %s", i ? "," : "", dtypes[i].text);
         place nowhere = {0};
-        return entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere, advice, error,
-                           "`%s` of `%s` is not an element type", words, known);
+        entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere, text_get(&advice), error,
+                    "`%s` of `%s` is not an element type", words, known);
+        text_free(&advice);
+        return QN_BAD_CALL;
     }
     binding b = {0};
     QN_TRY(evaluate(call, known, words, &b, error));
@@ -289,7 +300,7 @@ static void row_major(int rank, const int64_t *extents, int64_t *strides)
 static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype type, int rank, const int64_t *extents,
                           const int64_t *strides, qn_buffer *buffer, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, true, error);
     if (!known) return QN_BAD_CALL;
     int number;
     const parameter *p = entry_param(call->kernel, known, &number);
@@ -366,7 +377,7 @@ qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer,
 
 qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn_error *error)
 {
-    const char *known = known_name(call, name, error);
+    const char *known = known_name(call, name, true, error);
     if (!known) return QN_BAD_CALL;
     int number;
     const parameter *p = entry_param(call->kernel, known, &number);

@@ -82,6 +82,7 @@ try 2 help bnech
 is err 'quern: error: there is no command `bnech`; did you mean `quern bench`?'
 try 2 run kernels/gelu.qn gelu_tile --sed 7
 is err 'quern: error: `quern run` has no option --sed; did you mean --seed?'
+try 2 run kernels/gelu.qn gelu_tile --set n=4 --set n=5
 try 2 run kernels/gelu.qn --stage tile
 is err 'quern: error: `quern run` has no option --stage; `quern run --help` lists its options'
 try 2 run kernels/gelu.qn gelu_tile --seed

@@ -404,6 +404,57 @@ TEST(dumps_are_not_trusted)
     if (again) qn_module_free(again);
 }
 
+/* Advice that fits the mistake; 64-bit patterns; division by zero in a setting. */
+TEST(advice)
+{
+    static const char words[] = "kernel swap(inout float a[n], inout float b[n]) launch (n)\n"
+                                "{\n    float x = a[program(0)];\n    a[program(0)] = b[program(0)];\n"
+                                "    b[program(0)] = x;\n}\n"
+                                "kernel less(out T y[n], int k) launch (n - k)\n{\n    y[program(0)] = 1;\n}\n"
+                                "kernel hash(in u64 x[n], out u64 y[n], out u64 z[n]) launch (n)\n{\n"
+                                "    y[program(0)] = x[program(0)] * 0x9E3779B97F4A7C15;\n"
+                                "    z[program(0)] = 0xFFFFFFFFFFFFFFFF;\n}\n";
+    qn_module *own = NULL;
+    qn_call *call;
+    float x[64] = {0};
+    EXPECT(qn_module_load_text(context, "advice.qn", words, &own, &error) == QN_OK);
+    EXPECT(qn_call_new(own, "swap", &call, &error) == QN_OK);
+    set(call, "a", x, 1, 5, 0, 1, 0);
+    set(call, "b", x, 1, 5, 0, 1, 0);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL && strstr(error.message, "E504"));
+    EXPECT(strstr(error.message, "\n  give separate memory\n") != NULL);
+    qn_call_free(call);
+
+    EXPECT(qn_call_new(own, "less", &call, &error) == QN_OK);
+    EXPECT(qn_call_set_text(call, "n", "10 / 0", &error) == QN_BAD_CALL && strstr(error.message, "division by zero"));
+    EXPECT(qn_call_set_text(call, "T", "bfloat16", &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "the types are f32, f64, f16, bf16,") && !strstr(error.message, "did you mean"));
+    EXPECT(qn_call_set_text(call, "T", "f8e4m3", &error) == QN_BAD_CALL && strstr(error.message, "no device supports"));
+    EXPECT(qn_call_set_int(call, "m", 5, &error) == QN_BAD_CALL && strstr(error.message, "its names are"));
+    EXPECT(qn_call_set_int(call, "n", 5, &error) == QN_OK && qn_call_set_int(call, "k", 7, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL && strstr(error.message, "launch of -2 programs"));
+    EXPECT(strstr(error.message, "\n  check the sizes that the launch is computed from\n") != NULL);
+    EXPECT(qn_call_set_int(call, "k", -((int64_t)1 << 40), &error) == QN_OK);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL && strstr(error.message, "E505"));
+    EXPECT(qn_call_set_int(call, "k", -1000000000000, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "ref", &error) == QN_FAILED &&
+           strstr(error.message, "advice.qn:7:32: a launch of 1000000"));
+    qn_call_free(call);
+
+    for (int device = 0; device < device_count(); device++) {
+        uint64_t from[3] = {1, 5, UINT64_MAX}, to[3] = {0}, ones[3] = {0};
+        int64_t three = 3;
+        EXPECT(qn_call_new(own, "hash", &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "x", from, QN_U64, 1, &three, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "y", to, QN_U64, 1, &three, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "z", ones, QN_U64, 1, &three, NULL, &error) == QN_OK);
+        run(call, device);
+        for (int i = 0; i < 3; i++) EXPECT(to[i] == from[i] * UINT64_C(0x9E3779B97F4A7C15) && ones[i] == UINT64_MAX);
+        qn_call_free(call);
+    }
+    qn_module_free(own);
+}
+
 static void collect(void *user, const char *words, size_t length)
 {
     text_add_bytes(user, words, length);
@@ -455,5 +506,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(views), CASE(every_type_moves), CASE(inout_and_scratch), CASE(overlap),
-          CASE(overlap_by_counting), CASE(errors), CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run), CASE(dumps_are_not_trusted),
-          CASE(every_stage_runs), CASE(closing))
+          CASE(overlap_by_counting), CASE(errors), CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run),
+          CASE(dumps_are_not_trusted), CASE(advice), CASE(every_stage_runs), CASE(closing))

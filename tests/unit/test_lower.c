@@ -241,7 +241,9 @@ TEST(constants)
         {"inf > 1", "bool 1"},
         {"false && missing", "bool 0"},
         {"~k", "i32 -8"},
-        {"7 / 0", "0"},
+        {"7 / 0", "E219"},
+        {"k % (k - 7)", "E219"},
+        {"k == 7 ? 1 : 3 / 0", "1"},
     };
     text out = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) EXPECT_TEXT(value_of(cases[i][0], &out), cases[i][1]);
