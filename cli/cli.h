@@ -26,7 +26,7 @@ typedef struct arguments {
     word_list words;                     /* what is not an option */
     word_list settings, inputs, outputs; /* NAME=VALUE */
     const char *device, *stage, *script, *json;
-    uint64_t seed;
+    uint64_t seed, steps;
     double seconds;
     int64_t threads;
     bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw;

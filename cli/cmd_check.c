@@ -75,7 +75,8 @@ int command_check(const command *self, const arguments *given)
                                     .device = given->device,
                                     .settings = settings_of(given),
                                     .seed = given->seed,
-                                    .verbose = given->verbose};
+                                    .verbose = given->verbose,
+                                    .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps};
         int exit_status = EXIT_OK;
         if (!settings_are_known(context, given->words.items[i], kernel, given, &exit_status)) {
             status = exit_status > status ? exit_status : status;

@@ -24,7 +24,7 @@ const command commands[] = {
      "Runs every kernel of the files (or only NAME) under the checking interpreter, over odd and\n"
      "even sizes of its own choosing, then compares the other devices with it. A finding names the\n"
      "source line, the programs and the element. Exit status 1 if there was any.\n",
-     "set device seed verbose threads no-cache no-raw",
+     "set device seed steps verbose threads no-cache no-raw",
      "  quern check kernels/*.qn\n"
      "      check all of the library\n"
      "  quern check kernels/matmul.qn matmul_tiled --set M=33 --set BM=16 --verbose\n"

@@ -38,6 +38,7 @@ static const option options[] = {
     {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant"},
     {"seconds", "NUMBER", REAL, PLACE(seconds), "the most time to spend on timing one variant (default 1)"},
     {"measure", NULL, FLAG, PLACE(measure), "measure the ceilings: copy and read bandwidth, multiply-add peak"},
+    {"steps", "NUMBER", WHOLE, PLACE(steps), "operations that one program may run before R709 (default 20000000)"},
     {"verbose", NULL, FLAG, PLACE(verbose), "a line for every case"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},
     {"no-cache", NULL, FLAG, PLACE(no_cache), "compile afresh and keep nothing"},

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define KERNEL_LIMIT_NS ((int64_t)20 * 1000000000) /* after this the remaining cases of a kernel are left out */
+#define STEP_LIMIT 20000000                        /* ops of one program, unless the options say otherwise */
 
 typedef struct checker {
     qn_context *context;
@@ -24,12 +25,15 @@ typedef struct checker {
         int code, line;
     } seen[64]; /* findings already told */
     int seen_count;
-    char told[16][80]; /* how failures begin that were told already */
+    char told[16][256]; /* how failures begin that were told already */
     int told_count;
     int ran, skipped, compared, findings; /* of the kernel at hand */
     text skip_reason;                     /* the first one */
     text refused; /* a case whose constants or types the source refuses, with its message; the first one */
-    bool stopped;
+    text broken;  /* diagnostics of the first case that does not compile */
+    text empty;   /* what was found with an empty array, in short */
+    int empty_count;
+    bool stopped, endless;
     int total_findings;
 } checker;
 
@@ -55,24 +59,31 @@ static void tell(checker *c, const check_case *at, const char *device, const cha
     c->findings++;
 }
 
-/* A failure of a run, once: the same one at other sizes begins with the same words. */
+/* A failure of a run, once: the same one at other sizes has the same place and code, or begins with the same words. */
 static void tell_failure(checker *c, const check_case *at, const char *device, const char *words)
 {
-    char start[80];
-    snprintf(start, sizeof(start), "%s: %.60s", device, words);
+    char start[256];
+    const char *code = strstr(words, "error ");
+    int length = code ? (int)(code - words) + 10 : 60; /* "error E505" */
+    snprintf(start, sizeof(start), "%s: %.*s", device, length, words);
     for (int i = 0; i < c->told_count; i++)
         if (!strcmp(c->told[i], start)) return;
     if (c->told_count < COUNT(c->told)) memcpy(c->told[c->told_count++], start, sizeof(start));
     tell(c, at, device, words);
 }
 
-/* Findings that were not told before. With an empty array a reduction of nothing or an index into nothing is the
- * caller's affair: such cases only show that nothing breaks. */
+/* Findings that were not told before. A reduction of nothing or an index into nothing is often the caller's affair: with
+ * an empty array that nobody asked for, findings are named in the summary, and do not count. */
 static void tell_findings(checker *c, const check_case *at, const findings *found, const tile_kernel *k)
 {
-    for (int i = 0; i < found->count && !at->empty; i++) {
+    for (int i = 0; i < found->count; i++) {
         finding *f = &found->items[i];
         bool known = false;
+        if (at->empty) {
+            text_print(&c->empty, "%s%s=0: %c%d on line %d", c->empty_count++ ? "; " : "", at->empty,
+                       f->code < 700 ? 'E' : 'R', f->code, f->line);
+            continue;
+        }
         for (int s = 0; s < c->seen_count; s++) known |= c->seen[s].code == f->code && c->seen[s].line == f->line;
         if (known) continue;
         if (c->seen_count < COUNT(c->seen)) {
@@ -145,6 +156,8 @@ static void skip(checker *c, const check_case *at, const qn_error *error)
     text where = {0};
     check_describe(at, &where);
     if (!c->skipped++) text_add(&c->skip_reason, error->message);
+    if (error->status == QN_BAD_SOURCE && !c->broken.length && !strstr(error->message, "error E503"))
+        text_add(&c->broken, error->message);
     if (error->status == QN_BAD_SOURCE && !c->refused.length)
         text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
     if (c->options->verbose) say(c, "  skipped %s: %s", text_get(&where), error->message);
@@ -298,14 +311,17 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     interp_options interp = {.check = true,
                              .order_seed = c->options->seed + (uint64_t)number + 1,
                              .units = c->context->slots[c->ref_slot].about.units,
+                             .step_limit = c->options->step_limit > 0 ? c->options->step_limit : STEP_LIMIT,
                              .print = c->context->print,
                              .print_context = c->context->user};
     launch_options options = {.interp = &interp, .found = &found};
     qn_status status = call_launch(call, c->ref_slot, &options, error);
     if (call->instance) tell_findings(c, at, &found, call->instance->kernel);
-    bool asserted = false; /* a failed assert is both a finding and a failure: tell it once */
+    bool asserted =
+        false; /* a failed assert, or a program without end, is both a finding and a failure: tell it once */
     for (int i = 0; i < found.count; i++) asserted |= found.items[i].code == 507;
-    if ((status == QN_OK && found.count) || asserted) status = QN_FINDING; /* the results mean nothing then */
+    c->endless |= status != QN_OK && strstr(error->message, "error R709");
+    if ((status == QN_OK && found.count) || asserted || c->endless) status = QN_FINDING; /* the results mean nothing */
     for (int i = 0; status == QN_OK && i < c->truth->param_count; i++) {
         const parameter *p = &c->truth->params[i];
         if ((p->kind == PARAM_OUT || p->kind == PARAM_INOUT) && !view_copy(&call->arguments[i].view, &truth[i]))
@@ -328,7 +344,7 @@ static void run_case(checker *c, const check_case *at, int number)
     array_view truth[MAX_PARAMS];
     memset(truth, 0, sizeof(truth));
     qn_error error;
-    int before = c->findings;
+    int before = c->findings, empty_before = c->empty_count;
     int64_t start = clock_now_ns();
     qn_status status = run_truth(c, at, number, truth, &error);
     if (status == QN_BAD_SOURCE || (status != QN_OK && is_refusal(&error))) {
@@ -336,8 +352,7 @@ static void run_case(checker *c, const check_case *at, int number)
         return;
     }
     c->ran++;
-    if (status != QN_OK && status != QN_FINDING && !(at->empty && strstr(error.message, "E507")))
-        tell_failure(c, at, "ref", error.message);
+    if (status != QN_OK && status != QN_FINDING) tell_failure(c, at, "ref", error.message);
     bool raw = c->truth != c->entry;
     for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
         if (!wants(c, slot) || !(at->on_devices || raw)) continue;
@@ -348,8 +363,11 @@ static void run_case(checker *c, const check_case *at, int number)
     if (c->options->verbose) {
         text where = {0};
         check_describe(at, &where);
-        say(c, "  %s %6.0f ms  %s\n", c->findings > before ? "FOUND" : "ok   ", (double)(clock_now_ns() - start) * 1e-6,
-            text_get(&where));
+        say(c, "  %s %6.0f ms  %s\n",
+            c->findings > before            ? "FOUND"
+            : c->empty_count > empty_before ? "empty"
+                                            : "ok   ",
+            (double)(clock_now_ns() - start) * 1e-6, text_get(&where));
         text_free(&where);
     }
 }
@@ -357,10 +375,16 @@ static void run_case(checker *c, const check_case *at, int number)
 static void summary(checker *c)
 {
     text devices = {0};
-    text_add(&devices, "ref");
+    bool raw = c->truth != c->entry;
+    if (!raw) text_add(&devices, "ref");
     for (int slot = 0; slot < c->context->slot_count; slot++)
-        if (wants(c, slot) && c->compared) text_print(&devices, ", %s", c->context->slots[slot].driver->name);
-    if (!c->ran) {
+        if (wants(c, slot) && c->compared)
+            text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].driver->name);
+    if (raw) text_print(&devices, " against the bench's first variant `%s`", c->truth->name);
+    if (!c->ran && c->broken.length) {
+        say(c, "%s%s: does not compile\n", text_get(&c->broken), c->entry->name);
+        c->findings++;
+    } else if (!c->ran) {
         say(c, "%s: every case that was tried is refused; give sizes with --set. The first refusal:\n%s",
             c->entry->name, text_get(&c->skip_reason));
         c->findings++;
@@ -372,6 +396,8 @@ static void summary(checker *c)
         if (c->skipped) say(c, "; %d refused by the kernel", c->skipped);
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
+    if (c->empty_count)
+        say(c, "  with an empty array ref finds, not counted: %s; --set NAME=0 reports it in full\n", text_get(&c->empty));
     if (c->ran && c->refused.length) say(c, "  it does not compile with %s\n", text_get(&c->refused));
     text_free(&devices);
 }
@@ -406,16 +432,19 @@ static void check_kernel(checker *c, kernel_entry *entry)
     if (!c->truth) return;
     c->memory = arena_new();
     c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = 0;
-    c->stopped = false;
+    c->empty_count = 0;
+    c->stopped = c->endless = false;
     text_clear(&c->skip_reason);
     text_clear(&c->refused);
+    text_clear(&c->broken);
+    text_clear(&c->empty);
     check_cases cases = {0};
     check_choose(entry, &c->options->settings, c->context->slots[c->ref_slot].about.units, c->memory, &cases);
     int64_t start = clock_now_ns();
     for (int i = 0; i < cases.count && !c->stopped; i++) {
         run_case(c, &cases.items[i], i);
         c->stopped = clock_now_ns() - start > KERNEL_LIMIT_NS && i + 1 < cases.count;
-        if (c->findings >= 10) break; /* enough to read */
+        if (c->findings >= 10 || c->endless) break; /* enough to read; the other sizes would not end either */
     }
     summary(c);
     c->total_findings += c->findings;
@@ -434,10 +463,14 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     QN_TRY(qn_module_load_file(context, path, &c.module, error));
     kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
     qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
+    if (!c.options->kernel && !c.module->kernel_count)
+        status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
     for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)
         if (!only || only == &c.module->kernels[i]) check_kernel(&c, &c.module->kernels[i]);
     text_free(&c.skip_reason);
     text_free(&c.refused);
+    text_free(&c.broken);
+    text_free(&c.empty);
     qn_module_free(c.module);
     if (status == QN_OK && c.total_findings)
         status =

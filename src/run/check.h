@@ -12,9 +12,9 @@ typedef struct check_case {
     const char *names[MAX_PARAMS];
     const char *values[MAX_PARAMS];
     int count;
-    bool empty;      /* some extent is zero */
-    bool on_devices; /* compared on the other devices too; else ref alone */
-    bool strided;    /* also with arrays that are not contiguous */
+    const char *empty; /* an extent that is zero, or NULL */
+    bool on_devices;   /* compared on the other devices too; else ref alone */
+    bool strided;      /* also with arrays that are not contiguous */
 } check_case;
 
 typedef struct check_cases {

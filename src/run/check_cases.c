@@ -205,7 +205,7 @@ static void put_size(const choice *c, check_case *to, int number, int64_t size)
 {
     if (c->indexes && size == 1) size = 2;
     put(to, c->sizes[number], arena_print(c->memory, "%lld", (long long)size));
-    to->empty |= size == 0;
+    if (size == 0) to->empty = c->sizes[number];
 }
 
 static void put_types(const choice *c, check_case *to, const char *type)

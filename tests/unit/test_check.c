@@ -69,6 +69,61 @@ TEST(findings_are_told_once)
     EXPECT(strstr(error.message, " findings") != NULL);
 }
 
+/* How often the words are there. */
+static int times(const char *words)
+{
+    int count = 0;
+    for (const char *at = text_get(&output); (at = strstr(at, words)); at++) count++;
+    return count;
+}
+
+TEST(failures_are_told_once)
+{
+    EXPECT(check("kernel spin(in float x[n], out float y[n]) launch (n)\n"
+                 "{\n"
+                 "    int i = 0;\n"
+                 "    while (i >= 0) i = i & 1;\n"
+                 "    y[program(0)] = x[program(0)] + i;\n"
+                 "}\n",
+                 &(qn_check_options){.step_limit = 5000}) == QN_FINDING);
+    EXPECT(times("R709") == 1 && says("ran 5000 operations") && says("spin: 1 finding in 1 cases"));
+    EXPECT(check("kernel less(in float x[n], out float y[n] = 0) launch (n - 50)\n"
+                 "{\n"
+                 "    y[program(0)] = x[program(0)];\n"
+                 "}\n",
+                 NULL) == QN_FINDING);
+    EXPECT(times("E505") == 1 && says("less: 1 finding in "));
+    EXPECT(check("kernel large(in float x[n], out float y[n]) launch (n)\n"
+                 "{\n"
+                 "    assert(x[program(0)] > 100.0, \"small\");\n"
+                 "    y[program(0)] = x[program(0)];\n"
+                 "}\n",
+                 NULL) == QN_FINDING);
+    EXPECT(times("E507") == 1);
+    EXPECT(check("kernel wrong(in float x[n], out i32 y[n]) launch (n)\n"
+                 "{\n"
+                 "    y[program(0)] = x[program(0)];\n"
+                 "}\n",
+                 NULL) == QN_FINDING);
+    EXPECT(times("E205") == 1 && says("wrong: does not compile\n") && !times("refused") && !times("--set"));
+}
+
+/* Findings with an empty array are named; they count where the size was asked for. */
+TEST(empty_arrays)
+{
+    static const char mean[] = "kernel mean(in float x[n], out float y) launch (1)\n{\n    y = sum(x[:]) / n;\n}\n";
+    EXPECT(check(mean, &(qn_check_options){.verbose = true}) == QN_OK);
+    EXPECT(says("mean: clean, ") && says("  empty ") && says("not counted: n=0: R706 on line 3"));
+    const char *zero = "n=0";
+    EXPECT(check(mean, &(qn_check_options){.settings = {&zero, 1}}) == QN_FINDING && says("R706: NaN stored in `y`"));
+}
+
+TEST(no_kernel)
+{
+    EXPECT(check("float same(float x) { return x; }\n", NULL) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "has no kernel to check") != NULL);
+}
+
 TEST(refusals)
 {
     EXPECT(check("kernel odd(in float x[n], out float y[n]) launch (1)\n"
@@ -130,7 +185,7 @@ TEST(raw_kernels)
         "bench twice (n = 1000) { good, fine, wrong }\n";
     EXPECT(check(source, NULL) == QN_FINDING);
     EXPECT(says("good: clean, ") && says("fine: clean, ") && says("wrong on cpu with n=1:\n`y[0]` is "));
-    EXPECT(says("alone: skipped, "));
+    EXPECT(says("alone: skipped, ") && says(" cases on cpu against the bench's first variant `good`\n"));
 }
 
 TEST(comparing)
@@ -192,5 +247,6 @@ TEST(closing)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(refusals), CASE(wrong_calls),
-          CASE(inputs_of_the_bench), CASE(raw_kernels), CASE(comparing), CASE(layouts), CASE(closing))
+TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
+          CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(raw_kernels),
+          CASE(comparing), CASE(layouts), CASE(closing))
