@@ -132,11 +132,20 @@ static bool same_group(const record *a, const record *b)
     return !strcmp(a->fields[2], b->fields[2]) && !strcmp(a->fields[3], b->fields[3]);
 }
 
-/* The variants of one device and one choice of constants, in the order in which they were made. */
+/* The variants of one instance (constants and types) on one device, in the order in which they were made. A process has
+ * at most MAX_VARIANTS of them; the record is of all processes, so the oldest are left out. */
 static void print_group(const record *records, int first, int count, const char *name, text *out)
 {
     const record *head = &records[first];
-    text_print(out, "%s on %s%s%s\n", name, head->fields[2], *head->fields[3] ? ", " : "", head->fields[3]);
+    int all = 0;
+    for (int i = first; i < count; i++) all += same_group(head, &records[i]);
+    text_print(out, "%s on %s, instance %s\n", name, head->fields[2],
+               *head->fields[3] ? head->fields[3] : "without constants and types");
+    if (all > MAX_VARIANTS)
+        text_print(out, "  (the last %d of %d; the others are of earlier runs)\n", MAX_VARIANTS, all);
+    bool older = all > MAX_VARIANTS;
+    for (; all > MAX_VARIANTS; all -= same_group(head, &records[first++])) continue;
+    while (!same_group(head, &records[first])) first++;
     int number = 0;
     for (int i = first; i < count; i++) {
         if (!same_group(head, &records[i])) continue;
@@ -158,7 +167,8 @@ static void print_group(const record *records, int first, int count, const char 
             facts_differ(facts, nearest, out);
             text_add(out, "\n");
         } else {
-            text_add(out, "    because it was the first launch of these constants and types\n");
+            text_add(out, older ? "    because it was the oldest of these\n"
+                                : "    because it was the first launch of these constants and types\n");
         }
     }
 }

@@ -166,8 +166,23 @@ TEST(why_is_kept)
         EXPECT(made() == 2 && (round ? own->compiles == 0 : own->compiles > 0)); /* equal texts are compiled once */
         text out = {0};
         why_print(own, &again->kernels[0], &out);
-        EXPECT(strstr(text_get(&out), "twice on cpu, ") && strstr(text_get(&out), "  variant 2 assumes "));
+        EXPECT(strstr(text_get(&out), "twice on cpu, instance ") && strstr(text_get(&out), "  variant 2 assumes "));
         EXPECT(strstr(text_get(&out), "    because, unlike variant 1: ") && !strstr(text_get(&out), "variant 3"));
+        text_clear(&out);
+        for (int run = 0; round && run < 3 * MAX_VARIANTS; run++) { /* as if of many runs, two instances in turn */
+            char facts[32];
+            snprintf(facts, sizeof(facts), "n.class=%d", run);
+            why_record(own, &again->kernels[0], "cpu", run % 2 ? "B=1" : "B=2", facts);
+        }
+        why_print(own, &again->kernels[0], &out);
+        if (round) {
+            EXPECT(strstr(text_get(&out), "twice on cpu, instance B=1\n  (the last 8 of 12; ") != NULL);
+            EXPECT(strstr(text_get(&out), "  variant 8 assumes n.class=23\n") &&
+                   !strstr(text_get(&out), "n.class=7\n"));
+            EXPECT(strstr(text_get(&out), "  variant 1 assumes n.class=9\n    because it was the oldest of these\n") !=
+                   NULL);
+            EXPECT(!strstr(text_get(&out), "variant 9"));
+        }
         text_free(&out);
         context = keep;
         module = keep_module;
