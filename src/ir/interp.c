@@ -399,6 +399,8 @@ void interp_program_of(const interp *s, uint32_t serial, int64_t program[3])
     program[2] = linear / counts[0] / counts[1];
 }
 
+#define SHUFFLED_LIMIT ((int64_t)1 << 24) /* programs; a larger launch runs in order: the list would not fit memory */
+
 static int64_t *shuffled(int64_t count, uint64_t seed)
 {
     int64_t *order = malloc(sizeof(int64_t) * (size_t)(count + 1));
@@ -431,7 +433,8 @@ static void run_phase(interp *s, int phase)
         return;
     }
     bool some = s->options->only_programs && phase == s->kernel->phase_count - 1;
-    int64_t *order = !some && s->options->order_seed ? shuffled(total, s->options->order_seed + (uint64_t)phase) : NULL;
+    bool shuffle = !some && s->options->order_seed && total <= SHUFFLED_LIMIT;
+    int64_t *order = shuffle ? shuffled(total, s->options->order_seed + (uint64_t)phase) : NULL;
     s->order = some ? s->options->only_programs : order;
     s->first_serial = s->serial + 1;
     int64_t count = some ? s->options->only_count : total;
