@@ -52,8 +52,8 @@ const char *suggest_name(const char *name, const char *const *list, int count)
     int limit = 2 * (int)(strlen(name) + 2) / 3 + 2, least = limit;
     for (int i = 0; i < count; i++) {
         int d = distance(name, list[i]);
-        bool letter = !name[0] || !name[1] || !list[i][0] || !list[i][1]; /* near to every other: only its other case */
-        if (letter && d > 1) continue;
+        /* One letter is near to every other: only its other case is meant, or a name that has it doubled. */
+        if (d > (!name[0] || !name[1] ? 1 : !list[i][0] || !list[i][1] ? 2 : least)) continue;
         if (d < least) {
             least = d;
             best = list[i];
