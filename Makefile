@@ -7,7 +7,10 @@ CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
-	@ninja -C $(BUILD) --quiet
+	@count=$$(ninja -C $(BUILD) -n | grep -c '^\['); \
+	if [ "$$count" = 0 ]; then ninja -C $(BUILD) --quiet; exit; fi; \
+	echo "building Quern ($$count steps)"; \
+	if [ -t 1 ]; then ninja -C $(BUILD); else ninja -C $(BUILD) --quiet; fi
 
 setup:
 	@tools/setup

@@ -53,6 +53,7 @@ void options_help(const command *c, FILE *to);
 /* report.c: what every command says in the same way. */
 bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "quern: error: ..." on stderr */
+void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* "quern: note: ..." on stderr */
 int report_error(const qn_error *error); /* writes the message; gives the exit status that fits */
 void write_to_stdout(void *user, const char *text, size_t length);
 /* The word of the list nearest to `word`, or NULL if none is near. */
@@ -60,12 +61,16 @@ const char *nearest_word(const char *word, const char *const *list, int count);
 
 /* session.c: opening things as the options say. Each complains by itself; false (NULL) ends the command. */
 qn_context *open_context(const arguments *given, int *exit_status);
+/* The device of --device, else the best; notes on stderr if a better one is not there, or a setting was not followed. */
+const char *choose_device(const qn_context *context, const arguments *given);
+void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */
 const char *choose_kernel(const qn_module *module, const command *c, const arguments *given, int *exit_status);
 /* A call with settings, --in arrays and generated inputs. *inputs is filled with what must outlive the call. */
 typedef struct input_files {
     qn_npy files[MOST_WORDS];
+    void *converted[MOST_WORDS]; /* the numbers in the parameter's type, where the file has another; or NULL */
     int count;
 } input_files;
 qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, input_files *inputs,
@@ -77,6 +82,10 @@ int setting_name_length(const char *option, const char *words);
 /* summary.c: one array in a few lines. */
 void summarise_array(const char *name, const qn_array *array, FILE *to);
 double element_as_double(const qn_array *array, const int64_t *index);
+
+/* convert.c: floats of a file in the narrower type of a parameter. */
+bool converts(qn_dtype from, qn_dtype to);
+void *convert_array(const qn_array *array, qn_dtype to); /* row-major, on the heap; nearest, ties to even */
 
 /* cmd_*.c */
 int command_bench(const command *self, const arguments *given);

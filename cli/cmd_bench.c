@@ -55,11 +55,12 @@ int command_bench(const command *self, const arguments *given)
         if (setting_name_length("set", given->settings.items[i]) < 0) return EXIT_WRONG_CALL;
     qn_context *context = open_context(given, &status);
     if (!context) return status;
+    choose_device(context, given);
     qn_status result =
         qn_bench_file(context, given->words.items[0], &options, write_result, write_progress, &line, &error);
     write_result(&line, "", 0);
     status = result == QN_OK ? EXIT_OK : result == QN_FINDING ? EXIT_FINDING : report_error(&error);
-    qn_context_close(context);
+    close_context(context);
     return status;
 }
 
@@ -72,6 +73,9 @@ static int measure(qn_context *context, const char *device)
     printf("  read        %8.1f GB/s\n", ceilings.read_gb_per_s);
     printf("  multiply-add %7.1f GFLOP/s on one thread, %.1f on %d (f32)\n", ceilings.fma_one_gflop_per_s,
            ceilings.fma_all_gflop_per_s, ceilings.threads);
+    if (ceilings.threads > 1 && ceilings.fma_all_gflop_per_s < 1.3 * ceilings.fma_one_gflop_per_s)
+        printf("  %d threads were hardly faster than one: they shared a core, or the machine was busy\n",
+               ceilings.threads);
     return EXIT_OK;
 }
 
@@ -89,6 +93,7 @@ int command_devices(const command *self, const arguments *given)
         if (given->device && strcmp(given->device, info.name) != 0) continue;
         printf("%-5s %s%s%s\n", info.name, info.available ? "" : "not available: ", info.description,
                !strcmp(best, info.name) ? " (the default)" : "");
+        if (info.note[0]) printf("      %s\n", info.note);
         if (given->measure && info.available && strcmp(info.name, "ref") != 0) {
             fflush(stdout);
             int measured = measure(context, info.name);

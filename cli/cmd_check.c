@@ -28,18 +28,16 @@ static bool is_file(const char *word)
     return strpbrk(word, "./") || !access(word, F_OK);
 }
 
-/* Every setting must be known to some kernel of the file: a wrong name is a wrong call, not a finding. */
-static bool settings_are_known(qn_context *context, const char *path, const char *kernel, const arguments *given,
-                               int *exit_status)
+/* Tells the file's warnings. Every setting must be known to some kernel of it: a wrong name is a wrong call, not a
+ * finding. */
+static bool file_is_ready(qn_context *context, const char *path, const char *kernel, const arguments *given,
+                          int *exit_status)
 {
     qn_error error;
     bool good = true;
-    if (!given->settings.count) return true;
-    qn_module *module = NULL;
-    if (qn_module_load_file(context, path, &module, &error) != QN_OK) {
-        *exit_status = report_error(&error);
-        return false;
-    }
+    qn_module *module = open_module(context, path, exit_status);
+    if (!module) return false;
+    fputs(kernel ? qn_kernel_warnings(module, kernel) : qn_module_warnings(module), stderr);
     for (int i = 0; i < given->settings.count && good; i++) {
         char name[256];
         const char *words = given->settings.items[i], *value = strchr(words, '=') + 1;
@@ -69,6 +67,7 @@ int command_check(const command *self, const arguments *given)
     qn_context *context = open_context(given, &status);
     if (!context) return status;
     status = EXIT_OK;
+    choose_device(context, given);
     for (int i = 0; i < files; i++) {
         qn_error error;
         qn_check_options options = {.kernel = kernel,
@@ -78,7 +77,7 @@ int command_check(const command *self, const arguments *given)
                                     .verbose = given->verbose,
                                     .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps};
         int exit_status = EXIT_OK;
-        if (!settings_are_known(context, given->words.items[i], kernel, given, &exit_status)) {
+        if (!file_is_ready(context, given->words.items[i], kernel, given, &exit_status)) {
             status = exit_status > status ? exit_status : status;
             continue;
         }
@@ -90,7 +89,7 @@ int command_check(const command *self, const arguments *given)
         fflush(stdout);
         if (exit_status > status) status = exit_status;
     }
-    qn_context_close(context);
+    close_context(context);
     (void)self;
     return status;
 }
@@ -132,7 +131,7 @@ int command_show(const command *self, const arguments *given)
                      : report_error(&error);
     }
     qn_module_free(module);
-    qn_context_close(context);
+    close_context(context);
     return status;
 }
 

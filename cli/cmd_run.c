@@ -89,7 +89,7 @@ int command_run(const command *self, const arguments *given)
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel && outputs_are_known(module, kernel, given)) call = prepare_call(module, kernel, given, inputs, &status);
     if (call) {
-        const char *device = given->device ? given->device : qn_device_best(context);
+        const char *device = choose_device(context, given);
         if (qn_call_run(call, device, &error) != QN_OK) {
             status = report_error(&error);
         } else {
@@ -101,6 +101,6 @@ int command_run(const command *self, const arguments *given)
     input_files_free(inputs);
     free(inputs);
     qn_module_free(module);
-    qn_context_close(context);
+    close_context(context);
     return status;
 }

@@ -11,6 +11,7 @@ const command commands[] = {
     {"run", "run one kernel, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
      "Runs the kernel NAME of FILE once. NAME may be left out when the file has one kernel.\n"
      "FILE is a .qn file, or a tile IR dump as `quern show --stage tile` prints it.\n"
+     "An f4 or f8 file is rounded to the type of a narrower float parameter.\n"
      "Inputs that no --in gives are generated from the seed, as the file's bench `input`\n"
      "clauses say; extents that no array gives come from --set.\n",
      "set in out device seed time threads no-cache no-raw",
@@ -54,8 +55,9 @@ const command commands[] = {
      "break program P, step, continue, print NAME, watch NAME, memory on, list, help, quit.\n",
      "set in script seed no-raw",
      "  quern debug kernels/softmax.qn softmax_online --set rows=2 --set cols=5\n"
-     "      at the prompt: break 20, continue, print m, step, quit\n"
-     "  quern debug kernels/softmax.qn softmax_row --set rows=2 --set cols=5 --script commands.txt\n"
+     "      at the prompt: break 26, continue, print m, step, print m, quit\n"
+     "  printf 'break 26\\ncontinue\\nprint m\\nstep\\nprint m\\nquit\\n' > commands.txt\n"
+     "  quern debug kernels/softmax.qn softmax_online --set rows=2 --set cols=5 --script commands.txt\n"
      "      the same from a file of commands\n",
      command_debug},
     {"fmt", "print .qn files in canonical form", "fmt FILE... [--check | --write]", 1, MOST_WORDS,

@@ -23,7 +23,7 @@ typedef struct option {
 #define PLACE(field) offsetof(arguments, field)
 static const option options[] = {
     {"set", "NAME=VALUE", LIST, PLACE(settings),
-     "an extent, a scalar, a constant or a type: n=1<<20, T=bf16, act=relu"},
+     "an extent, a scalar, a constant or a type: 'n=1<<20', T=bf16, act=relu"},
     {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
     {"out", "NAME=FILE", LIST, PLACE(outputs), "an output array to a .npy file (others are summarised)"},
     {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them"},

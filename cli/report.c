@@ -33,6 +33,17 @@ void complain(const char *format, ...)
     fputc('\n', stderr);
 }
 
+void remark(const char *format, ...)
+{
+    va_list list;
+    fflush(stdout);
+    fputs("quern: note: ", stderr);
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+}
+
 int report_error(const qn_error *error)
 {
     size_t length = strlen(error->message);

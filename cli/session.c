@@ -46,6 +46,28 @@ qn_context *open_context(const arguments *given, int *exit_status)
     return NULL;
 }
 
+const char *choose_device(const qn_context *context, const arguments *given)
+{
+    const char *name = given->device ? given->device : qn_device_best(context);
+    for (int i = 0; i < qn_device_count(context); i++) {
+        qn_device_info info;
+        qn_device_get(context, i, &info);
+        bool chosen = !strcmp(info.name, name);
+        if (chosen && info.note[0]) remark("%s", info.note);
+        if (chosen) break;
+        if (!given->device && !info.available)
+            remark("the device %s is not there, %s is used (%s)", info.name, name, info.description);
+    }
+    return name;
+}
+
+void close_context(qn_context *context)
+{
+    const char *note = context ? qn_cache_note(context) : "";
+    if (*note) remark("%s", note);
+    qn_context_close(context);
+}
+
 qn_module *open_module(qn_context *context, const char *path, int *exit_status)
 {
     qn_error error;
@@ -54,7 +76,6 @@ qn_module *open_module(qn_context *context, const char *path, int *exit_status)
         *exit_status = report_error(&error);
         return NULL;
     }
-    fputs(qn_module_warnings(module), stderr);
     return module;
 }
 
@@ -88,8 +109,14 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
     }
     if (!chosen) {
         const char *near = wanted ? nearest_word(wanted, names, count) : NULL;
+        qn_param unread;
+        qn_error error;
         *exit_status = EXIT_WRONG_CALL;
-        if (!count)
+        bool other = wanted && qn_kernel_param(module, wanted, 0, &unread, &error) != QN_OK &&
+                     !strstr(error.message, "has no kernel"); /* a tensor function, a function, a constant */
+        if (other)
+            complain("%s", error.message);
+        else if (!count)
             complain("%s holds no kernel", path);
         else if (near)
             complain("%s has no kernel `%s`; did you mean `%s`?", path, wanted, near);
@@ -97,7 +124,9 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
             complain("%s has no kernel `%s`; it has these:", path, wanted);
         else
             complain("%s has %d kernels; name one: quern %s %s %s", path, count, c->name, path, names[0]);
-        if (count && !near) list_kernels(module, stderr);
+        if (count && !near && !other) list_kernels(module, stderr);
+    } else {
+        fputs(qn_kernel_warnings(module, chosen), stderr);
     }
     free(names);
     return chosen;
@@ -113,7 +142,10 @@ int setting_name_length(const char *option, const char *words)
 
 void input_files_free(input_files *inputs)
 {
-    for (int i = 0; i < inputs->count; i++) qn_npy_free(&inputs->files[i]);
+    for (int i = 0; i < inputs->count; i++) {
+        qn_npy_free(&inputs->files[i]);
+        free(inputs->converted[i]);
+    }
     inputs->count = 0;
 }
 
@@ -128,7 +160,27 @@ static bool name_of(const char *option, const char *words, char *name, size_t si
     return true;
 }
 
-static bool bind(qn_call *call, const arguments *given, input_files *inputs, int *exit_status)
+/* The type that the parameter's declaration or --set gives it; false: open, or not an array of this kernel. */
+static bool wanted_type(const qn_module *module, const char *kernel, const char *name, const arguments *given,
+                        qn_dtype *type)
+{
+    int count = qn_kernel_param_count(module, kernel);
+    for (int i = 0; i < count; i++) {
+        qn_param param;
+        qn_error ignored;
+        if (qn_kernel_param(module, kernel, i, &param, &ignored) != QN_OK || strcmp(param.name, name) != 0) continue;
+        size_t length = strlen(param.type);
+        const char *words = param.type;
+        for (int k = 0; k < given->settings.count; k++)
+            if (!strncmp(given->settings.items[k], param.type, length) && given->settings.items[k][length] == '=')
+                words = given->settings.items[k] + length + 1;
+        return qn_dtype_from_name(words, type);
+    }
+    return false;
+}
+
+static bool bind(qn_module *module, const char *kernel, qn_call *call, const arguments *given, input_files *inputs,
+                 int *exit_status)
 {
     qn_error error;
     char name[256];
@@ -149,8 +201,17 @@ static bool bind(qn_call *call, const arguments *given, input_files *inputs, int
             return false;
         }
         inputs->count++;
-        const qn_array *a = &file->array;
-        if (qn_call_set_memory(call, name, a->data, a->type, a->rank, a->extents, a->strides, &error) != QN_OK) {
+        qn_array *a = &file->array;
+        qn_dtype type;
+        bool convert = wanted_type(module, kernel, name, given, &type) && converts(a->type, type);
+        const int64_t *strides = convert ? NULL : a->strides;
+        if (convert) {
+            remark("%s: %s of %s rounded to %s", name, qn_dtype_name(a->type), words + strlen(name) + 1,
+                   qn_dtype_name(type));
+            a->data = inputs->converted[inputs->count - 1] = convert_array(a, type);
+            a->type = type;
+        }
+        if (qn_call_set_memory(call, name, a->data, a->type, a->rank, a->extents, strides, &error) != QN_OK) {
             *exit_status = report_error(&error);
             return false;
         }
@@ -206,7 +267,7 @@ static void show_example(qn_module *module, const char *kernel, const arguments 
     char name[256], words[2048] = "for example:";
     int ignored, missing = 0;
     if (!inputs) abort();
-    if (qn_call_new(module, kernel, &probe, &error) == QN_OK && bind(probe, given, inputs, &ignored)) {
+    if (qn_call_new(module, kernel, &probe, &error) == QN_OK && bind(module, kernel, probe, given, inputs, &ignored)) {
         default_types(module, kernel, probe, given);
         for (int tries = 0; tries < 32 && qn_call_generate(probe, 0, &error) != QN_OK; tries++) {
             size_t used = strlen(words);
@@ -230,7 +291,7 @@ qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *gi
         *exit_status = report_error(&error);
         return NULL;
     }
-    if (!bind(call, given, inputs, exit_status)) goto failed;
+    if (!bind(module, kernel, call, given, inputs, exit_status)) goto failed;
     default_types(module, kernel, call, given);
     if (qn_call_generate(call, given->seed, &error) != QN_OK) {
         *exit_status = report_error(&error);

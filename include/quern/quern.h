@@ -84,6 +84,7 @@ typedef struct qn_device_info {
     const char *name; /* "cpu", "ref"; borrowed from the context */
     bool available;
     char description[256]; /* processor, threads, compiler; or why it is not there and what to install */
+    char note[256];        /* what the user should know, such as a $CC that was not used; or "" */
     int units;             /* threads or multiprocessors */
 } qn_device_info;
 QN_API int qn_device_count(const qn_context *context);
@@ -112,6 +113,8 @@ QN_API void qn_module_free(qn_module *module);
 QN_API int qn_module_kernel_count(const qn_module *module);
 QN_API const char *qn_module_kernel_name(const qn_module *module, int number); /* borrowed */
 QN_API const char *qn_module_warnings(const qn_module *module);                /* "" or diagnostics text; borrowed */
+/* The warnings of one kernel and of the functions it uses. */
+QN_API const char *qn_kernel_warnings(const qn_module *module, const char *kernel);
 
 /* Parameters of a kernel, in order. */
 typedef enum qn_param_kind { QN_PARAM_IN, QN_PARAM_OUT, QN_PARAM_INOUT, QN_PARAM_SCALAR, QN_PARAM_CONST } qn_param_kind;

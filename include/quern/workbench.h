@@ -94,6 +94,8 @@ QN_API QN_MUST_CHECK qn_status qn_debug(qn_call *call, qn_read_line *read_line, 
                                         qn_error *error);
 
 /* cache */
+/* After a run: "", or one line saying that the folder cannot be written and nothing is kept. Borrowed. */
+QN_API const char *qn_cache_note(qn_context *context);
 QN_API QN_MUST_CHECK qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_error *error);
 QN_API QN_MUST_CHECK qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *removed_bytes,
                                               qn_error *error);

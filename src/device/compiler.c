@@ -84,7 +84,10 @@ void compiler_find(compiler *c)
             name_it(c);
             return;
         }
-        if (i < 2 && !c->wanted[0]) snprintf(c->wanted, sizeof(c->wanted), "%s", settings[i]);
+        if (i < 2 && !c->wanted[0]) {
+            snprintf(c->wanted, sizeof(c->wanted), "%s", settings[i]);
+            c->wanted_by = i ? "CC" : "QUERN_CC";
+        }
     }
     c->path[0] = 0;
 }
@@ -94,9 +97,9 @@ void compiler_missing(const compiler *c, char *words, size_t size)
     if (c->wanted[0])
         snprintf(
             words, size,
-            "no C compiler: `%.100s` of $CC is not on PATH, nor are cc, gcc, clang; install gcc (apt-get install gcc) "
+            "no C compiler: `%.80s` of $%s cannot be run, nor are cc, gcc, clang; install gcc (apt-get install gcc) "
             "or use the device `ref`",
-            c->wanted);
+            c->wanted, c->wanted_by);
     else
         snprintf(words, size,
                  "no C compiler on PATH: install gcc (apt-get install gcc) or clang; the device `ref` still runs");
@@ -187,6 +190,18 @@ void compiler_describe(const compiler *c, text *out)
     describe_processor(out);
 }
 
+/* A compiler that made nothing and does not say why: tell what was run. */
+static qn_status silent(const char *const *arguments, int code, qn_error *error)
+{
+    text words = {0};
+    for (int i = 0; arguments[i]; i++) text_print(&words, "%s%s", i ? " " : "", arguments[i]);
+    qn_status status = error_set(
+        error, QN_FAILED, "the C compiler %s and printed nothing%s; it was run as\n  %s\nwith exit status %d\n",
+        code ? "failed" : "made no file", code < 0 ? " (a signal ended it)" : "", text_get(&words), code);
+    text_free(&words);
+    return status;
+}
+
 /* The first lines of what the compiler said, with the name of our temporary file taken out. */
 static qn_status refused(const compiler *c, const char *path, text *output, qn_error *error)
 {
@@ -248,7 +263,11 @@ static qn_status run(const compiler *c, const char *source, const char *binary_p
     text output = {0};
     int code = 1;
     qn_status status = process_run(arguments, &output, &code, error);
-    if (status == QN_OK && code) status = refused(c, c_path, &output, error);
+    struct stat made;
+    bool wrong = status == QN_OK && (code || stat(binary_path, &made) || !made.st_size);
+    if (wrong)
+        status = text_get(&output)[strspn(text_get(&output), " \t\r\n")] ? refused(c, c_path, &output, error)
+                                                                         : silent(arguments, code, error);
     text_free(&output);
     unlink(c_path);
     return status;

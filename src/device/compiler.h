@@ -14,6 +14,7 @@ typedef struct compiler {
     char name[128];          /* for reading: "x86_64-linux-gnu-gcc-12", or the first line of --version */
     char words[512];         /* the rest of $QUERN_CC or $CC: more arguments, separated by NUL, ended by an empty one */
     char wanted[512];        /* what the environment asked for and was not found; or empty */
+    const char *wanted_by;   /* the variable that asked */
 } compiler;
 
 /* $QUERN_CC, $CC, cc, gcc, clang: the first that is there. Runs nothing unless the name has no version in it. */

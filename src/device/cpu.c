@@ -85,6 +85,10 @@ static void cpu_about(const device *base, device_about *about)
                  processor, d->threads, d->threads == 1 ? "" : "s", 8 * processor_vector_bytes(), d->compiler.name);
     else
         compiler_missing(&d->compiler, about->description, sizeof(about->description));
+    if (about->available && d->compiler.wanted[0])
+        snprintf(about->note, sizeof(about->note),
+                 "`%.80s` of $%s cannot be run and was not used; the compiler is %.100s", d->compiler.wanted,
+                 d->compiler.wanted_by, d->compiler.path);
 }
 
 static void cpu_tool(const device *base, text *out)

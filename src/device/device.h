@@ -21,6 +21,7 @@ typedef struct device_options {
 typedef struct device_about {
     bool available;
     char description[256]; /* or why not, and what to install */
+    char note[256];        /* a wish of the environment that was not followed; or empty */
     int units;
 } device_about;
 

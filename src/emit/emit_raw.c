@@ -204,6 +204,18 @@ static void put_undefines(const char *constants, text *out)
     }
 }
 
+/* The compiler's messages shall name the line of the file that the user wrote. */
+static void put_line(const tile_kernel *k, text *out)
+{
+    const char *path = k->raw_path ? k->raw_path : k->name;
+    text_print(out, "\n#line %d \"", k->raw_path ? k->raw_line : 1);
+    for (; *path; path++) {
+        if (*path == '"' || *path == '\\') text_add(out, "\\");
+        text_add_bytes(out, *path == '\n' ? " " : path, 1);
+    }
+    text_add(out, "\"\n");
+}
+
 qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
 {
     if (strcmp(k->raw_language, "c"))
@@ -214,7 +226,8 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
     text_print(out, "/* Raw kernel %s%s%s. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
     CHECK(prelude_emit(names, 1, out, &unknown));
     if (k->raw_constants) text_add(out, k->raw_constants);
-    text_print(out, "\n#line 1 \"%s\"\n%s\n", k->name, k->raw_source);
+    put_line(k, out);
+    text_print(out, "%s\n#line 1 \"generated C\"\n", k->raw_source);
     put_undefines(k->raw_constants, out);
     text_add(out,
              "typedef struct { void *data; long extents[6], strides[6]; } quern_array;\n"

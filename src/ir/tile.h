@@ -222,6 +222,8 @@ typedef struct tile_kernel {
      * 0, or nothing when raw_once: one call). raw_constants: "#define NAME value" lines for its const parameters. */
     const char *raw_language; /* "c", "cuda", or NULL for a tile kernel */
     const char *raw_source, *raw_constants;
+    const char *raw_path; /* where the text stands, for the compiler's messages; not in the text form, may be NULL */
+    int raw_line;
     bool raw_once;
     tile_alias *aliases; /* not in the text form */
     int alias_count, alias_capacity;

@@ -173,6 +173,14 @@ static void check_variant(checker *c, const ast *variant, name_set *all)
     }
 }
 
+static void check_device(checker *c, const ast *clause)
+{
+    static const char *const devices[] = {"ref", "cpu", "cuda", "emu"};
+    for (int i = 0; i < COUNT(devices); i++)
+        if (!strcmp(clause->name, devices[i])) return;
+    diagnose(c->d, "E218", clause->at, "devices are ref, cpu, cuda, emu", "unknown device `%s`", clause->name);
+}
+
 void check_bench(checker *c, const ast *bench)
 {
     name_set all = {.has = map_new(c->memory)};
@@ -185,6 +193,7 @@ void check_bench(checker *c, const ast *bench)
     if (broken || !bench->list.count) return; /* the names are not all known */
     for (int i = 0; i < bench->clauses.count; i++) {
         const ast *clause = bench->clauses.items[i];
+        if (!strcmp(clause->word, "on")) check_device(c, clause);
         for (int k = 0; k < clause->list.count; k++) {
             const ast *entry = clause->list.items[k];
             if (entry->kind != AST_SETTING) {

@@ -152,7 +152,12 @@ static void read_comment(lexer *x, bool own_line)
     size_t end = x->at;
     while (end > start && isspace((unsigned char)file->text[end - 1])) end--;
     comment.end_line = x->line;
-    comment.text = arena_copy_text(file->memory, file->text + start, end - start);
+    char *words = arena_copy_text(file->memory, file->text + start, end - start);
+    char *to = words; /* lines end in \n alone, here as everywhere */
+    for (const char *from = words; *from; from++)
+        if (from[0] != '\r' || (from[1] != '\n' && from[1])) *to++ = *from;
+    *to = 0;
+    comment.text = words;
     x->last_line = x->line;
     ARENA_PUSH(file->memory, file->comments, file->comment_count, file->comment_capacity, comment);
 }

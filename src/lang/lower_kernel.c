@@ -349,6 +349,8 @@ static const char *raw_file(walk *w)
     const char *path = w->kernel->words, *slash = w->file->path ? strrchr(w->file->path, '/') : NULL;
     if (path[0] != '/' && slash)
         path = arena_print(w->memory, "%.*s/%s", (int)(slash - w->file->path), w->file->path, path);
+    w->k->raw_path = path;
+    w->k->raw_line = 1;
     char *data = NULL;
     size_t size = 0;
     qn_error error = {0};
@@ -366,6 +368,8 @@ static void lower_raw(walk *w)
 {
     const ast *kernel = w->kernel;
     w->k->raw_language = kernel->word;
+    w->k->raw_path = w->file->path;
+    w->k->raw_line = kernel->text_line;
     w->k->raw_source = kernel->is_path ? raw_file(w) : arena_copy_text(w->memory, kernel->words, kernel->length);
     w->k->raw_constants = raw_constants(w);
     w->k->raw_once = true;

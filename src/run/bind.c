@@ -220,6 +220,10 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
 {
     const char *device = call->context->slots[slot].driver->name;
     const char *own = !strcmp(k->raw_language, "c") ? "cpu" : k->raw_language;
+    int known;
+    if (strcmp(own, "cpu") && context_slot(call->context, own, &known, NULL) == QN_BAD_CALL)
+        return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text: this version has no %s device", k->name,
+                         k->raw_language, own);
     if (strcmp(own, device))
         return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text and runs on the device %s, not on %s",
                          k->name, k->raw_language, own, device);

@@ -29,6 +29,7 @@
 
 struct cache {
     char folder[3072];
+    char note[3200]; /* why the folder that was asked for is not used; or empty */
     bool temporary;
     int64_t limit_bytes;
     pthread_mutex_t lock;
@@ -86,6 +87,11 @@ cache *cache_open(const char *folder, bool temporary)
         found = standard_folder(c->folder, sizeof(c->folder));
     }
     if (found && usable(c->folder)) return c;
+    if (!temporary && found)
+        snprintf(c->note, sizeof(c->note), "the cache folder %s cannot be written: compiled kernels are not kept",
+                 c->folder);
+    else if (!temporary)
+        snprintf(c->note, sizeof(c->note), "there is no folder for the cache (set QUERN_CACHE or HOME)");
     const char *base = environment_get("TMPDIR");
     if (!base || strlen(base) > 2000) base = "/tmp";
     snprintf(c->folder, sizeof(c->folder), "%s/quern-XXXXXX", base);
@@ -96,6 +102,11 @@ cache *cache_open(const char *folder, bool temporary)
 const char *cache_folder(const cache *c)
 {
     return c->folder;
+}
+
+const char *cache_note(const cache *c)
+{
+    return c->note;
 }
 
 /* ---- entries ---- */
@@ -282,6 +293,10 @@ static void add_age(text *out, double seconds)
 
 qn_status cache_list(cache *c, text *out, qn_error *error)
 {
+    if (c->note[0]) {
+        text_print(out, "%s\n", c->note);
+        return QN_OK;
+    }
     int count;
     entry *entries = read_entries(c, &count);
     int64_t total = 0;

@@ -15,6 +15,7 @@ typedef struct cache cache;
 cache *cache_open(const char *folder, bool temporary);
 void cache_close(cache *c); /* NULL is fine */
 const char *cache_folder(const cache *c);
+const char *cache_note(const cache *c); /* "", or one line: why nothing is kept although that was asked for */
 
 /* Writes the binary to `path` (aside; the cache renames it). */
 typedef qn_status cache_make(void *context, const char *path, qn_error *error);

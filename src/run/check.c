@@ -407,7 +407,7 @@ static kernel_entry *find_truth(checker *c, kernel_entry *entry)
 {
     if (!entry->item || entry->item->kind != AST_RAW) return entry;
     if (strcmp(entry->item->word, "c")) {
-        say(c, "%s: skipped, %s text needs a device that is not there\n", entry->name, entry->item->word);
+        say(c, "%s: skipped, %s text: this version has no such device\n", entry->name, entry->item->word);
         return NULL;
     }
     if (!c->context->allow_raw) {
@@ -463,6 +463,10 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     QN_TRY(qn_module_load_file(context, path, &c.module, error));
     kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
     qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
+    for (int i = 0; status == QN_OK && c.module->file && !c.options->kernel && i < c.module->file->items.count; i++)
+        if (c.module->file->items.items[i]->kind == AST_TENSOR)
+            say(&c, "%s: skipped, a tensor function: this version parses it but does not run it\n",
+                c.module->file->items.items[i]->name);
     if (!c.options->kernel && !c.module->kernel_count)
         status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
     for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)

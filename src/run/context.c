@@ -87,6 +87,7 @@ void qn_device_get(const qn_context *context, int number, qn_device_info *info)
     info->name = s->driver->name;
     info->available = s->about.available;
     memcpy(info->description, s->about.description, sizeof(info->description));
+    memcpy(info->note, s->about.note, sizeof(info->note));
     info->units = s->about.units;
 }
 

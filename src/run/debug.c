@@ -189,9 +189,20 @@ static bool run_delete(debugger *d, char **words, int count)
     return false;
 }
 
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
 static bool run_print(debugger *d, char **words, int count)
 {
     if (count < 2) say(d, "print takes names: print v, print x[3]\n");
+    for (int i = 1; i < count; i++) {
+        size_t name = strspn(words[i], NAME_LETTERS);
+        if (name && !words[i][name + strspn(words[i] + name, "[]-0123456789")] &&
+            (words[i][0] < '0' || words[i][0] > '9'))
+            continue;
+        say(d, "`%s`: expressions are not supported; print shows a variable or an element: print v, print x[3]\n",
+            words[i]);
+        return false;
+    }
     for (int i = 1; i < count; i++) show_value(d, words[i]);
     return false;
 }

@@ -113,11 +113,63 @@ static qn_status load_dump(qn_module *m, const char *words, size_t length, qn_er
     return QN_OK;
 }
 
+typedef struct uses {
+    const ast_file *file;
+    const ast *items[256]; /* the kernel and the functions and constants it uses, each once */
+    int count;
+} uses;
+
+static void find_uses(uses *u, const ast *node);
+
+static void find_uses_list(uses *u, const ast_list *list)
+{
+    for (int i = 0; i < list->count; i++) find_uses(u, list->items[i]);
+}
+
+static void add_use(uses *u, const ast *item)
+{
+    for (int i = 0; i < u->count; i++)
+        if (u->items[i] == item) return;
+    if (u->count == COUNT(u->items)) return;
+    u->items[u->count++] = item;
+    find_uses(u, item);
+}
+
+static void find_uses(uses *u, const ast *node)
+{
+    if (!node) return;
+    const ast *item = node->kind == AST_NAME ? ast_find(u->file, node->name) : NULL;
+    if (item && item->kind == AST_FUNCTION) add_use(u, item);
+    const ast *const parts[] = {node->left, node->right, node->third, node->body, node->other};
+    for (int i = 0; i < COUNT(parts); i++) find_uses(u, parts[i]);
+    find_uses_list(u, &node->list);
+    find_uses_list(u, &node->clauses);
+    find_uses_list(u, &node->phases);
+}
+
+/* Of the file's warnings those that stand in the kernel or in a function that it uses. */
+static void collect_warnings(qn_module *m, kernel_entry *e)
+{
+    if (!m->found.count) return;
+    uses u = {.file = m->file};
+    diagnostics own = {.memory = m->memory};
+    add_use(&u, e->item);
+    for (int i = 0; i < m->found.count; i++) {
+        diagnostic *d = &m->found.items[i];
+        bool inside = false;
+        for (int k = 0; k < u.count; k++)
+            inside |= d->at.line >= u.items[k]->from.line && d->at.line <= u.items[k]->end_line;
+        if (inside) ARENA_PUSH(m->memory, own.items, own.count, own.capacity, *d);
+    }
+    if (own.count) diagnostics_print(&own, m->file, false, &e->warnings);
+}
+
 static qn_status load_source(qn_module *m, const char *words, size_t length, qn_error *error)
 {
     diagnostics d = {.memory = m->memory};
     m->file = lang_parse(m->memory, m->path, words, length, &d);
     if (!d.errors) lang_check(m->file, &d);
+    m->found = d;
     if (d.count) diagnostics_print(&d, m->file, false, &m->warnings);
     if (d.errors) return error_set(error, QN_BAD_SOURCE, "%s", text_get(&m->warnings));
     m->kernels = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
@@ -127,6 +179,7 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
         kernel_entry *e = &m->kernels[m->kernel_count++];
         e->module = m;
         entry_from_ast(e, item);
+        collect_warnings(m, e);
     }
     return QN_OK;
 }
@@ -172,6 +225,7 @@ qn_status qn_module_load_text(qn_context *context, const char *name, const char 
 void qn_module_free(qn_module *module)
 {
     if (!module) return;
+    for (int i = 0; i < module->kernel_count; i++) text_free(&module->kernels[i].warnings);
     for (int i = 0; i < module->kernel_count; i++)
         for (instance *at = module->kernels[i].instances, *next; at; at = next) {
             next = at->next;
@@ -197,6 +251,12 @@ const char *qn_module_warnings(const qn_module *module)
     return text_get(&module->warnings);
 }
 
+const char *qn_kernel_warnings(const qn_module *module, const char *kernel)
+{
+    const kernel_entry *e = module_find(module, kernel, NULL);
+    return e ? text_get(&e->warnings) : "";
+}
+
 kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error *error)
 {
     arena *memory = arena_new();
@@ -210,8 +270,8 @@ kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error 
         const ast *other = module->file ? ast_find(module->file, kernel) : NULL;
         const char *near = suggest_name(kernel, names, module->kernel_count);
         if (other && other->kind == AST_TENSOR)
-            error_set(error, QN_BAD_CALL, "%s: `%s` is a tensor function; only kernels can be run so far", module->path,
-                      kernel);
+            error_set(error, QN_BAD_CALL, "%s: `%s` is a tensor function: this version parses it but does not run it",
+                      module->path, kernel);
         else if (other)
             error_set(error, QN_BAD_CALL, "%s: `%s` is not a kernel", module->path, kernel);
         else if (near)

@@ -65,6 +65,7 @@ typedef struct kernel_entry {
     const char **names; /* every name that may be set: parameters, extents, generic types, knobs */
     int name_count, name_capacity;
     instance *instances; /* newest first */
+    text warnings;       /* those of the file that concern this kernel */
 } kernel_entry;
 
 struct qn_module {
@@ -74,7 +75,8 @@ struct qn_module {
     const char *path;
     kernel_entry *kernels;
     int kernel_count;
-    text warnings;
+    diagnostics found; /* warnings */
+    text warnings;     /* all of them, printed */
 };
 
 /* A compiled variant. Never changes once it is in its table. */

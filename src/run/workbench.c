@@ -41,6 +41,14 @@ qn_status qn_format_text(const char *name, const char *source, qn_write *write, 
     return status;
 }
 
+const char *qn_cache_note(qn_context *context)
+{
+    pthread_mutex_lock(&context->lock);
+    const char *note = context->cache ? cache_note(context->cache) : "";
+    pthread_mutex_unlock(&context->lock);
+    return note;
+}
+
 qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_error *error)
 {
     if (!context || !write) return error_set(error, QN_BAD_CALL, "qn_cache_list: an argument is NULL");

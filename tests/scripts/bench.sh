@@ -86,7 +86,7 @@ bench 1 "$work/mix.qn" mixed --device cpu --json "$work/mixed.json"
 says out 'almost wrong: '
 says out 'the reference has'
 says out 'stops failed: '
-says out 'fused skipped: tensor functions do not run yet'
+says out 'fused skipped: a tensor function: this version parses it but does not run it'
 bench 1 "$work/mix.qn" place --device cpu --json "$work/place.json"
 bench 0 "$work/mix.qn" sets --device cpu --json "$work/sets.json"
 says out '(n = 2000, B = 32)'

@@ -203,7 +203,106 @@ says err 'error E1'
 try 1 check "$work/broken.qn"
 try 0 check kernels/sum.qn sum_tree
 
+# notes: what was done otherwise than asked
+sum="run kernels/sum.qn sum_tree --set n=5"
+QUERN_CACHE=/dev/null/none try 0 $sum --device cpu
+says err 'quern: note: the cache folder /dev/null/none cannot be written: compiled kernels are not kept'
+QUERN_CACHE=/dev/null/none try 0 cache list
+is out 'the cache folder /dev/null/none cannot be written: compiled kernels are not kept'
+QUERN_CC=/none/cc try 0 $sum
+says err 'quern: note: `/none/cc` of $QUERN_CC cannot be run and was not used'
+QUERN_CC=/none/cc try 0 devices
+says out '`/none/cc` of $QUERN_CC cannot be run'
+QUERN_CC=false try 1 $sum --no-cache
+says err 'the C compiler failed and printed nothing; it was run as'
+says err 'with exit status 1'
+QUERN_CC=true try 1 $sum --no-cache
+says err 'the C compiler made no file and printed nothing'
+mkdir "$work/bare"
+unset_path() { (PATH="$work/bare"; unset CC QUERN_CC; "$quern" "$@"); }
+for call in "$sum" "check kernels/sum.qn sum_tree --set n=5" "bench kernels/sum.qn --set n=50 --seconds 0.01"; do
+    unset_path $call >"$work/out" 2>"$work/err"
+    says err 'quern: note: the device cpu is not there, ref is used (no C compiler'
+done
+
+# what this version does not run, and whose warnings are shown
+cat >"$work/later.qn" <<'QN'
+tensor twice(float x[n]) { return 2 * x; }
+float half(float x) { int idle = 3; return x / 2; }
+kernel clean(in float x[n], out float y[n]) launch (1) { y[:] = x[:]; }
+kernel halves(in float x[n], out float y[n]) launch (1) { y[:] = half(x[:]); }
+kernel sloppy(in float x[n], out float y[n]) launch (1) { int unused = 1; y[:] = x[:]; }
+cuda gpu(in float x[n], out float y[n]) launch (1) block (1)
+"""
+"""
+c broken(in float x[n], out float y[n])
+"""
+void broken(const float *x, float *y, long n)
+{
+    y[0] = nowhere;
+}
+"""
+c some(in float x[n], out float y[n])
+"""
+void some(const float *x, float *y, long n) { y[0] = x[0]; }
+"""
+QN
+try 2 run "$work/later.qn" twice --set n=5
+says err '`twice` is a tensor function: this version parses it but does not run it'
+try 1 run "$work/later.qn" gpu --set n=5
+says err 'this version has no cuda device'
+try 1 run "$work/later.qn" broken --set n=5
+says err "$work/later.qn:13:12: error:"
+try 0 run "$work/later.qn" clean --set n=5
+is err ''
+try 0 run "$work/later.qn" halves --set n=5
+says err '`idle` is never used'
+holds "no warning of another kernel" sh -c "! grep -q unused '$work/err'"
+try 0 check "$work/later.qn" clean
+is err ''
+try 0 check "$work/later.qn"
+says err '`unused` is never used'
+says err '`idle` is never used'
+says out 'twice: skipped, a tensor function'
+says out 'gpu: skipped, cuda text'
+# outputs that nothing wrote are zeros
+try 0 run "$work/later.qn" some --set n=50000 --seed 3 --out y="$work/some.npy"
+holds "zeros" python3 -c "import sys; d = open('$work/some.npy', 'rb').read()[-4 * 49999:]; assert not any(d)"
+printf 'kernel k(out float y[n]) launch (1) { y[:] = 1; }\nbench b (n = 3) on gpu (n = 4) { k }\n' >"$work/on.qn"
+try 1 check "$work/on.qn"
+says err 'error E218: unknown device `gpu`'
+says err 'devices are ref, cpu, cuda, emu'
+
+# f4 and f8 files for narrower parameters: rounded to nearest even
+python3 - "$work" <<'PYTHON'
+import struct, sys
+def write(name, kind, numbers):
+    head = ("{'descr': '<%s', 'fortran_order': False, 'shape': (%d,), }" % (kind, len(numbers))).encode()
+    head += b" " * (63 - (10 + len(head)) % 64) + b"\n"
+    data = struct.pack("<%d%s" % (len(numbers), "f" if kind == "f4" else "d"), *numbers)
+    open(sys.argv[1] + "/" + name, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data)
+# 1 + 2^-8 and 1 + 3 * 2^-8 lie half-way between two bfloats
+write("f4.npy", "f4", [1 + 2**-8, 1 + 3 * 2**-8, -3.0, 0.0, 2.0**-133, 5e30])
+# half-way between two halves, one of them just above it, the least subnormal, half of it, too large
+write("f8.npy", "f8", [1 + 2**-11, 1 + 2**-11 + 2**-40, 2.0**-24, 2.0**-25, 65504.0, 65520.0])
+PYTHON
+cat >"$work/same.qn" <<'QN'
+kernel same(in T x[n], out T y[n]) launch (1) { y[:] = x[:]; }
+kernel half(in f16 x[n], out f16 y[n]) launch (1) { y[:] = x[:]; }
+QN
+try 0 run "$work/same.qn" same --in x="$work/f4.npy" --set T=bf16 --device ref
+is err "quern: note: x: f32 of $work/f4.npy rounded to bf16"
+says out '  1 1.01562 -3 0 9.18355e-41 4.99137e+30'
+try 0 run "$work/same.qn" half --in x="$work/f8.npy" --device cpu
+is err "quern: note: x: f64 of $work/f8.npy rounded to f16"
+says out '  1 1.00098 5.96046e-08 0 65504 inf'
+try 0 run "$work/same.qn" same --in x="$work/f4.npy" --device ref
+is err ''
+
 # fmt
+printf '/* a\r\n b\r\n*/\r\nkernel k(out float y[n])\r\n    launch (1)\r\n{\r\n    y[:] = 1;\r\n}\r\n' >"$work/dos.qn"
+try 0 fmt "$work/dos.qn"
+holds "no carriage returns" sh -c "! grep -q \"\$(printf '\\r')\" '$work/out'"
 printf 'kernel   k( in float x[n],out float y[n] )launch(1){y[:]=x[:];} // copy\n' >"$work/ugly.qn"
 try 1 fmt --check "$work/ugly.qn"
 is out "$work/ugly.qn"
@@ -222,6 +321,15 @@ printf 'break 3\ncontinue\nquit\n' >"$work/commands"
 try 0 debug "$work/wrong.qn" --set n=7 --script "$work/commands"
 says out 'continue'
 try 2 debug "$work/wrong.qn" --set n=7 --script "$work/none"
+printf 'print r + 1\nquit\n' >"$work/commands"
+try 0 debug kernels/softmax.qn softmax_online --set rows=2 --set cols=5 --script "$work/commands"
+says out 'expressions are not supported'
+# the example of its help, as it is written there
+mkdir "$work/example"
+ln -s "$root/kernels" "$work/example/kernels"
+"$quern" debug --help | sed -n '/^examples:/,$s/^  \(printf .*\|quern .*--script.*\)$/\1/p' >"$work/example/commands.sh"
+holds "debug's example" sh -c "cd '$work/example' && [ \$(wc -l <commands.sh) = 2 ] && PATH='$build':\$PATH sh -e commands.sh >out"
+holds "debug's example prints m" sh -c "[ \$(grep -c '^m = ' '$work/example/out') = 2 ]" 
 
 # devices and cache
 try 0 devices

@@ -1,0 +1,64 @@
+/*
+ * Floats of a .npy file in the narrower type of a parameter: NumPy has no bfloat16, and few programs write halves. In:
+ * an array of f32 or f64 with any strides. Out: a row-major copy, each number rounded once, to nearest, ties to even;
+ * what is too large becomes infinite, NaN stays NaN.
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool converts(qn_dtype from, qn_dtype to)
+{
+    bool narrow = to == QN_F16 || to == QN_BF16;
+    return (from == QN_F32 && narrow) || (from == QN_F64 && (narrow || to == QN_F32));
+}
+
+/* To a format of so many digits (bits) and exponents. A double holds every step exactly. */
+static double rounded(double x, int digits, int least_exponent, int greatest_exponent)
+{
+    if (x == 0 || !isfinite(x)) return x;
+    int exponent = ilogb(x);
+    if (exponent < least_exponent) exponent = least_exponent;
+    double y = ldexp(rint(ldexp(x, digits - 1 - exponent)), exponent - digits + 1);
+    return fabs(y) >= ldexp(1, greatest_exponent + 1) ? copysign(INFINITY, x) : y;
+}
+
+static uint16_t half_bits(double x)
+{
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    if (isnan(x)) return sign | 0x7e00;
+    double y = fabs(rounded(x, 11, -14, 15));
+    if (isinf(y)) return sign | 0x7c00;
+    if (y < ldexp(1, -14)) return sign | (uint16_t)ldexp(y, 24);
+    int exponent = ilogb(y);
+    return (uint16_t)(sign | ((exponent + 15) << 10) | ((int)ldexp(y, 10 - exponent) - 1024));
+}
+
+static uint16_t bfloat_bits(double x)
+{
+    uint32_t bits;
+    if (isnan(x)) return signbit(x) ? 0xffc0 : 0x7fc0;
+    float exact = (float)rounded(x, 8, -126, 127);
+    memcpy(&bits, &exact, sizeof(bits));
+    return (uint16_t)(bits >> 16);
+}
+
+void *convert_array(const qn_array *array, qn_dtype to)
+{
+    int64_t count = 1, index[QN_MAX_RANK] = {0};
+    for (int axis = 0; axis < array->rank; axis++) count *= array->extents[axis];
+    char *out = malloc((size_t)count * qn_dtype_size_bytes(to) + 1);
+    if (!out) abort();
+    for (int64_t i = 0; i < count; i++) {
+        double x = element_as_double(array, index);
+        if (to == QN_F32)
+            ((float *)out)[i] = (float)x;
+        else
+            ((uint16_t *)out)[i] = to == QN_F16 ? half_bits(x) : bfloat_bits(x);
+        for (int axis = array->rank - 1; axis >= 0 && ++index[axis] == array->extents[axis]; axis--) index[axis] = 0;
+    }
+    return out;
+}
