@@ -7,10 +7,8 @@ CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
-	@count=$$(ninja -C $(BUILD) -n | grep -c ' Building '); \
-	if [ "$$count" = 0 ]; then ninja -C $(BUILD) --quiet; exit; fi; \
-	echo "building Quern ($$count files)"; \
-	if [ -t 1 ]; then ninja -C $(BUILD); else ninja -C $(BUILD) --quiet; fi
+	@test -x $(BUILD)/quern || echo "building Quern ($$(grep -c '^build .*[.]o:' $(BUILD)/build.ninja) files)"
+	@if [ -t 1 ]; then ninja -C $(BUILD); else ninja -C $(BUILD) --quiet; fi
 
 setup:
 	@tools/setup
