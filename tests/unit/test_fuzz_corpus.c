@@ -2,7 +2,7 @@
  * The fuzzer's corpus, replayed, and seeded changes of it: bytes changed, cut, doubled, and pieces of one file put into
  * another; the same tokens with other blanks and comments between them; tokens exchanged for others of their kind,
  * which often gives programs that parse and check, so these are lowered too. No fuzzer is needed; tools/fuzz runs the
- * same function for long.
+ * same function for long. QUERN_FUZZ=PERCENT runs more or fewer of the changes.
  * SPDX-License-Identifier: MIT
  */
 #include "test.h"
@@ -45,6 +45,13 @@ static void read_folder(void)
         seeds[seed_count++] = s;
     }
     if (folder) closedir(folder);
+}
+
+/* Of a number of changes, as many as were asked for. */
+static int share(int count)
+{
+    const char *percent = environment_get("QUERN_FUZZ");
+    return percent ? MAXIMUM(count * atoi(percent) / 100, 1) : count;
 }
 
 static uint64_t state = 0x9e3779b97f4a7c15;
@@ -154,7 +161,8 @@ TEST(mutations)
     read_folder();
     if (!seed_count) return;
     char *data = malloc(SIZE_LIMIT_BYTES);
-    for (int i = 0; i < MUTATIONS; i++) {
+    int mutations = share(MUTATIONS);
+    for (int i = 0; i < mutations; i++) {
         const seed *from = &seeds[below((size_t)seed_count)];
         size_t size = MINIMUM(from->size_bytes, SIZE_LIMIT_BYTES),
                start = from->size_bytes > size ? below(from->size_bytes - size) : 0;
@@ -191,7 +199,7 @@ static void lay_out_again(const seed *from, text *out)
 TEST(layouts)
 {
     read_folder();
-    for (int i = 0; i < 4000 && seed_count; i++) {
+    for (int i = 0, count = share(4000); i < count && seed_count; i++) {
         const seed *from = &seeds[below((size_t)seed_count)];
         arena *memory = arena_new();
         diagnostics d = {.memory = memory}, again = {.memory = memory};
@@ -284,15 +292,15 @@ static bool lower_all(const char *data, size_t size)
 TEST(swaps)
 {
     read_folder();
-    int lowered = 0;
-    for (int i = 0; i < 4000 && seed_count; i++) {
+    int lowered = 0, count = share(4000);
+    for (int i = 0; i < count && seed_count; i++) {
         text changed = {0};
         swap_tokens(&seeds[below((size_t)seed_count)], &changed);
         LLVMFuzzerTestOneInput((const uint8_t *)text_get(&changed), changed.length);
         lowered += lower_all(text_get(&changed), changed.length);
         text_free(&changed);
     }
-    EXPECT(lowered > 100); /* or the changes are too wild to test anything */
+    EXPECT(lowered > count / 40); /* or the changes are too wild to test anything */
 }
 
 TEST(corpus_ends)

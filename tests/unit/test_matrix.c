@@ -194,7 +194,7 @@ static void compare(qn_call *reference, qn_call *call, const matrix_case *c, int
 {
     qn_error error;
     qn_array expected, actual;
-    char name[8];
+    char name[16];
     snprintf(name, sizeof(name), "y%d", k);
     EXPECT(qn_call_get(reference, name, &expected, &error) == QN_OK);
     EXPECT(qn_call_get(call, name, &actual, &error) == QN_OK);
