@@ -274,6 +274,7 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
         e->time++;
+        CHECK(it->op || it->kind == ITEM_GROUP);
         op_code code = it->op ? it->op->code : OP_NONE;
         if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
             put_line_comment(e, it->op);

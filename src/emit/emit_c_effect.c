@@ -90,7 +90,7 @@ static void put_value(emitter *e, value v, value valid)
     } else {
         tile_type of_valid = valid ? tile_type_of(e->k, valid) : scalar_type(DT_BOOL);
         const char *step = "1";
-        const char *all[MAX_RANK];
+        const char *all[MAX_RANK] = {0};
         for (int i = type.rank - 1; i >= 0; i--) {
             bool unit = !of_valid.rank || of_valid.dims[i] == 1;
             all[i] = unit ? "0" : step;

@@ -387,7 +387,7 @@ void emit_group(emitter *e, const group *g)
             buffer_prepare(e, buffer_for(e, s->result));
         }
     }
-    const char *first[MAX_RANK], *last[MAX_RANK];
+    const char *first[MAX_RANK] = {0}, *last[MAX_RANK] = {0};
     for (int axis = 0; axis < g->outer; axis++) {
         n.known[axis] = common_constraints(&n, g->passes, g->pass_count, axis);
         put_limits(&n, 0, &n.known[axis], extent_text(e, g->passes[0].loops[axis]), &first[axis], &last[axis]);

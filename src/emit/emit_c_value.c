@@ -140,7 +140,7 @@ static reg compute_map(nest *n, value v, const tile_op *op, place at)
 static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
-    reg operands[3];
+    reg operands[3] = {{0}};
     int level = 0;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
@@ -168,7 +168,7 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
     /* Arithmetic on a vector and a scalar of its type needs no splat. */
     bool mixed = op->code == OP_ADD || op->code == OP_SUB || op->code == OP_MUL || op->code == OP_DIV;
     mixed = mixed && dtype_is_float(t) && vector;
-    const char *words[3];
+    const char *words[3] = {0};
     for (int i = 0; i < op->operand_count; i++) {
         dtype of = tile_type_of(e->k, op->operands[i]).elem;
         bool keep = mixed || (op->code == OP_PHILOX && i < 2);

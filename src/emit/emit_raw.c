@@ -250,7 +250,7 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
     static const char *const programs[] = {"program % launch->programs[0]",
                                            "program / launch->programs[0] % launch->programs[1]",
                                            "program / launch->programs[0] / launch->programs[1]"};
-    for (int i = 0; i < program_numbers(k); i++) text_print(out, ", %s", programs[i]);
+    for (int i = 0; i < program_numbers(k) && i < COUNT(programs); i++) text_print(out, ", %s", programs[i]);
     text_add(out, ");\n    return 0;\n}\n");
     text_print(out,
                "unsigned long %s_scratch_bytes(const quern_launch *launch)\n{\n    (void)launch;\n    return 0;\n}\n",

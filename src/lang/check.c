@@ -360,7 +360,7 @@ static void follow_calls(checker *c, int at, int *path, int depth)
 
 static void check_circles(checker *c)
 {
-    int path[CALL_DEPTH_LIMIT + 2];
+    int path[CALL_DEPTH_LIMIT + 2] = {0};
     for (int i = 0; i < c->node_count; i++)
         if (c->nodes[i].item->kind == AST_CONSTANT) add_constant_edges(c, &c->nodes[i], c->nodes[i].item->left);
     for (int i = 0; i < c->node_count && !checker_tired(c); i++)

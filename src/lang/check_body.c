@@ -47,8 +47,9 @@ static void check_subscripts(checker *c, const ast *node)
         if (subscript->left) check_expression(c, subscript->left);
         if (subscript->right) check_expression(c, subscript->right);
         if (subscript->third) check_expression(c, subscript->third);
-        if (is_zero(subscript->third))
-            diagnose(c->d, "E402", subscript->third->at, "a step is any integer but 0", "a slice with step 0");
+        const ast *step = subscript->third;
+        if (step && is_zero(step))
+            diagnose(c->d, "E402", step->at, "a step is any integer but 0", "a slice with step 0");
     }
 }
 

@@ -248,7 +248,7 @@ bool access_resolve(walk *w, const ast *node, place_access *out)
         view += !b->is_unit;
     }
     w->in_index = inside;
-    int at_axis[2 * MAX_RANK];
+    int at_axis[2 * MAX_RANK] = {0};
     if (!good || !place_axes(&r, node->at, at_axis)) return false;
     w->at = name->at;
     int next = 0;
@@ -258,6 +258,7 @@ bool access_resolve(walk *w, const ast *node, place_access *out)
             continue;
         }
         while (r.brackets[next].is_unit) next++;
+        CHECK(next < r.count);
         resolve_bracket(&r, p, &r.brackets[next], at_axis[next], &axes[p]);
         next++;
     }

@@ -52,6 +52,7 @@ static bool op_equal(const walk *w, const tile_op *op, const tile_type *type, va
     if (!tile_type_same(type, &w->k->values[v].type)) return false;
     if (op->operand_count && memcmp(op->operands, other->operands, sizeof(value) * (size_t)op->operand_count))
         return false;
+    /* Bits, not values: -0.0 is not 0.0 here, and a NaN equals itself. NOLINTNEXTLINE(*-memory-comparison) */
     return !memcmp(&op->attr.number, &other->attr.number, sizeof(number)) && op->attr.index == other->attr.index &&
            !memcmp(op->attr.axes, other->attr.axes, sizeof(op->attr.axes));
 }

@@ -206,7 +206,7 @@ static term run_elementwise(walk *w, const ast *function, const term *arguments,
 static term run_map(walk *w, const ast *function, const term *arguments, dtype type, const term *shape)
 {
     tile_block *region = tile_block_new(w->k), *outer;
-    value operands[MAX_ARGUMENTS];
+    value operands[MAX_ARGUMENTS] = {0};
     int count = 0, mark, barrier = w->cons_barrier;
     bool in_map = w->in_map;
     for (int i = 0; i < function->list.count; i++)
@@ -268,7 +268,7 @@ static bool bind_constant_param(walk *w, const ast *param, const ast *argument, 
 /* A scalar function over evaluated arguments. `call` names the arguments of constants; it may be NULL. */
 static term apply_scalar(walk *w, const ast *function, const term *given, int count, const ast *call, place at)
 {
-    term arguments[MAX_ARGUMENTS], shape = {0};
+    term arguments[MAX_ARGUMENTS] = {0}, shape = {0};
     bound_list bounds = {0};
     dtype type;
     if (count != function->list.count || count > MAX_ARGUMENTS) {
@@ -498,7 +498,7 @@ term call_function(walk *w, const ast *function, const ast *call)
 
 term call_function_constant(walk *w, const symbol *s, const ast *call)
 {
-    term arguments[MAX_ARGUMENTS];
+    term arguments[MAX_ARGUMENTS] = {0};
     int count = call->list.count;
     const ast *param = s->item;
     if (count != param->list.count || count > MAX_ARGUMENTS) {

@@ -111,7 +111,7 @@ static void lower_initial(walk *w, int index)
 {
     tile_param *param = &w->k->params[index];
     const ast *item = w->param_items[index];
-    if (param->kind >= PARAM_SCALAR || !item->left) return;
+    if (param->kind >= PARAM_SCALAR || !item || !item->left) return;
     if (param->kind != PARAM_OUT) {
         diagnose(w->d, "E104", item->left->at, "only `out` arrays have an initial value",
                  "initial value of the `%s` array `%s`", item->word, param->name);
@@ -141,7 +141,9 @@ static const char *source_of(walk *w, const ast *node)
 static void lower_extent(walk *w, int index, int axis)
 {
     tile_param *param = &w->k->params[index];
-    const ast *node = w->param_items[index]->list.items[axis];
+    const ast *item = w->param_items[index];
+    CHECK(item && item->list.items && axis < item->list.count);
+    const ast *node = item->list.items[axis];
     symbol *s = node->kind == AST_NAME ? symbol_find(w, node->name) : NULL;
     if (s && s->kind == SYMBOL_SCALAR) {
         param->extent_param[axis] = s->param;
@@ -223,8 +225,9 @@ static void lower_head(walk *w)
     enter_head(w);
     for (int i = 0; i < w->k->param_count; i++) {
         lower_initial(w, i);
-        if (w->k->params[i].has_default) {
-            w->at = w->param_items[i]->at;
+        const ast *item = w->param_items[i];
+        if (item && w->k->params[i].has_default) {
+            w->at = item->at;
             head_value(w, i, w->at);
         }
     }

@@ -56,6 +56,7 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
             instance_free(i, entry->module->context);
             return QN_BAD_SOURCE;
         }
+        CHECK(i->kernel);
         if (i->kernel->param_count > MAX_PARAMS) {
             place nowhere = {0};
             instance_free(i, entry->module->context);
@@ -80,6 +81,7 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
         int64_t start = clock_now_ns();
         status = instance_make(entry, constants, text_get(&key), &i, error);
         if (!status) {
+            CHECK(i);
             i->next = entry->instances;
             entry->instances = i;
             context_log(context, LOG_COMPILE, "compile: %s lowered for %s in %.3f ms", entry->name,
@@ -285,8 +287,9 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
 {
     if (!inputs_too) QN_TRY(check_present(call, error));
     int units = call->context->slots[slot].about.units;
-    instance *found;
+    instance *found = NULL;
     QN_TRY(call_instance(call, units, &found, error));
+    CHECK(found);
     const tile_kernel *k = found->kernel;
     match(call, k);
 

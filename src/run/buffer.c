@@ -27,10 +27,10 @@ qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buff
     if (!data) return error_set(error, QN_NO_MEMORY, "no memory for a buffer of %zu bytes", size_bytes);
     memset(data, 0, size_bytes);
     qn_status status = make(data, size_bytes, buffer, error);
-    if (status)
-        memory_free(data);
-    else
+    if (*buffer)
         (*buffer)->owned = true;
+    else
+        memory_free(data);
     return status;
 }
 
@@ -41,6 +41,7 @@ qn_status qn_buffer_wrap(qn_context *context, void *data, size_t size_bytes, qn_
     *buffer = NULL;
     if (!data && size_bytes) return error_set(error, QN_BAD_CALL, "qn_buffer_wrap: %zu bytes at NULL", size_bytes);
     QN_TRY(make(data, size_bytes, buffer, error));
+    CHECK(*buffer);
     (*buffer)->deleter = deleter;
     (*buffer)->user = user;
     return QN_OK;

@@ -77,6 +77,7 @@ static bool same_binding(const binding *a, const binding *b)
     if (a->kind != b->kind) return false;
     switch (a->kind) {
     case BIND_TYPE: return a->type == b->type;
+    /* Bits, not values: constants that print differently are different instances. NOLINTNEXTLINE(*-memory-comparison) */
     case BIND_FLOAT: return !memcmp(&a->number.f, &b->number.f, sizeof(double));
     case BIND_FUNCTION: return !strcmp(a->function, b->function);
     default: return a->number.i == b->number.i;
@@ -334,10 +335,11 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
                 high += reach;
         }
         int64_t offset = (char *)data - (char *)buffer->data;
-        if (offset + low * size < 0 || offset + high * size > (int64_t)buffer->size_bytes)
+        int64_t first = offset + low * size, end = offset + high * size;
+        if (first < 0 || end > (int64_t)buffer->size_bytes)
             return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, "check the offset, extents and strides", error,
-                               "array `%s` needs bytes %lld to %lld of a buffer of %zu", known,
-                               (long long)(offset + low * size), (long long)(offset + high * size), buffer->size_bytes);
+                               "array `%s` needs bytes %lld to %lld of a buffer of %zu", known, (long long)first,
+                               (long long)end, buffer->size_bytes);
     }
 
     argument *a = &call->arguments[number];

@@ -592,8 +592,9 @@ TEST(poison_stops_where_it_must)
     array_view arrays[] = {view(x, DT_F32, 1, 4, 0), view(&y, DT_F32, 0, 0, 0), {0}};
     qn_error error = {0};
     EXPECT(k && launch(k, arrays, false, NULL, &error) == QN_FAILED);
-    EXPECT_TEXT(error.message, "t.qn:8:2: internal: a masked-off element reached a reduction in `reduce` (program 0): this "
-                               "tile IR was edited so that its masks do not fit, or lowering is wrong");
+    EXPECT_TEXT(error.message,
+                "t.qn:8:2: internal: a masked-off element reached a reduction in `reduce` (program 0): this "
+                "tile IR was edited so that its masks do not fit, or lowering is wrong");
     arena_free(memory);
 }
 

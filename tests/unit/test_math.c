@@ -168,19 +168,20 @@ static void build_functions(const char *const *flags)
     list[count++] = "max_f32x16";
     list[count++] = "min_f32x16";
     list[count++] = "mod_f32x16";
-    text_add(&loops,
-             "void run_pow(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
-             "*(f32x16_u *)(z + i) = pow_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
-             "void run_max(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
-             "*(f32x16_u *)(z + i) = max_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
-             "void run_min(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
-             "*(f32x16_u *)(z + i) = min_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
-             "void run_mod(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
-             "*(f32x16_u *)(z + i) = mod_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
-             "float run_fma(float a, float b, float c) { f32x16 z = {0}; return fma_f32x16(z + a, z + b, z + c)[0]; }\n"
-             "long chain(long n) { long x = 1, one = 1; for (long i = 0; i < n; i += 8) __asm__ volatile(\".rept 8\\n add "
-             "%1, %0\\n .endr\" : \"+r\"(x) : \"r\"(one)); "
-             "return x; }\n");
+    text_add(
+        &loops,
+        "void run_pow(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
+        "*(f32x16_u *)(z + i) = pow_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
+        "void run_max(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
+        "*(f32x16_u *)(z + i) = max_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
+        "void run_min(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
+        "*(f32x16_u *)(z + i) = min_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
+        "void run_mod(float *z, const float *x, const float *y, long n) { for (long i = 0; i < n; i += 16) "
+        "*(f32x16_u *)(z + i) = mod_f32x16(*(const f32x16_u *)(x + i), *(const f32x16_u *)(y + i)); }\n"
+        "float run_fma(float a, float b, float c) { f32x16 z = {0}; return fma_f32x16(z + a, z + b, z + c)[0]; }\n"
+        "long chain(long n) { long x = 1, one = 1; for (long i = 0; i < n; i += 8) __asm__ volatile(\".rept 8\\n add "
+        "%1, %0\\n .endr\" : \"+r\"(x) : \"r\"(one)); "
+        "return x; }\n");
     const char *unknown = NULL;
     EXPECT(prelude_emit(list, count, &source, &unknown));
     if (unknown) printf("unknown: %s\n", unknown);
