@@ -47,27 +47,27 @@ typedef struct test_case {
 } test_case;
 
 #define TEST(name) static void name(void)
-#define CASE(name)  \
-    {               \
-#name, name \
-    }
-#define TEST_MAIN(...)                                                  \
-    int main(int argc, char **argv)                                     \
-    {                                                                   \
-        const test_case cases[] = {__VA_ARGS__};                        \
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) { \
-            if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;   \
-            test_failures_of_case = 0;                                  \
-            cases[i].run();                                             \
-            if (test_failures_of_case) {                                \
-                test_failed++;                                          \
-                printf("FAILED %s\n", cases[i].name);                   \
-            } else {                                                    \
-                test_passed++;                                          \
-            }                                                           \
-        }                                                               \
-        printf("%d passed, %d failed\n", test_passed, test_failed);     \
-        return test_failed != 0;                                        \
+// clang-format off
+#define CASE(name) {#name, name}
+// clang-format on
+#define TEST_MAIN(...)                                                                                 \
+    int main(int argc, char **argv)                                                                    \
+    {                                                                                                  \
+        const test_case cases[] = {__VA_ARGS__};                                                       \
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {                                \
+            if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;                                  \
+            test_failures_of_case = 0;                                                                 \
+            cases[i].run();                                                                            \
+            if (test_failures_of_case) {                                                               \
+                test_failed++;                                                                         \
+                printf("FAILED %s\n", cases[i].name);                                                  \
+            } else {                                                                                   \
+                test_passed++;                                                                         \
+            }                                                                                          \
+        }                                                                                              \
+        if (!test_passed && !test_failed) test_failed++; /* no case has the name that was asked for */ \
+        printf("%d passed, %d failed\n", test_passed, test_failed);                                    \
+        return test_failed != 0;                                                                       \
     }
 
 #endif

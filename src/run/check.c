@@ -397,7 +397,8 @@ static void summary(checker *c)
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
     if (c->empty_count)
-        say(c, "  with an empty array ref finds, not counted: %s; --set NAME=0 reports it in full\n", text_get(&c->empty));
+        say(c, "  with an empty array ref finds, not counted: %s; --set NAME=0 reports it in full\n",
+            text_get(&c->empty));
     if (c->ran && c->refused.length) say(c, "  it does not compile with %s\n", text_get(&c->refused));
     text_free(&devices);
 }

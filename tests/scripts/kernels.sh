@@ -23,5 +23,9 @@ for file in ./*.qn; do
     for count in $(sed -n 's/.*, \([0-9]*\) cases on .*/\1/p' "$work/$file.log"); do cases=$((cases + count)); done
 done
 echo "note: kernels/ checked in $cases cases"
+if [ "$passed" -lt 10 ] || [ "$cases" -lt 500 ]; then
+    failed=$((failed + 1))
+    echo "FAILED only $passed files and $cases cases: too few"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -239,7 +239,12 @@ TEST(deep_nesting_is_an_error)
     text words = {0};
     text_add(&words, "kernel k\nhead {\n");
     for (int i = 0; i < 5000; i++) text_print(&words, "%%%d = const true : bool\nif %%%d {\n", i + 1, i + 1);
-    LLVMFuzzerTestOneInput((const uint8_t *)words.data, words.length);
+    arena *memory = arena_new();
+    tile_kernel *k = NULL;
+    qn_error error = {0};
+    EXPECT(tile_read(memory, "deep.tile", text_get(&words), words.length, &k, &error) == QN_BAD_SOURCE);
+    EXPECT(strstr(error.message, "nest") != NULL);
+    arena_free(memory);
     text_free(&words);
 }
 
