@@ -139,6 +139,7 @@ static binding finish(dtype type, bool untyped, int64_t i, double f)
 
 static int64_t floor_divide(int64_t a, int64_t b)
 {
+    CHECK(b != 0); /* the caller has diagnosed it */
     if (b == -1) return (int64_t)(0 - (uint64_t)a);
     int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
@@ -146,6 +147,7 @@ static int64_t floor_divide(int64_t a, int64_t b)
 
 static int64_t floor_modulo(int64_t a, int64_t b)
 {
+    CHECK(b != 0);
     if (b == -1) return 0;
     int64_t r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
