@@ -1,0 +1,74 @@
+/*
+ * Tile IR to CUDA C, and the shape of its launches. Pure: needs no device and no compiler.
+ *
+ * One tile program is run by a team of threads: some lanes of a warp, a block, a cluster of blocks, or the whole grid.
+ * The same bytes go to NVRTC and to the emulator, which defines QUERN_EMU. The first half of this file is what the host
+ * needs; the second what the emitter's own files share. docs/cuda.md explains the text.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_EMIT_CUDA_H
+#define QUERN_EMIT_EMIT_CUDA_H
+
+#include "emit/emit.h"
+
+/* What generated text and host agree on. A phase N of kernel NAME is `extern "C" __global__ void NAME_phaseN(frame)`.
+ * The frame is one struct by value of 8-byte words, in order: for each parameter of the kernel, an array (in, out,
+ * inout, scratch): pointer, `rank` extents, `rank` strides (elements); a scalar or an extent: one word (integers
+ * sign-extended to i64, bool 0 or 1, floats as the bits of a double). Then the tail below. */
+#define CUDA_ABI_VERSION 1
+typedef struct cuda_report { /* filled by the first failing program; zero before the launch */
+    int64_t failed;          /* CUDA_FAILED_*; set by an atomic exchange */
+    int64_t line, program[3];
+    int64_t array, index; /* CUDA_FAILED_BOUNDS: parameter number, and element offset */
+} cuda_report;
+enum { CUDA_FAILED_ASSERT = 1, CUDA_FAILED_BOUNDS = 2 };
+
+typedef struct cuda_tail {
+    int64_t programs[3]; /* of this phase */
+    cuda_report *report;
+    void *scratch; /* cuda_shape.scratch_bytes, 256-byte aligned; 0 if none */
+    void *sync;    /* cuda_shape.sync_bytes, zeroed before the launch; 0 if none */
+    void *print;   /* the device's print buffer, or 0 */
+    int64_t units; /* multiprocessors */
+} cuda_tail;
+
+typedef struct cuda_target {
+    int arch;            /* 75, 80, 86, 89, 90, 100, 120 */
+    int multiprocessors; /* 0: those of the architecture's usual device */
+    int shared_bytes;    /* a block may ask for (opt-in); 0 likewise */
+    int registers;       /* of a multiprocessor; 0: 65536 */
+    int64_t l2_bytes;
+    bool checked;         /* every global access is tested against its array */
+    bool line_directives; /* #line to the .qn file */
+} cuda_target;
+cuda_target cuda_target_default(int arch); /* 0: 90, the H200's numbers */
+
+typedef struct cuda_shape {
+    int64_t grid[3];      /* blocks; only [0] differs from 1 */
+    int threads;          /* of a block */
+    int cluster;          /* blocks of a cluster; 1: none */
+    int64_t shared_bytes; /* dynamic */
+    bool cooperative;
+    int64_t scratch_bytes, sync_bytes; /* of the whole launch */
+} cuda_shape;
+
+/* The whole translation unit: parts of the prelude, then the kernels. k has been through the pipeline. */
+qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
+
+/* The shape of one launch. Text and shape agree because both come from one analysis of the kernel: cuda_layout_new does
+ * it once (for a program that is loaded), cuda_shape_of is cheap and allocates nothing; cuda_geometry does both. */
+typedef struct cuda_layout cuda_layout;
+qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error);
+void cuda_layout_free(cuda_layout *layout);
+qn_status cuda_shape_of(const cuda_layout *layout, int phase, const launch_plan *plan, cuda_shape *out,
+                        qn_error *error);
+qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,
+                        const cuda_target *target, cuda_shape *out, qn_error *error);
+
+/* The facts that cuda and emu specialise on, into k->params[].facts; for driver.choose_facts. */
+void cuda_choose_facts(tile_kernel *k, const cuda_target *target, const array_view *arrays, const launch_plan *plan);
+
+/* `show --stage layout`: team, threads, the layout of each pass, homes of kept values, conversions and hints. */
+qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
+
+#endif
