@@ -4,6 +4,8 @@
  */
 #include "device/cuda_frame.h"
 
+#include <string.h>
+
 static bool is_array(const tile_param *p)
 {
     return p->kind < PARAM_SCALAR;
@@ -37,11 +39,7 @@ void cuda_frame_arguments(const tile_kernel *k, const array_view *arrays, const 
 
 void cuda_frame_tail(const tile_kernel *k, const launch_plan *plan, int phase, const cuda_tail *tail, int64_t *words)
 {
-    words += argument_words(k);
-    for (int axis = 0; axis < 3; axis++) *words++ = plan->programs[phase][axis];
-    *words++ = (int64_t)(intptr_t)tail->report;
-    *words++ = (int64_t)(intptr_t)tail->scratch;
-    *words++ = (int64_t)(intptr_t)tail->sync;
-    *words++ = (int64_t)(intptr_t)tail->print;
-    *words = tail->units;
+    cuda_tail own = *tail;
+    memcpy(own.programs, plan->programs[phase], sizeof(own.programs));
+    memcpy(words + argument_words(k), &own, sizeof(own));
 }
