@@ -14,6 +14,7 @@ typedef struct program program; /* likewise */
 
 typedef struct device_options {
     int threads;                                 /* 0: all */
+    int number;                                  /* which one of the driver's devices */
     void (*print)(void *user, const char *line); /* may be NULL */
     void *print_user;
 } device_options;
@@ -30,11 +31,60 @@ typedef struct launch_options { /* for ref; others ignore it */
     findings *found;
 } launch_options;
 
+typedef struct device_stream device_stream; /* of a driver with streams: work in order, which the host need not await */
+typedef struct device_event device_event;
+typedef struct device_graph device_graph;
+typedef struct device_launch device_launch; /* a launch with everything computed beforehand */
+
+typedef struct memory_statistics {
+    int64_t used_bytes, kept_bytes;          /* handed out; free but kept for the next request */
+    int64_t peak_bytes;                      /* most that was handed out at once */
+    int64_t allocations, system_allocations; /* requests; those that went to the system */
+    int64_t free_bytes, total_bytes;         /* of the device, as the system sees it */
+} memory_statistics;
+
+/* Memory that the host cannot touch. Requests are served from kept blocks. stream NULL: the device's own. */
+typedef struct driver_memory {
+    qn_status (*allocate)(device *d, size_t size_bytes, void **out,
+                          qn_error *error);       /* 512-byte aligned, not cleared */
+    void (*release)(device *d, void *memory);     /* NULL is fine; work already submitted may still use it */
+    void (*trim)(device *d);                      /* gives what is kept back to the system */
+    bool (*owns)(device *d, const void *address); /* an address of this device's memory, whoever allocated it? */
+    /* Host memory may be changed or freed as soon as `write` returns; `read` returns when the data is there. */
+    qn_status (*write)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+    qn_status (*read)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+    qn_status (*copy)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+    qn_status (*fill)(device *d, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
+    void (*statistics)(device *d, memory_statistics *out);
+} driver_memory;
+
+/* Work that the host does not wait for. */
+typedef struct driver_streams {
+    qn_status (*open)(device *d, void *native, device_stream **out,
+                      qn_error *error); /* native: the caller's, or NULL */
+    void (*close)(device_stream *s);
+    qn_status (*wait)(device_stream *s, qn_error *error); /* until all is done; tells what failed since the last wait */
+    qn_status (*wait_event)(device_stream *s, device_event *e, qn_error *error); /* later work only */
+    qn_status (*capture)(device_stream *s, qn_error *error);                     /* what follows is recorded, not run */
+    qn_status (*capture_end)(device_stream *s, device_graph **out, qn_error *error);
+    qn_status (*replay)(device_graph *g, device_stream *s, qn_error *error);
+    void (*graph_close)(device_graph *g);
+    int64_t (*graph_nodes)(const device_graph *g);
+    qn_status (*event_open)(device *d, device_event **out, qn_error *error);
+    void (*event_close)(device_event *e);
+    qn_status (*event_record)(device_event *e, device_stream *s, qn_error *error);
+    qn_status (*event_wait)(device_event *e, qn_error *error);
+    qn_status (*event_elapsed)(device_event *from, device_event *to, double *ns, qn_error *error);
+} driver_streams;
+
 typedef struct driver {
     const char *name;
     device *(*open)(const device_options *options); /* never fails: an absent device says so in `about` */
     void (*close)(device *d);
     void (*about)(const device *d, device_about *about);
+    int (*count)(device *d); /* how many devices this driver has; NULL: one */
+    /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */
+    qn_status (*adopt)(device *d, void *native, qn_error *error);
     /* Facts of a launch that this device specialises on, into k->params[].facts. NULL: none. */
     void (*choose_facts)(const device *d, tile_kernel *k, const array_view *arrays, const launch_plan *plan);
     /* Text of a kernel that went through the pipeline, and what the binary depends on besides (compiler, flags, cpu).
@@ -50,6 +100,14 @@ typedef struct driver {
      * safe. */
     qn_status (*launch)(program *p, const array_view *arrays, const launch_plan *plan, const launch_options *options,
                         qn_error *error);
+    /* Instead of `launch`, for drivers with memory of their own (NULL otherwise): arrays are on the device; `prepare`
+     * makes or refreshes *launch, `submit` puts all phases on a stream, the stream's `wait` tells how it went. */
+    qn_status (*prepare)(program *p, const array_view *arrays, const launch_plan *plan, device_launch **launch,
+                         qn_error *error);
+    qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
+    void (*discard)(device_launch *launch); /* NULL is fine */
+    const driver_memory *memory;            /* NULL: the host's */
+    const driver_streams *streams;          /* NULL: launches wait */
 } driver;
 
 extern const driver driver_ref, driver_cpu;
