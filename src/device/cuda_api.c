@@ -81,6 +81,7 @@ static void *find(cuda_api *api, cuda_library library)
 {
     const char *wanted = environment_get("QUERN_CUDA_PATH");
     void *handle = NULL;
+    if (wanted && !strcmp(wanted, "none")) return NULL;
     if (wanted) {
         const char *file = strrchr(wanted, '/');
         bool is_this = false;
@@ -116,8 +117,12 @@ qn_status cuda_api_open(cuda_api *api, cuda_library library, qn_error *error)
     void *handle = find(api, library);
     if (!handle) {
         text tried = {0};
-        for (int s = 0; n->sonames[s]; s++) text_print(&tried, "%s%s", s ? ", " : "", n->sonames[s]);
-        error_set(error, QN_NO_DEVICE, "%s is not there (%s not found): %s", n->title, text_get(&tried), n->advice);
+        const char *wanted = environment_get("QUERN_CUDA_PATH");
+        bool none = wanted && !strcmp(wanted, "none");
+        if (none) text_add(&tried, "QUERN_CUDA_PATH is `none`");
+        for (int s = 0; n->sonames[s] && !none; s++) text_print(&tried, "%s%s", s ? ", " : "", n->sonames[s]);
+        error_set(error, QN_NO_DEVICE, "%s is not there (%s%s): %s", n->title, text_get(&tried),
+                  none ? "" : " not found", n->advice);
         text_free(&tried);
         return QN_NO_DEVICE;
     }
