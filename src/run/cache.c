@@ -27,12 +27,20 @@
 #define DEFAULT_LIMIT_BYTES ((int64_t)512 << 20)
 #define ASIDE_LIFE_S 3600 /* a file aside that is older was left by a crash */
 
+/* A key that is being made: others that ask for it wait, everybody else goes on. */
+typedef struct busy_key {
+    struct busy_key *next;
+    hash128 hash;
+} busy_key;
+
 struct cache {
     char folder[3072];
     char note[3200]; /* why the folder that was asked for is not used; or empty */
     bool temporary;
     int64_t limit_bytes;
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of `busy` and of shrinking */
+    pthread_cond_t made;
+    busy_key *busy;
     _Atomic unsigned counter;
 };
 
@@ -78,6 +86,7 @@ cache *cache_open(const char *folder, bool temporary)
     cache *c = calloc(1, sizeof(*c));
     CHECK(c);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->made, NULL);
     c->limit_bytes = limit_from_environment();
     bool found = !temporary;
     if (found && folder) {
@@ -251,15 +260,41 @@ static qn_status make_entry(const char *aside, const char *binary_path, const ch
     return status;
 }
 
+static void busy_enter(cache *c, busy_key *key)
+{
+    pthread_mutex_lock(&c->lock);
+    for (bool waits = true; waits;) {
+        waits = false;
+        for (const busy_key *k = c->busy; k; k = k->next)
+            waits |= k->hash.low == key->hash.low && k->hash.high == key->hash.high;
+        if (waits) pthread_cond_wait(&c->made, &c->lock);
+    }
+    key->next = c->busy;
+    c->busy = key;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void busy_leave(cache *c, busy_key *key, bool shrinks)
+{
+    pthread_mutex_lock(&c->lock);
+    if (shrinks) shrink(c);
+    busy_key **at = &c->busy;
+    while (*at != key) at = &(*at)->next;
+    *at = key->next;
+    pthread_cond_broadcast(&c->made);
+    pthread_mutex_unlock(&c->lock);
+}
+
 qn_status cache_get(cache *c, const char *name, const char *key, size_t key_length, cache_make *make, void *context,
                     char *path, size_t path_size, bool *found, qn_error *error)
 {
     char hex[33], key_path[3500], aside[3500];
-    hash_to_hex(hash_bytes(key, key_length), hex);
+    busy_key busy = {.hash = hash_bytes(key, key_length)};
+    hash_to_hex(busy.hash, hex);
     snprintf(key_path, sizeof(key_path), "%s/%.100s-%s.key", c->folder, name, hex);
     if ((size_t)snprintf(path, path_size, "%s/%.100s-%s.so", c->folder, name, hex) >= path_size)
         return error_set(error, QN_BAD_FILE, "the cache folder's name is too long: %s", c->folder);
-    pthread_mutex_lock(&c->lock);
+    busy_enter(c, &busy);
     *found = verify(path, key_path, key, key_length);
     qn_status status = QN_OK;
     if (*found) {
@@ -270,9 +305,8 @@ qn_status cache_get(cache *c, const char *name, const char *key, size_t key_leng
                  atomic_fetch_add(&c->counter, 1));
         status = make_entry(aside, path, key_path, key, key_length, make, context, error);
         if (status != QN_OK) unlink(aside);
-        if (status == QN_OK && !c->temporary) shrink(c);
     }
-    pthread_mutex_unlock(&c->lock);
+    busy_leave(c, &busy, !*found && status == QN_OK && !c->temporary);
     return status;
 }
 
@@ -348,6 +382,7 @@ void cache_close(cache *c)
         (void)cache_clear(c, &files, &bytes, NULL);
         rmdir(c->folder);
     }
+    pthread_cond_destroy(&c->made);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }

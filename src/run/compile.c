@@ -2,7 +2,7 @@
  * Compiling a variant. In: an instance and the facts of a launch. Out: a loaded program. The IR is cloned, goes through
  * the pipeline with the facts in its parameters, becomes text, and the text becomes a binary through the cache. A
  * driver without text (ref) loads the IR as it was lowered, so that the truth does not depend on any pass. The
- * context's lock is held throughout. SPDX-License-Identifier: MIT
+ * context's lock is not held: any number of threads compile at once. SPDX-License-Identifier: MIT
  */
 #include "run/cache.h"
 #include "run/run.h"
@@ -44,7 +44,7 @@ static qn_status build(qn_context *context, int slot, variant *v, char *path, si
         text_add(&key, "\n");
         text_add_bytes(&key, text_get(&source), source.length);
         assembly work = {.slot = s, .source = text_get(&source)};
-        status = cache_get(context_cache(context), v->kernel->name, text_get(&key), key.length, assemble, &work, path,
+        status = cache_get(context->cache, v->kernel->name, text_get(&key), key.length, assemble, &work, path,
                            path_size, &v->from_cache, error);
         if (status == QN_OK) {
             _Atomic int64_t *counter = v->from_cache ? &context->cache_hits : &context->compiles;

@@ -42,6 +42,8 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     qn_context *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a context");
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->log_lock, NULL);
+    pthread_cond_init(&c->compiled, NULL);
     c->no_cache = options->no_cache;
     c->allow_raw = options->allow_raw;
     c->print = options->print;
@@ -68,6 +70,8 @@ void qn_context_close(qn_context *context)
     if (!context) return;
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     cache_close(context->cache);
+    pthread_cond_destroy(&context->compiled);
+    pthread_mutex_destroy(&context->log_lock);
     pthread_mutex_destroy(&context->lock);
     free(context->cache_folder);
     free(context);
@@ -127,7 +131,9 @@ void context_log(qn_context *context, unsigned kind, const char *format, ...)
     va_start(list, format);
     text_print_list(&line, format, list);
     va_end(list);
+    pthread_mutex_lock(&context->log_lock);
     context->print(context->user, text_get(&line));
+    pthread_mutex_unlock(&context->log_lock);
     text_free(&line);
 }
 

@@ -3,8 +3,9 @@
  * (types and constants fixed, lowered once) with complete arrays and a launch plan; a variant is an instance compiled
  * for one device under the facts of a launch; launching runs it.
  *
- * Locking: the context's mutex guards the instance lists, the variant tables and all compiling. A call belongs to one
- * thread; programs of a variant may be launched by several threads at once.
+ * Locking: the context's mutex guards the instance lists and the variant tables; it is released while a variant is
+ * compiled, so that several threads compile at once, and a variant that is being made is waited for, not made twice. A
+ * call belongs to one thread; programs of a variant may be launched by several threads at once.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_RUN_RUN_H
@@ -32,6 +33,9 @@ typedef struct device_slot {
 
 struct qn_context {
     pthread_mutex_t lock;
+    pthread_cond_t compiled;         /* one of `pending` is done */
+    struct pending_variant *pending; /* variants that are being compiled */
+    pthread_mutex_t log_lock;        /* lines of the log go out one at a time */
     device_slot slots[MAX_DEVICES];
     int slot_count;
     struct cache *cache; /* opened at the first compile; NULL before */
@@ -193,6 +197,15 @@ void why_forget(qn_context *context, int64_t *removed_files, int64_t *removed_by
 qn_status variant_compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant **out,
                           qn_error *error);
 struct cache *context_cache(qn_context *context); /* opened at the first use; the lock is held */
+
+/* compile_many.c */
+typedef struct compile_job {
+    qn_call *call; /* with every input set */
+    qn_status status;
+    qn_error error;
+} compile_job;
+/* Binds and compiles each call in up to `threads` threads; the status of each is in its job. */
+void calls_compile(compile_job *jobs, int count, int slot, int threads);
 
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */

@@ -101,14 +101,36 @@ static char *explain(const instance *i, int slot, const char *facts, bool assume
     return why;
 }
 
-static qn_status add(qn_call *call, tile_facts *facts, variant **out, qn_error *error)
+/* A variant that some thread is compiling, with the context's lock released. */
+typedef struct pending_variant {
+    struct pending_variant *next;
+    const instance *instance;
+    int slot;
+    const tile_facts *facts;
+} pending_variant;
+
+/* How many of this instance are being compiled; *same: one of them is for these facts. */
+static int pending_count(const qn_call *call, const tile_facts *facts, bool *same)
+{
+    int count = 0;
+    *same = false;
+    for (const pending_variant *p = call->context->pending; p; p = p->next) {
+        if (p->instance != call->instance || p->slot != call->slot) continue;
+        bool equal = true;
+        for (int i = 0; i < call->instance->kernel->param_count && equal; i++)
+            equal = same_facts(&p->facts[i], &facts[i]);
+        *same |= equal;
+        count++;
+    }
+    return count;
+}
+
+/* Puts a compiled variant into its table. The lock is held. */
+static void add(qn_call *call, const tile_facts *facts, bool nothing, variant *v)
 {
     instance *i = call->instance;
-    int count = i->variant_count[call->slot], param_count = i->kernel->param_count;
-    bool nothing = count == MAX_VARIANTS - 1;
-    for (int p = 0; p < param_count && nothing; p++) facts[p] = unknown;
-    variant *v;
-    QN_TRY(variant_compile(call->context, call->slot, i, facts, &v, error));
+    int count = i->variant_count[call->slot];
+    CHECK(count < MAX_VARIANTS);
     text words = {0};
     facts_print(i->kernel, facts, &words);
     v->assumes_nothing = nothing;
@@ -124,30 +146,54 @@ static qn_status add(qn_call *call, tile_facts *facts, variant **out, qn_error *
     call->timing.compile_ns = v->compile_ns;
     call->timing.load_ns = v->load_ns;
     call->timing.from_cache = v->from_cache;
-    *out = v;
-    return QN_OK;
+}
+
+static variant *find(const qn_call *call, const tile_facts *facts)
+{
+    const instance *i = call->instance;
+    for (int n = 0; n < i->variant_count[call->slot]; n++) {
+        variant *v = i->variants[call->slot][n];
+        if (v->assumes_nothing || !call->context->slots[call->slot].driver->emit ||
+            fits(v, facts, i->kernel->param_count))
+            return v;
+    }
+    return NULL;
 }
 
 qn_status variant_get(qn_call *call, variant **out, qn_error *error)
 {
     instance *i = call->instance;
+    qn_context *context = call->context;
     tile_facts facts[MAX_PARAMS];
     if (call->kernel->dump) QN_TRY(facts_check(call, call->kernel->dump, error));
     launch_facts(call, facts);
-    pthread_mutex_lock(&call->context->lock);
-    variant *found = NULL;
-    for (int n = 0; n < i->variant_count[call->slot] && !found; n++) {
-        variant *v = i->variants[call->slot][n];
-        if (v->assumes_nothing || !call->context->slots[call->slot].driver->emit ||
-            fits(v, facts, i->kernel->param_count))
-            found = v;
+    pthread_mutex_lock(&context->lock);
+    variant *found;
+    int others = 0;
+    for (bool same; !(found = find(call, facts)); pthread_cond_wait(&context->compiled, &context->lock)) {
+        others = pending_count(call, facts, &same);
+        /* With all places but the last taken or promised, see first whether one of the others serves. */
+        bool full = others && others + i->variant_count[call->slot] >= MAX_VARIANTS - 1;
+        if (!same && !full) break;
     }
     qn_status status = QN_OK;
-    if (found)
-        *out = found;
-    else
-        status = add(call, facts, out, error);
-    pthread_mutex_unlock(&call->context->lock);
+    if (!found) {
+        bool nothing = i->variant_count[call->slot] + others == MAX_VARIANTS - 1;
+        for (int p = 0; p < i->kernel->param_count && nothing; p++) facts[p] = unknown;
+        pending_variant mine = {.next = context->pending, .instance = i, .slot = call->slot, .facts = facts};
+        context->pending = &mine;
+        if (context->slots[call->slot].driver->emit) (void)context_cache(context); /* opened under the lock */
+        pthread_mutex_unlock(&context->lock);
+        status = variant_compile(context, call->slot, i, facts, &found, error);
+        pthread_mutex_lock(&context->lock);
+        pending_variant **at = &context->pending;
+        while (*at != &mine) at = &(*at)->next;
+        *at = mine.next;
+        if (status == QN_OK) add(call, facts, nothing, found);
+        pthread_cond_broadcast(&context->compiled);
+    }
+    pthread_mutex_unlock(&context->lock);
+    if (status == QN_OK) *out = found;
     return status;
 }
 
