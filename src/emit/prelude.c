@@ -33,10 +33,16 @@ static const type_row type_rows[] = {
     {"bf16", "unsigned short", "", "", "", "", "16", "", "", "", "", "", "", "f32", "float"},
 };
 
-/* What `letter` stands for when the part is instantiated for `type`, or NULL if it is no variable. */
-static const char *variable(const type_row *row, const char *type, char letter)
+static const type_row *row_of(const char *type)
 {
-    if (letter == 't') return type;
+    for (int i = 0; i < COUNT(type_rows); i++)
+        if (!strcmp(type_rows[i].type, type)) return &type_rows[i];
+    return NULL;
+}
+
+static const char *variable(const char *type, char letter)
+{
+    const type_row *row = row_of(type);
     if (!row) return NULL;
     switch (letter) {
     case 'c': return row->c;
@@ -57,22 +63,14 @@ static const char *variable(const type_row *row, const char *type, char letter)
     }
 }
 
-static const type_row *row_of(const char *type)
+static void expand(const prelude_set *set, const char *template, const char *type, text *out)
 {
-    for (int i = 0; i < COUNT(type_rows); i++)
-        if (!strcmp(type_rows[i].type, type)) return &type_rows[i];
-    return NULL;
-}
-
-static void expand(const char *template, const char *type, text *out)
-{
-    const type_row *row = row_of(type);
     for (const char *p = template; *p;) {
         size_t plain = strcspn(p, "$");
         text_add_bytes(out, p, plain);
         p += plain;
         if (!*p) break;
-        const char *words = p[1] ? variable(row, type, p[1]) : NULL;
+        const char *words = p[1] == 't' ? type : p[1] ? set->variable(type, p[1]) : NULL;
         text_add(out, words ? words : "$");
         p += words ? 2 : 1;
     }
@@ -100,15 +98,20 @@ static bool name_matches(const char *name, const char *pattern, const char *type
     return false;
 }
 
-static const prelude_part *find_part(const char *name, char type[16])
+static const prelude_part *find_part(const prelude_set *set, const char *name, char type[16])
 {
-    static const prelude_part *const tables[] = {prelude_core_parts, prelude_memory_parts,     prelude_math_parts,
-                                                 prelude_exp_parts,  prelude_activation_parts, prelude_dot_parts};
-    for (int i = 0; i < COUNT(tables); i++)
-        for (const prelude_part *p = tables[i]; p->name; p++)
+    for (int i = 0; set->tables[i]; i++)
+        for (const prelude_part *p = set->tables[i]; p->name; p++)
             if (name_matches(name, p->name, p->types, type)) return p;
     return NULL;
 }
+
+static bool other_text(const char *name, text *needs, text *out);
+
+static const prelude_part *const tables_for_c[] = {
+    prelude_core_parts, prelude_memory_parts, prelude_math_parts, prelude_exp_parts, prelude_activation_parts,
+    prelude_dot_parts,  NULL};
+static const prelude_set set_for_c = {tables_for_c, variable, other_text};
 
 /* exp_f64x16 from exp_f64x8: the two halves. */
 static bool halves_text(const char *name, text *needs, text *out)
@@ -117,7 +120,7 @@ static bool halves_text(const char *name, text *needs, text *out)
     size_t length = strlen(name);
     if (length < 8 || length > 60 || strcmp(name + length - 7, "_f64x16")) return false;
     snprintf(narrow, sizeof(narrow), "%.*s_f64x8", (int)length - 7, name);
-    if (!find_part(narrow, type)) return false;
+    if (!find_part(&set_for_c, narrow, type)) return false;
     static const char *const two[] = {"pow_f64x8", "min_f64x8", "max_f64x8", "mod_f64x8"};
     int count = strcmp(narrow, "fma_f64x8") ? 1 : 3;
     for (int i = 0; i < COUNT(two); i++)
@@ -133,7 +136,13 @@ static bool halves_text(const char *name, text *needs, text *out)
     return true;
 }
 
+static bool other_text(const char *name, text *needs, text *out)
+{
+    return prelude_convert(name, needs, out) || halves_text(name, needs, out);
+}
+
 typedef struct job {
+    const prelude_set *set;
     arena *memory;
     map *done;
     text *out;
@@ -160,12 +169,12 @@ static bool emit_name(job *j, const char *name)
     char type[16];
     text needs = {0}, body = {0};
     bool good = true;
-    const prelude_part *part = find_part(name, type);
+    const prelude_part *part = find_part(j->set, name, type);
     if (part) {
-        expand(part->needs, type, &needs);
-        expand(part->text, type, &body);
+        expand(j->set, part->needs, type, &needs);
+        expand(j->set, part->text, type, &body);
     } else {
-        good = prelude_convert(name, &needs, &body) || halves_text(name, &needs, &body);
+        good = j->set->other(name, &needs, &body);
         if (!good) j->unknown = name;
     }
     if (good && emit_needs(j, text_get(&needs))) {
@@ -204,11 +213,10 @@ static void emit_types(text *out)
                   "#endif\n");
 }
 
-bool prelude_emit(const char *const *names, int count, text *out, const char **unknown)
+bool prelude_assemble(const prelude_set *set, const char *const *names, int count, text *out, const char **unknown)
 {
     arena *memory = arena_new();
-    job j = {memory, map_new(memory), out, NULL};
-    emit_types(out);
+    job j = {set, memory, map_new(memory), out, NULL};
     bool good = true;
     for (int i = 0; i < count && good; i++) {
         good = emit_name(&j, names[i]);
@@ -218,4 +226,10 @@ bool prelude_emit(const char *const *names, int count, text *out, const char **u
     }
     arena_free(memory);
     return good;
+}
+
+bool prelude_emit(const char *const *names, int count, text *out, const char **unknown)
+{
+    emit_types(out);
+    return prelude_assemble(&set_for_c, names, count, out, unknown);
 }

@@ -18,6 +18,19 @@ typedef struct prelude_part {
     const char *name, *types, *needs, *text;
 } prelude_part;
 
+/* One prelude: what prelude_assemble needs to know of it. tables ends with NULL. variable: what a letter other than t
+ * stands for when a part is instantiated for a type, NULL if it is no variable. other: text of names that are written by
+ * rule; false: no such name. */
+typedef struct prelude_set {
+    const prelude_part *const *tables;
+    const char *(*variable)(const char *type, char letter);
+    bool (*other)(const char *name, text *needs, text *out);
+} prelude_set;
+
+/* Appends the named parts and all they need, each once, in a valid order. False: *unknown is a name of the list that
+ * cannot be made. */
+bool prelude_assemble(const prelude_set *set, const char *const *names, int count, text *out, const char **unknown);
+
 /* Each ends with an empty part. */
 extern const prelude_part prelude_core_parts[], prelude_memory_parts[], prelude_math_parts[], prelude_exp_parts[],
     prelude_activation_parts[], prelude_dot_parts[];

@@ -1,0 +1,173 @@
+/*
+ * Fast functions of the CUDA prelude, f32: a handful of instructions each, within the bounds of docs/accuracy.md.
+ * Where the exponential or logarithm of the hardware is good enough relative to the result it is used; near zeros of
+ * a function (expm1, log1p, tanh, erf, sin) there is a polynomial. Coefficients: tools/minimax.py.
+ * In and out: text templates, see prelude_cuda_parts.h.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/prelude_cuda_parts.h"
+
+const prelude_part cuda_math_parts[] = {
+    {"exp_f32", "", "ex2_approx", "INLINE float exp_f32(float x) { return ex2_approx(x * 0x1.715476p+0f); }\n"},
+    {"exp2_f32", "", "ex2_approx", "INLINE float exp2_f32(float x) { return ex2_approx(x); }\n"},
+    {"log2_f32", "", "lg2_approx", "INLINE float log2_f32(float x) { return lg2_approx(x); }\n"},
+    {"log_f32", "", "lg2_approx", "INLINE float log_f32(float x) { return lg2_approx(x) * 0x1.62e430p-1f; }\n"},
+    {"expm1_f32", "", "mad_f32 real_f32 abs_f32",
+     "INLINE float expm1_f32(float x)\n"
+     "{\n"
+     "    /* x = n ln 2 + r: 2^n (r + r^2 P(r)) + (2^n - 1) */\n"
+     "    float y = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;\n"
+     "    float n = mad_f32(y, 0x1.715476p+0f, 0x1.8p23f) - 0x1.8p23f;\n"
+     "    float r = mad_f32(n, 0x1.bd0106p-13f, mad_f32(n, -0x1.63p-1f, y));\n"
+     "    float p = mad_f32(r, 0x1.a2477ap-13f, 0x1.6d3c82p-10f);\n"
+     "    p = mad_f32(p, r, 0x1.111002p-7f);\n"
+     "    p = mad_f32(p, r, 0x1.5554f6p-5f);\n"
+     "    p = mad_f32(p, r, 0x1.555556p-3f);\n"
+     "    p = mad_f32(p, r, 0.5f);\n"
+     "    p = mad_f32(r * r, p, r);\n"
+     "    float s = x == x ? real_f32(((int)n + 126) << 23) : x; /* 2^(n-1): n = 128 must not overflow too early */\n"
+     "    return abs_f32(x) < 0x1p-25f ? x : 2 * mad_f32(s, p, s - 0.5f);\n"
+     "}\n"},
+    {"log1p_f32", "", "mad_f32 real_f32 abs_f32",
+     "INLINE float log1p_f32(float x)\n"
+     "{\n"
+     "    /* 1 + x = u + c exactly = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2) */\n"
+     "    float u = 1 + x, v = u - 1, c = (1 - (u - v)) + (x - v);\n"
+     "    int b = bits_f32(u) - 0x3f3504f3, e = b >> 23;\n"
+     "    float n = (float)e, f = real_f32((b & 0x7fffff) + 0x3f3504f3) - 1;\n"
+     "    if (x < 0x1p40f) f = mad_f32(c, real_f32((int)((127u - (unsigned)e) << 23)), f);\n"
+     "    float q = mad_f32(f, -0x1.41ecdep-4f, 0x1.07d2a6p-3f);\n"
+     "    q = mad_f32(q, f, -0x1.0ce080p-3f);\n"
+     "    q = mad_f32(q, f, 0x1.226da0p-3f);\n"
+     "    q = mad_f32(q, f, -0x1.547886p-3f);\n"
+     "    q = mad_f32(q, f, 0x1.99a5a6p-3f);\n"
+     "    q = mad_f32(q, f, -0x1.000220p-2f);\n"
+     "    q = mad_f32(q, f, 0x1.55554ap-2f);\n"
+     "    q = mad_f32(q, f, -0.5f);\n"
+     "    float r = mad_f32(n, 0x1.63p-1f, f + mad_f32(f * f, q, n * -0x1.bd0106p-13f));\n"
+     "    if (!(u > 0)) r = u == 0 ? real_f32((int)0xff800000) : real_f32(0x7fc00000);\n"
+     "    return abs_f32(x) < 0x1p-25f || u > 0x1.fffffep127f ? x : r;\n"
+     "}\n"},
+    {"tanh_f32", "", "ex2_approx rcp_approx mad_f32 abs_f32 with_sign_f32",
+     "INLINE float tanh_f32(float x)\n"
+     "{\n"
+     "    float size = abs_f32(x), z = x * x;\n"
+     "    float s = mad_f32(z, -0x1.76917ap-8f, 0x1.525078p-6f);\n"
+     "    s = mad_f32(s, z, -0x1.b8433cp-5f);\n"
+     "    s = mad_f32(s, z, 0x1.110760p-3f);\n"
+     "    s = mad_f32(s, z, -0x1.555534p-2f);\n"
+     "    s = mad_f32(z * x, s, x);\n"
+     "    float b = mad_f32(-2.0f, rcp_approx(ex2_approx(size * 0x1.715476p+1f) + 1), 1.0f);\n"
+     "    return size < 0.625f ? s : with_sign_f32(b, x);\n"
+     "}\n"},
+    {"erf_f32", "", "exp_f32 mad_f32 abs_f32 with_sign_f32",
+     "INLINE float erf_f32(float x)\n"
+     "{\n"
+     "    float size = abs_f32(x), z = x * x;\n"
+     "    float s = mad_f32(z, 0x1.4c37fcp-14f, -0x1.a50c28p-11f);\n"
+     "    s = mad_f32(s, z, 0x1.542e2cp-8f);\n"
+     "    s = mad_f32(s, z, -0x1.b7fe92p-6f);\n"
+     "    s = mad_f32(s, z, 0x1.ce2d50p-4f);\n"
+     "    s = mad_f32(s, z, -0x1.812740p-2f);\n"
+     "    s = mad_f32(s, z, 0x1.06eba8p-3f);\n"
+     "    s = mad_f32(s, x, x);\n"
+     "    float t = (size > 4.0f ? 4.0f : size) - 2; /* the logarithm of erfc */\n"
+     "    float b = mad_f32(t, 0x1.60dfbcp-20f, -0x1.02bf28p-17f);\n"
+     "    b = mad_f32(b, t, 0x1.5a2b56p-13f);\n"
+     "    b = mad_f32(b, t, -0x1.7979f8p-11f);\n"
+     "    b = mad_f32(b, t, 0x1.d201d8p-9f);\n"
+     "    b = mad_f32(b, t, -0x1.0dfd7ep-6f);\n"
+     "    b = mad_f32(b, t, -0x1.d8f61cp-1f);\n"
+     "    b = mad_f32(b, t, -0x1.1ac322p+2f);\n"
+     "    b = mad_f32(b, t, -0x1.575b32p+2f);\n"
+     "    return size < 1 ? s : with_sign_f32(1 - exp_f32(b), x);\n"
+     "}\n"},
+    {"sigmoid_f32", "", "ex2_approx rcp_approx",
+     "INLINE float sigmoid_f32(float x) { return rcp_approx(1 + ex2_approx(x * -0x1.715476p+0f)); }\n"},
+    {"silu_f32", "", "sigmoid_f32",
+     "INLINE float silu_f32(float x) { return (x < -1500.0f ? -1500.0f : x) * sigmoid_f32(x); }\n"},
+    {"gelu_tanh_f32", "", "ex2_approx rcp_approx mad_f32",
+     "INLINE float gelu_tanh_f32(float x)\n"
+     "{\n"
+     "    /* x sigmoid(v), v = 2 sqrt(2 / pi) (x + 0.044715 x^3); the factors are those of v times -log2(e) */\n"
+     "    float t = x * mad_f32(x * x, -0x1.a5a7d0p-4f, -0x1.26aec2p+1f);\n"
+     "    return (x < -20.0f ? -20.0f : x) * rcp_approx(1 + ex2_approx(t));\n"
+     "}\n"},
+    {"gelu_f32", "", "ex2_approx rcp_approx mad_f32 abs_f32",
+     "INLINE float gelu_f32(float x)\n"
+     "{\n"
+     "    /* Phi(-a) = exp(-a^2 / 2) h(a), h(a) (a + 4) a polynomial in u = (a - 4) / (a + 4). */\n"
+     "    float a = abs_f32(x);\n"
+     "    a = a > 15.0f ? 15.0f : a;\n"
+     "    float t = rcp_approx(a + 4), u = (a - 4) * t;\n"
+     "    float h = mad_f32(u, -0x1.112da8p-13f, 0x1.92cd52p-13f);\n"
+     "    h = mad_f32(h, u, 0x1.9ef744p-10f);\n"
+     "    h = mad_f32(h, u, -0x1.cd4cd8p-9f);\n"
+     "    h = mad_f32(h, u, -0x1.edcebcp-8f);\n"
+     "    h = mad_f32(h, u, 0x1.eed722p-5f);\n"
+     "    h = mad_f32(h, u, -0x1.7dfeeep-3f);\n"
+     "    h = mad_f32(h, u, 0x1.8c6d8ep-2f);\n"
+     "    h = mad_f32(h, u, -0x1.373e3cp-1f);\n"
+     "    h = mad_f32(h, u, 0x1.82b4bcp-1f);\n"
+     "    float tail = h * t * ex2_approx(a * a * -0x1.715476p-1f);\n"
+     "    return x < 0 ? (x < -15.0f ? -15.0f : x) * tail : mad_f32(-a, tail, x);\n"
+     "}\n"},
+    {"softplus_f32", "", "exp_f32 log1p_f32 abs_f32",
+     "INLINE float softplus_f32(float x) { return (x > 0 ? x : 0) + log1p_f32(exp_f32(-abs_f32(x))); }\n"},
+    {"pow_f32", "", "library", "INLINE float pow_f32(float x, float y) { return MATH(powf)(x, y); }\n"},
+    /* sin and cos: r = x - n pi/2 in three parts up to 2^16; beyond, the bits of 2/pi that matter. */
+    {"trig_far", "", "real_f32",
+     "static __device__ __noinline__ float trig_far(float x, int *quarter)\n"
+     "{\n"
+     "    const unsigned digits[8] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, "
+     "0xfe5163ab};\n"
+     "    unsigned size = (unsigned)bits_f32(x) & 0x7fffffff, m = (size & 0x7fffff) | 0x800000;\n"
+     "    int shift = (int)(size >> 23) - 150 + 32; /* |x| = m 2^(shift - 32): bits of 2/pi above `shift` give whole "
+     "turns */\n"
+     "    int word = shift >> 5, bit = shift & 31;\n"
+     "    unsigned w0 = 0, w1 = 0, w2 = 0, w3 = 0;\n"
+     "    for (int k = 0; k < 8; k++) {\n"
+     "        if (k == word) w0 = digits[k];\n"
+     "        if (k == word + 1) w1 = digits[k];\n"
+     "        if (k == word + 2) w2 = digits[k];\n"
+     "        if (k == word + 3) w3 = digits[k];\n"
+     "    }\n"
+     "    if (bit) {\n"
+     "        w0 = w0 << bit | w1 >> (32 - bit);\n"
+     "        w1 = w1 << bit | w2 >> (32 - bit);\n"
+     "        w2 = w2 << bit | w3 >> (32 - bit);\n"
+     "    }\n"
+     "    /* m * 0.w0 w1 w2 in units of 2^-64, the whole turns dropped; the top two bits are the quarter. */\n"
+     "    unsigned long p = ((unsigned long)m * w0 << 32) + (unsigned long)m * w1 + ((unsigned long)m * w2 >> 32);\n"
+     "    int q = (int)(p >> 62);\n"
+     "    long rest = (long)(p << 2);\n"
+     "    q += rest < 0;\n"
+     "    float r = (float)((double)rest * 0x1.921fb54442d18p-64);\n"
+     "    *quarter = x < 0 ? -q : q;\n"
+     "    return x < 0 ? -r : r;\n"
+     "}\n"},
+    {"trig_f32", "", "trig_far mad_f32 abs_f32",
+     "/* sin(x + quarter * pi/2) */\n"
+     "INLINE float trig_f32(float x, int quarter)\n"
+     "{\n"
+     "    float n = mad_f32(x, 0x1.45f306p-1f, 0x1.8p23f) - 0x1.8p23f;\n"
+     "    float r = mad_f32(n, 0x1.ee59dap-50f, mad_f32(n, 0x1.777a5cp-25f, mad_f32(n, -0x1.921fb6p+0f, x)));\n"
+     "    int k = (int)n;\n"
+     "    if (!(abs_f32(x) <= 65536)) r = x - x == 0 ? trig_far(x, &k) : x - x;\n"
+     "    k += quarter;\n"
+     "    float z = r * r;\n"
+     "    float s = mad_f32(z, 0x1.7bf2ecp-19f, -0x1.a058e6p-13f);\n"
+     "    s = mad_f32(s, z, 0x1.111174p-7f);\n"
+     "    s = mad_f32(s, z, -0x1.555556p-3f);\n"
+     "    s = mad_f32(z * r, s, r);\n"
+     "    float c = mad_f32(z, 0x1.99e1e4p-16f, -0x1.6c0c1cp-10f);\n"
+     "    c = mad_f32(c, z, 0x1.55554ap-5f);\n"
+     "    c = mad_f32(c, z, -0.5f);\n"
+     "    c = mad_f32(c, z, 1);\n"
+     "    float y = k & 1 ? c : s;\n"
+     "    return k & 2 ? -y : y;\n"
+     "}\n"},
+    {"sin_f32", "", "trig_f32", "INLINE float sin_f32(float x) { return trig_f32(x, 0); }\n"},
+    {"cos_f32", "", "trig_f32", "INLINE float cos_f32(float x) { return trig_f32(x, 1); }\n"},
+    {0},
+};
