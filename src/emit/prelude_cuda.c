@@ -30,7 +30,7 @@ static const type_row type_rows[] = {
     {"u32", "unsigned", "unsigned", "unsigned", "int", "32", "int", "", "unsigned", "0", "4294967295u"},
     {"u64", "unsigned long", "unsigned long", "unsigned long", "long", "64", "long long", "", "unsigned long long", "0",
      "18446744073709551615u"},
-    {"bool", "int", "unsigned char", "unsigned char", "signed char", "8", "int", "", "", "0", "1"},
+    {"bool", "bool", "unsigned char", "unsigned char", "signed char", "8", "int", "", "", "0", "1"},
 };
 
 static const type_row *row_of(const char *type, size_t length)
@@ -63,6 +63,7 @@ static const char *variable(const char *type, char letter)
     case 'f': return row->suffix;
     case 'w': return row->word;
     case 'c': return row->type[0] == 'f' && row->bits[0] == '6' ? "d" : "f";
+    case 'g': return strncmp(type, "max", 3) ? "<" : ">";
     case 'o': return identity(type, row);
     default: return NULL;
     }
@@ -74,7 +75,8 @@ static bool bitcast_text(const char *name, text *needs, text *out)
     if (strncmp(name, "bitcast_", 8)) return false;
     const char *from_word = name + 8, *to_word = strchr(from_word, '_');
     if (!to_word) return false;
-    const type_row *from = row_of(from_word, (size_t)(to_word - from_word)), *to = row_of(to_word + 1, strlen(to_word + 1));
+    const type_row *from = row_of(from_word, (size_t)(to_word - from_word)),
+                   *to = row_of(to_word + 1, strlen(to_word + 1));
     if (!from || !to || strcmp(from->bits, to->bits)) return false;
     const char *bits = "x";
     char inner[64];
@@ -111,9 +113,9 @@ static bool other_text(const char *name, text *needs, text *out)
 
 bool prelude_cuda_emit(const char *const *names, int count, text *out, const char **unknown)
 {
-    static const prelude_part *const tables[] = {cuda_core_parts,   cuda_float_parts,  cuda_math_parts,
-                                                 cuda_precise_parts, cuda_atomic_parts, cuda_memory_parts,
-                                                 cuda_team_parts,   cuda_effect_parts, cuda_dot_parts, NULL};
+    static const prelude_part *const tables[] = {
+        cuda_core_parts,   cuda_float_parts, cuda_math_parts,   cuda_precise_parts, cuda_atomic_parts,
+        cuda_memory_parts, cuda_team_parts,  cuda_effect_parts, cuda_dot_parts,     NULL};
     static const prelude_set set = {tables, variable, other_text};
     text_add(out, "#define INLINE static __device__ __forceinline__\n");
     return prelude_assemble(&set, names, count, out, unknown);

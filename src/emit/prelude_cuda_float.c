@@ -26,8 +26,7 @@ const prelude_part cuda_float_parts[] = {
     {"relu_$t", "f32 f64", "", "INLINE $v relu_$t($v x) { return x < 0 ? 0 : x; }\n"},
     {"isnan_$t", "f32 f64", "", "INLINE int isnan_$t($v x) { return x != x; }\n"},
     {"isinf_f32", "", "abs_f32", "INLINE int isinf_f32(float x) { return abs_f32(x) > 0x1.fffffep127f; }\n"},
-    {"isinf_f64", "", "abs_f64",
-     "INLINE int isinf_f64(double x) { return abs_f64(x) > 0x1.fffffffffffffp1023; }\n"},
+    {"isinf_f64", "", "abs_f64", "INLINE int isinf_f64(double x) { return abs_f64(x) > 0x1.fffffffffffffp1023; }\n"},
     {"min_f32", "", "",
      "INLINE float min_f32(float a, float b)\n"
      "{\n"

@@ -38,7 +38,6 @@ const prelude_part cuda_precise_parts[] = {
      "INLINE float precise_pow_f32(float x, float y) { return (float)pow_f64(x, y); }\n"},
     {"precise_$t_f64", "exp exp2 expm1 log log2 log1p sin cos tanh erf sigmoid silu softplus gelu gelu_tanh", "$t_f64",
      "INLINE double precise_$t_f64(double x) { return $t_f64(x); }\n"},
-    {"precise_pow_f64", "", "pow_f64",
-     "INLINE double precise_pow_f64(double x, double y) { return pow_f64(x, y); }\n"},
+    {"precise_pow_f64", "", "pow_f64", "INLINE double precise_pow_f64(double x, double y) { return pow_f64(x, y); }\n"},
     {0},
 };

@@ -1,0 +1,243 @@
+/*
+ * Memory in the CUDA prelude: vectors of up to 16 bytes between memory and an array of registers, by rule from a name
+ * (load_bf16x8_stream), on top of a few functions that move 32-bit words.
+ * The plain ones are C, so that the compiler sees which memory a pointer is of; the others are for global memory only.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/prelude_cuda_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const prelude_part cuda_memory_parts[] = {
+    {"words", "", "",
+     "#ifdef QUERN_EMU\n"
+     "#define ALIASES __attribute__((may_alias))\n"
+     "#else\n"
+     "#define ALIASES\n"
+     "#endif\n"
+     "struct alignas(16) ALIASES words4 { unsigned w[4]; };\n"
+     "struct alignas(8) ALIASES words2 { unsigned w[2]; };\n"
+     "struct alignas(4) ALIASES words1 { unsigned w[1]; };\n"},
+    {"load_words4", "", "words",
+     "INLINE void load_words4(unsigned *w, const void *p)\n"
+     "{\n"
+     "    const words4 c = *(const words4 *)p;\n"
+     "    w[0] = c.w[0], w[1] = c.w[1], w[2] = c.w[2], w[3] = c.w[3];\n"
+     "}\n"},
+    {"load_words2", "", "words",
+     "INLINE void load_words2(unsigned *w, const void *p)\n"
+     "{\n"
+     "    const words2 c = *(const words2 *)p;\n"
+     "    w[0] = c.w[0], w[1] = c.w[1];\n"
+     "}\n"},
+    {"load_words1", "", "words",
+     "INLINE void load_words1(unsigned *w, const void *p) { *w = ((const words1 *)p)->w[0]; }\n"},
+    {"store_words4", "", "words",
+     "INLINE void store_words4(void *p, const unsigned *w)\n"
+     "{\n"
+     "    const words4 c = {{w[0], w[1], w[2], w[3]}};\n"
+     "    *(words4 *)p = c;\n"
+     "}\n"},
+    {"store_words2", "", "words",
+     "INLINE void store_words2(void *p, const unsigned *w)\n"
+     "{\n"
+     "    const words2 c = {{w[0], w[1]}};\n"
+     "    *(words2 *)p = c;\n"
+     "}\n"},
+    {"store_words1", "", "words",
+     "INLINE void store_words1(void *p, const unsigned *w) { ((words1 *)p)->w[0] = *w; }\n"},
+/* Around the plain ones: what the instruction is called, for how the words are used. */
+#define LOAD_KIND(kind, instruction)                                                                      \
+    {"load_words4_" kind, "", "load_words4",                                                              \
+     "INLINE void load_words4_" kind "(unsigned *w, const void *p)\n"                                     \
+     "{\n"                                                                                                \
+     "#ifdef QUERN_EMU\n"                                                                                 \
+     "    load_words4(w, p);\n"                                                                           \
+     "#else\n"                                                                                            \
+     "    asm(\"" instruction ".v4.u32 {%0, %1, %2, %3}, [%4];\"\n"                                       \
+     "        : \"=r\"(w[0]), \"=r\"(w[1]), \"=r\"(w[2]), \"=r\"(w[3]) : \"l\"(p));\n"                    \
+     "#endif\n"                                                                                           \
+     "}\n"},                                                                                              \
+        {"load_words2_" kind, "", "load_words2",                                                          \
+         "INLINE void load_words2_" kind "(unsigned *w, const void *p)\n"                                 \
+         "{\n"                                                                                            \
+         "#ifdef QUERN_EMU\n"                                                                             \
+         "    load_words2(w, p);\n"                                                                       \
+         "#else\n"                                                                                        \
+         "    asm(\"" instruction ".v2.u32 {%0, %1}, [%2];\" : \"=r\"(w[0]), \"=r\"(w[1]) : \"l\"(p));\n" \
+         "#endif\n"                                                                                       \
+         "}\n"},                                                                                          \
+    {                                                                                                     \
+        "load_words1_" kind, "", "load_words1",                                                           \
+            "INLINE void load_words1_" kind "(unsigned *w, const void *p)\n"                              \
+            "{\n"                                                                                         \
+            "#ifdef QUERN_EMU\n"                                                                          \
+            "    load_words1(w, p);\n"                                                                    \
+            "#else\n"                                                                                     \
+            "    asm(\"" instruction ".u32 %0, [%1];\" : \"=r\"(*w) : \"l\"(p));\n"                       \
+            "#endif\n"                                                                                    \
+            "}\n"                                                                                         \
+    }
+    LOAD_KIND("constant", "ld.global.nc"),
+    LOAD_KIND("stream", "ld.global.nc.L1::no_allocate"),
+    {"store_words4_stream", "", "store_words4",
+     "INLINE void store_words4_stream(void *p, const unsigned *w)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    store_words4(p, w);\n"
+     "#else\n"
+     "    asm volatile(\"st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};\"\n"
+     "                 :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(w[2]), \"r\"(w[3]) : \"memory\");\n"
+     "#endif\n"
+     "}\n"},
+    {"store_words2_stream", "", "store_words2",
+     "INLINE void store_words2_stream(void *p, const unsigned *w)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    store_words2(p, w);\n"
+     "#else\n"
+     "    asm volatile(\"st.global.cs.v2.u32 [%0], {%1, %2};\" :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]) : \"memory\");\n"
+     "#endif\n"
+     "}\n"},
+    {"store_words1_stream", "", "store_words1",
+     "INLINE void store_words1_stream(void *p, const unsigned *w)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    store_words1(p, w);\n"
+     "#else\n"
+     "    asm volatile(\"st.global.cs.u32 [%0], %1;\" :: \"l\"(p), \"r\"(*w) : \"memory\");\n"
+     "#endif\n"
+     "}\n"},
+    /* One element. */
+    {"read_$t", CUDA_NUMBERS, "", "INLINE $v read_$t(const $m *p) { return *p; }\n"},
+    {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
+    {"read_$t", "f16 bf16", "$t_to_f32", "INLINE float read_$t(const $m *p) { return $t_to_f32(*p); }\n"},
+    {"write_$t", "f16 bf16", "f32_to_$t", "INLINE void write_$t($m *p, float x) { *p = f32_to_$t(x); }\n"},
+    {"read_bool", "", "", "INLINE bool read_bool(const unsigned char *p) { return *p != 0; }\n"},
+    {"write_bool", "", "", "INLINE void write_bool(unsigned char *p, bool x) { *p = x; }\n"},
+    {0},
+};
+
+typedef struct memory_type {
+    const char *type, *memory, *value;
+    int size_bytes;
+} memory_type;
+
+static const memory_type memory_types[] = {
+    {"f32", "float", "float", 4},
+    {"f64", "double", "double", 8},
+    {"f16", "unsigned short", "float", 2},
+    {"bf16", "unsigned short", "float", 2},
+    {"i8", "signed char", "signed char", 1},
+    {"i16", "short", "short", 2},
+    {"i32", "int", "int", 4},
+    {"i64", "long", "long", 8},
+    {"u8", "unsigned char", "unsigned char", 1},
+    {"u16", "unsigned short", "unsigned short", 2},
+    {"u32", "unsigned", "unsigned", 4},
+    {"u64", "unsigned long", "unsigned long", 8},
+    {"bool", "unsigned char", "bool", 1},
+};
+
+/* Element k of the words w as a register. */
+static void put_unpacked(const memory_type *t, int k, text *out)
+{
+    int per_word = 4 / t->size_bytes, word = per_word ? k / per_word : 2 * k;
+    text_print(out, "    r[%d] = ", k);
+    if (!strcmp(t->type, "f64"))
+        text_print(out, "real_f64((long)((unsigned long)w[%d] << 32 | w[%d]));\n", word + 1, word);
+    else if (t->size_bytes == 8)
+        text_print(out, "(%s)((unsigned long)w[%d] << 32 | w[%d]);\n", t->value, word + 1, word);
+    else if (!strcmp(t->type, "f32"))
+        text_print(out, "real_f32((int)w[%d]);\n", word);
+    else if (!strcmp(t->type, "bf16"))
+        text_print(out, k % 2 ? "real_f32((int)(w[%d] & 0xffff0000));\n" : "real_f32((int)(w[%d] << 16));\n", word);
+    else if (!strcmp(t->type, "f16"))
+        text_print(out, k % 2 ? "f16_to_f32((unsigned short)(w[%d] >> 16));\n" : "f16_to_f32((unsigned short)w[%d]);\n",
+                   word);
+    else if (!strcmp(t->type, "bool"))
+        text_print(out, "(w[%d] >> %d & 0xff) != 0;\n", word, k % 4 * 8);
+    else
+        text_print(out, "(%s)(w[%d] >> %d);\n", t->value, word, k % per_word * t->size_bytes * 8);
+}
+
+/* Word i from the registers r. */
+static void put_packed(const memory_type *t, int i, text *out)
+{
+    text_print(out, "    w[%d] = ", i);
+    if (t->size_bytes == 8)
+        text_print(out, t->value[0] == 'd' ? "(unsigned)(bits_f64(r[%d]) >> %d);\n" : "(unsigned)(r[%d] >> %d);\n",
+                   i / 2, i % 2 * 32);
+    else if (!strcmp(t->type, "f32"))
+        text_print(out, "(unsigned)bits_f32(r[%d]);\n", i);
+    else if (!strcmp(t->type, "f16") || !strcmp(t->type, "bf16"))
+        text_print(out, "pack_%s(r[%d], r[%d]);\n", t->type, 2 * i, 2 * i + 1);
+    else if (t->size_bytes == 4)
+        text_print(out, "(unsigned)r[%d];\n", i);
+    else if (t->size_bytes == 2)
+        text_print(out, "(unsigned short)r[%d] | (unsigned)(unsigned short)r[%d] << 16;\n", 2 * i, 2 * i + 1);
+    else
+        text_print(out,
+                   "(unsigned char)r[%d] | (unsigned)(unsigned char)r[%d] << 8 | (unsigned)(unsigned char)r[%d] << 16 "
+                   "|\n           (unsigned)(unsigned char)r[%d] << 24;\n",
+                   4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3);
+}
+
+/* "bf16x8_stream" to a type, a count and "_stream". */
+static const memory_type *parse_vector(const char *words, int *count, const char **kind)
+{
+    for (int i = 0; i < COUNT(memory_types); i++) {
+        const memory_type *t = &memory_types[i];
+        size_t length = strlen(t->type);
+        if (strncmp(words, t->type, length) || words[length] != 'x') continue;
+        char *end;
+        long n = strtol(words + length + 1, &end, 10);
+        bool known = !*end || !strcmp(end, "_constant") || !strcmp(end, "_stream");
+        bool power = n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
+        if (!known || !power || n * t->size_bytes > 16) return NULL;
+        *count = (int)n;
+        *kind = end;
+        return t;
+    }
+    return NULL;
+}
+
+bool cuda_memory_text(const char *name, text *needs, text *out)
+{
+    bool load = !strncmp(name, "load_", 5), store = !strncmp(name, "store_", 6);
+    if (!load && !store) return false;
+    int count;
+    const char *kind;
+    const memory_type *t = parse_vector(name + (load ? 5 : 6), &count, &kind);
+    if (!t || (store && !strcmp(kind, "_constant"))) return false;
+    int bytes = count * t->size_bytes, words = bytes / 4;
+    if (load)
+        text_print(out, "INLINE void %s(%s *r, const %s *p)\n{\n", name, t->value, t->memory);
+    else
+        text_print(out, "INLINE void %s(%s *p, const %s *r)\n{\n", name, t->memory, t->value);
+    if (!words) { /* less than a word: one by one */
+        text_print(needs, load ? "read_%s" : "write_%s", t->type);
+        for (int k = 0; k < count && load; k++) text_print(out, "    r[%d] = read_%s(p + %d);\n", k, t->type, k);
+        for (int k = 0; k < count && store; k++) text_print(out, "    write_%s(p + %d, r[%d]);\n", t->type, k, k);
+        text_add(out, "}\n");
+        return true;
+    }
+    text_print(needs, "%s_words%d%s", load ? "load" : "store", words, kind);
+    const char *value = !strcmp(t->type, "f16") && load ? " f16_to_f32"
+                        : t->value[0] == 'd'            ? " real_f64"
+                        : t->value[0] == 'f'            ? " real_f32"
+                                                        : "";
+    text_add(needs, value);
+    if (store && t->size_bytes == 2 && t->value[0] == 'f') text_print(needs, " pack_%s", t->type);
+    text_print(out, "    unsigned w[%d];\n", words);
+    if (load) {
+        text_print(out, "    load_words%d%s(w, p);\n", words, kind);
+        for (int k = 0; k < count; k++) put_unpacked(t, k, out);
+    } else {
+        for (int i = 0; i < words; i++) put_packed(t, i, out);
+        text_print(out, "    store_words%d%s(p, w);\n", words, kind);
+    }
+    text_add(out, "}\n");
+    return true;
+}

@@ -1,0 +1,184 @@
+/*
+ * Teams in the CUDA prelude: folds, positions and prefixes over the lanes of a warp, a block, a cluster, a grid, and
+ * their barriers. Every thread of the team calls, every thread gets the result; the order is fixed.
+ * A template's type is a fold and an element type (max_f32). In and out: text templates, see prelude_cuda_parts.h.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/prelude_cuda_parts.h"
+
+#define OF_FLOATS(f) f "_f32 " f "_f64 "
+#define OF_INTEGERS(f) f "_i8 " f "_i16 " f "_i32 " f "_i64 " f "_u8 " f "_u16 " f "_u32 " f "_u64 "
+#define OF_FOLD(f) OF_FLOATS(f) OF_INTEGERS(f)
+#define FOLDS OF_FOLD("sum") OF_FOLD("prod") OF_FOLD("max") OF_FOLD("min") "any_bool all_bool"
+#define ORDERED OF_FOLD("max") OF_FOLD("min") "max_bool min_bool"
+
+const prelude_part cuda_team_parts[] = {
+    {"step_$t", OF_FLOATS("sum"), "", "INLINE $v step_$t($v a, $v b) { return a + b; }\n"},
+    {"step_$t", OF_FLOATS("prod"), "", "INLINE $v step_$t($v a, $v b) { return a * b; }\n"},
+    {"step_$t", OF_INTEGERS("sum"), "", "INLINE $v step_$t($v a, $v b) { return ($v)(($u)a + ($u)b); }\n"},
+    {"step_$t", OF_INTEGERS("prod"), "", "INLINE $v step_$t($v a, $v b) { return ($v)((unsigned long)a * ($u)b); }\n"},
+    {"step_$t", OF_FOLD("max"), "max_$y real_f32 real_f64", "INLINE $v step_$t($v a, $v b) { return max_$y(a, b); }\n"},
+    {"step_$t", OF_FOLD("min"), "min_$y real_f32 real_f64", "INLINE $v step_$t($v a, $v b) { return min_$y(a, b); }\n"},
+    {"step_any_bool", "", "", "INLINE bool step_any_bool(bool a, bool b) { return a || b; }\n"},
+    {"step_all_bool", "", "", "INLINE bool step_all_bool(bool a, bool b) { return a && b; }\n"},
+    {"lanes_fold_$t", FOLDS, "step_$t",
+     "INLINE $v lanes_fold_$t($v x, int lanes, unsigned mask)\n"
+     "{\n"
+     "#pragma unroll\n"
+     "    for (int s = lanes / 2; s; s /= 2) x = step_$t(x, ($v)__shfl_xor_sync(mask, ($s)x, s));\n"
+     "    return x;\n"
+     "}\n"},
+    {"block_fold_$t", FOLDS, "lanes_fold_$t",
+     "INLINE $v block_fold_$t($v x, void *room, int threads)\n"
+     "{\n"
+     "    $v *const slots = ($v *)room;\n"
+     "    if (threads < 32) return lanes_fold_$t(x, threads, (1u << threads) - 1);\n"
+     "    x = lanes_fold_$t(x, 32, 0xffffffff);\n"
+     "    if (threads == 32) return x;\n"
+     "    const int lane = threadIdx.x & 31;\n"
+     "    if (lane == 0) slots[threadIdx.x >> 5] = x;\n"
+     "    __syncthreads();\n"
+     "    x = lane < threads >> 5 ? slots[lane] : ($v)$o;\n"
+     "    return lanes_fold_$t(x, 32, 0xffffffff);\n"
+     "}\n"},
+    {"cluster_fold_$t", FOLDS, "step_$t cluster_barrier",
+     "INLINE $v cluster_fold_$t($v x, void *room)\n"
+     "{\n"
+     "    $v *const slots = ($v *)room;\n"
+     "    const unsigned size = cluster_size();\n"
+     "    if (threadIdx.x < size) *($v *)cluster_map(slots + cluster_rank(), threadIdx.x) = x;\n"
+     "    cluster_barrier();\n"
+     "    x = slots[0];\n"
+     "    for (unsigned k = 1; k < size; k++) x = step_$t(x, slots[k]);\n"
+     "    return x;\n"
+     "}\n"},
+    {"grid_fold_$t", FOLDS, "block_fold_$t grid_barrier",
+     "INLINE $v grid_fold_$t($v x, void *parts, unsigned *sync, unsigned block, unsigned blocks, void *room)\n"
+     "{\n"
+     "    volatile $v *const all = (volatile $v *)parts;\n"
+     "    if (threadIdx.x == 0) all[block] = x;\n"
+     "    grid_barrier(sync, blocks);\n"
+     "    x = ($v)$o;\n"
+     "    for (unsigned k = threadIdx.x; k < blocks; k += blockDim.x) x = step_$t(x, all[k]);\n"
+     "    return block_fold_$t(x, room, (int)blockDim.x);\n"
+     "}\n"},
+    /* Positions: a place below 0 is none; of equal values the lower place; NaN comes before all. */
+    {"beats_$t", ORDERED, "",
+     "INLINE bool beats_$t($v x, long place, $v best, long best_place)\n"
+     "{\n"
+     "    if (place < 0 || best_place < 0) return place >= 0;\n"
+     "    if (x != x || best != best) return x != x && (best == best || place < best_place);\n"
+     "    return x $g best || (x == best && place < best_place);\n"
+     "}\n"},
+    {"lanes_best_$t", ORDERED, "beats_$t",
+     "INLINE void lanes_best_$t($v *x, long *place, int lanes, unsigned mask)\n"
+     "{\n"
+     "#pragma unroll\n"
+     "    for (int s = lanes / 2; s; s /= 2) {\n"
+     "        const $v other = ($v)__shfl_xor_sync(mask, ($s)*x, s);\n"
+     "        const long at = __shfl_xor_sync(mask, (long long)*place, s);\n"
+     "        if (beats_$t(other, at, *x, *place)) *x = other, *place = at;\n"
+     "    }\n"
+     "}\n"},
+    {"block_best_$t", ORDERED, "lanes_best_$t",
+     "INLINE void block_best_$t($v *x, long *place, void *room, int threads)\n"
+     "{\n"
+     "    long *const places = (long *)room;\n"
+     "    $v *const slots = ($v *)(places + 32);\n"
+     "    if (threads < 32) {\n"
+     "        lanes_best_$t(x, place, threads, (1u << threads) - 1);\n"
+     "        return;\n"
+     "    }\n"
+     "    lanes_best_$t(x, place, 32, 0xffffffff);\n"
+     "    if (threads == 32) return;\n"
+     "    const int lane = threadIdx.x & 31;\n"
+     "    if (lane == 0) slots[threadIdx.x >> 5] = *x, places[threadIdx.x >> 5] = *place;\n"
+     "    __syncthreads();\n"
+     "    const bool there = lane < threads >> 5;\n"
+     "    *x = there ? slots[lane] : ($v)0;\n"
+     "    *place = there ? places[lane] : -1;\n"
+     "    lanes_best_$t(x, place, 32, 0xffffffff);\n"
+     "}\n"},
+    /* Prefixes, inclusive. block_scan: *total is the fold of all. */
+    {"lanes_scan_$t", FOLDS, "step_$t",
+     "INLINE $v lanes_scan_$t($v x, int lanes, unsigned mask)\n"
+     "{\n"
+     "    const int lane = threadIdx.x & (lanes - 1);\n"
+     "#pragma unroll\n"
+     "    for (int s = 1; s < lanes; s *= 2) {\n"
+     "        const $v before = ($v)__shfl_up_sync(mask, ($s)x, s, lanes);\n"
+     "        if (lane >= s) x = step_$t(before, x);\n"
+     "    }\n"
+     "    return x;\n"
+     "}\n"},
+    {"block_scan_$t", FOLDS, "lanes_scan_$t",
+     "INLINE $v block_scan_$t($v x, void *room, int threads, $v *total)\n"
+     "{\n"
+     "    $v *const slots = ($v *)room;\n"
+     "    const int lanes = threads < 32 ? threads : 32, lane = threadIdx.x & (lanes - 1), warp = threadIdx.x / "
+     "lanes;\n"
+     "    const unsigned mask = lanes < 32 ? (1u << lanes) - 1 : 0xffffffff;\n"
+     "    x = lanes_scan_$t(x, lanes, mask);\n"
+     "    if (threads <= 32) {\n"
+     "        *total = ($v)__shfl_sync(mask, ($s)x, lanes - 1);\n"
+     "        return x;\n"
+     "    }\n"
+     "    if (lane == 31) slots[warp] = x;\n"
+     "    __syncthreads();\n"
+     "    $v sums = lane < threads >> 5 ? slots[lane] : ($v)$o;\n"
+     "    sums = lanes_scan_$t(sums, 32, 0xffffffff);\n"
+     "    const $v before = ($v)__shfl_sync(0xffffffff, ($s)sums, warp ? warp - 1 : 0);\n"
+     "    *total = ($v)__shfl_sync(0xffffffff, ($s)sums, 31);\n"
+     "    return warp ? step_$t(before, x) : x;\n"
+     "}\n"},
+    /* Clusters and grids. */
+    {"cluster_barrier", "", "",
+     "#ifdef QUERN_EMU\n"
+     "INLINE unsigned cluster_rank() { return emu_cluster_rank(); }\n"
+     "INLINE unsigned cluster_size() { return emu_cluster_size(); }\n"
+     "INLINE void cluster_barrier() { emu_cluster_sync(); }\n"
+     "INLINE void *cluster_map(void *p, unsigned rank) { return emu_cluster_map(p, rank); }\n"
+     "#else\n"
+     "INLINE unsigned cluster_rank()\n"
+     "{\n"
+     "    unsigned r;\n"
+     "    asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r));\n"
+     "    return r;\n"
+     "}\n"
+     "INLINE unsigned cluster_size()\n"
+     "{\n"
+     "    unsigned r;\n"
+     "    asm(\"mov.u32 %0, %%cluster_nctarank;\" : \"=r\"(r));\n"
+     "    return r;\n"
+     "}\n"
+     "INLINE void cluster_barrier()\n"
+     "{\n"
+     "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n"
+     "}\n"
+     "INLINE void *cluster_map(void *p, unsigned rank) /* the same place in the shared memory of another block */\n"
+     "{\n"
+     "    void *q;\n"
+     "    asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(q) : \"l\"(p), \"r\"(rank));\n"
+     "    return q;\n"
+     "}\n"
+     "#endif\n"},
+    {"grid_barrier", "", "",
+     "INLINE void grid_barrier(unsigned *sync, unsigned blocks)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    emu_grid_sync();\n"
+     "#else\n"
+     "    __syncthreads();\n"
+     "    if (threadIdx.x == 0) {\n"
+     "        __threadfence();\n"
+     "        const unsigned ticket = atomicAdd(sync, 1u), last = ticket - ticket % blocks + blocks;\n"
+     "        unsigned seen;\n"
+     "        do {\n"
+     "            asm volatile(\"ld.acquire.gpu.global.u32 %0, [%1];\" : \"=r\"(seen) : \"l\"(sync) : \"memory\");\n"
+     "        } while ((int)(seen - last) < 0);\n"
+     "    }\n"
+     "    __syncthreads();\n"
+     "#endif\n"
+     "}\n"},
+    {0},
+};
