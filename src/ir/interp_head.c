@@ -150,10 +150,16 @@ void interp_head_op(interp *s, const tile_op *op)
             if (counts[axis] >= 0 && !__builtin_mul_overflow(all, MAXIMUM(counts[axis], 1), &all) &&
                 all <= LARGEST_LAUNCH)
                 continue;
-            fail(s, error_set(
-                        s->error, QN_BAD_CALL,
-                        "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^40 are possible in all",
-                        k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+            if (k->raw_language && at != RAW_GRID)
+                fail(s, error_set(s->error, QN_BAD_CALL, "%s:%d:%d: error E505: %s (%lld): it must be 0 or more",
+                                  k->file ? k->file : k->name, op->line, op->column,
+                                  at == RAW_BLOCK ? "block" : "shared", (long long)counts[axis]));
+            else
+                fail(s,
+                     error_set(
+                         s->error, QN_BAD_CALL,
+                         "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^40 are possible in all",
+                         k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
             break;
         }
         break;

@@ -501,21 +501,31 @@ static bool read_params(reader *r)
 
 static bool read_raw(reader *r)
 {
-    text constants = {0}, source = {0};
+    static const char *const words[] = {"constants", "source", "instance", "options"};
+    text parts[COUNT(words)] = {0};
+    int64_t passed = 0;
     bool good = read_name(r, &r->k->raw_language);
     r->k->raw_once = good && scan_accept(&r->scan, "once");
     good = good && scan_expect(&r->scan, "{");
+    if (good && scan_accept(&r->scan, "passes")) good = read_integer(r, 1, 64, &passed);
     while (good && !scan_is(&r->scan, "}")) {
-        const char *words = "";
-        text *into = scan_is(&r->scan, "constants") ? &constants : &source;
-        if (into == &source && !scan_is(&r->scan, "source")) good = fail(r, "expected constants or source");
-        good = good && scan_next(&r->scan) && read_text(r, &words);
-        if (good) text_add(into, words);
+        const char *line = "";
+        int part = 0;
+        while (part < COUNT(words) && !scan_is(&r->scan, words[part])) part++;
+        if (part == COUNT(words)) good = fail(r, "expected constants, source, instance or options");
+        good = good && scan_next(&r->scan) && read_text(r, &line);
+        if (good) text_add(&parts[part], line);
     }
-    r->k->raw_constants = arena_copy_text(r->k->memory, text_get(&constants), constants.length);
-    r->k->raw_source = arena_copy_text(r->k->memory, text_get(&source), source.length);
-    text_free(&constants);
-    text_free(&source);
+    const char *copies[COUNT(words)];
+    for (int i = 0; i < COUNT(words); i++) {
+        copies[i] = arena_copy_text(r->k->memory, text_get(&parts[i]), parts[i].length);
+        text_free(&parts[i]);
+    }
+    r->k->raw_constants = copies[0];
+    r->k->raw_source = copies[1];
+    r->k->raw_instance = *copies[2] ? copies[2] : NULL;
+    r->k->raw_options = *copies[3] ? copies[3] : NULL;
+    r->k->raw_passed = (int)passed;
     return good && scan_expect(&r->scan, "}");
 }
 

@@ -206,6 +206,9 @@ typedef struct tile_alias {
     value v;
 } tile_alias;
 
+/* What the head of a raw cuda kernel launches, by number: blocks, threads of a block, bytes of dynamic shared memory. */
+typedef enum raw_launch { RAW_GRID, RAW_BLOCK, RAW_SHARED, RAW_LAUNCHES } raw_launch;
+
 typedef struct tile_kernel {
     arena *memory;
     const char *name, *file; /* file: for diagnostics */
@@ -219,13 +222,17 @@ typedef struct tile_kernel {
     bool precise;
     bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
-     * 0, or nothing when raw_once: one call). raw_constants: "#define NAME value" lines for its const parameters. */
+     * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"
+     * lines for its const parameters. */
     const char *raw_language; /* "c", "cuda", or NULL for a tile kernel */
     const char *raw_source, *raw_constants;
     const char *raw_path; /* where the text stands, for the compiler's messages; not in the text form, may be NULL */
     int raw_line;
     bool raw_once;
-    tile_alias *aliases; /* not in the text form */
+    const char *raw_instance; /* cuda: a template with its arguments, "gemm<float, 16>", or NULL */
+    const char *raw_options;  /* cuda: options of the compiler, one a line, or NULL */
+    int raw_passed;           /* the function takes only the first so many parameters; 0: all */
+    tile_alias *aliases;      /* not in the text form */
     int alias_count, alias_capacity;
     const char **source_lines; /* for comments in emitted text and findings; may be NULL */
     int source_line_count;

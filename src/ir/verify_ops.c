@@ -324,7 +324,7 @@ bool verify_head_op(verifier *v, const tile_op *op)
         if (op->operand_count < 1 || op->operand_count > 3) return verify_fail(v, "launch takes one to three counts");
         for (int i = 0; i < op->operand_count; i++)
             if (!verify_is_scalar(v, op->operands[i], "I")) return verify_fail(v, "a count is not an integer scalar");
-        if (index < 0 || index >= (k->raw_language ? 1 : k->phase_count))
+        if (index < 0 || index >= (k->raw_language ? RAW_LAUNCHES : k->phase_count))
             return verify_fail(v, "phase %d does not exist", index);
         return true;
     }

@@ -87,7 +87,7 @@ struct ast {
     place from;               /* where the whole node begins */
     int end_line, end_column; /* one past the last byte of the node, for comments in fmt */
     int height;               /* of the tree below; at most 1000, so that walking it cannot overflow the stack */
-    int text_line;            /* AST_RAW: the line where the raw text begins */
+    int text_line;            /* AST_RAW: the line where the raw text begins; left: AST_CLAUSE of template arguments */
     const char *name, *word, *words;
     size_t length; /* of words */
     ast *type, *left, *right, *third, *body, *other;
@@ -213,6 +213,10 @@ typedef struct lang_given {
  * candidate rule of `tune`, else the default. E215, E505, E501. Extents known from arrays are in *extents as well. */
 bool lang_instantiate(const ast_file *file, const ast *kernel, const lang_given *given, diagnostics *d, arena *memory,
                       bindings *constants, bindings *extents);
+
+/* raw_include.c: raw text with the files that it includes by name in quotes, found beside path (may be NULL).
+ * knows_headers: headers of CUDA that the prelude stands in for are dropped. Lives in the arena, or is `words`. */
+const char *raw_expand(arena *memory, const char *words, const char *path, int line, bool knows_headers);
 
 /* lower_*.c: types, shapes and constants, once an instance; the IR comes out verified. False: diagnostics were
  * added. */

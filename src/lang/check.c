@@ -226,6 +226,46 @@ static void check_launch_count(checker *c, const ast *clause)
                  clause->list.count);
 }
 
+/* Clauses that only raw kernels have: each once, and those of a GPU only there. */
+static void check_raw(checker *c, const ast *item)
+{
+    static const char *const words[] = {"block", "shared", "options"};
+    bool cuda = !strcmp(item->word, "cuda"), has_block = false;
+    for (int i = 0; i < item->clauses.count; i++) {
+        const ast *clause = item->clauses.items[i];
+        int which = 0;
+        while (which < COUNT(words) && strcmp(clause->word, words[which])) which++;
+        if (which == COUNT(words)) continue;
+        has_block |= which == 0;
+        if (!cuda)
+            diagnose(c->d, "E109", clause->at, "remove it, or write `cuda`",
+                     "`%s` belongs to `cuda` kernels, and `%s` is a `%s` kernel", clause->word, item->name, item->word);
+        for (int k = 0; k < i; k++)
+            if (!strcmp(item->clauses.items[k]->word, clause->word))
+                diagnose(c->d, "E109", clause->at, "write one", "two `%s` clauses", clause->word);
+        if (which == 0 && clause->list.count > 3)
+            diagnose(c->d, "E213", clause->at, "threads of a block have up to three axes",
+                     "`block` takes 1 to 3 counts, got %d", clause->list.count);
+        if (which == 1 && clause->list.count > 1)
+            diagnose(c->d, "E213", clause->at, "one number of bytes for the whole block",
+                     "`shared` takes 1 count, got %d", clause->list.count);
+        for (int k = 0; which == 2 && k < clause->list.count; k++)
+            if (clause->list.items[k]->kind != AST_STRING)
+                diagnose(c->d, "E104", clause->list.items[k]->from, "such as `options (\"-use_fast_math\")`",
+                         "expected an option of the compiler in quotes");
+    }
+    if (cuda && !has_block)
+        diagnose(c->d, "E109", item->at, "say how many threads a block has: `block (256)`",
+                 "the kernel `%s` has no `block`", item->name);
+    if (!cuda && item->left)
+        diagnose(c->d, "E109", item->left->from, "remove it: C has no templates",
+                 "template arguments of the `%s` kernel `%s`", item->word, item->name);
+    for (int i = 0; item->left && i < item->left->list.count; i++) {
+        const ast *argument = item->left->list.items[i];
+        if (argument->kind != AST_TYPE_NAME && argument->kind != AST_STRING) check_expression(c, argument);
+    }
+}
+
 static void check_clauses(checker *c, const ast *item)
 {
     const ast *launch = NULL;
@@ -238,7 +278,7 @@ static void check_clauses(checker *c, const ast *item)
             if (!other || (other->item->kind != AST_KERNEL && other->item->kind != AST_TENSOR))
                 diagnose(c->d, "E201", clause->at, "name a kernel or a tensor function of this file",
                          "unknown gradient `%s`", clause->name);
-        } else {
+        } else if (strcmp(clause->word, "options")) {
             check_expressions(c, &clause->list);
         }
         if (strcmp(clause->word, "launch")) continue;
@@ -279,7 +319,7 @@ static void check_item(checker *c, call_node *node)
         check_params(c, item);
         check_clauses(c, item);
         if (item->kind == AST_RAW) {
-            /* the body is not ours */
+            check_raw(c, item); /* the body is not ours */
         } else if (item->kind == AST_KERNEL) {
             for (int i = 0; i < item->phases.count; i++) {
                 const ast *phase = item->phases.items[i];

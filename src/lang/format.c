@@ -164,6 +164,7 @@ static void kernel_item(printer *p, const ast *item)
 static void raw_item(printer *p, const ast *item)
 {
     text_print(&p->line, "%s %s", item->word, item->name);
+    if (item->left) print_bracketed(p, "<", &item->left->list, ">");
     params(p, &item->list);
     int line = item->list.count ? item->list.items[item->list.count - 1]->end_line : item->at.line;
     for (int i = 0; i < item->clauses.count; i++) clause_line(p, item->clauses.items[i], &line);

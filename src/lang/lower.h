@@ -306,6 +306,18 @@ bool resolve_type(walk *w, const ast *type, dtype *out);
 value head_value(walk *w, int param, place at);
 bool is_host_expression(walk *w, const ast *node); /* over extents, scalars and constants alone */
 
+/* lower_kernel.c: the counts of `launch (...)`, and the op of the head that launches them */
+typedef struct launch {
+    term counts[3];
+    int count;
+    place at;
+} launch;
+bool lower_counts(walk *w, const ast_list *list, place at, launch *out);
+void lower_launch(walk *w, const launch *l, int phase);
+
+/* lower_raw.c */
+void lower_raw(walk *w);
+
 /* lower_statement.c, lower_loop.c */
 variable *variable_new(walk *w, const char *name, dtype elem);
 value *variables_note(walk *w);                                        /* their current values */

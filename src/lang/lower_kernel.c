@@ -1,6 +1,6 @@
 /*
  * A kernel's frame: parameters, the head that the host runs at a launch, one body per phase; raw kernels have
- * parameters, a head and text. In: the tree of a kernel and the constants of one instance. Out: verified tile IR, or
+ * parameters, a head and text (lower_raw.c). In: the tree of a kernel and the constants of one instance. Out: verified tile IR, or
  * diagnostics.
  *
  * Parameters stand in the order of the source, without constants, and then every extent by first appearance: that is
@@ -9,11 +9,9 @@
  */
 #include "lang/lower.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PARAMS = 64, MAX_PHASES = 16, MAX_SOURCE_BYTES = 16 << 20 };
+enum { MAX_PARAMS = 64, MAX_PHASES = 16 };
 
 static param_kind kind_of(const ast *param)
 {
@@ -167,13 +165,7 @@ static void lower_extent(walk *w, int index, int axis)
     w->k->params[index].extents[axis] = v;
 }
 
-typedef struct launch {
-    term counts[3];
-    int count;
-    place at;
-} launch;
-
-static bool lower_counts(walk *w, const ast_list *list, place at, launch *out)
+bool lower_counts(walk *w, const ast_list *list, place at, launch *out)
 {
     out->count = list->count;
     out->at = at;
@@ -195,7 +187,7 @@ static bool lower_counts(walk *w, const ast_list *list, place at, launch *out)
     return good;
 }
 
-static void append_launch(walk *w, const launch *l, int phase)
+void lower_launch(walk *w, const launch *l, int phase)
 {
     value counts[3];
     w->at = l->at;
@@ -303,86 +295,7 @@ static void lower_phases(walk *w)
     }
     for (int i = 0; i < phases->count; i++) lower_phase(w, phases->items[i], i, &launches[i]);
     enter_head(w);
-    for (int i = 0; good && i < phases->count; i++) append_launch(w, &launches[i], i);
-}
-
-/* A float as C reads it, whole numbers too. */
-static void add_float(text *out, const binding *b)
-{
-    char words[64];
-    const char *suffix = b->type == DT_F64 ? "" : "f";
-    if (isnan(b->number.f))
-        snprintf(words, sizeof(words), "(0.0%s / 0.0%s)", suffix, suffix);
-    else if (isinf(b->number.f))
-        snprintf(words, sizeof(words), "(%s1.0%s / 0.0%s)", b->number.f < 0 ? "-" : "", suffix, suffix);
-    else {
-        int length = snprintf(words, sizeof(words), "%.17g", b->number.f);
-        snprintf(words + length, sizeof(words) - (size_t)length, "%s%s", strpbrk(words, ".e") ? "" : ".0", suffix);
-    }
-    text_add(out, words);
-}
-
-/* "#define NAME value" for every constant of a raw kernel. */
-static const char *raw_constants(walk *w)
-{
-    text out = {0};
-    for (int i = 0; i < w->constants->count; i++) {
-        const binding *b = &w->constants->items[i];
-        text_print(&out, "#define %s ", b->name);
-        if (b->kind == BIND_TYPE)
-            text_add(&out, dtypes[b->type].c_name);
-        else if (b->kind == BIND_FUNCTION)
-            text_add(&out, b->function);
-        else if (b->kind == BIND_FLOAT)
-            add_float(&out, b);
-        else if (b->type == DT_U64)
-            text_print(&out, "%lluull", (unsigned long long)b->number.i);
-        else
-            text_print(&out, "%lld", (long long)b->number.i);
-        text_add(&out, "\n");
-    }
-    const char *copy = arena_print(w->memory, "%s", text_get(&out));
-    text_free(&out);
-    return copy;
-}
-
-/* The text of `from "file"`, found beside the .qn file. */
-static const char *raw_file(walk *w)
-{
-    const char *path = w->kernel->words, *slash = w->file->path ? strrchr(w->file->path, '/') : NULL;
-    if (path[0] != '/' && slash)
-        path = arena_print(w->memory, "%.*s/%s", (int)(slash - w->file->path), w->file->path, path);
-    w->k->raw_path = path;
-    w->k->raw_line = 1;
-    char *data = NULL;
-    size_t size = 0;
-    qn_error error = {0};
-    if (file_read(path, MAX_SOURCE_BYTES, &data, &size, &error) != QN_OK) {
-        diagnose(w->d, "E508", w->kernel->at, "give a path relative to this file", "cannot read the source `%s`",
-                 w->kernel->words);
-        return "";
-    }
-    const char *copy = arena_copy_text(w->memory, data, size);
-    free(data);
-    return copy;
-}
-
-static void lower_raw(walk *w)
-{
-    const ast *kernel = w->kernel;
-    w->k->raw_language = kernel->word;
-    w->k->raw_path = w->file->path;
-    w->k->raw_line = kernel->text_line;
-    w->k->raw_source = kernel->is_path ? raw_file(w) : arena_copy_text(w->memory, kernel->words, kernel->length);
-    w->k->raw_constants = raw_constants(w);
-    w->k->raw_once = true;
-    for (int i = 0; i < kernel->clauses.count; i++) {
-        const ast *clause = kernel->clauses.items[i];
-        launch l = {0};
-        if (strcmp(clause->word, "launch")) continue;
-        w->k->raw_once = false;
-        if (lower_counts(w, &clause->list, clause->at, &l)) append_launch(w, &l, 0);
-    }
+    for (int i = 0; good && i < phases->count; i++) lower_launch(w, &launches[i], i);
 }
 
 static void copy_source(walk *w)

@@ -349,18 +349,46 @@ static ast *parse_kernel(parser *p, ast *item)
     return item;
 }
 
+/* `<float, 16>` behind a raw kernel's name, before the parameters say which names are types. */
+static ast *parse_template(parser *p)
+{
+    ast *node = parser_node(p, AST_CLAUSE, p->now.at);
+    node->word = "template";
+    parser_advance(p);
+    do parser_push(p, &node->list, parse_template_argument(p));
+    while (parser_accept(p, ","));
+    parser_expect(p, ">", "parenthesise a comparison");
+    return parser_done(p, node);
+}
+
+static void name_types(const parser *p, const ast_list *arguments)
+{
+    for (int i = 0; i < arguments->count; i++) {
+        ast *argument = arguments->items[i];
+        for (int k = 0; k < p->generic_count && argument->kind == AST_NAME; k++) {
+            if (strcmp(argument->name, p->generics[k])) continue;
+            argument->kind = AST_TYPE_NAME;
+            argument->word = argument->name;
+            argument->is_generic = true;
+        }
+    }
+}
+
 static ast *parse_raw(parser *p, ast *item)
 {
     item->kind = AST_RAW;
     item->word = p->now.word;
     parser_advance(p);
     item->name = parser_expect_name(p, "the name of the raw kernel", &item->at);
+    if (!p->panic && parser_is(p, "<")) item->left = parse_template(p);
     parse_params(p, item);
+    if (item->left) name_types(p, &item->left->list);
     while (!p->panic) {
-        const char *word = parser_is(p, "launch")        ? "launch"
-                           : parser_is_name(p, "block")  ? "block"
-                           : parser_is_name(p, "shared") ? "shared"
-                                                         : NULL;
+        const char *word = parser_is(p, "launch")         ? "launch"
+                           : parser_is_name(p, "block")   ? "block"
+                           : parser_is_name(p, "shared")  ? "shared"
+                           : parser_is_name(p, "options") ? "options"
+                                                          : NULL;
         if (!word) break;
         parser_push(p, &item->clauses, parse_clause(p, word));
     }

@@ -91,6 +91,7 @@ ast *parse_type(parser *p);
 
 /* parse_expression.c */
 ast *parse_expression(parser *p);
+ast *parse_template_argument(parser *p); /* an expression without comparisons and shifts: `>` ends the list */
 ast *parse_postfix(parser *p);
 ast *parse_binary_rest(parser *p, ast *left); /* after an operand that was read already: operators and `?:` */
 void parse_set(parser *p, ast_list *list);

@@ -254,6 +254,13 @@ ast *parse_binary_rest(parser *p, ast *left)
     return parser_done(p, node);
 }
 
+ast *parse_template_argument(parser *p)
+{
+    ast *node = parser_enter(p) ? climb(p, parse_unary(p), 9) : nothing(p);
+    parser_leave(p);
+    return node;
+}
+
 ast *parse_expression(parser *p)
 {
     ast *node = parser_enter(p) ? parse_binary_rest(p, parse_unary(p)) : nothing(p);

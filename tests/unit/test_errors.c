@@ -17,7 +17,7 @@ static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E10
                                     "E202", "E203", "E204", "E208", "E212", "E213", "E214", "E216", "E218", "E402",
                                     "E403", "E404", "W602", "E205", "E206", "E207", "E209", "E210", "E211", "E215",
                                     "E217", "E219", "E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308",
-                                    "E309", "E310", "E311", "E312", "E313", "E314", "E401", "E503", "W601"};
+                                    "E309", "E310", "E311", "E312", "E313", "E314", "E401", "E503", "E508", "W601"};
 static bool seen[COUNT(codes)];
 
 static void diagnostics_of(const char *name, const char *words, size_t length, text *out)
@@ -28,7 +28,8 @@ static void diagnostics_of(const char *name, const char *words, size_t length, t
     lang_check(file, &d);
     bool sound = !d.errors;
     for (int i = 0; i < file->items.count && sound; i++)
-        if (file->items.items[i]->kind == AST_KERNEL) instance_lower(file, file->items.items[i], memory, &d);
+        if (file->items.items[i]->kind == AST_KERNEL || file->items.items[i]->kind == AST_RAW)
+            instance_lower(file, file->items.items[i], memory, &d);
     diagnostics_print(&d, file, false, out);
     for (int i = 0; i < d.count; i++)
         for (int k = 0; k < COUNT(codes); k++) seen[k] |= !strcmp(d.items[i].code, codes[k]);

@@ -215,7 +215,7 @@ static const struct {
     {"kernel k\nparam n extent i32\nhead {\n}", "extent n is not i64"},
     {"kernel k\nparam n extent i64\nhead {\n%1 = program 0 : i64\n}", "program in the head"},
     {"kernel k\nhead {\n}\nhead {\n}", "expected the end of the text, found head"},
-    {"kernel k\nhead {\n}\nraw c once {\nsauce\n}", "expected constants or source"},
+    {"kernel k\nhead {\n}\nraw c once {\nsauce\n}", "expected constants, source, instance or options"},
 };
 
 TEST(every_kernel_rule_is_kept)
