@@ -8,6 +8,7 @@
  */
 #include "emit/emit_c_nest.h"
 #include "emit/prelude.h"
+#include "emit/raw.h"
 
 #include <string.h>
 

@@ -182,7 +182,4 @@ extern const char print_text[]; /* functions that the generated C needs once it 
 void emit_print(emitter *e, tile_op *op);
 int launch_axes(const tile_kernel *k, int phase); /* 1 to 3 */
 
-/* emit_raw.c */
-qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
-
 #endif
