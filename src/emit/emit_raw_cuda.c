@@ -138,14 +138,13 @@ bool raw_next_option(const char **at, raw_span *option)
 
 /* ---- the shape of a launch ---- */
 
-static qn_status too_much(const tile_kernel *k, raw_launch which, qn_error *error, const char *words,
-                          const char *advice)
+static qn_status too_much(const tile_kernel *k, raw_launch which, const char *words, qn_error *error)
 {
     const tile_op *op = NULL;
     for (int i = 0; i < k->head->op_count; i++)
         if (k->head->ops[i]->code == OP_LAUNCH && k->head->ops[i]->attr.index == (int)which) op = k->head->ops[i];
-    return error_set(error, QN_BAD_CALL, "%s:%d:%d: error E506: %s\n    %s", k->file ? k->file : k->name,
-                     op ? op->line : 0, op ? op->column : 0, words, advice);
+    return error_set(error, QN_BAD_CALL, "%s:%d:%d: error E506: %s", k->file ? k->file : k->name, op ? op->line : 0,
+                     op ? op->column : 0, words);
 }
 
 qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cuda_target *target, cuda_shape *out,
@@ -161,18 +160,18 @@ qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cu
         snprintf(words, sizeof(words), "`%s` wants blocks of %lld x %lld x %lld = %lld threads; a block has 1 to %d%s",
                  k->name, (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads,
                  MOST_THREADS, threads > MOST_THREADS ? "" : ", at most 64 on the third axis");
-        return too_much(k, RAW_BLOCK, error, words, "use smaller blocks and more of them");
+        return too_much(k, RAW_BLOCK, words, error);
     }
     if (grid[0] > MOST_GRID_X || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ) {
         snprintf(words, sizeof(words), "`%s` wants %lld x %lld x %lld blocks; at most %d x %d x %d are possible",
                  k->name, (long long)grid[0], (long long)grid[1], (long long)grid[2], MOST_GRID_X, MOST_GRID_YZ,
                  MOST_GRID_YZ);
-        return too_much(k, RAW_GRID, error, words, "put the longest axis first, or let a block do more");
+        return too_much(k, RAW_GRID, words, error);
     }
     if (shared > most) {
         snprintf(words, sizeof(words), "`%s` wants %lld bytes of shared memory; a block can have %lld", k->name,
                  (long long)shared, (long long)most);
-        return too_much(k, RAW_SHARED, error, words, "use smaller tiles");
+        return too_much(k, RAW_SHARED, words, error);
     }
     out->threads = (int)threads;
     for (int i = 0; i < 3; i++) out->block[i] = (int)block[i];

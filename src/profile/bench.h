@@ -18,6 +18,7 @@ typedef struct bench_variant {
     const char *label;  /* "gelu_tile(BLOCK = 8192)" */
     ast_list settings;  /* AST_SETTING of the variant itself */
     bool has_ir;        /* raw kernels have none */
+    bool elsewhere;     /* raw text of other devices: skipped, in one line with all of its kind */
     variant_status status;
     const char *message;             /* why it is not ok; "" */
     qn_call *call;                   /* at the point's own size */

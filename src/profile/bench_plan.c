@@ -262,11 +262,12 @@ void plan_variants(bench *b)
             variant_end(b, v, VARIANT_FAILED, "the file has no kernel `%s`", written->name);
         else if (item->kind == AST_TENSOR)
             variant_end(b, v, VARIANT_SKIPPED, "a tensor function: this version parses it but does not run it");
-        else if (item->kind == AST_RAW && !strcmp(item->word, "cuda"))
-            variant_end(b, v, VARIANT_SKIPPED, "cuda text: this version has no cuda device");
-        else if (item->kind == AST_RAW && strcmp(b->device, "cpu") != 0)
-            variant_end(b, v, VARIANT_SKIPPED, "C text runs on the cpu device only, and this is %s", b->device);
-        else if (item->kind != AST_KERNEL && item->kind != AST_RAW)
+        else if (item->kind == AST_RAW && !raw_runs_on(item->word, b->context->slots[b->slot].driver->name)) {
+            bool cuda = !strcmp(item->word, "cuda");
+            v->elsewhere = true;
+            variant_end(b, v, VARIANT_SKIPPED, "%s text runs on %s only, and this is %s", cuda ? "cuda" : "C",
+                        cuda ? "cuda and emu" : "the cpu device", b->device);
+        } else if (item->kind != AST_KERNEL && item->kind != AST_RAW)
             variant_end(b, v, VARIANT_FAILED, "`%s` is not a kernel", written->name);
         else if (b->reference < 0 && v->has_ir)
             b->reference = i;

@@ -108,6 +108,16 @@ static void row(const bench *b, const bench_variant *v, table *t)
     text_free(&low_high);
 }
 
+static void elsewhere(const bench *b, text *out)
+{
+    int count = 0;
+    for (int i = 0; i < b->variant_count; i++) {
+        if (!b->variants[i].elsewhere) continue;
+        text_print(out, "%s%s", count++ ? ", " : "skipped, raw text of other devices: ", b->variants[i].label);
+    }
+    if (count) text_add(out, "\n");
+}
+
 void report_table(const bench *b, text *out)
 {
     static const char *const heads[] = {"variant", "time", "20% 80%", "GB/s", "GFLOP/s", "of limit", "error", "status"};
@@ -126,13 +136,15 @@ void report_table(const bench *b, text *out)
     table_open(&t, COUNT(heads));
     t.left[COUNT(heads) - 1] = true;
     for (int i = 0; i < COUNT(heads); i++) table_cell(&t, "%s", heads[i]);
-    for (int i = 0; i < b->variant_count; i++) row(b, &b->variants[i], &t);
+    for (int i = 0; i < b->variant_count; i++)
+        if (!b->variants[i].elsewhere) row(b, &b->variants[i], &t);
     table_print(&t, b->options->colour, out);
     table_close(&t);
     for (int i = 0; i < b->variant_count; i++)
-        if (*b->variants[i].message)
+        if (*b->variants[i].message && !b->variants[i].elsewhere)
             text_print(out, "%s %s: %s\n", b->variants[i].label, status_names[b->variants[i].status],
                        b->variants[i].message);
+    elsewhere(b, out);
     remarks(b, out);
     text_add(out, "\n");
     text_free(&size);

@@ -5,6 +5,7 @@
  * Nothing is compiled here. Every mistake of the caller ends as an E5xx text.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/raw.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -218,17 +219,23 @@ static bool is_contiguous(const array_view *v)
     return true;
 }
 
+bool raw_runs_on(const char *language, const char *device)
+{
+    return !strcmp(language, "c") ? !strcmp(device, "cpu") : !strcmp(device, "cuda") || !strcmp(device, "emu");
+}
+
+static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error *error);
+
 static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, qn_error *error)
 {
     const char *device = call->context->slots[slot].driver->name;
-    const char *own = !strcmp(k->raw_language, "c") ? "cpu" : k->raw_language;
-    int known;
-    if (strcmp(own, "cpu") && context_slot(call->context, own, &known, NULL) == QN_BAD_CALL)
-        return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text: this version has no %s device", k->name,
-                         k->raw_language, own);
-    if (strcmp(own, device))
-        return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text and runs on the device %s, not on %s",
-                         k->name, k->raw_language, own, device);
+    bool cuda = strcmp(k->raw_language, "c") != 0;
+    if (!raw_runs_on(k->raw_language, device))
+        return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text and runs on the device%s, not on %s", k->name,
+                         k->raw_language, cuda ? "s cuda and emu" : " cpu", device);
+    cuda_shape shape;
+    qn_error inner;
+    if (cuda && raw_cuda_shape(k, &call->plan, NULL, &shape, &inner) != QN_OK) return head_error(call, &inner, error);
     if (!call->context->allow_raw)
         return error_set(error, QN_BAD_CALL,
                          "raw kernel `%s` would run its text as it is written; allow raw kernels for files you trust",
@@ -250,7 +257,8 @@ static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error
     } advices[] = {{"E501", "reshape the view"},
                    {"E502", "give arrays whose shapes agree"},
                    {"E503", "call it with arguments for which this holds"},
-                   {"E505", "set it by name, such as n = 1000"}};
+                   {"E505", "set it by name, such as n = 1000"},
+                   {"E506", "use smaller blocks, or smaller tiles"}};
     const char *words = inner->message;
     for (int i = 0; i < COUNT(advices); i++) {
         const char *at = strstr(words, advices[i].code);
@@ -258,7 +266,7 @@ static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error
         place where = {0};
         if (sscanf(words + strcspn(words, ":"), ":%d:%d", &where.line, &where.column) != 2) where = (place){0};
         const char *advice = advices[i].advice;
-        if (strstr(at, "it must be from 0")) advice = "check the sizes it is computed from";
+        if (strstr(at, "it must be ")) advice = "check the sizes it is computed from";
         if (strstr(at, "programs on axis")) advice = "check the sizes that the launch is computed from";
         return entry_error(call->kernel, inner->status, advices[i].code, where, advice, error, "%s",
                            at + 5 + strspn(at + 5, " "));

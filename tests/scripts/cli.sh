@@ -249,8 +249,8 @@ void some(const float *x, float *y, long n) { y[0] = x[0]; }
 QN
 try 2 run "$work/later.qn" twice --set n=5
 says err '`twice` is a tensor function: this version parses it but does not run it'
-try 1 run "$work/later.qn" gpu --set n=5
-says err 'this version has no cuda device'
+try 1 run "$work/later.qn" gpu --set n=5 --device cpu
+says err 'raw kernel `gpu` is cuda text and runs on the devices cuda and emu, not on cpu'
 try 1 run "$work/later.qn" broken --set n=5
 says err "$work/later.qn:13:12: error:"
 try 0 run "$work/later.qn" clean --set n=5
