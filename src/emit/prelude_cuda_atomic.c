@@ -11,7 +11,7 @@
         "atomic_" kind "_$t", types, "swap_$t " needs,                \
             "INLINE $v atomic_" kind "_$t($m *p, $v v)\n"             \
             "{\n"                                                     \
-            "    $u seen = *(volatile $u *)p, old = seen;\n"          \
+            "    $u seen, old = *(volatile $u *)p;\n"          \
             "    do {\n"                                              \
             "        seen = old;\n"                                   \
             "        const $v x = from_bits_$t(seen);\n"              \
@@ -98,7 +98,16 @@ const prelude_part cuda_atomic_parts[] = {
     LOOP("and", SMALL, "", "($v)(x & v)"),
     LOOP("or", SMALL, "", "($v)(x | v)"),
     LOOP("xor", SMALL, "", "($v)(x ^ v)"),
-    LOOP("exchange", "f16 bf16 " SMALL, "", "(x, v)"),
+    {"atomic_exchange_$t", "f16 bf16 " SMALL, "swap_$t",
+     "INLINE $v atomic_exchange_$t($m *p, $v v)\n"
+     "{\n"
+     "    $u seen, old = *(volatile $u *)p;\n"
+     "    do {\n"
+     "        seen = old;\n"
+     "        old = swap_$t(p, seen, to_bits_$t(v));\n"
+     "    } while (old != seen);\n"
+     "    return from_bits_$t(old);\n"
+     "}\n"},
     /* Equal as numbers, so -0 is 0 and NaN equals nothing. */
     {"atomic_cas_$t", "f32 f64 f16 bf16 " CUDA_INTEGERS, "swap_$t",
      "INLINE $v atomic_cas_$t($m *p, $v expected, $v v)\n"

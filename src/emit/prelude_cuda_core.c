@@ -48,7 +48,8 @@ const prelude_part cuda_core_parts[] = {
     {"max_$t", CUDA_INTEGERS, "", "INLINE $v max_$t($v a, $v b) { return a > b ? a : b; }\n"},
     {"abs_$t", "i8 i16 i32 i64", "", "INLINE $v abs_$t($v a) { return a < 0 ? ($v)(0 - ($u)a) : a; }\n"},
     {"abs_$t", "u8 u16 u32 u64", "", "INLINE $v abs_$t($v a) { return a; }\n"},
-    {"sign_$t", CUDA_INTEGERS, "", "INLINE $v sign_$t($v a) { return ($v)((a > 0) - (a < 0)); }\n"},
+    {"sign_$t", "i8 i16 i32 i64", "", "INLINE $v sign_$t($v a) { return ($v)((a > 0) - (a < 0)); }\n"},
+    {"sign_$t", "u8 u16 u32 u64", "", "INLINE $v sign_$t($v a) { return a != 0; }\n"},
     {"div_$t", "i8 i16 i32 i64", "",
      "INLINE $v div_$t($v a, $v b)\n"
      "{\n"
