@@ -1,0 +1,206 @@
+/*
+ * The checked mode of `emu`: every load, store and atomic of the text comes through emu_check_access before it happens.
+ *
+ * In: a thread, an address, a size. Out: findings. Shared memory has a shadow, a cell a byte: the last writer and two
+ * readers, each with the barrier interval (epoch) and the warp's time it happened in. Two accesses of one byte by two
+ * threads race when one of them writes, not both are atomic, no barrier of the block lies between them, and, inside a
+ * warp, no __syncwarp of both. What the order of execution happened to be does not matter.
+ * Other addresses must lie in an array of the kernel or in memory that belongs to the launch; an access that does not
+ * ends the launch before it is made.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/emu_worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct mark { /* one access */
+    const void *place;
+    uint32_t epoch, time;
+    uint16_t thread;
+    bool atomic;
+} mark;
+
+typedef struct cell {
+    mark write, reads[2];
+} cell;
+
+struct emu_shadow {
+    size_t size_bytes;
+    cell cells[];
+};
+
+emu_shadow *emu_shadow_new(size_t shared_bytes)
+{
+    emu_shadow *s = calloc(1, sizeof(*s) + shared_bytes * sizeof(cell));
+    if (s) s->size_bytes = shared_bytes;
+    return s;
+}
+
+void emu_shadow_free(emu_shadow *s)
+{
+    free(s);
+}
+
+static const char *kind_words(int kind)
+{
+    return kind & EMU_ATOMIC ? "atomic" : kind & EMU_WRITE ? "write" : "read";
+}
+
+/* Did the earlier access happen before this one for sure? */
+static bool is_ordered(const emu_thread *self, const mark *earlier)
+{
+    if (earlier->epoch != self->block->epoch || earlier->thread == self->number) return true;
+    if (earlier->thread / EMU_WARP != self->number / EMU_WARP) return false;
+    return self->warp->together[(earlier->thread % EMU_WARP) * EMU_WARP + self->lane] > earlier->time;
+}
+
+EMU_ON_STACK static void report_race(emu_thread *self, const mark *earlier, const char *earlier_kind, size_t offset,
+                                     int kind, const void *place)
+{
+    emu_finding f = {.place = place, .other = earlier->place};
+    text who = {0};
+    emu_thread_words(self, &who);
+    snprintf(f.words, sizeof(f.words),
+             "shared-memory race: %s of byte %zu by %s, and %s of it by thread number %u with no barrier between",
+             kind_words(kind), offset, text_get(&who), earlier_kind, earlier->thread);
+    text_free(&who);
+    emu_finding_add(self->worker, &f);
+}
+
+EMU_ON_STACK static void check_races(emu_thread *self, size_t offset, size_t size_bytes, int kind, const void *place)
+{
+    emu_shadow *shadow = self->block->shadow;
+    bool atomic = kind & EMU_ATOMIC, writes = kind != EMU_READ;
+    mark now = {.place = place,
+                .epoch = self->block->epoch,
+                .time = self->warp->time,
+                .thread = (uint16_t)self->number,
+                .atomic = atomic};
+    bool told = false;
+    for (size_t i = offset; i < offset + size_bytes && i < shadow->size_bytes; i++) {
+        cell *c = &shadow->cells[i];
+        if (!told && !(atomic && c->write.atomic) && !is_ordered(self, &c->write)) {
+            report_race(self, &c->write, kind_words(c->write.atomic ? EMU_ATOMIC : EMU_WRITE), i, kind, place);
+            told = true;
+        }
+        for (int r = 0; r < 2 && writes; r++) {
+            if (told || is_ordered(self, &c->reads[r])) continue;
+            report_race(self, &c->reads[r], "read", i, kind, place);
+            told = true;
+        }
+        if (writes) {
+            c->write = now;
+        } else if (c->reads[0].epoch != now.epoch || c->reads[0].thread == now.thread) {
+            if (c->reads[0].epoch != now.epoch) c->reads[1] = (mark){0};
+            c->reads[0] = now;
+        } else {
+            c->reads[1] = now;
+        }
+    }
+}
+
+/* The array or shared memory that the address is nearest to. */
+EMU_ON_STACK static void report_outside(emu_thread *self, uintptr_t address, size_t size_bytes, int kind,
+                                        const void *place)
+{
+    const emu_worker *w = self->worker;
+    const emu_launch *launch = w->launch;
+    emu_finding f = {.place = place};
+    text words = {0}, who = {0};
+    emu_thread_words(self, &who);
+    uintptr_t best = UINTPTR_MAX;
+    const emu_range *near = NULL;
+    for (int i = 0; i < launch->range_count; i++) {
+        const emu_range *r = &launch->ranges[i];
+        if (!r->name) continue;
+        uintptr_t away = address >= r->end ? address - r->end : address < r->first ? r->first - address : 0;
+        if (away < best) {
+            best = away;
+            near = r;
+        }
+    }
+    size_t offset = (size_t)(address - (uintptr_t)w->shared);
+    bool in_dynamic = w->dynamic && offset < w->shared_size;
+    text_print(&words, "out of bounds: %s of %zu bytes by %s", kind_words(kind), size_bytes, text_get(&who));
+    if (in_dynamic)
+        text_print(&words, ", at byte %lld of %zu bytes of dynamic shared memory",
+                   (long long)(address - (uintptr_t)w->dynamic), launch->shared_bytes);
+    else if (w->shared_size > 1 && address - (uintptr_t)w->shared + 4096 < w->shared_size + 8192)
+        text_print(&words, ", outside shared memory");
+    else if (near && best < (uintptr_t)1 << 30)
+        text_print(&words, ", %llu bytes %s of `%s` (%llu bytes)", (unsigned long long)best,
+                   address >= near->end ? "after the end" : "before the start", near->name,
+                   (unsigned long long)(near->end - near->first));
+    else
+        text_print(&words, ", at %#llx, which is in no array", (unsigned long long)address);
+    snprintf(f.words, sizeof(f.words), "%s", text_get(&words));
+    text_free(&words);
+    text_free(&who);
+    emu_finding_add(self->worker, &f);
+    emu_stop(self);
+}
+
+EMU_ON_STACK static void report_range(emu_thread *self, const emu_range *r, uintptr_t address, size_t size_bytes,
+                                      int kind, const void *place)
+{
+    emu_finding f = {.place = place};
+    text who = {0};
+    emu_thread_words(self, &who);
+    if (address % size_bytes)
+        snprintf(f.words, sizeof(f.words), "misaligned: %s of %zu bytes by %s at an address that is no multiple of it",
+                 kind_words(kind), size_bytes, text_get(&who));
+    else
+        snprintf(f.words, sizeof(f.words), "write of the input `%s` by %s", r->name, text_get(&who));
+    text_free(&who);
+    emu_finding_add(self->worker, &f);
+}
+
+static const emu_range *find_range(emu_worker *w, uintptr_t address, size_t size_bytes)
+{
+    const emu_launch *launch = w->launch;
+    for (int i = 0; i < launch->range_count; i++) {
+        int n = (i + w->last_range) % launch->range_count;
+        const emu_range *r = &launch->ranges[n];
+        if (address < r->first || address + size_bytes > r->end) continue;
+        w->last_range = n;
+        return r;
+    }
+    return NULL;
+}
+
+/* Shared memory of another block of the cluster. */
+static emu_block *find_neighbour(emu_worker *w, uintptr_t address, size_t size_bytes)
+{
+    for (int i = 0; i < w->block_count; i++) {
+        uintptr_t first = (uintptr_t)w->blocks[i].image;
+        if (first && address >= first && address + size_bytes <= first + w->shared_size) return &w->blocks[i];
+    }
+    return NULL;
+}
+
+EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t size_bytes, int kind,
+                                   const void *place)
+{
+    emu_worker *w = self->worker;
+    uintptr_t address = (uintptr_t)pointer;
+    size_t offset = (size_t)(address - (uintptr_t)w->shared);
+    if (offset < w->shared_size) {
+        for (int i = 0; i < w->piece_count; i++) {
+            uintptr_t first = (uintptr_t)w->pieces[i].data;
+            if (address < first || address + size_bytes > first + w->pieces[i].size_bytes) continue;
+            if (size_bytes <= 16 && address % size_bytes) report_range(self, NULL, address, size_bytes, kind, place);
+            check_races(self, offset, size_bytes, kind, place);
+            return;
+        }
+        report_outside(self, address, size_bytes, kind, place);
+        return;
+    }
+    const emu_range *r = find_range(w, address, size_bytes);
+    if (r) {
+        bool misaligned = size_bytes <= 16 && size_bytes && address % size_bytes;
+        if (misaligned || (r->read_only && kind != EMU_READ)) report_range(self, r, address, size_bytes, kind, place);
+    } else if (!find_neighbour(w, address, size_bytes)) {
+        report_outside(self, address, size_bytes, kind, place);
+    }
+}

@@ -1,0 +1,147 @@
+/*
+ * The engine of `emu`: runs the blocks of one launch on the CPU. In: an entry function that runs one CUDA thread, the
+ * geometry, and what the text was loaded from. Out: the threads have run, or the sentence that says why they cannot go
+ * on, and findings in the checked mode.
+ *
+ * A CUDA thread is a coroutine with a stack of its own; the first words of emu_thread are also declared by the text's
+ * header (emu_text.c), which finds its thread from the stack pointer: stacks are aligned to their size, and the thread
+ * lies at the upper end. A thread that never waits costs no switch: the next one runs on the same stack.
+ * Shared memory is the thread-local memory of the loaded text, so host threads run blocks side by side. Blocks that must
+ * live together (clusters, cooperative grids) run on one host thread, which exchanges that memory when it goes from
+ * block to block; the address of another block's shared memory is its place in the copy that waits.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_DEVICE_EMU_ENGINE_H
+#define QUERN_DEVICE_EMU_ENGINE_H
+
+#include "base/base.h"
+
+#define EMU_STACK_BYTES ((size_t)256 << 10) /* also in the text's header */
+#define EMU_THREAD_BYTES 512                /* the upper end of a stack, where its thread lies; also there */
+#define EMU_WARP 32
+#define EMU_MAX_THREADS 1024
+#define EMU_BARRIERS 16
+
+typedef enum emu_state {
+    EMU_READY,
+    EMU_AT_WARP,    /* waits for the lanes of its mask */
+    EMU_AT_BARRIER, /* waits for the threads of its block */
+    EMU_AT_CLUSTER,
+    EMU_AT_GRID,
+    EMU_DONE
+} emu_state;
+
+/* What a warp does together. The text's header has the same numbers. */
+typedef enum emu_collective {
+    EMU_SYNC,
+    EMU_SHUFFLE, /* argument: the lane to read from */
+    EMU_BALLOT,
+    EMU_MATCH_ANY,
+    EMU_MATCH_ALL, /* the mask, or 0 */
+    EMU_GATHER,    /* value: address of the lane's bytes; argument: how many */
+    EMU_REDUCE_ADD,
+    EMU_REDUCE_MIN,
+    EMU_REDUCE_MAX,
+    EMU_REDUCE_UMIN,
+    EMU_REDUCE_UMAX,
+    EMU_REDUCE_AND,
+    EMU_REDUCE_OR,
+    EMU_REDUCE_XOR
+} emu_collective;
+
+enum { EMU_READ = 0, EMU_WRITE = 1, EMU_ATOMIC = 2 }; /* of an access */
+
+typedef struct emu_place { /* in the text */
+    const char *file;
+    int line;
+} emu_place;
+
+typedef struct emu_worker emu_worker;
+typedef struct emu_block emu_block;
+typedef struct emu_warp emu_warp;
+
+typedef struct emu_thread {
+    uint32_t index[3], block_index[3], block_size[3], grid_size[3];
+    uint32_t lane, number, cluster_rank, cluster_size; /* the text's header knows the fields up to here */
+    emu_worker *worker;
+    emu_block *block;
+    emu_warp *warp;
+    void *stack_pointer; /* while it is not running */
+    struct emu_thread *next;
+    emu_state state;
+    emu_collective collective;
+    uint32_t mask;
+    int barrier;
+    uint64_t value, argument, result;
+    emu_place place; /* where it waits */
+    uint32_t atomics; /* since it last gave way */
+} emu_thread;
+
+/* What the text calls. The header declares the same struct; a change is a change of EMU_ABI_VERSION. */
+#define EMU_ABI_VERSION 1
+typedef struct emu_calls {
+    int (*barrier)(emu_thread *self, int number, int count, int value, const char *file, int line);
+    uint64_t (*warp)(emu_thread *self, uint32_t mask, int collective, uint64_t value, uint64_t argument,
+                     const char *file, int line);
+    uint32_t (*active)(emu_thread *self);
+    void (*together)(emu_thread *self, int grid, const char *file, int line); /* cluster (0) or grid (1) barrier */
+    void *(*map)(emu_thread *self, void *pointer, uint32_t rank);
+    void (*give_way)(emu_thread *self);
+    void (*access)(emu_thread *self, const void *address, size_t size_bytes, int kind, const void *place);
+    void (*print)(emu_thread *self, const char *words);
+    void (*stop)(emu_thread *self, const char *words, const char *file, int line); /* does not return */
+} emu_calls;
+
+typedef void emu_entry(void *const *arguments); /* one thread of a kernel; arguments as cuLaunchKernel has them */
+
+/* One global array, or another piece of memory that a kernel may touch. */
+typedef struct emu_range {
+    const char *name; /* NULL: not an array of the kernel */
+    uintptr_t first, end;
+    int elem_bytes;
+    bool read_only;
+} emu_range;
+
+typedef struct emu_finding {
+    char words[600]; /* without file and line */
+    const void *place, *other; /* code addresses, or NULL: then `at` */
+    emu_place at;
+    int64_t times;
+} emu_finding;
+#define EMU_MAX_FINDINGS 16
+
+typedef struct emu_launch {
+    emu_entry *entry;
+    void *const *arguments;
+    uint32_t grid[3], block[3];
+    int cluster_blocks; /* 1: none */
+    bool cooperative;
+    size_t shared_bytes;              /* dynamic */
+    void *(*touch)(void);             /* of the text: makes the host thread's shared memory exist */
+    void *(*dynamic)(void);           /* of the text: where dynamic shared memory starts; NULL: there is none */
+    const void *library_address;      /* any address inside the loaded text */
+    void (*print)(void *context, const char *words);
+    void *print_context;
+    /* The checked mode. */
+    bool checked;
+    const emu_range *ranges;
+    int range_count;
+    /* Out. */
+    emu_finding findings[EMU_MAX_FINDINGS];
+    int finding_count;
+    bool stopped; /* the launch did not run to its end: the last finding says why */
+} emu_launch;
+
+typedef struct emu_engine emu_engine;
+emu_engine *emu_engine_new(int threads);
+void emu_engine_free(emu_engine *e);
+const emu_calls *emu_engine_calls(void);
+/* Runs all blocks and waits. One launch at a time; callers queue. QN_NO_MEMORY: no room for stacks. */
+qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error);
+
+/* emu_check.c: the memory of the checked mode. */
+typedef struct emu_shadow emu_shadow;
+emu_shadow *emu_shadow_new(size_t shared_bytes);
+void emu_shadow_free(emu_shadow *s);
+
+#endif
