@@ -74,22 +74,35 @@ static void name_it(compiler *c)
     text_free(&output);
 }
 
-void compiler_find(compiler *c)
+/* names: two variables of the environment, then programs. */
+static void find(compiler *c, const char *const names[5])
 {
     *c = (compiler){0};
-    const char *settings[] = {environment_get("QUERN_CC"), environment_get("CC"), "cc", "gcc", "clang"};
-    for (int i = 0; i < COUNT(settings); i++) {
-        if (!settings[i]) continue;
-        if (use_setting(c, settings[i])) {
+    for (int i = 0; i < 5; i++) {
+        const char *setting = i < 2 ? environment_get(names[i]) : names[i];
+        if (!setting) continue;
+        if (use_setting(c, setting)) {
             name_it(c);
             return;
         }
         if (i < 2 && !c->wanted[0]) {
-            snprintf(c->wanted, sizeof(c->wanted), "%s", settings[i]);
-            c->wanted_by = i ? "CC" : "QUERN_CC";
+            snprintf(c->wanted, sizeof(c->wanted), "%s", setting);
+            c->wanted_by = names[i];
         }
     }
     c->path[0] = 0;
+}
+
+void compiler_find(compiler *c)
+{
+    static const char *const names[] = {"QUERN_CC", "CC", "cc", "gcc", "clang"};
+    find(c, names);
+}
+
+void compiler_find_cpp(compiler *c)
+{
+    static const char *const names[] = {"QUERN_CXX", "CXX", "c++", "g++", "clang++"};
+    find(c, names);
 }
 
 void compiler_missing(const compiler *c, char *words, size_t size)

@@ -19,6 +19,7 @@ typedef struct compiler {
 
 /* $QUERN_CC, $CC, cc, gcc, clang: the first that is there. Runs nothing unless the name has no version in it. */
 void compiler_find(compiler *c);
+void compiler_find_cpp(compiler *c); /* $QUERN_CXX, $CXX, c++, g++, clang++ */
 /* The words that say that there is none and what to install. */
 void compiler_missing(const compiler *c, char *words, size_t size);
 /* Everything a binary depends on besides its source: program, its date and size, flags, processor. */

@@ -6,9 +6,9 @@
  * A CUDA thread is a coroutine with a stack of its own; the first words of emu_thread are also declared by the text's
  * header (emu_text.c), which finds its thread from the stack pointer: stacks are aligned to their size, and the thread
  * lies at the upper end. A thread that never waits costs no switch: the next one runs on the same stack.
- * Shared memory is the thread-local memory of the loaded text, so host threads run blocks side by side. Blocks that must
- * live together (clusters, cooperative grids) run on one host thread, which exchanges that memory when it goes from
- * block to block; the address of another block's shared memory is its place in the copy that waits.
+ * Shared memory is the thread-local memory of the loaded text, so host threads run blocks side by side. Blocks that
+ * must live together (clusters, cooperative grids) run on one host thread, which exchanges that memory when it goes
+ * from block to block; the address of another block's shared memory is its place in the copy that waits.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_DEVICE_EMU_ENGINE_H
@@ -62,7 +62,8 @@ typedef struct emu_warp emu_warp;
 
 typedef struct emu_thread {
     uint32_t index[3], block_index[3], block_size[3], grid_size[3];
-    uint32_t lane, number, cluster_rank, cluster_size; /* the text's header knows the fields up to here */
+    uint32_t lane, number, cluster_rank, cluster_size;
+    uint32_t atomics; /* since it last gave way; the text's header knows the fields up to here */
     emu_worker *worker;
     emu_block *block;
     emu_warp *warp;
@@ -74,7 +75,6 @@ typedef struct emu_thread {
     int barrier;
     uint64_t value, argument, result;
     emu_place place; /* where it waits */
-    uint32_t atomics; /* since it last gave way */
 } emu_thread;
 
 /* What the text calls. The header declares the same struct; a change is a change of EMU_ABI_VERSION. */
@@ -103,7 +103,7 @@ typedef struct emu_range {
 } emu_range;
 
 typedef struct emu_finding {
-    char words[600]; /* without file and line */
+    char words[600];           /* without file and line */
     const void *place, *other; /* code addresses, or NULL: then `at` */
     emu_place at;
     int64_t times;
@@ -116,10 +116,10 @@ typedef struct emu_launch {
     uint32_t grid[3], block[3];
     int cluster_blocks; /* 1: none */
     bool cooperative;
-    size_t shared_bytes;              /* dynamic */
-    void *(*touch)(void);             /* of the text: makes the host thread's shared memory exist */
-    void *(*dynamic)(void);           /* of the text: where dynamic shared memory starts; NULL: there is none */
-    const void *library_address;      /* any address inside the loaded text */
+    size_t shared_bytes;         /* dynamic */
+    void *(*touch)(void);        /* of the text: makes the host thread's shared memory exist */
+    void *(*dynamic)(void);      /* of the text: where dynamic shared memory starts; NULL: there is none */
+    const void *library_address; /* any address inside the loaded text */
     void (*print)(void *context, const char *words);
     void *print_context;
     /* The checked mode. */

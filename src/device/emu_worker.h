@@ -14,8 +14,8 @@
 #define EMU_ON_STACK __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
 struct emu_warp {
-    uint32_t waiting; /* lanes at a collective */
-    uint32_t time;    /* counts __syncwarp */
+    uint32_t waiting;   /* lanes at a collective */
+    uint32_t time;      /* counts __syncwarp */
     uint32_t *together; /* checked: [lane][lane], the time of the last __syncwarp of both */
     unsigned char gathered[EMU_WARP * EMU_GATHER_BYTES] __attribute__((aligned(64)));
 };
@@ -72,13 +72,25 @@ struct emu_worker {
     uint32_t epochs;
     int64_t spins;
     bool stopping, no_memory;
-    bool gave_way; /* a thread wants other blocks to run */
+    bool gave_way;  /* a thread wants other blocks to run */
     int last_range; /* where the last global access was */
 };
 
-void emu_finding_add(emu_worker *w, const emu_finding *found);
-void emu_stop(emu_thread *self); /* ends the launch; does not return */
+/* emu_thread.c */
+void emu_stacks_free(emu_worker *w);
+void emu_push_ready(emu_thread *t);
+emu_thread *emu_pop_ready(emu_block *b);  /* NULL: nobody */
+emu_thread *emu_thread_new(emu_block *b); /* the block's next thread, on a stack; NULL: no memory */
+void emu_wait(emu_thread *self);          /* leaves the running thread, whose state says what it waits for */
+void emu_stop(emu_thread *self);          /* ends the launch; does not return */
 void emu_thread_words(const emu_thread *t, text *out); /* "thread 3 of block 0" */
+const char *emu_file_name(const char *path);
+void emu_report_stuck(emu_worker *w); /* nobody can go on: one thread that waits, and one that is elsewhere */
+/* emu_wait.c */
+void emu_thread_end(emu_thread *self);
+/* emu_engine.c */
+void emu_finding_add(emu_worker *w, const emu_finding *found);
+/* emu_check.c */
 void emu_check_access(emu_thread *self, const void *address, size_t size_bytes, int kind, const void *place);
 
 #endif

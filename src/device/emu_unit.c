@@ -1,0 +1,378 @@
+/*
+ * From CUDA text to C++ to a shared library. In: the bytes that NVRTC gets. Out: a file for dlopen.
+ *
+ * The text itself is not touched. What it does not say in C++ is added around it: the header in front; after it, for
+ * each kernel, a function that calls it with arguments as the driver API has them, and for the arrays of dynamic shared
+ * memory, whatever their types, one piece of thread-local memory by all their names. Optimising costs more than it
+ * brings at the sizes of tests, hence -O1. The checked mode has the compiler announce every access (as for a race
+ * detector, whose run time is not linked: the header has its functions), and lines.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "device/emu_unit.h"
+#include "device/emu_worker.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const flags[] = {"-std=gnu++17",
+                                    "-O1",
+                                    "-march=native",
+                                    "-ffp-contract=off",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fwrapv",
+                                    "-fno-strict-aliasing",
+                                    "-fno-exceptions",
+                                    "-fno-rtti",
+                                    "-fno-threadsafe-statics",
+                                    "-fno-stack-protector",
+                                    "-fno-asynchronous-unwind-tables",
+                                    "-fvisibility=hidden",
+                                    "-fPIC",
+                                    "-w"};
+static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-DQUERN_EMU_CHECKED"};
+
+/* ---- the text around ---- */
+
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static const char *skip_blank(const char *c)
+{
+    for (;;) {
+        if (isspace((unsigned char)*c)) {
+            c++;
+        } else if (c[0] == '/' && c[1] == '/') {
+            while (*c && *c != '\n') c++;
+        } else if (c[0] == '/' && c[1] == '*') {
+            const char *end = strstr(c + 2, "*/");
+            if (!end) return c + strlen(c);
+            c = end + 2;
+        } else {
+            return c;
+        }
+    }
+}
+
+/* The next word or single character after blanks and comments; strings are one token. NULL at the end. */
+static const char *next_token(const char *c, size_t *length)
+{
+    c = skip_blank(c);
+    if (!*c) return NULL;
+    *length = 1;
+    if (is_name(*c)) {
+        while (is_name(c[*length])) ++*length;
+    } else if (*c == '"' || *c == '\'') {
+        while (c[*length] && c[*length] != *c) *length += c[*length] == '\\' && c[*length + 1] ? 2 : 1;
+        if (c[*length]) ++*length;
+    }
+    return c;
+}
+
+static bool token_is(const char *token, size_t length, const char *word)
+{
+    return strlen(word) == length && !memcmp(token, word, length);
+}
+
+typedef struct word {
+    const char *start;
+    size_t length;
+} word;
+
+/* Arrays declared `extern __shared__ ... NAME[]`, and kernels declared `extern "C" __global__ ... NAME(`. */
+static int find_declared(const char *source, bool shared, word *out, int most)
+{
+    int count = 0;
+    size_t length = 0;
+    for (const char *t = next_token(source, &length); t; t = next_token(t + length, &length)) {
+        if (!token_is(t, length, "extern")) continue;
+        bool seen = false, linkage = false;
+        word last = {0};
+        const char *u = t;
+        size_t used = length;
+        while ((u = next_token(u + used, &used)) && *u != ';' && *u != '{' && *u != '=') {
+            if (token_is(u, used, "\"C\"")) linkage = true;
+            if (token_is(u, used, shared ? "__shared__" : "__global__")) seen = true;
+            if (*u == (shared ? '[' : '(') && last.length && last.start[0] != '_') break;
+            if (*u == '(') { /* __align__(16), __launch_bounds__(256) */
+                int depth = 1;
+                while (depth && (u = next_token(u + used, &used))) depth += *u == '(' ? 1 : *u == ')' ? -1 : 0;
+                if (!u) break;
+            }
+            if (is_name(*u)) last = (word){u, used};
+        }
+        if (!u) break;
+        bool known = !seen || !last.length || (!shared && !linkage) || *u == ';' || *u == '{' || *u == '=';
+        for (int i = 0; i < count && !known; i++)
+            known = out[i].length == last.length && !memcmp(out[i].start, last.start, last.length);
+        if (!known && count < most) out[count++] = last;
+        t = u;
+        length = used;
+    }
+    return count;
+}
+
+void emu_unit_write(const char *source, text *out)
+{
+    text_print(out, "#define EMU_STACK_BYTES %zuul\n#define EMU_THREAD_BYTES %d\n#line 1 \"emu\"\n", EMU_STACK_BYTES,
+               EMU_THREAD_BYTES);
+    for (int i = 0; emu_text[i]; i++) text_add(out, emu_text[i]);
+    for (int i = 0; emu_text_math[i]; i++) text_add(out, emu_text_math[i]);
+    for (int i = 0; emu_text_checked[i]; i++) text_add(out, emu_text_checked[i]);
+    text_add(out, "#line 1 \"generated CUDA\"\n");
+    text_add(out, source);
+    text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
+    word names[256];
+    int count = find_declared(source, false, names, COUNT(names));
+    for (int i = 0; i < count; i++)
+        text_print(out, "QUERN_EMU_ENTRY(%.*s, %.*s)\n", (int)names[i].length, names[i].start, (int)names[i].length,
+                   names[i].start);
+    count = find_declared(source, true, names, COUNT(names));
+    if (!count) return;
+    text_add(out, "__asm__(\".section .tbss,\\\"awT\\\",@nobits\\n.balign 1024\\nemu_dynamic_memory:\\n\"\n");
+    for (int i = 0; i < count; i++)
+        text_print(out, "        \".globl %.*s\\n.hidden %.*s\\n.type %.*s, @object\\n.size %.*s, %d\\n%.*s:\\n\"\n",
+                   (int)names[i].length, names[i].start, (int)names[i].length, names[i].start, (int)names[i].length,
+                   names[i].start, (int)names[i].length, names[i].start, EMU_DYNAMIC_BYTES, (int)names[i].length,
+                   names[i].start);
+    text_print(out, "        \".zero %d\\n.text\\n\");\n", EMU_DYNAMIC_BYTES);
+    text_print(out,
+               "EMU_EXPORT void *emu_dynamic()\n{\n    extern thread_local EMU_CONSTANT char emu_any[] "
+               "__asm__(\"%.*s\");\n    return emu_any;\n}\n",
+               (int)names[0].length, names[0].start);
+}
+
+/* ---- compiling ---- */
+
+void emu_unit_describe(const compiler *c, bool checked, text *out)
+{
+    compiler_describe(c, out);
+    text_print(out, "emu %d, header", EMU_ABI_VERSION);
+    text header = {0};
+    emu_unit_write("", &header);
+    char hex[33];
+    hash_to_hex(hash_bytes(text_get(&header), header.length), hex);
+    text_free(&header);
+    text_print(out, " %s\nflags", hex);
+    for (int i = 0; i < COUNT(flags); i++) text_print(out, " %s", flags[i]);
+    for (int i = 0; checked && i < COUNT(checked_flags); i++) text_print(out, " %s", checked_flags[i]);
+    text_add(out, "\n");
+}
+
+/* The first lines of what the compiler said; a name that is not known is named at once. */
+static qn_status refused(const compiler *c, const char *path, const text *output, qn_error *error)
+{
+    text words = {0};
+    size_t length = strlen(path);
+    const char *end_mark = "was not declared in this scope", *all = text_get(output);
+    const char *unknown = strstr(all, end_mark);
+    if (!unknown) unknown = strstr(all, end_mark = "use of undeclared identifier");
+    if (unknown) { /* gcc: 'name' was not ...; clang: use of ... 'name' */
+        const char *start = unknown, *quote = "\xe2\x80\x98";
+        if (end_mark[0] == 'w') {
+            while (start > all && start[-1] != '\n' && strncmp(start, quote, 3) && *start != '\'') start--;
+            if (*start == '\'' && start > all) { /* the closing quote was met first */
+                start--;
+                while (start > all && *start != '\'' && *start != '\n') start--;
+            }
+        } else {
+            start = strchr(unknown, '\'');
+        }
+        if (start) {
+            start += !strncmp(start, quote, 3) ? 3 : 1;
+            size_t used = 0;
+            while (is_name(start[used])) used++;
+            if (used) text_print(&words, "emu does not have `%.*s`\n", (int)used, start);
+        }
+    }
+    int lines = 0;
+    for (const char *p = all; *p && lines < 12; lines++) {
+        if (!strncmp(p, path, length)) {
+            text_add(&words, "generated CUDA");
+            p += length;
+        }
+        size_t rest = strcspn(p, "\n");
+        text_add_bytes(&words, p, rest);
+        text_add(&words, "\n");
+        p += rest + (p[rest] == '\n');
+    }
+    qn_status status =
+        error_set(error, QN_FAILED, "the C++ compiler (%s) refused the text:\n%s", c->name, text_get(&words));
+    text_free(&words);
+    return status;
+}
+
+static qn_status compile(const compiler *c, const char *source, bool checked, bool assembler, const char *binary_path,
+                         qn_error *error)
+{
+    if (!c->path[0])
+        return error_set(error, QN_NO_DEVICE,
+                         "no C++ compiler on PATH: install g++ (apt-get install g++) or set QUERN_CXX");
+    char path[4200];
+    snprintf(path, sizeof(path), "%s.cpp", binary_path);
+    text unit = {0};
+    emu_unit_write(source, &unit);
+    qn_status status = file_write(path, text_get(&unit), unit.length, error);
+    text_free(&unit);
+    QN_TRY(status);
+    const char *arguments[96];
+    int count = 0;
+    arguments[count++] = c->path;
+    for (int i = 0; i < COUNT(flags); i++) arguments[count++] = flags[i];
+    for (int i = 0; checked && i < COUNT(checked_flags); i++) arguments[count++] = checked_flags[i];
+    arguments[count++] = path;
+    for (const char *w = c->words; *w && count < 80; w += strlen(w) + 1) arguments[count++] = w;
+    if (assembler) {
+        arguments[count++] = "-S";
+    } else {
+        arguments[count++] = "-shared";
+        arguments[count++] = "-nostdlib";
+        arguments[count++] = "-lm";
+        arguments[count++] = "-lc";
+        arguments[count++] = "-lgcc";
+    }
+    arguments[count++] = "-o";
+    arguments[count++] = binary_path;
+    arguments[count] = NULL;
+    text output = {0};
+    int code = 1;
+    status = process_run(arguments, &output, &code, error);
+    struct stat made;
+    if (status == QN_OK && (code || stat(binary_path, &made) || !made.st_size)) {
+        if (output.length)
+            status = refused(c, path, &output, error);
+        else
+            status =
+                error_set(error, QN_FAILED, "the C++ compiler %s made nothing, with exit status %d", c->path, code);
+    }
+    text_free(&output);
+    unlink(path);
+    return status;
+}
+
+qn_status emu_unit_compile(const compiler *c, const char *source, bool checked, const char *binary_path,
+                           qn_error *error)
+{
+    return compile(c, source, checked, false, binary_path, error);
+}
+
+qn_status emu_unit_show(const compiler *c, const char *source, text *out, qn_error *error)
+{
+    char folder[] = "/tmp/quern-asm-XXXXXX", path[64];
+    if (!mkdtemp(folder)) return error_set(error, QN_FAILED, "cannot make a folder in /tmp");
+    snprintf(path, sizeof(path), "%s/kernel.s", folder);
+    qn_status status = compile(c, source, false, true, path, error);
+    char *words = NULL;
+    size_t size = 0;
+    if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
+    if (status == QN_OK) text_add_bytes(out, words, size);
+    free(words);
+    unlink(path);
+    rmdir(folder);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static void *find_symbol(void *handle, const char *name, void *function, size_t size)
+{
+    void *address = dlsym(handle, name);
+    memcpy(function, &address, size);
+    return address;
+}
+
+static int find_extent(struct dl_phdr_info *info, size_t size, void *context)
+{
+    emu_library *l = context;
+    (void)size;
+    uintptr_t first = UINTPTR_MAX, end = 0, inside;
+    memcpy(&inside, &l->touch, sizeof(inside));
+    bool ours = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_LOAD) continue;
+        uintptr_t start = info->dlpi_addr + p->p_vaddr, stop = start + p->p_memsz;
+        ours |= inside >= start && inside < stop;
+        first = MINIMUM(first, start);
+        end = MAXIMUM(end, stop);
+    }
+    if (!ours) return 0;
+    l->first = first;
+    l->end = end;
+    return 1;
+}
+
+qn_status emu_library_open(const char *path, emu_library *out, qn_error *error)
+{
+    *out = (emu_library){.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
+    if (!out->handle) return error_set(error, QN_FAILED, "cannot load %s: %s", path, dlerror());
+    void (*bind)(const emu_calls *);
+    if (!find_symbol(out->handle, "emu_bind", &bind, sizeof(bind)) ||
+        !find_symbol(out->handle, "emu_touch", &out->touch, sizeof(out->touch))) {
+        dlclose(out->handle);
+        return error_set(error, QN_FAILED, "%s was not made by emu", path);
+    }
+    find_symbol(out->handle, "emu_dynamic", &out->dynamic, sizeof(out->dynamic));
+    out->checked = dlsym(out->handle, "emu_is_checked") != NULL;
+    bind(emu_engine_calls());
+    out->path = strdup(path);
+    CHECK(out->path);
+    dl_iterate_phdr(find_extent, out);
+    return QN_OK;
+}
+
+void emu_library_close(emu_library *l)
+{
+    if (l->handle) dlclose(l->handle);
+    free(l->path);
+    *l = (emu_library){0};
+}
+
+emu_entry *emu_library_find(const emu_library *l, const char *kernel)
+{
+    char name[400];
+    emu_entry *entry = NULL;
+    snprintf(name, sizeof(name), "emu_entry_%s", kernel);
+    find_symbol(l->handle, name, &entry, sizeof(entry));
+    return entry;
+}
+
+bool emu_library_line(const emu_library *l, const void *place, text *out)
+{
+    char address[32];
+    /* The call's own instruction, not the one it returns to. */
+    snprintf(address, sizeof(address), "0x%llx", (unsigned long long)((uintptr_t)place - l->first - 1));
+    const char *arguments[] = {"addr2line", "-i", "-e", l->path, address, NULL};
+    text output = {0};
+    int code = 1;
+    bool found = false;
+    char program[512];
+    if (program_find("addr2line", program, sizeof(program)) && process_run(arguments, &output, &code, NULL) == QN_OK &&
+        !code) {
+        for (const char *p = text_get(&output); *p && !found;) {
+            size_t length = strcspn(p, "\n");
+            const char *space = memchr(p, ' ', length); /* "file:12 (discriminator 3)" */
+            size_t used = space ? (size_t)(space - p) : length;
+            const char *colon = memrchr(p, ':', used);
+            if (colon && colon > p && colon[1] != '?' && colon[1] != '0') {
+                const char *start = colon;
+                while (start > p && start[-1] != '/') start--;
+                if (!(colon - start == 3 && !memcmp(start, "emu", 3))) {
+                    text_add_bytes(out, start, used - (size_t)(start - p));
+                    found = true;
+                }
+            }
+            p += length + (p[length] == '\n');
+        }
+    }
+    text_free(&output);
+    return found;
+}
