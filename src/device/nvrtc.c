@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "device/nvrtc.h"
+#include "emit/raw.h"
 #include "device/cuda_api.h"
 
 #include <ctype.h>
@@ -211,7 +212,23 @@ static qn_status refused(const nvrtc *n, int code, const char *log, qn_error *er
     return status;
 }
 
-static qn_status run(nvrtc *n, void *program, const nvrtc_options *options, nvrtc_output *output, qn_error *error)
+/* The options at the start of a raw kernel's text: they replace ours of the same name. */
+static int own_options(const char *source, const char **list, int count, int most, arena *memory)
+{
+    raw_span option;
+    while (count < most && raw_next_option(&source, &option)) {
+        const char *words = arena_copy_text(memory, option.start, option.length);
+        const char *name = words + strspn(words, "-");
+        size_t length = strcspn(name, "=");
+        for (int i = 0; i < count && name > words && name[length] && words[1] != 'D'; i++)
+            if (!strncmp(list[i], "--", 2) && !strncmp(list[i] + 2, name, length + 1)) list[i--] = list[--count];
+        list[count++] = words;
+    }
+    return count;
+}
+
+static qn_status run(nvrtc *n, void *program, const char *source, const nvrtc_options *options, nvrtc_output *output,
+                     qn_error *error)
 {
     const cuda_api *api = &n->api;
     const char *list[MAX_FLAGS];
@@ -229,10 +246,13 @@ static qn_status run(nvrtc *n, void *program, const nvrtc_options *options, nvrt
                              MAX_FLAGS - (count - i));
         list[count++] = options->flags[i];
     }
+    arena *memory = arena_new();
+    count = own_options(source, list, count, MAX_FLAGS, memory);
     int code = 0;
     for (int i = 0; i < options->name_count && !code; i++)
         code = api->nvrtcAddNameExpression(program, options->names[i]);
     if (!code) code = api->nvrtcCompileProgram(program, count, list);
+    arena_free(memory);
     fetch(program, api->nvrtcGetProgramLogSize, api->nvrtcGetProgramLog, true, &output->log);
     if (code) return refused(n, code, text_get(&output->log), error);
     bool good = fetch(program, api->nvrtcGetPTXSize, api->nvrtcGetPTX, true, &output->ptx);
@@ -262,7 +282,7 @@ qn_status nvrtc_compile(nvrtc *n, const char *source, const char *name, const nv
     int code = n->api.nvrtcCreateProgram(&program, source, name, options->header_count, options->headers,
                                          options->header_names);
     if (code) return refused(n, code, "", error);
-    qn_status status = run(n, program, options, output, error);
+    qn_status status = run(n, program, source, options, output, error);
     n->api.nvrtcDestroyProgram(&program);
     output->time_ns = clock_now_ns() - start;
     return status;

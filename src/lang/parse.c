@@ -389,8 +389,9 @@ static ast *parse_raw(parser *p, ast *item)
                            : parser_is_name(p, "shared")  ? "shared"
                            : parser_is_name(p, "options") ? "options"
                                                           : NULL;
-        if (!word) break;
-        parser_push(p, &item->clauses, parse_clause(p, word));
+        bool settings = parser_is(p, "tune") || parser_is_name(p, "types");
+        if (!word && !settings) break;
+        parser_push(p, &item->clauses, word ? parse_clause(p, word) : parse_settings_clause(p, p->now.word, true));
     }
     if (p->panic) return item;
     if (p->now.kind == TOKEN_RAW) {
