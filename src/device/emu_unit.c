@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "device/emu_unit.h"
 #include "device/emu_worker.h"
+#include "emit/raw.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -210,6 +211,24 @@ static qn_status refused(const compiler *c, const char *path, const text *output
     return status;
 }
 
+/* Of a raw kernel's own options those that mean the same here: macros, folders, the language. */
+static int own_options(const char *source, const char **list, int count, int most, arena *memory)
+{
+    static const char *const known[][2] = {
+        {"-D", "-D"},       {"-U", "-U"},       {"-I", "-I"}, {"--define-macro=", "-D"}, {"--include-path=", "-I"},
+        {"-std=", "-std="}, {"--std=", "-std="}};
+    raw_span option;
+    while (count < most && raw_next_option(&source, &option))
+        for (int i = 0; i < COUNT(known); i++) {
+            size_t length = strlen(known[i][0]);
+            if (option.length <= length || memcmp(option.start, known[i][0], length)) continue;
+            list[count++] =
+                arena_print(memory, "%s%.*s", known[i][1], (int)(option.length - length), option.start + length);
+            break;
+        }
+    return count;
+}
+
 static qn_status compile(const compiler *c, const char *source, bool checked, bool assembler, const char *binary_path,
                          qn_error *error)
 {
@@ -225,9 +244,11 @@ static qn_status compile(const compiler *c, const char *source, bool checked, bo
     QN_TRY(status);
     const char *arguments[96];
     int count = 0;
+    arena *memory = arena_new();
     arguments[count++] = c->path;
     for (int i = 0; i < COUNT(flags); i++) arguments[count++] = flags[i];
     for (int i = 0; checked && i < COUNT(checked_flags); i++) arguments[count++] = checked_flags[i];
+    count = own_options(source, arguments, count, 64, memory);
     arguments[count++] = path;
     for (const char *w = c->words; *w && count < 80; w += strlen(w) + 1) arguments[count++] = w;
     if (assembler) {
@@ -254,6 +275,7 @@ static qn_status compile(const compiler *c, const char *source, bool checked, bo
                 error_set(error, QN_FAILED, "the C++ compiler %s made nothing, with exit status %d", c->path, code);
     }
     text_free(&output);
+    arena_free(memory);
     unlink(path);
     return status;
 }
