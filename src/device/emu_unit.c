@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #include "device/emu_unit.h"
 #include "device/emu_worker.h"
-#include "emit/raw.h"
+#include "emit/raw_option.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

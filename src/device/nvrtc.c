@@ -9,7 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "device/nvrtc.h"
-#include "emit/raw.h"
+#include "emit/raw_option.h"
 #include "device/cuda_api.h"
 
 #include <ctype.h>

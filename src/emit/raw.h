@@ -7,11 +7,7 @@
 #define QUERN_EMIT_RAW_H
 
 #include "emit/emit_cuda.h"
-
-typedef struct raw_span { /* of a text; length 0: it is not there */
-    const char *start;
-    size_t length;
-} raw_span;
+#include "emit/raw_option.h"
 
 /* A function that a text declares or defines at the outermost level (namespaces and extern "C" aside). */
 typedef struct raw_function {
@@ -59,8 +55,6 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
 qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
 /* prelude_raw_cuda.c. own_half, own_brain: the text includes the vendor's types. */
 void raw_prelude(bool own_half, bool own_brain, text *out);
-/* The next option at the start of a text; false: there are no more. *at is the text at first. */
-bool raw_next_option(const char **at, raw_span *option);
 
 /* Blocks, threads and shared memory as the head computed them: E506 with the numbers if no GPU, or not this one, can
  * run them. */
