@@ -85,12 +85,6 @@ bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swap
 
 /* ---- an operand as pointer and strides ---- */
 
-typedef struct matrix {
-    const char *pointer, *strides[MAX_RANK]; /* by axis of the operand */
-    const char *limits[MAX_RANK][2];         /* first and last position that is inside; NULL: all */
-    const char *ok;                          /* NULL: always */
-} matrix;
-
 static void add_term(emitter *e, const char **sum, const char *term)
 {
     *sum = arena_print(e->memory, "%s + %s", *sum, term);
@@ -147,7 +141,7 @@ static matrix buffer_matrix(emitter *e, value v)
     return m;
 }
 
-static matrix operand_matrix(emitter *e, value v)
+matrix dot_operand_matrix(emitter *e, value v)
 {
     tile_op *load, *op = tile_def(e->k, v);
     bool swapped;
@@ -170,7 +164,7 @@ static matrix operand_matrix(emitter *e, value v)
     return turned;
 }
 
-static void put_limit(emitter *e, const char *name, const matrix *m, int axis)
+void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis)
 {
     const char *first = m->limits[axis][0], *last = m->limits[axis][1];
     if (first) put(e, "if (%s > %s_first) %s_first = %s;", first, name, name, first);
@@ -186,17 +180,17 @@ void emit_dot(emitter *e, tile_op *op)
     int64_t m = ta.dims[rank - 2], k = ta.dims[rank - 1], n = tb.dims[rank - 1];
     int room = buffer_for_dot(e, m, n, k);
     const char *sum = buffer_touch(e, number);
-    matrix left = operand_matrix(e, a), right = operand_matrix(e, b);
+    matrix left = dot_operand_matrix(e, a), right = dot_operand_matrix(e, b);
     buffer_prepare(e, number);
     buffer_prepare(e, room);
     put(e, "{");
     e->depth++;
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;", extent_text(e, m),
         extent_text(e, n), extent_text(e, k));
-    put_limit(e, "m", &left, rank - 2);
-    put_limit(e, "k", &left, rank - 1);
-    put_limit(e, "k", &right, rank - 2);
-    put_limit(e, "n", &right, rank - 1);
+    dot_put_limit(e, "m", &left, rank - 2);
+    dot_put_limit(e, "k", &left, rank - 1);
+    dot_put_limit(e, "k", &right, rank - 2);
+    dot_put_limit(e, "n", &right, rank - 1);
     if (left.ok) put(e, "if (!(%s)) k_last = 0;", left.ok);
     if (right.ok) put(e, "if (!(%s)) k_last = 0;", right.ok);
     const char *count = extent_text(e, tc.dims[rank - 1]);

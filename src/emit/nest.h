@@ -172,7 +172,15 @@ void emit_group(emitter *e, const group *g);
 /* emit_c_access.c: see there */
 
 /* emit_c_dot.c */
+typedef struct matrix {                      /* an operand of dot as pointer and strides */
+    const char *pointer, *strides[MAX_RANK]; /* by axis of the operand */
+    const char *limits[MAX_RANK][2];         /* first and last position that is inside; NULL: all */
+    const char *ok;                          /* NULL: always */
+} matrix;
 bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped);
+matrix dot_operand_matrix(emitter *e, value v);
+/* NAME_first and NAME_last shrink to what the operand has along one of its axes. */
+void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis);
 void emit_dot(emitter *e, tile_op *op);
 void emit_scan(emitter *e, tile_op *op);
 void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that are not the innermost */

@@ -63,6 +63,7 @@ static const char *variable(const char *type, char letter)
     case 'f': return row->suffix;
     case 'w': return row->word;
     case 'c': return row->type[0] == 'f' && row->bits[0] == '6' ? "d" : "f";
+    case 'k': return !strcmp(row->type, "f64") ? "double" : row->value[0] == 'f' ? "float" : "int";
     case 'g': return strncmp(type, "max", 3) ? "<" : ">";
     case 'o': return identity(type, row);
     default: return NULL;

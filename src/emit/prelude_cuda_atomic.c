@@ -11,7 +11,7 @@
         "atomic_" kind "_$t", types, "swap_$t " needs,                \
             "INLINE $v atomic_" kind "_$t($m *p, $v v)\n"             \
             "{\n"                                                     \
-            "    $u seen, old = *(volatile $u *)p;\n"          \
+            "    $u seen, old = *(volatile $u *)p;\n"                 \
             "    do {\n"                                              \
             "        seen = old;\n"                                   \
             "        const $v x = from_bits_$t(seen);\n"              \
