@@ -1,8 +1,8 @@
 /*
  * The checked mode of `emu`: every load, store and atomic of the text comes through emu_check_access before it happens.
  *
- * In: a thread, an address, a size. Out: findings. Shared memory has a shadow, a cell a byte: the last writer and two
- * readers, each with the barrier interval (epoch) and the warp's time it happened in. Two accesses of one byte by two
+ * In: a thread, an address, a size. Out: findings. Shared memory has a shadow, a cell a byte: the last writer, the last
+ * atomic and two readers, each with the barrier interval (epoch) and the warp's time it happened in. Two accesses of one byte by two
  * threads race when one of them writes, not both are atomic, no barrier of the block lies between them, and, inside a
  * warp, no __syncwarp of both. What the order of execution happened to be does not matter.
  * Other addresses must lie in an array of the kernel or in memory that belongs to the launch; an access that does not
@@ -18,11 +18,10 @@ typedef struct mark { /* one access */
     const void *place;
     uint32_t epoch, time;
     uint16_t thread;
-    bool atomic;
 } mark;
 
 typedef struct cell {
-    mark write, reads[2];
+    mark write, atomic, reads[2];
 } cell;
 
 struct emu_shadow {
@@ -71,25 +70,27 @@ EMU_ON_STACK static void report_race(emu_thread *self, const mark *earlier, cons
 EMU_ON_STACK static void check_races(emu_thread *self, size_t offset, size_t size_bytes, int kind, const void *place)
 {
     emu_shadow *shadow = self->block->shadow;
-    bool atomic = kind & EMU_ATOMIC, writes = kind != EMU_READ;
-    mark now = {.place = place,
-                .epoch = self->block->epoch,
-                .time = self->warp->time,
-                .thread = (uint16_t)self->number,
-                .atomic = atomic};
+    mark now = {
+        .place = place, .epoch = self->block->epoch, .time = self->warp->time, .thread = (uint16_t)self->number};
     bool told = false;
     for (size_t i = offset; i < offset + size_bytes && i < shadow->size_bytes; i++) {
         cell *c = &shadow->cells[i];
-        if (!told && !(atomic && c->write.atomic) && !is_ordered(self, &c->write)) {
-            report_race(self, &c->write, kind_words(c->write.atomic ? EMU_ATOMIC : EMU_WRITE), i, kind, place);
+        const struct {
+            const mark *earlier;
+            const char *kind;
+            bool harmless;
+        } others[] = {{&c->write, "write", false},
+                      {&c->atomic, "atomic", (kind & EMU_ATOMIC) != 0},
+                      {&c->reads[0], "read", kind == EMU_READ},
+                      {&c->reads[1], "read", kind == EMU_READ}};
+        for (int o = 0; o < COUNT(others) && !told; o++) {
+            if (others[o].harmless || is_ordered(self, others[o].earlier)) continue;
+            report_race(self, others[o].earlier, others[o].kind, i, kind, place);
             told = true;
         }
-        for (int r = 0; r < 2 && writes; r++) {
-            if (told || is_ordered(self, &c->reads[r])) continue;
-            report_race(self, &c->reads[r], "read", i, kind, place);
-            told = true;
-        }
-        if (writes) {
+        if (kind & EMU_ATOMIC) {
+            c->atomic = now;
+        } else if (kind & EMU_WRITE) {
             c->write = now;
         } else if (c->reads[0].epoch != now.epoch || c->reads[0].thread == now.thread) {
             if (c->reads[0].epoch != now.epoch) c->reads[1] = (mark){0};

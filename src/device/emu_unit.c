@@ -381,13 +381,15 @@ bool emu_library_line(const emu_library *l, const void *place, text *out)
         !code) {
         for (const char *p = text_get(&output); *p && !found;) {
             size_t length = strcspn(p, "\n");
-            const char *space = memchr(p, ' ', length); /* "file:12 (discriminator 3)" */
-            size_t used = space ? (size_t)(space - p) : length;
+            const char *extra = memmem(p, length, " (discriminator", 15);
+            size_t used = extra ? (size_t)(extra - p) : length;
             const char *colon = memrchr(p, ':', used);
             if (colon && colon > p && colon[1] != '?' && colon[1] != '0') {
                 const char *start = colon;
                 while (start > p && start[-1] != '/') start--;
-                if (!(colon - start == 3 && !memcmp(start, "emu", 3))) {
+                bool header = (colon - start == 3 && !memcmp(start, "emu", 3)) ||
+                              (colon - start > 4 && !memcmp(colon - 4, ".cpp", 4));
+                if (!header) {
                     text_add_bytes(out, start, used - (size_t)(start - p));
                     found = true;
                 }
