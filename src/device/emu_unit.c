@@ -37,6 +37,8 @@ static const char *const flags[] = {"-std=gnu++17",
                                     "-fvisibility=hidden",
                                     "-fPIC",
                                     "-w"};
+#define MAX_DECLARED 1024
+
 static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-DQUERN_EMU_CHECKED"};
 
 /* ---- the text around ---- */
@@ -88,37 +90,100 @@ typedef struct word {
     size_t length;
 } word;
 
-/* Arrays declared `extern __shared__ ... NAME[]`, and kernels declared `extern "C" __global__ ... NAME(`. */
-static int find_declared(const char *source, bool shared, word *out, int most)
+/* What a text declares that needs something after it. */
+typedef struct declared {
+    word name, space; /* space: the namespace around it, or empty */
+} declared;
+
+/* Reads one declaration from behind `extern`; *at is left at its end. */
+static bool read_declared(const char **at, bool shared, word *name)
 {
-    int count = 0;
+    bool seen = false, linkage = false;
+    *name = (word){0};
     size_t length = 0;
-    for (const char *t = next_token(source, &length); t; t = next_token(t + length, &length)) {
-        if (!token_is(t, length, "extern")) continue;
-        bool seen = false, linkage = false;
-        word last = {0};
-        const char *u = t;
-        size_t used = length;
-        while ((u = next_token(u + used, &used)) && *u != ';' && *u != '{' && *u != '=') {
-            if (token_is(u, used, "\"C\"")) linkage = true;
-            if (token_is(u, used, shared ? "__shared__" : "__global__")) seen = true;
-            if (*u == (shared ? '[' : '(') && last.length && last.start[0] != '_') break;
-            if (*u == '(') { /* __align__(16), __launch_bounds__(256) */
-                int depth = 1;
-                while (depth && (u = next_token(u + used, &used))) depth += *u == '(' ? 1 : *u == ')' ? -1 : 0;
-                if (!u) break;
+    const char *t = *at;
+    while ((t = next_token(t, &length)) && *t != ';' && *t != '{' && *t != '}' && *t != '=') {
+        *at = t + length;
+        if (token_is(t, length, "\"C\"")) linkage = true;
+        if (token_is(t, length, shared ? "__shared__" : "__global__")) seen = true;
+        if (*t == (shared ? '[' : '(') && name->length && name->start[0] != '_') return seen && (shared || linkage);
+        if (*t == '(') { /* __align__(16), __launch_bounds__(256) */
+            int depth = 1;
+            const char *inner = *at;
+            while (depth && (inner = next_token(inner, &length))) {
+                depth += *inner == '(' ? 1 : *inner == ')' ? -1 : 0;
+                inner += length;
             }
-            if (is_name(*u)) last = (word){u, used};
+            if (!inner) return false;
+            *at = inner;
         }
-        if (!u) break;
-        bool known = !seen || !last.length || (!shared && !linkage) || *u == ';' || *u == '{' || *u == '=';
-        for (int i = 0; i < count && !known; i++)
-            known = out[i].length == last.length && !memcmp(out[i].start, last.start, last.length);
-        if (!known && count < most) out[count++] = last;
-        t = u;
-        length = used;
+        if (is_name(*t)) *name = (word){t, length};
+        t = *at;
+    }
+    return false;
+}
+
+/* Arrays declared `extern __shared__ ... NAME[]`, or kernels declared `extern "C" __global__ ... NAME(`. */
+static int find_declared(const char *source, bool shared, declared *out, int most)
+{
+    int count = 0, depth = 0;
+    size_t length = 0;
+    word space = {0};
+    int space_depth = 0;
+    const char *at = source, *t;
+    while ((t = next_token(at, &length))) {
+        at = t + length;
+        if (*t == '{') depth++;
+        if (*t == '}' && --depth <= space_depth) space = (word){0};
+        if (token_is(t, length, "namespace") && !space.length) {
+            const char *name = next_token(at, &length);
+            if (name && is_name(*name)) {
+                space = (word){name, length};
+                space_depth = depth;
+                at = name + length;
+            }
+        }
+        if (!token_is(t, length, "extern")) continue;
+        declared found = {.space = space};
+        bool fits = read_declared(&at, shared, &found.name);
+        for (int i = 0; i < count && fits; i++)
+            fits = out[i].name.length != found.name.length || out[i].space.start != space.start ||
+                   memcmp(out[i].name.start, found.name.start, found.name.length);
+        if (fits && count < most) out[count++] = found;
     }
     return count;
+}
+
+static void put_place(const char *symbol, text *out)
+{
+    text_print(out, "        \".globl %s\\n.hidden %s\\n.type %s, @object\\n.size %s, %d\\n%s:\\n\"\n", symbol, symbol,
+               symbol, symbol, EMU_DYNAMIC_BYTES, symbol);
+}
+
+/* One piece of memory by all the names. Inside a namespace a name has two symbols: declared there, or in a function. */
+static void put_dynamic(const declared *list, int count, text *out)
+{
+    text symbol = {0};
+    text_add(out, "__asm__(\".section .tbss,\\\"awT\\\",@nobits\\n.balign 1024\\n\"\n");
+    for (int i = 0; i < count; i++) {
+        word name = list[i].name, space = list[i].space;
+        text_clear(&symbol);
+        text_print(&symbol, "_ZN%zu%.*s%zu%.*sE", space.length, (int)space.length, space.length ? space.start : "",
+                   name.length, (int)name.length, name.start);
+        if (space.length) put_place(text_get(&symbol), out);
+        bool known = false;
+        for (int o = 0; o < i && !known; o++)
+            known = list[o].name.length == name.length && !memcmp(list[o].name.start, name.start, name.length);
+        text_clear(&symbol);
+        text_add_bytes(&symbol, name.start, name.length);
+        if (!known) put_place(text_get(&symbol), out);
+    }
+    text_print(out, "        \".zero %d\\n.text\\n\");\n", EMU_DYNAMIC_BYTES);
+    text_print(out,
+               "EMU_EXPORT void *emu_dynamic()\n{\n    extern thread_local EMU_CONSTANT char emu_any[] "
+               "__asm__(\"%s\");\n    return emu_any;\n}\n",
+               text_get(&symbol));
+    text_free(&symbol);
 }
 
 void emu_unit_write(const char *source, text *out)
@@ -131,24 +196,16 @@ void emu_unit_write(const char *source, text *out)
     text_add(out, "#line 1 \"generated CUDA\"\n");
     text_add(out, source);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
-    word names[256];
-    int count = find_declared(source, false, names, COUNT(names));
+    declared *list = calloc(MAX_DECLARED, sizeof(*list));
+    CHECK(list);
+    int count = find_declared(source, false, list, MAX_DECLARED);
     for (int i = 0; i < count; i++)
-        text_print(out, "QUERN_EMU_ENTRY(%.*s, %.*s)\n", (int)names[i].length, names[i].start, (int)names[i].length,
-                   names[i].start);
-    count = find_declared(source, true, names, COUNT(names));
-    if (!count) return;
-    text_add(out, "__asm__(\".section .tbss,\\\"awT\\\",@nobits\\n.balign 1024\\nemu_dynamic_memory:\\n\"\n");
-    for (int i = 0; i < count; i++)
-        text_print(out, "        \".globl %.*s\\n.hidden %.*s\\n.type %.*s, @object\\n.size %.*s, %d\\n%.*s:\\n\"\n",
-                   (int)names[i].length, names[i].start, (int)names[i].length, names[i].start, (int)names[i].length,
-                   names[i].start, (int)names[i].length, names[i].start, EMU_DYNAMIC_BYTES, (int)names[i].length,
-                   names[i].start);
-    text_print(out, "        \".zero %d\\n.text\\n\");\n", EMU_DYNAMIC_BYTES);
-    text_print(out,
-               "EMU_EXPORT void *emu_dynamic()\n{\n    extern thread_local EMU_CONSTANT char emu_any[] "
-               "__asm__(\"%.*s\");\n    return emu_any;\n}\n",
-               (int)names[0].length, names[0].start);
+        text_print(out, "QUERN_EMU_ENTRY(%.*s, %.*s::%.*s)\n", (int)list[i].name.length, list[i].name.start,
+                   (int)list[i].space.length, list[i].space.length ? list[i].space.start : "", (int)list[i].name.length,
+                   list[i].name.start);
+    count = find_declared(source, true, list, MAX_DECLARED);
+    if (count) put_dynamic(list, count, out);
+    free(list);
 }
 
 /* ---- compiling ---- */

@@ -157,6 +157,17 @@ TEST(dynamic_shared_memory)
     EXPECT(same);
 }
 
+TEST(namespaces)
+{
+    int y[2] = {0}, *out = y;
+    EXPECT(run("namespace one { extern \"C\" __global__ void f(int *y) { extern __shared__ int room[]; *room = 3; *y = "
+               "*room; } }\n"
+               "namespace two { extern \"C\" __global__ void g(int *y) { extern __shared__ char room[]; *room = 4; *y "
+               "= *room; } }\n",
+               "g", (shape){.grid = {1, 1, 1}, .block = {1, 1, 1}, .shared_bytes = 16}, (void *[]){&out}));
+    EXPECT(y[0] == 4);
+}
+
 TEST(grid_barrier)
 {
     int data[4 * 64] = {0}, sums[4] = {0}, *x = data, *y = sums;
@@ -514,9 +525,9 @@ TEST(close_engine)
     emu_engine_free(engine);
 }
 
-TEST_MAIN(CASE(open_engine), CASE(reduction), CASE(transposed_tile), CASE(dynamic_shared_memory), CASE(grid_barrier),
-          CASE(clusters), CASE(votes_and_matches), CASE(threads_in_three_axes), CASE(atomics_of_many_blocks),
-          CASE(printing), CASE(names_that_are_missing), CASE(too_many_threads), CASE(right_text_has_no_findings),
-          CASE(race_between_warps), CASE(race_inside_a_warp), CASE(atomic_and_plain), CASE(outside_of_an_array),
-          CASE(outside_of_shared_memory), CASE(misaligned_and_read_only), CASE(barrier_divergence),
-          CASE(a_lane_outside_its_mask), CASE(waiting_for_another_block), CASE(close_engine))
+TEST_MAIN(CASE(open_engine), CASE(reduction), CASE(transposed_tile), CASE(dynamic_shared_memory), CASE(namespaces),
+          CASE(grid_barrier), CASE(clusters), CASE(votes_and_matches), CASE(threads_in_three_axes),
+          CASE(atomics_of_many_blocks), CASE(printing), CASE(names_that_are_missing), CASE(too_many_threads),
+          CASE(right_text_has_no_findings), CASE(race_between_warps), CASE(race_inside_a_warp), CASE(atomic_and_plain),
+          CASE(outside_of_an_array), CASE(outside_of_shared_memory), CASE(misaligned_and_read_only),
+          CASE(barrier_divergence), CASE(a_lane_outside_its_mask), CASE(waiting_for_another_block), CASE(close_engine))
