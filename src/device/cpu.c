@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "device/compiler.h"
 #include "device/device.h"
+#include "device/failure.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -282,34 +283,6 @@ static void work(void *context, int64_t first, int64_t last, int worker)
     j->phase(j->launch, first, last, m->data);
 }
 
-/* "softmax.qn:12:5: error E507: assert failed in program 3, 0: text", with the words of the op at that line. */
-typedef struct assert_search {
-    int line;
-    const tile_op *found;
-} assert_search;
-
-static void find_assert(tile_kernel *k, tile_block *b, tile_op *op, void *context)
-{
-    assert_search *s = context;
-    if (op->code == OP_ASSERT && op->line == s->line && !s->found) s->found = op;
-}
-
-static qn_status assert_error(const cpu_program *p, const cpu_report *report, const launch_plan *plan, int phase,
-                              qn_error *error)
-{
-    const tile_kernel *k = p->kernel;
-    assert_search search = {.line = (int)report->line};
-    for (int i = 0; i < k->phase_count; i++) tile_walk((tile_kernel *)k, k->phases[i], find_assert, &search);
-    char program[80];
-    int used = snprintf(program, sizeof(program), "%lld", (long long)report->program[0]);
-    int axes = plan->programs[phase][2] > 1 ? 3 : plan->programs[phase][1] > 1 ? 2 : 1;
-    for (int i = 1; i < axes; i++)
-        used += snprintf(program + used, sizeof(program) - (size_t)used, ", %lld", (long long)report->program[i]);
-    return error_set(error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s", k->file ? k->file : "",
-                     (int)report->line, search.found ? search.found->column : 0, program,
-                     search.found && search.found->attr.words ? search.found->attr.words : "");
-}
-
 static qn_status cpu_launch_program(program *base, const array_view *arrays, const launch_plan *plan,
                                     const launch_options *options, qn_error *error)
 {
@@ -343,7 +316,8 @@ static qn_status cpu_launch_program(program *base, const array_view *arrays, con
         if (atomic_load(&j.no_memory))
             return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
                              k->name, (unsigned long long)j.scratch_bytes);
-        if (report.failed) return assert_error(p, &report, plan, i, error);
+        if (report.failed)
+            return failure_assert(k, (int)report.line, report.program, plan->programs[i], error);
     }
     return QN_OK;
 }

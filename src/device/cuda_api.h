@@ -70,7 +70,7 @@ enum {
     CUDA_EVENT_NO_TIMING = 2,
     CUDA_HOST_PORTABLE = 1,
     CUDA_HOST_MAPPED = 2,
-    CUDA_CAPTURE_THREAD = 1
+    CUDA_CAPTURE_RELAXED = 2
 };
 
 typedef enum cuda_library {

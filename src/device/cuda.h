@@ -1,0 +1,174 @@
+/*
+ * Inside the `cuda` device: one GPU, opened step by step. A context of Quern costs nothing; asking about the device
+ * opens libcuda and counts GPUs; the first allocation, load or launch makes the CUDA context (a fifth of a second).
+ *
+ * cuda_device.c finds and describes; cuda_error.c turns results into texts and keeps the lost device; cuda_memory.c is
+ * the allocator; cuda_copy.c moves bytes; cuda_stream.c has streams, events and graphs; cuda_launch.c loads and
+ * launches; cuda_report.c reads what a kernel left: failed asserts and printed lines.
+ *
+ * Locking: `lock` guards opening, the allocator, the lists of streams and launches. A lost device answers every request
+ * with the same text; nothing of CUDA is called on it again.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_DEVICE_CUDA_H
+#define QUERN_DEVICE_CUDA_H
+
+#include "device/cuda_api.h"
+#include "device/cuda_frame.h"
+#include "device/device.h"
+#include "device/nvrtc.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 512 };
+
+typedef struct cuda_device cuda_device;
+
+struct device_stream {
+    cuda_device *device;
+    device_stream *next; /* of the device's list */
+    void *handle;
+    bool owned, capturing;
+    _Atomic int64_t pending;         /* launches since the last wait */
+    const char *recent[CUDA_RECENT]; /* names of the last kernels, [pending % CUDA_RECENT] the next */
+};
+
+typedef struct cuda_block { /* of the allocator */
+    uint64_t address;
+    size_t size_bytes;
+    enum { BLOCK_FREE, BLOCK_USED, BLOCK_PENDING } state; /* pending: free once all streams have come to rest */
+} cuda_block;
+
+struct cuda_device {
+    const driver *driver;
+    device_options options;
+    cuda_api api;
+    nvrtc *compiler;
+    pthread_mutex_t lock, copy_lock;
+    int number;
+    bool probed, opened, adopted, synchronous;
+    qn_error unavailable; /* status QN_OK: it is there */
+    int count;            /* of GPUs */
+    int handle;           /* CUdevice */
+    char title[128], version[64];
+    int driver_version, capability; /* 13000; 90 */
+    size_t total_bytes;
+    int threads_per_multiprocessor, shared_per_multiprocessor;
+    bool cooperative;
+    cuda_target target;
+    void *context;
+    _Atomic bool lost;
+    char lost_words[600];
+    device_stream *streams; /* all of them, `own` too */
+    device_stream own;
+    cuda_block *blocks; /* by address */
+    int block_count, block_capacity;
+    memory_statistics memory;
+    char *stage[CUDA_STAGES]; /* pinned */
+    void *stage_event[CUDA_STAGES];
+    cuda_report *reports; /* pinned and mapped: kernels write here when they fail */
+    uint64_t reports_address;
+    device_launch *launches[CUDA_REPORTS]; /* by report */
+    char *print;                           /* pinned and mapped, or NULL */
+    uint64_t print_address;
+};
+
+typedef struct cuda_program {
+    const driver *driver;
+    cuda_device *device;
+    const tile_kernel *kernel;
+    void *module;
+    cuda_layout *layout; /* NULL for raw kernels */
+    int phase_count;
+    struct {
+        void *function;
+        int most_threads, static_shared, dynamic_shared; /* dynamic_shared: what the function may ask for now */
+        bool any_cluster;
+    } phases[CUDA_MOST_PHASES];
+    bool prints;
+} cuda_program;
+
+typedef struct cuda_phase {
+    cuda_launch_config config;
+    cuda_launch_attribute attributes[2];
+    void *function;
+    bool empty; /* no programs */
+    int64_t sync_bytes;
+    int64_t *frame;
+    void *parameters[1];
+} cuda_phase;
+
+struct device_launch {
+    cuda_program *program;
+    device_stream *stream; /* of the last submission; NULL: recorded in a graph */
+    int report;            /* -1: none was free */
+    int phase_count;
+    cuda_phase phases[CUDA_MOST_PHASES];
+    uint64_t scratch, sync;
+    int64_t scratch_bytes, sync_bytes;
+    int64_t programs[CUDA_MOST_PHASES][3];
+    void **raw_parameters;
+    int64_t words[]; /* the frames */
+};
+
+/* cuda_device.c */
+qn_status cuda_open(cuda_device *d, qn_error *error); /* probes, and makes the context, once */
+/* Makes the context current for this thread; *pushed is what cuda_leave undoes. Fails if the device is lost. */
+qn_status cuda_enter(cuda_device *d, bool *pushed, qn_error *error);
+void cuda_leave(cuda_device *d, bool pushed);
+
+/* cuda_error.c */
+/* A result of the driver as a status and a text; one that a CUDA context does not survive marks the device lost.
+ * s: the stream whose kernels may be to blame, or NULL. */
+qn_status cuda_failed(cuda_device *d, int result, const device_stream *s, const char *doing, qn_error *error);
+qn_status cuda_is_lost(const cuda_device *d, qn_error *error);
+#define CUDA_TRY(d, call, doing)                                                                      \
+    do {                                                                                              \
+        int result_of_try = (call);                                                                   \
+        if (result_of_try) return cuda_failed((d), result_of_try, NULL, (doing), error);              \
+    } while (0)
+
+/* cuda_memory.c: the lock must not be held */
+extern const driver_memory cuda_memory;
+qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *error);
+void cuda_release(device *base, void *memory);
+void cuda_memory_close(cuda_device *d);
+void cuda_memory_settled(cuda_device *d); /* nothing runs: pending blocks are free; the lock is held */
+
+/* cuda_copy.c */
+qn_status cuda_write(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+qn_status cuda_fill(device *base, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
+void cuda_copy_close(cuda_device *d);
+
+/* cuda_stream.c */
+extern const driver_streams cuda_streams;
+qn_status cuda_wait(device_stream *s, qn_error *error);
+void cuda_settle(cuda_device *d); /* waits for everything; errors are kept for the next call */
+void cuda_stream_note(device_stream *s, const char *kernel);
+
+/* cuda_launch.c */
+qn_status cuda_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error);
+void cuda_unload(program *base);
+qn_status cuda_prepare(program *base, const array_view *arrays, const launch_plan *plan, device_launch **launch,
+                       qn_error *error);
+qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error);
+void cuda_discard(device_launch *l);
+qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const launch_plan *plan,
+                               const launch_options *options, qn_error *error);
+
+/* cuda_report.c */
+qn_status cuda_report_open(cuda_device *d, qn_error *error); /* the lock is held, the context current */
+void cuda_report_close(cuda_device *d);
+int cuda_report_take(cuda_device *d, device_launch *l); /* a free report, or -1 */
+void cuda_report_give(cuda_device *d, int report);
+/* After a wait: the first failure of a launch on this stream as an error; printed lines go out. */
+qn_status cuda_report_read(device_stream *s, qn_error *error);
+
+/* cuda_measure.c */
+struct ceilings;
+qn_status cuda_measure(device *base, size_t copy_bytes, struct ceilings *out, qn_error *error);
+
+#endif

@@ -1,0 +1,272 @@
+/*
+ * Streams, events and graphs. A stream is work in order; the device has one of its own, on which everything runs that
+ * names none. Waiting for a stream is where failures show: what the driver says, and what kernels left in their
+ * reports. A graph is a recording of launches, instantiated once, replayed with one call.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct device_event {
+    cuda_device *device;
+    void *handle;
+    bool recorded;
+};
+
+struct device_graph {
+    cuda_device *device;
+    void *ready;
+    size_t node_count;
+};
+
+void cuda_stream_note(device_stream *s, const char *kernel)
+{
+    int64_t number = atomic_fetch_add(&s->pending, 1);
+    s->recent[number % CUDA_RECENT] = kernel;
+}
+
+static qn_status stream_open(device *base, void *native, device_stream **out, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    device_stream *s = calloc(1, sizeof(*s));
+    CHECK(s);
+    s->device = d;
+    s->handle = native;
+    s->owned = !native;
+    int result = native ? 0 : d->api.cuStreamCreate(&s->handle, CUDA_STREAM_OWN);
+    cuda_leave(d, pushed);
+    if (result) {
+        free(s);
+        return cuda_failed(d, result, NULL, "making a stream", error);
+    }
+    pthread_mutex_lock(&d->lock);
+    s->next = d->streams;
+    d->streams = s;
+    pthread_mutex_unlock(&d->lock);
+    *out = s;
+    return QN_OK;
+}
+
+static void stream_close(device_stream *s)
+{
+    if (!s) return;
+    cuda_device *d = s->device;
+    bool pushed;
+    qn_error ignored;
+    if (cuda_enter(d, &pushed, &ignored) == QN_OK) {
+        if (!s->capturing) d->api.cuStreamSynchronize(s->handle);
+        if (s->owned) d->api.cuStreamDestroy_v2(s->handle);
+        cuda_leave(d, pushed);
+    }
+    pthread_mutex_lock(&d->lock);
+    for (device_stream **p = &d->streams; *p; p = &(*p)->next)
+        if (*p == s) {
+            *p = s->next;
+            break;
+        }
+    for (int i = 0; i < CUDA_REPORTS; i++)
+        if (d->launches[i] && d->launches[i]->stream == s) d->launches[i]->stream = NULL;
+    pthread_mutex_unlock(&d->lock);
+    free(s);
+}
+
+qn_status cuda_wait(device_stream *s, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    if (s->capturing)
+        return error_set(error, QN_BAD_CALL, "a stream that is being recorded cannot be waited for; end the recording");
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuStreamSynchronize(s->handle);
+    qn_status status = result ? cuda_failed(d, result, s, "waiting for the device", error) : QN_OK;
+    cuda_leave(d, pushed);
+    if (status == QN_OK) status = cuda_report_read(s, error);
+    atomic_store(&s->pending, 0);
+    return status;
+}
+
+void cuda_settle(cuda_device *d)
+{
+    bool pushed, busy = false;
+    qn_error ignored;
+    pthread_mutex_lock(&d->lock);
+    for (device_stream *s = d->streams; s; s = s->next) busy |= s->capturing;
+    pthread_mutex_unlock(&d->lock);
+    if (busy || !d->opened || cuda_enter(d, &pushed, &ignored) != QN_OK) return;
+    int result = d->api.cuCtxSynchronize();
+    if (result) cuda_failed(d, result, d->streams, "waiting for the device", &ignored);
+    cuda_leave(d, pushed);
+    if (result) return;
+    pthread_mutex_lock(&d->lock);
+    for (device_stream *s = d->streams; s; s = s->next) atomic_store(&s->pending, 0);
+    cuda_memory_settled(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static qn_status wait_event(device_stream *s, device_event *e, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuStreamWaitEvent(s->handle, e->handle, 0);
+    cuda_leave(d, pushed);
+    return result ? cuda_failed(d, result, NULL, "waiting for an event", error) : QN_OK;
+}
+
+/* ---- graphs ---- */
+
+static qn_status capture(device_stream *s, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    if (s->capturing) return error_set(error, QN_BAD_CALL, "this stream is being recorded already");
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuStreamBeginCapture_v2(s->handle, CUDA_CAPTURE_RELAXED);
+    cuda_leave(d, pushed);
+    if (result) return cuda_failed(d, result, NULL, "recording a graph", error);
+    s->capturing = true;
+    return QN_OK;
+}
+
+static qn_status capture_end(device_stream *s, device_graph **out, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    void *graph = NULL;
+    if (!s->capturing) return error_set(error, QN_BAD_CALL, "this stream is not being recorded");
+    s->capturing = false;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    device_graph *g = calloc(1, sizeof(*g));
+    CHECK(g);
+    g->device = d;
+    int result = d->api.cuStreamEndCapture(s->handle, &graph);
+    if (!result) result = d->api.cuGraphGetNodes(graph, NULL, &g->node_count);
+    if (!result) result = d->api.cuGraphInstantiateWithFlags(&g->ready, graph, 0);
+    if (graph) d->api.cuGraphDestroy(graph);
+    cuda_leave(d, pushed);
+    if (result) {
+        free(g);
+        return cuda_failed(d, result, NULL, "ending the recording of a graph", error);
+    }
+    *out = g;
+    return QN_OK;
+}
+
+static qn_status replay(device_graph *g, device_stream *s, qn_error *error)
+{
+    cuda_device *d = g->device;
+    bool pushed;
+    if (!s) s = &d->own;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    cuda_stream_note(s, "(a graph)");
+    int result = d->api.cuGraphLaunch(g->ready, s->handle);
+    cuda_leave(d, pushed);
+    if (result) return cuda_failed(d, result, NULL, "replaying a graph", error);
+    return d->synchronous && !s->capturing ? cuda_wait(s, error) : QN_OK;
+}
+
+static void graph_close(device_graph *g)
+{
+    bool pushed;
+    qn_error ignored;
+    if (!g) return;
+    if (cuda_enter(g->device, &pushed, &ignored) == QN_OK) {
+        g->device->api.cuGraphExecDestroy(g->ready);
+        cuda_leave(g->device, pushed);
+    }
+    free(g);
+}
+
+static int64_t graph_nodes(const device_graph *g)
+{
+    return (int64_t)g->node_count;
+}
+
+/* ---- events ---- */
+
+static qn_status event_open(device *base, device_event **out, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    device_event *e = calloc(1, sizeof(*e));
+    CHECK(e);
+    e->device = d;
+    int result = d->api.cuEventCreate(&e->handle, 0);
+    cuda_leave(d, pushed);
+    if (result) {
+        free(e);
+        return cuda_failed(d, result, NULL, "making an event", error);
+    }
+    *out = e;
+    return QN_OK;
+}
+
+static void event_close(device_event *e)
+{
+    bool pushed;
+    qn_error ignored;
+    if (!e) return;
+    if (cuda_enter(e->device, &pushed, &ignored) == QN_OK) {
+        e->device->api.cuEventDestroy_v2(e->handle);
+        cuda_leave(e->device, pushed);
+    }
+    free(e);
+}
+
+static qn_status event_record(device_event *e, device_stream *s, qn_error *error)
+{
+    cuda_device *d = e->device;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuEventRecord(e->handle, s ? s->handle : d->own.handle);
+    cuda_leave(d, pushed);
+    e->recorded = !result;
+    return result ? cuda_failed(d, result, NULL, "recording an event", error) : QN_OK;
+}
+
+static qn_status event_wait(device_event *e, qn_error *error)
+{
+    cuda_device *d = e->device;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuEventSynchronize(e->handle);
+    cuda_leave(d, pushed);
+    return result ? cuda_failed(d, result, NULL, "waiting for an event", error) : QN_OK;
+}
+
+static qn_status event_elapsed(device_event *from, device_event *to, double *ns, qn_error *error)
+{
+    cuda_device *d = from->device;
+    bool pushed;
+    float milliseconds = 0;
+    if (!from->recorded || !to->recorded)
+        return error_set(error, QN_BAD_CALL, "an event has no time before it is recorded");
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuEventSynchronize(to->handle);
+    if (!result) result = d->api.cuEventElapsedTime(&milliseconds, from->handle, to->handle);
+    cuda_leave(d, pushed);
+    *ns = (double)milliseconds * 1e6;
+    return result ? cuda_failed(d, result, NULL, "reading events", error) : QN_OK;
+}
+
+const driver_streams cuda_streams = {
+    .open = stream_open,
+    .close = stream_close,
+    .wait = cuda_wait,
+    .wait_event = wait_event,
+    .capture = capture,
+    .capture_end = capture_end,
+    .replay = replay,
+    .graph_close = graph_close,
+    .graph_nodes = graph_nodes,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
+};
