@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 512 };
+enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096 };
 
 typedef struct cuda_device cuda_device;
 
@@ -47,6 +47,7 @@ struct cuda_device {
     nvrtc *compiler;
     pthread_mutex_t lock, copy_lock;
     int number;
+    char name[16]; /* "cuda", "cuda:1" */
     bool probed, opened, adopted, synchronous;
     qn_error unavailable; /* status QN_OK: it is there */
     int count;            /* of GPUs */
@@ -70,8 +71,7 @@ struct cuda_device {
     cuda_report *reports; /* pinned and mapped: kernels write here when they fail */
     uint64_t reports_address;
     device_launch *launches[CUDA_REPORTS]; /* by report */
-    char *print;                           /* pinned and mapped, or NULL */
-    uint64_t print_address;
+    int report_limit;                      /* reports from here on were never used */
 };
 
 typedef struct cuda_program {
@@ -101,14 +101,15 @@ typedef struct cuda_phase {
 
 struct device_launch {
     cuda_program *program;
-    device_stream *stream; /* of the last submission; NULL: recorded in a graph */
-    int report;            /* -1: none was free */
+    device_stream *_Atomic stream; /* of the last submission; NULL: recorded in a graph */
+    int report;
     int phase_count;
     cuda_phase phases[CUDA_MOST_PHASES];
     uint64_t scratch, sync;
     int64_t scratch_bytes, sync_bytes;
-    int64_t programs[CUDA_MOST_PHASES][3];
-    void **raw_parameters;
+    int64_t programs[3]; /* of the phase with most axes, to name a program */
+    int64_t *print;      /* pinned and mapped, or NULL: what the kernel prints */
+    uint64_t print_address;
     int64_t words[]; /* the frames */
 };
 
@@ -155,6 +156,7 @@ void cuda_unload(program *base);
 qn_status cuda_prepare(program *base, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                        qn_error *error);
 qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error);
+qn_status cuda_finish(device_launch *l, qn_error *error);
 void cuda_discard(device_launch *l);
 qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const launch_plan *plan,
                                const launch_options *options, qn_error *error);
@@ -166,6 +168,7 @@ int cuda_report_take(cuda_device *d, device_launch *l); /* a free report, or -1 
 void cuda_report_give(cuda_device *d, int report);
 /* After a wait: the first failure of a launch on this stream as an error; printed lines go out. */
 qn_status cuda_report_read(device_stream *s, qn_error *error);
+qn_status cuda_report_read_one(device_launch *l, qn_error *error);
 
 /* cuda_measure.c */
 struct ceilings;

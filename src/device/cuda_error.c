@@ -67,15 +67,15 @@ qn_status cuda_failed(cuda_device *d, int result, const device_stream *s, const 
     text words = {0};
     blame(s, &words);
     if (words.length)
-        text_print(&words, " failed on %s: %s", d->driver->name, plain ? plain : explained ? explained : "");
+        text_print(&words, " failed on %s: %s", d->name, plain ? plain : explained ? explained : "");
     else
-        text_print(&words, "%s failed on %s: %s", doing, d->driver->name, plain ? plain : explained ? explained : "");
+        text_print(&words, "%s failed on %s: %s", doing, d->name, plain ? plain : explained ? explained : "");
     text_print(&words, " (%s)", name ? name : "unknown result");
     if (is_fatal(result)) {
         lose(d, text_get(&words));
         if (s && s->pending)
             text_print(&words, "\nthe device is lost to this process; `quern check --device %s` finds the line",
-                       d->driver->name);
+                       d->name);
         else
             text_add(&words, "\nthe device is lost to this process");
     }
@@ -89,6 +89,6 @@ qn_status cuda_is_lost(const cuda_device *d, qn_error *error)
 {
     if (!atomic_load(&((cuda_device *)d)->lost)) return QN_OK;
     return error_set(error, QN_NO_DEVICE,
-                     "the device %s was lost: %s\nwhat is in host memory is safe; other devices go on", d->driver->name,
+                     "the device %s was lost: %s\nwhat is in host memory is safe; other devices go on", d->name,
                      d->lost_words);
 }

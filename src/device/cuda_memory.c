@@ -100,7 +100,7 @@ static qn_status no_memory(cuda_device *d, size_t size, qn_error *error)
     return error_set(error, QN_NO_MEMORY,
                      "no memory on %s for %.3f GB: %.3f of its %.3f GB are free, %.3f GB are in use by this program's "
                      "arrays",
-                     d->driver->name, (double)size * 1e-9, (double)free_bytes * 1e-9, (double)total_bytes * 1e-9,
+                     d->name, (double)size * 1e-9, (double)free_bytes * 1e-9, (double)total_bytes * 1e-9,
                      (double)d->memory.used_bytes * 1e-9);
 }
 

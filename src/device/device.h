@@ -9,6 +9,7 @@
 #include "emit/emit.h"
 #include "ir/interp.h"
 
+struct ceilings;
 typedef struct device device;   /* each driver has its own struct that begins with `const driver *driver` */
 typedef struct program program; /* likewise */
 
@@ -83,6 +84,10 @@ typedef struct driver {
     void (*close)(device *d);
     void (*about)(const device *d, device_about *about);
     int (*count)(device *d); /* how many devices this driver has; NULL: one */
+    /* More about it, a few lines for `quern devices`: libraries, versions. NULL: nothing. */
+    void (*describe)(device *d, text *out);
+    /* The machine's ceilings; NULL: those of the CPU. */
+    qn_status (*measure)(device *d, size_t copy_bytes, struct ceilings *out, qn_error *error);
     /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */
     qn_status (*adopt)(device *d, void *native, qn_error *error);
     /* Facts of a launch that this device specialises on, into k->params[].facts. NULL: none. */
@@ -101,16 +106,17 @@ typedef struct driver {
     qn_status (*launch)(program *p, const array_view *arrays, const launch_plan *plan, const launch_options *options,
                         qn_error *error);
     /* Instead of `launch`, for drivers with memory of their own (NULL otherwise): arrays are on the device; `prepare`
-     * makes or refreshes *launch, `submit` puts all phases on a stream, the stream's `wait` tells how it went. */
+     * makes or refreshes *launch, `submit` puts all phases on a stream (NULL: the device's own). */
     qn_status (*prepare)(program *p, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                          qn_error *error);
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
-    void (*discard)(device_launch *launch); /* NULL is fine */
+    qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
+    void (*discard)(device_launch *launch);                      /* NULL is fine */
     const driver_memory *memory;            /* NULL: the host's */
     const driver_streams *streams;          /* NULL: launches wait */
 } driver;
 
-extern const driver driver_ref, driver_cpu;
+extern const driver driver_ref, driver_cpu, driver_cuda;
 extern const driver *const drivers[]; /* in order of preference, best first; NULL-terminated */
 
 #endif
