@@ -81,12 +81,15 @@ QN_API QN_MUST_CHECK qn_status qn_context_open(const qn_context_options *options
 QN_API void qn_context_close(qn_context *context); /* NULL is fine */
 
 typedef struct qn_device_info {
-    const char *name; /* "cpu", "ref"; borrowed from the context */
+    const char *name; /* "cpu", "ref", "cuda", "cuda:1"; borrowed from the context */
     bool available;
+    bool absent;           /* not available, since there is no such hardware or no driver for it */
     char description[256]; /* processor, threads, compiler; or why it is not there and what to install */
     char note[256];        /* what the user should know, such as a $CC that was not used; or "" */
     int units;             /* threads or multiprocessors */
 } qn_device_info;
+/* Counting asks every driver, and so does looking for the best: the first time may take a while on a machine with a GPU
+ * (opening its driver); naming a device asks that one alone. */
 QN_API int qn_device_count(const qn_context *context);
 QN_API void qn_device_get(const qn_context *context, int number, qn_device_info *info);
 QN_API const char *qn_device_best(const qn_context *context); /* the fastest one that is there */
@@ -156,9 +159,11 @@ typedef struct qn_array {
     int64_t extents[QN_MAX_RANK], strides[QN_MAX_RANK];
 } qn_array;
 QN_API QN_MUST_CHECK qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn_error *error);
-/* Of the last run, in nanoseconds: the compile (0 from memory), loading from the cache, the kernel. */
+/* Of the last run, in nanoseconds: the compile (0 from memory), loading from the cache, the kernel; and on a device with
+ * memory of its own (0 elsewhere) its allocation and the copies in and out. */
 typedef struct qn_timing {
     int64_t compile_ns, load_ns, kernel_ns;
+    int64_t allocate_ns, copy_in_ns, copy_out_ns;
     bool from_cache;
 } qn_timing;
 QN_API void qn_call_timing(const qn_call *call, qn_timing *timing);

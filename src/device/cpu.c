@@ -316,8 +316,7 @@ static qn_status cpu_launch_program(program *base, const array_view *arrays, con
         if (atomic_load(&j.no_memory))
             return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
                              k->name, (unsigned long long)j.scratch_bytes);
-        if (report.failed)
-            return failure_assert(k, (int)report.line, report.program, plan->programs[i], error);
+        if (report.failed) return failure_assert(k, (int)report.line, report.program, plan->programs[i], error);
     }
     return QN_OK;
 }

@@ -48,7 +48,7 @@ struct cuda_device {
     pthread_mutex_t lock, copy_lock;
     int number;
     char name[16]; /* "cuda", "cuda:1" */
-    bool probed, opened, adopted, synchronous;
+    bool probed, absent, opened, adopted, synchronous;
     qn_error unavailable; /* status QN_OK: it is there */
     int count;            /* of GPUs */
     int handle;           /* CUdevice */
@@ -124,10 +124,10 @@ void cuda_leave(cuda_device *d, bool pushed);
  * s: the stream whose kernels may be to blame, or NULL. */
 qn_status cuda_failed(cuda_device *d, int result, const device_stream *s, const char *doing, qn_error *error);
 qn_status cuda_is_lost(const cuda_device *d, qn_error *error);
-#define CUDA_TRY(d, call, doing)                                                                      \
-    do {                                                                                              \
-        int result_of_try = (call);                                                                   \
-        if (result_of_try) return cuda_failed((d), result_of_try, NULL, (doing), error);              \
+#define CUDA_TRY(d, call, doing)                                                         \
+    do {                                                                                 \
+        int result_of_try = (call);                                                      \
+        if (result_of_try) return cuda_failed((d), result_of_try, NULL, (doing), error); \
     } while (0)
 
 /* cuda_memory.c: the lock must not be held */

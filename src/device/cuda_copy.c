@@ -134,8 +134,8 @@ qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, 
     bool pushed;
     if (!size_bytes) return QN_OK;
     QN_TRY(cuda_enter(d, &pushed, error));
-    int result = d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes,
-                                             stream_of(d, s));
+    int result =
+        d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes, stream_of(d, s));
     qn_status status = result ? cuda_failed(d, result, NULL, "copying on the device", error) : QN_OK;
     cuda_leave(d, pushed);
     return status;

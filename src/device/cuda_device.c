@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { OLDEST_CAPABILITY = 75 };
 
@@ -63,21 +62,31 @@ static int known_to_system(void)
     return count;
 }
 
+/* May this process open the driver's own file? */
+static bool may_open(void)
+{
+    FILE *file = fopen("/dev/nvidiactl", "r+");
+    if (file) fclose(file);
+    return file != NULL;
+}
+
 static qn_status explain_init(cuda_device *d, int result, qn_error *error)
 {
     const char *name = NULL, *words = NULL;
     int seen = known_to_system();
-    if (seen && access("/dev/nvidiactl", R_OK | W_OK) != 0)
-        return error_set(error, QN_NO_DEVICE,
-                         "no permission: there %s %d NVIDIA GPU%s, but /dev/nvidiactl cannot be opened; add the user to "
-                         "its group, or pass the devices on to the container",
-                         seen == 1 ? "is" : "are", seen, seen == 1 ? "" : "s");
+    if (seen && !may_open())
+        return error_set(
+            error, QN_NO_DEVICE,
+            "no permission: there %s %d NVIDIA GPU%s, but /dev/nvidiactl cannot be opened; add the user to "
+            "its group, or pass the devices on to the container",
+            seen == 1 ? "is" : "are", seen, seen == 1 ? "" : "s");
     if (result == CUDA_STUB_LIBRARY)
         return error_set(error, QN_NO_DEVICE,
                          "%s is the toolkit's stub, not the driver; install the NVIDIA driver, or take the stub out of "
                          "the library path",
                          d->api.paths[CUDA_LIBRARY_DRIVER]);
-    if (result == CUDA_NO_DEVICE)
+    d->absent = result == CUDA_NO_DEVICE;
+    if (d->absent)
         return error_set(error, QN_NO_DEVICE,
                          "the NVIDIA driver is there, but no GPU; is one hidden by CUDA_VISIBLE_DEVICES, or not passed "
                          "on to the container?");
@@ -111,7 +120,9 @@ static void find_version(cuda_device *d)
 
 static qn_status look(cuda_device *d, qn_error *error)
 {
+    d->absent = true;
     QN_TRY(cuda_api_open(&d->api, CUDA_LIBRARY_DRIVER, error));
+    d->absent = false;
     int result = d->api.cuInit(0);
     if (!result) result = d->api.cuDeviceGetCount(&d->count);
     if (!result && !d->count) result = CUDA_NO_DEVICE;
@@ -159,7 +170,9 @@ static void about(const device *base, device_about *out)
     pthread_mutex_lock(&d->lock);
     probe(d);
     pthread_mutex_unlock(&d->lock);
-    *out = (device_about){.available = d->unavailable.status == QN_OK, .units = d->target.multiprocessors};
+    *out = (device_about){.available = d->unavailable.status == QN_OK,
+                          .absent = d->absent,
+                          .units = d->target.multiprocessors};
     if (!out->available) {
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;
@@ -190,8 +203,7 @@ static void describe(device *base, text *out)
 
 static qn_status make_context(cuda_device *d, qn_error *error)
 {
-    if (!d->adopted)
-        CUDA_TRY(d, d->api.cuDevicePrimaryCtxRetain(&d->context, d->handle), "making a CUDA context");
+    if (!d->adopted) CUDA_TRY(d, d->api.cuDevicePrimaryCtxRetain(&d->context, d->handle), "making a CUDA context");
     CUDA_TRY(d, d->api.cuCtxPushCurrent_v2(d->context), "making a CUDA context");
     void *popped;
     d->own.device = d;
@@ -204,7 +216,7 @@ static qn_status make_context(cuda_device *d, qn_error *error)
     d->api.cuCtxPopCurrent_v2(&popped);
     if (status != QN_OK) return status;
     d->streams = &d->own;
-    d->opened = true;
+    __atomic_store_n(&d->opened, true, __ATOMIC_RELEASE);
     return QN_OK;
 }
 

@@ -92,9 +92,8 @@ static qn_status check_limits(cuda_program *p, int phase, const cuda_shape *shap
                          p->kernel->name, shape->threads, d->name, most);
     if (shape->shared_bytes + fixed > d->target.shared_bytes)
         return error_set(error, QN_FAILED,
-                         "kernel `%s` asks for %lld bytes of shared memory a block; %s has at most %d",
-                         p->kernel->name, (long long)shape->shared_bytes + fixed, d->name,
-                         d->target.shared_bytes);
+                         "kernel `%s` asks for %lld bytes of shared memory a block; %s has at most %d", p->kernel->name,
+                         (long long)shape->shared_bytes + fixed, d->name, d->target.shared_bytes);
     void *f = p->phases[phase].function;
     if (shape->shared_bytes > p->phases[phase].dynamic_shared) {
         CUDA_TRY(d, d->api.cuFuncSetAttribute(f, CUDA_FUNCTION_DYNAMIC_SHARED, (int)shape->shared_bytes),
@@ -122,11 +121,11 @@ static qn_status check_cooperative(cuda_program *p, int phase, const cuda_shape 
              "counting blocks");
     int64_t wanted = shape->grid[0] * shape->grid[1] * shape->grid[2], most = (int64_t)each * d->target.multiprocessors;
     if (wanted <= most) return QN_OK;
-    return error_set(error, QN_FAILED,
-                     "kernel `%s` asks for %lld blocks at once (%d threads, %lld bytes of shared memory each); %s holds "
-                     "%lld",
-                     p->kernel->name, (long long)wanted, shape->threads, (long long)shape->shared_bytes,
-                     d->name, (long long)most);
+    return error_set(
+        error, QN_FAILED,
+        "kernel `%s` asks for %lld blocks at once (%d threads, %lld bytes of shared memory each); %s holds "
+        "%lld",
+        p->kernel->name, (long long)wanted, shape->threads, (long long)shape->shared_bytes, d->name, (long long)most);
 }
 
 static qn_status shape_phase(device_launch *l, int number, const launch_plan *plan, cuda_shape *shape, qn_error *error)
@@ -174,7 +173,8 @@ static qn_status open_print(device_launch *l, qn_error *error)
     void *memory = NULL;
     if (!l->program->prints || l->print || !d->options.print) return QN_OK;
     size_t size = sizeof(int64_t) * (size_t)CUDA_PRINT_WORDS;
-    CUDA_TRY(d, d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "allocating pinned memory");
+    CUDA_TRY(d, d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED),
+             "allocating pinned memory");
     memset(memory, 0, size);
     l->print = memory;
     cuda_print_reset(l->print, CUDA_PRINT_WORDS);

@@ -87,9 +87,9 @@ static qn_status shortest(measuring *m, void *function, int each, int blocks, ui
                 result = d->api.cuMemcpyDtoDAsync_v2(to, from, m->half_bytes, d->own.handle);
             else
                 result = start(m, function,
-                               blocks ? blocks : (int)MINIMUM((count + 256ull * (unsigned)each - 1) /
-                                                                  (256ull * (unsigned)each),
-                                                              0x7fffffffull),
+                               blocks ? blocks
+                                      : (int)MINIMUM((count + 256ull * (unsigned)each - 1) / (256ull * (unsigned)each),
+                                                     0x7fffffffull),
                                256, from, to, count);
         }
         if (!result) result = d->api.cuEventRecord(m->events[1], d->own.handle);
@@ -152,8 +152,8 @@ qn_status cuda_measure(device *base, size_t copy_bytes, ceilings *out, qn_error 
     if (result) status = cuda_failed(d, result, NULL, "measuring", error);
     if (status == QN_OK) status = cuda_allocate(base, pair * (size_t)m.pair_count, &memory, error);
     m.memory = (uint64_t)(uintptr_t)memory;
-    if (status == QN_OK && (result = d->api.cuMemsetD32Async(m.memory, 0x3f8ccccd, pair * (size_t)m.pair_count / 4,
-                                                             d->own.handle)))
+    if (status == QN_OK &&
+        (result = d->api.cuMemsetD32Async(m.memory, 0x3f8ccccd, pair * (size_t)m.pair_count / 4, d->own.handle)))
         status = cuda_failed(d, result, NULL, "measuring", error);
     if (status == QN_OK) status = run(&m, out, error);
     if (!d->lost) {

@@ -121,8 +121,7 @@ static bool show_record(const tile_kernel *k, const int64_t *record, const int64
     if (!s.found) return false;
     text_print(line, "%s (program ", k->name);
     int rank = launch_rank(k, s.found_phase);
-    for (int axis = 0; axis < rank; axis++)
-        text_print(line, axis ? ", %lld" : "%lld", (long long)record[2 + axis]);
+    for (int axis = 0; axis < rank; axis++) text_print(line, axis ? ", %lld" : "%lld", (long long)record[2 + axis]);
     text_print(line, "), line %d: ", s.found->line);
     const int64_t *at = record + CUDA_PRINT_FIELDS;
     int next = 0;

@@ -14,7 +14,8 @@ qn_status cuda_report_open(cuda_device *d, qn_error *error)
 {
     void *memory = NULL;
     size_t size = sizeof(cuda_report) * CUDA_REPORTS;
-    CUDA_TRY(d, d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED), "allocating pinned memory");
+    CUDA_TRY(d, d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED),
+             "allocating pinned memory");
     memset(memory, 0, size);
     d->reports = memory;
     CUDA_TRY(d, d->api.cuMemHostGetDevicePointer_v2(&d->reports_address, memory, 0), "mapping pinned memory");

@@ -22,6 +22,7 @@ typedef struct device_options {
 
 typedef struct device_about {
     bool available;
+    bool absent;           /* no such hardware, or no driver for it: nothing that anybody would miss */
     char description[256]; /* or why not, and what to install */
     char note[256];        /* a wish of the environment that was not followed; or empty */
     int units;
@@ -112,8 +113,8 @@ typedef struct driver {
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */
-    const driver_memory *memory;            /* NULL: the host's */
-    const driver_streams *streams;          /* NULL: launches wait */
+    const driver_memory *memory;                                 /* NULL: the host's */
+    const driver_streams *streams;                               /* NULL: launches wait */
 } driver;
 
 extern const driver driver_ref, driver_cpu, driver_cuda;

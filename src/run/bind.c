@@ -291,10 +291,19 @@ static void match(qn_call *call, const tile_kernel *k)
     }
 }
 
+static void row_major(array_view *v)
+{
+    int64_t step = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        v->strides[i] = step;
+        step *= MAXIMUM(v->extents[i], 1);
+    }
+}
+
 static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
 {
     if (!inputs_too) QN_TRY(check_present(call, error));
-    int units = call->context->slots[slot].about.units;
+    int units = slot_about(call->context, slot)->units;
     instance *found = NULL;
     QN_TRY(call_instance(call, units, &found, error));
     CHECK(found);
@@ -335,6 +344,10 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
         if (!is_array(p) || v->data) continue;
         memcpy(v->extents, call->plan.extents[i], sizeof(v->extents));
         if (inputs_too) continue;
+        if (p->kind == PARAM_SCRATCH && call->context->slots[slot].driver->memory) {
+            row_major(v); /* a mirror alone */
+            continue;
+        }
         QN_TRY(call_allocate(call, call->declared[i], v, error));
         call->arguments[call->declared[i]].allocated = true;
     }
@@ -342,6 +355,9 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     if (inputs_too) return QN_OK;
     QN_TRY(check_overlap(call, k, error));
     if (k->raw_language) QN_TRY(check_raw(call, k, slot, error));
+    call->has_initials = false;
+    for (int i = 0; i < k->param_count; i++)
+        call->has_initials |= k->params[i].has_initial && k->params[i].kind == PARAM_OUT;
     call->bound = true;
     call->pointers_changed = false;
     call->slot = slot;
@@ -358,8 +374,9 @@ qn_status call_refresh(qn_call *call, qn_error *error)
 {
     const tile_kernel *k = call->instance->kernel;
     for (int i = 0; i < k->param_count; i++)
-        if (is_array(&k->params[i])) set_view(call, i, &call->arguments[call->declared[i]].view);
+        if (is_array(&k->params[i]) && k->params[i].kind != PARAM_SCRATCH)
+            set_view(call, i, &call->arguments[call->declared[i]].view);
     QN_TRY(check_overlap(call, k, error));
-    call->pointers_changed = false;
+    call->pointers_changed = call->staged = call->all_direct = false;
     return QN_OK;
 }

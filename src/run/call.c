@@ -28,6 +28,7 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 void qn_call_free(qn_call *call)
 {
     if (!call) return;
+    call_release_device(call);
     for (int i = 0; i < MAX_PARAMS; i++) {
         memory_free(call->arguments[i].owned);
         qn_buffer_release(call->arguments[i].buffer);
@@ -38,7 +39,7 @@ void qn_call_free(qn_call *call)
 
 void call_unbind(qn_call *call)
 {
-    call->bound = false;
+    call->bound = call->staged = call->all_direct = false;
     call->variant = NULL;
 }
 

@@ -247,7 +247,7 @@ static void compare(checker *c, const check_case *at, const char *device, const 
 /* Runs the case on one device as it is. */
 static void run_device(checker *c, const check_case *at, int slot, const array_view *truth)
 {
-    const char *device = c->context->slots[slot].driver->name;
+    const char *device = c->context->slots[slot].name;
     qn_error error;
     qn_call *call;
     qn_status status = prepare(c, c->entry, at, &call, &error);
@@ -264,7 +264,7 @@ static void run_device(checker *c, const check_case *at, int slot, const array_v
 static void run_strided(checker *c, const check_case *at, int slot, int style, const array_view *truth)
 {
     char device[64];
-    snprintf(device, sizeof(device), "%s (strided arrays)", c->context->slots[slot].driver->name);
+    snprintf(device, sizeof(device), "%s (strided arrays)", c->context->slots[slot].name);
     qn_error error;
     qn_call *call;
     array_view views[MAX_PARAMS];
@@ -310,7 +310,7 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     QN_TRY(prepare(c, c->truth, at, &call, error));
     interp_options interp = {.check = true,
                              .order_seed = c->options->seed + (uint64_t)number + 1,
-                             .units = c->context->slots[c->ref_slot].about.units,
+                             .units = slot_about(c->context, c->ref_slot)->units,
                              .step_limit = c->options->step_limit > 0 ? c->options->step_limit : STEP_LIMIT,
                              .print = c->context->print,
                              .print_context = c->context->user};
@@ -336,9 +336,9 @@ static bool wants(const checker *c, int slot)
 {
     const device_slot *s = &c->context->slots[slot];
     const ast *item = c->entry ? c->entry->item : NULL;
-    if (!s->about.available || slot == c->ref_slot) return false;
+    if (slot == c->ref_slot || (c->options->device && strcmp(c->options->device, s->name) != 0)) return false;
     if (item && item->kind == AST_RAW && !raw_runs_on(item->word, s->driver->name)) return false;
-    return !c->options->device || !strcmp(c->options->device, s->driver->name);
+    return slot_about(c->context, slot)->available;
 }
 
 static void run_case(checker *c, const check_case *at, int number)
@@ -381,7 +381,7 @@ static void summary(checker *c)
     if (!raw) text_add(&devices, "ref");
     for (int slot = 0; slot < c->context->slot_count; slot++)
         if (wants(c, slot) && c->compared)
-            text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].driver->name);
+            text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].name);
     if (raw) text_print(&devices, " against the bench's first variant `%s`", c->truth->name);
     if (!c->ran && c->broken.length) {
         say(c, "%s%s: does not compile\n", text_get(&c->broken), c->entry->name);
@@ -445,7 +445,7 @@ static void check_kernel(checker *c, kernel_entry *entry)
     text_clear(&c->broken);
     text_clear(&c->empty);
     check_cases cases = {0};
-    check_choose(entry, &c->options->settings, c->context->slots[c->ref_slot].about.units, c->memory, &cases);
+    check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, c->memory, &cases);
     int64_t start = clock_now_ns();
     for (int i = 0; i < cases.count && !c->stopped; i++) {
         run_case(c, &cases.items[i], i);

@@ -31,6 +31,56 @@ static unsigned log_from_environment(void)
     return log;
 }
 
+static void add_slot(qn_context *c, const driver *driver, int number)
+{
+    device_slot *s = &c->slots[c->slot_count];
+    device_options wanted = {.threads = c->threads, .number = number, .print = c->print, .print_user = c->user};
+    s->driver = driver;
+    s->device = driver->open(&wanted);
+    snprintf(s->name, sizeof(s->name), number ? "%s:%d" : "%s", driver->name, number);
+    c->slot_count++;
+}
+
+const device_about *slot_about(qn_context *context, int slot)
+{
+    device_slot *s = &context->slots[slot];
+    pthread_mutex_lock(&context->about_lock);
+    if (!s->known) {
+        s->driver->about(s->device, &s->about);
+        s->known = true;
+    }
+    pthread_mutex_unlock(&context->about_lock);
+    return &s->about;
+}
+
+int context_slots(qn_context *context)
+{
+    pthread_mutex_lock(&context->about_lock);
+    int first = context->counted ? context->slot_count : 0, last = context->slot_count;
+    context->counted = true;
+    for (int i = first; i < last; i++) {
+        const device_slot *s = &context->slots[i];
+        int count = s->driver->count ? s->driver->count(s->device) : 1;
+        for (int number = 1; number < count && context->slot_count < MAX_DEVICES; number++)
+            add_slot(context, s->driver, number);
+    }
+    int count = context->slot_count;
+    pthread_mutex_unlock(&context->about_lock);
+    return count;
+}
+
+int context_cheap_slot(qn_context *context)
+{
+    int found = -1;
+    for (int i = 0; i < context->slot_count; i++) {
+        const device_slot *s = &context->slots[i];
+        if (s->driver->count && !s->known) continue; /* one that may take its time */
+        if (found < 0 && slot_about(context, i)->available) found = i;
+    }
+    CHECK(found >= 0); /* ref is always there */
+    return found;
+}
+
 qn_status qn_context_open(const qn_context_options *options, qn_context **out, qn_error *error)
 {
     if (!out) return error_set(error, QN_BAD_CALL, "qn_context_open: the place for the context is NULL");
@@ -42,6 +92,7 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     qn_context *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a context");
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->about_lock, NULL);
     pthread_mutex_init(&c->log_lock, NULL);
     pthread_cond_init(&c->compiled, NULL);
     c->no_cache = options->no_cache;
@@ -53,13 +104,10 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
         c->cache_folder = strdup(options->cache_folder);
         CHECK(c->cache_folder);
     }
-    device_options wanted = {.threads = options->threads, .print = options->print, .print_user = options->user};
+    c->threads = options->threads;
     for (int i = 0; drivers[i]; i++) {
         CHECK(i < MAX_DEVICES);
-        device_slot *s = &c->slots[c->slot_count++];
-        s->driver = drivers[i];
-        s->device = drivers[i]->open(&wanted);
-        drivers[i]->about(s->device, &s->about);
+        add_slot(c, drivers[i], 0);
     }
     *out = c;
     return QN_OK;
@@ -73,47 +121,66 @@ void qn_context_close(qn_context *context)
     pthread_cond_destroy(&context->compiled);
     pthread_mutex_destroy(&context->log_lock);
     pthread_mutex_destroy(&context->lock);
+    pthread_mutex_destroy(&context->about_lock);
     free(context->cache_folder);
     free(context);
 }
 
 int qn_device_count(const qn_context *context)
 {
-    return context->slot_count;
+    return context_slots((qn_context *)context);
 }
 
 void qn_device_get(const qn_context *context, int number, qn_device_info *info)
 {
     memset(info, 0, sizeof(*info));
     info->name = "";
-    if (number < 0 || number >= context->slot_count) return;
-    const device_slot *s = &context->slots[number];
-    info->name = s->driver->name;
-    info->available = s->about.available;
-    memcpy(info->description, s->about.description, sizeof(info->description));
-    memcpy(info->note, s->about.note, sizeof(info->note));
-    info->units = s->about.units;
+    if (number < 0 || number >= context_slots((qn_context *)context)) return;
+    const device_about *about = slot_about((qn_context *)context, number);
+    info->name = context->slots[number].name;
+    info->available = about->available;
+    info->absent = about->absent;
+    memcpy(info->description, about->description, sizeof(info->description));
+    memcpy(info->note, about->note, sizeof(info->note));
+    info->units = about->units;
 }
 
 const char *qn_device_best(const qn_context *context)
 {
     for (int i = 0; i < context->slot_count; i++)
-        if (context->slots[i].about.available) return context->slots[i].driver->name;
+        if (slot_about((qn_context *)context, i)->available) return context->slots[i].name;
     return "ref";
+}
+
+static bool same_name(const char *name, const char *asked)
+{
+    size_t length = strlen(name);
+    return !strcmp(name, asked) || (!strncmp(name, asked, length) && !strcmp(asked + length, ":0"));
+}
+
+static int find_slot(const qn_context *context, int count, const char *device)
+{
+    for (int i = 0; i < count; i++)
+        if (same_name(context->slots[i].name, device)) return i;
+    return -1;
 }
 
 qn_status context_slot(const qn_context *context, const char *device, int *slot, qn_error *error)
 {
     if (!device) device = qn_device_best(context);
-    const char *names[MAX_DEVICES];
-    for (int i = 0; i < context->slot_count; i++) {
-        const device_slot *s = &context->slots[i];
-        names[i] = s->driver->name;
-        if (strcmp(names[i], device)) continue;
-        *slot = i;
-        if (s->about.available) return QN_OK;
-        return error_set(error, QN_NO_DEVICE, "the device %s is not available: %s", device, s->about.description);
+    int found = find_slot(context, context->slot_count, device);
+    if (found < 0) { /* a second GPU is known only once it was asked for */
+        int count = context_slots((qn_context *)context);
+        found = find_slot(context, count, device);
     }
+    if (found >= 0) {
+        const device_about *about = slot_about((qn_context *)context, found);
+        *slot = found;
+        if (about->available) return QN_OK;
+        return error_set(error, QN_NO_DEVICE, "the device %s is not available: %s", device, about->description);
+    }
+    const char *names[MAX_DEVICES];
+    for (int i = 0; i < context->slot_count; i++) names[i] = context->slots[i].name;
     const char *near = suggest_name(device, names, context->slot_count);
     if (near) return error_set(error, QN_BAD_CALL, "unknown device `%s`; did you mean `%s`?", device, near);
     text list = {0};

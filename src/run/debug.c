@@ -422,7 +422,7 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     make_places(&d);
     findings found = {0};
     interp_options interp = {.check = true,
-                             .units = call->context->slots[slot].about.units,
+                             .units = slot_about(call->context, slot)->units,
                              .hook = hook,
                              .hook_context = &d,
                              .print = print_line,

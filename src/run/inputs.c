@@ -377,7 +377,7 @@ static qn_status generate(qn_call *call, uint64_t seed, int slot, const bindings
     const tile_kernel *k = call->instance->kernel;
     const ast_file *file = call->kernel->module->file;
     const ast *clause = clause_of(bench_of(file, call->kernel->name), "input");
-    int units = call->context->slots[slot].about.units;
+    int units = slot_about(call->context, slot)->units;
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind != PARAM_IN && k->params[i].kind != PARAM_INOUT) continue;
         argument *a = &call->arguments[call->declared[i]];
@@ -396,8 +396,7 @@ qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error)
 {
     if (!call) return error_set(error, QN_BAD_CALL, "qn_call_generate: the call is NULL");
     for (int i = 0; i < MAX_PARAMS; i++) call->arguments[i].generated = false;
-    int slot;
-    QN_TRY(context_slot(call->context, NULL, &slot, error));
+    int slot = context_cheap_slot(call->context); /* no GPU is woken for this */
     QN_TRY(call_bind(call, slot, true, error));
     arena *memory = arena_new();
     bindings known = {0};

@@ -60,7 +60,7 @@ static qn_status launch_checked(qn_call *call, qn_error *error)
     qn_context *context = call->context;
     findings found = {0};
     interp_options interp = {.check = true,
-                             .units = context->slots[call->slot].about.units,
+                             .units = slot_about(context, call->slot)->units,
                              .print = context->print,
                              .print_context = context->user};
     launch_options options = {.interp = &interp, .found = &found};
@@ -76,30 +76,105 @@ static qn_status launch_checked(qn_call *call, qn_error *error)
     return status;
 }
 
-qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
+static void log_launch(qn_call *call)
 {
     qn_context *context = call->context;
-    call->timing = (qn_timing){0};
+    if (context->log & LOG_LAUNCH)
+        context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", call->kernel->name,
+                    context->slots[call->slot].name, (long long)call->plan.programs[0][0],
+                    (long long)call->plan.programs[0][1], (long long)call->plan.programs[0][2],
+                    (double)call->timing.kernel_ns * 1e-3);
+}
+
+/* Everything that must be right before a launch: bound, staged, compiled, prepared. Nothing of it is done twice. */
+static qn_status make_ready(qn_call *call, int slot, bool host_allowed, qn_error *error)
+{
+    const driver *d = call->context->slots[slot].driver;
     if (!call->bound || call->slot != slot) {
         QN_TRY(call_bind(call, slot, false, error));
     } else if (call->pointers_changed) {
         QN_TRY(call_refresh(call, error));
         call->variant = NULL;
     }
+    if (!call->staged) {
+        int64_t start = clock_now_ns();
+        QN_TRY(call_stage(call, host_allowed, error));
+        if (d->memory) call->timing.allocate_ns = clock_now_ns() - start;
+    }
     if (!call->variant) QN_TRY(variant_get(call, &call->variant, error));
-    fill_initials(call);
-    const driver *d = context->slots[slot].driver;
+    if (!d->prepare || call->prepared) return QN_OK;
+    call->ready_slot = slot;
+    QN_TRY(d->prepare(call->variant->program, call->views, &call->plan, &call->ready, error));
+    call->prepared = true;
+    return QN_OK;
+}
+
+static qn_status make_events(qn_call *call, const device_slot *s, qn_error *error)
+{
+    for (int i = 0; i < 2; i++)
+        if (!call->events[i]) QN_TRY(s->driver->streams->event_open(s->device, &call->events[i], error));
+    return QN_OK;
+}
+
+/* On a device with memory of its own: copies in, the kernel between two events, copies out. */
+static qn_status launch_staged(qn_call *call, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[call->slot];
+    const driver *d = s->driver;
+    double kernel_ns = 0;
     int64_t start = clock_now_ns();
-    qn_status status = d == &driver_ref && !options
-                           ? launch_checked(call, error)
-                           : d->launch(call->variant->program, call->views, &call->plan, options, error);
-    call->timing.kernel_ns = clock_now_ns() - start;
+    QN_TRY(make_events(call, s, error));
+    QN_TRY(call_copy_in(call, NULL, error));
+    QN_TRY(call_fill_initials(call, NULL, error));
+    call->timing.copy_in_ns = clock_now_ns() - start;
+    QN_TRY(d->streams->event_record(call->events[0], NULL, error));
+    QN_TRY(d->submit(call->ready, NULL, error));
+    QN_TRY(d->streams->event_record(call->events[1], NULL, error));
+    QN_TRY(d->finish(call->ready, error));
+    QN_TRY(d->streams->event_elapsed(call->events[0], call->events[1], &kernel_ns, error));
+    call->timing.kernel_ns = (int64_t)kernel_ns;
+    start = clock_now_ns();
+    QN_TRY(call_copy_out(call, NULL, error));
+    call->timing.copy_out_ns = clock_now_ns() - start;
+    return QN_OK;
+}
+
+qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
+{
+    const driver *d = call->context->slots[slot].driver;
+    call->timing = (qn_timing){0};
+    QN_TRY(make_ready(call, slot, true, error));
+    qn_status status;
+    if (d->prepare) {
+        status = launch_staged(call, error);
+    } else {
+        fill_initials(call);
+        int64_t start = clock_now_ns();
+        status = d == &driver_ref && !options
+                     ? launch_checked(call, error)
+                     : d->launch(call->variant->program, call->views, &call->plan, options, error);
+        call->timing.kernel_ns = clock_now_ns() - start;
+    }
     call->has_run = true;
-    if (context->log & LOG_LAUNCH)
-        context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", call->kernel->name,
-                    d->name, (long long)call->plan.programs[0][0], (long long)call->plan.programs[0][1],
-                    (long long)call->plan.programs[0][2], (double)call->timing.kernel_ns * 1e-3);
+    log_launch(call);
     return status;
+}
+
+qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error)
+{
+    const driver *d = call->context->slots[slot].driver;
+    if (!call->bound || call->slot != slot || call->pointers_changed || !call->staged || !call->prepared ||
+        !call->all_direct) {
+        call->timing = (qn_timing){0};
+        call->staged = false; /* host memory that an earlier run was allowed */
+        QN_TRY(make_ready(call, slot, false, error));
+        call->all_direct = true;
+    }
+    if (call->has_initials) QN_TRY(call_fill_initials(call, stream, error));
+    QN_TRY(d->submit(call->ready, stream, error));
+    call->has_run = true;
+    if (call->context->log & LOG_LAUNCH) log_launch(call);
+    return QN_OK;
 }
 
 qn_status qn_call_run(qn_call *call, const char *device, qn_error *error)

@@ -23,6 +23,16 @@ qn_status qn_measure(qn_context *context, const char *device, size_t copy_bytes,
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_measure: an argument is NULL");
     int slot;
     if (device) QN_TRY(context_slot(context, device, &slot, error));
+    if (device && context->slots[slot].driver->measure) {
+        ceilings own;
+        QN_TRY(context->slots[slot].driver->measure(context->slots[slot].device, copy_bytes, &own, error));
+        *out = (qn_ceilings){.copy_gb_per_s = own.copy_gb_per_s,
+                             .read_gb_per_s = own.read_gb_per_s,
+                             .fma_one_gflop_per_s = own.fma_one_gflop_per_s,
+                             .fma_all_gflop_per_s = own.fma_all_gflop_per_s,
+                             .threads = slot_about(context, slot)->units};
+        return QN_OK;
+    }
     QN_TRY(context_slot(context, "cpu", &slot, error)); /* ref runs on the same processor */
     const device_slot *s = &context->slots[slot];
     text source = {0}, key = {0};

@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <quern/workbench.h>
 
-#define MAX_DEVICES 8
+#define MAX_DEVICES 16
 #define MAX_PARAMS 64
 #define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
 
@@ -28,14 +28,18 @@ struct cache;
 typedef struct device_slot {
     const driver *driver;
     device *device;
+    char name[16]; /* "cuda", "cuda:1" */
+    bool known;    /* `about` is filled: asking may cost time, so it is done when somebody wants to know */
     device_about about;
 } device_slot;
 
 struct qn_context {
-    pthread_mutex_t lock;
-    pthread_cond_t compiled;         /* one of `pending` is done */
-    struct pending_variant *pending; /* variants that are being compiled */
-    pthread_mutex_t log_lock;        /* lines of the log go out one at a time */
+    pthread_mutex_t lock, about_lock; /* about_lock: of asking devices about themselves, and of adding slots */
+    int threads;                      /* as asked for */
+    bool counted;                     /* all devices of every driver have their slots */
+    pthread_cond_t compiled;          /* one of `pending` is done */
+    struct pending_variant *pending;  /* variants that are being compiled */
+    pthread_mutex_t log_lock;         /* lines of the log go out one at a time */
     device_slot slots[MAX_DEVICES];
     int slot_count;
     struct cache *cache; /* opened at the first compile; NULL before */
@@ -108,12 +112,16 @@ struct instance {
 
 typedef struct argument {
     bool given;        /* by the caller */
+    bool direct;       /* staged.c: it is on the device itself */
     bool generated;    /* by qn_call_generate */
     bool allocated;    /* by the last binding: an output or scratch */
     array_view view;   /* when one of the three */
     qn_buffer *buffer; /* retained, or NULL */
     void *owned;       /* memory of this call: outputs, scratch, generated inputs */
     size_t owned_bytes;
+    void *mirror; /* memory of the device at mirror_slot that stands for host memory */
+    size_t mirror_bytes;
+    int mirror_slot;
 } argument;
 
 struct qn_call {
@@ -128,14 +136,22 @@ struct qn_call {
     instance *instance;
     variant *variant;             /* NULL until the first launch after a bind */
     int declared[MAX_PARAMS];     /* tile parameter to declared parameter; -1 for extents */
-    array_view views[MAX_PARAMS]; /* by tile parameter, complete */
+    array_view views[MAX_PARAMS]; /* by tile parameter, complete; on devices with memory of their own once staged */
     launch_plan plan;
+    bool staged;          /* views are those of the device */
+    device_launch *ready; /* of the slot's driver, or NULL; good while `prepared` */
+    int ready_slot;
+    bool prepared, all_direct; /* all_direct: no array is in host memory */
+    bool has_initials;         /* an output is filled before each launch */
+    device_event *events[2]; /* around a launch, of ready_slot */
     bool has_run;
     qn_timing timing;
 };
 
 struct qn_buffer {
     _Atomic int references;
+    qn_context *context;
+    int slot; /* the device it is on; -1: host memory */
     void *data;
     size_t size_bytes;
     qn_deleter *deleter;
@@ -144,6 +160,9 @@ struct qn_buffer {
 };
 
 /* context.c */
+const device_about *slot_about(qn_context *context, int slot); /* asks the device, once */
+int context_slots(qn_context *context); /* how many there are, with every GPU: asks the drivers that may have several */
+int context_cheap_slot(qn_context *context); /* an available device that need not be asked for first */
 qn_status context_slot(const qn_context *context, const char *device, int *slot,
                        qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -208,9 +227,22 @@ typedef struct compile_job {
 /* Binds and compiles each call in up to `threads` threads; the status of each is in its job. */
 void calls_compile(compile_job *jobs, int count, int slot, int threads);
 
+/* staging.c: devices with memory of their own. */
+/* Views become the device's: buffers on it as they are, mirrors for host memory. `host_allowed` false: host memory is
+ * an error. */
+qn_status call_stage(qn_call *call, bool host_allowed, qn_error *error);
+qn_status call_copy_in(qn_call *call, device_stream *s, qn_error *error);
+qn_status call_copy_out(qn_call *call, device_stream *s, qn_error *error);
+qn_status call_fill_initials(qn_call *call, device_stream *s, qn_error *error); /* on the device */
+void call_release_device(qn_call *call);                                        /* mirrors, the prepared launch */
+/* The lowest and one past the highest element of a view, relative to its first; both 0 if it is empty. */
+void view_reach(const array_view *v, int64_t *low, int64_t *high);
+
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
+/* Puts a launch on a stream of a driver that has streams, and does not wait. */
+qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 
 /* workbench.c */
 /* "name=value" items into the call; unknown names are E505. */
