@@ -9,6 +9,7 @@
 #ifndef QUERN_CLI_CLI_H
 #define QUERN_CLI_CLI_H
 
+#include <quern/device.h>
 #include <quern/workbench.h>
 #include <stdio.h>
 
@@ -82,6 +83,8 @@ int setting_name_length(const char *option, const char *words);
 /* summary.c: one array in a few lines. */
 void summarise_array(const char *name, const qn_array *array, FILE *to);
 double element_as_double(const qn_array *array, const int64_t *index);
+/* Over all elements of two arrays of one shape; a NaN that only one of them has is infinitely far. */
+double largest_difference(const qn_array *a, const qn_array *b);
 
 /* convert.c: floats of a file in the narrower type of a parameter. */
 bool converts(qn_dtype from, qn_dtype to);

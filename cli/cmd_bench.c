@@ -6,6 +6,7 @@
 #include "cli.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,19 +65,28 @@ int command_bench(const command *self, const arguments *given)
     return status;
 }
 
-static int measure(qn_context *context, const char *device)
+static int measure(qn_context *context, const char *device, bool everything)
 {
     qn_error error;
     qn_ceilings ceilings;
     if (qn_measure(context, device, (size_t)512 << 20, &ceilings, &error) != QN_OK) return report_error(&error);
     printf("  copy        %8.1f GB/s (read and written bytes, 512 MiB)\n", ceilings.copy_gb_per_s);
+    if (!everything) return EXIT_OK;
     printf("  read        %8.1f GB/s\n", ceilings.read_gb_per_s);
-    printf("  multiply-add %7.1f GFLOP/s on one thread, %.1f on %d (f32)\n", ceilings.fma_one_gflop_per_s,
-           ceilings.fma_all_gflop_per_s, ceilings.threads);
-    if (ceilings.threads > 1 && ceilings.fma_all_gflop_per_s < 1.3 * ceilings.fma_one_gflop_per_s)
+    bool cpu = !strcmp(device, "cpu") || !strcmp(device, "ref");
+    printf("  multiply-add %7.1f GFLOP/s on one %s, %.1f on %d (f32)\n", ceilings.fma_one_gflop_per_s,
+           cpu ? "thread" : "multiprocessor", ceilings.fma_all_gflop_per_s, ceilings.threads);
+    if (cpu && ceilings.threads > 1 && ceilings.fma_all_gflop_per_s < 1.3 * ceilings.fma_one_gflop_per_s)
         printf("  %d threads were hardly faster than one: they shared a core, or the machine was busy\n",
                ceilings.threads);
     return EXIT_OK;
+}
+
+static void print_details(qn_context *context, const char *device)
+{
+    char *words = qn_device_details(context, device);
+    for (char *line = strtok(words, "\n"); line; line = strtok(NULL, "\n")) printf("  %s\n", line);
+    free(words);
 }
 
 int command_devices(const command *self, const arguments *given)
@@ -94,9 +104,13 @@ int command_devices(const command *self, const arguments *given)
         printf("%-5s %s%s%s\n", info.name, info.available ? "" : "not available: ", info.description,
                !strcmp(best, info.name) ? " (the default)" : "");
         if (info.note[0]) printf("      %s\n", info.note);
-        if (given->measure && info.available && strcmp(info.name, "ref") != 0) {
+        if (!info.available) continue;
+        print_details(context, info.name);
+        /* A GPU is measured in a moment; the processor only if asked for. */
+        bool gpu = !strncmp(info.name, "cuda", 4);
+        if (gpu || (given->measure && strcmp(info.name, "ref") != 0)) {
             fflush(stdout);
-            int measured = measure(context, info.name);
+            int measured = measure(context, info.name, given->measure);
             if (measured > status) status = measured;
         }
     }

@@ -67,13 +67,62 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
     return EXIT_OK;
 }
 
+/* The largest difference from the reference interpreter, which runs the same call on the same inputs; "" where the work
+ * would take it too long or it cannot run this. */
+static void print_agreement(qn_module *module, const char *kernel, qn_call *call, const arguments *given)
+{
+    input_files *inputs = calloc(1, sizeof(*inputs));
+    if (!inputs) abort();
+    int ignored;
+    qn_error error;
+    int64_t elements = 0;
+    int params = qn_kernel_param_count(module, kernel);
+    qn_param param;
+    qn_array mine, truth;
+    for (int i = 0; i < params; i++) {
+        int64_t count = 1;
+        if (qn_kernel_param(module, kernel, i, &param, &error) != QN_OK || param.rank < 0) continue;
+        if (qn_call_get(call, param.name, &mine, &error) != QN_OK) continue;
+        for (int axis = 0; axis < mine.rank; axis++) count *= mine.extents[axis];
+        elements += count;
+    }
+    qn_call *reference = NULL;
+    if (elements > 4000000) {
+        printf("agreement with ref: not compared, %lld elements would take it long\n", (long long)elements);
+    } else if ((reference = prepare_call(module, kernel, given, inputs, &ignored)) != NULL) {
+        qn_status status = qn_call_run(reference, "ref", &error);
+        if (status == QN_OK || status == QN_FINDING) {
+            printf("agreement with ref:");
+            for (int i = 0; i < params; i++) {
+                if (qn_kernel_param(module, kernel, i, &param, &error) != QN_OK) continue;
+                if (param.kind != QN_PARAM_OUT && param.kind != QN_PARAM_INOUT) continue;
+                if (qn_call_get(call, param.name, &mine, &error) != QN_OK ||
+                    qn_call_get(reference, param.name, &truth, &error) != QN_OK)
+                    continue;
+                printf(" %s differs by at most %.3g", param.name, largest_difference(&mine, &truth));
+            }
+            printf("\n");
+        } else {
+            printf("agreement with ref: %s\n", error.message);
+        }
+    }
+    qn_call_free(reference);
+    input_files_free(inputs);
+    free(inputs);
+}
+
 static void print_timing(const qn_call *call)
 {
     qn_timing timing;
     qn_call_timing(call, &timing);
-    printf("compile %.3f ms%s, load %.3f ms, kernel %.3f ms\n", (double)timing.compile_ns * 1e-6,
-           timing.from_cache ? " (from the cache)" : "", (double)timing.load_ns * 1e-6,
-           (double)timing.kernel_ns * 1e-6);
+    printf("compile %.3f ms%s, load %.3f ms, ", (double)timing.compile_ns * 1e-6,
+           timing.from_cache ? " (from the cache)" : "", (double)timing.load_ns * 1e-6);
+    if (timing.allocate_ns || timing.copy_in_ns || timing.copy_out_ns)
+        printf("allocation %.3f ms, copy in %.3f ms, kernel %.3f ms, copy out %.3f ms\n",
+               (double)timing.allocate_ns * 1e-6, (double)timing.copy_in_ns * 1e-6, (double)timing.kernel_ns * 1e-6,
+               (double)timing.copy_out_ns * 1e-6);
+    else
+        printf("kernel %.3f ms\n", (double)timing.kernel_ns * 1e-6);
 }
 
 int command_run(const command *self, const arguments *given)
@@ -95,6 +144,7 @@ int command_run(const command *self, const arguments *given)
         } else {
             status = give_outputs(module, kernel, call, given);
             if (given->time) print_timing(call);
+            if (given->time && strcmp(device, "ref") != 0) print_agreement(module, kernel, call, given);
         }
     }
     qn_call_free(call);

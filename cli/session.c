@@ -27,16 +27,15 @@ qn_context *open_context(const arguments *given, int *exit_status)
         *exit_status = report_error(&error);
         return NULL;
     }
+    qn_device_info info;
+    if (!given->device || qn_device_find(context, given->device, &info, &error) == QN_OK) return context;
     const char *names[16];
-    int count = qn_device_count(context);
-    if (!given->device) return context;
+    int count = qn_device_count(context) < 16 ? qn_device_count(context) : 16;
     for (int i = 0; i < count; i++) {
-        qn_device_info info;
         qn_device_get(context, i, &info);
-        if (i < 16) names[i] = info.name;
-        if (!strcmp(info.name, given->device)) return context;
+        names[i] = info.name;
     }
-    const char *near = nearest_word(given->device, names, count < 16 ? count : 16);
+    const char *near = nearest_word(given->device, names, count);
     if (near)
         complain("there is no device `%s`; did you mean `%s`?", given->device, near);
     else
@@ -48,14 +47,19 @@ qn_context *open_context(const arguments *given, int *exit_status)
 
 const char *choose_device(const qn_context *context, const arguments *given)
 {
-    const char *name = given->device ? given->device : qn_device_best(context);
+    qn_device_info info;
+    qn_error ignored;
+    if (given->device) {
+        if (qn_device_find(context, given->device, &info, &ignored) == QN_OK && info.note[0]) remark("%s", info.note);
+        return given->device;
+    }
+    const char *name = qn_device_best(context);
     for (int i = 0; i < qn_device_count(context); i++) {
-        qn_device_info info;
         qn_device_get(context, i, &info);
         bool chosen = !strcmp(info.name, name);
         if (chosen && info.note[0]) remark("%s", info.note);
         if (chosen) break;
-        if (!given->device && !info.available)
+        if (!info.available && !info.absent)
             remark("the device %s is not there, %s is used (%s)", info.name, name, info.description);
     }
     return name;

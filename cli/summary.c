@@ -128,3 +128,18 @@ void summarise_array(const char *name, const qn_array *array, FILE *to)
     }
     fprintf(to, count > 8 ? " ...\n" : "\n");
 }
+
+double largest_difference(const qn_array *a, const qn_array *b)
+{
+    int64_t count = 1, index[QN_MAX_RANK] = {0};
+    double largest = 0;
+    for (int axis = 0; axis < a->rank; axis++) count *= a->extents[axis];
+    if (!count) return 0;
+    do {
+        double x = element_as_double(a, index), y = element_as_double(b, index);
+        if (x == y || (isnan(x) && isnan(y))) continue;
+        double difference = isnan(x) || isnan(y) ? INFINITY : fabs(x - y);
+        if (difference > largest) largest = difference;
+    } while (advance(a, index));
+    return largest;
+}

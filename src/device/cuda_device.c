@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "device/cuda.h"
+#include "emit/raw.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -170,9 +171,8 @@ static void about(const device *base, device_about *out)
     pthread_mutex_lock(&d->lock);
     probe(d);
     pthread_mutex_unlock(&d->lock);
-    *out = (device_about){.available = d->unavailable.status == QN_OK,
-                          .absent = d->absent,
-                          .units = d->target.multiprocessors};
+    *out = (device_about){
+        .available = d->unavailable.status == QN_OK, .absent = d->absent, .units = d->target.multiprocessors};
     if (!out->available) {
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;
@@ -287,7 +287,8 @@ static void choose_facts(const device *base, tile_kernel *k, const array_view *a
 
 static qn_status emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
 {
-    return emit_cuda(k, &((const cuda_device *)base)->target, out, error);
+    const cuda_target *target = &((const cuda_device *)base)->target;
+    return k->raw_language ? emit_raw_cuda(k, target, out, error) : emit_cuda(k, target, out, error);
 }
 
 static void tool(const device *base, text *out)
@@ -297,12 +298,24 @@ static void tool(const device *base, text *out)
     nvrtc_describe(d->compiler, d->target.arch, out);
 }
 
+/* Compiles text with the options that stand at its head (raw kernels). */
+static qn_status compile(const cuda_device *d, const char *source, bool ptx_only, nvrtc_output *output, qn_error *error)
+{
+    arena *memory = arena_new();
+    const char *flags[64], *at = source;
+    raw_span option;
+    nvrtc_options options = {.arch = d->target.arch, .ptx_only = ptx_only, .flags = flags};
+    while (options.flag_count < COUNT(flags) && raw_next_option(&at, &option))
+        flags[options.flag_count++] = arena_copy_text(memory, option.start, option.length);
+    qn_status status = nvrtc_compile(d->compiler, source, "kernel.cu", &options, output, error);
+    arena_free(memory);
+    return status;
+}
+
 static qn_status assemble(const device *base, const char *source, const char *binary_path, qn_error *error)
 {
-    const cuda_device *d = (const cuda_device *)base;
-    nvrtc_options options = {.arch = d->target.arch};
     nvrtc_output output = {0};
-    qn_status status = nvrtc_compile(d->compiler, source, "kernel.cu", &options, &output, error);
+    qn_status status = compile((const cuda_device *)base, source, false, &output, error);
     if (status == QN_OK) status = file_write(binary_path, text_get(&output.cubin), output.cubin.length, error);
     nvrtc_output_free(&output);
     return status;
@@ -310,10 +323,8 @@ static qn_status assemble(const device *base, const char *source, const char *bi
 
 static qn_status disassemble(const device *base, const char *source, text *out, qn_error *error)
 {
-    const cuda_device *d = (const cuda_device *)base;
-    nvrtc_options options = {.arch = d->target.arch, .ptx_only = true};
     nvrtc_output output = {0};
-    qn_status status = nvrtc_compile(d->compiler, source, "kernel.cu", &options, &output, error);
+    qn_status status = compile((const cuda_device *)base, source, true, &output, error);
     if (status == QN_OK) text_add_bytes(out, text_get(&output.ptx), output.ptx.length);
     nvrtc_output_free(&output);
     return status;

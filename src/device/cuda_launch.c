@@ -6,6 +6,7 @@
  */
 #include "device/cuda.h"
 #include "device/cuda_print.h"
+#include "emit/raw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,14 +138,18 @@ static qn_status shape_phase(device_launch *l, int number, const launch_plan *pl
     phase->empty = !programs[0] || !programs[1] || !programs[2];
     phase->sync_bytes = 0;
     if (phase->empty) return QN_OK;
-    QN_TRY(cuda_shape_of(p->layout, number, plan, shape, error));
+    QN_TRY(p->layout ? cuda_shape_of(p->layout, number, plan, shape, error)
+                     : raw_cuda_shape(p->kernel, plan, &p->device->target, shape, error));
     QN_TRY(check_limits(p, number, shape, error));
     if (shape->cooperative) QN_TRY(check_cooperative(p, number, shape, error));
     cuda_launch_config *c = &phase->config;
     *c = (cuda_launch_config){.block = {(unsigned)shape->threads, 1, 1},
                               .shared_bytes = (unsigned)shape->shared_bytes,
                               .attributes = phase->attributes};
-    for (int axis = 0; axis < 3; axis++) c->grid[axis] = (unsigned)shape->grid[axis];
+    for (int axis = 0; axis < 3; axis++) {
+        c->grid[axis] = (unsigned)shape->grid[axis];
+        if (shape->block[0]) c->block[axis] = (unsigned)shape->block[axis];
+    }
     if (shape->cooperative)
         phase->attributes[c->attribute_count++] =
             (cuda_launch_attribute){.id = CUDA_LAUNCH_COOPERATIVE, .value.number = 1};

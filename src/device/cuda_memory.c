@@ -196,6 +196,20 @@ static bool owns(device *base, const void *address)
     return !result && type == CUDA_MEMORY_DEVICE;
 }
 
+static qn_status settle_own(device *base, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    return d->opened ? cuda_wait(&d->own, error) : QN_OK;
+}
+
+static qn_status settle_all(device *base, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    if (!d->opened) return QN_OK;
+    cuda_settle(d);
+    return cuda_wait(&d->own, error);
+}
+
 static void statistics(device *base, memory_statistics *out)
 {
     cuda_device *d = (cuda_device *)base;
@@ -231,5 +245,7 @@ const driver_memory cuda_memory = {
     .read = cuda_read,
     .copy = cuda_copy,
     .fill = cuda_fill,
+    .settle = settle_own,
+    .settle_all = settle_all,
     .statistics = statistics,
 };

@@ -57,6 +57,8 @@ typedef struct driver_memory {
     qn_status (*read)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
     qn_status (*copy)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
     qn_status (*fill)(device *d, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
+    qn_status (*settle)(device *d, qn_error *error);     /* waits for the device's own stream */
+    qn_status (*settle_all)(device *d, qn_error *error); /* for everything */
     void (*statistics)(device *d, memory_statistics *out);
 } driver_memory;
 

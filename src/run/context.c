@@ -7,6 +7,7 @@
 #include "run/cache.h"
 #include "run/run.h"
 
+#include <quern/device.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -188,6 +189,79 @@ qn_status context_slot(const qn_context *context, const char *device, int *slot,
     error_set(error, QN_BAD_CALL, "unknown device `%s`; the devices are %s", device, text_get(&list));
     text_free(&list);
     return QN_BAD_CALL;
+}
+
+qn_status qn_device_find(const qn_context *context, const char *name, qn_device_info *info, qn_error *error)
+{
+    int slot;
+    qn_error inner;
+    if (!context || !name || !info) return error_set(error, QN_BAD_CALL, "qn_device_find: an argument is NULL");
+    qn_status status = context_slot(context, name, &slot, &inner);
+    if (status != QN_OK && status != QN_NO_DEVICE) return error_set(error, status, "%s", inner.message);
+    qn_device_get(context, slot, info);
+    return QN_OK;
+}
+
+char *qn_device_details(qn_context *context, const char *name)
+{
+    int slot;
+    text words = {0};
+    qn_error ignored;
+    if (context && context_slot(context, name, &slot, &ignored) == QN_OK && context->slots[slot].driver->describe)
+        context->slots[slot].driver->describe(context->slots[slot].device, &words);
+    char *copy = strdup(text_get(&words));
+    CHECK(copy);
+    text_free(&words);
+    return copy;
+}
+
+qn_status qn_device_adopt(qn_context *context, const char *device, void *native, qn_error *error)
+{
+    int slot;
+    if (!context) return error_set(error, QN_BAD_CALL, "qn_device_adopt: the context is NULL");
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = &context->slots[slot];
+    if (s->driver->adopt) return s->driver->adopt(s->device, native, error);
+    return error_set(error, QN_BAD_CALL, "the device %s takes no context of the host program", s->name);
+}
+
+qn_status qn_device_wait(qn_context *context, const char *device, qn_error *error)
+{
+    int slot;
+    if (!context) return error_set(error, QN_BAD_CALL, "qn_device_wait: the context is NULL");
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = &context->slots[slot];
+    return s->driver->memory ? s->driver->memory->settle_all(s->device, error) : QN_OK;
+}
+
+qn_status qn_device_memory(qn_context *context, const char *device, qn_memory_statistics *out, qn_error *error)
+{
+    int slot;
+    if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_device_memory: an argument is NULL");
+    memset(out, 0, sizeof(*out));
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = &context->slots[slot];
+    if (!s->driver->memory) return QN_OK;
+    memory_statistics now;
+    s->driver->memory->statistics(s->device, &now);
+    *out = (qn_memory_statistics){.used_bytes = now.used_bytes,
+                                  .kept_bytes = now.kept_bytes,
+                                  .peak_bytes = now.peak_bytes,
+                                  .allocations = now.allocations,
+                                  .system_allocations = now.system_allocations,
+                                  .free_bytes = now.free_bytes,
+                                  .total_bytes = now.total_bytes};
+    return QN_OK;
+}
+
+qn_status qn_device_trim(qn_context *context, const char *device, qn_error *error)
+{
+    int slot;
+    if (!context) return error_set(error, QN_BAD_CALL, "qn_device_trim: the context is NULL");
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = &context->slots[slot];
+    if (s->driver->memory) s->driver->memory->trim(s->device);
+    return QN_OK;
 }
 
 void context_log(qn_context *context, unsigned kind, const char *format, ...)

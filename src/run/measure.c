@@ -49,12 +49,13 @@ qn_status qn_measure(qn_context *context, const char *device, size_t copy_bytes,
     text_free(&source);
     text_free(&key);
     ceilings measured;
-    if (status == QN_OK) status = ceilings_measure(path, s->about.units, copy_bytes, &measured, error);
+    if (status == QN_OK)
+        status = ceilings_measure(path, slot_about(context, slot)->units, copy_bytes, &measured, error);
     if (status == QN_OK)
         *out = (qn_ceilings){.copy_gb_per_s = measured.copy_gb_per_s,
                              .read_gb_per_s = measured.read_gb_per_s,
                              .fma_one_gflop_per_s = measured.fma_one_gflop_per_s,
                              .fma_all_gflop_per_s = measured.fma_all_gflop_per_s,
-                             .threads = s->about.units};
+                             .threads = slot_about(context, slot)->units};
     return status;
 }

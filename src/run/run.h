@@ -143,7 +143,7 @@ struct qn_call {
     int ready_slot;
     bool prepared, all_direct; /* all_direct: no array is in host memory */
     bool has_initials;         /* an output is filled before each launch */
-    device_event *events[2]; /* around a launch, of ready_slot */
+    device_event *events[2];   /* around a launch, of ready_slot */
     bool has_run;
     qn_timing timing;
 };
@@ -184,8 +184,8 @@ qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error);
 /* Row-major memory of the call for a declared array of v's extents, into v and the argument's view. */
 qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error);
 bool raw_runs_on(const char *language, const char *device); /* "cuda" on cuda and emu, "c" on cpu */
-void call_unbind(qn_call *call);                        /* something other than a pointer changed */
-qn_status call_refresh(qn_call *call, qn_error *error); /* only pointers changed: new views, overlap again */
+void call_unbind(qn_call *call);                            /* something other than a pointer changed */
+qn_status call_refresh(qn_call *call, qn_error *error);     /* only pointers changed: new views, overlap again */
 /* The instance for what is given so far: types and constants bound. */
 qn_status call_instance(qn_call *call, int units, instance **out, qn_error *error);
 /* The instance of constants, lowered now if it is new. Takes the context's lock. */
@@ -237,6 +237,10 @@ qn_status call_fill_initials(qn_call *call, device_stream *s, qn_error *error); 
 void call_release_device(qn_call *call);                                        /* mirrors, the prepared launch */
 /* The lowest and one past the highest element of a view, relative to its first; both 0 if it is empty. */
 void view_reach(const array_view *v, int64_t *low, int64_t *high);
+
+/* stream.c */
+struct qn_stream;
+device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: of a driver without streams */
 
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */

@@ -174,7 +174,7 @@ static qn_status show_call(qn_call *call, int slot, const char *stage, bool time
     time_table table = {0};
     int64_t start = clock_now_ns();
     instance *i;
-    QN_TRY(call_instance(call, s->about.units, &i, error));
+    QN_TRY(call_instance(call, slot_about(call->context, slot)->units, &i, error));
     add_time(&table, "lower", "", clock_now_ns() - start);
     if (!times && !strcmp(stage, "tile")) {
         tile_print(i->kernel, out);

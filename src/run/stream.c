@@ -1,0 +1,229 @@
+/*
+ * Streams, events, graphs and launches that do not wait: the public functions. A driver with streams does the work; for
+ * one without (cpu, ref) a stream runs everything at once, an event is the time it was recorded, and a graph is the
+ * list of calls that were recorded, which are run again.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+
+#include <quern/device.h>
+#include <stdlib.h>
+
+struct qn_stream {
+    qn_context *context;
+    int slot;
+    device_stream *own; /* NULL: the driver has none */
+    qn_graph *recording;
+};
+
+struct qn_event {
+    qn_context *context;
+    int slot;
+    device_event *own;
+    int64_t time_ns; /* 0: not recorded */
+};
+
+struct qn_graph {
+    qn_context *context;
+    int slot;
+    device_graph *own;
+    qn_call **calls; /* where there is no own */
+    int call_count, call_capacity;
+};
+
+static const device_slot *slot_of(const qn_context *context, int slot)
+{
+    return &context->slots[slot];
+}
+
+static const driver_streams *streams_of(const qn_context *context, int slot)
+{
+    return context->slots[slot].driver->streams;
+}
+
+static qn_status open_stream(qn_context *context, const char *device, void *native, qn_stream **out, qn_error *error)
+{
+    int slot;
+    if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_stream_new: an argument is NULL");
+    *out = NULL;
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = slot_of(context, slot);
+    device_stream *own = NULL;
+    if (s->driver->streams) QN_TRY(s->driver->streams->open(s->device, native, &own, error));
+    qn_stream *stream = calloc(1, sizeof(*stream));
+    CHECK(stream);
+    *stream = (qn_stream){.context = context, .slot = slot, .own = own};
+    *out = stream;
+    return QN_OK;
+}
+
+qn_status qn_stream_new(qn_context *context, const char *device, qn_stream **stream, qn_error *error)
+{
+    return open_stream(context, device, NULL, stream, error);
+}
+
+qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, qn_stream **stream, qn_error *error)
+{
+    if (!native) return error_set(error, QN_BAD_CALL, "qn_stream_wrap: the stream of the host program is NULL");
+    return open_stream(context, device, native, stream, error);
+}
+
+void qn_stream_free(qn_stream *stream)
+{
+    if (!stream) return;
+    if (stream->own) streams_of(stream->context, stream->slot)->close(stream->own);
+    qn_graph_free(stream->recording);
+    free(stream);
+}
+
+qn_status qn_stream_wait(qn_stream *stream, qn_error *error)
+{
+    if (!stream) return error_set(error, QN_BAD_CALL, "qn_stream_wait: the stream is NULL");
+    return stream->own ? streams_of(stream->context, stream->slot)->wait(stream->own, error) : QN_OK;
+}
+
+static qn_status same_device(const qn_context *context, int a, int b, const char *what, qn_error *error)
+{
+    if (a == b) return QN_OK;
+    return error_set(error, QN_BAD_CALL, "%s is of %s and the stream of %s", what, slot_of(context, a)->name,
+                     slot_of(context, b)->name);
+}
+
+qn_status qn_stream_wait_event(qn_stream *stream, qn_event *event, qn_error *error)
+{
+    if (!stream || !event) return error_set(error, QN_BAD_CALL, "qn_stream_wait_event: an argument is NULL");
+    QN_TRY(same_device(stream->context, event->slot, stream->slot, "the event", error));
+    return stream->own ? streams_of(stream->context, stream->slot)->wait_event(stream->own, event->own, error) : QN_OK;
+}
+
+device_stream *stream_own(const qn_stream *stream, int *slot)
+{
+    *slot = stream->slot;
+    return stream->own;
+}
+
+qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
+{
+    if (!call || !stream) return error_set(error, QN_BAD_CALL, "qn_call_launch: an argument is NULL");
+    if (stream->own) return call_submit(call, stream->slot, stream->own, error);
+    qn_graph *g = stream->recording;
+    if (!g) return call_launch(call, stream->slot, NULL, error);
+    if (g->call_count == g->call_capacity) {
+        g->call_capacity = g->call_capacity ? 2 * g->call_capacity : 16;
+        g->calls = realloc(g->calls, sizeof(*g->calls) * (size_t)g->call_capacity);
+        CHECK(g->calls);
+    }
+    g->calls[g->call_count++] = call;
+    return QN_OK;
+}
+
+/* ---- events ---- */
+
+qn_status qn_event_new(qn_context *context, const char *device, qn_event **out, qn_error *error)
+{
+    int slot;
+    if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_event_new: an argument is NULL");
+    *out = NULL;
+    QN_TRY(context_slot(context, device, &slot, error));
+    const device_slot *s = slot_of(context, slot);
+    device_event *own = NULL;
+    if (s->driver->streams) QN_TRY(s->driver->streams->event_open(s->device, &own, error));
+    qn_event *event = calloc(1, sizeof(*event));
+    CHECK(event);
+    *event = (qn_event){.context = context, .slot = slot, .own = own};
+    *out = event;
+    return QN_OK;
+}
+
+void qn_event_free(qn_event *event)
+{
+    if (!event) return;
+    if (event->own) streams_of(event->context, event->slot)->event_close(event->own);
+    free(event);
+}
+
+qn_status qn_event_record(qn_event *event, qn_stream *stream, qn_error *error)
+{
+    if (!event || !stream) return error_set(error, QN_BAD_CALL, "qn_event_record: an argument is NULL");
+    QN_TRY(same_device(event->context, event->slot, stream->slot, "the event", error));
+    event->time_ns = clock_now_ns();
+    if (!event->own) return QN_OK;
+    return streams_of(event->context, event->slot)->event_record(event->own, stream->own, error);
+}
+
+qn_status qn_event_wait(qn_event *event, qn_error *error)
+{
+    if (!event) return error_set(error, QN_BAD_CALL, "qn_event_wait: the event is NULL");
+    return event->own ? streams_of(event->context, event->slot)->event_wait(event->own, error) : QN_OK;
+}
+
+qn_status qn_event_elapsed(qn_event *from, qn_event *to, double *ns, qn_error *error)
+{
+    if (!from || !to || !ns) return error_set(error, QN_BAD_CALL, "qn_event_elapsed: an argument is NULL");
+    if (from->slot != to->slot) return error_set(error, QN_BAD_CALL, "the two events are of different devices");
+    if (from->own) return streams_of(from->context, from->slot)->event_elapsed(from->own, to->own, ns, error);
+    if (!from->time_ns || !to->time_ns)
+        return error_set(error, QN_BAD_CALL, "an event has no time before it is recorded");
+    *ns = (double)(to->time_ns - from->time_ns);
+    return QN_OK;
+}
+
+/* ---- graphs ---- */
+
+static qn_graph *new_graph(const qn_stream *stream)
+{
+    qn_graph *g = calloc(1, sizeof(*g));
+    CHECK(g);
+    g->context = stream->context;
+    g->slot = stream->slot;
+    return g;
+}
+
+qn_status qn_graph_begin(qn_stream *stream, qn_error *error)
+{
+    if (!stream) return error_set(error, QN_BAD_CALL, "qn_graph_begin: the stream is NULL");
+    if (stream->own) return streams_of(stream->context, stream->slot)->capture(stream->own, error);
+    if (stream->recording) return error_set(error, QN_BAD_CALL, "this stream is being recorded already");
+    stream->recording = new_graph(stream);
+    return QN_OK;
+}
+
+qn_status qn_graph_end(qn_stream *stream, qn_graph **graph, qn_error *error)
+{
+    if (!stream || !graph) return error_set(error, QN_BAD_CALL, "qn_graph_end: an argument is NULL");
+    *graph = NULL;
+    if (stream->own) {
+        device_graph *own = NULL;
+        QN_TRY(streams_of(stream->context, stream->slot)->capture_end(stream->own, &own, error));
+        *graph = new_graph(stream);
+        (*graph)->own = own;
+        return QN_OK;
+    }
+    if (!stream->recording) return error_set(error, QN_BAD_CALL, "this stream is not being recorded");
+    *graph = stream->recording;
+    stream->recording = NULL;
+    return QN_OK;
+}
+
+qn_status qn_graph_launch(qn_graph *graph, qn_stream *stream, qn_error *error)
+{
+    if (!graph || !stream) return error_set(error, QN_BAD_CALL, "qn_graph_launch: an argument is NULL");
+    QN_TRY(same_device(graph->context, graph->slot, stream->slot, "the graph", error));
+    if (graph->own) return streams_of(graph->context, graph->slot)->replay(graph->own, stream->own, error);
+    for (int i = 0; i < graph->call_count; i++) QN_TRY(qn_call_launch(graph->calls[i], stream, error));
+    return QN_OK;
+}
+
+int64_t qn_graph_node_count(const qn_graph *graph)
+{
+    if (!graph) return 0;
+    return graph->own ? streams_of(graph->context, graph->slot)->graph_nodes(graph->own) : graph->call_count;
+}
+
+void qn_graph_free(qn_graph *graph)
+{
+    if (!graph) return;
+    if (graph->own) streams_of(graph->context, graph->slot)->graph_close(graph->own);
+    free(graph->calls);
+    free(graph);
+}
