@@ -1,6 +1,7 @@
 /*
  * Quern on devices: memory there, streams, events, graphs, launches that do not wait. Everything works on every device:
  * where launches wait anyway (cpu, ref) a stream runs its work at once, an event is a time, a graph a list of calls.
+ * SPDX-License-Identifier: MIT
  *
  * Example (on the best device; a stream, two launches, the time between two events):
  *     qn_error error;
@@ -45,7 +46,6 @@
  * Order: work on one stream is done in order. Work on different streams is ordered by events and by waiting. A call is
  * launched on one stream at a time, since its scratch memory is its own. Calls, buffers and modules stay until the
  * stream has been waited for, and as long as a graph that recorded them.
- * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_DEVICE_H
 #define QUERN_DEVICE_H
