@@ -12,13 +12,13 @@
 const prelude_part cuda_memory_parts[] = {
     {"words", "", "",
      "#ifdef QUERN_EMU\n"
-     "#define ALIASES __attribute__((may_alias))\n"
+     "#define WORDS(bytes) __attribute__((may_alias, aligned(bytes)))\n"
      "#else\n"
-     "#define ALIASES\n"
+     "#define WORDS(bytes) __align__(bytes)\n"
      "#endif\n"
-     "struct alignas(16) ALIASES words4 { unsigned w[4]; };\n"
-     "struct alignas(8) ALIASES words2 { unsigned w[2]; };\n"
-     "struct alignas(4) ALIASES words1 { unsigned w[1]; };\n"},
+     "struct WORDS(16) words4 { unsigned w[4]; };\n"
+     "struct WORDS(8) words2 { unsigned w[2]; };\n"
+     "struct WORDS(4) words1 { unsigned w[1]; };\n"},
     {"load_words4", "", "words",
      "INLINE void load_words4(unsigned *w, const void *p)\n"
      "{\n"

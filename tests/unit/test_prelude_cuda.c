@@ -120,6 +120,7 @@ static const char shim[] = "#define QUERN_EMU\n"
                            "#define __forceinline__ inline __attribute__((unused))\n"
                            "#define __noinline__ __attribute__((noinline, unused))\n";
 
+/* The library stays loaded without its files. */
 static bool build(const char *name, const char *source)
 {
     char path[128], object[128];
@@ -135,6 +136,9 @@ static bool build(const char *name, const char *source)
     if (process_run(arguments, &output, &code, &error) != QN_OK || code) printf("%.3000s\n", text_get(&output));
     text_free(&output);
     if (!code) library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    remove(path);
+    remove(object);
+    remove(folder);
     return !code && library;
 }
 
