@@ -6,6 +6,7 @@
  * is mask16 (int as a scalar).
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_text.h"
 #include "emit/nest.h"
 
 #include <inttypes.h>
@@ -95,7 +96,8 @@ const char *emit_name(emitter *e, value v)
 {
     if (e->value_text && e->value_text[v]) return e->value_text[v];
     number n;
-    if (tile_is_constant(e->k, v, &n)) return number_text(e, tile_type_of(e->k, v).elem, n);
+    if (tile_is_constant(e->k, v, &n))
+        return (e->cuda ? cuda_number : number_text)(e, tile_type_of(e->k, v).elem, n);
     const char *name = e->k->values[v].name;
     return name ? arena_print(e->memory, "%s_%u", name, v) : arena_print(e->memory, "t%u", v);
 }

@@ -105,6 +105,7 @@ typedef struct emitter {
     int phase;
     bool streams, has_assert, prints;
     const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
+    struct cuda_state *cuda;       /* of the CUDA emitter; NULL: C for the CPU */
 } emitter;
 
 /* nest_walk.c: the tree of virtual values below one. */

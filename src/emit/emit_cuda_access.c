@@ -1,0 +1,435 @@
+/*
+ * Memory inside a group of passes: bounds, addresses, loads, stores, atomics.
+ *
+ * In: an access (or a kept tile) and its place in the loops. Out: an address, and the statements that use it. What
+ * does not differ between rows, chunks or elements is computed at its own level. Elements side by side that are
+ * provably aligned move 16 bytes at once; a vector that reaches over an end is taken apart. An element outside its
+ * array is never touched. In a checked build the axes that were proved inside are tested too, and reported.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *cjoin(emitter *e, const char *a, const char *sign, const char *b)
+{
+    if (!a) return b;
+    return b ? arena_print(e->memory, "%s %s %s", a, sign, b) : a;
+}
+
+static bool value_is_zero(const emitter *e, value v)
+{
+    number n;
+    return tile_is_constant(e->k, v, &n) && n.i == 0;
+}
+
+static const char *plus(emitter *e, const char *a, const char *b) /* starts that are 0 go */
+{
+    if (!strcmp(a, "0L") || !strcmp(a, "0")) return b;
+    return arena_print(e->memory, "%s + %s", a, b);
+}
+
+/* ---- tests ---- */
+
+static const char *range_text(emitter *e, const char *index, const char *extent)
+{
+    return arena_print(e->memory, "(unsigned long)(%s) < (unsigned long)%s", index, extent);
+}
+
+creg cuda_constraint(cnest *n, int axis, const constraint *c, value step)
+{
+    emitter *e = n->e;
+    const char *start = emit_name(e, c->start);
+    if (axis == NO_AXIS)
+        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP, false};
+    const char *at = position_text(n, axis);
+    if (!is_one(e, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
+    int level = axis_level(n, axis);
+    const char *words = range_text(e, plus(e, start, at), c->extent);
+    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level, false};
+    return (creg){arena_print(e->memory, "(%s)", words), level, false};
+}
+
+/* ---- addresses ---- */
+
+typedef struct cterms {
+    const char *offset[LEVEL_COUNT];
+    const char *ok[LEVEL_COUNT];
+    const char *whole;
+    bool late;  /* some term needs statements of the chunk or the element */
+    bool along; /* it runs along the vector axis */
+    bool apart; /* the elements of a vector go their own ways */
+    int index_level;
+} cterms;
+
+static void term(emitter *e, cterms *t, int level, const char *index, const char *stride)
+{
+    const char *words = !strcmp(stride, "1") ? index : arena_print(e->memory, "%s * %s", index, stride);
+    t->offset[level] = cjoin(e, t->offset[level], "+", words);
+}
+
+static void test(emitter *e, cterms *t, creg r)
+{
+    if (!r.truth) t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
+}
+
+static int64_t power_of_two(int64_t divisor)
+{
+    return divisor ? divisor & -divisor : 64;
+}
+
+static int64_t extent_divisor(const emitter *e, const constraint *c)
+{
+    if (c->kind == EXTENT_NUMBER) return power_of_two(c->number);
+    if (c->kind == EXTENT_PARAM) {
+        const tile_facts *f = &e->k->params[c->number].facts;
+        return f->by16 ? 16 : 1;
+    }
+    return c->kind == EXTENT_VALUE ? power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
+}
+
+/* The test of a slice along the vector axis, for its elements one by one and all at once. */
+static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
+{
+    emitter *e = n->e;
+    int vector = n->layout->vector;
+    const char *start = emit_name(e, c->start);
+    const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
+    int64_t divisor = MINIMUM(power_of_two(facts_of(e->facts, c->start).divisor), extent_divisor(e, c));
+    if (divisor >= vector) { /* all or none */
+        t->ok[LEVEL_CHUNK] =
+            cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
+        return;
+    }
+    t->ok[LEVEL_ELEMENT] =
+        cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
+              arena_print(e->memory, "(%s)", range_text(e, plus(e, first, "v"), c->extent)));
+    const char *low = facts_of(e->facts, c->start).low >= 0 ? NULL : arena_print(e->memory, "%s >= 0", first);
+    const char *high = arena_print(e->memory, "%s + %d <= %s", first, vector, c->extent);
+    t->whole = cjoin(e, t->whole, "&&", cjoin(e, low, "&&", high));
+}
+
+static caddress finish(cnest *n, const cterms *t, dtype elem, const char *base)
+{
+    emitter *e = n->e;
+    caddress a = {.elem = elem, .pointer = base, .whole = t->whole, .early = !t->late};
+    const char *type = arena_print(e->memory, "%s *const", memory_type(elem));
+    if (t->offset[LEVEL_GROUP])
+        a.pointer =
+            cuda_share(n, LEVEL_GROUP, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_GROUP]));
+    if (t->offset[LEVEL_ROW]) {
+        a.pointer =
+            cuda_share(n, LEVEL_ROW, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_ROW]));
+        a.level = LEVEL_ROW;
+    }
+    a.chunk = t->offset[LEVEL_CHUNK];
+    a.element = t->offset[LEVEL_ELEMENT];
+    for (int level = 0; level < LEVEL_ELEMENT; level++) {
+        a.ok = cjoin(e, a.ok, "&&", t->ok[level]);
+        if (t->ok[level]) a.level = MAXIMUM(a.level, level);
+    }
+    a.element_ok = t->ok[LEVEL_ELEMENT];
+    if (a.chunk) a.level = MAXIMUM(a.level, LEVEL_CHUNK);
+    if (t->along || a.element || a.element_ok || t->whole) a.level = LEVEL_ELEMENT;
+    a.level = MAXIMUM(a.level, t->index_level);
+    return a;
+}
+
+/* An index that may be a tile. */
+static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int operand, place at)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    value v = op->operands[operand];
+    dtype elem = tile_type_of(e->k, v).elem;
+    creg r = cuda_value(n, v, place_of_operand(e, op, operand, &at));
+    constraint c = constraint_of_axis(e, v, access->array, axis);
+    const char *wide = elem == DT_I64 || elem == DT_U64 ? r.words : arena_print(e->memory, "(long)%s", r.words);
+    if (!access->safe[axis] || n->c->target->checked) {
+        const char *words = range_text(e, wide, c.extent);
+        if (r.level <= LEVEL_ROW)
+            words = cuda_share(n, r.level, "const int", words);
+        else
+            words = arena_print(e->memory, "(%s)", words);
+        test(e, t, (creg){words, r.level, false});
+    }
+    if (r.level > LEVEL_ROW) t->late = true;
+    if (r.level == LEVEL_ELEMENT) t->apart = true;
+    t->index_level = MAXIMUM(t->index_level, r.level);
+    if (!value_is_zero(e, v)) term(e, t, r.level, wide, stride_text(e, access->array, axis));
+}
+
+caddress cuda_access(cnest *n, const tile_op *op, place at)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    cterms t = {0};
+    int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
+    int64_t width = 1;
+    e->array_used[access->array] = true;
+    for (int axis = 0; axis < access->rank; axis++) {
+        const char *stride = stride_text(e, access->array, axis);
+        if (access->kind[axis] != INDEX_SLICE) {
+            add_index(n, &t, op, axis, operand++, at);
+            continue;
+        }
+        value start = op->operands[operand], step = op->operands[operand + 1];
+        operand += 2;
+        int loop = at.axis[access->result_axis[axis]];
+        bool along = loop != NO_AXIS && n->role[loop] == ROLE_VECTOR;
+        if (!access->safe[axis] || n->c->target->checked) {
+            constraint c = constraint_of_axis(e, start, access->array, axis);
+            if (along && vector > 1 && is_one(e, step))
+                test_vector(n, &t, loop, &c);
+            else
+                test(e, &t, cuda_constraint(n, loop, &c, step));
+        }
+        if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
+        if (loop == NO_AXIS) continue;
+        const char *by = is_one(e, step)        ? stride
+                         : !strcmp(stride, "1") ? emit_name(e, step)
+                                                : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        const char *position = arena_print(e->memory, "%si%d", strcmp(by, "1") ? "(long)" : "", loop);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
+        if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
+        if (along) t.along = true;
+        if (along && !strcmp(by, "1") && axis == access->rank - 1 && p->facts.aligned)
+            width = power_of_two(facts_of(e->facts, start).divisor);
+    }
+    for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++) {
+        creg mask = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        if (!mask.truth && mask.level > LEVEL_ROW) t.late = true;
+        if (!mask.truth && mask.level == LEVEL_ELEMENT) t.apart = true;
+        test(e, &t, mask);
+    }
+    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.global = true;
+    a.read_only = !e->written[access->array];
+    a.streams = p->facts.streams;
+    int most = 16 / dtypes[p->elem].size_bytes;
+    a.width = (int)MINIMUM(width, most);
+    if (t.apart) a.width = 1;
+    if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
+        pass_layout *l = n->layout;
+        l->want_vector = MAXIMUM(l->want_vector, a.width);
+        if (op->code == OP_LOAD) {
+            l->loads++;
+            l->load_bytes += dtypes[p->elem].size_bytes;
+        } else {
+            l->stores++;
+        }
+    }
+    a.width = MINIMUM(a.width, vector);
+    hazard_array(e, access->array, op->code != OP_LOAD);
+    return a;
+}
+
+/* The stride of an axis of a kept tile: row-major, rows padded where they are read across. */
+static const char *buffer_stride(emitter *e, value v, int axis)
+{
+    tile_type type = tile_type_of(e->k, v);
+    const kept *home = &e->cuda->kept[buffer_for(e, v)];
+    int64_t constant = 1;
+    const char *factor = NULL;
+    for (int i = type.rank - 1; i > axis; i--) {
+        if (type.dims[i] >= 0)
+            constant *= type.dims[i] + (i == type.rank - 1 ? home->pad : 0);
+        else
+            factor = emit_name(e, (value)-type.dims[i]);
+    }
+    if (!factor) return arena_print(e->memory, "%" PRId64, constant);
+    return constant == 1 ? factor : arena_print(e->memory, "%" PRId64 " * %s", constant, factor);
+}
+
+caddress cuda_buffer(cnest *n, value v, place at)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, v);
+    int vector = n->layout ? n->layout->vector : 1;
+    cterms t = {0};
+    for (int axis = 0; axis < type.rank; axis++) {
+        int loop = at.axis[axis];
+        if (loop == NO_AXIS) continue;
+        bool along = n->role[loop] == ROLE_VECTOR;
+        const char *stride = buffer_stride(e, v, axis);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), arena_print(e->memory, "i%d", loop), stride);
+        if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
+        t.along |= along;
+    }
+    t.late = true; /* written by earlier passes of the same group, perhaps */
+    int number = buffer_for(e, v);
+    caddress a = finish(n, &t, type.elem, buffer_touch(e, number));
+    a.width = 1;
+    return a;
+}
+
+const char *home_element(cnest *n, value v, place at, int *level)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, v);
+    int number = buffer_for(e, v);
+    const tile_op *op = tile_def(e->k, v);
+    place own = place_own(&type);
+    int64_t loops[MAX_RANK];
+    int count = loops_of(&type, loops);
+    bool alias = op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
+    bool here = !alias && n->layout && n->has_inner && count == n->layout->loop_count &&
+                place_same(&own, &at, type.rank);
+    if (n->c->deciding) {
+        layout_touch(e, number, here ? n->layout : NULL);
+        if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
+            !n->layout->row_fast)
+            e->cuda->kept[number].across = true;
+        return NULL;
+    }
+    buffer_touch(e, number);
+    if (e->cuda->kept[number].kind != HOME_REGISTERS) return NULL;
+    CHECK(here);
+    *level = LEVEL_ELEMENT;
+    return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, n->layout->vector > 1 ? "v" : "0");
+}
+
+/* ---- loads and stores ---- */
+
+static const char *element_pointer(emitter *e, const caddress *a, bool element)
+{
+    const char *words = cjoin(e, a->pointer, "+", a->chunk);
+    return element ? cjoin(e, words, "+", a->element) : words;
+}
+
+static const char *fetch(emitter *e, const caddress *a, const char *pointer)
+{
+    return arena_print(e->memory, "%s(%s)", need(e, "fetch_%s", memory_name(a->elem)), pointer);
+}
+
+static const char *or_zero(emitter *e, const char *condition, const char *words)
+{
+    return condition ? arena_print(e->memory, "%s ? %s : 0", condition, words) : words;
+}
+
+static void line_to(text *to, const char *words)
+{
+    text_add(to, words);
+    text_add(to, "\n");
+}
+
+/* Loads of `unroll` chunks before anything else of the pass. */
+static creg load_early(cnest *n, value named, const caddress *a, value into)
+{
+    emitter *e = n->e;
+    int vector = n->layout->vector;
+    const char *name, *slot;
+    if (into) {
+        name = buffer_touch(e, buffer_for(e, into));
+        slot = n->repeat;
+    } else {
+        name = fresh_name(e, named);
+        slot = n->slot;
+        text_print(&n->arrays, "%s %s[%d][%d];\n", scalar_c_type(a->elem), name, n->layout->unroll, vector);
+    }
+    n->early_used = true;
+    const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
+    const char *whole = a->whole;
+    if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
+    const char *ok = a->ok;
+    if (a->width > 1) {
+        text vectors = {0};
+        for (int at = 0; at < vector; at += a->width)
+            text_print(&vectors, "%s%s(%s[%s]%s, %s%s);", at ? " " : "",
+                       need(e, "load_%sx%d%s", m, a->width,
+                            a->read_only ? a->streams ? "_stream" : "_read" : ""),
+                       name, slot, at ? arena_print(e->memory, " + %d", at) : "", chunk,
+                       at ? arena_print(e->memory, " + %d", at) : "");
+        const char *condition = cjoin(e, ok, "&&", whole);
+        const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
+        if (!condition) {
+            line_to(&n->early, text_get(&vectors));
+        } else {
+            line_to(&n->early, arena_print(e->memory, "if (%s) { %s }", condition, text_get(&vectors)));
+            const char *rest = whole ? or_zero(e, inside, fetch(e, a, element_pointer(e, a, true))) : "0";
+            line_to(&n->early, arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name,
+                                           slot, rest));
+        }
+        text_free(&vectors);
+    } else {
+        const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
+        const char *words = or_zero(e, inside, fetch(e, a, element_pointer(e, a, true)));
+        if (vector > 1)
+            line_to(&n->early, arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name,
+                                           slot, words));
+        else
+            line_to(&n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, words));
+    }
+    return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
+}
+
+creg cuda_load(cnest *n, value named, caddress a, value into)
+{
+    emitter *e = n->e;
+    if (a.level == LEVEL_ELEMENT && a.early && n->has_inner) return load_early(n, named, &a, into);
+    const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
+    if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
+    return cuda_define(n, named, a.elem, a.level,
+                       or_zero(e, condition, fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
+}
+
+const char *cuda_effect_guard(cnest *n, int level)
+{
+    if (level > LEVEL_ROW) return NULL; /* inside the guards of chunk and element */
+    return cjoin(n->e, n->lead, "&&", n->row_guard);
+}
+
+/* The level at which the sinks of this pass run. */
+static int sink_level(const cnest *n)
+{
+    return n->has_inner ? LEVEL_ELEMENT : n->has_rows ? LEVEL_ROW : LEVEL_GROUP;
+}
+
+void cuda_store(cnest *n, caddress a, creg r)
+{
+    emitter *e = n->e;
+    int level = sink_level(n), vector = n->has_inner ? n->layout->vector : 1;
+    const char *m = memory_name(a.elem), *words = creg_words(r);
+    if (level < LEVEL_ELEMENT || a.width == 1) {
+        const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
+        condition = cjoin(e, cuda_effect_guard(n, level), "&&", condition);
+        cput(n, level, "%s%s(%s, %s);", condition ? arena_print(e->memory, "if (%s) ", condition) : "",
+             need(e, "put_%s", m), element_pointer(e, &a, true), words);
+        return;
+    }
+    const char *name = fresh_name(e, 0), *chunk = element_pointer(e, &a, false);
+    cput(n, LEVEL_CHUNK, "%s %s[%d];", scalar_c_type(a.elem), name, vector);
+    cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
+    text vectors = {0};
+    for (int at = 0; at < vector; at += a.width) {
+        const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
+        text_print(&vectors, "%s%s(%s%s, %s%s);", at ? " " : "",
+                   need(e, "store_%sx%d%s", m, a.width, a.streams ? "_stream" : ""), chunk, skip, name, skip);
+    }
+    const char *whole = n->element_guard ? cjoin(e, a.whole, "&&", "whole") : a.whole;
+    const char *condition = cjoin(e, a.ok, "&&", whole);
+    if (!condition) {
+        line_to(&n->late, text_get(&vectors));
+    } else {
+        line_to(&n->late, arena_print(e->memory, "if (%s) { %s }", condition, text_get(&vectors)));
+        const char *inside = cjoin(e, a.ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
+        if (whole)
+            line_to(&n->late, arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
+                                          inside ? inside : "1", need(e, "put_%s", m), element_pointer(e, &a, true),
+                                          name));
+    }
+    text_free(&vectors);
+}
+
+void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old)
+{
+    emitter *e = n->e;
+    int level = sink_level(n);
+    const char *condition = cjoin(e, cuda_effect_guard(n, level), "&&", cjoin(e, a.ok, "&&", a.element_ok));
+    bool compare = op->attr.atomic == ATOMIC_CAS;
+    cput(n, level, "%s%s%s%s(%s, %s%s%s);", condition ? arena_print(e->memory, "if (%s) ", condition) : "",
+         old ? old : "", old ? " = " : "", need(e, "atomic_%s_%s", atomic_names[op->attr.atomic], memory_name(a.elem)),
+         element_pointer(e, &a, true), compare ? creg_words(expected) : "", compare ? ", " : "", creg_words(r));
+}

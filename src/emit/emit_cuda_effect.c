@@ -1,0 +1,169 @@
+/*
+ * Effects and scans. In: ops whose tiles are kept in memory. Out: statements for all threads of the team: a failed
+ * assert reports and ends the program, `print` puts a record into the device's ring, a scan runs along lines of a kept
+ * tile, each line by one warp.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
+{
+    const team *team = &e->cuda->team;
+    bool alone = team->kind == TEAM_LANES && team->threads == 1;
+    const char *any = uniform || alone             ? bad
+                      : team->kind == TEAM_LANES ? arena_print(e->memory, "__any_sync(team_mask, %s)", bad)
+                                                 : arena_print(e->memory, "__syncthreads_or(%s)", bad);
+    e->has_assert = true;
+    text_print(to, "if (%s) {\n", any);
+    text_print(to, "    %s%s(frame.report, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
+               need(e, "report_failure"), line);
+    text_add(to, "    goto next_program;\n}\n");
+}
+
+/* ---- print ---- */
+
+typedef struct print_count {
+    const tile_op *wanted;
+    int number, found;
+} print_count;
+
+static void count_print(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    print_count *c = context;
+    if (op->code != OP_PRINT) return;
+    if (op == c->wanted) c->found = c->number;
+    c->number++;
+}
+
+/* Which PRINT of the kernel it is, in order. */
+static int print_number(const emitter *e, const tile_op *op)
+{
+    print_count c = {.wanted = op};
+    for (int p = 0; p < e->k->phase_count; p++) tile_walk((tile_kernel *)e->k, e->k->phases[p], count_print, &c);
+    return c.found;
+}
+
+static const char *elements_text(emitter *e, const tile_type *type)
+{
+    const char *words = NULL;
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] != 1) words = cjoin(e, words, "*", extent_text(e, type->dims[i]));
+    return words ? words : "1";
+}
+
+static void put_shown(emitter *e, value v)
+{
+    tile_type type = tile_type_of(e->k, v);
+    put(e, "*record++ = %d;", type.rank);
+    for (int i = 0; i < type.rank; i++) put(e, "*record++ = %s;", extent_text(e, type.dims[i]));
+    if (type.rank) {
+        put(e, "record = %s(record, %s, %s);", need(e, "print_%s", memory_name(type.elem)), buffer_name(e, v),
+            elements_text(e, &type));
+        return;
+    }
+    bool half = type.elem == DT_F16 || type.elem == DT_BF16;
+    dtype as = half ? DT_F32 : type.elem;
+    put(e, "{");
+    put(e, "    const %s shown = %s;", memory_type(as), emit_name(e, v));
+    put(e, "    record = %s(record, &shown, 1);", need(e, "print_%s", memory_name(as)));
+    put(e, "}");
+}
+
+void cuda_print(emitter *e, tile_op *op)
+{
+    int count = op->attr.count;
+    bool has_valid = op->operand_count == 2 * count;
+    const char *words = "5";
+    for (int i = 0; i < op->operand_count; i++) {
+        tile_type type = tile_type_of(e->k, op->operands[i]);
+        words = arena_print(e->memory, "%s + %d + %s", words, type.rank + 1, elements_text(e, &type));
+        if (type.rank) {
+            if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, op->operands[i]), "print");
+            hazard_buffer(e, buffer_for(e, op->operands[i]), false);
+        }
+        if (i < count) words = arena_print(e->memory, "%s + 1", words);
+    }
+    hazard_commit(e);
+    e->prints = true;
+    bool alone = e->cuda->team.kind == TEAM_LANES && e->cuda->team.threads == 1;
+    put(e, "if (frame.print%s) {", alone ? "" : " && thread == 0");
+    e->depth++;
+    put(e, "const long words = %s;", words);
+    put(e, "long *record = %s(frame.print, words);", need(e, "print_open"));
+    put(e, "if (record) {");
+    e->depth++;
+    put(e, "*record++ = words;");
+    put(e, "*record++ = %d;", print_number(e, op));
+    for (int i = 0; i < 3; i++) put(e, "*record++ = program%d;", i);
+    for (int i = 0; i < count; i++) {
+        put_shown(e, op->operands[i]);
+        put(e, "*record++ = %d;", has_valid);
+        if (has_valid) put_shown(e, op->operands[count + i]);
+    }
+    e->depth--;
+    put(e, "}");
+    e->depth--;
+    put(e, "}");
+}
+
+/* ---- scan ---- */
+
+/* In place, along one axis of the result's own tile. Lines go over the warps of the team (or the team itself, when it
+ * is a part of a warp); each line in steps of as many lanes, with a carry. */
+void cuda_scan(emitter *e, tile_op *op)
+{
+    value v = op->results[0];
+    tile_type type = tile_type_of(e->k, v);
+    const team *team = &e->cuda->team;
+    int axis = op->attr.index, number = buffer_for(e, v);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "scan");
+    hazard_buffer(e, number, true);
+    hazard_commit(e);
+    const char *before = NULL, *inner = NULL;
+    for (int i = 0; i < type.rank; i++) {
+        if (i < axis) before = cjoin(e, before, "*", extent_text(e, type.dims[i]));
+        if (i > axis) inner = cjoin(e, inner, "*", extent_text(e, type.dims[i]));
+    }
+    bool part = team->kind == TEAM_LANES;
+    const char *lanes = !part ? "32" : team->threads ? arena_print(e->memory, "%d", team->threads) : "threads";
+    const char *t = register_name(type.elem), *m = memory_name(type.elem), *c = scalar_c_type(type.elem);
+    bool half = type.elem == DT_F16 || type.elem == DT_BF16;
+    put(e, "{");
+    e->depth++;
+    put(e, "const long inner = %s, count = %s;", inner ? inner : "1", extent_text(e, type.dims[axis]));
+    if (part)
+        put(e, "const int lane = thread;");
+    else
+        put(e, "const int lane = thread %% 32;");
+    put(e, "for (long line = %s; line < %s%sinner; line += %s) {", part ? "0" : "thread / 32", before ? before : "",
+        before ? " * " : "", part ? "1" : "threads / 32");
+    e->depth++;
+    put(e, "%s *const base = %s + line / inner * count * inner + line %% inner;", memory_type(type.elem),
+        buffer_name(e, v));
+    fold_kind fold = op->attr.fold;
+    put(e, "%s carry = %s;", c, cuda_number(e, type.elem, fold_identity(fold, type.elem)));
+    put(e, "for (long first = 0; first < count; first += %s) {", lanes);
+    e->depth++;
+    put(e, "const long at = first + lane;");
+    put(e, "%s x = at < count ? %s(base + at * inner) : %s;", c, need(e, "fetch_%s", m),
+        cuda_number(e, type.elem, fold_identity(fold, type.elem)));
+    const char *mask = part ? "team_mask" : "0xffffffffu";
+    if (!part || team->threads != 1)
+        put(e, "x = %s(x, %s, %s);", need(e, "lanes_scan_%s_%s", fold_names[fold], t), lanes, mask);
+    put(e, "x = %s;", cuda_fold_step(e, fold, type.elem, "carry", "x"));
+    put(e, "if (at < count) %s(base + at * inner, x);", need(e, "put_%s", m));
+    if (!part || team->threads != 1)
+        put(e, "carry = %s(x, %s - 1, %s, %s);", need(e, "lanes_take_%s", t), lanes, lanes, mask);
+    else
+        put(e, "carry = x;");
+    (void)half;
+    e->depth--;
+    put(e, "}");
+    e->depth--;
+    put(e, "}");
+    e->depth--;
+    put(e, "}");
+}

@@ -1,0 +1,526 @@
+/*
+ * A group of passes as CUDA text. In: a group from nest_plan.c and the layouts. Out: one block of statements that all
+ * threads of the team run together.
+ *
+ * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
+ * function of itself. Loops over rows have the same number of trips in all threads, because folds may hold barriers;
+ * a thread without a row goes along under `row_guard`.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void cput(cnest *n, int level, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    text_print_list(&n->level[level], format, list);
+    va_end(list);
+    text_add(&n->level[level], "\n");
+}
+
+void add_lines(text *to, const char *lines, int depth)
+{
+    while (*lines) {
+        size_t length = strcspn(lines, "\n");
+        for (int i = 0; i < depth && length && *lines != '#'; i++) text_add(to, "    ");
+        text_add_bytes(to, lines, length);
+        text_add(to, "\n");
+        lines += length + (lines[length] == '\n');
+    }
+}
+
+place place_nowhere(void)
+{
+    place at;
+    for (int i = 0; i < MAX_RANK; i++) at.axis[i] = NO_AXIS;
+    return at;
+}
+
+int axis_level(const cnest *n, int axis)
+{
+    return n->role[axis] == ROLE_ROW ? LEVEL_ROW : n->role[axis] == ROLE_INNER ? LEVEL_CHUNK : LEVEL_ELEMENT;
+}
+
+const char *position_text(cnest *n, int axis)
+{
+    if (n->role[axis] == ROLE_VECTOR && n->layout->vector > 1) return arena_print(n->e->memory, "(i%d + v)", axis);
+    return arena_print(n->e->memory, "i%d", axis);
+}
+
+/* ---- the shape of the loops ---- */
+
+/* The product of the extents of some axes: a constant, or text. */
+static const char *product_text(cnest *n, unsigned axes, int after)
+{
+    int64_t constant = 1;
+    const char *factor = NULL;
+    for (int axis = after + 1; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        int64_t dim = n->layout->loops[axis];
+        if (dim >= 0)
+            constant *= dim;
+        else
+            factor = emit_name(n->e, (value)-dim);
+    }
+    if (!factor) return arena_print(n->e->memory, "%" PRId64, constant);
+    return constant == 1 ? factor : arena_print(n->e->memory, "%" PRId64 " * %s", constant, factor);
+}
+
+static int64_t product_number(const cnest *n, unsigned axes)
+{
+    int64_t constant = 1;
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        if (n->layout->loops[axis] < 0) return -1;
+        constant *= n->layout->loops[axis];
+    }
+    return constant;
+}
+
+static unsigned inner_axes(const cnest *n)
+{
+    return ((1u << n->layout->loop_count) - 1) & ~n->layout->row_axes;
+}
+
+/* int where all positions fit, long otherwise */
+static const char *index_type(cnest *n, unsigned axes)
+{
+    int64_t most = 1;
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        int64_t bound = dimension_bound(n->e, n->layout->loops[axis]);
+        if (bound > (int64_t)1 << 29 || (most *= MAXIMUM(bound, 1)) > (int64_t)1 << 29) return "long";
+    }
+    return "int";
+}
+
+/* Coordinates of the axes of a set, from their flat index. */
+static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
+{
+    bool outermost = true;
+    const char *type = index_type(n, axes);
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        const char *stride = product_text(n, axes, axis);
+        const char *words = flat;
+        if (strcmp(stride, "1")) words = arena_print(n->e->memory, "%s / (%s)", flat, stride);
+        if (!outermost)
+            words = arena_print(n->e->memory, "%s %% %s", words, extent_text(n->e, n->layout->loops[axis]));
+        text_print(to, "const %s i%d = %s;\n", type, axis, words);
+        outermost = false;
+    }
+}
+
+static const char *threads_text(const cnest *n)
+{
+    return n->c->team.threads ? arena_print(n->e->memory, "%d", n->c->team.threads) : "threads";
+}
+
+static const char *inner_threads_text(const cnest *n)
+{
+    const pass_layout *l = n->layout;
+    if (l->row_fast) return "part_threads";
+    return l->inner_threads ? arena_print(n->e->memory, "%d", l->inner_threads) : threads_text(n);
+}
+
+/* Declares part (which row this thread takes of those done together) and part_thread, when there are rows. */
+static void begin_rows(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    n->row_guard = n->lead = NULL;
+    bool parts = l->inner_threads || l->row_fast;
+    if (!n->has_rows) {
+        if (n->c->team.threads != 1) n->lead = "thread == 0";
+        return;
+    }
+    if (!parts) {
+        if (n->c->team.threads != 1) n->lead = "thread == 0";
+        return;
+    }
+    int64_t rows = product_number(n, l->row_axes);
+    if (l->row_fast) {
+        cput(n, LEVEL_GROUP, "const int part = thread %% %d, part_thread = thread / %d, part_threads = %s / %d;",
+             l->inner_threads, l->inner_threads, threads_text(n), l->inner_threads);
+        n->lead = "part_thread == 0";
+        if (rows < 0 || rows % l->inner_threads) n->row_guard = "row_in";
+    } else {
+        cput(n, LEVEL_GROUP, "const int part = thread / %d, part_thread = thread %% %d;", l->inner_threads,
+             l->inner_threads);
+        n->lead = l->inner_threads > 1 ? "part_thread == 0" : NULL;
+        if (rows < 0 || !n->c->team.threads || rows % (n->c->team.threads / l->inner_threads)) n->row_guard = "row_in";
+    }
+    (void)e;
+}
+
+static text end_rows(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    text all = n->level[LEVEL_GROUP];
+    n->level[LEVEL_GROUP] = (text){0};
+    if (!n->has_rows) {
+        text_add(&all, text_get(&n->level[LEVEL_ROW]));
+        text_clear(&n->level[LEVEL_ROW]);
+        return all;
+    }
+    const char *rows = product_text(n, l->row_axes, -1);
+    const char *type = index_type(n, l->row_axes);
+    text head = {0};
+    if (l->inner_threads || l->row_fast) {
+        const char *step = l->row_fast        ? arena_print(e->memory, "%d", l->inner_threads)
+                           : n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads / l->inner_threads)
+                                                : arena_print(e->memory, "threads / %d", l->inner_threads);
+        text_print(&all, "for (%s rows = 0; rows < %s; rows += %s) {\n", type, rows, step);
+        text_print(&head, "const %s row = rows + part;\n", type);
+        if (n->row_guard) text_print(&head, "const int row_in = row < %s;\n", rows);
+    } else {
+        text_print(&all, "for (%s row = 0; row < %s; row++) {\n", type, rows);
+    }
+    put_coordinates(n, &head, l->row_axes, "row");
+    add_lines(&all, text_get(&head), 1);
+    add_lines(&all, text_get(&n->level[LEVEL_ROW]), 1);
+    text_add(&all, "}\n");
+    text_free(&head);
+    text_clear(&n->level[LEVEL_ROW]);
+    return all;
+}
+
+/* Positions of one chunk, inside the loops over c and u. */
+static void put_positions(cnest *n, text *to)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    unsigned axes = inner_axes(n);
+    bool single = !(axes & (axes - 1));
+    int axis = l->loop_count - 1;
+    while (!(axes >> axis & 1)) axis--;
+    const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
+    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : "thread";
+    const char *spread = inner_threads_text(n), *repeat = n->repeat;
+    const char *first = l->repeats ? NULL : "c";
+    const char *index = !strcmp(repeat, "0") ? thread
+                                             : arena_print(e->memory, "%s * %s + %s",
+                                                           l->repeats ? repeat : n->slot, spread, thread);
+    if (!l->repeats && !strcmp(n->slot, "0")) index = thread;
+    const char *words = l->vector > 1 ? strchr(index, ' ') ? arena_print(e->memory, "(%s) * %d", index, l->vector)
+                                                           : arena_print(e->memory, "%s * %d", index, l->vector)
+                                      : index;
+    if (first) words = arena_print(e->memory, "%s + %s", first, words);
+    text_print(to, "const %s %s = %s;\n", index_type(n, axes), name, words);
+    if (!single) put_coordinates(n, to, axes, "p");
+    const char *count = product_text(n, axes, -1);
+    if (n->element_guard) text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
+}
+
+static void set_guards(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    unsigned axes = inner_axes(n);
+    bool single = !(axes & (axes - 1));
+    int axis = l->loop_count - 1;
+    while (!(axes >> axis & 1)) axis--;
+    const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
+    int64_t count = product_number(n, axes);
+    int inner = l->row_fast ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
+                            : l->inner_threads ? l->inner_threads : n->c->team.threads;
+    bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
+    n->chunk_guard = exact ? n->row_guard
+                           : cjoin(e, n->row_guard, "&&",
+                                   arena_print(e->memory, "%s < %s", name, product_text(n, axes, -1)));
+    bool even = count >= 0 ? count % l->vector == 0 : false;
+    if (count < 0 && single) {
+        int64_t divisor = facts_of(e->facts, (value)-l->loops[axis]).divisor;
+        even = divisor % l->vector == 0;
+    } else if (count < 0) {
+        even = l->loops[axis] >= 0 ? l->loops[axis] % l->vector == 0
+                                   : facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector == 0;
+    }
+    n->element_guard =
+        even ? NULL : arena_print(e->memory, "%s + v < %s", name, product_text(n, axes, -1));
+}
+
+/* ---- sinks ---- */
+
+static bool is_kept_in_registers(const cnest *n, value v)
+{
+    int number = buffer_for(n->e, v);
+    return !n->c->deciding && n->c->kept[number].kind == HOME_REGISTERS;
+}
+
+/* The value of a sink; *done: it is already where it should be. */
+static creg sink_value(cnest *n, const sink *s, place at, bool *done)
+{
+    emitter *e = n->e;
+    *done = false;
+    if (s->kind == SINK_KEEP) {
+        const tile_op *op = tile_def(e->k, s->v);
+        if (op->code == OP_LOAD && n->has_inner && is_kept_in_registers(n, s->v)) {
+            caddress a = cuda_access(n, op, at);
+            if (a.level == LEVEL_ELEMENT && a.early) {
+                creg r = cuda_load(n, s->v, a, s->v);
+                cuda_remember(n, s->v, at, r);
+                *done = true;
+                return r;
+            }
+            creg r = cuda_load(n, s->v, a, 0);
+            cuda_remember(n, s->v, at, r);
+            return r;
+        }
+        return cuda_compute(n, s->v, at);
+    }
+    creg r = cuda_value(n, s->v, at);
+    if (s->kind == SINK_COPY && !r.truth && strchr(r.words, '[')) /* another sink may write that register */
+        r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
+    return r;
+}
+
+static void write_kept(cnest *n, value v, place at, creg r)
+{
+    emitter *e = n->e;
+    int level;
+    const char *home = home_element(n, v, at, &level);
+    if (home) {
+        cput(n, level, "%s = %s;", home, creg_words(r));
+        return;
+    }
+    caddress a = cuda_buffer(n, v, at);
+    hazard_buffer(e, buffer_for(e, v), true);
+    cuda_store(n, a, r);
+}
+
+static int sink_level(const cnest *n)
+{
+    return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
+}
+
+static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->v);
+    place at = place_own(&type);
+    switch (s->kind) {
+    case SINK_STORE: cuda_store(n, cuda_access(n, s->op, at), r); return;
+    case SINK_KEEP:
+    case SINK_COPY: write_kept(n, s->result, at, r); return;
+    case SINK_ATOMIC: {
+        creg expected = {0};
+        if (s->op->attr.atomic == ATOMIC_CAS)
+            expected = cuda_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
+        const char *old = e->uses[s->result] ? fresh_name(e, s->result) : NULL;
+        if (old) cput(n, sink_level(n), "%s %s = 0;", scalar_c_type(type.elem), old);
+        cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
+        if (old) write_kept(n, s->result, at, (creg){old, sink_level(n), false});
+        return;
+    }
+    case SINK_ASSERT: {
+        const char *bad = arena_print(e->memory, "!(%s)", creg_words(r));
+        for (int i = 1; i < s->op->operand_count; i++) {
+            creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
+            if (!mask.truth) bad = arena_print(e->memory, "%s && %s", bad, mask.words);
+        }
+        if (!n->has_inner && n->row_guard) bad = cjoin(e, n->row_guard, "&&", bad);
+        cput(n, sink_level(n), "%s |= %s;", fold->name, bad);
+        return;
+    }
+    case SINK_REDUCE: cuda_fold_add(n, fold, r); return;
+    case SINK_SCALAR: cput(n, sink_level(n), "%s = %s;", emit_name(e, s->result), creg_words(r)); return;
+    }
+}
+
+/* ---- passes ---- */
+
+static void forget(cnest *n, int level)
+{
+    int kept = 0;
+    for (int i = 0; i < n->memo_count; i++)
+        if (!n->memos[i].result.truth && n->memos[i].result.level <= level) n->memos[kept++] = n->memos[i];
+    n->memo_count = kept;
+    kept = 0;
+    for (int i = 0; i < n->name_count; i++)
+        if (n->names[i].level <= level) n->names[kept++] = n->names[i];
+    n->name_count = kept;
+}
+
+/* The loops around the chunks of a pass, appended to the row. */
+static void put_chunks(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    text *to = &n->level[LEVEL_ROW], body = {0}, positions = {0};
+    put_positions(n, &positions);
+    text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
+    if (n->level[LEVEL_ELEMENT].length) {
+        if (l->vector > 1) {
+            text_add(&body, "#pragma unroll\n");
+            text_print(&body, "for (int v = 0; v < %d; v++) {\n", l->vector);
+            if (n->element_guard) {
+                text_print(&body, "    if (%s) {\n", n->element_guard);
+                add_lines(&body, text_get(&n->level[LEVEL_ELEMENT]), 2);
+                text_add(&body, "    }\n");
+            } else {
+                add_lines(&body, text_get(&n->level[LEVEL_ELEMENT]), 1);
+            }
+            text_add(&body, "}\n");
+        } else {
+            text_add(&body, text_get(&n->level[LEVEL_ELEMENT]));
+        }
+    }
+    text_add(&body, text_get(&n->late));
+    bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
+    int depth = 1;
+    text_add(to, "{\n");
+    if (!l->repeats) {
+        const char *step = arena_print(e->memory, "%s * %d", inner_threads_text(n),
+                                       l->vector * (chunks ? l->unroll : 1));
+        const char *count = product_text(n, inner_axes(n), -1);
+        add_lines(to, arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count,
+                                  step),
+                  depth++);
+    } else if (strcmp(n->repeat, "0") && !(chunks && l->unroll == l->repeats)) {
+        add_lines(to, "#pragma unroll\n", 0);
+        add_lines(to, arena_print(e->memory, chunks ? "for (int c = 0; c < %d; c += %d) {\n" : "for (int r = 0; r < %d; r++) {\n",
+                                  l->repeats, l->unroll),
+                  depth++);
+    }
+    add_lines(to, text_get(&n->arrays), depth);
+    int inner = depth;
+    const text *stages[2] = {&n->early, &body};
+    for (int stage = n->early_used ? 0 : 1; stage < 2; stage++) {
+        if (!stages[stage]->length) continue;
+        inner = depth;
+        if (chunks) {
+            add_lines(to, "#pragma unroll\n", 0);
+            add_lines(to, arena_print(e->memory, "for (int u = 0; u < %d; u++) {\n", l->unroll), inner++);
+            if (l->repeats)
+                add_lines(to, l->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
+        }
+        if (chunks || stage == (n->early_used ? 0 : 1)) add_lines(to, text_get(&positions), inner);
+        if (n->chunk_guard) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
+        add_lines(to, text_get(stages[stage]), inner);
+        if (n->chunk_guard) add_lines(to, "}\n", --inner);
+        if (chunks) add_lines(to, "}\n", --inner);
+    }
+    while (--depth) add_lines(to, "}\n", depth);
+    text_add(to, "}\n");
+    text_free(&body);
+    text_free(&positions);
+}
+
+static void begin_chunks(cnest *n)
+{
+    const pass_layout *l = n->layout;
+    bool several = l->unroll > 1 && l->repeats != 1;
+    n->slot = several ? "u" : "0";
+    n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
+    n->early_used = false;
+    set_guards(n);
+}
+
+static void emit_pass(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    cfold *folds = ARENA_ARRAY(e->memory, cfold, pass->sink_count);
+    creg *values = ARENA_ARRAY(e->memory, creg, pass->sink_count);
+    bool *done = ARENA_ARRAY(e->memory, bool, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++)
+        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
+            folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
+    if (n->has_inner) begin_chunks(n);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        tile_type type = tile_type_of(e->k, s->v);
+        values[i] = sink_value(n, s, place_own(&type), &done[i]);
+    }
+    for (int i = 0; i < pass->sink_count; i++)
+        if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
+    if (n->has_inner) put_chunks(n);
+    text_clear(&n->level[LEVEL_CHUNK]);
+    text_clear(&n->level[LEVEL_ELEMENT]);
+    text_clear(&n->early);
+    text_clear(&n->late);
+    text_clear(&n->arrays);
+    forget(n, LEVEL_ROW);
+    for (int i = 0; i < pass->sink_count; i++)
+        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) cuda_fold_end(n, &folds[i]);
+}
+
+/* The axes that a fold keeps, when they are not the outer ones. */
+static bool is_column_fold(const emitter *e, const group *g, unsigned *rows)
+{
+    if (g->pass_count != 1 || g->passes[0].sink_count != 1) return false;
+    const sink *s = &g->passes[0].sinks[0];
+    if (s->kind != SINK_REDUCE || s->fold_axis != NO_AXIS) return false;
+    tile_type type = tile_type_of(e->k, s->v);
+    place own = place_own(&type);
+    *rows = 0;
+    for (int i = 0; i < type.rank; i++)
+        if (own.axis[i] != NO_AXIS && !(s->op->attr.axis_set >> i & 1)) *rows |= 1u << own.axis[i];
+    return true;
+}
+
+static void choose_layout(cnest *n, unsigned rows, bool column_fold)
+{
+    const pass_nest *pass = n->pass;
+    bool fast = column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
+    n->layout = layout_find(n->e, pass->loops, pass->loop_count, rows, fast);
+    n->has_rows = rows != 0;
+    n->has_inner = rows != (1u << pass->loop_count) - 1;
+    int last = -1;
+    for (int axis = 0; axis < pass->loop_count; axis++) {
+        n->role[axis] = rows >> axis & 1 ? ROLE_ROW : ROLE_INNER;
+        if (n->role[axis] == ROLE_INNER) last = axis;
+    }
+    if (last >= 0) n->role[last] = ROLE_VECTOR;
+    if (!n->c->deciding) return;
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        n->layout->folds |= s->kind == SINK_REDUCE || s->kind == SINK_ASSERT;
+        n->layout->weight = MAXIMUM(n->layout->weight, sink_weight(n->e, s));
+        if (n->has_inner && (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)) n->c->any_fold = true;
+    }
+}
+
+static void declare_results(emitter *e, const group *g)
+{
+    for (int p = 0; p < g->pass_count; p++) {
+        for (int i = 0; i < g->passes[p].sink_count; i++) {
+            const sink *s = &g->passes[p].sinks[i];
+            put_line_comment(e, s->op);
+            if (s->kind != SINK_SCALAR && s->kind != SINK_REDUCE) continue;
+            tile_type type = tile_type_of(e->k, s->result);
+            if (!type.rank) put(e, "%s %s;", scalar_c_type(type.elem), emit_name(e, s->result));
+        }
+    }
+}
+
+void cuda_group(emitter *e, const group *g)
+{
+    cnest n = {.e = e, .c = e->cuda, .group = g, .slot = "0", .repeat = "0"};
+    n.c->group++;
+    unsigned rows = (1u << g->outer) - 1;
+    bool column_fold = is_column_fold(e, g, &rows);
+    declare_results(e, g);
+    for (int p = 0; p < g->pass_count; p++) {
+        n.pass = &g->passes[p];
+        choose_layout(&n, rows, column_fold);
+        if (!p) begin_rows(&n);
+        e->pass_number++;
+        emit_pass(&n);
+    }
+    text body = end_rows(&n);
+    hazard_commit(e);
+    put(e, "{");
+    add_lines(e->out, text_get(&body), e->depth + 1);
+    put(e, "}");
+    text_free(&body);
+    for (int i = 0; i < LEVEL_COUNT; i++) text_free(&n.level[i]);
+    text_free(&n.early);
+    text_free(&n.late);
+    text_free(&n.arrays);
+}

@@ -1,0 +1,124 @@
+/*
+ * One group of passes while it becomes CUDA text: shared by emit_cuda_nest.c (loops), emit_cuda_value.c (values),
+ * emit_cuda_access.c (memory) and emit_cuda_fold.c.
+ *
+ * Statements are gathered by level. A value is computed at the level of the axes it depends on: once a group, once a
+ * row, once a chunk of `vector` elements, once an element. Loads whose addresses need nothing but positions go before
+ * all else (`early`), for `unroll` chunks at once, so that several are in flight; whole vectors are written `late`.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_EMIT_CUDA_NEST_H
+#define QUERN_EMIT_EMIT_CUDA_NEST_H
+
+#include "emit/emit_c_nest.h"
+#include "emit/layout.h"
+
+enum { LEVEL_GROUP, LEVEL_ROW, LEVEL_CHUNK, LEVEL_ELEMENT, LEVEL_COUNT };
+typedef enum axis_role { ROLE_ROW, ROLE_INNER, ROLE_VECTOR } axis_role;
+
+typedef struct creg {
+    const char *words; /* a name, a literal, or an element of an array */
+    int level;
+    bool truth; /* a bool that is known to hold */
+} creg;
+
+typedef struct cmemo {
+    value v;
+    place at;
+    creg result;
+} cmemo;
+
+typedef struct cnest {
+    emitter *e;
+    cuda_state *c;
+    const group *group;
+    const pass_nest *pass;
+    pass_layout *layout;
+    axis_role role[MAX_RANK];
+    bool has_rows, has_inner; /* loops of rows; loops inside them */
+    text level[LEVEL_COUNT];
+    text early, late; /* of a chunk: loads before, whole vectors stored after its elements */
+    text arrays;      /* registers of early loads: declared for `unroll` chunks */
+    cmemo *memos;
+    int memo_count, memo_capacity;
+    shared *names;
+    int name_count, name_capacity;
+    const char *row_guard;     /* a row of this thread may be none; NULL: all are */
+    const char *chunk_guard;   /* likewise for chunks */
+    const char *element_guard; /* likewise for elements of a vector */
+    const char *lead;          /* one thread of those that hold the same row; NULL: there is only one */
+    const char *repeat;        /* index of a chunk's registers in homes */
+    const char *slot;          /* ... and in `arrays` */
+    bool early_used;
+} cnest;
+
+/* Where an access goes: base + the offsets of each level. */
+typedef struct caddress {
+    dtype elem;
+    bool global;         /* an array; else a kept tile */
+    bool read_only;      /* ... that this phase never writes */
+    bool streams;
+    const char *pointer; /* named, of the levels up to the row */
+    const char *chunk;   /* offset, or NULL */
+    const char *element; /* offset that differs within a vector, or NULL; "v": side by side */
+    const char *ok;      /* tests of levels up to the chunk, or NULL */
+    const char *element_ok;
+    const char *whole;   /* all elements of the vector are inside; NULL: no test is needed */
+    int level;           /* the deepest it depends on */
+    int width;           /* elements side by side and aligned: what one instruction may move */
+    bool early;          /* depends on positions, scalars and rows alone */
+} caddress;
+
+void cput(cnest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+const char *cjoin(emitter *e, const char *a, const char *sign, const char *b); /* either may be NULL */
+void add_lines(text *to, const char *lines, int depth);
+
+/* emit_cuda_nest.c */
+void cuda_group(emitter *e, const group *g);
+place place_nowhere(void);
+const char *position_text(cnest *n, int axis); /* of a loop axis, at its own level */
+int axis_level(const cnest *n, int axis);
+
+/* emit_cuda_value.c */
+creg cuda_value(cnest *n, value v, place at);
+creg cuda_compute(cnest *n, value v, place at); /* even if it is kept elsewhere */
+void cuda_remember(cnest *n, value v, place at, creg r);
+creg cuda_define(cnest *n, value named, dtype t, int level, const char *words);
+const char *cuda_share(cnest *n, int level, const char *type, const char *words);
+const char *creg_words(creg r);
+
+/* emit_cuda_access.c */
+caddress cuda_access(cnest *n, const tile_op *op, place at);
+caddress cuda_buffer(cnest *n, value v, place at);
+creg cuda_load(cnest *n, value named, caddress a, value into); /* into: its registers take the load; 0: none */
+void cuda_store(cnest *n, caddress a, creg r);
+void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);
+creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
+const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
+const char *home_element(cnest *n, value v, place at, int *level); /* a register of a home, or NULL: it is in memory */
+
+/* emit_cuda_fold.c */
+typedef struct cfold {
+    const sink *sink;
+    dtype elem;
+    const char *name, *position;
+} cfold;
+cfold cuda_fold_begin(cnest *n, const sink *s);
+void cuda_fold_add(cnest *n, const cfold *f, creg r);
+void cuda_fold_end(cnest *n, const cfold *f);
+
+/* emit_cuda_control.c */
+void cuda_block(emitter *e, tile_block *b, const value *targets);
+void cuda_scalar_op(emitter *e, tile_op *op);
+void hazard_buffer(emitter *e, int buffer, bool writes);
+void hazard_array(emitter *e, int array, bool writes);
+void hazard_commit(emitter *e); /* after an item's touches are known, before its text: a barrier if they conflict */
+void put_barrier(emitter *e);
+hazards hazards_new(emitter *e);
+
+/* emit_cuda_effect.c */
+void cuda_print(emitter *e, tile_op *op);
+void cuda_scan(emitter *e, tile_op *op);
+void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * Layouts: how the positions of a pass lie over the threads of a team, and where kept tiles live.
+ *
+ * A pass has loop axes. Some of them are its *rows* (the axes that a fold keeps); the others, flattened in order, are
+ * its *inner* index, the last of them the vector axis. Rows go over `row_threads` parts of the team, the inner index
+ * over the threads of a part, `vector` neighbouring elements each, `repeats` times:
+ *     inner = (repeat * inner_threads + thread of the part) * vector + element
+ * The result of a fold over the inner axes is a slice: one value a row, the same in all threads of the part.
+ * All passes of one phase with the same loops and rows have one layout, so that a kept tile that is only touched at its
+ * own place can stay in registers. Anything else goes through shared memory, or scratch in global memory.
+ *
+ * Emission runs twice: the first run collects passes, accesses and touches of kept tiles (this file's input), then
+ * layout_decide chooses, then the second run writes the text. Both runs plan alike, so buffers keep their numbers.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_LAYOUT_H
+#define QUERN_EMIT_LAYOUT_H
+
+#include "emit/emit_cuda_text.h"
+
+typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
+
+enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, FOLD_ROOM_WORDS = 128, SHARED_FOR_FOLDS = 2048 };
+
+typedef struct team {
+    team_kind kind;
+    int threads; /* of a team, when constant; 0: from row_param when launched */
+    int block;   /* LANES: threads of a block; others: the most that a block has (launch bounds) */
+    /* Run-time sizes: a thread takes `share` elements of a row whose length is parameter row_param. */
+    int row_param; /* -1: none */
+    int share;
+    int64_t bound;      /* the longest row that this text serves */
+    int grid_teams;     /* GRID: how many programs run at once at most */
+    const char *reason; /* for show --stage layout */
+} team;
+
+typedef struct pass_layout { /* of all passes with these loops and rows */
+    int loop_count;
+    int64_t loops[MAX_RANK];
+    unsigned row_axes; /* bit k: loop axis k is a row */
+    bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns */
+    /* what the first run saw */
+    int want_vector; /* the widest access that is aligned, in elements; 1: none */
+    bool transposed; /* some kept tile is touched across: narrow accesses, padded rows */
+    bool folds;      /* a fold or an assert */
+    int weight;      /* of its sinks */
+    int loads, stores;
+    int load_bytes; /* of one position */
+    /* what was decided */
+    int vector;
+    int inner_threads; /* constant; 0: all threads of the team */
+    int repeats;       /* constant; 0: a loop with a run-time end */
+    int unroll;        /* repeats whose loads are in flight together */
+} pass_layout;
+
+typedef enum home_kind { HOME_SHARED, HOME_REGISTERS, HOME_SCRATCH } home_kind;
+
+typedef struct kept { /* by buffer number */
+    home_kind kind;
+    /* what the first run saw */
+    bool touched, elsewhere;   /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
+    bool across;               /* read or written along another axis than its last: rows are padded */
+    bool many_groups;          /* touched by more than one group */
+    const pass_layout *layout; /* of the touches at the own place */
+    int group;
+    const char *why; /* of `elsewhere` */
+    /* what was decided */
+    int64_t bytes;  /* constant size; 0: from extents */
+    int64_t offset; /* in shared memory, when everything before it is constant */
+    int pad;        /* elements added to each row */
+} kept;
+
+typedef struct hazards { /* memory of others that was touched since the last barrier */
+    bool *buffer_read, *buffer_written, *array_read, *array_written;
+    bool any;
+} hazards;
+
+typedef struct cuda_state { /* of one phase */
+    const cuda_target *target;
+    bool deciding; /* the first run */
+    team team;
+    pass_layout **layouts;
+    int layout_count, layout_capacity;
+    kept *kept; /* by buffer number */
+    int kept_count;
+    int group; /* number of the group being emitted */
+    bool needs_barrier;   /* some thread reads what another wrote */
+    bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
+    bool single_programs; /* no tile at all */
+    bool has_dot;
+    bool any_fold;
+    int64_t shared_bytes; /* of a team, constant part */
+    int64_t scratch_bytes;
+    hazards hazards, now; /* since the last barrier; of the item that is being emitted */
+    int barriers; /* counted while emitting */
+    text notes;   /* hints, for show --stage layout */
+} cuda_state;
+
+/* layout.c */
+pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+void layout_touch(emitter *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
+void layout_touch_elsewhere(emitter *e, int buffer, const char *why);
+void layout_decide(emitter *e);
+int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
+int64_t dimension_bound(const emitter *e, int64_t dim);
+bool row_parameter(const emitter *e, int64_t dim, int *param); /* a run-time extent that is an argument */
+
+#endif
