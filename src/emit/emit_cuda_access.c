@@ -214,12 +214,6 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
         l->want_vector = MAXIMUM(l->want_vector, a.width);
-        if (op->code == OP_LOAD) {
-            l->loads++;
-            l->load_bytes += dtypes[p->elem].size_bytes;
-        } else {
-            l->stores++;
-        }
     }
     a.width = MINIMUM(a.width, vector);
     hazard_array(e, access->array, op->code != OP_LOAD);
@@ -280,8 +274,11 @@ const char *home_element(cnest *n, value v, place at, int *level)
     if (n->c->deciding) {
         layout_touch(e, number, here ? n->layout : NULL);
         if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
-            !n->layout->row_fast)
+            !n->layout->row_fast) {
             e->cuda->kept[number].across = true;
+            n->layout->transposed = true;
+        }
+        if (alias) e->cuda->kept[number].plain = true;
         return NULL;
     }
     buffer_touch(e, number);
@@ -301,7 +298,7 @@ static const char *element_pointer(emitter *e, const caddress *a, bool element)
 
 static const char *fetch(emitter *e, const caddress *a, const char *pointer)
 {
-    return arena_print(e->memory, "%s(%s)", need(e, "fetch_%s", memory_name(a->elem)), pointer);
+    return arena_print(e->memory, "%s(%s)", need(e, "read_%s", memory_name(a->elem)), pointer);
 }
 
 static const char *or_zero(emitter *e, const char *condition, const char *words)
@@ -327,9 +324,16 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     } else {
         name = fresh_name(e, named);
         slot = n->slot;
-        text_print(&n->arrays, "%s %s[%d][%d];\n", scalar_c_type(a->elem), name, n->layout->unroll, vector);
+        text_print(&n->arrays, "%s %s[%d][%d];\n", cuda_register_type(a->elem), name, n->unroll, vector);
     }
     n->early_used = true;
+    if (n->c->deciding) {
+        int words = MAXIMUM(dtypes[a->elem].size_bytes / 4, 1);
+        if (named && e->force[named])
+            n->c->loads[e->pass_number].direct += words;
+        else
+            n->c->loads[e->pass_number].early += words;
+    }
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *whole = a->whole;
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
@@ -339,7 +343,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         for (int at = 0; at < vector; at += a->width)
             text_print(&vectors, "%s%s(%s[%s]%s, %s%s);", at ? " " : "",
                        need(e, "load_%sx%d%s", m, a->width,
-                            a->read_only ? a->streams ? "_stream" : "_read" : ""),
+                            a->read_only ? a->streams ? "_stream" : "_constant" : ""),
                        name, slot, at ? arena_print(e->memory, " + %d", at) : "", chunk,
                        at ? arena_print(e->memory, " + %d", at) : "");
         const char *condition = cjoin(e, ok, "&&", whole);
@@ -396,11 +400,11 @@ void cuda_store(cnest *n, caddress a, creg r)
         const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
         condition = cjoin(e, cuda_effect_guard(n, level), "&&", condition);
         cput(n, level, "%s%s(%s, %s);", condition ? arena_print(e->memory, "if (%s) ", condition) : "",
-             need(e, "put_%s", m), element_pointer(e, &a, true), words);
+             need(e, "write_%s", m), element_pointer(e, &a, true), words);
         return;
     }
     const char *name = fresh_name(e, 0), *chunk = element_pointer(e, &a, false);
-    cput(n, LEVEL_CHUNK, "%s %s[%d];", scalar_c_type(a.elem), name, vector);
+    cput(n, LEVEL_CHUNK, "%s %s[%d];", cuda_register_type(a.elem), name, vector);
     cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
     text vectors = {0};
     for (int at = 0; at < vector; at += a.width) {
@@ -417,7 +421,7 @@ void cuda_store(cnest *n, caddress a, creg r)
         const char *inside = cjoin(e, a.ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
         if (whole)
             line_to(&n->late, arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
-                                          inside ? inside : "1", need(e, "put_%s", m), element_pointer(e, &a, true),
+                                          inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true),
                                           name));
     }
     text_free(&vectors);

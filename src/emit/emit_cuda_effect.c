@@ -18,7 +18,7 @@ void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
                                                  : arena_print(e->memory, "__syncthreads_or(%s)", bad);
     e->has_assert = true;
     text_print(to, "if (%s) {\n", any);
-    text_print(to, "    %s%s(frame.report, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
+    text_print(to, "    %s%s(frame.report, 1, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
                need(e, "report_failure"), line);
     text_add(to, "    goto next_program;\n}\n");
 }
@@ -59,50 +59,33 @@ static void put_shown(emitter *e, value v)
     tile_type type = tile_type_of(e->k, v);
     put(e, "*record++ = %d;", type.rank);
     for (int i = 0; i < type.rank; i++) put(e, "*record++ = %s;", extent_text(e, type.dims[i]));
-    if (type.rank) {
+    if (type.rank)
         put(e, "record = %s(record, %s, %s);", need(e, "print_%s", memory_name(type.elem)), buffer_name(e, v),
             elements_text(e, &type));
-        return;
-    }
-    bool half = type.elem == DT_F16 || type.elem == DT_BF16;
-    dtype as = half ? DT_F32 : type.elem;
-    put(e, "{");
-    put(e, "    const %s shown = %s;", memory_type(as), emit_name(e, v));
-    put(e, "    record = %s(record, &shown, 1);", need(e, "print_%s", memory_name(as)));
-    put(e, "}");
+    else
+        put(e, "*record++ = %s(%s);", need(e, "print_word_%s", register_name(type.elem)), emit_name(e, v));
 }
 
 void cuda_print(emitter *e, tile_op *op)
 {
-    int count = op->attr.count;
-    bool has_valid = op->operand_count == 2 * count;
     const char *words = "5";
     for (int i = 0; i < op->operand_count; i++) {
         tile_type type = tile_type_of(e->k, op->operands[i]);
         words = arena_print(e->memory, "%s + %d + %s", words, type.rank + 1, elements_text(e, &type));
-        if (type.rank) {
-            if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, op->operands[i]), "print");
-            hazard_buffer(e, buffer_for(e, op->operands[i]), false);
-        }
-        if (i < count) words = arena_print(e->memory, "%s + 1", words);
+        if (!type.rank) continue;
+        if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, op->operands[i]), "print");
+        hazard_buffer(e, buffer_for(e, op->operands[i]), false);
     }
     hazard_commit(e);
     e->prints = true;
     bool alone = e->cuda->team.kind == TEAM_LANES && e->cuda->team.threads == 1;
     put(e, "if (frame.print%s) {", alone ? "" : " && thread == 0");
     e->depth++;
-    put(e, "const long words = %s;", words);
-    put(e, "long *record = %s(frame.print, words);", need(e, "print_open"));
+    put(e, "long *record = %s(frame.print, %s, %d, program0, program1, program2);", need(e, "print_open"), words,
+        print_number(e, op));
     put(e, "if (record) {");
     e->depth++;
-    put(e, "*record++ = words;");
-    put(e, "*record++ = %d;", print_number(e, op));
-    for (int i = 0; i < 3; i++) put(e, "*record++ = program%d;", i);
-    for (int i = 0; i < count; i++) {
-        put_shown(e, op->operands[i]);
-        put(e, "*record++ = %d;", has_valid);
-        if (has_valid) put_shown(e, op->operands[count + i]);
-    }
+    for (int i = 0; i < op->operand_count; i++) put_shown(e, op->operands[i]);
     e->depth--;
     put(e, "}");
     e->depth--;
@@ -129,8 +112,7 @@ void cuda_scan(emitter *e, tile_op *op)
     }
     bool part = team->kind == TEAM_LANES;
     const char *lanes = !part ? "32" : team->threads ? arena_print(e->memory, "%d", team->threads) : "threads";
-    const char *t = register_name(type.elem), *m = memory_name(type.elem), *c = scalar_c_type(type.elem);
-    bool half = type.elem == DT_F16 || type.elem == DT_BF16;
+    const char *t = register_name(type.elem), *m = memory_name(type.elem), *c = cuda_register_type(type.elem);
     put(e, "{");
     e->depth++;
     put(e, "const long inner = %s, count = %s;", inner ? inner : "1", extent_text(e, type.dims[axis]));
@@ -148,18 +130,17 @@ void cuda_scan(emitter *e, tile_op *op)
     put(e, "for (long first = 0; first < count; first += %s) {", lanes);
     e->depth++;
     put(e, "const long at = first + lane;");
-    put(e, "%s x = at < count ? %s(base + at * inner) : %s;", c, need(e, "fetch_%s", m),
+    put(e, "%s x = at < count ? %s(base + at * inner) : %s;", c, need(e, "read_%s", m),
         cuda_number(e, type.elem, fold_identity(fold, type.elem)));
     const char *mask = part ? "team_mask" : "0xffffffffu";
-    if (!part || team->threads != 1)
+    bool alone = part && team->threads == 1;
+    if (!alone) {
+        put(e, "const %s all = %s(x, %s, %s);", c, need(e, "lanes_fold_%s_%s", fold_names[fold], t), lanes, mask);
         put(e, "x = %s(x, %s, %s);", need(e, "lanes_scan_%s_%s", fold_names[fold], t), lanes, mask);
+    }
     put(e, "x = %s;", cuda_fold_step(e, fold, type.elem, "carry", "x"));
-    put(e, "if (at < count) %s(base + at * inner, x);", need(e, "put_%s", m));
-    if (!part || team->threads != 1)
-        put(e, "carry = %s(x, %s - 1, %s, %s);", need(e, "lanes_take_%s", t), lanes, lanes, mask);
-    else
-        put(e, "carry = x;");
-    (void)half;
+    put(e, "if (at < count) %s(base + at * inner, x);", need(e, "write_%s", m));
+    put(e, "carry = %s;", alone ? "x" : cuda_fold_step(e, fold, type.elem, "carry", "all"));
     e->depth--;
     put(e, "}");
     e->depth--;

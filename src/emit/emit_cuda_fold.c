@@ -24,7 +24,7 @@ cfold cuda_fold_begin(cnest *n, const sink *s)
         cput(n, LEVEL_ROW, "int %s = 0;", f.name);
         return f;
     }
-    cput(n, LEVEL_ROW, "%s %s = %s;", scalar_c_type(f.elem), f.name,
+    cput(n, LEVEL_ROW, "%s %s = %s;", cuda_register_type(f.elem), f.name,
          cuda_number(e, f.elem, fold_identity(s->op->attr.fold, f.elem)));
     if (is_position(s)) {
         f.position = fresh_name(e, 0);
@@ -82,7 +82,7 @@ static void fold_columns(cnest *n, const cfold *f)
     int rows = n->layout->inner_threads;
     if (n->c->team.threads == rows) return;
     n->c->column_room = true;
-    const char *type = scalar_c_type(f->elem);
+    const char *type = cuda_register_type(f->elem);
     const char *base = n->c->team.kind == TEAM_LANES ? "threadIdx.x - thread" : "0";
     cput(n, LEVEL_ROW, "{");
     cput(n, LEVEL_ROW, "    ((%s *)column_room)[threadIdx.x] = %s;", type, f->name);
@@ -113,45 +113,44 @@ static void fold_columns(cnest *n, const cfold *f)
 static void fold_lanes_of(cnest *n, const cfold *f, const char *lanes, const char *mask)
 {
     emitter *e = n->e;
-    const sink *s = f->sink;
+    fold_kind fold = f->sink->op->attr.fold;
     const char *t = register_name(f->elem);
     if (f->position)
         cput(n, LEVEL_ROW, "%s(&%s, &%s, %s, %s);",
-             need(e, "lanes_%s_%s", fold_names[s->op->attr.fold], f->elem == DT_BOOL ? "i32" : t), f->name, f->position,
-             lanes, mask);
+             need(e, "lanes_best_%s_%s", fold == FOLD_ARGMAX ? "max" : "min", t), f->name, f->position, lanes, mask);
     else
-        cput(n, LEVEL_ROW, "%s = %s(%s, %s, %s);", f->name, need(e, "lanes_%s_%s", fold_name(s->op->attr.fold, f->elem), t),
+        cput(n, LEVEL_ROW, "%s = %s(%s, %s, %s);", f->name, need(e, "lanes_fold_%s_%s", fold_name(fold, f->elem), t),
              f->name, lanes, mask);
 }
 
 static void fold_team(cnest *n, const cfold *f)
 {
     emitter *e = n->e;
-    const sink *s = f->sink;
+    fold_kind fold = f->sink->op->attr.fold;
     const team *team = &n->c->team;
-    const char *t = register_name(f->elem), *type = scalar_c_type(f->elem), *fold = fold_name(s->op->attr.fold, f->elem);
+    const char *t = register_name(f->elem), *name = fold_name(fold, f->elem);
+    const char *threads = team->threads ? arena_print(e->memory, "%d", team->threads) : "threads";
     if (team->kind == TEAM_LANES) {
-        if (team->threads != 1)
-            fold_lanes_of(n, f, team->threads ? arena_print(e->memory, "%d", team->threads) : "threads", "team_mask");
+        if (team->threads != 1) fold_lanes_of(n, f, threads, "team_mask");
         return;
     }
+    if (team->kind != TEAM_BLOCK) threads = "(int)blockDim.x";
     n->c->fold_room = true;
     cput(n, LEVEL_ROW, "fold_turn ^= 1;");
     if (f->position) {
-        cput(n, LEVEL_ROW, "%s(&%s, &%s, (%s *)fold_room[fold_turn], fold_room[fold_turn] + 32);",
-             need(e, "block_%s_%s", fold_names[s->op->attr.fold], f->elem == DT_BOOL ? "i32" : t), f->name, f->position,
-             type);
+        cput(n, LEVEL_ROW, "%s(&%s, &%s, fold_room[fold_turn], %s);",
+             need(e, "block_best_%s_%s", fold == FOLD_ARGMAX ? "max" : "min", t), f->name, f->position, threads);
         return;
     }
-    cput(n, LEVEL_ROW, "%s = %s(%s, (%s *)fold_room[fold_turn]);", f->name, need(e, "block_%s_%s", fold, t), f->name,
-         type);
+    cput(n, LEVEL_ROW, "%s = %s(%s, fold_room[fold_turn], %s);", f->name, need(e, "block_fold_%s_%s", name, t), f->name,
+         threads);
     if (team->kind == TEAM_CLUSTER)
-        cput(n, LEVEL_ROW, "%s = %s(%s, (%s *)(fold_room[fold_turn] + 32));", f->name, need(e, "cluster_%s_%s", fold, t),
-             f->name, type);
+        cput(n, LEVEL_ROW, "%s = %s(%s, fold_room[fold_turn] + 32);", f->name, need(e, "cluster_fold_%s_%s", name, t),
+             f->name);
     if (team->kind == TEAM_GRID)
-        cput(n, LEVEL_ROW, "%s = %s(%s, (%s *)(team_parts + fold_turn * team_blocks), team_word, team_rank, team_blocks, "
-                           "(%s *)(fold_room[fold_turn] + 32));",
-             f->name, need(e, "grid_%s_%s", fold, t), f->name, type, type);
+        cput(n, LEVEL_ROW, "%s = %s(%s, team_parts + fold_turn * team_blocks, team_word, team_rank, team_blocks, "
+                           "fold_room[fold_turn] + 32);",
+             f->name, need(e, "grid_fold_%s_%s", name, t), f->name);
 }
 
 /* The place of the result in the loops: the axes of the operand that are left. */

@@ -312,7 +312,7 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
         if (s->op->attr.atomic == ATOMIC_CAS)
             expected = cuda_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
         const char *old = e->uses[s->result] ? fresh_name(e, s->result) : NULL;
-        if (old) cput(n, sink_level(n), "%s %s = 0;", scalar_c_type(type.elem), old);
+        if (old) cput(n, sink_level(n), "%s %s = 0;", cuda_register_type(type.elem), old);
         cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
         if (old) write_kept(n, s->result, at, (creg){old, sink_level(n), false});
         return;
@@ -376,16 +376,16 @@ static void put_chunks(cnest *n)
     text_add(to, "{\n");
     if (!l->repeats) {
         const char *step = arena_print(e->memory, "%s * %d", inner_threads_text(n),
-                                       l->vector * (chunks ? l->unroll : 1));
+                                       l->vector * (chunks ? n->unroll : 1));
         const char *count = product_text(n, inner_axes(n), -1);
         add_lines(to, arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count,
                                   step),
                   depth++);
-    } else if (strcmp(n->repeat, "0") && !(chunks && l->unroll == l->repeats)) {
+    } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
         add_lines(to, "#pragma unroll\n", 0);
-        add_lines(to, arena_print(e->memory, chunks ? "for (int c = 0; c < %d; c += %d) {\n" : "for (int r = 0; r < %d; r++) {\n",
-                                  l->repeats, l->unroll),
-                  depth++);
+        const char *loop = chunks ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)
+                                  : arena_print(e->memory, "for (int r = 0; r < %d; r++) {\n", l->repeats);
+        add_lines(to, loop, depth++);
     }
     add_lines(to, text_get(&n->arrays), depth);
     int inner = depth;
@@ -395,9 +395,9 @@ static void put_chunks(cnest *n)
         inner = depth;
         if (chunks) {
             add_lines(to, "#pragma unroll\n", 0);
-            add_lines(to, arena_print(e->memory, "for (int u = 0; u < %d; u++) {\n", l->unroll), inner++);
+            add_lines(to, arena_print(e->memory, "for (int u = 0; u < %d; u++) {\n", n->unroll), inner++);
             if (l->repeats)
-                add_lines(to, l->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
+                add_lines(to, n->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
         }
         if (chunks || stage == (n->early_used ? 0 : 1)) add_lines(to, text_get(&positions), inner);
         if (n->chunk_guard) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
@@ -414,7 +414,8 @@ static void put_chunks(cnest *n)
 static void begin_chunks(cnest *n)
 {
     const pass_layout *l = n->layout;
-    bool several = l->unroll > 1 && l->repeats != 1;
+    n->unroll = layout_unroll(n->e, l);
+    bool several = n->unroll > 1 && l->repeats != 1;
     n->slot = several ? "u" : "0";
     n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
     n->early_used = false;
@@ -494,7 +495,7 @@ static void declare_results(emitter *e, const group *g)
             put_line_comment(e, s->op);
             if (s->kind != SINK_SCALAR && s->kind != SINK_REDUCE) continue;
             tile_type type = tile_type_of(e->k, s->result);
-            if (!type.rank) put(e, "%s %s;", scalar_c_type(type.elem), emit_name(e, s->result));
+            if (!type.rank) put(e, "%s %s;", cuda_register_type(type.elem), emit_name(e, s->result));
         }
     }
 }
@@ -508,7 +509,9 @@ void cuda_group(emitter *e, const group *g)
     declare_results(e, g);
     for (int p = 0; p < g->pass_count; p++) {
         n.pass = &g->passes[p];
+        pass_layout *before = n.layout;
         choose_layout(&n, rows, column_fold);
+        if (before && rows) layout_same_rows(before, n.layout);
         if (!p) begin_rows(&n);
         e->pass_number++;
         emit_pass(&n);

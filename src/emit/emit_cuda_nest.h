@@ -50,6 +50,7 @@ typedef struct cnest {
     const char *repeat;        /* index of a chunk's registers in homes */
     const char *slot;          /* ... and in `arrays` */
     bool early_used;
+    int unroll; /* chunks whose loads are in flight together */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -114,6 +115,7 @@ void hazard_buffer(emitter *e, int buffer, bool writes);
 void hazard_array(emitter *e, int array, bool writes);
 void hazard_commit(emitter *e); /* after an item's touches are known, before its text: a barrier if they conflict */
 void put_barrier(emitter *e);
+const char *barrier_text(emitter *e);
 hazards hazards_new(emitter *e);
 
 /* emit_cuda_effect.c */

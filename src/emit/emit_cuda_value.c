@@ -19,7 +19,7 @@ void cuda_remember(cnest *n, value v, place at, creg r)
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words)
 {
     creg r = {fresh_name(n->e, named), level, false};
-    cput(n, level, "const %s %s = %s;", scalar_c_type(t), r.words, words);
+    cput(n, level, "const %s %s = %s;", cuda_register_type(t), r.words, words);
     return r;
 }
 
@@ -44,7 +44,7 @@ static creg compute_iota(cnest *n, value v, const tile_op *op, place at)
     int axis = at.axis[op->attr.index];
     if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP, false};
     return cuda_define(n, v, t, axis_level(n, axis),
-                       arena_print(n->e->memory, "(%s)%s", scalar_c_type(t), position_text(n, axis)));
+                       arena_print(n->e->memory, "(%s)%s", cuda_register_type(t), position_text(n, axis)));
 }
 
 static creg compute_bound(cnest *n, const tile_op *op, place at)
@@ -71,7 +71,7 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     creg *results = ARENA_ARRAY(e->memory, creg, op->result_count);
     for (int r = 0; r < op->result_count; r++) {
         results[r] = (creg){fresh_name(e, op->results[r]), level, false};
-        cput(n, level, "%s %s;", scalar_c_type(tile_type_of(e->k, op->results[r]).elem), results[r].words);
+        cput(n, level, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), results[r].words);
         cuda_remember(n, op->results[r], at, results[r]);
     }
     text body = {0}, *out = e->out;
@@ -115,7 +115,7 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     bool precise = e->k->precise || op->flags & F_PRECISE;
     if (op->code == OP_DIV && dtype_is_float(t) && !precise && operands[1].level < level) {
         const char *scale =
-            cuda_share(n, operands[1].level, arena_print(e->memory, "const %s", scalar_c_type(t)),
+            cuda_share(n, operands[1].level, arena_print(e->memory, "const %s", cuda_register_type(t)),
                        arena_print(e->memory, t == DT_F64 ? "1.0 / %s" : "1.0f / %s", operands[1].words));
         return cuda_define(n, v, t, level, arena_print(e->memory, "%s * %s", operands[0].words, scale));
     }
@@ -186,6 +186,7 @@ creg cuda_value(cnest *n, value v, place at)
     if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
     int level;
     const char *home = home_element(n, v, at, &level);
+    if (!home) hazard_buffer(e, buffer_for(e, v), false);
     creg r = home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
     cuda_remember(n, v, at, r);
     return r;

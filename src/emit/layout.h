@@ -42,15 +42,13 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     /* what the first run saw */
     int want_vector; /* the widest access that is aligned, in elements; 1: none */
     bool transposed; /* some kept tile is touched across: narrow accesses, padded rows */
+    struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
     bool folds;      /* a fold or an assert */
     int weight;      /* of its sinks */
-    int loads, stores;
-    int load_bytes; /* of one position */
     /* what was decided */
     int vector;
     int inner_threads; /* constant; 0: all threads of the team */
     int repeats;       /* constant; 0: a loop with a run-time end */
-    int unroll;        /* repeats whose loads are in flight together */
 } pass_layout;
 
 typedef enum home_kind { HOME_SHARED, HOME_REGISTERS, HOME_SCRATCH } home_kind;
@@ -60,6 +58,7 @@ typedef struct kept { /* by buffer number */
     /* what the first run saw */
     bool touched, elsewhere;   /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
     bool across;               /* read or written along another axis than its last: rows are padded */
+    bool plain;                /* something needs it row-major without gaps */
     bool many_groups;          /* touched by more than one group */
     const pass_layout *layout; /* of the touches at the own place */
     int group;
@@ -84,15 +83,23 @@ typedef struct cuda_state { /* of one phase */
     kept *kept; /* by buffer number */
     int kept_count;
     int group; /* number of the group being emitted */
+    struct { /* by pass_number: 4-byte registers of one position that loads before the others take */
+        int early, direct; /* direct: into the registers of a kept tile */
+    } *loads;
+    int load_count;
+    bool no_wide;         /* teams beyond a warp were tried, and need barriers */
+    bool no_large;        /* likewise clusters and grids */
     bool needs_barrier;   /* some thread reads what another wrote */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool single_programs; /* no tile at all */
     bool has_dot;
-    bool any_fold;
+    bool any_fold, has_position; /* has_position: argmax, argmin */
+    bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
+    bool row_level; /* a pass that some of the team's threads have to themselves */
     int64_t shared_bytes; /* of a team, constant part */
     int64_t scratch_bytes;
     hazards hazards, now; /* since the last barrier; of the item that is being emitted */
-    int barriers; /* counted while emitting */
+    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
     text notes;   /* hints, for show --stage layout */
 } cuda_state;
 
@@ -100,7 +107,10 @@ typedef struct cuda_state { /* of one phase */
 pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
 void layout_touch(emitter *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
 void layout_touch_elsewhere(emitter *e, int buffer, const char *why);
-void layout_decide(emitter *e);
+void layout_know_buffers(emitter *e);
+qn_status layout_decide(emitter *e, qn_error *error);
+int layout_unroll(const emitter *e, const pass_layout *l);
+void layout_same_rows(pass_layout *a, pass_layout *b);
 int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
 int64_t dimension_bound(const emitter *e, int64_t dim);
 bool row_parameter(const emitter *e, int64_t dim, int *param); /* a run-time extent that is an argument */

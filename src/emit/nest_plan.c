@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { HEAVY = 10, HEAVY_IN_LONG_ROWS = 40 };
+enum { HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONGER_THAN_CHIP = 11 };
 
 bool writes_memory(const tile_op *op)
 {
@@ -331,9 +331,33 @@ static bool row_is_long(const emitter *e, const tile_type *type)
 {
     for (int i = 0; i < type->rank; i++) {
         const tile_op *op = type->dims[i] < 0 ? tile_def(e->k, (value)-type->dims[i]) : NULL;
-        if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= 4) return true;
+        int least = e->cuda ? LONGER_THAN_CHIP : 4;
+        if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= least) return true;
     }
     return false;
+}
+
+/* A load whose neighbours in memory are not neighbours in the pass. */
+static void force_crossing(emitter *e, value v, const place *at, void *context)
+{
+    planner *p = context;
+    const tile_op *op = value_is_virtual(e, v) && p->defined_at[v] >= 0 ? tile_def(e->k, v) : NULL;
+    if (!op || op->code != OP_LOAD) return;
+    const struct access *access = &op->attr.access;
+    const tile_facts *facts = &e->k->params[access->array].facts;
+    int last = p->demand_pass->loop_count - 1;
+    if (!access->rank || access->kind[access->rank - 1] != INDEX_SLICE || !(facts->last_unit || facts->contiguous))
+        return;
+    int along = at->axis[access->result_axis[access->rank - 1]];
+    bool follows = false;
+    tile_type type = tile_type_of(e->k, v);
+    for (int i = 0; i < type.rank; i++) follows |= at->axis[i] == last;
+    if (along == NO_AXIS || along == last || !follows) return;
+    for (int i = 0; i < 2; i++) {
+        int64_t extent = p->demand_pass->loops[i ? last : along];
+        if (extent >= 0 && extent < 8) return;
+    }
+    force_value(p, v);
 }
 
 static void count_demand(emitter *e, value v, const place *at, void *context)
@@ -347,11 +371,35 @@ static void count_demand(emitter *e, value v, const place *at, void *context)
         p->demand_key[v] = key;
         p->demand_count[v]++;
     }
+    place own = place_own(&type);
+    int64_t loops[MAX_RANK];
+    if (loops_of(&type, loops) != p->demand_pass->loop_count || !place_same(&own, at, type.rank))
+        p->demand_off[v] = true;
     unsigned along = 0;
     for (int i = 0; i < type.rank; i++)
         if (at->axis[i] != NO_AXIS) along |= 1u << at->axis[i];
     if (level && along != (1u << level) - 1)
         p->demand_count[v]++; /* again for each step of a loop it does not follow */
+}
+
+/* On a GPU: what several passes load at their own place stays in registers, and a tile that is read along one axis and
+ * used along another goes through shared memory. */
+static void force_loads(planner *p)
+{
+    emitter *e = p->e;
+    for (int i = 0; i < p->block->op_count; i++) {
+        const tile_op *op = p->block->ops[i];
+        value v = op->result_count ? op->results[0] : 0;
+        if (op->code != OP_LOAD || !tile_type_of(e->k, v).rank || p->demand_count[v] < 2 || p->demand_off[v]) continue;
+        if (!row_is_long(e, &e->k->values[v].type)) force_value(p, v);
+    }
+    for (int i = 0; i < p->plan.count && !p->again; i++) {
+        group *g = p->plan.items[i].group;
+        for (int n = 0; g && n < g->pass_count; n++) {
+            p->demand_pass = &g->passes[n];
+            for (int s = 0; s < g->passes[n].sink_count; s++) walk_sink(e, &g->passes[n].sinks[s], force_crossing, p);
+        }
+    }
 }
 
 static void force_repeated(planner *p)
@@ -365,9 +413,12 @@ static void force_repeated(planner *p)
             p->key = ++key;
             p->group_key = i + 1;
             p->key_outer = g->outer;
+            p->demand_pass = &g->passes[n];
             for (int s = 0; s < g->passes[n].sink_count; s++) walk_sink(e, &g->passes[n].sinks[s], count_demand, p);
         }
     }
+    if (e->cuda) force_loads(p);
+    if (p->again) return;
     for (int i = p->block->op_count - 1; i >= 0; i--) {
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
@@ -392,6 +443,7 @@ plan plan_block(emitter *e, tile_block *b, const value *targets)
         p.home_pass = ARENA_ARRAY(e->memory, int, count);
         p.demand_key = ARENA_ARRAY(e->memory, int, count);
         p.demand_count = ARENA_ARRAY(e->memory, int, count);
+        p.demand_off = ARENA_ARRAY(e->memory, bool, count);
         for (int v = 0; v < count; v++) p.defined_at[v] = -1;
         for (int i = 0; i < b->op_count; i++)
             for (int r = 0; r < b->ops[i]->result_count; r++) p.defined_at[b->ops[i]->results[r]] = i;

@@ -28,6 +28,8 @@ typedef struct planner {
     memory_event *writes, *reads; /* reads: of the open group */
     int write_count, write_capacity, read_count, read_capacity;
     int *demand_key, *demand_count; /* in how many passes a virtual value is computed */
+    bool *demand_off;               /* ... and whether somewhere not at its own place */
+    const pass_nest *demand_pass;
     sink *joining;
     int least_pass;
     bool must_close, same_pass_only;

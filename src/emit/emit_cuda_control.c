@@ -1,0 +1,417 @@
+/*
+ * Scalars, control flow and barriers of generated CUDA.
+ *
+ * In: a block. Out: statements that all threads of the team run. Scalars are computed by every thread, so conditions
+ * are the same in all; a scalar is stored by one. A barrier stands where an item reads what another thread wrote since
+ * the last one, or writes what another thread still reads: `hazards` knows what was touched.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_nest.h"
+
+#include <string.h>
+
+/* ---- hazards ---- */
+
+hazards hazards_new(emitter *e)
+{
+    enum { MOST_BUFFERS = 4096 };
+    int arrays = e->k->param_count + 1;
+    return (hazards){ARENA_ARRAY(e->memory, bool, MOST_BUFFERS), ARENA_ARRAY(e->memory, bool, MOST_BUFFERS),
+                     ARENA_ARRAY(e->memory, bool, arrays), ARENA_ARRAY(e->memory, bool, arrays), false};
+}
+
+static void hazards_copy(emitter *e, hazards *to, const hazards *from, bool join)
+{
+    int buffers = e->cuda->kept_count, arrays = e->k->param_count + 1;
+    bool *a[] = {to->buffer_read, to->buffer_written, to->array_read, to->array_written};
+    bool *b[] = {from->buffer_read, from->buffer_written, from->array_read, from->array_written};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < (i < 2 ? buffers : arrays); j++) a[i][j] = (join && a[i][j]) || b[i][j];
+    to->any = (join && to->any) || from->any;
+}
+
+static void hazards_clear(emitter *e, hazards *h)
+{
+    hazards none = hazards_new(e);
+    hazards_copy(e, h, &none, false);
+}
+
+void hazard_buffer(emitter *e, int buffer, bool writes)
+{
+    cuda_state *c = e->cuda;
+    if (!c->deciding && c->kept[buffer].kind == HOME_REGISTERS) return;
+    *(writes ? &c->now.buffer_written[buffer] : &c->now.buffer_read[buffer]) = true;
+    c->now.any = true;
+}
+
+/* Only arrays that the phase both reads and writes. */
+void hazard_array(emitter *e, int array, bool writes)
+{
+    cuda_state *c = e->cuda;
+    if (!e->read[array] || !e->written[array]) return;
+    *(writes ? &c->now.array_written[array] : &c->now.array_read[array]) = true;
+    c->now.any = true;
+}
+
+const char *barrier_text(emitter *e)
+{
+    const team *team = &e->cuda->team;
+    if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
+    if (team->kind == TEAM_BLOCK) return "__syncthreads();";
+    if (team->kind == TEAM_CLUSTER) return arena_print(e->memory, "%s();", need(e, "cluster_barrier"));
+    return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
+}
+
+void put_barrier(emitter *e)
+{
+    cuda_state *c = e->cuda;
+    hazards_clear(e, &c->hazards);
+    c->needs_barrier = true;
+    c->barriers++;
+    if (*barrier_text(e)) put(e, "%s", barrier_text(e));
+}
+
+void hazard_commit(emitter *e)
+{
+    cuda_state *c = e->cuda;
+    const hazards *before = &c->hazards, *now = &c->now;
+    bool conflict = false;
+    if (now->any && before->any) {
+        for (int i = 0; i < c->kept_count; i++)
+            conflict |= (now->buffer_read[i] && before->buffer_written[i]) ||
+                        (now->buffer_written[i] && (before->buffer_read[i] || before->buffer_written[i]));
+        for (int i = 0; i < e->k->param_count; i++)
+            conflict |= (now->array_read[i] && before->array_written[i]) ||
+                        (now->array_written[i] && (before->array_read[i] || before->array_written[i]));
+    }
+    if (conflict) put_barrier(e);
+    if (now->any) hazards_copy(e, &c->hazards, &c->now, true);
+    if (now->any) hazards_clear(e, &c->now);
+}
+
+/* ---- scalars ---- */
+
+static void declare(emitter *e, value v, const char *words)
+{
+    put(e, "const %s %s = %s;", cuda_register_type(tile_type_of(e->k, v).elem), emit_name(e, v), words);
+}
+
+static const char *argument_text(emitter *e, int parameter)
+{
+    const tile_param *p = &e->k->params[parameter];
+    const char *word = arena_print(e->memory, "frame.%s", p->name);
+    if (dtype_is_float(p->elem))
+        return arena_print(e->memory, "(%s)%s", cuda_register_type(p->elem), word); /* a double in the frame */
+    if (p->elem == DT_BOOL) return arena_print(e->memory, "%s != 0", word);
+    return p->elem == DT_I64 ? word : arena_print(e->memory, "(%s)%s", cuda_register_type(p->elem), word);
+}
+
+/* What thread 0 has, to all. */
+static void put_broadcast(emitter *e, dtype t, const char *name)
+{
+    const team *team = &e->cuda->team;
+    e->cuda->needs_broadcast = true;
+    if (team->kind == TEAM_LANES && team->threads == 1) return;
+    e->cuda->broadcast_room = true;
+    const char *room = arena_print(e->memory, "*(%s *)&broadcast_room[%s]", cuda_register_type(t),
+                                   team->kind == TEAM_LANES ? "team_in_block" : "0");
+    put(e, "if (thread == 0) %s = %s;", room, name);
+    put(e, "%s", barrier_text(e));
+    put(e, "%s = %s;", name, room);
+    put(e, "%s", barrier_text(e));
+}
+
+/* A load, store or atomic of one element: a group without loops. */
+static void scalar_access(emitter *e, tile_op *op)
+{
+    cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = "0"};
+    if (n.c->team.threads != 1) n.lead = "thread == 0";
+    place at = place_nowhere();
+    value result = op->result_count ? op->results[0] : 0;
+    caddress a = cuda_access(&n, op, at);
+    creg r = {0};
+    const char *old = NULL;
+    if (op->code == OP_LOAD) {
+        r = cuda_load(&n, 0, a, 0);
+    } else if (op->code == OP_STORE) {
+        cuda_store(&n, a, cuda_value(&n, op->operands[0], at));
+    } else {
+        creg expected = op->attr.atomic == ATOMIC_CAS ? cuda_value(&n, op->operands[1], at) : r;
+        if (e->uses[result]) {
+            old = fresh_name(e, result);
+            cput(&n, LEVEL_GROUP, "%s %s = 0;", cuda_register_type(a.elem), old);
+        }
+        cuda_atomic(&n, a, op, cuda_value(&n, op->operands[0], at), expected, old);
+        r.words = old;
+    }
+    hazard_commit(e);
+    add_lines(e->out, text_get(&n.level[LEVEL_GROUP]), e->depth);
+    if (old) put_broadcast(e, a.elem, old);
+    if (result && (op->code == OP_LOAD || old)) declare(e, result, r.words);
+    text_free(&n.level[LEVEL_GROUP]);
+}
+
+static void scalar_map(emitter *e, tile_op *op)
+{
+    const tile_block *region = op->regions[0];
+    for (int r = 0; r < op->result_count; r++)
+        put(e, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), emit_name(e, op->results[r]));
+    put(e, "{");
+    e->depth++;
+    for (int i = 0; i < op->operand_count; i++) declare(e, region->args[i], emit_name(e, op->operands[i]));
+    cuda_block(e, op->regions[0], NULL);
+    const tile_op *yield = region->ops[region->op_count - 1];
+    for (int r = 0; r < op->result_count; r++)
+        put(e, "%s = %s;", emit_name(e, op->results[r]), emit_name(e, yield->operands[r]));
+    e->depth--;
+    put(e, "}");
+}
+
+void cuda_scalar_op(emitter *e, tile_op *op)
+{
+    value result = op->result_count ? op->results[0] : 0;
+    const char *operands[3] = {0};
+    for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    switch (op->code) {
+    case OP_CONST:
+    case OP_ASSUME: return;
+    case OP_ARG: declare(e, result, argument_text(e, op->attr.index)); return;
+    case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
+        declare(e, result,
+                op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
+                                                             : "0");
+        return;
+    case OP_PROGRAMS: declare(e, result, arena_print(e->memory, "frame.programs[%d]", op->attr.index)); return;
+    case OP_UNITS: declare(e, result, "frame.units"); return;
+    case OP_BOUND:
+        declare(e, result, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
+        return;
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE:
+    case OP_REDUCE: declare(e, result, operands[0]); return;
+    case OP_LOAD:
+    case OP_STORE:
+    case OP_ATOMIC: scalar_access(e, op); return;
+    case OP_MAP: scalar_map(e, op); return;
+    case OP_ASSERT: {
+        const char *bad = arena_print(e->memory, "!%s", operands[0]);
+        for (int i = 1; i < op->operand_count; i++)
+            bad = arena_print(e->memory, "%s && %s", bad, emit_name(e, op->operands[i]));
+        text lines = {0};
+        cuda_failure(e, &lines, op->line, bad, true);
+        add_lines(e->out, text_get(&lines), e->depth);
+        text_free(&lines);
+        return;
+    }
+    default: declare(e, result, cuda_expression(e, op, operands)); return;
+    }
+}
+
+/* ---- control flow ---- */
+
+static bool is_tile(const emitter *e, value v)
+{
+    return e->k->values[v].type.rank != 0;
+}
+
+static const tile_op *last_op(const tile_block *b)
+{
+    return b->ops[b->op_count - 1];
+}
+
+/* All new values first, then the assignments: a yield may exchange variables. */
+static void assign_scalars(emitter *e, const tile_op *yield, const value *targets)
+{
+    int count = 0;
+    for (int i = 0; i < yield->operand_count; i++)
+        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i]) count++;
+    bool direct = count <= 1;
+    for (int i = 0; i < yield->operand_count && !direct; i++)
+        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i])
+            put(e, "const %s next_%u = %s;", cuda_register_type(tile_type_of(e->k, targets[i]).elem), targets[i],
+                emit_name(e, yield->operands[i]));
+    for (int i = 0; i < yield->operand_count; i++) {
+        if (is_tile(e, yield->operands[i]) || yield->operands[i] == targets[i]) continue;
+        if (direct)
+            put(e, "%s = %s;", emit_name(e, targets[i]), emit_name(e, yield->operands[i]));
+        else
+            put(e, "%s = next_%u;", emit_name(e, targets[i]), targets[i]);
+    }
+}
+
+static void declare_variables(emitter *e, const value *variables, const value *starts, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!is_tile(e, variables[i]))
+            put(e, "%s %s = %s;", cuda_register_type(tile_type_of(e->k, variables[i]).elem), emit_name(e, variables[i]),
+                emit_name(e, starts[i]));
+}
+
+static void declare_results(emitter *e, const tile_op *op, const value *variables)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!is_tile(e, op->results[i])) declare(e, op->results[i], emit_name(e, variables[i]));
+}
+
+/* What a trip wrote and the next one reads, or the other way round: a barrier between them. `outside` was touched
+ * before the loop and still counts where the loop makes no trip. */
+static void end_loop(emitter *e, const hazards *outside)
+{
+    cuda_state *c = e->cuda;
+    bool writes = false;
+    for (int i = 0; i < c->kept_count; i++) writes |= c->hazards.buffer_written[i];
+    for (int i = 0; i < e->k->param_count; i++) writes |= c->hazards.array_written[i];
+    if (writes || c->barriers != c->loop_barriers) {
+        if (c->hazards.any) put_barrier(e);
+    }
+    hazards_copy(e, &c->hazards, outside, true);
+}
+
+static void emit_for(emitter *e, tile_op *op)
+{
+    cuda_state *c = e->cuda;
+    tile_block *body = op->regions[0];
+    const value *carried = body->args + 1;
+    const char *first = emit_name(e, op->operands[0]), *limit = emit_name(e, op->operands[1]);
+    const char *step = emit_name(e, op->operands[2]), *i = emit_name(e, body->args[0]);
+    bool down = op->flags & F_DOWN;
+    int begin = e->time, barriers = c->loop_barriers;
+    hazards outside = hazards_new(e);
+    hazards_copy(e, &outside, &c->hazards, false);
+    c->loop_barriers = c->barriers;
+    declare_variables(e, carried, op->operands + 3, op->result_count);
+    const char *guard = "";
+    if (!tile_is_constant(e->k, op->operands[2], NULL))
+        guard = arena_print(e->memory, "%s %s 0 && ", step, down ? "<" : ">");
+    put(e, "for (long %s = %s; %s%s %s %s; %s += %s) {", i, first, guard, i, down ? ">" : "<", limit, i, step);
+    e->depth++;
+    cuda_block(e, body, carried);
+    assign_scalars(e, last_op(body), carried);
+    buffer_loop_ends(e, begin);
+    end_loop(e, &outside);
+    c->loop_barriers = barriers;
+    e->depth--;
+    put(e, "}");
+    declare_results(e, op, carried);
+}
+
+static void emit_while(emitter *e, tile_op *op)
+{
+    cuda_state *c = e->cuda;
+    tile_block *test = op->regions[0], *body = op->regions[1];
+    int begin = e->time, barriers = c->loop_barriers;
+    hazards outside = hazards_new(e);
+    hazards_copy(e, &outside, &c->hazards, false);
+    c->loop_barriers = c->barriers;
+    declare_variables(e, test->args, op->operands, op->result_count);
+    put(e, "for (;;) {");
+    e->depth++;
+    cuda_block(e, test, NULL);
+    hazards tested = hazards_new(e);
+    hazards_copy(e, &tested, &c->hazards, false);
+    put(e, "if (!%s) break;", emit_name(e, last_op(test)->operands[0]));
+    for (int i = 0; i < body->arg_count; i++)
+        if (!is_tile(e, body->args[i])) declare(e, body->args[i], emit_name(e, test->args[i]));
+    cuda_block(e, body, body->args);
+    assign_scalars(e, last_op(body), test->args);
+    buffer_loop_ends(e, begin);
+    end_loop(e, &outside);
+    hazards_copy(e, &c->hazards, &tested, true);
+    c->loop_barriers = barriers;
+    e->depth--;
+    put(e, "}");
+    declare_results(e, op, test->args);
+}
+
+static void emit_if(emitter *e, tile_op *op)
+{
+    cuda_state *c = e->cuda;
+    hazards before = hazards_new(e), after = hazards_new(e);
+    hazards_copy(e, &before, &c->hazards, false);
+    for (int i = 0; i < op->result_count; i++)
+        if (!is_tile(e, op->results[i]))
+            put(e, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[i]).elem), emit_name(e, op->results[i]));
+    put(e, "if (%s) {", emit_name(e, op->operands[0]));
+    for (int r = 0; r < op->region_count; r++) {
+        tile_block *arm = op->regions[r];
+        bool empty = arm->op_count == 1 && !op->result_count;
+        hazards_copy(e, &c->hazards, &before, false);
+        if (r && empty) break;
+        if (r) put(e, "} else {");
+        e->depth++;
+        cuda_block(e, arm, op->results);
+        for (int i = 0; i < op->result_count; i++)
+            if (!is_tile(e, op->results[i]))
+                put(e, "%s = %s;", emit_name(e, op->results[i]), emit_name(e, last_op(arm)->operands[i]));
+        e->depth--;
+        hazards_copy(e, &after, &c->hazards, true);
+    }
+    hazards_copy(e, &c->hazards, &after, true);
+    put(e, "}");
+}
+
+/* argmax and argmin over other axes than the innermost: a group of their own. */
+static void emit_fold_item(emitter *e, tile_op *op)
+{
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    sink s = {.kind = SINK_REDUCE, .op = op, .v = op->operands[0], .result = op->results[0], .fold_axis = NO_AXIS};
+    pass_nest pass = {.sinks = &s, .sink_count = 1};
+    pass.loop_count = loops_of(&type, pass.loops);
+    group g = {.passes = &pass, .pass_count = 1};
+    cuda_group(e, &g);
+}
+
+static void emit_dot_item(emitter *e, tile_op *op)
+{
+    for (int i = 0; i < 2; i++) {
+        tile_op *load;
+        bool swapped;
+        value v = op->operands[i];
+        if (dot_operand_is_direct(e, v, &load, &swapped)) {
+            hazard_array(e, load->attr.access.array, false);
+            e->array_used[load->attr.access.array] = true;
+            continue;
+        }
+        tile_op *def = tile_def(e->k, v);
+        if (def && def->code == OP_PERMUTE && value_is_virtual(e, v)) v = def->operands[0];
+        if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, v), "dot");
+        hazard_buffer(e, buffer_for(e, v), false);
+    }
+    int result = buffer_for(e, op->results[0]);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, result, "dot");
+    hazard_buffer(e, result, true);
+    hazard_commit(e);
+    e->cuda->has_dot = true;
+    emit_cuda_dot(e, op);
+}
+
+void cuda_block(emitter *e, tile_block *b, const value *targets)
+{
+    plan p = plan_block(e, b, targets);
+    layout_know_buffers(e);
+    for (int i = 0; i < p.count; i++) {
+        item *it = &p.items[i];
+        e->time++;
+        CHECK(it->op || it->kind == ITEM_GROUP);
+        op_code code = it->op ? it->op->code : OP_NONE;
+        if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
+            put_line_comment(e, it->op);
+        switch (it->kind) {
+        case ITEM_SCALAR: cuda_scalar_op(e, it->op); break;
+        case ITEM_GROUP: cuda_group(e, it->group); break;
+        case ITEM_DOT: emit_dot_item(e, it->op); break;
+        case ITEM_SCAN: cuda_scan(e, it->op); break;
+        case ITEM_FOLD: emit_fold_item(e, it->op); break;
+        case ITEM_EFFECT: cuda_print(e, it->op); break;
+        case ITEM_CONTROL:
+            if (it->op->code == OP_FOR)
+                emit_for(e, it->op);
+            else if (it->op->code == OP_WHILE)
+                emit_while(e, it->op);
+            else if (it->op->code == OP_IF)
+                emit_if(e, it->op);
+            break;
+        }
+    }
+}

@@ -1,0 +1,460 @@
+/*
+ * Chooses teams, layouts and homes. In: what the first run of the emitter saw of a phase. Out: the team that runs a
+ * program, a layout for each kind of pass, a home for each kept tile.
+ *
+ * The team follows the largest pass: some lanes of a warp where the tile is small, a block where it is not, a cluster
+ * or the whole grid for rows that no block can hold. Constant tiles have a constant number of threads; for rows whose
+ * length is an argument the number of threads is chosen at the launch, so that one text serves a class of lengths.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/layout.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    SHORT_ROW = 1024,   /* a warp holds it */
+    BLOCK_ROW = 32768,  /* a block of 1024 threads holds it */
+    WIDE_BLOCK = 256,   /* threads of a block whose programs are independent of each other */
+    LANES_BLOCK = 128,
+    MOST_UNROLLED = 64, /* elements of a thread that are written out */
+    IN_FLIGHT = 32      /* registers for loads before their use */
+};
+
+static int64_t power_above(int64_t x)
+{
+    int64_t p = 1;
+    while (p < x) p *= 2;
+    return p;
+}
+
+static int64_t round_up(int64_t x, int64_t by)
+{
+    return (x + by - 1) / by * by;
+}
+
+/* ---- what the first run sees ---- */
+
+pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+{
+    cuda_state *c = e->cuda;
+    for (int i = 0; i < c->layout_count; i++) {
+        pass_layout *l = c->layouts[i];
+        if (l->loop_count == count && l->row_axes == row_axes && l->row_fast == row_fast &&
+            !memcmp(l->loops, loops, sizeof(int64_t) * (size_t)count))
+            return l;
+    }
+    CHECK(c->deciding);
+    pass_layout *l = ARENA_NEW(e->memory, pass_layout);
+    *l = (pass_layout){.loop_count = count, .row_axes = row_axes, .row_fast = row_fast, .vector = 1, .want_vector = 1};
+    memcpy(l->loops, loops, sizeof(int64_t) * (size_t)count);
+    l->leader = l;
+    l->inner_threads = row_fast; /* a part of one thread, so that the first run takes the same way */
+    ARENA_PUSH(e->memory, c->layouts, c->layout_count, c->layout_capacity, l);
+    return l;
+}
+
+static pass_layout *leader_of(pass_layout *l)
+{
+    while (l->leader != l) l = l->leader;
+    return l;
+}
+
+void layout_same_rows(pass_layout *a, pass_layout *b)
+{
+    leader_of(b)->leader = leader_of(a);
+}
+
+void layout_know_buffers(emitter *e)
+{
+    e->cuda->kept_count = MAXIMUM(e->cuda->kept_count, e->buffer_count);
+}
+
+void layout_touch(emitter *e, int buffer, const pass_layout *own)
+{
+    kept *k = &e->cuda->kept[buffer];
+    layout_know_buffers(e);
+    if (!own) {
+        k->elsewhere = true;
+        if (!k->why) k->why = "read at another place than its own";
+    } else if (k->layout && k->layout != own) {
+        k->elsewhere = true;
+        if (!k->why) k->why = "touched in two layouts";
+    }
+    if (own) k->layout = own;
+    if (k->touched && k->group != e->cuda->group) k->many_groups = true;
+    k->touched = true;
+    k->group = e->cuda->group;
+}
+
+void layout_touch_elsewhere(emitter *e, int buffer, const char *why)
+{
+    kept *k = &e->cuda->kept[buffer];
+    layout_know_buffers(e);
+    k->touched = k->elsewhere = k->many_groups = k->plain = true;
+    k->why = why;
+}
+
+/* ---- sizes ---- */
+
+bool row_parameter(const emitter *e, int64_t dim, int *param)
+{
+    if (dim >= 0) return false;
+    const tile_op *op = tile_def(e->k, (value)-dim);
+    if (!op || op->code != OP_ARG) return false;
+    *param = op->attr.index;
+    return true;
+}
+
+int64_t dimension_bound(const emitter *e, int64_t dim)
+{
+    if (dim >= 0) return dim;
+    int64_t high = facts_of(e->facts, (value)-dim).high;
+    return high > (int64_t)1 << 40 ? INT64_MAX : MAXIMUM(high, 0);
+}
+
+int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < l->loop_count; axis++) {
+        if ((l->row_axes >> axis & 1) != rows) continue;
+        int64_t bound = dimension_bound(e, l->loops[axis]);
+        if (bound == INT64_MAX || __builtin_mul_overflow(count, bound, &count)) return INT64_MAX;
+    }
+    return count;
+}
+
+static int64_t all_positions(const emitter *e, const pass_layout *l)
+{
+    int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false), all;
+    if (rows == INT64_MAX || inner == INT64_MAX || __builtin_mul_overflow(rows, inner, &all)) return INT64_MAX;
+    return all;
+}
+
+/* The only inner axis, if there is only one. */
+static int single_inner(const pass_layout *l)
+{
+    int found = -1;
+    for (int axis = 0; axis < l->loop_count; axis++) {
+        if (l->row_axes >> axis & 1) continue;
+        if (found >= 0) return -1;
+        found = axis;
+    }
+    return found;
+}
+
+static void choose_vector(const emitter *e, pass_layout *l)
+{
+    int last = -1;
+    for (int axis = 0; axis < l->loop_count; axis++)
+        if (!(l->row_axes >> axis & 1)) last = axis;
+    l->vector = MINIMUM(l->want_vector, 8);
+    if (last < 0 || l->row_fast || l->transposed) l->vector = 1;
+    if (last < 0 || l->vector == 1) return;
+    int64_t dim = l->loops[last];
+    if (single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */
+    int64_t divisor = dim >= 0 ? dim : facts_of(e->facts, (value)-dim).divisor;
+    while (l->vector > 1 && divisor % l->vector) l->vector /= 2;
+}
+
+/* ---- the team ---- */
+
+typedef struct survey { /* of all passes of the phase */
+    const pass_layout *largest;
+    int64_t positions; /* of the largest; INT64_MAX: unbounded */
+    bool rows;         /* some pass has rows */
+    bool memory;       /* some kept tile cannot be in registers */
+    int row_param;     /* of the largest, or -1 */
+    bool only_row;     /* ... and nothing else makes its size */
+} survey;
+
+static survey look(const emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    survey s = {.positions = 0, .row_param = -1};
+    for (int i = 0; i < c->layout_count; i++) {
+        const pass_layout *l = c->layouts[i];
+        s.rows |= l->row_axes != 0;
+        if (!l->loop_count) continue;
+        int64_t positions = all_positions(e, l);
+        if (s.largest && positions <= s.positions) continue;
+        s.largest = l;
+        s.positions = positions;
+    }
+    for (int i = 1; i < c->kept_count; i++) s.memory |= c->kept[i].touched && c->kept[i].elsewhere;
+    if (!s.largest) return s;
+    for (int axis = 0; axis < s.largest->loop_count; axis++)
+        if (row_parameter(e, s.largest->loops[axis], &s.row_param)) break;
+    s.only_row = s.row_param >= 0 && s.largest->loop_count == 1;
+    return s;
+}
+
+/* May several blocks run one program? Then no tile may lie in the shared memory of one of them. */
+static bool may_be_large(const emitter *e, const survey *s)
+{
+    const cuda_state *c = e->cuda;
+    return !s->rows && !s->memory && !c->has_dot && !c->has_position && !c->needs_broadcast && !e->has_assert &&
+           !e->prints && !c->no_large;
+}
+
+static void choose_constant_team(const emitter *e, const survey *s)
+{
+    cuda_state *c = e->cuda;
+    team *t = &c->team;
+    int vector = s->largest->vector, repeats = vector > 1 ? 4 : 8;
+    int64_t threads = power_above((s->positions + vector * repeats - 1) / (vector * repeats));
+    bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->no_wide;
+    t->reason = "constant tile";
+    if (c->has_dot) {
+        t->kind = TEAM_BLOCK;
+        t->threads = s->positions <= 4096 ? 128 : 256;
+    } else if (alone) {
+        t->kind = TEAM_LANES;
+        t->threads = (int)MINIMUM(MAXIMUM(threads, 1), WIDE_BLOCK);
+        t->reason = "constant tile, no thread needs another";
+    } else if (threads <= 32 || (c->any_fold && s->positions <= 32 * ROW_REGISTERS && !s->memory)) {
+        t->kind = TEAM_LANES;
+        t->threads = (int)MINIMUM(MAXIMUM(threads, 1), 32);
+    } else {
+        t->kind = TEAM_BLOCK;
+        t->threads = (int)MINIMUM(MAXIMUM(threads, 64), s->positions > 16384 ? 1024 : 512);
+    }
+}
+
+static void choose_row_team(const emitter *e, const survey *s)
+{
+    cuda_state *c = e->cuda;
+    team *t = &c->team;
+    const cuda_target *target = c->target;
+    t->row_param = s->row_param;
+    t->bound = s->positions;
+    t->share = ROW_REGISTERS;
+    int64_t whole_chip = (int64_t)target->multiprocessors * BLOCK_ROW;
+    if (s->positions <= SHORT_ROW) {
+        t->kind = TEAM_LANES;
+        t->share = s->positions <= 256 ? 16 : ROW_REGISTERS;
+        t->reason = "short rows, several in a block";
+    } else if (s->positions <= BLOCK_ROW) {
+        t->kind = TEAM_BLOCK;
+        t->block = MOST_THREADS;
+        t->reason = "a row for each block";
+    } else if (s->positions <= MOST_CLUSTER * BLOCK_ROW && target->arch >= 90 && may_be_large(e, s)) {
+        t->kind = TEAM_CLUSTER;
+        t->block = MOST_THREADS;
+        t->reason = "rows too long for one block";
+    } else if (may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
+        t->kind = TEAM_GRID;
+        t->block = s->positions <= whole_chip ? MOST_THREADS : 512;
+        t->share = s->positions <= whole_chip ? ROW_REGISTERS : 0;
+        t->grid_teams = 1;
+        t->reason = "the whole chip on one row";
+    } else {
+        t->kind = TEAM_BLOCK;
+        t->threads = 512;
+        t->share = 0;
+        t->reason = "long rows, read again where they are needed again";
+    }
+}
+
+static void choose_team(const emitter *e)
+{
+    cuda_state *c = e->cuda;
+    survey s = look(e);
+    c->team = (team){.row_param = -1, .bound = s.positions};
+    team *t = &c->team;
+    if (!s.largest) {
+        t->kind = TEAM_LANES;
+        t->threads = 1;
+        t->reason = "scalars alone: a program for each thread";
+    } else if (s.only_row && !c->has_dot) {
+        choose_row_team(e, &s);
+        if (s.memory && t->kind == TEAM_LANES && !t->threads) t->threads = 32;
+        if (s.rows && t->kind == TEAM_LANES) t->threads = 32;
+    } else if (s.positions < (int64_t)1 << 24) {
+        choose_constant_team(e, &s);
+    } else {
+        t->kind = TEAM_BLOCK;
+        t->threads = 256;
+        t->reason = "a tile of run-time size";
+    }
+    if (t->kind == TEAM_LANES)
+        t->block = t->threads == 1 || t->threads > 32 ? WIDE_BLOCK : LANES_BLOCK;
+    else if (t->threads)
+        t->block = t->threads;
+}
+
+/* ---- layouts ---- */
+
+static int part_threads(const emitter *e, const pass_layout *l)
+{
+    const team *t = &e->cuda->team;
+    int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false);
+    int most = t->threads && t->threads < 32 ? t->threads : 32;
+    if (l->row_fast) {
+        int64_t wide = t->threads ? t->threads : 32;
+        return (int)MINIMUM(wide, power_above(MINIMUM(rows, 1024)));
+    }
+    if (inner > 2048 && (!t->threads || t->threads > 32)) return 0;
+    int64_t want = power_above((inner + l->vector * 4 - 1) / (l->vector * 4));
+    if (t->threads && rows < INT64_MAX)
+        while (want < most && want * rows < t->threads) want *= 2;
+    return (int)MINIMUM(MAXIMUM(want, 1), most);
+}
+
+static void choose_parts(const emitter *e)
+{
+    cuda_state *c = e->cuda;
+    for (int i = 0; i < c->layout_count; i++) c->layouts[i]->inner_threads = 0;
+    for (int i = 0; i < c->layout_count; i++) {
+        pass_layout *l = c->layouts[i], *leader = leader_of(l);
+        if (!l->row_axes) continue;
+        if (layout_positions(e, l, false) == 1 && l != leader) continue;
+        int parts = part_threads(e, l);
+        if (leader->inner_threads >= 0)
+            leader->inner_threads = parts && leader->inner_threads >= 0 ? MAXIMUM(leader->inner_threads, parts) : -1;
+    }
+    for (int i = 0; i < c->layout_count; i++) {
+        pass_layout *l = c->layouts[i];
+        if (l->row_axes) l->inner_threads = leader_of(l)->inner_threads;
+    }
+    for (int i = 0; i < c->layout_count; i++) c->layouts[i]->inner_threads = MAXIMUM(c->layouts[i]->inner_threads, 0);
+}
+
+static void choose_repeats(const emitter *e, pass_layout *l)
+{
+    const team *t = &e->cuda->team;
+    int64_t inner = layout_positions(e, l, false);
+    int axis = single_inner(l), param = -1;
+    l->repeats = 0;
+    if (inner == INT64_MAX) return;
+    int64_t threads = l->inner_threads;
+    if (l->row_fast)
+        threads = t->threads ? t->threads / l->inner_threads : 0;
+    else if (!threads)
+        threads = t->threads;
+    int64_t repeats = 0;
+    if (threads) {
+        repeats = (inner + threads * l->vector - 1) / (threads * l->vector);
+    } else if (t->share && axis >= 0 && !l->row_axes && row_parameter(e, l->loops[axis], &param) &&
+               param == t->row_param) {
+        repeats = MAXIMUM(t->share / l->vector, 1);
+    }
+    if (repeats * l->vector <= MOST_UNROLLED) l->repeats = (int)MAXIMUM(repeats, 1);
+}
+
+int layout_unroll(const emitter *e, const pass_layout *l)
+{
+    const cuda_state *c = e->cuda;
+    if (c->deciding) return 1;
+    int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
+    if (!early && !direct) return 1;
+    int most = early ? IN_FLIGHT / (early * l->vector) : MOST_UNROLLED;
+    if (!l->repeats) return MAXIMUM(MINIMUM(most, 8), 1);
+    int unroll = l->repeats;
+    while (unroll > 1 && (unroll > most || l->repeats % unroll)) unroll--;
+    return unroll;
+}
+
+/* ---- homes ---- */
+
+/* The most bytes of a kept tile; INT64_MAX: not known before the launch. */
+static int64_t buffer_bound(const emitter *e, int number, int pad)
+{
+    const buffer *b = &e->buffers[number];
+    int64_t bytes = dtypes[b->elem].size_bytes;
+    for (int i = 0; i < b->shape.rank; i++) {
+        int64_t bound = dimension_bound(e, b->shape.dims[i]);
+        if (bound == INT64_MAX || __builtin_mul_overflow(bytes, bound + (i == b->shape.rank - 1 ? pad : 0), &bytes))
+            return INT64_MAX;
+    }
+    return round_up(bytes, 16);
+}
+
+static int register_budget(const team *t)
+{
+    int threads = t->kind == TEAM_LANES ? t->block : t->block ? t->block : MOST_THREADS;
+    return threads > 512 ? 40 : threads > 256 ? 96 : 160;
+}
+
+/* Registers of kept tiles that live at some time of `number`. */
+static int live_registers(const emitter *e, int number, const int *registers)
+{
+    int most = 0;
+    for (int time = e->buffers[number].first; time <= e->buffers[number].last; time++) {
+        int sum = 0;
+        for (int i = 1; i < e->cuda->kept_count; i++)
+            if (registers[i] && e->buffers[i].first <= time && e->buffers[i].last >= time) sum += registers[i];
+        most = MAXIMUM(most, sum);
+    }
+    return most;
+}
+
+static qn_status choose_homes(emitter *e, qn_error *error)
+{
+    cuda_state *c = e->cuda;
+    const team *t = &c->team;
+    int *registers = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
+    int teams = t->kind == TEAM_LANES ? t->block / MAXIMUM(t->threads, 1) : 1;
+    if (t->kind == TEAM_LANES && !t->threads) teams = t->block;
+    int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
+    if (t->kind > TEAM_BLOCK) room = 0;
+    c->shared_bytes = c->scratch_bytes = 0;
+    for (int i = 1; i < c->kept_count; i++) {
+        kept *k = &c->kept[i];
+        if (!k->touched) continue;
+        const pass_layout *l = k->layout;
+        int words = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
+        bool fits = !k->elsewhere && l && l->repeats && !(l->row_axes && k->many_groups);
+        if (fits) {
+            registers[i] = l->repeats * l->vector * words;
+            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > register_budget(t))
+                registers[i] = 0;
+        }
+        if (registers[i]) {
+            k->kind = HOME_REGISTERS;
+            continue;
+        }
+        if (t->kind > TEAM_BLOCK) {
+            c->no_large = true;
+            return QN_OK;
+        }
+        const tile_type *shape = &e->buffers[i].shape;
+        k->pad = 0;
+        if (k->across && !k->plain && shape->rank > 1 && shape->dims[shape->rank - 1] > 1)
+            k->pad = MAXIMUM(4 / dtypes[e->buffers[i].elem].size_bytes, 1);
+        k->bytes = buffer_bound(e, i, k->pad);
+        if (k->bytes <= room - c->shared_bytes) {
+            k->kind = HOME_SHARED;
+            k->offset = c->shared_bytes;
+            c->shared_bytes += k->bytes;
+        } else {
+            k->kind = HOME_SCRATCH;
+            k->pad = 0;
+            if (k->bytes < INT64_MAX) k->bytes = buffer_bound(e, i, 0);
+            for (int axis = 0; axis < shape->rank && k->bytes == INT64_MAX; axis++)
+                if (shape->dims[axis] < 0 && !extent_at_launch(e, (value)-shape->dims[axis]))
+                    return error_set(error, QN_FAILED,
+                                     "kernel `%s`: a tile that has to be kept has a length which is only known inside "
+                                     "the program, without a bound; `assume` one, or take it in blocks",
+                                     e->k->name);
+            if (k->bytes == INT64_MAX) k->bytes = 0; /* from the extents */
+        }
+    }
+    return QN_OK;
+}
+
+qn_status layout_decide(emitter *e, qn_error *error)
+{
+    cuda_state *c = e->cuda;
+    for (;;) {
+        bool large = c->no_large;
+        for (int i = 1; i < c->kept_count; i++)
+            if (c->kept[i].across && c->kept[i].layout) ((pass_layout *)c->kept[i].layout)->transposed = true;
+        for (int i = 0; i < c->layout_count; i++) choose_vector(e, c->layouts[i]);
+        choose_team(e);
+        choose_parts(e);
+        for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
+        QN_TRY(choose_homes(e, error));
+        if (large == c->no_large) return QN_OK;
+    }
+}
