@@ -387,7 +387,16 @@ static void walk(facts *f, const tile_block *b)
     }
 }
 
-static const int64_t class_limits[] = {64, 1024, 4096, 65536, 1 << 20};
+/* The CPU's ladder, then the GPU's. */
+static const int64_t class_limits[] = {64,  1024, 4096,  65536,  1 << 20, LARGEST_EXTENT,
+                                       256, 1024, 32768, 262144, 1 << 22};
+
+bool size_class_holds(int class, int64_t extent)
+{
+    enum { GPU_LADDER = 6 };
+    bool first = class == 0 || class == GPU_LADDER;
+    return (class >= COUNT(class_limits) || extent <= class_limits[class]) && (first || extent > class_limits[class - 1]);
+}
 
 static integer_fact param_fact(const tile_kernel *k, int p)
 {

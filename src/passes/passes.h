@@ -31,6 +31,8 @@ typedef struct integer_fact {
 typedef struct facts facts;
 facts *facts_compute(const tile_kernel *k, arena *memory);
 integer_fact facts_of(const facts *f, value v);
+/* Is the extent in this class of tile_facts? */
+bool size_class_holds(int class, int64_t extent);
 /* Along one axis of an integer tile: does it grow by exactly `*step` per element? */
 bool facts_stride(const facts *f, value v, int axis, int64_t *step);
 

@@ -214,14 +214,6 @@ static bool is_aligned(const array_view *v)
     return good;
 }
 
-static int class_of(int64_t extent)
-{
-    static const int64_t limits[] = {64, 1024, 4096, 65536, 1 << 20};
-    int class = 0;
-    while (class < COUNT(limits) && extent > limits[class]) class ++;
-    return class;
-}
-
 qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error)
 {
     for (int i = 0; i < k->param_count; i++) {
@@ -239,7 +231,7 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
         } else {
             if (f->one && number != 1) broken = "one";
             if (f->by16 && number % 16) broken = "divisible by 16";
-            if (k->params[i].kind == PARAM_EXTENT && f->size_class >= 0 && f->size_class != class_of(number))
+            if (k->params[i].kind == PARAM_EXTENT && f->size_class >= 0 && !size_class_holds(f->size_class, number))
                 broken = "in another size class";
         }
         if (broken)

@@ -1,0 +1,357 @@
+/*
+ * Tile IR to CUDA C: the translation unit and its phases.
+ *
+ * In: a kernel that went through the pipeline, and a target. Out: text without headers: the parts of the prelude that
+ * are used, the frame, one __global__ function per phase that runs all its programs, team by team. The body of a phase
+ * is emitted twice: the first time only to see its passes and kept tiles, from which layout.c chooses, the second time
+ * for good. Scalars are locals named after the source; tile ops become passes (nest_plan.c, emit_cuda_nest.c).
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_phase.h"
+#include "emit/prelude_cuda.h"
+#include "emit/raw.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- one phase ---- */
+
+static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    emitter *e = context;
+    for (int i = 0; i < op->operand_count; i++) e->uses[op->operands[i]]++;
+    if (op->code == OP_STORE || op->code == OP_ATOMIC) e->written[op->attr.access.array] = true;
+    if (op->code == OP_LOAD || op->code == OP_ATOMIC) e->read[op->attr.access.array] = true;
+    bool position = op->code == OP_REDUCE && (op->attr.fold == FOLD_ARGMAX || op->attr.fold == FOLD_ARGMIN);
+    if (position) e->cuda->has_position = true;
+}
+
+/* Statements of the whole program, in *body. */
+static void run_phase(emitter *e, int phase, text *body)
+{
+    const tile_kernel *k = e->k;
+    cuda_state *c = e->cuda;
+    int count = k->value_count;
+    e->uses = ARENA_ARRAY(e->memory, int, count);
+    e->force = ARENA_ARRAY(e->memory, bool, count);
+    e->seen = ARENA_ARRAY(e->memory, int, count);
+    e->seen_at = ARENA_ARRAY(e->memory, place, count);
+    e->seen_now = 0;
+    e->buffer_of = ARENA_ARRAY(e->memory, int, count);
+    e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->read = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->loaded_in = arena_alloc(e->memory, sizeof(*e->loaded_in) * (size_t)count);
+    e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    e->buffers = NULL;
+    e->buffer_count = e->buffer_capacity = 0;
+    e->time = e->line = e->pass_number = e->serial = 0;
+    e->has_assert = e->prints = false;
+    e->phase = phase;
+    ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
+    c->hazards = hazards_new(e);
+    c->now = hazards_new(e);
+    c->group = c->barriers = c->loop_barriers = 0;
+    c->fold_room = c->column_room = c->broadcast_room = false;
+    tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
+    text_clear(body);
+    e->out = body;
+    e->depth = 3;
+    cuda_block(e, k->phases[phase], NULL);
+}
+
+static int count_ops(const tile_block *b)
+{
+    int count = b->op_count;
+    for (int i = 0; i < b->op_count; i++)
+        for (int r = 0; r < b->ops[i]->region_count; r++) count += count_ops(b->ops[i]->regions[r]);
+    return count;
+}
+
+qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error)
+{
+    cuda_state *c = ARENA_NEW(e->memory, cuda_state);
+    e->cuda = c;
+    c->target = target;
+    c->deciding = true;
+    c->team = (team){.kind = TEAM_BLOCK, .row_param = -1};
+    c->kept = ARENA_ARRAY(e->memory, kept, e->k->value_count + 16);
+    /* Passes: at most one for each op, and again for each value that is kept. */
+    c->loads = arena_alloc(e->memory, sizeof(*c->loads) * (size_t)(2 * count_ops(e->k->phases[phase]) + 2 * e->k->value_count));
+    run_phase(e, phase, body);
+    c->deciding = false;
+    for (;;) {
+        QN_TRY(layout_decide(e, error));
+        run_phase(e, phase, body);
+        bool wide = c->team.kind == TEAM_LANES && c->team.threads > 32;
+        if (!wide || (!c->barriers && !e->has_assert && !c->broadcast_room)) return QN_OK;
+        c->no_wide = true;
+    }
+}
+
+/* ---- text around the body ---- */
+
+static void put_frame(emitter *e)
+{
+    const tile_kernel *k = e->k;
+    put(e, "struct %s_frame {", k->name);
+    e->depth++;
+    for (int p = 0; p < k->param_count; p++) {
+        const tile_param *param = &k->params[p];
+        if (param->kind >= PARAM_SCALAR) {
+            put(e, "%s %s;", dtype_is_float(param->elem) ? "double" : "long", param->name);
+            continue;
+        }
+        put(e, "%s *%s_array;", memory_type(param->elem), param->name);
+        for (int what = 0; what < 2 && param->rank; what++) {
+            text names = {0};
+            for (int i = 0; i < param->rank; i++)
+                text_print(&names, "%s%s_%s%d", i ? ", " : "", param->name, what ? "stride" : "extent", i);
+            put(e, "long %s;", text_get(&names));
+            text_free(&names);
+        }
+    }
+    put(e, "long programs[3];");
+    put(e, "long *report;");
+    put(e, "char *scratch;");
+    put(e, "unsigned *sync;");
+    put(e, "long *print;");
+    put(e, "long units;");
+    e->depth--;
+    put(e, "};");
+}
+
+/* Only what the body names. */
+static void put_arrays(emitter *e, const char *body)
+{
+    for (int p = 0; p < e->k->param_count; p++) {
+        const tile_param *param = &e->k->params[p];
+        if (param->kind >= PARAM_SCALAR || !e->array_used[p]) continue;
+        put(e, "%s *const __restrict__ %s_array = frame.%s_array;", memory_type(param->elem), param->name, param->name);
+        for (int i = 0; i < 2 * param->rank; i++) {
+            const char *name = arena_print(e->memory, "%s_%s%d", param->name, i % 2 ? "stride" : "extent", i / 2);
+            if (strstr(body, name)) put(e, "const long %s = frame.%s;", name, name);
+        }
+    }
+}
+
+/* The scalar ops that a run-time size is computed from, once each. */
+static void declare_extent(emitter *e, value v, bool *declared)
+{
+    if (declared[v]) return;
+    declared[v] = true;
+    const tile_op *op = tile_def(e->k, v);
+    for (int i = 0; i < op->operand_count; i++) declare_extent(e, op->operands[i], declared);
+    if (op->code != OP_CONST) cuda_scalar_op(e, (tile_op *)op);
+}
+
+static const char *run_time_bytes(emitter *e, int number)
+{
+    const buffer *b = &e->buffers[number];
+    const char *words = arena_print(e->memory, "%dL", dtypes[b->elem].size_bytes);
+    for (int i = 0; i < b->shape.rank; i++) words = cjoin(e, words, "*", extent_text(e, b->shape.dims[i]));
+    return arena_print(e->memory, "(%s + 255) / 256 * 256", words);
+}
+
+static const char *buffer_title(const emitter *e, int number)
+{
+    for (int v = 1; v < e->k->value_count; v++)
+        if (e->buffer_of[v] == number && e->k->values[v].name) return e->k->values[v].name;
+    return "a tile";
+}
+
+/* Homes in memory: pointers, before the loop over programs. */
+static void put_homes(emitter *e)
+{
+    cuda_state *c = e->cuda;
+    bool scratch = false, lanes = c->team.kind == TEAM_LANES;
+    for (int i = 1; i < c->kept_count; i++) {
+        const kept *k = &c->kept[i];
+        if (!k->touched || k->kind == HOME_REGISTERS) continue;
+        const char *type = memory_type(e->buffers[i].elem);
+        if (k->kind == HOME_SHARED)
+            put(e, "%s *const b%d = (%s *)(shared_room%s + %" PRId64 "); /* %s */", type, i, type,
+                lanes ? arena_print(e->memory, " + team_in_block * %" PRId64, c->shared_bytes) : "", k->offset,
+                buffer_title(e, i));
+        else
+            put(e, "%s *b%d; /* %s, in scratch */", type, i, buffer_title(e, i));
+        scratch |= k->kind == HOME_SCRATCH;
+    }
+    if (!scratch) return;
+    put(e, "{");
+    e->depth++;
+    bool *declared = ARENA_ARRAY(e->memory, bool, e->k->value_count);
+    for (int i = 1; i < c->kept_count; i++) {
+        if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH || c->kept[i].bytes) continue;
+        for (int axis = 0; axis < e->buffers[i].shape.rank; axis++)
+            if (e->buffers[i].shape.dims[axis] < 0)
+                declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
+    }
+    put(e, "long room = 0;");
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass) put(e, "char *at = frame.scratch + team_index * room;");
+        for (int i = 1; i < c->kept_count; i++) {
+            const kept *k = &c->kept[i];
+            if (!k->touched || k->kind != HOME_SCRATCH) continue;
+            const char *bytes = k->bytes ? arena_print(e->memory, "%" PRId64 "L", (k->bytes + 255) / 256 * 256)
+                                         : run_time_bytes(e, i);
+            if (pass) put(e, "b%d = (%s *)at;", i, memory_type(e->buffers[i].elem));
+            put(e, "%s += %s;", pass ? "at" : "room", bytes);
+        }
+    }
+    e->depth--;
+    put(e, "}");
+}
+
+/* As many lanes as the row needs: a power of two, as geometry.c counts them. */
+static void put_lanes(emitter *e)
+{
+    const team *t = &e->cuda->team;
+    put(e, "int threads = 1;");
+    put(e, "while (threads < 32 && threads * %d < frame.%s) threads *= 2;", t->share, e->k->params[t->row_param].name);
+}
+
+static void put_team(emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    const team *t = &c->team;
+    switch (t->kind) {
+    case TEAM_LANES:
+        if (t->threads)
+            put(e, "const int threads = %d;", t->threads);
+        else
+            put_lanes(e);
+        put(e, "const int thread = threadIdx.x %% threads, team_in_block = threadIdx.x / threads;");
+        put(e, "const unsigned team_mask = threads >= 32 ? 0xffffffffu : ((1u << threads) - 1) << (threadIdx.x %% 32 / "
+               "threads * threads);");
+        put(e, "const long team_index = (long)blockIdx.x * (blockDim.x / threads) + team_in_block;");
+        put(e, "const long team_count = (long)gridDim.x * (blockDim.x / threads);");
+        put(e, "(void)team_mask, (void)team_in_block;");
+        break;
+    case TEAM_BLOCK:
+        if (t->threads)
+            put(e, "const int threads = %d;", t->threads);
+        else
+            put(e, "const int threads = blockDim.x;");
+        put(e, "const int thread = threadIdx.x;");
+        put(e, "const long team_index = blockIdx.x, team_count = gridDim.x;");
+        break;
+    case TEAM_CLUSTER:
+        need(e, "cluster_barrier");
+        put(e, "const int threads = (int)(cluster_size() * blockDim.x);");
+        put(e, "const int thread = (int)(cluster_rank() * blockDim.x + threadIdx.x);");
+        put(e, "const long team_index = blockIdx.x / cluster_size(), team_count = gridDim.x / cluster_size();");
+        put(e, "cluster_barrier();");
+        break;
+    case TEAM_GRID:
+        put(e, "const unsigned team_blocks = gridDim.x, team_rank = blockIdx.x;");
+        put(e, "unsigned *const team_word = frame.sync;");
+        put(e, "long *const team_parts = (long *)(frame.sync + 32);");
+        put(e, "const int threads = (int)(team_blocks * blockDim.x);");
+        put(e, "const int thread = (int)(team_rank * blockDim.x + threadIdx.x);");
+        put(e, "const long team_index = 0, team_count = 1;");
+        put(e, "(void)team_word, (void)team_parts;");
+        break;
+    }
+}
+
+static void put_programs(emitter *e, int axes)
+{
+    put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
+        axes > 2 ? " * frame.programs[2]" : "");
+    put(e, "for (long program = team_index; program < program_count; program += team_count) {");
+    e->depth++;
+    if (axes == 1) {
+        put(e, "const long program0 = program, program1 = 0, program2 = 0;");
+    } else {
+        put(e, "const long program0 = program %% frame.programs[0];");
+        put(e, "const long program1 = program / frame.programs[0]%s;", axes > 2 ? " % frame.programs[1]" : "");
+        put(e, "const long program2 = %s;", axes > 2 ? "program / frame.programs[0] / frame.programs[1]" : "0");
+    }
+    put(e, "(void)program0, (void)program1, (void)program2;");
+}
+
+static void put_registers(emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    for (int i = 1; i < c->kept_count; i++) {
+        const kept *k = &c->kept[i];
+        if (k->touched && k->kind == HOME_REGISTERS)
+            put(e, "%s b%d[%d][%d]; /* %s */", cuda_register_type(e->buffers[i].elem), i, k->layout->repeats,
+                k->layout->vector, buffer_title(e, i));
+    }
+}
+
+static void put_phase(emitter *e, int phase, const char *body, text *functions)
+{
+    const tile_kernel *k = e->k;
+    cuda_state *c = e->cuda;
+    e->out = functions;
+    e->depth = 0;
+    int least = 1;
+    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
+        least, k->name, phase, k->name);
+    put(e, "{");
+    e->depth = 1;
+    if (c->shared_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");
+    if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
+    if (c->fold_room) put(e, "int fold_turn = 0;");
+    if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
+    if (c->broadcast_room) put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
+    put_arrays(e, body);
+    put_team(e);
+    put_homes(e);
+    put_programs(e, launch_axes(k, phase));
+    put_registers(e);
+    put(e, "{");
+    text_add(functions, body);
+    put(e, "}");
+    if (e->has_assert) {
+        e->depth--;
+        put(e, "next_program:;");
+        e->depth++;
+    }
+    bool touched = false;
+    for (int i = 0; i < c->kept_count; i++) touched |= c->hazards.buffer_read[i] || c->hazards.buffer_written[i];
+    if (touched) put(e, "%s", barrier_text(e));
+    e->depth--;
+    put(e, "}");
+    if (c->team.kind == TEAM_CLUSTER) put(e, "cluster_barrier();");
+    e->depth = 0;
+    put(e, "}");
+    put(e, "%s", "");
+}
+
+qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
+{
+    cuda_target standard = cuda_target_default(target ? target->arch : 0);
+    if (!target) target = &standard;
+    if (k->raw_language) return emit_raw_cuda(k, target, out, error);
+    emit_options options = {.line_directives = target->line_directives};
+    emitter e = {.k = k, .options = &options, .memory = arena_new()};
+    e.name_set = map_new(e.memory);
+    e.facts = facts_compute(k, e.memory);
+    text functions = {0}, body = {0}, frame = {0};
+    qn_status status = QN_OK;
+    e.out = &frame;
+    put_frame(&e);
+    for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        status = cuda_phase(&e, p, target, &body, error);
+        if (status == QN_OK) put_phase(&e, p, text_get(&body), &functions);
+    }
+    const char *unknown = NULL;
+    if (status == QN_OK) {
+        text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+        if (!prelude_cuda_emit(e.names, e.name_count, out, &unknown))
+            status = error_set(error, QN_FAILED, "kernel %s: the GPU has no function \"%s\"", k->name,
+                               unknown ? unknown : "?");
+        text_add(out, "\n");
+        text_add(out, text_get(&frame));
+        text_add(out, "\n");
+        text_add(out, text_get(&functions));
+    }
+    text_free(&functions);
+    text_free(&body);
+    text_free(&frame);
+    arena_free(e.memory);
+    return status;
+}

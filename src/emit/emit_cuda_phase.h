@@ -1,0 +1,13 @@
+/*
+ * One phase of a kernel, analysed: shared by emit_cuda.c (text), geometry.c (launches) and layout_print.c.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_EMIT_CUDA_PHASE_H
+#define QUERN_EMIT_EMIT_CUDA_PHASE_H
+
+#include "emit/emit_cuda_nest.h"
+
+/* Chooses e->cuda for the phase and writes its statements into *body. */
+qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error);
+
+#endif

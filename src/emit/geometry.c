@@ -1,0 +1,317 @@
+/*
+ * The shape of a launch. In: a kernel, a target, the extents and counts of a launch. Out: blocks, threads, shared
+ * memory, scratch. What the text decided (emit_cuda.c) is kept in a cuda_layout; only numbers that the launch brings are
+ * computed here, by the same formulas as in the text.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_phase.h"
+#include "emit/raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff };
+
+typedef struct phase_shape {
+    team team;
+    int64_t shared_bytes;    /* of a team */
+    int64_t scratch_bytes;   /* of a team, constant part */
+    bool has_scratch;
+    int *sized;              /* buffers whose size comes from the launch */
+    int sized_count, sized_capacity;
+    buffer *buffers;
+} phase_shape;
+
+struct cuda_layout {
+    arena *memory;
+    const tile_kernel *kernel;
+    cuda_target target;
+    int phase_count;
+    phase_shape phases[MOST_PHASES];
+};
+
+cuda_target cuda_target_default(int arch)
+{
+    cuda_target t = {.arch = arch ? arch : 90, .registers = 65536};
+    switch (t.arch) {
+    case 75:
+        t.multiprocessors = 40;
+        t.shared_bytes = 64 * 1024;
+        t.l2_bytes = 4 << 20;
+        break;
+    case 80:
+        t.multiprocessors = 108;
+        t.shared_bytes = 163 * 1024;
+        t.l2_bytes = 40 << 20;
+        break;
+    case 86:
+    case 89:
+    case 120:
+        t.multiprocessors = t.arch == 86 ? 84 : t.arch == 89 ? 128 : 170;
+        t.shared_bytes = 99 * 1024;
+        t.l2_bytes = t.arch == 86 ? 6 << 20 : 72 << 20;
+        break;
+    default: /* an H200, and for newer ones as much */
+        t.multiprocessors = 132;
+        t.shared_bytes = 227 * 1024;
+        t.l2_bytes = 60 << 20;
+        break;
+    }
+    return t;
+}
+
+static cuda_target complete(const cuda_target *target)
+{
+    cuda_target standard = cuda_target_default(target ? target->arch : 0);
+    if (!target) return standard;
+    cuda_target t = *target;
+    if (!t.arch) t.arch = standard.arch;
+    if (!t.multiprocessors) t.multiprocessors = standard.multiprocessors;
+    if (!t.shared_bytes) t.shared_bytes = standard.shared_bytes;
+    if (!t.registers) t.registers = standard.registers;
+    if (!t.l2_bytes) t.l2_bytes = standard.l2_bytes;
+    return t;
+}
+
+qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
+{
+    arena *memory = arena_new();
+    cuda_layout *l = ARENA_NEW(memory, cuda_layout);
+    *l = (cuda_layout){.memory = memory, .kernel = k, .target = complete(target), .phase_count = k->phase_count};
+    qn_status status = QN_OK;
+    if (!k->raw_language) {
+        CHECK(k->phase_count <= MOST_PHASES);
+        emit_options options = {0};
+        emitter e = {.k = k, .options = &options, .memory = memory};
+        e.name_set = map_new(memory);
+        e.facts = facts_compute(k, memory);
+        text body = {0};
+        for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+            status = cuda_phase(&e, p, &l->target, &body, error);
+            phase_shape *s = &l->phases[p];
+            const cuda_state *c = e.cuda;
+            *s = (phase_shape){.team = c->team, .shared_bytes = c->shared_bytes, .buffers = e.buffers};
+            for (int i = 1; i < c->kept_count && status == QN_OK; i++) {
+                if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH) continue;
+                s->has_scratch = true;
+                if (c->kept[i].bytes)
+                    s->scratch_bytes += (c->kept[i].bytes + 255) / 256 * 256;
+                else
+                    ARENA_PUSH(memory, s->sized, s->sized_count, s->sized_capacity, i);
+            }
+        }
+        text_free(&body);
+    }
+    if (status != QN_OK) {
+        arena_free(memory);
+        return status;
+    }
+    *out = l;
+    return QN_OK;
+}
+
+void cuda_layout_free(cuda_layout *layout)
+{
+    if (layout) arena_free(layout->memory);
+}
+
+/* An extent from the launch's scalars: what extent_at_launch allows. */
+static int64_t evaluate(const tile_kernel *k, value v, int phase, const launch_plan *plan)
+{
+    const tile_op *op = tile_def(k, v);
+    int64_t a = op->operand_count > 0 ? evaluate(k, op->operands[0], phase, plan) : 0;
+    int64_t b = op->operand_count > 1 ? evaluate(k, op->operands[1], phase, plan) : 0;
+    int64_t c = op->operand_count > 2 ? evaluate(k, op->operands[2], phase, plan) : 0;
+    switch (op->code) {
+    case OP_CONST: return op->attr.number.i;
+    case OP_ARG: return plan->scalars_bits[op->attr.index];
+    case OP_PROGRAMS: return plan->programs[phase][op->attr.index];
+    case OP_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case OP_SUB: return (int64_t)((uint64_t)a - (uint64_t)b);
+    case OP_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
+    case OP_DIV: return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0;
+    case OP_MOD: return b ? a - (a / b - (a % b && (a < 0) != (b < 0))) * b : 0;
+    case OP_MIN: return MINIMUM(a, b);
+    case OP_MAX: return MAXIMUM(a, b);
+    case OP_NEG: return -a;
+    case OP_ABS: return a < 0 ? -a : a;
+    case OP_SHL: return (int64_t)((uint64_t)a << (b & 63));
+    case OP_SHR: return a >> (b & 63);
+    case OP_AND: return a & b;
+    case OP_OR: return a | b;
+    case OP_XOR: return a ^ b;
+    case OP_LT: return a < b;
+    case OP_LE: return a <= b;
+    case OP_GT: return a > b;
+    case OP_GE: return a >= b;
+    case OP_EQ: return a == b;
+    case OP_NE: return a != b;
+    case OP_SELECT: return a ? b : c;
+    case OP_CONVERT: return integer_wrap(tile_type_of(k, v).elem, a);
+    default: return a;
+    }
+}
+
+static int64_t scratch_of(const cuda_layout *l, const phase_shape *s, int phase, const launch_plan *plan)
+{
+    int64_t bytes = s->scratch_bytes;
+    for (int i = 0; i < s->sized_count; i++) {
+        const buffer *b = &s->buffers[s->sized[i]];
+        int64_t size = dtypes[b->elem].size_bytes;
+        for (int axis = 0; axis < b->shape.rank; axis++) {
+            int64_t dim = b->shape.dims[axis];
+            int64_t extent = dim >= 0 ? dim : evaluate(l->kernel, (value)-dim, phase, plan);
+            if (__builtin_mul_overflow(size, MAXIMUM(extent, 0), &size)) return INT64_MAX;
+        }
+        bytes += (size + 255) / 256 * 256;
+    }
+    return bytes;
+}
+
+static int64_t power_above(int64_t x)
+{
+    int64_t p = 1;
+    while (p < x) p *= 2;
+    return p;
+}
+
+qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan, cuda_shape *out, qn_error *error)
+{
+    if (l->kernel->raw_language) return raw_cuda_shape(l->kernel, plan, &l->target, out, error);
+    const phase_shape *s = &l->phases[phase];
+    const team *t = &s->team;
+    int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
+    int64_t row = t->row_param >= 0 ? plan->scalars_bits[t->row_param] : 0, blocks = 1;
+    cuda_shape shape = {.grid = {1, 1, 1}, .cluster = 1};
+    int64_t needed = t->share ? (row + t->share - 1) / t->share : 0; /* threads that hold a row */
+    int teams = 1;
+    switch (t->kind) {
+    case TEAM_LANES: {
+        int64_t lanes = t->threads ? t->threads : MINIMUM(power_above(needed), 32);
+        shape.threads = t->block;
+        teams = (int)(t->block / lanes);
+        blocks = (programs + teams - 1) / teams;
+        break;
+    }
+    case TEAM_BLOCK:
+        shape.threads = t->threads ? t->threads : (int)MINIMUM(MAXIMUM((needed + 31) / 32 * 32, 32), MOST_THREADS);
+        blocks = programs;
+        break;
+    case TEAM_CLUSTER:
+        while (shape.cluster < MOST_CLUSTER && shape.cluster * MOST_THREADS < needed) shape.cluster *= 2;
+        shape.threads = (int)MAXIMUM(((needed + shape.cluster - 1) / shape.cluster + 31) / 32 * 32, 32);
+        shape.threads = MINIMUM(shape.threads, MOST_THREADS);
+        blocks = programs * shape.cluster;
+        break;
+    case TEAM_GRID:
+        shape.threads = t->block;
+        shape.cooperative = true;
+        blocks = l->target.multiprocessors * (MOST_THREADS * 2 / t->block > 2 ? 4 : 1);
+        if (t->share) {
+            blocks = l->target.multiprocessors;
+            shape.threads = (int)((needed + blocks - 1) / blocks + 31) / 32 * 32;
+            shape.threads = MINIMUM(MAXIMUM(shape.threads, 32), MOST_THREADS);
+        }
+        shape.sync_bytes = 128 + 2 * 8 * blocks;
+        break;
+    }
+    if (s->has_scratch && t->kind <= TEAM_BLOCK) {
+        int64_t resident = (int64_t)l->target.multiprocessors * 4;
+        blocks = MINIMUM(blocks, resident);
+        int64_t one = scratch_of(l, s, phase, plan);
+        if (__builtin_mul_overflow(one, blocks * teams, &shape.scratch_bytes))
+            return error_set(error, QN_NO_MEMORY, "kernel `%s` needs more scratch memory than there is",
+                             l->kernel->name);
+    }
+    int64_t most = MOST_BLOCKS / shape.cluster * shape.cluster;
+    shape.grid[0] = programs ? MINIMUM(blocks, most) : 0;
+    shape.shared_bytes = s->shared_bytes * teams;
+    *out = shape;
+    return QN_OK;
+}
+
+qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,
+                        const cuda_target *target, cuda_shape *out, qn_error *error)
+{
+    (void)arrays;
+    cuda_layout *l;
+    QN_TRY(cuda_layout_new(k, target, &l, error));
+    qn_status status = cuda_shape_of(l, phase, plan, out, error);
+    cuda_layout_free(l);
+    return status;
+}
+
+/* ---- facts ---- */
+
+static bool is_contiguous(const array_view *v)
+{
+    int64_t expected = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->extents[i] != 1 && v->strides[i] != expected) return false;
+        expected *= v->extents[i];
+    }
+    return true;
+}
+
+static bool is_aligned(const array_view *v)
+{
+    if ((uintptr_t)v->data % 64) return false;
+    for (int i = 0; i + 1 < v->rank; i++)
+        if (v->extents[i] > 1 && v->strides[i] * dtypes[v->elem].size_bytes % 64) return false;
+    return true;
+}
+
+static int64_t reach_of(const array_view *v)
+{
+    int64_t reach = 1;
+    for (int i = 0; i < v->rank; i++) {
+        if (!v->extents[i]) return 0;
+        reach += (v->extents[i] - 1) * llabs(v->strides[i]);
+    }
+    return reach;
+}
+
+static int64_t count_of(const array_view *v)
+{
+    int64_t count = 1;
+    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
+    return count;
+}
+
+static int class_of(int64_t extent)
+{
+    static const int64_t limits[] = {256, 1024, 32768, 262144, 1 << 22};
+    int class = 0;
+    while (class < COUNT(limits) && extent > limits[class]) class ++;
+    return class + 6;
+}
+
+void cuda_choose_facts(tile_kernel *k, const cuda_target *target, const array_view *arrays, const launch_plan *plan)
+{
+    cuda_target t = complete(target);
+    double bytes = 0;
+    for (int i = 0; i < k->param_count; i++)
+        if (k->params[i].kind < PARAM_SCRATCH)
+            bytes += (double)count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
+    for (int i = 0; i < k->param_count; i++) {
+        tile_param *p = &k->params[i];
+        tile_facts *f = &p->facts;
+        *f = (tile_facts){.size_class = -1};
+        if (p->kind == PARAM_SCALAR || p->kind == PARAM_EXTENT) {
+            if (dtype_is_float(p->elem)) continue;
+            int64_t number = plan->scalars_bits[i];
+            f->one = number == 1;
+            f->by16 = number % 16 == 0;
+            if (p->kind == PARAM_EXTENT) f->size_class = class_of(number);
+            continue;
+        }
+        const array_view *v = &arrays[i];
+        f->contiguous = is_contiguous(v);
+        f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
+        f->aligned = is_aligned(v);
+        f->small = reach_of(v) < (int64_t)1 << 31;
+        /* What is touched once and would only push other things out: a large array of a large launch. */
+        double own = (double)count_of(v) * dtypes[v->elem].size_bytes;
+        f->streams = bytes > 2.0 * (double)t.l2_bytes && own > (double)t.l2_bytes / 4;
+    }
+}
