@@ -76,7 +76,8 @@ qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *bod
     c->team = (team){.kind = TEAM_BLOCK, .row_param = -1};
     c->kept = ARENA_ARRAY(e->memory, kept, e->k->value_count + 16);
     /* Passes: at most one for each op, and again for each value that is kept. */
-    c->loads = arena_alloc(e->memory, sizeof(*c->loads) * (size_t)(2 * count_ops(e->k->phases[phase]) + 2 * e->k->value_count));
+    c->loads = arena_alloc(e->memory,
+                           sizeof(*c->loads) * (size_t)(2 * count_ops(e->k->phases[phase]) + 2 * e->k->value_count));
     run_phase(e, phase, body);
     c->deciding = false;
     for (;;) {
@@ -183,8 +184,7 @@ static void put_homes(emitter *e)
     for (int i = 1; i < c->kept_count; i++) {
         if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH || c->kept[i].bytes) continue;
         for (int axis = 0; axis < e->buffers[i].shape.rank; axis++)
-            if (e->buffers[i].shape.dims[axis] < 0)
-                declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
+            if (e->buffers[i].shape.dims[axis] < 0) declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
     }
     put(e, "long room = 0;");
     for (int pass = 0; pass < 2; pass++) {
@@ -192,8 +192,8 @@ static void put_homes(emitter *e)
         for (int i = 1; i < c->kept_count; i++) {
             const kept *k = &c->kept[i];
             if (!k->touched || k->kind != HOME_SCRATCH) continue;
-            const char *bytes = k->bytes ? arena_print(e->memory, "%" PRId64 "L", (k->bytes + 255) / 256 * 256)
-                                         : run_time_bytes(e, i);
+            const char *bytes =
+                k->bytes ? arena_print(e->memory, "%" PRId64 "L", (k->bytes + 255) / 256 * 256) : run_time_bytes(e, i);
             if (pass) put(e, "b%d = (%s *)at;", i, memory_type(e->buffers[i].elem));
             put(e, "%s += %s;", pass ? "at" : "room", bytes);
         }
@@ -296,7 +296,8 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
     if (c->fold_room) put(e, "int fold_turn = 0;");
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
-    if (c->broadcast_room) put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
+    if (c->broadcast_room)
+        put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
     put_arrays(e, body);
     put_team(e);
     put_homes(e);

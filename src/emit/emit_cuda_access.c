@@ -102,9 +102,8 @@ static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
             cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
         return;
     }
-    t->ok[LEVEL_ELEMENT] =
-        cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
-              arena_print(e->memory, "(%s)", range_text(e, plus(e, first, "v"), c->extent)));
+    t->ok[LEVEL_ELEMENT] = cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
+                                 arena_print(e->memory, "(%s)", range_text(e, plus(e, first, "v"), c->extent)));
     const char *low = facts_of(e->facts, c->start).low >= 0 ? NULL : arena_print(e->memory, "%s >= 0", first);
     const char *high = arena_print(e->memory, "%s + %d <= %s", first, vector, c->extent);
     t->whole = cjoin(e, t->whole, "&&", cjoin(e, low, "&&", high));
@@ -269,8 +268,8 @@ const char *home_element(cnest *n, value v, place at, int *level)
     int64_t loops[MAX_RANK];
     int count = loops_of(&type, loops);
     bool alias = op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
-    bool here = !alias && n->layout && n->has_inner && count == n->layout->loop_count &&
-                place_same(&own, &at, type.rank);
+    bool here =
+        !alias && n->layout && n->has_inner && count == n->layout->loop_count && place_same(&own, &at, type.rank);
     if (n->c->deciding) {
         layout_touch(e, number, here ? n->layout : NULL);
         if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
@@ -342,8 +341,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         text vectors = {0};
         for (int at = 0; at < vector; at += a->width)
             text_print(&vectors, "%s%s(%s[%s]%s, %s%s);", at ? " " : "",
-                       need(e, "load_%sx%d%s", m, a->width,
-                            a->read_only ? a->streams ? "_stream" : "_constant" : ""),
+                       need(e, "load_%sx%d%s", m, a->width, a->read_only ? a->streams ? "_stream" : "_constant" : ""),
                        name, slot, at ? arena_print(e->memory, " + %d", at) : "", chunk,
                        at ? arena_print(e->memory, " + %d", at) : "");
         const char *condition = cjoin(e, ok, "&&", whole);
@@ -361,8 +359,8 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
         const char *words = or_zero(e, inside, fetch(e, a, element_pointer(e, a, true)));
         if (vector > 1)
-            line_to(&n->early, arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name,
-                                           slot, words));
+            line_to(&n->early,
+                    arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot, words));
         else
             line_to(&n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, words));
     }
@@ -420,9 +418,9 @@ void cuda_store(cnest *n, caddress a, creg r)
         line_to(&n->late, arena_print(e->memory, "if (%s) { %s }", condition, text_get(&vectors)));
         const char *inside = cjoin(e, a.ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
         if (whole)
-            line_to(&n->late, arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
-                                          inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true),
-                                          name));
+            line_to(&n->late,
+                    arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
+                                inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
     }
     text_free(&vectors);
 }

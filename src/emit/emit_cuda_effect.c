@@ -13,7 +13,7 @@ void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
 {
     const team *team = &e->cuda->team;
     bool alone = team->kind == TEAM_LANES && team->threads == 1;
-    const char *any = uniform || alone             ? bad
+    const char *any = uniform || alone           ? bad
                       : team->kind == TEAM_LANES ? arena_print(e->memory, "__any_sync(team_mask, %s)", bad)
                                                  : arena_print(e->memory, "__syncthreads_or(%s)", bad);
     e->has_assert = true;

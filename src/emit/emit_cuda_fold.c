@@ -60,9 +60,9 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
     const char *x = creg_words(r);
     if (is_position(s)) {
         bool most = s->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(f->elem);
-        if (r.truth || strpbrk(x, "[("))
-            x = cuda_define(n, 0, f->elem, level, x).words;
-        const char *unordered = real ? arena_print(e->memory, " || (%s != %s && %s == %s)", x, x, f->name, f->name) : "";
+        if (r.truth || strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
+        const char *unordered =
+            real ? arena_print(e->memory, " || (%s != %s && %s == %s)", x, x, f->name, f->name) : "";
         cput(n, level, "if (%s < 0 || %s %s %s%s) { %s = %s; %s = %s; }", f->position, x, most ? ">" : "<", f->name,
              unordered, f->name, x, f->position, fold_position(n, s));
         return;
@@ -95,10 +95,11 @@ static void fold_columns(cnest *n, const cfold *f)
         bool most = s->op->attr.fold == FOLD_ARGMAX;
         cput(n, LEVEL_ROW, "        const long place = column_places[from];");
         cput(n, LEVEL_ROW, "        const int nan = other != other, mine = %s != %s;", f->name, f->name);
-        cput(n, LEVEL_ROW,
-             "        if (place >= 0 && (%s < 0 || (nan && !mine) || (!mine && other %s %s) || ((other == %s || (nan && "
-             "mine)) && place < %s))) {",
-             f->position, most ? ">" : "<", f->name, f->name, f->position);
+        cput(
+            n, LEVEL_ROW,
+            "        if (place >= 0 && (%s < 0 || (nan && !mine) || (!mine && other %s %s) || ((other == %s || (nan && "
+            "mine)) && place < %s))) {",
+            f->position, most ? ">" : "<", f->name, f->name, f->position);
         cput(n, LEVEL_ROW, "            %s = other; %s = place;", f->name, f->position);
         cput(n, LEVEL_ROW, "        }");
     } else {
@@ -116,8 +117,8 @@ static void fold_lanes_of(cnest *n, const cfold *f, const char *lanes, const cha
     fold_kind fold = f->sink->op->attr.fold;
     const char *t = register_name(f->elem);
     if (f->position)
-        cput(n, LEVEL_ROW, "%s(&%s, &%s, %s, %s);",
-             need(e, "lanes_best_%s_%s", fold == FOLD_ARGMAX ? "max" : "min", t), f->name, f->position, lanes, mask);
+        cput(n, LEVEL_ROW, "%s(&%s, &%s, %s, %s);", need(e, "lanes_best_%s_%s", fold == FOLD_ARGMAX ? "max" : "min", t),
+             f->name, f->position, lanes, mask);
     else
         cput(n, LEVEL_ROW, "%s = %s(%s, %s, %s);", f->name, need(e, "lanes_fold_%s_%s", fold_name(fold, f->elem), t),
              f->name, lanes, mask);
@@ -148,8 +149,9 @@ static void fold_team(cnest *n, const cfold *f)
         cput(n, LEVEL_ROW, "%s = %s(%s, fold_room[fold_turn] + 32);", f->name, need(e, "cluster_fold_%s_%s", name, t),
              f->name);
     if (team->kind == TEAM_GRID)
-        cput(n, LEVEL_ROW, "%s = %s(%s, team_parts + fold_turn * team_blocks, team_word, team_rank, team_blocks, "
-                           "fold_room[fold_turn] + 32);",
+        cput(n, LEVEL_ROW,
+             "%s = %s(%s, team_parts + fold_turn * team_blocks, team_word, team_rank, team_blocks, "
+             "fold_room[fold_turn] + 32);",
              f->name, need(e, "grid_fold_%s_%s", name, t), f->name);
 }
 

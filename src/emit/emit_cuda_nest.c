@@ -107,8 +107,7 @@ static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
         const char *stride = product_text(n, axes, axis);
         const char *words = flat;
         if (strcmp(stride, "1")) words = arena_print(n->e->memory, "%s / (%s)", flat, stride);
-        if (!outermost)
-            words = arena_print(n->e->memory, "%s %% %s", words, extent_text(n->e, n->layout->loops[axis]));
+        if (!outermost) words = arena_print(n->e->memory, "%s %% %s", words, extent_text(n->e, n->layout->loops[axis]));
         text_print(to, "const %s i%d = %s;\n", type, axis, words);
         outermost = false;
     }
@@ -171,7 +170,7 @@ static text end_rows(cnest *n)
     const char *type = index_type(n, l->row_axes);
     text head = {0};
     if (l->inner_threads || l->row_fast) {
-        const char *step = l->row_fast        ? arena_print(e->memory, "%d", l->inner_threads)
+        const char *step = l->row_fast          ? arena_print(e->memory, "%d", l->inner_threads)
                            : n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads / l->inner_threads)
                                                 : arena_print(e->memory, "threads / %d", l->inner_threads);
         text_print(&all, "for (%s rows = 0; rows < %s; rows += %s) {\n", type, rows, step);
@@ -202,9 +201,9 @@ static void put_positions(cnest *n, text *to)
     const char *thread = l->inner_threads || l->row_fast ? "part_thread" : "thread";
     const char *spread = inner_threads_text(n), *repeat = n->repeat;
     const char *first = l->repeats ? NULL : "c";
-    const char *index = !strcmp(repeat, "0") ? thread
-                                             : arena_print(e->memory, "%s * %s + %s",
-                                                           l->repeats ? repeat : n->slot, spread, thread);
+    const char *index = !strcmp(repeat, "0")
+                            ? thread
+                            : arena_print(e->memory, "%s * %s + %s", l->repeats ? repeat : n->slot, spread, thread);
     if (!l->repeats && !strcmp(n->slot, "0")) index = thread;
     const char *words = l->vector > 1 ? strchr(index, ' ') ? arena_print(e->memory, "(%s) * %d", index, l->vector)
                                                            : arena_print(e->memory, "%s * %d", index, l->vector)
@@ -226,12 +225,13 @@ static void set_guards(cnest *n)
     while (!(axes >> axis & 1)) axis--;
     const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
     int64_t count = product_number(n, axes);
-    int inner = l->row_fast ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
-                            : l->inner_threads ? l->inner_threads : n->c->team.threads;
+    int inner = l->row_fast        ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
+                : l->inner_threads ? l->inner_threads
+                                   : n->c->team.threads;
     bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
-    n->chunk_guard = exact ? n->row_guard
-                           : cjoin(e, n->row_guard, "&&",
-                                   arena_print(e->memory, "%s < %s", name, product_text(n, axes, -1)));
+    n->chunk_guard =
+        exact ? n->row_guard
+              : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, product_text(n, axes, -1)));
     bool even = count >= 0 ? count % l->vector == 0 : false;
     if (count < 0 && single) {
         int64_t divisor = facts_of(e->facts, (value)-l->loops[axis]).divisor;
@@ -240,8 +240,7 @@ static void set_guards(cnest *n)
         even = l->loops[axis] >= 0 ? l->loops[axis] % l->vector == 0
                                    : facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector == 0;
     }
-    n->element_guard =
-        even ? NULL : arena_print(e->memory, "%s + v < %s", name, product_text(n, axes, -1));
+    n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, product_text(n, axes, -1));
 }
 
 /* ---- sinks ---- */
@@ -375,16 +374,18 @@ static void put_chunks(cnest *n)
     int depth = 1;
     text_add(to, "{\n");
     if (!l->repeats) {
-        const char *step = arena_print(e->memory, "%s * %d", inner_threads_text(n),
-                                       l->vector * (chunks ? n->unroll : 1));
+        const char *step =
+            arena_print(e->memory, "%s * %d", inner_threads_text(n), l->vector * (chunks ? n->unroll : 1));
         const char *count = product_text(n, inner_axes(n), -1);
-        add_lines(to, arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count,
-                                  step),
-                  depth++);
+        add_lines(
+            to,
+            arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count, step),
+            depth++);
     } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
         add_lines(to, "#pragma unroll\n", 0);
-        const char *loop = chunks ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)
-                                  : arena_print(e->memory, "for (int r = 0; r < %d; r++) {\n", l->repeats);
+        const char *loop = chunks
+                               ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)
+                               : arena_print(e->memory, "for (int r = 0; r < %d; r++) {\n", l->repeats);
         add_lines(to, loop, depth++);
     }
     add_lines(to, text_get(&n->arrays), depth);

@@ -56,18 +56,18 @@ typedef struct cnest {
 /* Where an access goes: base + the offsets of each level. */
 typedef struct caddress {
     dtype elem;
-    bool global;         /* an array; else a kept tile */
-    bool read_only;      /* ... that this phase never writes */
+    bool global;    /* an array; else a kept tile */
+    bool read_only; /* ... that this phase never writes */
     bool streams;
     const char *pointer; /* named, of the levels up to the row */
     const char *chunk;   /* offset, or NULL */
     const char *element; /* offset that differs within a vector, or NULL; "v": side by side */
     const char *ok;      /* tests of levels up to the chunk, or NULL */
     const char *element_ok;
-    const char *whole;   /* all elements of the vector are inside; NULL: no test is needed */
-    int level;           /* the deepest it depends on */
-    int width;           /* elements side by side and aligned: what one instruction may move */
-    bool early;          /* depends on positions, scalars and rows alone */
+    const char *whole; /* all elements of the vector are inside; NULL: no test is needed */
+    int level;         /* the deepest it depends on */
+    int width;         /* elements side by side and aligned: what one instruction may move */
+    bool early;        /* depends on positions, scalars and rows alone */
 } caddress;
 
 void cput(cnest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));

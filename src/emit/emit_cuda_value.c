@@ -148,9 +148,9 @@ static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh
     const tile_op *of = tile_def(e->k, op->operands[tanh]);
     creg x = cuda_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
     dtype t = tile_type_of(e->k, v).elem;
-    return cuda_define(n, v, t, x.level,
-                       arena_print(e->memory, "2 * %s(%s + %s)", need(e, "sigmoid_%s", register_name(t)), x.words,
-                                   x.words));
+    return cuda_define(
+        n, v, t, x.level,
+        arena_print(e->memory, "2 * %s(%s + %s)", need(e, "sigmoid_%s", register_name(t)), x.words, x.words));
 }
 
 creg cuda_compute(cnest *n, value v, place at)

@@ -14,10 +14,10 @@ enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff };
 
 typedef struct phase_shape {
     team team;
-    int64_t shared_bytes;    /* of a team */
-    int64_t scratch_bytes;   /* of a team, constant part */
+    int64_t shared_bytes;  /* of a team */
+    int64_t scratch_bytes; /* of a team, constant part */
     bool has_scratch;
-    int *sized;              /* buffers whose size comes from the launch */
+    int *sized; /* buffers whose size comes from the launch */
     int sized_count, sized_capacity;
     buffer *buffers;
 } phase_shape;

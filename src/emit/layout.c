@@ -13,9 +13,9 @@
 #include <string.h>
 
 enum {
-    SHORT_ROW = 1024,   /* a warp holds it */
-    BLOCK_ROW = 32768,  /* a block of 1024 threads holds it */
-    WIDE_BLOCK = 256,   /* threads of a block whose programs are independent of each other */
+    SHORT_ROW = 1024,  /* a warp holds it */
+    BLOCK_ROW = 32768, /* a block of 1024 threads holds it */
+    WIDE_BLOCK = 256,  /* threads of a block whose programs are independent of each other */
     LANES_BLOCK = 128,
     MOST_UNROLLED = 64, /* elements of a thread that are written out */
     IN_FLIGHT = 32      /* registers for loads before their use */

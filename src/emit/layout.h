@@ -40,11 +40,11 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     unsigned row_axes; /* bit k: loop axis k is a row */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns */
     /* what the first run saw */
-    int want_vector; /* the widest access that is aligned, in elements; 1: none */
-    bool transposed; /* some kept tile is touched across: narrow accesses, padded rows */
+    int want_vector;            /* the widest access that is aligned, in elements; 1: none */
+    bool transposed;            /* some kept tile is touched across: narrow accesses, padded rows */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
-    bool folds;      /* a fold or an assert */
-    int weight;      /* of its sinks */
+    bool folds;                 /* a fold or an assert */
+    int weight;                 /* of its sinks */
     /* what was decided */
     int vector;
     int inner_threads; /* constant; 0: all threads of the team */
@@ -82,10 +82,10 @@ typedef struct cuda_state { /* of one phase */
     int layout_count, layout_capacity;
     kept *kept; /* by buffer number */
     int kept_count;
-    int group; /* number of the group being emitted */
-    struct { /* by pass_number: 4-byte registers of one position that loads before the others take */
+    int group;             /* number of the group being emitted */
+    struct {               /* by pass_number: 4-byte registers of one position that loads before the others take */
         int early, direct; /* direct: into the registers of a kept tile */
-    } *loads;
+    } * loads;
     int load_count;
     bool no_wide;         /* teams beyond a warp were tried, and need barriers */
     bool no_large;        /* likewise clusters and grids */
@@ -93,14 +93,14 @@ typedef struct cuda_state { /* of one phase */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool single_programs; /* no tile at all */
     bool has_dot;
-    bool any_fold, has_position; /* has_position: argmax, argmin */
+    bool any_fold, has_position;                 /* has_position: argmax, argmin */
     bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
-    bool row_level; /* a pass that some of the team's threads have to themselves */
-    int64_t shared_bytes; /* of a team, constant part */
+    bool row_level;                              /* a pass that some of the team's threads have to themselves */
+    int64_t shared_bytes;                        /* of a team, constant part */
     int64_t scratch_bytes;
-    hazards hazards, now; /* since the last barrier; of the item that is being emitted */
+    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
     int barriers, loop_barriers; /* counted while emitting; where the loop around began */
-    text notes;   /* hints, for show --stage layout */
+    text notes;                  /* hints, for show --stage layout */
 } cuda_state;
 
 /* layout.c */

@@ -395,7 +395,8 @@ bool size_class_holds(int class, int64_t extent)
 {
     enum { GPU_LADDER = 6 };
     bool first = class == 0 || class == GPU_LADDER;
-    return (class >= COUNT(class_limits) || extent <= class_limits[class]) && (first || extent > class_limits[class - 1]);
+    return (class >= COUNT(class_limits) || extent <= class_limits[class]) &&
+           (first || extent > class_limits[class - 1]);
 }
 
 static integer_fact param_fact(const tile_kernel *k, int p)
