@@ -21,10 +21,10 @@ static const struct configuration {
     dtype elem;
     int rows, columns, threads;
 } configurations[] = {
-    {"wide", "product_bf16<64, 64, 2, 2, $a, $b, true, true, 3>", DT_BF16, 64, 64, 128},
-    {"flat", "product_f16<16, 128, 1, 4, $a, $b, true, true, 2>", DT_F16, 16, 128, 128},
-    {"tall", "product_bf16<128, 16, 4, 1, $a, $b, true, false, 3>", DT_BF16, 128, 16, 128},
-    {"single", "product_f16<16, 16, 1, 1, $a, $b, false, false, 2>", DT_F16, 16, 16, 32},
+    {"wide", "product_bf16<64, 64, 2, 2, 128, $a, $b, true, true, 3>", DT_BF16, 64, 64, 128},
+    {"flat", "product_f16<16, 128, 1, 4, 128, $a, $b, true, true, 2>", DT_F16, 16, 128, 128},
+    {"tall", "product_bf16<128, 16, 4, 1, 192, $a, $b, true, false, 3>", DT_BF16, 128, 16, 192},
+    {"single", "product_f16<16, 16, 1, 1, 32, $a, $b, false, false, 2>", DT_F16, 16, 16, 32},
     {"f32", "product_fma_f32<64, 32, 8, 16, 4, 2>", DT_F32, 64, 32, 128},
     {"f32_small", "product_fma_f32<8, 16, 8, 16, 1, 1>", DT_F32, 8, 16, 128},
     {"f64", "product_fma_f64<32, 32, 8, 16, 1, 2>", DT_F64, 32, 32, 128},
