@@ -5,7 +5,7 @@
  * context's lock is not held: any number of threads compile at once. SPDX-License-Identifier: MIT
  */
 #include "run/cache.h"
-#include "run/run.h"
+#include "run/dump.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static qn_status assemble(void *context, const char *path, qn_error *error)
 }
 
 /* Text and binary of a kernel that went through the pipeline. */
-static qn_status build(qn_context *context, int slot, variant *v, char *path, size_t path_size, qn_error *error)
+static qn_status build(qn_context *context, int slot, variant *v, dump *d, char *path, size_t path_size,
+                       qn_error *error)
 {
     const device_slot *s = &context->slots[slot];
     text source = {0}, key = {0};
@@ -43,9 +44,11 @@ static qn_status build(qn_context *context, int slot, variant *v, char *path, si
         if (s->driver->tool) s->driver->tool(s->device, &key);
         text_add(&key, "\n");
         text_add_bytes(&key, text_get(&source), source.length);
+        context_log(context, LOG_CODE, "code: %s for %s\n%s", v->kernel->name, s->driver->name, text_get(&source));
         assembly work = {.slot = s, .source = text_get(&source)};
         status = cache_get(context->cache, v->kernel->name, text_get(&key), key.length, assemble, &work, path,
                            path_size, &v->from_cache, error);
+        dump_end(d, slot, v->kernel->name, text_get(&source), source.length, status == QN_OK ? path : NULL);
         if (status == QN_OK) {
             _Atomic int64_t *counter = v->from_cache ? &context->cache_hits : &context->compiles;
             ++*counter;
@@ -58,7 +61,7 @@ static qn_status build(qn_context *context, int slot, variant *v, char *path, si
 }
 
 static qn_status compile(qn_context *context, int slot, const instance *from, const tile_facts *facts, variant *v,
-                         qn_error *error)
+                         dump *d, qn_error *error)
 {
     const device_slot *s = &context->slots[slot];
     char path[4096];
@@ -66,8 +69,9 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
     if (s->driver->emit) {
         v->kernel = tile_clone(from->kernel, v->memory);
         for (int i = 0; i < v->kernel->param_count; i++) v->kernel->params[i].facts = facts[i];
-        if (!v->kernel->raw_language) QN_TRY(passes_run(v->kernel, NULL, NULL, NULL, error));
-        QN_TRY(build(context, slot, v, path, sizeof(path), error));
+        dump_begin(d, context, v->kernel);
+        if (!v->kernel->raw_language) QN_TRY(passes_run(v->kernel, NULL, d->wanted ? dump_stage : NULL, d, error));
+        QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
     } else {
         v->kernel = from->kernel;
     }
@@ -75,7 +79,7 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
     if (!v->from_cache) v->compile_ns = loading - start;
     qn_status status = s->driver->load(s->device, v->kernel, s->driver->emit ? path : NULL, &v->program, error);
     if (status && v->from_cache) { /* another process may have cleared the cache just now */
-        QN_TRY(build(context, slot, v, path, sizeof(path), error));
+        QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
         status = s->driver->load(s->device, v->kernel, path, &v->program, error);
     }
     QN_TRY(status);
@@ -89,7 +93,9 @@ qn_status variant_compile(qn_context *context, int slot, const instance *from, c
     variant *v = calloc(1, sizeof(*v));
     if (!v) return error_set(error, QN_NO_MEMORY, "no memory for a variant");
     v->memory = arena_new();
-    qn_status status = compile(context, slot, from, facts, v, error);
+    dump d = {0};
+    qn_status status = compile(context, slot, from, facts, v, &d, error);
+    dump_free(&d);
     if (status == QN_OK) {
         context_log(context, LOG_COMPILE, "compile: %s for %s, %s%.1f ms", v->kernel->name,
                     context->slots[slot].driver->name, v->from_cache ? "from the cache in " : "",

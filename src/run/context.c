@@ -14,13 +14,14 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-/* QUERN_LOG=compile,cache,launch */
+/* QUERN_LOG=compile,cache,launch,code */
 static unsigned log_from_environment(void)
 {
     static const struct {
         const char *word;
         unsigned bit;
-    } words[] = {{"compile", LOG_COMPILE}, {"cache", LOG_CACHE}, {"launch", LOG_LAUNCH}, {"all", ~0u}};
+    } words[] = {
+        {"compile", LOG_COMPILE}, {"cache", LOG_CACHE}, {"launch", LOG_LAUNCH}, {"code", LOG_CODE}, {"all", ~0u}};
     unsigned log = 0;
     const char *list = environment_get("QUERN_LOG");
     for (const char *p = list ? list : ""; *p;) {
@@ -101,6 +102,11 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->print = options->print;
     c->user = options->user;
     c->log = log_from_environment();
+    const char *dump_folder = environment_get("QUERN_DUMP_DIR");
+    if (dump_folder) {
+        c->dump_folder = strdup(dump_folder);
+        CHECK(c->dump_folder);
+    }
     if (options->cache_folder) {
         c->cache_folder = strdup(options->cache_folder);
         CHECK(c->cache_folder);
@@ -124,6 +130,7 @@ void qn_context_close(qn_context *context)
     pthread_mutex_destroy(&context->lock);
     pthread_mutex_destroy(&context->about_lock);
     free(context->cache_folder);
+    free(context->dump_folder);
     free(context);
 }
 
@@ -264,18 +271,32 @@ qn_status qn_device_trim(qn_context *context, const char *device, qn_error *erro
     return QN_OK;
 }
 
-void context_log(qn_context *context, unsigned kind, const char *format, ...)
+static void say(qn_context *context, const char *format, va_list list)
 {
-    if (!(context->log & kind) || !context->print) return;
     text line = {0};
-    va_list list;
-    va_start(list, format);
     text_print_list(&line, format, list);
-    va_end(list);
     pthread_mutex_lock(&context->log_lock);
     context->print(context->user, text_get(&line));
     pthread_mutex_unlock(&context->log_lock);
     text_free(&line);
+}
+
+void context_log(qn_context *context, unsigned kind, const char *format, ...)
+{
+    if (!(context->log & kind) || !context->print) return;
+    va_list list;
+    va_start(list, format);
+    say(context, format, list);
+    va_end(list);
+}
+
+void context_say(qn_context *context, const char *format, ...)
+{
+    if (!context->print) return;
+    va_list list;
+    va_start(list, format);
+    say(context, format, list);
+    va_end(list);
 }
 
 void *memory_allocate(size_t size_bytes)

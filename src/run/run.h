@@ -21,7 +21,7 @@
 #define MAX_PARAMS 64
 #define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
 
-enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4 };
+enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8 };
 
 struct cache;
 
@@ -45,6 +45,7 @@ struct qn_context {
     struct cache *cache; /* opened at the first compile; NULL before */
     bool no_cache, allow_raw;
     char *cache_folder; /* as asked for, or NULL */
+    char *dump_folder;  /* of QUERN_DUMP_DIR, or NULL */
     void (*print)(void *user, const char *line);
     void *user;
     unsigned log;                         /* LOG_... from QUERN_LOG */
@@ -166,6 +167,8 @@ int context_cheap_slot(qn_context *context); /* an available device that need no
 qn_status context_slot(const qn_context *context, const char *device, int *slot,
                        qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A line for the user whatever the log's switches are. */
+void context_say(qn_context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *
 memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */
 void memory_free(void *memory);
