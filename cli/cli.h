@@ -26,11 +26,11 @@ typedef struct word_list {
 typedef struct arguments {
     word_list words;                     /* what is not an option */
     word_list settings, inputs, outputs; /* NAME=VALUE */
-    const char *device, *stage, *script, *json;
+    const char *device, *stage, *script, *json, *effort, *arch;
     uint64_t seed, steps;
-    double seconds;
+    double seconds, budget_s;
     int64_t threads;
-    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw;
+    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate;
 } arguments;
 
 typedef struct command {
@@ -59,6 +59,14 @@ int report_error(const qn_error *error); /* writes the message; gives the exit s
 void write_to_stdout(void *user, const char *text, size_t length);
 /* The word of the list nearest to `word`, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *list, int count);
+
+/* Progress on stderr: on a terminal one line that is written over, elsewhere a line for every step. Both take a
+ * progress_line as `user`. */
+typedef struct progress_line {
+    bool terminal, shown;
+} progress_line;
+void write_result(void *user, const char *text, size_t length); /* to stdout, the line taken away first */
+void write_progress(void *user, const char *text, size_t length);
 
 /* session.c: opening things as the options say. Each complains by itself; false (NULL) ends the command. */
 qn_context *open_context(const arguments *given, int *exit_status);
@@ -100,5 +108,6 @@ int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
 int command_run(const command *self, const arguments *given);
 int command_show(const command *self, const arguments *given);
+int command_tune(const command *self, const arguments *given);
 
 #endif

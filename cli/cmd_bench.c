@@ -10,34 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* On a terminal progress is one line that is written over; elsewhere every step has its own. */
-typedef struct progress_line {
-    bool terminal, shown;
-} progress_line;
-
-static void write_result(void *user, const char *text, size_t length)
-{
-    progress_line *line = user;
-    if (line->shown) fputs("\r\033[K", stderr);
-    line->shown = false;
-    fwrite(text, 1, length, stdout);
-    fflush(stdout);
-}
-
-static void write_progress(void *user, const char *text, size_t length)
-{
-    progress_line *line = user;
-    if (!line->terminal) {
-        fwrite(text, 1, length, stderr);
-        return;
-    }
-    size_t shown = strcspn(text, "\n");
-    if (shown > length) shown = length;
-    fprintf(stderr, "\r\033[K%.*s", shown > 79 ? 79 : (int)shown, text);
-    fflush(stderr);
-    line->shown = true;
-}
-
 int command_bench(const command *self, const arguments *given)
 {
     progress_line line = {.terminal = isatty(STDERR_FILENO)};

@@ -42,6 +42,17 @@ const command commands[] = {
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
      "      one block at another size, the results also as JSON\n",
      command_bench},
+    {"tune", "find the fastest configuration of a kernel and keep it", "tune FILE [NAME] [options]", 1, 2,
+     "Times the candidates that the kernel's `tune` clause lists, at the size of --set or of the file's\n"
+     "bench: compiles them in parallel, rejects those that spill registers or give other results, times\n"
+     "the rest in turn. Every timing is kept in the cache; later calls at sizes like it use the fastest\n"
+     "for the constants that they do not set (QUERN_TUNE=off: they do not).\n",
+     "set device effort budget json seed threads no-cache",
+     "  quern tune kernels/matmul.qn matmul_tiled --set M=512 --set N=512 --set K=512 --budget 10s\n"
+     "      the table of what was tried, the fastest first\n"
+     "  quern tune kernels/matmul.qn matmul_tiled --set BN=128 --effort full --json tune.json\n"
+     "      every candidate with that constant fixed, also as JSON\n",
+     command_tune},
     {"show", "print any stage of a kernel, from the syntax tree to assembly", "show FILE [NAME] [options]", 1, 2,
      "Prints one stage of the kernel NAME of FILE as it is compiled for a device.\n",
      "stage set device why times no-cache no-raw",
@@ -105,7 +116,7 @@ static void print_overview(FILE *to)
 
 static const command *find_command(const char *name)
 {
-    const char *names[16];
+    const char *names[32];
     for (int i = 0; i < command_count; i++) {
         names[i] = commands[i].name;
         if (!strcmp(name, commands[i].name)) return &commands[i];

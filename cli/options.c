@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum option_kind { FLAG, WORD, LIST, WHOLE, REAL, COUNT } option_kind;
+typedef enum option_kind { FLAG, WORD, LIST, WHOLE, REAL, COUNT, DURATION } option_kind;
 
 typedef struct option {
     const char *name;  /* without the dashes */
@@ -37,6 +37,11 @@ static const option options[] = {
     {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
     {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant"},
     {"seconds", "NUMBER", REAL, PLACE(seconds), "the most time to spend on timing one variant (default 1)"},
+    {"effort", "NAME", WORD, PLACE(effort), "quick: a sample of the candidates (default); full: all of them"},
+    {"budget", "TIME", DURATION, PLACE(budget_s), "the most time to spend, such as 10s or 2m (default 30s)"},
+    {"arch", "NAME", WORD, PLACE(arch),
+     "the GPU to compile for, such as sm_80 (default: the one there is, else sm_90a)"},
+    {"annotate", NULL, FLAG, PLACE(annotate), "instructions under the source lines they came from"},
     {"measure", NULL, FLAG, PLACE(measure), "measure the ceilings: copy and read bandwidth, multiply-add peak"},
     {"steps", "NUMBER", WHOLE, PLACE(steps), "operations that one program may run before R709 (default 20000000)"},
     {"verbose", NULL, FLAG, PLACE(verbose), "a line for every case"},
@@ -69,7 +74,7 @@ static const option *find(const char *name, size_t length)
 
 static bool complain_unknown(const command *c, const char *word, const char *name)
 {
-    const char *known[32];
+    const char *known[64];
     int count = 0;
     for (int i = 0; i < option_count; i++)
         if (takes(c, options[i].name)) known[count++] = options[i].name;
@@ -111,6 +116,16 @@ static bool store(const option *o, const char *value, arguments *out)
         if (end == value || *end || !(*(double *)field > 0) || *(double *)field > 1e6)
             return complain("--%s takes a number above 0, not `%s`", o->name, value), false;
         return true;
+    case DURATION: {
+        double unit = 1;
+        *(double *)field = strtod(value, &end);
+        if (end != value && !strcmp(end, "ms")) unit = 1e-3, end += 2;
+        if (end != value && (!strcmp(end, "s") || !strcmp(end, "m"))) unit = *end == 'm' ? 60 : 1, end++;
+        *(double *)field *= unit;
+        if (end == value || *end || !(*(double *)field > 0) || *(double *)field > 1e6)
+            return complain("--%s takes a time such as 500ms, 30s or 2m, not `%s`", o->name, value), false;
+        return true;
+    }
     case COUNT:
         *(int64_t *)field = strtoll(value, &end, 0);
         if (end == value || *end || errno || *(int64_t *)field < 1 || *(int64_t *)field > 4096)

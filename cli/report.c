@@ -61,6 +61,29 @@ void write_to_stdout(void *user, const char *text, size_t length)
     fwrite(text, 1, length, stdout);
 }
 
+void write_result(void *user, const char *text, size_t length)
+{
+    progress_line *line = user;
+    if (line->shown) fputs("\r\033[K", stderr);
+    line->shown = false;
+    fwrite(text, 1, length, stdout);
+    fflush(stdout);
+}
+
+void write_progress(void *user, const char *text, size_t length)
+{
+    progress_line *line = user;
+    if (!line->terminal) {
+        fwrite(text, 1, length, stderr);
+        return;
+    }
+    size_t shown = strcspn(text, "\n");
+    if (shown > length) shown = length;
+    fprintf(stderr, "\r\033[K%.*s", shown > 79 ? 79 : (int)shown, text);
+    fflush(stderr);
+    line->shown = true;
+}
+
 /* Edit distance over words of at most 63 bytes: 2 for a letter too many, too few or swapped, 3 for a wrong one. */
 static int distance(const char *a, const char *b)
 {

@@ -79,6 +79,20 @@ typedef struct qn_bench_options {
 } qn_bench_options;
 QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options,
                                              qn_write *write, qn_write *progress, void *user, qn_error *error);
+/* tune: times the candidates of a kernel's `tune` clauses at one size and keeps every timing in the cache; later calls at
+ * sizes like it take the fastest for what they leave open. Sizes come from the settings, else from the kernel's bench. */
+typedef struct qn_tune_options {
+    const char *device;    /* NULL: the best */
+    qn_settings settings;  /* fixes extents, types, and constants that are not to be tuned */
+    const char *effort;    /* "quick" (NULL): a sample of the candidates; "full": all */
+    double budget_s;       /* 0: 30 */
+    const char *json_path; /* NULL: none */
+    uint64_t seed;
+    bool progress, colour;
+} qn_tune_options;
+QN_API QN_MUST_CHECK qn_status qn_tune(qn_context *context, const char *path, const char *kernel,
+                                       const qn_tune_options *options, qn_write *write, qn_write *progress, void *user,
+                                       qn_error *error);
 /* The machine's ceilings, measured now (about a second): best copy bandwidth counting read and write, FMA peak. */
 typedef struct qn_ceilings {
     double copy_gb_per_s, read_gb_per_s;

@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/raw.h"
-#include "run/run.h"
+#include "run/tune.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -111,14 +111,12 @@ static qn_status check_present(const qn_call *call, qn_error *error)
     return QN_OK;
 }
 
-qn_status call_instance(qn_call *call, int units, instance **out, qn_error *error)
+qn_status call_constants(const qn_call *call, const bindings *settings, int units, arena *memory, bindings *constants,
+                         bindings *extents, qn_error *error)
 {
-    kernel_entry *e = call->kernel;
-    bindings constants = {0}, extents = {0};
-    if (e->dump) return entry_instance(e, &constants, out, error);
-    arena *memory = arena_new();
+    const kernel_entry *e = call->kernel;
     given_array arrays[MAX_PARAMS];
-    lang_given given = {.settings = call->settings, .arrays = arrays, .units = units};
+    lang_given given = {.settings = *settings, .arrays = arrays, .units = units};
     for (int i = 0; i < e->param_count; i++) {
         const argument *a = &call->arguments[i];
         if (e->params[i].rank < 0 || !present(a)) continue;
@@ -127,15 +125,32 @@ qn_status call_instance(qn_call *call, int units, instance **out, qn_error *erro
         memcpy(g->extents, a->view.extents, sizeof(g->extents));
     }
     diagnostics d = {.memory = memory};
-    qn_status status;
-    if (lang_instantiate(e->module->file, e->item, &given, &d, memory, &constants, &extents) && !d.errors) {
-        status = entry_instance(e, &constants, out, error);
-    } else {
-        text words = {0};
-        diagnostics_print(&d, e->module->file, false, &words);
-        status = error_set(error, QN_BAD_CALL, "%s", text_get(&words));
-        text_free(&words);
+    if (lang_instantiate(e->module->file, e->item, &given, &d, memory, constants, extents) && !d.errors) return QN_OK;
+    text words = {0};
+    diagnostics_print(&d, e->module->file, false, &words);
+    error_set(error, QN_BAD_CALL, "%s", text_get(&words));
+    text_free(&words);
+    return QN_BAD_CALL;
+}
+
+qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error)
+{
+    kernel_entry *e = call->kernel;
+    int units = slot_about(call->context, slot)->units;
+    bindings constants = {0}, extents = {0};
+    if (e->dump) return entry_instance(e, &constants, out, error);
+    arena *memory = arena_new();
+    qn_status status = call_constants(call, &call->settings, units, memory, &constants, &extents, error);
+    bool done = false;
+    if (status == QN_OK && !call->context->no_tune && clause_of(e->item, "tune") &&
+        tune_knows(call->context, e->name)) {
+        /* Constants that the caller leaves open are as the fastest recorded configuration has them. */
+        bindings settings = {0}, tuned = {0}, same = {0};
+        done = tune_settings(call, slot, &constants, &extents, memory, &settings) &&
+               call_constants(call, &settings, units, memory, &tuned, &same, NULL) == QN_OK &&
+               entry_instance(e, &tuned, out, NULL) == QN_OK;
     }
+    if (status == QN_OK && !done) status = entry_instance(e, &constants, out, error);
     arena_free(memory);
     return status;
 }
@@ -305,7 +320,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     if (!inputs_too) QN_TRY(check_present(call, error));
     int units = slot_about(call->context, slot)->units;
     instance *found = NULL;
-    QN_TRY(call_instance(call, units, &found, error));
+    QN_TRY(call_instance(call, slot, &found, error));
     CHECK(found);
     const tile_kernel *k = found->kernel;
     match(call, k);

@@ -358,7 +358,7 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat about;
         if (!ends_with(d->d_name, ".key") && !ends_with(d->d_name, ".so") && !strstr(d->d_name, ".so.aside") &&
-            strcmp(d->d_name, "variants.log"))
+            strcmp(d->d_name, "variants.log") && strcmp(d->d_name, "tune.log"))
             continue;
         if (!file_about(c, d->d_name, "", &about)) continue;
         char path[3400];

@@ -123,6 +123,16 @@ static qn_status wrong_kind(const qn_call *call, const char *name, const paramet
                        call->kernel->name, is, given);
 }
 
+void call_forget_setting(qn_call *call, const char *name)
+{
+    for (int i = 0; i < call->settings.count; i++) {
+        if (strcmp(call->settings.items[i].name, name) != 0) continue;
+        call->settings.items[i] = call->settings.items[--call->settings.count];
+        call_unbind(call);
+        return;
+    }
+}
+
 qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_error *error)
 {
     const char *known = known_name(call, name, false, error);

@@ -83,6 +83,7 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
         status = s->driver->load(s->device, v->kernel, path, &v->program, error);
     }
     QN_TRY(status);
+    if (s->driver->emit) v->binary_path = arena_copy_text(v->memory, path, strlen(path));
     v->load_ns = clock_now_ns() - (v->from_cache ? start : loading);
     return QN_OK;
 }

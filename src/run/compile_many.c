@@ -15,10 +15,36 @@ typedef struct queue {
     _Atomic int next;
 } queue;
 
-static qn_status compile_one(qn_call *call, int slot, qn_error *error)
+void call_usual_views(qn_call *call)
 {
-    if (!call->bound || call->slot != slot) QN_TRY(call_bind(call, slot, false, error));
-    return call->variant ? QN_OK : variant_get(call, &call->variant, error);
+    const tile_kernel *k = call->instance->kernel;
+    for (int p = 0; p < k->param_count; p++) {
+        array_view *v = &call->views[p];
+        int64_t step = 1;
+        if (k->params[p].kind >= PARAM_SCALAR) continue;
+        for (int a = v->rank - 1; a >= 0; a--) {
+            v->strides[a] = step;
+            if (__builtin_mul_overflow(step, MAXIMUM(v->extents[a], 1), &step)) step = INT64_MAX / 2;
+        }
+        v->data = (void *)4096; /* an address that is aligned; nothing is read */
+    }
+}
+
+static qn_status compile_one(compile_job *j, int slot)
+{
+    qn_call *call = j->call;
+    if (!j->usual) {
+        if (!call->bound || call->slot != slot) QN_TRY(call_bind(call, slot, false, &j->error));
+        if (!call->variant) QN_TRY(variant_get(call, &call->variant, &j->error));
+        j->variant = call->variant;
+        return QN_OK;
+    }
+    QN_TRY(call_bind(call, slot, true, &j->error));
+    call_usual_views(call);
+    call->slot = slot;
+    qn_status status = variant_get(call, &j->variant, &j->error);
+    call_unbind(call);
+    return status;
 }
 
 static void *work(void *context)
@@ -26,7 +52,7 @@ static void *work(void *context)
     queue *q = context;
     for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->count;) {
         compile_job *j = &q->jobs[i];
-        j->status = compile_one(j->call, q->slot, &j->error);
+        j->status = compile_one(j, q->slot);
     }
     return NULL;
 }

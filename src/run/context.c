@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "run/cache.h"
-#include "run/run.h"
+#include "run/tune.h"
 
 #include <quern/device.h>
 #include <stdlib.h>
@@ -102,7 +102,8 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->print = options->print;
     c->user = options->user;
     c->log = log_from_environment();
-    const char *dump_folder = environment_get("QUERN_DUMP_DIR");
+    const char *dump_folder = environment_get("QUERN_DUMP_DIR"), *tune = environment_get("QUERN_TUNE");
+    c->no_tune = tune && !strcmp(tune, "off");
     if (dump_folder) {
         c->dump_folder = strdup(dump_folder);
         CHECK(c->dump_folder);
@@ -124,6 +125,7 @@ void qn_context_close(qn_context *context)
 {
     if (!context) return;
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
+    tune_book_free(context->book);
     cache_close(context->cache);
     pthread_cond_destroy(&context->compiled);
     pthread_mutex_destroy(&context->log_lock);

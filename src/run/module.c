@@ -164,6 +164,23 @@ static void collect_warnings(qn_module *m, kernel_entry *e)
     if (own.count) diagnostics_print(&own, m->file, false, &e->warnings);
 }
 
+void entry_source(const kernel_entry *entry, text *out)
+{
+    const ast_file *file = entry->module->file;
+    text_print(out, "%s\n", entry->name);
+    if (!file) return;
+    uses *u = calloc(1, sizeof(*u));
+    CHECK(u);
+    u->file = file;
+    add_use(u, entry->item);
+    for (int i = 0; i < file->items.count; i++)
+        if (file->items.items[i]->kind == AST_CONSTANT) add_use(u, file->items.items[i]);
+    for (int i = 0; i < u->count; i++)
+        for (int line = u->items[i]->from.line; line <= u->items[i]->end_line && line <= file->line_count; line++)
+            text_print(out, "%s\n", file->lines[line - 1]);
+    free(u);
+}
+
 static qn_status load_source(qn_module *m, const char *words, size_t length, qn_error *error)
 {
     diagnostics d = {.memory = m->memory};

@@ -44,8 +44,10 @@ struct qn_context {
     int slot_count;
     struct cache *cache; /* opened at the first compile; NULL before */
     bool no_cache, allow_raw;
-    char *cache_folder; /* as asked for, or NULL */
-    char *dump_folder;  /* of QUERN_DUMP_DIR, or NULL */
+    char *cache_folder;     /* as asked for, or NULL */
+    char *dump_folder;      /* of QUERN_DUMP_DIR, or NULL */
+    bool no_tune;           /* QUERN_TUNE=off: records of tuning are not used */
+    struct tune_book *book; /* read at the first need; NULL before */
     void (*print)(void *user, const char *line);
     void *user;
     unsigned log;                         /* LOG_... from QUERN_LOG */
@@ -96,6 +98,7 @@ typedef struct variant {
     bool assumes_nothing;
     char *facts_words; /* "x.contiguous n.by16" */
     char *why;         /* one sentence */
+    char *binary_path; /* in the cache; NULL for ref */
     int64_t compile_ns, load_ns;
     bool from_cache;
 } variant;
@@ -180,6 +183,8 @@ kernel_entry *module_find(const qn_module *module, const char *kernel,
 qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
                       qn_error *error, const char *format, ...) __attribute__((format(printf, 7, 8)));
 const parameter *entry_param(const kernel_entry *entry, const char *name, int *number); /* NULL if none */
+/* The kernel's name, then the source lines of the kernel and of all it uses. */
+void entry_source(const kernel_entry *entry, text *out);
 
 /* bind.c: instance, complete arrays and plan. `inputs_too`: in and inout arrays that are not set are computed as well
  * (extents only; their views have no data), for the generator. Nothing is compiled. */
@@ -189,8 +194,11 @@ qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *er
 bool raw_runs_on(const char *language, const char *device); /* "cuda" on cuda and emu, "c" on cpu */
 void call_unbind(qn_call *call);                            /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error);     /* only pointers changed: new views, overlap again */
-/* The instance for what is given so far: types and constants bound. */
-qn_status call_instance(qn_call *call, int units, instance **out, qn_error *error);
+/* The instance for what is given so far: types and constants bound, open ones as the record of tuning says. */
+qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error);
+/* Types, constants and extents of the call's arrays under these settings. */
+qn_status call_constants(const qn_call *call, const bindings *settings, int units, arena *memory, bindings *constants,
+                         bindings *extents, qn_error *error);
 /* The instance of constants, lowered now if it is new. Takes the context's lock. */
 qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error);
 
@@ -223,11 +231,15 @@ struct cache *context_cache(qn_context *context); /* opened at the first use; th
 
 /* compile_many.c */
 typedef struct compile_job {
-    qn_call *call; /* with every input set */
+    qn_call *call; /* with every input set; */
+    bool usual;    /* or only sizes: for row-major, aligned arrays of these */
     qn_status status;
     qn_error error;
+    variant *variant; /* what was made, or found */
 } compile_job;
 /* Binds and compiles each call in up to `threads` threads; the status of each is in its job. */
+/* A call that was bound with inputs_too gets views as those of row-major, aligned arrays. */
+void call_usual_views(qn_call *call);
 void calls_compile(compile_job *jobs, int count, int slot, int threads);
 
 /* staging.c: devices with memory of their own. */
@@ -250,6 +262,9 @@ device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: o
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
 /* Puts a launch on a stream of a driver that has streams, and does not wait. */
 qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
+
+/* call.c */
+void call_forget_setting(qn_call *call, const char *name); /* as if it had never been set */
 
 /* workbench.c */
 /* "name=value" items into the call; unknown names are E505. */

@@ -137,16 +137,7 @@ static void usual_facts(qn_call *call, int slot, const instance *i, tile_facts *
     for (int p = 0; p < i->kernel->param_count; p++)
         facts[p] = call->kernel->dump ? i->kernel->params[p].facts : unknown;
     if (call->kernel->dump || call_bind(call, slot, true, NULL) != QN_OK) return;
-    for (int p = 0; p < i->kernel->param_count; p++) {
-        array_view *v = &call->views[p];
-        int64_t step = 1;
-        if (i->kernel->params[p].kind >= PARAM_SCALAR) continue;
-        for (int a = v->rank - 1; a >= 0; a--) {
-            v->strides[a] = step;
-            if (__builtin_mul_overflow(step, MAXIMUM(v->extents[a], 1), &step)) return;
-        }
-        v->data = (void *)4096; /* an address that is aligned; nothing is read */
-    }
+    call_usual_views(call);
     call->slot = slot;
     launch_facts(call, facts);
     call_unbind(call);
@@ -174,7 +165,7 @@ static qn_status show_call(qn_call *call, int slot, const char *stage, bool time
     time_table table = {0};
     int64_t start = clock_now_ns();
     instance *i;
-    QN_TRY(call_instance(call, slot_about(call->context, slot)->units, &i, error));
+    QN_TRY(call_instance(call, slot, &i, error));
     add_time(&table, "lower", "", clock_now_ns() - start);
     if (!times && !strcmp(stage, "tile")) {
         tile_print(i->kernel, out);

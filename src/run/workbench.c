@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/cache.h"
-#include "run/run.h"
+#include "run/tune.h"
 
 #include <string.h>
 
@@ -68,6 +68,7 @@ qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *r
     pthread_mutex_lock(&context->lock);
     qn_status status = cache_clear(context_cache(context), &files, &bytes, error);
     if (status == QN_OK) why_forget(context, &files, &bytes);
+    if (status == QN_OK) tune_forget(context);
     pthread_mutex_unlock(&context->lock);
     if (removed_files) *removed_files = files;
     if (removed_bytes) *removed_bytes = bytes;
