@@ -28,7 +28,7 @@ static qn_status find_phase(cuda_program *p, int number, const char *binary_path
     return QN_OK;
 }
 
-qn_status cuda_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
 {
     cuda_device *d = (cuda_device *)base;
     char *image = NULL;
