@@ -44,7 +44,8 @@ static void run_phase(emitter *e, int phase, text *body)
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;
-    e->time = e->line = e->pass_number = e->serial = 0;
+    e->time = e->line = e->pass_number = e->serial = e->dot_room = 0;
+    c->resident = ARENA_ARRAY(e->memory, const char *, count);
     e->has_assert = e->prints = false;
     e->phase = phase;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});

@@ -276,6 +276,7 @@ static void emit_for(emitter *e, tile_op *op)
     const char *first = emit_name(e, op->operands[0]), *limit = emit_name(e, op->operands[1]);
     const char *step = emit_name(e, op->operands[2]), *i = emit_name(e, body->args[0]);
     bool down = op->flags & F_DOWN;
+    size_t place = cuda_dot_enter(e, op);
     int begin = e->time, barriers = c->loop_barriers;
     hazards outside = hazards_new(e);
     hazards_copy(e, &outside, &c->hazards, false);
@@ -293,6 +294,7 @@ static void emit_for(emitter *e, tile_op *op)
     c->loop_barriers = barriers;
     e->depth--;
     put(e, "}");
+    cuda_dot_leave(e, op, place);
     declare_results(e, op, carried);
 }
 
@@ -378,9 +380,11 @@ static void emit_dot_item(emitter *e, tile_op *op)
         if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, v), "dot");
         hazard_buffer(e, buffer_for(e, v), false);
     }
-    int result = buffer_for(e, op->results[0]);
-    if (e->cuda->deciding) layout_touch_elsewhere(e, result, "dot");
-    hazard_buffer(e, result, true);
+    if (!e->cuda->resident[op->results[0]]) {
+        int result = buffer_for(e, op->results[0]);
+        if (e->cuda->deciding) layout_touch_elsewhere(e, result, "dot");
+        hazard_buffer(e, result, true);
+    }
     hazard_commit(e);
     e->cuda->has_dot = true;
     emit_cuda_dot(e, op);

@@ -2,15 +2,122 @@
  * dot in CUDA text. In: a DOT op whose operands are slices of arrays or kept tiles. Out: calls of the prelude's products.
  *
  * A slice (perhaps transposed, perhaps with its own bounds selected to 0) is not copied: pointer and strides go to the
- * product, and its bounds shorten m, n and k. Everything else is read from its own memory. The result is added into
- * its buffer, which already holds the third operand, or is cleared here.
+ * product, and its bounds shorten m, n and k. Everything else is read from its own memory. A product works on tiles of
+ * TM x TN sums in registers, fed through a room in shared memory; f16 and bf16 go to the matrix units where there are
+ * any, all else is multiplied and added. The sums are then added to the result's buffer, which already holds the third
+ * operand, or is written afresh. Where a loop does nothing with an accumulator but add products to it, its sums stay in
+ * registers from before the loop until after it.
  * All threads of the team run this text; barriers around it are the caller's.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/emit_cuda_text.h"
+#include "emit/emit_cuda_nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { ASSUMED_THREADS = 256, MOST_SUMS = 128, MOST_FMA_SUMS = 128, RING_BYTES = 72 * 1024, STEP = 32, FMA_STEP = 16 };
+
+typedef struct product {
+    const char *type; /* its class, with its numbers */
+    int rows, columns, sums;
+    int64_t room_bytes;
+} product;
+
+static int64_t power_above(int64_t n, int64_t least, int64_t most)
+{
+    while (least < n && least < most) least *= 2;
+    return least;
+}
+
+static bool is_unit(const char *stride)
+{
+    return !strcmp(stride, "1") || !strcmp(stride, "1L");
+}
+
+/* On the matrix units. Of an operand: `inner` if its elements lie side by side along k. */
+static product matrix_product(emitter *e, dtype t, int64_t m, int64_t n, int threads, const bool inner[2],
+                              const bool global[2])
+{
+    int64_t rows = power_above(m, 16, 128), columns = power_above(n, 16, 256);
+    while (rows * columns > MOST_SUMS * threads) *(columns >= rows ? &columns : &rows) /= 2;
+    int64_t down = 1, across = 1;
+    while (down * across * 64 <= threads) {
+        bool more_down = down * 32 <= rows, more_across = across * 32 <= columns;
+        if (more_down && (rows / down >= columns / across || !more_across))
+            down *= 2;
+        else if (more_across)
+            across *= 2;
+        else
+            break;
+    }
+    int64_t stage = (rows + columns) * STEP * 2;
+    int stages = stage * 4 <= RING_BYTES ? 4 : 3;
+    product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
+    p.sums = (int)(rows * columns / (down * across * 32));
+    p.type =
+        arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d>", need(e, "product_%s", memory_name(t)),
+                    p.rows, p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
+                    inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false", stages);
+    return p;
+}
+
+static product fma_product(emitter *e, dtype t, int64_t m, int64_t n, int threads)
+{
+    int across = 16, down = threads / 16, most = t == DT_F64 ? 64 : 256;
+    int64_t rows = power_above(m, down, MAXIMUM(most / 2, down)), columns = power_above(n, across, most);
+    while (rows * columns > MOST_FMA_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
+    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
+    p.room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (t == DT_F64 ? 8 : 4);
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(t)), p.rows,
+                         p.columns, down, across, (int)MINIMUM(rows / down, 4), (int)MINIMUM(columns / across, 4));
+    return p;
+}
+
+/* The product that suits an op; false: the team has no block of its own. Its sizes do not depend on where the operands
+ * are: left and right may be NULL as long as that is not known. */
+static bool choose_product(emitter *e, const tile_op *op, const matrix *left, const matrix *right, product *out)
+{
+    const cuda_state *c = e->cuda;
+    int threads = c->deciding ? ASSUMED_THREADS : c->team.threads;
+    if (c->team.kind != TEAM_BLOCK || threads < 32 || threads % 32) return false;
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    int rank = ta.rank;
+    int64_t m = dimension_bound(e, ta.dims[rank - 2]), n = dimension_bound(e, tb.dims[rank - 1]);
+    tile_op *load;
+    bool swapped, global[2] = {false}, inner[2] = {false};
+    if (left) {
+        for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e, op->operands[i], &load, &swapped);
+        inner[0] = is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2]);
+        inner[1] = is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1]);
+    }
+    bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
+    *out = halves && c->target->arch >= 80 ? matrix_product(e, ta.elem, m, n, threads, inner, global)
+                                           : fma_product(e, ta.elem, m, n, threads);
+    return true;
+}
+
+/* One room serves all products of a phase: each leaves it behind a barrier. */
+static const char *room_for(emitter *e, int64_t bytes)
+{
+    if (!e->dot_room) {
+        buffer b = {.elem = DT_U8, .shape = {.elem = DT_U8, .rank = 1, .dims = {bytes}}};
+        ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
+        e->dot_room = e->buffer_count - 1;
+    }
+    buffer *room = &e->buffers[e->dot_room];
+    room->shape.dims[0] = MAXIMUM(room->shape.dims[0], bytes);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, e->dot_room, "the room of dot");
+    e->cuda->kept[e->dot_room].pinned = true;
+    return buffer_touch(e, e->dot_room);
+}
+
+static const char *sum_type(dtype t)
+{
+    return t == DT_F64 ? "double" : t == DT_I8 || t == DT_U8 ? "int" : "float";
+}
 
 /* The first and last position of each of m, n, k that both operands have. */
-static void put_limits(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[3])
+static void put_reach(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[3])
 {
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
         extent_text(e, extents[0]), extent_text(e, extents[1]), extent_text(e, extents[2]));
@@ -34,36 +141,181 @@ static const char *batch_test(emitter *e, const matrix *left, const matrix *righ
     return words;
 }
 
+static void put_add(emitter *e, const char *class, const char *sums, const matrix *left, const matrix *right, int rank,
+                    const char *room, bool parts)
+{
+    const char *a_row = left->strides[rank - 2], *a_column = left->strides[rank - 1];
+    const char *b_row = right->strides[rank - 2], *b_column = right->strides[rank - 1];
+    put(e,
+        "const dot_range of_a = {m_first%s, m_last%s, k_first, k_last}, of_b = {n_first%s, n_last%s, k_first, k_last};",
+        parts ? " - top" : "", parts ? " - top" : "", parts ? " - left" : "", parts ? " - left" : "");
+    put(e, "%s::add(%s, %s%s, %s, %s,", class, sums, left->pointer,
+        parts ? arena_print(e->memory, " + top * %s", a_row) : "", a_row, a_column);
+    put(e, "    %s%s, %s, %s, of_a, of_b, %s, thread);", right->pointer,
+        parts ? arena_print(e->memory, " + left * %s", b_column) : "", b_row, b_column, room);
+}
+
+static void put_plain(emitter *e, const tile_op *op, const matrix *left, const matrix *right, const matrix *sum,
+                      const int64_t extents[3])
+{
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    int rank = type.rank;
+    put(e, "%s(%s, %s, %s,", need(e, "dot_plain_%s", memory_name(type.elem)), left->pointer, left->strides[rank - 2],
+        left->strides[rank - 1]);
+    put(e, "    %s, %s, %s,", right->pointer, right->strides[rank - 2], right->strides[rank - 1]);
+    put(e, "    %s, %s, %s, %s, m_first, m_last, n_first, n_last, k_first, k_last, %s, thread, threads);", sum->pointer,
+        sum->strides[rank - 2], extent_text(e, extents[0]), extent_text(e, extents[1]),
+        op->operand_count < 3 ? "true" : "false");
+}
+
+/* Tile by tile; the sums of each go to memory. */
+static void put_tiles(emitter *e, const tile_op *op, const product *p, const matrix *left, const matrix *right,
+                      const matrix *sum, const int64_t extents[3])
+{
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    int rank = type.rank;
+    const char *room = room_for(e, p->room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    put(e, "typedef %s product;", p->type);
+    put(e, "for (long top = 0; top < %s; top += %d)", m, p->rows);
+    put(e, "    for (long left = 0; left < %s; left += %d) {", n, p->columns);
+    e->depth += 2;
+    put(e, "%s sums[product::COUNT];", sum_type(type.elem));
+    put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
+    put_add(e, "product", "sums", left, right, rank, room, true);
+    put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
+        sum->strides[rank - 2], m, n, op->operand_count < 3 ? "true" : "false");
+    e->depth -= 2;
+    put(e, "    }");
+}
+
 void emit_cuda_dot(emitter *e, tile_op *op)
 {
-    value a = op->operands[0], b = op->operands[1], result = op->results[0];
-    tile_type ta = tile_type_of(e->k, a), tb = tile_type_of(e->k, b), tc = tile_type_of(e->k, result);
-    int rank = tc.rank;
+    value result = op->results[0];
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    int rank = ta.rank;
     const int64_t extents[3] = {ta.dims[rank - 2], tb.dims[rank - 1], ta.dims[rank - 1]};
-    matrix left = dot_operand_matrix(e, a), right = dot_operand_matrix(e, b), sum = dot_operand_matrix(e, result);
+    matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
+    product p;
+    bool has_product = choose_product(e, op, &left, &right, &p);
     put(e, "{");
     e->depth++;
-    put_limits(e, &left, &right, rank, extents);
-    const char *inside = "";
-    if (rank == 3) {
-        inside = batch_test(e, &left, &right);
-        put(e, "for (long batch = 0; batch < %s; batch++) {", extent_text(e, tc.dims[0]));
-        e->depth++;
-        left.pointer = arena_print(e->memory, "%s + batch * %s", left.pointer, left.strides[0]);
-        right.pointer = arena_print(e->memory, "%s + batch * %s", right.pointer, right.strides[0]);
-        sum.pointer = arena_print(e->memory, "%s + batch * (%s)", sum.pointer, sum.strides[0]);
-    }
-    if (*inside) put(e, "const long k_end = 1%s ? k_last : k_first;", inside);
-    put(e, "%s(%s, %s, %s,", need(e, "dot_plain_%s", memory_name(ta.elem)), left.pointer, left.strides[rank - 2],
-        left.strides[rank - 1]);
-    put(e, "    %s, %s, %s,", right.pointer, right.strides[rank - 2], right.strides[rank - 1]);
-    put(e, "    %s, %s, %s, %s, m_first, m_last, n_first, n_last, k_first, %s, %s, thread, threads);", sum.pointer,
-        sum.strides[rank - 2], extent_text(e, extents[0]), extent_text(e, extents[1]), *inside ? "k_end" : "k_last",
-        op->operand_count < 3 ? "true" : "false");
-    if (rank == 3) {
-        e->depth--;
-        put(e, "}");
+    put_reach(e, &left, &right, rank, extents);
+    if (e->cuda->resident[result]) {
+        CHECK(has_product);
+        e->cuda->resident[result] = p.type;
+        put_add(e, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
+                &right, rank, room_for(e, p.room_bytes), false);
+    } else {
+        matrix sum = dot_operand_matrix(e, result);
+        if (rank == 3) {
+            const char *inside = batch_test(e, &left, &right);
+            put(e, "const long k_end = k_last;");
+            put(e, "for (long batch = 0; batch < %s; batch++) {", extent_text(e, tile_type_of(e->k, result).dims[0]));
+            e->depth++;
+            if (*inside) put(e, "k_last = 1%s ? k_end : k_first;", inside);
+            left.pointer = arena_print(e->memory, "%s + batch * %s", left.pointer, left.strides[0]);
+            right.pointer = arena_print(e->memory, "%s + batch * %s", right.pointer, right.strides[0]);
+            sum.pointer = arena_print(e->memory, "%s + batch * (%s)", sum.pointer, sum.strides[0]);
+        }
+        if (has_product)
+            put_tiles(e, op, &p, &left, &right, &sum, extents);
+        else
+            put_plain(e, op, &left, &right, &sum, extents);
+        if (rank == 3) {
+            e->depth--;
+            put(e, "}");
+        }
     }
     e->depth--;
     put(e, "}");
+}
+
+/* ---- sums that stay in registers over a loop ---- */
+
+/* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */
+static tile_op *only_product(const emitter *e, const tile_op *loop, int number)
+{
+    const tile_block *body = loop->regions[0];
+    value argument = body->args[number + 1], next = body->ops[body->op_count - 1]->operands[number];
+    tile_op *op = tile_def(e->k, next);
+    if (!op || op->code != OP_DOT || op->operand_count < 3 || op->operands[2] != argument) return NULL;
+    if (e->uses[argument] != 1 || e->uses[next] != 1 || tile_type_of(e->k, next).rank != 2) return NULL;
+    for (int i = 0; i < body->op_count; i++)
+        if (body->ops[i] == op) return op;
+    return NULL;
+}
+
+/* Calls visit for each product of the loop whose sums fit into registers. */
+static void each_resident(emitter *e, const tile_op *loop,
+                          void visit(emitter *e, value result, value argument, dtype t))
+{
+    int sums = 0;
+    for (int r = 0; r < loop->result_count; r++) {
+        tile_op *op = only_product(e, loop, r);
+        product p;
+        if (!op || !choose_product(e, op, NULL, NULL, &p)) continue;
+        tile_type type = tile_type_of(e->k, op->results[0]);
+        if (type.dims[0] < 0 || type.dims[1] < 0 || type.dims[0] > p.rows || type.dims[1] > p.columns) continue;
+        sums += p.sums;
+        if (sums > MOST_SUMS) return;
+        visit(e, op->results[0], loop->regions[0]->args[r + 1], tile_type_of(e->k, op->operands[0]).elem);
+    }
+}
+
+static const char *accumulator_memory(emitter *e, value argument, bool writes)
+{
+    int number = buffer_for(e, argument);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
+    hazard_buffer(e, number, writes);
+    hazard_commit(e);
+    return buffer_touch(e, number);
+}
+
+static void put_resume(emitter *e, value result, value argument, dtype t)
+{
+    tile_type type = tile_type_of(e->k, result);
+    const char *memory = accumulator_memory(e, argument, false), *n = extent_text(e, type.dims[1]);
+    need(e, "dot_finish");
+    e->cuda->resident[result] = "";
+    put(e, "%s sums_%u[product_%u::COUNT];", sum_type(t), result, result);
+    put(e, "dot_resume<product_%u>(sums_%u, %s, %s, %s, %s, thread);", result, result, memory, n,
+        extent_text(e, type.dims[0]), n);
+}
+
+static void put_finish(emitter *e, value result, value argument, dtype t)
+{
+    tile_type type = tile_type_of(e->k, result);
+    const char *memory = accumulator_memory(e, argument, true), *n = extent_text(e, type.dims[1]);
+    put(e, "dot_finish<product_%u>(sums_%u, %s, %s, 0, 0, %s, %s, true, thread);", result, result, memory, n,
+        extent_text(e, type.dims[0]), n);
+}
+
+size_t cuda_dot_enter(emitter *e, const tile_op *loop)
+{
+    size_t place = e->out->length;
+    each_resident(e, loop, put_resume);
+    return place;
+}
+
+/* Which product it is was only known inside the loop: its name goes before. */
+static void put_type(emitter *e, value result, value argument, dtype t)
+{
+    put(e, "typedef %s product_%u;", e->cuda->resident[result], result);
+}
+
+void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place)
+{
+    text *out = e->out, types = {0}, rest = {0};
+    each_resident(e, loop, put_finish);
+    e->out = &types;
+    each_resident(e, loop, put_type);
+    e->out = out;
+    if (!types.length) return;
+    text_add(&rest, out->data + place);
+    out->length = place;
+    out->data[place] = 0;
+    text_add(out, text_get(&types));
+    text_add(out, text_get(&rest));
+    text_free(&types);
+    text_free(&rest);
 }

@@ -401,7 +401,15 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     c->shared_bytes = c->scratch_bytes = 0;
     for (int i = 1; i < c->kept_count; i++) {
         kept *k = &c->kept[i];
-        if (!k->touched) continue;
+        if (!k->touched || !k->pinned) continue;
+        k->kind = HOME_SHARED;
+        k->bytes = buffer_bound(e, i, 0);
+        k->offset = c->shared_bytes;
+        c->shared_bytes += k->bytes;
+    }
+    for (int i = 1; i < c->kept_count; i++) {
+        kept *k = &c->kept[i];
+        if (!k->touched || k->pinned) continue;
         const pass_layout *l = k->layout;
         int words = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
         bool fits = !k->elsewhere && l && l->repeats && !(l->row_axes && k->many_groups);

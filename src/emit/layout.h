@@ -59,6 +59,7 @@ typedef struct kept { /* by buffer number */
     bool touched, elsewhere;   /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
     bool across;               /* read or written along another axis than its last: rows are padded */
     bool plain;                /* something needs it row-major without gaps */
+    bool pinned;               /* it has to be in shared memory */
     bool many_groups;          /* touched by more than one group */
     const pass_layout *layout; /* of the touches at the own place */
     int group;
@@ -93,6 +94,7 @@ typedef struct cuda_state { /* of one phase */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool single_programs; /* no tile at all */
     bool has_dot;
+    const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position;                 /* has_position: argmax, argmin */
     bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
     bool row_level;                              /* a pass that some of the team's threads have to themselves */
