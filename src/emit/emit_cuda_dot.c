@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { ASSUMED_THREADS = 256, MOST_SUMS = 128, MOST_FMA_SUMS = 128, RING_BYTES = 72 * 1024, STEP = 32, FMA_STEP = 16 };
+enum { ASSUMED_THREADS = 256, MOST_SUMS = 128, MOST_FMA_SUMS = 128, RING_BYTES = 72 * 1024, STEP = 32, FMA_STEP = 8 };
 
 typedef struct product {
     const char *type; /* its class, with its numbers */

@@ -317,7 +317,7 @@ const prelude_part cuda_dot_parts[] = {
      "    typedef $k sum;\n"
      "    enum {\n"
      "        THREADS = TY * TX,\n"
-     "        BK = 16,\n"
+     "        BK = 8,\n"
      "        RM = TM / TY,\n"
      "        RN = TN / TX,\n"
      "        COUNT = RM * RN,\n"
