@@ -83,7 +83,7 @@ static void put_argument(const tile_param *p, int word, text *out)
 static void put_kernel(const tile_kernel *k, const char *bounds, text *out)
 {
     int words = (int)(sizeof(cuda_tail) / sizeof(int64_t)), word = 0;
-    int passed = k->raw_passed ? k->raw_passed : k->param_count;
+    int passed = k->param_count - k->raw_hidden;
     for (int i = 0; i < k->param_count; i++) words += is_array(&k->params[i]) ? 1 + 2 * k->params[i].rank : 1;
     text_print(out, "struct %s_frame { long long words[%d]; };\n", k->name, words);
     text_print(out, "extern \"C\" __global__ void %s%s%s_phase0(const __grid_constant__ %s_frame frame)\n{\n    %s(",

@@ -98,7 +98,7 @@ qn_status raw_check_signature(const tile_kernel *k, int extra, raw_function *out
     const char *file = k->file ? k->file : "?";
     *out = (raw_function){0};
     QN_TRY(find(k, out, error));
-    int declared = k->raw_passed ? k->raw_passed : k->param_count, expected = declared + extra, found = 0;
+    int declared = k->param_count - k->raw_hidden, expected = declared + extra, found = 0;
     raw_names names = {.constants = k->raw_constants, .function = out, .instance = k->raw_instance};
     raw_parameter parameter = {0};
     text type = {0};

@@ -311,7 +311,7 @@ void tile_print(const tile_kernel *k, text *out)
     }
     if (k->raw_language) {
         text_print(out, "raw %s%s {\n", k->raw_language, k->raw_once ? " once" : "");
-        if (k->raw_passed) text_print(out, "  passes %d\n", k->raw_passed);
+        if (k->raw_hidden) text_print(out, "  hides %d\n", k->raw_hidden);
         print_lines(&p, "instance", k->raw_instance);
         print_lines(&p, "options", k->raw_options);
         print_lines(&p, "constants", k->raw_constants);

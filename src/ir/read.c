@@ -503,11 +503,11 @@ static bool read_raw(reader *r)
 {
     static const char *const words[] = {"constants", "source", "instance", "options"};
     text parts[COUNT(words)] = {0};
-    int64_t passed = 0;
+    int64_t hidden = 0;
     bool good = read_name(r, &r->k->raw_language);
     r->k->raw_once = good && scan_accept(&r->scan, "once");
     good = good && scan_expect(&r->scan, "{");
-    if (good && scan_accept(&r->scan, "passes")) good = read_integer(r, 1, 64, &passed);
+    if (good && scan_accept(&r->scan, "hides")) good = read_integer(r, 1, 64, &hidden);
     while (good && !scan_is(&r->scan, "}")) {
         const char *line = "";
         int part = 0;
@@ -525,7 +525,7 @@ static bool read_raw(reader *r)
     r->k->raw_source = copies[1];
     r->k->raw_instance = *copies[2] ? copies[2] : NULL;
     r->k->raw_options = *copies[3] ? copies[3] : NULL;
-    r->k->raw_passed = (int)passed;
+    r->k->raw_hidden = (int)hidden;
     return good && scan_expect(&r->scan, "}");
 }
 

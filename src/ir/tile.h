@@ -232,7 +232,7 @@ typedef struct tile_kernel {
     bool raw_once;
     const char *raw_instance; /* cuda: a template with its arguments, "gemm<float, 16>", or NULL */
     const char *raw_options;  /* cuda: options of the compiler, one a line, or NULL */
-    int raw_passed;           /* the function takes only the first so many parameters; 0: all */
+    int raw_hidden;           /* the last so many parameters are not passed to the function */
     tile_alias *aliases;      /* not in the text form */
     int alias_count, alias_capacity;
     const char **source_lines; /* for comments in emitted text and findings; may be NULL */

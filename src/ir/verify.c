@@ -325,8 +325,8 @@ static bool check_kernel(verifier *v)
     const tile_kernel *k = v->k;
     if (!k->head) return verify_fail(v, "there is no head");
     if (k->raw_language && k->phase_count) return verify_fail(v, "a raw kernel has phases");
-    if (k->raw_passed < 0 || k->raw_passed > k->param_count)
-        return verify_fail(v, "a raw kernel passes %d of %d parameters", k->raw_passed, k->param_count);
+    if (k->raw_hidden < 0 || k->raw_hidden > k->param_count)
+        return verify_fail(v, "a raw kernel hides %d of %d parameters", k->raw_hidden, k->param_count);
     if (k->phase_count < 0 || k->phase_count > 16) return verify_fail(v, "%d phases, of at most 16", k->phase_count);
     if (k->param_count > 64) return verify_fail(v, "%d parameters, of at most 64", k->param_count);
     if (!check_params(v)) return false;

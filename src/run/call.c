@@ -14,7 +14,8 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 {
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
-    kernel_entry *entry = module_find(module, kernel, error);
+    kernel_entry *entry = module->cuda_source && strchr(kernel, '<') ? cuda_module_instance(module, kernel, error)
+                                                                     : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;
     qn_call *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a call");

@@ -71,7 +71,7 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
     for (int i = 0; tune && i < tune->list.count; i++) add_name(e, tune->list.items[i]->name);
 }
 
-static void entry_from_dump(kernel_entry *e, tile_kernel *k)
+void entry_from_dump(kernel_entry *e, tile_kernel *k)
 {
     e->name = k->name;
     e->dump = k;

@@ -88,6 +88,10 @@ struct qn_module {
     int kernel_count;
     diagnostics found; /* warnings */
     text warnings;     /* all of them, printed */
+    /* Of CUDA text alone (cuda_module.c): instances of templates become kernels as they are asked for. */
+    const char *cuda_source, *cuda_options;
+    int kernel_capacity;
+    bool is_trusted; /* its raw kernels may run whatever the context says */
 };
 
 /* A compiled variant. Never changes once it is in its table. */
@@ -177,6 +181,7 @@ memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages
 void memory_free(void *memory);
 
 /* module.c */
+void entry_from_dump(kernel_entry *e, tile_kernel *k);
 kernel_entry *module_find(const qn_module *module, const char *kernel,
                           qn_error *error); /* NULL: E505 with a suggestion */
 /* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
@@ -185,6 +190,9 @@ qn_status entry_error(const kernel_entry *entry, qn_status status, const char *c
 const parameter *entry_param(const kernel_entry *entry, const char *name, int *number); /* NULL if none */
 /* The kernel's name, then the source lines of the kernel and of all it uses. */
 void entry_source(const kernel_entry *entry, text *out);
+
+/* cuda_module.c: the kernel "twice<float>", made now if it is new; NULL: there is no such template. */
+kernel_entry *cuda_module_instance(qn_module *module, const char *name, qn_error *error);
 
 /* bind.c: instance, complete arrays and plan. `inputs_too`: in and inout arrays that are not set are computed as well
  * (extents only; their views have no data), for the generator. Nothing is compiled. */

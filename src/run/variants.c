@@ -30,7 +30,7 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     const device_slot *s = &call->context->slots[call->slot];
     const tile_kernel *k = call->instance->kernel;
     for (int i = 0; i < k->param_count; i++) facts[i] = unknown;
-    if (!s->driver->choose_facts) return;
+    if (!s->driver->choose_facts || k->raw_language) return; /* the text of a raw kernel is as it is */
     tile_param params[MAX_PARAMS];
     memcpy(params, k->params, sizeof(params[0]) * (size_t)k->param_count);
     tile_kernel probe = *k; /* the driver writes into its parameters only */
