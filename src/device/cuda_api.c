@@ -4,6 +4,7 @@
  * every soname from new to old. The message of a failure lists what was looked for and says what to install.
  * SPDX-License-Identifier: MIT
  */
+#define _GNU_SOURCE
 #include "device/cuda_api.h"
 
 #include <dlfcn.h>
@@ -56,7 +57,8 @@ static void *try_path(cuda_api *api, cuda_library library, const char *folder, c
     char path[512];
     int length = snprintf(path, sizeof(path), "%s%s%s", folder ? folder : "", folder ? "/" : "", soname);
     if (length >= (int)sizeof(path)) return NULL;
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    /* Never unmapped: the driver has threads of its own. */
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (handle) memcpy(api->paths[library], path, sizeof(path));
     return handle;
 }

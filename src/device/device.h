@@ -26,6 +26,7 @@ typedef struct device_about {
     char description[256]; /* or why not, and what to install */
     char note[256];        /* a wish of the environment that was not followed; or empty */
     int units;
+    size_t cache_bytes; /* of its last cache; 0: the processor's */
 } device_about;
 
 typedef struct launch_options { /* for ref; others ignore it */

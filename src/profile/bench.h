@@ -22,6 +22,7 @@ typedef struct bench_variant {
     variant_status status;
     const char *message;             /* why it is not ok; "" */
     qn_call *call;                   /* at the point's own size */
+    qn_call **turns;                 /* on a device with memory of its own: one call for each copy of the arrays */
     double max_error;                /* NAN: nothing was compared */
     double bytes, read_share, flops; /* of one launch; flops NAN if unknown */
     double *samples;                 /* kernel times, ns */
@@ -52,6 +53,7 @@ typedef struct bench_array {
     void *first;        /* copy 0 */
     char *others;       /* the copies after it, `stride_bytes` apart */
     size_t stride_bytes;
+    char *device;   /* all copies, where the device has memory of its own; NULL before they are timed */
     void *before;   /* inputs that are also written: as they were */
     void *expected; /* outputs of the reference */
 } bench_array;
@@ -59,7 +61,8 @@ typedef struct bench_array {
 typedef struct bench_arrays {
     bench_array items[MAX_PARAMS];
     int count, copy_count;
-    bool in_cache; /* the copies together are too few for the caches: a launch may find its data there */
+    const device_slot *slot; /* of the copies on a device; NULL: they are in host memory */
+    bool in_cache;           /* the copies together are too few for the caches: a launch may find its data there */
 } bench_arrays;
 
 typedef struct bench {
@@ -76,6 +79,7 @@ typedef struct bench {
     int variant_count, reference; /* the first variant that has IR and was not skipped; -1 if none */
     point at;
     bench_arrays arrays; /* at the point's own size */
+    device_event *events[2];
     bool tolerance_given;
     double relative, absolute;
     qn_ceilings ceilings;
@@ -112,6 +116,9 @@ qn_status arrays_allocate(bench_arrays *a, int copies, qn_error *error);
 qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *error); /* inputs, every copy */
 void arrays_reset(bench_arrays *a); /* copy 0: inputs as they were, outputs as bytes of UNWRITTEN */
 qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error *error);
+/* Copies on a device with memory of its own, inputs as copy 0 of the host has them; from here on arrays_attach takes
+ * those. */
+qn_status arrays_upload(bench_arrays *a, const device_slot *slot, int copies, qn_error *error);
 void arrays_free(bench_arrays *a);
 enum { UNWRITTEN = 0xA5 };
 void *array_copy(const bench_array *array, int copy);
@@ -143,6 +150,9 @@ qn_status verify_full(bench *b, qn_error *error);
 /* bench_clock.c */
 qn_status clock_prepare(bench *b, qn_error *error); /* arrays, bytes and operations */
 void clock_variants(bench *b);
+void clock_close(bench *b); /* what clock_prepare made on a device */
+
+size_t bench_cache_bytes(const bench *b); /* of the device */
 
 /* bench_report.c */
 /* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */

@@ -64,6 +64,7 @@ static void *allocate(size_t size_bytes, qn_error *error)
 
 void *array_copy(const bench_array *array, int copy)
 {
+    if (array->device) return array->device + (size_t)copy * array->stride_bytes;
     return copy ? array->others + (size_t)(copy - 1) * array->stride_bytes : array->first;
 }
 
@@ -117,7 +118,7 @@ qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *
         if (!array->reads) continue;
         array_view view = whole(array, array->first);
         status = input_fill(b->module->file, generator_of(b->block, array->name), &known,
-                            b->context->slots[b->slot].about.units, array->name, b->options->seed, &view, error);
+                            slot_about(b->context, b->slot)->units, array->name, b->options->seed, &view, error);
         if (status != QN_OK) break;
         for (int copy = 1; copy < a->copy_count; copy++)
             memcpy(array_copy(array, copy), array->first, array->size_bytes);
@@ -152,9 +153,27 @@ qn_status arrays_attach(const bench_arrays *a, qn_call *call, int copy, qn_error
     return QN_OK;
 }
 
+qn_status arrays_upload(bench_arrays *a, const device_slot *slot, int copies, qn_error *error)
+{
+    const driver_memory *memory = slot->driver->memory;
+    a->slot = slot;
+    a->copy_count = copies;
+    for (int i = 0; i < a->count; i++) {
+        bench_array *array = &a->items[i];
+        void *data = NULL;
+        array->stride_bytes = (array->size_bytes + 1023) / 512 * 512;
+        QN_TRY(memory->allocate(slot->device, array->stride_bytes * (size_t)copies, &data, error));
+        array->device = data;
+        for (int copy = 0; copy < copies && array->reads; copy++)
+            QN_TRY(memory->write(slot->device, NULL, array_copy(array, copy), array->first, array->size_bytes, error));
+    }
+    return memory->settle(slot->device, error);
+}
+
 void arrays_free(bench_arrays *a)
 {
     for (int i = 0; i < a->count; i++) {
+        if (a->items[i].device) a->slot->driver->memory->release(a->slot->device, a->items[i].device);
         memory_free(a->items[i].first);
         memory_free(a->items[i].others);
         memory_free(a->items[i].before);

@@ -13,7 +13,8 @@
 static const double enough = 0.004;       /* the median's own uncertainty, relative */
 static const int64_t slow_ns = 200000000; /* such a launch has warmed up long before it ends */
 static const size_t most_copies_bytes = (size_t)1 << 30;
-enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000, MOST_COPIES = 65536 };
+static const double sample_ns = 1e6; /* on a stream: launches between two events until about this long */
+enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000, MOST_COPIES = 65536, MOST_TURNS = 64, MOST_LAUNCHES = 256 };
 
 static void sizes_of(bench *b, bench_variant *v)
 {
@@ -31,7 +32,7 @@ static void sizes_of(bench *b, bench_variant *v)
     v->read_share = v->bytes > 0 ? read / v->bytes : 0;
     if (v->has_ir) {
         launch_counts counts;
-        launch_count(k, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
+        launch_count(k, &v->call->plan, slot_about(b->context, b->slot)->units, &counts);
         v->flops = counts.flops;
     }
 }
@@ -46,7 +47,7 @@ static qn_status stated(bench *b, bench_variant *v, const char *word, double *ou
     diagnostics d = {.memory = b->memory};
     const char *unbound = NULL;
     call_known(v->call, b->memory, &known);
-    bool good = lang_evaluate(b->module->file, clause->list.items[0], &known, b->context->slots[b->slot].about.units,
+    bool good = lang_evaluate(b->module->file, clause->list.items[0], &known, slot_about(b->context, b->slot)->units,
                               &d, &value, &unbound) &&
                 !d.errors && (value.kind == BIND_INT || value.kind == BIND_FLOAT);
     if (!good)
@@ -96,15 +97,77 @@ static void launch(bench *b, bench_variant *v, int copy, bool counts)
     }
 }
 
+/* On a device with streams: launches in a row, each on other arrays, between two events. */
+static qn_status stream_sample(bench *b, bench_variant *v, int count, double *ns, qn_error *error)
+{
+    const device_slot *s = &b->context->slots[b->slot];
+    const driver_streams *streams = s->driver->streams;
+    QN_TRY(streams->event_record(b->events[0], NULL, error));
+    for (int i = 0; i < count; i++) QN_TRY(call_submit(v->turns[i % b->arrays.copy_count], b->slot, NULL, error));
+    QN_TRY(streams->event_record(b->events[1], NULL, error));
+    QN_TRY(streams->event_elapsed(b->events[0], b->events[1], ns, error));
+    *ns /= count;
+    return s->driver->memory->settle(s->device, error);
+}
+
+static void launch_many(bench *b, bench_variant *v, bool counts)
+{
+    qn_error error;
+    double ns = 0;
+    int64_t start = clock_now_ns();
+    double one = v->sample_count ? v->samples[v->sample_count - 1] : (double)v->call->timing.kernel_ns;
+    int count = (int)MINIMUM(MAXIMUM(sample_ns / MAXIMUM(one, 1000.0), 1.0), (double)MOST_LAUNCHES);
+    if (stream_sample(b, v, counts ? count : 3, &ns, &error) != QN_OK) {
+        variant_end(b, v, VARIANT_FAILED, "%s", error.message);
+        return;
+    }
+    if (counts) {
+        v->spent_ns += (double)(clock_now_ns() - start);
+        sample_add(v, ns);
+    }
+}
+
+size_t bench_cache_bytes(const bench *b)
+{
+    size_t own = slot_about(b->context, b->slot)->cache_bytes;
+    return own ? own : cache_size_bytes();
+}
+
 /* As many as exceed the last cache four times; fewer where that takes too much memory or too many of them. */
 static int copies_needed(bench *b)
 {
-    size_t set = 0, cache = cache_size_bytes(), copies = 1;
+    size_t set = 0, cache = bench_cache_bytes(b), copies = 1;
+    size_t most = b->context->slots[b->slot].driver->memory ? MOST_TURNS : MOST_COPIES;
     for (int i = 0; i < b->arrays.count; i++) set += b->arrays.items[i].size_bytes;
     if (set && set < 4 * cache) copies = (MINIMUM(4 * cache, most_copies_bytes) + set - 1) / set;
-    copies = MINIMUM(MAXIMUM(copies, (size_t)1), (size_t)MOST_COPIES);
+    copies = MINIMUM(MAXIMUM(copies, (size_t)1), most);
     b->arrays.in_cache = set * copies < 2 * cache;
     return (int)copies;
+}
+
+/* One call for each copy of the arrays, launched once so that everything is ready. */
+static qn_status make_turns(bench *b, bench_variant *v, qn_error *error)
+{
+    const device_slot *s = &b->context->slots[b->slot];
+    for (int i = 0; i < 2; i++)
+        if (!b->events[i]) QN_TRY(s->driver->streams->event_open(s->device, &b->events[i], error));
+    v->turns = ARENA_ARRAY(b->memory, qn_call *, b->arrays.copy_count);
+    for (int i = 0; i < b->arrays.copy_count; i++) {
+        QN_TRY(plan_call(b, v, &b->at, &v->turns[i], error));
+        QN_TRY(arrays_attach(&b->arrays, v->turns[i], i, error));
+        QN_TRY(call_submit(v->turns[i], b->slot, NULL, error));
+    }
+    return s->driver->memory->settle(s->device, error);
+}
+
+void clock_close(bench *b)
+{
+    for (int k = 0; k < b->variant_count; k++)
+        for (int i = 0; b->variants[k].turns && i < b->arrays.copy_count; i++) qn_call_free(b->variants[k].turns[i]);
+    for (int i = 0; i < 2; i++) {
+        if (b->events[i]) b->context->slots[b->slot].driver->streams->event_close(b->events[i]);
+        b->events[i] = NULL;
+    }
 }
 
 qn_status clock_prepare(bench *b, qn_error *error)
@@ -114,10 +177,14 @@ qn_status clock_prepare(bench *b, qn_error *error)
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
         if (!filled) { /* once, with what the first knows; every variant has the same inputs */
-            QN_TRY(arrays_allocate(&b->arrays, copies_needed(b), error));
+            const device_slot *s = &b->context->slots[b->slot];
+            int copies = copies_needed(b);
+            QN_TRY(arrays_allocate(&b->arrays, s->driver->memory ? 1 : copies, error));
             QN_TRY(arrays_fill(b, &b->arrays, v->call, error));
+            if (s->driver->memory) QN_TRY(arrays_upload(&b->arrays, s, copies, error));
             filled = true;
         }
+        if (b->context->slots[b->slot].driver->streams) QN_TRY(make_turns(b, v, error));
         sizes_of(b, v);
         QN_TRY(stated(b, v, "bytes", &v->bytes, error));
         QN_TRY(stated(b, v, "flops", &v->flops, error));
@@ -133,14 +200,20 @@ void clock_variants(bench *b)
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
         bench_say(b, "timing %s", v->label);
-        if (v->call->timing.kernel_ns < slow_ns) launch(b, v, 0, false); /* warm-up, beyond the run that was checked */
+        if (v->turns)
+            launch_many(b, v, false);
+        else if (v->call->timing.kernel_ns < slow_ns)
+            launch(b, v, 0, false); /* warm-up, beyond the run that was checked */
     }
     for (bool more = true; more;) {
         more = false;
         for (int i = 0; i < b->variant_count; i++) {
             bench_variant *v = &b->variants[i];
             if (done(v, most_ns)) continue;
-            launch(b, v, (int)(turn++ % b->arrays.copy_count), true);
+            if (v->turns)
+                launch_many(b, v, true);
+            else
+                launch(b, v, (int)(turn++ % b->arrays.copy_count), true);
             more = true;
         }
     }

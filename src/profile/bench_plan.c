@@ -161,7 +161,7 @@ static qn_status evaluate(bench *b, const ast_file *file, const ast *expression,
 {
     diagnostics d = {.memory = b->memory};
     const char *unbound = NULL;
-    int units = b->context->slots[b->slot].about.units;
+    int units = slot_about(b->context, b->slot)->units;
     if (expression->kind == AST_TYPE_NAME && dtype_from_text(expression->word, &out->type)) {
         out->kind = BIND_TYPE;
         return QN_OK;

@@ -127,7 +127,7 @@ static qn_status run_reference(bench *b, qn_call *call, bench_arrays *arrays, qn
     interp_options interp = {.exact = !call->instance->kernel->precise, /* precise: rounds as the device must */
                              .check = true,
                              .order_seed = b->options->seed + 1,
-                             .units = b->context->slots[b->ref_slot].about.units};
+                             .units = slot_about(b->context, b->ref_slot)->units};
     findings found = {0};
     launch_options options = {.interp = &interp, .found = &found};
     arrays_reset(arrays);
@@ -216,11 +216,11 @@ static bool sample_reference(bench *b, bench_variant *v, qn_error *error)
     launch_counts counts;
     int64_t chosen[MOST_SAMPLES];
     if (!v->call || !v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
-    launch_count(v->call->instance->kernel, &v->call->plan, b->context->slots[b->slot].about.units, &counts);
+    launch_count(v->call->instance->kernel, &v->call->plan, slot_about(b->context, b->slot)->units, &counts);
     if (!counts.separable || counts.work > most_work || counts.programs < 1) return false;
     interp_options interp = {.exact = !v->call->instance->kernel->precise,
                              .only_programs = chosen,
-                             .units = b->context->slots[b->ref_slot].about.units};
+                             .units = slot_about(b->context, b->ref_slot)->units};
     findings found = {0};
     launch_options options = {.interp = &interp, .found = &found};
     interp.only_count = choose_programs(counts.programs, counts.work, chosen);

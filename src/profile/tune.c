@@ -167,6 +167,7 @@ static void time_all(tuning *t, const int *numbers)
 
 static void close_variants(bench *b)
 {
+    clock_close(b);
     for (int i = 0; i < b->variant_count; i++) {
         qn_call_free(b->variants[i].call);
         free(b->variants[i].samples);
