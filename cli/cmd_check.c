@@ -123,6 +123,8 @@ int command_show(const command *self, const arguments *given)
     if (kernel) {
         qn_show_options options = {.stage = given->stage,
                                    .device = given->device,
+                                   .arch = given->arch,
+                                   .annotate = given->annotate,
                                    .settings = settings_of(given),
                                    .why = given->why,
                                    .times = given->times};

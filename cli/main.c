@@ -54,12 +54,16 @@ const command commands[] = {
      "      every candidate with that constant fixed, also as JSON\n",
      command_tune},
     {"show", "print any stage of a kernel, from the syntax tree to assembly", "show FILE [NAME] [options]", 1, 2,
-     "Prints one stage of the kernel NAME of FILE as it is compiled for a device.\n",
-     "stage set device why times no-cache no-raw",
+     "Prints one stage of the kernel NAME of FILE as it is compiled for a device. The stages of a GPU\n"
+     "need none: --arch names the one to compile for. With all sizes given, the kernel is specialised as\n"
+     "for a launch on contiguous arrays.\n",
+     "stage set device arch annotate why times no-cache no-raw",
      "  quern show kernels/gelu.qn gelu_tile\n"
      "      the C that the cpu device compiles\n"
      "  quern show kernels/gelu.qn gelu_tile --stage tile > gelu.tile; quern run gelu.tile --set n=100\n"
-     "      the tile IR, then that IR fed back to be run\n",
+     "      the tile IR, then that IR fed back to be run\n"
+     "  quern show kernels/softmax.qn softmax_row --stage ptx --arch sm_80 --annotate --set rows=64 --set cols=1024\n"
+     "      what an A100 would run, line by line\n",
      command_show},
     {"debug", "step through a kernel", "debug FILE [NAME] [options]", 1, 2,
      "Runs the kernel under the interpreter and stops where you say. At the prompt: break LINE,\n"

@@ -35,11 +35,13 @@ typedef struct qn_settings {
 QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user,
                                               qn_error *error);
 
-/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; `why`: the variants compiled so far for it in this
- * cache and why. */
+/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; layout, cuda, ptx, sass for a GPU, which need not be
+ * there; `why`: the variants compiled so far for it in this cache and why. */
 typedef struct qn_show_options {
     const char *stage;  /* NULL: "c" */
-    const char *device; /* NULL: "cpu" */
+    const char *device; /* NULL: "cpu", or "cuda" where the stage is one of a GPU */
+    const char *arch;   /* "sm_80"; NULL: of the GPU there is, else sm_90a */
+    bool annotate;      /* ptx, sass: instructions under the source lines they came from */
     qn_settings settings;
     bool why;
     bool times; /* the time of each pass */

@@ -23,6 +23,9 @@ const char *cubin_symbol(const void *bytes, size_t size_bytes, int number);
 /* Adds what the assembler's report (nvrtc_options.usage) says of spills. False: it does not name the kernel. */
 bool cubin_read_log(const char *log, const char *symbol, cubin_usage *usage);
 
+/* sass.c: the instructions, with the source lines they came from if asked. QN_NO_DEVICE: no disassembler is installed. */
+qn_status cubin_disassemble(const void *bytes, size_t size_bytes, bool lines, text *out, qn_error *error);
+
 /* The theoretical occupancy: blocks that a multiprocessor of the architecture holds at once. */
 typedef struct occupancy {
     int blocks, warps, most_warps;

@@ -133,10 +133,15 @@ qn_status call_constants(const qn_call *call, const bindings *settings, int unit
     return QN_BAD_CALL;
 }
 
+static int units_of(const qn_call *call, int slot)
+{
+    return call->assumed_units ? call->assumed_units : slot_about(call->context, slot)->units;
+}
+
 qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error)
 {
     kernel_entry *e = call->kernel;
-    int units = slot_about(call->context, slot)->units;
+    int units = units_of(call, slot);
     bindings constants = {0}, extents = {0};
     if (e->dump) return entry_instance(e, &constants, out, error);
     arena *memory = arena_new();
@@ -318,7 +323,7 @@ static void row_major(array_view *v)
 static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
 {
     if (!inputs_too) QN_TRY(check_present(call, error));
-    int units = slot_about(call->context, slot)->units;
+    int units = units_of(call, slot);
     instance *found = NULL;
     QN_TRY(call_instance(call, slot, &found, error));
     CHECK(found);

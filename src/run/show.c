@@ -4,14 +4,19 @@
  * With all extents given, the facts are those of a launch on contiguous, aligned arrays; otherwise nothing is assumed.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/show.h"
 
 #include <string.h>
 
 static const struct {
     const char *name, *summary;
 } first_stages[] = {{"ast", "the syntax tree"}, {"tile", "the tile IR as it was lowered"}},
-  last_stages[] = {{"c", "the text for the compiler"}, {"asm", "the instructions it became"}};
+  last_stages[] = {{"c", "the text for the compiler"},
+                   {"asm", "the instructions it became"},
+                   {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
+                   {"cuda", "for a GPU: the CUDA C text"},
+                   {"ptx", "for a GPU: the PTX it became, with registers, spills and occupancy"},
+                   {"sass", "for a GPU: the machine's instructions"}};
 
 int qn_stage_count(void)
 {
@@ -131,24 +136,31 @@ static void print_tree(const ast *node, const char *role, int depth, text *out)
 }
 
 /* The facts of a launch on the usual arrays, where all extents are known; else nothing. */
-static void usual_facts(qn_call *call, int slot, const instance *i, tile_facts *facts)
+static void usual_facts(show_request *r, const instance *i, tile_facts *facts)
 {
+    qn_call *call = r->call;
     const tile_facts unknown = {.size_class = -1};
     for (int p = 0; p < i->kernel->param_count; p++)
         facts[p] = call->kernel->dump ? i->kernel->params[p].facts : unknown;
-    if (call->kernel->dump || call_bind(call, slot, true, NULL) != QN_OK) return;
+    if (call_bind(call, r->slot, true, NULL) != QN_OK) return;
     call_usual_views(call);
-    call->slot = slot;
-    launch_facts(call, facts);
-    call_unbind(call);
+    call->slot = r->slot;
+    r->planned = true;
+    if (call->kernel->dump) return;
+    if (show_is_cuda(r->stage)) {
+        tile_param params[MAX_PARAMS];
+        memcpy(params, i->kernel->params, sizeof(params[0]) * (size_t)i->kernel->param_count);
+        tile_kernel probe = *i->kernel;
+        probe.params = params;
+        for (int p = 0; p < probe.param_count; p++) params[p].facts = unknown;
+        cuda_choose_facts(&probe, &r->target, call->views, &call->plan);
+        for (int p = 0; p < probe.param_count; p++) facts[p] = params[p].facts;
+    } else {
+        launch_facts(call, facts);
+    }
 }
 
-typedef struct time_table {
-    text out;
-    int64_t total_ns;
-} time_table;
-
-static void add_time(time_table *t, const char *name, const char *note, int64_t time_ns)
+void show_time(time_table *t, const char *name, const char *note, int64_t time_ns)
 {
     t->total_ns += time_ns;
     text_print(&t->out, "%-20s %9.3f ms%s%s\n", name, (double)time_ns * 1e-6, *note ? "  " : "", note);
@@ -156,63 +168,69 @@ static void add_time(time_table *t, const char *name, const char *note, int64_t 
 
 static void observe(void *context, const tile_kernel *k, const char *name, bool changed, int64_t time_ns)
 {
-    add_time(context, name, changed ? "changed" : "", time_ns);
+    show_time(context, name, changed ? "changed" : "", time_ns);
 }
 
-static qn_status show_call(qn_call *call, int slot, const char *stage, bool times, text *out, qn_error *error)
+/* The text of the device, and what its compiler made of it. */
+static qn_status show_text(show_request *r, const tile_kernel *k, text *out, qn_error *error)
 {
-    const device_slot *s = &call->context->slots[slot];
-    time_table table = {0};
+    const device_slot *s = &r->call->context->slots[r->slot];
+    text source = {0};
     int64_t start = clock_now_ns();
-    instance *i;
-    QN_TRY(call_instance(call, slot, &i, error));
-    add_time(&table, "lower", "", clock_now_ns() - start);
-    if (!times && !strcmp(stage, "tile")) {
-        tile_print(i->kernel, out);
-        text_free(&table.out);
-        return QN_OK;
-    }
-    bool to_text = !strcmp(stage, "c") || !strcmp(stage, "asm");
-    if (to_text && !s->driver->emit) {
-        text_free(&table.out);
-        return error_set(error, QN_BAD_CALL, "the device %s has no stage `%s`: it runs the tile IR itself",
-                         s->driver->name, stage);
-    }
-    arena *memory = arena_new();
-    tile_facts facts[MAX_PARAMS];
-    usual_facts(call, slot, i, facts);
-    tile_kernel *k = tile_clone(i->kernel, memory);
-    for (int p = 0; p < k->param_count; p++) k->params[p].facts = facts[p];
-    qn_status status = QN_OK;
-    if (!k->raw_language) status = passes_run(k, to_text ? NULL : stage, observe, &table, error);
-    text source = {0}, listing = {0};
-    if (status == QN_OK && to_text) {
-        start = clock_now_ns();
-        status = s->driver->emit(s->device, k, &source, error);
-        add_time(&table, "emit", "", clock_now_ns() - start);
-    } else if (status == QN_OK) {
-        tile_print(k, &source);
-    }
-    if (status == QN_OK && !strcmp(stage, "asm")) {
+    qn_status status = s->driver->emit(s->device, k, &source, error);
+    show_time(&r->times, "emit", "", clock_now_ns() - start);
+    if (status == QN_OK && !strcmp(r->stage, "asm")) {
         start = clock_now_ns();
         if (s->driver->disassemble)
-            status = s->driver->disassemble(s->device, text_get(&source), &listing, error);
+            status = s->driver->disassemble(s->device, text_get(&source), out, error);
         else
             status = error_set(error, QN_BAD_CALL, "the device %s has no stage `asm`", s->driver->name);
-        add_time(&table, "compile", "", clock_now_ns() - start);
-        text_clear(&source);
-        text_add_bytes(&source, text_get(&listing), listing.length);
-    }
-    if (status == QN_OK && times) {
-        int64_t total_ns = table.total_ns;
-        add_time(&table, "all", "", total_ns);
-        text_add_bytes(out, text_get(&table.out), table.out.length);
+        show_time(&r->times, "compile", "", clock_now_ns() - start);
     } else if (status == QN_OK) {
         text_add_bytes(out, text_get(&source), source.length);
     }
     text_free(&source);
-    text_free(&listing);
-    text_free(&table.out);
+    return status;
+}
+
+static qn_status show_call(show_request *r, bool times, text *out, qn_error *error)
+{
+    const device_slot *s = &r->call->context->slots[r->slot];
+    bool cuda = show_is_cuda(r->stage), to_text = !strcmp(r->stage, "c") || !strcmp(r->stage, "asm");
+    int64_t start = clock_now_ns();
+    instance *i;
+    if (cuda) r->call->assumed_units = r->target.multiprocessors;
+    QN_TRY(call_instance(r->call, r->slot, &i, error));
+    show_time(&r->times, "lower", "", clock_now_ns() - start);
+    if (!times && !strcmp(r->stage, "tile")) {
+        tile_print(i->kernel, out);
+        return QN_OK;
+    }
+    if (to_text && !s->driver->emit)
+        return error_set(error, QN_BAD_CALL, "the device %s has no stage `%s`: it runs the tile IR itself",
+                         s->driver->name, r->stage);
+    arena *memory = arena_new();
+    tile_facts facts[MAX_PARAMS];
+    usual_facts(r, i, facts);
+    tile_kernel *k = tile_clone(i->kernel, memory);
+    for (int p = 0; p < k->param_count; p++) k->params[p].facts = facts[p];
+    qn_status status = QN_OK;
+    if (!k->raw_language) status = passes_run(k, to_text || cuda ? NULL : r->stage, observe, &r->times, error);
+    text result = {0};
+    if (status == QN_OK && cuda)
+        status = show_cuda(r, k, &result, error);
+    else if (status == QN_OK && to_text)
+        status = show_text(r, k, &result, error);
+    else if (status == QN_OK)
+        tile_print(k, &result);
+    if (status == QN_OK && times) {
+        int64_t total_ns = r->times.total_ns;
+        show_time(&r->times, "all", "", total_ns);
+        text_add_bytes(out, text_get(&r->times.out), r->times.out.length);
+    } else if (status == QN_OK) {
+        text_add_bytes(out, text_get(&result), result.length);
+    }
+    text_free(&result);
     arena_free(memory);
     return status;
 }
@@ -233,15 +251,24 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
         print_tree(entry->item, "", 0, out);
         return QN_OK;
     }
-    int slot;
-    qn_status there = context_slot(context, options->device ? options->device : "cpu", &slot, error);
-    if (there == QN_NO_DEVICE && strcmp(stage, "asm")) there = QN_OK; /* text needs no device */
-    QN_TRY(there);
-    qn_call *call;
-    QN_TRY(qn_call_new(module, kernel, &call, error));
-    qn_status status = call_apply(call, &options->settings, error);
-    if (status == QN_OK) status = show_call(call, slot, stage, options->times, out, error);
-    qn_call_free(call);
+    if (options->arch && !show_is_cuda(stage))
+        return error_set(error, QN_BAD_CALL,
+                         "the stage `%s` is not of a GPU: --arch goes with layout, cuda, ptx and sass", stage);
+    if (options->annotate && strcmp(stage, "ptx") != 0 && strcmp(stage, "sass") != 0)
+        return error_set(error, QN_BAD_CALL, "--annotate goes with the stages ptx and sass, not with `%s`", stage);
+    show_request r = {.stage = stage, .annotate = options->annotate};
+    if (show_is_cuda(stage)) {
+        QN_TRY(show_cuda_target(context, options->device, options->arch, &r, error));
+    } else {
+        qn_status there = context_slot(context, options->device ? options->device : "cpu", &r.slot, error);
+        if (there == QN_NO_DEVICE && strcmp(stage, "asm")) there = QN_OK; /* text needs no device */
+        QN_TRY(there);
+    }
+    QN_TRY(qn_call_new(module, kernel, &r.call, error));
+    qn_status status = call_apply(r.call, &options->settings, error);
+    if (status == QN_OK) status = show_call(&r, options->times, out, error);
+    text_free(&r.times.out);
+    qn_call_free(r.call);
     return status;
 }
 

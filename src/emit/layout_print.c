@@ -1,0 +1,108 @@
+/*
+ * `show --stage layout`: what layout.c decided, in words. In: a kernel that went through the pipeline. Out: for each
+ * phase its team, the layout of each pass over it, the home of every kept tile and, where that is not registers, why.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_phase.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void print_dims(const tile_kernel *k, const int64_t *dims, int count, text *out)
+{
+    for (int i = 0; i < count; i++) {
+        const tile_op *op = dims[i] < 0 ? tile_def(k, (value)-dims[i]) : NULL;
+        if (!op)
+            text_print(out, "[%" PRId64 "]", dims[i]);
+        else if (op->code == OP_ARG)
+            text_print(out, "[%s]", k->params[op->attr.index].name);
+        else
+            text_add(out, "[?]");
+    }
+}
+
+static void print_team(const tile_kernel *k, const cuda_state *c, text *out)
+{
+    static const char *const names[] = {[TEAM_LANES] = "some threads of a block",
+                                        [TEAM_BLOCK] = "a block",
+                                        [TEAM_CLUSTER] = "a cluster of blocks",
+                                        [TEAM_GRID] = "all blocks together"};
+    const team *t = &c->team;
+    text_print(out, "  team: %s (%s)\n", names[t->kind], t->reason ? t->reason : "");
+    if (t->threads)
+        text_print(out, "  threads: %d a program", t->threads);
+    else if (t->row_param >= 0)
+        text_print(out, "  threads: as `%s` asks for when launched, %d elements of a row each",
+                   k->params[t->row_param].name, t->share);
+    else
+        text_add(out, "  threads: as the launch asks for");
+    text_print(out, ", %d a block%s\n", t->block, t->threads && t->kind == TEAM_LANES ? "" : " at most");
+    if (t->bound > 0 && t->bound < INT64_MAX && t->row_param >= 0)
+        text_print(out, "  rows of up to %" PRId64 " elements\n", t->bound);
+    if (t->kind == TEAM_GRID && t->grid_teams > 0) text_print(out, "  programs at once: %d at most\n", t->grid_teams);
+}
+
+static void print_pass(const tile_kernel *k, const pass_layout *l, text *out)
+{
+    text_add(out, "  pass over ");
+    print_dims(k, l->loops, l->loop_count, out);
+    text_print(out, ": vectors of %d", l->vector);
+    if (l->inner_threads)
+        text_print(out, ", %d threads along a row", l->inner_threads);
+    else
+        text_add(out, ", all threads along a row");
+    if (l->repeats)
+        text_print(out, ", %d time%s", l->repeats, l->repeats == 1 ? "" : "s");
+    else
+        text_add(out, ", in a loop");
+    if (l->row_axes) {
+        text_add(out, "; rows are axis");
+        for (int i = 0; i < l->loop_count; i++)
+            if (l->row_axes >> i & 1) text_print(out, " %d", i);
+    }
+    if (l->row_fast) text_add(out, ", neighbouring threads on neighbouring rows");
+    if (l->transposed) text_add(out, "; across a kept tile");
+    text_add(out, "\n");
+}
+
+static void print_kept(const emitter *e, int number, text *out)
+{
+    static const char *const names[] = {
+        [HOME_SHARED] = "shared memory", [HOME_REGISTERS] = "registers", [HOME_SCRATCH] = "scratch in global memory"};
+    const kept *home = &e->cuda->kept[number];
+    const buffer *b = &e->buffers[number];
+    text_print(out, "  kept tile %s", dtypes[b->elem].text);
+    print_dims(e->k, b->shape.dims, b->shape.rank, out);
+    text_print(out, ": %s", names[home->kind]);
+    if (home->kind != HOME_REGISTERS && home->bytes) text_print(out, ", %" PRId64 " bytes", home->bytes);
+    if (home->kind == HOME_SHARED && home->pad) text_print(out, ", rows padded by %d", home->pad);
+    if (home->kind != HOME_REGISTERS && home->why) text_print(out, " (%s)", home->why);
+    text_add(out, "\n");
+}
+
+qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
+{
+    if (k->raw_language) return error_set(error, QN_BAD_CALL, "raw kernel `%s` has no layout", k->name);
+    arena *memory = arena_new();
+    emit_options options = {0};
+    emitter e = {.k = k, .options = &options, .memory = memory};
+    e.name_set = map_new(memory);
+    e.facts = facts_compute(k, memory);
+    text body = {0};
+    qn_status status = QN_OK;
+    for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        status = cuda_phase(&e, p, target, &body, error);
+        if (status != QN_OK) break;
+        const cuda_state *c = e.cuda;
+        text_print(out, "%s, phase %d, sm_%d\n", k->name, p, target->arch);
+        print_team(k, c, out);
+        for (int i = 0; i < c->layout_count; i++) print_pass(k, c->layouts[i], out);
+        for (int i = 1; i < c->kept_count; i++)
+            if (c->kept[i].touched) print_kept(&e, i, out);
+        text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->shared_bytes, c->barriers);
+        if (c->notes.length) text_print(out, "%s", text_get(&c->notes));
+    }
+    text_free(&body);
+    arena_free(memory);
+    return status;
+}

@@ -1,0 +1,37 @@
+/*
+ * Inside `show`: what show.c (every device) and show_cuda.c (the stages of CUDA) share.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_RUN_SHOW_H
+#define QUERN_RUN_SHOW_H
+
+#include "emit/emit_cuda.h"
+#include "run/run.h"
+
+typedef struct time_table {
+    text out;
+    int64_t total_ns;
+} time_table;
+void show_time(time_table *t, const char *name, const char *note, int64_t time_ns);
+
+typedef struct show_request {
+    qn_call *call;
+    int slot; /* of a device with this text, or of the cpu */
+    const char *stage;
+    bool annotate;
+    cuda_target target; /* of the stages layout, cuda, ptx, sass */
+    bool planned;       /* all sizes are known: plan and views of the call are those of a launch */
+    time_table times;
+} show_request;
+
+/* show_cuda.c */
+bool show_is_cuda(const char *stage);
+/* The GPU to show it for: as named, else the one there is, else the usual. */
+qn_status show_cuda_target(qn_context *context, const char *device, const char *arch, show_request *r, qn_error *error);
+/* The text of one stage of a kernel that went through the pipeline. */
+qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *error);
+
+/* show_ptx.c: PTX with each block of instructions under the line of the source it came from. */
+void show_annotated(const char *ptx, const tile_kernel *k, text *out);
+
+#endif
