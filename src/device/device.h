@@ -94,6 +94,9 @@ typedef struct driver {
     qn_status (*measure)(device *d, size_t copy_bytes, struct ceilings *out, qn_error *error);
     /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */
     qn_status (*adopt)(device *d, void *native, qn_error *error);
+    /* From now on kernels are made so that they tell accesses out of bounds and the like, with lines. NULL: they never
+     * do. */
+    void (*set_checked)(device *d, bool checked);
     /* Facts of a launch that this device specialises on, into k->params[].facts. NULL: none. */
     void (*choose_facts)(const device *d, tile_kernel *k, const array_view *arrays, const launch_plan *plan);
     /* Text of a kernel that went through the pipeline, and what the binary depends on besides (compiler, flags, cpu).
@@ -120,7 +123,7 @@ typedef struct driver {
     const driver_streams *streams;                               /* NULL: launches wait */
 } driver;
 
-extern const driver driver_ref, driver_cpu, driver_cuda;
+extern const driver driver_ref, driver_cpu, driver_cuda, driver_emu;
 extern const driver *const drivers[]; /* in order of preference, best first; NULL-terminated */
 
 #endif

@@ -4,4 +4,4 @@
  */
 #include "device/device.h"
 
-const driver *const drivers[] = {&driver_cuda, &driver_cpu, &driver_ref, NULL};
+const driver *const drivers[] = {&driver_cuda, &driver_cpu, &driver_ref, &driver_emu, NULL};

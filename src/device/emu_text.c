@@ -39,8 +39,8 @@ const char *const emu_text[] = {
     "#endif\n"
     "#define EMU_WHERE const char *file = __builtin_FILE(), int line = __builtin_LINE()\n"
     "#define warpSize 32\n"
-    "typedef __SIZE_TYPE__ size_t;\n"
-    "typedef __PTRDIFF_TYPE__ ptrdiff_t;\n",
+    "using size_t = __SIZE_TYPE__;\n"
+    "using ptrdiff_t = __PTRDIFF_TYPE__;\n",
     /* vector types */
     "// ---- vector types ----\n"
     "#define EMU_VECTOR(name, T, align2, align4) \\\n"

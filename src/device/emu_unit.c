@@ -231,8 +231,13 @@ static qn_status refused(const compiler *c, const char *path, const text *output
     text words = {0};
     size_t length = strlen(path);
     const char *end_mark = "was not declared in this scope", *all = text_get(output);
-    const char *unknown = strstr(all, end_mark);
-    if (!unknown) unknown = strstr(all, end_mark = "use of undeclared identifier");
+    const char *first = strstr(all, "error: ");
+    size_t first_length = first ? strcspn(first, "\n") : 0;
+    const char *unknown = first ? memmem(first, first_length, end_mark, strlen(end_mark)) : NULL;
+    if (!unknown && first) {
+        end_mark = "use of undeclared identifier";
+        unknown = memmem(first, first_length, end_mark, strlen(end_mark));
+    }
     if (unknown) { /* gcc: 'name' was not ...; clang: use of ... 'name' */
         const char *start = unknown, *quote = "\xe2\x80\x98";
         if (end_mark[0] == 'w') {

@@ -337,7 +337,9 @@ static bool wants(const checker *c, int slot)
     const device_slot *s = &c->context->slots[slot];
     const ast *item = c->entry ? c->entry->item : NULL;
     if (slot == c->ref_slot || (c->options->device && strcmp(c->options->device, s->name) != 0)) return false;
-    if (item && item->kind == AST_RAW && !raw_runs_on(item->word, s->driver->name)) return false;
+    bool raw = item && item->kind == AST_RAW;
+    if (raw && !raw_runs_on(item->word, s->driver->name)) return false;
+    if (s->driver == &driver_emu && !raw && !c->options->device) return false; /* it takes long: only if asked */
     return slot_about(c->context, slot)->available;
 }
 
@@ -457,6 +459,15 @@ static void check_kernel(checker *c, kernel_entry *entry)
     arena_free(c->memory);
 }
 
+/* Devices that can watch what a kernel does do so while it is checked. */
+static void set_checked(qn_context *context, bool checked)
+{
+    for (int slot = 0; slot < context->slot_count; slot++) {
+        const device_slot *s = &context->slots[slot];
+        if (s->driver->set_checked) s->driver->set_checked(s->device, checked);
+    }
+}
+
 qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options, qn_write *write,
                         void *user, qn_error *error)
 {
@@ -467,6 +478,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     int slot;
     if (c.options->device) QN_TRY(context_slot(context, c.options->device, &slot, error));
     QN_TRY(qn_module_load_file(context, path, &c.module, error));
+    set_checked(context, true);
     kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
     qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
     for (int i = 0; status == QN_OK && c.module->file && !c.options->kernel && i < c.module->file->items.count; i++)
@@ -482,6 +494,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     text_free(&c.broken);
     text_free(&c.empty);
     qn_module_free(c.module);
+    set_checked(context, false);
     if (status == QN_OK && c.total_findings)
         status =
             error_set(error, QN_FINDING, "%s: %d finding%s", path, c.total_findings, c.total_findings == 1 ? "" : "s");

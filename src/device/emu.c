@@ -1,0 +1,393 @@
+/*
+ * The `emu` device: CUDA text on the CPU. In: the bytes that NVRTC gets, generated or the user's; launches. Out: what a
+ * GPU would compute, slowly, and what it would not tell: barrier divergence, and in the checked mode races in shared
+ * memory and accesses outside of arrays, with their lines. It is for correctness, not for speed.
+ *
+ * The text is compiled as C++ (emu_unit.c) and its threads run as coroutines (emu_engine.c). Arrays are the host's. In
+ * the checked mode they are copied between wide margins, so that an index that is too large meets a margin and not the
+ * next array. The geometry is that of a small GPU of the newest kind that the emitter knows everything about.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/cuda_frame.h"
+#include "device/cuda_print.h"
+#include "device/device.h"
+#include "device/emu_unit.h"
+#include "device/failure.h"
+#include "emit/raw.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PHASES 16
+#define MAX_PARAMS 64
+#define MULTIPROCESSORS 4 /* few, so that a cooperative grid has few threads */
+#define ALIGNMENT 256
+
+typedef struct emu_device {
+    const driver *driver;
+    device_options options;
+    compiler compiler;
+    emu_engine *engine;
+    cuda_target target;
+    bool checked;
+    pthread_mutex_t print_lock;
+} emu_device;
+
+typedef struct emu_program {
+    const driver *driver;
+    emu_device *device;
+    const tile_kernel *kernel;
+    emu_library library;
+    cuda_layout *layout; /* NULL: a raw kernel */
+    emu_entry *entries[MAX_PHASES];
+    int phase_count;
+} emu_program;
+
+/* ---- the device ---- */
+
+static device *emu_open(const device_options *options)
+{
+    emu_device *d = calloc(1, sizeof(*d));
+    CHECK(d);
+    d->driver = &driver_emu;
+    if (options) d->options = *options;
+    d->engine = emu_engine_new(d->options.threads > 0 ? d->options.threads : cpu_count());
+    d->target = cuda_target_default(0);
+    d->target.multiprocessors = MULTIPROCESSORS;
+    pthread_mutex_init(&d->print_lock, NULL);
+    compiler_find_cpp(&d->compiler);
+    return (device *)d;
+}
+
+static void emu_close(device *base)
+{
+    emu_device *d = (emu_device *)base;
+    emu_engine_free(d->engine);
+    pthread_mutex_destroy(&d->print_lock);
+    free(d);
+}
+
+static void emu_about(const device *base, device_about *about)
+{
+    const emu_device *d = (const emu_device *)base;
+    *about = (device_about){.available = d->compiler.path[0] != 0, .units = MULTIPROCESSORS};
+    if (about->available)
+        snprintf(about->description, sizeof(about->description),
+                 "runs CUDA text on the CPU, for checking it; compiler %.100s", d->compiler.name);
+    else
+        snprintf(about->description, sizeof(about->description),
+                 "no C++ compiler on PATH: install g++ (apt-get install g++) or clang, or set QUERN_CXX");
+    if (about->available && d->compiler.wanted[0])
+        snprintf(about->note, sizeof(about->note),
+                 "`%.80s` of $%s cannot be run and was not used; the compiler is %.100s", d->compiler.wanted,
+                 d->compiler.wanted_by, d->compiler.path);
+}
+
+static void emu_set_checked(device *base, bool checked)
+{
+    emu_device *d = (emu_device *)base;
+    d->checked = d->target.line_directives = checked;
+}
+
+static void emu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
+{
+    cuda_choose_facts(k, &((const emu_device *)base)->target, arrays, plan);
+}
+
+static qn_status emu_emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
+{
+    const cuda_target *target = &((const emu_device *)base)->target;
+    return k->raw_language ? emit_raw_cuda(k, target, out, error) : emit_cuda(k, target, out, error);
+}
+
+static void emu_tool(const device *base, text *out)
+{
+    const emu_device *d = (const emu_device *)base;
+    emu_unit_describe(&d->compiler, d->checked, out);
+}
+
+static qn_status emu_assemble(const device *base, const char *source, const char *binary_path, qn_error *error)
+{
+    const emu_device *d = (const emu_device *)base;
+    return emu_unit_compile(&d->compiler, source, d->checked, binary_path, error);
+}
+
+static qn_status emu_disassemble(const device *base, const char *source, text *out, qn_error *error)
+{
+    return emu_unit_show(&((const emu_device *)base)->compiler, source, out, error);
+}
+
+/* ---- programs ---- */
+
+static void emu_unload(program *base)
+{
+    emu_program *p = (emu_program *)base;
+    emu_library_close(&p->library);
+    cuda_layout_free(p->layout);
+    free(p);
+}
+
+static qn_status emu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+{
+    emu_program *p = calloc(1, sizeof(*p));
+    CHECK(p);
+    p->driver = &driver_emu;
+    p->device = (emu_device *)base;
+    p->kernel = k;
+    p->phase_count = k->raw_language ? 1 : k->phase_count;
+    CHECK(p->phase_count <= MAX_PHASES);
+    qn_status status = emu_library_open(binary_path, &p->library, error);
+    for (int i = 0; i < p->phase_count && status == QN_OK; i++) {
+        char name[300];
+        snprintf(name, sizeof(name), "%s_phase%d", k->name, i);
+        p->entries[i] = emu_library_find(&p->library, name);
+        if (!p->entries[i])
+            status = error_set(error, QN_FAILED, "%s is not the binary of kernel `%s`", binary_path, k->name);
+    }
+    if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &p->device->target, &p->layout, error);
+    if (status != QN_OK) {
+        emu_unload((program *)p);
+        return status;
+    }
+    *out = (program *)p;
+    return QN_OK;
+}
+
+/* ---- arrays of the checked mode ---- */
+
+typedef struct margins { /* copies of the arrays, each with room around it */
+    array_view views[MAX_PARAMS];
+    emu_range ranges[MAX_PARAMS + 8];
+    int range_count;
+    char *memory[MAX_PARAMS], *first[MAX_PARAMS]; /* first: of the host's array */
+    size_t bytes[MAX_PARAMS];
+} margins;
+
+/* The bytes from the lowest element to the end of the highest. */
+static void reach_of(const array_view *v, char **first, size_t *bytes)
+{
+    int64_t low = 0, high = 0, size = dtypes[v->elem].size_bytes;
+    bool empty = false;
+    for (int i = 0; i < v->rank; i++) {
+        int64_t last = (v->extents[i] - 1) * v->strides[i];
+        empty |= v->extents[i] == 0;
+        if (last < 0)
+            low += last;
+        else
+            high += last;
+    }
+    *first = (char *)v->data + low * size;
+    *bytes = empty ? 0 : (size_t)((high - low + 1) * size);
+}
+
+static bool margins_open(margins *m, const tile_kernel *k, const array_view *arrays)
+{
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        if (p->kind > PARAM_SCRATCH) continue;
+        m->views[i] = arrays[i];
+        reach_of(&arrays[i], &m->first[i], &m->bytes[i]);
+        size_t room = 65536 + (m->bytes[i] + 4095) / 4096 * 4096;
+        m->memory[i] = malloc(m->bytes[i] + 2 * room + ALIGNMENT);
+        if (!m->memory[i]) return false;
+        /* At the same place within a line, so that what was promised of the alignment still holds. */
+        uintptr_t place = ((uintptr_t)m->memory[i] + room) & ~(uintptr_t)(ALIGNMENT - 1);
+        char *copy = (char *)place + (uintptr_t)m->first[i] % ALIGNMENT;
+        memcpy(copy, m->first[i], m->bytes[i]);
+        m->views[i].data = copy + ((char *)arrays[i].data - m->first[i]);
+        m->ranges[m->range_count++] = (emu_range){.name = p->name,
+                                                  .first = (uintptr_t)copy,
+                                                  .end = (uintptr_t)copy + m->bytes[i],
+                                                  .elem_bytes = dtypes[p->elem].size_bytes,
+                                                  .read_only = p->kind == PARAM_IN};
+    }
+    return true;
+}
+
+/* What was written goes back to the host's arrays. */
+static void margins_close(margins *m, const tile_kernel *k)
+{
+    int range = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind > PARAM_SCRATCH || !m->memory[i]) continue;
+        if (k->params[i].kind != PARAM_IN) memcpy(m->first[i], (void *)m->ranges[range].first, m->bytes[i]);
+        range++;
+        free(m->memory[i]);
+    }
+}
+
+static void margins_add(margins *m, const void *memory, size_t bytes)
+{
+    if (bytes)
+        m->ranges[m->range_count++] =
+            (emu_range){.first = (uintptr_t)memory, .end = (uintptr_t)memory + bytes, .elem_bytes = 1};
+}
+
+/* ---- launches ---- */
+
+/* What a kernel printed itself, a line at a time. */
+static void print_words(void *context, const char *words)
+{
+    emu_device *d = context;
+    if (!d->options.print) return;
+    char line[1024];
+    pthread_mutex_lock(&d->print_lock);
+    while (*words) {
+        size_t length = strcspn(words, "\n");
+        snprintf(line, sizeof(line), "%.*s", (int)MINIMUM(length, sizeof(line) - 1), words);
+        d->options.print(d->options.print_user, line);
+        words += length + (words[length] == '\n');
+    }
+    pthread_mutex_unlock(&d->print_lock);
+}
+
+/* The findings as lines "file:line: words (the other on line 12; 5 times)". */
+static qn_status findings_error(const emu_program *p, const emu_launch *launch, qn_error *error)
+{
+    text words = {0};
+    for (int i = 0; i < launch->finding_count; i++) {
+        const emu_finding *f = &launch->findings[i];
+        text other = {0};
+        if (f->place && emu_library_line(&p->library, f->place, &words)) {
+            text_add(&words, ": ");
+        } else if (!f->place && f->at.file) {
+            const char *slash = strrchr(f->at.file, '/');
+            text_print(&words, "%s:%d: ", slash ? slash + 1 : f->at.file, f->at.line);
+        }
+        text_print(&words, "%s, kernel `%s`", f->words, p->kernel->name);
+        if (f->other && emu_library_line(&p->library, f->other, &other))
+            text_print(&words, "; the other access: %s", text_get(&other));
+        if (f->times > 1) text_print(&words, " (%lld times)", (long long)f->times);
+        text_add(&words, "\n");
+        text_free(&other);
+    }
+    qn_status status = error_set(error, launch->stopped ? QN_FAILED : QN_FINDING, "%s", text_get(&words));
+    text_free(&words);
+    return status;
+}
+
+typedef struct scene { /* memory of one launch besides its arrays */
+    int64_t frame[CUDA_FRAME_MOST_WORDS];
+    cuda_report report;
+    void *scratch, *sync;
+    int64_t *ring;
+} scene;
+
+static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, scene *s, margins *m, qn_error *error)
+{
+    const tile_kernel *k = p->kernel;
+    emu_device *d = p->device;
+    cuda_shape shape = {0};
+    if (k->raw_language)
+        QN_TRY(raw_cuda_shape(k, plan, &d->target, &shape, error));
+    else
+        QN_TRY(cuda_shape_of(p->layout, phase, plan, &shape, error));
+    int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
+    if (!blocks) return QN_OK;
+    size_t scratch = ((size_t)shape.scratch_bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    size_t sync = ((size_t)shape.sync_bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    free(s->scratch);
+    free(s->sync);
+    s->scratch = aligned_alloc(ALIGNMENT, scratch);
+    s->sync = aligned_alloc(ALIGNMENT, sync);
+    if (!s->scratch || !s->sync)
+        return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %lld bytes of scratch memory", k->name,
+                         (long long)shape.scratch_bytes);
+    memset(s->scratch, 0xff, scratch); /* NaN: what nobody wrote shows */
+    memset(s->sync, 0, sync);
+    s->report = (cuda_report){0};
+    cuda_tail tail = {.report = &s->report,
+                      .scratch = shape.scratch_bytes ? s->scratch : NULL,
+                      .sync = shape.sync_bytes ? s->sync : NULL,
+                      .print = s->ring,
+                      .units = MULTIPROCESSORS};
+    cuda_frame_tail(k, plan, phase, &tail, s->frame);
+    void *arguments[] = {s->frame};
+    emu_launch launch = {.entry = p->entries[phase],
+                         .arguments = arguments,
+                         .block = {(uint32_t)shape.threads, 1, 1},
+                         .cluster_blocks = shape.cluster,
+                         .cooperative = shape.cooperative,
+                         .shared_bytes = (size_t)shape.shared_bytes,
+                         .touch = p->library.touch,
+                         .dynamic = p->library.dynamic,
+                         .library_address = (const void *)p->library.first,
+                         .print = print_words,
+                         .print_context = d,
+                         .checked = p->library.checked};
+    for (int i = 0; i < 3; i++) {
+        launch.grid[i] = (uint32_t)shape.grid[i];
+        if (shape.block[0]) launch.block[i] = (uint32_t)shape.block[i];
+    }
+    int arrays = m ? m->range_count : 0;
+    if (m) {
+        margins_add(m, s->scratch, (size_t)shape.scratch_bytes);
+        margins_add(m, s->sync, (size_t)shape.sync_bytes);
+        margins_add(m, &s->report, sizeof(s->report));
+        margins_add(m, s->ring, s->ring ? (size_t)CUDA_PRINT_WORDS * sizeof(int64_t) : 0);
+        margins_add(m, (const void *)p->library.first, p->library.end - p->library.first);
+        launch.ranges = m->ranges;
+        launch.range_count = m->range_count;
+    }
+    qn_status status = emu_engine_run(d->engine, &launch, error);
+    if (m) m->range_count = arrays;
+    QN_TRY(status);
+    if (s->ring) {
+        pthread_mutex_lock(&d->print_lock);
+        cuda_print_drain(s->ring, CUDA_PRINT_WORDS, k, d->options.print, d->options.print_user);
+        pthread_mutex_unlock(&d->print_lock);
+    }
+    if (launch.finding_count) return findings_error(p, &launch, error);
+    if (s->report.failed == CUDA_FAILED_BOUNDS)
+        return failure_bounds(k, (int)s->report.line, s->report.program, plan->programs[phase], s->report.array,
+                              s->report.index, error);
+    if (s->report.failed)
+        return failure_assert(k, (int)s->report.line, s->report.program, plan->programs[phase], error);
+    return QN_OK;
+}
+
+static qn_status emu_launch_program(program *base, const array_view *arrays, const launch_plan *plan,
+                                    const launch_options *options, qn_error *error)
+{
+    (void)options;
+    emu_program *p = (emu_program *)base;
+    const tile_kernel *k = p->kernel;
+    CHECK(k->param_count <= MAX_PARAMS);
+    scene *s = calloc(1, sizeof(*s));
+    margins *m = p->library.checked ? calloc(1, sizeof(*m)) : NULL;
+    qn_status status = QN_OK;
+    if (!s || (p->library.checked && !m) || (m && !margins_open(m, k, arrays)))
+        status = error_set(error, QN_NO_MEMORY, "no memory for the arrays of kernel `%s` between margins", k->name);
+    if (status == QN_OK && cuda_prints(k) && p->device->options.print) {
+        s->ring = malloc((size_t)CUDA_PRINT_WORDS * sizeof(int64_t));
+        if (s->ring) cuda_print_reset(s->ring, CUDA_PRINT_WORDS);
+    }
+    if (status == QN_OK) cuda_frame_arguments(k, m ? m->views : arrays, plan, s->frame);
+    for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = run_phase(p, i, plan, s, m, error);
+    if (m) margins_close(m, k);
+    free(m);
+    if (s) {
+        free(s->scratch);
+        free(s->sync);
+        free(s->ring);
+    }
+    free(s);
+    return status;
+}
+
+const driver driver_emu = {
+    .name = "emu",
+    .open = emu_open,
+    .close = emu_close,
+    .about = emu_about,
+    .choose_facts = emu_choose_facts,
+    .set_checked = emu_set_checked,
+    .emit = emu_emit,
+    .tool = emu_tool,
+    .assemble = emu_assemble,
+    .disassemble = emu_disassemble,
+    .load = emu_load,
+    .unload = emu_unload,
+    .launch = emu_launch_program,
+};
