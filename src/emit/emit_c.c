@@ -275,6 +275,11 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
         e->time++;
+        if (i + 2 < p.count && loop_is_stored(e, it)) {
+            emit_stored_loop(e, it);
+            i += 2;
+            continue;
+        }
         CHECK(it->op || it->kind == ITEM_GROUP);
         op_code code = it->op ? it->op->code : OP_NONE;
         if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
@@ -287,7 +292,9 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
         case ITEM_FOLD: emit_fold_buffer(e, it->op); break;
         case ITEM_EFFECT: emit_print(e, it->op); break;
         case ITEM_CONTROL:
-            if (it->op->code == OP_FOR)
+            if (loop_is_product(e, it->op))
+                emit_loop_of_products(e, it->op, loop_is_product(e, it->op));
+            else if (it->op->code == OP_FOR)
                 emit_for(e, it->op);
             else if (it->op->code == OP_WHILE)
                 emit_while(e, it->op);

@@ -171,34 +171,39 @@ void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis)
     if (last) put(e, "if (%s < %s_last) %s_last = %s;", last, name, name, last);
 }
 
-void emit_dot(emitter *e, tile_op *op)
+/* The extents of a product, cut to what its operands have. */
+static void put_product_limits(emitter *e, const tile_op *op, const matrix *left, const matrix *right,
+                               const char *depth)
 {
-    value a = op->operands[0], b = op->operands[1], result = op->results[0];
-    tile_type ta = tile_type_of(e->k, a), tb = tile_type_of(e->k, b), tc = tile_type_of(e->k, result);
+    tile_type tc = tile_type_of(e->k, op->results[0]);
     int rank = tc.rank;
-    int number = buffer_for(e, result);
-    int64_t m = ta.dims[rank - 2], k = ta.dims[rank - 1], n = tb.dims[rank - 1];
-    int room = buffer_for_dot(e, m, n, k);
-    const char *sum = buffer_touch(e, number);
-    matrix left = dot_operand_matrix(e, a), right = dot_operand_matrix(e, b);
-    buffer_prepare(e, number);
-    buffer_prepare(e, room);
-    put(e, "{");
-    e->depth++;
-    put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;", extent_text(e, m),
-        extent_text(e, n), extent_text(e, k));
-    dot_put_limit(e, "m", &left, rank - 2);
-    dot_put_limit(e, "k", &left, rank - 1);
-    dot_put_limit(e, "k", &right, rank - 2);
-    dot_put_limit(e, "n", &right, rank - 1);
-    if (left.ok) put(e, "if (!(%s)) k_last = 0;", left.ok);
-    if (right.ok) put(e, "if (!(%s)) k_last = 0;", right.ok);
-    const char *count = extent_text(e, tc.dims[rank - 1]);
+    put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
+        extent_text(e, tc.dims[rank - 2]), extent_text(e, tc.dims[rank - 1]), depth);
+    dot_put_limit(e, "m", left, rank - 2);
+    dot_put_limit(e, "k", left, rank - 1);
+    dot_put_limit(e, "k", right, rank - 2);
+    dot_put_limit(e, "n", right, rank - 1);
+    if (left->ok) put(e, "if (!(%s)) k_last = 0;", left->ok);
+    if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
+}
+
+/* The first lines of a call: the operands from their first elements that count. */
+static void put_operands(emitter *e, const char *function, const matrix *left, const matrix *right, int rank)
+{
+    const char *m = left->strides[rank - 2], *k = left->strides[rank - 1];
+    put(e, "%s(%s + m_first * %s + k_first * %s, %s, %s,", function, left->pointer, m, k, m, k);
+    k = right->strides[rank - 2];
+    const char *n = right->strides[rank - 1];
+    put(e, "    %s + k_first * %s + n_first * %s, %s, %s,", right->pointer, k, n, k, n);
+}
+
+/* op's buffer += its product, within the limits. */
+static void put_product(emitter *e, const tile_op *op, matrix left, matrix right, int room)
+{
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tc = tile_type_of(e->k, op->results[0]);
+    int rank = tc.rank;
+    const char *sum = buffer_name(e, op->results[0]), *count = extent_text(e, tc.dims[rank - 1]);
     const char *size = arena_print(e->memory, "%s * %s", extent_text(e, tc.dims[rank - 2]), count);
-    if (op->operand_count < 3) {
-        const char *all = rank == 3 ? arena_print(e->memory, "%s * %s", size, extent_text(e, tc.dims[0])) : size;
-        put(e, "__builtin_memset(%s, 0, sizeof(*%s) * (%s));", sum, sum, all);
-    }
     if (rank == 3) {
         put(e, "for (long batch = 0; batch < %s; batch++)", extent_text(e, tc.dims[0]));
         e->depth++;
@@ -218,13 +223,204 @@ void emit_dot(emitter *e, tile_op *op)
     }
     put(e, "if (m_first < m_last && n_first < n_last && k_first < k_last%s)", inside);
     e->depth++;
-    put(e, "%s(%s + m_first * %s + k_first * %s, %s, %s,", need(e, "dot_%s", memory_name(ta.elem)), left.pointer,
-        left.strides[rank - 2], left.strides[rank - 1], left.strides[rank - 2], left.strides[rank - 1]);
-    put(e, "    %s + k_first * %s + n_first * %s, %s, %s,", right.pointer, right.strides[rank - 2],
-        right.strides[rank - 1], right.strides[rank - 2], right.strides[rank - 1]);
+    put_operands(e, need(e, "dot_%s", memory_name(ta.elem)), &left, &right, rank);
     put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)%s);",
         origin, count, count, buffer_touch(e, room));
-    e->depth -= rank == 3 ? 3 : 2;
+    e->depth -= rank == 3 ? 2 : 1;
+}
+
+static int room_for(emitter *e, const tile_op *op)
+{
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    return buffer_for_dot(e, ta.dims[ta.rank - 2], tb.dims[tb.rank - 1]);
+}
+
+void emit_dot(emitter *e, tile_op *op)
+{
+    value a = op->operands[0], b = op->operands[1], result = op->results[0];
+    tile_type tc = tile_type_of(e->k, result);
+    int rank = tc.rank, number = buffer_for(e, result), room = room_for(e, op);
+    matrix left = dot_operand_matrix(e, a), right = dot_operand_matrix(e, b);
+    buffer_prepare(e, number);
+    buffer_prepare(e, room);
+    put(e, "{");
+    e->depth++;
+    put_product_limits(e, op, &left, &right, extent_text(e, tile_type_of(e->k, a).dims[rank - 1]));
+    if (op->operand_count < 3) {
+        const char *sum = buffer_touch(e, number), *all = extent_text(e, tc.dims[0]);
+        for (int i = 1; i < rank; i++) all = arena_print(e->memory, "%s * %s", all, extent_text(e, tc.dims[i]));
+        put(e, "__builtin_memset(%s, 0, sizeof(*%s) * (%s));", sum, sum, all);
+    }
+    put_product(e, op, left, right, room);
+    e->depth--;
+    put(e, "}");
+}
+
+/* ---- a loop of products ---- */
+
+static bool is_of_block(const tile_block *b, value v)
+{
+    for (int i = 0; i < b->arg_count; i++)
+        if (b->args[i] == v) return true;
+    for (int i = 0; i < b->op_count; i++)
+        for (int j = 0; j < b->ops[i]->result_count; j++)
+            if (b->ops[i]->results[j] == v) return true;
+    return false;
+}
+
+/* An operand that the loop moves along one axis of the tile only, by the whole tile in each turn. */
+static bool operand_follows(const emitter *e, value v, const tile_block *body, int axis)
+{
+    tile_op *load;
+    bool swapped;
+    if (!dot_operand_is_direct(e, v, &load, &swapped) || e->written[load->attr.access.array]) return false;
+    const struct access *a = &load->attr.access;
+    bool found = false;
+    for (int i = 0, operand = a->first_index; i < a->rank; i++) {
+        value start = load->operands[operand];
+        if (a->kind[i] == INDEX_SLICE && a->result_axis[i] == (swapped ? 1 - axis : axis))
+            found = start == body->args[0] && is_one(e, load->operands[operand + 1]);
+        else if (is_of_block(body, start))
+            return false;
+        operand += a->kind[i] == INDEX_SLICE ? 2 : 1;
+    }
+    return found;
+}
+
+tile_op *loop_is_product(const emitter *e, const tile_op *loop)
+{
+    if (loop->code != OP_FOR || loop->result_count != 1 || loop->flags & F_DOWN) return NULL;
+    const tile_block *body = loop->regions[0];
+    tile_op *dot = NULL;
+    for (int i = 0; i < body->op_count; i++) {
+        tile_op *op = body->ops[i];
+        if (op->code == OP_DOT && !dot)
+            dot = op;
+        else if (op->code != OP_YIELD && op->code != OP_LOAD && op->code != OP_BOUND && op->code != OP_AND &&
+                 op->code != OP_SELECT && op->code != OP_BROADCAST && op->code != OP_PERMUTE && op->code != OP_CONST)
+            return NULL;
+    }
+    const tile_op *yield = body->ops[body->op_count - 1];
+    if (!dot || yield->operands[0] != dot->results[0] || dot->operand_count != 3 || dot->operands[2] != body->args[1] ||
+        e->uses[body->args[1]] != 1 || e->k->values[dot->results[0]].type.rank != 2)
+        return NULL;
+    number step;
+    bool whole = tile_is_constant(e->k, loop->operands[2], &step) && step.i > 0 &&
+                 e->k->values[dot->operands[0]].type.dims[1] == step.i;
+    return whole && operand_follows(e, dot->operands[0], body, 1) && operand_follows(e, dot->operands[1], body, 0)
+               ? dot
+               : NULL;
+}
+
+/* The loop's variable stands still at its first value, and the product is as deep as all turns together. */
+static void put_depth(emitter *e, const tile_op *loop)
+{
+    number step;
+    CHECK(tile_is_constant(e->k, loop->operands[2], &step));
+    const char *k = emit_name(e, loop->regions[0]->args[0]), *limit = emit_name(e, loop->operands[1]);
+    put(e, "const long %s = %s;", k, emit_name(e, loop->operands[0]));
+    put(e, "const long depth = %s < %s ? (%s - %s + %" PRId64 "L) / %" PRId64 "L * %" PRId64 "L : 0;", k, limit, limit,
+        k, step.i - 1, step.i, step.i);
+}
+
+/* Limits and the call for a loop whose sums are kept in their buffer. */
+static void put_loop_product(emitter *e, tile_op *dot, int room)
+{
+    matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
+    put_product(e, dot, left, right, room);
+}
+
+static void begin_loop_product(emitter *e, const tile_op *loop, tile_op *dot, int *room)
+{
+    e->buffer_of[dot->results[0]] = buffer_for(e, loop->regions[0]->args[1]);
+    *room = room_for(e, dot);
+    buffer_prepare(e, *room);
+    put(e, "{");
+    e->depth++;
+    put_depth(e, loop);
+    matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
+    put_product_limits(e, dot, &left, &right, "depth");
+}
+
+void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
+{
+    int room;
+    begin_loop_product(e, loop, dot, &room);
+    put_loop_product(e, dot, room);
+    e->depth--;
+    put(e, "}");
+}
+
+/* The only sink of a group, or NULL. */
+static const sink *only_sink(const item *it)
+{
+    const group *g = it->kind == ITEM_GROUP ? it->group : NULL;
+    return g && g->pass_count == 1 && g->passes[0].sink_count == 1 ? &g->passes[0].sinks[0] : NULL;
+}
+
+/* Three items: sums set to zero, a loop of products, the sums stored as they are and not used again. */
+bool loop_is_stored(const emitter *e, const item *items)
+{
+    const tile_op *loop = items[1].kind == ITEM_CONTROL ? items[1].op : NULL;
+    const sink *fill = only_sink(&items[0]), *store = only_sink(&items[2]);
+    if (!loop || !fill || !store || !loop_is_product(e, loop)) return false;
+    value sums = loop->results[0];
+    if (fill->kind != SINK_COPY || fill->result != loop->regions[0]->args[1] || !is_zero_tile(e, fill->v)) return false;
+    if (store->kind != SINK_STORE || store->op->operands[0] != sums || e->uses[sums] != 1) return false;
+    const struct access *a = &store->op->attr.access;
+    if (a->mask_count || e->read[a->array] || e->k->params[a->array].elem != tile_type_of(e->k, sums).elem)
+        return false;
+    bool used[2] = {0};
+    for (int i = 0, operand = a->first_index; i < a->rank; i++) {
+        bool slice = a->kind[i] == INDEX_SLICE;
+        if (!slice && e->k->values[store->op->operands[operand]].type.rank) return false;
+        if (slice && !is_one(e, store->op->operands[operand + 1])) return false;
+        if (slice) used[a->result_axis[i]] = true;
+        operand += slice ? 2 : 1;
+    }
+    return used[0] && used[1];
+}
+
+/* The last block of depth goes straight to the array where its elements lie side by side and the operands reach as far
+ * as it does; otherwise everything as it was written. */
+void emit_stored_loop(emitter *e, const item *items)
+{
+    tile_op *loop = items[1].op, *dot = loop_is_product(e, loop), *store = items[2].group->passes[0].sinks[0].op;
+    tile_type type = tile_type_of(e->k, loop->results[0]);
+    static const char *const names[] = {"m", "n"};
+    int room;
+    put_line_comment(e, loop);
+    begin_loop_product(e, loop, dot, &room);
+    matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
+    matrix out = direct_matrix(e, store);
+    const char *fits = "k_first < k_last";
+    for (int axis = 0; axis < 2; axis++) {
+        const char *name = names[axis];
+        put(e, "long %s_count = %s;", name, extent_text(e, type.dims[axis]));
+        const char *first = out.limits[axis][0], *last = out.limits[axis][1];
+        if (last) put(e, "if (%s < %s_count) %s_count = %s;", last, name, name, last);
+        fits = arena_print(e->memory, "%s && %s_first == 0 && %s_count <= %s_last", fits, name, name, name);
+        if (first) fits = arena_print(e->memory, "%s && %s <= 0", fits, first);
+    }
+    if (strcmp(out.strides[1], "1")) fits = arena_print(e->memory, "%s && %s == 1", fits, out.strides[1]);
+    if (out.ok) fits = arena_print(e->memory, "%s && %s", fits, out.ok);
+    put(e, "if (%s) {", fits);
+    e->depth++;
+    dtype elem = tile_type_of(e->k, dot->operands[0]).elem;
+    put_operands(e, need(e, "dot_into_%s", memory_name(elem)), &left, &right, 2);
+    put(e, "    %s, %s, %s, %s, m_count, n_count, k_last - k_first, (char *)%s);", buffer_name(e, dot->results[0]),
+        extent_text(e, type.dims[1]), out.pointer, out.strides[0], buffer_touch(e, room));
+    e->depth--;
+    put(e, "} else {");
+    e->depth++;
+    emit_group(e, items[0].group);
+    e->time++;
+    put_loop_product(e, dot, room);
+    e->time++;
+    emit_group(e, items[2].group);
+    e->depth--;
+    put(e, "}");
+    e->depth--;
     put(e, "}");
 }
 

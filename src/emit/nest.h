@@ -132,7 +132,7 @@ bool tile_is_buffered(const emitter *e, value v); /* by its nature: arguments of
 
 /* nest_buffer.c */
 int buffer_for(emitter *e, value v); /* the value's buffer, made if there is none */
-int buffer_for_dot(emitter *e, int64_t m, int64_t n, int64_t k);
+int buffer_for_dot(emitter *e, int64_t m, int64_t n);
 bool extent_at_launch(const emitter *e, value v); /* can be computed from scalar arguments alone */
 const char *buffer_name(emitter *e, value v);     /* for text: also notes that it is in use now */
 const char *buffer_touch(emitter *e, int number);
@@ -183,6 +183,12 @@ matrix dot_operand_matrix(emitter *e, value v);
 /* NAME_first and NAME_last shrink to what the operand has along one of its axes. */
 void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis);
 void emit_dot(emitter *e, tile_op *op);
+/* A loop that does nothing but add products of neighbouring slices to a tile is one deeper product: its dot, or NULL. */
+tile_op *loop_is_product(const emitter *e, const tile_op *loop);
+void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);
+/* ... and when its sums start at zero and are stored: three items of a plan. */
+bool loop_is_stored(const emitter *e, const item *items);
+void emit_stored_loop(emitter *e, const item *items);
 void emit_scan(emitter *e, tile_op *op);
 void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that are not the innermost */
 

@@ -27,15 +27,15 @@ int buffer_for(emitter *e, value v)
 
 /* Room for packing the operands of a product: what the prelude asks for, and 8 bytes for each step of a run-time axis.
  */
-int buffer_for_dot(emitter *e, int64_t m, int64_t n, int64_t k)
+int buffer_for_dot(emitter *e, int64_t m, int64_t n)
 {
-    int64_t dims[3] = {m, n, k}, run_time = 0;
-    for (int i = 0; i < 3; i++) {
+    int64_t dims[2] = {m, n}, run_time = 0;
+    for (int i = 0; i < 2; i++) {
         if (dims[i] >= 0) continue;
         run_time = dims[i];
         dims[i] = 1024; /* more than the prelude packs at once */
     }
-    int64_t bytes = (int64_t)prelude_dot_scratch_bytes(dims[0], dims[1], dims[2]);
+    int64_t bytes = (int64_t)prelude_dot_scratch_bytes(dims[0], dims[1]);
     if (!run_time && e->dot_room) {
         buffer *room = &e->buffers[e->dot_room];
         room->extra_bytes = MAXIMUM(room->extra_bytes, bytes);

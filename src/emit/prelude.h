@@ -53,7 +53,9 @@ bool prelude_emit(const char *const *names, int count, text *out, const char **u
  *   static void dot_f32(const float *a, long a_row, long a_column, const float *b, long b_row, long b_column,
  *                       float *c, long c_row, long m, long n, long k, char *scratch)
  * c[m][n] += a[m][k] * b[k][n], c's columns contiguous, any element strides of a and b (a transposed operand swaps
- * them), any m, n, k >= 0. Packs into scratch, which needs dot_scratch_bytes(m, n, k) at most: */
-uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n, int64_t k);
+ * them), any m, n, k >= 0. Packs into scratch, which needs prelude_dot_scratch_bytes at most.
+ *   static void dot_into_f32(a ... b_column, float *c, long c_row, float *out, long out_row, m, n, k, scratch)
+ * out[m][n] = a[m][k] * b[k][n] for k > 0; sums that are not complete rest in c, which is left with anything. */
+uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n);
 
 #endif

@@ -9,13 +9,12 @@
  */
 #include "emit/prelude_parts.h"
 
-uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n, int64_t k)
+uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n)
 {
     /* As the text below lays it out, for the largest element (8 bytes) and either size of kernel. */
     uint64_t rows = (uint64_t)MINIMUM(m, 264) + 6;
     uint64_t packed = 6 * 64 + 2 * rows * (256 + 16) + 2 * 64 * 128;
-    uint64_t thin = (uint64_t)MAXIMUM(n, k);
-    return 8 * (MAXIMUM(packed, thin) + 16);
+    return 8 * (MAXIMUM(packed, (uint64_t)n) + 16);
 }
 
 const prelude_part prelude_dot_parts[] = {
@@ -49,7 +48,7 @@ const prelude_part prelude_dot_parts[] = {
      "#endif\n"
      "/* Remainders are short: a compiler that makes vectors of them takes its time for nothing. */\n"
      "#define ONE_BY_ONE __asm__ volatile(\"\" ::: \"memory\")\n"},
-    {"dot_kernel_$t", "f32 f64 i32", "dot_sizes",
+    {"dot_rows_$t", "f32 f64 i32", "dot_sizes",
      "enum { DOT_$t_LANES = sizeof(dot_$tv) / sizeof($c), DOT_$t_COLUMNS = DOT_VECTORS * DOT_$t_LANES, DOT_$t_STRIDE = "
      "DOT_K + DOT_$t_LANES };\n"
      "/* Rows of DOT_COLUMNS that a kernel copies on the side, one every eight steps, on their way from memory while "
@@ -125,7 +124,8 @@ const prelude_part prelude_dot_parts[] = {
      "        UNROLL for (int v = 0; v < vectors; v++) *(dot_$tv_u *)(c.to + i * c.to_row + v * DOT_$t_LANES) = "
      "s[i][v];\n"
      "    *side = copy;\n"
-     "}\n"
+     "}\n"},
+    {"dot_kernel_$t", "f32 f64 i32", "dot_rows_$t",
      "typedef void dot_kernel_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side);\n"
      "OUTLINE void dot_many_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)\n"
      "{\n"
@@ -267,7 +267,7 @@ const prelude_part prelude_dot_parts[] = {
      "        }\n"
      "    }\n"
      "}\n"},
-    {"dot_strips_$t", "f32 f64 f16 bf16 i8 u8", "dot_pack_$t",
+    {"dot_panel_$t", "f32 f64 f16 bf16 i8 u8", "dot_pack_$t",
      "/* What is copied while a block is computed: B's next panel, then A's next rows, in strips of COLUMNS. */\n"
      "typedef struct dot_ahead_$t {\n"
      "    dot_side_$k b, a;\n"
@@ -302,7 +302,8 @@ const prelude_part prelude_dot_parts[] = {
      "        else\n"
      "            kernel(rows_a + i * DOT_$k_STRIDE, panel, here, k, side);\n"
      "    }\n"
-     "}\n"
+     "}\n"},
+    {"dot_strips_$t", "f32 f64 f16 bf16 i8 u8", "dot_panel_$t",
      "/* At most DOT_M rows: blocks of depth, in them panels of columns. The sums start in c, or at zero when `fresh`, "
      "rest in\n"
      " * c between blocks, and end in out. */\n"
@@ -355,7 +356,9 @@ const prelude_part prelude_dot_parts[] = {
      "{\n"
      "    if (n < 8 || m < 3) {\n"
      "        for (long i = 0; i < m && fresh; i++) __builtin_memset(out + i * out_row, 0, n * sizeof(*out));\n"
-     "        dot_thin_$t(a, a_row, a_column, b, b_row, b_column, out, out_row, m, n, k, ($a *)scratch);\n"
+     "        for (long p = 0; p < k; p += DOT_K)\n"
+     "            dot_thin_$t(a + p * a_column, a_row, a_column, b + p * b_row, b_row, b_column, out, out_row, m, n,\n"
+     "                        k - p < DOT_K ? k - p : DOT_K, ($a *)scratch);\n"
      "        return;\n"
      "    }\n"
      "    for (long i = 0; i < m; i += DOT_M)\n"

@@ -132,7 +132,7 @@ static bool product(const struct type *type, dot_function *run, long m, long n, 
     }
     for (long i = 0; i < m * c_row + 16; i++)
         element_write(type->sum_elem, c + i * sum_size, (number){i % 11, (double)(i % 11)});
-    uint64_t scratch_bytes = prelude_dot_scratch_bytes(m, n, k);
+    uint64_t scratch_bytes = prelude_dot_scratch_bytes(m, n);
     char *scratch = aligned_alloc(64, (scratch_bytes + 127) / 64 * 64);
     memset(scratch, 0x7f, (scratch_bytes + 127) / 64 * 64);
     const char *a_start = a, *b_start = b;
@@ -221,7 +221,7 @@ TEST(speed)
     float *a = aligned_alloc(64, SIZE * SIZE * 4), *b = aligned_alloc(64, SIZE * SIZE * 4);
     float *c = aligned_alloc(64, 256 * 512 * 4);
     for (int i = 0; i < SIZE * SIZE; i++) a[i] = (float)(i % 7), b[i] = (float)(i % 5);
-    char *scratch = aligned_alloc(64, (prelude_dot_scratch_bytes(256, 512, 256) + 63) / 64 * 64);
+    char *scratch = aligned_alloc(64, (prelude_dot_scratch_bytes(256, 512) + 63) / 64 * 64);
     double small = tile_gflops(run, SIZE, 128, 256, 64, a, b, c, scratch);
     double middle = tile_gflops(run, SIZE, 128, 256, 256, a, b, c, scratch);
     double large = tile_gflops(run, SIZE, 256, 512, 256, a, b, c, scratch);
