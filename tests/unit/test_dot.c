@@ -18,6 +18,8 @@ static void *library;
 
 typedef void dot_function(const void *a, long a_row, long a_column, const void *b, long b_row, long b_column, void *c,
                           long c_row, long m, long n, long k, char *scratch);
+typedef void into_function(const void *a, long a_row, long a_column, const void *b, long b_row, long b_column, void *c,
+                           long c_row, void *out, long out_row, long m, long n, long k, char *scratch);
 typedef void any_function(void);
 
 static any_function *symbol(const char *name)
@@ -40,16 +42,25 @@ static const struct type {
 TEST(compile)
 {
     EXPECT(mkdtemp(folder));
-    const char *names[] = {"dot_f32", "dot_f64", "dot_f16", "dot_bf16", "dot_i8", "dot_u8"};
+    const char *names[] = {"dot_f32",       "dot_f64",      "dot_f16",      "dot_bf16",
+                           "dot_i8",        "dot_u8",       "dot_into_f32", "dot_into_f64",
+                           "dot_into_bf16", "dot_into_f16", "dot_into_i8",  "dot_into_u8"};
     text source = {0}, output = {0};
     const char *unknown;
     EXPECT(prelude_emit(names, COUNT(names), &source, &unknown));
-    for (int i = 0; i < COUNT(types); i++)
+    for (int i = 0; i < COUNT(types); i++) {
+        text_print(
+            &source,
+            "void into_%s(const %s *a, long a_row, long a_column, const %s *b, long b_row, long b_column, %s *c, "
+            "long c_row, %s *out, long out_row, long m, long n, long k, char *scratch) { dot_into_%s(a, a_row, "
+            "a_column, b, b_row, b_column, c, c_row, out, out_row, m, n, k, scratch); }\n",
+            types[i].name, types[i].c, types[i].c, types[i].sum, types[i].sum, types[i].name);
         text_print(&source,
                    "void run_%s(const %s *a, long a_row, long a_column, const %s *b, long b_row, long b_column, %s *c, "
                    "long c_row, long m, long n, long k, char *scratch) { dot_%s(a, a_row, a_column, b, b_row, "
                    "b_column, c, c_row, m, n, k, scratch); }\n",
                    types[i].name, types[i].c, types[i].c, types[i].sum, types[i].name);
+    }
     text_add(&source,
              "#define EACH(F) F(s0) F(s1) F(s2) F(s3) F(s4) F(s5) F(s6) F(s7) F(s8) F(s9) F(s10) F(s11)\n"
              "#define MAKE(s) dot_f32v s = {0};\n#define STEP(s) s += x * y; __asm__ volatile(\"\" : \"+x\"(s));\n"
@@ -108,8 +119,9 @@ static void unguard(char *memory, size_t size_bytes)
     munmap(memory + size_bytes - whole, whole + 4096);
 }
 
-/* One product with small whole numbers, so that every sum is exact; and with the result's surroundings watched. */
-static bool product(const struct type *type, dot_function *run, long m, long n, long k, int form)
+/* One product with small whole numbers, so that every sum is exact; and with the result's surroundings watched. Adds to
+ * what is there, or, with `into`, overwrites it. */
+static bool product(const struct type *type, dot_function *run, into_function *into, long m, long n, long k, int form)
 {
     long size = dtypes[type->elem].size_bytes, sum_size = dtypes[type->sum_elem].size_bytes;
     long a_row = form & 1 ? 1 : k + form % 3, a_column = form & 1 ? m + 1 : 1;
@@ -140,12 +152,20 @@ static bool product(const struct type *type, dot_function *run, long m, long n, 
         a_start = a + (m > 0 ? (m - 1) * a_row : 0) * size;
         a_row = -a_row;
     }
-    run(a_start, a_row, a_column, b_start, b_row, b_column, c, c_row, m, n, k, scratch);
+    if (into) {
+        char *rest = guarded((size_t)(m * n * sum_size));
+        memset(rest, 0x7f, (size_t)(m * n * sum_size));
+        into(a_start, a_row, a_column, b_start, b_row, b_column, rest, n, c, c_row, m, n, k, scratch);
+        unguard(rest, (size_t)(m * n * sum_size));
+    } else {
+        run(a_start, a_row, a_column, b_start, b_row, b_column, c, c_row, m, n, k, scratch);
+    }
     bool good = true;
     for (uint64_t i = scratch_bytes; i < (scratch_bytes + 127) / 64 * 64; i++) good &= scratch[i] == 0x7f;
     for (long i = 0; i < m * c_row + 16 && good; i++) {
         long row = i / c_row, column = i % c_row;
         double wanted = (double)(i % 11);
+        if (into && row < m && column < n) wanted = 0;
         if (row < m && column < n)
             for (long p = 0; p < k; p++) {
                 number x = element_read(type->elem, a_start + (row * a_row + p * a_column) * size);
@@ -168,22 +188,27 @@ static bool product(const struct type *type, dot_function *run, long m, long n, 
 TEST(products)
 {
     if (!library) return;
-    static const long sizes[][3] = {{1, 1, 1},     {0, 4, 4},     {4, 0, 4},     {4, 4, 0},     {1, 100, 37},
-                                    {100, 1, 37},  {2, 64, 300},  {17, 7, 9},    {3, 8, 1},     {14, 32, 5},
-                                    {16, 48, 16},  {15, 33, 17},  {13, 31, 64},  {28, 64, 64},  {29, 65, 65},
-                                    {9, 40, 12},   {10, 70, 255}, {128, 96, 64}, {40, 40, 257}, {45, 37, 520},
-                                    {293, 35, 20}, {20, 545, 30}};
+    static const long sizes[][3] = {{1, 1, 1},     {0, 4, 4},     {4, 0, 4},      {4, 4, 0},     {1, 100, 37},
+                                    {100, 1, 37},  {2, 64, 300},  {17, 7, 9},     {3, 8, 1},     {14, 32, 5},
+                                    {16, 48, 16},  {15, 33, 17},  {13, 31, 64},   {28, 64, 64},  {29, 65, 65},
+                                    {9, 40, 12},   {10, 70, 255}, {128, 96, 64},  {40, 40, 257}, {45, 37, 520},
+                                    {293, 35, 20}, {20, 545, 30}, {50, 130, 300}, {7, 192, 513}, {536, 65, 129}};
     for (int t = 0; t < COUNT(types); t++) {
         char name[32];
         snprintf(name, sizeof(name), "run_%s", types[t].name);
         dot_function *run = (dot_function *)symbol(name);
+        snprintf(name, sizeof(name), "into_%s", types[t].name);
+        into_function *into = (into_function *)symbol(name);
         for (int s = 0; s < COUNT(sizes); s++)
             for (int form = 0; form < 10; form++) {
                 if (sizes[s][0] * sizes[s][1] * sizes[s][2] > 200000 && form % 3) continue;
-                EXPECT(product(&types[t], run, sizes[s][0], sizes[s][1], sizes[s][2], form));
+                EXPECT(product(&types[t], run, NULL, sizes[s][0], sizes[s][1], sizes[s][2], form));
+                if (sizes[s][0] && sizes[s][1] && sizes[s][2])
+                    EXPECT(product(&types[t], run, into, sizes[s][0], sizes[s][1], sizes[s][2], form));
             }
         for (int i = 0; i < 20; i++)
-            EXPECT(product(&types[t], run, 1 + random_below(50), 1 + random_below(90), 1 + random_below(80), i % 10));
+            EXPECT(product(&types[t], run, i % 2 ? into : NULL, 1 + random_below(50), 1 + random_below(90),
+                           1 + random_below(80), i % 10));
     }
 }
 
