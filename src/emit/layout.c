@@ -383,7 +383,9 @@ static int live_registers(const emitter *e, int number, const int *registers)
     for (int time = e->buffers[number].first; time <= e->buffers[number].last; time++) {
         int sum = 0;
         for (int i = 1; i < e->cuda->kept_count; i++)
-            if (registers[i] && e->buffers[i].first <= time && e->buffers[i].last >= time) sum += registers[i];
+            if (registers[i] && e->buffers[i].first <= time && /* what is last read where another is written makes room */
+                (e->buffers[i].last > time || e->buffers[i].first == time))
+                sum += registers[i];
         most = MAXIMUM(most, sum);
     }
     return most;
