@@ -288,9 +288,8 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     cuda_state *c = e->cuda;
     e->out = functions;
     e->depth = 0;
-    int least = 1;
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
-        least, k->name, phase, k->name);
+        c->resident, k->name, phase, k->name);
     put(e, "{");
     e->depth = 1;
     if (c->shared_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");

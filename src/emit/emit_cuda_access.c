@@ -273,10 +273,8 @@ const char *home_element(cnest *n, value v, place at, int *level)
     if (n->c->deciding) {
         layout_touch(e, number, here ? n->layout : NULL);
         if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
-            !n->layout->row_fast) {
+            !n->layout->row_fast)
             e->cuda->kept[number].across = true;
-            n->layout->transposed = true;
-        }
         if (alias) e->cuda->kept[number].plain = true;
         return NULL;
     }
@@ -386,7 +384,7 @@ const char *cuda_effect_guard(cnest *n, int level)
 /* The level at which the sinks of this pass run. */
 static int sink_level(const cnest *n)
 {
-    return n->has_inner ? LEVEL_ELEMENT : n->has_rows ? LEVEL_ROW : LEVEL_GROUP;
+    return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
 }
 
 void cuda_store(cnest *n, caddress a, creg r)

@@ -139,16 +139,18 @@ static void scalar_access(emitter *e, tile_op *op)
         creg expected = op->attr.atomic == ATOMIC_CAS ? cuda_value(&n, op->operands[1], at) : r;
         if (e->uses[result]) {
             old = fresh_name(e, result);
-            cput(&n, LEVEL_GROUP, "%s %s = 0;", cuda_register_type(a.elem), old);
+            cput(&n, LEVEL_ROW, "%s %s = 0;", cuda_register_type(a.elem), old);
         }
         cuda_atomic(&n, a, op, cuda_value(&n, op->operands[0], at), expected, old);
         r.words = old;
     }
     hazard_commit(e);
     add_lines(e->out, text_get(&n.level[LEVEL_GROUP]), e->depth);
+    add_lines(e->out, text_get(&n.level[LEVEL_ROW]), e->depth);
     if (old) put_broadcast(e, a.elem, old);
     if (result && (op->code == OP_LOAD || old)) declare(e, result, r.words);
     text_free(&n.level[LEVEL_GROUP]);
+    text_free(&n.level[LEVEL_ROW]);
 }
 
 static void scalar_map(emitter *e, tile_op *op)

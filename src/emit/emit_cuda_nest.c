@@ -229,9 +229,9 @@ static void set_guards(cnest *n)
                 : l->inner_threads ? l->inner_threads
                                    : n->c->team.threads;
     bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
-    n->chunk_guard =
-        exact ? n->row_guard
-              : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, product_text(n, axes, -1)));
+    const char *all = product_text(n, axes, -1);
+    if (count < 0 && !strcmp(index_type(n, axes), "int")) all = arena_print(e->memory, "(int)(%s)", all);
+    n->chunk_guard = exact ? n->row_guard : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all));
     bool even = count >= 0 ? count % l->vector == 0 : false;
     if (count < 0 && single) {
         int64_t divisor = facts_of(e->facts, (value)-l->loops[axis]).divisor;

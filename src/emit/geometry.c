@@ -194,7 +194,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         break;
     }
     case TEAM_BLOCK:
-        shape.threads = t->threads ? t->threads : (int)MINIMUM(MAXIMUM((needed + 31) / 32 * 32, 32), MOST_THREADS);
+        shape.threads = t->threads ? t->threads : (int)MINIMUM(MAXIMUM((needed + 31) / 32 * 32, 32), t->block);
         blocks = programs;
         break;
     case TEAM_CLUSTER:
@@ -280,7 +280,7 @@ static int64_t count_of(const array_view *v)
 
 static int class_of(int64_t extent)
 {
-    static const int64_t limits[] = {256, 1024, 32768, 262144, 1 << 22};
+    static const int64_t limits[] = {256, 1024, 16384, 65536, 262144, 1 << 22};
     int class = 0;
     while (class < COUNT(limits) && extent > limits[class]) class ++;
     return class + 6;

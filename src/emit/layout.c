@@ -13,12 +13,13 @@
 #include <string.h>
 
 enum {
-    SHORT_ROW = 1024,  /* a warp holds it */
-    BLOCK_ROW = 32768, /* a block of 1024 threads holds it */
-    WIDE_BLOCK = 256,  /* threads of a block whose programs are independent of each other */
-    LANES_BLOCK = 128,
+    SHORT_ROW = 1024,   /* a warp holds it */
+    BLOCK_ROW = 16384,  /* the registers of a block hold it, with another block beside it */
+    LANES_BLOCK = 128,  /* threads of a block of several teams */
+    WIDE_TEAM = 256,    /* the most threads of a program in which no thread needs another */
     MOST_UNROLLED = 64, /* elements of a thread that are written out */
-    IN_FLIGHT = 32      /* registers for loads before their use */
+    IN_FLIGHT = 32,     /* registers for loads before their use */
+    MOST_IN_FLIGHT = 4  /* chunks, unless they go to kept registers */
 };
 
 static int64_t power_above(int64_t x)
@@ -149,7 +150,7 @@ static void choose_vector(const emitter *e, pass_layout *l)
     for (int axis = 0; axis < l->loop_count; axis++)
         if (!(l->row_axes >> axis & 1)) last = axis;
     l->vector = MINIMUM(l->want_vector, 8);
-    if (last < 0 || l->row_fast || l->transposed) l->vector = 1;
+    if (last < 0 || l->row_fast) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
     int64_t dim = l->loops[last];
     if (single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */
@@ -163,7 +164,7 @@ typedef struct survey { /* of all passes of the phase */
     const pass_layout *largest;
     int64_t positions; /* of the largest; INT64_MAX: unbounded */
     bool rows;         /* some pass has rows */
-    bool memory;       /* some kept tile cannot be in registers */
+    bool kept, memory; /* there are kept tiles; some cannot be in registers */
     int row_param;     /* of the largest, or -1 */
     bool only_row;     /* ... and nothing else makes its size */
 } survey;
@@ -181,7 +182,10 @@ static survey look(const emitter *e)
         s.largest = l;
         s.positions = positions;
     }
-    for (int i = 1; i < c->kept_count; i++) s.memory |= c->kept[i].touched && c->kept[i].elsewhere;
+    for (int i = 1; i < c->kept_count; i++) {
+        s.kept |= c->kept[i].touched;
+        s.memory |= c->kept[i].touched && c->kept[i].elsewhere;
+    }
     if (!s.largest) return s;
     for (int axis = 0; axis < s.largest->loop_count; axis++)
         if (row_parameter(e, s.largest->loops[axis], &s.row_param)) break;
@@ -201,16 +205,16 @@ static void choose_constant_team(const emitter *e, const survey *s)
 {
     cuda_state *c = e->cuda;
     team *t = &c->team;
-    int vector = s->largest->vector, repeats = vector > 1 ? 4 : 8;
-    int64_t threads = power_above((s->positions + vector * repeats - 1) / (vector * repeats));
     bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->no_wide;
+    int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
+    int64_t threads = power_above((s->positions + vector * repeats - 1) / (vector * repeats));
     t->reason = "constant tile";
     if (c->has_dot) {
         t->kind = TEAM_BLOCK;
         t->threads = s->positions <= 4096 ? 128 : 256;
     } else if (alone) {
         t->kind = TEAM_LANES;
-        t->threads = (int)MINIMUM(MAXIMUM(threads, 1), WIDE_BLOCK);
+        t->threads = (int)MINIMUM(MAXIMUM(threads, 1), WIDE_TEAM);
         t->reason = "constant tile, no thread needs another";
     } else if (threads <= 32 || (c->any_fold && s->positions <= 32 * ROW_REGISTERS && !s->memory)) {
         t->kind = TEAM_LANES;
@@ -221,28 +225,33 @@ static void choose_constant_team(const emitter *e, const survey *s)
     }
 }
 
+/* Few threads with much data each: 32 elements a thread, 64 of the short formats. Where nothing is kept, no thread needs
+ * more than two vectors. */
 static void choose_row_team(const emitter *e, const survey *s)
 {
     cuda_state *c = e->cuda;
     team *t = &c->team;
     const cuda_target *target = c->target;
+    bool streams = !c->any_fold && !s->memory && !s->kept;
+    int vector = s->largest->vector;
     t->row_param = s->row_param;
     t->bound = s->positions;
-    t->share = ROW_REGISTERS;
-    int64_t whole_chip = (int64_t)target->multiprocessors * BLOCK_ROW;
-    if (s->positions <= SHORT_ROW) {
+    t->share = vector == 8 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
+    if (streams) t->share = 2 * MAXIMUM(vector, 2);
+    int64_t whole_chip = (int64_t)target->multiprocessors * BLOCK_ROW * 2;
+    if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
-        t->share = s->positions <= 256 ? 16 : ROW_REGISTERS;
+        t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
         t->reason = "short rows, several in a block";
-    } else if (s->positions <= BLOCK_ROW) {
+    } else if (s->positions <= BLOCK_ROW && (!streams || s->positions <= SHORT_ROW)) {
         t->kind = TEAM_BLOCK;
-        t->block = MOST_THREADS;
+        t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), 512);
         t->reason = "a row for each block";
-    } else if (s->positions <= MOST_CLUSTER * BLOCK_ROW && target->arch >= 90 && may_be_large(e, s)) {
+    } else if (!streams && s->positions <= MOST_CLUSTER * BLOCK_ROW * 2 && target->arch >= 90 && may_be_large(e, s)) {
         t->kind = TEAM_CLUSTER;
         t->block = MOST_THREADS;
         t->reason = "rows too long for one block";
-    } else if (may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
+    } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
         t->kind = TEAM_GRID;
         t->block = s->positions <= whole_chip ? MOST_THREADS : 512;
         t->share = s->positions <= whole_chip ? ROW_REGISTERS : 0;
@@ -250,9 +259,9 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->reason = "the whole chip on one row";
     } else {
         t->kind = TEAM_BLOCK;
-        t->threads = 512;
+        t->threads = streams ? 256 : 512;
         t->share = 0;
-        t->reason = "long rows, read again where they are needed again";
+        t->reason = streams ? "rows that nothing holds" : "long rows, read again where they are needed again";
     }
 }
 
@@ -278,7 +287,7 @@ static void choose_team(const emitter *e)
         t->reason = "a tile of run-time size";
     }
     if (t->kind == TEAM_LANES)
-        t->block = t->threads == 1 || t->threads > 32 ? WIDE_BLOCK : LANES_BLOCK;
+        t->block = MAXIMUM(t->threads, LANES_BLOCK);
     else if (t->threads)
         t->block = t->threads;
 }
@@ -348,8 +357,9 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     if (c->deciding) return 1;
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
-    int most = early ? IN_FLIGHT / (early * l->vector) : MOST_UNROLLED;
-    if (!l->repeats) return MAXIMUM(MINIMUM(most, 8), 1);
+    int room = c->live_registers >= ROW_REGISTERS ? IN_FLIGHT / 2 : IN_FLIGHT;
+    int most = early ? MINIMUM(room / (early * l->vector), MOST_IN_FLIGHT) : MOST_UNROLLED;
+    if (!l->repeats) return MAXIMUM(MINIMUM(most, MOST_IN_FLIGHT), 1);
     int unroll = l->repeats;
     while (unroll > 1 && (unroll > most || l->repeats % unroll)) unroll--;
     return unroll;
@@ -383,12 +393,22 @@ static int live_registers(const emitter *e, int number, const int *registers)
     for (int time = e->buffers[number].first; time <= e->buffers[number].last; time++) {
         int sum = 0;
         for (int i = 1; i < e->cuda->kept_count; i++)
-            if (registers[i] && e->buffers[i].first <= time && /* what is last read where another is written makes room */
+            if (registers[i] &&
+                e->buffers[i].first <= time && /* what is last read where another is written makes room */
                 (e->buffers[i].last > time || e->buffers[i].first == time))
                 sum += registers[i];
         most = MAXIMUM(most, sum);
     }
     return most;
+}
+
+/* How many blocks a multiprocessor should hold: what their kept registers leave room for. */
+static int resident_blocks(const emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    if (!c->live_registers || !c->team.block) return 1;
+    int registers = (int)round_up(c->live_registers + 32, 8);
+    return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
 
 static qn_status choose_homes(emitter *e, qn_error *error)
@@ -401,6 +421,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
     if (t->kind > TEAM_BLOCK) room = 0;
     c->shared_bytes = c->scratch_bytes = 0;
+    c->live_registers = 0;
     for (int i = 1; i < c->kept_count; i++) {
         kept *k = &c->kept[i];
         if (!k->touched || !k->pinned) continue;
@@ -422,6 +443,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
         }
         if (registers[i]) {
             k->kind = HOME_REGISTERS;
+            c->live_registers = MAXIMUM(c->live_registers, live_registers(e, i, registers));
             continue;
         }
         if (t->kind > TEAM_BLOCK) {
@@ -458,13 +480,12 @@ qn_status layout_decide(emitter *e, qn_error *error)
     cuda_state *c = e->cuda;
     for (;;) {
         bool large = c->no_large;
-        for (int i = 1; i < c->kept_count; i++)
-            if (c->kept[i].across && c->kept[i].layout) ((pass_layout *)c->kept[i].layout)->transposed = true;
         for (int i = 0; i < c->layout_count; i++) choose_vector(e, c->layouts[i]);
         choose_team(e);
         choose_parts(e);
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
         QN_TRY(choose_homes(e, error));
+        c->resident = resident_blocks(e);
         if (large == c->no_large) return QN_OK;
     }
 }

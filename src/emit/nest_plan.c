@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONGER_THAN_CHIP = 11 };
+enum { HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONG_ON_GPU = 9, LONGER_THAN_CHIP = 12 };
 
 bool writes_memory(const tile_op *op)
 {
@@ -327,14 +327,18 @@ static void plan_op(planner *p, tile_op *op, const value *targets)
 
 /* ---- what is computed twice ---- */
 
-static bool row_is_long(const emitter *e, const tile_type *type)
+static bool row_reaches(const emitter *e, const tile_type *type, int class)
 {
     for (int i = 0; i < type->rank; i++) {
         const tile_op *op = type->dims[i] < 0 ? tile_def(e->k, (value)-type->dims[i]) : NULL;
-        int least = e->cuda ? LONGER_THAN_CHIP : 4;
-        if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= least) return true;
+        if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= class) return true;
     }
     return false;
+}
+
+static bool row_is_long(const emitter *e, const tile_type *type)
+{
+    return row_reaches(e, type, e->cuda ? LONG_ON_GPU : 4);
 }
 
 /* A load whose neighbours in memory are not neighbours in the pass. */
@@ -391,7 +395,7 @@ static void force_loads(planner *p)
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (op->code != OP_LOAD || !tile_type_of(e->k, v).rank || p->demand_count[v] < 2 || p->demand_off[v]) continue;
-        if (!row_is_long(e, &e->k->values[v].type)) force_value(p, v);
+        if (!row_reaches(e, &e->k->values[v].type, LONGER_THAN_CHIP)) force_value(p, v);
     }
     for (int i = 0; i < p->plan.count && !p->again; i++) {
         group *g = p->plan.items[i].group;

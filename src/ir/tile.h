@@ -184,7 +184,7 @@ typedef struct tile_facts {
     bool streams;    /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
     bool one, by16;  /* scalar or extent: equals 1; divisible by 16 */
     int size_class;  /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown. A
-                        GPU's: 6: <= 256, 7: <= 1024, 8: <= 32768, 9: <= 262144, 10: <= 2^22, 11: larger */
+                        GPU's: 6: <= 256, 7: <= 1024, 8: <= 16384, 9: <= 65536, 10: <= 262144, 11: <= 2^22, 12: more */
 } tile_facts;
 
 typedef struct tile_param {

@@ -388,8 +388,8 @@ static void walk(facts *f, const tile_block *b)
 }
 
 /* The CPU's ladder, then the GPU's. */
-static const int64_t class_limits[] = {64,  1024, 4096,  65536,  1 << 20, LARGEST_EXTENT,
-                                       256, 1024, 32768, 262144, 1 << 22};
+static const int64_t class_limits[] = {64,  1024, 4096,  65536, 1 << 20, LARGEST_EXTENT,
+                                       256, 1024, 16384, 65536, 262144,  1 << 22};
 
 bool size_class_holds(int class, int64_t extent)
 {
