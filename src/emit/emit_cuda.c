@@ -215,6 +215,9 @@ static void put_team(emitter *e)
 {
     const cuda_state *c = e->cuda;
     const team *t = &c->team;
+    bool loops = cuda_loops_over_programs(c);
+    if (t->kind != TEAM_GRID) put(e, "const long block_index = (long)blockIdx.y * gridDim.x + blockIdx.x;");
+    if (t->kind != TEAM_GRID && loops) put(e, "const long block_count = (long)gridDim.x * gridDim.y;");
     switch (t->kind) {
     case TEAM_LANES:
         if (t->threads)
@@ -224,8 +227,8 @@ static void put_team(emitter *e)
         put(e, "const int thread = threadIdx.x %% threads, team_in_block = threadIdx.x / threads;");
         put(e, "const unsigned team_mask = threads >= 32 ? 0xffffffffu : ((1u << threads) - 1) << (threadIdx.x %% 32 / "
                "threads * threads);");
-        put(e, "const long team_index = (long)blockIdx.x * (blockDim.x / threads) + team_in_block;");
-        put(e, "const long team_count = (long)gridDim.x * (blockDim.x / threads);");
+        put(e, "const long team_index = block_index * (blockDim.x / threads) + team_in_block;");
+        if (loops) put(e, "const long team_count = block_count * (blockDim.x / threads);");
         put(e, "(void)team_mask, (void)team_in_block;");
         break;
     case TEAM_BLOCK:
@@ -234,13 +237,14 @@ static void put_team(emitter *e)
         else
             put(e, "const int threads = blockDim.x;");
         put(e, "const int thread = threadIdx.x;");
-        put(e, "const long team_index = blockIdx.x, team_count = gridDim.x;");
+        put(e, "const long team_index = block_index;");
+        if (loops) put(e, "const long team_count = block_count;");
         break;
     case TEAM_CLUSTER:
         need(e, "cluster_barrier");
         put(e, "const int threads = (int)(cluster_size() * blockDim.x);");
         put(e, "const int thread = (int)(cluster_rank() * blockDim.x + threadIdx.x);");
-        put(e, "const long team_index = blockIdx.x / cluster_size(), team_count = gridDim.x / cluster_size();");
+        put(e, "const long team_index = block_index / cluster_size();");
         put(e, "cluster_barrier();");
         break;
     case TEAM_GRID:
@@ -255,12 +259,26 @@ static void put_team(emitter *e)
     }
 }
 
+bool cuda_loops_over_programs(const cuda_state *c)
+{
+    if (c->team.kind == TEAM_GRID) return true;
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && c->kept[i].kind == HOME_SCRATCH) return true;
+    return false;
+}
+
 static void put_programs(emitter *e, int axes)
 {
     put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
-    put(e, "for (long program = team_index; program < program_count; program += team_count) {");
-    e->depth++;
+    if (cuda_loops_over_programs(e->cuda)) {
+        put(e, "for (long program = team_index; program < program_count; program += team_count) {");
+        e->depth++;
+    } else { /* as many teams as programs: nothing is carried from one to the next, which saves registers */
+        put(e, "const long program = team_index;");
+        put(e, "if (program < program_count) {");
+        e->depth++;
+    }
     if (axes == 1) {
         put(e, "const long program0 = program, program1 = 0, program2 = 0;");
     } else {
@@ -289,7 +307,7 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     e->out = functions;
     e->depth = 0;
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
-        c->resident, k->name, phase, k->name);
+        c->least_blocks, k->name, phase, k->name);
     put(e, "{");
     e->depth = 1;
     if (c->shared_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");
@@ -313,7 +331,7 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     }
     bool touched = false;
     for (int i = 0; i < c->kept_count; i++) touched |= c->hazards.buffer_read[i] || c->hazards.buffer_written[i];
-    if (touched) put(e, "%s", barrier_text(e));
+    if (touched && cuda_loops_over_programs(c)) put(e, "%s", barrier_text(e));
     e->depth--;
     put(e, "}");
     if (c->team.kind == TEAM_CLUSTER) put(e, "cluster_barrier();");

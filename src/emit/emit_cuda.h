@@ -44,7 +44,7 @@ typedef struct cuda_target {
 cuda_target cuda_target_default(int arch); /* 0: 90, the H200's numbers */
 
 typedef struct cuda_shape {
-    int64_t grid[3];      /* blocks; only [0] differs from 1 */
+    int64_t grid[3];      /* blocks; beyond 2^31 in [1] too */
     int threads;          /* of a block */
     int block[3];         /* the same on three axes, of raw kernels; all 0: `threads` on the first axis */
     int cluster;          /* blocks of a cluster; 1: none */

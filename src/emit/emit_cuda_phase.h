@@ -8,6 +8,7 @@
 #include "emit/emit_cuda_nest.h"
 
 /* Chooses e->cuda for the phase and writes its statements into *body. */
+bool cuda_loops_over_programs(const cuda_state *c); /* fewer teams than programs, perhaps */
 qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error);
 
 #endif

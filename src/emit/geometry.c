@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff };
+enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff, MOST_BLOCKS_ABOVE = 65535 };
 
 typedef struct phase_shape {
     team team;
@@ -225,6 +225,10 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     }
     int64_t most = MOST_BLOCKS / shape.cluster * shape.cluster;
     shape.grid[0] = programs ? MINIMUM(blocks, most) : 0;
+    if (blocks > most) shape.grid[1] = (blocks + most - 1) / most;
+    if (shape.grid[1] > MOST_BLOCKS_ABOVE)
+        return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
+                         l->kernel->name, (long long)programs);
     shape.shared_bytes = s->shared_bytes * teams;
     *out = shape;
     return QN_OK;

@@ -357,7 +357,7 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     if (c->deciding) return 1;
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
-    int room = c->live_registers >= ROW_REGISTERS ? IN_FLIGHT / 2 : IN_FLIGHT;
+    int room = c->live_registers >= ROW_REGISTERS ? IN_FLIGHT / 4 : IN_FLIGHT;
     int most = early ? MINIMUM(room / (early * l->vector), MOST_IN_FLIGHT) : MOST_UNROLLED;
     if (!l->repeats) return MAXIMUM(MINIMUM(most, MOST_IN_FLIGHT), 1);
     int unroll = l->repeats;
@@ -407,7 +407,7 @@ static int resident_blocks(const emitter *e)
 {
     const cuda_state *c = e->cuda;
     if (!c->live_registers || !c->team.block) return 1;
-    int registers = (int)round_up(c->live_registers + 32, 8);
+    int registers = (int)round_up(c->live_registers + (c->team.block >= 512 ? 32 : 40), 8);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
 
@@ -485,7 +485,7 @@ qn_status layout_decide(emitter *e, qn_error *error)
         choose_parts(e);
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
         QN_TRY(choose_homes(e, error));
-        c->resident = resident_blocks(e);
+        c->least_blocks = resident_blocks(e);
         if (large == c->no_large) return QN_OK;
     }
 }

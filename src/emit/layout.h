@@ -98,6 +98,8 @@ typedef struct cuda_state { /* of one phase */
     bool any_fold, has_position;                 /* has_position: argmax, argmin */
     bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
     bool row_level;                              /* a pass that some of the team's threads have to themselves */
+    int live_registers;                          /* of kept tiles, at most at once */
+    int least_blocks;                            /* blocks of a multiprocessor that the registers are cut for */
     int64_t shared_bytes;                        /* of a team, constant part */
     int64_t scratch_bytes;
     hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
