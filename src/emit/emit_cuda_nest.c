@@ -252,6 +252,15 @@ static bool is_kept_in_registers(const cnest *n, value v)
 }
 
 /* The value of a sink; *done: it is already where it should be. */
+/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
+static value stored_value(const emitter *e, const sink *s)
+{
+    const tile_op *op = tile_def(e->k, s->v);
+    if (s->kind != SINK_STORE || !value_is_virtual(e, s->v) || op->code != OP_CONVERT) return s->v;
+    dtype from = tile_type_of(e->k, op->operands[0]).elem, to = tile_type_of(e->k, s->v).elem;
+    return from == DT_F32 && (to == DT_F16 || to == DT_BF16) ? op->operands[0] : s->v;
+}
+
 static creg sink_value(cnest *n, const sink *s, place at, bool *done)
 {
     emitter *e = n->e;
@@ -272,7 +281,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         }
         return cuda_compute(n, s->v, at);
     }
-    creg r = cuda_value(n, s->v, at);
+    creg r = cuda_value(n, stored_value(e, s), at);
     if (s->kind == SINK_COPY && !r.truth && strchr(r.words, '[')) /* another sink may write that register */
         r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
     return r;
