@@ -463,7 +463,9 @@ static void with_size(const char *source, text *out)
     const char *end = strstr(source, "_frame {"), *start = end;
     while (start && start > source && start[-1] != ' ') start--;
     if (end)
-        text_print(out, "\nextern \"C\" unsigned long fake_bytes(void) { return sizeof(%.*s_frame); }\n",
+        text_print(out,
+                   "\nextern \"C\" __attribute__((visibility(\"default\"))) unsigned long fake_bytes(void) { return "
+                   "sizeof(%.*s_frame); }\n",
                    (int)(end - start), start);
 }
 
