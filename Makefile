@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test setup format lint sanitize tsan install clean wc
+.PHONY: all run test check-gpu setup format lint sanitize tsan install clean wc
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
@@ -18,6 +18,9 @@ run: all
 
 test: all
 	@tools/test $(BUILD)
+
+check-gpu: all
+	@tools/check-gpu $(BUILD)
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -111,8 +111,8 @@ static qn_status check_limits(cuda_program *p, int phase, const cuda_shape *shap
     return QN_OK;
 }
 
-/* All blocks of a cooperative launch must be there at once. */
-static qn_status check_cooperative(cuda_program *p, int phase, const cuda_shape *shape, qn_error *error)
+/* All blocks of a cooperative launch must be there at once: fewer, if that is right, too. */
+static qn_status fit_cooperative(cuda_program *p, int phase, cuda_shape *shape, qn_error *error)
 {
     cuda_device *d = p->device;
     int each = 0;
@@ -141,7 +141,7 @@ static qn_status shape_phase(device_launch *l, int number, const launch_plan *pl
     QN_TRY(p->layout ? cuda_shape_of(p->layout, number, plan, shape, error)
                      : raw_cuda_shape(p->kernel, plan, &p->device->target, shape, error));
     QN_TRY(check_limits(p, number, shape, error));
-    if (shape->cooperative) QN_TRY(check_cooperative(p, number, shape, error));
+    if (shape->cooperative) QN_TRY(fit_cooperative(p, number, shape, error));
     cuda_launch_config *c = &phase->config;
     *c = (cuda_launch_config){.block = {(unsigned)shape->threads, 1, 1},
                               .shared_bytes = (unsigned)shape->shared_bytes,

@@ -92,18 +92,21 @@ static uint8_t *spread_validity(const interp_tile *valid, const interp_tile *t)
     return shown;
 }
 
-static bool show_value(const int64_t **at, const int64_t *end, dtype elem, text *line)
+/* The values that a record shows, then a validity for each where the op has them. False: the record is broken. */
+static bool take_values(const tile_kernel *k, const tile_op *op, const int64_t *at, const int64_t *end,
+                        interp_tile *values, uint8_t **shown)
 {
-    interp_tile t = {0}, valid = {0};
-    uint8_t *shown = NULL;
-    bool good = take_tile(at, end, elem, &t) && *at < end;
-    if (good && *(*at)++) good = take_tile(at, end, DT_BOOL, &valid);
-    if (good && valid.elements) shown = spread_validity(&valid, &t);
-    if (good) interp_show_tile(&t, shown, line);
-    free(shown);
-    free(t.elements);
-    free(valid.elements);
-    return good;
+    int count = op->attr.count;
+    for (int i = 0; i < count; i++)
+        if (!take_tile(&at, end, tile_type_of(k, op->operands[i]).elem, &values[i])) return false;
+    for (int i = 0; i < count && op->operand_count == 2 * count; i++) {
+        interp_tile valid;
+        bool good = take_tile(&at, end, DT_BOOL, &valid);
+        if (good) shown[i] = spread_validity(&valid, &values[i]);
+        free(valid.elements);
+        if (!good) return false;
+    }
+    return true;
 }
 
 static int launch_rank(const tile_kernel *k, int phase)
@@ -123,17 +126,27 @@ static bool show_record(const tile_kernel *k, const int64_t *record, const int64
     int rank = launch_rank(k, s.found_phase);
     for (int axis = 0; axis < rank; axis++) text_print(line, axis ? ", %lld" : "%lld", (long long)record[2 + axis]);
     text_print(line, "), line %d: ", s.found->line);
-    const int64_t *at = record + CUDA_PRINT_FIELDS;
-    int next = 0;
-    for (const char *c = s.found->attr.words ? s.found->attr.words : ""; *c; c++) {
-        if (c[0] != '{' || c[1] != '}' || next >= s.found->attr.count) {
+    int next = 0, count = s.found->attr.count;
+    interp_tile *values = calloc((size_t)count + 1, sizeof(*values));
+    uint8_t **shown = calloc((size_t)count + 1, sizeof(*shown));
+    CHECK(values && shown);
+    bool good = take_values(k, s.found, record + CUDA_PRINT_FIELDS, end, values, shown);
+    for (const char *c = s.found->attr.words ? s.found->attr.words : ""; *c && good; c++) {
+        if (c[0] != '{' || c[1] != '}' || next >= count) {
             text_add_bytes(line, c, 1);
             continue;
         }
         c++;
-        if (!show_value(&at, end, tile_type_of(k, s.found->operands[next++]).elem, line)) return false;
+        interp_show_tile(&values[next], shown[next], line);
+        next++;
     }
-    return true;
+    for (int i = 0; i < count; i++) {
+        free(values[i].elements);
+        free(shown[i]);
+    }
+    free(values);
+    free(shown);
+    return good;
 }
 
 void cuda_print_drain(int64_t *ring, int64_t words, const tile_kernel *k, void (*print)(void *user, const char *line),

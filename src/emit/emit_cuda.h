@@ -50,6 +50,7 @@ typedef struct cuda_shape {
     int cluster;          /* blocks of a cluster; 1: none */
     int64_t shared_bytes; /* dynamic */
     bool cooperative;
+    bool fewer;                        /* cooperative: it is right with any smaller number of blocks, too */
     int64_t scratch_bytes, sync_bytes; /* of the whole launch */
 } cuda_shape;
 

@@ -206,6 +206,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     case TEAM_GRID:
         shape.threads = t->block;
         shape.cooperative = true;
+        shape.fewer = !t->share; /* the row is not held: blocks take the next part of it */
         blocks = l->target.multiprocessors * (MOST_THREADS * 2 / t->block > 2 ? 4 : 1);
         if (t->share) {
             blocks = l->target.multiprocessors;
