@@ -313,7 +313,7 @@ tile_op *loop_is_product(const emitter *e, const tile_op *loop)
 }
 
 /* The loop's variable stands still at its first value, and the product is as deep as all turns together. */
-static void put_depth(emitter *e, const tile_op *loop)
+void dot_put_depth(emitter *e, const tile_op *loop)
 {
     number step;
     CHECK(tile_is_constant(e->k, loop->operands[2], &step));
@@ -337,7 +337,7 @@ static void begin_loop_product(emitter *e, const tile_op *loop, tile_op *dot, in
     buffer_prepare(e, *room);
     put(e, "{");
     e->depth++;
-    put_depth(e, loop);
+    dot_put_depth(e, loop);
     matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
     put_product_limits(e, dot, &left, &right, "depth");
 }

@@ -411,7 +411,9 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
         case ITEM_FOLD: emit_fold_item(e, it->op); break;
         case ITEM_EFFECT: cuda_print(e, it->op); break;
         case ITEM_CONTROL:
-            if (it->op->code == OP_FOR)
+            if (loop_is_product(e, it->op))
+                cuda_loop_of_products(e, it->op, loop_is_product(e, it->op));
+            else if (it->op->code == OP_FOR)
                 emit_for(e, it->op);
             else if (it->op->code == OP_WHILE)
                 emit_while(e, it->op);

@@ -117,10 +117,11 @@ static const char *sum_type(dtype t)
 }
 
 /* The first and last position of each of m, n, k that both operands have. */
-static void put_reach(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[3])
+static void put_reach(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[2],
+                      const char *depth)
 {
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
-        extent_text(e, extents[0]), extent_text(e, extents[1]), extent_text(e, extents[2]));
+        extent_text(e, extents[0]), extent_text(e, extents[1]), depth);
     dot_put_limit(e, "m", left, rank - 2);
     dot_put_limit(e, "k", left, rank - 1);
     dot_put_limit(e, "k", right, rank - 2);
@@ -156,7 +157,7 @@ static void put_add(emitter *e, const char *class, const char *sums, const matri
 }
 
 static void put_plain(emitter *e, const tile_op *op, const matrix *left, const matrix *right, const matrix *sum,
-                      const int64_t extents[3])
+                      const int64_t extents[2])
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int rank = type.rank;
@@ -170,7 +171,7 @@ static void put_plain(emitter *e, const tile_op *op, const matrix *left, const m
 
 /* Tile by tile; the sums of each go to memory. */
 static void put_tiles(emitter *e, const tile_op *op, const product *p, const matrix *left, const matrix *right,
-                      const matrix *sum, const int64_t extents[3])
+                      const matrix *sum, const int64_t extents[2])
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int rank = type.rank;
@@ -193,13 +194,13 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     value result = op->results[0];
     tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
     int rank = ta.rank;
-    const int64_t extents[3] = {ta.dims[rank - 2], tb.dims[rank - 1], ta.dims[rank - 1]};
+    const int64_t extents[2] = {ta.dims[rank - 2], tb.dims[rank - 1]};
     matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
     product p;
     bool has_product = choose_product(e, op, &left, &right, &p);
     put(e, "{");
     e->depth++;
-    put_reach(e, &left, &right, rank, extents);
+    put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
     if (e->cuda->resident[result]) {
         CHECK(has_product);
         e->cuda->resident[result] = p.type;
@@ -230,7 +231,37 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     put(e, "}");
 }
 
-/* ---- sums that stay in registers over a loop ---- */
+/* ---- loops of products ---- */
+
+void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
+{
+    tile_type type = tile_type_of(e->k, loop->results[0]);
+    int number = buffer_for(e, loop->regions[0]->args[1]);
+    e->buffer_of[dot->results[0]] = number;
+    for (int i = 0; i < 2; i++) {
+        tile_op *load;
+        bool swapped;
+        CHECK(dot_operand_is_direct(e, dot->operands[i], &load, &swapped));
+        e->array_used[load->attr.access.array] = true;
+    }
+    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
+    hazard_buffer(e, number, true);
+    hazard_commit(e);
+    e->cuda->has_dot = true;
+    put(e, "{");
+    e->depth++;
+    dot_put_depth(e, loop);
+    matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
+    matrix sum = dot_operand_matrix(e, dot->results[0]);
+    product p;
+    put_reach(e, &left, &right, 2, type.dims, "depth");
+    if (choose_product(e, dot, &left, &right, &p))
+        put_tiles(e, dot, &p, &left, &right, &sum, type.dims);
+    else
+        put_plain(e, dot, &left, &right, &sum, type.dims);
+    e->depth--;
+    put(e, "}");
+}
 
 /* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */
 static tile_op *only_product(const emitter *e, const tile_op *loop, int number)

@@ -185,6 +185,7 @@ void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis);
 void emit_dot(emitter *e, tile_op *op);
 /* A loop that does nothing but add products of neighbouring slices to a tile is one deeper product: its dot, or NULL. */
 tile_op *loop_is_product(const emitter *e, const tile_op *loop);
+void dot_put_depth(emitter *e, const tile_op *loop); /* declares its variable and the product's `depth` */
 void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);
 /* ... and when its sums start at zero and are stored: three items of a plan. */
 bool loop_is_stored(const emitter *e, const item *items);
