@@ -26,7 +26,7 @@ typedef struct word_list {
 typedef struct arguments {
     word_list words;                     /* what is not an option */
     word_list settings, inputs, outputs; /* NAME=VALUE */
-    const char *device, *stage, *script, *json, *effort, *arch;
+    const char *device, *stage, *script, *json, *effort, *arch, *keep;
     uint64_t seed, steps;
     double seconds, budget_s;
     int64_t threads;

@@ -64,7 +64,9 @@ int command_check(const command *self, const arguments *given)
     const char *kernel = NULL;
     if (files > 1 && !is_file(given->words.items[files - 1])) kernel = given->words.items[--files];
     if (!settings_are_whole(given)) return EXIT_WRONG_CALL;
-    qn_context *context = open_context(given, &status);
+    arguments quiet = *given; /* of check, verbose is a line for every case */
+    quiet.verbose = false;
+    qn_context *context = open_context(&quiet, &status);
     if (!context) return status;
     status = EXIT_OK;
     choose_device(context, given);

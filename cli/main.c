@@ -14,7 +14,7 @@ const command commands[] = {
      "An f4 or f8 file is rounded to the type of a narrower float parameter.\n"
      "Inputs that no --in gives are generated from the seed, as the file's bench `input`\n"
      "clauses say; extents that no array gives come from --set.\n",
-     "set in out device seed time threads no-cache no-raw",
+     "set in out device seed time verbose keep threads no-cache no-raw",
      "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time\n"
      "      run on generated numbers; print the shape, range and first elements of y\n"
      "  quern run kernels/softmax.qn softmax_row --in x=a.npy --out y=b.npy --device ref\n"
@@ -25,7 +25,7 @@ const command commands[] = {
      "Runs every kernel of the files (or only NAME) under the checking interpreter, over odd and\n"
      "even sizes of its own choosing, then compares the other devices with it. A finding names the\n"
      "source line, the programs and the element. Exit status 1 if there was any.\n",
-     "set device seed steps verbose threads no-cache no-raw",
+     "set device seed steps verbose keep threads no-cache no-raw",
      "  quern check kernels/*.qn\n"
      "      check all of the library\n"
      "  quern check kernels/matmul.qn matmul_tiled --set M=33 --set BM=16 --verbose\n"
@@ -36,7 +36,7 @@ const command commands[] = {
      "the right ones in turn, and prints a table: median time with the 20 and 80 percent quantiles,\n"
      "GB/s, GFLOP/s, percent of the copy bandwidth measured in the same run, and the greatest error.\n"
      "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
-     "set device json seconds seed threads no-cache no-raw",
+     "set device json seconds seed verbose keep threads no-cache no-raw",
      "  quern bench kernels/gelu.qn\n"
      "      all variants of GELU on the best device\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"

@@ -22,7 +22,9 @@ qn_context *open_context(const arguments *given, int *exit_status)
                                   .no_cache = given->no_cache,
                                   .allow_raw = !given->no_raw,
                                   .print = print_line,
-                                  .user = stderr};
+                                  .user = stderr,
+                                  .keep_folder = given->keep,
+                                  .verbose = given->verbose};
     if (qn_context_open(&options, &context, &error) != QN_OK) {
         *exit_status = report_error(&error);
         return NULL;

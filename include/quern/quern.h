@@ -75,6 +75,8 @@ typedef struct qn_context_options {
     bool allow_raw; /* raw kernels run code as it is written: allow it for files you trust */
     void (*print)(void *user, const char *line); /* where `print` statements and logs go; NULL: nowhere */
     void *user;
+    const char *keep_folder; /* keeps every stage of everything compiled, as files; NULL: $QUERN_DUMP_DIR, or none */
+    bool verbose;            /* what is compiled, and its text, go to `print` */
 } qn_context_options;
 QN_API QN_MUST_CHECK qn_status qn_context_open(const qn_context_options *options, qn_context **context,
                                                qn_error *error);

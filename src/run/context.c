@@ -102,8 +102,10 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->print = options->print;
     c->user = options->user;
     c->log = log_from_environment();
+    if (options->verbose) c->log |= LOG_COMPILE | LOG_CODE;
     const char *dump_folder = environment_get("QUERN_DUMP_DIR"), *tune = environment_get("QUERN_TUNE");
     c->no_tune = tune && !strcmp(tune, "off");
+    if (options->keep_folder) dump_folder = options->keep_folder;
     if (dump_folder) {
         c->dump_folder = strdup(dump_folder);
         CHECK(c->dump_folder);

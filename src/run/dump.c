@@ -1,7 +1,7 @@
 /*
- * QUERN_DUMP_DIR: every stage of everything compiled, as files. In: a variant on its way through the compiler. Out: a
+ * keep_folder, or QUERN_DUMP_DIR: every stage of everything compiled, as files. In: a variant on its way through the compiler. Out: a
  * folder NAME-HASH per text that was made, with the IR as lowered, the IR after each pass that changed it, the text, its
- * assembly and the binary. Without the variable nothing here does anything.
+ * assembly and the binary. Without one nothing here does anything.
  *
  * The stages are kept until the text is there, whose hash names the folder: the same kernel dumped twice is one folder.
  * A folder that cannot be written costs one line of the log, never the compilation.
@@ -39,7 +39,7 @@ static bool write_one(dump *d, const char *folder, const char *name, const void 
     qn_error error;
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     if (file_write(path, bytes, size, &error) == QN_OK) return true;
-    context_say(d->context, "QUERN_DUMP_DIR: %s", error.message);
+    context_say(d->context, "cannot keep what is compiled: %s", error.message);
     return false;
 }
 
@@ -47,24 +47,24 @@ void dump_end(dump *d, int slot, const char *kernel, const char *source, size_t 
 {
     if (!d->wanted) return;
     const device_slot *s = &d->context->slots[slot];
-    bool cuda = strcmp(s->driver->name, "cpu") != 0;
+    bool cuda = strcmp(s->driver->name, "cpu") != 0, gpu = !strcmp(s->driver->name, "cuda");
     char hex[33], folder[4200];
     qn_error error;
     hash_to_hex(hash_bytes(source, length), hex);
     snprintf(folder, sizeof(folder), "%.3800s/%.200s-%.16s", d->context->dump_folder, kernel, hex);
     bool good = folder_make(folder, &error) == QN_OK;
-    if (!good) context_say(d->context, "QUERN_DUMP_DIR: %s", error.message);
+    if (!good) context_say(d->context, "cannot keep what is compiled: %s", error.message);
     for (int i = 0; i < d->count && good; i++)
         good = write_one(d, folder, d->texts[i].name, d->texts[i].words, d->texts[i].length);
     good = good && write_one(d, folder, cuda ? "kernel.cu" : "kernel.c", source, length);
     text listing = {0};
     if (good && s->driver->disassemble && s->driver->disassemble(s->device, source, &listing, NULL) == QN_OK)
-        good = write_one(d, folder, cuda ? "kernel.ptx" : "kernel.s", text_get(&listing), listing.length);
+        good = write_one(d, folder, gpu ? "kernel.ptx" : "kernel.s", text_get(&listing), listing.length);
     text_free(&listing);
     char *bytes = NULL;
     size_t size;
     if (good && binary_path && file_read(binary_path, (size_t)256 << 20, &bytes, &size, NULL) == QN_OK)
-        write_one(d, folder, !strncmp(s->driver->name, "cuda", 4) ? "kernel.cubin" : "kernel.so", bytes, size);
+        write_one(d, folder, gpu ? "kernel.cubin" : "kernel.so", bytes, size);
     free(bytes);
 }
 
