@@ -54,5 +54,9 @@ for header in include/quern/*.h; do
 done
 try "examples/first.c" cc -std=c11 $flags examples/first.c -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/first"
 try "examples/first.c prints" sh -c "\"$work/first\" | grep -q ': 2 4 6 8 10$'"
+try "examples/raw.c" cc -std=c11 $flags examples/raw.c -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/raw-example"
+if command -v c++ >/dev/null; then
+    try "examples/raw.c prints" sh -c "\"$work/raw-example\" | grep -q ': 1.5 3 4.5 6 7.5$'"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
