@@ -40,6 +40,13 @@ static const char *const flags[] = {"-std=gnu++17",
 #define MAX_DECLARED 1024
 
 static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-DQUERN_EMU_CHECKED"};
+/* In a template gcc forgets that dynamic shared memory is not initialised at run time, and calls what would do it. */
+static const char gcc_flag[] = "-fno-extern-tls-init";
+
+static bool is_clang(const compiler *c)
+{
+    return strstr(c->name, "clang") || strstr(c->resolved, "clang");
+}
 
 /* ---- the text around ---- */
 
@@ -221,6 +228,7 @@ void emu_unit_describe(const compiler *c, bool checked, text *out)
     text_free(&header);
     text_print(out, " %s\nflags", hex);
     for (int i = 0; i < COUNT(flags); i++) text_print(out, " %s", flags[i]);
+    if (!is_clang(c)) text_print(out, " %s", gcc_flag);
     for (int i = 0; checked && i < COUNT(checked_flags); i++) text_print(out, " %s", checked_flags[i]);
     text_add(out, "\n");
 }
@@ -309,6 +317,7 @@ static qn_status compile(const compiler *c, const char *source, bool checked, bo
     arena *memory = arena_new();
     arguments[count++] = c->path;
     for (int i = 0; i < COUNT(flags); i++) arguments[count++] = flags[i];
+    if (!is_clang(c)) arguments[count++] = gcc_flag;
     for (int i = 0; checked && i < COUNT(checked_flags); i++) arguments[count++] = checked_flags[i];
     count = own_options(source, arguments, count, 64, memory);
     arguments[count++] = path;
