@@ -200,15 +200,34 @@ static bool fetch(void *program, size_function *size, bytes_function *bytes, boo
     return good;
 }
 
+/* Of a log with errors the messages that are errors: warnings of the same text only hide them. */
+static void keep_errors(const char *words, text *out)
+{
+    bool keep = false, any = strstr(words, ": error") || strstr(words, "catastrophic error");
+    for (const char *line = words; *line;) {
+        size_t length = strcspn(line, "\n");
+        char head[400];
+        snprintf(head, sizeof(head), "%.*s", (int)MINIMUM(length, sizeof(head) - 1), line);
+        if (strstr(head, ": error") || strstr(head, "catastrophic error"))
+            keep = true;
+        else if (strstr(head, ": warning") || strstr(head, ": remark") || !strncmp(head, "Remark: ", 8))
+            keep = false;
+        if (keep || !any) text_print(out, "%.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
 static qn_status refused(const nvrtc *n, int code, const char *log, qn_error *error)
 {
-    text words = {0};
+    text words = {0}, errors = {0};
     nvrtc_messages(log, &words);
-    qn_status status = words.length ? error_set(error, QN_FAILED, "NVRTC %d.%d refused the text:\n%s", n->version / 100,
-                                                n->version % 100, text_get(&words))
-                                    : error_set(error, QN_FAILED, "NVRTC %d.%d failed: %s", n->version / 100,
-                                                n->version % 100, n->api.nvrtcGetErrorString(code));
+    keep_errors(text_get(&words), &errors);
+    qn_status status = errors.length ? error_set(error, QN_FAILED, "NVRTC %d.%d refused the text:\n%s",
+                                                 n->version / 100, n->version % 100, text_get(&errors))
+                                     : error_set(error, QN_FAILED, "NVRTC %d.%d failed: %s", n->version / 100,
+                                                 n->version % 100, n->api.nvrtcGetErrorString(code));
     text_free(&words);
+    text_free(&errors);
     return status;
 }
 
