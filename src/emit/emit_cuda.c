@@ -248,12 +248,13 @@ static void put_team(emitter *e)
         put(e, "cluster_barrier();");
         break;
     case TEAM_GRID:
-        put(e, "const unsigned team_blocks = gridDim.x, team_rank = blockIdx.x;");
-        put(e, "unsigned *const team_word = frame.sync;");
-        put(e, "long *const team_parts = (long *)(frame.sync + 32);");
+        put(e, "const unsigned team_blocks = gridDim.x / %d, team_rank = blockIdx.x %% team_blocks;", t->grid_teams);
+        put(e, "const long team_index = blockIdx.x / team_blocks, team_count = %d;", t->grid_teams);
+        put(e, "unsigned *const team_word = frame.sync + team_index * 32;");
+        put(e, "long *const team_parts = (long *)(frame.sync + %d) + team_index * 2 * team_blocks;",
+            32 * t->grid_teams);
         put(e, "const int threads = (int)(team_blocks * blockDim.x);");
         put(e, "const int thread = (int)(team_rank * blockDim.x + threadIdx.x);");
-        put(e, "const long team_index = 0, team_count = 1;");
         put(e, "(void)team_word, (void)team_parts;");
         break;
     }
@@ -282,9 +283,12 @@ static void put_programs(emitter *e, int axes)
     if (axes == 1) {
         put(e, "const long program0 = program, program1 = 0, program2 = 0;");
     } else {
-        put(e, "const long program0 = program %% frame.programs[0];");
-        put(e, "const long program1 = program / frame.programs[0]%s;", axes > 2 ? " % frame.programs[1]" : "");
-        put(e, "const long program2 = %s;", axes > 2 ? "program / frame.programs[0] / frame.programs[1]" : "0");
+        /* 64-bit division takes some hundred instructions: only where the counts need it. */
+        put(e, "const long per_row = program_count >> 31 ? program / frame.programs[0]");
+        put(e, "                                           : (long)((unsigned)program / (unsigned)frame.programs[0]);");
+        put(e, "const long program0 = program - per_row * frame.programs[0];");
+        put(e, "const long program2 = %s;", axes > 2 ? "per_row / frame.programs[1]" : "0");
+        put(e, "const long program1 = per_row%s;", axes > 2 ? " - program2 * frame.programs[1]" : "");
     }
     put(e, "(void)program0, (void)program1, (void)program2;");
 }
@@ -294,9 +298,14 @@ static void put_registers(emitter *e)
     const cuda_state *c = e->cuda;
     for (int i = 1; i < c->kept_count; i++) {
         const kept *k = &c->kept[i];
-        if (k->touched && k->kind == HOME_REGISTERS)
-            put(e, "%s b%d[%d][%d]; /* %s */", cuda_register_type(e->buffers[i].elem), i, k->layout->repeats,
-                k->layout->vector, buffer_title(e, i));
+        if (!k->touched || k->kind != HOME_REGISTERS) continue;
+        put(e, "%s b%d[%d][%d]; /* %s */", cuda_register_type(e->buffers[i].elem), i, k->in_registers,
+            k->layout->vector, buffer_title(e, i));
+        if (!home_has_slots(c, i)) continue;
+        const char *type = memory_type(e->buffers[i].elem);
+        put(e, "%s *const b%d_slots = (%s *)(shared_room + %" PRId64 " + %d * blockDim.x) + threadIdx.x * %d;", type, i,
+            type, c->shared_bytes, k->slots_before, k->layout->vector);
+        put(e, "const int b%d_step = blockDim.x * %d;", i, k->layout->vector);
     }
 }
 
@@ -310,7 +319,7 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
         c->least_blocks, k->name, phase, k->name);
     put(e, "{");
     e->depth = 1;
-    if (c->shared_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");
+    if (c->shared_bytes || c->slot_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");
     if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
     if (c->fold_room) put(e, "int fold_turn = 0;");
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);

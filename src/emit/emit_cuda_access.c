@@ -258,7 +258,40 @@ caddress cuda_buffer(cnest *n, value v, place at)
     return a;
 }
 
-const char *home_element(cnest *n, value v, place at, int *level)
+bool home_has_slots(const cuda_state *c, int number)
+{
+    const kept *k = &c->kept[number];
+    return !c->deciding && k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
+}
+
+/* The vector of this chunk comes from registers or from a slot: which of them is known when the loop is unrolled. */
+static void open_slots(cnest *n, int number, bool writes)
+{
+    emitter *e = n->e;
+    int vector = n->layout->vector, most = n->c->kept[number].in_registers, at = 0;
+    dtype t = e->buffers[number].elem;
+    while (at < n->opened_count && n->opened[at] != number) at++;
+    if (at == n->opened_count) {
+        CHECK(at < COUNT(n->opened));
+        n->opened[n->opened_count++] = number;
+        n->opened_late[at] = false;
+        cput(n, LEVEL_CHUNK, "%s b%d_now[%d];", cuda_register_type(t), number, vector);
+        if (!writes) {
+            cput(n, LEVEL_CHUNK, "if (r < %d) for (int v = 0; v < %d; v++) b%d_now[v] = b%d[r < %d ? r : 0][v];", most,
+                 vector, number, number, most);
+            cput(n, LEVEL_CHUNK, "else %s(b%d_now, b%d_slots + (r - %d) * b%d_step);",
+                 need(e, "load_%sx%d", memory_name(t), vector), number, number, most, number);
+        }
+    }
+    if (!writes || n->opened_late[at]) return;
+    n->opened_late[at] = true;
+    text_print(&n->late, "if (r < %d) for (int v = 0; v < %d; v++) b%d[r < %d ? r : 0][v] = b%d_now[v];\n", most,
+               vector, number, most, number);
+    text_print(&n->late, "else %s(b%d_slots + (r - %d) * b%d_step, b%d_now);\n",
+               need(e, "store_%sx%d", memory_name(t), vector), number, most, number, number);
+}
+
+const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, v);
@@ -282,7 +315,10 @@ const char *home_element(cnest *n, value v, place at, int *level)
     if (e->cuda->kept[number].kind != HOME_REGISTERS) return NULL;
     CHECK(here);
     *level = LEVEL_ELEMENT;
-    return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, n->layout->vector > 1 ? "v" : "0");
+    const char *element = n->layout->vector > 1 ? "v" : "0";
+    if (!home_has_slots(n->c, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
+    open_slots(n, number, writes);
+    return arena_print(e->memory, "b%d_now[%s]", number, element);
 }
 
 /* ---- loads and stores ---- */
@@ -309,12 +345,43 @@ static void line_to(text *to, const char *words)
     text_add(to, "\n");
 }
 
+/* A vector to its registers, or in the background to its slot. Vectors that may reach over an end go by hand. */
+static creg load_to_slots(cnest *n, const caddress *a, value into)
+{
+    emitter *e = n->e;
+    int number = buffer_for(e, into), vector = n->layout->vector, most = n->c->kept[number].in_registers;
+    const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
+    n->early_used = true;
+    buffer_touch(e, number);
+    bool whole = a->width == vector && !a->ok && !a->whole && !a->element_ok && !n->element_guard;
+    if (whole) {
+        n->copies = true;
+        need(e, "copy_async");
+        text_print(&n->early, "if (r < %d) %s(b%d[r < %d ? r : 0], %s);\n", most,
+                   need(e, "load_%sx%d%s", m, vector, a->read_only ? a->streams ? "_stream" : "_constant" : ""), number,
+                   most, chunk);
+        text_print(&n->early, "else copy_async(b%d_slots + (r - %d) * b%d_step, %s, 16);\n", number, most, number,
+                   chunk);
+    } else {
+        const char *inside = cjoin(e, a->ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
+        text_print(&n->early, "%s b%d_got[%d];\n", cuda_register_type(a->elem), number, vector);
+        text_print(&n->early, "for (int v = 0; v < %d; v++) b%d_got[v] = %s;\n", vector, number,
+                   or_zero(e, inside, fetch(e, a, element_pointer(e, a, true))));
+        text_print(&n->early, "if (r < %d) for (int v = 0; v < %d; v++) b%d[r < %d ? r : 0][v] = b%d_got[v];\n", most,
+                   vector, number, most, number);
+        text_print(&n->early, "else %s(b%d_slots + (r - %d) * b%d_step, b%d_got);\n", need(e, "store_%sx%d", m, vector),
+                   number, most, number, number);
+    }
+    return (creg){"", LEVEL_ELEMENT, false};
+}
+
 /* Loads of `unroll` chunks before anything else of the pass. */
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
     emitter *e = n->e;
     int vector = n->layout->vector;
     const char *name, *slot;
+    if (into && home_has_slots(n->c, buffer_for(e, into))) return load_to_slots(n, a, into);
     if (into) {
         name = buffer_touch(e, buffer_for(e, into));
         slot = n->repeat;

@@ -185,7 +185,7 @@ static void end_reduce(cnest *n, const cfold *f)
     bool inner = n->has_inner;
     n->has_inner = false;
     int level;
-    if (n->c->deciding) (void)home_element(n, s->result, at, &level);
+    if (n->c->deciding) (void)home_element(n, s->result, at, true, &level);
     caddress a = cuda_buffer(n, s->result, at);
     hazard_buffer(e, buffer_for(e, s->result), true);
     a.level = LEVEL_ROW;

@@ -97,17 +97,24 @@ static const char *index_type(cnest *n, unsigned axes)
     return "int";
 }
 
-/* Coordinates of the axes of a set, from their flat index. */
+/* Coordinates of the axes of a set, from their flat index. Unsigned division by a constant is the short one. */
 static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
 {
+    emitter *e = n->e;
     bool outermost = true;
     const char *type = index_type(n, axes);
+    bool narrow = !strcmp(type, "int"), several = axes & (axes - 1);
+    if (narrow && several) flat = arena_print(e->memory, "(unsigned)%s", flat);
     for (int axis = 0; axis < n->layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
-        const char *stride = product_text(n, axes, axis);
-        const char *words = flat;
-        if (strcmp(stride, "1")) words = arena_print(n->e->memory, "%s / (%s)", flat, stride);
-        if (!outermost) words = arena_print(n->e->memory, "%s %% %s", words, extent_text(n->e, n->layout->loops[axis]));
+        const char *stride = product_text(n, axes, axis), *words = flat;
+        const char *as = narrow ? "(unsigned)" : "";
+        if (strcmp(stride, "1")) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
+        int64_t dim = n->layout->loops[axis];
+        if (!outermost && dim >= 0)
+            words = arena_print(e->memory, "%s %% %s%" PRId64, words, as, dim);
+        else if (!outermost)
+            words = arena_print(e->memory, "%s %% %s%s", words, as, extent_text(e, dim));
         text_print(to, "const %s i%d = %s;\n", type, axis, words);
         outermost = false;
     }
@@ -271,6 +278,8 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
                 creg r = cuda_load(n, s->v, a, s->v);
+                int level;
+                if (home_has_slots(n->c, buffer_for(e, s->v))) r.words = home_element(n, s->v, at, false, &level);
                 cuda_remember(n, s->v, at, r);
                 *done = true;
                 return r;
@@ -291,7 +300,7 @@ static void write_kept(cnest *n, value v, place at, creg r)
 {
     emitter *e = n->e;
     int level;
-    const char *home = home_element(n, v, at, &level);
+    const char *home = home_element(n, v, at, true, &level);
     if (home) {
         cput(n, level, "%s = %s;", home, creg_words(r));
         return;
@@ -414,6 +423,7 @@ static void put_chunks(cnest *n)
         add_lines(to, text_get(stages[stage]), inner);
         if (n->chunk_guard) add_lines(to, "}\n", --inner);
         if (chunks) add_lines(to, "}\n", --inner);
+        if (n->copies && !stage) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", depth);
     }
     while (--depth) add_lines(to, "}\n", depth);
     text_add(to, "}\n");
@@ -428,7 +438,8 @@ static void begin_chunks(cnest *n)
     bool several = n->unroll > 1 && l->repeats != 1;
     n->slot = several ? "u" : "0";
     n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
-    n->early_used = false;
+    n->early_used = n->copies = false;
+    n->opened_count = 0;
     set_guards(n);
 }
 
@@ -492,7 +503,7 @@ static void choose_layout(cnest *n, unsigned rows, bool column_fold)
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         n->layout->folds |= s->kind == SINK_REDUCE || s->kind == SINK_ASSERT;
-        n->layout->weight = MAXIMUM(n->layout->weight, sink_weight(n->e, s));
+        n->c->weight = MAXIMUM(n->c->weight, sink_weight(n->e, s));
         if (n->has_inner && (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)) n->c->any_fold = true;
     }
 }

@@ -43,13 +43,15 @@ typedef struct cnest {
     int memo_count, memo_capacity;
     shared *names;
     int name_count, name_capacity;
-    const char *row_guard;     /* a row of this thread may be none; NULL: all are */
-    const char *chunk_guard;   /* likewise for chunks */
-    const char *element_guard; /* likewise for elements of a vector */
-    const char *lead;          /* one thread of those that hold the same row; NULL: there is only one */
-    const char *repeat;        /* index of a chunk's registers in homes */
-    const char *slot;          /* ... and in `arrays` */
-    bool early_used;
+    const char *row_guard;       /* a row of this thread may be none; NULL: all are */
+    const char *chunk_guard;     /* likewise for chunks */
+    const char *element_guard;   /* likewise for elements of a vector */
+    const char *lead;            /* one thread of those that hold the same row; NULL: there is only one */
+    const char *repeat;          /* index of a chunk's registers in homes */
+    const char *slot;            /* ... and in `arrays` */
+    bool early_used, copies;     /* copies: some early load goes to slots in the background */
+    int opened[8], opened_count; /* kept tiles with slots whose vector of this chunk is in registers */
+    bool opened_late[8];
     int unroll; /* chunks whose loads are in flight together */
 } cnest;
 
@@ -96,7 +98,9 @@ void cuda_store(cnest *n, caddress a, creg r);
 void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);
 creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
 const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
-const char *home_element(cnest *n, value v, place at, int *level); /* a register of a home, or NULL: it is in memory */
+/* A register of a home, or NULL: it is in memory. */
+const char *home_element(cnest *n, value v, place at, bool writes, int *level);
+bool home_has_slots(const cuda_state *c, int number);
 
 /* emit_cuda_fold.c */
 typedef struct cfold {

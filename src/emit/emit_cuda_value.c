@@ -185,7 +185,7 @@ creg cuda_value(cnest *n, value v, place at)
         if (n->memos[i].v == v && place_same(&n->memos[i].at, &at, rank)) return n->memos[i].result;
     if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
     int level;
-    const char *home = home_element(n, v, at, &level);
+    const char *home = home_element(n, v, at, false, &level);
     if (!home) hazard_buffer(e, buffer_for(e, v), false);
     creg r = home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
     cuda_remember(n, v, at, r);

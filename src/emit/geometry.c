@@ -17,6 +17,7 @@ typedef struct phase_shape {
     int64_t shared_bytes;  /* of a team */
     int64_t scratch_bytes; /* of a team, constant part */
     bool has_scratch;
+    int least_blocks, slot_bytes;
     int *sized; /* buffers whose size comes from the launch */
     int sized_count, sized_capacity;
     buffer *buffers;
@@ -90,7 +91,11 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
             status = cuda_phase(&e, p, &l->target, &body, error);
             phase_shape *s = &l->phases[p];
             const cuda_state *c = e.cuda;
-            *s = (phase_shape){.team = c->team, .shared_bytes = c->shared_bytes, .buffers = e.buffers};
+            *s = (phase_shape){.team = c->team,
+                               .shared_bytes = c->shared_bytes,
+                               .buffers = e.buffers,
+                               .least_blocks = c->least_blocks,
+                               .slot_bytes = c->slot_bytes};
             for (int i = 1; i < c->kept_count && status == QN_OK; i++) {
                 if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH) continue;
                 s->has_scratch = true;
@@ -203,18 +208,19 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         shape.threads = MINIMUM(shape.threads, MOST_THREADS);
         blocks = programs * shape.cluster;
         break;
-    case TEAM_GRID:
+    case TEAM_GRID: {
         shape.threads = t->block;
         shape.cooperative = true;
         shape.fewer = !t->share; /* the row is not held: blocks take the next part of it */
-        blocks = l->target.multiprocessors * (MOST_THREADS * 2 / t->block > 2 ? 4 : 1);
+        blocks = (int64_t)l->target.multiprocessors * s->least_blocks; /* the launch bounds make room for them */
         if (t->share) {
-            blocks = l->target.multiprocessors;
-            shape.threads = (int)((needed + blocks - 1) / blocks + 31) / 32 * 32;
-            shape.threads = MINIMUM(MAXIMUM(shape.threads, 32), MOST_THREADS);
+            int64_t of_team = blocks / t->grid_teams;
+            shape.threads = (int)((needed + of_team - 1) / of_team + 31) / 32 * 32;
+            shape.threads = MINIMUM(MAXIMUM(shape.threads, 32), t->block);
         }
-        shape.sync_bytes = 128 + 2 * 8 * blocks;
+        shape.sync_bytes = 128 * t->grid_teams + 2 * 8 * blocks;
         break;
+    }
     }
     if (s->has_scratch && t->kind <= TEAM_BLOCK) {
         int64_t resident = (int64_t)l->target.multiprocessors * 4;
@@ -230,7 +236,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     if (shape.grid[1] > MOST_BLOCKS_ABOVE)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
-    shape.shared_bytes = s->shared_bytes * teams;
+    shape.shared_bytes = s->shared_bytes * teams + (int64_t)s->slot_bytes * shape.threads;
     *out = shape;
     return QN_OK;
 }

@@ -13,13 +13,15 @@
 #include <string.h>
 
 enum {
-    SHORT_ROW = 1024,   /* a warp holds it */
-    BLOCK_ROW = 16384,  /* the registers of a block hold it, with another block beside it */
-    LANES_BLOCK = 128,  /* threads of a block of several teams */
-    WIDE_TEAM = 256,    /* the most threads of a program in which no thread needs another */
-    MOST_UNROLLED = 64, /* elements of a thread that are written out */
-    IN_FLIGHT = 32,     /* registers for loads before their use */
-    MOST_IN_FLIGHT = 4  /* chunks, unless they go to kept registers */
+    SHORT_ROW = 1024,    /* a warp holds it */
+    BLOCK_ROW = 16384,   /* the registers of a block hold it, with another block beside it */
+    LANES_BLOCK = 128,   /* threads of a block of several teams */
+    WIDE_TEAM = 256,     /* the most threads of a program in which no thread needs another */
+    MOST_UNROLLED = 64,  /* elements of a thread that are written out */
+    IN_FLIGHT = 32,      /* registers for loads before their use */
+    MOST_IN_FLIGHT = 4,  /* chunks, unless they go to kept registers */
+    SLOT_REGISTERS = 16, /* words of a thread in registers when the rest is in shared memory */
+    LIGHT_PASS = 6       /* weight of passes that 32 registers are enough for */
 };
 
 static int64_t power_above(int64_t x)
@@ -238,7 +240,9 @@ static void choose_row_team(const emitter *e, const survey *s)
     t->bound = s->positions;
     t->share = vector == 8 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
     if (streams) t->share = 2 * MAXIMUM(vector, 2);
-    int64_t whole_chip = (int64_t)target->multiprocessors * BLOCK_ROW * 2;
+    int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
+    bool roomy = target->shared_bytes >= 200 * 1024;
+    int64_t whole_chip = (int64_t)target->multiprocessors * long_row / 2;
     if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
         t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
@@ -247,15 +251,22 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->kind = TEAM_BLOCK;
         t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), 512);
         t->reason = "a row for each block";
-    } else if (!streams && s->positions <= MOST_CLUSTER * BLOCK_ROW * 2 && target->arch >= 90 && may_be_large(e, s)) {
+    } else if (!streams && roomy && s->positions <= long_row && !s->memory) {
+        t->kind = TEAM_BLOCK;
+        t->block = MOST_THREADS;
+        t->share = 2 * ROW_REGISTERS;
+        t->reason = "a long row for each block, partly in shared memory";
+    } else if (!streams && roomy && s->positions <= MOST_CLUSTER * long_row / 2 && target->arch >= 90 &&
+               may_be_large(e, s)) {
         t->kind = TEAM_CLUSTER;
         t->block = MOST_THREADS;
+        t->share = 2 * ROW_REGISTERS;
         t->reason = "rows too long for one block";
     } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
         t->kind = TEAM_GRID;
-        t->block = s->positions <= whole_chip ? MOST_THREADS : 512;
-        t->share = s->positions <= whole_chip ? ROW_REGISTERS : 0;
-        t->grid_teams = 1;
+        t->block = 512;
+        t->share = s->positions <= whole_chip && roomy ? 2 * ROW_REGISTERS : 0;
+        t->grid_teams = t->share ? 2 : 1;
         t->reason = "the whole chip on one row";
     } else {
         t->kind = TEAM_BLOCK;
@@ -348,7 +359,7 @@ static void choose_repeats(const emitter *e, pass_layout *l)
                param == t->row_param) {
         repeats = MAXIMUM(t->share / l->vector, 1);
     }
-    if (repeats * l->vector <= MOST_UNROLLED) l->repeats = (int)MAXIMUM(repeats, 1);
+    if (repeats * l->vector <= MOST_UNROLLED) l->repeats = (int)repeats; /* 0: a loop */
 }
 
 int layout_unroll(const emitter *e, const pass_layout *l)
@@ -383,6 +394,7 @@ static int64_t buffer_bound(const emitter *e, int number, int pad)
 static int register_budget(const team *t)
 {
     int threads = t->kind == TEAM_LANES ? t->block : t->block ? t->block : MOST_THREADS;
+    if (t->kind == TEAM_GRID && t->share) threads *= t->grid_teams; /* that share a multiprocessor */
     return threads > 512 ? 40 : threads > 256 ? 96 : 160;
 }
 
@@ -406,9 +418,35 @@ static int live_registers(const emitter *e, int number, const int *registers)
 static int resident_blocks(const emitter *e)
 {
     const cuda_state *c = e->cuda;
+    if (c->team.kind == TEAM_GRID && c->team.share) return 2;              /* a block of each team */
+    if (c->team.kind == TEAM_GRID) return c->weight <= LIGHT_PASS ? 4 : 2; /* all are there at once */
     if (!c->live_registers || !c->team.block) return 1;
     int registers = (int)round_up(c->live_registers + (c->team.block >= 512 ? 32 : 40), 8);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
+}
+
+/* Some vectors of each thread in registers, the others in slots of shared memory that no other thread touches. */
+static void try_slots(emitter *e, int number, int *registers)
+{
+    cuda_state *c = e->cuda;
+    kept *k = &c->kept[number];
+    const pass_layout *l = k->layout;
+    int bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
+    int words = MAXIMUM(dtypes[e->buffers[number].elem].size_bytes / 4, 1);
+    int in_registers = SLOT_REGISTERS / (l->vector * words);
+    if (c->team.kind == TEAM_LANES || l->row_axes || bytes != 16 || !in_registers || in_registers >= l->repeats) return;
+    int slots = (l->repeats - in_registers) * bytes;
+    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - c->shared_bytes;
+    if (c->team.kind == TEAM_GRID) room /= 2;
+    if ((int64_t)(c->slot_bytes + slots) * c->team.block > room) return;
+    registers[number] = in_registers * l->vector * words;
+    if (live_registers(e, number, registers) > register_budget(&c->team)) {
+        registers[number] = 0;
+        return;
+    }
+    k->in_registers = in_registers;
+    k->slots_before = c->slot_bytes;
+    c->slot_bytes += slots;
 }
 
 static qn_status choose_homes(emitter *e, qn_error *error)
@@ -421,6 +459,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
     if (t->kind > TEAM_BLOCK) room = 0;
     c->shared_bytes = c->scratch_bytes = 0;
+    c->slot_bytes = 0;
     c->live_registers = 0;
     for (int i = 1; i < c->kept_count; i++) {
         kept *k = &c->kept[i];
@@ -436,10 +475,13 @@ static qn_status choose_homes(emitter *e, qn_error *error)
         const pass_layout *l = k->layout;
         int words = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
         bool fits = !k->elsewhere && l && l->repeats && !(l->row_axes && k->many_groups);
+        k->in_registers = fits ? l->repeats : 0;
         if (fits) {
             registers[i] = l->repeats * l->vector * words;
-            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > register_budget(t))
+            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > register_budget(t)) {
                 registers[i] = 0;
+                try_slots(e, i, registers);
+            }
         }
         if (registers[i]) {
             k->kind = HOME_REGISTERS;
@@ -455,7 +497,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
         if (k->across && !k->plain && shape->rank > 1 && shape->dims[shape->rank - 1] > 1)
             k->pad = MAXIMUM(4 / dtypes[e->buffers[i].elem].size_bytes, 1);
         k->bytes = buffer_bound(e, i, k->pad);
-        if (k->bytes <= room - c->shared_bytes) {
+        if (k->bytes <= room - c->shared_bytes - (int64_t)c->slot_bytes * t->block) {
             k->kind = HOME_SHARED;
             k->offset = c->shared_bytes;
             c->shared_bytes += k->bytes;

@@ -41,7 +41,6 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns */
     /* what the first run saw */
     int want_vector;            /* the widest access that is aligned, in elements; 1: none */
-    bool transposed;            /* some kept tile is touched across: narrow accesses, padded rows */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
     bool folds;                 /* a fold or an assert */
     int weight;                 /* of its sinks */
@@ -65,9 +64,11 @@ typedef struct kept { /* by buffer number */
     int group;
     const char *why; /* of `elsewhere` */
     /* what was decided */
-    int64_t bytes;  /* constant size; 0: from extents */
-    int64_t offset; /* in shared memory, when everything before it is constant */
-    int pad;        /* elements added to each row */
+    int64_t bytes;    /* constant size; 0: from extents */
+    int64_t offset;   /* in shared memory, when everything before it is constant */
+    int pad;          /* elements added to each row */
+    int in_registers; /* REGISTERS: so many repeats; the rest in slots of shared memory, each thread its own */
+    int slots_before; /* bytes of a thread's slots before this tile's; all slots follow the constant part */
 } kept;
 
 typedef struct hazards { /* memory of others that was touched since the last barrier */
@@ -98,10 +99,12 @@ typedef struct cuda_state { /* of one phase */
     bool any_fold, has_position;                 /* has_position: argmax, argmin */
     bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
     bool row_level;                              /* a pass that some of the team's threads have to themselves */
+    int weight;                                  /* of the heaviest sink */
     int live_registers;                          /* of kept tiles, at most at once */
     int least_blocks;                            /* blocks of a multiprocessor that the registers are cut for */
     int64_t shared_bytes;                        /* of a team, constant part */
     int64_t scratch_bytes;
+    int slot_bytes;              /* of a thread, in shared memory */
     hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
     int barriers, loop_barriers; /* counted while emitting; where the loop around began */
     text notes;                  /* hints, for show --stage layout */

@@ -61,7 +61,6 @@ static void print_pass(const tile_kernel *k, const pass_layout *l, text *out)
             if (l->row_axes >> i & 1) text_print(out, " %d", i);
     }
     if (l->row_fast) text_add(out, ", neighbouring threads on neighbouring rows");
-    if (l->transposed) text_add(out, "; across a kept tile");
     text_add(out, "\n");
 }
 
@@ -75,6 +74,9 @@ static void print_kept(const emitter *e, int number, text *out)
     print_dims(e->k, b->shape.dims, b->shape.rank, out);
     text_print(out, ": %s", names[home->kind]);
     if (home->kind != HOME_REGISTERS && home->bytes) text_print(out, ", %" PRId64 " bytes", home->bytes);
+    if (home->kind == HOME_REGISTERS && home->in_registers < home->layout->repeats)
+        text_print(out, ", %d vectors of %d in shared memory", home->layout->repeats - home->in_registers,
+                   home->layout->repeats);
     if (home->kind == HOME_SHARED && home->pad) text_print(out, ", rows padded by %d", home->pad);
     if (home->kind != HOME_REGISTERS && home->why) text_print(out, " (%s)", home->why);
     text_add(out, "\n");
