@@ -107,6 +107,34 @@ static array_view whole(const bench_array *array, void *data)
     return view;
 }
 
+/* Are all elements drawn alike? Then a large array may repeat a part of itself. */
+static bool is_random(const ast *generator)
+{
+    return !generator ||
+           (generator->name && (!strcmp(generator->name, "normal") || !strcmp(generator->name, "uniform")));
+}
+
+/* For a GPU: the first part is generated, the rest repeats it, since the host would take seconds for a billion. */
+static qn_status fill_array(bench *b, const bench_array *array, const ast *generator, const bindings *known,
+                            qn_error *error)
+{
+    enum { PART = (1 << 22) + 1021 }; /* not a multiple of any block: its copies meet programs differently */
+    array_view view = whole(array, array->first);
+    bool repeats = b->context->slots[b->slot].driver->memory && array->count > 2 * PART && is_random(generator) &&
+                   dtype_is_float(array->elem);
+    if (repeats) {
+        view.rank = 1;
+        view.extents[0] = PART;
+        view.strides[0] = 1;
+    }
+    QN_TRY(input_fill(b->module->file, generator, known, slot_about(b->context, b->slot)->units, array->name,
+                      b->options->seed, &view, error));
+    size_t part = (size_t)PART * (size_t)dtypes[array->elem].size_bytes;
+    for (size_t done = part; repeats && done < array->size_bytes; done += part)
+        memcpy((char *)array->first + done, array->first, MINIMUM(part, array->size_bytes - done));
+    return QN_OK;
+}
+
 qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *error)
 {
     arena *memory = arena_new();
@@ -116,9 +144,7 @@ qn_status arrays_fill(bench *b, bench_arrays *a, const qn_call *call, qn_error *
     for (int i = 0; i < a->count && status == QN_OK; i++) {
         bench_array *array = &a->items[i];
         if (!array->reads) continue;
-        array_view view = whole(array, array->first);
-        status = input_fill(b->module->file, generator_of(b->block, array->name), &known,
-                            slot_about(b->context, b->slot)->units, array->name, b->options->seed, &view, error);
+        status = fill_array(b, array, generator_of(b->block, array->name), &known, error);
         if (status != QN_OK) break;
         for (int copy = 1; copy < a->copy_count; copy++)
             memcpy(array_copy(array, copy), array->first, array->size_bytes);

@@ -42,7 +42,7 @@ static struct {
     compiler compiler;
     emu_engine *engine;
     int serial, device_count;
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = (size_t)1 << 30, .device_count = 1};
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = (size_t)256 << 20, .device_count = 1};
 
 /* ---- orders and counts, for the tests ---- */
 
@@ -56,7 +56,7 @@ void fake_reset(void)
 {
     fake.sticky = 0;
     fake.counter_count = fake.order_count = 0;
-    fake.limit_bytes = (size_t)1 << 30;
+    fake.limit_bytes = (size_t)256 << 20;
     fake.device_count = 1;
 }
 
