@@ -1,6 +1,6 @@
 /*
  * Many kernels on `emu` with few runs of the compiler: calls are bound and their text is emitted one by one, then many
- * texts are compiled as one, each in a namespace, on all cores. Kernels that go together must have different names.
+ * texts are compiled as one, each in a namespace, on all cores.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_BATCH_H
@@ -69,7 +69,7 @@ static inline batch_kernel *batch_add(batch *b, qn_call *call, qn_error *error)
     k->memory = arena_new();
     k->instance = call->instance;
     k->kernel = tile_clone(call->instance->kernel, k->memory);
-    k->kernel->name = arena_print(k->memory, "%s_v%d", k->kernel->name, variants);
+    k->kernel->name = arena_print(k->memory, "%s_v%d", k->kernel->name, b->count);
     for (int i = 0; i < k->kernel->param_count; i++)
         memcpy(&k->kernel->params[i].facts, &facts[i], sizeof(facts[i])); /* with its padding: they are compared so */
     if (passes_run(k->kernel, NULL, NULL, NULL, error) != QN_OK ||
@@ -147,9 +147,23 @@ static inline bool batch_build(batch *b)
     return good;
 }
 
+/* What an output holds before the first program, where the kernel says so. Outputs are row-major here. */
+static inline void batch_fill(const tile_kernel *k, qn_call *call)
+{
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        if (!p->has_initial || p->kind != PARAM_OUT) continue;
+        int64_t count = 1;
+        for (int axis = 0; axis < p->rank; axis++) count *= call->views[i].extents[axis];
+        for (int64_t n = 0; n < count; n++)
+            element_write(p->elem, (char *)call->views[i].data + n * dtypes[p->elem].size_bytes, p->initial);
+    }
+}
+
 static inline qn_status batch_launch(batch *b, batch_kernel *k, qn_call *call, qn_error *error)
 {
     if (!k->program) return error_set(error, QN_FAILED, "it was not compiled");
+    batch_fill(k->kernel, call);
     qn_status status = b->context->slots[b->slot].driver->launch(k->program, call->views, &call->plan, NULL, error);
     call->has_run = true;
     return status;

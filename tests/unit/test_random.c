@@ -295,4 +295,17 @@ TEST(random_programs_agree)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(random_programs_agree))
+TEST(random_programs_agree_on_emu)
+{
+    qn_context *context;
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    int count = 12, failures = 0;
+    for (int i = 0; i < count && failures < 3; i++)
+        if (!run_seed(context, "emu", 501 + (uint64_t)i)) failures++;
+    EXPECT(failures == 0);
+    printf("note: random: %d programs on emu against ref\n", count);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(random_programs_agree), CASE(random_programs_agree_on_emu))

@@ -1,0 +1,271 @@
+/*
+ * The programs of tests/programs and kernels/ on `emu`: every tile kernel at some of the sizes and types that `check`
+ * would choose, its CUDA text executed, against `ref`. Then the proof that it is the text that runs: one operator of it
+ * is changed, and the results no longer agree. Then asserts and prints.
+ * SPDX-License-Identifier: MIT
+ */
+#include "batch.h"
+#include "run/check.h"
+
+#include <dirent.h>
+
+enum { MOST_CASES = 3 }; /* of a kernel: each may compile another variant */
+
+typedef struct job {
+    qn_call *call, *reference;
+    batch_kernel *kernel;
+    char name[200];
+} job;
+
+static qn_context *context;
+static batch kernels;
+static qn_module *modules[64];
+static int module_count;
+static arena *memory;
+static job jobs[1024];
+static int job_count, compared;
+static text printed;
+
+static qn_call *prepare(const kernel_entry *entry, const check_case *c, qn_error *error)
+{
+    qn_call *call = NULL;
+    qn_status status = qn_call_new(entry->module, entry->name, &call, error);
+    for (int i = 0; i < c->count && status == QN_OK; i++)
+        status = qn_call_set_text(call, c->names[i], c->values[i], error);
+    if (status == QN_OK) status = qn_call_generate(call, 5, error);
+    if (status == QN_OK) return call;
+    qn_call_free(call);
+    return NULL;
+}
+
+/* Sizes that the kernel itself refuses are not counted. */
+static bool is_refusal(const qn_error *error)
+{
+    return error->status == QN_BAD_CALL || error->status == QN_BAD_SOURCE;
+}
+
+static void add_kernel(const kernel_entry *entry)
+{
+    check_cases cases = {0};
+    qn_settings nothing = {0};
+    check_choose(entry, &nothing, 1, memory, &cases);
+    int added = 0;
+    for (int i = 0; i < cases.count && added < MOST_CASES; i++) {
+        const check_case *c = &cases.items[i];
+        if (!c->on_devices || c->empty) continue;
+        qn_error error;
+        CHECK(job_count < COUNT(jobs));
+        job *j = &jobs[job_count];
+        *j = (job){.call = prepare(entry, c, &error)};
+        if (j->call && call_bind(j->call, kernels.slot, false, &error) == QN_OK)
+            j->kernel = batch_add(&kernels, j->call, &error);
+        if (j->kernel) j->reference = prepare(entry, c, &error);
+        text words = {0};
+        check_describe(c, &words);
+        snprintf(j->name, sizeof(j->name), "%s with %s", entry->name, text_get(&words));
+        text_free(&words);
+        if (j->reference) {
+            job_count++;
+            added++;
+            continue;
+        }
+        qn_call_free(j->call);
+        if (is_refusal(&error)) continue;
+        printf("%s: %s\n", j->name, error.message);
+        test_fail(__FILE__, __LINE__, "a kernel becomes text");
+    }
+}
+
+static void add_file(const char *path)
+{
+    qn_error error;
+    qn_module *m;
+    if (qn_module_load_file(context, path, &m, &error) != QN_OK) {
+        printf("%s\n", error.message);
+        test_fail(__FILE__, __LINE__, "qn_module_load_file");
+        return;
+    }
+    modules[module_count++] = m;
+    for (int i = 0; i < m->kernel_count; i++)
+        if (m->kernels[i].item->kind == AST_KERNEL) add_kernel(&m->kernels[i]);
+}
+
+static void compare_job(const job *j)
+{
+    const kernel_entry *entry = j->call->kernel;
+    for (int i = 0; i < entry->param_count; i++) {
+        if (entry->params[i].kind != PARAM_OUT && entry->params[i].kind != PARAM_INOUT) continue;
+        const array_view *actual = &j->call->arguments[i].view, *expected = &j->reference->arguments[i].view;
+        double relative, absolute;
+        tolerance_default(expected->elem, &relative, &absolute);
+        comparison c = arrays_compare(actual, expected, 4 * relative, 4 * absolute);
+        compared++;
+        if (!c.wrong) continue;
+        printf("%s: %s: element %lld is %.9g, ref has %.9g; %lld of %lld differ\n", j->name, entry->params[i].name,
+               (long long)c.first, c.actual, c.expected, (long long)c.wrong, (long long)c.count);
+        test_fail(__FILE__, __LINE__, "emu agrees with ref");
+    }
+}
+
+static void run_folder(const char *folder)
+{
+    char path[512];
+    struct dirent **list;
+    snprintf(path, sizeof(path), "%s/%s", QUERN_ROOT, folder);
+    int count = scandir(path, &list, NULL, alphasort);
+    EXPECT(count > 2);
+    memory = arena_new();
+    for (int i = 0; i < count; i++) {
+        const char *dot = strrchr(list[i]->d_name, '.');
+        if (dot && !strcmp(dot, ".qn")) {
+            snprintf(path, sizeof(path), "%s/%s/%s", QUERN_ROOT, folder, list[i]->d_name);
+            add_file(path);
+        }
+        free(list[i]);
+    }
+    if (count > 0) free(list);
+    EXPECT(batch_build(&kernels));
+    for (int i = 0; i < job_count; i++) {
+        job *j = &jobs[i];
+        qn_error error;
+        qn_status status = qn_call_run(j->reference, "ref", &error);
+        if (status == QN_OK || status == QN_FINDING) status = batch_launch(&kernels, j->kernel, j->call, &error);
+        if (status == QN_OK) {
+            compare_job(j);
+        } else {
+            printf("%s: %s\n", j->name, error.message);
+            test_fail(__FILE__, __LINE__, "it runs on emu");
+        }
+        qn_call_free(j->call);
+        qn_call_free(j->reference);
+    }
+    batch_clear(&kernels);
+    for (int i = 0; i < module_count; i++) qn_module_free(modules[i]);
+    arena_free(memory);
+    job_count = module_count = 0;
+}
+
+TEST(programs)
+{
+    run_folder("tests/programs");
+}
+
+TEST(kernels_of_the_folder)
+{
+    run_folder("kernels");
+    printf("note: programs: %d outputs on emu against ref\n", compared);
+    EXPECT(compared > 150);
+}
+
+/* ---- it is the text that runs ---- */
+
+/* y = x * b - 3 and its maximum through the driver, from the text as it is or with one operator changed. */
+static bool agrees_with_text(const char *from, const char *to)
+{
+    static const char source[] = "kernel line(in float x[n], in float b[n], out float y[n], out float s[1])\n"
+                                 "    launch (1) { tile float t = x[:] * b[:] - 3; y[:] = t; s[0] = max(t); }\n";
+    qn_module *m;
+    qn_call *call;
+    qn_error error;
+    float x[37], b[37], most = -INFINITY;
+    int64_t extent = COUNT(x);
+    for (int i = 0; i < COUNT(x); i++) x[i] = (float)i, b[i] = (float)(i % 5) + 2;
+    CHECK(qn_module_load_text(context, "line.qn", source, &m, &error) == QN_OK);
+    CHECK(qn_call_new(m, "line", &call, &error) == QN_OK);
+    CHECK(qn_call_set_memory(call, "x", x, QN_F32, 1, &extent, NULL, &error) == QN_OK);
+    CHECK(qn_call_set_memory(call, "b", b, QN_F32, 1, &extent, NULL, &error) == QN_OK);
+    CHECK(call_bind(call, kernels.slot, false, &error) == QN_OK);
+    batch_kernel *k = batch_add(&kernels, call, &error);
+    CHECK(k);
+    /* Behind the comment with the source's line: what stands before has operators too. */
+    char *body = strstr(k->source.data, "max(t); } */"), *at = body ? strstr(body, from) : NULL;
+    EXPECT(at != NULL);
+    if (at) memcpy(at, to, strlen(to));
+    bool good = batch_build(&kernels) && batch_launch(&kernels, k, call, &error) == QN_OK;
+    EXPECT(good);
+    const float *y = call->arguments[2].view.data, *top = call->arguments[3].view.data;
+    for (int i = 0; i < COUNT(x) && good; i++) {
+        good = y[i] == x[i] * b[i] - 3;
+        most = fmaxf(most, x[i] * b[i] - 3);
+    }
+    good = good && top[0] == most;
+    qn_call_free(call);
+    batch_clear(&kernels);
+    qn_module_free(m);
+    return good;
+}
+
+TEST(a_changed_operator_is_seen)
+{
+    EXPECT(agrees_with_text(" - 3.0f", " - 3.0f"));
+    EXPECT(!agrees_with_text(" - 3.0f", " + 3.0f"));
+    EXPECT(!agrees_with_text("[v] * v", "[v] + v"));
+    EXPECT(!agrees_with_text("i0 + v < n", "i0 + v > n"));
+}
+
+/* ---- effects ---- */
+
+static void collect(void *user, const char *line)
+{
+    (void)user;
+    text_print(&printed, "%s\n", line);
+}
+
+static qn_status run_text(qn_context *where, const char *source, const char *kernel, int64_t n, qn_error *error)
+{
+    qn_module *m;
+    qn_call *call = NULL;
+    qn_status status = qn_module_load_text(where, "effects.qn", source, &m, error);
+    if (status != QN_OK) return status;
+    status = qn_call_new(m, kernel, &call, error);
+    if (status == QN_OK) status = qn_call_set_int(call, "n", n, error);
+    if (status == QN_OK) status = qn_call_run(call, "emu", error);
+    qn_call_free(call);
+    qn_module_free(m);
+    return status;
+}
+
+TEST(asserts_and_prints)
+{
+    qn_context *own;
+    qn_error error;
+    qn_context_options options = {.print = collect};
+    EXPECT(qn_context_open(&options, &own, &error) == QN_OK);
+    static const char source[] = "kernel claims(out float y[n]) launch (n)\n"
+                                 "{\n"
+                                 "    int i = program(0);\n"
+                                 "    assert(i < 3, \"too many\");\n"
+                                 "    y[i] = 1;\n"
+                                 "}\n"
+                                 "kernel tells(out float y[n]) launch (n)\n"
+                                 "{\n"
+                                 "    int i = program(0);\n"
+                                 "    print(\"i = {}\", i);\n"
+                                 "    y[i] = 1;\n"
+                                 "}\n";
+    EXPECT(run_text(own, source, "claims", 3, &error) == QN_OK);
+    EXPECT(run_text(own, source, "claims", 4, &error) == QN_FAILED);
+    EXPECT(strstr(error.message, "effects.qn:4:") && strstr(error.message, "E507") &&
+           strstr(error.message, "program 3") && strstr(error.message, "too many"));
+    text_clear(&printed);
+    EXPECT(run_text(own, source, "tells", 2, &error) == QN_OK);
+    EXPECT_TEXT(text_get(&printed), "");
+    text_free(&printed);
+    qn_context_close(own);
+}
+
+TEST(open_context)
+{
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(batch_open(&kernels, context));
+}
+
+TEST(close_context)
+{
+    batch_close(&kernels);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(open_context), CASE(programs), CASE(kernels_of_the_folder), CASE(a_changed_operator_is_seen),
+          CASE(asserts_and_prints), CASE(close_context))
