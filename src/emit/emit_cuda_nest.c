@@ -315,13 +315,30 @@ static int sink_level(const cnest *n)
     return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
 }
 
+/* Does the pass write this array more than once? Then element by element: a vector is stored after all elements. */
+static bool writes_again(const cnest *n, const sink *s)
+{
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const sink *o = &n->pass->sinks[i];
+        if (o != s && (o->kind == SINK_STORE || o->kind == SINK_ATOMIC) &&
+            o->op->attr.access.array == s->op->attr.access.array)
+            return true;
+    }
+    return false;
+}
+
 static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, s->v);
     place at = place_own(&type);
     switch (s->kind) {
-    case SINK_STORE: cuda_store(n, cuda_access(n, s->op, at), r); return;
+    case SINK_STORE: {
+        caddress to = cuda_access(n, s->op, at);
+        if (writes_again(n, s)) to.width = 1;
+        cuda_store(n, to, r);
+        return;
+    }
     case SINK_KEEP:
     case SINK_COPY: write_kept(n, s->result, at, r); return;
     case SINK_ATOMIC: {

@@ -249,7 +249,7 @@ TEST(asserts_and_prints)
            strstr(error.message, "program 3") && strstr(error.message, "too many"));
     text_clear(&printed);
     EXPECT(run_text(own, source, "tells", 2, &error) == QN_OK);
-    EXPECT_TEXT(text_get(&printed), "");
+    EXPECT_TEXT(text_get(&printed), "tells (program 0), line 10: i = 0\ntells (program 1), line 10: i = 1\n");
     text_free(&printed);
     qn_context_close(own);
 }
