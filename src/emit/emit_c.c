@@ -269,11 +269,10 @@ static void emit_if(emitter *e, tile_op *op)
     put(e, "}");
 }
 
-void emit_block(emitter *e, tile_block *b, const value *targets)
+static void emit_plan(emitter *e, const plan *p)
 {
-    plan p = plan_block(e, b, targets);
-    for (int i = 0; i < p.count; i++) {
-        item *it = &p.items[i];
+    for (int i = 0; i < p->count; i++) {
+        item *it = &p->items[i];
         e->time++;
         if (i + 2 < p.count && loop_is_stored(e, it)) {
             emit_stored_loop(e, it);
@@ -305,6 +304,12 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
     }
 }
 
+void emit_block(emitter *e, tile_block *b, const value *targets)
+{
+    plan p = plan_block(e, b, targets);
+    emit_plan(e, &p);
+}
+
 /* ---- phases and the unit ---- */
 
 static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context)
@@ -330,26 +335,29 @@ static void put_arrays(emitter *e, const char *body)
     }
 }
 
-/* Linear numbers count axis 0 fastest; they are taken apart once, then counted on. */
-static void put_programs(emitter *e, int axes)
+/* Linear numbers count axis 0 fastest; they are taken apart once, then counted on. A pipeline takes as many more steps
+ * as it has stages to be drained, in which the first stage does nothing. */
+static void put_programs(emitter *e, int axes, int stages)
 {
+    const char *steps =
+        arena_print(e->memory, "for (long step = first; first < last && step < last + %d; step++) {", stages - 1);
     if (axes == 1) {
-        put(e, "for (long program = first; program < last; program++) {");
-        put(e, "    const long program0 = program%s;",
+        put(e, "%s", stages ? steps : "for (long program = first; program < last; program++) {");
+        put(e, "    const long program0 = %s%s;", stages ? "step < last ? step : last - 1" : "program",
             e->has_assert || e->prints ? ", program1 = 0, program2 = 0" : "");
         return;
     }
     put(e, "long program0 = first %% launch->programs[0];");
     put(e, "long program1 = first / launch->programs[0] %% launch->programs[1];");
     put(e, "long program2 = first / launch->programs[0] / launch->programs[1];");
-    put(e, "for (long program = first; program < last; program++) {");
+    put(e, "%s", stages ? steps : "for (long program = first; program < last; program++) {");
 }
 
-static void put_next_program(emitter *e, int axes)
+static void put_next_program(emitter *e, int axes, int stages)
 {
     if (e->has_assert) put(e, "next_program:;");
     if (axes > 1) {
-        put(e, "    if (++program0 == launch->programs[0]) {");
+        put(e, "    if (%s++program0 == launch->programs[0]) {", stages ? "step + 1 < last && " : "");
         put(e, "        program0 = 0;");
         put(e, "        if (++program1 == launch->programs[1]) {");
         put(e, "            program1 = 0;");
@@ -379,26 +387,30 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;
     e->dot_room = e->time = 0;
-    e->has_assert = e->streams = false;
+    e->has_assert = e->streams = e->overlaps = false;
     e->line = 0;
     e->phase = phase;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
     tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
-    text body = {0};
+    text body = {0}, before = {0};
     e->out = &body;
     e->depth = 2;
-    emit_block(e, k->phases[phase], NULL);
+    plan p = plan_block(e, k->phases[phase], NULL);
+    int stages = emit_pipeline(e, &p, &before);
+    if (!stages) emit_plan(e, &p);
     e->out = functions;
     e->depth = 0;
-    put(e, "int %s_phase%d(const launch_info *launch, long first, long last, void *scratch)", k->name, phase);
+    put(e, "%sint %s_phase%d(const launch_info *launch, long first, long last, void *scratch)",
+        e->overlaps ? arena_print(e->memory, "%s ", need(e, "OVERLAP")) : "", k->name, phase);
     put(e, "{");
     e->depth = 1;
     put_arrays(e, text_get(&body));
     buffer_declare_all(e, functions);
     int axes = launch_axes(k, phase);
-    put_programs(e, axes);
+    text_add(functions, text_get(&before));
+    put_programs(e, axes, stages);
     text_add(functions, text_get(&body));
-    put_next_program(e, axes);
+    put_next_program(e, axes, stages);
     for (int i = 1; i < e->buffer_count; i++)
         if (e->buffers[i].run_time) put(e, "free(b%d);", i);
     if (e->streams) put(e, "%s();", need(e, "stream_fence"));
@@ -411,6 +423,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     buffer_scratch(e, scratch);
     text_add(scratch, "        if (bytes > most) most = bytes;\n    }\n");
     text_free(&body);
+    text_free(&before);
 }
 
 static const char abi_text[] = "typedef struct { void *data; long extents[6], strides[6]; } array_info;\n"

@@ -19,7 +19,7 @@ void put_at(nest *n, int level, const char *format, ...)
     text_add(&n->level[level], "\n");
 }
 
-static void add_indented(text *to, const char *lines, int depth)
+void add_indented(text *to, const char *lines, int depth)
 {
     while (*lines) {
         size_t length = strcspn(lines, "\n");
@@ -90,22 +90,8 @@ static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
     }
 }
 
-/* Statements for one position, or 16 of them: all values, then all effects. */
-static void put_body(nest *n, const accumulator *accumulators)
-{
-    emitter *e = n->e;
-    const pass_nest *pass = n->pass;
-    reg *values = ARENA_ARRAY(e->memory, reg, pass->sink_count);
-    for (int i = 0; i < pass->sink_count; i++) {
-        const sink *s = &pass->sinks[i];
-        tile_type type = tile_type_of(e->k, s->v);
-        values[i] = sink_value(n, s, place_own(&type));
-    }
-    for (int i = 0; i < pass->sink_count; i++) write_sink(n, &pass->sinks[i], values[i], &accumulators[i]);
-}
-
 /* Registers of deeper levels are out of scope. */
-static void forget_below(nest *n, int level)
+void forget_below(nest *n, int level)
 {
     int kept = 0;
     for (int i = 0; i < n->memo_count; i++) {
@@ -118,6 +104,61 @@ static void forget_below(nest *n, int level)
     for (int i = 0; i < n->name_count; i++)
         if (n->names[i].level <= level) n->names[kept++] = n->names[i];
     n->name_count = kept;
+}
+
+reg *pass_values(nest *n)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    reg *values = ARENA_ARRAY(e->memory, reg, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        tile_type type = tile_type_of(e->k, s->v);
+        values[i] = sink_value(n, s, place_own(&type));
+    }
+    return values;
+}
+
+void pass_effects(nest *n, const reg *values, const accumulator *accumulators, bool folds, bool others)
+{
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const sink *s = &n->pass->sinks[i];
+        if (s->kind == SINK_REDUCE ? folds : others) write_sink(n, s, values[i], &accumulators[i]);
+    }
+}
+
+/* Statements for one position, or 16 of them: all values, then all effects. */
+static void put_body(nest *n, const accumulator *accumulators)
+{
+    reg *values = pass_values(n);
+    for (int i = 0; i < n->pass->sink_count; i++) write_sink(n, &n->pass->sinks[i], values[i], &accumulators[i]);
+}
+
+static void at_part(nest *n, int part)
+{
+    n->part = part;
+    n->position = part ? arena_print(n->e->memory, "(j + %d)", 16 * part) : "j";
+}
+
+/* Several bodies. Those that overlap compute everything first and write then, which leaves the compiler free to mix
+ * their instructions. */
+static void put_bodies(nest *n, const accumulator *accumulators, int count, bool overlap)
+{
+    reg *values[UNROLL];
+    for (int part = 0; part < count; part++) {
+        at_part(n, part);
+        if (overlap)
+            values[part] = pass_values(n);
+        else
+            put_body(n, accumulators);
+        forget_below(n, n->loops - 1);
+    }
+    for (int part = 0; part < count && overlap; part++) {
+        at_part(n, part);
+        pass_effects(n, values[part], accumulators, true, true);
+        forget_below(n, n->loops - 1);
+    }
+    at_part(n, 0);
 }
 
 /* The texts of one vector loop. */
@@ -176,7 +217,7 @@ static void put_vector_loop(text *to, const vector_loop *l)
         text_print(to, "    long j = %s, lanes = %s;\n    for (;;) {\n        if (!lanes) {\n", l->first,
                    l->stream_head);
         put_whole(to, l, l->last, 3);
-        text_print(to, "            lanes = %s - j;\n        }\n", l->last);
+        text_print(to, "            lanes = %s - j < 16 ? %s - j : 16;\n        }\n", l->last, l->last);
         text_print(to, "        if (lanes > %s - j) lanes = %s - j;\n        if (lanes <= 0) break;\n", l->last,
                    l->last);
         add_indented(to, text_get(&l->part), 2);
@@ -210,6 +251,19 @@ static bool pays_to_unroll(const nest *n, bool part_only)
     }
     int64_t extent = n->pass->loops[n->loops - 1];
     return folds && weight <= LIGHT_BODY && !part_only && (extent < 0 || extent >= 16 * UNROLL);
+}
+
+/* Bodies that only stream and compute long chains: several in step keep the processor busy while each of them waits. */
+static bool pays_to_overlap(const nest *n, bool part_only)
+{
+    int weight = 0;
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const sink *s = &n->pass->sinks[i];
+        if (s->kind != SINK_STORE || !store_streams(n, s->op)) return false;
+        weight += sink_weight(n->e, s);
+    }
+    int64_t extent = n->pass->loops[n->loops - 1];
+    return weight >= CHAIN && weight <= CHAIN_TOO_LONG && !part_only && (extent < 0 || extent >= 16 * UNROLL);
 }
 
 /* Long bodies are written once: compiling them takes longer than the tests of the lanes. */
@@ -257,7 +311,8 @@ static void emit_vector_pass(nest *n)
     }
     int64_t extent = pass->loops[vector_axis];
     bool bounded = n->known[vector_axis].count > 0, part_only = !bounded && extent >= 0 && extent < 16;
-    bool unroll = pays_to_unroll(n, part_only);
+    bool even = limits_are_even(e, &n->known[vector_axis], extent);
+    bool overlap = even && pays_to_overlap(n, part_only), unroll = overlap || pays_to_unroll(n, part_only);
     accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
@@ -270,18 +325,13 @@ static void emit_vector_pass(nest *n)
     n->stream_base = NULL;
     vector_loop l = {.first = first[vector_axis], .last = last[vector_axis], .unroll = unroll ? UNROLL : 1};
     n->partial = false;
-    for (n->part = 0; n->part < l.unroll && !part_only; n->part++) {
-        n->position = n->part ? arena_print(e->memory, "(j + %d)", 16 * n->part) : "j";
-        put_body(n, accumulators);
-        forget_below(n, n->loops - 1);
-    }
+    at_part(n, 0);
+    n->from_zero = !strcmp(l.first, "0");
+    if (!part_only) put_bodies(n, accumulators, l.unroll, overlap);
     l.whole = take_level(n);
-    n->part = 0;
-    n->position = "j";
     if (n->stream_base && !n->inside.count)
         l.stream_head = arena_print(e->memory, "-((long)(%s + %s) / (long)sizeof(*%s)) & 15", n->stream_base, l.first,
                                     n->stream_base);
-    bool even = limits_are_even(e, &n->known[vector_axis], extent);
     l.even = even && !n->inside.count && !l.stream_head && !part_only;
     if (!l.even) {
         l.single = !part_only && !n->inside.count && body_is_long(n);
@@ -291,6 +341,7 @@ static void emit_vector_pass(nest *n)
         l.part = take_level(n);
         n->partial = n->single = false;
         if (l.single) text_clear(&l.whole);
+        if (l.single) overlap = false;
     } else if (unroll) {
         put_body(n, accumulators);
         l.part = take_level(n);
@@ -305,6 +356,7 @@ static void emit_vector_pass(nest *n)
                        start);
         }
     }
+    e->overlaps |= overlap;
     text loop = {0};
     put_vector_loop(&loop, &l);
     text_free(&l.whole);

@@ -50,6 +50,7 @@ typedef struct nest {
     bool vector;      /* the pass has a loop of vectors: its last */
     bool partial;     /* the last level is written for `lanes` positions */
     bool single;      /* ... which may be all 16: the body serves for whole vectors too */
+    bool from_zero;   /* the loop of vectors begins at position 0 */
     text level[MAX_RANK + 2];
     memo *memos;
     int memo_count, memo_capacity;
@@ -76,6 +77,7 @@ typedef struct address {
 } address;
 
 void put_at(nest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void add_indented(text *to, const char *lines, int depth);
 const char *fresh_name(emitter *e, value v); /* for a register of a nest */
 bool level_is_vector(const nest *n, int level);
 
@@ -109,7 +111,7 @@ bool limits_are_even(const emitter *e, const constraints *list, int64_t extent);
 void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first, const char **last);
 
 /* emit_c_fold.c */
-enum { UNROLL = 4, LIGHT_BODY = 6, LONG_BODY = 14 };
+enum { UNROLL = 4, LIGHT_BODY = 6, CHAIN = 10, LONG_BODY = 14, CHAIN_TOO_LONG = 40 };
 
 typedef struct accumulator {
     const sink *sink;
@@ -118,6 +120,11 @@ typedef struct accumulator {
     const char *more[UNROLL];    /* of the unrolled bodies; [0] is name */
     int count;                   /* of accumulators */
 } accumulator;
+
+/* emit_c_nest.c: one body of a pass in two halves. */
+reg *pass_values(nest *n); /* of each sink: nothing is written yet */
+void pass_effects(nest *n, const reg *values, const accumulator *accumulators, bool folds, bool others);
+void forget_below(nest *n, int level); /* registers of deeper levels are out of scope */
 
 bool is_fold_in_buffer(const sink *s);
 accumulator declare_accumulator(nest *n, const sink *s, int count);

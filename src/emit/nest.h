@@ -104,6 +104,8 @@ typedef struct emitter {
     int dot_room;     /* the buffer for packing, 0: none */
     int phase;
     bool streams, has_assert, prints;
+    bool pipelined;                /* the passes now emitted run in step: emit_c_pipeline.c */
+    bool overlaps;                 /* bodies of this phase are to be mixed by the compiler */
     const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
     struct cuda_state *cuda;       /* of the CUDA emitter; NULL: C for the CPU */
 } emitter;
@@ -169,6 +171,10 @@ void emit_failure(emitter *e, int line);
 
 /* emit_c_nest.c */
 void emit_group(emitter *e, const group *g);
+
+/* emit_c_pipeline.c */
+/* The body of a loop over steps, if the phase can run as a pipeline: how many stages; 0: it cannot, nothing was put. */
+int emit_pipeline(emitter *e, const plan *plan, text *declarations);
 
 /* emit_c_access.c: see there */
 

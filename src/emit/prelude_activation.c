@@ -105,7 +105,7 @@ const prelude_part prelude_activation_parts[] = {
      "    for (int k = 0; k < 8; k++) x[k] = pow_f64(x[k], y[k]);\n"
      "    return x;\n"
      "}\n"},
-    /* tanh, sigmoid and what neural networks make of them. e = exp(-|x|) never overflows. */
+    /* tanh, sigmoid and what neural networks make of them. exp(-|x|) never overflows. */
     {"tanh_$t", "f32x16 f32", "exp_$t recip_$t abs_$t with_sign_$t pick_$t below_$t",
      "INLINE $v tanh_$t($v x)\n"
      "{\n"
@@ -138,7 +138,23 @@ const prelude_part prelude_activation_parts[] = {
      "    $v b = 1 - 2 * recip_$t(exp_$t(2 * below_$t(size, 20.0)) + 1);\n"
      "    return pick_$t(size < 0.625, s, with_sign_$t(b, x));\n"
      "}\n"},
-    {"sigmoid_$t", "f32x16 f32 f64x8 f64", "exp_$t recip_$t abs_$t pick_$t fill_$t",
+    /* 2^-40 / (2^-40 + 2^-40 exp(-x)): exp(-x) neither overflows nor loses the tail, and no side needs a choice. */
+    {"sigmoid_$t", "f32x16 f32", "below_$t above_$t scale_$t",
+     "INLINE $v sigmoid_$t($v x)\n"
+     "{\n"
+     "    x = above_$t(below_$t(x, 126.0f), -105.0f);\n"
+     "    $v n = (x * -0x1.715476p+0f + 0x1.8p23f) - 0x1.8p23f;\n"
+     "    $v r = -x - n * 0x1.63p-1f;\n"
+     "    r = r - n * -0x1.bd0106p-13f;\n"
+     "    $v p = r * 0x1.6a4f5ep-50f + 0x1.123974p-47f;\n"
+     "    p = p * r + 0x1.5558aep-45f;\n"
+     "    p = p * r + 0x1.555492p-43f;\n"
+     "    p = p * r + 0x1.fffffcp-42f;\n"
+     "    p = p * r + 0x1p-40f;\n"
+     "    p = p * r + 0x1p-40f;\n"
+     "    return 0x1p-40f / (0x1p-40f + scale_$t(p, n));\n"
+     "}\n"},
+    {"sigmoid_$t", "f64x8 f64", "exp_$t recip_$t abs_$t pick_$t fill_$t",
      "INLINE $v sigmoid_$t($v x)\n"
      "{\n"
      "    $v e = exp_$t(-abs_$t(x));\n"

@@ -6,6 +6,13 @@
 #include "emit/prelude_parts.h"
 
 const prelude_part prelude_core_parts[] = {
+    /* Of a function with several bodies in one loop: gcc mixes their instructions only when asked. */
+    {"OVERLAP", "", "",
+     "#if defined(__GNUC__) && !defined(__clang__)\n"
+     "#define OVERLAP __attribute__((optimize(\"schedule-insns\")))\n"
+     "#else\n"
+     "#define OVERLAP\n"
+     "#endif\n"},
     /* Masks. A mask is i32x16 with lanes 0 or -1. */
     {"select_$tx16", "f32 i32 u32", "",
      "INLINE $tx16 select_$tx16(mask16 m, $tx16 a, $tx16 b) { return ($tx16)(((i32x16)a & m) | ((i32x16)b & ~m)); }\n"},
