@@ -1,5 +1,5 @@
 """What PyTorch reaches on the shapes of bench_gpu, on the same GPU, timed in the same way: medians of the time between
-two events around several calls, on rotated sets of tensors where one set would fit the L2.
+two events around three or more calls in a row, on rotated sets of tensors where one set would fit the L2.
 
 Usage: python3 bench/gpu_peers.py [--quick] [--json FILE]. Each shape is measured eager, with torch.compile, and with
 torch.compile(mode="max-autotune-no-cudagraphs"); the best compiled one counts. Needs PyTorch with CUDA.
@@ -53,9 +53,9 @@ def timed(function, sets):
         return first.elapsed_time(last) * 1e6 / calls
 
     one = sample(2 * len(sets))
-    calls = int(min(max(2e6 / one, len(sets)), 400))
+    calls = int(min(max(2e6 / one, 3, len(sets)), 400))
     sample(calls)
-    return statistics.median(sample(calls) for _ in range(7 if quick else 21))
+    return statistics.median(sample(calls) for _ in range(15 if quick else 31))
 
 
 def measure(name, function, make, copy_bytes):

@@ -122,6 +122,10 @@ static qn_status fit_cooperative(cuda_program *p, int phase, cuda_shape *shape, 
              "counting blocks");
     int64_t wanted = shape->grid[0] * shape->grid[1] * shape->grid[2], most = (int64_t)each * d->target.multiprocessors;
     if (wanted <= most) return QN_OK;
+    if (shape->fewer && most > 0) {
+        shape->grid[0] = most;
+        return QN_OK;
+    }
     return error_set(
         error, QN_FAILED,
         "kernel `%s` asks for %lld blocks at once (%d threads, %lld bytes of shared memory each); %s holds "
