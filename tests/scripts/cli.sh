@@ -106,8 +106,8 @@ try 2 run kernels/gelu.qn
 says err 'name one: quern run kernels/gelu.qn'
 try 2 run kernels/none.qn
 says err 'kernels/none.qn'
-try 2 run kernels/gelu.qn gelu_tile --set n=10 --device cuda9
-says err 'there is no device `cuda9`; `quern devices` lists those there are'
+try 2 run kernels/gelu.qn gelu_tile --set n=10 --device vulkan
+says err 'there is no device `vulkan`; `quern devices` lists those there are'
 try 2 run kernels/gelu.qn gelu_tile --set n=10 --device reff
 is err 'quern: error: there is no device `reff`; did you mean `ref`?'
 try 2 run kernels/gelu.qn gelu_tile --set n

@@ -183,6 +183,14 @@ TEST(items)
     raw = first_item(memory, "c r(in float x[n]) from \"a\\\"b.c\";", &d);
     EXPECT(raw->is_path && raw->length == 5);
     EXPECT_TEXT(raw->words, "a\"b.c");
+    raw = first_item(memory,
+                     "cuda r<T, (N > 2), N + 1, \"a::b\">(in T x[n], const int N = 2) launch (1) block (N)\n"
+                     "options (\"-G\") \"\"\"\"\"\"",
+                     &d);
+    EXPECT(raw->left && raw->left->list.count == 4 && raw->clauses.count == 3 && !d.errors);
+    EXPECT(raw->left->list.items[0]->kind == AST_TYPE_NAME && raw->left->list.items[0]->is_generic);
+    EXPECT(raw->left->list.items[1]->parenthesised && raw->left->list.items[2]->kind == AST_BINARY);
+    EXPECT(raw->left->list.items[3]->kind == AST_STRING && raw->clauses.items[2]->list.items[0]->kind == AST_STRING);
 
     const ast *b = first_item(memory,
                               "bench b (n = 1 << 4, T in {float, bf16}) input (x = normal(0, 1)) tolerance (1, 2)\n"
