@@ -80,8 +80,9 @@ TEST(items)
     EXPECT_FORMAT(
         "cuda f<T,N*2,\"a b\",-1>(in T x[n],const int N=2)launch(n)block(N,2)shared(4*N)options(\"-a\",\"-b\")"
         "types(T in{float})from\"f.cu\";",
-        "cuda f<T, N * 2, \"a b\", -1>(in T x[n], const int N = 2)  launch (n) block (N, 2) shared (4 * N)\n"
-        "    options (\"-a\", \"-b\") types (T in {float}) from \"f.cu\";\n");
+        "cuda f<T, N * 2, \"a b\", -1>(in T x[n], const int N = 2)  launch (n) block (N, 2) shared (4 * N) options "
+        "(\"-a\", "
+        "\"-b\")\n    types (T in {float}) from \"f.cu\";\n");
     EXPECT_FORMAT("bench b(n=1,T in{float})on cpu(n=2)input(x=ramp()){a,eager b,c(B=1)}",
                   "bench b (n = 1, T in {float}) on cpu (n = 2) input (x = ramp()) { a, eager b, c(B = 1) }\n");
 }
