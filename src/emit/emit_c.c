@@ -274,7 +274,7 @@ static void emit_plan(emitter *e, const plan *p)
     for (int i = 0; i < p->count; i++) {
         item *it = &p->items[i];
         e->time++;
-        if (i + 2 < p.count && loop_is_stored(e, it)) {
+        if (i + 2 < p->count && loop_is_stored(e, it)) {
             emit_stored_loop(e, it);
             i += 2;
             continue;
