@@ -120,8 +120,9 @@ FAKE(cuInit, unsigned flags)
 {
     (void)flags;
     ASK();
-    const char *devices = getenv("FAKE_CUDA_DEVICES");
-    if (devices) fake.device_count = atoi(devices);
+    const char *devices = getenv("FAKE_CUDA_DEVICES"), *refusal = getenv("FAKE_CUDA_INIT");
+    fake.device_count = devices ? atoi(devices) : 1;
+    if (refusal) return atoi(refusal);
     return fake.device_count ? 0 : CUDA_NO_DEVICE;
 }
 
