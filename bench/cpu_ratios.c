@@ -134,7 +134,7 @@ static sgemm_function *find_openblas(int threads)
     return gemm;
 }
 
-static void product(int size, const char *const *settings, double peak, int threads)
+static void product(int size, const char *const *settings, int threads)
 {
     qn_module *module = load("matmul.qn");
     sgemm_function *gemm = find_openblas(threads);
@@ -142,7 +142,7 @@ static void product(int size, const char *const *settings, double peak, int thre
     float *a = malloc(4 * count), *b = malloc(4 * count), *c = malloc(4 * count);
     for (size_t i = 0; i < count; i++) a[i] = (float)(i % 7) - 3, b[i] = (float)(i % 5) - 2, c[i] = 0;
     qn_call *calls[8];
-    double best_ns[8], blas_ns = 1e18, flops = 2.0 * size * size * size;
+    double best_ns[8], blas_ns = 1e18, peak = 0, flops = 2.0 * size * size * size;
     int kernels = 0;
     for (; settings[kernels]; kernels++) {
         char words[200], name[64];
@@ -151,7 +151,11 @@ static void product(int size, const char *const *settings, double peak, int thre
         calls[kernels] = make_call(module, name, words);
         best_ns[kernels] = 1e18;
     }
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < (size < 2048 ? 32 : 12); round++) {
+        if (round % 4 == 0) {
+            double measured = ceilings(1 << 20).fma_all_gflop_per_s;
+            if (measured > peak) peak = measured;
+        }
         for (int i = 0; i < kernels; i++) {
             double ns = run_ns(calls[i]);
             if (ns < best_ns[i]) best_ns[i] = ns;
@@ -287,12 +291,10 @@ int main(int argc, char **argv)
     }
     bandwidth("layer norm", "layernorm.qn", (const char *const[]){"layer_norm", "layer_norm_three", NULL},
               "T=f32 rows=8192 cols=4096", 8 * n, 0.75);
-    static const char *const products[] = {"matmul_tiled BM=128 BN=256 BK=256", "matmul_tiled BM=252 BN=512 BK=256",
-                                           "matmul_tiled BM=256 BN=512 BK=512", NULL};
-    double peak = ceilings(1 << 20).fma_all_gflop_per_s;
-    if (first.fma_all_gflop_per_s > peak) peak = first.fma_all_gflop_per_s;
-    product(1024, products, peak, first.threads);
-    product(2048, products, peak, first.threads);
+    static const char *const products[] = {"matmul_tiled BM=128 BN=256 BK=256", "matmul_tiled BM=256 BN=512 BK=256",
+                                           "matmul_tiled BM=264 BN=512 BK=512", NULL};
+    product(1024, products, first.threads);
+    product(2048, products, first.threads);
     exponential();
     starts("gelu.qn", "gelu_tile", "n=4096");
     starts("softmax.qn", "softmax_row", "T=f32 rows=16 cols=1024");

@@ -2,7 +2,7 @@
  * Matrix products of the prelude: c += a b with packed panels and a register-blocked kernel, in plain C with vectors.
  * In and out: text templates, see prelude_parts.h. The sums of 6 rows and 4 vectors live in registers for the depth of
  * a block. A panel of B stays in L1 while the rows of A go past it; the next panel of B and the next block of A are
- * packed on the side, one row every few steps, so that the wait for memory hides behind arithmetic. A's rows are packed
+ * packed on the side, one vector every few steps, so that the wait for memory hides behind arithmetic. A's rows are packed
  * without transposing. Sums between blocks of depth rest in c; the first block need not read them and the last may put
  * them somewhere else.
  * SPDX-License-Identifier: MIT
@@ -51,7 +51,8 @@ const prelude_part prelude_dot_parts[] = {
     {"dot_rows_$t", "f32 f64 i32", "dot_sizes",
      "enum { DOT_$t_LANES = sizeof(dot_$tv) / sizeof($c), DOT_$t_COLUMNS = DOT_VECTORS * DOT_$t_LANES, DOT_$t_STRIDE = "
      "DOT_K + DOT_$t_LANES };\n"
-     "/* Rows of DOT_COLUMNS that a kernel copies on the side, one every eight steps, on their way from memory while "
+     "/* Rows of DOT_COLUMNS that a kernel copies on the side, one vector every four steps, on their way from memory "
+     "while "
      "the sums\n"
      " * keep the processor busy. */\n"
      "typedef struct dot_side_$t {\n"
@@ -60,19 +61,21 @@ const prelude_part prelude_dot_parts[] = {
      "    $c *to;\n"
      "    long to_row, rows;\n"
      "} dot_side_$t;\n"
-     "INLINE void dot_side_step_$t(dot_side_$t *s)\n"
+     "/* Vector v of a row, fetched into L2 eight rows ahead. A row that was not finished is begun again. */\n"
+     "INLINE void dot_side_step_$t(dot_side_$t *s, long v)\n"
      "{\n"
-     "    UNROLL for (int v = 0; v < DOT_VECTORS; v++) __builtin_prefetch(s->from + 6 * s->from_row + v * "
-     "DOT_$t_LANES);\n"
-     "    UNROLL for (int v = 0; v < DOT_VECTORS; v++)\n"
-     "        *(dot_$tv *)(s->to + v * DOT_$t_LANES) = *(const dot_$tv_u *)(s->from + v * DOT_$t_LANES);\n"
+     "    const $c *from = s->from + v * DOT_$t_LANES;\n"
+     "    __builtin_prefetch(from + 8 * s->from_row, 0, 2);\n"
+     "    *(dot_$tv *)(s->to + v * DOT_$t_LANES) = *(const dot_$tv_u *)from;\n"
+     "    if (v < DOT_VECTORS - 1) return;\n"
      "    s->from += s->from_row;\n"
      "    s->to += s->to_row;\n"
      "    s->rows--;\n"
      "}\n"
      "OUTLINE void dot_side_rest_$t(dot_side_$t *s)\n"
      "{\n"
-     "    while (s->rows > 0) dot_side_step_$t(s);\n"
+     "    while (s->rows > 0)\n"
+     "        for (int v = 0; v < DOT_VECTORS; v++) dot_side_step_$t(s, v);\n"
      "}\n"
      "INLINE void dot_step_$t(const int rows, const int vectors, dot_$tv (*s)[DOT_VECTORS], const $c *a, const $c *b)\n"
      "{\n"
@@ -105,7 +108,7 @@ const prelude_part prelude_dot_parts[] = {
      "        UNROLL for (int v = 0; v < vectors; v++) __builtin_prefetch(c.to + i * c.to_row + v * DOT_$t_LANES, 1);\n"
      "    long p = 0;\n"
      "    for (; p + 4 <= k; p += 4) {\n"
-     "        if (copy.rows > 0 && (p & 4) == 0) dot_side_step_$t(&copy);\n"
+     "        if (copy.rows > 0) dot_side_step_$t(&copy, (unsigned long)p / 4 % DOT_VECTORS);\n"
      "        UNROLL for (int q = 0; q < 4; q++) dot_step_$t(rows, vectors, s, a + q, b + q * vectors * "
      "DOT_$t_LANES);\n"
      "        a += 4;\n"
