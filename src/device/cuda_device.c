@@ -280,6 +280,11 @@ static qn_status adopt(device *base, void *native, qn_error *error)
 
 /* ---- compiling ---- */
 
+static void set_checked(device *base, bool checked)
+{
+    ((cuda_device *)base)->target.checked = checked;
+}
+
 static void choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
     cuda_choose_facts(k, &((const cuda_device *)base)->target, arrays, plan);
@@ -339,6 +344,7 @@ const driver driver_cuda = {
     .describe = describe,
     .measure = cuda_measure,
     .adopt = adopt,
+    .set_checked = set_checked,
     .choose_facts = choose_facts,
     .emit = emit,
     .tool = tool,

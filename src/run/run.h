@@ -29,6 +29,7 @@ typedef struct device_slot {
     const driver *driver;
     device *device;
     char name[16]; /* "cuda", "cuda:1" */
+    bool checked;  /* compiles with tests of every access, for `check` */
     bool known;    /* `about` is filled: asking may cost time, so it is done when somebody wants to know */
     device_about about;
 } device_slot;
@@ -100,6 +101,7 @@ typedef struct variant {
     tile_kernel *kernel; /* after the pipeline (as lowered for ref); its params' facts are what was promised */
     program *program;
     bool assumes_nothing;
+    bool checked;      /* compiled while its slot was */
     char *facts_words; /* "x.contiguous n.by16" */
     char *why;         /* one sentence */
     char *binary_path; /* in the cache; NULL for ref */

@@ -134,6 +134,7 @@ static void add(qn_call *call, const tile_facts *facts, bool nothing, variant *v
     text words = {0};
     facts_print(i->kernel, facts, &words);
     v->assumes_nothing = nothing;
+    v->checked = call->context->slots[call->slot].checked;
     v->facts_words = arena_copy_text(v->memory, text_get(&words), words.length);
     v->why = explain(i, call->slot, v->facts_words, nothing, v->memory);
     text_free(&words);
@@ -153,6 +154,7 @@ static variant *find(const qn_call *call, const tile_facts *facts)
     const instance *i = call->instance;
     for (int n = 0; n < i->variant_count[call->slot]; n++) {
         variant *v = i->variants[call->slot][n];
+        if (v->checked != call->context->slots[call->slot].checked) continue;
         if (v->assumes_nothing || !call->context->slots[call->slot].driver->emit ||
             fits(v, facts, i->kernel->param_count))
             return v;
