@@ -5,7 +5,7 @@
  *
  * The text is compiled as C++ (emu_unit.c) and its threads run as coroutines (emu_engine.c). Arrays are the host's. In
  * the checked mode they are copied between wide margins, so that an index that is too large meets a margin and not the
- * next array. The geometry is that of a small GPU of the newest kind that the emitter knows everything about.
+ * next array. Text and geometry are those for the usual GPU, an H200: what runs here is what would run there.
  * SPDX-License-Identifier: MIT
  */
 #include "device/cuda_frame.h"
@@ -21,7 +21,6 @@
 
 #define MAX_PHASES 16
 #define MAX_PARAMS 64
-#define MULTIPROCESSORS 4 /* few, so that a cooperative grid has few threads */
 #define ALIGNMENT 256
 
 typedef struct emu_device {
@@ -54,7 +53,6 @@ static device *emu_open(const device_options *options)
     if (options) d->options = *options;
     d->engine = emu_engine_new(d->options.threads > 0 ? d->options.threads : cpu_count());
     d->target = cuda_target_default(0);
-    d->target.multiprocessors = MULTIPROCESSORS;
     pthread_mutex_init(&d->print_lock, NULL);
     compiler_find_cpp(&d->compiler);
     return (device *)d;
@@ -71,7 +69,7 @@ static void emu_close(device *base)
 static void emu_about(const device *base, device_about *about)
 {
     const emu_device *d = (const emu_device *)base;
-    *about = (device_about){.available = d->compiler.path[0] != 0, .units = MULTIPROCESSORS};
+    *about = (device_about){.available = d->compiler.path[0] != 0, .units = d->target.multiprocessors};
     if (about->available)
         snprintf(about->description, sizeof(about->description),
                  "runs CUDA text on the CPU, for checking it; compiler %.100s", d->compiler.name);
@@ -301,7 +299,7 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
                       .scratch = shape.scratch_bytes ? s->scratch : NULL,
                       .sync = shape.sync_bytes ? s->sync : NULL,
                       .print = s->ring,
-                      .units = MULTIPROCESSORS};
+                      .units = d->target.multiprocessors};
     cuda_frame_tail(k, plan, phase, &tail, s->frame);
     void *arguments[] = {s->frame};
     emu_launch launch = {.entry = p->entries[phase],

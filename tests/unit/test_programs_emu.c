@@ -107,6 +107,25 @@ static void compare_job(const job *j)
     }
 }
 
+static void run_jobs(void)
+{
+    for (int i = 0; i < job_count; i++) {
+        job *j = &jobs[i];
+        qn_error error;
+        qn_status status = qn_call_run(j->reference, "ref", &error);
+        if (status == QN_OK || status == QN_FINDING) status = batch_launch(&kernels, j->kernel, j->call, &error);
+        if (status == QN_OK) {
+            compare_job(j);
+        } else {
+            printf("%s: %s\n", j->name, error.message);
+            test_fail(__FILE__, __LINE__, "it runs on emu");
+        }
+        qn_call_free(j->call);
+        qn_call_free(j->reference);
+    }
+    job_count = 0;
+}
+
 static void run_folder(const char *folder)
 {
     char path[512];
@@ -125,24 +144,11 @@ static void run_folder(const char *folder)
     }
     if (count > 0) free(list);
     EXPECT(batch_build(&kernels));
-    for (int i = 0; i < job_count; i++) {
-        job *j = &jobs[i];
-        qn_error error;
-        qn_status status = qn_call_run(j->reference, "ref", &error);
-        if (status == QN_OK || status == QN_FINDING) status = batch_launch(&kernels, j->kernel, j->call, &error);
-        if (status == QN_OK) {
-            compare_job(j);
-        } else {
-            printf("%s: %s\n", j->name, error.message);
-            test_fail(__FILE__, __LINE__, "it runs on emu");
-        }
-        qn_call_free(j->call);
-        qn_call_free(j->reference);
-    }
+    run_jobs();
     batch_clear(&kernels);
     for (int i = 0; i < module_count; i++) qn_module_free(modules[i]);
     arena_free(memory);
-    job_count = module_count = 0;
+    module_count = 0;
 }
 
 TEST(programs)
@@ -155,6 +161,55 @@ TEST(kernels_of_the_folder)
     run_folder("kernels");
     printf("note: programs: %d outputs on emu against ref\n", compared);
     EXPECT(compared > 150);
+}
+
+/* Rows for every kind of team: lanes of a warp, a block, a cluster of blocks, the whole grid, and rows that no team
+ * can hold. `word`: a function of the prelude that shows that this is what ran. */
+TEST(long_rows)
+{
+    static const struct {
+        int64_t columns;
+        const char *word;
+    } rows[] = {{17, "lanes_fold"},
+                {1000, NULL},
+                {16384, "block_fold"},
+                {98304, "cluster_barrier("},
+                {262144, "cluster_barrier("},
+                {524288, "grid_barrier("},
+                {100003, NULL}};
+    static const char source[] = "kernel soft(in float x[rows][cols], out float y[rows][cols]) launch (rows)\n"
+                                 "{\n"
+                                 "    int r = program(0);\n"
+                                 "    tile float v = x[r][:];\n"
+                                 "    tile float e = exp(v - max(v));\n"
+                                 "    y[r][:] = e / sum(e);\n"
+                                 "}\n";
+    qn_error error;
+    EXPECT(qn_module_load_text(context, "long.qn", source, &modules[0], &error) == QN_OK);
+    for (int i = 0; i < COUNT(rows); i++) {
+        job *j = &jobs[i];
+        *j = (job){0};
+        snprintf(j->name, sizeof(j->name), "a row of %lld", (long long)rows[i].columns);
+        qn_call **calls[] = {&j->call, &j->reference};
+        for (int c = 0; c < 2; c++) {
+            CHECK(qn_call_new(modules[0], "soft", calls[c], &error) == QN_OK);
+            EXPECT(qn_call_set_int(*calls[c], "rows", 2, &error) == QN_OK &&
+                   qn_call_set_int(*calls[c], "cols", rows[i].columns, &error) == QN_OK &&
+                   qn_call_generate(*calls[c], 3, &error) == QN_OK);
+        }
+        EXPECT(call_bind(j->call, kernels.slot, false, &error) == QN_OK);
+        j->kernel = batch_add(&kernels, j->call, &error);
+        CHECK(j->kernel);
+        if (rows[i].word && !strstr(text_get(&j->kernel->source), rows[i].word)) {
+            printf("%s: its text has no %s\n", j->name, rows[i].word);
+            test_fail(__FILE__, __LINE__, "the team is the expected one");
+        }
+    }
+    job_count = COUNT(rows);
+    EXPECT(batch_build(&kernels));
+    run_jobs();
+    batch_clear(&kernels);
+    qn_module_free(modules[0]);
 }
 
 /* ---- it is the text that runs ---- */
@@ -267,5 +322,5 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(programs), CASE(kernels_of_the_folder), CASE(a_changed_operator_is_seen),
-          CASE(asserts_and_prints), CASE(close_context))
+TEST_MAIN(CASE(open_context), CASE(programs), CASE(kernels_of_the_folder), CASE(long_rows),
+          CASE(a_changed_operator_is_seen), CASE(asserts_and_prints), CASE(close_context))
