@@ -1,7 +1,7 @@
 /*
- * Raw CUDA kernels run: from .qn files and from CUDA text alone, on `emu`; templates, options, included files that
- * change, limits, and every refusal in its own words. Where no C++ compiler is there for emu, all is skipped, and says
- * so.
+ * Raw CUDA kernels run: from .qn files and from CUDA text alone, on `emu` or the device of $QUERN_TEST_DEVICE;
+ * templates, options, included files that change, limits, and every refusal in its own words. Where no C++ compiler is
+ * there for emu, all is skipped, and says so.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -13,16 +13,18 @@
 #include <stdlib.h>
 
 static qn_context *context;
+static const char *where = "emu"; /* or $QUERN_TEST_DEVICE */
 
 static bool ready(void)
 {
     static bool told;
+    if (environment_get("QUERN_TEST_DEVICE")) where = environment_get("QUERN_TEST_DEVICE");
     qn_error error;
     qn_device_info info = {0};
     if (!context)
         EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .allow_raw = true}, &context, &error) == QN_OK);
-    if (qn_device_find(context, "emu", &info, &error) == QN_OK && info.available) return true;
-    if (!told) printf("note: skipped raw CUDA kernels on emu: %s\n", info.description);
+    if (qn_device_find(context, where, &info, &error) == QN_OK && info.available) return true;
+    if (!told) printf("note: skipped raw CUDA kernels on %s: %s\n", where, info.description);
     told = true;
     return false;
 }
@@ -58,7 +60,7 @@ TEST(kernels_of_a_text)
     qn_module *module;
     qn_call *call;
     const char *flags[] = {"-DSHIFT=1"};
-    qn_cuda_options options = {.name = "three.cu", .flags = flags, .flag_count = 1, .device = "emu"};
+    qn_cuda_options options = {.name = "three.cu", .flags = flags, .flag_count = 1, .device = where};
     qn_status status = qn_compile_cuda(context, text_of_three, &options, &module, &error);
     if (status) printf("%s\n", error.message);
     EXPECT(status == QN_OK);
@@ -79,17 +81,18 @@ TEST(kernels_of_a_text)
     EXPECT(qn_call_new(module, "halve", &call, &error) == QN_OK);
     EXPECT(set_floats(call, "x", x, 70, &error) == QN_OK && set_floats(call, "y", y, 70, &error) == QN_OK);
     EXPECT(qn_call_set_int(call, "n", 69, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_BAD_CALL);
-    EXPECT_TEXT(error.message, "three.cu: error E505: `grid.x` is not given: set it by name\n  set it by name, such as n = "
-                               "1000\n");
+    EXPECT(qn_call_run(call, where, &error) == QN_BAD_CALL);
+    EXPECT_TEXT(error.message,
+                "three.cu: error E505: `grid.x` is not given: set it by name\n  set it by name, such as n = "
+                "1000\n");
     EXPECT(qn_call_set_launch(call, (int64_t[]){2}, (int64_t[]){2048}, 1, 0, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_BAD_CALL);
+    EXPECT(qn_call_run(call, where, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "E506: `halve` wants blocks of 2048 x 1 x 1 = 2048 threads; a block has 1 to 1024\n"));
     EXPECT(qn_call_set_launch(call, (int64_t[]){3}, (int64_t[]){32}, 1, 300000, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_BAD_CALL);
+    EXPECT(qn_call_run(call, where, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "E506: `halve` wants 300000 bytes of shared memory; a block can have 232448\n"));
     EXPECT(qn_call_set_launch(call, (int64_t[]){3}, (int64_t[]){32}, 1, 0, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_OK);
+    EXPECT(qn_call_run(call, where, &error) == QN_OK);
     EXPECT(y[3] == 1.5f && y[68] == 34 && y[69] == 0);
     EXPECT(qn_call_run(call, "cpu", &error) == QN_NO_DEVICE);
     qn_call_free(call);
@@ -99,12 +102,12 @@ TEST(kernels_of_a_text)
     EXPECT(qn_call_new(module, "count", &call, &error) == QN_OK);
     EXPECT(qn_call_set_memory(call, "counter", &counter, QN_I32, 1, &one, NULL, &error) == QN_OK);
     EXPECT(qn_call_set_launch(call, (int64_t[]){2, 3, 4}, (int64_t[]){5, 6, 7}, 3, 0, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_OK && counter == 2 * 3 * 4 * 5 * 6 * 7);
+    EXPECT(qn_call_run(call, where, &error) == QN_OK && counter == 2 * 3 * 4 * 5 * 6 * 7);
     qn_call_free(call);
 
     EXPECT(qn_call_new(module, "nothing", &call, &error) == QN_OK);
     EXPECT(qn_call_set_launch(call, (int64_t[]){1}, (int64_t[]){1}, 1, 0, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_OK);
+    EXPECT(qn_call_run(call, where, &error) == QN_OK);
     qn_call_free(call);
     qn_module_free(module);
 }
@@ -116,7 +119,7 @@ TEST(templates_by_their_instance)
     qn_module *module;
     qn_call *call, *other;
     const char *flags[] = {"-DSHIFT=1"};
-    qn_cuda_options options = {.flags = flags, .flag_count = 1, .device = "emu"};
+    qn_cuda_options options = {.flags = flags, .flag_count = 1, .device = where};
     EXPECT(qn_compile_cuda(context, text_of_three, &options, &module, &error) == QN_OK);
     double x[4] = {1, 2, 3, 4};
     float z[2] = {1, 2};
@@ -124,11 +127,11 @@ TEST(templates_by_their_instance)
     EXPECT(qn_call_new(module, "rotate<double, 4>", &call, &error) == QN_OK);
     EXPECT(qn_call_set_memory(call, "x", x, QN_F64, 1, &four, NULL, &error) == QN_OK);
     EXPECT(qn_call_set_launch(call, (int64_t[]){1}, (int64_t[]){4}, 1, 32, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_OK && x[0] == 2 && x[3] == 1);
+    EXPECT(qn_call_run(call, where, &error) == QN_OK && x[0] == 2 && x[3] == 1);
     EXPECT(qn_call_new(module, "rotate<float, 2>", &other, &error) == QN_OK);
     EXPECT(set_floats(other, "x", z, 2, &error) == QN_OK);
     EXPECT(qn_call_set_launch(other, (int64_t[]){1}, (int64_t[]){2}, 1, 8, &error) == QN_OK);
-    EXPECT(qn_call_run(other, "emu", &error) == QN_OK && z[0] == 2 && z[1] == 1);
+    EXPECT(qn_call_run(other, where, &error) == QN_OK && z[0] == 2 && z[1] == 1);
     qn_call_free(call);
     qn_call_free(other);
     EXPECT(qn_call_new(module, "rotate<pair, 2>", &call, &error) == QN_BAD_CALL);
@@ -146,15 +149,16 @@ TEST(refusals)
     qn_error error;
     qn_module *module;
     if (!ready()) return;
-    qn_cuda_options options = {.name = "a.cu", .device = "emu"};
+    qn_cuda_options options = {.name = "a.cu", .device = where};
     EXPECT(qn_compile_cuda(context, "__device__ int f(int x);", &options, &module, &error) == QN_BAD_SOURCE && !module);
     EXPECT_TEXT(error.message, "a.cu: the text has no `__global__` function that can be called");
     EXPECT(qn_compile_cuda(context, "__global__ void f(int *x)\n{\n    x[0] = nowhere;\n}\n", &options, &module,
                            &error) == QN_FAILED);
-    EXPECT(strstr(error.message, "a.cu:3:12: error:") && strstr(error.message, "nowhere"));
+    bool emu = !strcmp(where, "emu");
+    EXPECT(strstr(error.message, emu ? "a.cu:3:12: error:" : "a.cu:3: error:") && strstr(error.message, "nowhere"));
     EXPECT(qn_compile_cuda(context, "__global__ void f(int *x)\n{\n    x[0] = 1\n}\n", &options, &module, &error) ==
            QN_FAILED);
-    EXPECT(strstr(error.message, "a.cu:3:13: error: expected"));
+    EXPECT(strstr(error.message, emu ? "a.cu:3:13: error: expected" : "error: expected a \";\""));
     options.device = "cpu";
     EXPECT(qn_compile_cuda(context, "__global__ void f(int *x) {}", &options, &module, &error) == QN_NO_DEVICE);
     EXPECT_TEXT(error.message, "CUDA text runs on the devices cuda and emu, not on cpu");
@@ -193,7 +197,7 @@ static float run_once(qn_context *own, const char *folder, int64_t *compiles)
     EXPECT(qn_module_load_file(own, path, &module, &error) == QN_OK);
     EXPECT(qn_call_new(module, "f", &call, &error) == QN_OK);
     EXPECT(set_floats(call, "y", y, 2, &error) == QN_OK);
-    qn_status status = qn_call_run(call, "emu", &error);
+    qn_status status = qn_call_run(call, where, &error);
     if (status) printf("%s\n", error.message);
     EXPECT(status == QN_OK);
     qn_call_free(call);
@@ -244,12 +248,12 @@ TEST(kernels_of_a_file)
     for (int tile = 4; tile <= 16; tile *= 2) {
         memset(y, 0, sizeof(y));
         EXPECT(qn_call_set_int(call, "TILE", tile, &error) == QN_OK);
-        EXPECT(qn_call_run(call, "emu", &error) == QN_OK);
+        EXPECT(qn_call_run(call, where, &error) == QN_OK);
         for (int i = 0; i < 6; i++)
             for (int j = 0; j < 5; j++) EXPECT(y[j * 6 + i] == x[i * 5 + j]);
     }
     EXPECT(qn_call_set_int(call, "TILE", 33, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_BAD_CALL);
+    EXPECT(qn_call_run(call, where, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message,
                   "kernels.qn:32:49: error E506: `transpose` wants blocks of 33 x 33 x 1 = 1089 threads; a "
                   "block has 1 to 1024\n"));
@@ -257,13 +261,13 @@ TEST(kernels_of_a_file)
     EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 2, turned, gap, &error) == QN_OK);
     EXPECT(qn_call_set_memory(call, "y", y, QN_F32, 2, shape, NULL, &error) == QN_OK);
     EXPECT(qn_call_set_int(call, "TILE", 16, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_BAD_CALL);
+    EXPECT(qn_call_run(call, where, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "error E501: array `x` of raw kernel `transpose` is not contiguous\n"));
     qn_call_free(call);
     EXPECT(qn_call_new(module, "row_sum", &call, &error) == QN_OK);
     EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 2, shape, NULL, &error) == QN_OK);
     EXPECT(qn_call_set_memory(call, "y", sums, QN_F32, 1, shape, NULL, &error) == QN_OK);
-    EXPECT(qn_call_run(call, "emu", &error) == QN_OK && sums[0] == 10 && sums[5] == 135);
+    EXPECT(qn_call_run(call, where, &error) == QN_OK && sums[0] == 10 && sums[5] == 135);
     qn_call_free(call);
     qn_module_free(module);
     qn_context_close(context);
