@@ -273,8 +273,11 @@ static void put_programs(emitter *e, int axes)
     put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
     if (cuda_loops_over_programs(e->cuda)) {
+        put(e, "const int thread_of_team = thread;");
         put(e, "for (long program = team_index; program < program_count; program += team_count) {");
         e->depth++;
+        put(e, "int thread = thread_of_team;");
+        put(e, "asm volatile(\"\" : \"+r\"(thread)); /* or all positions would be kept from program to program */");
     } else { /* as many teams as programs: nothing is carried from one to the next, which saves registers */
         put(e, "const long program = team_index;");
         put(e, "if (program < program_count) {");
@@ -349,6 +352,16 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     put(e, "%s", "");
 }
 
+/* Of a checked build: a test that was proved to hold, and says so when it does not. */
+static const char checked_text[] =
+    "INLINE bool checked(bool inside, long *report, long line, long p0, long p1, long p2, long array)\n"
+    "{\n"
+    "    if (inside) return true;\n"
+    "    report_failure(report, 2, line, p0, p1, p2);\n"
+    "    report[5] = array;\n"
+    "    return false;\n"
+    "}\n";
+
 qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
 {
     cuda_target standard = cuda_target_default(target ? target->arch : 0);
@@ -362,6 +375,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     qn_status status = QN_OK;
     e.out = &frame;
     put_frame(&e);
+    if (target->checked) need(&e, "report_failure");
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
         status = cuda_phase(&e, p, target, &body, error);
         if (status == QN_OK) put_phase(&e, p, text_get(&body), &functions);
@@ -372,6 +386,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
         if (!prelude_cuda_emit(e.names, e.name_count, out, &unknown))
             status = error_set(error, QN_FAILED, "kernel %s: the GPU has no function \"%s\"", k->name,
                                unknown ? unknown : "?");
+        if (target->checked) text_add(out, checked_text);
         text_add(out, "\n");
         text_add(out, text_get(&frame));
         text_add(out, "\n");

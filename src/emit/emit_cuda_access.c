@@ -57,9 +57,10 @@ typedef struct cterms {
     const char *offset[LEVEL_COUNT];
     const char *ok[LEVEL_COUNT];
     const char *whole;
-    bool late;  /* some term needs statements of the chunk or the element */
-    bool along; /* it runs along the vector axis */
-    bool apart; /* the elements of a vector go their own ways */
+    const char *proved; /* tests of a checked build; after all others */
+    bool late;          /* some term needs statements of the chunk or the element */
+    bool along;         /* it runs along the vector axis */
+    bool apart;         /* the elements of a vector go their own ways */
     int index_level;
 } cterms;
 
@@ -132,7 +133,21 @@ static caddress finish(cnest *n, const cterms *t, dtype elem, const char *base)
     if (a.chunk) a.level = MAXIMUM(a.level, LEVEL_CHUNK);
     if (t->along || a.element || a.element_ok || t->whole) a.level = LEVEL_ELEMENT;
     a.level = MAXIMUM(a.level, t->index_level);
+    if (a.level == LEVEL_ELEMENT)
+        a.element_ok = cjoin(e, a.element_ok, "&&", t->proved);
+    else
+        a.ok = cjoin(e, a.ok, "&&", t->proved);
     return a;
+}
+
+/* An axis that is proved to be inside: only a checked build tests it. */
+static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *words)
+{
+    emitter *e = n->e;
+    if (!n->c->target->checked) return;
+    t->proved = cjoin(e, t->proved, "&&",
+                      arena_print(e->memory, "checked(%s, frame.report, %d, program0, program1, program2, %d)", words,
+                                  op->line, op->attr.access.array));
 }
 
 /* An index that may be a tile. */
@@ -145,7 +160,9 @@ static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int oper
     creg r = cuda_value(n, v, place_of_operand(e, op, operand, &at));
     constraint c = constraint_of_axis(e, v, access->array, axis);
     const char *wide = elem == DT_I64 || elem == DT_U64 ? r.words : arena_print(e->memory, "(long)%s", r.words);
-    if (!access->safe[axis] || n->c->target->checked) {
+    if (access->safe[axis]) {
+        test_proved(n, t, op, range_text(e, wide, c.extent));
+    } else {
         const char *words = range_text(e, wide, c.extent);
         if (r.level <= LEVEL_ROW)
             words = cuda_share(n, r.level, "const int", words);
@@ -178,7 +195,13 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         operand += 2;
         int loop = at.axis[access->result_axis[axis]];
         bool along = loop != NO_AXIS && n->role[loop] == ROLE_VECTOR;
-        if (!access->safe[axis] || n->c->target->checked) {
+        if (access->safe[axis]) {
+            constraint c = constraint_of_axis(e, start, access->array, axis);
+            const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
+            const char *words =
+                arena_print(e->memory, "%s + (long)%s * %s", emit_name(e, start), position, emit_name(e, step));
+            test_proved(n, &t, op, range_text(e, words, c.extent));
+        } else {
             constraint c = constraint_of_axis(e, start, access->array, axis);
             if (along && vector > 1 && is_one(e, step))
                 test_vector(n, &t, loop, &c);

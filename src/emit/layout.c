@@ -152,7 +152,7 @@ static void choose_vector(const emitter *e, pass_layout *l)
     for (int axis = 0; axis < l->loop_count; axis++)
         if (!(l->row_axes >> axis & 1)) last = axis;
     l->vector = MINIMUM(l->want_vector, 8);
-    if (last < 0 || l->row_fast) l->vector = 1;
+    if (last < 0 || l->row_fast || e->cuda->target->checked) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
     int64_t dim = l->loops[last];
     if (single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */
@@ -368,7 +368,7 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     if (c->deciding) return 1;
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
-    int room = c->live_registers >= ROW_REGISTERS ? IN_FLIGHT / 4 : IN_FLIGHT;
+    int room = c->live_registers >= ROW_REGISTERS || c->slot_bytes ? IN_FLIGHT / 4 : IN_FLIGHT;
     int most = early ? MINIMUM(room / (early * l->vector), MOST_IN_FLIGHT) : MOST_UNROLLED;
     if (!l->repeats) return MAXIMUM(MINIMUM(most, MOST_IN_FLIGHT), 1);
     int unroll = l->repeats;
