@@ -277,7 +277,9 @@ static void put_programs(emitter *e, int axes)
         put(e, "for (long program = team_index; program < program_count; program += team_count) {");
         e->depth++;
         put(e, "int thread = thread_of_team;");
-        put(e, "asm volatile(\"\" : \"+r\"(thread)); /* or all positions would be kept from program to program */");
+        text_add(e->out, "#ifndef QUERN_EMU\n"); /* or the positions of all programs would be kept in registers */
+        put(e, "asm volatile(\"\" : \"+r\"(thread));");
+        text_add(e->out, "#endif\n");
     } else { /* as many teams as programs: nothing is carried from one to the next, which saves registers */
         put(e, "const long program = team_index;");
         put(e, "if (program < program_count) {");
