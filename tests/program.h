@@ -2,6 +2,7 @@
  * Runs one kernel of tests/programs under the checking interpreter: arrays are doubles here and the kernel's own types
  * there, programs run in a random order, and any finding fails the test. The expectation is a direct computation over
  * the arrays as they were stored.
+ * With QUERN_TEST_DEVICE the same runs go through the library to that device.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_PROGRAM_H
@@ -11,6 +12,7 @@
 #include "lang/ast.h"
 #include "test.h"
 
+#include <quern/quern.h>
 #include <stdlib.h>
 
 typedef struct grid {
@@ -199,9 +201,73 @@ static inline bool program_lower(program *p, tile_kernel **k)
     return good;
 }
 
+/* One context and the modules of it, for runs on a device. */
+static inline qn_module *program_module(const char *path, qn_error *error)
+{
+    static qn_context *context;
+    static struct {
+        char *path;
+        qn_module *module;
+    } known[32];
+    static int count;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(known[i].path, path)) return known[i].module;
+    if ((!context && qn_context_open(NULL, &context, error) != QN_OK) || count == COUNT(known) ||
+        qn_module_load_file(context, path, &known[count].module, error) != QN_OK)
+        return NULL;
+    known[count].path = strdup(path);
+    return known[count++].module;
+}
+
+static inline qn_status program_set(qn_call *call, const binding *b, qn_error *error)
+{
+    switch (b->kind) {
+    case BIND_TYPE: return qn_call_set_type(call, b->name, (qn_dtype)b->type, error);
+    case BIND_FUNCTION: return qn_call_set_function(call, b->name, b->function, error);
+    case BIND_FLOAT: return qn_call_set_float(call, b->name, b->number.f, error);
+    default: return qn_call_set_int(call, b->name, b->number.i, error);
+    }
+}
+
+static inline void grid_read(grid *g, const void *data)
+{
+    for (int64_t e = 0; e < g->count; e++) {
+        number x = element_read(g->elem, (const char *)data + (size_t)e * (size_t)dtypes[g->elem].size_bytes);
+        g->v[e] = dtype_is_float(g->elem) ? x.f : (double)x.i;
+    }
+}
+
+static inline bool program_run_on(program *p, const char *device)
+{
+    qn_error error = {0};
+    char *path =
+        arena_print(p->memory, "%s/tests/%s%s.qn", QUERN_ROOT, strchr(p->file, '/') ? "" : "programs/", p->file);
+    qn_module *module = program_module(path, &error);
+    qn_call *call = NULL;
+    void *data[24];
+    qn_status status = module ? qn_call_new(module, p->kernel, &call, &error) : QN_FAILED;
+    for (int i = 0; i < p->settings.count && status == QN_OK; i++) {
+        /* The type is set for every program; not every kernel is generic. */
+        qn_status one = program_set(call, &p->settings.items[i], &error);
+        if (p->settings.items[i].kind != BIND_TYPE) status = one;
+    }
+    for (int i = 0; i < p->grid_count && status == QN_OK; i++) {
+        grid *g = p->grids[i];
+        data[i] = to_memory(p, g);
+        status = qn_call_set_memory(call, g->name, data[i], (qn_dtype)g->elem, g->rank, g->extents, NULL, &error);
+    }
+    if (status == QN_OK) status = qn_call_run(call, device, &error);
+    for (int i = 0; i < p->grid_count && status == QN_OK; i++) grid_read(p->grids[i], data[i]);
+    if (status != QN_OK) program_fail(p, error.message);
+    qn_call_free(call);
+    return status == QN_OK;
+}
+
 /* Runs it and reads the arrays back. */
 static inline bool program_run(program *p)
 {
+    const char *device = getenv("QUERN_TEST_DEVICE");
+    if (device) return program_run_on(p, device);
     tile_kernel *k = NULL;
     if (!program_lower(p, &k)) return false;
     array_view views[64] = {0};
@@ -264,12 +330,7 @@ static inline bool program_run(program *p)
     for (int i = 0; i < k->param_count; i++)
         for (int n = 0; k->params[i].kind < PARAM_SCALAR && n < p->grid_count; n++) {
             grid *g = p->grids[n];
-            if (strcmp(g->name, k->params[i].name)) continue;
-            for (int64_t e = 0; e < g->count; e++) {
-                number x =
-                    element_read(g->elem, (char *)views[i].data + (size_t)e * (size_t)dtypes[g->elem].size_bytes);
-                g->v[e] = dtype_is_float(g->elem) ? x.f : (double)x.i;
-            }
+            if (!strcmp(g->name, k->params[i].name)) grid_read(g, views[i].data);
         }
     return good;
 }
