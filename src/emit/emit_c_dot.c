@@ -50,15 +50,25 @@ static bool is_zero_tile(const emitter *e, value v)
     return dtype_is_float(tile_type_of(e->k, v).elem) ? n.f == 0 : n.i == 0;
 }
 
+/* What computes a virtual value, behind the rounding that the product does itself. */
+static tile_op *definition_of_operand(const emitter *e, value *v, bool rounded)
+{
+    tile_op *op = value_is_virtual(e, *v) ? tile_def(e->k, *v) : NULL;
+    if (!op || op->code != OP_TF32 || !rounded) return op;
+    *v = op->operands[0];
+    return value_is_virtual(e, *v) ? tile_def(e->k, *v) : NULL;
+}
+
 bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped)
 {
     *swapped = false;
-    tile_op *op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+    bool rounded = e->rounds && e->rounds[v];
+    tile_op *op = definition_of_operand(e, &v, rounded);
     int rank = e->k->values[v].type.rank;
     if (op && op->code == OP_PERMUTE && op->attr.axes[rank - 1] == rank - 2 && op->attr.axes[rank - 2] == rank - 1) {
         *swapped = true;
         v = op->operands[0];
-        op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+        op = definition_of_operand(e, &v, rounded);
     }
     value mask = 0;
     if (op && op->code == OP_SELECT && is_zero_tile(e, op->operands[2])) {
@@ -66,7 +76,7 @@ bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swap
         tile_type whole = tile_type_of(e->k, v), part = tile_type_of(e->k, op->operands[1]);
         if (!tile_shape_same(&whole, &part)) return false;
         v = op->operands[1];
-        op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+        op = definition_of_operand(e, &v, rounded);
     }
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count) return false;
     const struct access *a = &op->attr.access;
@@ -297,7 +307,8 @@ tile_op *loop_is_product(const emitter *e, const tile_op *loop)
         if (op->code == OP_DOT && !dot)
             dot = op;
         else if (op->code != OP_YIELD && op->code != OP_LOAD && op->code != OP_BOUND && op->code != OP_AND &&
-                 op->code != OP_SELECT && op->code != OP_BROADCAST && op->code != OP_PERMUTE && op->code != OP_CONST)
+                 op->code != OP_SELECT && op->code != OP_BROADCAST && op->code != OP_PERMUTE && op->code != OP_CONST &&
+                 op->code != OP_TF32)
             return NULL;
     }
     const tile_op *yield = body->ops[body->op_count - 1];

@@ -26,6 +26,11 @@ static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context
     if (position) e->cuda->has_position = true;
 }
 
+static void mark_products(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    if (op->code == OP_DOT) cuda_dot_mark(context, op);
+}
+
 /* Statements of the whole program, in *body. */
 static void run_phase(emitter *e, int phase, text *body)
 {
@@ -34,6 +39,7 @@ static void run_phase(emitter *e, int phase, text *body)
     int count = k->value_count;
     e->uses = ARENA_ARRAY(e->memory, int, count);
     e->force = ARENA_ARRAY(e->memory, bool, count);
+    e->rounds = ARENA_ARRAY(e->memory, bool, count);
     e->seen = ARENA_ARRAY(e->memory, int, count);
     e->seen_at = ARENA_ARRAY(e->memory, place, count);
     e->seen_now = 0;
@@ -54,6 +60,7 @@ static void run_phase(emitter *e, int phase, text *body)
     c->group = c->barriers = c->loop_barriers = 0;
     c->fold_room = c->column_room = c->broadcast_room = false;
     tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
+    tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
     text_clear(body);
     e->out = body;
     e->depth = 3;

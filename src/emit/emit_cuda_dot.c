@@ -15,7 +15,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { ASSUMED_THREADS = 256, MOST_SUMS = 128, MOST_FMA_SUMS = 128, RING_BYTES = 72 * 1024, STEP = 32, FMA_STEP = 8 };
+enum {
+    ASSUMED_THREADS = 256,
+    MOST_SUMS = 128,
+    MOST_FMA_SUMS = 128,
+    RING_BYTES = 72 * 1024,
+    STEP_BYTES = 64,
+    FMA_STEP = 8
+};
 
 typedef struct product {
     const char *type; /* its class, with its numbers */
@@ -35,7 +42,7 @@ static bool is_unit(const char *stride)
 }
 
 /* On the matrix units. Of an operand: `inner` if its elements lie side by side along k. */
-static product matrix_product(emitter *e, dtype t, int64_t m, int64_t n, int threads, const bool inner[2],
+static product matrix_product(emitter *e, const char *name, int64_t m, int64_t n, int threads, const bool inner[2],
                               const bool global[2])
 {
     int64_t rows = power_above(m, 16, 128), columns = power_above(n, 16, 256);
@@ -50,13 +57,13 @@ static product matrix_product(emitter *e, dtype t, int64_t m, int64_t n, int thr
         else
             break;
     }
-    int64_t stage = (rows + columns) * STEP * 2;
+    int64_t stage = (rows + columns) * STEP_BYTES;
     int stages = stage * 4 <= RING_BYTES ? 4 : 3;
     product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
     p.sums = (int)(rows * columns / (down * across * 32));
     p.type =
-        arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d>", need(e, "product_%s", memory_name(t)),
-                    p.rows, p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
+        arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d>", need(e, "product_%s", name), p.rows,
+                    p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
                     inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false", stages);
     return p;
 }
@@ -91,9 +98,27 @@ static bool choose_product(emitter *e, const tile_op *op, const matrix *left, co
         inner[1] = is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1]);
     }
     bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
-    *out = halves && c->target->arch >= 80 ? matrix_product(e, ta.elem, m, n, threads, inner, global)
-                                           : fma_product(e, ta.elem, m, n, threads);
+    const char *name = e->rounds[op->operands[0]]        ? "tf32"
+                       : halves && c->target->arch >= 80 ? memory_name(ta.elem)
+                                                         : NULL;
+    *out = name ? matrix_product(e, name, m, n, threads, inner, global) : fma_product(e, ta.elem, m, n, threads);
     return true;
+}
+
+/* Is the operand rounded to tf32 before it is turned or cut? */
+static bool is_rounded(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    while (op && (op->code == OP_PERMUTE || op->code == OP_SELECT))
+        op = tile_def(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]);
+    return op && op->code == OP_TF32;
+}
+
+void cuda_dot_mark(emitter *e, const tile_op *op)
+{
+    value a = op->operands[0], b = op->operands[1];
+    if (e->cuda->target->arch < 80 || e->uses[a] != 1 || e->uses[b] != 1) return;
+    if (is_rounded(e, a) && is_rounded(e, b)) e->rounds[a] = e->rounds[b] = true;
 }
 
 /* One room serves all products of a phase: each leaves it behind a barrier. */

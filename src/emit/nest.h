@@ -95,6 +95,7 @@ typedef struct emitter {
     int name_count, name_capacity;
     map *name_set;
     bool *array_used;
+    bool *rounds; /* by value: operands of products that round to tf32 themselves; NULL: no product does */
     bool prefetches;     /* the launch touches more than the caches hold */
     int (*loaded_in)[2]; /* by value: the first two passes that load it */
     int pass_number;

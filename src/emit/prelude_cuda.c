@@ -16,6 +16,7 @@ static const char least_f32[] = "real_f32((int)0xff800000)", greatest_f32[] = "r
 
 static const type_row type_rows[] = {
     {"f32", "float", "float", "unsigned", "int", "32", "float", "f", "unsigned", least_f32, greatest_f32},
+    {"tf32", "float", "float", "unsigned", "int", "32", "float", "f", "unsigned", least_f32, greatest_f32},
     {"f64", "double", "double", "unsigned long", "long", "64", "double", "", "unsigned long long",
      "real_f64((long)0xfff0000000000000)", "real_f64(0x7ff0000000000000)"},
     {"f16", "float", "unsigned short", "unsigned short", "short", "16", "float", "f", "", least_f32, greatest_f32},
@@ -63,6 +64,7 @@ static const char *variable(const char *type, char letter)
     case 'f': return row->suffix;
     case 'w': return row->word;
     case 'c': return row->type[0] == 'f' && row->bits[0] == '6' ? "d" : "f";
+    case 'e': return row->bits[0] == '1' ? "unsigned short" : "unsigned";
     case 'k': return !strcmp(row->type, "f64") ? "double" : row->value[0] == 'f' ? "float" : "int";
     case 'g': return strncmp(type, "max", 3) ? "<" : ">";
     case 'o': return identity(type, row);

@@ -4,7 +4,7 @@
  *   $m the C type in memory   $u $i unsigned and signed integer of the same width, as C types   $b its bits
  *   $s what a shuffle moves (int, long long, float, double)   $o the identity of a fold   $f the suffix f of C functions
  *   $w the C type of an atomic word of its width   $c the letter of a float's asm constraint
- *   $k what dot adds up in   $g > for a fold that begins with max, else <
+ *   $k what dot adds up in   $e unsigned of 16 or 32 bits   $g > for a fold that begins with max, else <
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_PRELUDE_CUDA_PARTS_H
