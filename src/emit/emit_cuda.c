@@ -294,6 +294,13 @@ static void put_programs(emitter *e, int axes)
     }
     if (axes == 1) {
         put(e, "const long program0 = program, program1 = 0, program2 = 0;");
+    } else if (axes == 2 && e->k->knob_group > 1) { /* a wish of `tune`: runs along axis 0, each over all of axis 1 */
+        put(e, "const long run = program / (%dL * frame.programs[1]), run_first = run * %dL;", e->k->knob_group,
+            e->k->knob_group);
+        put(e, "const long run_rows = frame.programs[0] - run_first < %dL ? frame.programs[0] - run_first : %dL;",
+            e->k->knob_group, e->k->knob_group);
+        put(e, "const long in_run = program - run_first * frame.programs[1];");
+        put(e, "const long program0 = run_first + in_run %% run_rows, program1 = in_run / run_rows, program2 = 0;");
     } else {
         /* 64-bit division takes some hundred instructions: only where the counts need it. */
         put(e, "const long per_row = program_count >> 31 ? program / frame.programs[0]");

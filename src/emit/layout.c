@@ -297,6 +297,11 @@ static void choose_team(const emitter *e)
         t->threads = 256;
         t->reason = "a tile of run-time size";
     }
+    if (e->k->knob_warps && t->kind == TEAM_BLOCK && t->threads) { /* a wish of `tune` */
+        int most = c->has_dot ? 256 : MOST_THREADS; /* more than a product's room is made for is of no use */
+        t->threads = 32;
+        while (t->threads < 32 * e->k->knob_warps && t->threads < most) t->threads *= 2;
+    }
     if (t->kind == TEAM_LANES)
         t->block = MAXIMUM(t->threads, LANES_BLOCK);
     else if (t->threads)

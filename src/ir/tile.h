@@ -221,6 +221,9 @@ typedef struct tile_kernel {
     tile_block **phases;
     int phase_count;
     bool precise;
+    /* Wishes of `tune`, 0: none; not in the text form. knob_warps: of a program's team, where its size is free.
+     * knob_group: programs of axis 0 in runs of so many, each run over all of axis 1 before the next. */
+    int knob_warps, knob_group;
     bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
      * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"

@@ -9,11 +9,13 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const knobs[] = {"warps", "stages", "group", "cluster"};
+/* What is a knob, and which of them the text for a GPU follows. */
+static const char *const knobs[] = {"warps", "group", "stages", "cluster"};
+enum { GPU_KNOBS = 2 };
 
-static bool is_knob(const char *name)
+static bool is_knob(const char *name, int first)
 {
-    for (int i = 0; i < COUNT(knobs); i++)
+    for (int i = first; i < COUNT(knobs); i++)
         if (!strcmp(name, knobs[i])) return true;
     return false;
 }
@@ -52,11 +54,11 @@ static qn_status evaluate_whole(const tuning *t, const ast *expression, const bi
                      unbound ? ": it needs `" : "", unbound ? unbound : "", unbound ? "`, set it" : "");
 }
 
-/* Knobs are names of how a device goes about it; the cpu has none. */
+/* Knobs are names of how a device goes about it: one that it does not follow is left alone. */
 static qn_status find_names(tuning *t, const bindings *known, choice *choices, qn_error *error)
 {
     const ast *item = t->entry->item;
-    bool has_knobs = strcmp(t->bench.context->slots[t->bench.slot].driver->name, "cpu") != 0;
+    bool cpu = !strcmp(t->bench.context->slots[t->bench.slot].driver->name, "cpu");
     for (int c = 0; c < item->clauses.count; c++) {
         const ast *clause = item->clauses.items[c];
         for (int i = 0; i < clause->list.count && !strcmp(clause->word, "tune"); i++) {
@@ -65,7 +67,7 @@ static qn_status find_names(tuning *t, const bindings *known, choice *choices, q
             if (is_fixed(t, setting->name) && now && now->kind == BIND_INT) /* part of what was timed all the same */
                 t->fixed = arena_print(t->bench.memory, "%s %s=%lld", t->fixed ? t->fixed : "", setting->name,
                                        (long long)now->number.i);
-            if (is_fixed(t, setting->name) || (is_knob(setting->name) && !has_knobs)) continue;
+            if (is_fixed(t, setting->name) || is_knob(setting->name, cpu ? 0 : GPU_KNOBS)) continue;
             if (t->name_count == TUNE_MOST_NAMES)
                 return error_set(error, QN_BAD_SOURCE, "kernel `%s` tunes more than %d names", t->entry->name,
                                  TUNE_MOST_NAMES);

@@ -33,6 +33,26 @@ static void key_print(const bindings *constants, text *out)
     }
 }
 
+/* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
+static const char *const knobs[][2] = {{"warps", "knob warps"}, {"group", "knob group"}};
+
+static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
+{
+    for (int i = 0; i < COUNT(knobs); i++) {
+        const binding *b = bindings_find(settings, knobs[i][0]);
+        if (!b || b->kind != BIND_INT || bindings_find(constants, knobs[i][0])) continue;
+        binding knob = *b;
+        knob.name = knobs[i][1];
+        bindings_set(memory, constants, knob);
+    }
+}
+
+static int knob_of(const bindings *constants, int number)
+{
+    const binding *b = bindings_find(constants, knobs[number][1]);
+    return b && b->number.i > 0 && b->number.i < 1 << 20 ? (int)b->number.i : 0;
+}
+
 static qn_status instance_make(kernel_entry *entry, const bindings *constants, const char *key, instance **out,
                                qn_error *error)
 {
@@ -44,7 +64,7 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
         binding b = constants->items[k];
         b.name = arena_copy_text(i->memory, b.name, strlen(b.name));
         if (b.kind == BIND_FUNCTION) b.function = arena_copy_text(i->memory, b.function, strlen(b.function));
-        bindings_set(i->memory, &i->constants, b);
+        if (!strchr(b.name, ' ')) bindings_set(i->memory, &i->constants, b);
     }
     if (entry->dump) {
         i->kernel = entry->dump;
@@ -58,6 +78,8 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
             return QN_BAD_SOURCE;
         }
         CHECK(i->kernel);
+        i->kernel->knob_warps = knob_of(constants, 0);
+        i->kernel->knob_group = knob_of(constants, 1);
         if (i->kernel->param_count > MAX_PARAMS) {
             place nowhere = {0};
             instance_free(i, entry->module->context);
@@ -152,9 +174,11 @@ qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error
         /* Constants that the caller leaves open are as the fastest recorded configuration has them. */
         bindings settings = {0}, tuned = {0}, same = {0};
         done = tune_settings(call, slot, &constants, &extents, memory, &settings) &&
-               call_constants(call, &settings, units, memory, &tuned, &same, NULL) == QN_OK &&
-               entry_instance(e, &tuned, out, NULL) == QN_OK;
+               call_constants(call, &settings, units, memory, &tuned, &same, NULL) == QN_OK;
+        if (done) add_knobs(memory, &settings, &tuned);
+        done = done && entry_instance(e, &tuned, out, NULL) == QN_OK;
     }
+    if (status == QN_OK && !done) add_knobs(memory, &call->settings, &constants);
     if (status == QN_OK && !done) status = entry_instance(e, &constants, out, error);
     arena_free(memory);
     return status;

@@ -218,6 +218,56 @@ TEST(all_candidates_are_timed_and_kept)
     text_free(&said);
 }
 
+/* Knobs change the text for a GPU, never the result. */
+TEST(knobs_reach_the_text)
+{
+    static const char product[] = "kernel product(in float a[M][K], in float b[K][N], out float c[M][N])\n"
+                                  "    launch (cdiv(M, 16), cdiv(N, 16)) tune (warps in {1, 8, 32}, group in {1, 2})\n"
+                                  "{ tile float s[16][16] = 0;\n"
+                                  "  for (int k = 0; k < K; k += 16)\n"
+                                  "      s += dot(a[program(0) * 16 : 16][k : 16], b[k : 16][program(1) * 16 : 16]);\n"
+                                  "  c[program(0) * 16 : 16][program(1) * 16 : 16] = s; }\n";
+    static const char *const settings[][2] = {{"warps=1", "group=1"}, {"warps=8", "group=1"}, {"warps=8", "group=2"}};
+    static const char *const threads[] = {"const int threads = 32;", "const int threads = 256;",
+                                          "const int threads = 256;"};
+    char file[120];
+    snprintf(file, sizeof(file), "%s/product.qn", folder);
+    EXPECT(file_write(file, product, strlen(product), &error) == QN_OK);
+    qn_context *context = open_with(NULL);
+    for (int i = 0; i < 3; i++) {
+        text out = {0};
+        qn_show_options options = {.stage = "cuda", .settings = {settings[i], 2}};
+        EXPECT(qn_show(context, file, "product", &options, collect, &out, &error) == QN_OK);
+        EXPECT(strstr(text_get(&out), threads[i]) != NULL);
+        EXPECT((strstr(text_get(&out), "run_rows") != NULL) == (i == 2));
+        text_free(&out);
+    }
+    qn_module *module;
+    float a[3][35 * 40], expected = 0;
+    for (int i = 0; i < 35 * 40; i++) a[0][i] = a[1][i] = (float)(i % 7 - 3);
+    for (int k = 0; k < 40; k++) expected += a[0][34 * 40 + k] * a[1][k * 35 + 33];
+    EXPECT(qn_module_load_file(context, file, &module, &error) == QN_OK);
+    for (int i = 0; i < 3; i++) {
+        qn_call *call;
+        const int64_t left[] = {35, 40}, right[] = {40, 35}, both[] = {35, 35};
+        EXPECT(qn_call_new(module, "product", &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "a", a[0], QN_F32, 2, left, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "b", a[1], QN_F32, 2, right, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "c", a[2], QN_F32, 2, both, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_int(call, "warps", i ? 8 : 1, &error) == QN_OK);
+        EXPECT(qn_call_set_int(call, "group", i == 2 ? 2 : 1, &error) == QN_OK);
+        qn_status status = qn_call_run(call, "emu", &error);
+        if (status == QN_NO_DEVICE)
+            printf("note: skipped knobs on emu: %s\n", error.message);
+        else
+            EXPECT(status == QN_OK && a[2][34 * 35 + 33] == expected);
+        if (status && status != QN_NO_DEVICE) printf("%s\n", error.message);
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
 /* The message of a tuning that must be refused. */
 static const char *refusal(const char *kernel, const char *setting, const char *effort, const char *device)
 {
@@ -298,5 +348,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(the_record_is_used), CASE(a_changed_kernel_has_no_record), CASE(damage_is_skipped),
-          CASE(all_candidates_are_timed_and_kept), CASE(what_cannot_be_tuned_is_told), CASE(stages_are_dumped),
-          CASE(the_log_shows_code), CASE(closing))
+          CASE(all_candidates_are_timed_and_kept), CASE(knobs_reach_the_text), CASE(what_cannot_be_tuned_is_told),
+          CASE(stages_are_dumped), CASE(the_log_shows_code), CASE(closing))
