@@ -380,13 +380,15 @@ static creg load_to_slots(cnest *n, const caddress *a, value into)
     if (whole) {
         n->copies = true;
         need(e, "copy_async");
-        text_print(&n->early, "if (r < %d) %s(b%d[r < %d ? r : 0], %s);\n", most,
-                   need(e, "load_%sx%d%s", m, vector, a->read_only ? a->streams ? "_stream" : "_constant" : ""), number,
-                   most, chunk);
-        text_print(&n->early, "else copy_async(b%d_slots + (r - %d) * b%d_step, %s, 16);\n", number, most, number,
-                   chunk);
+        text_print(&n->early, "if (r < %d) %s(b%d[r < %d ? r : 0], %s%s%s);\n", most,
+                   need(e, "load_%sx%d%s%s", m, vector, a->read_only ? a->streams ? "_stream" : "_constant" : "",
+                        n->in ? "_if" : ""),
+                   number, most, chunk, n->in ? ", " : "", n->in ? n->in : "");
+        text_print(&n->early, "else copy_async(b%d_slots + (r - %d) * b%d_step, %s, %s);\n", number, most, number,
+                   chunk, n->in ? "in ? 16 : 0" : "16");
     } else {
         const char *inside = cjoin(e, a->ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
+        inside = cjoin(e, n->in, "&&", inside);
         text_print(&n->early, "%s b%d_got[%d];\n", cuda_register_type(a->elem), number, vector);
         text_print(&n->early, "for (int v = 0; v < %d; v++) b%d_got[v] = %s;\n", vector, number,
                    or_zero(e, inside, fetch(e, a, element_pointer(e, a, true))));
@@ -424,33 +426,32 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *whole = a->whole;
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
-    const char *ok = a->ok;
+    const char *ok = cjoin(e, n->in, "&&", a->ok);
+    const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
+    const char *element = or_zero(e, inside, fetch(e, a, element_pointer(e, a, true)));
     if (a->width > 1) {
+        bool predicated = ok && !whole;
         text vectors = {0};
-        for (int at = 0; at < vector; at += a->width)
-            text_print(&vectors, "%s%s(%s[%s]%s, %s%s);", at ? " " : "",
-                       need(e, "load_%sx%d%s", m, a->width, a->read_only ? a->streams ? "_stream" : "_constant" : ""),
-                       name, slot, at ? arena_print(e->memory, " + %d", at) : "", chunk,
-                       at ? arena_print(e->memory, " + %d", at) : "");
-        const char *condition = cjoin(e, ok, "&&", whole);
-        const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
-        if (!condition) {
+        for (int at = 0; at < vector; at += a->width) {
+            const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
+            text_print(&vectors, "%s%s(%s[%s]%s, %s%s%s%s);", at ? " " : "",
+                       need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? a->streams ? "_stream" : "_constant" : "",
+                            predicated ? "_if" : ""),
+                       name, slot, skip, chunk, skip, predicated ? ", " : "", predicated ? ok : "");
+        }
+        if (!whole) {
             line_to(&n->early, text_get(&vectors));
         } else {
-            line_to(&n->early, arena_print(e->memory, "if (%s) { %s }", condition, text_get(&vectors)));
-            const char *rest = whole ? or_zero(e, inside, fetch(e, a, element_pointer(e, a, true))) : "0";
+            line_to(&n->early, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
             line_to(&n->early, arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name,
-                                           slot, rest));
+                                           slot, element));
         }
         text_free(&vectors);
+    } else if (vector > 1) {
+        line_to(&n->early,
+                arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot, element));
     } else {
-        const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
-        const char *words = or_zero(e, inside, fetch(e, a, element_pointer(e, a, true)));
-        if (vector > 1)
-            line_to(&n->early,
-                    arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot, words));
-        else
-            line_to(&n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, words));
+        line_to(&n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
     }
     return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
 }
@@ -461,13 +462,14 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
     if (a.level == LEVEL_ELEMENT && a.early && n->has_inner) return load_early(n, named, &a, into);
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
+    if (a.level > LEVEL_ROW) condition = cjoin(e, n->in, "&&", condition);
     return cuda_define(n, named, a.elem, a.level,
                        or_zero(e, condition, fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
 }
 
 const char *cuda_effect_guard(cnest *n, int level)
 {
-    if (level > LEVEL_ROW) return NULL; /* inside the guards of chunk and element */
+    if (level > LEVEL_ROW) return n->in; /* or inside the branches of chunk and element */
     return cjoin(n->e, n->lead, "&&", n->row_guard);
 }
 
@@ -492,23 +494,24 @@ void cuda_store(cnest *n, caddress a, creg r)
     const char *name = fresh_name(e, 0), *chunk = element_pointer(e, &a, false);
     cput(n, LEVEL_CHUNK, "%s %s[%d];", cuda_register_type(a.elem), name, vector);
     cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
+    const char *whole = n->element_guard ? cjoin(e, a.whole, "&&", "whole") : a.whole;
+    const char *ok = cjoin(e, n->in, "&&", a.ok);
+    bool predicated = ok && !whole;
     text vectors = {0};
     for (int at = 0; at < vector; at += a.width) {
         const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
-        text_print(&vectors, "%s%s(%s%s, %s%s);", at ? " " : "",
-                   need(e, "store_%sx%d%s", m, a.width, a.streams ? "_stream" : ""), chunk, skip, name, skip);
+        text_print(&vectors, "%s%s(%s%s, %s%s%s%s);", at ? " " : "",
+                   need(e, "store_%sx%d%s%s", m, a.width, a.streams ? "_stream" : "", predicated ? "_if" : ""), chunk,
+                   skip, name, skip, predicated ? ", " : "", predicated ? ok : "");
     }
-    const char *whole = n->element_guard ? cjoin(e, a.whole, "&&", "whole") : a.whole;
-    const char *condition = cjoin(e, a.ok, "&&", whole);
-    if (!condition) {
+    if (!whole) {
         line_to(&n->late, text_get(&vectors));
     } else {
-        line_to(&n->late, arena_print(e->memory, "if (%s) { %s }", condition, text_get(&vectors)));
-        const char *inside = cjoin(e, a.ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
-        if (whole)
-            line_to(&n->late,
-                    arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
-                                inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
+        line_to(&n->late, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
+        const char *inside = cjoin(e, ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
+        line_to(&n->late,
+                arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
+                            inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
     }
     text_free(&vectors);
 }

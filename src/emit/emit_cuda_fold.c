@@ -63,14 +63,18 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
         if (r.truth || strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
         const char *unordered =
             real ? arena_print(e->memory, " || (%s != %s && %s == %s)", x, x, f->name, f->name) : "";
-        cput(n, level, "if (%s < 0 || %s %s %s%s) { %s = %s; %s = %s; }", f->position, x, most ? ">" : "<", f->name,
-             unordered, f->name, x, f->position, fold_position(n, s));
+        const char *in = n->has_inner && n->in ? "in && (" : "";
+        cput(n, level, "if (%s%s < 0 || %s %s %s%s%s) { %s = %s; %s = %s; }", in, f->position, x, most ? ">" : "<",
+             f->name, unordered, *in ? ")" : "", f->name, x, f->position, fold_position(n, s));
         return;
     }
     if (!n->has_inner) {
         cput(n, level, "%s = %s;", f->name, x);
         return;
     }
+    if (n->in)
+        x = arena_print(e->memory, "(in ? %s : %s)", x,
+                        cuda_number(e, f->elem, fold_identity(s->op->attr.fold, f->elem)));
     cput(n, level, "%s = %s;", f->name, cuda_fold_step(e, s->op->attr.fold, f->elem, f->name, x));
 }
 

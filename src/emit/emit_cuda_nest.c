@@ -219,6 +219,7 @@ static void put_positions(cnest *n, text *to)
     text_print(to, "const %s %s = %s;\n", index_type(n, axes), name, words);
     if (!single) put_coordinates(n, to, axes, "p");
     const char *count = product_text(n, axes, -1);
+    if (n->in) text_print(to, "const int in = %s;\n", n->chunk_guard);
     if (n->element_guard) text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
 }
 
@@ -357,7 +358,7 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
             creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
             if (!mask.truth) bad = arena_print(e->memory, "%s && %s", bad, mask.words);
         }
-        if (!n->has_inner && n->row_guard) bad = cjoin(e, n->row_guard, "&&", bad);
+        bad = cjoin(e, n->has_inner ? n->in : n->row_guard, "&&", bad);
         cput(n, sink_level(n), "%s |= %s;", fold->name, bad);
         return;
     }
@@ -436,9 +437,10 @@ static void put_chunks(cnest *n)
                 add_lines(to, n->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
         }
         if (chunks || stage == (n->early_used ? 0 : 1)) add_lines(to, text_get(&positions), inner);
-        if (n->chunk_guard) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
+        bool branch = n->chunk_guard && !n->in;
+        if (branch) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
         add_lines(to, text_get(stages[stage]), inner);
-        if (n->chunk_guard) add_lines(to, "}\n", --inner);
+        if (branch) add_lines(to, "}\n", --inner);
         if (chunks) add_lines(to, "}\n", --inner);
         if (n->copies && !stage) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", depth);
     }
@@ -446,6 +448,15 @@ static void put_chunks(cnest *n)
     text_add(to, "}\n");
     text_free(&body);
     text_free(&positions);
+}
+
+/* Bodies that are worth a branch around them. Others run for positions that do not exist, and do nothing there. */
+static bool is_heavy(const cnest *n)
+{
+    enum { HEAVY_BODY = 150 };
+    int weight = 0;
+    for (int i = 0; i < n->pass->sink_count; i++) weight += sink_weight(n->e, &n->pass->sinks[i]);
+    return weight > HEAVY_BODY;
 }
 
 static void begin_chunks(cnest *n)
@@ -458,6 +469,7 @@ static void begin_chunks(cnest *n)
     n->early_used = n->copies = false;
     n->opened_count = 0;
     set_guards(n);
+    n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
 }
 
 static void emit_pass(cnest *n)
@@ -470,6 +482,7 @@ static void emit_pass(cnest *n)
     for (int i = 0; i < pass->sink_count; i++)
         if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
             folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
+    n->in = NULL;
     if (n->has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];

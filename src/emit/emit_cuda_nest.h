@@ -43,8 +43,9 @@ typedef struct cnest {
     int memo_count, memo_capacity;
     shared *names;
     int name_count, name_capacity;
-    const char *row_guard;       /* a row of this thread may be none; NULL: all are */
-    const char *chunk_guard;     /* likewise for chunks */
+    const char *row_guard;   /* a row of this thread may be none; NULL: all are */
+    const char *chunk_guard; /* likewise for chunks */
+    const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
     const char *element_guard;   /* likewise for elements of a vector */
     const char *lead;            /* one thread of those that hold the same row; NULL: there is only one */
     const char *repeat;          /* index of a chunk's registers in homes */

@@ -13,15 +13,16 @@
 #include <string.h>
 
 enum {
-    SHORT_ROW = 1024,    /* a warp holds it */
-    BLOCK_ROW = 16384,   /* the registers of a block hold it, with another block beside it */
-    LANES_BLOCK = 128,   /* threads of a block of several teams */
-    WIDE_TEAM = 256,     /* the most threads of a program in which no thread needs another */
-    MOST_UNROLLED = 64,  /* elements of a thread that are written out */
-    IN_FLIGHT = 32,      /* registers for loads before their use */
-    MOST_IN_FLIGHT = 4,  /* chunks, unless they go to kept registers */
-    SLOT_REGISTERS = 16, /* words of a thread in registers when the rest is in shared memory */
-    LIGHT_PASS = 6       /* weight of passes that 32 registers are enough for */
+    SHORT_ROW = 1024,        /* a warp holds it */
+    BLOCK_ROW = 16384,       /* the registers of a block hold it, with another block beside it */
+    LANES_BLOCK = 128,       /* threads of a block of several teams */
+    WIDE_TEAM = 256,         /* the most threads of a program in which no thread needs another */
+    MOST_UNROLLED = 64,      /* elements of a thread that are written out */
+    IN_FLIGHT = 32,          /* registers for loads before their use */
+    MOST_IN_FLIGHT = 4,      /* chunks, unless they go to kept registers */
+    SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
+    LARGEST_BOUND = 1 << 30, /* bytes of a kept tile whose length only the program knows */
+    LIGHT_PASS = 6           /* weight of passes that 32 registers are enough for */
 };
 
 static int64_t power_above(int64_t x)
@@ -507,16 +508,21 @@ static qn_status choose_homes(emitter *e, qn_error *error)
             k->offset = c->shared_bytes;
             c->shared_bytes += k->bytes;
         } else {
+            bool at_launch = true, run_time = false;
+            for (int axis = 0; axis < shape->rank; axis++) {
+                if (shape->dims[axis] >= 0) continue;
+                run_time = true;
+                at_launch &= extent_at_launch(e, (value)-shape->dims[axis]);
+            }
             k->kind = HOME_SCRATCH;
             k->pad = 0;
-            if (k->bytes < INT64_MAX) k->bytes = buffer_bound(e, i, 0);
-            for (int axis = 0; axis < shape->rank && k->bytes == INT64_MAX; axis++)
-                if (shape->dims[axis] < 0 && !extent_at_launch(e, (value)-shape->dims[axis]))
-                    return error_set(error, QN_FAILED,
-                                     "kernel `%s`: a tile that has to be kept has a length which is only known inside "
-                                     "the program, without a bound; `assume` one, or take it in blocks",
-                                     e->k->name);
-            if (k->bytes == INT64_MAX) k->bytes = 0; /* from the extents */
+            k->bytes = buffer_bound(e, i, 0);
+            if (run_time && !at_launch && k->bytes > LARGEST_BOUND)
+                return error_set(error, QN_FAILED,
+                                 "kernel `%s`: a tile that has to be kept has a length which is only known inside the "
+                                 "program, without a bound; `assume` one, or take it in blocks",
+                                 e->k->name);
+            if (run_time && at_launch) k->bytes = 0; /* from the extents */
         }
     }
     return QN_OK;

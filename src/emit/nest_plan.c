@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONG_ON_GPU = 9, LONGER_THAN_CHIP = 12 };
+enum { LARGEST_KEPT = 1 << 22, HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONG_ON_GPU = 9, LONGER_THAN_CHIP = 12 };
 
 bool writes_memory(const tile_op *op)
 {
@@ -327,11 +327,14 @@ static void plan_op(planner *p, tile_op *op, const value *targets)
 
 /* ---- what is computed twice ---- */
 
+/* A run-time extent of this class or a larger one. On a GPU what is not bounded counts as the largest. */
 static bool row_reaches(const emitter *e, const tile_type *type, int class)
 {
     for (int i = 0; i < type->rank; i++) {
-        const tile_op *op = type->dims[i] < 0 ? tile_def(e->k, (value)-type->dims[i]) : NULL;
+        if (type->dims[i] >= 0) continue;
+        const tile_op *op = tile_def(e->k, (value)-type->dims[i]);
         if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= class) return true;
+        if (e->cuda && facts_of(e->facts, (value)-type->dims[i]).high > LARGEST_KEPT) return true;
     }
     return false;
 }

@@ -109,6 +109,86 @@ const prelude_part cuda_memory_parts[] = {
      "    asm volatile(\"st.global.cs.u32 [%0], %1;\" :: \"l\"(p), \"r\"(*w) : \"memory\");\n"
      "#endif\n"
      "}\n"},
+/* Under a condition, without a branch: several of them are in flight together. Zeros where it does not hold. */
+#define LOAD_IF(kind, volatile_word, instruction, clobber)                                                       \
+    {"load_words4" kind "_if", "", "load_words4",                                                                \
+     "INLINE void load_words4" kind "_if(unsigned *w, const void *p, int ok)\n"                                  \
+     "{\n"                                                                                                       \
+     "#ifdef QUERN_EMU\n"                                                                                        \
+     "    w[0] = w[1] = w[2] = w[3] = 0;\n"                                                                      \
+     "    if (ok) load_words4(w, p);\n"                                                                          \
+     "#else\n"                                                                                                   \
+     "    asm" volatile_word "(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %5, 0;\\n\"\n"                               \
+     "        \"mov.u32 %0, 0;\\nmov.u32 %1, 0;\\nmov.u32 %2, 0;\\nmov.u32 %3, 0;\\n\"\n"                        \
+     "        \"@p " instruction ".v4.u32 {%0, %1, %2, %3}, [%4];\\n}\"\n"                                       \
+     "        : \"=&r\"(w[0]), \"=&r\"(w[1]), \"=&r\"(w[2]), \"=&r\"(w[3]) : \"l\"(p), \"r\"(ok)" clobber ");\n" \
+     "#endif\n"                                                                                                  \
+     "}\n"},                                                                                                     \
+        {"load_words2" kind "_if", "", "load_words2",                                                            \
+         "INLINE void load_words2" kind "_if(unsigned *w, const void *p, int ok)\n"                              \
+         "{\n"                                                                                                   \
+         "#ifdef QUERN_EMU\n"                                                                                    \
+         "    w[0] = w[1] = 0;\n"                                                                                \
+         "    if (ok) load_words2(w, p);\n"                                                                      \
+         "#else\n"                                                                                               \
+         "    asm" volatile_word "(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %3, 0;\\n\"\n"                           \
+         "        \"mov.u32 %0, 0;\\nmov.u32 %1, 0;\\n@p " instruction ".v2.u32 {%0, %1}, [%2];\\n}\"\n"         \
+         "        : \"=&r\"(w[0]), \"=&r\"(w[1]) : \"l\"(p), \"r\"(ok)" clobber ");\n"                           \
+         "#endif\n"                                                                                              \
+         "}\n"},                                                                                                 \
+    {                                                                                                            \
+        "load_words1" kind "_if", "", "load_words1",                                                             \
+            "INLINE void load_words1" kind "_if(unsigned *w, const void *p, int ok)\n"                           \
+            "{\n"                                                                                                \
+            "#ifdef QUERN_EMU\n"                                                                                 \
+            "    *w = 0;\n"                                                                                      \
+            "    if (ok) load_words1(w, p);\n"                                                                   \
+            "#else\n"                                                                                            \
+            "    asm" volatile_word "(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %2, 0;\\n\"\n"                        \
+            "        \"mov.u32 %0, 0;\\n@p " instruction ".u32 %0, [%1];\\n}\"\n"                                \
+            "        : \"=&r\"(*w) : \"l\"(p), \"r\"(ok)" clobber ");\n"                                         \
+            "#endif\n"                                                                                           \
+            "}\n"                                                                                                \
+    }
+    LOAD_IF("", " volatile", "ld.global", " : \"memory\""),
+    LOAD_IF("_constant", "", "ld.global.nc", ""),
+    LOAD_IF("_stream", "", "ld.global.nc.L1::no_allocate", ""),
+#define STORE_IF(kind, instruction)                                                                                \
+    {"store_words4" kind "_if", "", "store_words4",                                                                \
+     "INLINE void store_words4" kind "_if(void *p, const unsigned *w, int ok)\n"                                   \
+     "{\n"                                                                                                         \
+     "#ifdef QUERN_EMU\n"                                                                                          \
+     "    if (ok) store_words4(p, w);\n"                                                                           \
+     "#else\n"                                                                                                     \
+     "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %5, 0;\\n@p " instruction                              \
+     ".v4.u32 [%0], {%1, %2, %3, %4};\\n}\"\n"                                                                     \
+     "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(w[2]), \"r\"(w[3]), \"r\"(ok) : \"memory\");\n"         \
+     "#endif\n"                                                                                                    \
+     "}\n"},                                                                                                       \
+        {"store_words2" kind "_if", "", "store_words2",                                                            \
+         "INLINE void store_words2" kind "_if(void *p, const unsigned *w, int ok)\n"                               \
+         "{\n"                                                                                                     \
+         "#ifdef QUERN_EMU\n"                                                                                      \
+         "    if (ok) store_words2(p, w);\n"                                                                       \
+         "#else\n"                                                                                                 \
+         "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %3, 0;\\n@p " instruction ".v2.u32 [%0], {%1, %2};\\n}\"\n" \
+         "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(ok) : \"memory\");\n"                               \
+         "#endif\n"                                                                                                \
+         "}\n"},                                                                                                   \
+    {                                                                                                              \
+        "store_words1" kind "_if", "", "store_words1",                                                             \
+            "INLINE void store_words1" kind "_if(void *p, const unsigned *w, int ok)\n"                            \
+            "{\n"                                                                                                  \
+            "#ifdef QUERN_EMU\n"                                                                                   \
+            "    if (ok) store_words1(p, w);\n"                                                                    \
+            "#else\n"                                                                                              \
+            "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %2, 0;\\n@p " instruction ".u32 [%0], %1;\\n}\"\n" \
+            "        :: \"l\"(p), \"r\"(*w), \"r\"(ok) : \"memory\");\n"                                           \
+            "#endif\n"                                                                                             \
+            "}\n"                                                                                                  \
+    }
+    STORE_IF("", "st.global"),
+    STORE_IF("_stream", "st.global.cs"),
     /* One element. */
     {"read_$t", CUDA_NUMBERS, "", "INLINE $v read_$t(const $m *p) { return *p; }\n"},
     {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
@@ -193,7 +273,10 @@ static const memory_type *parse_vector(const char *words, int *count, const char
         if (strncmp(words, t->type, length) || words[length] != 'x') continue;
         char *end;
         long n = strtol(words + length + 1, &end, 10);
-        bool known = !*end || !strcmp(end, "_constant") || !strcmp(end, "_stream");
+        const char *if_at = strstr(end, "_if");
+        size_t kind_length = if_at && !if_at[3] ? (size_t)(if_at - end) : strlen(end);
+        bool known = !kind_length || (kind_length == 9 && !strncmp(end, "_constant", 9)) ||
+                     (kind_length == 7 && !strncmp(end, "_stream", 7));
         bool power = n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
         if (!known || !power || n * t->size_bytes > 16) return NULL;
         *count = (int)n;
@@ -210,16 +293,21 @@ bool cuda_memory_text(const char *name, text *needs, text *out)
     int count;
     const char *kind;
     const memory_type *t = parse_vector(name + (load ? 5 : 6), &count, &kind);
-    if (!t || (store && !strcmp(kind, "_constant"))) return false;
+    if (!t || (store && !strncmp(kind, "_constant", 9))) return false;
+    bool if_ok = strstr(kind, "_if");
+    const char *more = if_ok ? ", int ok" : "", *pass = if_ok ? ", ok" : "";
     int bytes = count * t->size_bytes, words = bytes / 4;
     if (load)
-        text_print(out, "INLINE void %s(%s *r, const %s *p)\n{\n", name, t->value, t->memory);
+        text_print(out, "INLINE void %s(%s *r, const %s *p%s)\n{\n", name, t->value, t->memory, more);
     else
-        text_print(out, "INLINE void %s(%s *p, const %s *r)\n{\n", name, t->memory, t->value);
+        text_print(out, "INLINE void %s(%s *p, const %s *r%s)\n{\n", name, t->memory, t->value, more);
     if (!words) { /* less than a word: one by one */
         text_print(needs, load ? "read_%s" : "write_%s", t->type);
-        for (int k = 0; k < count && load; k++) text_print(out, "    r[%d] = read_%s(p + %d);\n", k, t->type, k);
-        for (int k = 0; k < count && store; k++) text_print(out, "    write_%s(p + %d, r[%d]);\n", t->type, k, k);
+        const char *test = if_ok ? "ok ? " : "", *zero = if_ok ? " : 0" : "", *only = if_ok ? "if (ok) " : "";
+        for (int k = 0; k < count && load; k++)
+            text_print(out, "    r[%d] = %sread_%s(p + %d)%s;\n", k, test, t->type, k, zero);
+        for (int k = 0; k < count && store; k++)
+            text_print(out, "    %swrite_%s(p + %d, r[%d]);\n", only, t->type, k, k);
         text_add(out, "}\n");
         return true;
     }
@@ -232,11 +320,11 @@ bool cuda_memory_text(const char *name, text *needs, text *out)
     if (store && t->size_bytes == 2 && t->value[0] == 'f') text_print(needs, " pack_%s", t->type);
     text_print(out, "    unsigned w[%d];\n", words);
     if (load) {
-        text_print(out, "    load_words%d%s(w, p);\n", words, kind);
+        text_print(out, "    load_words%d%s(w, p%s);\n", words, kind, pass);
         for (int k = 0; k < count; k++) put_unpacked(t, k, out);
     } else {
         for (int i = 0; i < words; i++) put_packed(t, i, out);
-        text_print(out, "    store_words%d%s(p, w);\n", words, kind);
+        text_print(out, "    store_words%d%s(p, w%s);\n", words, kind, pass);
     }
     text_add(out, "}\n");
     return true;
