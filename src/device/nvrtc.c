@@ -231,17 +231,28 @@ static qn_status refused(const nvrtc *n, int code, const char *log, qn_error *er
     return status;
 }
 
-/* The options at the start of a raw kernel's text: they replace ours of the same name. */
+/* Do two options set the same thing? Macros and folders are many. */
+static bool same_option(const char *a, const char *b)
+{
+    if (!strcmp(a, b)) return true;
+    a += strspn(a, "-");
+    b += strspn(b, "-");
+    size_t name = strcspn(a, "=");
+    return a[name] && strncmp(a, "D", 1) != 0 && strncmp(a, "I", 1) != 0 && strncmp(a, "define", 6) != 0 &&
+           strncmp(a, "include", 7) != 0 && !strncmp(a, b, name + 1);
+}
+
+/* The options at the start of a raw kernel's text: they replace what sets the same. */
 static int own_options(const char *source, const char **list, int count, int most, arena *memory)
 {
     raw_span option;
-    while (count < most && raw_next_option(&source, &option)) {
+    while (raw_next_option(&source, &option)) {
         const char *words = arena_copy_text(memory, option.start, option.length);
-        const char *name = words + strspn(words, "-");
-        size_t length = strcspn(name, "=");
-        for (int i = 0; i < count && name > words && name[length] && words[1] != 'D'; i++)
-            if (!strncmp(list[i], "--", 2) && !strncmp(list[i] + 2, name, length + 1)) list[i--] = list[--count];
-        list[count++] = words;
+        int kept = 0;
+        for (int i = 0; i < count; i++)
+            if (!same_option(words, list[i])) list[kept++] = list[i];
+        count = kept;
+        if (count < most) list[count++] = words;
     }
     return count;
 }

@@ -343,7 +343,7 @@ TEST(messages_name_the_users_lines)
                    "a.qn:5: error: identifier \"nowhere\" is undefined");
     expect_message(n, "", "#include \"gone.cuh\"\n__global__ void f(const float *x, long n) {}", "a.qn:3:");
     expect_message(n, "options (\"-DWORD=float y = 1\")", "__global__ void f(const float *x, long n) { WORD; }", "");
-    expect_message(n, "options (\"--std=c++20\", \"-use_fast_math\")",
+    expect_message(n, "options (\"-std=c++20\", \"-use_fast_math\", \"-DFIRST=1\", \"-DSECOND=2\", \"-use_fast_math\")",
                    "template <typename A> concept Any = true;\n__global__ void f(const float *x, long n) {}", "");
     expect_message(n, "options (\"--no-such-option\")", "__global__ void f(const float *x, long n) {}",
                    "no-such-option");
