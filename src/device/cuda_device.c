@@ -303,18 +303,10 @@ static void tool(const device *base, text *out)
     nvrtc_describe(d->compiler, d->target.arch, out);
 }
 
-/* Compiles text with the options that stand at its head (raw kernels). */
 static qn_status compile(const cuda_device *d, const char *source, bool ptx_only, nvrtc_output *output, qn_error *error)
 {
-    arena *memory = arena_new();
-    const char *flags[64], *at = source;
-    raw_span option;
-    nvrtc_options options = {.arch = d->target.arch, .ptx_only = ptx_only, .flags = flags};
-    while (options.flag_count < COUNT(flags) && raw_next_option(&at, &option))
-        flags[options.flag_count++] = arena_copy_text(memory, option.start, option.length);
-    qn_status status = nvrtc_compile(d->compiler, source, "kernel.cu", &options, output, error);
-    arena_free(memory);
-    return status;
+    nvrtc_options options = {.arch = d->target.arch, .ptx_only = ptx_only};
+    return nvrtc_compile(d->compiler, source, "kernel.cu", &options, output, error);
 }
 
 static qn_status assemble(const device *base, const char *source, const char *binary_path, qn_error *error)

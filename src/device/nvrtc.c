@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "device/nvrtc.h"
+#include "device/cubin.h"
 #include "emit/raw_option.h"
 #include "device/cuda_api.h"
 
@@ -20,6 +21,7 @@
 
 #define MAX_ARCHS 64
 #define MAX_FLAGS 64
+#define MOST_STATIC_SHARED 49152
 
 struct nvrtc {
     pthread_mutex_t lock;
@@ -231,6 +233,24 @@ static qn_status refused(const nvrtc *n, int code, const char *log, qn_error *er
     return status;
 }
 
+/* The assembler lets static shared memory pass that no driver loads. */
+static qn_status check_shared(const text *cubin, qn_error *error)
+{
+    const char *symbol;
+    cubin_usage usage;
+    for (int i = 0; cubin->length && (symbol = cubin_symbol(cubin->data, cubin->length, i)); i++) {
+        if (!cubin_read(cubin->data, cubin->length, symbol, &usage) || usage.shared_bytes <= MOST_STATIC_SHARED)
+            continue;
+        const char *phase = strstr(symbol, "_phase");
+        return error_set(error, QN_FAILED,
+                         "error E506: kernel `%.*s` declares %lld bytes of shared memory; at most %d are possible, and "
+                         "more only as `extern __shared__` with `shared (...)`",
+                         phase ? (int)(phase - symbol) : (int)strlen(symbol), symbol, (long long)usage.shared_bytes,
+                         MOST_STATIC_SHARED);
+    }
+    return QN_OK;
+}
+
 /* Do two options set the same thing? Macros and folders are many. */
 static bool same_option(const char *a, const char *b)
 {
@@ -290,6 +310,7 @@ static qn_status run(nvrtc *n, void *program, const char *source, const nvrtc_op
         good &=
             fetch(program, api->nvrtcGetCUBINSize, api->nvrtcGetCUBIN, false, &output->cubin) && output->cubin.length;
     if (!good) return error_set(error, QN_FAILED, "NVRTC gave no code");
+    QN_TRY(check_shared(&output->cubin, error));
     output->symbols = calloc((size_t)MAXIMUM(options->name_count, 1), sizeof(text));
     CHECK(output->symbols);
     output->symbol_count = options->name_count;

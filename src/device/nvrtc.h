@@ -56,7 +56,7 @@ typedef struct nvrtc_output { /* {0} before; nvrtc_output_free after */
 void nvrtc_output_free(nvrtc_output *o);
 
 /* `name` stands for the source in messages where no #line says better. A refused text is QN_FAILED; the message has the
- * compiler's words with file and line. */
+ * compiler's words with file and line. Options at the start of a raw kernel's text (emit/raw_option.h) are followed. */
 qn_status nvrtc_compile(nvrtc *n, const char *source, const char *name, const nvrtc_options *options,
                         nvrtc_output *output, qn_error *error);
 /* "file.qn(12): error: words" to "file.qn:12: error: words", without the closing count. */

@@ -103,19 +103,13 @@ static void put_lines(const char *source, const char *file, text *out)
 
 static qn_status compile(show_request *r, const char *source, nvrtc_output *o, qn_error *error)
 {
-    arena *memory = arena_new();
-    const char *flags[32], *at = source;
-    raw_span option;
-    nvrtc_options options = {.arch = r->target.arch, .usage = true, .line_info = r->annotate, .flags = flags};
-    while (options.flag_count < COUNT(flags) && raw_next_option(&at, &option))
-        flags[options.flag_count++] = arena_copy_text(memory, option.start, option.length);
+    nvrtc_options options = {.arch = r->target.arch, .usage = true, .line_info = r->annotate};
     nvrtc *compiler = nvrtc_new();
     qn_status status = nvrtc_ready(compiler, error); /* opening the library is not part of the time below */
     int64_t start = clock_now_ns();
     if (status == QN_OK) status = nvrtc_compile(compiler, source, "kernel.cu", &options, o, error);
     show_time(&r->times, "compile", "", clock_now_ns() - start);
     nvrtc_free(compiler);
-    arena_free(memory);
     return status;
 }
 

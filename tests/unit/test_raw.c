@@ -347,6 +347,10 @@ TEST(messages_name_the_users_lines)
                    "template <typename A> concept Any = true;\n__global__ void f(const float *x, long n) {}", "");
     expect_message(n, "options (\"--no-such-option\")", "__global__ void f(const float *x, long n) {}",
                    "no-such-option");
+    expect_message(n, "",
+                   "__global__ void f(const float *x, long n) { volatile __shared__ float s[20000]; s[n] = x[0]; }",
+                   "error E506: kernel `f` declares 80000 bytes of shared memory; at most 49152 are possible, and more "
+                   "only as `extern __shared__` with `shared (...)`");
     nvrtc_free(n);
 }
 
