@@ -72,7 +72,8 @@ static product fma_product(emitter *e, dtype t, int64_t m, int64_t n, int thread
 {
     int across = 16, down = threads / 16, most = t == DT_F64 ? 64 : 256;
     int64_t rows = power_above(m, down, MAXIMUM(most / 2, down)), columns = power_above(n, across, most);
-    while (rows * columns > MOST_FMA_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
+    int sums = e->cuda->target->arch < 80 ? MOST_FMA_SUMS / 2 : MOST_FMA_SUMS;
+    while (rows * columns > sums * threads) *(columns > across ? &columns : &rows) /= 2;
     product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
     p.room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (t == DT_F64 ? 8 : 4);
     p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(t)), p.rows,
