@@ -293,6 +293,7 @@ static void open_slots(cnest *n, int number, bool writes)
     emitter *e = n->e;
     int vector = n->layout->vector, most = n->c->kept[number].in_registers, at = 0;
     dtype t = e->buffers[number].elem;
+    n->split = most;
     while (at < n->opened_count && n->opened[at] != number) at++;
     if (at == n->opened_count) {
         CHECK(at < COUNT(n->opened));
@@ -375,6 +376,7 @@ static creg load_to_slots(cnest *n, const caddress *a, value into)
     int number = buffer_for(e, into), vector = n->layout->vector, most = n->c->kept[number].in_registers;
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     n->early_used = true;
+    n->split = most;
     buffer_touch(e, number);
     bool whole = a->width == vector && !a->ok && !a->whole && !a->element_ok && !n->element_guard;
     if (whole) {

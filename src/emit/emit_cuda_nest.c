@@ -381,6 +381,33 @@ static void forget(cnest *n, int level)
     n->name_count = kept;
 }
 
+/* Repeats in registers are written out; those in slots go in a loop, which makes a shorter text. Early loads of kept
+ * tiles come before all else; others stand in front of their own chunk. */
+static void put_split(cnest *n, text *to, const char *positions, const char *body, bool apart)
+{
+    enum { SLOTS_AT_ONCE = 4 };
+    emitter *e = n->e;
+    const char *stages[2] = {text_get(&n->early), body};
+    for (int stage = 0; stage < (apart ? 2 : 1); stage++) {
+        for (int part = 0; part < 2; part++) {
+            int first = part ? n->split : 0, last = part ? n->layout->repeats : n->split, depth = 2;
+            add_lines(to, part ? arena_print(e->memory, "#pragma unroll %d\n", SLOTS_AT_ONCE) : "#pragma unroll\n", 0);
+            add_lines(to, arena_print(e->memory, "for (int r = %d; r < %d; r++) {\n", first, last), 1);
+            add_lines(to, positions, depth);
+            add_lines(to, text_get(&n->arrays), depth);
+            if (n->chunk_guard && !n->in) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), depth++);
+            add_lines(to, stages[stage], depth);
+            if (!apart) {
+                if (n->copies) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", depth);
+                add_lines(to, body, depth);
+            }
+            if (n->chunk_guard && !n->in) add_lines(to, "}\n", --depth);
+            add_lines(to, "}\n", 1);
+        }
+        if (apart && n->copies && !stage) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", 1);
+    }
+}
+
 /* The loops around the chunks of a pass, appended to the row. */
 static void put_chunks(cnest *n)
 {
@@ -409,6 +436,13 @@ static void put_chunks(cnest *n)
     bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
     int depth = 1;
     text_add(to, "{\n");
+    if (n->split) {
+        put_split(n, to, text_get(&positions), text_get(&body), chunks);
+        text_add(to, "}\n");
+        text_free(&body);
+        text_free(&positions);
+        return;
+    }
     if (!l->repeats) {
         const char *step =
             arena_print(e->memory, "%s * %d", inner_threads_text(n), l->vector * (chunks ? n->unroll : 1));
@@ -467,7 +501,7 @@ static void begin_chunks(cnest *n)
     n->slot = several ? "u" : "0";
     n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
     n->early_used = n->copies = false;
-    n->opened_count = 0;
+    n->opened_count = n->split = 0;
     set_guards(n);
     n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
 }

@@ -53,6 +53,7 @@ typedef struct cnest {
     bool early_used, copies;     /* copies: some early load goes to slots in the background */
     int opened[8], opened_count; /* kept tiles with slots whose vector of this chunk is in registers */
     bool opened_late[8];
+    int split;  /* ... of which so many repeats are in registers; 0: none has slots */
     int unroll; /* chunks whose loads are in flight together */
 } cnest;
 
