@@ -251,6 +251,22 @@ try 2 run "$work/later.qn" twice --set n=5
 says err '`twice` is a tensor function: this version parses it but does not run it'
 try 1 run "$work/later.qn" gpu --set n=5 --device cpu
 says err 'raw kernel `gpu` is cuda text and runs on the devices cuda and emu, not on cpu'
+try 0 bench kernels/square.qn square --device cpu --set n=1000 --seconds 0.01 --json "$work/raw.json"
+says out 'skipped, raw text of other devices: square_thread, square_vector'
+holds "skipped variants are in the JSON" grep -q '"skipped"' "$work/raw.json"
+try 0 run kernels/square.qn square_multiply --device cpu --set n=100 --keep "$work/kept" --verbose
+says err 'compile: square_multiply'
+says err 'square_multiply_phase0'
+holds "what was compiled is kept" sh -c "test -s '$work'/kept/square_multiply-*/kernel.c -a -s '$work'/kept/square_multiply-*/kernel.so"
+if command -v c++ >/dev/null; then
+    try 0 run kernels/square.qn square_blocks --device emu --set rows=20 --set cols=30 --time --keep "$work/kept" --verbose
+    says out 'y: f32[20][30]'
+    says out 'agreement with ref: not compared, a raw kernel has no tile IR'
+    says err 'square_blocks<16>((const float *)frame.words[0]'
+    holds "the raw kernel is kept" sh -c "grep -q square_blocks '$work'/kept/square_blocks-*/kernel.cu"
+    try 1 run "$work/later.qn" gpu --set n=5 --device emu
+    says err 'error E508: the text of `cuda gpu` defines no function gpu'
+fi
 try 1 run "$work/later.qn" broken --set n=5
 says err "$work/later.qn:13:12: error:"
 try 0 run "$work/later.qn" clean --set n=5
