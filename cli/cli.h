@@ -70,7 +70,7 @@ void write_progress(void *user, const char *text, size_t length);
 
 /* session.c: opening things as the options say. Each complains by itself; false (NULL) ends the command. */
 qn_context *open_context(const arguments *given, int *exit_status);
-/* The device of --device, else the best; notes on stderr if a better one is not there, or a setting was not followed. */
+/* The device of --device, else the best; notes on stderr if a better one is not there or a setting was not followed. */
 const char *choose_device(const qn_context *context, const arguments *given);
 void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);

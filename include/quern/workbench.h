@@ -2,7 +2,7 @@
  * The workbench: what the `quern` command is made of, callable from C. Text results go to a `qn_write` callback.
  *
  * Example:
- *     static void to_stdout(void *user, const char *text, size_t length) { (void)user, fwrite(text, 1, length, stdout); }
+ *     static void to_stdout(void *user, const char *text, size_t size) { (void)user, fwrite(text, 1, size, stdout); }
  *     qn_error error;
  *     qn_context *context;
  *     qn_check_options options = {0};

@@ -4,11 +4,11 @@
  * before it, and so on.
  *
  * Passes one after another leave the memory idle while a row is computed, and the processor while it is read. In step,
- * every position reads one line from memory, computes, and writes one. Pass k is stage k: in step s it works for program
+ * every position reads one line from memory, computes, and writes one. Pass k is stage k: in step s it serves program
  * s - k, so a scalar that crosses stages is handed down (NAME_back1 is that of the program before). Stages are written
  * last to first, values before effects: a buffer written in one stage and read in the next needs no copy, and no load
- * waits for a store to the same place of another page. At the ends, where some stage has no program, the passes run one
- * by one.
+ * waits for a store to the same place of another page. At the ends, where some stage has no program, the passes run
+ * one by one.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_c_nest.h"

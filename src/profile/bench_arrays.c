@@ -68,7 +68,7 @@ void *array_copy(const bench_array *array, int copy)
     return copy ? array->others + (size_t)(copy - 1) * array->stride_bytes : array->first;
 }
 
-/* Copies lie 64 bytes further apart than they must, so that their beginnings do not all fall into the same cache sets. */
+/* Copies lie 64 bytes further apart than they must, so that they do not all begin in the same cache set. */
 qn_status arrays_allocate(bench_arrays *a, int copies, qn_error *error)
 {
     for (int i = 0; i < a->count; i++) {

@@ -79,7 +79,7 @@ static bool same_binding(const binding *a, const binding *b)
     if (a->kind != b->kind) return false;
     switch (a->kind) {
     case BIND_TYPE: return a->type == b->type;
-    /* Bits, not values: constants that print differently are different instances. NOLINTNEXTLINE(*-memory-comparison) */
+    /* Bits, not values: constants that print differently are other instances. NOLINTNEXTLINE(*-memory-comparison) */
     case BIND_FLOAT: return !memcmp(&a->number.f, &b->number.f, sizeof(double));
     case BIND_FUNCTION: return !strcmp(a->function, b->function);
     default: return a->number.i == b->number.i;

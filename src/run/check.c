@@ -73,8 +73,8 @@ static void tell_failure(checker *c, const check_case *at, const char *device, c
     tell(c, at, device, words);
 }
 
-/* Findings that were not told before. A reduction of nothing or an index into nothing is often the caller's affair: with
- * an empty array that nobody asked for, findings are named in the summary, and do not count. */
+/* Findings that were not told before. A reduction of nothing or an index into nothing is often the caller's affair:
+ * with an empty array that nobody asked for, findings are named in the summary, and do not count. */
 static void tell_findings(checker *c, const check_case *at, const findings *found, const tile_kernel *k)
 {
     for (int i = 0; i < found->count; i++) {

@@ -90,7 +90,7 @@ void entry_from_dump(kernel_entry *e, tile_kernel *k)
     }
 }
 
-/* A dump is a text that anybody may have edited: what it says to be inside an array is tested until a pass proves it. */
+/* A dump is a text that anybody may have edited: what it says is inside an array is tested until a pass proves it. */
 static void forget_safe(tile_kernel *k, tile_block *block, tile_op *op, void *context)
 {
     if (ops[op->code].class == CLASS_MEMORY) memset(op->attr.access.safe, 0, sizeof(op->attr.access.safe));
