@@ -181,9 +181,9 @@ qn_status tune_plan(tuning *t, qn_error *error)
         return error_set(error, QN_BAD_CALL, "kernel `%s` has %lld combinations to tune; fix some of them with --set",
                          t->entry->name, (long long)total);
     t->items = ARENA_ARRAY(b->memory, candidate, total + 1);
-    for (int i = 0; i < t->name_count; i++) { /* a knob that is not set is the first of its list */
+    for (int i = 0; i < t->name_count; i++) { /* a knob that is not set is 0: as the rule has it */
         const binding *now = bindings_find(&known, t->names[i]);
-        values[i] = now && now->kind == BIND_INT ? now->number.i : choices[i].values[0];
+        values[i] = now && now->kind == BIND_INT ? now->number.i : 0;
     }
     add(t, values)->is_default = true;
     for (int64_t number = 0; number < total; number++) {
