@@ -150,7 +150,8 @@ static void add_kernel(const char *path, const kernel_entry *e, int *kernels)
 
 TEST(everything_compiles_everywhere)
 {
-    static const char *const folders[] = {QUERN_ROOT "/kernels/*.qn", QUERN_ROOT "/tests/programs/*.qn"};
+    static const char *const folders[] = {QUERN_ROOT "/kernels/*.qn", QUERN_ROOT "/tests/programs/*.qn",
+                                          QUERN_ROOT "/bench/*.qn"};
     int kernels = 0, bad = 0;
     if (!compiler) return;
     for (int f = 0; f < COUNT(folders); f++) {
