@@ -467,7 +467,7 @@ TEST(every_stage_runs)
     static _Alignas(64) float x[6 * 64], y[6 * 64], expected[6 * 64];
     for (int i = 0; i < 6 * 64; i++) x[i] = (float)(i % 17) - 8;
     int refused_dumps = 0;
-    for (int stage = 1; stage < qn_stage_count() - 2; stage++) {
+    for (int stage = 1; strcmp(qn_stage_name(stage, NULL), "c") != 0; stage++) { /* what follows is no tile IR */
         text dump = {0};
         qn_show_options options = {.stage = qn_stage_name(stage, NULL), .settings = {settings, 3}};
         qn_status status =
