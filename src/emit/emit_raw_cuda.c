@@ -23,7 +23,7 @@ static bool is_array(const tile_param *p)
 static bool has_include(const tile_kernel *k, const char *header)
 {
     const char *at = strstr(k->raw_source, header);
-    return at && (at[-1] == '<' || at[-1] == '"' || at[-1] == '/') && strchr(">\"", at[strlen(header)]);
+    return at > k->raw_source && (at[-1] == '<' || at[-1] == '"' || at[-1] == '/') && strchr(">\"", at[strlen(header)]);
 }
 
 /* The user's text with its function as one that a kernel can call; launch bounds are blanked and given back. */

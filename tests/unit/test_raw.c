@@ -280,6 +280,55 @@ TEST(limits_of_a_launch)
     arena_free(memory);
 }
 
+/* Text that is cut, doubled and broken anywhere is read to its end, and refused or not, without harm. */
+TEST(broken_text)
+{
+    static const char whole[] =
+        "#include \"folder/tree.cuh\"\ntemplate <typename T, int N = 3> __global__ void "
+        "__launch_bounds__(N * (2 + 1)) f(const T *__restrict__ x /* a */, float y[4][N], long n)\n"
+        "{ __shared__ T s[N]; if (x[0] > '\\'') s[0] = \"\\\"(\"; }\nextern \"C\" {\n"
+        "__global__ void g(int (*h)(int), unsigned char const n = (1, 2)) { } // end\n}\n";
+    static const char spice[] = "(){}[]<>\"'/*\\#,;=\n_T ";
+    unsigned state = 1;
+    int found = 0, taken = 0;
+    for (int round = 0; round < 4000; round++) {
+        char words[2 * sizeof(whole)];
+        memcpy(words, whole, sizeof(whole));
+        for (int change = round % 5; change >= 0; change--) {
+            state = state * 1664525 + 1013904223;
+            size_t length = strlen(words), at = (state >> 8) % (length + 1);
+            if (state % 3 == 0)
+                memmove(words + at, words + at + (at < length), length - at + (at == length));
+            else if (at < length)
+                words[at] = spice[state % (sizeof(spice) - 1)];
+            if (state % 31 == 0) words[at] = 0;
+        }
+        arena *memory = arena_new();
+        raw_function f;
+        for (const char *at = words; raw_next_function(&at, &f); found++) {
+            const char *c = f.parameters;
+            for (int i = 0; i < 8 && *c && *c != ')'; i++) {
+                raw_parameter p = {0};
+                raw_read_parameter(&c, &p);
+                text_free(&p.type);
+                if (*c == ',') c++;
+            }
+        }
+        EXPECT(raw_expand(memory, words, FOLDER "/a.cu", 1, true) != NULL);
+        tile_kernel *k = tile_kernel_new(memory, "f", "a.qn");
+        k->raw_language = "cuda";
+        k->raw_source = words;
+        k->raw_instance = round % 2 ? "f<float, 16>" : "f<(";
+        text out = {0};
+        qn_error error = {0};
+        taken += emit_raw_cuda(k, NULL, &out, &error) == QN_OK;
+        EXPECT(out.length || *error.message);
+        text_free(&out);
+        arena_free(memory);
+    }
+    EXPECT(found > 2000 && taken < 4000);
+}
+
 /* ---- with NVRTC ---- */
 
 static nvrtc *installed(const char *what)
@@ -355,5 +404,5 @@ TEST(messages_name_the_users_lines)
 }
 
 TEST_MAIN(CASE(functions_of_a_text), CASE(names_are_replaced_as_a_compiler_would), CASE(refusals),
-          CASE(the_text_that_is_compiled), CASE(dumps_carry_everything), CASE(limits_of_a_launch),
+          CASE(the_text_that_is_compiled), CASE(dumps_carry_everything), CASE(limits_of_a_launch), CASE(broken_text),
           CASE(nvrtc_takes_them), CASE(messages_name_the_users_lines))
