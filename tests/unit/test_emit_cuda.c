@@ -1,0 +1,107 @@
+/*
+ * The text of generated CUDA: what it must say for the accesses, barriers and guards of small kernels. That it computes
+ * the right thing is tested where it runs (the matrix and the programs, on emu and on a GPU).
+ * SPDX-License-Identifier: MIT
+ */
+#include "test.h"
+
+#include "launch_of.h"
+
+static text emitted;
+
+/* The kernels alone, without the prelude. */
+static const char *emit_text(const char *file, const char *name, const char *settings, bool checked)
+{
+    cuda_target target = cuda_target_default(90);
+    target.checked = checked;
+    qn_error error;
+    launch_of l = launch_make(file, name, settings, &target);
+    text_clear(&emitted);
+    if (l.kernel && emit_cuda(l.kernel, &target, &emitted, &error) != QN_OK)
+        test_fail(__FILE__, __LINE__, error.message);
+    launch_free(&l);
+    const char *kernels = strstr(text_get(&emitted), "extern \"C\" __global__");
+    EXPECT(kernels);
+    return kernels ? kernels : "";
+}
+
+static int count_words(const char *text, const char *words)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, words)); at += strlen(words)) count++;
+    return count;
+}
+
+TEST(frame)
+{
+    emit_text("kernels/softmax.qn", "softmax_row", "T=bf16 rows=4 cols=64", false);
+    static const char *const fields[] = {"struct softmax_row_frame",
+                                         "unsigned short *x_array",
+                                         "x_extent0, x_extent1",
+                                         "x_stride0, x_stride1",
+                                         "*y_array",
+                                         "long rows;",
+                                         "long cols;",
+                                         "long programs[3]",
+                                         "long *report",
+                                         "char *scratch",
+                                         "unsigned *sync",
+                                         "long *print",
+                                         "long units"};
+    const char *at = text_get(&emitted);
+    for (int i = 0; i < COUNT(fields) && at; i++) {
+        at = strstr(at, fields[i]);
+        EXPECT(at); /* in this order */
+    }
+}
+
+TEST(vectors)
+{
+    const char *t = emit_text("kernels/gelu.qn", "gelu_tile", "n=268435456", false);
+    EXPECT(count_words(t, "load_f32x4_stream_if(") == 1 && count_words(t, "store_f32x4_stream_if(") == 1);
+    EXPECT(!strstr(t, "__syncthreads") && !strstr(t, "for (long program"));
+    t = emit_text("kernels/bias_act.qn", "bias_act", "T=bf16 M=262144 N=1024", false);
+    EXPECT(strstr(t, "load_bf16x8_if(") && strstr(t, "store_bf16x8_stream_if(")); /* x is read and written */
+    EXPECT(strstr(t, "load_bf16x8_constant_if("));                                /* bias is only read */
+    t = emit_text("kernels/gelu.qn", "gelu_tile", "n=4097", false);
+    EXPECT(strstr(t, "load_f32x4") && strstr(t, "else for (int v = 0; v < 4; v++)")); /* over the end: one by one */
+    t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=8 cols=333", false);
+    EXPECT(!strstr(t, "load_f32x4")); /* rows of 333 floats are not aligned */
+}
+
+TEST(barriers)
+{
+    const char *t = emit_text("kernels/transpose.qn", "transpose_tile", "T=f32 M=8192 N=8192", false);
+    EXPECT(count_words(t, "__syncthreads();") == 1);
+    t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);
+    EXPECT(!strstr(t, "__syncthreads") && strstr(t, "lanes_fold_max_f32"));
+    t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=10000", false);
+    EXPECT(strstr(t, "block_fold_max_f32") && strstr(t, "fold_turn ^= 1;"));
+    t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=200000", false);
+    EXPECT(strstr(t, "cluster_fold_sum_f32") && strstr(t, "copy_async(") && strstr(t, "copy_wait<0>"));
+    t = emit_text("kernels/sum.qn", "sum_tree", "n=1073741824", false);
+    EXPECT(strstr(t, "grid_fold_sum_f32") &&
+           strstr(t, "for (long c = 0; c < n_")); /* the rest of a row no chip holds */
+}
+
+TEST(readable)
+{
+    const char *t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);
+    EXPECT(strstr(t, "/* 38: v = exp(v - max(v)); */") && strstr(t, "; /* v */"));
+    text once = {0};
+    text_add(&once, text_get(&emitted));
+    emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);
+    EXPECT_TEXT(text_get(&emitted), text_get(&once)); /* the same kernel, the same bytes */
+    text_free(&once);
+}
+
+TEST(checked)
+{
+    const char *t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1024", true);
+    EXPECT(count_words(t, "checked(") >= 2 && !strstr(t, "x4"));
+    t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1024", false);
+    EXPECT(!strstr(t, "checked("));
+    text_free(&emitted);
+}
+
+TEST_MAIN(CASE(frame), CASE(vectors), CASE(barriers), CASE(readable), CASE(checked))

@@ -1,0 +1,130 @@
+/*
+ * Teams, layouts and homes that are chosen for a GPU, and the shapes of launches: pure, no device is needed. The sizes
+ * are those of the benchmarks; what is expected is what measurements on an H200 asked for.
+ * SPDX-License-Identifier: MIT
+ */
+#include "test.h"
+
+#include "launch_of.h"
+
+static const cuda_target *h200(void)
+{
+    static cuda_target target;
+    target = cuda_target_default(90);
+    return &target;
+}
+
+static cuda_shape shape(const char *file, const char *name, const char *settings, int phase, const cuda_target *target)
+{
+    cuda_shape s = {0};
+    qn_error error;
+    launch_of l = launch_make(file, name, settings, target);
+    EXPECT(l.kernel);
+    if (l.kernel && cuda_geometry(l.kernel, phase, &l.plan, l.arrays, target, &s, &error) != QN_OK)
+        test_fail(__FILE__, __LINE__, error.message);
+    launch_free(&l);
+    return s;
+}
+
+static bool layout_says(const char *file, const char *name, const char *settings, const char *words)
+{
+    qn_error error;
+    text out = {0};
+    launch_of l = launch_make(file, name, settings, h200());
+    bool found =
+        l.kernel && emit_layout_print(l.kernel, h200(), &out, &error) == QN_OK && strstr(text_get(&out), words);
+    if (!found) printf("%s\n", text_get(&out));
+    text_free(&out);
+    launch_free(&l);
+    return found;
+}
+
+TEST(elementwise)
+{
+    cuda_shape s = shape("kernels/gelu.qn", "gelu_tile", "n=268435456", 0, h200());
+    EXPECT(s.threads == 128 && s.grid[0] == 262144 && !s.shared_bytes && !s.cooperative);
+    s = shape("kernels/gelu.qn", "gelu_element", "n=1000", 0, h200());
+    EXPECT(s.threads == 128 && s.grid[0] == 8); /* a program for each thread */
+    EXPECT(layout_says("kernels/gelu.qn", "gelu_tile", "n=268435456", "vectors of 4"));
+    EXPECT(layout_says("kernels/bias_act.qn", "bias_act", "T=bf16 M=262144 N=1024", "vectors of 8"));
+    EXPECT(layout_says("kernels/gelu.qn", "gelu_tile", "n=268435457", "vectors of 4")); /* the end is taken apart */
+}
+
+TEST(rows_by_length)
+{
+    const char *file = "kernels/softmax.qn", *name = "softmax_row";
+    cuda_shape s = shape(file, name, "T=f32 rows=131072 cols=256", 0, h200());
+    EXPECT(s.threads == 128 && s.grid[0] == 131072 / 8); /* 16 lanes a row */
+    s = shape(file, name, "T=f32 rows=131072 cols=200", 0, h200());
+    EXPECT(s.grid[0] == 131072 / 8);
+    s = shape(file, name, "T=f32 rows=131072 cols=32", 0, h200());
+    EXPECT(s.grid[0] == 131072 / 64); /* 2 lanes a row */
+    s = shape(file, name, "T=f32 rows=65536 cols=1024", 0, h200());
+    EXPECT(s.threads == 128 && s.grid[0] == 65536 / 4);
+    s = shape(file, name, "T=f32 rows=16384 cols=16384", 0, h200());
+    EXPECT(s.threads == 512 && s.grid[0] == 16384 && s.cluster == 1 && !s.shared_bytes);
+    s = shape(file, name, "T=f32 rows=16384 cols=4096", 0, h200());
+    EXPECT(s.threads == 128 && s.grid[0] == 16384);
+    s = shape(file, name, "T=bf16 rows=16384 cols=16384", 0, h200());
+    EXPECT(s.threads == 256 && !s.shared_bytes);
+    s = shape(file, name, "T=f32 rows=8192 cols=65536", 0, h200());
+    EXPECT(s.threads == 1024 && s.cluster == 1 && s.shared_bytes == 12 * 16 * 1024);
+    s = shape(file, name, "T=f32 rows=1024 cols=262144", 0, h200());
+    EXPECT(s.threads == 1024 && s.cluster == 4 && s.grid[0] == 4096 && s.shared_bytes == 12 * 16 * 1024);
+}
+
+/* The whole chip on one row: two teams where the row is held, all blocks that fit where it is not. */
+TEST(whole_chip)
+{
+    cuda_shape s = shape("kernels/layernorm.qn", "layer_norm", "T=f32 rows=64 cols=4194304", 0, h200());
+    EXPECT(s.cooperative && s.grid[0] == 264 && s.threads <= 512 && s.sync_bytes > 0);
+    EXPECT((int64_t)s.grid[0] / 2 * s.threads * 64 >= 4194304);
+    s = shape("kernels/sum.qn", "sum_tree", "n=1073741824", 0, h200());
+    EXPECT(s.cooperative && s.grid[0] == 528 && !s.scratch_bytes);
+}
+
+/* A GPU without clusters, with little shared memory: other teams, and no more than it has. */
+TEST(smaller_devices)
+{
+    static const int archs[] = {75, 80, 86, 89, 120};
+    for (int i = 0; i < COUNT(archs); i++) {
+        cuda_target target = cuda_target_default(archs[i]);
+        static const char *const sizes[] = {"T=f32 rows=64 cols=65536", "T=f32 rows=64 cols=262144",
+                                            "T=f32 rows=64 cols=16384"};
+        for (int n = 0; n < COUNT(sizes); n++) {
+            cuda_shape s = shape("kernels/softmax.qn", "softmax_row", sizes[n], 0, &target);
+            EXPECT(s.shared_bytes <= target.shared_bytes);
+            EXPECT(s.threads >= 32 && s.threads <= 1024);
+            if (archs[i] < 90) EXPECT(s.cluster == 1);
+        }
+    }
+}
+
+TEST(homes)
+{
+    const char *row = "T=f32 rows=16384 cols=16384";
+    EXPECT(layout_says("kernels/softmax.qn", "softmax_row", row, ": registers"));
+    EXPECT(!layout_says("kernels/gelu.qn", "gelu_tile", "n=4096", "kept tile"));
+    EXPECT(layout_says("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=65536",
+                       "registers, 12 vectors of 16 in shared memory"));
+    EXPECT(layout_says("kernels/transpose.qn", "transpose_tile", "T=f32 M=8192 N=8192", "rows padded by 1"));
+    EXPECT(layout_says("kernels/softmax.qn", "softmax_three", row, ": registers")); /* carried tiles */
+}
+
+/* Scratch is sized by the launch's own extents, not by what their types could hold. */
+TEST(scratch_of_a_launch)
+{
+    for (int phase = 0; phase < 2; phase++) {
+        cuda_shape s = shape("kernels/layernorm.qn", "layer_norm_split", "T=f32 rows=64 cols=4194304", phase, h200());
+        EXPECT(s.scratch_bytes < (int64_t)1 << 30);
+    }
+}
+
+TEST(no_programs)
+{
+    cuda_shape s = shape("kernels/gelu.qn", "gelu_tile", "n=0", 0, h200());
+    EXPECT(s.grid[0] == 0);
+}
+
+TEST_MAIN(CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices), CASE(homes),
+          CASE(scratch_of_a_launch), CASE(no_programs))
