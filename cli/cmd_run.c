@@ -127,6 +127,24 @@ static void print_timing(const qn_call *call)
         printf("kernel %.3f ms\n", (double)timing.kernel_ns * 1e-6);
 }
 
+/* Where no device was asked for, a kernel that the best one cannot run (raw text of another) goes to the next. */
+static qn_status run_somewhere(qn_context *context, qn_call *call, const arguments *given, const char **device,
+                               qn_error *error)
+{
+    *device = choose_device(context, given);
+    qn_status status = qn_call_run(call, *device, error);
+    for (int i = 0; status == QN_NO_DEVICE && !given->device && i < qn_device_count(context); i++) {
+        qn_device_info info;
+        qn_error unread;
+        qn_device_get(context, i, &info);
+        if (!info.available || !strcmp(info.name, *device) || qn_call_run(call, info.name, &unread) != QN_OK) continue;
+        remark("it runs on %s", info.name);
+        *device = info.name;
+        status = QN_OK;
+    }
+    return status;
+}
+
 int command_run(const command *self, const arguments *given)
 {
     int status = EXIT_WRONG_CALL;
@@ -140,8 +158,8 @@ int command_run(const command *self, const arguments *given)
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel && outputs_are_known(module, kernel, given)) call = prepare_call(module, kernel, given, inputs, &status);
     if (call) {
-        const char *device = choose_device(context, given);
-        if (qn_call_run(call, device, &error) != QN_OK) {
+        const char *device;
+        if (run_somewhere(context, call, given, &device, &error) != QN_OK) {
             status = report_error(&error);
         } else {
             status = give_outputs(module, kernel, call, given);

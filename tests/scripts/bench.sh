@@ -1,6 +1,9 @@
 #!/bin/sh
 # bench: the right are timed, the wrong and the failed are not; JSON has exactly its keys; settings and sets.
 # Usage: tests/scripts/bench.sh BUILD_FOLDER
+# The texts are those of a machine without a GPU.
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-build}" && pwd)
 quern="$build/quern"

@@ -1,6 +1,9 @@
 #!/bin/sh
 # The command: help, exit codes, exact texts, suggestions, .npy round trips, JSON, no colours in pipes.
 # Usage: tests/scripts/cli.sh BUILD_FOLDER
+# The texts are those of a machine without a GPU.
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-build}" && pwd)
 quern="$build/quern"
