@@ -22,6 +22,7 @@
 #define MAX_PHASES 16
 #define MAX_PARAMS 64
 #define ALIGNMENT 256
+#define FEW_BLOCKS 4 /* of a cooperative launch that is right with any number */
 
 typedef struct emu_device {
     const driver *driver;
@@ -281,6 +282,7 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
         QN_TRY(raw_cuda_shape(k, plan, &d->target, &shape, error));
     else
         QN_TRY(cuda_shape_of(p->layout, phase, plan, &shape, error));
+    if (shape.fewer) shape.grid[0] = MINIMUM(shape.grid[0], FEW_BLOCKS); /* they all live at once */
     int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
     if (!blocks) return QN_OK;
     size_t scratch = ((size_t)shape.scratch_bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);

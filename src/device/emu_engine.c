@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEPT_CHUNKS 64 /* of stacks, between launches */
+
 struct emu_engine {
     pthread_mutex_t lock; /* one launch at a time */
     pthread_mutex_t finding_lock;
@@ -227,7 +229,8 @@ static void work(void *context, int64_t first, int64_t last, int number)
     }
     for (int64_t g = first; g < last && !w->no_memory && !w->stopping && !j->launch->stopped; g++)
         run_group(w, g * j->group_blocks, j->group_blocks);
-    if (w->stopping) emu_stacks_free(w); /* threads were left in the middle: their stacks are nobody's */
+    /* Threads that were left in the middle: their stacks are nobody's. Very many: they would hold much memory. */
+    if (w->stopping || w->chunk_count > KEPT_CHUNKS) emu_stacks_free(w);
     if (w->no_memory) j->no_memory = true;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #define STACKS_AT_ONCE 32
+#define GUARDED_CHUNKS 256
 
 /* ---- stacks ---- */
 
@@ -32,10 +33,12 @@ static bool stacks_add(emu_worker *w)
     CHECK(chunk);
     *chunk = (emu_chunk){.next = w->chunks, .memory = memory, .size_bytes = bytes};
     w->chunks = chunk;
+    w->chunk_count++;
     char *first = (char *)(((uintptr_t)memory + EMU_STACK_BYTES - 1) & ~(uintptr_t)(EMU_STACK_BYTES - 1));
     for (int i = STACKS_AT_ONCE; i-- > 0;) {
         char *stack = first + (size_t)i * EMU_STACK_BYTES;
-        (void)mprotect(stack, 4096, PROT_NONE); /* too deep a stack ends here, not in its neighbour */
+        /* Too deep a stack ends here, not in its neighbour; but the system counts such pieces, and has a limit. */
+        if (w->chunk_count < GUARDED_CHUNKS) (void)mprotect(stack, 4096, PROT_NONE);
         emu_thread *t = stack_thread(stack);
         t->next = w->free_stacks;
         w->free_stacks = t;
@@ -52,6 +55,7 @@ void emu_stacks_free(emu_worker *w)
         free(chunk);
     }
     w->free_stacks = NULL;
+    w->chunk_count = 0;
 }
 
 /* ---- threads ---- */

@@ -60,6 +60,7 @@ struct emu_worker {
     void *stack_pointer; /* of the host thread, while a CUDA thread runs */
     emu_thread *free_stacks;
     emu_chunk *chunks;
+    int chunk_count;
     emu_block *blocks; /* of the group at hand */
     int block_count, block_capacity;
     size_t blocks_shared_size;
