@@ -71,7 +71,7 @@ static inline launch_of launch_make(const char *path, const char *name, const ch
             step *= l.plan.extents[p][axis];
         }
     }
-    if (good) cuda_choose_facts(k, target, l.arrays, &l.plan);
+    if (good) cuda_choose_facts(k, l.arrays, &l.plan);
     good = good && passes_run(k, NULL, NULL, NULL, &error) == QN_OK;
     free(words);
     if (good)

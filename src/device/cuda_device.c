@@ -287,7 +287,7 @@ static void set_checked(device *base, bool checked)
 
 static void choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
-    cuda_choose_facts(k, &((const cuda_device *)base)->target, arrays, plan);
+    cuda_choose_facts(k, arrays, plan);
 }
 
 static qn_status emit(const device *base, const tile_kernel *k, text *out, qn_error *error)

@@ -91,7 +91,7 @@ static void emu_set_checked(device *base, bool checked)
 
 static void emu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
-    cuda_choose_facts(k, &((const emu_device *)base)->target, arrays, plan);
+    cuda_choose_facts(k, arrays, plan);
 }
 
 static qn_status emu_emit(const device *base, const tile_kernel *k, text *out, qn_error *error)

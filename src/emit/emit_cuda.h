@@ -68,7 +68,7 @@ qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan
                         const cuda_target *target, cuda_shape *out, qn_error *error);
 
 /* The facts that cuda and emu specialise on, into k->params[].facts; for driver.choose_facts. */
-void cuda_choose_facts(tile_kernel *k, const cuda_target *target, const array_view *arrays, const launch_plan *plan);
+void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_plan *plan);
 
 /* `show --stage layout`: team, threads, the layout of each pass, homes of kept values, conversions and hints. */
 qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);

@@ -229,7 +229,6 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
     a.global = true;
     a.read_only = !e->written[access->array];
-    a.streams = p->facts.streams;
     int most = 16 / dtypes[p->elem].size_bytes;
     a.width = (int)MINIMUM(width, most);
     if (t.apart) a.width = 1;
@@ -383,9 +382,8 @@ static creg load_to_slots(cnest *n, const caddress *a, value into)
         n->copies = true;
         need(e, "copy_async");
         text_print(&n->early, "if (r < %d) %s(b%d[r < %d ? r : 0], %s%s%s);\n", most,
-                   need(e, "load_%sx%d%s%s", m, vector, a->read_only ? a->streams ? "_stream" : "_constant" : "",
-                        n->in ? "_if" : ""),
-                   number, most, chunk, n->in ? ", " : "", n->in ? n->in : "");
+                   need(e, "load_%sx%d%s%s", m, vector, a->read_only ? "_constant" : "", n->in ? "_if" : ""), number,
+                   most, chunk, n->in ? ", " : "", n->in ? n->in : "");
         text_print(&n->early, "else copy_async(b%d_slots + (r - %d) * b%d_step, %s, %s);\n", number, most, number,
                    chunk, n->in ? "in ? 16 : 0" : "16");
     } else {
@@ -437,8 +435,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         for (int at = 0; at < vector; at += a->width) {
             const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
             text_print(&vectors, "%s%s(%s[%s]%s, %s%s%s%s);", at ? " " : "",
-                       need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? a->streams ? "_stream" : "_constant" : "",
-                            predicated ? "_if" : ""),
+                       need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? "_constant" : "", predicated ? "_if" : ""),
                        name, slot, skip, chunk, skip, predicated ? ", " : "", predicated ? ok : "");
         }
         if (!whole) {
@@ -503,8 +500,8 @@ void cuda_store(cnest *n, caddress a, creg r)
     for (int at = 0; at < vector; at += a.width) {
         const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
         text_print(&vectors, "%s%s(%s%s, %s%s%s%s);", at ? " " : "",
-                   need(e, "store_%sx%d%s%s", m, a.width, a.streams ? "_stream" : "", predicated ? "_if" : ""), chunk,
-                   skip, name, skip, predicated ? ", " : "", predicated ? ok : "");
+                   need(e, "store_%sx%d%s", m, a.width, predicated ? "_if" : ""), chunk, skip, name, skip,
+                   predicated ? ", " : "", predicated ? ok : "");
     }
     if (!whole) {
         line_to(&n->late, text_get(&vectors));

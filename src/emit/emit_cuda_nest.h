@@ -62,7 +62,6 @@ typedef struct caddress {
     dtype elem;
     bool global;    /* an array; else a kept tile */
     bool read_only; /* ... that this phase never writes */
-    bool streams;
     const char *pointer; /* named, of the levels up to the row */
     const char *chunk;   /* offset, or NULL */
     const char *element; /* offset that differs within a vector, or NULL; "v": side by side */

@@ -27,9 +27,8 @@ const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, c
 /* What emitted text calls; the prelude has it. <m>: f32 f64 f16 bf16 i8 .. u64 bool; <t>: the same without f16, bf16
  * (which are f32 in registers).
  *   void load_<m>x<n>(R (&out)[n] or R *out, const M *p)    n = 1 2 4 8 16 with n * size <= 16 bytes, p aligned to that
- *   void load_<m>x<n>_stream(R *out, const M *p)            an array that this launch only reads, and reads once
  *   void load_<m>x<n>_constant(R *out, const M *p)          an array that this launch only reads
- *   void store_<m>x<n>(M *p, const R *in), store_<m>x<n>_stream
+ *   void store_<m>x<n>(M *p, const R *in)
  *   R read_<m>(const M *p), void write_<m>(M *p, R x)       one element
  *   R atomic_<kind>_<m>(M *p, R x); atomic_cas_<m>(p, expected, x)
  *   R lanes_fold_<fold>_<t>(R x, int lanes, unsigned mask)  all `lanes` (a power of two) neighbours get the result

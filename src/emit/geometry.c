@@ -282,13 +282,6 @@ static int64_t reach_of(const array_view *v)
     return reach;
 }
 
-static int64_t count_of(const array_view *v)
-{
-    int64_t count = 1;
-    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
-    return count;
-}
-
 static int class_of(int64_t extent)
 {
     static const int64_t limits[] = {256, 1024, 16384, 65536, 262144, 1 << 22};
@@ -306,13 +299,8 @@ static bool is_extent(const tile_kernel *k, int param)
     return found;
 }
 
-void cuda_choose_facts(tile_kernel *k, const cuda_target *target, const array_view *arrays, const launch_plan *plan)
+void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
-    cuda_target t = complete(target);
-    double bytes = 0;
-    for (int i = 0; i < k->param_count; i++)
-        if (k->params[i].kind < PARAM_SCRATCH)
-            bytes += (double)count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
     for (int i = 0; i < k->param_count; i++) {
         tile_param *p = &k->params[i];
         tile_facts *f = &p->facts;
@@ -330,8 +318,5 @@ void cuda_choose_facts(tile_kernel *k, const cuda_target *target, const array_vi
         f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
         f->aligned = is_aligned(v);
         f->small = reach_of(v) < (int64_t)1 << 31;
-        /* What is touched once and would only push other things out: a large array of a large launch. */
-        double own = (double)count_of(v) * dtypes[v->elem].size_bytes;
-        f->streams = bytes > 2.0 * (double)t.l2_bytes && own > (double)t.l2_bytes / 4;
     }
 }

@@ -1,6 +1,7 @@
 /*
  * Memory in the CUDA prelude: vectors of up to 16 bytes between memory and an array of registers, by rule from a name
- * (load_bf16x8_stream), on top of a few functions that move 32-bit words.
+ * (load_bf16x8_constant), on top of a few functions that move 32-bit words.
+ * No cache hints: they were measured and cost more than they gave (docs/decisions/008-no-cache-hints.md).
  * The plain ones are C, so that the compiler sees which memory a pointer is of; the others are for global memory only.
  * SPDX-License-Identifier: MIT
  */
@@ -80,35 +81,6 @@ const prelude_part cuda_memory_parts[] = {
             "}\n"                                                                                         \
     }
     LOAD_KIND("constant", "ld.global.nc"),
-    LOAD_KIND("stream", "ld.global.nc.L1::no_allocate"),
-    {"store_words4_stream", "", "store_words4",
-     "INLINE void store_words4_stream(void *p, const unsigned *w)\n"
-     "{\n"
-     "#ifdef QUERN_EMU\n"
-     "    store_words4(p, w);\n"
-     "#else\n"
-     "    asm volatile(\"st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};\"\n"
-     "                 :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(w[2]), \"r\"(w[3]) : \"memory\");\n"
-     "#endif\n"
-     "}\n"},
-    {"store_words2_stream", "", "store_words2",
-     "INLINE void store_words2_stream(void *p, const unsigned *w)\n"
-     "{\n"
-     "#ifdef QUERN_EMU\n"
-     "    store_words2(p, w);\n"
-     "#else\n"
-     "    asm volatile(\"st.global.cs.v2.u32 [%0], {%1, %2};\" :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]) : \"memory\");\n"
-     "#endif\n"
-     "}\n"},
-    {"store_words1_stream", "", "store_words1",
-     "INLINE void store_words1_stream(void *p, const unsigned *w)\n"
-     "{\n"
-     "#ifdef QUERN_EMU\n"
-     "    store_words1(p, w);\n"
-     "#else\n"
-     "    asm volatile(\"st.global.cs.u32 [%0], %1;\" :: \"l\"(p), \"r\"(*w) : \"memory\");\n"
-     "#endif\n"
-     "}\n"},
 /* Under a condition, without a branch: several of them are in flight together. Zeros where it does not hold. */
 #define LOAD_IF(kind, volatile_word, instruction, clobber)                                                       \
     {"load_words4" kind "_if", "", "load_words4",                                                                \
@@ -152,7 +124,6 @@ const prelude_part cuda_memory_parts[] = {
     }
     LOAD_IF("", " volatile", "ld.global", " : \"memory\""),
     LOAD_IF("_constant", "", "ld.global.nc", ""),
-    LOAD_IF("_stream", "", "ld.global.nc.L1::no_allocate", ""),
 #define STORE_IF(kind, instruction)                                                                                \
     {"store_words4" kind "_if", "", "store_words4",                                                                \
      "INLINE void store_words4" kind "_if(void *p, const unsigned *w, int ok)\n"                                   \
@@ -188,7 +159,6 @@ const prelude_part cuda_memory_parts[] = {
             "}\n"                                                                                                  \
     }
     STORE_IF("", "st.global"),
-    STORE_IF("_stream", "st.global.cs"),
     /* One element. */
     {"read_$t", CUDA_NUMBERS, "", "INLINE $v read_$t(const $m *p) { return *p; }\n"},
     {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
@@ -264,7 +234,7 @@ static void put_packed(const memory_type *t, int i, text *out)
                    4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3);
 }
 
-/* "bf16x8_stream" to a type, a count and "_stream". */
+/* "bf16x8_constant" to a type, a count and "_constant". */
 static const memory_type *parse_vector(const char *words, int *count, const char **kind)
 {
     for (int i = 0; i < COUNT(memory_types); i++) {
@@ -275,8 +245,7 @@ static const memory_type *parse_vector(const char *words, int *count, const char
         long n = strtol(words + length + 1, &end, 10);
         const char *if_at = strstr(end, "_if");
         size_t kind_length = if_at && !if_at[3] ? (size_t)(if_at - end) : strlen(end);
-        bool known = !kind_length || (kind_length == 9 && !strncmp(end, "_constant", 9)) ||
-                     (kind_length == 7 && !strncmp(end, "_stream", 7));
+        bool known = !kind_length || (kind_length == 9 && !strncmp(end, "_constant", 9));
         bool power = n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
         if (!known || !power || n * t->size_bytes > 16) return NULL;
         *count = (int)n;

@@ -153,7 +153,7 @@ static void usual_facts(show_request *r, const instance *i, tile_facts *facts)
         tile_kernel probe = *i->kernel;
         probe.params = params;
         for (int p = 0; p < probe.param_count; p++) params[p].facts = unknown;
-        cuda_choose_facts(&probe, &r->target, call->views, &call->plan);
+        cuda_choose_facts(&probe, call->views, &call->plan);
         for (int p = 0; p < probe.param_count; p++) facts[p] = params[p].facts;
     } else {
         launch_facts(call, facts);

@@ -67,7 +67,7 @@ static void add_scalar_functions(name_list *l)
 static void add_memory(name_list *l, const char *m)
 {
     static const char *const counts[] = {"1", "2", "4", "8", "16"};
-    static const char *const kinds[] = {"", "_constant", "_stream"};
+    static const char *const kinds[] = {"", "_constant"};
     for (int i = 0; i < COUNT(counts); i++)
         for (int k = 0; k < COUNT(kinds); k++) {
             if ((size_of(m) << i) > 16) continue;

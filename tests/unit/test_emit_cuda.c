@@ -58,10 +58,10 @@ TEST(frame)
 TEST(vectors)
 {
     const char *t = emit_text("kernels/gelu.qn", "gelu_tile", "n=268435456", false);
-    EXPECT(count_words(t, "load_f32x4_stream_if(") == 1 && count_words(t, "store_f32x4_stream_if(") == 1);
+    EXPECT(count_words(t, "load_f32x4_constant_if(") == 1 && count_words(t, "store_f32x4_if(") == 1);
     EXPECT(!strstr(t, "__syncthreads") && !strstr(t, "for (long program"));
     t = emit_text("kernels/bias_act.qn", "bias_act", "T=bf16 M=262144 N=1024", false);
-    EXPECT(strstr(t, "load_bf16x8_if(") && strstr(t, "store_bf16x8_stream_if(")); /* x is read and written */
+    EXPECT(strstr(t, "load_bf16x8_if(") && strstr(t, "store_bf16x8_if(")); /* x is read and written */
     EXPECT(strstr(t, "load_bf16x8_constant_if("));                                /* bias is only read */
     t = emit_text("kernels/gelu.qn", "gelu_tile", "n=4097", false);
     EXPECT(strstr(t, "load_f32x4") && strstr(t, "else for (int v = 0; v < 4; v++)")); /* over the end: one by one */
