@@ -484,13 +484,25 @@ static void put_chunks(cnest *n)
     text_free(&positions);
 }
 
-/* Bodies that are worth a branch around them. Others run for positions that do not exist, and do nothing there. */
+static void find_map(emitter *e, value v, const place *at, void *context)
+{
+    const tile_op *op = tile_def(e->k, v);
+    (void)at;
+    if (op && op->code == OP_MAP) *(bool *)context = true;
+}
+
+/* Bodies that are worth a branch around them. Others run for positions that do not exist, and do nothing there. A `map`
+ * always is: it may loop, and need not end for such positions. */
 static bool is_heavy(const cnest *n)
 {
     enum { HEAVY_BODY = 150 };
     int weight = 0;
-    for (int i = 0; i < n->pass->sink_count; i++) weight += sink_weight(n->e, &n->pass->sinks[i]);
-    return weight > HEAVY_BODY;
+    bool maps = false;
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        weight += sink_weight(n->e, &n->pass->sinks[i]);
+        walk_sink(n->e, &n->pass->sinks[i], find_map, &maps);
+    }
+    return maps || weight > HEAVY_BODY;
 }
 
 static void begin_chunks(cnest *n)
