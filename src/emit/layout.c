@@ -456,11 +456,24 @@ static void try_slots(emitter *e, int number, int *registers)
     c->slot_bytes += slots;
 }
 
+/* What must lie in shared memory must fit for all teams of a block: as many teams as that allows. */
+static void fit_teams(emitter *e)
+{
+    cuda_state *c = e->cuda;
+    team *t = &c->team;
+    int64_t pinned = 0, room = c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2;
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && c->kept[i].pinned) pinned += buffer_bound(e, i, 0);
+    while (t->kind == TEAM_LANES && t->threads && t->block > t->threads && pinned * (t->block / t->threads) > room)
+        t->block /= 2;
+}
+
 static qn_status choose_homes(emitter *e, qn_error *error)
 {
     cuda_state *c = e->cuda;
     const team *t = &c->team;
     int *registers = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
+    fit_teams(e);
     int teams = t->kind == TEAM_LANES ? t->block / MAXIMUM(t->threads, 1) : 1;
     if (t->kind == TEAM_LANES && !t->threads) teams = t->block;
     int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
