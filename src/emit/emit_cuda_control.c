@@ -66,7 +66,6 @@ void put_barrier(emitter *e)
 {
     cuda_state *c = e->cuda;
     hazards_clear(e, &c->hazards);
-    c->needs_barrier = true;
     c->barriers++;
     if (*barrier_text(e)) put(e, "%s", barrier_text(e));
 }

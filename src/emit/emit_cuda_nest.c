@@ -135,7 +135,6 @@ static const char *inner_threads_text(const cnest *n)
 /* Declares part (which row this thread takes of those done together) and part_thread, when there are rows. */
 static void begin_rows(cnest *n)
 {
-    emitter *e = n->e;
     const pass_layout *l = n->layout;
     n->row_guard = n->lead = NULL;
     bool parts = l->inner_threads || l->row_fast;
@@ -159,7 +158,6 @@ static void begin_rows(cnest *n)
         n->lead = l->inner_threads > 1 ? "part_thread == 0" : NULL;
         if (rows < 0 || !n->c->team.threads || rows % (n->c->team.threads / l->inner_threads)) n->row_guard = "row_in";
     }
-    (void)e;
 }
 
 static text end_rows(cnest *n)
@@ -578,7 +576,6 @@ static void choose_layout(cnest *n, unsigned rows, bool column_fold)
     if (!n->c->deciding) return;
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
-        n->layout->folds |= s->kind == SINK_REDUCE || s->kind == SINK_ASSERT;
         n->c->weight = MAXIMUM(n->c->weight, sink_weight(n->e, s));
         if (n->has_inner && (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)) n->c->any_fold = true;
     }

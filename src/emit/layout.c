@@ -482,7 +482,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     if (t->kind == TEAM_LANES && !t->threads) teams = t->block;
     int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
     if (t->kind > TEAM_BLOCK) room = 0;
-    c->shared_bytes = c->scratch_bytes = 0;
+    c->shared_bytes = 0;
     c->slot_bytes = 0;
     c->live_registers = 0;
     for (int i = 1; i < c->kept_count; i++) {

@@ -20,7 +20,7 @@
 
 typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
 
-enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, FOLD_ROOM_WORDS = 128, SHARED_FOR_FOLDS = 2048 };
+enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 2048 };
 
 typedef struct team {
     team_kind kind;
@@ -42,7 +42,6 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     /* what the first run saw */
     int want_vector;            /* the widest access that is aligned, in elements; 1: none */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
-    bool folds;                 /* a fold or an assert */
     int weight;                 /* of its sinks */
     /* what was decided */
     int vector;
@@ -91,23 +90,18 @@ typedef struct cuda_state { /* of one phase */
     int load_count;
     bool no_wide;         /* teams beyond a warp were tried, and need barriers */
     bool no_large;        /* likewise clusters and grids */
-    bool needs_barrier;   /* some thread reads what another wrote */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
-    bool single_programs; /* no tile at all */
     bool has_dot;
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position;                 /* has_position: argmax, argmin */
     bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
-    bool row_level;                              /* a pass that some of the team's threads have to themselves */
     int weight;                                  /* of the heaviest sink */
     int live_registers;                          /* of kept tiles, at most at once */
     int least_blocks;                            /* blocks of a multiprocessor that the registers are cut for */
     int64_t shared_bytes;                        /* of a team, constant part */
-    int64_t scratch_bytes;
-    int slot_bytes;              /* of a thread, in shared memory */
-    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
-    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
-    text notes;                  /* hints, for show --stage layout */
+    int slot_bytes;                              /* of a thread, in shared memory */
+    hazards hazards, now;                        /* since the last barrier; of the item that is being emitted */
+    int barriers, loop_barriers;                 /* counted while emitting; where the loop around began */
 } cuda_state;
 
 /* layout.c */

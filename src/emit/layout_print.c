@@ -102,7 +102,6 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
         for (int i = 1; i < c->kept_count; i++)
             if (c->kept[i].touched) print_kept(&e, i, out);
         text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->shared_bytes, c->barriers);
-        if (c->notes.length) text_print(out, "%s", text_get(&c->notes));
     }
     text_free(&body);
     arena_free(memory);
