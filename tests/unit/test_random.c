@@ -170,7 +170,7 @@ static void write_statements(generator *g)
             break;
         case 5: { /* a carried tile and a carried scalar */
             int t = g->tiles++, s = g->scalars++;
-            text_print(&g->out, "    tile float t%d = ", t);
+            text_print(&g->out, "    tile float t%d%s = ", t, g->block ? "[BM][BN]" : "");
             g->tiles--;
             g->scalars--;
             write_tile(g, 1);
