@@ -252,7 +252,8 @@ static void put_team(emitter *e)
         put(e, "const int threads = (int)(cluster_size() * blockDim.x);");
         put(e, "const int thread = (int)(cluster_rank() * blockDim.x + threadIdx.x);");
         put(e, "const long team_index = block_index / cluster_size();");
-        put(e, "cluster_barrier();");
+        put(e, "bool met = false;");
+        put(e, "cluster_arrive();");
         break;
     case TEAM_GRID:
         put(e, "const unsigned team_blocks = gridDim.x / %d, team_rank = blockIdx.x %% team_blocks;", t->grid_teams);
@@ -362,7 +363,10 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     if (touched && cuda_loops_over_programs(c)) put(e, "%s", barrier_text(e));
     e->depth--;
     put(e, "}");
-    if (c->team.kind == TEAM_CLUSTER) put(e, "cluster_barrier();");
+    /* A fold is over when all have written to all: only another program, or one that was left, could still write. */
+    if (c->team.kind == TEAM_CLUSTER)
+        put(e, cuda_loops_over_programs(c) || e->has_assert ? "cluster_meet(met), cluster_barrier();"
+                                                            : "cluster_meet(met);");
     e->depth = 0;
     put(e, "}");
     put(e, "%s", "");

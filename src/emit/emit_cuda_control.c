@@ -58,7 +58,7 @@ const char *barrier_text(emitter *e)
     const team *team = &e->cuda->team;
     if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
     if (team->kind == TEAM_BLOCK) return "__syncthreads();";
-    if (team->kind == TEAM_CLUSTER) return arena_print(e->memory, "%s();", need(e, "cluster_barrier"));
+    if (team->kind == TEAM_CLUSTER) return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
     return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
 }
 

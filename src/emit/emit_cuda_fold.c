@@ -149,9 +149,11 @@ static void fold_team(cnest *n, const cfold *f)
     }
     cput(n, LEVEL_ROW, "%s = %s(%s, fold_room[fold_turn], %s);", f->name, need(e, "block_fold_%s_%s", name, t), f->name,
          threads);
-    if (team->kind == TEAM_CLUSTER)
+    if (team->kind == TEAM_CLUSTER) {
+        cput(n, LEVEL_ROW, "cluster_meet(met);");
         cput(n, LEVEL_ROW, "%s = %s(%s, fold_room[fold_turn] + 32);", f->name, need(e, "cluster_fold_%s_%s", name, t),
              f->name);
+    }
     if (team->kind == TEAM_GRID)
         cput(n, LEVEL_ROW,
              "%s = %s(%s, team_parts + fold_turn * team_blocks, team_word, team_rank, team_blocks, "

@@ -41,7 +41,7 @@
  *   T block_fold_<fold>_<t>(T x, void *room, int threads)   room: 32 words of 8 bytes, shared; one barrier inside. A
  *                   room may be used again only after another barrier of the block: alternate between two
  *   T cluster_fold_<fold>_<t>(T x, void *room)   x the same in all threads of a block; room: 8 words, shared; one
- *                   cluster barrier inside: alternate between two rooms. Before the first one: cluster_barrier()
+ *                   cluster barrier inside: alternate between two rooms. Before the first one: cluster_meet(met)
  *   T grid_fold_<fold>_<t>(T x, void *parts, unsigned *sync, unsigned block, unsigned blocks, void *room)   the same over
  *                   the blocks of a grid team; parts: `blocks` words of 8 bytes, global (alternate), room as a block's
  *   void lanes_best_<max|min>_<t>(T *x, long *place, int lanes, unsigned mask)   place < 0: none yet; equal values: the
@@ -49,7 +49,8 @@
  *   void block_best_<max|min>_<t>(T *x, long *place, void *room, int threads)    room: 64 words of 8 bytes
  *   T lanes_scan_<fold>_<t>(T x, int lanes, unsigned mask)                       inclusive prefix
  *   T block_scan_<fold>_<t>(T x, void *room, int threads, T *total)              room: 32 words of 8 bytes
- *   unsigned cluster_rank(), cluster_size(), void cluster_barrier(), void *cluster_map(p, rank): need "cluster_barrier"
+ *   unsigned cluster_rank(), cluster_size(), void cluster_barrier(), void *cluster_map(p, rank), void cluster_arrive()
+ *                   when a block begins, void cluster_meet(bool &met) before the first touch: need "cluster_barrier"
  *   void grid_barrier(unsigned *sync, unsigned blocks)   of a grid team; its word is zero at the launch
  *
  * Effects:
