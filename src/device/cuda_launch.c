@@ -335,6 +335,7 @@ qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const la
     device_launch *l = NULL;
     (void)options;
     qn_status status = cuda_prepare(base, arrays, plan, &l, error);
+    CHECK(l || status != QN_OK);
     if (status == QN_OK) status = cuda_submit(l, NULL, error);
     if (status == QN_OK) status = cuda_finish(l, error);
     cuda_discard(l);

@@ -80,6 +80,7 @@ static uint8_t *spread_validity(const interp_tile *valid, const interp_tile *t)
     for (int64_t i = 0; i < t->count; i++) {
         int64_t rest = i, at = 0, step = 1;
         for (int axis = t->type.rank - 1; axis >= 0; axis--) {
+            CHECK(t->type.dims[axis] > 0); /* or there are no elements */
             int64_t index = rest % t->type.dims[axis];
             rest /= t->type.dims[axis];
             if (axis < skip) continue;

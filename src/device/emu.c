@@ -359,6 +359,7 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
     qn_status status = QN_OK;
     if (!s || (p->library.checked && !m) || (m && !margins_open(m, k, arrays)))
         status = error_set(error, QN_NO_MEMORY, "no memory for the arrays of kernel `%s` between margins", k->name);
+    CHECK(s || status != QN_OK);
     if (status == QN_OK && cuda_prints(k) && p->device->options.print) {
         s->ring = malloc((size_t)CUDA_PRINT_WORDS * sizeof(int64_t));
         if (s->ring) cuda_print_reset(s->ring, CUDA_PRINT_WORDS);

@@ -148,7 +148,7 @@ EMU_ON_STACK static void report_range(emu_thread *self, const emu_range *r, uint
     emu_finding f = {.place = place};
     text who = {0};
     emu_thread_words(self, &who);
-    if (address % size_bytes)
+    if (size_bytes && address % size_bytes)
         snprintf(f.words, sizeof(f.words), "misaligned: %s of %zu bytes by %s at an address that is no multiple of it",
                  kind_words(kind), size_bytes, text_get(&who));
     else

@@ -262,7 +262,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
     pthread_mutex_unlock(&e->lock);
     if (j.no_memory)
         return error_set(error, QN_NO_MEMORY, "no memory for the stacks of %lld threads that live at once",
-                         (long long)(threads * j.group_blocks));
+                         (long long)threads * j.group_blocks);
     return QN_OK;
 }
 

@@ -90,6 +90,7 @@ void *emu_switch_prepare(void *top, void (*start)(void))
 void emu_switch(void **from, void *to)
 {
     ucontext_t here;
+    // cppcheck-suppress autoVariables ; it lies on the stack that is left, and lives until that goes on
     *from = &here;
     swapcontext(&here, to);
 }

@@ -200,6 +200,7 @@ void emu_report_stuck(emu_worker *w)
         }
     }
     CHECK(waiting);
+    if (!waiting) return; /* never: cppcheck does not see that CHECK ends */
     const emu_block *b = waiting->block;
     for (int n = 0; n < b->thread_count; n++) {
         const emu_thread *t = b->threads[n];

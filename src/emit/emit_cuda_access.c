@@ -329,7 +329,7 @@ const char *home_element(cnest *n, value v, place at, bool writes, int *level)
     if (n->c->deciding) {
         layout_touch(e, number, here ? n->layout : NULL);
         if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
-            !n->layout->row_fast)
+            !(n->layout && n->layout->row_fast))
             e->cuda->kept[number].across = true;
         if (alias) e->cuda->kept[number].plain = true;
         return NULL;

@@ -195,6 +195,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         int64_t lanes = t->threads ? t->threads : MINIMUM(power_above(needed), 32);
         shape.threads = t->block;
         teams = (int)(t->block / lanes);
+        CHECK(teams > 0);
         blocks = (programs + teams - 1) / teams;
         break;
     }

@@ -355,7 +355,7 @@ static void choose_repeats(const emitter *e, pass_layout *l)
     if (inner == INT64_MAX) return;
     int64_t threads = l->inner_threads;
     if (l->row_fast)
-        threads = t->threads ? t->threads / l->inner_threads : 0;
+        threads = t->threads && l->inner_threads ? t->threads / l->inner_threads : 0;
     else if (!threads)
         threads = t->threads;
     int64_t repeats = 0;

@@ -124,39 +124,40 @@ const prelude_part cuda_memory_parts[] = {
     }
     LOAD_IF("", " volatile", "ld.global", " : \"memory\""),
     LOAD_IF("_constant", "", "ld.global.nc", ""),
-#define STORE_IF(kind, instruction)                                                                                \
-    {"store_words4" kind "_if", "", "store_words4",                                                                \
-     "INLINE void store_words4" kind "_if(void *p, const unsigned *w, int ok)\n"                                   \
-     "{\n"                                                                                                         \
-     "#ifdef QUERN_EMU\n"                                                                                          \
-     "    if (ok) store_words4(p, w);\n"                                                                           \
-     "#else\n"                                                                                                     \
-     "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %5, 0;\\n@p " instruction                              \
-     ".v4.u32 [%0], {%1, %2, %3, %4};\\n}\"\n"                                                                     \
-     "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(w[2]), \"r\"(w[3]), \"r\"(ok) : \"memory\");\n"         \
-     "#endif\n"                                                                                                    \
-     "}\n"},                                                                                                       \
-        {"store_words2" kind "_if", "", "store_words2",                                                            \
-         "INLINE void store_words2" kind "_if(void *p, const unsigned *w, int ok)\n"                               \
-         "{\n"                                                                                                     \
-         "#ifdef QUERN_EMU\n"                                                                                      \
-         "    if (ok) store_words2(p, w);\n"                                                                       \
-         "#else\n"                                                                                                 \
-         "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %3, 0;\\n@p " instruction ".v2.u32 [%0], {%1, %2};\\n}\"\n" \
-         "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(ok) : \"memory\");\n"                               \
-         "#endif\n"                                                                                                \
-         "}\n"},                                                                                                   \
-    {                                                                                                              \
-        "store_words1" kind "_if", "", "store_words1",                                                             \
-            "INLINE void store_words1" kind "_if(void *p, const unsigned *w, int ok)\n"                            \
-            "{\n"                                                                                                  \
-            "#ifdef QUERN_EMU\n"                                                                                   \
-            "    if (ok) store_words1(p, w);\n"                                                                    \
-            "#else\n"                                                                                              \
+#define STORE_IF(kind, instruction)                                                                                   \
+    {"store_words4" kind "_if", "", "store_words4",                                                                   \
+     "INLINE void store_words4" kind "_if(void *p, const unsigned *w, int ok)\n"                                      \
+     "{\n"                                                                                                            \
+     "#ifdef QUERN_EMU\n"                                                                                             \
+     "    if (ok) store_words4(p, w);\n"                                                                              \
+     "#else\n"                                                                                                        \
+     "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %5, 0;\\n@p " instruction                                 \
+     ".v4.u32 [%0], {%1, %2, %3, %4};\\n}\"\n"                                                                        \
+     "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(w[2]), \"r\"(w[3]), \"r\"(ok) : \"memory\");\n"            \
+     "#endif\n"                                                                                                       \
+     "}\n"},                                                                                                          \
+        {"store_words2" kind "_if", "", "store_words2",                                                               \
+         "INLINE void store_words2" kind "_if(void *p, const unsigned *w, int ok)\n"                                  \
+         "{\n"                                                                                                        \
+         "#ifdef QUERN_EMU\n"                                                                                         \
+         "    if (ok) store_words2(p, w);\n"                                                                          \
+         "#else\n"                                                                                                    \
+         "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %3, 0;\\n@p " instruction                             \
+         ".v2.u32 [%0], {%1, %2};\\n}\"\n"                                                                            \
+         "        :: \"l\"(p), \"r\"(w[0]), \"r\"(w[1]), \"r\"(ok) : \"memory\");\n"                                  \
+         "#endif\n"                                                                                                   \
+         "}\n"},                                                                                                      \
+    {                                                                                                                 \
+        "store_words1" kind "_if", "", "store_words1",                                                                \
+            "INLINE void store_words1" kind "_if(void *p, const unsigned *w, int ok)\n"                               \
+            "{\n"                                                                                                     \
+            "#ifdef QUERN_EMU\n"                                                                                      \
+            "    if (ok) store_words1(p, w);\n"                                                                       \
+            "#else\n"                                                                                                 \
             "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %2, 0;\\n@p " instruction ".u32 [%0], %1;\\n}\"\n" \
-            "        :: \"l\"(p), \"r\"(*w), \"r\"(ok) : \"memory\");\n"                                           \
-            "#endif\n"                                                                                             \
-            "}\n"                                                                                                  \
+            "        :: \"l\"(p), \"r\"(*w), \"r\"(ok) : \"memory\");\n"                                              \
+            "#endif\n"                                                                                                \
+            "}\n"                                                                                                     \
     }
     STORE_IF("", "st.global"),
     /* One element. */
@@ -208,8 +209,10 @@ static void put_unpacked(const memory_type *t, int k, text *out)
                    word);
     else if (!strcmp(t->type, "bool"))
         text_print(out, "(w[%d] >> %d & 0xff) != 0;\n", word, k % 4 * 8);
-    else
+    else {
+        CHECK(per_word > 0);
         text_print(out, "(%s)(w[%d] >> %d);\n", t->value, word, k % per_word * t->size_bytes * 8);
+    }
 }
 
 /* Word i from the registers r. */

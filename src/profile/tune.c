@@ -253,7 +253,7 @@ static qn_status check_settings(tuning *t, qn_error *error)
     return status;
 }
 
-static qn_status open(tuning *t, const char *path, const char *kernel, qn_error *error)
+static qn_status open_kernel(tuning *t, const char *path, const char *kernel, qn_error *error)
 {
     bench *b = &t->bench;
     const char *effort = t->options->effort;
@@ -299,7 +299,7 @@ qn_status qn_tune(qn_context *context, const char *path, const char *kernel, con
                        .tolerance_given = true,
                        .relative = 1e-2,
                        .absolute = 1e-2};
-    qn_status status = open(t, path, kernel, error);
+    qn_status status = open_kernel(t, path, kernel, error);
     if (status == QN_OK) status = run(t, path, error);
     qn_module_free(t->bench.module);
     arena_free(t->bench.memory);

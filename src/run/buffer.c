@@ -101,6 +101,7 @@ qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_
         s->driver->memory->release(s->device, data);
         return status;
     }
+    CHECK(*buffer);
     (*buffer)->slot = slot;
     (*buffer)->owned = true;
     return QN_OK;
@@ -113,6 +114,7 @@ qn_status qn_buffer_wrap_on(qn_context *context, const char *device, void *data,
     if (!context || !buffer) return error_set(error, QN_BAD_CALL, "qn_buffer_wrap_on: an argument is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
     QN_TRY(qn_buffer_wrap(context, data, size_bytes, deleter, user, buffer, error));
+    CHECK(*buffer);
     if (context->slots[slot].driver->memory) (*buffer)->slot = slot;
     return QN_OK;
 }

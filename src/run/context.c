@@ -204,7 +204,7 @@ qn_status context_slot(const qn_context *context, const char *device, int *slot,
 
 qn_status qn_device_find(const qn_context *context, const char *name, qn_device_info *info, qn_error *error)
 {
-    int slot;
+    int slot = 0;
     qn_error inner;
     if (!context || !name || !info) return error_set(error, QN_BAD_CALL, "qn_device_find: an argument is NULL");
     qn_status status = context_slot(context, name, &slot, &inner);
@@ -215,7 +215,7 @@ qn_status qn_device_find(const qn_context *context, const char *name, qn_device_
 
 char *qn_device_details(qn_context *context, const char *name)
 {
-    int slot;
+    int slot = 0;
     text words = {0};
     qn_error ignored;
     if (context && context_slot(context, name, &slot, &ignored) == QN_OK && context->slots[slot].driver->describe)
@@ -228,7 +228,7 @@ char *qn_device_details(qn_context *context, const char *name)
 
 qn_status qn_device_adopt(qn_context *context, const char *device, void *native, qn_error *error)
 {
-    int slot;
+    int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_adopt: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
     const device_slot *s = &context->slots[slot];
@@ -238,7 +238,7 @@ qn_status qn_device_adopt(qn_context *context, const char *device, void *native,
 
 qn_status qn_device_wait(qn_context *context, const char *device, qn_error *error)
 {
-    int slot;
+    int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_wait: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
     const device_slot *s = &context->slots[slot];
@@ -247,7 +247,7 @@ qn_status qn_device_wait(qn_context *context, const char *device, qn_error *erro
 
 qn_status qn_device_memory(qn_context *context, const char *device, qn_memory_statistics *out, qn_error *error)
 {
-    int slot;
+    int slot = 0;
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_device_memory: an argument is NULL");
     memset(out, 0, sizeof(*out));
     QN_TRY(context_slot(context, device, &slot, error));
@@ -267,7 +267,7 @@ qn_status qn_device_memory(qn_context *context, const char *device, qn_memory_st
 
 qn_status qn_device_trim(qn_context *context, const char *device, qn_error *error)
 {
-    int slot;
+    int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_trim: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
     const device_slot *s = &context->slots[slot];

@@ -58,7 +58,7 @@ static void put_usage(const show_request *r, const tile_kernel *k, const nvrtc_o
         r->planned && cuda_geometry(k, phase, &r->call->plan, r->call->views, &r->target, &shape, NULL) == QN_OK;
     int threads = shaped ? shape.threads : usage.most_threads;
     text_print(out, "// %s for %s: %d registers, %lld bytes of shared memory", symbol, arch, usage.registers,
-               (long long)(usage.shared_bytes + shape.shared_bytes));
+               (long long)usage.shared_bytes + (long long)shape.shared_bytes);
     if (usage.spill_bytes > 0)
         text_print(out, ", SPILLS %lld bytes", (long long)usage.spill_bytes);
     else if (usage.local_bytes > 0)
@@ -71,9 +71,8 @@ static void put_usage(const show_request *r, const tile_kernel *k, const nvrtc_o
     text_print(out, "// %d threads a block%s", threads, shaped ? "" : " at most");
     if (shaped && shape.cluster > 1) text_print(out, ", clusters of %d", shape.cluster);
     if (shaped && shape.cooperative) text_add(out, ", cooperative");
-    if (shaped)
-        text_print(out, ", %lld block%s", (long long)(shape.grid[0] * shape.grid[1] * shape.grid[2]),
-                   shape.grid[0] * shape.grid[1] * shape.grid[2] == 1 ? "" : "s");
+    int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
+    if (shaped) text_print(out, ", %lld block%s", (long long)blocks, blocks == 1 ? "" : "s");
     text_print(out, "; a multiprocessor holds %d (%d of %d warps, occupancy %d%%), limited by %s\n", o2.blocks,
                o2.warps, o2.most_warps, 100 * o2.warps / o2.most_warps, o2.limit);
 }

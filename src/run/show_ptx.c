@@ -57,13 +57,14 @@ static void open_file(annotation *a, int number, const char *name, size_t length
     size_t size;
     if (file_read(f->name, (size_t)16 << 20, &f->words, &size, NULL) != QN_OK) return;
     const char **lines = NULL;
-    int capacity = 0;
+    int count = 0, capacity = 0;
     for (char *p = f->words, *end; *p; p = end) {
         end = p + strcspn(p, "\n");
         if (*end) *end++ = 0;
-        ARENA_PUSH(a->memory, lines, f->line_count, capacity, (const char *)p);
+        ARENA_PUSH(a->memory, lines, count, capacity, (const char *)p);
     }
     f->lines = lines;
+    f->line_count = count;
 }
 
 /* `.loc 2 33 5, function_name $x, inlined_at 1 19 3`: the first place in a file of the user. */

@@ -144,6 +144,7 @@ static struct tune_book *book_open(qn_context *context)
     if (context->book) return context->book;
     struct tune_book *book = calloc(1, sizeof(*book));
     CHECK(book);
+    context->book = book;
     book->memory = arena_new();
     char path[4096], *words = NULL;
     size_t size;
@@ -153,7 +154,7 @@ static struct tune_book *book_open(qn_context *context)
             read_line(book, line);
         }
     free(words);
-    return context->book = book;
+    return book;
 }
 
 void tune_book_free(struct tune_book *book)

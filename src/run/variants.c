@@ -166,7 +166,7 @@ qn_status variant_get(qn_call *call, variant **out, qn_error *error)
 {
     instance *i = call->instance;
     qn_context *context = call->context;
-    tile_facts facts[MAX_PARAMS];
+    tile_facts facts[MAX_PARAMS] = {0};
     if (call->kernel->dump) QN_TRY(facts_check(call, call->kernel->dump, error));
     launch_facts(call, facts);
     pthread_mutex_lock(&context->lock);
