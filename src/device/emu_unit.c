@@ -55,27 +55,10 @@ static bool is_name(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-static const char *skip_blank(const char *c)
-{
-    for (;;) {
-        if (isspace((unsigned char)*c)) {
-            c++;
-        } else if (c[0] == '/' && c[1] == '/') {
-            while (*c && *c != '\n') c++;
-        } else if (c[0] == '/' && c[1] == '*') {
-            const char *end = strstr(c + 2, "*/");
-            if (!end) return c + strlen(c);
-            c = end + 2;
-        } else {
-            return c;
-        }
-    }
-}
-
 /* The next word or single character after blanks and comments; strings are one token. NULL at the end. */
 static const char *next_token(const char *c, size_t *length)
 {
-    c = skip_blank(c);
+    c = raw_skip_blank(c);
     if (!*c) return NULL;
     *length = 1;
     if (is_name(*c)) {

@@ -58,7 +58,8 @@ const char *barrier_text(emitter *e)
     const team *team = &e->cuda->team;
     if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
     if (team->kind == TEAM_BLOCK) return "__syncthreads();";
-    if (team->kind == TEAM_CLUSTER) return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
+    if (team->kind == TEAM_CLUSTER)
+        return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
     return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
 }
 
@@ -89,11 +90,6 @@ void hazard_commit(emitter *e)
 }
 
 /* ---- scalars ---- */
-
-static void declare(emitter *e, value v, const char *words)
-{
-    put(e, "const %s %s = %s;", cuda_register_type(tile_type_of(e->k, v).elem), emit_name(e, v), words);
-}
 
 static const char *argument_text(emitter *e, int parameter)
 {
@@ -147,7 +143,7 @@ static void scalar_access(emitter *e, tile_op *op)
     add_lines(e->out, text_get(&n.level[LEVEL_GROUP]), e->depth);
     add_lines(e->out, text_get(&n.level[LEVEL_ROW]), e->depth);
     if (old) put_broadcast(e, a.elem, old);
-    if (result && (op->code == OP_LOAD || old)) declare(e, result, r.words);
+    if (result && (op->code == OP_LOAD || old)) emit_declare(e, result, r.words);
     text_free(&n.level[LEVEL_GROUP]);
     text_free(&n.level[LEVEL_ROW]);
 }
@@ -159,7 +155,7 @@ static void scalar_map(emitter *e, tile_op *op)
         put(e, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), emit_name(e, op->results[r]));
     put(e, "{");
     e->depth++;
-    for (int i = 0; i < op->operand_count; i++) declare(e, region->args[i], emit_name(e, op->operands[i]));
+    for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
     cuda_block(e, op->regions[0], NULL);
     const tile_op *yield = region->ops[region->op_count - 1];
     for (int r = 0; r < op->result_count; r++)
@@ -176,21 +172,22 @@ void cuda_scalar_op(emitter *e, tile_op *op)
     switch (op->code) {
     case OP_CONST:
     case OP_ASSUME: return;
-    case OP_ARG: declare(e, result, argument_text(e, op->attr.index)); return;
+    case OP_ARG: emit_declare(e, result, argument_text(e, op->attr.index)); return;
     case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
-        declare(e, result,
-                op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
-                                                             : "0");
+        emit_declare(e, result,
+                     op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
+                                                                  : "0");
         return;
-    case OP_PROGRAMS: declare(e, result, arena_print(e->memory, "frame.programs[%d]", op->attr.index)); return;
-    case OP_UNITS: declare(e, result, "frame.units"); return;
+    case OP_PROGRAMS: emit_declare(e, result, arena_print(e->memory, "frame.programs[%d]", op->attr.index)); return;
+    case OP_UNITS: emit_declare(e, result, "frame.units"); return;
     case OP_BOUND:
-        declare(e, result, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
+        emit_declare(e, result,
+                     arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
         return;
     case OP_BROADCAST:
     case OP_RESHAPE:
     case OP_PERMUTE:
-    case OP_REDUCE: declare(e, result, operands[0]); return;
+    case OP_REDUCE: emit_declare(e, result, operands[0]); return;
     case OP_LOAD:
     case OP_STORE:
     case OP_ATOMIC: scalar_access(e, op); return;
@@ -205,55 +202,11 @@ void cuda_scalar_op(emitter *e, tile_op *op)
         text_free(&lines);
         return;
     }
-    default: declare(e, result, cuda_expression(e, op, operands)); return;
+    default: emit_declare(e, result, cuda_expression(e, op, operands)); return;
     }
 }
 
 /* ---- control flow ---- */
-
-static bool is_tile(const emitter *e, value v)
-{
-    return e->k->values[v].type.rank != 0;
-}
-
-static const tile_op *last_op(const tile_block *b)
-{
-    return b->ops[b->op_count - 1];
-}
-
-/* All new values first, then the assignments: a yield may exchange variables. */
-static void assign_scalars(emitter *e, const tile_op *yield, const value *targets)
-{
-    int count = 0;
-    for (int i = 0; i < yield->operand_count; i++)
-        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i]) count++;
-    bool direct = count <= 1;
-    for (int i = 0; i < yield->operand_count && !direct; i++)
-        if (!is_tile(e, yield->operands[i]) && yield->operands[i] != targets[i])
-            put(e, "const %s next_%u = %s;", cuda_register_type(tile_type_of(e->k, targets[i]).elem), targets[i],
-                emit_name(e, yield->operands[i]));
-    for (int i = 0; i < yield->operand_count; i++) {
-        if (is_tile(e, yield->operands[i]) || yield->operands[i] == targets[i]) continue;
-        if (direct)
-            put(e, "%s = %s;", emit_name(e, targets[i]), emit_name(e, yield->operands[i]));
-        else
-            put(e, "%s = next_%u;", emit_name(e, targets[i]), targets[i]);
-    }
-}
-
-static void declare_variables(emitter *e, const value *variables, const value *starts, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (!is_tile(e, variables[i]))
-            put(e, "%s %s = %s;", cuda_register_type(tile_type_of(e->k, variables[i]).elem), emit_name(e, variables[i]),
-                emit_name(e, starts[i]));
-}
-
-static void declare_results(emitter *e, const tile_op *op, const value *variables)
-{
-    for (int i = 0; i < op->result_count; i++)
-        if (!is_tile(e, op->results[i])) declare(e, op->results[i], emit_name(e, variables[i]));
-}
 
 /* What a trip wrote and the next one reads, or the other way round: a barrier between them. `outside` was touched
  * before the loop and still counts where the loop makes no trip. */
@@ -274,29 +227,23 @@ static void emit_for(emitter *e, tile_op *op)
     cuda_state *c = e->cuda;
     tile_block *body = op->regions[0];
     const value *carried = body->args + 1;
-    const char *first = emit_name(e, op->operands[0]), *limit = emit_name(e, op->operands[1]);
-    const char *step = emit_name(e, op->operands[2]), *i = emit_name(e, body->args[0]);
-    bool down = op->flags & F_DOWN;
     size_t place = cuda_dot_enter(e, op);
     int begin = e->time, barriers = c->loop_barriers;
     hazards outside = hazards_new(e);
     hazards_copy(e, &outside, &c->hazards, false);
     c->loop_barriers = c->barriers;
-    declare_variables(e, carried, op->operands + 3, op->result_count);
-    const char *guard = "";
-    if (!tile_is_constant(e->k, op->operands[2], NULL))
-        guard = arena_print(e->memory, "%s %s 0 && ", step, down ? "<" : ">");
-    put(e, "for (long %s = %s; %s%s %s %s; %s += %s) {", i, first, guard, i, down ? ">" : "<", limit, i, step);
+    emit_declare_variables(e, carried, op->operands + 3, op->result_count);
+    emit_for_head(e, op);
     e->depth++;
     cuda_block(e, body, carried);
-    assign_scalars(e, last_op(body), carried);
+    emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e, begin);
     end_loop(e, &outside);
     c->loop_barriers = barriers;
     e->depth--;
     put(e, "}");
     cuda_dot_leave(e, op, place);
-    declare_results(e, op, carried);
+    emit_declare_results(e, op, carried);
 }
 
 static void emit_while(emitter *e, tile_op *op)
@@ -307,24 +254,24 @@ static void emit_while(emitter *e, tile_op *op)
     hazards outside = hazards_new(e);
     hazards_copy(e, &outside, &c->hazards, false);
     c->loop_barriers = c->barriers;
-    declare_variables(e, test->args, op->operands, op->result_count);
+    emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
     e->depth++;
     cuda_block(e, test, NULL);
     hazards tested = hazards_new(e);
     hazards_copy(e, &tested, &c->hazards, false);
-    put(e, "if (!%s) break;", emit_name(e, last_op(test)->operands[0]));
+    put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
     for (int i = 0; i < body->arg_count; i++)
-        if (!is_tile(e, body->args[i])) declare(e, body->args[i], emit_name(e, test->args[i]));
+        if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
     cuda_block(e, body, body->args);
-    assign_scalars(e, last_op(body), test->args);
+    emit_assign(e, emit_last_op(body), test->args);
     buffer_loop_ends(e, begin);
     end_loop(e, &outside);
     hazards_copy(e, &c->hazards, &tested, true);
     c->loop_barriers = barriers;
     e->depth--;
     put(e, "}");
-    declare_results(e, op, test->args);
+    emit_declare_results(e, op, test->args);
 }
 
 static void emit_if(emitter *e, tile_op *op)
@@ -332,9 +279,7 @@ static void emit_if(emitter *e, tile_op *op)
     cuda_state *c = e->cuda;
     hazards before = hazards_new(e), after = hazards_new(e);
     hazards_copy(e, &before, &c->hazards, false);
-    for (int i = 0; i < op->result_count; i++)
-        if (!is_tile(e, op->results[i]))
-            put(e, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[i]).elem), emit_name(e, op->results[i]));
+    emit_declare_arms(e, op);
     put(e, "if (%s) {", emit_name(e, op->operands[0]));
     for (int r = 0; r < op->region_count; r++) {
         tile_block *arm = op->regions[r];
@@ -344,9 +289,7 @@ static void emit_if(emitter *e, tile_op *op)
         if (r) put(e, "} else {");
         e->depth++;
         cuda_block(e, arm, op->results);
-        for (int i = 0; i < op->result_count; i++)
-            if (!is_tile(e, op->results[i]))
-                put(e, "%s = %s;", emit_name(e, op->results[i]), emit_name(e, last_op(arm)->operands[i]));
+        emit_assign_arm(e, op, arm);
         e->depth--;
         hazards_copy(e, &after, &c->hazards, true);
     }

@@ -126,21 +126,6 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     return cuda_define(n, v, t, level, result);
 }
 
-/* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. */
-static bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh)
-{
-    if (op->code != OP_ADD || e->k->precise || op->flags & F_PRECISE) return false;
-    for (*tanh = 0; *tanh < 2; ++*tanh) {
-        value v = op->operands[*tanh];
-        const tile_op *of = value_is_virtual(e, v) && e->uses[v] == 1 ? tile_def(e->k, v) : NULL;
-        number one;
-        if (of && of->code == OP_TANH && !(of->flags & F_PRECISE) &&
-            tile_is_constant(e->k, op->operands[1 - *tanh], &one) && one.f == 1)
-            return true;
-    }
-    return false;
-}
-
 static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh, place at)
 {
     emitter *e = n->e;

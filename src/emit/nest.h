@@ -95,7 +95,7 @@ typedef struct emitter {
     int name_count, name_capacity;
     map *name_set;
     bool *array_used;
-    bool *rounds; /* by value: operands of products that round to tf32 themselves; NULL: no product does */
+    bool *rounds;        /* by value: operands of products that round to tf32 themselves; NULL: no product does */
     bool prefetches;     /* the launch touches more than the caches hold */
     int (*loaded_in)[2]; /* by value: the first two passes that load it */
     int pass_number;
@@ -125,6 +125,9 @@ int loops_of(const tile_type *type, int64_t loops[MAX_RANK]);
 bool place_same(const place *a, const place *b, int rank);
 int place_level(const place *at, int rank); /* 1 + the innermost loop axis it depends on; 0 for none */
 bool access_same(const emitter *e, const tile_op *a, const tile_op *b); /* equal indices, whatever they do */
+/* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. tanh: which
+ * operand of the sum it is. */
+bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh);
 int value_weight(const emitter *e, value v);      /* what computing it again costs, about an addition each */
 int sink_weight(const emitter *e, const sink *s); /* the same for all that a sink computes */
 
@@ -169,6 +172,18 @@ void put_line_comment(emitter *e, const tile_op *op);
 void emit_block(emitter *e, tile_block *b, const value *targets);
 void emit_scalar_op(emitter *e, tile_op *op);
 void emit_failure(emitter *e, int line);
+
+/* emit_variables.c: scalars that regions carry, in C and in CUDA */
+bool emit_is_tile(const emitter *e, value v);
+const tile_op *emit_last_op(const tile_block *b);
+void emit_declare(emitter *e, value v, const char *words);
+/* All new values first, then the assignments: a yield may exchange variables. */
+void emit_assign(emitter *e, const tile_op *yield, const value *targets);
+void emit_declare_variables(emitter *e, const value *variables, const value *starts, int count);
+void emit_declare_results(emitter *e, const tile_op *op, const value *variables);
+void emit_declare_arms(emitter *e, const tile_op *op);                      /* results of an `if`, before it */
+void emit_assign_arm(emitter *e, const tile_op *op, const tile_block *arm); /* at the end of an arm */
+void emit_for_head(emitter *e, const tile_op *op);                          /* "for (...) {" */
 
 /* emit_c_nest.c */
 void emit_group(emitter *e, const group *g);

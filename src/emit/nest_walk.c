@@ -172,3 +172,17 @@ int sink_weight(const emitter *e, const sink *s)
 {
     return s->kind == SINK_KEEP ? op_weight(e, tile_def(e->k, s->v)) : value_weight(e, s->v);
 }
+
+bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh)
+{
+    if (op->code != OP_ADD || e->k->precise || op->flags & F_PRECISE) return false;
+    for (*tanh = 0; *tanh < 2; ++*tanh) {
+        value v = op->operands[*tanh];
+        const tile_op *of = value_is_virtual(e, v) && e->uses[v] == 1 ? tile_def(e->k, v) : NULL;
+        number one;
+        if (of && of->code == OP_TANH && !(of->flags & F_PRECISE) &&
+            tile_is_constant(e->k, op->operands[1 - *tanh], &one) && one.f == 1)
+            return true;
+    }
+    return false;
+}

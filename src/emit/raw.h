@@ -30,7 +30,6 @@ typedef struct raw_parameter {
     bool is_const;
 } raw_parameter;
 void raw_read_parameter(const char **at, raw_parameter *out); /* out->type is appended to */
-const char *raw_skip_blank(const char *c);                    /* and comments */
 bool raw_is_name(char c);
 
 /* Names that stand for others in a text: macros of constants, parameters of a template. */

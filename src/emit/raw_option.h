@@ -13,6 +13,7 @@ typedef struct raw_span { /* of a text; length 0: it is not there */
     size_t length;
 } raw_span;
 
+const char *raw_skip_blank(const char *c); /* and comments */
 /* The next option at the start of a text; false: there are no more. *at is the text at first. */
 bool raw_next_option(const char **at, raw_span *option);
 
