@@ -1,0 +1,162 @@
+/*
+ * The tensor graph: immutable, hash-consed nodes over whole tensors. A node is an index into graph->nodes; 0 is none.
+ * Inputs come before their node. Shapes are numbers; whatever depends on them is decided again for other numbers, and
+ * kernels that fusion writes are the same text for all sizes.
+ *
+ * Building never fails loudly: a wrong call returns 0, the first message is kept in graph->error, and a call with an
+ * input of 0 returns 0 silently. Arithmetic wants equal shapes and element types (the tensor level broadcasts and
+ * converts). Results have the element type of their operands; each op computes f16 and bf16 in f32.
+ * Memory: everything of a graph lives in graph->memory.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_IR_GRAPH_H
+#define QUERN_IR_GRAPH_H
+
+#include "ir/tile.h"
+
+#define GRAPH_RANK 8
+
+typedef uint32_t node;
+
+typedef enum graph_code {
+    GRAPH_NONE,
+#define GRAPH_OP(name, text, class, inputs) GRAPH_##name,
+#include "ir/graph_ops.def"
+#undef GRAPH_OP
+    GRAPH_CODE_COUNT
+} graph_code;
+
+typedef enum graph_class {
+    GRAPH_CLASS_LEAF,
+    GRAPH_CLASS_MAP,
+    GRAPH_CLASS_MOVE,
+    GRAPH_CLASS_FOLD,
+    GRAPH_CLASS_INDEX,
+    GRAPH_CLASS_CALL
+} graph_class;
+
+typedef struct graph_op_info {
+    const char *text;
+    graph_class class;
+    int inputs;
+} graph_op_info;
+extern const graph_op_info graph_ops[GRAPH_CODE_COUNT];
+
+typedef struct shape {
+    int rank;
+    int64_t extents[GRAPH_RANK];
+} shape;
+
+/* What an op needs beside its inputs; fields that a code does not name are zero. */
+typedef struct graph_attr {
+    op_code map;
+    fold_kind fold;
+    int index, axis;
+    unsigned axis_set;
+    int axes[GRAPH_RANK];
+    int64_t start[GRAPH_RANK], step[GRAPH_RANK];
+    int64_t size, stride, dilation; /* WINDOW */
+    number number;
+    void *storage;                       /* LEAF: an identity; whose it is and where it lies, the owner knows */
+    int64_t strides[GRAPH_RANK], offset; /* LEAF: in elements */
+    const struct graph_kernel *kernel;   /* KERNEL */
+} graph_attr;
+
+/* A kernel as an op: what the tensor level knows of it without its module. Outputs (out and inout arrays, in order) have
+ * their types and shapes already. Inputs of the node: in and inout arrays in order, then scalar parameters as rank 0. */
+typedef struct graph_kernel {
+    const char *name;
+    void *entry; /* the owner's: the kernel, its constants */
+    int output_count;
+    dtype output_elem[16];
+    shape output_shape[16];
+    uint64_t identity; /* equal for equal kernels with equal constants */
+} graph_kernel;
+
+/* Where in the user's program a node was asked for: file and line of a C call or of a .qn file; file NULL: nowhere. */
+typedef struct graph_site {
+    const char *file; /* lives at least as long as the graph */
+    int line;
+} graph_site;
+
+typedef struct graph_node {
+    graph_code code;
+    dtype elem;
+    shape shape;
+    const node *inputs;
+    int input_count;
+    graph_attr attr;
+    graph_site site;
+    const char *label; /* what the user called: "softmax"; for reading only; NULL: the op itself */
+    uint64_t hash;
+    node next; /* of its hash chain */
+} graph_node;
+
+typedef struct graph {
+    arena *memory;
+    graph_node *nodes; /* [0] is unused */
+    int node_count, node_capacity;
+    node *table; /* hash chains */
+    int table_size;
+    graph_site site;   /* given to new nodes */
+    const char *label; /* given to new nodes */
+    qn_status status;  /* of the first error */
+    qn_error error;
+} graph;
+
+graph *graph_new(arena *memory);
+void graph_truncate(graph *g, int node_count); /* forgets newer nodes */
+
+static inline const graph_node *graph_get(const graph *g, node n)
+{
+    return &g->nodes[n];
+}
+int64_t shape_count(const shape *s); /* elements */
+bool shape_same(const shape *a, const shape *b);
+void shape_print(const shape *s, text *out); /* "[3, 4]" */
+int64_t graph_size_bytes(const graph *g, node n);
+/* Records the first error as "add (train.c:12): message" and returns 0. */
+node graph_fail(graph *g, const char *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* graph.c: one function an op. */
+node graph_leaf(graph *g, dtype elem, const shape *s, const int64_t *strides, int64_t offset, void *storage);
+node graph_full(graph *g, dtype elem, const shape *s, number n);
+node graph_full_double(graph *g, dtype elem, const shape *s, double x); /* converted to elem */
+node graph_iota(graph *g, int64_t count);
+/* Elementwise; elem: of the result where the op's is GIVEN (CONVERT, BITCAST, SELECT, PHILOX), else it is inferred. */
+node graph_map(graph *g, op_code code, dtype elem, const node *inputs, int count);
+node graph_map_index(graph *g, op_code code, int index, dtype elem, const node *inputs, int count); /* PHILOX */
+node graph_unary(graph *g, op_code code, node x);
+node graph_binary(graph *g, op_code code, node a, node b);
+node graph_select(graph *g, node condition, node a, node b);
+node graph_convert(graph *g, node x, dtype elem);              /* x itself if it has that type */
+node graph_same(graph *g, graph_code code, node x, int index); /* DETACH, KEEP, AGAIN */
+node graph_reshape(graph *g, node x, const shape *s);
+node graph_permute(graph *g, node x, const int *axes);
+node graph_expand(graph *g, node x, const shape *s);
+node graph_slice(graph *g, node x, const int64_t *start, const int64_t *step, const shape *s);
+node graph_window(graph *g, node x, int axis, int64_t size, int64_t stride, int64_t dilation);
+/* before[k] elements (negative: that many fewer), step[k] - 1 between each two; extents: of the result. */
+node graph_pad(graph *g, node x, const int64_t *before, const int64_t *step, const shape *s, number fill);
+node graph_concat(graph *g, const node *inputs, int count, int axis);
+node graph_reduce(graph *g, fold_kind fold, node x, unsigned axis_set); /* argmax, argmin: one axis, i64 */
+node graph_scan(graph *g, fold_kind fold, node x, int axis);
+node graph_argsort(graph *g, node x, int axis, bool descending);
+node graph_dot(graph *g, node a, node b, dtype elem,
+               bool tf32); /* elem: of the operands, or f32 of f16 and bf16, i32 of i8 and u8 */
+node graph_take(graph *g, node x, node index, int axis);
+node graph_gather(graph *g, node x, node index, int axis);
+node graph_take_add(graph *g, node base, node index, node updates, int axis);
+node graph_gather_add(graph *g, node base, node index, node updates, int axis);
+node graph_kernel_call(graph *g, const graph_kernel *k, const node *inputs, int count);
+node graph_result(graph *g, node call, int index);
+/* The same op with other inputs of the same shapes and types. */
+node graph_again(graph *g, node n, const node *inputs);
+
+/* All nodes that `roots` need, each after its inputs; returns how many. order: room for node_count. */
+int graph_order(const graph *g, const node *roots, int root_count, node *order);
+
+/* graph_print.c, graph_read.c: docs/tensor-graph.md is the form; read(print(g)) prints the same. */
+void graph_print(const graph *g, const node *roots, int root_count, text *out);
+
+#endif
