@@ -57,10 +57,10 @@ struct qn_tape {
     int placed_capacity;
     tape_slot *slots; /* [0] is unused */
     int slot_count, slot_capacity;
-    int scope;               /* depth; 0: outermost */
-    tape_assign *assigns;    /* pending, oldest first */
+    int scope;            /* depth; 0: outermost */
+    tape_assign *assigns; /* pending, oldest first */
     int assign_count, assign_capacity;
-    qn_tensor random_state;  /* u64[2]: seed, offset; a variable, made at the first need */
+    qn_tensor random_state;    /* u64[2]: seed, offset; a variable, made at the first need */
     struct realizer *realizer; /* run's: plans, streams; NULL before the first evaluation */
     struct qn_plan *capturing; /* run's: NULL unless a step is being recorded */
 };
