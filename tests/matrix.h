@@ -223,4 +223,24 @@ static inline void run_type(dtype t, matrix_group *run)
     }
 }
 
+/* One test for each type that has cases: run(type). */
+#define TYPE_TEST(name, run) \
+    TEST(matrix_##name)      \
+    {                        \
+        run(DT_##name);      \
+    }
+#define TEST_EVERY_TYPE(run) \
+    TYPE_TEST(F32, run)      \
+    TYPE_TEST(F64, run)      \
+    TYPE_TEST(F16, run)      \
+    TYPE_TEST(BF16, run)     \
+    TYPE_TEST(I8, run)       \
+    TYPE_TEST(I16, run)      \
+    TYPE_TEST(I32, run)      \
+    TYPE_TEST(I64, run)      \
+    TYPE_TEST(U8, run)       \
+    TYPE_TEST(U16, run)      \
+    TYPE_TEST(U32, run)      \
+    TYPE_TEST(U64, run)
+
 #endif

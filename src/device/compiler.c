@@ -218,15 +218,31 @@ static qn_status silent(const char *const *arguments, int code, qn_error *error)
 {
     text words = {0};
     for (int i = 0; arguments[i]; i++) text_print(&words, "%s%s", i ? " " : "", arguments[i]);
-    qn_status status = error_set(
-        error, QN_FAILED, "the C compiler %s and printed nothing%s; it was run as\n  %s\nwith exit status %d\n",
-        code ? "failed" : "made no file", code < 0 ? " (a signal ended it)" : "", text_get(&words), code);
+    qn_status status =
+        error_set(error, QN_FAILED, "the compiler %s and printed nothing%s; it was run as\n  %s\nwith exit status %d\n",
+                  code ? "failed" : "made no file", code < 0 ? " (a signal ended it)" : "", text_get(&words), code);
     text_free(&words);
     return status;
 }
 
+qn_status compiler_finish(const compiler *c, const char *const *arguments, const char *source_path,
+                          const char *binary_path, compiler_refused *refused, qn_error *error)
+{
+    text output = {0};
+    int code = 1;
+    qn_status status = process_run(arguments, &output, &code, error);
+    struct stat made;
+    bool wrong = status == QN_OK && (code || stat(binary_path, &made) || !made.st_size);
+    if (wrong)
+        status = text_get(&output)[strspn(text_get(&output), " \t\r\n")] ? refused(c, source_path, &output, error)
+                                                                         : silent(arguments, code, error);
+    text_free(&output);
+    unlink(source_path);
+    return status;
+}
+
 /* The first lines of what the compiler said, with the name of our temporary file taken out. */
-static qn_status refused(const compiler *c, const char *path, text *output, qn_error *error)
+static qn_status refused(const compiler *c, const char *path, const text *output, qn_error *error)
 {
     text words = {0};
     int lines = 0;
@@ -284,17 +300,7 @@ static qn_status run(const compiler *c, const char *source, const char *binary_p
     arguments[count++] = "-o";
     arguments[count++] = binary_path;
     arguments[count] = NULL;
-    text output = {0};
-    int code = 1;
-    qn_status status = process_run(arguments, &output, &code, error);
-    struct stat made;
-    bool wrong = status == QN_OK && (code || stat(binary_path, &made) || !made.st_size);
-    if (wrong)
-        status = text_get(&output)[strspn(text_get(&output), " \t\r\n")] ? refused(c, c_path, &output, error)
-                                                                         : silent(arguments, code, error);
-    text_free(&output);
-    unlink(c_path);
-    return status;
+    return compiler_finish(c, arguments, c_path, binary_path, refused, error);
 }
 
 qn_status compiler_run(const compiler *c, const char *source, const char *binary_path, qn_error *error)

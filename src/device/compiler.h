@@ -28,6 +28,12 @@ void compiler_describe(const compiler *c, text *out);
 qn_status compiler_run(const compiler *c, const char *source, const char *binary_path, qn_error *error);
 qn_status compiler_show(const compiler *c, const char *source, text *out, qn_error *error);
 
+/* Runs the arguments; the binary must be there afterwards, else `refused` words what the compiler said of the source, or
+ * the failure says what was run. The source is removed. */
+typedef qn_status compiler_refused(const compiler *c, const char *source_path, const text *output, qn_error *error);
+qn_status compiler_finish(const compiler *c, const char *const *arguments, const char *source_path,
+                          const char *binary_path, compiler_refused *refused, qn_error *error);
+
 /* The processor: its name, and the width in bytes and number of its vector registers. */
 void processor_name(char *name, size_t size);
 int processor_vector_bytes(void);

@@ -317,20 +317,8 @@ static qn_status compile(const compiler *c, const char *source, bool checked, bo
     arguments[count++] = "-o";
     arguments[count++] = binary_path;
     arguments[count] = NULL;
-    text output = {0};
-    int code = 1;
-    status = process_run(arguments, &output, &code, error);
-    struct stat made;
-    if (status == QN_OK && (code || stat(binary_path, &made) || !made.st_size)) {
-        if (output.length)
-            status = refused(c, path, &output, error);
-        else
-            status =
-                error_set(error, QN_FAILED, "the C++ compiler %s made nothing, with exit status %d", c->path, code);
-    }
-    text_free(&output);
+    status = compiler_finish(c, arguments, path, binary_path, refused, error);
     arena_free(memory);
-    unlink(path);
     return status;
 }
 

@@ -98,49 +98,17 @@ static void emit_scalar_access(emitter *e, tile_op *op)
     text_free(&n.level[0]);
 }
 
-static void emit_scalar_map(emitter *e, tile_op *op)
-{
-    const tile_block *region = op->regions[0];
-    for (int r = 0; r < op->result_count; r++)
-        put(e, "%s %s;", scalar_c_type(tile_type_of(e->k, op->results[r]).elem), emit_name(e, op->results[r]));
-    put(e, "{");
-    e->depth++;
-    for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
-    emit_block(e, op->regions[0], NULL);
-    const tile_op *yield = region->ops[region->op_count - 1];
-    for (int r = 0; r < op->result_count; r++)
-        put(e, "%s = %s;", emit_name(e, op->results[r]), emit_name(e, yield->operands[r]));
-    e->depth--;
-    put(e, "}");
-}
-
 void emit_scalar_op(emitter *e, tile_op *op)
 {
     value result = op->result_count ? op->results[0] : 0;
     const char *operands[3] = {0};
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    if (emit_plain_scalar(e, op, operands)) return;
     switch (op->code) {
-    case OP_CONST:
-    case OP_ASSUME: return;
     case OP_ARG: emit_declare(e, result, argument_text(e, op->attr.index)); return;
-    case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
-        emit_declare(e, result,
-                     op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
-                                                                  : "0");
-        return;
-    case OP_PROGRAMS: emit_declare(e, result, arena_print(e->memory, "launch->programs[%d]", op->attr.index)); return;
-    case OP_BOUND:
-        emit_declare(e, result,
-                     arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
-        return;
-    case OP_BROADCAST:
-    case OP_RESHAPE:
-    case OP_PERMUTE:
-    case OP_REDUCE: emit_declare(e, result, operands[0]); return;
     case OP_LOAD:
     case OP_STORE:
     case OP_ATOMIC: emit_scalar_access(e, op); return;
-    case OP_MAP: emit_scalar_map(e, op); return;
     case OP_ASSERT: {
         text condition = {0};
         text_print(&condition, "!%s", operands[0]);

@@ -148,50 +148,18 @@ static void scalar_access(emitter *e, tile_op *op)
     text_free(&n.level[LEVEL_ROW]);
 }
 
-static void scalar_map(emitter *e, tile_op *op)
-{
-    const tile_block *region = op->regions[0];
-    for (int r = 0; r < op->result_count; r++)
-        put(e, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), emit_name(e, op->results[r]));
-    put(e, "{");
-    e->depth++;
-    for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
-    cuda_block(e, op->regions[0], NULL);
-    const tile_op *yield = region->ops[region->op_count - 1];
-    for (int r = 0; r < op->result_count; r++)
-        put(e, "%s = %s;", emit_name(e, op->results[r]), emit_name(e, yield->operands[r]));
-    e->depth--;
-    put(e, "}");
-}
-
 void cuda_scalar_op(emitter *e, tile_op *op)
 {
     value result = op->result_count ? op->results[0] : 0;
     const char *operands[3] = {0};
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    if (emit_plain_scalar(e, op, operands)) return;
     switch (op->code) {
-    case OP_CONST:
-    case OP_ASSUME: return;
     case OP_ARG: emit_declare(e, result, argument_text(e, op->attr.index)); return;
-    case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
-        emit_declare(e, result,
-                     op->attr.index < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", op->attr.index)
-                                                                  : "0");
-        return;
-    case OP_PROGRAMS: emit_declare(e, result, arena_print(e->memory, "frame.programs[%d]", op->attr.index)); return;
     case OP_UNITS: emit_declare(e, result, "frame.units"); return;
-    case OP_BOUND:
-        emit_declare(e, result,
-                     arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
-        return;
-    case OP_BROADCAST:
-    case OP_RESHAPE:
-    case OP_PERMUTE:
-    case OP_REDUCE: emit_declare(e, result, operands[0]); return;
     case OP_LOAD:
     case OP_STORE:
     case OP_ATOMIC: scalar_access(e, op); return;
-    case OP_MAP: scalar_map(e, op); return;
     case OP_ASSERT: {
         const char *bad = arena_print(e->memory, "!%s", operands[0]);
         for (int i = 1; i < op->operand_count; i++)

@@ -4,7 +4,7 @@
  * own and are passed over here.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest.h"
+#include "emit/emit_cuda_nest.h"
 
 static const char *type_of(const emitter *e, value v)
 {
@@ -81,4 +81,46 @@ void emit_for_head(emitter *e, const tile_op *op)
     if (!tile_is_constant(e->k, op->operands[2], NULL))
         guard = arena_print(e->memory, "%s %s 0 && ", step, down ? "<" : ">");
     put(e, "for (long %s = %s; %s%s %s %s; %s += %s) {", i, first, guard, i, down ? ">" : "<", limit, i, step);
+}
+
+static void scalar_map(emitter *e, tile_op *op)
+{
+    tile_block *region = op->regions[0];
+    emit_declare_arms(e, op);
+    put(e, "{");
+    e->depth++;
+    for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
+    if (e->cuda)
+        cuda_block(e, region, NULL);
+    else
+        emit_block(e, region, NULL);
+    emit_assign_arm(e, op, region);
+    e->depth--;
+    put(e, "}");
+}
+
+bool emit_plain_scalar(emitter *e, tile_op *op, const char *const *operands)
+{
+    value result = op->result_count ? op->results[0] : 0;
+    int axis = op->attr.index;
+    switch (op->code) {
+    case OP_CONST:
+    case OP_ASSUME: return true;
+    case OP_PROGRAM: /* an axis that the launch has not is always at 0 */
+        emit_declare(e, result, axis < launch_axes(e->k, e->phase) ? arena_print(e->memory, "program%d", axis) : "0");
+        return true;
+    case OP_PROGRAMS:
+        emit_declare(e, result, arena_print(e->memory, e->cuda ? "frame.programs[%d]" : "launch->programs[%d]", axis));
+        return true;
+    case OP_BOUND:
+        emit_declare(e, result,
+                     arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", operands[0], operands[2]));
+        return true;
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE:
+    case OP_REDUCE: emit_declare(e, result, operands[0]); return true;
+    case OP_MAP: scalar_map(e, op); return true;
+    default: return false;
+    }
 }

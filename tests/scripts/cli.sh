@@ -217,10 +217,10 @@ says err 'quern: note: `/none/cc` of $QUERN_CC cannot be run and was not used'
 QUERN_CC=/none/cc try 0 devices
 says out '`/none/cc` of $QUERN_CC cannot be run'
 QUERN_CC=false try 1 $sum --no-cache
-says err 'the C compiler failed and printed nothing; it was run as'
+says err 'the compiler failed and printed nothing; it was run as'
 says err 'with exit status 1'
 QUERN_CC=true try 1 $sum --no-cache
-says err 'the C compiler made no file and printed nothing'
+says err 'the compiler made no file and printed nothing'
 mkdir "$work/bare"
 unset_path() { (PATH="$work/bare"; unset CC QUERN_CC; "$quern" "$@"); }
 for call in "$sum" "check kernels/sum.qn sum_tree --set n=5" "bench kernels/sum.qn --set n=50 --seconds 0.01"; do

@@ -7,6 +7,8 @@
  */
 #include "matrix.h"
 
+#include <strings.h>
+
 /* Of the row classes; MAP uses rows * columns as its length. */
 static const shape shapes[] = {{0, 4, true},   {4, 0, false}, {1, 1, false},    {1, 7, true},    {3, 16, false},
                                {2, 17, false}, {5, 33, true}, {1, 1000, false}, {11, 100, true}, {1, 70001, true}};
@@ -91,26 +93,14 @@ end:
 static bool wanted(const char *name)
 {
     const char *only = environment_get("QUERN_TEST_TYPE");
-    return !only || !strcmp(only, name);
+    return !only || !strcasecmp(only, name);
 }
 
-#define TYPE_TEST(name)                                    \
-    TEST(matrix_##name)                                    \
-    {                                                      \
-        if (wanted(#name)) run_type(DT_##name, run_group); \
-    }
-TYPE_TEST(F32)
-TYPE_TEST(F64)
-TYPE_TEST(F16)
-TYPE_TEST(BF16)
-TYPE_TEST(I8)
-TYPE_TEST(I16)
-TYPE_TEST(I32)
-TYPE_TEST(I64)
-TYPE_TEST(U8)
-TYPE_TEST(U16)
-TYPE_TEST(U32)
-TYPE_TEST(U64)
+static void run_wanted(dtype type)
+{
+    if (wanted(dtypes[type].text)) run_type(type, run_group);
+}
+TEST_EVERY_TYPE(run_wanted)
 
 TEST(open_context)
 {

@@ -144,23 +144,7 @@ static void run_whole_type(dtype t)
     job_count = group_count = 0;
 }
 
-#define TYPE_TEST(name)            \
-    TEST(matrix_##name)            \
-    {                              \
-        run_whole_type(DT_##name); \
-    }
-TYPE_TEST(F32)
-TYPE_TEST(F64)
-TYPE_TEST(F16)
-TYPE_TEST(BF16)
-TYPE_TEST(I8)
-TYPE_TEST(I16)
-TYPE_TEST(I32)
-TYPE_TEST(I64)
-TYPE_TEST(U8)
-TYPE_TEST(U16)
-TYPE_TEST(U32)
-TYPE_TEST(U64)
+TEST_EVERY_TYPE(run_whole_type)
 
 TEST(open_context)
 {

@@ -8,54 +8,12 @@
 #define _GNU_SOURCE
 #include "emit/prelude_cuda.h"
 #include "ir/tile.h"
+#include "references.h"
 #include "test.h"
 
 #include <dlfcn.h>
 #include <float.h>
 #include <stdlib.h>
-
-typedef long double real;
-
-static real ref_sigmoid(real x)
-{
-    return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
-}
-
-static real ref_gelu(real x)
-{
-    return isinf(x) ? (x < 0 ? -0.0L : x) : 0.5L * x * erfcl(-x * 0.70710678118654752440084436210484903928L);
-}
-
-static real ref_gelu_tanh(real x)
-{
-    if (isinf(x)) return x < 0 ? -0.0L : x;
-    return x * ref_sigmoid(2 * 0.79788456080286535587989211986876373695L * (x + 0.044715L * x * x * x));
-}
-
-static real ref_silu(real x)
-{
-    return isinf(x) ? (x < 0 ? -0.0L : x) : x * ref_sigmoid(x);
-}
-
-static real ref_softplus(real x)
-{
-    return isinf(x) ? (x < 0 ? 0 : x) : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x)));
-}
-
-static real ref_rsqrt(real x)
-{
-    return 1 / sqrtl(x);
-}
-
-static real ref_relu(real x)
-{
-    return x < 0 ? 0 : x;
-}
-
-static real ref_sign(real x)
-{
-    return x > 0 ? 1 : x < 0 ? -1 : x;
-}
 
 /* The error may be (ulp + slope * |x|) units of the last place, or `absolute`. */
 static const struct function {
