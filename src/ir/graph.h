@@ -71,6 +71,9 @@ typedef struct graph_kernel {
     dtype output_elem[16];
     shape output_shape[16];
     uint64_t identity; /* equal for equal kernels with equal constants */
+    /* The gradients of the call's inputs into d_inputs (0: it has none), from those of its outputs (0: zero). NULL: the
+     * kernel has no gradient. False: the error is recorded. */
+    bool (*gradient)(struct graph *g, node call, const node *d_outputs, node *d_inputs);
 } graph_kernel;
 
 /* Where in the user's program a node was asked for: file and line of a C call or of a .qn file; file NULL: nowhere. */
