@@ -17,6 +17,7 @@
 #define GRAPH_RANK 8
 
 typedef uint32_t node;
+typedef struct graph graph;
 
 typedef enum graph_code {
     GRAPH_NONE,
@@ -73,7 +74,7 @@ typedef struct graph_kernel {
     uint64_t identity; /* equal for equal kernels with equal constants */
     /* The gradients of the call's inputs into d_inputs (0: it has none), from those of its outputs (0: zero). NULL: the
      * kernel has no gradient. False: the error is recorded. */
-    bool (*gradient)(struct graph *g, node call, const node *d_outputs, node *d_inputs);
+    bool (*gradient)(graph *g, node call, const node *d_outputs, node *d_inputs);
 } graph_kernel;
 
 /* Where in the user's program a node was asked for: file and line of a C call or of a .qn file; file NULL: nowhere. */
@@ -95,7 +96,7 @@ typedef struct graph_node {
     node next; /* of its hash chain */
 } graph_node;
 
-typedef struct graph {
+struct graph {
     arena *memory;
     graph_node *nodes; /* [0] is unused */
     int node_count, node_capacity;
@@ -105,7 +106,7 @@ typedef struct graph {
     const char *label; /* given to new nodes */
     qn_status status;  /* of the first error */
     qn_error error;
-} graph;
+};
 
 graph *graph_new(arena *memory);
 void graph_truncate(graph *g, int node_count); /* forgets newer nodes */
