@@ -38,6 +38,7 @@ node graph_scan(graph *g, fold_kind fold, node x, int axis)
     if (!x || !graph_axis_fits(g, "scan", x, axis)) return 0;
     graph_node n = graph_like(g, GRAPH_SCAN, x, &x, 1);
     if (n.elem == DT_BOOL) return graph_fail(g, "scan", "it does not take bool: cast it");
+    if (fold > FOLD_MIN) return graph_fail(g, "scan", "there is no running %s", fold_names[fold]);
     n.attr.fold = fold;
     n.attr.axis = axis;
     return graph_intern(g, &n);

@@ -13,7 +13,7 @@ static bool has_poison(const tile *t)
     return t->poison && memchr(t->poison, 1, (size_t)t->count);
 }
 
-static cell identity(fold_kind fold, dtype elem)
+cell math_identity(fold_kind fold, dtype elem)
 {
     cell c = {.i = 0};
     bool is_float = dtype_is_float(elem);
@@ -49,7 +49,7 @@ static cell identity(fold_kind fold, dtype elem)
 }
 
 /* Folds one more element in. Argmax and argmin: `best` is kept by the caller. */
-static inline cell fold_one(fold_kind fold, dtype elem, cell r, cell x)
+cell math_fold(fold_kind fold, dtype elem, cell r, cell x)
 {
     if (dtype_is_float(elem)) {
         switch (fold) {
@@ -74,7 +74,7 @@ static inline cell fold_one(fold_kind fold, dtype elem, cell r, cell x)
 }
 
 /* Whether x at a later position beats the best so far; NaN is the extreme. */
-static bool beats(fold_kind fold, dtype elem, cell x, cell best)
+bool math_beats(fold_kind fold, dtype elem, cell x, cell best)
 {
     if (dtype_is_float(elem)) {
         if (isnan(best.f)) return false;
@@ -123,7 +123,7 @@ static void fold_arguments(interp *s, const tile_op *op, const tile *t, const in
     for (int64_t j = 0; j < n; j++) r->cells[j].i = -1;
     for (int64_t j = 0; j < t->count; j++) {
         cell *position = &r->cells[to[j]];
-        if (position->i >= 0 && !beats(op->attr.fold, elem, t->cells[j], best[to[j]])) continue;
+        if (position->i >= 0 && !math_beats(op->attr.fold, elem, t->cells[j], best[to[j]])) continue;
         position->i = j / inner % extent;
         best[to[j]] = t->cells[j];
     }
@@ -168,7 +168,7 @@ tile *interp_reduce(interp *s, const tile_op *op)
     if (fold == FOLD_ARGMAX || fold == FOLD_ARGMIN) {
         fold_arguments(s, op, t, to ? to : zeros, r);
     } else {
-        cell start = identity(fold, elem);
+        cell start = math_identity(fold, elem);
         for (int64_t j = 0; j < r->count; j++) r->cells[j] = start;
         if (!to && fold == FOLD_SUM && dtype_is_float(elem)) {
             double sum = 0;
@@ -176,10 +176,10 @@ tile *interp_reduce(interp *s, const tile_op *op)
             r->one.f = sum;
         } else if (!to) {
             cell all = start;
-            for (int64_t j = 0; j < n; j++) all = fold_one(fold, elem, all, t->cells[j]);
+            for (int64_t j = 0; j < n; j++) all = math_fold(fold, elem, all, t->cells[j]);
             r->one = all;
         } else {
-            for (int64_t j = 0; j < n; j++) r->cells[to[j]] = fold_one(fold, elem, r->cells[to[j]], t->cells[j]);
+            for (int64_t j = 0; j < n; j++) r->cells[to[j]] = math_fold(fold, elem, r->cells[to[j]], t->cells[j]);
         }
         if (!(s->exact && dtype_is_float(type.elem))) math_round(type.elem, r->count, r->cells);
         if (s->check && dtype_is_float(type.elem) && has_nonfinite(r)) fold_births(s, op, t, to ? to : zeros, r);
@@ -214,10 +214,10 @@ tile *interp_scan(interp *s, const tile_op *op)
     int64_t slab = extent * inner, outer = slab ? r->count / slab : 0;
     for (int64_t o = 0; o < outer; o++) {
         for (int64_t i = 0; i < inner; i++) {
-            cell sum = identity(op->attr.fold, type.elem);
+            cell sum = math_identity(op->attr.fold, type.elem);
             for (int64_t e = 0; e < extent; e++) {
                 int64_t at = (o * extent + e) * inner + i;
-                r->cells[at] = sum = fold_one(op->attr.fold, type.elem, sum, t->cells[at]);
+                r->cells[at] = sum = math_fold(op->attr.fold, type.elem, sum, t->cells[at]);
             }
         }
     }

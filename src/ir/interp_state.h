@@ -138,6 +138,9 @@ bool interp_scalar(interp *s, const tile_op *op); /* the quick way for ordinary 
 tile *interp_elementwise(interp *s, const tile_op *op);
 
 /* interp_fold.c */
+cell math_identity(fold_kind fold, dtype elem);
+cell math_fold(fold_kind fold, dtype elem, cell r, cell x);     /* one more element folded in; not of argmax */
+bool math_beats(fold_kind fold, dtype elem, cell x, cell best); /* argmax, argmin: does the later x win? */
 tile *interp_reduce(interp *s, const tile_op *op);
 tile *interp_scan(interp *s, const tile_op *op);
 tile *interp_dot(interp *s, const tile_op *op);
