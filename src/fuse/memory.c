@@ -1,0 +1,398 @@
+/*
+ * Where everything lies that a plan's kernels write. In: kernels in an order that computes before it uses, the results
+ * and the assignments. Out: the same kernels, perhaps in another order, a place for each written node, the size of the
+ * workspace, and copies at the end for assignments whose value could not be computed in its home.
+ *
+ * A node lives from the kernel that writes it to the last that reads it. Two nodes that live at once do not overlap.
+ * - A result has memory of its own.
+ * - The value of an assignment is computed in its home if nothing later reads the old value there. So kernels that
+ *   read the old value go first where the order allows it.
+ * - A node may take the place of an input that nothing reads later, where the kernel reads it at the very elements
+ *   that it writes (in_place.c); the two arrays become one parameter.
+ * - Everything else lies in the workspace, the largest first, in the smallest gap that fits.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT_BYTES 256
+#define COPY_BLOCK 4096
+
+typedef struct memory_plan {
+    fuse_plan *plan;
+    const fuse_assign *assigns;
+    int assign_count;
+    bool *wanted;      /* by node */
+    int *first, *last; /* by node: kernels of its life; first -1: no kernel writes it */
+    node *root;        /* by node: whose place it shares; itself if it has one of its own */
+} memory_plan;
+
+static bool is_written(const fuse_kernel *k, node n)
+{
+    for (int i = 0; i < k->write_count; i++)
+        if (k->writes[i] == n) return true;
+    return false;
+}
+
+/* Calls of a module's kernel have no text here: their inputs are those of the node. */
+static bool argument_reads(const fuse_kernel *k, int argument)
+{
+    return !is_written(k, k->arguments[argument].base) ||
+           (k->kernel && fuse_argument_kind(k->kernel, argument) != PARAM_OUT);
+}
+
+static bool same_storage(const graph *g, node a, node b)
+{
+    const graph_node *x = graph_get(g, a), *y = graph_get(g, b);
+    return a == b ||
+           (x->code == GRAPH_LEAF && y->code == GRAPH_LEAF && x->attr.storage && x->attr.storage == y->attr.storage);
+}
+
+static bool reads_storage(const memory_plan *m, int kernel, node leaf)
+{
+    const fuse_kernel *k = &m->plan->kernels[kernel];
+    for (int i = 0; i < k->argument_count; i++)
+        if (argument_reads(k, i) && same_storage(m->plan->graph, k->arguments[i].base, leaf)) return true;
+    return false;
+}
+
+/* ---- order ---- */
+
+/* before[a * count + b]: kernel a runs before kernel b, directly. */
+static bool reaches(const bool *before, int count, int from, int to, bool *seen)
+{
+    if (from == to) return true;
+    seen[from] = true;
+    for (int next = 0; next < count; next++)
+        if (before[(size_t)from * (size_t)count + (size_t)next] && !seen[next] &&
+            reaches(before, count, next, to, seen))
+            return true;
+    return false;
+}
+
+static void renumber(fuse_plan *plan, const int *order, arena *scratch)
+{
+    int count = plan->kernel_count;
+    int *place = ARENA_ARRAY(scratch, int, count);
+    fuse_kernel *old = ARENA_ARRAY(scratch, fuse_kernel, count);
+    memcpy(old, plan->kernels, sizeof(fuse_kernel) * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        plan->kernels[i] = old[order[i]];
+        place[order[i]] = i;
+    }
+    for (int i = 0; i < plan->boundary_count; i++) {
+        fuse_boundary *b = &plan->boundaries[i];
+        if (b->producer >= 0) b->producer = place[b->producer];
+        if (b->consumer >= 0) b->consumer = place[b->consumer];
+    }
+}
+
+/* Kernels that read the old value of an assigned leaf go before the one that computes the new value, unless they need
+ * it. Otherwise the order stays. */
+static void order_kernels(memory_plan *m, arena *scratch)
+{
+    fuse_plan *plan = m->plan;
+    int count = plan->kernel_count;
+    int *writer = ARENA_ARRAY(scratch, int, plan->graph->node_count);
+    for (int n = 0; n < plan->graph->node_count; n++) writer[n] = -1;
+    for (int i = 0; i < count; i++)
+        for (int w = 0; w < plan->kernels[i].write_count; w++) writer[plan->kernels[i].writes[w]] = i;
+    bool needed = false;
+    for (int a = 0; a < m->assign_count && !needed; a++)
+        for (int i = writer[m->assigns[a].from] + 1; i < count && writer[m->assigns[a].from] >= 0 && !needed; i++)
+            needed = reads_storage(m, i, m->assigns[a].home);
+    if (!needed) return;
+    bool *before = ARENA_ARRAY(scratch, bool, (size_t)count *(size_t)count);
+    for (int i = 0; i < count; i++)
+        for (int a = 0; a < plan->kernels[i].argument_count; a++) {
+            int from = writer[plan->kernels[i].arguments[a].base];
+            if (from >= 0 && from != i) before[(size_t)from * (size_t)count + (size_t)i] = true;
+        }
+    for (int a = 0; a < m->assign_count; a++) {
+        int to = writer[m->assigns[a].from];
+        for (int i = 0; i < count && to >= 0; i++) {
+            if (i == to || !reads_storage(m, i, m->assigns[a].home)) continue;
+            bool *seen = ARENA_ARRAY(scratch, bool, count);
+            if (!reaches(before, count, to, i, seen)) before[(size_t)i * (size_t)count + (size_t)to] = true;
+        }
+    }
+    int *order = ARENA_ARRAY(scratch, int, count);
+    bool *done = ARENA_ARRAY(scratch, bool, count);
+    for (int at = 0; at < count; at++) {
+        int next = -1;
+        for (int i = 0; i < count && next < 0; i++) {
+            bool ready = !done[i];
+            for (int p = 0; p < count && ready; p++) ready = done[p] || !before[(size_t)p * (size_t)count + (size_t)i];
+            if (ready) next = i;
+        }
+        CHECK(next >= 0);
+        order[at] = next;
+        done[next] = true;
+    }
+    renumber(plan, order, scratch);
+}
+
+/* ---- lives ---- */
+
+static void find_lives(memory_plan *m)
+{
+    fuse_plan *plan = m->plan;
+    for (int n = 0; n < plan->graph->node_count; n++) m->first[n] = m->last[n] = -1;
+    for (int i = 0; i < plan->kernel_count; i++) {
+        const fuse_kernel *k = &plan->kernels[i];
+        for (int w = 0; w < k->write_count; w++) {
+            m->first[k->writes[w]] = i;
+            m->last[k->writes[w]] = MAXIMUM(m->last[k->writes[w]], i);
+        }
+        for (int a = 0; a < k->argument_count; a++) m->last[k->arguments[a].base] = i;
+        if (!k->kernel)
+            for (int a = 0; a < graph_get(plan->graph, k->call)->input_count; a++)
+                m->last[graph_get(plan->graph, k->call)->inputs[a]] = i;
+    }
+}
+
+static bool is_row_major(const graph_node *leaf)
+{
+    int64_t inner = 1;
+    for (int k = leaf->shape.rank - 1; k >= 0; k--) {
+        if (leaf->shape.extents[k] > 1 && leaf->attr.strides[k] != inner) return false;
+        inner *= leaf->shape.extents[k];
+    }
+    return true;
+}
+
+/* The argument that alone writes n, or -1. */
+static int writing_argument(const fuse_kernel *k, node n)
+{
+    int found = -1;
+    for (int i = 0; i < k->argument_count; i++) {
+        if (k->arguments[i].base != n) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found;
+}
+
+/* ---- assignments ---- */
+
+static bool take_home(memory_plan *m, const fuse_assign *a)
+{
+    fuse_plan *plan = m->plan;
+    const graph_node *home = graph_get(plan->graph, a->home), *from = graph_get(plan->graph, a->from);
+    int at = m->first[a->from];
+    if (at < 0 || m->wanted[a->from] || m->root[a->from] != a->from || !is_row_major(home) || home->attr.offset ||
+        home->elem != from->elem || shape_count(&home->shape) != shape_count(&from->shape))
+        return false;
+    for (int i = at + 1; i < plan->kernel_count; i++)
+        if (reads_storage(m, i, a->home)) return false;
+    fuse_kernel *k = &plan->kernels[at];
+    if (reads_storage(m, at, a->home)) {
+        int read = writing_argument(k, a->home), write = writing_argument(k, a->from);
+        for (int i = 0; i < k->argument_count; i++)
+            if (i != read && same_storage(plan->graph, k->arguments[i].base, a->home)) return false;
+        if (read < 0 || write < 0 || !k->kernel) return false;
+        if (!fuse_in_place(plan->memory, k, read, write)) return false;
+    }
+    m->root[a->from] = a->home;
+    plan->places[a->from] = (fuse_place){.same_as = a->home};
+    return true;
+}
+
+/* A kernel that copies a node, row-major, to a leaf. */
+static fuse_kernel copy_kernel(fuse_plan *plan, node from, node home)
+{
+    arena *memory = plan->memory;
+    const graph_node *target = graph_get(plan->graph, home);
+    int64_t count = shape_count(&target->shape);
+    fuse_kernel k = {.name = "copy", .argument_count = 2, .node_count = 1, .write_count = 0};
+    k.arguments = ARENA_ARRAY(memory, fuse_argument, 2);
+    k.nodes = ARENA_ARRAY(memory, node, 1);
+    k.nodes[0] = from;
+    k.read_bytes = k.written_bytes = graph_size_bytes(plan->graph, home);
+    int rank = 1;
+    k.arguments[0] = (fuse_argument){.base = from, .rank = 1, .extents = {count}, .strides = {1}};
+    k.arguments[1] =
+        (fuse_argument){.base = home, .rank = 1, .offset = target->attr.offset, .extents = {count}, .strides = {1}};
+    if (!is_row_major(target)) {
+        rank = MINIMUM(target->shape.rank, MAX_RANK);
+        CHECK(target->shape.rank <= MAX_RANK);
+        int64_t inner = 1;
+        for (int axis = rank - 1; axis >= 0; axis--) {
+            k.arguments[0].extents[axis] = k.arguments[1].extents[axis] = target->shape.extents[axis];
+            k.arguments[0].strides[axis] = inner;
+            k.arguments[1].strides[axis] = target->attr.strides[axis];
+            inner *= target->shape.extents[axis];
+        }
+        k.arguments[0].rank = k.arguments[1].rank = rank;
+    }
+    k.kernel = fuse_copy_text(memory, target->elem, rank, COPY_BLOCK);
+    return k;
+}
+
+static void assign_rest(memory_plan *m, const bool *done)
+{
+    fuse_plan *plan = m->plan;
+    int more = 0;
+    for (int a = 0; a < m->assign_count; a++) more += !done[a];
+    if (!more) return;
+    fuse_kernel *grown = ARENA_ARRAY(plan->memory, fuse_kernel, plan->kernel_count + more);
+    if (plan->kernel_count) memcpy(grown, plan->kernels, sizeof(fuse_kernel) * (size_t)plan->kernel_count);
+    plan->kernels = grown;
+    for (int a = 0; a < m->assign_count; a++) {
+        if (done[a] || m->assigns[a].from == m->assigns[a].home) continue;
+        plan->kernels[plan->kernel_count] = copy_kernel(plan, m->assigns[a].from, m->assigns[a].home);
+        m->last[m->assigns[a].from] = plan->kernel_count++;
+    }
+}
+
+/* ---- places ---- */
+
+/* What a kernel of arithmetic alone reads for the last time may give its place to what it writes there. */
+static void reuse_inputs(memory_plan *m)
+{
+    fuse_plan *plan = m->plan;
+    for (int i = 0; i < plan->kernel_count; i++) {
+        fuse_kernel *k = &plan->kernels[i];
+        if (!k->kernel || !fuse_is_pointwise(k->kernel)) continue;
+        for (int w = 0; w < k->write_count; w++) {
+            node to = k->writes[w];
+            if (m->wanted[to] || m->root[to] != to || !graph_size_bytes(plan->graph, to)) continue;
+            int write = writing_argument(k, to);
+            for (int r = 0; write >= 0 && r < k->argument_count; r++) {
+                node from = k->arguments[r].base;
+                if (m->first[from] < 0 || m->first[from] >= i || m->last[from] != i || m->wanted[from]) continue;
+                if (graph_get(plan->graph, m->root[from])->code == GRAPH_LEAF || writing_argument(k, from) != r ||
+                    graph_size_bytes(plan->graph, from) != graph_size_bytes(plan->graph, to) ||
+                    !fuse_in_place(plan->memory, k, r, write))
+                    continue;
+                m->root[to] = m->root[from];
+                plan->places[to] = (fuse_place){.same_as = from};
+                m->last[m->root[to]] = m->last[to];
+                break;
+            }
+        }
+    }
+}
+
+typedef struct block {
+    node n;
+    int64_t size, offset;
+    int first, last;
+} block;
+
+static int larger_first(const void *left, const void *right)
+{
+    const block *a = left, *b = right;
+    if (a->size != b->size) return a->size < b->size ? 1 : -1;
+    return (a->n > b->n) - (a->n < b->n);
+}
+
+static int lower_first(const void *left, const void *right)
+{
+    const block *a = *(block *const *)left, *b = *(block *const *)right;
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+/* The smallest gap between placed blocks that live at the same time, or the end. */
+static int64_t best_offset(const block *b, block *const *placed, int count)
+{
+    int64_t best = -1, best_size = INT64_MAX, end = 0;
+    for (int i = 0; i < count; i++) {
+        const block *p = placed[i];
+        if (p->last < b->first || p->first > b->last) continue;
+        int64_t gap = p->offset - end;
+        if (gap >= b->size && gap < best_size) {
+            best = end;
+            best_size = gap;
+        }
+        end = MAXIMUM(end, p->offset + p->size);
+    }
+    return best >= 0 ? best : end;
+}
+
+static void place_workspace(memory_plan *m, arena *scratch)
+{
+    fuse_plan *plan = m->plan;
+    int count = 0, nodes = plan->graph->node_count;
+    block *blocks = ARENA_ARRAY(scratch, block, nodes);
+    for (int n = 1; n < nodes; n++) {
+        if (m->first[n] < 0 || m->wanted[n] || m->root[n] != (node)n) continue;
+        int64_t size = (graph_size_bytes(plan->graph, (node)n) + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES;
+        blocks[count++] =
+            (block){.n = (node)n, .size = size * ALIGNMENT_BYTES, .first = m->first[n], .last = m->last[n]};
+    }
+    qsort(blocks, (size_t)count, sizeof(block), larger_first);
+    block **placed = ARENA_ARRAY(scratch, block *, count + 1);
+    for (int i = 0; i < count; i++) {
+        block *b = &blocks[i];
+        b->offset = best_offset(b, placed, i);
+        placed[i] = b;
+        qsort(placed, (size_t)i + 1, sizeof(block *), lower_first);
+        plan->places[b->n] = (fuse_place){.offset_bytes = b->offset};
+        plan->workspace_bytes = MAXIMUM(plan->workspace_bytes, b->offset + b->size);
+    }
+}
+
+void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fuse_assign *assigns, int assign_count)
+{
+    arena *scratch = arena_new();
+    int nodes = plan->graph->node_count;
+    memory_plan m = {.plan = plan, .assigns = assigns, .assign_count = assign_count};
+    m.wanted = ARENA_ARRAY(scratch, bool, nodes);
+    m.first = ARENA_ARRAY(scratch, int, nodes);
+    m.last = ARENA_ARRAY(scratch, int, nodes);
+    m.root = ARENA_ARRAY(scratch, node, nodes);
+    bool *done = ARENA_ARRAY(scratch, bool, assign_count + 1);
+    for (int i = 0; i < wanted_count; i++) m.wanted[wanted[i]] = true;
+    for (int n = 0; n < nodes; n++) m.root[n] = (node)n;
+    plan->places = ARENA_ARRAY(plan->memory, fuse_place, nodes);
+    plan->workspace_bytes = 0;
+    order_kernels(&m, scratch);
+    find_lives(&m);
+    for (int a = 0; a < assign_count; a++) done[a] = take_home(&m, &assigns[a]);
+    assign_rest(&m, done);
+    reuse_inputs(&m);
+    place_workspace(&m, scratch);
+    plan->peak_bytes = plan->workspace_bytes;
+    for (int n = 1; n < nodes; n++)
+        if (m.wanted[n] && m.first[n] >= 0) {
+            plan->places[n] = (fuse_place){.offset_bytes = -1};
+            plan->peak_bytes += graph_size_bytes(plan->graph, (node)n);
+        }
+    arena_free(scratch);
+}
+
+void fuse_print_memory(const fuse_plan *plan, text *out)
+{
+    const graph *g = plan->graph;
+    arena *scratch = arena_new();
+    int *first = ARENA_ARRAY(scratch, int, g->node_count), *last = ARENA_ARRAY(scratch, int, g->node_count);
+    for (int i = plan->kernel_count - 1; i >= 0; i--)
+        for (int w = 0; w < plan->kernels[i].write_count; w++) first[plan->kernels[i].writes[w]] = i + 1;
+    for (int i = 0; i < plan->kernel_count; i++) {
+        const fuse_kernel *k = &plan->kernels[i];
+        for (int w = 0; w < k->write_count; w++) last[k->writes[w]] = MAXIMUM(last[k->writes[w]], i + 1);
+        for (int a = 0; a < k->argument_count; a++) last[k->arguments[a].base] = i + 1;
+    }
+    text_print(out, "workspace %lld bytes, peak %lld bytes\n", (long long)plan->workspace_bytes,
+               (long long)plan->peak_bytes);
+    text_print(out, "%-8s %-24s %12s %12s  %s\n", "node", "value", "bytes", "offset", "kernels");
+    for (int n = 1; n < g->node_count; n++) {
+        if (!first[n]) continue;
+        const fuse_place *p = &plan->places[n];
+        text value = {0};
+        text_print(&value, "%s", dtypes[g->nodes[n].elem].text);
+        shape_print(&g->nodes[n].shape, &value);
+        text_print(out, "%%%-7d %-24s %12lld ", n, text_get(&value), (long long)graph_size_bytes(g, (node)n));
+        text_free(&value);
+        if (p->same_as)
+            text_print(out, "%12s  %d to %d, in place of %%%u\n", "", first[n] - 1, last[n] - 1, p->same_as);
+        else if (p->offset_bytes < 0)
+            text_print(out, "%12s  %d to the end, a result\n", "own", first[n] - 1);
+        else
+            text_print(out, "%12lld  %d to %d\n", (long long)p->offset_bytes, first[n] - 1, last[n] - 1);
+    }
+    arena_free(scratch);
+}
