@@ -7,6 +7,7 @@
  * the handle is an error and not a crash.
  * Evaluation (run/realize.c) computes the wanted nodes and the pending assignments of variables; a computed node has a
  * `placed` view of a storage, and counts as a leaf from then on.
+ * Numbers of nodes are good until tape_collect, which any API call that releases something may run.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TENSOR_TAPE_H
@@ -14,15 +15,19 @@
 
 #include "ir/graph.h"
 
-#include <quern/tensor.h>
+#define QN_NO_CALL_SITES
+#include <quern/nn.h>
 
-/* Memory of tensors. Counted: by leaves' slots, by computed nodes that a slot keeps, by plans. */
+/* Memory of tensors. Counted: by leaves' slots, by computed nodes that a slot keeps, by plans. Writing to it gives it a
+ * new storage over the same buffer and marks this one: nodes that read this one and are not computed can not be. */
 typedef struct storage {
     _Atomic int references;
     qn_buffer *buffer; /* on the tape's device */
     int64_t size_bytes;
-    bool written; /* a variable: assignments change it */
+    bool written;     /* a variable: assignments change it */
+    bool overwritten; /* what nodes read through this storage is not there any more */
 } storage;
+storage *storage_new(qn_buffer *buffer); /* takes over the reference */
 storage *storage_retain(storage *s);
 void storage_release(storage *s); /* NULL is fine */
 
@@ -39,6 +44,7 @@ typedef struct tape_slot {
     bool variable;
     storage *home;  /* a variable: where assignments go */
     node home_leaf; /* a variable: the leaf that reads `home` */
+    uint32_t next_free;
 } tape_slot;
 
 typedef struct tape_assign {
@@ -51,26 +57,57 @@ struct qn_tape {
     char device[16];
     qn_mode mode;
     bool allow_tf32, check_indices;
-    arena *memory;
+    arena *memory; /* as long as the tape; the graph's own goes with the graph */
     graph *graph;
     placed *placed; /* by node; as many as placed_capacity */
     int placed_capacity;
     tape_slot *slots; /* [0] is unused */
     int slot_count, slot_capacity;
+    uint32_t free_slot;
     int scope;            /* depth; 0: outermost */
     tape_assign *assigns; /* pending, oldest first */
     int assign_count, assign_capacity;
     qn_tensor random_state;    /* u64[2]: seed, offset; a variable, made at the first need */
+    node random_leaf;          /* the leaf that `random_steps` counts from */
+    uint64_t random_steps;     /* numbers asked for since */
+    int collect_at;            /* nodes */
+    int64_t dead_bytes;        /* of memory whose slot was released since the last collection */
     struct realizer *realizer; /* run's: plans, streams; NULL before the first evaluation */
     struct qn_plan *capturing; /* run's: NULL unless a step is being recorded */
 };
 
 /* tape.c */
+qn_tape *tape_new(qn_context *context, const char *device); /* the device's name is good; context NULL: graphs only */
+void tape_free(qn_tape *tape);
 /* The node of a handle: 0 with the error recorded if it is empty, released or of another tape. */
 node tape_node(qn_tape *tape, const char *op, qn_tensor t);
+/* The same for all operands of a call of `op`, with the call's site and label set. NULL: one is not good, or the tape
+ * has an error already. */
+qn_tape *tape_begin(const char *op, const qn_tensor *operands, int count, node *nodes);
 qn_tensor tape_handle(qn_tape *tape, node n); /* a new slot in this scope; the empty handle for 0 */
-/* Starts an API call: takes the call site, sets label; returns false if the handle has no tape. */
+/* Starts an API call that has no operands: takes the call site, sets the label; false if there is no tape. */
 bool tape_enter(qn_tape *tape, const char *label);
+tape_slot *tape_slot_of(qn_tensor t);                        /* NULL: the handle is empty, released or nonsense */
 void tape_place(qn_tape *tape, node n, const placed *where); /* retains the storage */
 const placed *tape_placed(const qn_tape *tape, node n);      /* NULL: not computed. A LEAF always is */
+/* A leaf over the whole of a storage, which the node keeps. strides NULL: row-major. */
+node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides, int64_t offset, storage *memory);
+/* The pending assignment of a variable has been stored: its handle reads its home, what read it before cannot. */
+void tape_assigned(qn_tape *tape, uint32_t slot);
+/* The memory of a leaf has new contents: handles of the leaf itself read them, what was made from it cannot. */
+void tape_overwritten(qn_tape *tape, node leaf);
+
+/* tape_collect.c: forgets nodes that no slot and no assignment needs, and releases their memory; nodes get new numbers.
+ * Does nothing while a step is recorded. */
+void tape_collect(qn_tape *tape);
+
+/* facts.c: strides as PyTorch would have them; *base: the node whose memory it shares, itself if none. */
+void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base);
+
+static inline shape shape_from_public(qn_shape s)
+{
+    shape out = {.rank = s.rank};
+    for (int k = 0; k < GRAPH_RANK; k++) out.extents[k] = k < s.rank ? s.extents[k] : 0;
+    return out;
+}
 #endif

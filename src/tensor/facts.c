@@ -1,0 +1,160 @@
+/*
+ * Facts of tensors: type, shape, and the strides that PyTorch would show. In: a handle. Out: numbers; nothing is
+ * computed and no error is recorded (a handle that is not good has rank 0 and no elements).
+ * Movement of a tensor is a view of its memory, a reshape where strides can tell it; everything else has memory of its
+ * own, row-major.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/tape.h"
+
+#include <string.h>
+
+static const graph_node *fact(qn_tensor t)
+{
+    const tape_slot *s = tape_slot_of(t);
+    return s ? graph_get(t.tape->graph, s->node) : NULL;
+}
+
+bool qn_tensor_valid(qn_tensor t)
+{
+    return tape_slot_of(t) != NULL;
+}
+
+qn_dtype qn_tensor_dtype(qn_tensor t)
+{
+    const graph_node *n = fact(t);
+    return n ? (qn_dtype)n->elem : QN_F32;
+}
+
+qn_shape qn_tensor_shape(qn_tensor t)
+{
+    const graph_node *n = fact(t);
+    qn_shape s = {0};
+    if (!n) return s;
+    s.rank = n->shape.rank;
+    for (int k = 0; k < s.rank; k++) s.extents[k] = n->shape.extents[k];
+    return s;
+}
+
+int qn_tensor_rank(qn_tensor t)
+{
+    return qn_tensor_shape(t).rank;
+}
+
+int64_t qn_tensor_extent(qn_tensor t, int axis)
+{
+    qn_shape s = qn_tensor_shape(t);
+    if (axis < 0) axis += s.rank;
+    return axis >= 0 && axis < s.rank ? s.extents[axis] : 0;
+}
+
+int64_t qn_tensor_count(qn_tensor t)
+{
+    const graph_node *n = fact(t);
+    return n ? shape_count(&n->shape) : 0;
+}
+
+static void row_major(const shape *s, int64_t *strides)
+{
+    int64_t inner = 1;
+    for (int k = s->rank - 1; k >= 0; k--) {
+        strides[k] = inner;
+        inner *= MAXIMUM(s->extents[k], 1);
+    }
+}
+
+/* The strides of `to` over the memory of `from`: each run of axes of `from` that is contiguous in itself is dealt out to
+ * the axes of `to`. False: some axis of `to` would need two strides. */
+static bool reshape_strides(const shape *from, const int64_t *strides, const shape *to, int64_t *out)
+{
+    if (!shape_count(from)) {
+        row_major(to, out);
+        return true;
+    }
+    int at = to->rank - 1;
+    int64_t run = 1, base = from->rank ? strides[from->rank - 1] : 1, dealt = 1;
+    for (int k = from->rank - 1; k >= 0; k--) {
+        run *= from->extents[k];
+        bool ends = k == 0 || (from->extents[k - 1] != 1 && strides[k - 1] != run * base);
+        if (!ends) continue;
+        for (; at >= 0 && (dealt < run || to->extents[at] == 1); at--) {
+            out[at] = dealt * base;
+            dealt *= to->extents[at];
+        }
+        if (dealt != run) return false;
+        if (k > 0) base = strides[k - 1];
+        run = dealt = 1;
+    }
+    for (; at >= 0; at--) out[at] = base;
+    return true;
+}
+
+void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
+{
+    const graph *g = tape->graph;
+    const graph_node *x = graph_get(g, n);
+    const placed *where = tape_placed(tape, n);
+    *base = n;
+    if (where && (x->code == GRAPH_LEAF || graph_ops[x->code].class != GRAPH_CLASS_MOVE)) {
+        memcpy(strides, where->strides, sizeof(int64_t) * GRAPH_RANK);
+        return;
+    }
+    int64_t from[GRAPH_RANK];
+    node source = n;
+    bool view = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_PAD && x->code != GRAPH_CONCAT;
+    if (view) tape_strides(tape, x->inputs[0], from, &source);
+    const shape *before = view ? &graph_get(g, x->inputs[0])->shape : NULL;
+    switch (x->code) {
+    case GRAPH_RESHAPE: view = reshape_strides(before, from, &x->shape, strides); break;
+    case GRAPH_PERMUTE:
+        for (int k = 0; k < x->shape.rank; k++) strides[k] = from[x->attr.axes[k]];
+        break;
+    case GRAPH_EXPAND:
+        for (int k = 0; k < x->shape.rank; k++) strides[k] = before->extents[k] == x->shape.extents[k] ? from[k] : 0;
+        break;
+    case GRAPH_SLICE:
+        for (int k = 0; k < x->shape.rank; k++) strides[k] = from[k] * x->attr.step[k];
+        break;
+    case GRAPH_WINDOW:
+        memcpy(strides, from, sizeof(from));
+        strides[x->attr.axis] = from[x->attr.axis] * x->attr.stride;
+        strides[x->shape.rank - 1] = from[x->attr.axis] * x->attr.dilation;
+        break;
+    default: view = false; break;
+    }
+    if (view)
+        *base = source;
+    else
+        row_major(&x->shape, strides);
+}
+
+qn_shape qn_tensor_strides(qn_tensor t)
+{
+    qn_shape s = qn_tensor_shape(t);
+    int64_t strides[GRAPH_RANK];
+    node base;
+    if (!tape_slot_of(t)) return s;
+    tape_strides(t.tape, tape_slot_of(t)->node, strides, &base);
+    for (int k = 0; k < s.rank; k++) s.extents[k] = strides[k];
+    return s;
+}
+
+bool qn_tensor_is_view(qn_tensor t)
+{
+    int64_t strides[GRAPH_RANK];
+    node base;
+    if (!tape_slot_of(t)) return false;
+    tape_strides(t.tape, tape_slot_of(t)->node, strides, &base);
+    return base != tape_slot_of(t)->node;
+}
+
+bool qn_tensor_same_memory(qn_tensor a, qn_tensor b)
+{
+    int64_t strides[GRAPH_RANK];
+    node first, second;
+    if (!tape_slot_of(a) || !tape_slot_of(b) || a.tape != b.tape) return false;
+    tape_strides(a.tape, tape_slot_of(a)->node, strides, &first);
+    tape_strides(b.tape, tape_slot_of(b)->node, strides, &second);
+    const placed *one = tape_placed(a.tape, first), *other = tape_placed(a.tape, second);
+    return first == second || (one && other && one->storage->buffer == other->storage->buffer);
+}

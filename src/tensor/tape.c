@@ -1,0 +1,329 @@
+/*
+ * Tapes: slots behind handles, scopes, storages, variables with their pending assignments, the first error, call sites.
+ * In: calls of <quern/tensor.h>. Out: nodes of the tape's graph, and what evaluation needs to know about them.
+ * Invariants: a slot with a node is named by exactly the handles with its stamp; every LEAF is placed; a variable's home
+ * is read through home_leaf alone.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_COLLECTION 4096 /* nodes */
+#define RELEASED_BYTES ((int64_t)16 << 20)
+
+/* ---- call sites ---- */
+
+static _Thread_local graph_site site_of_call;
+
+void qn_here(const char *file, int line)
+{
+    site_of_call = (graph_site){file, line};
+}
+
+/* ---- storages ---- */
+
+storage *storage_new(qn_buffer *buffer)
+{
+    storage *s = calloc(1, sizeof(*s));
+    CHECK(s);
+    s->references = 1;
+    s->buffer = buffer;
+    s->size_bytes = (int64_t)qn_buffer_size_bytes(buffer);
+    return s;
+}
+
+storage *storage_retain(storage *s)
+{
+    if (s) s->references++;
+    return s;
+}
+
+void storage_release(storage *s)
+{
+    if (!s || --s->references > 0) return;
+    qn_buffer_release(s->buffer);
+    free(s);
+}
+
+/* The same memory under a new identity, for what reads it after a write. */
+static storage *storage_renew(storage *s)
+{
+    storage *next = storage_new(qn_buffer_retain(s->buffer));
+    next->written = s->written;
+    s->overwritten = true;
+    return next;
+}
+
+/* ---- tapes ---- */
+
+qn_tape *tape_new(qn_context *context, const char *device)
+{
+    arena *memory = arena_new();
+    qn_tape *tape = ARENA_NEW(memory, qn_tape);
+    tape->memory = memory;
+    tape->context = context;
+    snprintf(tape->device, sizeof(tape->device), "%s", device);
+    tape->graph = graph_new(arena_new());
+    tape->slot_count = 1;
+    tape->slot_capacity = 64;
+    tape->slots = ARENA_ARRAY(memory, tape_slot, tape->slot_capacity);
+    tape->collect_at = FIRST_COLLECTION;
+#ifndef NDEBUG
+    tape->check_indices = true;
+#endif
+    return tape;
+}
+
+void tape_free(qn_tape *tape)
+{
+    if (!tape) return;
+    for (int i = 1; i < tape->slot_count; i++) storage_release(tape->slots[i].home);
+    for (int n = 0; n < tape->placed_capacity; n++) storage_release(tape->placed[n].storage);
+    free(tape->placed);
+    arena_free(tape->graph->memory);
+    arena_free(tape->memory);
+}
+
+void qn_tape_set_mode(qn_tape *tape, qn_mode mode)
+{
+    if (tape) tape->mode = mode;
+}
+
+void qn_tape_set_tf32(qn_tape *tape, bool allow)
+{
+    if (tape) tape->allow_tf32 = allow;
+}
+
+void qn_tape_set_check_indices(qn_tape *tape, bool check)
+{
+    if (tape) tape->check_indices = check;
+}
+
+qn_status qn_tape_error(qn_tape *tape, qn_error *error)
+{
+    if (!tape) return error_set(error, QN_BAD_CALL, "qn_tape_error: the tape is NULL");
+    qn_status status = tape->graph->status;
+    if (status) error_set(error, status, "%s", tape->graph->error.message);
+    tape->graph->status = QN_OK;
+    return status;
+}
+
+bool tape_enter(qn_tape *tape, const char *label)
+{
+    if (!tape) return false;
+    tape->graph->site = site_of_call;
+    tape->graph->label = label;
+    return true;
+}
+
+/* ---- slots and handles ---- */
+
+tape_slot *tape_slot_of(qn_tensor t)
+{
+    if (!t.tape || !t.slot || t.slot >= (uint32_t)t.tape->slot_count) return NULL;
+    tape_slot *s = &t.tape->slots[t.slot];
+    return s->node && s->stamp == t.stamp ? s : NULL;
+}
+
+qn_tensor tape_handle(qn_tape *tape, node n)
+{
+    if (!n) return (qn_tensor){0};
+    uint32_t number = tape->free_slot;
+    if (number) {
+        tape->free_slot = tape->slots[number].next_free;
+    } else {
+        number = (uint32_t)tape->slot_count;
+        ARENA_PUSH(tape->memory, tape->slots, tape->slot_count, tape->slot_capacity, (tape_slot){0});
+    }
+    tape_slot *s = &tape->slots[number];
+    *s = (tape_slot){.node = n, .stamp = s->stamp + 1, .scope = tape->scope};
+    return (qn_tensor){tape, number, s->stamp};
+}
+
+node tape_node(qn_tape *tape, const char *op, qn_tensor t)
+{
+    const tape_slot *s = tape_slot_of(t);
+    if (!t.tape) return graph_fail(tape->graph, op, "an operand is the empty tensor");
+    if (t.tape != tape) return graph_fail(tape->graph, op, "the operands belong to different tapes");
+    if (!s) return graph_fail(tape->graph, op, "an operand was released, or its scope has ended");
+    return s->node;
+}
+
+qn_tape *tape_begin(const char *op, const qn_tensor *operands, int count, node *nodes)
+{
+    qn_tape *tape = NULL;
+    for (int i = 0; i < count && !tape; i++) tape = operands[i].tape;
+    if (!tape_enter(tape, op)) return NULL;
+    bool good = !tape->graph->status;
+    for (int i = 0; i < count && good; i++) good = (nodes[i] = tape_node(tape, op, operands[i])) != 0;
+    return good ? tape : NULL;
+}
+
+static void drop_assign(qn_tape *tape, uint32_t slot)
+{
+    int kept = 0;
+    for (int i = 0; i < tape->assign_count; i++)
+        if (tape->assigns[i].slot != slot) tape->assigns[kept++] = tape->assigns[i];
+    tape->assign_count = kept;
+}
+
+static void release_slot(qn_tape *tape, uint32_t number)
+{
+    tape_slot *s = &tape->slots[number];
+    if (tape_placed(tape, s->node)) tape->dead_bytes += graph_size_bytes(tape->graph, s->node) + 1;
+    if (s->variable) drop_assign(tape, number);
+    storage_release(s->home);
+    *s = (tape_slot){.stamp = s->stamp, .next_free = tape->free_slot};
+    tape->free_slot = number;
+}
+
+void qn_release(qn_tensor t)
+{
+    if (!tape_slot_of(t)) return;
+    qn_tape *tape = t.tape;
+    release_slot(tape, t.slot);
+    if (tape->dead_bytes > RELEASED_BYTES || tape->graph->node_count > tape->collect_at) tape_collect(tape);
+}
+
+qn_tensor qn_keep(qn_tensor t)
+{
+    tape_slot *s = tape_slot_of(t);
+    if (s && s->scope > 0) s->scope--;
+    return t;
+}
+
+void qn_scope_begin(qn_tape *tape)
+{
+    if (tape) tape->scope++;
+}
+
+void qn_scope_end(qn_tape *tape)
+{
+    if (!tape_enter(tape, "scope_end")) return;
+    if (!tape->scope) {
+        graph_fail(tape->graph, "scope_end", "no scope was begun");
+        return;
+    }
+    for (int i = 1; i < tape->slot_count; i++)
+        if (tape->slots[i].node && tape->slots[i].scope >= tape->scope) release_slot(tape, (uint32_t)i);
+    tape->scope--;
+    if (tape->dead_bytes || tape->graph->node_count > tape->collect_at) tape_collect(tape);
+}
+
+/* ---- what is computed ---- */
+
+void tape_place(qn_tape *tape, node n, const placed *where)
+{
+    if ((int)n >= tape->placed_capacity) {
+        int capacity = MAXIMUM(2 * tape->placed_capacity, tape->graph->node_capacity);
+        placed *more = realloc(tape->placed, sizeof(placed) * (size_t)capacity);
+        CHECK(more);
+        memset(more + tape->placed_capacity, 0, sizeof(placed) * (size_t)(capacity - tape->placed_capacity));
+        tape->placed = more;
+        tape->placed_capacity = capacity;
+    }
+    storage_retain(where->storage);
+    storage_release(tape->placed[n].storage);
+    tape->placed[n] = *where;
+}
+
+const placed *tape_placed(const qn_tape *tape, node n)
+{
+    return (int)n < tape->placed_capacity && tape->placed[n].storage ? &tape->placed[n] : NULL;
+}
+
+node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides, int64_t offset, storage *memory)
+{
+    node leaf = graph_leaf(tape->graph, elem, s, strides, offset, memory);
+    if (!leaf) return 0;
+    placed where = {.storage = memory, .offset = offset};
+    memcpy(where.strides, graph_get(tape->graph, leaf)->attr.strides, sizeof(where.strides));
+    tape_place(tape, leaf, &where);
+    return leaf;
+}
+
+/* ---- variables and writes ---- */
+
+qn_tensor qn_variable(qn_tensor initial)
+{
+    node n;
+    qn_tape *tape = tape_begin("variable", &initial, 1, &n);
+    if (!tape) return (qn_tensor){0};
+    graph *g = tape->graph;
+    qn_buffer *buffer = NULL;
+    qn_error error;
+    if (qn_buffer_new_on(tape->context, tape->device, (size_t)graph_size_bytes(g, n), &buffer, &error))
+        return graph_fail(g, "variable", "%s", error.message), (qn_tensor){0};
+    storage *home = storage_new(buffer);
+    home->written = true;
+    shape s = graph_get(g, n)->shape;
+    node leaf = tape_leaf(tape, graph_get(g, n)->elem, &s, NULL, 0, home);
+    qn_tensor t = tape_handle(tape, n);
+    tape_slot *slot = &tape->slots[t.slot];
+    slot->variable = true;
+    slot->home = home;
+    slot->home_leaf = leaf;
+    ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity, ((tape_assign){t.slot, n}));
+    return t;
+}
+
+void qn_assign(qn_tensor variable, qn_tensor value)
+{
+    node nodes[2];
+    qn_tape *tape = tape_begin("assign", (qn_tensor[]){variable, value}, 2, nodes);
+    if (!tape) return;
+    graph *g = tape->graph;
+    tape_slot *slot = &tape->slots[variable.slot];
+    if (!slot->variable) {
+        graph_fail(g, "assign", "the tensor is not a variable: make it one with qn_variable");
+        return;
+    }
+    const graph_node *home = graph_get(g, slot->home_leaf);
+    if (!shape_same(&home->shape, &graph_get(g, nodes[1])->shape)) {
+        text words = {0};
+        text_add(&words, "a value of shape ");
+        shape_print(&graph_get(g, nodes[1])->shape, &words);
+        text_add(&words, " for a variable of shape ");
+        shape_print(&home->shape, &words);
+        graph_fail(g, "assign", "%s", text_get(&words));
+        text_free(&words);
+        return;
+    }
+    node from = graph_convert(g, nodes[1], home->elem);
+    if (!from) return;
+    drop_assign(tape, variable.slot);
+    slot->node = from;
+    if (from == slot->home_leaf) return;
+    ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity,
+               ((tape_assign){variable.slot, from}));
+}
+
+void tape_overwritten(qn_tape *tape, node leaf)
+{
+    const graph_node *n = graph_get(tape->graph, leaf);
+    CHECK(n->code == GRAPH_LEAF);
+    storage *next = storage_renew(n->attr.storage);
+    shape s = n->shape;
+    dtype elem = n->elem;
+    int64_t strides[GRAPH_RANK];
+    memcpy(strides, n->attr.strides, sizeof(strides));
+    node renewed = tape_leaf(tape, elem, &s, strides, n->attr.offset, next);
+    for (int i = 1; i < tape->slot_count; i++) {
+        tape_slot *slot = &tape->slots[i];
+        if (slot->node == leaf) slot->node = renewed;
+        if (slot->home_leaf != leaf) continue;
+        slot->home_leaf = renewed;
+        storage_release(slot->home);
+        slot->home = storage_retain(next);
+    }
+    storage_release(next);
+}
+
+void tape_assigned(qn_tape *tape, uint32_t number)
+{
+    drop_assign(tape, number);
+    tape_overwritten(tape, tape->slots[number].home_leaf);
+    tape->slots[number].node = tape->slots[number].home_leaf;
+}
