@@ -1,0 +1,177 @@
+/*
+ * Scans and sorting along an axis. In: a node and where its input lies. Out: a kernel.
+ *
+ * A scan along the last axis is one program a row; along another one a program carries a block of columns down the axis.
+ * Sorting ranks blocks by counting (who comes before me?), then merges runs of doubled length, each element finding its
+ * new place by bisection in the other run: stable, and n log^2 n comparisons in log n phases of full width. Keys travel
+ * with their positions in scratch arrays; the last phase writes the positions alone.
+ * NaN comes after all numbers going up, before them going down.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/order.h"
+
+#define SORT_BLOCK 64
+#define SORT_BLOCK_GPU 256
+#define LARGEST_STEPS 15 /* a kernel has at most 16 phases */
+#define COLUMNS 64
+#define COLUMNS_GPU 128
+
+/* A view [before][axis][after] as [before][after][axis]. */
+static fuse_argument axis_last(fuse_argument a)
+{
+    int64_t extent = a.extents[1], stride = a.strides[1];
+    a.extents[1] = a.extents[2];
+    a.strides[1] = a.strides[2];
+    a.extents[2] = extent;
+    a.strides[2] = stride;
+    return a;
+}
+
+/* ---- scan ---- */
+
+static const char *const scan_functions[FOLD_COUNT] = {
+    [FOLD_SUM] = "cumsum", [FOLD_PROD] = "cumprod", [FOLD_MAX] = "cummax", [FOLD_MIN] = "cummin"};
+
+static const char scan_rows_source[] = "kernel scan_%s(in %s x[A][B][n], out %s y[A][B][n]) launch (B, A)\n"
+                                       "{\n"
+                                       "    int b = program(0), a = program(1);\n"
+                                       "    tile %s v = %s(x[a][b][:]);\n"
+                                       "    y[a][b][:] = %s(v);\n"
+                                       "}\n";
+
+/* The first row is the start: no identity is needed, and what is scanned stays as it is to the bit. */
+static const char scan_columns_source[] =
+    "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B]) launch (min(n, 1) * cdiv(B, %d), A)\n"
+    "{\n"
+    "    int b = program(0) * %d, a = program(1);\n"
+    "    tile %s v = %s(x[a][0][b : %d]);\n"
+    "    y[a][0][b : %d] = v;\n"
+    "    for (int i = 1; i < n; i++) {\n"
+    "        tile %s w = %s(x[a][i][b : %d]);\n"
+    "        v = %s;\n"
+    "        y[a][i][b : %d] = v;\n"
+    "    }\n"
+    "}\n";
+
+bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
+                      fuse_kernel *out)
+{
+    const graph_node *of = graph_get(g, n);
+    fuse_argument from, to;
+    fuse_view mine = fuse_view_row_major(g, n);
+    CHECK(scan_functions[of->attr.fold]);
+    if (!fuse_view_middle(g, of->inputs[0], input, of->attr.axis, 1, &from) ||
+        !fuse_view_middle(g, n, &mine, of->attr.axis, 1, &to))
+        return false;
+    const char *name = scan_functions[of->attr.fold], *type = dtypes[of->elem].text;
+    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
+    bool rows = to.extents[2] == 1;
+    *out = fuse_kernel_of(memory, g, n, name, 2);
+    out->arguments[0] = rows ? axis_last(from) : from;
+    out->arguments[1] = rows ? axis_last(to) : to;
+    static const char *const steps[FOLD_COUNT] = {
+        [FOLD_SUM] = "v + w", [FOLD_PROD] = "v * w", [FOLD_MAX] = "max(v, w)", [FOLD_MIN] = "min(v, w)"};
+    int block = options->gpu ? COLUMNS_GPU : COLUMNS;
+    const char *source = rows ? arena_print(memory, scan_rows_source, name, type, type, inside, inside, name)
+                              : arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside,
+                                            block, block, inside, inside, block, steps[of->attr.fold], block);
+    out->kernel = fuse_from_source(memory, arena_print(memory, "scan_%s", name), source);
+    return true;
+}
+
+/* ---- sort ---- */
+
+/* Does a come before b, ties aside? */
+static const char *before(arena *memory, dtype elem, bool descending, const char *a, const char *b)
+{
+    if (descending) {
+        const char *swap = a;
+        a = b;
+        b = swap;
+    }
+    if (elem == DT_BOOL) return arena_print(memory, "(!%s && %s)", a, b);
+    if (!dtype_is_float(elem)) return arena_print(memory, "%s < %s", a, b);
+    return arena_print(memory, "(%s < %s || (isnan(%s) && !isnan(%s)))", a, b, b, a);
+}
+
+static void rank_phase(text *t, arena *memory, dtype elem, bool descending, int block, bool last)
+{
+    text_print(t,
+               "{\n"
+               "    int s = program(0) * %d, r = program(1), a = r / B, b = r %% B;\n"
+               "    tile %s v = x[a][b][s : %d];\n"
+               "    tile int p = iota(%d);\n"
+               "    tile bool less = %s;\n"
+               "    tile bool more = %s;\n"
+               "    tile int rank = sum(where(less || (!more && p[:][] < p[][:]), 1, 0), axis = 0);\n"
+               "    tile int to = like(v, 0);\n"
+               "    to = s + rank[0][:];\n",
+               block, dtypes[elem].text, block, block, before(memory, elem, descending, "v[:][]", "v[][:]"),
+               before(memory, elem, descending, "v[][:]", "v[:][]"));
+    if (last)
+        text_add(t, "    y[a][b][to] = s + p;\n}\n");
+    else
+        text_add(t, "    key0[r][to] = v;\n    place0[r][to] = s + p;\n}\n");
+}
+
+static void merge_phase(text *t, arena *memory, dtype elem, bool descending, int block, int step, bool last)
+{
+    int64_t run = (int64_t)block << step;
+    int from = step & 1;
+    text_print(t,
+               "then launch (cdiv(n, %d), A * B)\n"
+               "{\n"
+               "    int s = program(0) * %d, r = program(1), pair = s / %lld * %lld;\n"
+               "    int middle = min(pair + %lld, n), end = min(pair + %lld, n);\n"
+               "    bool left = s < pair + %lld;\n"
+               "    int other = left ? middle : pair, own = left ? pair : middle;\n"
+               "    tile %s v = key%d[r][s : %d];\n"
+               "    tile int low = like(v, other), high = like(v, left ? end : middle);\n"
+               "    for (int i = 0; i <= %d; i++) {\n"
+               "        tile int half = (low + high) / 2;\n"
+               "        tile %s w = key%d[r][keep(half, low < high)];\n"
+               "        tile bool passes = left ? %s : !(%s);\n"
+               "        low = where(passes, half + 1, low);\n"
+               "        high = where(passes, high, half);\n"
+               "    }\n"
+               "    tile int to = pair + (s + iota(%d) - own) + (low - other);\n",
+               block, block, (long long)(2 * run), (long long)(2 * run), (long long)run, (long long)(2 * run),
+               (long long)run, dtypes[elem].text, from, block, __builtin_ctzll((unsigned long long)run),
+               dtypes[elem].text, from, before(memory, elem, descending, "w", "v"),
+               before(memory, elem, descending, "v", "w"), block);
+    if (last)
+        text_print(t, "    y[r / B][r %% B][to] = place%d[r][s : %d];\n}\n", from, block);
+    else
+        text_print(t, "    key%d[r][to] = v;\n    place%d[r][to] = place%d[r][s : %d];\n}\n", !from, !from, from,
+                   block);
+}
+
+bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
+                         fuse_kernel *out)
+{
+    const graph_node *of = graph_get(g, n);
+    fuse_argument from, to;
+    fuse_view mine = fuse_view_row_major(g, n);
+    if (!fuse_view_middle(g, of->inputs[0], input, of->attr.axis, 1, &from) ||
+        !fuse_view_middle(g, n, &mine, of->attr.axis, 1, &to))
+        return false;
+    dtype elem = graph_get(g, of->inputs[0])->elem;
+    int block = options->gpu ? SORT_BLOCK_GPU : SORT_BLOCK, steps = 0;
+    while ((int64_t)block << LARGEST_STEPS < to.extents[1]) block *= 2;
+    while ((int64_t)block << steps < to.extents[1]) steps++;
+    *out = fuse_kernel_of(memory, g, n, "argsort", 2);
+    out->arguments[0] = axis_last(from);
+    out->arguments[1] = axis_last(to);
+    text t = {0};
+    const char *type = dtypes[elem].text;
+    text_print(&t, "kernel argsort(in %s x[A][B][n], out i64 y[A][B][n]", type);
+    for (int side = 0; side < MINIMUM(steps, 2); side++)
+        text_print(&t, ", scratch %s key%d[A * B][n], scratch i64 place%d[A * B][n]", type, side, side);
+    text_print(&t, ") launch (cdiv(n, %d), A * B)\n", block);
+    rank_phase(&t, memory, elem, of->attr.index, block, !steps);
+    for (int step = 0; step < steps; step++)
+        merge_phase(&t, memory, elem, of->attr.index, block, step, step == steps - 1);
+    out->kernel = fuse_from_source(memory, "argsort", text_get(&t));
+    text_free(&t);
+    return true;
+}

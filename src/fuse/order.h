@@ -1,0 +1,43 @@
+/*
+ * Kernels that are not loop nests over elements: scans, sorting, and additions by index. They are written in the
+ * language, with element types and the number of steps put in, and lowered like any kernel.
+ *
+ * Their inputs lie in memory: each is a view, the node's elements in the memory of a leaf or of a node that a kernel
+ * writes. Axes before and after the one that matters are taken together where the view allows it; else `false` comes
+ * back and the input wants memory of its own.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_ORDER_H
+#define QUERN_FUSE_ORDER_H
+
+#include "fuse/fuse.h"
+
+/* Where the elements of a node lie: strides for each axis of the node. */
+typedef struct fuse_view {
+    node base;
+    int64_t offset, strides[GRAPH_RANK];
+} fuse_view;
+fuse_view fuse_view_row_major(const graph *g, node n); /* in memory of its own */
+
+/* source.c: the kernel that this text of the language is; ours, so it has no errors. */
+tile_kernel *fuse_from_source(arena *memory, const char *name, const char *source);
+/* The view as [before][at][after] around `axis`; `axes`: how many axes `at` takes. False: strides do not fit. */
+bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, int axes, fuse_argument *out);
+/* A kernel of one node: its name, nodes and counts. Arguments are the caller's to fill in. */
+fuse_kernel fuse_kernel_of(arena *memory, const graph *g, node n, const char *name, int argument_count);
+
+/* order.c: n is a SCAN or ARGSORT; input: of its only input. */
+bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
+                      fuse_kernel *out);
+bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
+                         fuse_kernel *out);
+
+/* scatter.c: additions by index in the order of the updates, whatever runs at once. */
+/* A graph in which each TAKE_ADD and GATHER_ADD that a kernel will compute has a fourth input: the order of its indices
+ * (an ARGSORT). Additions of one update a place become arithmetic. Returns the node to use in place of n. */
+node fuse_scatter_prepare(graph *g, node n);
+/* inputs: views of base (base.base 0: zeros), index, updates, order. */
+bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
+                         fuse_kernel *out);
+
+#endif

@@ -1,0 +1,187 @@
+/*
+ * Additions by index, with results that do not depend on what runs at once. In: TAKE_ADD and GATHER_ADD. Out: graphs and
+ * kernels that add the updates of one place one after another, in the order in which they stand.
+ *
+ * The indices are sorted (stable), so that updates of one place are neighbours. The first of each such run adds the
+ * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows, everything else element by
+ * element in lanes. Indices outside add nothing.
+ * One update a place (the gradient of picking one class) needs no sorting: a selection by comparison, which fuses with
+ * its neighbours.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/order.h"
+#include "ir/graph_build.h"
+
+#define LANES 256
+#define SHORT_ROW 16
+
+/* ---- the graph ---- */
+
+static node spread(graph *g, node x, const shape *to)
+{
+    return graph_expand(g, x, to);
+}
+
+/* base + (position along the axis == index ? update : nothing) */
+static node add_one(graph *g, const graph_node *n)
+{
+    node base = n->inputs[0], index = graph_convert(g, n->inputs[1], DT_I64), updates = n->inputs[2];
+    shape line = {.rank = n->shape.rank};
+    for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? n->shape.extents[k] : 1;
+    node positions = graph_reshape(g, graph_iota(g, n->shape.extents[n->attr.axis]), &line);
+    node here = graph_binary(g, OP_EQ, spread(g, positions, &n->shape), spread(g, index, &n->shape));
+    return graph_select(g, here, graph_binary(g, OP_ADD, base, spread(g, updates, &n->shape)), base);
+}
+
+node fuse_scatter_prepare(graph *g, node n)
+{
+    graph_node of = *graph_get(g, n);
+    bool takes = of.code == GRAPH_TAKE_ADD;
+    if (!takes && of.code != GRAPH_GATHER_ADD) return n;
+    if (of.input_count == 4) return n;
+    graph_site site = g->site;
+    const char *label = g->label;
+    g->site = of.site;
+    g->label = of.label;
+    node made;
+    if (!takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
+        made = add_one(g, &of);
+    } else {
+        node index = of.inputs[1];
+        shape line = {1, {shape_count(&graph_get(g, index)->shape)}};
+        if (takes) index = graph_reshape(g, index, &line);
+        node order = graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
+        node inputs[] = {of.inputs[0], of.inputs[1], of.inputs[2], order};
+        of.inputs = inputs;
+        of.input_count = 4;
+        made = graph_intern(g, &of);
+    }
+    g->site = site;
+    g->label = label;
+    return made;
+}
+
+/* ---- kernels ---- */
+
+/* type, index type, base or initial value, then the copy of the base and the value a place begins with. */
+static const char rows_source[] =
+    "kernel take_add(%sin %s index[n], in %s updates[O][n][E], in i64 order[n], out %s y[O][V][E]%s)\n"
+    "%s"
+    "launch (n, O)\n"
+    "{\n"
+    "    int p = program(0), o = program(1);\n"
+    "    int here = index[order[p]], before = index[order[max(p - 1, 0)]];\n"
+    "    if (here >= 0 && here < V && (p == 0 || before != here)) {\n"
+    "        tile %s total = %s;\n"
+    "        for (int q = p; q < n; q++) {\n"
+    "            int at = order[q], next = index[at];\n"
+    "            if (next != here) break;\n"
+    "            total += %s(updates[o][at][:]);\n"
+    "        }\n"
+    "        y[o][here][:] = %s(total);\n"
+    "    }\n"
+    "}\n";
+
+static const char rows_copy[] = "launch (V, O)\n"
+                                "{\n"
+                                "    int v = program(0), o = program(1);\n"
+                                "    y[o][v][:] = base[o][v][:];\n"
+                                "}\n"
+                                "then ";
+
+static const char lanes_source[] =
+    "kernel gather_add(%sin %s index[A][n][B], in %s updates[A][n][B], in i64 order[A][n][B], out %s y[A][V][B]%s)\n"
+    "%s"
+    "launch (cdiv(n * B, %d), A)\n"
+    "{\n"
+    "    int a = program(1);\n"
+    "    tile int k = program(0) * %d + iota(%d), p = keep(k / B, k < n * B), b = k %% B;\n"
+    "    tile int here = index[a][order[a][p][b]][b];\n"
+    "    tile int before = index[a][order[a][keep(p - 1, p > 0)][b]][b];\n"
+    "    tile bool inside = here >= 0 && here < V;\n"
+    "    tile bool first = inside && (p == 0 || fill(before, -1) != here);\n"
+    "    tile %s total = like(here, %s(0));\n"
+    "%s"
+    "    tile int q = like(here, 0);\n"
+    "    q = p;\n"
+    "    tile bool on = like(here, false);\n"
+    "    on = first;\n"
+    "    while (any(on)) {\n"
+    "        tile int at = order[a][keep(q, on)][b];\n"
+    "        total = total + %s(updates[a][at][b]);\n"
+    "        q = q + 1;\n"
+    "        tile int next = index[a][order[a][keep(q, on && q < n)][b]][b];\n"
+    "        on = on && q < n && fill(next, -1) == here;\n"
+    "    }\n"
+    "    y[a][keep(here, first)][b] = %s(total);\n"
+    "}\n";
+
+static const char lanes_copy[] =
+    "launch (cdiv(V * B, %d), A)\n"
+    "{\n"
+    "    int a = program(1);\n"
+    "    tile int k = program(0) * %d + iota(%d), v = keep(k / B, k < V * B), b = k %% B;\n"
+    "    y[a][v][b] = base[a][v][b];\n"
+    "}\n"
+    "then ";
+
+bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
+                         fuse_kernel *out)
+{
+    const graph_node *of = graph_get(g, n);
+    bool takes = of->code == GRAPH_TAKE_ADD, has_base = inputs[0].base != 0;
+    int axis = of->attr.axis, index_rank = graph_get(g, of->inputs[1])->shape.rank;
+    fuse_argument base = {0}, index, updates, order, result;
+    fuse_view mine = fuse_view_row_major(g, n);
+    CHECK(of->input_count == 4);
+    if ((has_base && !fuse_view_middle(g, of->inputs[0], &inputs[0], axis, 1, &base)) ||
+        !fuse_view_middle(g, of->inputs[1], &inputs[1], takes ? 0 : axis, takes ? index_rank : 1, &index) ||
+        !fuse_view_middle(g, of->inputs[2], &inputs[2], axis, takes ? index_rank : 1, &updates) ||
+        !fuse_view_middle(g, of->inputs[3], &inputs[3], takes ? 0 : axis, 1, &order) ||
+        !fuse_view_middle(g, n, &mine, axis, 1, &result))
+        return false;
+    bool rows = takes && result.extents[2] >= SHORT_ROW;
+    const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[1])->elem].text;
+    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
+    *out = fuse_kernel_of(memory, g, n, graph_ops[of->code].text, 4 + has_base);
+    fuse_argument *to = out->arguments;
+    if (has_base) *to++ = base;
+    if (rows) {
+        index = (fuse_argument){.base = index.base,
+                                .rank = 1,
+                                .offset = index.offset,
+                                .extents = {index.extents[1]},
+                                .strides = {index.strides[1]}};
+        order = (fuse_argument){.base = order.base,
+                                .rank = 1,
+                                .offset = order.offset,
+                                .extents = {order.extents[1]},
+                                .strides = {order.strides[1]}};
+    } else if (takes) { /* the same indices for every element of a row */
+        for (int k = 0; k < 3; k += 2) {
+            index.extents[k] = order.extents[k] = updates.extents[k];
+            index.strides[k] = order.strides[k] = 0;
+        }
+    }
+    *to++ = index;
+    *to++ = updates;
+    *to++ = order;
+    *to = result;
+    const char *base_param =
+        has_base ? arena_print(memory, rows ? "in %s base[O][V][E], " : "in %s base[A][V][B], ", type) : "";
+    const char *initial = has_base ? "" : " = 0", *source;
+    if (rows)
+        source = arena_print(memory, rows_source, base_param, index_type, type, type, initial,
+                             has_base ? rows_copy : "", inside,
+                             has_base ? arena_print(memory, "%s(base[o][here][:])", inside)
+                                      : arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside),
+                             inside, type);
+    else
+        source = arena_print(
+            memory, lanes_source, base_param, index_type, type, type, initial,
+            has_base ? arena_print(memory, lanes_copy, LANES, LANES, LANES) : "", LANES, LANES, LANES, inside, inside,
+            has_base ? arena_print(memory, "    total = %s(base[a][keep(here, first)][b]);\n", inside) : "", inside,
+            type);
+    out->kernel = fuse_from_source(memory, rows ? "take_add" : "gather_add", source);
+    return true;
+}

@@ -1,0 +1,78 @@
+/*
+ * Kernels from text of the language, and views of three axes. In: source, or a node with where it lies. Out: tile IR, or
+ * an argument.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/order.h"
+#include "lang/ast.h"
+
+#include <string.h>
+
+tile_kernel *fuse_from_source(arena *memory, const char *name, const char *source)
+{
+    diagnostics d = {.memory = memory};
+    ast_file *file = lang_parse(memory, name, source, strlen(source), &d);
+    if (!d.errors) lang_check(file, &d);
+    const ast *kernel = d.errors ? NULL : ast_find(file, name);
+    lang_given given = {0};
+    bindings constants = {0}, extents = {0};
+    tile_kernel *k = NULL;
+    if (!kernel || !lang_instantiate(file, kernel, &given, &d, memory, &constants, &extents) ||
+        !lang_lower(file, kernel, &constants, memory, &d, &k)) {
+        text words = {0};
+        diagnostics_print(&d, file, false, &words);
+        base_check_failed(text_get(&words), name, 0);
+    }
+    return k;
+}
+
+fuse_view fuse_view_row_major(const graph *g, node n)
+{
+    const shape *s = &graph_get(g, n)->shape;
+    fuse_view v = {.base = n};
+    int64_t inner = 1;
+    for (int k = s->rank - 1; k >= 0; k--) {
+        v.strides[k] = inner;
+        inner *= s->extents[k];
+    }
+    return v;
+}
+
+/* Axes first..last-1 as one; false: no single stride walks through them. */
+static bool merge_axes(const shape *s, const int64_t *strides, int first, int last, int64_t *extent, int64_t *stride)
+{
+    *extent = 1;
+    *stride = 0;
+    for (int k = last - 1; k >= first; k--) {
+        if (s->extents[k] == 1) continue;
+        if (*extent == 1)
+            *stride = strides[k];
+        else if (*extent && s->extents[k] && strides[k] != *stride * *extent)
+            return false;
+        *extent *= s->extents[k];
+    }
+    return true;
+}
+
+bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, int axes, fuse_argument *out)
+{
+    const shape *s = &graph_get(g, n)->shape;
+    *out = (fuse_argument){.base = view->base, .rank = 3, .offset = view->offset};
+    return merge_axes(s, view->strides, 0, axis, &out->extents[0], &out->strides[0]) &&
+           merge_axes(s, view->strides, axis, axis + axes, &out->extents[1], &out->strides[1]) &&
+           merge_axes(s, view->strides, axis + axes, s->rank, &out->extents[2], &out->strides[2]);
+}
+
+fuse_kernel fuse_kernel_of(arena *memory, const graph *g, node n, const char *name, int argument_count)
+{
+    fuse_kernel k = {.name = name, .argument_count = argument_count, .node_count = 1, .write_count = 1};
+    k.arguments = ARENA_ARRAY(memory, fuse_argument, argument_count);
+    k.nodes = ARENA_ARRAY(memory, node, 1);
+    k.writes = ARENA_ARRAY(memory, node, 1);
+    k.nodes[0] = k.writes[0] = n;
+    k.written_bytes = graph_size_bytes(g, n);
+    const graph_node *of = graph_get(g, n);
+    for (int i = 0; i < of->input_count; i++) k.read_bytes += graph_size_bytes(g, of->inputs[i]);
+    k.flops = dtype_is_float(of->elem) ? shape_count(&of->shape) : 0;
+    return k;
+}
