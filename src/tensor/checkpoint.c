@@ -1,0 +1,76 @@
+/*
+ * Checkpoints: what the backward pass keeps, and what it computes again. In: the forward order. Out: for a forward value
+ * the node that a gradient's rule reads: itself, or a copy of the chain that leads to it from the checkpoints before it.
+ * A checkpoint is a KEEP that says so. What lies before some checkpoint, and is none itself, is computed again; behind
+ * the last one everything is kept, since it is needed at once. Copies are equal nodes of equal inputs, so AGAIN at a
+ * chain's start keeps hash-consing from finding the originals; they are made when the walk back first asks for them,
+ * which puts them behind everything that the backward pass did before.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/grad_rules.h"
+
+#define IS_CHECKPOINT 1 /* attr.index of KEEP */
+
+struct recompute {
+    graph *g;
+    arena *memory;
+    bool *passed; /* by node: it lies before a checkpoint and is not kept */
+    node *copies; /* by node; 0: none yet */
+    int known;
+};
+
+node graph_checkpoint(graph *g, node x)
+{
+    return graph_same(g, GRAPH_KEEP, x, IS_CHECKPOINT);
+}
+
+static bool is_checkpoint(const graph_node *n)
+{
+    return n->code == GRAPH_KEEP && n->attr.index == IS_CHECKPOINT;
+}
+
+recompute *recompute_new(graph *g, const node *order, int count, arena *memory)
+{
+    recompute *r = NULL;
+    for (int i = count - 1; i >= 0; i--) {
+        const graph_node *n = &g->nodes[order[i]];
+        bool checkpoint = is_checkpoint(n);
+        if (checkpoint && !r) {
+            r = ARENA_NEW(memory, recompute);
+            *r = (recompute){g, memory, ARENA_ARRAY(memory, bool, g->node_count),
+                             ARENA_ARRAY(memory, node, g->node_count), g->node_count};
+        }
+        if (!r || !(checkpoint || r->passed[order[i]])) continue;
+        for (int k = 0; k < n->input_count; k++) r->passed[n->inputs[k]] = true;
+    }
+    for (int i = 0; r && i < count; i++) {
+        const graph_node *n = &g->nodes[order[i]];
+        if (is_checkpoint(n) || graph_ops[n->code].class == GRAPH_CLASS_LEAF) r->passed[order[i]] = false;
+    }
+    return r;
+}
+
+static node copy_of(recompute *r, node n)
+{
+    graph *g = r->g;
+    int count = g->nodes[n].input_count, start = -1;
+    const node *old = g->nodes[n].inputs;
+    node *inputs = ARENA_ARRAY(r->memory, node, count);
+    bool changed = false;
+    for (int i = 0; i < count; i++) {
+        inputs[i] = recompute_value(r, old[i]);
+        changed |= inputs[i] != old[i];
+        graph_code code = g->nodes[old[i]].code;
+        if (start < 0 && code != GRAPH_FULL && code != GRAPH_IOTA) start = i;
+    }
+    if (start < 0) return n; /* of constants alone: nothing to keep */
+    if (!changed) inputs[start] = graph_same(g, GRAPH_AGAIN, inputs[start], 0);
+    return graph_again(g, n, inputs);
+}
+
+node recompute_value(recompute *r, node n)
+{
+    if (!r || !n || (int)n >= r->known || !r->passed[n]) return n;
+    if (!r->copies[n]) r->copies[n] = copy_of(r, n);
+    return r->copies[n];
+}
