@@ -27,6 +27,7 @@
 
 #define qn_scope_end(...) QN_AT(qn_scope_end(__VA_ARGS__))
 #define qn_grad(...) QN_AT(qn_grad(__VA_ARGS__))
+#define qn_grad_from(...) QN_AT(qn_grad_from(__VA_ARGS__))
 #define qn_checkpoint(...) QN_AT(qn_checkpoint(__VA_ARGS__))
 #define qn_detach(...) QN_AT(qn_detach(__VA_ARGS__))
 #define qn_call_kernel(...) QN_AT(qn_call_kernel(__VA_ARGS__))

@@ -124,6 +124,9 @@ QN_API void qn_plan_info(const qn_plan *plan, qn_plan_facts *facts);
 
 /* Of a loss of one element for each input; gradients get handles of the inputs' shapes and types. */
 QN_API void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *gradients);
+/* From several outputs of any shape; seeds[k], of the shape and type of outputs[k], is what arrives there. */
+QN_API void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int output_count, const qn_tensor *inputs,
+                         int count, qn_tensor *gradients);
 QN_API qn_tensor qn_checkpoint(qn_tensor t); /* kept for the backward; what lies between checkpoints is recomputed */
 QN_API qn_tensor qn_detach(qn_tensor t);     /* the same value; gradients stop here */
 

@@ -38,11 +38,10 @@ typedef struct arrival {
 typedef struct gradient {
     graph *g;
     arena *memory;
-    bool *needed;                 /* by node: it depends on an input, and what arrives matters */
-    arrival **arrivals;           /* by node, newest first */
-    node **of_results;            /* by KERNEL: what arrived at each of its results; NULL: nothing */
-    recompute *again;             /* NULL: every forward value is kept */
-    const char *label_of, *label; /* the label of derivatives of `label_of` */
+    bool *needed;       /* by node: it depends on an input, and what arrives matters */
+    arrival **arrivals; /* by node, newest first */
+    node **of_results;  /* by KERNEL: what arrived at each of its results; NULL: nothing */
+    recompute *again;   /* NULL: every forward value is kept */
 } gradient;
 
 static void give(gradient *s, node to, node d)
@@ -167,15 +166,11 @@ static void of_kernel(gradient *s, node call)
     }
 }
 
-/* New nodes belong to the line of the op they come from, and are called after it. */
+/* New nodes belong to the call that made the op they come from. */
 static void name_after(gradient *s, const graph_node *n)
 {
     s->g->site = n->site;
-    if (n->label != s->label_of) {
-        s->label_of = n->label;
-        s->label = n->label ? arena_print(s->g->memory, "gradient of %s", n->label) : NULL;
-    }
-    s->g->label = s->label;
+    s->g->label = n->label;
 }
 
 static void step(gradient *s, node at)
@@ -226,7 +221,7 @@ static bool fits(graph *g, const node *outputs, const node *seeds, int output_co
         if (!is_float(g, "output", i, outputs[i])) return false;
         const graph_node *y = &g->nodes[outputs[i]], *d = &g->nodes[seeds[i]];
         if (y->elem == d->elem && shape_same(&y->shape, &d->shape)) continue;
-        graph_fail(g, "grad", "the gradient of output %d is %s %s, the output is %s %s", i, dtypes[d->elem].text,
+        graph_fail(g, "grad", "what arrives at output %d is %s %s, the output is %s %s", i, dtypes[d->elem].text,
                    WORDS(seeds[i]), dtypes[y->elem].text, WORDS(outputs[i]));
         return false;
     }

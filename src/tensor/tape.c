@@ -261,7 +261,10 @@ qn_tensor qn_variable(qn_tensor initial)
     shape s = graph_get(g, n)->shape;
     node leaf = tape_leaf(tape, graph_get(g, n)->elem, &s, NULL, 0, home);
     qn_tensor t = tape_handle(tape, n);
+    /* Equal initial values are one node, variables are not: each has gradients of its own. */
+    n = graph_same(g, GRAPH_AGAIN, n, (int)t.slot);
     tape_slot *slot = &tape->slots[t.slot];
+    slot->node = n;
     slot->variable = true;
     slot->home = home;
     slot->home_leaf = leaf;
