@@ -222,30 +222,6 @@ const char *expression(emitter *e, const tile_op *op, const char *const *operand
     return call(e, need(e, "%s_%s%s", ops[op->code].text, name, lanes), operands, op->operand_count);
 }
 
-number fold_identity(fold_kind fold, dtype t)
-{
-    number n = {0};
-    bool is_signed = dtypes[t].kind == KIND_INT;
-    int bits = dtypes[t].size_bytes * 8;
-    switch (fold) {
-    case FOLD_PROD: n = (number){.i = 1, .f = 1}; break;
-    case FOLD_ALL: n.i = 1; break;
-    case FOLD_MAX:
-    case FOLD_ARGMAX:
-        n.f = -INFINITY;
-        n.i = is_signed ? (int64_t)((uint64_t)1 << 63) >> (64 - bits) : 0;
-        break;
-    case FOLD_MIN:
-    case FOLD_ARGMIN:
-        n.f = INFINITY;
-        n.i = is_signed ? (int64_t)(~((uint64_t)1 << 63) >> (64 - bits)) : (int64_t)(~(uint64_t)0 >> (64 - bits));
-        if (t == DT_BOOL) n.i = 1;
-        break;
-    default: break;
-    }
-    return n;
-}
-
 const char *fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b, bool vector)
 {
     const char *lanes = vector ? "x16" : "";

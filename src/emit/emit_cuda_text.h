@@ -21,7 +21,7 @@ const char *cuda_expression(emitter *e, const tile_op *op, const char *const *op
 const char *cuda_number(emitter *e, dtype t, number n); /* a literal */
 const char *cuda_register_type(dtype t);
 const char *cuda_memory_type(dtype t);
-/* a folded with b, for the folds that keep no position. Identity: fold_identity of nest.h with cuda_number. */
+/* a folded with b, for the folds that keep no position. Identity: fold_identity of ir/tile.h with cuda_number. */
 const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b);
 
 /* What emitted text calls; the prelude has it. <m>: f32 f64 f16 bf16 i8 .. u64 bool; <t>: the same without f16, bf16

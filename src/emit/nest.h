@@ -162,7 +162,6 @@ const char *extent_text(emitter *e, int64_t dim);
 const char *splat(emitter *e, dtype t, const char *scalar);
 /* The C expression of an elementwise op; operands are texts of registers, all vectors or all scalars. */
 const char *expression(emitter *e, const tile_op *op, const char *const *operands, bool vector);
-number fold_identity(fold_kind fold, dtype t);
 const char *fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b, bool vector);
 const char *fold_lanes(emitter *e, fold_kind fold, dtype t, const char *v); /* horizontally */
 

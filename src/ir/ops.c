@@ -4,6 +4,7 @@
  */
 #include "ir/tile.h"
 
+#include <math.h>
 #include <string.h>
 
 const dtype_info dtypes[DT_COUNT] = {
@@ -27,3 +28,19 @@ const op_info ops[OP_COUNT] = {
 
 const char *const fold_names[FOLD_COUNT] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"};
 const char *const atomic_names[ATOMIC_COUNT] = {"add", "min", "max", "and", "or", "xor", "exchange", "cas"};
+
+number fold_identity(fold_kind fold, dtype t)
+{
+    int bits = dtypes[t].size_bytes * 8;
+    bool low = fold == FOLD_MAX || fold == FOLD_ARGMAX, high = fold == FOLD_MIN || fold == FOLD_ARGMIN;
+    if (!low && !high) {
+        bool one = fold == FOLD_PROD || fold == FOLD_ALL;
+        return dtype_is_float(t) ? (number){.f = one} : (number){.i = one};
+    }
+    switch (dtypes[t].kind) {
+    case KIND_FLOAT: return (number){.f = low ? -INFINITY : INFINITY};
+    case KIND_INT: return (number){.i = low ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits)};
+    case KIND_UINT: return (number){.i = low ? 0 : (int64_t)(~(uint64_t)0 >> (64 - bits))};
+    default: return (number){.i = high};
+    }
+}

@@ -242,6 +242,9 @@ typedef struct tile_kernel {
     int source_line_count;
 } tile_kernel;
 
+/* ops.c */
+number fold_identity(fold_kind fold, dtype t); /* what changes no fold of elements of this type */
+
 /* dtype.c */
 bool dtype_from_text(const char *text, dtype *out); /* also float, double, int */
 static inline bool dtype_is_float(dtype t)

@@ -19,24 +19,6 @@ static dtype sum_type(dtype t)
     return dtypes[t].kind == KIND_UINT ? DT_U64 : DT_I64;
 }
 
-static number identity(fold_kind fold, dtype t)
-{
-    number n = {0};
-    int bits = dtypes[t].size_bytes * 8;
-    bool low = fold == FOLD_MAX || fold == FOLD_ARGMAX, high = fold == FOLD_MIN || fold == FOLD_ARGMIN;
-    if (fold == FOLD_PROD) n = (number){.i = 1, .f = 1};
-    if (fold == FOLD_ALL) n.i = 1;
-    if (!low && !high) return n;
-    n.f = low ? -INFINITY : INFINITY;
-    if (t == DT_BOOL)
-        n.i = high;
-    else if (dtypes[t].kind == KIND_UINT)
-        n.i = low ? 0 : -1;
-    else if (dtypes[t].kind == KIND_INT)
-        n.i = low ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits);
-    return n;
-}
-
 static bool one_axis(walk *w, const ast *node, int rank, unsigned *set)
 {
     term t = lower_expression(w, node);
@@ -99,7 +81,7 @@ static value masked_position(walk *w, const term *t, fold_kind fold, unsigned se
 {
     fold_kind extreme = fold == FOLD_ARGMAX ? FOLD_MAX : FOLD_MIN;
     value mask = mask_of(w, t), v = t->value, none = build_integer(w, INT64_MAX);
-    value filled = build_select(w, mask, v, build_number(w, identity(extreme, t->elem), t->elem), 0);
+    value filled = build_select(w, mask, v, build_number(w, fold_identity(extreme, t->elem), t->elem), 0);
     term kept = *t; /* with its axes, so that it broadcasts back */
     for (int i = 0; i < t->rank; i++)
         if (set >> i & 1) kept.axes[i] = (axis){.extent = 1, .unit = true};
@@ -157,7 +139,7 @@ static term lower_scan(walk *w, const term *t, fold_kind fold, unsigned set, pla
         return term_error();
     }
     term out = *t;
-    value v = term_filled(w, t, term_value(w, t), identity(fold, t->elem));
+    value v = term_filled(w, t, term_value(w, t), fold_identity(fold, t->elem));
     v = build_shape(w, OP_BROADCAST, v, term_type(t, t->elem));
     tile_op *op = op_make(w, OP_SCAN, &v, 1);
     op->attr.fold = fold;
@@ -171,7 +153,7 @@ static term lower_mean(walk *w, const term *t, unsigned set, const term *shape, 
 {
     term out = *shape;
     dtype type = sum == DT_F64 ? DT_F64 : DT_F32;
-    value total = build_reduce(w, term_filled(w, t, term_value(w, t), identity(FOLD_SUM, sum)), FOLD_SUM, set, shape);
+    value total = build_reduce(w, term_filled(w, t, term_value(w, t), fold_identity(FOLD_SUM, sum)), FOLD_SUM, set, shape);
     value count = build_convert(w, count_valid(w, t, set, shape), type, 0);
     out.elem = type;
     out.value = build2(w, OP_DIV, build_convert(w, total, type, 0), count);
@@ -229,7 +211,7 @@ term lower_fold_call(walk *w, const ast *call, const char *name)
         return out;
     }
     out.elem = t.elem;
-    out.value = build_reduce(w, term_filled(w, &t, t.value, identity(fold, t.elem)), fold, set, &out);
+    out.value = build_reduce(w, term_filled(w, &t, t.value, fold_identity(fold, t.elem)), fold, set, &out);
     return out;
 }
 

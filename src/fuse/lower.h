@@ -1,0 +1,116 @@
+/*
+ * From a trace to tile IR: what the builders of all kinds of kernels share.
+ *
+ * A builder (1) traces what its kernel computes and names its outputs, (2) calls lower_begin, which collapses the axes
+ * of the space that every access can take as one into *kernel axes*, (3) makes phases and frames and asks for the
+ * values of terms in them, (4) calls lower_finish.
+ * A frame says how each kernel axis is seen in a block of the IR: as one coordinate (a scalar), or as a run of
+ * coordinates along an axis of the frame's tiles. A term's value is a scalar, or a tile of the frame's rank with extent
+ * 1 where the term does not depend on the axis.
+ * Arrays become parameters by the axes they depend on; strides are the caller's. Numbers that come with shapes are
+ * scalar parameters, so that the text of a kernel is the same for all sizes.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_LOWER_H
+#define QUERN_FUSE_LOWER_H
+
+#include "fuse/trace.h"
+
+#define LOWER_ARRAYS 32
+#define LOWER_PARAMS 60
+
+typedef struct lower_axis {
+    bool set, tile;
+    int tile_axis;
+    value start;  /* tile: of the first element; else the coordinate */
+    bool outside; /* tile: some of the coordinates may not exist */
+} lower_axis;
+
+typedef struct frame {
+    struct frame *outer;
+    tile_block *block;
+    int rank;
+    int64_t dims[MAX_RANK];      /* as in tile_type */
+    lower_axis axes[SPACE_AXES]; /* by kernel axis */
+    value *values;               /* by term; 0: not computed here */
+    value mask;                  /* which elements exist; 0: not asked for yet */
+} frame;
+
+/* What is written: a node of the graph, at a dense map. */
+typedef struct lower_output {
+    node n;
+    index_map map;
+    int term;
+} lower_output;
+
+typedef struct lowering {
+    arena *memory;
+    const trace *t;
+    const fuse_options *options;
+    const fuse_leaf *leaves; /* by node */
+    tile_kernel *k;
+    tile_block *phase;           /* the entry of the phase being built */
+    int axis_count;              /* kernel axes */
+    int axis_of[SPACE_AXES];     /* by axis of the space */
+    int innermost[SPACE_AXES];   /* by kernel axis: its last axis of the space */
+    int64_t extents[SPACE_AXES]; /* by kernel axis */
+    int extent_param[SPACE_AXES];
+    value phase_extents[SPACE_AXES], head_extents[SPACE_AXES];
+    fuse_argument arguments[LOWER_PARAMS]; /* by parameter */
+    bool is_argument[LOWER_PARAMS];
+    number numbers[LOWER_PARAMS]; /* by parameter: scalars */
+    node *nodes;                  /* of the line comments, by line - 1 */
+    int node_count, node_capacity;
+    const char *why; /* something does not fit; NULL: nothing */
+} lowering;
+
+/* classes: by axis of the space; only axes of one class become one kernel axis. */
+lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_options *options, const int *classes,
+                      const lower_output *outputs, int output_count);
+void lower_phase(lowering *l);
+frame *lower_frame(lowering *l, frame *outer, tile_block *block); /* NULL, NULL: of the phase itself */
+void frame_scalar(frame *f, int axis, value coordinate);
+/* The axis runs along tile axis `tile_axis` from `start` (0: from the beginning) over dims[tile_axis] elements. */
+void frame_tile(frame *f, int axis, int tile_axis, value start, bool outside);
+
+value lower_term(lowering *l, frame *f, int term);
+value lower_stored(lowering *l, frame *f, int term); /* of an ACCESS: as it lies in memory, f16 and bf16 too */
+void lower_bind(frame *f, int term, value v);
+/* The term's values folded over those tile axes of the frame that its folded axes run along. */
+value lower_fold(lowering *l, frame *f, int term);
+value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */
+/* Where it is false, x becomes the identity of the fold. x gets the frame's full shape. */
+value lower_fill(lowering *l, frame *f, value x, fold_kind fold);
+/* A combination step: a fold b. */
+value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b);
+void lower_store(lowering *l, frame *f, const lower_output *out, value v);
+void lower_checks(lowering *l, frame *f); /* asserts for indices, where options say so */
+
+/* Scratch arrays: rank extents that the head computed (values of the head). Returns the parameter. */
+int lower_scratch(lowering *l, const char *name, dtype elem, const value *extents, int rank);
+/* Access to a scratch array (or any array): coordinate k is `scalar[k]`, or tile axis `axis[k]` >= 0 from scalar[k]. */
+value lower_load_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe);
+void lower_store_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe,
+                       value v);
+
+/* Building blocks; `b` is where the op goes. */
+value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value *operands, int count, node n);
+value lower_integer(lowering *l, tile_block *b, int64_t n);                /* a literal */
+value lower_number(lowering *l, tile_block *b, dtype elem, number n);      /* a literal */
+value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes); /* to the frame's extents on these */
+value lower_convert(lowering *l, tile_block *b, value x, dtype elem);
+value lower_program(lowering *l, int axis);
+value lower_extent(lowering *l, int axis);                    /* of a kernel axis, in the phase */
+value lower_head_extent(lowering *l, int axis);               /* in the head */
+value lower_head_parts(lowering *l, int axis, int64_t block); /* cdiv(extent, block), in the head */
+/* A further scalar parameter, of i64: its number may differ from call to call of one text. */
+int lower_scalar(lowering *l, const char *name, int64_t n);
+value lower_scalar_value(lowering *l, tile_block *b, int param);
+void lower_launch(lowering *l, int phase, const value *counts, int count);
+tile_type frame_type(const frame *f, dtype elem, unsigned tile_axes);        /* scalar for no axes */
+unsigned frame_axes(const lowering *l, const frame *f, unsigned space_axes); /* tile axes that these run along */
+
+/* Verified; name by the ops. Fails where something of the machine's limits is exceeded, with why. */
+qn_status lower_finish(lowering *l, fuse_kernel *out, qn_error *error);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * What lower.c and lower_term.c share beside lower.h.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_LOWER_PARTS_H
+#define QUERN_FUSE_LOWER_PARTS_H
+
+#include "fuse/lower.h"
+
+affine lower_place(const lowering *l, node n, const index_map *m); /* in memory, in elements */
+/* axes: kernel axes, or -1 for an axis with an extent of its own. -1: there is no room. */
+int lower_array(lowering *l, param_kind kind, node base, const fuse_argument *view, const int *axes);
+int lower_number_param(lowering *l, dtype elem, number n);
+
+#endif

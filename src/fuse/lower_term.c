@@ -1,0 +1,495 @@
+/*
+ * Values of terms in a frame, loads and stores. In: a term. Out: a value of the frame's block.
+ *
+ * An array that is read at coordinates which are affine and inside becomes a strided view over exactly the kernel axes
+ * it depends on, the widest stride first. Under a pad, a concat or a gather it is a view over its own axes, and indices
+ * are computed; what lies outside is not touched, by the rules of the IR.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/lower_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+/* Small numbers belong to the text of a kernel, others to its sizes: a new batch changes no text. */
+static bool is_literal(dtype elem, number n)
+{
+    if (elem == DT_BOOL) return true;
+    if (dtype_is_float(elem)) return isinf(n.f) || isnan(n.f) || n.f == 0.5 || (fabs(n.f) <= 2 && n.f == floor(n.f));
+    return n.i >= -2 && n.i <= 2;
+}
+
+static value number_value(lowering *l, tile_block *b, dtype elem, number n)
+{
+    n = dtype_is_float(elem) ? (number){.f = n.f} : (number){.i = n.i};
+    if (is_literal(elem, n) || l->k->param_count > LOWER_PARAMS - 20) return lower_number(l, b, elem, n);
+    return lower_scalar_value(l, b, lower_number_param(l, elem, n));
+}
+
+static value size_value(lowering *l, tile_block *b, int64_t n)
+{
+    return number_value(l, b, DT_I64, (number){.i = n});
+}
+
+static value scaled(lowering *l, tile_block *b, value x, int64_t factor)
+{
+    if (factor == 1) return x;
+    return lower_op(l, b, OP_MUL, DT_I64, (value[]){x, size_value(l, b, factor)}, 2, 0);
+}
+
+static value sum_of(lowering *l, tile_block *b, value x, value y)
+{
+    return !x ? y : !y ? x : lower_op(l, b, OP_ADD, DT_I64, (value[]){x, y}, 2, 0);
+}
+
+/* ---- index arithmetic ---- */
+
+/* The part of an affine expression that is the same for the whole tile; 0: it is zero. The rest: *step along
+ * *tile_axis, or tile atoms. Returns false if it depends on several tile axes or on tile atoms. */
+static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, int *tile_axis, int64_t *step)
+{
+    value sum = a->constant ? size_value(l, f->block, a->constant) : 0;
+    bool simple = true;
+    *tile_axis = -1;
+    *step = 0;
+    for (int i = 0; i < l->axis_count; i++) {
+        int64_t factor = a->factor[l->innermost[i]];
+        if (!factor) continue;
+        const lower_axis *x = &f->axes[i];
+        CHECK(x->set);
+        if (x->start) sum = sum_of(l, f->block, sum, scaled(l, f->block, x->start, factor));
+        if (!x->tile) continue;
+        if (*tile_axis >= 0) simple = false;
+        *tile_axis = x->tile_axis;
+        *step = factor;
+    }
+    for (int i = 0; i < l->t->atom_count; i++) {
+        int64_t factor = a->factor[SPACE_AXES + i];
+        if (!factor) continue;
+        value atom = lower_term(l, f, l->t->atoms[i]);
+        if (tile_type_of(l->k, atom).rank)
+            simple = false;
+        else
+            sum = sum_of(l, f->block, sum, scaled(l, f->block, atom, factor));
+    }
+    *start = sum;
+    return simple;
+}
+
+static value iota(lowering *l, frame *f, int tile_axis)
+{
+    tile_op *op = tile_op_new(l->k, OP_IOTA, NULL, 0);
+    op->attr.index = tile_axis;
+    value v = tile_result(l->k, op, frame_type(f, DT_I64, 1u << tile_axis));
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+static value affine_value(lowering *l, frame *f, const affine *a)
+{
+    value sum;
+    int tile_axis;
+    int64_t step;
+    affine_parts(l, f, a, &sum, &tile_axis, &step);
+    for (int i = 0; i < l->axis_count; i++) {
+        int64_t factor = a->factor[l->innermost[i]];
+        if (factor && f->axes[i].tile)
+            sum = sum_of(l, f->block, sum, scaled(l, f->block, iota(l, f, f->axes[i].tile_axis), factor));
+    }
+    for (int i = 0; i < l->t->atom_count; i++) {
+        int64_t factor = a->factor[SPACE_AXES + i];
+        if (!factor) continue;
+        value atom = lower_term(l, f, l->t->atoms[i]);
+        if (tile_type_of(l->k, atom).rank) sum = sum_of(l, f->block, sum, scaled(l, f->block, atom, factor));
+    }
+    return sum ? sum : lower_integer(l, f->block, 0);
+}
+
+static value bound(lowering *l, frame *f, int tile_axis, value start, value step, value extent)
+{
+    tile_op *op = tile_op_new(l->k, OP_BOUND, (value[]){start, step, extent}, 3);
+    op->attr.index = MAXIMUM(tile_axis, 0);
+    value v = tile_result(l->k, op, frame_type(f, DT_BOOL, tile_axis < 0 ? 0 : 1u << tile_axis));
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+static value inside_value(lowering *l, frame *f, const term *x)
+{
+    affine moved = x->index;
+    moved.constant -= x->low;
+    value start, extent = size_value(l, f->block, x->high - x->low);
+    int tile_axis;
+    int64_t step;
+    if (affine_parts(l, f, &moved, &start, &tile_axis, &step)) {
+        if (!start) start = lower_integer(l, f->block, 0);
+        return bound(l, f, tile_axis, start, size_value(l, f->block, tile_axis < 0 ? 1 : step), extent);
+    }
+    value v = affine_value(l, f, &moved), zero = lower_integer(l, f->block, 0);
+    value low = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){v, zero}, 2, 0);
+    value high = lower_op(l, f->block, OP_LT, DT_BOOL, (value[]){v, extent}, 2, 0);
+    return lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){low, high}, 2, 0);
+}
+
+static value quotient_value(lowering *l, frame *f, const term *x)
+{
+    value v = affine_value(l, f, &x->index);
+    if (x->low != 1) v = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){v, size_value(l, f->block, x->low)}, 2, 0);
+    if (x->high) v = lower_op(l, f->block, OP_MOD, DT_I64, (value[]){v, size_value(l, f->block, x->high)}, 2, 0);
+    return v;
+}
+
+/* ---- memory ---- */
+
+/* An access under construction: its operands and the tile axes it reaches. */
+typedef struct reach {
+    access access;
+    value operands[2 + 2 * MAX_RANK];
+    int operand_count;
+    unsigned tile_axes;
+} reach;
+
+static void reach_scalar(reach *r, value at, bool safe)
+{
+    int i = r->access.rank++;
+    r->access.kind[i] = INDEX_SCALAR;
+    r->access.safe[i] = safe;
+    r->operands[r->operand_count++] = at;
+}
+
+static void reach_slice(lowering *l, frame *f, reach *r, value start, value step, int tile_axis, bool safe)
+{
+    int i = r->access.rank++;
+    r->access.kind[i] = INDEX_SLICE;
+    r->access.result_axis[i] = tile_axis;
+    r->access.safe[i] = safe;
+    r->operands[r->operand_count++] = start ? start : lower_integer(l, f->block, 0);
+    r->operands[r->operand_count++] = step ? step : lower_integer(l, f->block, 1);
+    r->tile_axes |= 1u << tile_axis;
+}
+
+static void reach_tile(lowering *l, reach *r, value at)
+{
+    int i = r->access.rank++;
+    tile_type type = tile_type_of(l->k, at);
+    r->access.kind[i] = INDEX_TILE;
+    r->operands[r->operand_count++] = at;
+    for (int k = 0; k < type.rank; k++)
+        if (type.dims[k] != 1) r->tile_axes |= 1u << k;
+}
+
+static int by_stride(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b; /* stride, kernel axis */
+    int64_t p = llabs(x[0]), q = llabs(y[0]);
+    return p != q ? (p < q ? 1 : -1) : x[1] < y[1] ? -1 : x[1] > y[1];
+}
+
+/* Everything of a place in memory that depends on kernel axes alone: one strided view. */
+static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, reach *r)
+{
+    int64_t axes[SPACE_AXES][2];
+    int count = 0, order[SPACE_AXES];
+    for (int i = 0; i < l->axis_count; i++) {
+        int64_t stride = place->factor[l->innermost[i]];
+        if (!stride) continue;
+        axes[count][0] = stride;
+        axes[count++][1] = i;
+    }
+    if (count > MAX_RANK) return false;
+    qsort(axes, (size_t)count, sizeof(axes[0]), by_stride);
+    fuse_argument view = {.base = base, .rank = count, .offset = place->constant};
+    for (int i = 0; i < count; i++) {
+        order[i] = (int)axes[i][1];
+        view.extents[i] = l->extents[order[i]];
+        view.strides[i] = axes[i][0];
+    }
+    r->access.array = lower_array(l, kind, base, &view, order);
+    for (int i = 0; i < count; i++) {
+        const lower_axis *x = &f->axes[order[i]];
+        CHECK(x->set);
+        if (x->tile)
+            reach_slice(l, f, r, x->start, 0, x->tile_axis, !x->outside);
+        else
+            reach_scalar(r, x->start, true);
+    }
+    return true;
+}
+
+/* Each axis of the node by its own coordinate. */
+static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
+{
+    const graph_node *n = graph_get(l->t->g, x->n);
+    int64_t strides[GRAPH_RANK];
+    int axes[GRAPH_RANK], none[MAX_RANK] = {-1, -1, -1, -1, -1, -1}, count = 0;
+    index_map unit = {.rank = n->shape.rank};
+    fuse_argument view = {.base = x->n, .offset = lower_place(l, x->n, &unit).constant};
+    for (int k = 0; k < n->shape.rank; k++) {
+        unit.axes[k].constant = 1;
+        strides[k] = lower_place(l, x->n, &unit).constant - view.offset;
+        unit.axes[k].constant = 0;
+        const affine zero = {0};
+        if (n->shape.extents[k] != 1 || !affine_same(&x->map->axes[k], &zero)) axes[count++] = k;
+    }
+    if (count > MAX_RANK) return false;
+    view.rank = count;
+    for (int i = 0; i < count; i++) {
+        view.extents[i] = n->shape.extents[axes[i]];
+        view.strides[i] = strides[axes[i]];
+    }
+    r->access.array = lower_array(l, PARAM_IN, x->n, &view, none);
+    for (int i = 0; i < count; i++) {
+        const affine *a = &x->map->axes[axes[i]];
+        value start;
+        int tile_axis;
+        int64_t step;
+        bool simple = affine_parts(l, f, a, &start, &tile_axis, &step);
+        bool taken = tile_axis >= 0 && r->tile_axes >> tile_axis & 1; /* two slices cannot share an axis */
+        if (!simple || taken)
+            reach_tile(l, r, affine_value(l, f, a));
+        else if (tile_axis >= 0)
+            reach_slice(l, f, r, start, size_value(l, f->block, step), tile_axis, false);
+        else
+            reach_scalar(r, start ? start : lower_integer(l, f->block, 0), false);
+    }
+    return true;
+}
+
+static value load(lowering *l, frame *f, reach *r, dtype elem)
+{
+    tile_op *op = tile_op_new(l->k, OP_LOAD, r->operands, r->operand_count);
+    op->attr.access = r->access;
+    value v = tile_result(l->k, op, frame_type(f, elem, r->tile_axes));
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+static value access_value(lowering *l, frame *f, const term *x)
+{
+    const graph_node *n = graph_get(l->t->g, x->n);
+    reach r = {0};
+    bool whole = !x->guarded, fits;
+    for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
+    if (whole) {
+        affine place = lower_place(l, x->n, x->map);
+        fits = reach_view(l, f, PARAM_IN, x->n, &place, &r);
+    } else {
+        fits = reach_own(l, f, x, &r);
+    }
+    if (!fits || l->why) {
+        l->why = l->why ? l->why : "an access has more axes than an array can have";
+        return lower_number(l, f->block, n->elem, (number){0});
+    }
+    return load(l, f, &r, n->elem);
+}
+
+static void store(lowering *l, frame *f, reach *r, value v)
+{
+    memmove(r->operands + 1, r->operands, sizeof(value) * (size_t)r->operand_count);
+    r->operands[0] = lower_broadcast(l, f, v, r->tile_axes);
+    r->access.first_index = 1;
+    tile_op *op = tile_op_new(l->k, OP_STORE, r->operands, r->operand_count + 1);
+    op->attr.access = r->access;
+    tile_append(l->k, f->block, op);
+}
+
+void lower_store(lowering *l, frame *f, const lower_output *out, value v)
+{
+    const graph_node *x = graph_get(l->t->g, out->n);
+    affine place = index_linear(&out->map, &x->shape, NULL);
+    reach r = {0};
+    if (!reach_view(l, f, PARAM_OUT, out->n, &place, &r) && !l->why)
+        l->why = "a result has more axes than an array can have";
+    if (l->why) return;
+    store(l, f, &r, lower_convert(l, f->block, v, x->elem));
+}
+
+static void reach_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe,
+                        reach *r)
+{
+    r->access.array = param;
+    for (int i = 0; i < l->k->params[param].rank; i++) {
+        if (axis[i] < 0)
+            reach_scalar(r, scalar[i], safe[i]);
+        else
+            reach_slice(l, f, r, scalar[i], 0, axis[i], safe[i]);
+    }
+}
+
+value lower_load_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe)
+{
+    reach r = {0};
+    reach_array(l, f, param, scalar, axis, safe, &r);
+    return load(l, f, &r, l->k->params[param].elem);
+}
+
+void lower_store_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe,
+                       value v)
+{
+    reach r = {0};
+    reach_array(l, f, param, scalar, axis, safe, &r);
+    store(l, f, &r, v);
+}
+
+/* ---- values ---- */
+
+value lower_convert(lowering *l, tile_block *b, value x, dtype elem)
+{
+    return tile_type_of(l->k, x).elem == elem ? x : lower_op(l, b, OP_CONVERT, elem, &x, 1, 0);
+}
+
+value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes)
+{
+    tile_type from = tile_type_of(l->k, x), to = frame_type(f, from.elem, tile_axes);
+    for (int i = 0; i < from.rank; i++)
+        if (from.dims[i] != 1) {
+            to.rank = f->rank;
+            to.dims[i] = from.dims[i];
+        }
+    for (int i = 0; i < to.rank; i++)
+        if (!to.dims[i] && f->dims[i]) to.dims[i] = 1; /* of a scalar's zeroed extents */
+    if (tile_type_same(&from, &to)) return x;
+    tile_op *op = tile_op_new(l->k, OP_BROADCAST, &x, 1);
+    value v = tile_result(l->k, op, to);
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+static value mask_of(lowering *l, frame *f, unsigned tile_axes)
+{
+    value mask = 0;
+    for (int i = 0; i < l->axis_count; i++) {
+        const lower_axis *x = &f->axes[i];
+        if (!x->set || !x->tile || !x->outside || !(tile_axes >> x->tile_axis & 1)) continue;
+        value start = x->start ? x->start : lower_integer(l, f->block, 0), one = lower_integer(l, f->block, 1);
+        value here = bound(l, f, x->tile_axis, start, one, lower_extent(l, i));
+        mask = mask ? lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){mask, here}, 2, 0) : here;
+    }
+    return mask;
+}
+
+value lower_mask(lowering *l, frame *f)
+{
+    if (!f->mask) f->mask = mask_of(l, f, ~0u);
+    return f->mask;
+}
+
+value lower_fill(lowering *l, frame *f, value x, fold_kind fold)
+{
+    tile_type type = tile_type_of(l->k, x);
+    unsigned own = 0;
+    for (int i = 0; i < type.rank; i++) own |= (type.dims[i] != 1) << i;
+    value mask = mask_of(l, f, own);
+    if (!mask) return x;
+    value identity = lower_number(l, f->block, type.elem, fold_identity(fold, type.elem));
+    return lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, x, identity}, 3, 0);
+}
+
+value lower_fold(lowering *l, frame *f, int id)
+{
+    const term *x = &l->t->terms[id];
+    value v = lower_term(l, f, x->inputs[0]);
+    bool position = x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN;
+    unsigned axes = frame_axes(l, f, x->folded);
+    if (!axes) return position ? lower_integer(l, f->block, 0) : v;
+    v = lower_fill(l, f, lower_broadcast(l, f, v, axes), x->fold);
+    tile_type type = tile_type_of(l->k, v);
+    unsigned left = 0;
+    for (int i = 0; i < type.rank; i++) {
+        if (axes >> i & 1)
+            type.dims[i] = 1;
+        else
+            left |= (type.dims[i] != 1) << i;
+    }
+    tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
+    op->attr.fold = x->fold;
+    op->attr.axis_set = left ? axes : (1u << type.rank) - 1;
+    if (position && !left) op->attr.axis_set = axes;
+    if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
+    if (position) type.elem = DT_I64;
+    bool scalar = op->attr.axis_set == (1u << type.rank) - 1;
+    value result = tile_result(l->k, op, scalar ? scalar_type(type.elem) : type);
+    tile_append(l->k, f->block, op);
+    return result;
+}
+
+value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b)
+{
+    static const op_code codes[FOLD_COUNT] = {[FOLD_SUM] = OP_ADD, [FOLD_PROD] = OP_MUL, [FOLD_MAX] = OP_MAX,
+                                              [FOLD_MIN] = OP_MIN, [FOLD_ANY] = OP_OR,   [FOLD_ALL] = OP_AND};
+    CHECK(codes[fold]);
+    return lower_op(l, f->block, codes[fold], tile_type_of(l->k, a).elem, (value[]){a, b}, 2, 0);
+}
+
+void lower_bind(frame *f, int id, value v)
+{
+    f->values[id] = v;
+}
+
+static value op_value(lowering *l, frame *f, const term *x)
+{
+    value operands[3];
+    for (int i = 0; i < x->input_count; i++) operands[i] = lower_term(l, f, x->inputs[i]);
+    value v = lower_op(l, f->block, x->op, x->elem, operands, x->input_count, x->n);
+    tile_def(l->k, v)->attr.index = x->attr_index;
+    return v;
+}
+
+/* What an outer frame computed is good here if the axes it depends on are seen in the same way. */
+static value inherited(const lowering *l, const frame *f, int id)
+{
+    unsigned axes = l->t->terms[id].axes;
+    for (const frame *o = f->outer; o; o = o->outer) {
+        bool same = true;
+        for (int i = 0; i < l->t->space.axis_count && same; i++)
+            if (axes >> i & 1) same = !memcmp(&f->axes[l->axis_of[i]], &o->axes[l->axis_of[i]], sizeof(lower_axis));
+        if (!same) return 0;
+        if (o->values[id]) return o->values[id];
+    }
+    return 0;
+}
+
+value lower_term(lowering *l, frame *f, int id)
+{
+    CHECK(id > 0 && id < l->t->term_count);
+    value v = f->values[id];
+    if (!v) v = inherited(l, f, id);
+    if (v) return v;
+    const term *x = &l->t->terms[id];
+    switch (x->kind) {
+    case TERM_CONSTANT: v = number_value(l, f->block, x->elem, x->number); break;
+    case TERM_ACCESS: v = lower_convert(l, f->block, access_value(l, f, x), x->elem); break;
+    case TERM_INDEX: v = affine_value(l, f, &x->index); break;
+    case TERM_INSIDE: v = inside_value(l, f, x); break;
+    case TERM_QUOTIENT: v = quotient_value(l, f, x); break;
+    case TERM_OP: v = op_value(l, f, x); break;
+    case TERM_FOLD: v = lower_fold(l, f, id); break;
+    case TERM_BOUND: CHECK(!"a value that the builder gives"); break;
+    }
+    f->values[id] = v;
+    return v;
+}
+
+value lower_stored(lowering *l, frame *f, int id)
+{
+    const term *x = &l->t->terms[id];
+    return x->kind == TERM_ACCESS ? access_value(l, f, x) : lower_term(l, f, id);
+}
+
+void lower_checks(lowering *l, frame *f)
+{
+    for (int i = 0; i < l->t->check_count; i++) {
+        const term *x = &l->t->terms[l->t->checks[i]];
+        bool here = true;
+        for (int k = 0; k < l->t->space.axis_count; k++) here &= !(x->axes >> k & 1) || f->axes[l->axis_of[k]].set;
+        if (!here) continue;
+        value operands[2] = {lower_term(l, f, l->t->checks[i]), lower_mask(l, f)};
+        tile_op *op =
+            tile_op_new(l->k, OP_ASSERT, operands, 1 + (operands[1] != 0 && tile_type_of(l->k, operands[0]).rank));
+        op->attr.words = "an index outside its axis";
+        tile_append(l->k, f->block, op);
+    }
+}

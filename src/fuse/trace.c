@@ -1,0 +1,498 @@
+/*
+ * Following nodes down to terms. In: a node and the map of its coordinates. Out: a term, or why there is none.
+ * Invariants: a term's inputs are older; equal terms are one.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/trace.h"
+
+#include <string.h>
+
+/* A node at a map, followed once. */
+typedef struct trace_visit {
+    node n; /* 0: free */
+    bool guarded;
+    const index_map *map;
+    int term;
+} trace_visit;
+
+trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fuse_options *options, const space *s)
+{
+    trace *t = ARENA_NEW(memory, trace);
+    t->memory = memory;
+    t->g = g;
+    t->in_memory = in_memory;
+    t->mode = options->mode;
+    t->check_indices = options->check_indices;
+    t->space = *s;
+    t->term_capacity = 32;
+    t->terms = ARENA_ARRAY(memory, term, t->term_capacity);
+    t->term_count = 1;
+    t->table_size = 64;
+    t->table = ARENA_ARRAY(memory, int, t->table_size);
+    t->visit_size = 64;
+    t->visits = ARENA_ARRAY(memory, trace_visit, t->visit_size);
+    t->cut_axis = -1;
+    return t;
+}
+
+static void know(trace *t, const trace_known *known)
+{
+    ARENA_PUSH(t->memory, t->known, t->known_count, t->known_capacity, *known);
+}
+
+void trace_know(trace *t, node n, const index_map *map)
+{
+    know(t, &(trace_known){.n = n, .map = *map});
+}
+
+void trace_know_fold(trace *t, node n, const index_map *map, const index_map *input)
+{
+    know(t, &(trace_known){.n = n, .map = *map, .fold = true, .input = *input});
+}
+
+static int fail(trace *t, const char *why)
+{
+    if (!t->why) t->why = why;
+    return 0;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word);
+
+/* The one copy of a map. Few differ in a kernel. */
+static const index_map *map_intern(trace *t, const index_map *m)
+{
+    for (int i = t->map_count - 1; i >= 0; i--)
+        if (t->maps[i] == m || index_map_same(t->maps[i], m)) return t->maps[i];
+    index_map *copy = ARENA_NEW(t->memory, index_map);
+    copy->rank = m->rank;
+    memcpy(copy->axes, m->axes, sizeof(affine) * (size_t)m->rank);
+    ARENA_PUSH(t->memory, t->maps, t->map_count, t->map_capacity, copy);
+    return copy;
+}
+
+static trace_visit *visit_find(trace *t, node n, const index_map *m)
+{
+    unsigned mask = (unsigned)t->visit_size - 1, at = (unsigned)mix(mix(n, (uintptr_t)m), t->guard > 0) & mask;
+    for (; t->visits[at].n; at = (at + 1) & mask)
+        if (t->visits[at].n == n && t->visits[at].map == m && t->visits[at].guarded == (t->guard > 0)) break;
+    return &t->visits[at];
+}
+
+static void visit_add(trace *t, node n, const index_map *m, int x)
+{
+    *visit_find(t, n, m) = (trace_visit){n, t->guard > 0, m, x};
+    if (++t->visit_count * 2 < t->visit_size) return;
+    trace_visit *old = t->visits;
+    int size = t->visit_size, guard = t->guard;
+    t->visit_size *= 2;
+    t->visits = ARENA_ARRAY(t->memory, trace_visit, t->visit_size);
+    for (int i = 0; i < size; i++) {
+        t->guard = old[i].guarded;
+        if (old[i].n) *visit_find(t, old[i].n, old[i].map) = old[i];
+    }
+    t->guard = guard;
+}
+
+/* ---- terms ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t mix_affine(uint64_t hash, const affine *a)
+{
+    hash = mix(hash, (uint64_t)a->constant);
+    for (int i = 0; i < SPACE_AXES + SPACE_ATOMS; i++)
+        if (a->factor[i]) hash = mix(mix(hash, (uint64_t)i), (uint64_t)a->factor[i]);
+    return hash;
+}
+
+static uint64_t term_hash(const term *x)
+{
+    bool by_node = x->kind == TERM_ACCESS || x->kind == TERM_FOLD || x->kind == TERM_BOUND;
+    uint64_t h = mix((uint64_t)x->kind << 40 ^ (uint64_t)x->op << 16 ^ (uint64_t)x->elem, by_node ? x->n : 0);
+    for (int i = 0; i < x->input_count; i++) h = mix(h, (uint64_t)x->inputs[i]);
+    uint64_t bits;
+    memcpy(&bits, &x->number.f, sizeof(bits));
+    h = mix(mix(h, bits), (uint64_t)x->number.i ^ (uint64_t)x->attr_index << 32 ^ (uint64_t)x->guarded << 50);
+    if (x->map)
+        for (int k = 0; k < x->map->rank; k++) h = mix_affine(h, &x->map->axes[k]);
+    if (x->kind >= TERM_INDEX && x->kind <= TERM_QUOTIENT)
+        h = mix(mix(mix_affine(h, &x->index), (uint64_t)x->low), (uint64_t)x->high);
+    return h;
+}
+
+static bool term_same(const term *a, const term *b)
+{
+    if (a->kind != b->kind || a->elem != b->elem || a->op != b->op || a->input_count != b->input_count ||
+        a->attr_index != b->attr_index || a->guarded != b->guarded || a->low != b->low || a->high != b->high)
+        return false;
+    if (memcmp(a->inputs, b->inputs, sizeof(a->inputs)) || memcmp(&a->number, &b->number, sizeof(number))) return false;
+    if (a->kind == TERM_ACCESS || a->kind == TERM_FOLD || a->kind == TERM_BOUND)
+        return a->n == b->n && index_map_same(a->map, b->map);
+    return affine_same(&a->index, &b->index);
+}
+
+static void table_grow(trace *t)
+{
+    t->table_size *= 2;
+    t->table = ARENA_ARRAY(t->memory, int, t->table_size);
+    for (int i = 1; i < t->term_count; i++) {
+        unsigned at = (unsigned)term_hash(&t->terms[i]) & (unsigned)(t->table_size - 1);
+        while (t->table[at]) at = (at + 1) & (unsigned)(t->table_size - 1);
+        t->table[at] = i;
+    }
+}
+
+static int term_add(trace *t, term *x)
+{
+    unsigned at = (unsigned)term_hash(x) & (unsigned)(t->table_size - 1);
+    for (; t->table[at]; at = (at + 1) & (unsigned)(t->table_size - 1))
+        if (term_same(&t->terms[t->table[at]], x)) return t->table[at];
+    for (int i = 0; i < x->input_count; i++) x->axes |= t->terms[x->inputs[i]].axes;
+    if (x->map) x->map = map_intern(t, x->map);
+    t->table[at] = t->term_count;
+    ARENA_PUSH(t->memory, t->terms, t->term_count, t->term_capacity, *x);
+    int id = t->term_count - 1;
+    if (t->term_count * 2 > t->table_size) table_grow(t);
+    return id;
+}
+
+dtype trace_elem(dtype elem)
+{
+    return elem == DT_F16 || elem == DT_BF16 ? DT_F32 : elem;
+}
+
+int trace_op(trace *t, op_code op, dtype elem, node n, const int *inputs, int count)
+{
+    term x = {.kind = TERM_OP, .n = n, .elem = elem, .op = op, .input_count = count};
+    for (int i = 0; i < count; i++) {
+        if (!inputs[i]) return 0;
+        x.inputs[i] = inputs[i];
+    }
+    return term_add(t, &x);
+}
+
+int trace_constant(trace *t, dtype elem, number value)
+{
+    return term_add(t, &(term){.kind = TERM_CONSTANT, .elem = elem, .number = value});
+}
+
+int trace_index(trace *t, const affine *a)
+{
+    term x = {.kind = TERM_INDEX, .elem = DT_I64, .index = *a, .axes = affine_axes(a, t->atom_axes)};
+    return term_add(t, &x);
+}
+
+int trace_inside(trace *t, const affine *a, int64_t low, int64_t high)
+{
+    term x = {.kind = TERM_INSIDE, .elem = DT_BOOL, .index = *a, .low = low, .high = high};
+    x.axes = affine_axes(a, t->atom_axes);
+    return term_add(t, &x);
+}
+
+static int trace_quotient(trace *t, const affine *a, int64_t divisor, int64_t modulus)
+{
+    term x = {.kind = TERM_QUOTIENT, .elem = DT_I64, .index = *a, .low = divisor, .high = modulus};
+    x.axes = affine_axes(a, t->atom_axes);
+    return term_add(t, &x);
+}
+
+/* The atom whose value is the term; -1: there is no room. */
+static int atom_of(trace *t, int x)
+{
+    for (int i = 0; i < t->atom_count; i++)
+        if (t->atoms[i] == x) return i;
+    if (t->atom_count == SPACE_ATOMS) return -1;
+    t->atoms[t->atom_count] = x;
+    t->atom_axes[t->atom_count] = t->terms[x].axes;
+    return t->atom_count++;
+}
+
+static int quotient_atom(void *context, const affine *a, int64_t divisor, int64_t modulus)
+{
+    trace *t = context;
+    return atom_of(t, trace_quotient(t, a, divisor, modulus));
+}
+
+int trace_convert(trace *t, int x, dtype elem, node n)
+{
+    if (!x || t->terms[x].elem == elem) return x;
+    return trace_op(t, OP_CONVERT, elem, n, &x, 1);
+}
+
+/* To the node's type and back to what it is computed in. */
+static int round_always(trace *t, int x, dtype elem, node n)
+{
+    return trace_convert(t, trace_convert(t, x, elem, n), trace_elem(elem), n);
+}
+
+int trace_round(trace *t, int x, dtype elem, node n)
+{
+    return t->mode == FUSE_FUSED ? x : round_always(t, x, elem, n);
+}
+
+/* ---- movement ---- */
+
+bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const shape *from = &graph_get(t->g, x->inputs[i])->shape;
+    *out = *m;
+    out->rank = from->rank;
+    switch (x->code) {
+    case GRAPH_MAP:
+    case GRAPH_DETACH:
+    case GRAPH_KEEP:
+    case GRAPH_AGAIN: return true;
+    case GRAPH_PERMUTE:
+        for (int k = 0; k < m->rank; k++) out->axes[x->attr.axes[k]] = m->axes[k];
+        return true;
+    case GRAPH_EXPAND:
+        for (int k = 0; k < m->rank; k++)
+            if (from->extents[k] == 1) out->axes[k] = affine_constant(0);
+        return true;
+    case GRAPH_SLICE:
+        for (int k = 0; k < m->rank; k++) {
+            out->axes[k] = affine_constant(x->attr.start[k]);
+            affine_add(&out->axes[k], &m->axes[k], x->attr.step[k]);
+        }
+        return true;
+    case GRAPH_WINDOW:
+        out->axes[x->attr.axis] = affine_constant(0);
+        affine_add(&out->axes[x->attr.axis], &m->axes[x->attr.axis], x->attr.stride);
+        affine_add(&out->axes[x->attr.axis], &m->axes[m->rank - 1], x->attr.dilation);
+        return true;
+    case GRAPH_RESHAPE: {
+        int cut_axis;
+        int64_t cut_inner;
+        bool fine = index_reshape(&t->space, &x->shape, m, from, out, &cut_axis, &cut_inner, quotient_atom, t);
+        if (fine) return true;
+        if (cut_axis >= 0 && t->cut_axis < 0) {
+            t->cut_axis = cut_axis;
+            t->cut_inner = cut_inner;
+        }
+        if (cut_axis < 0) fail(t, "a reshape mixes too many axes");
+        return false;
+    }
+    default: return false;
+    }
+}
+
+bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const shape *from = &graph_get(t->g, x->inputs[i])->shape;
+    *out = *m;
+    out->rank = x->shape.rank;
+    switch (x->code) {
+    case GRAPH_MAP:
+    case GRAPH_DETACH:
+    case GRAPH_KEEP:
+    case GRAPH_AGAIN: return true;
+    case GRAPH_PERMUTE:
+        for (int k = 0; k < m->rank; k++) out->axes[k] = m->axes[x->attr.axes[k]];
+        return true;
+    case GRAPH_REDUCE:
+        for (int k = 0; k < m->rank; k++)
+            if (x->attr.axis_set >> k & 1) out->axes[k] = affine_constant(0);
+        return true;
+    case GRAPH_RESHAPE: {
+        int cut_axis;
+        int64_t cut_inner;
+        bool fine = index_reshape(&t->space, from, m, &x->shape, out, &cut_axis, &cut_inner, quotient_atom, t);
+        if (!fine && cut_axis >= 0 && t->cut_axis < 0) {
+            t->cut_axis = cut_axis;
+            t->cut_inner = cut_inner;
+        }
+        return fine;
+    }
+    default: return false;
+    }
+}
+
+static int pull_pad(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const shape *from = &graph_get(t->g, x->inputs[0])->shape;
+    index_map in = *m;
+    int mask = 0;
+    for (int k = 0; k < m->rank; k++) {
+        int64_t start = x->attr.start[k], step = x->attr.step[k], reach = (from->extents[k] - 1) * step + 1;
+        in.axes[k].constant -= start;
+        affine moved = in.axes[k];
+        int inside = 0;
+        if (start > 0 || x->shape.extents[k] - start > reach || !from->extents[k])
+            inside = trace_inside(t, &moved, 0, from->extents[k] ? reach : 0);
+        if (step > 1) {
+            int rest = trace_quotient(t, &moved, 1, step), zero = trace_constant(t, DT_I64, (number){0});
+            int even = trace_op(t, OP_EQ, DT_BOOL, 0, (int[]){rest, zero}, 2);
+            inside = inside ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){inside, even}, 2) : even;
+            int atom = atom_of(t, trace_quotient(t, &moved, step, 0));
+            if (atom < 0) return fail(t, "there are too many computed indices");
+            in.axes[k] = affine_constant(0);
+            in.axes[k].factor[SPACE_AXES + atom] = 1;
+        }
+        if (!inside) continue;
+        mask = mask ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){mask, inside}, 2) : inside;
+    }
+    t->guard += mask != 0;
+    int value = trace_node(t, x->inputs[0], &in);
+    t->guard -= mask != 0;
+    if (!mask || !value) return value;
+    int fill = trace_constant(t, trace_elem(x->elem), x->attr.number);
+    return trace_op(t, OP_SELECT, t->terms[value].elem, n, (int[]){mask, value, fill}, 3);
+}
+
+static int pull_concat(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n);
+    int axis = x->attr.axis, result = 0;
+    int64_t end = x->shape.extents[axis];
+    t->guard++;
+    for (int i = x->input_count - 1; i >= 0; i--) {
+        int64_t length = graph_get(t->g, x->inputs[i])->shape.extents[axis], start = end - length;
+        index_map in = *m;
+        in.axes[axis].constant -= start;
+        int value = length ? trace_node(t, x->inputs[i], &in) : 0;
+        if (length && !value) {
+            result = 0;
+            break;
+        }
+        if (value && result) {
+            int here = trace_inside(t, &m->axes[axis], start, end);
+            result = trace_op(t, OP_SELECT, t->terms[value].elem, n, (int[]){here, value, result}, 3);
+        } else if (value) {
+            result = value;
+        }
+        end = start;
+    }
+    t->guard--;
+    if (!result && !t->why && t->cut_axis < 0) return trace_constant(t, trace_elem(x->elem), (number){0});
+    return result;
+}
+
+/* TAKE and GATHER: one coordinate of x is the value of the index. */
+static int pull_index(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n), *index = graph_get(t->g, x->inputs[1]);
+    const shape *from = &graph_get(t->g, x->inputs[0])->shape;
+    int axis = x->attr.axis, rank = index->shape.rank;
+    index_map at = *m, in = *m;
+    if (x->code == GRAPH_TAKE) {
+        at.rank = rank;
+        in.rank = from->rank;
+        for (int k = 0; k < rank; k++) at.axes[k] = m->axes[axis + k];
+        for (int k = axis + 1; k < from->rank; k++) in.axes[k] = m->axes[k - 1 + rank];
+    }
+    int place = trace_convert(t, trace_node(t, x->inputs[1], &at), DT_I64, n);
+    if (!place) return 0;
+    int atom = atom_of(t, place);
+    if (atom < 0) return fail(t, "there are too many computed indices");
+    in.axes[axis] = affine_constant(0);
+    in.axes[axis].factor[SPACE_AXES + atom] = 1;
+    if (t->check_indices && !t->guard) {
+        int check = trace_inside(t, &in.axes[axis], 0, from->extents[axis]);
+        bool there = false;
+        for (int i = 0; i < t->check_count; i++) there |= t->checks[i] == check;
+        if (!there) ARENA_PUSH(t->memory, t->checks, t->check_count, t->check_capacity, check);
+    }
+    t->guard++;
+    int value = trace_node(t, x->inputs[0], &in);
+    t->guard--;
+    return value;
+}
+
+/* ---- arithmetic ---- */
+
+static int map_term(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n);
+    int inputs[3];
+    for (int i = 0; i < x->input_count; i++) {
+        inputs[i] = trace_node(t, x->inputs[i], m);
+        if (!inputs[i]) return 0;
+    }
+    dtype elem = trace_elem(x->elem), from = graph_get(t->g, x->inputs[0])->elem;
+    if (x->attr.map == OP_CONVERT) return round_always(t, trace_convert(t, inputs[0], elem, n), x->elem, n);
+    if (x->attr.map == OP_BITCAST) {
+        inputs[0] = trace_convert(t, inputs[0], from, n); /* the bits of the type itself */
+        return trace_convert(t, trace_op(t, OP_BITCAST, x->elem, n, inputs, 1), elem, n);
+    }
+    term result = {.kind = TERM_OP, .n = n, .elem = elem, .op = x->attr.map, .attr_index = x->attr.index};
+    result.input_count = x->input_count;
+    memcpy(result.inputs, inputs, sizeof(int) * (size_t)x->input_count);
+    int value = term_add(t, &result);
+    return ops[x->attr.map].class == CLASS_COMPARE || x->attr.map == OP_SELECT ? value
+                                                                               : trace_round(t, value, x->elem, n);
+}
+
+static int known_term(trace *t, const trace_known *known, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, known->n);
+    if (!index_map_same(m, &known->map))
+        return fail(t, "its values are needed at other places than they are computed at");
+    if (!known->fold) {
+        term bound = {.kind = TERM_BOUND, .n = known->n, .elem = trace_elem(x->elem), .map = m};
+        for (int k = 0; k < m->rank; k++) bound.axes |= affine_axes(&m->axes[k], t->atom_axes);
+        return term_add(t, &bound);
+    }
+    int input = trace_node(t, x->inputs[0], &known->input);
+    if (!input) return 0;
+    term fold = {.kind = TERM_FOLD, .n = known->n, .elem = trace_elem(x->elem), .map = m, .fold = x->attr.fold};
+    fold.inputs[0] = input;
+    fold.input_count = 1;
+    for (int k = 0; k < known->input.rank; k++)
+        if (x->attr.axis_set >> k & 1) fold.folded |= affine_axes(&known->input.axes[k], t->atom_axes);
+    int id = term_add(t, &fold);
+    t->terms[id].axes = 0;
+    for (int k = 0; k < m->rank; k++) t->terms[id].axes |= affine_axes(&m->axes[k], t->atom_axes);
+    return trace_round(t, id, x->elem, known->n);
+}
+
+int trace_compute(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n);
+    index_map in;
+    for (int i = 0; i < t->known_count; i++)
+        if (t->known[i].n == n) return known_term(t, &t->known[i], m);
+    switch (x->code) {
+    case GRAPH_FULL: return trace_constant(t, trace_elem(x->elem), x->attr.number);
+    case GRAPH_IOTA: return trace_index(t, &m->axes[0]);
+    case GRAPH_MAP: return map_term(t, n, m);
+    case GRAPH_PAD: return pull_pad(t, n, m);
+    case GRAPH_CONCAT: return pull_concat(t, n, m);
+    case GRAPH_TAKE:
+    case GRAPH_GATHER: return pull_index(t, n, m);
+    case GRAPH_DETACH:
+    case GRAPH_KEEP:
+    case GRAPH_AGAIN:
+    case GRAPH_RESHAPE:
+    case GRAPH_PERMUTE:
+    case GRAPH_EXPAND:
+    case GRAPH_SLICE:
+    case GRAPH_WINDOW: return trace_pull(t, n, 0, m, &in) ? trace_node(t, x->inputs[0], &in) : 0;
+    default: return fail(t, "it is computed by a kernel of its own");
+    }
+}
+
+int trace_node(trace *t, node n, const index_map *m)
+{
+    if (t->why || t->cut_axis >= 0) return 0;
+    const graph_node *x = graph_get(t->g, n);
+    m = map_intern(t, m);
+    trace_visit *old = visit_find(t, n, m);
+    if (old->n) return old->term;
+    int id;
+    if (t->in_memory[n]) {
+        term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = t->guard > 0};
+        for (int k = 0; k < m->rank; k++) access.axes |= affine_axes(&m->axes[k], t->atom_axes);
+        id = term_add(t, &access);
+    } else {
+        id = trace_compute(t, n, m);
+    }
+    if (id) visit_add(t, n, m, id);
+    return id;
+}

@@ -1,0 +1,101 @@
+/*
+ * A trace: what a kernel computes, as terms over its iteration space. "Node n at map m" is followed through arithmetic
+ * and movement down to what lies in memory, to constants, and to values that the kernel has otherwise (folds, the sums
+ * of a product). Terms are hash-consed and stand after their inputs. Nothing is emitted here; lower.h does that, and
+ * whether two groups may become one kernel is a trace that succeeds.
+ *
+ * Element types: a term of an f16 or bf16 node is f32. In strict and eager mode each op rounds to the node's type
+ * and back, in fused mode only an explicit cast does.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_TRACE_H
+#define QUERN_FUSE_TRACE_H
+
+#include "fuse/fuse.h"
+#include "fuse/index.h"
+
+typedef enum term_kind {
+    TERM_CONSTANT, /* number */
+    TERM_ACCESS,   /* node n in memory at the map */
+    TERM_INDEX,    /* the value of `index`, i64 */
+    TERM_INSIDE,   /* low <= index < high */
+    TERM_QUOTIENT, /* (index / low) % high, i64; high 0: no remainder */
+    TERM_OP,       /* op over the inputs */
+    TERM_FOLD,     /* a REDUCE that the kernel computes: input 0 folded over the axes in `folded` */
+    TERM_BOUND     /* a value that the kernel's builder gives (lower_bind) */
+} term_kind;
+
+typedef struct term {
+    term_kind kind;
+    node n;         /* what it is for: names, lines; 0: index arithmetic */
+    dtype elem;     /* of the value in the kernel */
+    op_code op;     /* OP */
+    int attr_index; /* OP: the lane of PHILOX */
+    int inputs[3], input_count;
+    number number;        /* CONSTANT */
+    const index_map *map; /* ACCESS, FOLD, BOUND */
+    bool guarded;         /* ACCESS: coordinates may lie outside (under a pad or a concat) */
+    affine index;
+    int64_t low, high;
+    unsigned axes;   /* of the space that it depends on */
+    unsigned folded; /* FOLD: axes of the space that go */
+    fold_kind fold;
+} term;
+
+/* A node that the kernel computes in a way of its own, at this map only. */
+typedef struct trace_known {
+    node n;
+    index_map map;
+    bool fold;       /* a REDUCE: its input is traced at `input` */
+    index_map input; /* of the node's input 0 */
+} trace_known;
+
+typedef struct trace {
+    arena *memory;
+    const graph *g;
+    const bool *in_memory; /* by node: leaves, and what earlier kernels wrote */
+    fuse_mode mode;
+    bool check_indices; /* an index out of range is asserted against by the lowerer: see checks */
+    space space;
+    term *terms; /* [0] is unused */
+    int term_count, term_capacity;
+    int *table, table_size; /* of terms, by hash */
+    const index_map **maps; /* each map once */
+    int map_count, map_capacity;
+    struct trace_visit *visits; /* what a node at a map became, by hash */
+    int visit_count, visit_size;
+    int atoms[SPACE_ATOMS]; /* terms whose values are the atoms */
+    unsigned atom_axes[SPACE_ATOMS];
+    int atom_count;
+    trace_known *known;
+    int known_count, known_capacity;
+    int *checks; /* bool terms: indices that lie inside */
+    int check_count, check_capacity;
+    int guard;       /* how many pads and concats we are under */
+    const char *why; /* the first thing that cannot be; NULL: nothing */
+    int cut_axis;    /* >= 0: the trace wants this axis cut; space_cut, and begin again */
+    int64_t cut_inner;
+} trace;
+
+/* in_memory is borrowed. */
+trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fuse_options *options, const space *s);
+void trace_know(trace *t, node n, const index_map *map);
+void trace_know_fold(trace *t, node n, const index_map *map, const index_map *input);
+/* The term of a node at a map; 0: t->why or t->cut_axis says why not. `from_inputs`: compute it, even if in memory. */
+int trace_node(trace *t, node n, const index_map *m);
+int trace_compute(trace *t, node n, const index_map *m);
+
+/* index_pull.c: the map of input `i` of a movement op (not PAD with a step, TAKE, GATHER: see trace.c). */
+bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
+/* The map of the result of op n from the map of its input i; false: it has none that is clear. */
+bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
+
+/* Terms for index arithmetic. */
+int trace_op(trace *t, op_code op, dtype elem, node n, const int *inputs, int count);
+int trace_constant(trace *t, dtype elem, number value);
+int trace_index(trace *t, const affine *a);
+int trace_inside(trace *t, const affine *a, int64_t low, int64_t high);
+dtype trace_elem(dtype elem);                           /* what a node of this type is computed in */
+int trace_convert(trace *t, int x, dtype elem, node n); /* x itself if it has that type */
+int trace_round(trace *t, int x, dtype elem, node n);   /* to a node's type and back where the mode says so */
+#endif
