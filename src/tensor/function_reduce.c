@@ -1,0 +1,125 @@
+/*
+ * Reductions and scans of tensor functions. `f(t)` over everything gives rank 0, `axis = k` or `axis = {j, k}` leaves
+ * unit axes. In: a call. Out: nodes; sums of integers count in 64 bits, means of integers are float.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/function_trace.h"
+
+#include <string.h>
+
+static bool one_axis(tracer *t, const ast *x, int rank, unsigned *set)
+{
+    operand value = trace_expression(t, x);
+    int64_t axis;
+    if (!is_number(t, &value, x->at, &axis)) return false;
+    if (axis < -rank || axis >= rank) {
+        diagnose(t->d, "E309", x->at, "axes count from 0; negative ones from the end", "axis %lld of rank %d",
+                 (long long)axis, rank);
+        return false;
+    }
+    *set |= 1u << (axis < 0 ? axis + rank : axis);
+    return true;
+}
+
+bool axes_of(tracer *t, const ast *call, int rank, unsigned *set, bool *given)
+{
+    const ast *named = named_of(call, "axis");
+    *set = 0;
+    *given = named != NULL;
+    if (!named) return true;
+    if (!named->is_set) return one_axis(t, named->left, rank, set);
+    for (int i = 0; i < named->list.count; i++)
+        if (!one_axis(t, named->list.items[i], rank, set)) return false;
+    return true;
+}
+
+static node without_axes(tracer *t, node n)
+{
+    return n ? graph_reshape(t->g, n, &(shape){0}) : 0;
+}
+
+static dtype sum_type(dtype type)
+{
+    if (dtype_is_float(type)) return type;
+    return dtypes[type].kind == KIND_UINT ? DT_U64 : DT_I64;
+}
+
+static node scaled(tracer *t, node n, double by)
+{
+    shape s = graph_get(t->g, n)->shape;
+    return graph_binary(t->g, OP_DIV, n, graph_full_double(t->g, graph_get(t->g, n)->elem, &s, by));
+}
+
+static operand scan(tracer *t, const ast *call, const builtin *b, const operand *x, unsigned set, bool given)
+{
+    static const struct {
+        const char *name;
+        fold_kind fold;
+    } scans[] = {{"cumsum", FOLD_SUM}, {"cumprod", FOLD_PROD}, {"cummax", FOLD_MAX}, {"cummin", FOLD_MIN}};
+    int rank = operand_shape(t, x)->rank;
+    if ((!given && rank != 1) || (given && (set & (set - 1)))) {
+        diagnose(t->d, "E313", call->at, "write `axis = k`", "`%s` runs along one axis", b->name);
+        return operand_error();
+    }
+    fold_kind fold = FOLD_SUM;
+    for (int i = 0; i < COUNT(scans); i++)
+        if (!strcmp(scans[i].name, b->name)) fold = scans[i].fold;
+    return operand_of_node(t, graph_scan(t->g, fold, x->tensor, given ? __builtin_ctz(set) : 0), x->units, call->at);
+}
+
+operand trace_reduce(tracer *t, const ast *call, const builtin *b)
+{
+    unsigned set;
+    bool given;
+    operand x = trace_expression(t, call->list.items[0]);
+    if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
+    for (int i = 0; i < call->list.count; i++)
+        if (call->list.items[i]->kind == AST_NAMED && strcmp(call->list.items[i]->name, "axis") != 0) {
+            diagnose(t->d, "E213", call->list.items[i]->at, "it has `axis = k`", "`%s` has no argument named `%s`", b->name,
+                     call->list.items[i]->name);
+            return operand_error();
+        }
+    const shape s = *operand_shape(t, &x);
+    if (x.kind == OPERAND_CONSTANT || !s.rank) {
+        diagnose(t->d, "E313", call->at, "remove it", "`%s` of a scalar", b->name);
+        return operand_error();
+    }
+    if (!axes_of(t, call, s.rank, &set, &given)) return operand_error();
+    site_set(t, call->at, b->name);
+    if (b->class == BUILTIN_SCAN) return scan(t, call, b, &x, set, given);
+    if (!given) set = (1u << s.rank) - 1;
+    int64_t count = 1;
+    for (int k = 0; k < s.rank; k++) count *= set >> k & 1 ? s.extents[k] : 1;
+    graph *g = t->g;
+    node n = x.tensor;
+    dtype type = operand_type(t, &x);
+    const char *name = b->name;
+    bool position = !strcmp(name, "argmax") || !strcmp(name, "argmin");
+    if (position && (set & (set - 1))) {
+        diagnose(t->d, "E313", call->at, "write `axis = k`", "`%s` needs one axis", name);
+        return operand_error();
+    }
+    if (!strcmp(name, "count")) {
+        binding b64 = constant_int(count);
+        b64.untyped = false;
+        return operand_of_constant(b64);
+    }
+    if (!strcmp(name, "sum") || !strcmp(name, "prod")) {
+        n = graph_convert(g, n, sum_type(type));
+        n = graph_reduce(g, name[0] == 's' ? FOLD_SUM : FOLD_PROD, n, set);
+    } else if (!strcmp(name, "mean")) {
+        n = graph_convert(g, n, dtype_is_float(type) ? type : DT_F32);
+        n = n ? graph_reduce(g, FOLD_SUM, n, set) : 0;
+        n = n ? scaled(t, n, (double)count) : 0;
+    } else if (!strcmp(name, "any") || !strcmp(name, "all")) {
+        operand c = operand_condition(t, &x, call->at);
+        if (is_bad(&c)) return c;
+        n = graph_reduce(g, name[1] == 'n' ? FOLD_ANY : FOLD_ALL, c.tensor, set);
+    } else {
+        fold_kind fold = position ? (name[3] == 'm' && name[4] == 'a' ? FOLD_ARGMAX : FOLD_ARGMIN)
+                                  : (!strcmp(name, "max") ? FOLD_MAX : FOLD_MIN);
+        n = graph_reduce(g, fold, n, set);
+    }
+    if (!given) n = without_axes(t, n);
+    return operand_of_node(t, n, given ? set | x.units : 0, call->at);
+}
