@@ -108,9 +108,10 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
         n = graph_convert(g, n, sum_type(type));
         n = graph_reduce(g, name[0] == 's' ? FOLD_SUM : FOLD_PROD, n, set);
     } else if (!strcmp(name, "mean")) {
-        n = graph_convert(g, n, dtype_is_float(type) ? type : DT_F32);
+        n = graph_convert(g, n, type == DT_F64 ? type : DT_F32); /* narrow floats are rounded once, at the end */
         n = n ? graph_reduce(g, FOLD_SUM, n, set) : 0;
         n = n ? scaled(t, n, (double)count) : 0;
+        if (dtype_is_float(type)) n = graph_convert(g, n, type);
     } else if (!strcmp(name, "any") || !strcmp(name, "all")) {
         operand c = operand_condition(t, &x, call->at);
         if (is_bad(&c)) return c;
