@@ -113,8 +113,8 @@ static bool check_extents(tracer *t, const ast *param, const operand *x, const b
         if (b.number.i == s->extents[k]) continue;
         text words = {0};
         lang_format_expression(param->list.items[k], &words);
-        diagnose(t->d, "E502", at, "give tensors whose shapes agree", "axis %d of `%s` has %lld, expected `%s` = %lld", k,
-                 param->name, (long long)s->extents[k], text_get(&words), (long long)b.number.i);
+        diagnose(t->d, "E502", at, "give tensors whose shapes agree", "axis %d of `%s` has %lld, expected `%s` = %lld",
+                 k, param->name, (long long)s->extents[k], text_get(&words), (long long)b.number.i);
         text_free(&words);
         return false;
     }
@@ -200,7 +200,8 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
 {
     if (is_tensor_param(param)) {
         if (x->kind != OPERAND_TENSOR) {
-            diagnose(t->d, "E213", at, "pass a tensor, such as `full(v, n)`", "`%s` is a tensor parameter", param->name);
+            diagnose(t->d, "E213", at, "pass a tensor, such as `full(v, n)`", "`%s` is a tensor parameter",
+                     param->name);
             *good = false;
             return;
         }
@@ -208,8 +209,8 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
         given_array *a = &given->arrays[given->array_count++];
         *a = (given_array){.name = param->name, .elem = operand_type(t, x), .rank = s->rank, .has_extents = true};
         if (s->rank > MAX_RANK) {
-            diagnose(t->d, "E105", at, "reshape it", "`%s` has %d axes; a parameter has at most %d", param->name, s->rank,
-                     MAX_RANK);
+            diagnose(t->d, "E105", at, "reshape it", "`%s` has %d axes; a parameter has at most %d", param->name,
+                     s->rank, MAX_RANK);
             *good = false;
             return;
         }
@@ -250,7 +251,8 @@ static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *o
         }
         const ast *param = item->list.items[which], *value = named ? argument->left : argument;
         if (out->arguments[which].kind != OPERAND_VOID || bindings_find(&given.settings, param->name)) {
-            diagnose(t->d, "E213", argument->at, "give it once", "`%s` of `%s` is given twice", param->name, item->name);
+            diagnose(t->d, "E213", argument->at, "give it once", "`%s` of `%s` is given twice", param->name,
+                     item->name);
             return false;
         }
         if (param->is_function) {
@@ -429,9 +431,8 @@ bool function_trace(qn_tape *tape, const function_request *r, diagnostics *d, no
         arguments[i] = n ? (operand){.kind = OPERAND_TENSOR, .tensor = n} : nothing;
         chosen[i] = function_differentiates(r->item->list.items[i], r->constants);
     }
-    operand out = r->gradient
-                      ? trace_gradient(&t, r->item, arguments, r->constants, r->known, chosen, r->item->at)
-                      : trace_function(&t, r->item, arguments, r->constants, r->known, r->item->at);
+    operand out = r->gradient ? trace_gradient(&t, r->item, arguments, r->constants, r->known, chosen, r->item->at)
+                              : trace_function(&t, r->item, arguments, r->constants, r->known, r->item->at);
     bool good = !d->errors && !is_bad(&out);
     *count = out.kind == OPERAND_LIST ? out.count : 1;
     for (int i = 0; i < *count && good; i++) {
@@ -442,8 +443,7 @@ bool function_trace(qn_tape *tape, const function_request *r, diagnostics *d, no
         results[i] = operand_node(&t, x, type);
         good = results[i] != 0;
     }
-    if (good)
-        tape_enter(tape, NULL);
+    if (good) tape_enter(tape, NULL);
     arena_free(t.memory);
     return good;
 }

@@ -10,16 +10,16 @@
 
 #include <string.h>
 
-typedef struct access {
+typedef struct bracket_list {
     operand indices[GRAPH_RANK]; /* by axis of x: an index tensor, or none */
     int64_t start[GRAPH_RANK], step[GRAPH_RANK];
     shape part;
-    bool dropped[GRAPH_RANK];     /* a place that the host knows */
-    int axis_of[2 * GRAPH_RANK];  /* by result axis: axis of x, or -1: new */
+    bool dropped[GRAPH_RANK];    /* a place that the host knows */
+    int axis_of[2 * GRAPH_RANK]; /* by result axis: axis of x, or -1: new */
     int result_count, index_count, first_index;
-} access;
+} bracket_list;
 
-static bool read_slice(tracer *t, const ast *bracket, int axis, const shape *s, access *out)
+static bool read_slice(tracer *t, const ast *bracket, int axis, const shape *s, bracket_list *out)
 {
     int64_t extent = s->extents[axis], start = 0, length = extent, step = 1;
     if (bracket->left) {
@@ -51,7 +51,7 @@ static bool read_slice(tracer *t, const ast *bracket, int axis, const shape *s, 
     return true;
 }
 
-static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, access *out)
+static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, bracket_list *out)
 {
     operand i = trace_expression(t, bracket->left);
     if (!is_plain(t, &i, bracket->left->at)) return false;
@@ -80,11 +80,10 @@ static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, 
     return true;
 }
 
-static bool read_brackets(tracer *t, const ast *x, const shape *s, access *out)
+static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list *out)
 {
     int axis = 0, given = 0;
-    for (int i = 0; i < x->list.count; i++)
-        given += x->list.items[i]->is_slice || x->list.items[i]->left;
+    for (int i = 0; i < x->list.count; i++) given += x->list.items[i]->is_slice || x->list.items[i]->left;
     if (given != s->rank) {
         diagnose(t->d, s->rank ? "E306" : "E307", x->list.items[0]->at,
                  s->rank ? "give one bracket for every axis: `[:]` for a whole axis" : "use it by its name",
@@ -111,7 +110,7 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, access *out)
 }
 
 /* The index tensors as one: positions in the merged axis. */
-static operand combined_index(tracer *t, const access *a, const shape *s, place at)
+static operand combined_index(tracer *t, const bracket_list *a, const shape *s, place at)
 {
     operand all = operand_error();
     for (int k = 0; k < s->rank; k++) {
@@ -131,7 +130,7 @@ static operand combined_index(tracer *t, const access *a, const shape *s, place 
 }
 
 /* x with the axes that are taken brought together behind `first` and merged; *order: by new axis, the old one. */
-static node merge_taken(tracer *t, node x, const access *a, int *order)
+static node merge_taken(tracer *t, node x, const bracket_list *a, int *order)
 {
     const shape from = graph_get(t->g, x)->shape;
     int count = 0;
@@ -156,7 +155,7 @@ operand trace_access(tracer *t, const ast *x)
     operand base = trace_expression(t, x->left);
     if (!is_plain(t, &base, x->left->at)) return operand_error();
     const shape s = *operand_shape(t, &base);
-    access a = {0};
+    bracket_list a = {0};
     if (base.kind == OPERAND_CONSTANT || !read_brackets(t, x, &s, &a)) {
         if (base.kind == OPERAND_CONSTANT)
             diagnose(t->d, "E307", x->list.items[0]->at, "use it by its name", "brackets on a scalar");
@@ -191,7 +190,8 @@ operand trace_access(tracer *t, const ast *x)
             return operand_error();
         }
         for (int k = 0; k < count; k++) {
-            bool unit = taken ? index.units >> k & 1 : axis < 0 || (base.units >> axis & 1 && a.part.extents[axis] == 1);
+            bool unit =
+                taken ? index.units >> k & 1 : axis < 0 || (base.units >> axis & 1 && a.part.extents[axis] == 1);
             units |= (unsigned)unit << result.rank;
             result.extents[result.rank++] = taken ? places.extents[k] : axis < 0 ? 1 : a.part.extents[axis];
         }

@@ -24,7 +24,7 @@ typedef struct api_call {
     const char *asked[16]; /* names that the function looked for */
     int asked_count;
     bool bad;
-    unsigned units;   /* of the result */
+    unsigned units;                   /* of the result */
     qn_tensor more[FUNCTION_RESULTS]; /* further results */
     int more_count;
 } api_call;
@@ -245,7 +245,8 @@ static qn_tensor do_dot(api_call *a)
     dtype type = operand_type(a->t, &a->values[0]), other = operand_type(a->t, &a->values[1]);
     tracer *t = a->t;
     if (type != other || a->values[0].kind != OPERAND_TENSOR || a->values[1].kind != OPERAND_TENSOR) {
-        diagnose(t->d, "E311", a->call->at, "cast: `T(p)`", "`dot` of `%s` and `%s`", type_text(type), type_text(other));
+        diagnose(t->d, "E311", a->call->at, "cast: `T(p)`", "`dot` of `%s` and `%s`", type_text(type),
+                 type_text(other));
         a->bad = true;
         return none;
     }

@@ -22,8 +22,8 @@ static bool no_named(tracer *t, const ast *call, const char *name)
 {
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED) {
-            diagnose(t->d, "E213", call->list.items[i]->at, "give it by position", "`%s` has no argument named `%s`", name,
-                     call->list.items[i]->name);
+            diagnose(t->d, "E213", call->list.items[i]->at, "give it by position", "`%s` has no argument named `%s`",
+                     name, call->list.items[i]->name);
             return false;
         }
     return true;
@@ -200,7 +200,9 @@ static operand call_builtin(tracer *t, const ast *call, const builtin *b)
     }
     default:
         if (!strcmp(b->name, "like")) return trace_api(t, call, b);
-        diagnose(t->d, "E212", call->at, b->class == BUILTIN_VALIDITY ? "tensors have no validity: use `where` and `pad`" : "write a tile kernel and call it",
+        diagnose(t->d, "E212", call->at,
+                 b->class == BUILTIN_VALIDITY ? "tensors have no validity: use `where` and `pad`"
+                                              : "write a tile kernel and call it",
                  "`%s` has no place in a tensor function", b->name);
         return operand_error();
     }
@@ -302,7 +304,8 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
     return true;
 }
 
-operand trace_scalar_function(tracer *t, const ast *function, const operand *given, int count, const ast *call, place at)
+operand trace_scalar_function(tracer *t, const ast *function, const operand *given, int count, const ast *call,
+                              place at)
 {
     if (count != function->list.count || count > MOST_ARGUMENTS) {
         diagnose(t->d, "E213", at, "see its parameters", "`%s` takes %d argument%s, got %d", function->name,
@@ -362,7 +365,7 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
 }
 
 /* A name that stands for a function: of the file or a builtin. */
-static operand call_function_constant(tracer *t, const local *l, const ast *call)
+static operand call_bound_function(tracer *t, const local *l, const ast *call)
 {
     operand x[MOST_ARGUMENTS];
     int count = call->list.count;
@@ -426,7 +429,7 @@ operand trace_call(tracer *t, const ast *call)
         return operand_error();
     }
     const local *l = local_find(t, callee->name);
-    if (l && l->is_function) return call_function_constant(t, l, call);
+    if (l && l->is_function) return call_bound_function(t, l, call);
     const ast *item = ast_find(t->file, callee->name);
     if (item) return call_item(t, item, call);
     const builtin *b = builtin_find(callee->name);

@@ -66,8 +66,8 @@ static operand trace_name(tracer *t, const ast *x)
 static const struct {
     const char *word;
     op_code code;
-} operators[] = {{"+", OP_ADD}, {"-", OP_SUB}, {"*", OP_MUL},  {"/", OP_DIV},  {"%", OP_MOD}, {"&", OP_AND},
-                 {"|", OP_OR},  {"^", OP_XOR}, {"<", OP_LT},   {"<=", OP_LE},  {">", OP_GT},  {">=", OP_GE},
+} operators[] = {{"+", OP_ADD}, {"-", OP_SUB}, {"*", OP_MUL},  {"/", OP_DIV},  {"%", OP_MOD},  {"&", OP_AND},
+                 {"|", OP_OR},  {"^", OP_XOR}, {"<", OP_LT},   {"<=", OP_LE},  {">", OP_GT},   {">=", OP_GE},
                  {"==", OP_EQ}, {"!=", OP_NE}, {"<<", OP_SHL}, {">>", OP_SHR}, {"&&", OP_AND}, {"||", OP_OR}};
 
 static const char *label_of(op_code code)
@@ -147,8 +147,6 @@ operand trace_expression(tracer *t, const ast *x)
     case AST_CONDITIONAL: return trace_conditional(t, x);
     case AST_CALL: return trace_call(t, x);
     case AST_INDEX: return trace_access(t, x);
-    default:
-        diagnose(t->d, "E104", x->at, NULL, "expected a value");
-        return operand_error();
+    default: diagnose(t->d, "E104", x->at, NULL, "expected a value"); return operand_error();
     }
 }

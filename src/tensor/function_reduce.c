@@ -75,8 +75,8 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED && strcmp(call->list.items[i]->name, "axis") != 0) {
-            diagnose(t->d, "E213", call->list.items[i]->at, "it has `axis = k`", "`%s` has no argument named `%s`", b->name,
-                     call->list.items[i]->name);
+            diagnose(t->d, "E213", call->list.items[i]->at, "it has `axis = k`", "`%s` has no argument named `%s`",
+                     b->name, call->list.items[i]->name);
             return operand_error();
         }
     const shape s = *operand_shape(t, &x);

@@ -42,7 +42,8 @@ static void trace_let(tracer *t, const ast *x)
         return;
     }
     for (int i = 0; i < count; i++)
-        local_push(t, (local){.name = x->list.items[i]->name, .now = value.kind == OPERAND_LIST ? value.items[i] : value});
+        local_push(t,
+                   (local){.name = x->list.items[i]->name, .now = value.kind == OPERAND_LIST ? value.items[i] : value});
 }
 
 static void trace_assign(tracer *t, const ast *x)
@@ -172,7 +173,8 @@ static flow trace_if(tracer *t, const ast *x)
 {
     operand c = trace_expression(t, x->left);
     if (c.kind == OPERAND_TENSOR && !t->in_scalar) {
-        diagnose(t->d, "E210", x->left->at, "use `where`, or test what the host knows: extents, `int` and `const` names",
+        diagnose(t->d, "E210", x->left->at,
+                 "use `where`, or test what the host knows: extents, `int` and `const` names",
                  "a tensor is not a condition");
         return FLOW_RETURN;
     }

@@ -66,10 +66,10 @@ bool is_bad(const operand *x);
 bool is_number(tracer *t, const operand *x, place at, int64_t *out); /* an integer that the host knows: E217 */
 const shape *operand_shape(const tracer *t, const operand *x);       /* rank 0 for constants */
 dtype operand_type(const tracer *t, const operand *x);
-node operand_node(tracer *t, const operand *x, dtype type);                     /* of that type */
-operand operand_cast(tracer *t, const operand *x, dtype type, place at);        /* explicit */
-operand operand_convert(tracer *t, const operand *x, dtype type, place at);     /* implicit: E205, E207, E103 */
-operand operand_condition(tracer *t, const operand *x, place at);               /* to bool: E210 */
+node operand_node(tracer *t, const operand *x, dtype type);                       /* of that type */
+operand operand_cast(tracer *t, const operand *x, dtype type, place at);          /* explicit */
+operand operand_convert(tracer *t, const operand *x, dtype type, place at);       /* implicit: E205, E207, E103 */
+operand operand_condition(tracer *t, const operand *x, place at);                 /* to bool: E210 */
 bool operands_type(tracer *t, const operand *x, int count, place at, dtype *out); /* the common one: E206 */
 /* All to one shape: E301, E302. nodes[] get the type `type`; DT_COUNT: each keeps its own. */
 bool operands_join(tracer *t, const operand *x, int count, dtype type, place at, node *nodes, unsigned *units);

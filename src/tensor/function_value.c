@@ -50,8 +50,8 @@ bool is_plain(tracer *t, const operand *x, place at)
 {
     if (x->kind == OPERAND_CONSTANT || x->kind == OPERAND_TENSOR) return true;
     if (x->kind == OPERAND_LIST)
-        diagnose(t->d, "E212", at, "take the results apart: `let (a, b) = ...;`", "%d results where one value is wanted",
-                 x->count);
+        diagnose(t->d, "E212", at, "take the results apart: `let (a, b) = ...;`",
+                 "%d results where one value is wanted", x->count);
     if (x->kind == OPERAND_VOID) diagnose(t->d, "E212", at, "write it as a statement", "this gives no value");
     return false;
 }
@@ -137,9 +137,7 @@ static bool tensors_join(dtype a, dtype b, dtype *out)
         return true;
     }
     if (!a_float) return type_join(a, b, out);
-    *out = dtypes[a].size_bytes > dtypes[b].size_bytes   ? a
-           : dtypes[a].size_bytes < dtypes[b].size_bytes ? b
-                                                         : DT_F32;
+    *out = dtypes[a].size_bytes > dtypes[b].size_bytes ? a : dtypes[a].size_bytes < dtypes[b].size_bytes ? b : DT_F32;
     return true;
 }
 
@@ -158,7 +156,8 @@ static int category(dtype type)
 bool operands_type(tracer *t, const operand *x, int count, place at, dtype *out)
 {
     int best = -1;
-    for (int i = 0; i < count; i++) best = MAXIMUM(best, t->in_scalar ? MINIMUM(weight(t, &x[i]), 1) : weight(t, &x[i]));
+    for (int i = 0; i < count; i++)
+        best = MAXIMUM(best, t->in_scalar ? MINIMUM(weight(t, &x[i]), 1) : weight(t, &x[i]));
     bool begun = false;
     for (int i = 0; i < count; i++) {
         int mine = t->in_scalar ? MINIMUM(weight(t, &x[i]), 1) : weight(t, &x[i]);
