@@ -33,5 +33,7 @@ typedef struct sparse_sums {
     node sums;  /* [n][row...]: the same for equal indices */
 } sparse_sums;
 sparse_sums sparse_rows_sum(graph *g, const sparse_rows *rows);
+/* values [n][row...] where an index is met first, else 0: what may be added at all indices. */
+node sparse_sums_once(graph *g, const sparse_sums *sums, node values);
 
 #endif

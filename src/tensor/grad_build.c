@@ -119,6 +119,14 @@ node grad_expand(graph *g, node x, const shape *s)
     return graph_expand(g, x, s);
 }
 
+node grad_everywhere(graph *g, node scalar, const shape *s)
+{
+    if (!scalar) return 0;
+    shape ones = {.rank = s->rank};
+    for (int k = 0; k < s->rank; k++) ones.extents[k] = 1;
+    return graph_expand(g, graph_reshape(g, scalar, &ones), s);
+}
+
 node grad_part(graph *g, node x, int axis, int64_t start, int64_t step, int64_t count)
 {
     if (!x) return 0;

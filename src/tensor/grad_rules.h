@@ -41,6 +41,7 @@ node grad_where(graph *g, node condition, node d); /* d where it holds, else 0 *
 node grad_where_not(graph *g, node condition, node d);
 node grad_sum(graph *g, node x, unsigned axis_set);
 node grad_expand(graph *g, node x, const shape *s);
+node grad_everywhere(graph *g, node scalar, const shape *s); /* of rank 0 */
 node grad_flip(graph *g, node x, int axis);
 node grad_along(graph *g, const shape *s, int axis); /* i64: each element's position along the axis */
 node grad_swap(graph *g, node x);                    /* the last two axes */

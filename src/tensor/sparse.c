@@ -45,3 +45,11 @@ sparse_sums sparse_rows_sum(graph *g, const sparse_rows *rows)
     node sums = graph_take_add(g, grad_number(g, updates, 0), kind, updates, 0);
     return (sparse_sums){index, first, graph_take(g, sums, kind, 0)};
 }
+
+node sparse_sums_once(graph *g, const sparse_sums *sums, node values)
+{
+    if (!values || !sums->first) return 0;
+    shape s = g->nodes[values].shape, flags = {.rank = s.rank};
+    for (int k = 0; k < s.rank; k++) flags.extents[k] = k ? 1 : s.extents[0];
+    return grad_where(g, graph_expand(g, graph_reshape(g, sums->first, &flags), &s), values);
+}

@@ -179,6 +179,11 @@ static void release_slot(qn_tape *tape, uint32_t number)
     tape->free_slot = number;
 }
 
+void tape_forget(qn_tensor t)
+{
+    if (tape_slot_of(t)) release_slot(t.tape, t.slot);
+}
+
 void qn_release(qn_tensor t)
 {
     if (!tape_slot_of(t)) return;
