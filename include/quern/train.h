@@ -47,12 +47,12 @@ typedef enum qn_optimizer_kind {
 typedef struct qn_optimizer_options {
     double rate; /* the learning rate; qn_optimizer_set_rate changes it */
     double weight_decay;
-    double momentum, dampening;  /* SGD */
-    bool nesterov;               /* SGD */
-    double beta1, beta2;         /* Adam, AdamW */
-    double epsilon;              /* all but SGD */
-    double rate_decay;           /* Adagrad: step t takes rate / (1 + (t - 1) * rate_decay) */
-    double initial_sum;          /* Adagrad: what the sums start from */
+    double momentum, dampening; /* SGD */
+    bool nesterov;              /* SGD */
+    double beta1, beta2;        /* Adam, AdamW */
+    double epsilon;             /* all but SGD */
+    double rate_decay;          /* Adagrad: step t takes rate / (1 + (t - 1) * rate_decay) */
+    double initial_sum;         /* Adagrad: what the sums start from */
     /* Where the gradient is made of few rows (of an embedding), rows that no index touches are left alone, their state
      * too: PyTorch's SparseAdam. Where leaving them alone changes nothing (SGD without momentum and decay, Adagrad
      * without decay) it is always so. */

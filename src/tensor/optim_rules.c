@@ -72,13 +72,13 @@ static node adam(const rule_step *s, node *state)
     const qn_optimizer_options *o = &s->all->options;
     node rate = in_type(s, s->all->rate);
     state[0] = grad_add(g, state[0], grad_scale(g, grad_sub(g, s->d, state[0]), 1 - o->beta1));
-    state[1] =
-        grad_add(g, grad_scale(g, state[1], o->beta2), grad_scale(g, grad_mul(g, s->d, s->d), 1 - o->beta2));
+    state[1] = grad_add(g, grad_scale(g, state[1], o->beta2), grad_scale(g, grad_mul(g, s->d, s->d), 1 - o->beta2));
     node step = o->beta1 ? grad_div(g, rate, correction(s, o->beta1)) : rate;
     node root = graph_unary(g, OP_SQRT, state[1]);
     if (o->beta2)
         root = grad_mul(g, root, grad_everywhere(g, graph_unary(g, OP_RSQRT, correction(s, o->beta2)), &s->shape));
-    node change = grad_div(g, grad_mul(g, grad_everywhere(g, step, &s->shape), state[0]), grad_plus(g, root, o->epsilon));
+    node change =
+        grad_div(g, grad_mul(g, grad_everywhere(g, step, &s->shape), state[0]), grad_plus(g, root, o->epsilon));
     if (s->all->kind == QN_ADAMW && o->weight_decay != 0) {
         node decay = grad_everywhere(g, grad_scale(g, rate, o->weight_decay), &s->shape);
         change = grad_add(g, change, grad_mul(g, decay, s->p));
@@ -157,8 +157,7 @@ static optim_values update_rows(const optim_step *s, const optim_values *old, co
     node before[OPTIM_STATES] = {0}, after[OPTIM_STATES];
     for (int i = 0; i < count; i++) after[i] = before[i] = graph_take(g, old->state[i], rows.index, 0);
     node change = change_of(&one, after);
-    for (int i = 0; i < count; i++)
-        new.state[i] = add_rows(g, old->state[i], &rows, grad_sub(g, after[i], before[i]));
+    for (int i = 0; i < count; i++) new.state[i] = add_rows(g, old->state[i], &rows, grad_sub(g, after[i], before[i]));
     new.parameter = add_rows(g, old->parameter, &rows, change);
     return new;
 }
