@@ -70,4 +70,17 @@ static inline bool form_is_name(const char *words)
     return true;
 }
 
+/* A constant; its type stands elsewhere on the line. */
+static inline void form_print_number(dtype elem, number n, text *out)
+{
+    if (dtype_is_float(elem))
+        text_add_double(out, n.f);
+    else if (elem == DT_BOOL)
+        text_add(out, n.i ? "true" : "false");
+    else if (elem == DT_U64)
+        text_print(out, "%llu", (unsigned long long)n.i);
+    else
+        text_print(out, "%lld", (long long)n.i);
+}
+
 #endif

@@ -348,6 +348,16 @@ node graph_expand(graph *g, node x, const shape *s)
     return graph_intern(g, &n);
 }
 
+/* count elements from `start`, `step` apart: are they all of an axis of that extent? Says so without overflow. */
+static bool lies_inside(int64_t start, int64_t step, int64_t count, int64_t extent)
+{
+    if (start < 0 || start >= extent) return false;
+    if (count == 1) return true;
+    if (!step || step <= -extent || step >= extent) return false;
+    int64_t room = step > 0 ? extent - 1 - start : start; /* beyond the first one */
+    return (count - 1) <= room / (step > 0 ? step : -step);
+}
+
 node graph_slice(graph *g, node x, const int64_t *start, const int64_t *step, const shape *s)
 {
     if (!x || !graph_shape_fits(g, "slice", s)) return 0;
@@ -355,11 +365,10 @@ node graph_slice(graph *g, node x, const int64_t *start, const int64_t *step, co
     if (s->rank != n.shape.rank) return graph_fail(g, "slice", "%s does not have %d axes", WORDS(x), s->rank);
     bool whole = true;
     for (int k = 0; k < s->rank; k++) {
-        int64_t extent = n.shape.extents[k], last = start[k] + (s->extents[k] - 1) * step[k];
-        if (s->extents[k] &&
-            (start[k] < 0 || start[k] >= extent || last < 0 || last >= extent || (!step[k] && s->extents[k] > 1)))
-            return graph_fail(g, "slice", "elements %lld to %lld of axis %d do not lie in %s", (long long)start[k],
-                              (long long)last, k, WORDS(x));
+        int64_t extent = n.shape.extents[k], count = s->extents[k];
+        if (count && !lies_inside(start[k], step[k], count, extent))
+            return graph_fail(g, "slice", "%lld elements from %lld by %lld of axis %d do not lie in %s",
+                              (long long)count, (long long)start[k], (long long)step[k], k, WORDS(x));
         n.attr.start[k] = s->extents[k] ? start[k] : 0;
         n.attr.step[k] = s->extents[k] > 1 ? step[k] : 1;
         whole &= s->extents[k] == extent && n.attr.start[k] == 0 && n.attr.step[k] == 1;
@@ -372,16 +381,17 @@ node graph_window(graph *g, node x, int axis, int64_t size, int64_t stride, int6
 {
     if (!x || !graph_axis_fits(g, "window", x, axis)) return 0;
     graph_node n = graph_like(g, GRAPH_WINDOW, x, &x, 1);
-    int64_t extent = n.shape.extents[axis], reach = (size - 1) * dilation + 1;
+    int64_t extent = n.shape.extents[axis];
     if (size < 1 || stride < 1 || dilation < 1)
         return graph_fail(g, "window", "size %lld, stride %lld and dilation %lld must be at least 1", (long long)size,
                           (long long)stride, (long long)dilation);
     if (n.shape.rank == GRAPH_RANK) return graph_fail(g, "window", "%s has no room for one more axis", WORDS(x));
-    if (reach > extent)
-        return graph_fail(g, "window", "a window of %lld elements does not fit axis %d of %s", (long long)reach, axis,
-                          WORDS(x));
-    n.shape.extents[axis] = (extent - reach) / stride + 1;
+    if (!extent || size - 1 > (extent - 1) / dilation)
+        return graph_fail(g, "window", "a window of %lld elements, %lld apart, does not fit axis %d of %s",
+                          (long long)size, (long long)dilation, axis, WORDS(x));
+    n.shape.extents[axis] = (extent - 1 - (size - 1) * dilation) / stride + 1;
     n.shape.extents[n.shape.rank++] = size;
+    if (!graph_shape_fits(g, "window", &n.shape)) return 0;
     n.attr.axis = axis;
     n.attr.size = size;
     n.attr.stride = stride;
@@ -398,8 +408,10 @@ node graph_pad(graph *g, node x, const int64_t *before, const int64_t *step, con
     for (int k = 0; k < s->rank; k++) {
         n.attr.start[k] = before ? before[k] : 0;
         n.attr.step[k] = step ? step[k] : 1;
-        if (n.attr.step[k] < 1)
-            return graph_fail(g, "pad", "the step %lld of axis %d is not positive", (long long)n.attr.step[k], k);
+        if (n.attr.step[k] < 1 || n.attr.step[k] > LARGEST_EXTENT)
+            return graph_fail(g, "pad", "the step %lld of axis %d is not allowed", (long long)n.attr.step[k], k);
+        if (n.attr.start[k] < -LARGEST_EXTENT || n.attr.start[k] > LARGEST_EXTENT)
+            return graph_fail(g, "pad", "%lld elements before axis %d are not allowed", (long long)n.attr.start[k], k);
         same &= n.attr.start[k] == 0 && n.attr.step[k] == 1 && s->extents[k] == n.shape.extents[k];
     }
     n.attr.number = fill;

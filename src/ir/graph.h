@@ -162,5 +162,9 @@ int graph_order(const graph *g, const node *roots, int root_count, node *order);
 
 /* graph_print.c, graph_read.c: docs/tensor-graph.md is the form; read(print(g)) prints the same. */
 void graph_print(const graph *g, const node *roots, int root_count, text *out);
+void graph_print_node(const graph *g, node n, text *out); /* one line without its end, with the graph's own numbers */
+/* Adds the nodes of the text to g, which must have no error; roots: in g->memory. */
+qn_status graph_read(graph *g, const char *file, const char *words, size_t length, node **roots, int *root_count,
+                     qn_error *error);
 
 #endif

@@ -54,18 +54,6 @@ static void print_type(const printer *p, value v)
     text_add(p->out, "]");
 }
 
-static void print_number(const printer *p, dtype elem, number n)
-{
-    if (dtype_is_float(elem))
-        text_add_double(p->out, n.f);
-    else if (elem == DT_BOOL)
-        text_add(p->out, n.i ? "true" : "false");
-    else if (elem == DT_U64)
-        text_print(p->out, "%llu", (unsigned long long)n.i);
-    else
-        text_print(p->out, "%lld", (long long)n.i);
-}
-
 static void print_name(const printer *p, const char *name)
 {
     if (form_is_name(name))
@@ -138,7 +126,7 @@ static void print_start(const printer *p, const tile_op *op)
     if (form & FORM_NUMBER) {
         dtype elem = op->result_count ? p->k->values[op->results[0]].type.elem : DT_I64;
         text_add(p->out, " ");
-        print_number(p, elem, op->attr.number);
+        form_print_number(elem, op->attr.number, p->out);
     }
     if (form & FORM_PARAM) {
         text_add(p->out, " ");
@@ -255,7 +243,7 @@ static void print_param(const printer *p, const tile_param *param)
     }
     if (param->has_initial) {
         text_add(p->out, " initial ");
-        print_number(p, param->elem, param->initial);
+        form_print_number(param->elem, param->initial, p->out);
     }
     if (param->has_default) text_add(p->out, " default");
     const tile_facts *f = &param->facts;

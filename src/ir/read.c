@@ -7,8 +7,6 @@
 #include "ir/form.h"
 #include "ir/scan.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEEPEST = 200, MOST_RESULTS = 4096 };
@@ -83,25 +81,10 @@ static bool read_values(reader *r, value **values, int *count, int *capacity)
     return !r->scan.failed;
 }
 
-static bool read_integer(reader *r, int64_t low, int64_t high, int64_t *out)
-{
-    char digits[32];
-    char *end;
-    if (r->scan.token.kind != TOKEN_NUMBER || r->scan.token.length >= sizeof(digits))
-        return scan_fail(&r->scan, "expected a whole number, found %s", scan_describe(&r->scan));
-    memcpy(digits, r->scan.token.start, r->scan.token.length);
-    digits[r->scan.token.length] = 0;
-    errno = 0;
-    *out = strtoll(digits, &end, 10);
-    if (*end || errno || *out < low || *out > high)
-        return scan_fail(&r->scan, "the number %s is not allowed here", digits);
-    return scan_next(&r->scan);
-}
-
 static bool read_small(reader *r, int *out)
 {
     int64_t n = 0;
-    if (!read_integer(r, -1, 1 << 20, &n)) return false;
+    if (!scan_integer(&r->scan, -1, 1 << 20, &n)) return false;
     *out = (int)n;
     return true;
 }
@@ -124,31 +107,10 @@ static bool read_name(reader *r, const char **out)
     return scan_next(&r->scan);
 }
 
-/* The number of the word in a list of words. */
-static bool read_word(reader *r, const char *const *words, int count, const char *what, int *out)
-{
-    for (int i = 0; i < count; i++) {
-        if (!scan_is(&r->scan, words[i])) continue;
-        *out = i;
-        return scan_next(&r->scan);
-    }
-    return scan_fail(&r->scan, "expected %s, found %s", what, scan_describe(&r->scan));
-}
-
-static bool read_elem(reader *r, dtype *elem)
-{
-    for (int i = 0; i < DT_COUNT; i++) {
-        if (!scan_is(&r->scan, dtypes[i].text)) continue;
-        *elem = (dtype)i;
-        return scan_next(&r->scan);
-    }
-    return scan_fail(&r->scan, "expected an element type, found %s", scan_describe(&r->scan));
-}
-
 static bool read_type(reader *r, tile_type *type)
 {
     *type = (tile_type){0};
-    if (!read_elem(r, &type->elem)) return false;
+    if (!scan_elem(&r->scan, &type->elem)) return false;
     if (!scan_accept(&r->scan, "[")) return !r->scan.failed;
     do {
         if (type->rank == MAX_RANK) return fail(r, "a type has more than 6 axes");
@@ -157,48 +119,11 @@ static bool read_type(reader *r, tile_type *type)
             value v;
             if (!read_value(r, &v)) return false;
             *extent = -(int64_t)v;
-        } else if (!read_integer(r, 0, (int64_t)1 << 40, extent)) {
+        } else if (!scan_integer(&r->scan, 0, (int64_t)1 << 40, extent)) {
             return false;
         }
     } while (scan_accept(&r->scan, ","));
     return scan_expect(&r->scan, "]");
-}
-
-/* A constant of a known type, from the token that was put aside. */
-static bool number_from(reader *r, const token *t, dtype elem, number *out)
-{
-    char words[64];
-    char *end = words;
-    *out = (number){0};
-    if (t->length >= sizeof(words)) return fail(r, "a constant is too long");
-    memcpy(words, t->start, t->length);
-    words[t->length] = 0;
-    errno = 0;
-    if (elem == DT_BOOL) {
-        out->i = !strcmp(words, "true");
-        if (!out->i && strcmp(words, "false") != 0)
-            return scan_fail_at(&r->scan, t->line, "a bool is true or false, not %s", words);
-        return true;
-    }
-    if (dtype_is_float(elem)) {
-        out->f = strtod(words, &end);
-    } else if (elem == DT_U64) {
-        out->i = (int64_t)strtoull(words, &end, 10);
-        if (words[0] == '-') end = words;
-    } else {
-        out->i = strtoll(words, &end, 10);
-        if (integer_wrap(elem, out->i) != out->i) end = words;
-    }
-    bool whole = end != words && !*end && (!errno || dtype_is_float(elem));
-    return whole || scan_fail_at(&r->scan, t->line, "%s is no constant of type %s", words, dtypes[elem].text);
-}
-
-static bool read_constant_token(reader *r, token *t)
-{
-    *t = r->scan.token;
-    if (t->kind != TOKEN_NUMBER && t->kind != TOKEN_NAME)
-        return scan_fail(&r->scan, "expected a constant, found %s", scan_describe(&r->scan));
-    return scan_next(&r->scan);
 }
 
 static bool read_param_name(reader *r, int *number)
@@ -287,15 +212,15 @@ static bool read_attributes_before(reader *r, tile_op *op, op_parts *parts)
 {
     unsigned form = form_of(op->code);
     int choice = 0;
-    if (form & FORM_NUMBER && !read_constant_token(r, &parts->constant)) return false;
+    if (form & FORM_NUMBER && !scan_constant_token(&r->scan, &parts->constant)) return false;
     if (form & FORM_PARAM && !read_param_name(r, &op->attr.index)) return false;
     if (form & FORM_INDEX && !read_small(r, &op->attr.index)) return false;
     if (form & FORM_FOLD) {
-        if (!read_word(r, fold_names, FOLD_COUNT, "a fold such as sum", &choice)) return false;
+        if (!scan_word(&r->scan, fold_names, FOLD_COUNT, "a fold such as sum", &choice)) return false;
         op->attr.fold = (fold_kind)choice;
     }
     if (form & FORM_ATOMIC) {
-        if (!read_word(r, atomic_names, ATOMIC_COUNT, "an atomic such as add", &choice)) return false;
+        if (!scan_word(&r->scan, atomic_names, ATOMIC_COUNT, "an atomic such as add", &choice)) return false;
         op->attr.atomic = (atomic_kind)choice;
     }
     if (form & FORM_WORDS && r->scan.token.kind == TOKEN_STRING && !read_text(r, &op->attr.words)) return false;
@@ -368,10 +293,10 @@ static bool read_op_name(reader *r, tile_op *op)
     int code = 0, flag = 0;
     const char *names[OP_COUNT];
     for (int i = 0; i < OP_COUNT; i++) names[i] = i ? ops[i].text : "";
-    if (!read_word(r, names, OP_COUNT, "an op", &code)) return false;
+    if (!scan_word(&r->scan, names, OP_COUNT, "an op", &code)) return false;
     op->code = (op_code)code;
     while (scan_accept(&r->scan, ".")) {
-        if (!read_word(r, form_flag_names, COUNT(form_flag_names), "a flag", &flag)) return false;
+        if (!scan_word(&r->scan, form_flag_names, COUNT(form_flag_names), "a flag", &flag)) return false;
         op->flags |= 1u << flag;
     }
     return !r->scan.failed;
@@ -398,7 +323,8 @@ static bool read_op(reader *r, tile_block *b)
     }
     if (op->code == OP_CONST) {
         if (results.count != 1) return fail(r, "const has one result");
-        if (!number_from(r, &parts.constant, tile_type_of(r->k, op->results[0]).elem, &op->attr.number)) return false;
+        if (!scan_constant(&r->scan, &parts.constant, tile_type_of(r->k, op->results[0]).elem, &op->attr.number))
+            return false;
     }
     for (int i = 0; i < results.count; i++) /* before the regions are read, so that a number is not used twice */
         if (!define(r, results.numbers[i], results.names[i], op->results[i])) return false;
@@ -445,7 +371,7 @@ static bool read_facts(reader *r, tile_param *p)
             if (!read_small(r, &p->facts.size_class)) return false;
         } else if (scan_accept(&r->scan, "initial")) {
             token t;
-            if (!read_constant_token(r, &t) || !number_from(r, &t, p->elem, &p->initial)) return false;
+            if (!scan_constant_token(&r->scan, &t) || !scan_constant(&r->scan, &t, p->elem, &p->initial)) return false;
             p->has_initial = true;
         } else {
             return !r->scan.failed;
@@ -479,9 +405,9 @@ static bool read_params(reader *r)
         int kind = 0;
         if (r->k->param_count == COUNT(names)) return fail(r, "more than 64 parameters");
         if (!read_name(r, &p.name)) return false;
-        if (!read_word(r, form_param_kinds, COUNT(form_param_kinds), "a kind of parameter", &kind)) return false;
+        if (!scan_word(&r->scan, form_param_kinds, COUNT(form_param_kinds), "a kind of parameter", &kind)) return false;
         p.kind = (param_kind)kind;
-        if (!read_elem(r, &p.elem)) return false;
+        if (!scan_elem(&r->scan, &p.elem)) return false;
         if (p.kind < PARAM_SCALAR && !read_extents(r, &p, r->k->param_count, names[r->k->param_count])) return false;
         if (!read_facts(r, &p) || !read_place(r, &p.line, &p.column)) return false;
         for (int i = 0; i < MAX_RANK; i++) p.extent_param[i] = -1;
@@ -507,7 +433,7 @@ static bool read_raw(reader *r)
     bool good = read_name(r, &r->k->raw_language);
     r->k->raw_once = good && scan_accept(&r->scan, "once");
     good = good && scan_expect(&r->scan, "{");
-    if (good && scan_accept(&r->scan, "hides")) good = read_integer(r, 1, 64, &hidden);
+    if (good && scan_accept(&r->scan, "hides")) good = scan_integer(&r->scan, 1, 64, &hidden);
     while (good && !scan_is(&r->scan, "}")) {
         const char *line = "";
         int part = 0;

@@ -1,9 +1,11 @@
 /*
- * Text to tokens for read.c. In: bytes, not trusted. Out: one token at a time, or a failure with its line.
+ * Text to tokens for read.c and graph_read.c. In: bytes, not trusted. Out: one token at a time, or a failure with its line.
  * SPDX-License-Identifier: MIT
  */
 #include "ir/scan.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_letter(char c)
@@ -198,4 +200,76 @@ const char *scan_unquote(scanner *s, arena *memory)
         *to++ = c;
     }
     return words;
+}
+
+bool scan_integer(scanner *s, int64_t low, int64_t high, int64_t *out)
+{
+    char digits[32];
+    char *end;
+    if (s->token.kind != TOKEN_NUMBER || s->token.length >= sizeof(digits))
+        return scan_fail(s, "expected a whole number, found %s", scan_describe(s));
+    memcpy(digits, s->token.start, s->token.length);
+    digits[s->token.length] = 0;
+    errno = 0;
+    *out = strtoll(digits, &end, 10);
+    if (*end || errno || *out < low || *out > high) return scan_fail(s, "the number %s is not allowed here", digits);
+    return scan_next(s);
+}
+
+/* The number of the word in a list of words. */
+bool scan_word(scanner *s, const char *const *words, int count, const char *what, int *out)
+{
+    for (int i = 0; i < count; i++) {
+        if (!scan_is(s, words[i])) continue;
+        *out = i;
+        return scan_next(s);
+    }
+    return scan_fail(s, "expected %s, found %s", what, scan_describe(s));
+}
+
+bool scan_elem(scanner *s, dtype *elem)
+{
+    for (int i = 0; i < DT_COUNT; i++) {
+        if (!scan_is(s, dtypes[i].text)) continue;
+        *elem = (dtype)i;
+        return scan_next(s);
+    }
+    return scan_fail(s, "expected an element type, found %s", scan_describe(s));
+}
+
+bool scan_constant_token(scanner *s, token *t)
+{
+    *t = s->token;
+    if (t->kind != TOKEN_NUMBER && t->kind != TOKEN_NAME)
+        return scan_fail(s, "expected a constant, found %s", scan_describe(s));
+    return scan_next(s);
+}
+
+/* A constant of a known type, from the token that was put aside. */
+bool scan_constant(scanner *s, const token *t, dtype elem, number *out)
+{
+    char words[64];
+    char *end = words;
+    *out = (number){0};
+    if (t->length >= sizeof(words)) return scan_fail(s, "a constant is too long");
+    memcpy(words, t->start, t->length);
+    words[t->length] = 0;
+    errno = 0;
+    if (elem == DT_BOOL) {
+        out->i = !strcmp(words, "true");
+        if (!out->i && strcmp(words, "false") != 0)
+            return scan_fail_at(s, t->line, "a bool is true or false, not %s", words);
+        return true;
+    }
+    if (dtype_is_float(elem)) {
+        out->f = strtod(words, &end);
+    } else if (elem == DT_U64) {
+        out->i = (int64_t)strtoull(words, &end, 10);
+        if (words[0] == '-') end = words;
+    } else {
+        out->i = strtoll(words, &end, 10);
+        if (integer_wrap(elem, out->i) != out->i) end = words;
+    }
+    bool whole = end != words && !*end && (!errno || dtype_is_float(elem));
+    return whole || scan_fail_at(s, t->line, "%s is no constant of type %s", words, dtypes[elem].text);
 }

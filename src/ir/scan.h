@@ -1,11 +1,11 @@
 /*
- * Tokens of the tile IR's text form. `#` starts a comment that runs to the end of its line.
+ * Tokens of the text forms of the tile IR and of the tensor graph. `#` starts a comment that runs to the end of its line.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_IR_SCAN_H
 #define QUERN_IR_SCAN_H
 
-#include "base/base.h"
+#include "ir/tile.h"
 
 typedef enum token_kind { TOKEN_END, TOKEN_NAME, TOKEN_VALUE, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN } token_kind;
 
@@ -36,5 +36,12 @@ bool scan_fail(scanner *s, const char *format, ...) __attribute__((format(printf
 bool scan_fail_at(scanner *s, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 const char *scan_describe(scanner *s); /* the token for a message; lives in the scanner until the next call */
 const char *scan_unquote(scanner *s, arena *memory); /* of the STRING token; NULL after a failure */
+/* What both forms write: read and passed over. */
+bool scan_integer(scanner *s, int64_t low, int64_t high, int64_t *out);
+bool scan_word(scanner *s, const char *const *words, int count, const char *what, int *out); /* its number in a list */
+bool scan_elem(scanner *s, dtype *elem);
+/* A constant stands before the type that tells what it is: its token is put aside, and understood later. */
+bool scan_constant_token(scanner *s, token *t);
+bool scan_constant(scanner *s, const token *t, dtype elem, number *out);
 
 #endif
