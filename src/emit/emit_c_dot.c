@@ -369,14 +369,20 @@ static const sink *only_sink(const item *it)
     return g && g->pass_count == 1 && g->passes[0].sink_count == 1 ? &g->passes[0].sinks[0] : NULL;
 }
 
+bool loop_starts_at_zero(const emitter *e, const item *items)
+{
+    const tile_op *loop = items[1].kind == ITEM_CONTROL ? items[1].op : NULL;
+    const sink *fill = only_sink(&items[0]);
+    return loop && fill && loop_is_product(e, loop) && fill->kind == SINK_COPY &&
+           fill->result == loop->regions[0]->args[1] && is_zero_tile(e, fill->v);
+}
+
 /* Three items: sums set to zero, a loop of products, the sums stored as they are and not used again. */
 bool loop_is_stored(const emitter *e, const item *items)
 {
-    const tile_op *loop = items[1].kind == ITEM_CONTROL ? items[1].op : NULL;
-    const sink *fill = only_sink(&items[0]), *store = only_sink(&items[2]);
-    if (!loop || !fill || !store || !loop_is_product(e, loop)) return false;
-    value sums = loop->results[0];
-    if (fill->kind != SINK_COPY || fill->result != loop->regions[0]->args[1] || !is_zero_tile(e, fill->v)) return false;
+    const sink *store = only_sink(&items[2]);
+    if (!store || !loop_starts_at_zero(e, items)) return false;
+    value sums = items[1].op->results[0];
     if (store->kind != SINK_STORE || store->op->operands[0] != sums || e->uses[sums] != 1) return false;
     const struct access *a = &store->op->attr.access;
     if (a->mask_count || e->read[a->array] || e->k->params[a->array].elem != tile_type_of(e->k, sums).elem)

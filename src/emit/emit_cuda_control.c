@@ -315,14 +315,16 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
             put_line_comment(e, it->op);
         switch (it->kind) {
         case ITEM_SCALAR: cuda_scalar_op(e, it->op); break;
-        case ITEM_GROUP: cuda_group(e, it->group); break;
+        case ITEM_GROUP:
+            if (i + 1 == p.count || !loop_starts_at_zero(e, it)) cuda_group(e, it->group);
+            break;
         case ITEM_DOT: emit_dot_item(e, it->op); break;
         case ITEM_SCAN: cuda_scan(e, it->op); break;
         case ITEM_FOLD: emit_fold_item(e, it->op); break;
         case ITEM_EFFECT: cuda_print(e, it->op); break;
         case ITEM_CONTROL:
             if (loop_is_product(e, it->op))
-                cuda_loop_of_products(e, it->op, loop_is_product(e, it->op));
+                cuda_loop_of_products(e, it->op, loop_is_product(e, it->op), i && loop_starts_at_zero(e, it - 1));
             else if (it->op->code == OP_FOR)
                 emit_for(e, it->op);
             else if (it->op->code == OP_WHILE)

@@ -19,8 +19,9 @@ enum {
     ASSUMED_THREADS = 256,
     MOST_SUMS = 128,
     MOST_FMA_SUMS = 128,
+    MOST_RING_SUMS = 64,
     RING_BYTES = 72 * 1024,
-    STEP_BYTES = 64,
+    MOST_STAGES = 8,
     FMA_STEP = 8
 };
 
@@ -57,14 +58,16 @@ static product matrix_product(emitter *e, const char *name, int64_t m, int64_t n
         else
             break;
     }
-    int64_t stage = (rows + columns) * STEP_BYTES;
-    int stages = stage * 4 <= RING_BYTES ? 4 : 3;
+    /* Small tiles are about latency: wide steps, and many of them on their way at once. */
+    int chunks = rows + columns <= 128 ? 8 : 4;
+    int64_t stage = (rows + columns) * chunks * 16;
+    int stages = (int)MAXIMUM(3, MINIMUM(RING_BYTES / stage, MOST_STAGES));
     product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
     p.sums = (int)(rows * columns / (down * across * 32));
-    p.type =
-        arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d>", need(e, "product_%s", name), p.rows,
-                    p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
-                    inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false", stages);
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_%s", name),
+                         p.rows, p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
+                         inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false",
+                         stages, chunks);
     return p;
 }
 
@@ -78,6 +81,23 @@ static product fma_product(emitter *e, dtype t, int64_t m, int64_t n, int thread
     p.room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (t == DT_F64 ? 8 : 4);
     p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(t)), p.rows,
                          p.columns, down, across, (int)MINIMUM(rows / down, 4), (int)MINIMUM(columns / across, 4));
+    return p;
+}
+
+/* By multiply and add, with the ring of the matrix units. */
+static product ring_product(emitter *e, int64_t m, int64_t n, int threads, const bool inner[2], const bool global[2])
+{
+    int across = threads >= 64 ? 16 : 8, down = threads / across;
+    int64_t rows = power_above(m, MAXIMUM(down, 4), MAXIMUM(128, down)), columns = power_above(n, across, 128);
+    while (rows * columns > MOST_RING_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
+    int chunks = rows + columns <= 128 ? 8 : 4;
+    int64_t stage = (rows + columns) * chunks * 16;
+    int stages = (int)MAXIMUM(3, MINIMUM(RING_BYTES / 2 / stage, MOST_STAGES));
+    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
+    p.room_bytes = stage * stages;
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_f32"), p.rows,
+                         p.columns, down, across, inner[0] ? "true" : "false", inner[1] ? "true" : "false",
+                         global[0] ? "true" : "false", global[1] ? "true" : "false", stages, chunks);
     return p;
 }
 
@@ -102,7 +122,12 @@ static bool choose_product(emitter *e, const tile_op *op, const matrix *left, co
     const char *name = e->rounds[op->operands[0]]        ? "tf32"
                        : halves && c->target->arch >= 80 ? memory_name(ta.elem)
                                                          : NULL;
-    *out = name ? matrix_product(e, name, m, n, threads, inner, global) : fma_product(e, ta.elem, m, n, threads);
+    if (name)
+        *out = matrix_product(e, name, m, n, threads, inner, global);
+    else if (ta.elem == DT_F32 && c->target->arch >= 80)
+        *out = ring_product(e, m, n, threads, inner, global);
+    else
+        *out = fma_product(e, ta.elem, m, n, threads);
     return true;
 }
 
@@ -183,7 +208,7 @@ static void put_add(emitter *e, const char *class, const char *sums, const matri
 }
 
 static void put_plain(emitter *e, const tile_op *op, const matrix *left, const matrix *right, const matrix *sum,
-                      const int64_t extents[2])
+                      const int64_t extents[2], bool clear)
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int rank = type.rank;
@@ -191,13 +216,12 @@ static void put_plain(emitter *e, const tile_op *op, const matrix *left, const m
         left->strides[rank - 1]);
     put(e, "    %s, %s, %s,", right->pointer, right->strides[rank - 2], right->strides[rank - 1]);
     put(e, "    %s, %s, %s, %s, m_first, m_last, n_first, n_last, k_first, k_last, %s, thread, threads);", sum->pointer,
-        sum->strides[rank - 2], extent_text(e, extents[0]), extent_text(e, extents[1]),
-        op->operand_count < 3 ? "true" : "false");
+        sum->strides[rank - 2], extent_text(e, extents[0]), extent_text(e, extents[1]), clear ? "true" : "false");
 }
 
 /* Tile by tile; the sums of each go to memory. */
 static void put_tiles(emitter *e, const tile_op *op, const product *p, const matrix *left, const matrix *right,
-                      const matrix *sum, const int64_t extents[2])
+                      const matrix *sum, const int64_t extents[2], bool clear)
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int rank = type.rank;
@@ -210,7 +234,7 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
     put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
     put_add(e, "product", "sums", left, right, rank, room, true);
     put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
-        sum->strides[rank - 2], m, n, op->operand_count < 3 ? "true" : "false");
+        sum->strides[rank - 2], m, n, clear ? "true" : "false");
     e->depth -= 2;
     put(e, "    }");
 }
@@ -245,9 +269,9 @@ void emit_cuda_dot(emitter *e, tile_op *op)
             sum.pointer = arena_print(e->memory, "%s + batch * (%s)", sum.pointer, sum.strides[0]);
         }
         if (has_product)
-            put_tiles(e, op, &p, &left, &right, &sum, extents);
+            put_tiles(e, op, &p, &left, &right, &sum, extents, op->operand_count < 3);
         else
-            put_plain(e, op, &left, &right, &sum, extents);
+            put_plain(e, op, &left, &right, &sum, extents, op->operand_count < 3);
         if (rank == 3) {
             e->depth--;
             put(e, "}");
@@ -259,7 +283,7 @@ void emit_cuda_dot(emitter *e, tile_op *op)
 
 /* ---- loops of products ---- */
 
-void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
+void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero)
 {
     tile_type type = tile_type_of(e->k, loop->results[0]);
     int number = buffer_for(e, loop->regions[0]->args[1]);
@@ -282,9 +306,9 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
     product p;
     put_reach(e, &left, &right, 2, type.dims, "depth");
     if (choose_product(e, dot, &left, &right, &p))
-        put_tiles(e, dot, &p, &left, &right, &sum, type.dims);
+        put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
     else
-        put_plain(e, dot, &left, &right, &sum, type.dims);
+        put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
     e->depth--;
     put(e, "}");
 }

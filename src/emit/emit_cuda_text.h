@@ -48,7 +48,7 @@ void emit_cuda_dot(emitter *e, tile_op *op);
 /* Seen before anything is planned: which operands the product will round to tf32. */
 void cuda_dot_mark(emitter *e, const tile_op *op);
 /* A FOR that is one deeper product (loop_is_product). */
-void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);
+void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero);
 /* Around another FOR: accumulators that only products add to are in registers meanwhile. leave takes what enter gave. */
 size_t cuda_dot_enter(emitter *e, const tile_op *loop);
 void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place);

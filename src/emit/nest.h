@@ -211,6 +211,8 @@ tile_op *loop_is_product(const emitter *e, const tile_op *loop);
 void dot_put_depth(emitter *e, const tile_op *loop); /* declares its variable and the product's `depth` */
 void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);
 /* ... and when its sums start at zero and are stored: three items of a plan. */
+/* Two items: sums set to zero, and a loop of products that adds to them. */
+bool loop_starts_at_zero(const emitter *e, const item *items);
 bool loop_is_stored(const emitter *e, const item *items);
 void emit_stored_loop(emitter *e, const item *items);
 void emit_scan(emitter *e, tile_op *op);

@@ -54,8 +54,14 @@ const prelude_part cuda_float_parts[] = {
     {"tf32_f32", "", "real_f32",
      "INLINE float tf32_f32(float x)\n"
      "{\n"
+     "#if !defined(QUERN_EMU) && __CUDA_ARCH__ >= 900\n"
+     "    int b;\n"
+     "    asm(\"cvt.rn.tf32.f32 %0, %1;\" : \"=r\"(b) : \"f\"(x));\n"
+     "    return real_f32(b);\n"
+     "#else\n"
      "    int b = bits_f32(x);\n"
      "    return x - x == 0 ? real_f32((b + 0xfff + ((b >> 13) & 1)) & ~0x1fff) : x;\n"
+     "#endif\n"
      "}\n"},
     /* A product that no sum takes in. */
     {"mul_exact_$t", "f32 f64", "",

@@ -21,12 +21,15 @@ static const struct configuration {
     dtype elem;
     int rows, columns, threads;
 } configurations[] = {
-    {"wide", "product_bf16<64, 64, 2, 2, 128, $a, $b, true, true, 3>", DT_BF16, 64, 64, 128},
-    {"flat", "product_f16<16, 128, 1, 4, 128, $a, $b, true, true, 2>", DT_F16, 16, 128, 128},
-    {"tall", "product_bf16<128, 16, 4, 1, 192, $a, $b, true, false, 3>", DT_BF16, 128, 16, 192},
-    {"single", "product_f16<16, 16, 1, 1, 32, $a, $b, false, false, 2>", DT_F16, 16, 16, 32},
-    {"tf32", "product_tf32<32, 64, 2, 2, 128, $a, $b, true, true, 3>", DT_F32, 32, 64, 128},
-    {"tf32_one", "product_tf32<16, 16, 1, 1, 64, $a, $b, false, true, 2>", DT_F32, 16, 16, 64},
+    {"wide", "product_bf16<64, 64, 2, 2, 128, $a, $b, true, true, 3, 8>", DT_BF16, 64, 64, 128},
+    {"flat", "product_f16<16, 128, 1, 4, 128, $a, $b, true, true, 2, 4>", DT_F16, 16, 128, 128},
+    {"tall", "product_bf16<128, 16, 4, 1, 192, $a, $b, true, false, 3, 8>", DT_BF16, 128, 16, 192},
+    {"single", "product_f16<16, 16, 1, 1, 32, $a, $b, false, false, 2, 4>", DT_F16, 16, 16, 32},
+    {"tf32", "product_tf32<32, 64, 2, 2, 128, $a, $b, true, true, 3, 4>", DT_F32, 32, 64, 128},
+    {"tf32_one", "product_tf32<16, 16, 1, 1, 64, $a, $b, false, true, 2, 8>", DT_F32, 16, 16, 64},
+    {"ring", "product_f32<64, 32, 8, 16, $a, $b, true, true, 3, 8>", DT_F32, 64, 32, 128},
+    {"ring_wide", "product_f32<32, 128, 4, 16, $a, $b, true, false, 4, 4>", DT_F32, 32, 128, 64},
+    {"ring_small", "product_f32<4, 16, 4, 8, $a, $b, true, true, 2, 8>", DT_F32, 4, 16, 32},
     {"f32", "product_fma_f32<64, 32, 8, 16, 4, 2>", DT_F32, 64, 32, 128},
     {"f32_small", "product_fma_f32<8, 16, 8, 16, 1, 1>", DT_F32, 8, 16, 128},
     {"f64", "product_fma_f64<32, 32, 8, 16, 1, 2>", DT_F64, 32, 32, 128},
@@ -78,9 +81,9 @@ static void add_kernel(text *out, const struct configuration *c, bool a_inner, b
 
 static bool build(void)
 {
-    static const char *const names[] = {"product_bf16",    "product_f16",     "product_tf32",
-                                        "product_fma_f32", "product_fma_f64", "product_fma_f16",
-                                        "product_fma_i8",  "product_fma_u8",  "dot_finish"};
+    static const char *const names[] = {"product_bf16",    "product_f16",     "product_tf32",    "product_f32",
+                                        "product_fma_f32", "product_fma_f64", "product_fma_f16", "product_fma_i8",
+                                        "product_fma_u8",  "dot_finish"};
     text source = {0};
     const char *unknown = NULL;
     EXPECT(prelude_cuda_emit(names, COUNT(names), &source, &unknown));
