@@ -220,7 +220,36 @@ value lower_head_parts(lowering *l, int axis, int64_t block)
     return lower_op(l, h, OP_DIV, DT_I64, (value[]){sum, size}, 2, 0);
 }
 
-void lower_launch(lowering *l, int phase, const value *counts, int count)
+lower_for lower_for_begin(lowering *l, value first, value limit, value step, const value *carried, int count)
+{
+    value operands[3 + LOWER_ARRAYS] = {first, limit, step};
+    memcpy(operands + 3, carried, sizeof(value) * (size_t)count);
+    lower_for loop = {.op = tile_op_new(l->k, OP_FOR, operands, 3 + count), .count = count};
+    loop.body = loop.op->regions[0] = tile_block_new(l->k);
+    loop.op->region_count = 1;
+    loop.index = tile_block_arg(l->k, loop.body, scalar_type(DT_I64));
+    for (int i = 0; i < count; i++) loop.carried[i] = tile_block_arg(l->k, loop.body, tile_type_of(l->k, carried[i]));
+    return loop;
+}
+
+void lower_for_end(lowering *l, tile_block *b, lower_for *loop, const value *next, value *results)
+{
+    value given[LOWER_ARRAYS];
+    for (int i = 0; i < loop->count; i++) {
+        tile_type wanted = tile_type_of(l->k, loop->carried[i]), type = tile_type_of(l->k, next[i]);
+        given[i] = next[i];
+        if (tile_type_same(&wanted, &type)) continue;
+        tile_op *op = tile_op_new(l->k, OP_BROADCAST, &next[i], 1);
+        given[i] = tile_result(l->k, op, wanted);
+        tile_append(l->k, loop->body, op);
+    }
+    tile_append(l->k, loop->body, tile_op_new(l->k, OP_YIELD, given, loop->count));
+    for (int i = 0; i < loop->count; i++)
+        results[i] = tile_result(l->k, loop->op, tile_type_of(l->k, loop->carried[i]));
+    tile_append(l->k, b, loop->op);
+}
+
+void lower_phase_launch(lowering *l, int phase, const value *counts, int count)
 {
     tile_op *op = tile_op_new(l->k, OP_LAUNCH, counts, count);
     op->attr.index = phase;

@@ -106,7 +106,17 @@ value lower_head_parts(lowering *l, int axis, int64_t block); /* cdiv(extent, bl
 /* A further scalar parameter, of i64: its number may differ from call to call of one text. */
 int lower_scalar(lowering *l, const char *name, int64_t n);
 value lower_scalar_value(lowering *l, tile_block *b, int param);
-void lower_launch(lowering *l, int phase, const value *counts, int count);
+/* for (index = first; index < limit; index += step) with carried values. Fill `body`, then end it with the next values
+ * (brought to the carried types); the results are what the last turn left. */
+typedef struct lower_for {
+    tile_op *op;
+    tile_block *body;
+    value index, carried[LOWER_ARRAYS];
+    int count;
+} lower_for;
+lower_for lower_for_begin(lowering *l, value first, value limit, value step, const value *carried, int count);
+void lower_for_end(lowering *l, tile_block *b, lower_for *loop, const value *next, value *results);
+void lower_phase_launch(lowering *l, int phase, const value *counts, int count);
 tile_type frame_type(const frame *f, dtype elem, unsigned tile_axes);        /* scalar for no axes */
 unsigned frame_axes(const lowering *l, const frame *f, unsigned space_axes); /* tile axes that these run along */
 

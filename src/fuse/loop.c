@@ -1,0 +1,455 @@
+/*
+ * What a loop group computes, and whether it can. In: a group. Out: its space, maps, outputs, terms and shape.
+ *
+ * The space is that of the widest reduction's input, or of the widest result. From there maps go from inputs to results
+ * and back until nothing changes; where a reshape needs an axis cut, it is cut and all begins again. Maps are only
+ * proposals: the trace from the outputs down proves that each value is needed where it is computed.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/loop.h"
+
+#include <string.h>
+
+static bool refuse(builder *b, const char *why)
+{
+    b->why = why;
+    return false;
+}
+
+/* ---- the nodes around ---- */
+
+static void gather_locals(loop *p)
+{
+    const graph *g = p->b->g;
+    const group *grp = p->grp;
+    bool *seen = ARENA_ARRAY(p->b->memory, bool, g->node_count);
+    node newest = 0;
+    for (int i = 0; i < grp->node_count; i++) {
+        seen[grp->nodes[i]] = true;
+        newest = MAXIMUM(newest, grp->nodes[i]);
+    }
+    int count = 0;
+    for (node n = newest; n > 0; n--) {
+        if (!seen[n]) continue;
+        count++;
+        if (p->b->in_memory[n]) continue;
+        for (int i = 0; i < graph_get(g, n)->input_count; i++) seen[graph_get(g, n)->inputs[i]] = true;
+    }
+    p->locals = ARENA_ARRAY(p->b->memory, node, count);
+    p->maps = ARENA_ARRAY(p->b->memory, index_map *, count);
+    for (node n = 1; n <= newest; n++)
+        if (seen[n]) p->locals[p->local_count++] = n;
+}
+
+static int local_of(const loop *p, node n)
+{
+    int low = 0, high = p->local_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (p->locals[middle] < n)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < p->local_count && p->locals[low] == n ? low : -1;
+}
+
+static bool is_fold(const loop *p, node n)
+{
+    return graph_get(p->b->g, n)->code == GRAPH_REDUCE && !p->b->in_memory[n];
+}
+
+/* ---- the space ---- */
+
+/* Last axis with more than one element; -1: none. */
+static int last_axis(const shape *s)
+{
+    int last = s->rank - 1;
+    while (last >= 0 && s->extents[last] == 1) last--;
+    return last;
+}
+
+/* The fold whose input spans the space: of the widest, one over the last axis that leaves something. */
+static node main_fold(const loop *p)
+{
+    const graph *g = p->b->g;
+    node best = 0;
+    int64_t best_score = -1;
+    for (int i = 0; i < p->grp->node_count; i++) {
+        node n = p->grp->nodes[i];
+        if (!is_fold(p, n)) continue;
+        const graph_node *x = graph_get(g, n);
+        const shape *s = &graph_get(g, x->inputs[0])->shape;
+        int last = last_axis(s);
+        bool row = last >= 0 && x->attr.axis_set >> last & 1 && shape_count(&x->shape) > 1;
+        int64_t score = shape_count(s) * 2 + row;
+        if (score <= best_score) continue;
+        best = n;
+        best_score = score;
+    }
+    return best;
+}
+
+static node widest_write(const loop *p)
+{
+    node best = p->grp->writes[0];
+    for (int i = 1; i < p->grp->write_count; i++) {
+        node n = p->grp->writes[i];
+        if (shape_count(&graph_get(p->b->g, n)->shape) > shape_count(&graph_get(p->b->g, best)->shape)) best = n;
+    }
+    return best;
+}
+
+static void give_map(loop *p, int local, const index_map *m)
+{
+    index_map *copy = ARENA_NEW(p->b->memory, index_map);
+    *copy = *m;
+    for (int k = m->rank; k < GRAPH_RANK; k++) copy->axes[k] = affine_constant(0);
+    p->maps[local] = copy;
+}
+
+static bool push_maps(loop *p)
+{
+    bool changed = false;
+    for (int i = 0; i < p->local_count && p->t->cut_axis < 0; i++) {
+        if (p->maps[i] || p->b->in_memory[p->locals[i]]) continue;
+        const graph_node *x = graph_get(p->b->g, p->locals[i]);
+        for (int k = 0; k < x->input_count && !p->maps[i]; k++) {
+            int from = local_of(p, x->inputs[k]);
+            index_map m;
+            if (from < 0 || !p->maps[from] || !trace_push(p->t, p->locals[i], k, p->maps[from], &m)) continue;
+            give_map(p, i, &m);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+static bool pull_maps(loop *p)
+{
+    bool changed = false;
+    for (int i = p->local_count - 1; i >= 0 && p->t->cut_axis < 0; i--) {
+        if (!p->maps[i] || p->b->in_memory[p->locals[i]]) continue;
+        const graph_node *x = graph_get(p->b->g, p->locals[i]);
+        if (graph_ops[x->code].class != GRAPH_CLASS_MAP && graph_ops[x->code].class != GRAPH_CLASS_MOVE) continue;
+        if (x->code == GRAPH_PAD || x->code == GRAPH_CONCAT) continue;
+        for (int k = 0; k < x->input_count; k++) {
+            int to = local_of(p, x->inputs[k]);
+            index_map m;
+            if (to < 0 || p->maps[to] || !trace_pull(p->t, p->locals[i], k, p->maps[i], &m)) continue;
+            give_map(p, to, &m);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+/* Axes of `s` with more than one element whose coordinate is 0 in m run along the inner axes, in order. */
+static bool complete(const loop *p, const shape *s, index_map *m)
+{
+    const affine zero = {0};
+    int next = 0;
+    const space *sp = &p->space;
+    for (int k = 0; k < s->rank; k++) {
+        if (s->extents[k] == 1 || !affine_same(&m->axes[k], &zero)) continue;
+        int64_t left = s->extents[k];
+        int first = next;
+        while (left > 1) {
+            while (next < sp->axis_count && !(p->inner >> next & 1)) next++;
+            if (next == sp->axis_count || left % MAXIMUM(sp->axes[next].extent, 1)) return false;
+            left /= MAXIMUM(sp->axes[next].extent, 1);
+            next++;
+        }
+        int64_t unit = 1;
+        for (int i = next - 1; i >= first; i--) {
+            if (!(p->inner >> i & 1)) continue;
+            m->axes[k].factor[i] = unit;
+            unit *= sp->axes[i].extent;
+        }
+    }
+    return true;
+}
+
+/* What only a fold connects: its result's rows and the inner axes give places to what is expanded from it, or to the
+ * input of another fold. */
+static bool guess_maps(loop *p)
+{
+    for (int i = 0; i < p->local_count; i++) {
+        node n = p->locals[i];
+        const graph_node *x = graph_get(p->b->g, n);
+        if (p->b->in_memory[n]) continue;
+        int from = x->input_count ? local_of(p, x->inputs[0]) : -1;
+        if (x->code == GRAPH_EXPAND && !p->maps[i] && from >= 0 && p->maps[from]) {
+            index_map m = *p->maps[from];
+            if (!complete(p, &x->shape, &m)) continue;
+            give_map(p, i, &m);
+            return true;
+        }
+        if (x->code == GRAPH_REDUCE && p->maps[i] && from >= 0 && !p->maps[from]) {
+            index_map m = *p->maps[i];
+            if (!complete(p, &graph_get(p->b->g, x->inputs[0])->shape, &m)) continue;
+            give_map(p, from, &m);
+            return true;
+        }
+    }
+    return false;
+}
+
+static unsigned map_axes(const loop *p, const index_map *m)
+{
+    unsigned axes = 0;
+    for (int k = 0; k < m->rank; k++) axes |= affine_axes(&m->axes[k], p->t->atom_axes);
+    return axes;
+}
+
+static unsigned folded_axes(const loop *p, node n)
+{
+    const graph_node *x = graph_get(p->b->g, n);
+    int from = local_of(p, x->inputs[0]);
+    if (from < 0 || !p->maps[from]) return 0;
+    unsigned axes = 0;
+    for (int k = 0; k < p->maps[from]->rank; k++)
+        if (x->attr.axis_set >> k & 1) axes |= affine_axes(&p->maps[from]->axes[k], p->t->atom_axes);
+    return axes;
+}
+
+/* Outer and inner axes from the fold that spans the space. */
+static void part_axes(loop *p, node fold)
+{
+    unsigned all = (1u << p->space.axis_count) - 1;
+    p->outer = all;
+    p->inner = 0;
+    if (!fold) return;
+    unsigned folded = folded_axes(p, fold);
+    bool last = p->space.axis_count && folded >> (p->space.axis_count - 1) & 1;
+    if (folded == all) return;
+    int64_t kept = space_count(&p->space, all & ~folded), gone = space_count(&p->space, folded);
+    bool short_rows = gone <= 16 && kept > gone && !(p->grp->node_count > 1);
+    if (last && !short_rows) {
+        p->inner = folded;
+        p->outer = all & ~folded;
+    } else {
+        p->outer = folded;
+        p->inner = all & ~folded;
+    }
+}
+
+/* Maps of everything that has one; false: an axis has to be cut first. */
+static bool spread_maps(loop *p)
+{
+    node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
+    int rank = graph_get(p->b->g, root)->shape.rank, axes[GRAPH_RANK];
+    for (int k = 0; k < rank; k++) axes[k] = k;
+    index_map identity = index_map_root(&p->space, axes, rank);
+    give_map(p, local_of(p, root), &identity);
+    part_axes(p, fold);
+    do {
+        while (push_maps(p) | pull_maps(p))
+            if (p->t->cut_axis >= 0) return false;
+    } while (p->t->cut_axis < 0 && guess_maps(p));
+    return p->t->cut_axis < 0;
+}
+
+/* ---- the trace ---- */
+
+static bool know_folds(loop *p)
+{
+    unsigned all = p->outer | p->inner;
+    bool rows = false, late = false;
+    for (int i = 0; i < p->grp->node_count; i++) {
+        node n = p->grp->nodes[i];
+        if (!is_fold(p, n)) continue;
+        const graph_node *x = graph_get(p->b->g, n);
+        int at = local_of(p, n), from = local_of(p, x->inputs[0]);
+        if (at < 0 || from < 0 || !p->maps[at] || !p->maps[from])
+            return refuse(p->b, "a reduction goes over another space");
+        unsigned folded = folded_axes(p, n);
+        if (folded && folded == p->inner)
+            rows = true;
+        else if (folded == p->outer || folded == all)
+            late = late || folded;
+        else if (folded)
+            return refuse(p->b, "reductions go over different axes");
+        if (shape_count(&graph_get(p->b->g, x->inputs[0])->shape) !=
+            shape_count(&x->shape) * space_count(&p->space, folded))
+            return refuse(p->b, "a reduction goes over another space");
+        trace_know_fold(p->t, n, p->maps[at], p->maps[from]);
+    }
+    p->shape = rows && late ? LOOP_BOTH : rows ? LOOP_ROW : late ? LOOP_COLUMN : LOOP_MAP;
+    return true;
+}
+
+static bool trace_outputs(loop *p)
+{
+    const group *grp = p->grp;
+    p->outputs = ARENA_ARRAY(p->b->memory, lower_output, grp->write_count);
+    p->output_count = 0;
+    unsigned all = p->outer | p->inner;
+    for (int i = 0; i < grp->write_count; i++) {
+        node n = grp->writes[i];
+        const graph_node *x = graph_get(p->b->g, n);
+        int at = local_of(p, n);
+        if (!p->maps[at]) return refuse(p->b, "results have unrelated shapes");
+        unsigned axes = map_axes(p, p->maps[at]);
+        int64_t count = shape_count(&x->shape);
+        affine linear = index_linear(p->maps[at], &x->shape, NULL);
+        if (!count) continue;
+        if (!index_is_dense(&p->space, &linear, axes, count))
+            return refuse(p->b, "a result is a part of the space that the group runs over");
+        if (axes && axes != all && axes != p->outer && axes != p->inner)
+            return refuse(p->b, "results have unrelated shapes");
+        lower_output *out = &p->outputs[p->output_count++];
+        out->n = n;
+        out->map = *p->maps[at];
+        out->term = trace_node(p->t, n, p->maps[at]);
+        if (!out->term) return p->t->cut_axis < 0 ? refuse(p->b, p->t->why) : false;
+    }
+    return true;
+}
+
+/* Which terms wait for late folds, and whether the phases can have it so. */
+static bool part_phases(loop *p)
+{
+    const trace *t = p->t;
+    unsigned all = p->outer | p->inner;
+    bool *row_fold = ARENA_ARRAY(p->b->memory, bool, t->term_count); /* needs the program of its row */
+    p->late = ARENA_ARRAY(p->b->memory, bool, t->term_count);
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        for (int k = 0; k < x->input_count; k++) {
+            p->late[i] |= p->late[x->inputs[k]];
+            row_fold[i] |= row_fold[x->inputs[k]];
+        }
+        for (int a = 0; a < t->atom_count; a++) {
+            bool used = x->kind != TERM_CONSTANT && x->kind != TERM_OP && x->index.factor[SPACE_AXES + a];
+            for (int k = 0; x->map && k < x->map->rank; k++) used |= x->map->axes[k].factor[SPACE_AXES + a] != 0;
+            if (!used || t->atoms[a] >= i) continue;
+            p->late[i] |= p->late[t->atoms[a]];
+            row_fold[i] |= row_fold[t->atoms[a]];
+        }
+        if (x->kind == TERM_FOLD && x->folded) {
+            bool is_late = x->folded != p->inner || !p->inner;
+            if (is_late && p->late[i]) return refuse(p->b, "a reduction of a reduction over the same rows");
+            p->late[i] |= is_late;
+            row_fold[i] = !is_late;
+            if (is_late) continue;
+            if (p->late[i]) return refuse(p->b, "it needs all rows before the first is done");
+        }
+        if (p->late[i] && (x->axes & p->outer) && p->outer != 0 && x->axes & ~p->inner)
+            return refuse(p->b, "it needs all rows before the first is done");
+        if (p->late[i] && row_fold[i]) return refuse(p->b, "it needs all rows before the first is done");
+    }
+    for (int i = 0; i < p->output_count; i++) {
+        /* A value of an inner axis that no late fold made would be written by every program. */
+        unsigned axes = map_axes(p, &p->outputs[i].map);
+        if ((p->shape == LOOP_COLUMN || p->shape == LOOP_BOTH) && !p->late[p->outputs[i].term] && axes != all &&
+            !(p->shape == LOOP_BOTH && axes == p->outer))
+            return refuse(p->b, "a small result beside a reduction over many rows");
+        if (p->shape == LOOP_ROW && axes != all && axes != p->outer)
+            return refuse(p->b, "a column beside rows would be computed by each of them");
+    }
+    return true;
+}
+
+static bool analyse(loop *p)
+{
+    gather_locals(p);
+    node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
+    const shape *s = &graph_get(p->b->g, root)->shape;
+    space_init(&p->space, s->extents, s->rank);
+    for (;;) {
+        p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
+        memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->local_count);
+        bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);
+        if (fine) break;
+        if (p->t->cut_axis < 0) return false;
+        if (!space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) return refuse(p->b, "a reshape mixes axes");
+    }
+    return part_phases(p);
+}
+
+loop *loop_analyse(builder *b, const group *grp)
+{
+    loop *p = ARENA_NEW(b->memory, loop);
+    p->b = b;
+    p->grp = grp;
+    b->why = NULL;
+    return analyse(p) ? p : NULL;
+}
+
+/* ---- what the builders share ---- */
+
+int loop_axes(const loop *p, const lowering *l, unsigned axes, int *out)
+{
+    int count = 0;
+    for (int i = 0; i < p->space.axis_count; i++) {
+        if (!(axes >> i & 1)) continue;
+        bool there = false;
+        for (int k = 0; k < count; k++) there |= out[k] == l->axis_of[i];
+        if (!there) out[count++] = l->axis_of[i];
+    }
+    return count;
+}
+
+lowering *loop_begin(const loop *p)
+{
+    int classes[SPACE_AXES];
+    for (int i = 0; i < p->space.axis_count; i++) classes[i] = p->inner >> i & 1;
+    return lower_begin(p->t, p->b->leaves, p->b->options, classes, p->outputs, p->output_count);
+}
+
+void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
+                   value first_count, value *starts)
+{
+    value counts[3];
+    int used = 0, room = first_count ? 2 : 3;
+    tile_block *head = l->k->head;
+    if (first_count) counts[used++] = first_count;
+    /* The last axis is the fastest; what has no launch axis of its own shares the last one. */
+    value sizes[SPACE_AXES] = {0};
+    for (int i = 0; i < count; i++) sizes[i] = lower_head_parts(l, axes[i], blocks[i]);
+    int shared = MAXIMUM(count - room, 0) + 1; /* axes 0 .. shared-1 share one launch axis */
+    for (int i = count - 1; i >= shared; i--) {
+        value id = lower_program(l, used);
+        counts[used++] = sizes[i];
+        starts[i] = id;
+    }
+    if (count) {
+        value id = lower_program(l, used), total = sizes[0];
+        for (int i = 1; i < shared && i < count; i++)
+            total = lower_op(l, head, OP_MUL, DT_I64, (value[]){total, sizes[i]}, 2, 0);
+        counts[used++] = total;
+        for (int i = MINIMUM(shared, count) - 1; i > 0; i--) {
+            value size = lower_extent(l, axes[i]);
+            if (blocks[i] != 1) {
+                value rest = lower_integer(l, l->phase, blocks[i] - 1), block = lower_integer(l, l->phase, blocks[i]);
+                size = lower_op(l, l->phase, OP_ADD, DT_I64, (value[]){size, rest}, 2, 0);
+                size = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){size, block}, 2, 0);
+            }
+            starts[i] = lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){id, size}, 2, 0);
+            id = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){id, size}, 2, 0);
+        }
+        starts[0] = id;
+    }
+    for (int i = 0; i < count; i++) {
+        if (blocks[i] != 1)
+            starts[i] = lower_op(l, l->phase, OP_MUL, DT_I64,
+                                 (value[]){starts[i], lower_integer(l, l->phase, blocks[i])}, 2, 0);
+        else
+            frame_scalar(f, axes[i], starts[i]);
+    }
+    if (!used) counts[used++] = lower_integer(l, head, 1);
+    lower_phase_launch(l, phase, counts, used);
+}
+
+bool loop_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
+{
+    const loop *p = loop_analyse(b, grp);
+    if (!p || !out) return p;
+    switch (p->shape) {
+    case LOOP_MAP: return map_kernel(p, out, error) == QN_OK;
+    case LOOP_ROW: return row_kernel(p, out, error) == QN_OK;
+    case LOOP_COLUMN: return column_kernel(p, out, error) == QN_OK;
+    default: return both_kernel(p, out, error) == QN_OK;
+    }
+}

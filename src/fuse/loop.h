@@ -1,0 +1,55 @@
+/*
+ * Loop groups: pointwise ops and reductions over one iteration space.
+ *
+ * Axes of the space are *outer* or *inner*. Folds go over all inner axes (a row fold, known to its program at once), or
+ * over all outer ones, or over both (late folds: partial results of many programs, joined in a later phase). Every op
+ * that is written or folded has one place in the space, its map.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_LOOP_H
+#define QUERN_FUSE_LOOP_H
+
+#include "fuse/group.h"
+
+typedef enum loop_shape {
+    LOOP_MAP,    /* no folds */
+    LOOP_ROW,    /* row folds only: a program a row */
+    LOOP_COLUMN, /* late folds only: inner axes stay, outer ones are folded chunk by chunk (no inner axes: all goes) */
+    LOOP_BOTH    /* row folds and late ones: a program takes rows one after another */
+} loop_shape;
+
+typedef struct loop {
+    builder *b;
+    const group *grp;
+    trace *t;
+    space space;
+    loop_shape shape;
+    unsigned outer, inner; /* axes of the space */
+    node *locals;          /* the group's ops, the views between them, and what they read; oldest first */
+    int local_count;
+    index_map **maps; /* by local; NULL: it has no one place */
+    lower_output *outputs;
+    int output_count;
+    bool *late; /* by term: it needs a late fold */
+} loop;
+
+/* loop.c: NULL: b->why says why not. */
+loop *loop_analyse(builder *b, const group *grp);
+
+/* lower_map.c, lower_row.c, lower_column.c */
+qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error);
+qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error);
+qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error);
+qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error);
+
+int64_t loop_width(int64_t extent, int64_t most); /* a power of two from 8 to `most`, no wider than it need be */
+
+/* Kernel axes of a set of axes of the space, in order; returns how many. */
+int loop_axes(const loop *p, const lowering *l, unsigned axes, int *out);
+lowering *loop_begin(const loop *p);
+/* A program for each coordinate of these kernel axes: counts in the head, coordinates in the frame. Axis i of `axes`
+ * takes steps of blocks[i] (1: a scalar). skip: launch axes that are taken already. */
+void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
+                   value first_count, value *starts);
+
+#endif

@@ -1,0 +1,405 @@
+/*
+ * Reductions over outer axes. A program takes a block of columns and a chunk of the rows, and carries the partial
+ * result of every fold through a loop over its rows; a second phase joins the chunks. Without inner axes everything is
+ * folded, and a block of elements is what is carried. The order of additions depends on the extents alone.
+ * With row reductions beside (LOOP_BOTH) a program takes whole rows, one after the other.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/loop.h"
+
+#include <string.h>
+
+#define COLUMN_BLOCK 4096 /* elements that a program carries */
+#define JOIN_ROWS 16
+#define JOIN_COLUMNS 64
+
+/* The late folds and where their parts wait. */
+typedef struct parts {
+    int folds[LOWER_ARRAYS], count;
+    int scratch[LOWER_ARRAYS];   /* parameters [parts][the other kept axes ...] */
+    unsigned kept[LOWER_ARRAYS]; /* inner axes of the space that the fold keeps: all or none */
+    int part_param;
+    int64_t part_count;
+} parts;
+
+static void find_folds(const loop *p, lowering *l, parts *c)
+{
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_FOLD || !x->folded || (x->folded == p->inner && p->inner)) continue;
+        if (c->count == LOWER_ARRAYS - 1 || x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) {
+            l->why = "a position along axes that do not lie together";
+            return;
+        }
+        c->kept[c->count] = x->axes & p->inner;
+        c->folds[c->count++] = i;
+    }
+}
+
+static dtype fold_elem(const loop *p, int fold)
+{
+    return p->t->terms[p->t->terms[fold].inputs[0]].elem;
+}
+
+static value identity(const loop *p, lowering *l, tile_block *b, int fold)
+{
+    dtype elem = fold_elem(p, fold);
+    return lower_number(l, b, elem, fold_identity(p->t->terms[fold].fold, elem));
+}
+
+static void make_scratch(const loop *p, lowering *l, parts *c, const int *kept, int kept_count)
+{
+    c->part_param = lower_scalar(l, "parts", c->part_count);
+    value head_parts = lower_scalar_value(l, l->k->head, c->part_param);
+    for (int i = 0; i < c->count; i++) {
+        value extents[MAX_RANK] = {head_parts};
+        int rank = 1;
+        for (int k = 0; k < kept_count && c->kept[i] && rank < MAX_RANK; k++)
+            extents[rank++] = lower_head_extent(l, kept[k]);
+        c->scratch[i] = lower_scratch(l, arena_print(l->memory, "part%d", i), fold_elem(p, c->folds[i]), extents, rank);
+    }
+}
+
+static value reduce_axis(lowering *l, frame *f, value v, fold_kind fold, unsigned axes, bool to_scalar)
+{
+    tile_type type = tile_type_of(l->k, v);
+    tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
+    op->attr.fold = fold;
+    op->attr.axis_set = axes;
+    if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
+    for (int i = 0; i < type.rank; i++)
+        if (axes >> i & 1) type.dims[i] = 1;
+    value result = tile_result(l->k, op, to_scalar ? scalar_type(type.elem) : type);
+    tile_append(l->k, f->block, op);
+    return result;
+}
+
+static bool is_late_output(const loop *p, int i)
+{
+    return p->late[p->outputs[i].term];
+}
+
+static bool output_is_wide(const loop *p, int i)
+{
+    for (int k = 0; k < p->outputs[i].map.rank; k++)
+        if (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) return true;
+    return false;
+}
+
+/* ---- joining ---- */
+
+/* The joined value of a fold that keeps nothing, in any frame. */
+static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, int i, value part_count)
+{
+    frame *g = lower_frame(l, f, f->block);
+    int axis = 0;
+    bool safe = true;
+    value zero = lower_integer(l, f->block, 0);
+    g->rank = 1;
+    g->dims[0] = -(int64_t)part_count;
+    value all = lower_load_array(l, g, c->scratch[i], &zero, &axis, &safe);
+    return reduce_axis(l, g, all, p->t->terms[c->folds[i]].fold, 1, true);
+}
+
+static void join_scalars(const loop *p, lowering *l, frame *f, const parts *c, value part_count)
+{
+    for (int i = 0; i < c->count; i++)
+        if (!c->kept[i]) lower_bind(f, c->folds[i], join_scalar(p, l, f, c, i, part_count));
+}
+
+static void join_phase_scalars(const loop *p, lowering *l, const parts *c)
+{
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    value one = lower_integer(l, l->k->head, 1);
+    lower_phase_launch(l, l->k->phase_count - 1, &one, 1);
+    join_scalars(p, l, f, c, lower_scalar_value(l, l->phase, c->part_param));
+    for (int i = 0; i < p->output_count; i++)
+        if (is_late_output(p, i) && !output_is_wide(p, i))
+            lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+}
+
+/* Columns: every program joins the parts of its block of the last kept axis. */
+static void join_phase_columns(const loop *p, lowering *l, const parts *c, const int *kept, int kept_count)
+{
+    int64_t blocks[SPACE_AXES];
+    value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    int which[LOWER_ARRAYS], count = 0, last = kept[kept_count - 1];
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    for (int i = 0; i < kept_count; i++) blocks[i] = 1;
+    blocks[kept_count - 1] = JOIN_COLUMNS;
+    loop_programs(l, f, kept, blocks, kept_count, l->k->phase_count - 1, 0, starts);
+    value part_count = lower_scalar_value(l, l->phase, c->part_param);
+    f->rank = 2;
+    f->dims[0] = 1;
+    f->dims[1] = JOIN_COLUMNS;
+    frame_tile(f, last, 1, starts[kept_count - 1], true);
+    join_scalars(p, l, f, c, part_count);
+    for (int i = 0; i < c->count; i++) {
+        if (!c->kept[i]) continue;
+        frame wide = *f;
+        wide.dims[0] = JOIN_ROWS;
+        carried[count] = lower_broadcast(l, &wide, identity(p, l, f->block, c->folds[i]), 3);
+        which[count++] = i;
+    }
+    lower_for loop = lower_for_begin(l, lower_integer(l, f->block, 0), part_count,
+                                     lower_integer(l, f->block, JOIN_ROWS), carried, count);
+    frame *g = lower_frame(l, f, loop.body);
+    g->rank = 2;
+    g->dims[0] = JOIN_ROWS;
+    g->dims[1] = JOIN_COLUMNS;
+    frame_tile(g, last, 1, starts[kept_count - 1], true);
+    value one = lower_integer(l, loop.body, 1);
+    tile_op *rows = tile_op_new(l->k, OP_BOUND, (value[]){loop.index, one, part_count}, 3);
+    value inside = tile_result(l->k, rows, frame_type(g, DT_BOOL, 1));
+    tile_append(l->k, loop.body, rows);
+    for (int i = 0; i < count; i++) {
+        value at[MAX_RANK] = {loop.index};
+        int axis[MAX_RANK] = {0}, rank = 1;
+        bool safe[MAX_RANK] = {false};
+        for (int k = 0; k < kept_count; k++, rank++) {
+            axis[rank] = k == kept_count - 1 ? 1 : -1;
+            safe[rank] = k != kept_count - 1;
+            at[rank] = starts[k];
+        }
+        value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
+        fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
+        value sum = lower_combine(l, g, fold, loop.carried[i], v);
+        next[i] = lower_op(l, loop.body, OP_SELECT, tile_type_of(l->k, sum).elem,
+                           (value[]){inside, sum, loop.carried[i]}, 3, 0);
+        tile_def(l->k, next[i])->flags |= F_ASSIGN;
+    }
+    lower_for_end(l, f->block, &loop, next, results);
+    for (int i = 0; i < count; i++) {
+        /* Columns beyond the end hold nothing that exists; no result of theirs is stored. */
+        frame wide = *f;
+        wide.dims[0] = JOIN_ROWS;
+        value filled = lower_fill(l, &wide, results[i], p->t->terms[c->folds[which[i]]].fold);
+        lower_bind(f, c->folds[which[i]], reduce_axis(l, f, filled, p->t->terms[c->folds[which[i]]].fold, 1, false));
+    }
+    for (int i = 0; i < p->output_count; i++)
+        if (is_late_output(p, i) && output_is_wide(p, i))
+            lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+}
+
+static void join_phases(const loop *p, lowering *l, const parts *c, const int *kept, int kept_count)
+{
+    bool scalars = false, columns = false;
+    for (int i = 0; i < p->output_count; i++) {
+        if (!is_late_output(p, i)) continue;
+        if (output_is_wide(p, i))
+            columns = true;
+        else
+            scalars = true;
+    }
+    if (columns) join_phase_columns(p, l, c, kept, kept_count);
+    if (scalars) join_phase_scalars(p, l, c);
+}
+
+/* ---- chunks of rows ---- */
+
+static void scalars_of(lowering *l, frame *f, value index, const int *axes, int count)
+{
+    for (int i = count - 1; i > 0; i--) {
+        value n = lower_extent(l, axes[i]);
+        frame_scalar(f, axes[i], lower_op(l, f->block, OP_MOD, DT_I64, (value[]){index, n}, 2, 0));
+        index = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){index, n}, 2, 0);
+    }
+    if (count) frame_scalar(f, axes[0], index);
+}
+
+static value product(lowering *l, tile_block *b, const int *axes, int count)
+{
+    if (!count) return lower_integer(l, b, 1);
+    value all = lower_extent(l, axes[0]);
+    for (int i = 1; i < count; i++)
+        all = lower_op(l, b, OP_MUL, DT_I64, (value[]){all, lower_extent(l, axes[i])}, 2, 0);
+    return all;
+}
+
+static int64_t extents_product(const lowering *l, const int *axes, int count)
+{
+    int64_t all = 1;
+    for (int i = 0; i < count; i++) all *= l->extents[axes[i]];
+    return all;
+}
+
+/* How many chunks: enough programs for the device, chunks that are worth it. It must not depend on anything but the
+ * extents and the device. */
+static int64_t chunk_count(const loop *p, int64_t turns, int64_t others, int64_t least_turns)
+{
+    int64_t wanted = (int64_t)MAXIMUM(p->b->options->units, 1) * (p->b->options->gpu ? 4 : 4);
+    int64_t count = wanted / MAXIMUM(others, 1);
+    count = MINIMUM(count, turns / least_turns);
+    return MAXIMUM(count, 1);
+}
+
+/* One step of each fold in the frame of a turn. */
+static value step(const loop *p, lowering *l, frame *f, int fold, value carried)
+{
+    const term *x = &p->t->terms[fold];
+    value v = lower_term(l, f, x->inputs[0]), mask = lower_mask(l, f);
+    value sum = lower_combine(l, f, x->fold, carried, v);
+    if (!mask) return sum;
+    tile_type type = tile_type_of(l->k, carried);
+    value next = lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, sum, carried}, 3, 0);
+    tile_def(l->k, next)->flags |= F_ASSIGN;
+    return next;
+}
+
+static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk, const value *starts, const int *axis,
+                       const bool *safe, int kept_count, value v)
+{
+    value at[MAX_RANK] = {chunk};
+    int along[MAX_RANK] = {-1};
+    bool inside[MAX_RANK] = {true};
+    for (int k = 0; k < kept_count; k++) {
+        at[k + 1] = starts[k];
+        along[k + 1] = axis[k];
+        inside[k + 1] = safe[k];
+    }
+    lower_store_array(l, f, c->scratch[i], at, along, inside, v);
+}
+
+qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
+{
+    lowering *l = loop_begin(p);
+    int rows[SPACE_AXES], kept[SPACE_AXES];
+    int row_count = loop_axes(p, l, p->outer, rows), kept_count = loop_axes(p, l, p->inner, kept);
+    parts c = {0};
+    find_folds(p, l, &c);
+    if (kept_count >= MAX_RANK) l->why = "a result has more axes than an array can have";
+    if (l->why) return lower_finish(l, out, error);
+    /* The tile: rows x columns where there are columns, else a block of the last folded axis. */
+    int64_t dims[2] = {0}, blocks[SPACE_AXES];
+    int rank, tiled = rows[row_count - 1], looped = row_count - 1; /* looped: folded axes taken one by one */
+    if (kept_count) {
+        dims[1] = loop_width(l->extents[kept[kept_count - 1]], 512);
+        dims[0] = loop_width(l->extents[tiled], COLUMN_BLOCK / dims[1]);
+        rank = 2;
+    } else {
+        dims[0] = loop_width(l->extents[tiled], COLUMN_BLOCK);
+        rank = 1;
+    }
+    for (int i = 0; i < kept_count; i++) blocks[i] = 1;
+    if (kept_count) blocks[kept_count - 1] = dims[1];
+    int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
+    int64_t others = 1;
+    for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
+    c.part_count = chunk_count(p, turns, others, 4);
+    make_scratch(p, l, &c, kept, kept_count);
+
+    value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    value chunk = lower_program(l, 0);
+    loop_programs(l, f, kept, blocks, kept_count, 0, lower_scalar_value(l, l->k->head, c.part_param), starts);
+    value part_count = lower_scalar_value(l, l->phase, c.part_param);
+    f->rank = rank;
+    f->dims[0] = dims[0];
+    f->dims[1] = dims[1];
+    if (kept_count) frame_tile(f, kept[kept_count - 1], 1, starts[kept_count - 1], true);
+    for (int i = 0; i < c.count; i++)
+        carried[i] = lower_broadcast(l, f, identity(p, l, f->block, c.folds[i]), (1u << rank) - 1);
+    /* Turn t is tile t % tiles of looped coordinate t / tiles; a chunk takes every so manyth. */
+    value block = lower_integer(l, f->block, dims[0]);
+    value tile_count = lower_op(l, f->block, OP_ADD, DT_I64,
+                                (value[]){lower_extent(l, tiled), lower_integer(l, f->block, dims[0] - 1)}, 2, 0);
+    tile_count = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){tile_count, block}, 2, 0);
+    value limit, first, by;
+    if (looped) {
+        limit = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){tile_count, product(l, f->block, rows, looped)}, 2, 0);
+        first = chunk;
+        by = part_count;
+    } else {
+        limit = lower_extent(l, tiled);
+        first = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0);
+        by = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){part_count, block}, 2, 0);
+    }
+    lower_for loop = lower_for_begin(l, first, limit, by, carried, c.count);
+    frame *g = lower_frame(l, f, loop.body);
+    g->rank = rank;
+    memcpy(g->dims, f->dims, sizeof(g->dims));
+    value start = loop.index;
+    if (looped) {
+        value tile = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, tile_count}, 2, 0);
+        scalars_of(l, g, lower_op(l, loop.body, OP_DIV, DT_I64, (value[]){loop.index, tile_count}, 2, 0), rows, looped);
+        start = lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
+    }
+    frame_tile(g, tiled, 0, start, true);
+    for (int i = 0; i < c.count; i++) next[i] = step(p, l, g, c.folds[i], loop.carried[i]);
+    for (int i = 0; i < p->output_count; i++)
+        if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+    lower_checks(l, g);
+    lower_for_end(l, f->block, &loop, next, results);
+    for (int i = 0; i < c.count; i++) {
+        fold_kind fold = p->t->terms[c.folds[i]].fold;
+        int axis[SPACE_AXES];
+        bool safe[SPACE_AXES];
+        for (int k = 0; k < kept_count; k++) {
+            axis[k] = k == kept_count - 1 ? 1 : -1;
+            safe[k] = k != kept_count - 1;
+        }
+        if (c.kept[i] || !kept_count) {
+            value part = reduce_axis(l, f, lower_fill(l, f, results[i], fold), fold, 1, rank == 1);
+            store_part(l, f, &c, i, chunk, starts, axis, safe, kept_count, part);
+        } else {
+            l->why = "a reduction over everything beside one over rows";
+        }
+    }
+    join_phases(p, l, &c, kept, kept_count);
+    return lower_finish(l, out, error);
+}
+
+/* ---- whole rows, one after the other ---- */
+
+qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
+{
+    lowering *l = loop_begin(p);
+    int rows[SPACE_AXES], inner[SPACE_AXES];
+    int row_count = loop_axes(p, l, p->outer, rows), inner_count = loop_axes(p, l, p->inner, inner);
+    parts c = {0};
+    find_folds(p, l, &c);
+    if (inner_count != 1) l->why = "rows whose axes do not lie together";
+    if (l->why) return lower_finish(l, out, error);
+    c.part_count = chunk_count(p, extents_product(l, rows, row_count), 1, 1);
+    make_scratch(p, l, &c, inner, inner_count);
+    value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    value chunk = lower_program(l, 0), head_parts = lower_scalar_value(l, l->k->head, c.part_param);
+    lower_phase_launch(l, 0, &head_parts, 1);
+    value part_count = lower_scalar_value(l, l->phase, c.part_param);
+    f->rank = 1;
+    f->dims[0] = -(int64_t)lower_extent(l, inner[0]);
+    frame_tile(f, inner[0], 0, 0, false);
+    for (int i = 0; i < c.count; i++) {
+        carried[i] = identity(p, l, f->block, c.folds[i]);
+        if (c.kept[i]) carried[i] = lower_broadcast(l, f, carried[i], 1);
+    }
+    lower_for loop = lower_for_begin(l, chunk, product(l, f->block, rows, row_count), part_count, carried, c.count);
+    frame *g = lower_frame(l, f, loop.body);
+    g->rank = 1;
+    g->dims[0] = f->dims[0];
+    scalars_of(l, g, loop.index, rows, row_count);
+    for (int i = 0; i < p->output_count; i++)
+        if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+    for (int i = 0; i < c.count; i++) {
+        const term *x = &p->t->terms[c.folds[i]];
+        value v = lower_term(l, g, x->inputs[0]);
+        /* Over everything: the row first. */
+        if (!c.kept[i] && tile_type_of(l->k, v).rank) v = reduce_axis(l, g, v, x->fold, 1, true);
+        next[i] = lower_combine(l, g, x->fold, loop.carried[i], v);
+    }
+    lower_checks(l, g);
+    lower_for_end(l, f->block, &loop, next, results);
+    for (int i = 0; i < c.count; i++) {
+        int axis = 0;
+        bool safe = true;
+        value zero = lower_integer(l, f->block, 0);
+        store_part(l, f, &c, i, chunk, &zero, &axis, &safe, c.kept[i] ? 1 : 0, results[i]);
+    }
+    join_phases(p, l, &c, inner, inner_count);
+    return lower_finish(l, out, error);
+}

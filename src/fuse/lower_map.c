@@ -1,0 +1,74 @@
+/*
+ * Kernels without reductions. Everything that collapses to one axis runs in blocks of it; else a program takes a
+ * rectangle: the last axis, and the one before it or, where an array runs along another axis in memory, that one.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/loop.h"
+
+#define MAP_BLOCK 1024
+#define MAP_COLUMNS 512
+#define MAP_TURN 64 /* sides of the square in which a transposing access is turned */
+
+int64_t loop_width(int64_t extent, int64_t most)
+{
+    int64_t width = 8;
+    while (width < extent && width < most) width *= 2;
+    return width;
+}
+
+static void store_outputs(const loop *p, lowering *l, frame *f)
+{
+    for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+    lower_checks(l, f);
+}
+
+/* The kernel axis that neighbours in memory of some array run along, where that is not the last one; -1: none. */
+static int turned_axis(const loop *p, const lowering *l)
+{
+    int last = l->axis_count - 1;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS || x->guarded) continue;
+        const graph_node *n = graph_get(p->t->g, x->n);
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &n->shape, leaf->given ? leaf->strides : NULL);
+        if (place.factor[l->innermost[last]] == 1 || affine_has_atoms(&place)) continue;
+        for (int a = 0; a < last; a++)
+            if (place.factor[l->innermost[a]] == 1 && l->extents[a] >= 8 && place.factor[l->innermost[last]]) return a;
+    }
+    return -1;
+}
+
+qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
+{
+    lowering *l = loop_begin(p);
+    int axes[SPACE_AXES], count = loop_axes(p, l, p->outer, axes);
+    int64_t blocks[SPACE_AXES];
+    value starts[SPACE_AXES];
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    for (int i = 0; i < count; i++) blocks[i] = 1;
+    int row = -1;
+    if (count == 1) {
+        f->rank = 1;
+        f->dims[0] = blocks[0] = MAP_BLOCK;
+    } else if (count > 1) {
+        row = turned_axis(p, l);
+        f->rank = 2;
+        if (row >= 0) {
+            f->dims[0] = MINIMUM(loop_width(l->extents[row], MAP_TURN), MAP_TURN);
+            f->dims[1] = MINIMUM(loop_width(l->extents[count - 1], MAP_TURN), MAP_TURN);
+        } else {
+            row = count - 2;
+            f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);
+            f->dims[0] = 4 * MAP_COLUMNS / f->dims[1];
+        }
+        blocks[row] = f->dims[0];
+        blocks[count - 1] = f->dims[1];
+    }
+    loop_programs(l, f, axes, blocks, count, 0, 0, starts);
+    if (row >= 0) frame_tile(f, axes[row], 0, starts[row], true);
+    if (count) frame_tile(f, axes[count - 1], f->rank - 1, starts[count - 1], true);
+    store_outputs(p, l, f);
+    return lower_finish(l, out, error);
+}

@@ -1,0 +1,146 @@
+/*
+ * Kernels with row reductions: a program takes a row, `x[r][:]`, all reductions and what lies between and after them.
+ * The compilers decide how a row is held. On few threads short rows go several to a program.
+ * Inner axes that do not collapse to one are loops around the last of them: one for each reduction that waits for
+ * another, and one for the results.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/loop.h"
+
+#define ROW_SHORT 512 /* rows up to here share a program where threads are few */
+
+static bool is_row_fold(const loop *p, const term *x)
+{
+    return x->kind == TERM_FOLD && x->folded && x->folded == p->inner;
+}
+
+/* Rows in one program. */
+static int64_t rows_together(const loop *p, const lowering *l, int inner, int outer_count)
+{
+    if (p->b->options->gpu || !outer_count || l->extents[inner] > ROW_SHORT) return 1;
+    return l->extents[inner] <= 64 ? 32 : 8;
+}
+
+static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *outer, int outer_count, fuse_kernel *out,
+                            qn_error *error)
+{
+    int64_t blocks[SPACE_AXES], rows = rows_together(p, l, inner, outer_count);
+    value starts[SPACE_AXES];
+    frame *f = lower_frame(l, NULL, NULL);
+    for (int i = 0; i < outer_count; i++) blocks[i] = 1;
+    if (rows > 1) blocks[outer_count - 1] = rows;
+    loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
+    f->rank = rows > 1 ? 2 : 1;
+    f->dims[0] = rows;
+    f->dims[f->rank - 1] = -(int64_t)lower_extent(l, inner);
+    if (rows > 1) frame_tile(f, outer[outer_count - 1], 0, starts[outer_count - 1], true);
+    frame_tile(f, inner, f->rank - 1, 0, false);
+    for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+    lower_checks(l, f);
+    return lower_finish(l, out, error);
+}
+
+/* ---- inner axes that do not collapse ---- */
+
+/* How many row folds are below a term, at most, one inside the other. */
+static int *fold_depths(const loop *p)
+{
+    int *depth = ARENA_ARRAY(p->b->memory, int, p->t->term_count);
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        for (int k = 0; k < x->input_count; k++) depth[i] = MAXIMUM(depth[i], depth[x->inputs[k]]);
+        depth[i] += is_row_fold(p, x);
+    }
+    return depth;
+}
+
+/* A loop over the leading inner axes; its frame sees the last one as a tile. */
+static frame *inner_frame(lowering *l, frame *row, lower_for *loop, const int *inner, int count)
+{
+    frame *f = lower_frame(l, row, loop->body);
+    value left = loop->index;
+    f->rank = 1;
+    f->dims[0] = -(int64_t)lower_extent(l, inner[count - 1]);
+    for (int i = count - 2; i > 0; i--) {
+        value n = lower_extent(l, inner[i]);
+        frame_scalar(f, inner[i], lower_op(l, f->block, OP_MOD, DT_I64, (value[]){left, n}, 2, 0));
+        left = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){left, n}, 2, 0);
+    }
+    frame_scalar(f, inner[0], left);
+    frame_tile(f, inner[count - 1], 0, 0, false);
+    return f;
+}
+
+static void fold_stage(const loop *p, lowering *l, frame *row, const int *inner, int count, value turns,
+                       const int *depth, int stage)
+{
+    int folds[LOWER_ARRAYS], fold_count = 0;
+    value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (!is_row_fold(p, x) || depth[i] != stage) continue;
+        if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN || fold_count == LOWER_ARRAYS) {
+            l->why = "a position along axes that do not lie together";
+            return;
+        }
+        dtype elem = p->t->terms[x->inputs[0]].elem;
+        carried[fold_count] = lower_number(l, row->block, elem, fold_identity(x->fold, elem));
+        folds[fold_count++] = i;
+    }
+    lower_for loop = lower_for_begin(l, lower_integer(l, row->block, 0), turns, lower_integer(l, row->block, 1),
+                                     carried, fold_count);
+    frame *f = inner_frame(l, row, &loop, inner, count);
+    for (int i = 0; i < fold_count; i++)
+        next[i] = lower_combine(l, f, p->t->terms[folds[i]].fold, loop.carried[i], lower_fold(l, f, folds[i]));
+    lower_for_end(l, row->block, &loop, next, results);
+    for (int i = 0; i < fold_count; i++) lower_bind(row, folds[i], results[i]);
+}
+
+static qn_status looped_rows(const loop *p, lowering *l, const int *inner, int count, const int *outer, int outer_count,
+                             fuse_kernel *out, qn_error *error)
+{
+    int64_t blocks[SPACE_AXES];
+    value starts[SPACE_AXES];
+    const int *depth = fold_depths(p);
+    int deepest = 0;
+    frame *row = lower_frame(l, NULL, NULL);
+    for (int i = 0; i < outer_count; i++) blocks[i] = 1;
+    loop_programs(l, row, outer, blocks, outer_count, 0, 0, starts);
+    value turns = lower_extent(l, inner[0]);
+    for (int i = 1; i < count - 1; i++)
+        turns = lower_op(l, row->block, OP_MUL, DT_I64, (value[]){turns, lower_extent(l, inner[i])}, 2, 0);
+    for (int i = 1; i < p->t->term_count; i++) deepest = MAXIMUM(deepest, depth[i]);
+    for (int stage = 1; stage <= deepest && !l->why; stage++) fold_stage(p, l, row, inner, count, turns, depth, stage);
+    bool wide = false;
+    for (int i = 0; i < p->output_count && !l->why; i++) {
+        bool full = p->t->terms[p->outputs[i].term].axes & p->inner;
+        for (int k = 0; k < p->outputs[i].map.rank; k++)
+            full |= (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) != 0;
+        wide |= full;
+        if (!full) lower_store(l, row, &p->outputs[i], lower_term(l, row, p->outputs[i].term));
+    }
+    if (wide) {
+        lower_for loop =
+            lower_for_begin(l, lower_integer(l, row->block, 0), turns, lower_integer(l, row->block, 1), NULL, 0);
+        frame *f = inner_frame(l, row, &loop, inner, count);
+        for (int i = 0; i < p->output_count; i++) {
+            bool full = false;
+            for (int k = 0; k < p->outputs[i].map.rank; k++)
+                full |= (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) != 0;
+            if (full) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+        }
+        lower_for_end(l, row->block, &loop, NULL, NULL);
+    }
+    lower_checks(l, row);
+    return lower_finish(l, out, error);
+}
+
+qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
+{
+    lowering *l = loop_begin(p);
+    int outer[SPACE_AXES], inner[SPACE_AXES];
+    int outer_count = loop_axes(p, l, p->outer, outer), inner_count = loop_axes(p, l, p->inner, inner);
+    lower_phase(l);
+    if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
+    return looped_rows(p, l, inner, inner_count, outer, outer_count, out, error);
+}
