@@ -1,0 +1,190 @@
+/*
+ * Access by index. In: handles of data and of integers. Out: TAKE, GATHER, TAKE_ADD and GATHER_ADD nodes, whose indices
+ * the device checks when the tape says so.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/ops.h"
+
+#include "ir/graph_build.h"
+
+#include <string.h>
+
+node tensor_take(graph *g, node x, node index, int axis)
+{
+    return graph_take(g, x, index, axis);
+}
+
+node tensor_one_hot(graph *g, node index, int64_t classes)
+{
+    if (!index) return 0;
+    if (!dtype_is_integer(tensor_elem(g, index)))
+        return graph_fail(g, "one_hot", "the index is %s: it must be an integer",
+                          dtypes[tensor_elem(g, index)].text);
+    node x[2] = {tensor_insert(g, index, tensor_shape(g, index)->rank), graph_iota(g, classes)};
+    if (!x[0] || !x[1]) return 0;
+    x[0] = tensor_convert(g, x[0], DT_I64);
+    return tensor_meet(g, "one_hot", x, 2) ? graph_binary(g, OP_EQ, x[0], x[1]) : 0;
+}
+
+qn_tensor qn_one_hot(qn_tensor index, int64_t classes, qn_dtype type)
+{
+    node n;
+    qn_tape *tape = tape_begin("one_hot", &index, 1, &n);
+    if (!tape) return (qn_tensor){0};
+    return tape_handle(tape, tensor_convert(tape->graph, tensor_one_hot(tape->graph, n, classes), (dtype)type));
+}
+
+qn_tensor qn_index_select(qn_tensor x, int axis, qn_tensor index)
+{
+    node n[2];
+    qn_tape *tape = tape_begin("index_select", (qn_tensor[]){x, index}, 2, n);
+    if (!tape || (axis = tensor_axis(tape->graph, "index_select", n[0], axis)) < 0) return (qn_tensor){0};
+    return tape_handle(tape, tensor_take(tape->graph, n[0], n[1], axis));
+}
+
+qn_tensor qn_index_add(qn_tensor base, int axis, qn_tensor index, qn_tensor updates)
+{
+    node n[3];
+    qn_tape *tape = tape_begin("index_add", (qn_tensor[]){base, index, updates}, 3, n);
+    if (!tape || (axis = tensor_axis(tape->graph, "index_add", n[0], axis)) < 0) return (qn_tensor){0};
+    return tape_handle(tape, graph_take_add(tape->graph, n[0], n[1], n[2], axis));
+}
+
+/* PyTorch's rule: the index may be smaller than x on the other axes. */
+static bool index_fits(graph *g, const char *op, node x, node index, int axis)
+{
+    const shape *from = tensor_shape(g, x), *places = tensor_shape(g, index);
+    bool fits = from->rank == places->rank;
+    for (int k = 0; k < from->rank && fits; k++) fits = k == axis || places->extents[k] <= from->extents[k];
+    if (!fits)
+        graph_fail(g, op, "the index %s does not fit %s outside axis %d", tensor_words(g, index), tensor_words(g, x),
+                   axis);
+    return fits;
+}
+
+/* The first elements of every axis but one. */
+static node corner(graph *g, node x, const shape *s, int axis)
+{
+    if (!x) return 0;
+    shape part = *s;
+    if (axis >= 0) part.extents[axis] = tensor_shape(g, x)->extents[axis];
+    int64_t start[GRAPH_RANK] = {0}, step[GRAPH_RANK];
+    for (int k = 0; k < GRAPH_RANK; k++) step[k] = 1;
+    return graph_slice(g, x, start, step, &part);
+}
+
+qn_tensor qn_gather(qn_tensor x, int axis, qn_tensor index)
+{
+    node n[2];
+    qn_tape *tape = tape_begin("gather", (qn_tensor[]){x, index}, 2, n);
+    if (!tape || (axis = tensor_axis(tape->graph, "gather", n[0], axis)) < 0) return (qn_tensor){0};
+    graph *g = tape->graph;
+    if (!index_fits(g, "gather", n[0], n[1], axis)) return (qn_tensor){0};
+    return tape_handle(tape, graph_gather(g, corner(g, n[0], tensor_shape(g, n[1]), axis), n[1], axis));
+}
+
+/* Index and updates of the size of the base outside the axis: what is missing adds 0 to element 0. */
+static node filled(graph *g, node x, node base, int axis)
+{
+    int64_t none[GRAPH_RANK] = {0}, after[GRAPH_RANK] = {0};
+    for (int k = 0; x && k < tensor_shape(g, x)->rank; k++)
+        if (k != axis) after[k] = tensor_shape(g, base)->extents[k] - tensor_shape(g, x)->extents[k];
+    return tensor_pad(g, x, none, after, 0);
+}
+
+qn_tensor qn_scatter_add(qn_tensor base, int axis, qn_tensor index, qn_tensor updates)
+{
+    node n[3];
+    qn_tape *tape = tape_begin("scatter_add", (qn_tensor[]){base, index, updates}, 3, n);
+    if (!tape || (axis = tensor_axis(tape->graph, "scatter_add", n[0], axis)) < 0) return (qn_tensor){0};
+    graph *g = tape->graph;
+    const shape *places = tensor_shape(g, n[1]), *given = tensor_shape(g, n[2]);
+    if (!index_fits(g, "scatter_add", n[0], n[1], axis)) return (qn_tensor){0};
+    bool fits = given->rank == places->rank;
+    for (int k = 0; k < places->rank && fits; k++) fits = places->extents[k] <= given->extents[k];
+    if (!fits)
+        return graph_fail(g, "scatter_add", "the updates %s are fewer than the index %s", tensor_words(g, n[2]),
+                          tensor_words(g, n[1])),
+               (qn_tensor){0};
+    if (!shape_count(places)) return tape_handle(tape, n[0]);
+    node part = corner(g, n[2], places, -1);
+    return tape_handle(tape, graph_gather_add(g, n[0], filled(g, n[1], n[0], axis), filled(g, part, n[0], axis), axis));
+}
+
+/* ---- embeddings ---- */
+
+static bool is_table(graph *g, const char *op, node table)
+{
+    if (tensor_shape(g, table)->rank == 2) return true;
+    graph_fail(g, op, "the table is %s: it must have two axes", tensor_words(g, table));
+    return false;
+}
+
+qn_tensor qn_embedding(qn_tensor table, qn_tensor index)
+{
+    node n[2];
+    qn_tape *tape = tape_begin("embedding", (qn_tensor[]){table, index}, 2, n);
+    if (!tape || !is_table(tape->graph, "embedding", n[0])) return (qn_tensor){0};
+    return tape_handle(tape, tensor_take(tape->graph, n[0], n[1], 0));
+}
+
+/* Bag numbers of `count` elements: how many bags begin at or before each, less one. A bag may begin at the end. */
+static node bag_numbers(graph *g, node offsets, int64_t count)
+{
+    shape places = {1, {count + 1}}, bags = *tensor_shape(g, offsets);
+    node begins = graph_take_add(g, graph_full_double(g, DT_I64, &places, 0), offsets,
+                                 graph_full_double(g, DT_I64, &bags, 1), 0);
+    node number = tensor_slice(g, graph_scan(g, FOLD_SUM, begins, 0), 0, 0, count, 1);
+    return number ? graph_binary(g, OP_SUB, number, tensor_number(g, number, 1)) : 0;
+}
+
+static node flat_bags(graph *g, node table, node index, node offsets, bool mean)
+{
+    int64_t count = tensor_shape(g, index)->extents[0], bags = tensor_shape(g, offsets)->extents[0];
+    offsets = tensor_convert(g, offsets, DT_I64);
+    shape sums = {2, {bags, tensor_shape(g, table)->extents[1]}};
+    node rows = tensor_wide(g, tensor_take(g, table, index, 0));
+    if (!rows || !offsets) return 0;
+    node zeros = graph_full_double(g, tensor_elem(g, rows), &sums, 0);
+    if (!bags || !count) return tensor_convert(g, zeros, tensor_elem(g, table));
+    node total = graph_take_add(g, zeros, bag_numbers(g, offsets, count), rows, 0);
+    if (mean && total) {
+        shape one = {1, {1}}, column = {2, {bags, 1}};
+        node ends[2] = {tensor_slice(g, offsets, 0, 1, QN_END, 1), graph_full_double(g, DT_I64, &one, (double)count)};
+        node sizes = graph_binary(g, OP_SUB, bags > 1 ? graph_concat(g, ends, 2, 0) : ends[1], offsets);
+        if (!sizes) return 0;
+        sizes = graph_binary(g, OP_MAX, sizes, tensor_number(g, sizes, 1));
+        sizes = graph_expand(g, graph_reshape(g, graph_convert(g, sizes, tensor_elem(g, total)), &column), &sums);
+        total = graph_binary(g, OP_DIV, total, sizes);
+    }
+    return tensor_convert(g, total, tensor_elem(g, table));
+}
+
+/* Each row of the index is a bag. */
+static node row_bags(graph *g, node table, node index, bool mean)
+{
+    node rows = tensor_wide(g, tensor_take(g, table, index, 0));
+    if (!rows) return 0;
+    int64_t size = tensor_shape(g, index)->extents[1];
+    node total = mean && size ? tensor_mean(g, rows, 2) : tensor_sum(g, rows, 2);
+    return tensor_convert(g, tensor_drop(g, total, 2), tensor_elem(g, table));
+}
+
+qn_tensor qn_embedding_bag(qn_tensor table, qn_tensor index, qn_tensor offsets, qn_bag mode)
+{
+    node n[3] = {0};
+    bool flat = offsets.tape != NULL;
+    qn_tape *tape = tape_begin("embedding_bag", (qn_tensor[]){table, index, offsets}, 2 + flat, n);
+    if (!tape || !is_table(tape->graph, "embedding_bag", n[0])) return (qn_tensor){0};
+    graph *g = tape->graph;
+    if (tensor_shape(g, n[1])->rank != (flat ? 1 : 2) || (flat && tensor_shape(g, n[2])->rank != 1))
+        return graph_fail(g, "embedding_bag", "it takes index [bags][n], or index [n] and offsets [bags], not %s%s%s",
+                          tensor_words(g, n[1]), flat ? " and " : "", flat ? tensor_words(g, n[2]) : ""),
+               (qn_tensor){0};
+    if (flat && !dtype_is_integer(tensor_elem(g, n[2])))
+        return graph_fail(g, "embedding_bag", "the offsets are %s: they must be integers",
+                          dtypes[tensor_elem(g, n[2])].text),
+               (qn_tensor){0};
+    return tape_handle(tape, flat ? flat_bags(g, n[0], n[1], n[2], mode == QN_BAG_MEAN)
+                                  : row_bags(g, n[0], n[1], mode == QN_BAG_MEAN));
+}
