@@ -38,9 +38,9 @@ static qn_tensor unary(const char *op, op_code code, qn_tensor x)
     return tape ? tape_handle(tape, tensor_unary(tape->graph, code, n)) : (qn_tensor){0};
 }
 
-#define UNARY(name, code)            \
-    qn_tensor qn_##name(qn_tensor x) \
-    {                                \
+#define UNARY(name, code)             \
+    qn_tensor qn_##name(qn_tensor x)  \
+    {                                 \
         return unary(#name, code, x); \
     }
 UNARY(neg, OP_NEG)
@@ -205,9 +205,9 @@ static qn_tensor scalar(const char *op, op_code code, qn_tensor x, double s, boo
     return tape ? tape_handle(tape, tensor_scalar(tape->graph, code, n, s, reversed)) : (qn_tensor){0};
 }
 
-#define SCALAR(name, code, reversed)                        \
-    qn_tensor qn_##name##_scalar(qn_tensor x, double s)     \
-    {                                                       \
+#define SCALAR(name, code, reversed)                          \
+    qn_tensor qn_##name##_scalar(qn_tensor x, double s)       \
+    {                                                         \
         return scalar(#name "_scalar", code, x, s, reversed); \
     }
 SCALAR(add, OP_ADD, false)
@@ -258,8 +258,7 @@ node tensor_where(graph *g, node condition, node a, node b)
         return graph_fail(g, "where", "the condition is %s, not bool", dtypes[tensor_elem(g, condition)].text);
     dtype elem = tensor_promote(g, "where", x, 2);
     if (elem == DT_COUNT || !tensor_shapes_meet(g, "where", x, 3, &s)) return 0;
-    for (int i = 0; i < 3; i++)
-        x[i] = tensor_broadcast(g, "where", i < 2 ? tensor_convert(g, x[i], elem) : x[i], &s);
+    for (int i = 0; i < 3; i++) x[i] = tensor_broadcast(g, "where", i < 2 ? tensor_convert(g, x[i], elem) : x[i], &s);
     return graph_select(g, x[2], x[0], x[1]);
 }
 

@@ -21,7 +21,8 @@ static bool windows_fit(graph *g, const char *op, const windows *w)
 {
     for (int i = 0; i < 2; i++)
         if (w->size[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1 || w->padding[i] < 0)
-            return graph_fail(g, op, "size %lld, stride %lld and dilation %lld must be at least 1, padding %lld at least 0",
+            return graph_fail(g, op,
+                              "size %lld, stride %lld and dilation %lld must be at least 1, padding %lld at least 0",
                               (long long)w->size[i], (long long)w->stride[i], (long long)w->dilation[i],
                               (long long)w->padding[i]),
                    false;
@@ -48,8 +49,9 @@ static bool conv_fits(graph *g, node x, node weight, node bias, int64_t groups)
                 w->extents[0] % groups == 0 && s->extents[1] / groups == w->extents[1];
     if (fits && bias) fits = tensor_shape(g, bias)->rank == 1 && tensor_shape(g, bias)->extents[0] == w->extents[0];
     if (!fits)
-        graph_fail(g, "conv2d", "x %s, weight %s%s%s, groups %lld: they should be [N][C][H][W], [O][C / groups][KH][KW] "
-                                "and [O]",
+        graph_fail(g, "conv2d",
+                   "x %s, weight %s%s%s, groups %lld: they should be [N][C][H][W], [O][C / groups][KH][KW] "
+                   "and [O]",
                    tensor_words(g, x), tensor_words(g, weight), bias ? ", bias " : "",
                    bias ? tensor_words(g, bias) : "", (long long)groups);
     return fits;

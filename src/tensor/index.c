@@ -18,8 +18,7 @@ node tensor_one_hot(graph *g, node index, int64_t classes)
 {
     if (!index) return 0;
     if (!dtype_is_integer(tensor_elem(g, index)))
-        return graph_fail(g, "one_hot", "the index is %s: it must be an integer",
-                          dtypes[tensor_elem(g, index)].text);
+        return graph_fail(g, "one_hot", "the index is %s: it must be an integer", dtypes[tensor_elem(g, index)].text);
     node x[2] = {tensor_insert(g, index, tensor_shape(g, index)->rank), graph_iota(g, classes)};
     if (!x[0] || !x[1]) return 0;
     x[0] = tensor_convert(g, x[0], DT_I64);
@@ -132,8 +131,8 @@ qn_tensor qn_embedding(qn_tensor table, qn_tensor index)
 static node bag_numbers(graph *g, node offsets, int64_t count)
 {
     shape places = {1, {count + 1}}, bags = *tensor_shape(g, offsets);
-    node begins = graph_take_add(g, graph_full_double(g, DT_I64, &places, 0), offsets,
-                                 graph_full_double(g, DT_I64, &bags, 1), 0);
+    node begins =
+        graph_take_add(g, graph_full_double(g, DT_I64, &places, 0), offsets, graph_full_double(g, DT_I64, &bags, 1), 0);
     node number = tensor_slice(g, graph_scan(g, FOLD_SUM, begins, 0), 0, 0, count, 1);
     return number ? graph_binary(g, OP_SUB, number, tensor_number(g, number, 1)) : 0;
 }

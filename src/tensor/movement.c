@@ -49,8 +49,7 @@ node tensor_reshape(graph *g, node x, const shape *s)
             if (s->extents[k] < 0 || __builtin_mul_overflow(rest, s->extents[k], &rest)) return graph_reshape(g, x, s);
             continue;
         }
-        if (open >= 0)
-            return graph_fail(g, "reshape", "%s: only one extent can be left open", graph_shape_words(g, s));
+        if (open >= 0) return graph_fail(g, "reshape", "%s: only one extent can be left open", graph_shape_words(g, s));
         open = k;
     }
     if (open >= 0) {
@@ -215,7 +214,9 @@ node tensor_slice(graph *g, node x, int axis, int64_t start, int64_t stop, int64
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
     start = clamped(start < 0 ? start + extent : start, low, high);
     stop = clamped(stop < 0 ? stop + extent : stop, low, high);
-    int64_t span = step > 0 ? stop - start : start - stop, stride = step > 0 ? step : step < -extent ? extent + 1 : -step;
+    int64_t span = step > 0 ? stop - start : start - stop, stride = step > 0         ? step
+                                                                    : step < -extent ? extent + 1
+                                                                                     : -step;
     int64_t count = span <= 0 ? 0 : (span - 1) / stride + 1;
     return slice_axis(g, x, axis, count ? start : 0, count, count > 1 ? step : 1);
 }
@@ -242,8 +243,8 @@ qn_tensor qn_index(qn_tensor x, int axis, int64_t position)
         return graph_fail(g, "index", "position %lld is not in axis %d of %s", (long long)position, axis,
                           tensor_words(g, n)),
                (qn_tensor){0};
-    return tape_handle(tape, tensor_drop(g, slice_axis(g, n, axis, position < 0 ? position + extent : position, 1, 1),
-                                         1u << axis));
+    return tape_handle(
+        tape, tensor_drop(g, slice_axis(g, n, axis, position < 0 ? position + extent : position, 1, 1), 1u << axis));
 }
 
 qn_tensor qn_flip(qn_tensor x, qn_axes axes)
@@ -268,8 +269,7 @@ qn_tensor qn_window(qn_tensor x, int axis, int64_t size, int64_t stride, int64_t
     qn_tape *tape = tape_begin("window", &x, 1, &n);
     if (!tape) return (qn_tensor){0};
     axis = tensor_axis(tape->graph, "window", n, axis);
-    return axis < 0 ? (qn_tensor){0}
-                    : tape_handle(tape, graph_window(tape->graph, n, axis, size, stride, dilation));
+    return axis < 0 ? (qn_tensor){0} : tape_handle(tape, graph_window(tape->graph, n, axis, size, stride, dilation));
 }
 
 /* True when the pieces fill the axis; else the error is recorded. */

@@ -83,7 +83,8 @@ static bool norm_axes(graph *g, const char *op, node x, const shape *normalized,
         *set |= 1u << axis;
     }
     if (!fits)
-        return graph_fail(g, op, "%s does not end in the axes %s", tensor_words(g, x), graph_shape_words(g, normalized)),
+        return graph_fail(g, op, "%s does not end in the axes %s", tensor_words(g, x),
+                          graph_shape_words(g, normalized)),
                false;
     node given[2] = {weight, bias};
     for (int i = 0; i < 2; i++)
@@ -209,8 +210,9 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
     if (!scores) return (qn_tensor){0};
     int rank = tensor_shape(g, scores)->rank;
     if (causal)
-        scores = forbid(g, scores, causal_mask(g, tensor_shape(g, scores)->extents[rank - 2],
-                                               tensor_shape(g, scores)->extents[rank - 1]));
+        scores = forbid(
+            g, scores,
+            causal_mask(g, tensor_shape(g, scores)->extents[rank - 2], tensor_shape(g, scores)->extents[rank - 1]));
     if (n[3] && tensor_elem(g, n[3]) == DT_BOOL)
         scores = forbid(g, scores, n[3]);
     else if (n[3])

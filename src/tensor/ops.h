@@ -16,9 +16,9 @@ bool tensor_shapes_meet(graph *g, const char *op, const node *x, int count, shap
 node tensor_broadcast(graph *g, const char *op, node x, const shape *s); /* new axes in front, axes of 1 repeat */
 bool tensor_meet(graph *g, const char *op, node *x, int count);          /* all of one type and one shape */
 node tensor_convert(graph *g, node x, dtype elem);                       /* constants stay constants */
-node tensor_number(graph *g, node like, double value);                   /* everywhere, of the type and shape of `like` */
-node tensor_float(graph *g, node x);                                     /* integers and bools as f32 */
-node tensor_wide(graph *g, node x);                                      /* f32, or f64 if it is */
+node tensor_number(graph *g, node like, double value); /* everywhere, of the type and shape of `like` */
+node tensor_float(graph *g, node x);                   /* integers and bools as f32 */
+node tensor_wide(graph *g, node x);                    /* f32, or f64 if it is */
 static inline dtype tensor_elem(const graph *g, node x)
 {
     return graph_get(g, x)->elem;

@@ -117,8 +117,7 @@ node tensor_broadcast(graph *g, const char *op, node x, const shape *s)
         aligned.extents[k] = k < more ? 1 : n->shape.extents[k - more];
         fits = aligned.extents[k] == 1 || aligned.extents[k] == s->extents[k];
     }
-    if (!fits)
-        return graph_fail(g, op, "%s does not expand to %s", tensor_words(g, x), graph_shape_words(g, s));
+    if (!fits) return graph_fail(g, op, "%s does not expand to %s", tensor_words(g, x), graph_shape_words(g, s));
     if (n->code == GRAPH_FULL) return graph_full(g, n->elem, s, n->attr.number);
     return graph_expand(g, graph_reshape(g, x, &aligned), s);
 }

@@ -2,39 +2,130 @@
  * Random numbers: Philox4x32-10 with the tape's seed as key and (offset / 4, element) as counter, so that an element
  * gets the same number on every device and, for small tensors, the one PyTorch gives on CUDA. The state {seed, offset}
  * is a variable: drawing numbers assigns offset + 4, which makes the advance part of the graph and of recorded steps.
+ * Several draws before an evaluation all count from the state they began with, so that none waits for another.
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/ops.h"
 
-#define OFFSET_STEP 4 /* words a call of PyTorch uses up */
+#include <math.h>
 
-/* The state as a variable of the outermost scope, made from {seed, 0} at the first need. */
-static tape_slot *state_of(qn_tape *tape, uint64_t seed)
+#define OFFSET_STEP 4 /* words that a call of PyTorch uses up */
+
+/* {seed, 0}: from memory, so that no kernel has a seed in its text; on a tape that never runs, by arithmetic. */
+static node first_state(qn_tape *tape, uint64_t seed)
 {
     graph *g = tape->graph;
+    shape two = {1, {2}};
+    if (!tape->context) {
+        node one_zero = graph_binary(g, OP_SUB, graph_full(g, DT_U64, &two, (number){.i = 1}),
+                                     graph_convert(g, graph_iota(g, 2), DT_U64));
+        return graph_binary(g, OP_MUL, one_zero, graph_full(g, DT_U64, &two, (number){.i = (int64_t)seed}));
+    }
+    const uint64_t words[2] = {seed, 0};
+    return tape_leaf_from(tape, DT_U64, &two, words);
+}
+
+/* The state's slot, of the outermost scope; made at the first need. NULL: the error is recorded. */
+static tape_slot *state_slot(qn_tape *tape)
+{
     tape_slot *slot = tape_slot_of(tape->random_state);
     if (slot) return slot;
-    shape two = {1, {2}};
     int scope = tape->scope;
-    node start = graph_binary(g, OP_SUB, graph_full(g, DT_U64, &two, (number){.i = 1}),
-                              graph_convert(g, graph_iota(g, 2), DT_U64)); /* 1, 0 */
-    node initial = graph_binary(g, OP_MUL, start, graph_full(g, DT_U64, &two, (number){.i = (int64_t)seed}));
+    const char *label = tape->graph->label;
     tape->scope = 0;
-    qn_tensor value = tape_handle(tape, initial);
-    const char *label = g->label;
-    tape->random_state = qn_variable(value);
-    g->label = label;
-    qn_release(value);
+    qn_tensor first = tape_handle(tape, first_state(tape, 0));
+    tape->random_state = qn_variable(first);
     tape->scope = scope;
+    tape->graph->label = label;
+    qn_release(first);
     return tape_slot_of(tape->random_state);
 }
 
 void qn_seed(qn_tape *tape, uint64_t seed)
 {
-    if (!tape_enter(tape, "seed")) return;
-    qn_tensor old = tape->random_state;
-    tape->random_state = (qn_tensor){0};
-    state_of(tape, seed);
-    tape->random_leaf = 0;
-    qn_release(old);
+    if (!tape_enter(tape, "seed") || !state_slot(tape)) return;
+    tape_assign_slot(tape, tape->random_state.slot, first_state(tape, seed));
+}
+
+/* The state after so many draws from `base`. */
+static node advanced(graph *g, node base, int64_t steps)
+{
+    if (!steps) return base;
+    shape two = {1, {2}};
+    node weights = graph_convert(g, graph_iota(g, 2), DT_U64); /* 0, 1 */
+    node more = graph_binary(g, OP_MUL, weights, graph_full(g, DT_U64, &two, (number){.i = OFFSET_STEP * steps}));
+    return graph_binary(g, OP_ADD, base, more);
+}
+
+/* Word `index` of the state for every element. */
+static node state_word(graph *g, node state, int index, const shape *s)
+{
+    node word = tensor_slice(g, state, 0, index, index + 1, 1);
+    return tensor_broadcast(g, "random", tensor_drop(g, word, 1), s);
+}
+
+bool tensor_random(qn_tape *tape, const shape *s, int count, node *words)
+{
+    graph *g = tape->graph;
+    const tape_slot *slot = state_slot(tape);
+    if (!slot) return false;
+    if (!tape->random_base || advanced(g, tape->random_base, tape->random_steps) != slot->node) {
+        tape->random_base = slot->node;
+        tape->random_steps = 0;
+    }
+    node base = tape->random_base, seed = state_word(g, base, 0, s), offset = state_word(g, base, 1, s);
+    if (!seed || !offset) return false;
+    offset = graph_binary(g, OP_DIV, offset, tensor_number(g, offset, OFFSET_STEP));
+    offset = graph_binary(g, OP_ADD, offset, tensor_number(g, offset, (double)tape->random_steps));
+    node element = graph_reshape(g, graph_iota(g, shape_count(s)), s);
+    for (int i = 0; i < count; i++)
+        words[i] = graph_map_index(g, OP_PHILOX, i, DT_U32, (node[]){seed, offset, element}, 3);
+    tape->random_steps++;
+    tape_assign_slot(tape, tape->random_state.slot, advanced(g, base, tape->random_steps));
+    return words[0] != 0;
+}
+
+/* word * scale + scale / 2 */
+static node unit(graph *g, node word, double scale)
+{
+    node x = graph_convert(g, word, DT_F32);
+    return tensor_scalar(g, OP_ADD, tensor_scalar(g, OP_MUL, x, scale, false), scale / 2, false);
+}
+
+node tensor_uniform(qn_tape *tape, const shape *s)
+{
+    node word;
+    graph *g = tape->graph;
+    if (!tensor_random(tape, s, 1, &word)) return 0;
+    node x = unit(g, word, 0x1p-32); /* in (0, 1]: rounding makes ones, which PyTorch turns to zeros */
+    return graph_select(g, tensor_scalar(g, OP_EQ, x, 1, false), tensor_number(g, x, 0), x);
+}
+
+static bool begin(qn_tape *tape, const char *op, qn_dtype type, const shape *s)
+{
+    if (!tape_enter(tape, op) || tape->graph->status) return false;
+    if (s->rank < 0 || s->rank > GRAPH_RANK || !graph_full_double(tape->graph, DT_F32, s, 0)) return false;
+    if (dtype_is_float((dtype)type)) return true;
+    graph_fail(tape->graph, op, "it gives floats, not %s", dtypes[type].text);
+    return false;
+}
+
+qn_tensor qn_rand(qn_tape *tape, qn_dtype type, qn_shape extents)
+{
+    shape s = shape_from_public(extents);
+    if (!begin(tape, "rand", type, &s)) return (qn_tensor){0};
+    return tape_handle(tape, graph_convert(tape->graph, tensor_uniform(tape, &s), (dtype)type));
+}
+
+qn_tensor qn_randn(qn_tape *tape, qn_dtype type, qn_shape extents)
+{
+    shape s = shape_from_public(extents);
+    node words[2];
+    if (!begin(tape, "randn", type, &s) || !tensor_random(tape, &s, 2, words)) return (qn_tensor){0};
+    graph *g = tape->graph;
+    node logarithm = graph_unary(g, OP_LOG, unit(g, words[0], 0x1p-32));
+    node radius = graph_unary(g, OP_SQRT, tensor_scalar(g, OP_MUL, logarithm, -2, false));
+    node angle = unit(g, words[1], 0x1p-32 * 2 * 3.14159265358979323846);
+    node x = graph_binary(g, OP_MUL, radius, graph_unary(g, OP_SIN, angle));
+    return tape_handle(tape, graph_convert(g, x, (dtype)type));
 }

@@ -225,7 +225,8 @@ static qn_tensor scan(const char *op, fold_kind fold, qn_tensor x, int axis)
     node n;
     qn_tape *tape = tape_begin(op, &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, op, n, axis)) < 0) return (qn_tensor){0};
-    if (fold == FOLD_SUM || fold == FOLD_PROD) n = tensor_convert(tape->graph, n, sum_elem(tensor_elem(tape->graph, n)));
+    if (fold == FOLD_SUM || fold == FOLD_PROD)
+        n = tensor_convert(tape->graph, n, sum_elem(tensor_elem(tape->graph, n)));
     return tape_handle(tape, graph_scan(tape->graph, fold, n, axis));
 }
 

@@ -30,7 +30,7 @@ storage *storage_new(qn_buffer *buffer)
     CHECK(s);
     s->references = 1;
     s->buffer = buffer;
-    s->size_bytes = (int64_t)qn_buffer_size_bytes(buffer);
+    s->size_bytes = buffer ? (int64_t)qn_buffer_size_bytes(buffer) : 0;
     return s;
 }
 
@@ -249,6 +249,17 @@ node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides
     return leaf;
 }
 
+storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes)
+{
+    if (!tape->context) return storage_new(NULL);
+    qn_buffer *buffer = NULL;
+    qn_error error;
+    if (!qn_buffer_new_on(tape->context, tape->device, (size_t)size_bytes, &buffer, &error)) return storage_new(buffer);
+    graph_fail(tape->graph, op, "%s", error.message);
+    tape->graph->status = tape->graph->error.status = error.status;
+    return NULL;
+}
+
 /* ---- variables and writes ---- */
 
 qn_tensor qn_variable(qn_tensor initial)
@@ -257,11 +268,8 @@ qn_tensor qn_variable(qn_tensor initial)
     qn_tape *tape = tape_begin("variable", &initial, 1, &n);
     if (!tape) return (qn_tensor){0};
     graph *g = tape->graph;
-    qn_buffer *buffer = NULL;
-    qn_error error;
-    if (qn_buffer_new_on(tape->context, tape->device, (size_t)graph_size_bytes(g, n), &buffer, &error))
-        return graph_fail(g, "variable", "%s", error.message), (qn_tensor){0};
-    storage *home = storage_new(buffer);
+    storage *home = tape_memory(tape, "variable", graph_size_bytes(g, n));
+    if (!home) return (qn_tensor){0};
     home->written = true;
     shape s = graph_get(g, n)->shape;
     node leaf = tape_leaf(tape, graph_get(g, n)->elem, &s, NULL, 0, home);
@@ -275,6 +283,16 @@ qn_tensor qn_variable(qn_tensor initial)
     slot->home_leaf = leaf;
     ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity, ((tape_assign){t.slot, n}));
     return t;
+}
+
+void tape_assign_slot(qn_tape *tape, uint32_t number, node from)
+{
+    if (!from) return;
+    tape_slot *slot = &tape->slots[number];
+    drop_assign(tape, number);
+    slot->node = from;
+    if (from == slot->home_leaf) return;
+    ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity, ((tape_assign){number, from}));
 }
 
 void qn_assign(qn_tensor variable, qn_tensor value)
@@ -299,13 +317,7 @@ void qn_assign(qn_tensor variable, qn_tensor value)
         text_free(&words);
         return;
     }
-    node from = graph_convert(g, nodes[1], home->elem);
-    if (!from) return;
-    drop_assign(tape, variable.slot);
-    slot->node = from;
-    if (from == slot->home_leaf) return;
-    ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity,
-               ((tape_assign){variable.slot, from}));
+    tape_assign_slot(tape, variable.slot, graph_convert(g, nodes[1], home->elem));
 }
 
 void tape_overwritten(qn_tape *tape, node leaf)

@@ -27,7 +27,7 @@ typedef struct storage {
     bool written;     /* a variable: assignments change it */
     bool overwritten; /* what nodes read through this storage is not there any more */
 } storage;
-storage *storage_new(qn_buffer *buffer); /* takes over the reference */
+storage *storage_new(qn_buffer *buffer); /* takes over the reference; NULL: a storage of graphs that never run */
 storage *storage_retain(storage *s);
 void storage_release(storage *s); /* NULL is fine */
 
@@ -68,8 +68,8 @@ struct qn_tape {
     tape_assign *assigns; /* pending, oldest first */
     int assign_count, assign_capacity;
     qn_tensor random_state;    /* u64[2]: seed, offset; a variable, made at the first need */
-    node random_leaf;          /* the leaf that `random_steps` counts from */
-    uint64_t random_steps;     /* numbers asked for since */
+    node random_base;          /* the state that `random_steps` counts from */
+    int64_t random_steps;      /* calls since */
     int collect_at;            /* nodes */
     int64_t dead_bytes;        /* of memory whose slot was released since the last collection */
     struct realizer *realizer; /* run's: plans, streams; NULL before the first evaluation */
@@ -93,6 +93,11 @@ void tape_place(qn_tape *tape, node n, const placed *where); /* retains the stor
 const placed *tape_placed(const qn_tape *tape, node n);      /* NULL: not computed. A LEAF always is */
 /* A leaf over the whole of a storage, which the node keeps. strides NULL: row-major. */
 node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides, int64_t offset, storage *memory);
+/* Memory on the tape's device with one reference; NULL with the error recorded. */
+storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes);
+void tape_assign_slot(qn_tape *tape, uint32_t slot, node from); /* of the variable's shape and type */
+/* create.c: a row-major leaf with new memory; data NULL: zeros. */
+node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data);
 /* The pending assignment of a variable has been stored: its handle reads its home, what read it before cannot. */
 void tape_assigned(qn_tape *tape, uint32_t slot);
 /* The memory of a leaf has new contents: handles of the leaf itself read them, what was made from it cannot. */

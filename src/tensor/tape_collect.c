@@ -76,7 +76,7 @@ void tape_collect(qn_tape *tape)
         tape->slots[i].home_leaf = renamed[tape->slots[i].home_leaf];
     }
     for (int i = 0; i < tape->assign_count; i++) tape->assigns[i].from = renamed[tape->assigns[i].from];
-    tape->random_leaf = renamed[tape->random_leaf];
+    tape->random_base = renamed[tape->random_base];
     to->site = from->site;
     to->label = from->label;
     to->status = status;
