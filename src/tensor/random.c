@@ -31,13 +31,9 @@ static tape_slot *state_slot(qn_tape *tape)
     tape_slot *slot = tape_slot_of(tape->random_state);
     if (slot) return slot;
     int scope = tape->scope;
-    const char *label = tape->graph->label;
     tape->scope = 0;
-    qn_tensor first = tape_handle(tape, first_state(tape, 0));
-    tape->random_state = qn_variable(first);
+    tape->random_state = tape_variable(tape, first_state(tape, 0));
     tape->scope = scope;
-    tape->graph->label = label;
-    qn_release(first);
     return tape_slot_of(tape->random_state);
 }
 

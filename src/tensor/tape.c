@@ -262,29 +262,6 @@ storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes)
 
 /* ---- variables and writes ---- */
 
-qn_tensor qn_variable(qn_tensor initial)
-{
-    node n;
-    qn_tape *tape = tape_begin("variable", &initial, 1, &n);
-    if (!tape) return (qn_tensor){0};
-    graph *g = tape->graph;
-    storage *home = tape_memory(tape, "variable", graph_size_bytes(g, n));
-    if (!home) return (qn_tensor){0};
-    home->written = true;
-    shape s = graph_get(g, n)->shape;
-    node leaf = tape_leaf(tape, graph_get(g, n)->elem, &s, NULL, 0, home);
-    qn_tensor t = tape_handle(tape, n);
-    /* Equal initial values are one node, variables are not: each has gradients of its own. */
-    n = graph_same(g, GRAPH_AGAIN, n, (int)t.slot);
-    tape_slot *slot = &tape->slots[t.slot];
-    slot->node = n;
-    slot->variable = true;
-    slot->home = home;
-    slot->home_leaf = leaf;
-    ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity, ((tape_assign){t.slot, n}));
-    return t;
-}
-
 void tape_assign_slot(qn_tape *tape, uint32_t number, node from)
 {
     if (!from) return;
@@ -293,6 +270,32 @@ void tape_assign_slot(qn_tape *tape, uint32_t number, node from)
     slot->node = from;
     if (from == slot->home_leaf) return;
     ARENA_PUSH(tape->memory, tape->assigns, tape->assign_count, tape->assign_capacity, ((tape_assign){number, from}));
+}
+
+qn_tensor tape_variable(qn_tape *tape, node initial)
+{
+    graph *g = tape->graph;
+    if (!initial) return (qn_tensor){0};
+    storage *home = tape_memory(tape, "variable", graph_size_bytes(g, initial));
+    if (!home) return (qn_tensor){0};
+    home->written = true;
+    shape s = graph_get(g, initial)->shape;
+    node leaf = tape_leaf(tape, graph_get(g, initial)->elem, &s, NULL, 0, home);
+    qn_tensor t = tape_handle(tape, initial);
+    tape_slot *slot = &tape->slots[t.slot];
+    slot->variable = true;
+    slot->home = home;
+    slot->home_leaf = leaf;
+    /* Equal initial values are one node, variables are not: each has gradients of its own. */
+    tape_assign_slot(tape, t.slot, graph_same(g, GRAPH_AGAIN, initial, (int)t.slot));
+    return t;
+}
+
+qn_tensor qn_variable(qn_tensor initial)
+{
+    node n;
+    qn_tape *tape = tape_begin("variable", &initial, 1, &n);
+    return tape ? tape_variable(tape, n) : (qn_tensor){0};
 }
 
 void qn_assign(qn_tensor variable, qn_tensor value)
