@@ -113,8 +113,7 @@ lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_option
 
 /* ---- ops ---- */
 
-/* The line of a node in the kernel's comments; 0: none. */
-static int line_of(lowering *l, node n)
+int lower_line(lowering *l, node n)
 {
     if (!n) return 0;
     for (int i = 0; i < l->node_count; i++)
@@ -133,7 +132,7 @@ value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value
     }
     type.elem = elem;
     tile_op *op = tile_op_new(l->k, code, operands, count);
-    op->line = line_of(l, n);
+    op->line = lower_line(l, n);
     op->column = op->line ? 1 : 0;
     if (l->k->precise && dtype_is_float(count ? tile_type_of(l->k, operands[count - 1]).elem : DT_I64))
         op->flags |= F_PRECISE;

@@ -95,8 +95,9 @@ void lower_store_array(lowering *l, frame *f, int param, const value *scalar, co
 
 /* Building blocks; `b` is where the op goes. */
 value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value *operands, int count, node n);
-value lower_integer(lowering *l, tile_block *b, int64_t n);                /* a literal */
-value lower_number(lowering *l, tile_block *b, dtype elem, number n);      /* a literal */
+int lower_line(lowering *l, node n);                                  /* of a node in the kernel's comments; 0: none */
+value lower_integer(lowering *l, tile_block *b, int64_t n);           /* a literal */
+value lower_number(lowering *l, tile_block *b, dtype elem, number n); /* a literal */
 value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes); /* to the frame's extents on these */
 value lower_convert(lowering *l, tile_block *b, value x, dtype elem);
 value lower_program(lowering *l, int axis);

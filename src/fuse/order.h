@@ -40,4 +40,7 @@ node fuse_scatter_prepare(graph *g, node n);
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out);
 
+/* dot_tiles.c: products with one row, one column or at most one step of depth as other nodes; else n. */
+node fuse_dot_prepare(graph *g, node n);
+
 #endif

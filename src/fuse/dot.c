@@ -1,0 +1,516 @@
+/*
+ * Products with what hangs on them. In: a group around a DOT. Out: a kernel of BM x BN sums a program, carried through a
+ * loop over K, with an epilogue of arithmetic on the sums.
+ *
+ * The space has the axes of the result and then K. Axes of the batch, of M, N and K that do not become one kernel axis
+ * stay apart: one of each of M, N and K runs along the tiles, the others are programs (M, N) or loops (K); so a
+ * convolution over windows is a product whose operands are read in place.
+ * Beside the sums a kernel may fold what lives on one operand's side over K (norms of rows, the gradient of a bias
+ * beside that of its weights): each such fold is a loop over K of its own, run by all programs if their epilogue needs
+ * it, else only by those that store it.
+ * The order of additions depends on the sizes of the product alone, never on what is fused around it.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/dot.h"
+
+#include <string.h>
+
+#define MOST_CUTS 16
+#define MOST_ACCESSES 24
+#define MOST_PROLOGUE_OPS 4
+
+typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
+
+typedef struct dot_work {
+    builder *b;
+    const group *grp;
+    trace *t;
+    node dot;
+    int rank;             /* of the result */
+    index_map **maps;     /* by node */
+    signed char *follows; /* by node: does it come after the product? 0: not asked yet, 1: yes, 2: no */
+    int terms[2], sums;   /* operands, the product */
+    lower_output *outputs;
+    int *folds, fold_count; /* terms */
+    /* lowering */
+    lowering *l;
+    dot_tiles tiles;
+    int tile_axis[3];                   /* kernel axes of M, N and K that run along tiles; -1: none, extent 1 */
+    int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
+    value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
+    value starts[2];                    /* of the tile in M and N */
+} dot_work;
+
+static bool refuse(dot_work *w, const char *why)
+{
+    if (!w->b->why) w->b->why = why;
+    return false;
+}
+
+/* ---- where everything lies in the space ---- */
+
+static bool follows(dot_work *w, node n)
+{
+    if (n == w->dot) return true;
+    if (!w->follows[n]) {
+        bool found = false;
+        const graph_node *x = graph_get(w->b->g, n);
+        for (int i = 0; i < x->input_count && !w->b->in_memory[n]; i++) found |= follows(w, x->inputs[i]);
+        w->follows[n] = found ? 1 : 2;
+    }
+    return w->follows[n] == 1;
+}
+
+static void set_map(dot_work *w, node n, const index_map *m)
+{
+    if (w->maps[n]) return;
+    w->maps[n] = ARENA_NEW(w->b->memory, index_map);
+    *w->maps[n] = *m;
+}
+
+/* An operand, and what it is computed from, as far as that is clear. */
+static void set_operand(dot_work *w, node n, const index_map *m)
+{
+    set_map(w, n, m);
+    const graph_node *x = graph_get(w->b->g, n);
+    index_map in;
+    for (int i = 0; i < x->input_count && !w->b->in_memory[n]; i++)
+        if (trace_pull(w->t, n, i, m, &in)) set_operand(w, x->inputs[i], &in);
+}
+
+/* The map of a node from that of an input: along the product if it follows it. */
+static const index_map *find_map(dot_work *w, node n)
+{
+    const graph_node *x = graph_get(w->b->g, n);
+    if (w->maps[n] || w->b->in_memory[n]) return w->maps[n];
+    bool after = follows(w, n);
+    for (int i = 0; i < x->input_count; i++) {
+        index_map m;
+        if (after && !follows(w, x->inputs[i])) continue;
+        const index_map *in = find_map(w, x->inputs[i]);
+        if (in && trace_push(w->t, n, i, in, &m)) {
+            set_map(w, n, &m);
+            return w->maps[n];
+        }
+    }
+    return NULL;
+}
+
+/* ---- tracing ---- */
+
+static unsigned class_axes(const dot_work *w, dot_class class)
+{
+    const space *s = &w->t->space;
+    unsigned axes = 0;
+    for (int i = 0; i < s->axis_count; i++) {
+        int root = s->axes[i].root;
+        dot_class of = root < w->rank - 2 ? CLASS_BATCH : (dot_class)(CLASS_ROWS + root - (w->rank - 2));
+        if (of == class) axes |= 1u << i;
+    }
+    return axes;
+}
+
+/* Does the term stand on the product or on another fold? */
+static bool needs_results(const trace *t, int id)
+{
+    const term *x = &t->terms[id];
+    if (x->kind == TERM_BOUND || x->kind == TERM_FOLD) return true;
+    for (int i = 0; i < x->input_count; i++)
+        if (needs_results(t, x->inputs[i])) return true;
+    for (int i = 0; x->map && i < x->map->rank; i++)
+        for (int a = 0; a < t->atom_count; a++)
+            if (x->map->axes[i].factor[SPACE_AXES + a] && needs_results(t, t->atoms[a])) return true;
+    return false;
+}
+
+static bool check_fold(dot_work *w, int id)
+{
+    const term *x = &w->t->terms[id];
+    unsigned depth = class_axes(w, CLASS_DEPTH), rows = class_axes(w, CLASS_ROWS),
+             columns = class_axes(w, CLASS_COLUMNS);
+    if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
+    if (needs_results(w->t, x->inputs[0]))
+        return refuse(w, "a reduction of a product's results needs all of them first");
+    unsigned axes = w->t->terms[x->inputs[0]].axes;
+    if (x->folded != depth || (axes & rows && axes & columns) || x->axes & depth)
+        return refuse(w, "it reduces other axes than the product");
+    return true;
+}
+
+static void count_ops(const trace *t, int id, int *cheap, int *costly)
+{
+    const term *x = &t->terms[id];
+    if (x->kind == TERM_OP && x->op != OP_CONVERT && x->elem != DT_BOOL && x->elem != DT_I64)
+        ++*(ops[x->op].costly ? costly : cheap);
+    for (int i = 0; i < x->input_count; i++) count_ops(t, x->inputs[i], cheap, costly);
+}
+
+/* What stands before an operand is computed again by every program that reads it. */
+static bool check_operands(dot_work *w)
+{
+    bool alone = true;
+    for (int i = 0; i < w->grp->node_count; i++) {
+        node n = w->grp->nodes[i];
+        alone &= n == w->dot || follows(w, n) || graph_get(w->b->g, n)->code != GRAPH_MAP;
+    }
+    for (int side = 0; side < 2; side++) {
+        int cheap = 0, costly = 0;
+        if (needs_results(w->t, w->terms[side])) return refuse(w, "an operand needs the result of a reduction first");
+        count_ops(w->t, w->terms[side], &cheap, &costly);
+        if (alone) continue;
+        if (costly || cheap > MOST_PROLOGUE_OPS || (cheap && w->b->options->gpu))
+            return refuse(w, "every tile of the product would compute its operand again");
+    }
+    return true;
+}
+
+static bool check_outputs(dot_work *w)
+{
+    const trace *t = w->t;
+    unsigned all = class_axes(w, CLASS_BATCH) | class_axes(w, CLASS_ROWS) | class_axes(w, CLASS_COLUMNS);
+    for (int i = 0; i < w->grp->write_count; i++) {
+        const lower_output *out = &w->outputs[i];
+        const shape *s = &graph_get(t->g, out->n)->shape;
+        affine linear = index_linear(&out->map, s, NULL);
+        unsigned axes = affine_axes(&linear, t->atom_axes);
+        if (affine_has_atoms(&linear) || axes & ~all || t->terms[out->term].axes & ~axes ||
+            !index_is_dense(&t->space, &linear, axes, shape_count(s)))
+            return refuse(w, "a result is not laid out along the product");
+    }
+    int accesses = 0;
+    for (int i = 1; i < t->term_count; i++) accesses += t->terms[i].kind == TERM_ACCESS;
+    return accesses + w->grp->write_count <= MOST_ACCESSES || refuse(w, "it would touch too many arrays");
+}
+
+static bool trace_all(dot_work *w, const space *s)
+{
+    builder *b = w->b;
+    trace *t = w->t = trace_new(b->memory, b->g, b->in_memory, b->options, s);
+    const graph_node *dot = graph_get(b->g, w->dot);
+    int roots[GRAPH_RANK], m = w->rank - 2, n = w->rank - 1, k = w->rank;
+    w->maps = ARENA_ARRAY(b->memory, index_map *, b->g->node_count);
+    w->follows = ARENA_ARRAY(b->memory, signed char, b->g->node_count);
+    for (int i = 0; i < w->rank; i++) roots[i] = i;
+    index_map result = index_map_root(s, roots, w->rank);
+    roots[m] = m;
+    roots[n] = k;
+    index_map left = index_map_root(s, roots, w->rank);
+    roots[m] = k;
+    roots[n] = n;
+    index_map right = index_map_root(s, roots, w->rank);
+    set_map(w, w->dot, &result);
+    set_operand(w, dot->inputs[0], &left);
+    set_operand(w, dot->inputs[1], &right);
+    trace_know(t, w->dot, &result);
+    for (int i = 0; i < w->grp->node_count; i++) {
+        node x = w->grp->nodes[i];
+        const graph_node *of = graph_get(b->g, x);
+        if (of->code != GRAPH_REDUCE) continue;
+        const index_map *in = follows(w, x) ? NULL : find_map(w, of->inputs[0]), *out = find_map(w, x);
+        if (!in || !out)
+            return t->cut_axis < 0 && refuse(w, "a reduction of a product's results needs all of them first");
+        trace_know_fold(t, x, out, in);
+    }
+    w->terms[0] = trace_node(t, dot->inputs[0], &left);
+    w->terms[1] = trace_node(t, dot->inputs[1], &right);
+    w->sums = trace_node(t, w->dot, &result);
+    for (int i = 0; i < w->grp->write_count; i++) {
+        node x = w->grp->writes[i];
+        const index_map *map = find_map(w, x);
+        if (!map && t->cut_axis < 0) return refuse(w, "it is not computed element by element from the product");
+        if (!map) return false;
+        w->outputs[i] = (lower_output){.n = x, .map = *map, .term = trace_node(t, x, map)};
+        if (!w->outputs[i].term) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
+    }
+    if (!w->terms[0] || !w->terms[1]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
+    w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
+    for (int i = 1; i < t->term_count; i++) {
+        if (t->terms[i].kind != TERM_FOLD) continue;
+        if (!check_fold(w, i)) return false;
+        w->folds[w->fold_count++] = i;
+    }
+    return check_operands(w) && check_outputs(w);
+}
+
+/* ---- lowering ---- */
+
+/* Of the kernel axes of a class the one that runs along tiles: the last that is long enough, else the longest. */
+static int pick_tile_axis(const lowering *l, const int *axes, int count, int64_t enough)
+{
+    int best = -1;
+    for (int i = 0; i < count; i++)
+        if (best < 0 || l->extents[axes[i]] >= enough ||
+            (l->extents[axes[best]] < enough && l->extents[axes[i]] > l->extents[axes[best]]))
+            best = i;
+    return best < 0 ? -1 : axes[best];
+}
+
+static int axes_of_class(const dot_work *w, dot_class class, int *axes)
+{
+    unsigned of = class_axes(w, class);
+    int count = 0;
+    for (int i = 0; i < w->l->axis_count; i++)
+        if (of >> w->l->innermost[i] & 1) axes[count++] = i;
+    return count;
+}
+
+static void choose_axes(dot_work *w)
+{
+    int axes[SPACE_AXES];
+    for (int side = 0; side < 3; side++) {
+        int count = axes_of_class(w, (dot_class)(CLASS_ROWS + side), axes);
+        w->tile_axis[side] = pick_tile_axis(w->l, axes, count, 16);
+        if (side < 2) continue;
+        for (int i = 0; i < count; i++)
+            if (axes[i] != w->tile_axis[2]) w->depth[w->depth_count++] = axes[i];
+        if (w->tile_axis[2] >= 0) w->depth[w->depth_count++] = w->tile_axis[2];
+    }
+}
+
+static bool is_program_axis(const dot_work *w, int axis)
+{
+    for (int i = 0; i < w->depth_count; i++)
+        if (w->depth[i] == axis) return false;
+    return axis != w->tile_axis[0] && axis != w->tile_axis[1];
+}
+
+static void launch(dot_work *w)
+{
+    lowering *l = w->l;
+    tile_block *head = l->k->head;
+    value counts[3] = {0};
+    const int64_t sizes[2] = {w->tiles.rows, w->tiles.columns};
+    for (int side = 0; side < 2; side++) {
+        counts[side] =
+            w->tile_axis[side] < 0 ? lower_integer(l, head, 1) : lower_head_parts(l, w->tile_axis[side], sizes[side]);
+        value program = lower_program(l, side), size = lower_integer(l, l->phase, sizes[side]);
+        w->starts[side] = lower_op(l, l->phase, OP_MUL, DT_I64, (value[]){program, size}, 2, 0);
+    }
+    value rest = 0;
+    for (int axis = l->axis_count - 1; axis >= 0; axis--) {
+        if (!is_program_axis(w, axis)) continue;
+        bool first = true; /* the outermost of them takes what is left */
+        for (int outer = 0; outer < axis; outer++) first &= !is_program_axis(w, outer);
+        value extent = lower_head_extent(l, axis);
+        counts[2] = counts[2] ? lower_op(l, head, OP_MUL, DT_I64, (value[]){counts[2], extent}, 2, 0) : extent;
+        if (!rest) rest = lower_program(l, 2);
+        value length = lower_extent(l, axis);
+        w->coordinates[axis] = first ? rest : lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){rest, length}, 2, 0);
+        if (!first) rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){rest, length}, 2, 0);
+    }
+    lower_launch(l, 0, counts, counts[2] ? 3 : 2);
+}
+
+/* A frame over two of M, N and K: which stand on tile axes 0 and 1. */
+static frame *frame_over(dot_work *w, tile_block *block, int down, int across)
+{
+    lowering *l = w->l;
+    frame *f = lower_frame(l, NULL, block);
+    const int64_t sizes[3] = {w->tiles.rows, w->tiles.columns, w->tiles.depth};
+    const int sides[2] = {down, across};
+    f->rank = 2;
+    for (int axis = 0; axis < l->axis_count; axis++)
+        if (w->coordinates[axis]) frame_scalar(f, axis, w->coordinates[axis]);
+    for (int i = 0; i < 2; i++) {
+        int axis = w->tile_axis[sides[i]];
+        f->dims[i] = axis < 0 ? 1 : sizes[sides[i]];
+        if (axis >= 0) frame_tile(f, axis, i, sides[i] < 2 ? w->starts[sides[i]] : w->coordinates[axis], true);
+    }
+    return f;
+}
+
+static void append_yield(lowering *l, tile_block *block, const value *values, int count)
+{
+    tile_append(l->k, block, tile_op_new(l->k, OP_YIELD, values, count));
+}
+
+typedef value depth_body(dot_work *w, tile_block *block, value carried, int term);
+
+/* Loops over the axes of K around `body`, which turns what is carried into its next value. */
+static value loop_over_depth(dot_work *w, tile_block *block, int level, value carried, depth_body *body, int term)
+{
+    lowering *l = w->l;
+    if (level == w->depth_count) return body(w, block, carried, term);
+    int axis = w->depth[level];
+    tile_type type = tile_type_of(l->k, carried);
+    value first = lower_integer(l, block, 0);
+    value step = lower_integer(l, block, axis == w->tile_axis[2] ? w->tiles.depth : 1);
+    tile_op *op = tile_op_new(l->k, OP_FOR, (value[]){first, lower_extent(l, axis), step, carried}, 4);
+    tile_block *inner = tile_block_new(l->k);
+    op->regions[0] = inner;
+    op->region_count = 1;
+    w->coordinates[axis] = tile_block_arg(l->k, inner, scalar_type(DT_I64));
+    value argument = tile_block_arg(l->k, inner, type);
+    value next = loop_over_depth(w, inner, level + 1, argument, body, term);
+    w->coordinates[axis] = 0;
+    append_yield(l, inner, &next, 1);
+    value result = tile_result(l->k, op, type);
+    tile_append(l->k, block, op);
+    return result;
+}
+
+/* An operand as the product takes it: in its own element type, 0 where there is nothing. */
+static value operand(dot_work *w, frame *f, int side)
+{
+    lowering *l = w->l;
+    const graph_node *dot = graph_get(l->t->g, w->dot);
+    dtype elem = graph_get(l->t->g, dot->inputs[side])->elem;
+    value x = lower_convert(l, f->block, lower_stored(l, f, w->terms[side]), elem);
+    if (dot->attr.index && l->options->gpu && elem == DT_F32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
+    return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
+}
+
+static value add_product(dot_work *w, tile_block *block, value carried, int term)
+{
+    lowering *l = w->l;
+    (void)term;
+    frame *left = frame_over(w, block, 0, 2), *right = frame_over(w, block, 2, 1);
+    value a = operand(w, left, 0), b = operand(w, right, 1);
+    tile_op *op = tile_op_new(l->k, OP_DOT, (value[]){a, b, carried}, 3);
+    op->line = lower_line(l, w->dot);
+    op->column = 1;
+    value sum = tile_result(l->k, op, tile_type_of(l->k, carried));
+    tile_append(l->k, block, op);
+    return sum;
+}
+
+static bool is_columns_fold(const dot_work *w, int term)
+{
+    return w->t->terms[w->t->terms[term].inputs[0]].axes & class_axes(w, CLASS_COLUMNS);
+}
+
+static value add_fold(dot_work *w, tile_block *block, value carried, int term)
+{
+    frame *f = is_columns_fold(w, term) ? frame_over(w, block, 2, 1) : frame_over(w, block, 0, 2);
+    return lower_combine(w->l, f, w->t->terms[term].fold, carried, lower_fold(w->l, f, term));
+}
+
+static void bind_fold(dot_work *w, frame *f, int term)
+{
+    lowering *l = w->l;
+    const struct term *x = &w->t->terms[term];
+    frame *like = is_columns_fold(w, term) ? frame_over(w, f->block, 2, 1) : frame_over(w, f->block, 0, 2);
+    unsigned kept = frame_axes(l, like, x->axes);
+    value start = lower_number(l, f->block, x->elem, fold_identity(x->fold, x->elem));
+    if (kept) start = lower_broadcast(l, like, start, kept);
+    lower_bind(f, term, loop_over_depth(w, f->block, 0, start, add_fold, term));
+}
+
+static bool uses(const trace *t, int id, int wanted)
+{
+    if (id == wanted) return true;
+    const term *x = &t->terms[id];
+    for (int i = 0; i < x->input_count; i++)
+        if (uses(t, x->inputs[i], wanted)) return true;
+    return false;
+}
+
+/* Axes of M, N and the batch that an output lacks: only the first program along them stores it. */
+static unsigned missing_axes(const dot_work *w, const lower_output *out)
+{
+    affine linear = index_linear(&out->map, &graph_get(w->t->g, out->n)->shape, NULL);
+    unsigned there = affine_axes(&linear, w->t->atom_axes), missing = 0;
+    for (int axis = 0; axis < w->l->axis_count; axis++) {
+        bool depth = class_axes(w, CLASS_DEPTH) >> w->l->innermost[axis] & 1;
+        if (!depth && !(there >> w->l->innermost[axis] & 1)) missing |= 1u << axis;
+    }
+    return missing;
+}
+
+/* The outputs that lack exactly these axes, stored in a frame. */
+static void store_outputs(dot_work *w, frame *f, unsigned missing)
+{
+    for (int i = 0; i < w->fold_count; i++) {
+        bool needed = false;
+        for (int o = 0; o < w->grp->write_count; o++)
+            needed |= missing_axes(w, &w->outputs[o]) == missing && uses(w->t, w->outputs[o].term, w->folds[i]);
+        bool known = f->values[w->folds[i]] || (f->outer && f->outer->values[w->folds[i]]);
+        if (needed && !known) bind_fold(w, f, w->folds[i]);
+    }
+    if (!missing) lower_checks(w->l, f);
+    for (int o = 0; o < w->grp->write_count; o++)
+        if (missing_axes(w, &w->outputs[o]) == missing)
+            lower_store(w->l, f, &w->outputs[o], lower_term(w->l, f, w->outputs[o].term));
+}
+
+static void store_by_first(dot_work *w, frame *f, unsigned missing)
+{
+    lowering *l = w->l;
+    value zero = lower_integer(l, f->block, 0), first = 0;
+    for (int axis = 0; axis < l->axis_count; axis++) {
+        if (!(missing >> axis & 1)) continue;
+        int side = axis == w->tile_axis[0] ? 0 : axis == w->tile_axis[1] ? 1 : -1;
+        value at = side >= 0 ? w->starts[side] : w->coordinates[axis];
+        value here = lower_op(l, f->block, OP_EQ, DT_BOOL, (value[]){at, zero}, 2, 0);
+        first = first ? lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){first, here}, 2, 0) : here;
+    }
+    tile_op *op = tile_op_new(l->k, OP_IF, &first, 1);
+    op->region_count = 2;
+    for (int r = 0; r < 2; r++) op->regions[r] = tile_block_new(l->k);
+    frame *inner = lower_frame(l, f, op->regions[0]);
+    inner->rank = f->rank;
+    memcpy(inner->dims, f->dims, sizeof(f->dims));
+    store_outputs(w, inner, missing);
+    for (int r = 0; r < 2; r++) append_yield(l, op->regions[r], NULL, 0);
+    tile_append(l->k, f->block, op);
+}
+
+static dtype sum_elem(dtype elem)
+{
+    return elem == DT_F64 ? DT_F64 : elem == DT_I8 || elem == DT_U8 ? DT_I32 : DT_F32;
+}
+
+static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
+{
+    builder *b = w->b;
+    const graph_node *dot = graph_get(b->g, w->dot);
+    dtype elem = graph_get(b->g, dot->inputs[0])->elem, sum = sum_elem(elem);
+    int classes[SPACE_AXES];
+    for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
+        for (int i = 0; i < w->t->space.axis_count; i++)
+            if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
+    lowering *l = w->l = lower_begin(w->t, b->leaves, b->options, classes, w->outputs, w->grp->write_count);
+    choose_axes(w);
+    w->tiles =
+        dot_choose_tiles(b->options, elem, dot->attr.index, w->tile_axis[0] < 0 ? 1 : l->extents[w->tile_axis[0]],
+                         w->tile_axis[1] < 0 ? 1 : l->extents[w->tile_axis[1]]);
+    lower_phase(l);
+    launch(w);
+    frame *f = frame_over(w, l->phase, 0, 1);
+    value zero = lower_number(l, l->phase, sum, (number){0});
+    value start = lower_broadcast(l, f, zero, 3);
+    value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
+    if (dot->elem != sum && b->options->mode != FUSE_FUSED)
+        product = lower_convert(l, l->phase, lower_convert(l, l->phase, product, dot->elem), sum);
+    lower_bind(f, w->sums, product);
+    store_outputs(w, f, 0);
+    for (int o = 0; o < w->grp->write_count; o++) {
+        unsigned missing = missing_axes(w, &w->outputs[o]);
+        bool done = !missing;
+        for (int before = 0; before < o; before++) done |= missing_axes(w, &w->outputs[before]) == missing;
+        if (!done) store_by_first(w, f, missing);
+    }
+    if (l->why) return refuse(w, l->why);
+    return lower_finish(l, out, error) == QN_OK;
+}
+
+bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
+{
+    dot_work work = {.b = b, .grp = grp, .dot = grp->anchor};
+    const graph_node *dot = graph_get(b->g, grp->anchor);
+    int64_t extents[GRAPH_RANK + 1];
+    work.rank = dot->shape.rank;
+    for (int i = 0; i < work.rank; i++) extents[i] = dot->shape.extents[i];
+    extents[work.rank] = graph_get(b->g, dot->inputs[0])->shape.extents[work.rank - 1];
+    space s;
+    space_init(&s, extents, work.rank + 1);
+    work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
+    b->why = NULL;
+    for (int cuts = 0; !trace_all(&work, &s); cuts++) {
+        if (b->why || work.t->cut_axis < 0) return false;
+        if (cuts == MOST_CUTS || !space_cut(&s, work.t->cut_axis, work.t->cut_inner))
+            return refuse(&work, "a reshape mixes the axes of the product");
+        work.fold_count = 0;
+    }
+    return !out || lower_all(&work, out, error);
+}

@@ -1,0 +1,18 @@
+/*
+ * What the builder of products asks: how large its tiles are.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_DOT_H
+#define QUERN_FUSE_DOT_H
+
+#include "fuse/group.h"
+
+typedef struct dot_tiles {
+    int rows, columns, depth; /* of the sums; of one step of the loop */
+} dot_tiles;
+
+/* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
+ * large. */
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, bool tf32, int64_t rows, int64_t columns);
+
+#endif

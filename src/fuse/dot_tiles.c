@@ -1,0 +1,76 @@
+/*
+ * How large the tiles of a product are, and which products are none. In: a product's sizes. Out: a tile, or other nodes.
+ *
+ * A CPU wants tiles that fill its second cache; narrow products have fewer columns to share out, so their tiles are
+ * smaller. A GPU wants as many programs as it has multiprocessors before it wants large tiles.
+ * A product with one row, one column or one step of depth is arithmetic: it becomes multiplications and a sum, which
+ * fuse like any others.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/dot.h"
+#include "fuse/order.h"
+
+#define MANY_ROWS 4096
+
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, bool tf32, int64_t rows, int64_t columns)
+{
+    (void)tf32;
+    if (!options->gpu) {
+        if (columns <= 64) return (dot_tiles){64, 64, 256};
+        if (columns <= 512) return (dot_tiles){64, 128, 256};
+        return (dot_tiles){128, 256, 256};
+    }
+    int depth = 128 / dtypes[elem].size_bytes;
+    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, depth};
+    if (columns <= 512) return (dot_tiles){32, 32, depth};
+    if (columns <= 2048) return (dot_tiles){64, 64, depth};
+    return (dot_tiles){128, 128, depth};
+}
+
+/* ---- thin products ---- */
+
+static node as_type(graph *g, node x, dtype elem)
+{
+    return graph_convert(g, x, elem);
+}
+
+node fuse_dot_prepare(graph *g, node n)
+{
+    const graph_node of = *graph_get(g, n);
+    if (of.code != GRAPH_DOT) return n;
+    int rank = of.shape.rank, m = rank - 2, c = rank - 1;
+    node left = of.inputs[0], right = of.inputs[1];
+    int64_t depth = graph_get(g, left)->shape.extents[c];
+    if (of.shape.extents[m] != 1 && of.shape.extents[c] != 1 && depth > 1) return n;
+    if (!depth) return graph_full(g, of.elem, &of.shape, (number){0});
+    graph_site site = g->site;
+    const char *label = g->label;
+    g->site = of.site;
+    g->label = of.label ? of.label : "dot";
+    dtype from = graph_get(g, left)->elem;
+    dtype sum = from == DT_F64 ? DT_F64 : from == DT_I8 || from == DT_U8 ? DT_I32 : DT_F32;
+    left = as_type(g, left, sum);
+    right = as_type(g, right, sum);
+    node made;
+    if (depth == 1) {
+        made = graph_binary(g, OP_MUL, graph_expand(g, left, &of.shape), graph_expand(g, right, &of.shape));
+    } else if (of.shape.extents[c] == 1) { /* rows of the left one by the column: [M][K] * [1][K] */
+        int axes[GRAPH_RANK];
+        for (int k = 0; k < rank; k++) axes[k] = k;
+        axes[m] = c;
+        axes[c] = m;
+        node row = graph_expand(g, graph_permute(g, right, axes), &graph_get(g, left)->shape);
+        made = graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, left, row), 1u << c);
+    } else { /* columns of the right one by the row: [K][1] * [K][N] */
+        int axes[GRAPH_RANK];
+        for (int k = 0; k < rank; k++) axes[k] = k;
+        axes[m] = c;
+        axes[c] = m;
+        node column = graph_expand(g, graph_permute(g, left, axes), &graph_get(g, right)->shape);
+        made = graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, column, right), 1u << m);
+    }
+    made = as_type(g, made, of.elem);
+    g->site = site;
+    g->label = label;
+    return made;
+}
