@@ -147,7 +147,7 @@ static value quotient_value(lowering *l, frame *f, const term *x)
 /* An access under construction: its operands and the tile axes it reaches. */
 typedef struct reach {
     access access;
-    value operands[2 + 2 * MAX_RANK];
+    value operands[2 + 3 * MAX_RANK];
     int operand_count;
     unsigned tile_axes;
 } reach;
@@ -219,6 +219,28 @@ static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const 
     return true;
 }
 
+/* Under a pad or a concat a coordinate may lie outside: what is selected away later is not read now. A coordinate that
+ * was read from memory is the user's, and reported where it is wrong. */
+static void reach_guard(lowering *l, frame *f, const term *x, reach *r, const int *axes)
+{
+    int operand = 0, rank = r->access.rank;
+    for (int i = 0; i < rank; i++) {
+        value at = r->operands[operand];
+        operand += r->access.kind[i] == INDEX_SLICE ? 2 : 1;
+        bool computed = true;
+        for (int a = 0; a < l->t->atom_count; a++)
+            if (x->map->axes[axes[i]].factor[SPACE_AXES + a])
+                computed &= l->t->terms[l->t->atoms[a]].kind == TERM_QUOTIENT;
+        if (!computed || r->access.kind[i] == INDEX_SLICE || r->access.mask_count == MAX_RANK) continue;
+        value extent = lower_scalar_value(l, f->block, l->k->params[r->access.array].extent_param[i]);
+        value zero = lower_integer(l, f->block, 0);
+        value low = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){at, zero}, 2, 0);
+        value high = lower_op(l, f->block, OP_LT, DT_BOOL, (value[]){at, extent}, 2, 0);
+        r->operands[r->operand_count++] = lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){low, high}, 2, 0);
+        r->access.mask_count++;
+    }
+}
+
 /* Each axis of the node by its own coordinate. */
 static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
 {
@@ -255,6 +277,7 @@ static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
         else
             reach_scalar(r, start ? start : lower_integer(l, f->block, 0), false);
     }
+    if (x->guarded) reach_guard(l, f, x, r, axes);
     return true;
 }
 
