@@ -1,0 +1,302 @@
+/*
+ * Rings of records, one a thread. In: spans and instants of any thread. Out: the same to one reader.
+ *
+ * A ring has one writer (its thread) and one reader; head and tail only grow, so neither waits for the other. A full
+ * ring drops the new record and counts it. Rings of threads that ended stay until the process does: their records may
+ * not have been read yet, and a later thread takes over an empty one.
+ * The clock is the time stamp counter, turned into the realtime clock (that of the GPU's own tracing) by the reader.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/record.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { USUAL_RECORDS = 65536, LEAST_RECORDS = 256 };
+
+const record_kind_info record_kinds[RECORD_KINDS] = {
+#define RECORD(name, text, category, a, b) [RECORD_##name] = {text, category, a, b},
+#include "base/record.def"
+#undef RECORD
+};
+
+_Atomic bool record_on;
+
+typedef struct ring {
+    struct ring *next;
+    record *items;
+    uint64_t capacity; /* a power of two */
+    _Atomic uint64_t head, tail;
+    _Atomic int64_t dropped;
+    _Atomic bool used; /* by a thread that lives */
+    uint32_t thread;
+    uint16_t depth;
+    const char *name;
+} ring;
+
+typedef struct name_entry {
+    struct name_entry *next;
+    char words[];
+} name_entry;
+
+static struct {
+    pthread_mutex_t lock;
+    _Atomic(ring *) rings;
+    _Atomic uint64_t identities;
+    int ring_records, threads;
+    name_entry *names[1024];
+    pthread_key_t key;
+    pthread_once_t once;
+    _Atomic bool ticks; /* records hold ticks, not nanoseconds */
+    int64_t first_tick, first_ns;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static _Thread_local ring *own;
+
+/* ---- the clock ---- */
+
+/* Ticks of the time stamp counter where it runs at one rate whatever the processor does, which costs 10 ns; else
+ * nanoseconds. The reader turns them into nanoseconds of the realtime clock: two pairs of both, far apart, give the rate. */
+static bool has_ticks(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d >> 8 & 1);
+#else
+    return false;
+#endif
+}
+
+static inline int64_t ticks_now(void)
+{
+#if defined(__x86_64__)
+    if (atomic_load_explicit(&state.ticks, memory_order_relaxed)) return (int64_t)__builtin_ia32_rdtsc();
+#endif
+    return record_clock_ns();
+}
+
+static int64_t to_ns(int64_t ticks, double rate)
+{
+    return rate == 0 ? ticks : state.first_ns + (int64_t)((double)(ticks - state.first_tick) * rate);
+}
+
+int64_t record_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- threads ---- */
+
+static void thread_ends(void *of)
+{
+    atomic_store(&((ring *)of)->used, false);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&state.key, thread_ends);
+}
+
+static ring *ring_make(void)
+{
+    pthread_once(&state.once, make_key);
+    pthread_mutex_lock(&state.lock);
+    ring *r = atomic_load(&state.rings);
+    while (r && (atomic_load(&r->used) || atomic_load(&r->head) != atomic_load(&r->tail))) r = r->next;
+    if (!r) {
+        r = calloc(1, sizeof(*r));
+        uint64_t capacity = LEAST_RECORDS;
+        while (capacity < (uint64_t)state.ring_records) capacity *= 2;
+        if (r) r->items = calloc(capacity, sizeof(record));
+        if (!r || !r->items) { /* without memory nothing is recorded */
+            free(r);
+            pthread_mutex_unlock(&state.lock);
+            return NULL;
+        }
+        r->capacity = capacity;
+        r->next = atomic_load(&state.rings);
+        atomic_store(&state.rings, r);
+    }
+    r->thread = (uint32_t)state.threads++;
+    r->name = NULL;
+    r->depth = 0;
+    atomic_store(&r->used, true);
+    pthread_mutex_unlock(&state.lock);
+    pthread_setspecific(state.key, r);
+    return own = r;
+}
+
+static ring *ring_own(void)
+{
+    return own ? own : ring_make();
+}
+
+/* ---- writing ---- */
+
+static void put(ring *r, const record *of)
+{
+    uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+    if (head - atomic_load_explicit(&r->tail, memory_order_acquire) >= r->capacity) {
+        atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
+        return;
+    }
+    r->items[head & (r->capacity - 1)] = *of;
+    atomic_store_explicit(&r->head, head + 1, memory_order_release);
+}
+
+int64_t record_begin_slow(void)
+{
+    ring *r = ring_own();
+    if (!r) return 0;
+    r->depth++;
+    return ticks_now();
+}
+
+void record_end_slow(int64_t from_ns, record_kind kind, const char *name, const char *detail, uint64_t identity,
+                     int64_t a, int64_t b)
+{
+    ring *r = ring_own();
+    if (!r) return;
+    if (r->depth) r->depth--;
+    if (!record_is_on()) return;
+    put(r, &(record){.start_ns = from_ns,
+                     .end_ns = ticks_now(),
+                     .name = name,
+                     .detail = detail,
+                     .identity = identity,
+                     .a = a,
+                     .b = b,
+                     .kind = (uint16_t)kind,
+                     .depth = r->depth,
+                     .thread = r->thread});
+}
+
+void record_instant_slow(record_kind kind, const char *name, int64_t a, int64_t b)
+{
+    ring *r = ring_own();
+    if (!r) return;
+    int64_t now = ticks_now();
+    put(r, &(record){.start_ns = now,
+                     .end_ns = now,
+                     .name = name,
+                     .a = a,
+                     .b = b,
+                     .kind = (uint16_t)kind,
+                     .depth = r->depth,
+                     .thread = r->thread});
+}
+
+uint64_t record_identity(void)
+{
+    return atomic_fetch_add_explicit(&state.identities, 1, memory_order_relaxed) + 1;
+}
+
+const char *record_name(const char *words)
+{
+    if (!words) return NULL;
+    name_entry **chain = &state.names[hash_bytes(words, strlen(words)).low % COUNT(state.names)];
+    pthread_mutex_lock(&state.lock);
+    name_entry *e = *chain;
+    while (e && strcmp(e->words, words)) e = e->next;
+    if (!e) {
+        size_t size = strlen(words) + 1;
+        e = malloc(sizeof(*e) + size);
+        if (e) {
+            memcpy(e->words, words, size);
+            e->next = *chain;
+            *chain = e;
+        }
+    }
+    pthread_mutex_unlock(&state.lock);
+    return e ? e->words : "";
+}
+
+void record_name_thread(const char *name)
+{
+    ring *r = ring_own();
+    const char *words = record_name(name);
+    pthread_mutex_lock(&state.lock);
+    if (r) r->name = words;
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* ---- reading ---- */
+
+qn_status record_start(int ring_records, qn_error *error)
+{
+    pthread_mutex_lock(&state.lock);
+    bool busy = record_is_on();
+    if (!busy) {
+        state.ring_records = ring_records > 0 ? ring_records : USUAL_RECORDS;
+        for (ring *r = atomic_load(&state.rings); r; r = r->next) {
+            atomic_store(&r->tail, atomic_load(&r->head));
+            atomic_store(&r->dropped, 0);
+        }
+        if (!state.first_ns) {
+            atomic_store(&state.ticks, has_ticks());
+            state.first_ns = record_clock_ns();
+            state.first_tick = ticks_now();
+        }
+        atomic_store(&record_on, true);
+    }
+    pthread_mutex_unlock(&state.lock);
+    return busy ? error_set(error, QN_BAD_CALL, "a profile is being recorded already: stop it first") : QN_OK;
+}
+
+void record_stop(void)
+{
+    atomic_store(&record_on, false);
+}
+
+int64_t record_drain(record_take *take, void *user)
+{
+    int64_t taken = 0, now_ns = record_clock_ns(), now = ticks_now();
+    double rate = atomic_load(&state.ticks) && now > state.first_tick
+                      ? (double)(now_ns - state.first_ns) / (double)(now - state.first_tick)
+                      : 0;
+    for (ring *r = atomic_load(&state.rings); r; r = r->next) {
+        uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
+        for (; tail != head; tail++, taken++) {
+            record of = r->items[tail & (r->capacity - 1)];
+            of.start_ns = to_ns(of.start_ns, rate);
+            of.end_ns = to_ns(of.end_ns, rate);
+            take(user, &of);
+        }
+        atomic_store_explicit(&r->tail, tail, memory_order_release);
+    }
+    return taken;
+}
+
+int64_t record_dropped(void)
+{
+    int64_t sum = 0;
+    for (ring *r = atomic_load(&state.rings); r; r = r->next) sum += atomic_load(&r->dropped);
+    return sum;
+}
+
+int record_thread_count(void)
+{
+    pthread_mutex_lock(&state.lock);
+    int count = state.threads;
+    pthread_mutex_unlock(&state.lock);
+    return count;
+}
+
+const char *record_thread_name(uint32_t thread)
+{
+    const char *name = NULL;
+    pthread_mutex_lock(&state.lock);
+    for (ring *r = atomic_load(&state.rings); r && !name; r = r->next)
+        if (r->thread == thread) name = r->name;
+    pthread_mutex_unlock(&state.lock);
+    return name ? name : "thread";
+}

@@ -1,0 +1,83 @@
+/*
+ * What happened, when: the lowest part of the profiler. Whoever does something worth seeing records a span or an
+ * instant; whoever wants to see it turns recording on and drains the rings. Off, a call is one load and a branch. On, it
+ * is two readings of the clock and a store of 64 bytes: no lock, no allocation after a thread's first record, no text.
+ *
+ * Recording is of the process, as the clock and the GPU's own tracing are: contexts, threads and libraries all write
+ * into it, and one reader at a time drains it. This is the only state of Quern that belongs to no object
+ * (docs/decisions/010).
+ * Names are borrowed: literals, or interned with record_name.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_BASE_RECORD_H
+#define QUERN_BASE_RECORD_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+typedef enum record_kind {
+#define RECORD(name, text, category, a, b) RECORD_##name,
+#include "base/record.def"
+#undef RECORD
+    RECORD_KINDS
+} record_kind;
+
+typedef struct record_kind_info {
+    const char *text, *category, *a, *b;
+} record_kind_info;
+extern const record_kind_info record_kinds[RECORD_KINDS];
+
+typedef struct record {
+    int64_t start_ns, end_ns; /* of record_clock_ns; equal: an instant */
+    const char *name;
+    const char *detail;   /* "f32[3, 4]", a file and line, or NULL; interned or a literal */
+    uint64_t identity;    /* the same in all records of one thing (an op and its launches), 0: none */
+    int64_t a, b;         /* see record.def */
+    uint16_t kind, depth; /* depth: spans of this thread that are open around it */
+    uint32_t thread;      /* small numbers, in the order of first records */
+} record;
+
+extern _Atomic bool record_on; /* read it through record_is_on */
+
+static inline bool record_is_on(void)
+{
+    return atomic_load_explicit(&record_on, memory_order_relaxed);
+}
+
+int64_t record_clock_ns(void); /* the realtime clock: that of the GPU's tracing */
+
+/* A span: `int64_t from = record_begin(); ...; record_end(from, RECORD_LAUNCH, name, NULL, identity, a, b);`
+ * begin gives 0 while recording is off, and end does nothing then; else a time in units of its own. */
+int64_t record_begin_slow(void);
+void record_end_slow(int64_t from_ns, record_kind kind, const char *name, const char *detail, uint64_t identity,
+                     int64_t a, int64_t b);
+static inline int64_t record_begin(void)
+{
+    return record_is_on() ? record_begin_slow() : 0;
+}
+static inline void record_end(int64_t from_ns, record_kind kind, const char *name, const char *detail,
+                              uint64_t identity, int64_t a, int64_t b)
+{
+    if (from_ns) record_end_slow(from_ns, kind, name, detail, identity, a, b);
+}
+void record_instant_slow(record_kind kind, const char *name, int64_t a, int64_t b);
+static inline void record_instant(record_kind kind, const char *name, int64_t a, int64_t b)
+{
+    if (record_is_on()) record_instant_slow(kind, name, a, b);
+}
+uint64_t record_identity(void);             /* a new one */
+const char *record_name(const char *words); /* interned: lives as long as the process */
+
+/* The reader's side. start fails (QN_BAD_CALL) while another reader has it on. */
+qn_status record_start(int ring_records, qn_error *error); /* records a thread may be ahead of the reader; 0: 65,536 */
+void record_stop(void);                                    /* rings keep what they hold */
+/* Takes out what the rings hold, thread by thread, each in order of end; returns how many. May run while recording. */
+typedef void record_take(void *user, const record *r);
+int64_t record_drain(record_take *take, void *user);
+int64_t record_dropped(void); /* since the start: a ring was full */
+int record_thread_count(void);
+const char *record_thread_name(uint32_t thread); /* "main", "worker 3"; borrowed */
+void record_name_thread(const char *name);       /* of the calling thread; interned */
+
+#endif
