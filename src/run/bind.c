@@ -87,6 +87,8 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
                                "kernel `%s` has more than %d parameters and extents", entry->name, MAX_PARAMS);
         }
     }
+    i->uses = ARENA_ARRAY(i->memory, uint8_t, i->kernel->param_count + 1);
+    extent_uses(i->kernel, i->uses);
     *out = i;
     return QN_OK;
 }

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "run/cache.h"
+#include "run/realize.h"
 #include "run/tune.h"
 
 #include <quern/device.h>
@@ -14,14 +15,14 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-/* QUERN_LOG=compile,cache,launch,code */
+/* QUERN_LOG=graph,fusion,guards,compile,cache,launch,code */
 static unsigned log_from_environment(void)
 {
     static const struct {
         const char *word;
         unsigned bit;
-    } words[] = {
-        {"compile", LOG_COMPILE}, {"cache", LOG_CACHE}, {"launch", LOG_LAUNCH}, {"code", LOG_CODE}, {"all", ~0u}};
+    } words[] = {{"compile", LOG_COMPILE}, {"cache", LOG_CACHE},   {"launch", LOG_LAUNCH}, {"code", LOG_CODE},
+                 {"graph", LOG_GRAPH},     {"fusion", LOG_FUSION}, {"guards", LOG_GUARDS}, {"all", ~0u}};
     unsigned log = 0;
     const char *list = environment_get("QUERN_LOG");
     for (const char *p = list ? list : ""; *p;) {
@@ -126,6 +127,7 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
 void qn_context_close(qn_context *context)
 {
     if (!context) return;
+    store_free(context);
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     tune_book_free(context->book);
     cache_close(context->cache);

@@ -39,41 +39,53 @@ static array_view flattened(const array_view *v)
     return (array_view){.data = v->data, .elem = v->elem, .rank = 1, .extents = {step}, .strides = {1}};
 }
 
-static void fill_initials(const qn_call *call)
+qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const array_view *views,
+                              device_stream *stream, qn_error *error)
 {
-    const tile_kernel *k = call->instance->kernel;
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *p = &k->params[i];
         if (!p->has_initial || p->kind != PARAM_OUT) continue;
         char pattern[8] = {0};
         element_write(p->elem, pattern, p->initial);
+        if (s->driver->memory) {
+            QN_TRY(s->driver->memory->fill(s->device, stream, &views[i], pattern, error));
+            continue;
+        }
         bool zero = true;
         for (int b = 0; b < dtypes[p->elem].size_bytes; b++) zero &= pattern[b] == 0;
-        array_view v = flattened(&call->views[i]);
+        array_view v = flattened(&views[i]);
         fill(&v, 0, v.data, pattern, zero);
     }
+    return QN_OK;
 }
 
-/* On ref without options of the caller: every check, in program order, findings become the error. */
-static qn_status launch_checked(qn_call *call, qn_error *error)
+/* Every check of the interpreter, in program order; findings become the error. */
+static qn_status launch_checked(qn_context *context, int slot, const tile_kernel *k, program *p,
+                                const array_view *views, const launch_plan *plan, qn_error *error)
 {
-    qn_context *context = call->context;
     findings found = {0};
     interp_options interp = {.check = true,
-                             .units = slot_about(context, call->slot)->units,
+                             .units = slot_about(context, slot)->units,
                              .print = context->print,
                              .print_context = context->user};
     launch_options options = {.interp = &interp, .found = &found};
-    qn_status status =
-        context->slots[call->slot].driver->launch(call->variant->program, call->views, &call->plan, &options, error);
+    qn_status status = context->slots[slot].driver->launch(p, views, plan, &options, error);
     if (status == QN_OK && found.count) {
         text words = {0};
-        findings_print(&found, call->instance->kernel, &words);
+        findings_print(&found, k, &words);
         status = error_set(error, QN_FINDING, "%s", text_get(&words));
         text_free(&words);
     }
     findings_free(&found);
     return status;
+}
+
+qn_status program_launch(qn_context *context, int slot, const tile_kernel *k, program *p, const array_view *views,
+                         const launch_plan *plan, qn_error *error)
+{
+    const driver *d = context->slots[slot].driver;
+    if (d == &driver_ref) return launch_checked(context, slot, k, p, views, plan, error);
+    return d->launch(p, views, plan, NULL, error);
 }
 
 static void log_launch(qn_call *call)
@@ -125,7 +137,7 @@ static qn_status launch_staged(qn_call *call, qn_error *error)
     int64_t start = clock_now_ns();
     QN_TRY(make_events(call, s, error));
     QN_TRY(call_copy_in(call, NULL, error));
-    QN_TRY(call_fill_initials(call, NULL, error));
+    QN_TRY(views_fill_initials(s, call->instance->kernel, call->views, NULL, error));
     call->timing.copy_in_ns = clock_now_ns() - start;
     QN_TRY(d->streams->event_record(call->events[0], NULL, error));
     QN_TRY(d->submit(call->ready, NULL, error));
@@ -148,11 +160,12 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
     if (d->prepare) {
         status = launch_staged(call, error);
     } else {
-        fill_initials(call);
+        const tile_kernel *k = call->instance->kernel;
+        QN_TRY(views_fill_initials(&call->context->slots[slot], k, call->views, NULL, error));
         int64_t start = clock_now_ns();
-        status = d == &driver_ref && !options
-                     ? launch_checked(call, error)
-                     : d->launch(call->variant->program, call->views, &call->plan, options, error);
+        status = options
+                     ? d->launch(call->variant->program, call->views, &call->plan, options, error)
+                     : program_launch(call->context, slot, k, call->variant->program, call->views, &call->plan, error);
         call->timing.kernel_ns = clock_now_ns() - start;
     }
     call->has_run = true;
@@ -170,7 +183,8 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
         QN_TRY(make_ready(call, slot, false, error));
         call->all_direct = true;
     }
-    if (call->has_initials) QN_TRY(call_fill_initials(call, stream, error));
+    if (call->has_initials)
+        QN_TRY(views_fill_initials(&call->context->slots[slot], call->instance->kernel, call->views, stream, error));
     QN_TRY(d->submit(call->ready, stream, error));
     call->has_run = true;
     if (call->context->log & LOG_LAUNCH) log_launch(call);

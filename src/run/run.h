@@ -21,7 +21,7 @@
 #define MAX_PARAMS 64
 #define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
 
-enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8 };
+enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8, LOG_GRAPH = 16, LOG_FUSION = 32, LOG_GUARDS = 64 };
 
 struct cache;
 
@@ -43,7 +43,8 @@ struct qn_context {
     pthread_mutex_t log_lock;         /* lines of the log go out one at a time */
     device_slot slots[MAX_DEVICES];
     int slot_count;
-    struct cache *cache; /* opened at the first compile; NULL before */
+    struct cache *cache;        /* opened at the first compile; NULL before */
+    struct kernel_store *store; /* kernels that fusion wrote; NULL before the first */
     bool no_cache, allow_raw;
     char *cache_folder;     /* as asked for, or NULL */
     char *dump_folder;      /* of QUERN_DUMP_DIR, or NULL */
@@ -115,6 +116,7 @@ struct instance {
     char *key; /* "T=f32 BLOCK=1024" */
     bindings constants;
     tile_kernel *kernel; /* as lowered */
+    uint8_t *uses;       /* by parameter: EXTENT_..., see extent_use.c */
     text warnings;       /* of lowering */
     variant *variants[MAX_DEVICES][MAX_VARIANTS];
     int variant_count[MAX_DEVICES];
@@ -168,6 +170,10 @@ struct qn_buffer {
     qn_deleter *deleter;
     void *user;
     bool owned;
+    /* Of an evaluation: its number there. */
+    const void *seen_by;
+    uint32_t seen_epoch;
+    int seen_number;
 };
 
 /* context.c */
@@ -216,6 +222,12 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
 /* overlap.c: do two views share a byte? Equal strides: exactly; else by address range. */
 bool views_overlap(const array_view *a, const array_view *b);
 
+/* extent_use.c */
+enum { EXTENT_OF_TILE = 1, EXTENT_BOUNDS = 2, EXTENT_OF_ARRAY = 4, EXTENT_OF_MATRIX = 8 };
+void extent_uses(tile_kernel *k, uint8_t *uses); /* changes nothing in k */
+/* Drops what the code does not depend on. */
+void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *plan, tile_facts *facts);
+
 /* variants.c */
 void instance_free(instance *i, qn_context *context);
 /* The facts of this launch into facts[], one per tile parameter. */
@@ -259,8 +271,7 @@ void calls_compile(compile_job *jobs, int count, int slot, int threads);
 qn_status call_stage(qn_call *call, bool host_allowed, qn_error *error);
 qn_status call_copy_in(qn_call *call, device_stream *s, qn_error *error);
 qn_status call_copy_out(qn_call *call, device_stream *s, qn_error *error);
-qn_status call_fill_initials(qn_call *call, device_stream *s, qn_error *error); /* on the device */
-void call_release_device(qn_call *call);                                        /* mirrors, the prepared launch */
+void call_release_device(qn_call *call); /* mirrors, the prepared launch */
 /* The lowest and one past the highest element of a view, relative to its first; both 0 if it is empty. */
 void view_reach(const array_view *v, int64_t *low, int64_t *high);
 
@@ -271,6 +282,12 @@ device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: o
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
+/* A program with complete views on a device whose launches wait; on ref every check is made, findings are the error. */
+qn_status program_launch(qn_context *context, int slot, const tile_kernel *k, program *p, const array_view *views,
+                         const launch_plan *plan, qn_error *error);
+/* Fills the outputs that have an initial value. */
+qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const array_view *views,
+                              device_stream *stream, qn_error *error);
 /* Puts a launch on a stream of a driver that has streams, and does not wait. */
 qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 

@@ -210,17 +210,3 @@ qn_status call_copy_out(qn_call *call, device_stream *stream, qn_error *error)
         if (is_staged(call, i) && k->params[i].kind != PARAM_IN) QN_TRY(copy_out_one(call, i, stream, error));
     return QN_OK;
 }
-
-qn_status call_fill_initials(qn_call *call, device_stream *stream, qn_error *error)
-{
-    const device_slot *s = slot_of(call);
-    const tile_kernel *k = call->instance->kernel;
-    for (int i = 0; i < k->param_count; i++) {
-        const tile_param *p = &k->params[i];
-        if (!p->has_initial || p->kind != PARAM_OUT) continue;
-        uint64_t pattern = 0;
-        element_write(p->elem, &pattern, p->initial);
-        QN_TRY(s->driver->memory->fill(s->device, stream, &call->views[i], &pattern, error));
-    }
-    return QN_OK;
-}

@@ -38,6 +38,7 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     for (int i = 0; i < k->param_count; i++) params[i].facts = unknown;
     s->driver->choose_facts(s->device, &probe, call->views, &call->plan);
     for (int i = 0; i < k->param_count; i++) facts[i] = params[i].facts;
+    extent_facts(k, call->instance->uses, &call->plan, facts);
 }
 
 static bool same_facts(const tile_facts *a, const tile_facts *b)

@@ -89,6 +89,34 @@ static bool reshape_strides(const shape *from, const int64_t *strides, const sha
     return true;
 }
 
+bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *strides, int64_t *offset)
+{
+    const graph_node *x = graph_get(g, n);
+    const shape *before = x->input_count ? &graph_get(g, x->inputs[0])->shape : NULL;
+    *offset = 0;
+    switch (x->code) {
+    case GRAPH_RESHAPE: return reshape_strides(before, from, &x->shape, strides);
+    case GRAPH_PERMUTE:
+        for (int k = 0; k < x->shape.rank; k++) strides[k] = from[x->attr.axes[k]];
+        return true;
+    case GRAPH_EXPAND:
+        for (int k = 0; k < x->shape.rank; k++) strides[k] = before->extents[k] == x->shape.extents[k] ? from[k] : 0;
+        return true;
+    case GRAPH_SLICE:
+        for (int k = 0; k < x->shape.rank; k++) {
+            strides[k] = from[k] * x->attr.step[k];
+            *offset += from[k] * x->attr.start[k];
+        }
+        return true;
+    case GRAPH_WINDOW:
+        memcpy(strides, from, sizeof(int64_t) * GRAPH_RANK);
+        strides[x->attr.axis] = from[x->attr.axis] * x->attr.stride;
+        strides[x->shape.rank - 1] = from[x->attr.axis] * x->attr.dilation;
+        return true;
+    default: return false;
+    }
+}
+
 void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
 {
     const graph *g = tape->graph;
@@ -99,30 +127,11 @@ void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
         memcpy(strides, where->strides, sizeof(int64_t) * GRAPH_RANK);
         return;
     }
-    int64_t from[GRAPH_RANK];
+    int64_t from[GRAPH_RANK], offset;
     node source = n;
     bool view = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_PAD && x->code != GRAPH_CONCAT;
     if (view) tape_strides(tape, x->inputs[0], from, &source);
-    const shape *before = view ? &graph_get(g, x->inputs[0])->shape : NULL;
-    switch (x->code) {
-    case GRAPH_RESHAPE: view = reshape_strides(before, from, &x->shape, strides); break;
-    case GRAPH_PERMUTE:
-        for (int k = 0; k < x->shape.rank; k++) strides[k] = from[x->attr.axes[k]];
-        break;
-    case GRAPH_EXPAND:
-        for (int k = 0; k < x->shape.rank; k++) strides[k] = before->extents[k] == x->shape.extents[k] ? from[k] : 0;
-        break;
-    case GRAPH_SLICE:
-        for (int k = 0; k < x->shape.rank; k++) strides[k] = from[k] * x->attr.step[k];
-        break;
-    case GRAPH_WINDOW:
-        memcpy(strides, from, sizeof(from));
-        strides[x->attr.axis] = from[x->attr.axis] * x->attr.stride;
-        strides[x->shape.rank - 1] = from[x->attr.axis] * x->attr.dilation;
-        break;
-    default: view = false; break;
-    }
-    if (view)
+    if (view && tape_view_step(g, n, from, strides, &offset))
         *base = source;
     else
         row_major(&x->shape, strides);

@@ -104,12 +104,20 @@ void tape_assigned(qn_tape *tape, uint32_t slot);
 /* The memory of a leaf has new contents: handles of the leaf itself read them, what was made from it cannot. */
 void tape_overwritten(qn_tape *tape, node leaf);
 
+/* run/realize_memory.c: memory on the tape's device, not cleared, with one reference; contents from the host. */
+qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_error *error);
+qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, const void *host, int64_t size_bytes,
+                             qn_error *error);
+
 /* tape_collect.c: forgets nodes that no slot and no assignment needs, and releases their memory; nodes get new numbers.
  * Does nothing while a step is recorded. */
 void tape_collect(qn_tape *tape);
 
 /* facts.c: strides as PyTorch would have them; *base: the node whose memory it shares, itself if none. */
 void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base);
+/* Movement as a view: strides of n and the offset of its first element, both over memory in which its input has the
+ * strides `from`. False: it is no view of that. */
+bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *strides, int64_t *offset);
 
 static inline shape shape_from_public(qn_shape s)
 {

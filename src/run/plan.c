@@ -1,0 +1,183 @@
+/*
+ * From a canonical piece of a graph to a plan. In: the graph, what is wanted, the assignments. Out: steps with compiled
+ * programs. The graph goes through its passes and through fusion; each kernel that fusion wrote finds or becomes an
+ * entry of the kernel store, is bound to views whose addresses are open, and all of them are compiled at once, by as
+ * many threads as there are cores.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A result has memory of its own: what the passes made a view of a leaf is copied. */
+static bool is_view_of_leaf(const graph *g, node n)
+{
+    const graph_node *at = graph_get(g, n);
+    while (graph_ops[at->code].class == GRAPH_CLASS_MOVE && at->code != GRAPH_PAD && at->code != GRAPH_CONCAT)
+        at = graph_get(g, at->inputs[0]);
+    return at->code == GRAPH_LEAF;
+}
+
+static void describe_leaves(plan_build *b)
+{
+    const graph *g = b->plan->graph;
+    b->leaves = ARENA_ARRAY(b->plan->memory, fuse_leaf, g->node_count);
+    for (int n = 1; n < g->node_count; n++) {
+        const graph_node *at = graph_get(g, (node)n);
+        if (at->code != GRAPH_LEAF) continue;
+        b->leaves[n].given = true;
+        b->leaves[n].offset = at->attr.offset;
+        memcpy(b->leaves[n].strides, at->attr.strides, sizeof(b->leaves[n].strides));
+    }
+}
+
+/* The graph's passes, on what is wanted and assigned. */
+static qn_status simplify(plan_build *b, qn_error *error)
+{
+    const plan_request *q = b->request;
+    graph *g = q->graph;
+    for (int i = 0; i < q->wanted_count; i++) b->wanted[i] = q->wanted[i];
+    for (int i = 0; i < q->assign_count; i++) b->assigns[i] = q->assigns[i];
+    for (int i = 0; i < q->wanted_count; i++)
+        if (is_view_of_leaf(g, b->wanted[i])) b->wanted[i] = graph_same(g, GRAPH_KEEP, b->wanted[i], 0);
+    for (int i = 0; i < q->assign_count; i++)
+        if (is_view_of_leaf(g, b->assigns[i].from))
+            b->assigns[i].from = graph_same(g, GRAPH_KEEP, b->assigns[i].from, i + 1);
+    if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
+    return QN_OK;
+}
+
+/* Every wanted node once. */
+static void number_results(plan_build *b)
+{
+    plan *p = b->plan;
+    p->target_base = ARENA_ARRAY(p->memory, int, b->request->wanted_count + 1);
+    p->result_bytes = ARENA_ARRAY(p->memory, int64_t, b->request->wanted_count + 1);
+    b->result_limit = p->graph->node_count;
+    b->result_of = ARENA_ARRAY(p->memory, int, b->result_limit);
+    b->unique = ARENA_ARRAY(p->memory, node, b->request->wanted_count + 1);
+    for (int i = 0; i < b->request->wanted_count; i++) {
+        node n = b->wanted[i];
+        if (!b->result_of[n]) {
+            p->result_bytes[p->result_count] = graph_size_bytes(p->graph, n);
+            b->unique[p->result_count] = n;
+            b->result_of[n] = 1 + p->buffer_count + p->result_count++;
+        }
+        p->target_base[i] = b->result_of[n];
+    }
+}
+
+static qn_status build(plan_build *b, qn_error *error)
+{
+    const plan_request *q = b->request;
+    plan *p = b->plan;
+    const device_about *about = slot_about(q->context, q->slot);
+    const char *device = q->context->slots[q->slot].driver->name;
+    b->wanted = ARENA_ARRAY(p->memory, node, q->wanted_count + 1);
+    b->assigns = ARENA_ARRAY(p->memory, fuse_assign, q->assign_count + 1);
+    QN_TRY(simplify(b, error));
+    number_results(b);
+    describe_leaves(b);
+    p->roots = ARENA_ARRAY(p->memory, node, p->result_count + q->assign_count + 1);
+    for (int i = 0; i < p->result_count; i++) p->roots[p->root_count++] = b->unique[i];
+    for (int i = 0; i < q->assign_count; i++) p->roots[p->root_count++] = b->assigns[i].from;
+    const fuse_options options = {.mode = q->mode,
+                                  .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
+                                  .check_indices = q->check_indices,
+                                  .units = about->units};
+    QN_TRY(fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, q->assign_count, &options,
+                          p->memory, &p->fused, error));
+    p->workspace_bytes = p->fused->workspace_bytes;
+    p->peak_bytes = p->fused->peak_bytes;
+    p->steps = ARENA_ARRAY(p->memory, plan_step, 2 * p->fused->kernel_count + 1);
+    for (int i = 0; i < p->fused->kernel_count; i++) QN_TRY(step_make(b, &p->fused->kernels[i], error));
+    return steps_compile(b, error);
+}
+
+qn_status plan_make(const plan_request *request, plan **out, qn_error *error)
+{
+    plan *p = calloc(1, sizeof(*p));
+    CHECK(p);
+    p->memory = request->memory;
+    p->graph = request->graph;
+    p->buffer_count = request->buffer_count;
+    p->references = 1;
+    plan_build b = {.request = request, .plan = p};
+    qn_status status = build(&b, error);
+    steps_compiled(&b);
+    if (status != QN_OK) {
+        plan_release(p, request->context, request->slot);
+        return status;
+    }
+    *out = p;
+    return QN_OK;
+}
+
+plan *plan_retain(plan *p)
+{
+    p->references++;
+    return p;
+}
+
+void plan_release(plan *p, qn_context *context, int slot)
+{
+    if (!p || --p->references) return;
+    const driver *d = context->slots[slot].driver;
+    for (int i = 0; i < p->step_count; i++) {
+        if (p->steps[i].ready) d->discard(p->steps[i].ready);
+        qn_call_free(p->steps[i].call);
+    }
+    arena_free(p->memory);
+    free(p->key);
+    free(p);
+}
+
+/* ---- running ---- */
+
+void step_address(plan_step *s, char *const *bases)
+{
+    for (int a = 0; a < s->array_count; a++)
+        s->views[s->arrays[a].param].data = bases[s->arrays[a].at.base] + s->arrays[a].at.offset_bytes;
+    if (s->instance) return;
+    s->copy_to = bases[s->to.base] + s->to.offset_bytes;
+    s->copy_from = bases[s->from.base] + s->from.offset_bytes;
+}
+
+qn_status step_prepare(plan_step *s, qn_context *context, int slot, qn_error *error)
+{
+    const driver *d = context->slots[slot].driver;
+    if (!s->instance || !d->prepare) return QN_OK;
+    return d->prepare(s->variant->program, s->views, &s->launch, &s->ready, error);
+}
+
+qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *stream, qn_error *error)
+{
+    const device_slot *at = &context->slots[slot];
+    if (!s->instance) {
+        if (at->driver->memory)
+            return at->driver->memory->copy(at->device, stream, s->copy_to, s->copy_from, (size_t)s->size_bytes, error);
+        memmove(s->copy_to, s->copy_from, (size_t)s->size_bytes);
+        return QN_OK;
+    }
+    const tile_kernel *k = s->instance->kernel;
+    if (s->has_initials) QN_TRY(views_fill_initials(at, k, s->views, stream, error));
+    if (at->driver->submit) return at->driver->submit(s->ready, stream, error);
+    return program_launch(context, slot, k, s->variant->program, s->views, &s->launch, error);
+}
+
+qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error)
+{
+    for (int i = 0; i < p->step_count; i++) {
+        step_address(&p->steps[i], bases);
+        int64_t start = context->log & LOG_LAUNCH ? clock_now_ns() : 0;
+        QN_TRY(step_prepare(&p->steps[i], context, slot, error));
+        QN_TRY(step_run(&p->steps[i], context, slot, NULL, error));
+        if (context->log & LOG_LAUNCH)
+            context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", p->steps[i].name,
+                        context->slots[slot].name, (long long)p->steps[i].launch.programs[0][0],
+                        (long long)p->steps[i].launch.programs[0][1], (long long)p->steps[i].launch.programs[0][2],
+                        (double)(clock_now_ns() - start) * 1e-3);
+    }
+    return QN_OK;
+}

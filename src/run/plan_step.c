@@ -1,0 +1,188 @@
+/*
+ * Steps of a plan. In: a kernel of fusion with the views it is called with. Out: a launch whose extents, scalars and
+ * program counts are known and whose addresses are open; its program compiled. Views are bound to addresses that are as
+ * well aligned as the real ones will be, far apart and never followed, so that the facts of the launch are those of
+ * every run of the plan.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_array(const tile_param *p)
+{
+    return p->kind < PARAM_SCALAR;
+}
+
+/* An address that stands for base `place.base` while the plan is made. */
+static void *stand_in(const plan_build *b, plan_place place)
+{
+    uintptr_t address = (uintptr_t)(place.base + 1) << 42;
+    bool is_buffer = place.base >= 1 && place.base <= b->plan->buffer_count;
+    if (is_buffer) address += (uintptr_t)b->request->misalignment_bytes[place.base - 1];
+    return (void *)(address + (uintptr_t)place.offset_bytes);
+}
+
+/* Where element 0 of a node's memory lies. */
+static plan_place place_of(const plan_build *b, node n)
+{
+    const fuse_plan *f = b->plan->fused;
+    const graph_node *at = graph_get(b->plan->graph, n);
+    int64_t size = dtypes[at->elem].size_bytes;
+    if (at->code == GRAPH_LEAF) return (plan_place){.base = (int)(uintptr_t)at->attr.storage};
+    node same = f->places[n].same_as;
+    if (same && graph_get(b->plan->graph, same)->code == GRAPH_LEAF) {
+        const graph_node *home = graph_get(b->plan->graph, same);
+        return (plan_place){.base = (int)(uintptr_t)home->attr.storage, .offset_bytes = home->attr.offset * size};
+    }
+    if (same) return place_of(b, same);
+    if (f->places[n].offset_bytes >= 0) return (plan_place){.offset_bytes = f->places[n].offset_bytes};
+    CHECK((int)n < b->result_limit && b->result_of[n]);
+    return (plan_place){.base = b->result_of[n]};
+}
+
+static array_view view_of(const plan_build *b, const tile_param *p, const fuse_argument *a, plan_place *at)
+{
+    array_view v = {.elem = p->elem, .rank = p->rank};
+    CHECK(a->rank == p->rank);
+    memcpy(v.extents, a->extents, sizeof(v.extents));
+    memcpy(v.strides, a->strides, sizeof(v.strides));
+    *at = place_of(b, a->base);
+    at->offset_bytes += a->offset * dtypes[p->elem].size_bytes;
+    v.data = stand_in(b, *at);
+    return v;
+}
+
+/* Scratch memory lies behind the values of the workspace; steps run one after the other and share it. */
+static void place_scratch(plan_build *b, plan_step *s, const tile_kernel *k)
+{
+    int64_t end = (b->plan->fused->workspace_bytes + 255) / 256 * 256;
+    for (int i = 0; i < k->param_count; i++) {
+        array_view *v = &s->views[i];
+        if (k->params[i].kind != PARAM_SCRATCH) continue;
+        int64_t step = 1;
+        memcpy(v->extents, s->launch.extents[i], sizeof(v->extents));
+        for (int axis = v->rank - 1; axis >= 0; axis--) {
+            v->strides[axis] = step;
+            step *= MAXIMUM(v->extents[axis], 1);
+        }
+        step_array *a = &s->arrays[s->array_count++];
+        *a = (step_array){.param = i, .at.offset_bytes = end};
+        v->data = stand_in(b, a->at);
+        end += (step * dtypes[v->elem].size_bytes + 255) / 256 * 256;
+    }
+    b->plan->workspace_bytes = MAXIMUM(b->plan->workspace_bytes, end);
+}
+
+static plan_step *add_step(plan_build *b, const char *name, qn_call *call)
+{
+    plan_step *s = &b->plan->steps[b->plan->step_count++];
+    s->name = name;
+    ARENA_PUSH(b->plan->memory, b->calls, b->call_count, b->call_capacity, call);
+    return s;
+}
+
+static void use_kernel(plan_build *b, plan_step *s, const tile_kernel *k)
+{
+    arena *memory = b->plan->memory;
+    s->views = ARENA_ARRAY(memory, array_view, k->param_count + 1);
+    s->arrays = ARENA_ARRAY(memory, step_array, k->param_count + 1);
+    for (int i = 0; i < k->param_count; i++)
+        s->has_initials |= k->params[i].has_initial && k->params[i].kind == PARAM_OUT;
+    b->plan->kernel_count++;
+}
+
+/* A kernel that fusion wrote. */
+static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *error)
+{
+    qn_context *context = b->request->context;
+    kernel_entry *entry = store_kernel(context, from->kernel);
+    bindings none = {0};
+    qn_call *call = calloc(1, sizeof(*call));
+    CHECK(call);
+    plan_step *s = add_step(b, from->name, call);
+    QN_TRY(entry_instance(entry, &none, &s->instance, error));
+    const tile_kernel *k = s->instance->kernel;
+    CHECK(k->param_count <= MAX_PARAMS);
+    use_kernel(b, s, k);
+    bool given[MAX_PARAMS] = {0};
+    number numbers[MAX_PARAMS];
+    memset(numbers, 0, sizeof(numbers));
+    int argument = 0, scalar = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        if (p->kind == PARAM_SCRATCH) {
+            s->views[i] = (array_view){.elem = p->elem, .rank = p->rank};
+        } else if (is_array(p)) {
+            step_array *a = &s->arrays[s->array_count++];
+            CHECK(argument < from->argument_count);
+            a->param = i;
+            s->views[i] = view_of(b, p, &from->arguments[argument++], &a->at);
+        } else if (p->kind == PARAM_SCALAR) {
+            CHECK(scalar < from->scalar_count);
+            numbers[i] = from->scalars[scalar++];
+            given[i] = true;
+        }
+    }
+    int units = slot_about(context, b->request->slot)->units;
+    QN_TRY(interp_head(k, given, numbers, s->views, units, &s->launch, error));
+    place_scratch(b, s, k);
+    call->context = context;
+    call->kernel = entry;
+    call->instance = s->instance;
+    call->slot = b->request->slot;
+    call->bound = true;
+    memcpy(call->views, s->views, sizeof(array_view) * (size_t)k->param_count);
+    call->plan = s->launch;
+    return QN_OK;
+}
+
+qn_status step_make(plan_build *b, const fuse_kernel *k, qn_error *error)
+{
+    if (k->kernel) return make_launch(b, k, error);
+    return error_set(error, QN_FAILED, "a kernel of a module in a tensor graph");
+}
+
+/* ---- compiling ---- */
+
+static int first_of_entry(const plan_build *b, int number)
+{
+    int first = 0;
+    while (b->calls[first] == NULL || b->calls[first]->instance != b->calls[number]->instance) first++;
+    return first;
+}
+
+qn_status steps_compile(plan_build *b, qn_error *error)
+{
+    compile_job *jobs = calloc((size_t)b->call_count + 1, sizeof(*jobs));
+    int *steps = ARENA_ARRAY(b->plan->memory, int, b->call_count + 1);
+    CHECK(jobs);
+    qn_status status = QN_OK;
+    /* First each kernel once, so that no thread waits for another; then those that differ in facts only. */
+    for (int round = 0; round < 2 && status == QN_OK; round++) {
+        int count = 0;
+        for (int i = 0; i < b->call_count; i++) {
+            if (!b->calls[i] || (first_of_entry(b, i) == i) != (round == 0)) continue;
+            steps[count] = i;
+            jobs[count++] = (compile_job){.call = b->calls[i]};
+        }
+        calls_compile(jobs, count, b->request->slot, cpu_count());
+        for (int i = 0; i < count && status == QN_OK; i++) {
+            status = jobs[i].status;
+            if (status != QN_OK)
+                error_set(error, status, "%s", jobs[i].error.message);
+            else
+                b->plan->steps[steps[i]].variant = jobs[i].variant;
+        }
+    }
+    free(jobs);
+    return status;
+}
+
+void steps_compiled(plan_build *b)
+{
+    for (int i = 0; i < b->call_count; i++)
+        if (b->calls[i] != b->plan->steps[i].call) free(b->calls[i]);
+    b->call_count = 0;
+}

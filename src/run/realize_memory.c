@@ -1,0 +1,193 @@
+/*
+ * Memory of tensors on the device of a tape. A device with memory of its own keeps what is released (its driver does);
+ * for the host's memory the blocks are kept here, so that the results of a step lie where those of the last one lay and
+ * the system need not find and clear pages again. A block is kept by its size, rounded up to an eighth of a power of
+ * two; what is kept goes back to the system when a request fails, and when the tape goes.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/realize.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct block {
+    block_pool *pool;
+    struct block *next; /* while it is kept */
+    void *data;
+    size_t size_bytes;
+} block;
+
+struct block_pool {
+    pthread_mutex_t lock; /* buffers may be released by any thread */
+    block *kept;          /* smallest first */
+    int in_use;
+    bool closed; /* the tape is gone: the last block takes the pool with it */
+    _Atomic int64_t requests;
+};
+
+block_pool *block_pool_new(void)
+{
+    block_pool *p = calloc(1, sizeof(*p));
+    CHECK(p);
+    pthread_mutex_init(&p->lock, NULL);
+    return p;
+}
+
+int64_t block_pool_requests(const block_pool *p)
+{
+    return p->requests;
+}
+
+static void destroy(block *b)
+{
+    memory_free(b->data);
+    free(b);
+}
+
+static void drop_kept(block_pool *p)
+{
+    while (p->kept) {
+        block *b = p->kept;
+        p->kept = b->next;
+        destroy(b);
+    }
+}
+
+static void pool_destroy(block_pool *p)
+{
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+void block_pool_free(block_pool *p)
+{
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    drop_kept(p);
+    p->closed = true;
+    bool last = !p->in_use;
+    pthread_mutex_unlock(&p->lock);
+    if (last) pool_destroy(p);
+}
+
+static size_t rounded(size_t size_bytes)
+{
+    size_t step = 64;
+    while (step * 8 < size_bytes) step *= 2;
+    return (MAXIMUM(size_bytes, (size_t)1) + step - 1) / step * step;
+}
+
+/* A qn_deleter. */
+static void give_back(void *user, void *data)
+{
+    block *b = user;
+    block_pool *p = b->pool;
+    (void)data;
+    pthread_mutex_lock(&p->lock);
+    p->in_use--;
+    bool closed = p->closed, last = closed && !p->in_use;
+    if (closed) {
+        destroy(b);
+    } else {
+        block **at = &p->kept;
+        while (*at && (*at)->size_bytes < b->size_bytes) at = &(*at)->next;
+        b->next = *at;
+        *at = b;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (last) pool_destroy(p);
+}
+
+static block *take(block_pool *p, size_t size_bytes)
+{
+    size_t size = rounded(size_bytes);
+    pthread_mutex_lock(&p->lock);
+    p->requests++;
+    block **at = &p->kept;
+    while (*at && (*at)->size_bytes < size) at = &(*at)->next;
+    block *b = *at;
+    if (b && b->size_bytes <= size + size / 4) {
+        *at = b->next;
+    } else {
+        b = calloc(1, sizeof(*b));
+        CHECK(b);
+        b->pool = p;
+        b->size_bytes = size;
+        b->data = memory_allocate(size);
+        if (!b->data) {
+            drop_kept(p);
+            b->data = memory_allocate(size);
+        }
+        if (!b->data) {
+            free(b);
+            b = NULL;
+        }
+    }
+    if (b) p->in_use++;
+    pthread_mutex_unlock(&p->lock);
+    return b;
+}
+
+static qn_status host_buffer(qn_tape *tape, size_t size_bytes, qn_buffer **out, qn_error *error)
+{
+    block *b = take(tape->realizer->blocks, size_bytes);
+    if (!b) return error_set(error, QN_NO_MEMORY, "no memory for a tensor of %zu bytes", size_bytes);
+    qn_status status = qn_buffer_wrap(tape->context, b->data, size_bytes, give_back, b, out, error);
+    if (status != QN_OK) give_back(b, NULL);
+    return status;
+}
+
+static void release_on_device(void *user, void *data)
+{
+    const device_slot *s = user;
+    s->driver->memory->release(s->device, data);
+}
+
+static qn_status device_buffer(qn_tape *tape, size_t size_bytes, qn_buffer **out, qn_error *error)
+{
+    device_slot *s = &tape->context->slots[tape->realizer->slot];
+    void *data = NULL;
+    qn_error inner;
+    qn_status status = s->driver->memory->allocate(s->device, size_bytes, &data, &inner);
+    if (status != QN_OK) return error_set(error, status, "a tensor of %zu bytes: %s", size_bytes, inner.message);
+    status = qn_buffer_wrap_on(tape->context, s->name, data, size_bytes, release_on_device, s, out, error);
+    if (status != QN_OK) s->driver->memory->release(s->device, data);
+    return status;
+}
+
+qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_error *error)
+{
+    const realizer *r = realize_open(tape);
+    qn_buffer *buffer = NULL;
+    size_t size = (size_t)MAXIMUM(size_bytes, 1); /* an array always has an address */
+    QN_TRY(tape->context->slots[r->slot].driver->memory ? device_buffer(tape, size, &buffer, error)
+                                                        : host_buffer(tape, size, &buffer, error));
+    *out = storage_new(buffer);
+    return QN_OK;
+}
+
+qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, const void *host, int64_t size_bytes,
+                             qn_error *error)
+{
+    const device_slot *slot = &tape->context->slots[realize_open(tape)->slot];
+    char *to = storage_data(s) + offset_bytes;
+    if (!size_bytes) return QN_OK;
+    if (slot->driver->memory)
+        return slot->driver->memory->write(slot->device, NULL, to, host, (size_t)size_bytes, error);
+    memcpy(to, host, (size_t)size_bytes);
+    return QN_OK;
+}
+
+char *storage_data(const storage *s)
+{
+    return s->buffer->data;
+}
+
+qn_status realize_workspace(qn_tape *tape, int64_t size_bytes, storage **kept, qn_error *error)
+{
+    if (*kept && (*kept)->size_bytes >= size_bytes) return QN_OK;
+    storage_release(*kept); /* first: there may be no room for both */
+    *kept = NULL;
+    return tape_storage(tape, MAXIMUM(size_bytes, 1), kept, error);
+}
