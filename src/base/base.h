@@ -105,5 +105,14 @@ void pool_free(pool *p);
 int pool_threads(const pool *p);
 /* Splits [0, count) over the workers and returns when all is done. `grain`: fewest items worth a hand-over. */
 void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context);
+/* Many jobs, each finished before the next begins, as one: workers are woken once. */
+typedef struct pool_job {
+    pool_work *work;
+    void *context;
+    int64_t count, grain;
+    _Alignas(64) _Atomic int64_t next; /* the first item that nobody has taken; of the pool alone, as the next one */
+    _Atomic int64_t done;              /* items */
+} pool_job;
+void pool_run_jobs(pool *p, pool_job *jobs, int count);
 
 #endif

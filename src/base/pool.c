@@ -183,3 +183,51 @@ void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *cont
     }
     pthread_mutex_unlock(&p->callers);
 }
+
+/* ---- many jobs ---- */
+
+typedef struct series {
+    pool_job *jobs;
+    int count, threads;
+} series;
+
+/* Until all items of a job are done, by whomever. */
+static void wait_done(pool_job *j)
+{
+    for (int turn = 0; atomic_load_explicit(&j->done, memory_order_acquire) < j->count; turn++) {
+        relax();
+        if (turn % 4096 == 4095) sched_yield(); /* the one we wait for may need this core */
+    }
+}
+
+/* Every worker goes through all jobs; one that comes late finds the first of them done. */
+static void take_part(void *context, int64_t first, int64_t last, int worker)
+{
+    const series *s = context;
+    (void)first, (void)last;
+    for (int i = 0; i < s->count; i++) {
+        pool_job *j = &s->jobs[i];
+        int64_t at = atomic_load_explicit(&j->next, memory_order_relaxed);
+        while (at < j->count) {
+            int64_t piece = (j->count - at) / (2 * s->threads);
+            piece = MINIMUM(MAXIMUM(piece, j->grain), j->count - at);
+            if (!atomic_compare_exchange_weak_explicit(&j->next, &at, at + piece, memory_order_relaxed,
+                                                       memory_order_relaxed))
+                continue;
+            j->work(j->context, at, at + piece, worker);
+            atomic_fetch_add_explicit(&j->done, piece, memory_order_release);
+            at = atomic_load_explicit(&j->next, memory_order_relaxed);
+        }
+        wait_done(j);
+    }
+}
+
+void pool_run_jobs(pool *p, pool_job *jobs, int count)
+{
+    series s = {.jobs = jobs, .count = count, .threads = p->threads};
+    for (int i = 0; i < count; i++) {
+        atomic_store_explicit(&jobs[i].next, 0, memory_order_relaxed);
+        atomic_store_explicit(&jobs[i].done, 0, memory_order_relaxed);
+    }
+    pool_run(p, p->threads, 1, take_part, &s);
+}

@@ -8,8 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/compiler.h"
-#include "device/device.h"
+#include "device/cpu.h"
 #include "device/failure.h"
 
 #include <dlfcn.h>
@@ -19,35 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MAX_PHASES 16
-#define MAX_PARAMS 64
 #define LARGE_PAGE_BYTES ((uint64_t)2 << 20)
-
-typedef struct cpu_memory {
-    void *data;
-    uint64_t size_bytes;
-} cpu_memory;
-
-typedef struct cpu_device {
-    const driver *driver;
-    device_options options;
-    compiler compiler;
-    int threads;
-    size_t last_cache_bytes;
-    pthread_mutex_t lock; /* of the pool's making and of printing */
-    pool *pool;           /* made at the first launch */
-    cpu_memory *memory;   /* per worker */
-} cpu_device;
-
-typedef struct cpu_program {
-    const driver *driver;
-    cpu_device *device;
-    const tile_kernel *kernel;
-    void *library;
-    cpu_phase *phases[MAX_PHASES];
-    int phase_count;
-    cpu_scratch *scratch_bytes;
-} cpu_program;
 
 /* ---- the device ---- */
 
@@ -209,7 +180,7 @@ static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary
     p->kernel = k;
     p->library = library;
     p->phase_count = k->raw_language ? 1 : k->phase_count;
-    CHECK(p->phase_count <= MAX_PHASES);
+    CHECK(p->phase_count <= CPU_MAX_PHASES);
     bool good = find_symbol(library, k->name, "scratch_bytes", &p->scratch_bytes, sizeof(p->scratch_bytes));
     for (int i = 0; i < p->phase_count && good; i++) {
         char suffix[24];
@@ -234,7 +205,7 @@ static void cpu_unload(program *base)
 
 /* ---- launches ---- */
 
-static pool *device_pool(cpu_device *d)
+pool *cpu_pool(cpu_device *d)
 {
     pthread_mutex_lock(&d->lock);
     if (!d->pool) {
@@ -255,18 +226,11 @@ static void print_line(void *context, const char *line)
     pthread_mutex_unlock(&d->lock);
 }
 
-typedef struct job {
-    cpu_device *device;
-    cpu_phase *phase;
-    const cpu_launch *launch;
-    uint64_t scratch_bytes;
-    _Atomic bool no_memory;
-} job;
-
-static void work(void *context, int64_t first, int64_t last, int worker)
+void cpu_work(void *context, int64_t first, int64_t last, int worker)
 {
-    job *j = context;
+    cpu_job *j = context;
     cpu_memory *m = &j->device->memory[worker];
+    if (j->launch.report->failed) return;
     if (m->size_bytes < j->scratch_bytes) {
         free(m->data);
         /* Large pages where it is large: packed panels of products are read all over. */
@@ -280,18 +244,11 @@ static void work(void *context, int64_t first, int64_t last, int worker)
             return;
         }
     }
-    j->phase(j->launch, first, last, m->data);
+    j->phase(&j->launch, first, last, m->data);
 }
 
-static qn_status cpu_launch_program(program *base, const array_view *arrays, const launch_plan *plan,
-                                    const launch_options *options, qn_error *error)
+int64_t cpu_views(const tile_kernel *k, const array_view *arrays, cpu_array *views)
 {
-    cpu_program *p = (cpu_program *)base;
-    const tile_kernel *k = p->kernel;
-    cpu_device *d = p->device;
-    pool *workers = device_pool(d);
-    cpu_array views[MAX_PARAMS];
-    CHECK(k->param_count <= MAX_PARAMS);
     int64_t bytes = 0;
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind > PARAM_SCRATCH) continue;
@@ -300,23 +257,52 @@ static qn_status cpu_launch_program(program *base, const array_view *arrays, con
         memcpy(views[i].strides, arrays[i].strides, sizeof(views[i].strides));
         bytes += count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
     }
+    return bytes;
+}
+
+int64_t cpu_job_make(cpu_program *p, int phase, const cpu_array *views, const launch_plan *plan, cpu_report *report,
+                     cpu_job *out)
+{
+    cpu_device *d = p->device;
+    *out = (cpu_job){.device = d,
+                     .phase = p->phases[phase],
+                     .launch = {.arrays = views,
+                                .scalars = plan->scalars_bits,
+                                .report = report,
+                                .print = d->options.print ? print_line : NULL,
+                                .print_context = d}};
+    int64_t *programs = out->launch.programs;
+    memcpy(programs, plan->programs[phase], sizeof(out->launch.programs));
+    if (p->kernel->raw_once) programs[0] = programs[1] = programs[2] = 1;
+    out->scratch_bytes = p->scratch_bytes(&out->launch);
+    return programs[0] * programs[1] * programs[2];
+}
+
+qn_status cpu_job_status(const cpu_program *p, int phase, const cpu_job *j, const launch_plan *plan, qn_error *error)
+{
+    const cpu_report *report = j->launch.report;
+    if (atomic_load(&j->no_memory))
+        return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
+                         p->kernel->name, (unsigned long long)j->scratch_bytes);
+    if (!report->failed) return QN_OK;
+    return failure_assert(p->kernel, (int)report->line, report->program, plan->programs[phase], error);
+}
+
+static qn_status cpu_launch_program(program *base, const array_view *arrays, const launch_plan *plan,
+                                    const launch_options *options, qn_error *error)
+{
+    cpu_program *p = (cpu_program *)base;
+    pool *workers = cpu_pool(p->device);
+    cpu_array views[CPU_MAX_PARAMS];
+    CHECK(p->kernel->param_count <= CPU_MAX_PARAMS);
+    int64_t bytes = cpu_views(p->kernel, arrays, views);
     cpu_report report = {0};
-    cpu_launch launch = {.arrays = views,
-                         .scalars = plan->scalars_bits,
-                         .report = &report,
-                         .print = d->options.print ? print_line : NULL,
-                         .print_context = d};
+    (void)options;
     for (int i = 0; i < p->phase_count; i++) {
-        memcpy(launch.programs, plan->programs[i], sizeof(launch.programs));
-        if (k->raw_once) launch.programs[0] = launch.programs[1] = launch.programs[2] = 1;
-        int64_t count = launch.programs[0] * launch.programs[1] * launch.programs[2];
-        job j = {.device = d, .phase = p->phases[i], .launch = &launch, .scratch_bytes = p->scratch_bytes(&launch)};
-        /* Very little memory is not worth waking anybody. */
-        pool_run(workers, count, bytes <= 16384 ? count : 1, work, &j);
-        if (atomic_load(&j.no_memory))
-            return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
-                             k->name, (unsigned long long)j.scratch_bytes);
-        if (report.failed) return failure_assert(k, (int)report.line, report.program, plan->programs[i], error);
+        cpu_job j;
+        int64_t count = cpu_job_make(p, i, views, plan, &report, &j);
+        pool_run(workers, count, bytes <= CPU_FEW_BYTES ? count : 1, cpu_work, &j);
+        QN_TRY(cpu_job_status(p, i, &j, plan, error));
     }
     return QN_OK;
 }
@@ -334,4 +320,7 @@ const driver driver_cpu = {
     .load = cpu_load,
     .unload = cpu_unload,
     .launch = cpu_launch_program,
+    .series_open = cpu_series_open,
+    .series_run = cpu_series_run,
+    .series_close = cpu_series_close,
 };

@@ -82,6 +82,14 @@ typedef struct driver_streams {
     qn_status (*event_elapsed)(device_event *from, device_event *to, double *ns, qn_error *error);
 } driver_streams;
 
+/* Launches that are repeated together, one after the other. */
+typedef struct device_series device_series;
+typedef struct series_launch {
+    program *program;
+    const array_view *arrays; /* complete; copied */
+    const launch_plan *plan;  /* borrowed for the series' life */
+} series_launch;
+
 typedef struct driver {
     const char *name;
     device *(*open)(const device_options *options); /* never fails: an absent device says so in `about` */
@@ -119,8 +127,13 @@ typedef struct driver {
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */
-    const driver_memory *memory;                                 /* NULL: the host's */
-    const driver_streams *streams;                               /* NULL: launches wait */
+    /* For drivers whose launches wait, where many in a row cost less than one by one (NULL: they do not). Running
+     * allocates nothing once the memory of the kernels has grown. */
+    qn_status (*series_open)(device *d, const series_launch *launches, int count, device_series **out, qn_error *error);
+    qn_status (*series_run)(device_series *s, qn_error *error);
+    void (*series_close)(device_series *s); /* NULL is fine */
+    const driver_memory *memory;            /* NULL: the host's */
+    const driver_streams *streams;          /* NULL: launches wait */
 } driver;
 
 extern const driver driver_ref, driver_cpu, driver_cuda, driver_emu;

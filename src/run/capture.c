@@ -49,6 +49,7 @@ struct qn_plan {
     int step_count, kernel_count;
     device_stream *stream;
     device_graph *graph;
+    device_series *series;
     const graph *clean_graph; /* as it was when the leaves got their identities */
     int clean_count;
 };
@@ -154,10 +155,29 @@ static void copy_steps(qn_plan *p)
         }
 }
 
+/* All launches as one series, if there is nothing between them. */
+static qn_status open_series(qn_plan *p, qn_error *error)
+{
+    const device_slot *s = &p->context->slots[p->slot];
+    s->driver->series_close(p->series);
+    p->series = NULL;
+    for (int i = 0; i < p->step_count; i++)
+        if (!p->steps[i].instance || p->steps[i].has_initials) return QN_OK;
+    series_launch *launches = malloc(sizeof(*launches) * (size_t)(p->step_count + 1));
+    CHECK(launches);
+    for (int i = 0; i < p->step_count; i++)
+        launches[i] = (series_launch){
+            .program = p->steps[i].variant->program, .arrays = p->steps[i].views, .plan = &p->steps[i].launch};
+    qn_status status = s->driver->series_open(s->device, launches, p->step_count, &p->series, error);
+    free(launches);
+    return status;
+}
+
 static qn_status record(qn_plan *p, qn_error *error)
 {
     const device_slot *s = &p->context->slots[p->slot];
     for (int i = 0; i < p->step_count; i++) QN_TRY(step_prepare(&p->steps[i], p->context, p->slot, error));
+    if (s->driver->series_open) return open_series(p, error);
     if (!s->driver->streams) return QN_OK;
     QN_TRY(s->driver->memory->settle(s->device, error));
     if (p->graph) s->driver->streams->graph_close(p->graph);
@@ -248,6 +268,8 @@ qn_status qn_plan_replay(qn_plan *p, qn_error *error)
     if (p->tape->assign_count) QN_TRY(realize_slots(p->tape, NULL, 0, error)); /* what was asked for earlier */
     if (p->graph) {
         QN_TRY(s->driver->streams->replay(p->graph, NULL, error));
+    } else if (p->series) {
+        QN_TRY(s->driver->series_run(p->series, error));
     } else {
         for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, error));
     }
@@ -311,6 +333,7 @@ static void release(qn_plan *p)
     if (s->driver->memory) (void)!s->driver->memory->settle(s->device, &ignored);
     if (p->graph) s->driver->streams->graph_close(p->graph);
     if (p->stream) s->driver->streams->close(p->stream);
+    if (p->series) s->driver->series_close(p->series);
     for (int i = 0; i < p->step_count; i++)
         if (p->steps[i].ready) s->driver->discard(p->steps[i].ready);
     for (int i = 0; i < p->part_count; i++) {
@@ -325,6 +348,7 @@ static void release(qn_plan *p)
     storage_release(p->workspace);
     p->graph = NULL;
     p->stream = NULL;
+    p->series = NULL;
     p->workspace = NULL;
     p->step_count = p->part_count = p->swap_count = 0;
 }

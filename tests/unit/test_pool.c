@@ -97,6 +97,41 @@ TEST(several_callers)
     pool_free(p);
 }
 
+typedef struct sums {
+    _Atomic int64_t total;
+    const struct sums *before; /* complete when this one begins */
+    int64_t expected;
+    _Atomic int wrong;
+} sums;
+
+static void add_up(void *context, int64_t first, int64_t last, int worker)
+{
+    sums *s = context;
+    if (s->before && s->before->total != s->before->expected) s->wrong++;
+    for (int64_t i = first; i < last; i++) s->total += i;
+}
+
+TEST(jobs_one_after_the_other)
+{
+    enum { JOBS = 40 };
+    pool *p = pool_new(3);
+    sums all[JOBS];
+    pool_job *jobs = aligned_alloc(64, sizeof(pool_job) * JOBS);
+    bool good = true;
+    for (int round = 0; round < 300; round++) {
+        for (int i = 0; i < JOBS; i++) {
+            int64_t count = i % 7 == 3 ? 0 : 1 + (i * 37 + round) % 200;
+            all[i] = (sums){.before = i ? &all[i - 1] : NULL, .expected = count * (count - 1) / 2};
+            jobs[i] = (pool_job){.work = add_up, .context = &all[i], .count = count, .grain = 1 + i % 4};
+        }
+        pool_run_jobs(p, jobs, JOBS);
+        for (int i = 0; i < JOBS; i++) good &= all[i].total == all[i].expected && !all[i].wrong;
+    }
+    EXPECT(good);
+    free(jobs);
+    pool_free(p);
+}
+
 static void nothing(void *context, int64_t first, int64_t last, int worker)
 {
 }
@@ -117,4 +152,4 @@ TEST(empty_job)
 }
 
 TEST_MAIN(CASE(every_item_once), CASE(wakes_after_sleep), CASE(joins_slow_workers), CASE(several_callers),
-          CASE(empty_job))
+          CASE(jobs_one_after_the_other), CASE(empty_job))

@@ -1,0 +1,94 @@
+/*
+ * Launches that are repeated together on the CPU. In: programs with complete arrays. Out: one pass through the pool:
+ * every phase of every launch is a job with everything computed beforehand; the workers are woken once and go from job
+ * to job without a lock. A failure is told when all is done; what came after it has run, as on a GPU.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct series_part {
+    cpu_program *program;
+    const launch_plan *plan;
+    int phase;
+} series_part;
+
+struct device_series {
+    cpu_device *device;
+    cpu_report *reports; /* by job */
+    cpu_array *views;
+    cpu_job *work;
+    pool_job *jobs;
+    series_part *parts;
+    int count;
+};
+
+void cpu_series_close(device_series *s)
+{
+    if (!s) return;
+    free(s->reports);
+    free(s->views);
+    free(s->work);
+    free(s->jobs);
+    free(s->parts);
+    free(s);
+}
+
+qn_status cpu_series_open(device *base, const series_launch *launches, int count, device_series **out, qn_error *error)
+{
+    cpu_device *d = (cpu_device *)base;
+    size_t views = 0, jobs = 0;
+    for (int i = 0; i < count; i++) {
+        const cpu_program *p = (const cpu_program *)launches[i].program;
+        views += (size_t)p->kernel->param_count;
+        jobs += (size_t)p->phase_count;
+    }
+    device_series *s = calloc(1, sizeof(*s));
+    if (s) {
+        s->device = d;
+        s->reports = calloc(jobs + 1, sizeof(cpu_report));
+        s->views = calloc(views + 1, sizeof(cpu_array));
+        s->work = calloc(jobs + 1, sizeof(cpu_job));
+        s->jobs = aligned_alloc(_Alignof(pool_job), (jobs + 1) * sizeof(pool_job));
+        s->parts = calloc(jobs + 1, sizeof(series_part));
+    }
+    if (!s || !s->reports || !s->views || !s->work || !s->jobs || !s->parts) {
+        cpu_series_close(s);
+        return error_set(error, QN_NO_MEMORY, "no memory for %d launches", count);
+    }
+    memset(s->jobs, 0, (jobs + 1) * sizeof(pool_job));
+    cpu_array *next = s->views;
+    for (int i = 0; i < count; i++) {
+        cpu_program *p = (cpu_program *)launches[i].program;
+        int64_t bytes = cpu_views(p->kernel, launches[i].arrays, next);
+        for (int phase = 0; phase < p->phase_count; phase++) {
+            cpu_job *work = &s->work[s->count];
+            int64_t programs = cpu_job_make(p, phase, next, launches[i].plan, &s->reports[s->count], work);
+            s->parts[s->count] = (series_part){.program = p, .plan = launches[i].plan, .phase = phase};
+            pool_job *j = &s->jobs[s->count++];
+            j->work = cpu_work;
+            j->context = work;
+            j->count = programs;
+            j->grain = bytes <= CPU_FEW_BYTES ? programs : 1;
+        }
+        next += p->kernel->param_count;
+    }
+    *out = s;
+    return QN_OK;
+}
+
+qn_status cpu_series_run(device_series *s, qn_error *error)
+{
+    memset(s->reports, 0, sizeof(cpu_report) * (size_t)s->count);
+    pool_run_jobs(cpu_pool(s->device), s->jobs, s->count);
+    for (int i = 0; i < s->count; i++) {
+        const series_part *p = &s->parts[i];
+        if (!s->reports[i].failed && !atomic_load(&s->work[i].no_memory)) continue;
+        qn_status status = cpu_job_status(p->program, p->phase, &s->work[i], p->plan, error);
+        atomic_store(&s->work[i].no_memory, false);
+        return status;
+    }
+    return QN_OK;
+}
