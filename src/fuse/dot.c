@@ -298,7 +298,7 @@ static void launch(dot_work *w)
         w->coordinates[axis] = first ? rest : lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){rest, length}, 2, 0);
         if (!first) rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){rest, length}, 2, 0);
     }
-    lower_launch(l, 0, counts, counts[2] ? 3 : 2);
+    lower_phase_launch(l, 0, counts, counts[2] ? 3 : 2);
 }
 
 /* A frame over two of M, N and K: which stand on tile axes 0 and 1. */
