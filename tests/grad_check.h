@@ -23,6 +23,7 @@ typedef struct trial {
     int input_count;
     uint64_t random;
     const char *name;
+    const graph_memory *where; /* NULL: the leaves' storages are addresses */
 } trial;
 
 static inline trial trial_new(const char *name)
@@ -72,7 +73,7 @@ static inline node trial_index(trial *t, shape s, int64_t limit)
 static inline bool trial_values(trial *t, const node *wanted, int count, graph_tensor *out, arena *memory)
 {
     qn_error error;
-    if (!graph_interpret(t->g, wanted, count, NULL, true, memory, out, &error)) return true;
+    if (!graph_interpret(t->g, wanted, count, t->where, true, memory, out, &error)) return true;
     printf("%s: %s\n", t->name, error.message);
     EXPECT(!"interpreted");
     return false;

@@ -35,7 +35,7 @@ void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int output_c
     memcpy(operands, outputs, sizeof(qn_tensor) * (size_t)output_count);
     memcpy(operands + output_count, seeds, sizeof(qn_tensor) * (size_t)output_count);
     memcpy(operands + 2 * output_count, inputs, sizeof(qn_tensor) * (size_t)count);
-    qn_tape *tape = tape_begin("grad_from", operands, operand_count, nodes);
+    qn_tape *tape = tape_begin("grad", operands, operand_count, nodes);
     const node *d = nodes + output_count, *x = nodes + 2 * output_count;
     if (tape && graph_gradient_from(tape->graph, nodes, d, output_count, x, count, out))
         for (int i = 0; i < count; i++) gradients[i] = tape_handle(tape, out[i]);

@@ -1,0 +1,252 @@
+/*
+ * Gradients through the tensor calls: every composition of <quern/nn.h> and those of <quern/tensor.h> that are more than
+ * one op, in double, against central differences; handles, variables and errors of qn_grad.
+ * SPDX-License-Identifier: MIT
+ */
+#include "grad_check.h"
+#include "tensor.h"
+
+#include <quern/sites.h>
+
+#define CASES 4 /* inputs at most */
+
+static uint64_t random_state = 88172645463325252u;
+
+static double next_number(double low, double high)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return low + (high - low) * ((double)(random_state >> 11) / (double)(1ull << 53));
+}
+
+static qn_tensor numbers(qn_shape s, double low, double high)
+{
+    double data[512];
+    int64_t count = 1;
+    for (int k = 0; k < s.rank; k++) count *= s.extents[k];
+    for (int64_t i = 0; i < count; i++) data[i] = next_number(low, high);
+    return qn_from_memory(tape, data, QN_F64, s);
+}
+
+static double *memory_of(qn_tensor t)
+{
+    return (double *)tensor_memory(NULL, graph_get(tape->graph, tape_slot_of(t)->node));
+}
+
+/* y as a function of the inputs x[0 .. count): its gradients agree with difference quotients. */
+static void check(const char *name, qn_tensor y, const qn_tensor *x, int count)
+{
+    qn_error error;
+    graph_memory where = {.find = tensor_memory};
+    qn_tensor d[CASES];
+    qn_tensor weights = numbers(qn_tensor_shape(y), 0.5, 1.5);
+    qn_tensor loss = qn_sum(qn_mul(y, weights), QN_ALL, false);
+    qn_grad(loss, x, count, d);
+    if (qn_tape_error(tape, &error)) {
+        printf("%s: %s\n", name, error.message);
+        EXPECT(!"differentiated");
+        return;
+    }
+    trial t = {.g = tape->graph, .input_count = count, .name = name, .where = &where};
+    node gradients[CASES];
+    for (int i = 0; i < count; i++) {
+        t.inputs[i] = tape_slot_of(x[i])->node;
+        t.data[i] = memory_of(x[i]);
+        gradients[i] = tape_slot_of(d[i])->node;
+    }
+    trial_compare(&t, tape_slot_of(loss)->node, gradients, "1");
+}
+#define CHECK_OF(y, ...) \
+    check(#y, (y), (const qn_tensor[]){__VA_ARGS__}, (int)(sizeof((qn_tensor[]){__VA_ARGS__}) / sizeof(qn_tensor)))
+
+TEST(reductions_and_order)
+{
+    tape_open();
+    qn_tensor x = numbers(QN_SHAPE(2, 3, 2), 0.5, 2);
+    CHECK_OF(qn_mean(x, QN_AXES(0, 2), true), x);
+    CHECK_OF(qn_sum(x, QN_AXES(-1), false), x);
+    CHECK_OF(qn_prod(x, QN_AXES(1), false), x);
+    CHECK_OF(qn_max(x, QN_AXES(0, 1), false), x);
+    CHECK_OF(qn_min(x, QN_ALL, false), x);
+    CHECK_OF(qn_var(x, QN_AXES(0, 1), 1, false), x);
+    CHECK_OF(qn_std(x, QN_AXES(2), 0, true), x);
+    CHECK_OF(qn_logsumexp(x, QN_AXES(1), false), x);
+    CHECK_OF(qn_norm(x, 2, QN_AXES(1), false), x);
+    CHECK_OF(qn_norm(x, 1, QN_AXES(1), false), x);
+    CHECK_OF(qn_norm(x, 3, QN_ALL, false), x);
+    CHECK_OF(qn_norm(x, INFINITY, QN_AXES(1), false), x);
+    CHECK_OF(qn_cumsum(x, 1), x);
+    CHECK_OF(qn_cumprod(x, 1), x);
+    CHECK_OF(qn_cummax(x, 1), x);
+    CHECK_OF(qn_cummin(x, -1), x);
+    CHECK_OF(qn_sort(x, 1, true, NULL), x);
+    CHECK_OF(qn_topk(x, 2, 1, true, NULL), x);
+    tape_close();
+}
+
+TEST(movement_and_index)
+{
+    tape_open();
+    qn_tensor x = numbers(QN_SHAPE(3, 4), -1, 1), y = numbers(QN_SHAPE(3, 4), -1, 1), pieces[2];
+    CHECK_OF(qn_mul(qn_flip(x, QN_AXES(0, 1)), x), x);
+    CHECK_OF(qn_repeat(qn_square(x), QN_SHAPE(2, 1, 3)), x);
+    CHECK_OF(qn_pad(x, QN_SHAPE(1, 0), QN_SHAPE(-1, 2), 3), x);
+    CHECK_OF(qn_square(qn_slice(x, 1, QN_END, QN_BEGIN, -2)), x);
+    CHECK_OF(qn_mul(qn_index(x, 0, 1), qn_index(x, 0, -1)), x);
+    CHECK_OF(qn_stack((qn_tensor[]){x, y, x}, 3, 1), x, y);
+    qn_split(x, 1, (int64_t[]){1, 3}, 2, pieces);
+    CHECK_OF(qn_mul(pieces[0], pieces[1]), x);
+    CHECK_OF(qn_square(qn_window(x, 1, 2, 1, 2)), x);
+    CHECK_OF(qn_where(qn_gt(x, y), qn_exp(x), qn_sin(y)), x, y);
+    CHECK_OF(qn_clamp(x, -0.5, 0.5), x);
+    CHECK_OF(qn_square(qn_cast(x, QN_F32)), x);
+    qn_tensor rows = I64(QN_SHAPE(2, 2), 2, 0, 2, 2), picks = I64(QN_SHAPE(3, 2), 1, 0, 3, 3, 2, 0);
+    CHECK_OF(qn_square(qn_index_select(x, 0, rows)), x);
+    CHECK_OF(qn_square(qn_gather(x, 1, picks)), x);
+    qn_tensor updates = numbers(QN_SHAPE(3, 2), -1, 1);
+    CHECK_OF(qn_square(qn_scatter_add(x, 1, picks, updates)), x, updates);
+    qn_tensor added = numbers(QN_SHAPE(2, 4), -1, 1);
+    CHECK_OF(qn_square(qn_index_add(x, 0, I64(QN_SHAPE(2), 1, 1), added)), x, added);
+    tape_close();
+}
+
+TEST(products)
+{
+    tape_open();
+    qn_tensor v = numbers(QN_SHAPE(3), -1, 1), m = numbers(QN_SHAPE(3, 4), -1, 1), w = numbers(QN_SHAPE(4), -1, 1);
+    qn_tensor batch = numbers(QN_SHAPE(2, 5, 3), -1, 1), wide = numbers(QN_SHAPE(2, 1, 3, 2), -1, 1);
+    CHECK_OF(qn_matmul(v, v), v);
+    CHECK_OF(qn_matmul(v, m), v, m);
+    CHECK_OF(qn_matmul(m, w), m, w);
+    CHECK_OF(qn_matmul(batch, m), batch, m);
+    CHECK_OF(qn_matmul(batch, wide), batch, wide);
+    CHECK_OF(qn_outer(v, w), v, w);
+    qn_tensor a = numbers(QN_SHAPE(2, 3), -1, 1), b = numbers(QN_SHAPE(4, 3), 2, 3);
+    CHECK_OF(qn_cdist(a, b), a, b);
+    CHECK_OF(qn_linear(batch, m, w), batch, m, w);
+    CHECK_OF(qn_gelu(qn_linear(a, m, QN_NONE)), a, m);
+    tape_close();
+}
+
+TEST(layers_and_losses)
+{
+    tape_open();
+    qn_tensor x = numbers(QN_SHAPE(2, 3, 4), -2, 2), w = numbers(QN_SHAPE(4), 0.5, 1.5),
+              b = numbers(QN_SHAPE(4), -1, 1);
+    qn_tensor w2 = numbers(QN_SHAPE(3, 4), 0.5, 1.5), b2 = numbers(QN_SHAPE(3, 4), -1, 1);
+    CHECK_OF(qn_softmax(x, 1), x);
+    CHECK_OF(qn_log_softmax(x, -1), x);
+    CHECK_OF(qn_layer_norm(x, QN_SHAPE(4), w, b, 1e-5), x, w, b);
+    CHECK_OF(qn_layer_norm(x, QN_SHAPE(3, 4), w2, b2, 1e-5), x, w2, b2);
+    CHECK_OF(qn_rms_norm(x, QN_SHAPE(4), w, 1e-5), x, w);
+    CHECK_OF(qn_dropout(x, 0.4), x);
+    qn_tensor table = numbers(QN_SHAPE(5, 2), -1, 1), index = I64(QN_SHAPE(4), 4, 1, 1, 0);
+    CHECK_OF(qn_embedding(table, index), table);
+    CHECK_OF(qn_embedding_bag(table, index, I64(QN_SHAPE(3), 0, 1, 1), QN_BAG_MEAN), table);
+    CHECK_OF(qn_embedding_bag(table, I64(QN_SHAPE(2, 2), 4, 1, 1, 1), QN_NONE, QN_BAG_SUM), table);
+    qn_tensor logits = numbers(QN_SHAPE(3, 5), -2, 2), target = numbers(QN_SHAPE(3, 5), 0, 1);
+    CHECK_OF(qn_mse_loss(logits, target, QN_MEAN), logits, target);
+    CHECK_OF(qn_bce_with_logits(logits, target, QN_MEAN), logits, target);
+    CHECK_OF(qn_cross_entropy(logits, I64(QN_SHAPE(3), 4, 0, 2), QN_MEAN, -100), logits);
+    CHECK_OF(qn_cross_entropy(logits, I64(QN_SHAPE(3), 4, 1, 2), QN_SUM, 1), logits);
+    CHECK_OF(qn_cross_entropy(logits, I64(QN_SHAPE(3), 4, 0, 1), QN_EACH, 1), logits);
+    qn_tensor q = numbers(QN_SHAPE(2, 3, 2), -1, 1), k = numbers(QN_SHAPE(2, 4, 2), -1, 1),
+              v = numbers(QN_SHAPE(2, 4, 3), -1, 1), mask = numbers(QN_SHAPE(3, 4), -1, 1);
+    CHECK_OF(qn_scaled_dot_product_attention(q, k, v, mask, false, 0), q, k, v, mask);
+    CHECK_OF(qn_scaled_dot_product_attention(q, k, v, QN_NONE, true, 0.7), q, k, v);
+    tape_close();
+}
+
+TEST(convolutions_and_pools)
+{
+    tape_open();
+    qn_tensor x = numbers(QN_SHAPE(1, 2, 5, 4), -1, 1), w = numbers(QN_SHAPE(4, 2, 3, 2), -1, 1),
+              b = numbers(QN_SHAPE(4), -1, 1), grouped = numbers(QN_SHAPE(4, 1, 2, 2), -1, 1);
+    CHECK_OF(qn_conv2d(x, w, b, NULL), x, w, b);
+    qn_conv2d_options o = {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 2}};
+    CHECK_OF(qn_conv2d(x, w, QN_NONE, &o), x, w);
+    o = (qn_conv2d_options){.stride = {1, 2}, .padding = {1, 0}, .groups = 2};
+    CHECK_OF(qn_conv2d(x, grouped, b, &o), x, grouped, b);
+    qn_pool2d_options p = {.stride = {1, 2}, .padding = {1, 0}};
+    CHECK_OF(qn_max_pool2d(x, 2, 2, NULL), x);
+    CHECK_OF(qn_max_pool2d(x, 2, 3, &p), x);
+    CHECK_OF(qn_avg_pool2d(x, 2, 2, &p), x);
+    p.without_padding = true;
+    CHECK_OF(qn_avg_pool2d(x, 3, 2, &p), x);
+    tape_close();
+}
+
+TEST(variables_of_equal_values_have_gradients_of_their_own)
+{
+    tape_open();
+    qn_tensor zero = qn_zeros(tape, QN_F32, QN_SHAPE(2));
+    qn_tensor w[2] = {qn_variable(zero), qn_variable(zero)}, d[2];
+    qn_tensor y = qn_add(qn_mul_scalar(w[0], 2), qn_mul_scalar(w[1], 3));
+    qn_grad(qn_sum(y, QN_ALL, false), w, 2, d);
+    EXPECT_TENSOR(d[0], QN_SHAPE(2), 2, 2);
+    EXPECT_TENSOR(d[1], QN_SHAPE(2), 3, 3);
+    tape_close();
+}
+
+TEST(from_several_outputs)
+{
+    tape_open();
+    qn_tensor x = F32(QN_SHAPE(2), 3, 5), y[2] = {qn_square(x), qn_mul_scalar(x, 2)}, d;
+    qn_tensor seeds[2] = {F32(QN_SHAPE(2), 1, 10), F32(QN_SHAPE(2), 100, 0)};
+    qn_grad_from(y, seeds, 2, &x, 1, &d);
+    EXPECT_TENSOR(d, QN_SHAPE(2), 206, 100);
+    tape_close();
+}
+
+TEST(checkpoints_give_the_same_numbers)
+{
+    double got[2][8];
+    for (int i = 0; i < 2; i++) {
+        tape_open();
+        random_state = 7;
+        qn_tensor x = numbers(QN_SHAPE(2, 4), -1, 1), w = numbers(QN_SHAPE(4, 4), -1, 1), h = x, d;
+        for (int layer = 0; layer < 6; layer++) {
+            h = qn_dropout(qn_gelu(qn_matmul(h, w)), 0.2);
+            if (i && layer % 2) h = qn_checkpoint(h);
+        }
+        qn_grad(qn_mean(h, QN_ALL, false), &x, 1, &d);
+        EXPECT(tensor_values(d, got[i], 8) == 8);
+        tape_close();
+    }
+    for (int k = 0; k < 8; k++) EXPECT(got[0][k] == got[1][k]);
+}
+
+static void expect_error(const char *words)
+{
+    qn_error error = {0};
+    qn_tape_error(tape, &error);
+    const char *after = strstr(error.message, "): "); /* behind the line, which moves */
+    EXPECT_TEXT(after ? after + 3 : error.message, words);
+}
+
+TEST(wrong_calls)
+{
+    tape_open();
+    qn_tensor x = F32(QN_SHAPE(2), 1, 2), i = I64(QN_SHAPE(2), 1, 2), d = x;
+    qn_error error;
+    qn_grad(x, &x, 1, &d);
+    EXPECT(!qn_tensor_valid(d));
+    EXPECT(qn_tape_error(tape, &error) == QN_BAD_CALL);
+    EXPECT(!strncmp(error.message, "grad (", 6) && strstr(error.message, "test_grad_tensor.c:"));
+    EXPECT(strstr(error.message, "the loss has the shape [2], not one element") != NULL);
+    qn_grad(qn_sum(x, QN_ALL, false), &i, 1, &d);
+    expect_error("input 0 is i64 [2]: only floats have gradients");
+    qn_grad_from(&x, &i, 1, &x, 1, &d);
+    expect_error("what arrives at output 0 is i64 [2], the output is f32 [2]");
+    qn_grad(QN_NONE, &x, 1, &d);
+    expect_error("an operand is the empty tensor");
+    qn_release(i);
+    qn_grad(qn_sum(x, QN_ALL, false), &i, 1, &d);
+    expect_error("an operand was released, or its scope has ended");
+    tape_close();
+}
+
+TEST_MAIN(CASE(reductions_and_order), CASE(movement_and_index), CASE(products), CASE(layers_and_losses),
+          CASE(convolutions_and_pools), CASE(variables_of_equal_values_have_gradients_of_their_own),
+          CASE(from_several_outputs), CASE(checkpoints_give_the_same_numbers), CASE(wrong_calls))
