@@ -85,6 +85,7 @@ static void collapse(lowering *l, const int *classes, const lower_output *output
 
 static int param_add(lowering *l, tile_param param)
 {
+    param.facts.size_class = -1; /* nothing is known of it here */
     for (int i = 0; i < MAX_RANK && param.kind >= PARAM_SCALAR; i++) param.extent_param[i] = -1;
     if (l->k->param_count == LOWER_PARAMS) {
         l->why = "it would have too many parameters";
