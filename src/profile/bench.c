@@ -118,7 +118,7 @@ static qn_status run_block(bench *b, const char *path, json *out, int *bad, qn_e
         b->memory = NULL;
         return QN_OK;
     }
-    status = plan_make(b, &p, error);
+    status = bench_plan_make(b, &p, error);
     if (status == QN_OK) status = read_tolerance(b, error);
     int64_t points = status == QN_OK ? plan_points(&p) : 0;
     for (int64_t number = 0; number < points && status == QN_OK; number++) {

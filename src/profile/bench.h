@@ -99,7 +99,7 @@ typedef struct plan {
     int count;
 } plan;
 qn_status plan_check_caller(const bench *b, qn_error *error); /* every name the caller sets is known to some block */
-qn_status plan_make(bench *b, plan *out, qn_error *error);
+qn_status bench_plan_make(bench *b, plan *out, qn_error *error);
 int64_t plan_points(const plan *p); /* how many combinations */
 qn_status plan_point(bench *b, const plan *p, int64_t number, point *out, qn_error *error);
 void plan_variants(bench *b); /* fills b->variants from the block; those that cannot run are skipped */

@@ -118,7 +118,7 @@ static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
     return QN_OK;
 }
 
-qn_status plan_make(bench *b, plan *out, qn_error *error)
+qn_status bench_plan_make(bench *b, plan *out, qn_error *error)
 {
     *out = (plan){0};
     for (int i = 0; i < b->block->clauses.count; i++) {

@@ -217,7 +217,7 @@ static qn_status run(tuning *t, const char *path, qn_error *error)
     plan p;
     int nobody = 0;
     b->block = tune_block(t, &nobody, 0);
-    QN_TRY(plan_make(b, &p, error));
+    QN_TRY(bench_plan_make(b, &p, error));
     QN_TRY(plan_point(b, &p, 0, &b->at, error));
     QN_TRY(tune_plan(t, error));
     bool full = t->options->effort && !strcmp(t->options->effort, "full");
