@@ -1,0 +1,95 @@
+/*
+ * The profiler: what a program that uses Quern does, on its threads and on its devices, and how long it takes.
+ *
+ * Example:
+ *     qn_error error;
+ *     qn_context *context;
+ *     qn_profile *profile;
+ *     qn_module *module;
+ *     qn_call *call;
+ *     float x[5] = {1, 2, 3, 4, 5}, y[5];
+ *     int64_t extent = 5;
+ *     if (qn_context_open(NULL, &context, &error)) return 1;
+ *     if (qn_profile_start(context, NULL, &profile, &error)) return 1;
+ *     QN_RANGE("load") {
+ *         if (qn_module_load_text(context, "twice.qn",
+ *                 "kernel twice(in T x[n], out T y[n], const int B = 64) launch (cdiv(n, B))"
+ *                 "{ y[program(0) * B : B] = 2 * x[program(0) * B : B]; }", &module, &error)) return 1;
+ *     }
+ *     if (qn_call_new(module, "twice", &call, &error)) return 1;
+ *     if (qn_call_set_memory(call, "x", x, QN_F32, 1, &extent, NULL, &error)) return 1;
+ *     if (qn_call_set_memory(call, "y", y, QN_F32, 1, &extent, NULL, &error)) return 1;
+ *     for (int i = 0; i < 10; i++) {
+ *         if (qn_call_run(call, "ref", &error)) return 1;
+ *         qn_profile_step(profile);
+ *     }
+ *     if (qn_profile_stop(profile, &error)) return 1;
+ *     qn_profile_sum sum;
+ *     if (!qn_profile_find(profile, "twice", &sum) || sum.calls != 10) return 1;
+ *     qn_profile_free(profile);
+ *     qn_call_free(call);
+ *     qn_module_free(module);
+ *     qn_context_close(context);
+ *
+ * One profile at a time in a process. Recording is off unless one is started; then a record costs about 30 ns.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PROFILE_H
+#define QUERN_PROFILE_H
+
+#include <quern/workbench.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct qn_profile qn_profile;
+
+/* Zero-initialise; every zero means the default. */
+typedef struct qn_profile_options {
+    /* A schedule over steps (calls of qn_profile_step): `wait` steps unrecorded, `warmup` recorded and thrown away,
+     * `active` kept; then ready is called, and all again `repeat` times. active 0: everything is kept. */
+    int wait, warmup, active, repeat;
+    void (*ready)(void *user, qn_profile *profile); /* after each cycle of the schedule */
+    void *user;
+    int64_t most_records; /* kept for timelines; 0: a million. More are counted and shown as dropped, sums go on */
+    int ring_records;     /* a thread may be ahead of the collector; 0: 65,536 */
+} qn_profile_options;
+
+/* context may be NULL: what happens on the host's threads alone. */
+QN_API QN_MUST_CHECK qn_status qn_profile_start(qn_context *context, const qn_profile_options *options,
+                                                qn_profile **profile, qn_error *error);
+QN_API void qn_profile_step(qn_profile *profile);
+/* Recording ends; what was recorded can be asked for until it is freed. */
+QN_API QN_MUST_CHECK qn_status qn_profile_stop(qn_profile *profile, qn_error *error);
+QN_API void qn_profile_free(qn_profile *profile); /* stops first; NULL is fine */
+
+/* The user's own ranges, nested as they are on their thread. Nothing while no profile is on. The name is copied. */
+QN_API void qn_range_push(const char *name);
+QN_API void qn_range_pop(void);
+/* QN_RANGE("load") { ... }: the block is a range. Leave it through its end (not by return, break or goto). */
+#define QN_RANGE(name) \
+    for (int qn_range_once = (qn_range_push(name), 1); qn_range_once; qn_range_once = (qn_range_pop(), 0))
+
+/* Sums over records of one name and kind. Times in nanoseconds; self: without what is nested in it. */
+typedef struct qn_profile_sum {
+    const char *name, *kind, *detail; /* borrowed from the profile */
+    int64_t calls, total_ns, self_ns, least_ns, most_ns;
+    int64_t device_ns; /* of the kernels and copies that it started; 0 where no device told */
+    int64_t bytes, flops;
+} qn_profile_sum;
+QN_API int qn_profile_sum_count(const qn_profile *profile);
+QN_API void qn_profile_sum_get(const qn_profile *profile, int number, qn_profile_sum *sum);
+QN_API bool qn_profile_find(const qn_profile *profile, const char *name, qn_profile_sum *sum); /* the longest of it */
+
+typedef struct qn_profile_totals {
+    int64_t start_ns, end_ns; /* of the realtime clock */
+    int64_t records, kept, dropped, steps;
+    int threads;
+} qn_profile_totals;
+QN_API void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,272 @@
+/*
+ * A profile from start to stop. In: records from the rings. Out: sums by kind and name, and the records themselves up
+ * to a limit. A collector thread empties the rings every few milliseconds, so that a long run needs no more memory than
+ * its limit; sums go on when the limit is reached.
+ *
+ * Records of a thread come in the order of their ends, so what is nested in a span is known when the span comes: its
+ * own time is the rest. Steps are the caller's: the schedule says which are thrown away.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { COLLECT_MS = 10 };
+static const int64_t usual_records = 1000000;
+
+/* ---- sums ---- */
+
+static sum_entry *sum_of(qn_profile *p, const record *r)
+{
+    uint64_t hash = ((uint64_t)(uintptr_t)r->name * 31 + (uint64_t)(uintptr_t)r->detail) * 31 + r->kind;
+    int *chain = &p->chains[(hash ^ hash >> 17) % COUNT(p->chains)];
+    for (int i = *chain; i >= 0; i = p->sums[i].next) {
+        sum_entry *e = &p->sums[i];
+        if (e->sum.name == r->name && e->sum.detail == r->detail && e->kind == r->kind) return e;
+    }
+    if (p->sum_count == p->sum_capacity) {
+        int capacity = p->sum_capacity ? 2 * p->sum_capacity : 64;
+        sum_entry *grown = realloc(p->sums, sizeof(*grown) * (size_t)capacity);
+        if (!grown) return NULL;
+        p->sums = grown;
+        p->sum_capacity = capacity;
+    }
+    sum_entry *e = &p->sums[p->sum_count];
+    *e = (sum_entry){.kind = r->kind, .next = *chain};
+    e->sum = (qn_profile_sum){
+        .name = r->name, .kind = record_kinds[r->kind].text, .detail = r->detail, .least_ns = INT64_MAX};
+    *chain = p->sum_count++;
+    return e;
+}
+
+static void add_to_sums(qn_profile *p, const record *r, int64_t self_ns)
+{
+    sum_entry *e = sum_of(p, r);
+    if (!e) return;
+    qn_profile_sum *s = &e->sum;
+    int64_t time_ns = r->end_ns - r->start_ns;
+    s->calls++;
+    s->total_ns += time_ns;
+    s->self_ns += self_ns;
+    s->least_ns = MINIMUM(s->least_ns, time_ns);
+    s->most_ns = MAXIMUM(s->most_ns, time_ns);
+    if (r->kind == RECORD_COPY || r->kind == RECORD_ALLOCATE || r->kind == RECORD_FREE) s->bytes += r->a;
+}
+
+/* The thread's own time in this span; what it is nested in learns of it. */
+static int64_t own_time(qn_profile *p, const record *r)
+{
+    int64_t time_ns = r->end_ns - r->start_ns;
+    session_thread *t = &p->threads[r->thread % MOST_THREADS];
+    int depth = MINIMUM(r->depth, MOST_DEPTH - 1);
+    if (time_ns == 0) return 0;
+    int64_t nested_ns = t->nested_ns[depth + 1];
+    t->nested_ns[depth + 1] = 0;
+    t->nested_ns[depth] += time_ns;
+    return MAXIMUM(time_ns - nested_ns, 0);
+}
+
+static void keep(qn_profile *p, const record *r)
+{
+    int64_t most = p->options.most_records > 0 ? p->options.most_records : usual_records;
+    if (p->kept_count == p->kept_capacity && p->kept_capacity < most) {
+        int64_t capacity = MINIMUM(p->kept_capacity ? 2 * p->kept_capacity : 4096, most);
+        record *grown = realloc(p->kept, sizeof(*grown) * (size_t)capacity);
+        if (grown) {
+            p->kept = grown;
+            p->kept_capacity = capacity;
+        }
+    }
+    if (p->kept_count == p->kept_capacity)
+        p->lost++;
+    else
+        p->kept[p->kept_count++] = *r;
+}
+
+static void take(void *user, const record *r)
+{
+    qn_profile *p = user;
+    p->records++;
+    int64_t self_ns = own_time(p, r);
+    if (p->phase != PHASE_KEEP) return;
+    add_to_sums(p, r, self_ns);
+    keep(p, r);
+}
+
+/* ---- the collector ---- */
+
+static void *collect(void *user)
+{
+    qn_profile *p = user;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stopping) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += COLLECT_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&p->wake, &p->lock, &until);
+        record_drain(take, p);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static session_phase phase_of(const qn_profile *p, int64_t step, int64_t *cycle)
+{
+    const qn_profile_options *o = &p->options;
+    if (o->active <= 0) return PHASE_KEEP;
+    int64_t length = (int64_t)o->wait + o->warmup + o->active, at = step % length;
+    *cycle = step / length;
+    if (o->repeat > 0 && *cycle >= o->repeat) return PHASE_OFF;
+    return at < o->wait ? PHASE_OFF : at < o->wait + o->warmup ? PHASE_WARM : PHASE_KEEP;
+}
+
+qn_status qn_profile_start(qn_context *context, const qn_profile_options *options, qn_profile **profile,
+                           qn_error *error)
+{
+    if (!profile) return error_set(error, QN_BAD_CALL, "qn_profile_start: there is nowhere to put the profile");
+    *profile = NULL;
+    if (options && (options->wait < 0 || options->warmup < 0 || options->active < 0 || options->repeat < 0))
+        return error_set(error, QN_BAD_CALL,
+                         "qn_profile_start: a schedule of %d, %d, %d, %d steps has a negative number", options->wait,
+                         options->warmup, options->active, options->repeat);
+    qn_profile *p = calloc(1, sizeof(*p));
+    if (!p) return error_set(error, QN_NO_MEMORY, "there is no memory for a profile");
+    p->context = context;
+    if (options) p->options = *options;
+    for (int i = 0; i < COUNT(p->chains); i++) p->chains[i] = -1;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    p->phase = phase_of(p, 0, &p->cycle);
+    p->start_ns = p->step_start_ns = record_clock_ns();
+    qn_status status = record_start(p->options.ring_records, error);
+    if (status == QN_OK && pthread_create(&p->collector, NULL, collect, p)) {
+        record_stop();
+        status = error_set(error, QN_FAILED, "no thread could be started to collect the profile");
+    }
+    p->running = status == QN_OK;
+    if (status != QN_OK) {
+        qn_profile_free(p);
+        return status;
+    }
+    *profile = p;
+    return QN_OK;
+}
+
+void qn_profile_step(qn_profile *profile)
+{
+    qn_profile *p = profile;
+    if (!p || !p->running) return;
+    pthread_mutex_lock(&p->lock);
+    record_drain(take, p);
+    int64_t now = record_clock_ns(), cycle = p->cycle;
+    if (p->phase == PHASE_KEEP) {
+        record step = {.start_ns = p->step_start_ns,
+                       .end_ns = now,
+                       .name = "step",
+                       .a = p->step,
+                       .kind = RECORD_STEP,
+                       .thread = MOST_THREADS};
+        add_to_sums(p, &step, 0);
+        keep(p, &step);
+    }
+    p->step++;
+    p->step_start_ns = now;
+    session_phase before = p->phase;
+    p->phase = phase_of(p, p->step, &cycle);
+    bool ends = before == PHASE_KEEP && (p->phase != PHASE_KEEP || cycle != p->cycle) && p->options.ready;
+    p->cycle = cycle;
+    pthread_mutex_unlock(&p->lock);
+    if (ends) p->options.ready(p->options.user, p);
+}
+
+qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
+{
+    qn_profile *p = profile;
+    if (!p) return error_set(error, QN_BAD_CALL, "qn_profile_stop: the profile is NULL");
+    if (!p->running) return QN_OK;
+    record_stop();
+    pthread_mutex_lock(&p->lock);
+    p->stopping = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->collector, NULL);
+    record_drain(take, p);
+    p->lost += record_dropped();
+    p->end_ns = record_clock_ns();
+    p->running = false;
+    return QN_OK;
+}
+
+void qn_profile_free(qn_profile *profile)
+{
+    if (!profile) return;
+    if (profile->running) (void)!qn_profile_stop(profile, NULL);
+    pthread_mutex_destroy(&profile->lock);
+    pthread_cond_destroy(&profile->wake);
+    free(profile->kept);
+    free(profile->sums);
+    free(profile);
+}
+
+/* ---- ranges ---- */
+
+typedef struct open_range {
+    int64_t from;
+    const char *name;
+} open_range;
+static _Thread_local open_range open_ranges[MOST_DEPTH];
+static _Thread_local int open_count;
+
+void qn_range_push(const char *name)
+{
+    if (open_count < MOST_DEPTH)
+        open_ranges[open_count] = (open_range){record_begin(), record_is_on() ? record_name(name ? name : "") : NULL};
+    open_count++;
+}
+
+void qn_range_pop(void)
+{
+    if (open_count <= 0) return;
+    if (--open_count < MOST_DEPTH)
+        record_end(open_ranges[open_count].from, RECORD_RANGE, open_ranges[open_count].name, NULL, 0, 0, 0);
+}
+
+/* ---- what was found ---- */
+
+int qn_profile_sum_count(const qn_profile *profile)
+{
+    return profile ? profile->sum_count : 0;
+}
+
+void qn_profile_sum_get(const qn_profile *profile, int number, qn_profile_sum *sum)
+{
+    *sum = profile && number >= 0 && number < profile->sum_count ? profile->sums[number].sum : (qn_profile_sum){0};
+}
+
+bool qn_profile_find(const qn_profile *profile, const char *name, qn_profile_sum *sum)
+{
+    bool found = false;
+    for (int i = 0; profile && i < profile->sum_count; i++) {
+        const qn_profile_sum *s = &profile->sums[i].sum;
+        if (strcmp(s->name, name) || (found && s->total_ns <= sum->total_ns)) continue;
+        *sum = *s;
+        found = true;
+    }
+    return found;
+}
+
+void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals)
+{
+    const qn_profile *p = profile;
+    *totals = (qn_profile_totals){.start_ns = p->start_ns,
+                                  .end_ns = p->end_ns ? p->end_ns : record_clock_ns(),
+                                  .records = p->records,
+                                  .kept = p->kept_count,
+                                  .dropped = p->lost,
+                                  .steps = p->step,
+                                  .threads = record_thread_count()};
+}
