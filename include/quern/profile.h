@@ -68,8 +68,10 @@ QN_API void qn_profile_free(qn_profile *profile); /* stops first; NULL is fine *
 QN_API void qn_range_push(const char *name);
 QN_API void qn_range_pop(void);
 /* QN_RANGE("load") { ... }: the block is a range. Leave it through its end (not by return, break or goto). */
-#define QN_RANGE(name) \
-    for (int qn_range_once = (qn_range_push(name), 1); qn_range_once; qn_range_once = (qn_range_pop(), 0))
+#define QN_RANGE(name) QN_RANGE_NAMED(name, __LINE__)
+#define QN_RANGE_NAMED(name, line) QN_RANGE_PASTE(name, line)
+#define QN_RANGE_PASTE(name, line) QN_RANGE_WITH(name, qn_range_at_##line)
+#define QN_RANGE_WITH(name, once) for (int once = (qn_range_push(name), 1); once; once = (qn_range_pop(), 0))
 
 /* Sums over records of one name and kind. Times in nanoseconds; self: without what is nested in it. */
 typedef struct qn_profile_sum {

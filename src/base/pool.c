@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "base/base.h"
+#include "base/record.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -86,7 +87,9 @@ static void take_pieces(pool *p, int number)
         if (!atomic_compare_exchange_weak_explicit(&p->next, &first, first + piece, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
+        int64_t from = record_begin();
         p->work(p->context, first, first + piece, number);
+        record_end(from, RECORD_WORK, "work", NULL, 0, piece, number);
         first = atomic_load_explicit(&p->next, memory_order_relaxed);
     }
 }

@@ -5,6 +5,7 @@
  * recorded in a graph.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "device/cuda.h"
 
 #include <stdlib.h>
@@ -87,6 +88,7 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
     uint64_t address = (uint64_t)(uintptr_t)to;
     qn_status status = QN_OK;
     bool staged = false;
+    int64_t begun = record_begin();
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
         staged = stages_ready(d);
@@ -99,6 +101,7 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
         if (!result && size_bytes > SMALL_BYTES) result = d->api.cuStreamSynchronize(stream_of(d, s));
         if (result) status = cuda_failed(d, result, s ? s : &d->own, "copying to the device", error);
     }
+    record_end(begun, RECORD_COPY, "copy to the device", NULL, 0, (int64_t)size_bytes, 0);
     cuda_leave(d, pushed);
     return status;
 }
@@ -113,6 +116,7 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
     uint64_t address = (uint64_t)(uintptr_t)from;
     qn_status status = QN_OK;
     bool staged = false;
+    int64_t begun = record_begin();
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
         staged = stages_ready(d);
@@ -124,6 +128,7 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
         if (!result) result = d->api.cuStreamSynchronize(stream_of(d, s));
         if (result) status = cuda_failed(d, result, s ? s : &d->own, "copying from the device", error);
     }
+    record_end(begun, RECORD_COPY, "copy from the device", NULL, 0, (int64_t)size_bytes, 1);
     cuda_leave(d, pushed);
     return status;
 }
@@ -134,8 +139,10 @@ qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, 
     bool pushed;
     if (!size_bytes) return QN_OK;
     QN_TRY(cuda_enter(d, &pushed, error));
+    int64_t begun = record_begin();
     int result =
         d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes, stream_of(d, s));
+    record_end(begun, RECORD_COPY, "copy on the device", NULL, 0, (int64_t)size_bytes, 2);
     qn_status status = result ? cuda_failed(d, result, NULL, "copying on the device", error) : QN_OK;
     cuda_leave(d, pushed);
     return status;

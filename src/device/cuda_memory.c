@@ -5,6 +5,7 @@
  * pending, and becomes free when everything has come to rest. When the GPU is full, what is kept is given back first.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "device/cuda.h"
 
 #include <stdlib.h>
@@ -151,6 +152,7 @@ qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *e
         d->memory.kept_bytes -= (int64_t)b->size_bytes;
         d->memory.peak_bytes = MAXIMUM(d->memory.peak_bytes, d->memory.used_bytes);
         *out = (void *)(uintptr_t)b->address;
+        record_instant(RECORD_ALLOCATE, "memory of the device", (int64_t)b->size_bytes, (int64_t)b->address);
     }
     pthread_mutex_unlock(&d->lock);
     cuda_leave(d, pushed);
@@ -168,6 +170,7 @@ void cuda_release(device *base, void *memory)
     d->blocks[at].state = others_busy(d) ? BLOCK_PENDING : BLOCK_FREE;
     d->memory.used_bytes -= (int64_t)d->blocks[at].size_bytes;
     d->memory.kept_bytes += (int64_t)d->blocks[at].size_bytes;
+    record_instant(RECORD_FREE, "memory of the device", (int64_t)d->blocks[at].size_bytes, (int64_t)(uintptr_t)memory);
     pthread_mutex_unlock(&d->lock);
 }
 

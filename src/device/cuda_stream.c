@@ -4,6 +4,7 @@
  * reports. A graph is a recording of launches, instantiated once, replayed with one call.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "device/cuda.h"
 
 #include <stdlib.h>
@@ -81,7 +82,9 @@ qn_status cuda_wait(device_stream *s, qn_error *error)
     if (s->capturing)
         return error_set(error, QN_BAD_CALL, "a stream that is being recorded cannot be waited for; end the recording");
     QN_TRY(cuda_enter(d, &pushed, error));
+    int64_t from = record_begin();
     int result = d->api.cuStreamSynchronize(s->handle);
+    record_end(from, RECORD_WAIT, "wait for the stream", NULL, 0, 0, 0);
     qn_status status = result ? cuda_failed(d, result, s, "waiting for the device", error) : QN_OK;
     cuda_leave(d, pushed);
     if (status == QN_OK) status = cuda_report_read(s, error);

@@ -4,6 +4,7 @@
  * driver without text (ref) loads the IR as it was lowered, so that the truth does not depend on any pass. The
  * context's lock is not held: any number of threads compile at once. SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "run/cache.h"
 #include "run/dump.h"
 
@@ -46,8 +47,12 @@ static qn_status build(qn_context *context, int slot, variant *v, dump *d, char 
         text_add_bytes(&key, text_get(&source), source.length);
         context_log(context, LOG_CODE, "code: %s for %s\n%s", v->kernel->name, s->driver->name, text_get(&source));
         assembly work = {.slot = s, .source = text_get(&source)};
+        int64_t from = record_begin();
         status = cache_get(context->cache, v->kernel->name, text_get(&key), key.length, assemble, &work, path,
                            path_size, &v->from_cache, error);
+        if (from)
+            record_end(from, v->from_cache ? RECORD_CACHE : RECORD_COMPILE, record_name(v->kernel->name), NULL, 0,
+                       v->from_cache, slot);
         dump_end(d, slot, v->kernel->name, text_get(&source), source.length, status == QN_OK ? path : NULL);
         if (status == QN_OK) {
             _Atomic int64_t *counter = v->from_cache ? &context->cache_hits : &context->compiles;

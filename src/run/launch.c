@@ -4,6 +4,7 @@
  * it is. Outputs with an initial value are filled before every launch.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "run/run.h"
 
 #include <string.h>
@@ -151,24 +152,36 @@ static qn_status launch_staged(qn_call *call, qn_error *error)
     return QN_OK;
 }
 
+/* A launch in the record, under the kernel's name. */
+static void end_record(qn_call *call, int64_t from, record_kind kind)
+{
+    if (!from) return;
+    if (!call->recorded_as) call->recorded_as = record_name(call->kernel->name);
+    const int64_t *programs = call->plan.programs[0];
+    record_end(from, kind, call->recorded_as, NULL, 0, programs[0] * programs[1] * programs[2], call->slot);
+}
+
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
 {
     const driver *d = call->context->slots[slot].driver;
     call->timing = (qn_timing){0};
     QN_TRY(make_ready(call, slot, true, error));
     qn_status status;
+    int64_t from = record_begin();
     if (d->prepare) {
         status = launch_staged(call, error);
     } else {
         const tile_kernel *k = call->instance->kernel;
-        QN_TRY(views_fill_initials(&call->context->slots[slot], k, call->views, NULL, error));
+        status = views_fill_initials(&call->context->slots[slot], k, call->views, NULL, error);
         int64_t start = clock_now_ns();
-        status = options
-                     ? d->launch(call->variant->program, call->views, &call->plan, options, error)
-                     : program_launch(call->context, slot, k, call->variant->program, call->views, &call->plan, error);
+        if (status == QN_OK)
+            status = options ? d->launch(call->variant->program, call->views, &call->plan, options, error)
+                             : program_launch(call->context, slot, k, call->variant->program, call->views, &call->plan,
+                                              error);
         call->timing.kernel_ns = clock_now_ns() - start;
     }
     call->has_run = true;
+    end_record(call, from, d->prepare ? RECORD_LAUNCH : RECORD_KERNEL);
     log_launch(call);
     return status;
 }
@@ -183,9 +196,13 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
         QN_TRY(make_ready(call, slot, false, error));
         call->all_direct = true;
     }
+    int64_t from = record_begin();
+    qn_status status = QN_OK;
     if (call->has_initials)
-        QN_TRY(views_fill_initials(&call->context->slots[slot], call->instance->kernel, call->views, stream, error));
-    QN_TRY(d->submit(call->ready, stream, error));
+        status = views_fill_initials(&call->context->slots[slot], call->instance->kernel, call->views, stream, error);
+    if (status == QN_OK) status = d->submit(call->ready, stream, error);
+    end_record(call, from, RECORD_LAUNCH);
+    QN_TRY(status);
     call->has_run = true;
     if (call->context->log & LOG_LAUNCH) log_launch(call);
     return QN_OK;
