@@ -471,9 +471,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
             if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
     lowering *l = w->l = lower_begin(w->t, b->leaves, b->options, classes, w->outputs, w->grp->write_count);
     choose_axes(w);
-    w->tiles =
-        dot_choose_tiles(b->options, elem, dot->attr.index, w->tile_axis[0] < 0 ? 1 : l->extents[w->tile_axis[0]],
-                         w->tile_axis[1] < 0 ? 1 : l->extents[w->tile_axis[1]]);
+    int64_t sizes[3];
+    for (int side = 0; side < 3; side++) sizes[side] = w->tile_axis[side] < 0 ? 1 : l->extents[w->tile_axis[side]];
+    w->tiles = dot_choose_tiles(b->options, elem, sizes[0], sizes[1], sizes[2]);
+    l->k->knob_warps = w->tiles.warps;
     lower_phase(l);
     launch(w);
     frame *f = frame_over(w, l->phase, 0, 1);

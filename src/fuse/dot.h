@@ -9,10 +9,11 @@
 
 typedef struct dot_tiles {
     int rows, columns, depth; /* of the sums; of one step of the loop */
+    int warps;                /* of a program on a GPU; 0: no wish */
 } dot_tiles;
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */
-dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, bool tf32, int64_t rows, int64_t columns);
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth);
 
 #endif

@@ -12,19 +12,19 @@
 
 #define MANY_ROWS 4096
 
-dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, bool tf32, int64_t rows, int64_t columns)
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth)
 {
-    (void)tf32;
     if (!options->gpu) {
-        if (columns <= 64) return (dot_tiles){64, 64, 256};
-        if (columns <= 512) return (dot_tiles){64, 128, 256};
-        return (dot_tiles){128, 256, 256};
+        if (columns <= 64) return (dot_tiles){64, 64, 256, 0};
+        if (columns <= 512) return (dot_tiles){64, 128, 256, 0};
+        return (dot_tiles){128, 256, 256, 0};
     }
-    int depth = 128 / dtypes[elem].size_bytes;
-    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, depth};
-    if (columns <= 512) return (dot_tiles){32, 32, depth};
-    if (columns <= 2048) return (dot_tiles){64, 64, depth};
-    return (dot_tiles){128, 128, depth};
+    int step = 128 / dtypes[elem].size_bytes;
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    if (columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0};
+    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, step, 0};
+    if (columns <= 256) return (dot_tiles){32, 16, step, 4};
+    return depth > 1024 ? (dot_tiles){64, 64, step, 4} : (dot_tiles){32, 32, step, 4};
 }
 
 /* ---- thin products ---- */
