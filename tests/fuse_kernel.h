@@ -10,6 +10,8 @@
 #include "ir/interp.h"
 #include "test.h"
 
+#include <quern/quern.h>
+
 static uint64_t kernel_random_state = 1;
 static inline double kernel_uniform(void)
 {
@@ -83,6 +85,39 @@ static inline bool kernel_run(arena *memory, const graph *g, const fuse_kernel *
         text_free(&t);
     }
     findings_free(&found);
+    return good;
+}
+
+/* The same on a device of a context. */
+static inline bool kernel_run_on(qn_context *context, const char *device, const graph *g, const fuse_kernel *k,
+                                 void *const *data)
+{
+    text words = {0};
+    qn_error error = {0};
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    tile_print(k->kernel, &words);
+    bool good = qn_module_load_text(context, "fused.tile", text_get(&words), &module, &error) == QN_OK &&
+                qn_call_new(module, k->kernel->name, &call, &error) == QN_OK;
+    int argument = 0, scalar = 0;
+    for (int p = 0; good && p < k->kernel->param_count; p++) {
+        const tile_param *param = &k->kernel->params[p];
+        if (param->kind == PARAM_SCALAR) {
+            number n = k->scalars[scalar++];
+            good = (dtype_is_float(param->elem) ? qn_call_set_float(call, param->name, n.f, &error)
+                                                : qn_call_set_int(call, param->name, n.i, &error)) == QN_OK;
+        }
+        if (param->kind > PARAM_INOUT) continue;
+        const fuse_argument *a = &k->arguments[argument++];
+        void *base = data[a->base] ? data[a->base] : graph_get(g, a->base)->attr.storage;
+        good = qn_call_set_memory(call, param->name, (char *)base + a->offset * dtypes[param->elem].size_bytes,
+                                  (qn_dtype)param->elem, a->rank, a->extents, a->strides, &error) == QN_OK;
+    }
+    good = good && qn_call_run(call, device, &error) == QN_OK;
+    if (!good) printf("%s\n", error.message);
+    if (call) qn_call_free(call);
+    if (module) qn_module_free(module);
+    text_free(&words);
     return good;
 }
 

@@ -142,4 +142,55 @@ TEST(additions_by_index)
         }
 }
 
-TEST_MAIN(CASE(scans), CASE(sorting), CASE(long_rows), CASE(additions_by_index))
+/* The same texts through the compilers. */
+static void on_devices(qn_context *context, arena *memory, graph *g, node n, const fuse_kernel *k, void **data)
+{
+    static const char *const devices[] = {"cpu", "emu"};
+    for (int d = 0; d < COUNT(devices); d++) {
+        memset(data[n], 0, (size_t)graph_size_bytes(g, n));
+        EXPECT(kernel_run_on(context, devices[d], g, k, data));
+        kernel_expect(memory, g, n, data[n], 1e-5);
+    }
+}
+
+TEST(devices)
+{
+    qn_context *context = NULL;
+    EXPECT(qn_context_open(NULL, &context, NULL) == QN_OK);
+    arena *memory = arena_new();
+    graph *g = graph_new(memory);
+    fuse_kernel k;
+    void *data[64] = {0};
+    fuse_options options = {0};
+    node x = kernel_leaf(memory, g, DT_F32, (shape){3, {2, 150, 3}}, -4, 4), n = graph_argsort(g, x, 1, true);
+    fuse_view view = fuse_view_row_major(g, x);
+    EXPECT(fuse_argsort_kernel(memory, g, n, &view, &options, &k));
+    kernel_allocate(memory, g, &k, data);
+    on_devices(context, memory, g, n, &k, data);
+
+    n = graph_scan(g, FOLD_SUM, x, 1);
+    EXPECT(fuse_scan_kernel(memory, g, n, &view, &options, &k));
+    kernel_allocate(memory, g, &k, data);
+    on_devices(context, memory, g, n, &k, data);
+
+    for (int kind = 0; kind < 2; kind++) { /* rows, lanes */
+        shape s = {2, {7, kind ? 5 : 40}}, line = {1, {60}};
+        node base = kernel_leaf(memory, g, DT_F32, s, -1, 1), index = kernel_leaf(memory, g, DT_I64, line, 0, 6.9);
+        node updates = kernel_leaf(memory, g, DT_F32, (shape){2, {60, s.extents[1]}}, -1, 1);
+        n = fuse_scatter_prepare(g, graph_take_add(g, base, index, updates, 0));
+        node order = graph_get(g, n)->inputs[3];
+        graph_tensor sorted;
+        EXPECT(graph_interpret(g, &order, 1, NULL, false, memory, &sorted, NULL) == QN_OK);
+        data[order] = arena_alloc(memory, (size_t)graph_size_bytes(g, order) + 8);
+        graph_tensor_write(&sorted, data[order]);
+        fuse_view views[4];
+        for (int i = 0; i < 4; i++) views[i] = fuse_view_row_major(g, graph_get(g, n)->inputs[i]);
+        EXPECT(fuse_scatter_kernel(memory, g, n, views, &options, &k));
+        kernel_allocate(memory, g, &k, data);
+        on_devices(context, memory, g, n, &k, data);
+    }
+    arena_free(memory);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(devices), CASE(scans), CASE(sorting), CASE(long_rows), CASE(additions_by_index))
