@@ -6,6 +6,9 @@
 #ifndef QUERN_TESTS_TENSOR_H
 #define QUERN_TESTS_TENSOR_H
 
+/* First, and so with call sites, which the library itself leaves out. */
+#include <quern/nn.h>
+
 #include "ir/graph_interp.h"
 #include "tensor/tape.h"
 #include "test.h"
