@@ -1,17 +1,22 @@
 /*
  * Arenas: blocks of memory that are freed together. In: sizes. Out: zeroed memory aligned to 16 bytes.
- * A block is at least 64 KiB; what is larger gets a block of its own. When the system has no memory left the process
- * ends here: nothing useful can be done, and no caller checks.
+ * A block is at least 64 KiB; what is larger gets a block of its own, and very large ones ask for huge pages, since most
+ * of the cost of a growing graph would be the faults of small ones. When the system has no memory left the process ends
+ * here: nothing useful can be done, and no caller checks.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define MAPPED_BYTES ((size_t)4 << 20) /* blocks from here on are mapped pages of their own */
 
 typedef struct block {
     struct block *next;
     size_t size, used;
+    size_t mapped_bytes; /* 0: on the heap */
     _Alignas(16) char data[];
 } block;
 
@@ -26,6 +31,32 @@ _Noreturn void base_check_failed(const char *condition, const char *file, int li
     abort();
 }
 
+static block *block_new(size_t capacity)
+{
+    size_t size = sizeof(block) + capacity;
+    CHECK(size > capacity);
+#if defined(MADV_HUGEPAGE) && !defined(__SANITIZE_ADDRESS__)
+    if (size >= MAPPED_BYTES) {
+        block *b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(b != MAP_FAILED);
+        madvise(b, size, MADV_HUGEPAGE);
+        b->mapped_bytes = size;
+        return b;
+    }
+#endif
+    block *b = calloc(1, size);
+    CHECK(b);
+    return b;
+}
+
+static void block_free(block *b)
+{
+    if (b->mapped_bytes)
+        munmap(b, b->mapped_bytes);
+    else
+        free(b);
+}
+
 arena *arena_new(void)
 {
     arena *a = calloc(1, sizeof(arena));
@@ -38,7 +69,7 @@ void arena_free(arena *a)
     if (!a) return;
     for (block *b = a->blocks; b;) {
         block *next = b->next;
-        free(b);
+        block_free(b);
         b = next;
     }
     free(a);
@@ -51,8 +82,7 @@ void *arena_alloc(arena *a, size_t size_bytes)
     block *b = a->blocks;
     if (!b || b->size - b->used < size) {
         size_t capacity = size > 65536 ? size : 65536;
-        b = calloc(1, sizeof(block) + capacity);
-        CHECK(b);
+        b = block_new(capacity);
         b->size = capacity;
         b->next = a->blocks;
         a->blocks = b;
