@@ -1,0 +1,222 @@
+/*
+ * Grouping. In: one cell an op. Out: fewer cells, by joining two at a time what a builder accepts as one kernel.
+ *
+ * Pairs that share a value come first by the bytes that stay out of memory: a producer and who reads it, then those who
+ * read the same thing. Two may be joined if no third stands between them, and if the joined kernel does not do costly
+ * work many times over. What was refused once is not asked again until one of the two has changed.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/plan.h"
+
+#include "fuse/loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_NODES 160 /* of one kernel: longer texts cost more to compile than they save */
+
+typedef struct candidate {
+    int64_t bytes;
+    int a, b; /* cells; a computes before b */
+} candidate;
+
+/* ---- refusals ---- */
+
+static unsigned pair_hash(int a, int b)
+{
+    return (unsigned)a * 2654435761u ^ (unsigned)b * 40503u;
+}
+
+static refusal *refusal_find(const planner *p, int a, int b)
+{
+    unsigned mask = (unsigned)p->refusal_size - 1, at = pair_hash(a, b) & mask;
+    while (p->refusals[at].a && (p->refusals[at].a != a || p->refusals[at].b != b)) at = (at + 1) & mask;
+    return &p->refusals[at];
+}
+
+static void refusal_add(planner *p, int a, int b, const char *why)
+{
+    if (p->refusal_count * 2 >= p->refusal_size) {
+        refusal *old = p->refusals;
+        int size = p->refusal_size;
+        p->refusal_size *= 2;
+        p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
+        for (int i = 0; i < size; i++)
+            if (old[i].a) *refusal_find(p, old[i].a, old[i].b) = old[i];
+    }
+    *refusal_find(p, a, b) = (refusal){a, b, why};
+    p->refusal_count++;
+}
+
+/* ---- order ---- */
+
+static node newest_of(const cell *c)
+{
+    return c->g.nodes[c->g.node_count - 1];
+}
+
+/* Does anything that `from` computes reach `to`, other than directly where `direct` is allowed? */
+static bool reaches(const planner *p, int from, int to, bool direct, bool *seen)
+{
+    const cell *c = &p->cells[from];
+    for (int i = 0; i < c->g.node_count; i++) {
+        node n = c->g.nodes[i];
+        for (int u = 0; u < p->user_count[n]; u++) {
+            int next = p->cell_of[p->users[n][u]];
+            if (next == from || (direct && next == to)) continue;
+            if (next == to) return true;
+            if (seen[next] || p->cells[next].g.nodes[0] > newest_of(&p->cells[to])) continue;
+            seen[next] = true;
+            if (reaches(p, next, to, false, seen)) return true;
+        }
+    }
+    return false;
+}
+
+static bool between(const planner *p, int a, int b, arena *scratch)
+{
+    return reaches(p, a, b, true, ARENA_ARRAY(scratch, bool, p->cell_count)) ||
+           reaches(p, b, a, false, ARENA_ARRAY(scratch, bool, p->cell_count));
+}
+
+/* ---- joining ---- */
+
+static bool is_barrier(const planner *p, const cell *c)
+{
+    if (c->g.kind != GROUP_LOOP && c->g.kind != GROUP_DOT) return true;
+    if (p->options->mode != FUSE_STRICT) return false;
+    /* The order of additions must be that of the op alone. */
+    for (int i = 0; i < c->g.node_count; i++) {
+        const graph_node *x = graph_get(p->g, c->g.nodes[i]);
+        if (x->code == GRAPH_DOT) return true;
+        if (x->code == GRAPH_REDUCE && (x->attr.fold == FOLD_SUM || x->attr.fold == FOLD_PROD) &&
+            dtype_is_float(x->elem))
+            return true;
+    }
+    return false;
+}
+
+static bool keeps(const planner *p, const cell *a, const cell *b)
+{
+    for (int i = 0; i < a->g.node_count; i++) {
+        node n = a->g.nodes[i];
+        if (graph_get(p->g, n)->code != GRAPH_KEEP) continue;
+        for (int u = 0; u < p->user_count[n]; u++)
+            if (p->cell_of[p->users[n][u]] == p->cell_of[b->g.nodes[0]]) return true;
+    }
+    return false;
+}
+
+static cell joined(planner *p, const cell *a, const cell *b)
+{
+    cell c = {.g = {.kind = a->g.kind == GROUP_DOT || b->g.kind == GROUP_DOT ? GROUP_DOT : GROUP_LOOP}};
+    c.g.anchor = a->g.anchor ? a->g.anchor : b->g.anchor;
+    c.g.nodes = ARENA_ARRAY(p->memory, node, a->g.node_count + b->g.node_count);
+    memcpy(c.g.nodes, a->g.nodes, sizeof(node) * (size_t)a->g.node_count);
+    memcpy(c.g.nodes + a->g.node_count, b->g.nodes, sizeof(node) * (size_t)b->g.node_count);
+    c.g.node_count = a->g.node_count + b->g.node_count;
+    cell_settle(p, &c);
+    return c;
+}
+
+static const char *join(planner *p, int a, int b, arena *scratch)
+{
+    const cell *x = &p->cells[a], *y = &p->cells[b];
+    if (is_barrier(p, x) || is_barrier(p, y)) return "its kernel stands alone";
+    if (x->g.kind == GROUP_DOT && y->g.kind == GROUP_DOT) return "two products";
+    if (keeps(p, x, y)) return "it was asked to be kept";
+    if (x->g.node_count + y->g.node_count > MOST_NODES) return "the kernel would be too long";
+    if (between(p, a, b, scratch)) return "another kernel stands between them";
+    cell c = joined(p, x, y);
+    if (c.g.write_count + c.read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
+    const char *why = NULL;
+    qn_error error = {0};
+    if (!cell_build(p, &c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";
+    p->cells[b].dead = true;
+    p->cells[a] = c;
+    for (int i = 0; i < c.g.node_count; i++) p->cell_of[c.g.nodes[i]] = a;
+    return NULL;
+}
+
+static bool try_join(planner *p, int a, int b)
+{
+    int stamp_a = p->cells[a].stamp, stamp_b = p->cells[b].stamp;
+    if (refusal_find(p, stamp_a, stamp_b)->a) return false;
+    arena *scratch = arena_new();
+    const char *why = join(p, a, b, scratch);
+    arena_free(scratch);
+    if (why) refusal_add(p, stamp_a, stamp_b, why);
+    return !why;
+}
+
+/* ---- candidates ---- */
+
+static int by_bytes(const void *x, const void *y)
+{
+    const candidate *a = x, *b = y;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    return a->a != b->a ? a->a - b->a : a->b - b->b;
+}
+
+typedef struct candidates {
+    candidate *items;
+    int count, capacity;
+} candidates;
+
+static void add_candidate(const planner *p, candidates *list, arena *scratch, int64_t bytes, int a, int b)
+{
+    if (a == b || p->cells[a].dead || p->cells[b].dead) return;
+    if (refusal_find(p, p->cells[a].stamp, p->cells[b].stamp)->a) return;
+    candidate c = {bytes, a, b};
+    ARENA_PUSH(scratch, list->items, list->count, list->capacity, c);
+}
+
+/* A producer and a reader; or, `siblings`, two that read the same. */
+static bool join_round(planner *p, bool siblings)
+{
+    arena *scratch = arena_new();
+    candidates list = {0};
+    for (node n = 1; (int)n < p->node_count; n++) {
+        if (!p->reached[n] || !p->in_memory[n]) continue;
+        int64_t bytes = graph_size_bytes(p->g, n);
+        if (!siblings && !p->is_op[n]) continue;
+        for (int u = 0; u < p->user_count[n]; u++) {
+            int b = p->cell_of[p->users[n][u]];
+            if (!siblings) {
+                add_candidate(p, &list, scratch, bytes, p->cell_of[n], b);
+                continue;
+            }
+            for (int v = 0; v < u && v < 16; v++) {
+                int a = p->cell_of[p->users[n][v]];
+                add_candidate(p, &list, scratch, bytes, MINIMUM(a, b), MAXIMUM(a, b));
+            }
+        }
+    }
+    qsort(list.items, (size_t)list.count, sizeof(candidate), by_bytes);
+    bool any = false;
+    for (int i = 0; i < list.count; i++) {
+        const candidate *c = &list.items[i];
+        if (p->cells[c->a].dead || p->cells[c->b].dead) continue;
+        any |= try_join(p, c->a, c->b);
+    }
+    arena_free(scratch);
+    return any;
+}
+
+void group_nodes(planner *p)
+{
+    p->refusal_size = 256;
+    p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
+    do {
+        while (join_round(p, false)) continue;
+    } while (join_round(p, true));
+}
+
+const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer)
+{
+    if (p->options->mode == FUSE_EAGER) return "each op has its own kernel";
+    const refusal *r = refusal_find(p, producer->stamp, consumer->stamp);
+    if (!r->a) r = refusal_find(p, consumer->stamp, producer->stamp);
+    if (r->a) return r->why;
+    return graph_get(p->g, n)->code == GRAPH_RESULT ? "it comes from a kernel of a module" : "its kernel stands alone";
+}

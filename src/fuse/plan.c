@@ -1,0 +1,601 @@
+/*
+ * fuse_plan_make. In: a graph, what is in memory, what is wanted. Out: kernels in order.
+ *
+ * 1. The graph is prepared: additions by index get the order of their indices, thin products become sums, reductions of
+ *    nothing become constants. Wanted nodes keep their names: what a node was prepared into is renamed in the end.
+ * 2. Ops are told from what is followed, and grouped (group.c).
+ * 3. Groups are built in an order in which every value is there before it is read. A group whose kernel cannot be built
+ *    after all falls apart into its ops.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/plan.h"
+
+#include "fuse/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- preparing ---- */
+
+typedef struct preparation {
+    node *now;     /* by old node: what computes it */
+    int old_count; /* nodes of the graph as it came */
+} preparation;
+
+static node prepare_node(graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
+    if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
+    if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
+        return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
+    return n;
+}
+
+/* Marks what has to be looked at: from the roots down to what is in memory. */
+static void reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const node *roots, int root_count,
+                  bool *reached)
+{
+    node newest = 0;
+    for (int i = 0; i < root_count; i++) {
+        reached[roots[i]] = true;
+        newest = MAXIMUM(newest, roots[i]);
+    }
+    for (node n = newest; n > 0; n--) {
+        if (!reached[n] || ((int)n < leaf_count && leaves[n].given)) continue;
+        for (int i = 0; i < graph_get(g, n)->input_count; i++) reached[graph_get(g, n)->inputs[i]] = true;
+    }
+}
+
+static preparation prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory)
+{
+    preparation p = {.old_count = g->node_count};
+    p.now = ARENA_ARRAY(memory, node, g->node_count);
+    bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
+    reach(g, leaves, g->node_count, roots, root_count, reached);
+    for (node n = 1; (int)n < p.old_count; n++) {
+        if (!reached[n]) continue;
+        p.now[n] = n;
+        if (leaves[n].given) continue;
+        const graph_node x = *graph_get(g, n);
+        node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
+        bool changed = false;
+        for (int i = 0; i < x.input_count; i++) {
+            inputs[i] = p.now[x.inputs[i]];
+            changed |= inputs[i] != x.inputs[i];
+        }
+        g->site = x.site;
+        g->label = x.label;
+        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n);
+    }
+    g->site = (graph_site){0};
+    g->label = NULL;
+    return p;
+}
+
+/* Roots that were prepared into something that is no op of their own: another root, a leaf. */
+static void part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const node *roots, int root_count)
+{
+    for (int i = 0; i < root_count; i++) {
+        node n = roots[i], now = p->now[n];
+        if (now == n) continue;
+        bool taken = (int)now < p->old_count && (leaves[now].given || p->now[now] == now);
+        for (int k = 0; k < i && !taken; k++) taken = roots[k] != n && p->now[roots[k]] == now;
+        if (taken) p->now[n] = graph_same(g, GRAPH_KEEP, now, 1000 + i);
+    }
+}
+
+/* ---- ops ---- */
+
+static bool is_followed(const graph_node *x)
+{
+    switch (x->code) {
+    case GRAPH_FULL:
+    case GRAPH_IOTA:
+    case GRAPH_DETACH:
+    case GRAPH_AGAIN:
+    case GRAPH_RESHAPE:
+    case GRAPH_PERMUTE:
+    case GRAPH_EXPAND:
+    case GRAPH_SLICE:
+    case GRAPH_WINDOW:
+    case GRAPH_RESULT: return true;
+    default: return false;
+    }
+}
+
+static bool is_alone(graph_code code)
+{
+    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
+           code == GRAPH_KERNEL;
+}
+
+static bool is_constant_scalar(const graph_node *x)
+{
+    return x->code == GRAPH_FULL && !x->shape.rank;
+}
+
+/* The node as a strided view of something in memory; false: it is none. */
+static bool view_of(const planner *p, node n, arena *memory, fuse_view *out)
+{
+    const graph_node *x = graph_get(p->g, n);
+    int axes[GRAPH_RANK];
+    space s;
+    space_init(&s, x->shape.extents, x->shape.rank);
+    for (int k = 0; k < x->shape.rank; k++) axes[k] = k;
+    trace *t = trace_new(memory, p->g, p->in_memory, p->options, &s);
+    index_map identity = index_map_root(&s, axes, x->shape.rank);
+    int id = trace_node(t, n, &identity);
+    if (!id || t->terms[id].kind != TERM_ACCESS || t->terms[id].guarded) return false;
+    const term *a = &t->terms[id];
+    const graph_node *base = graph_get(p->g, a->n);
+    int64_t strides[GRAPH_RANK], inner = 1;
+    for (int k = base->shape.rank - 1; k >= 0; k--) {
+        strides[k] = p->leaves[a->n].given ? p->leaves[a->n].strides[k] : inner;
+        inner *= MAXIMUM(base->shape.extents[k], 1);
+    }
+    affine place = index_linear(a->map, &base->shape, strides);
+    if (affine_has_atoms(&place) || base->elem != x->elem) return false;
+    *out = (fuse_view){.base = a->n, .offset = place.constant + (p->leaves[a->n].given ? p->leaves[a->n].offset : 0)};
+    for (int i = 0; i < s.axis_count; i++) out->strides[s.axes[i].root] = place.factor[i];
+    return true;
+}
+
+static bool is_view(const planner *p, node n)
+{
+    arena *scratch = arena_new();
+    fuse_view view;
+    bool yes = view_of(p, n, scratch, &view);
+    arena_free(scratch);
+    return yes;
+}
+
+static bool is_costly(const graph_node *x)
+{
+    return x->code == GRAPH_MAP && ops[x->attr.map].costly;
+}
+
+/* Cheap arithmetic that reads no more than it gives is computed again wherever it is needed. */
+static bool is_cheap(const planner *p, node n)
+{
+    const graph_node *x = graph_get(p->g, n);
+    if (p->options->mode == FUSE_EAGER || x->code != GRAPH_MAP || is_costly(x) || p->wanted[n]) return false;
+    int64_t bytes = 0;
+    for (int i = 0; i < x->input_count; i++) {
+        node from = x->inputs[i];
+        for (int guard = 0; guard < 64; guard++) { /* an expanded input costs what it is, not what it looks like */
+            const graph_node *y = graph_get(p->g, from);
+            if (p->in_memory[from] || !is_followed(y) || y->input_count != 1) break;
+            from = y->inputs[0];
+        }
+        const graph_node *y = graph_get(p->g, from);
+        if (!p->in_memory[from] && (y->code == GRAPH_FULL || y->code == GRAPH_IOTA)) continue;
+        if (!p->leaves[from].given && (y->code != GRAPH_MAP || p->is_op[from])) return false;
+        bytes += graph_size_bytes(p->g, from);
+    }
+    return bytes <= graph_size_bytes(p->g, n);
+}
+
+static void add_node(planner *p, node **list, int *count, node n)
+{
+    for (int i = 0; i < *count; i++)
+        if ((*list)[i] == n) return;
+    if (!(*count & (*count - 1))) { /* powers of two: grow */
+        node *grown = ARENA_ARRAY(p->memory, node, *count ? *count * 2 : 1);
+        if (*count) memcpy(grown, *list, sizeof(node) * (size_t)*count);
+        *list = grown;
+    }
+    (*list)[(*count)++] = n;
+}
+
+static void find_ops(planner *p)
+{
+    /* Products, sorts and calls read memory: what feeds them is not computed again. */
+    bool *feeds = ARENA_ARRAY(p->memory, bool, p->node_count);
+    for (node n = (node)p->node_count - 1; n > 0; n--) {
+        if (!p->reached[n] || p->leaves[n].given) continue;
+        const graph_node *x = graph_get(p->g, n);
+        bool hungry = is_alone(x->code) || x->code == GRAPH_DOT || (is_followed(x) && feeds[n]);
+        for (int i = 0; i < x->input_count; i++) feeds[x->inputs[i]] |= hungry;
+    }
+    for (node n = 1; (int)n < p->node_count; n++) {
+        if (!p->reached[n]) continue;
+        const graph_node *x = graph_get(p->g, n);
+        p->in_memory[n] = p->leaves[n].given || x->code == GRAPH_LEAF || x->code == GRAPH_RESULT;
+        if (p->in_memory[n]) continue;
+        if (!feeds[n] && is_cheap(p, n)) continue;
+        p->is_op[n] = !is_followed(x) || p->wanted[n];
+        p->in_memory[n] = p->is_op[n];
+    }
+    /* What stands alone wants views of memory. */
+    for (node n = 1; (int)n < p->node_count; n++) {
+        const graph_node *x = graph_get(p->g, n);
+        if (!p->reached[n] || !p->is_op[n] || !is_alone(x->code)) continue;
+        for (int i = 0; i < x->input_count; i++) {
+            const graph_node *input = graph_get(p->g, x->inputs[i]);
+            if (x->code == GRAPH_KERNEL && is_constant_scalar(input)) continue;
+            if (p->in_memory[x->inputs[i]] || is_view(p, x->inputs[i])) continue;
+            p->is_op[x->inputs[i]] = p->in_memory[x->inputs[i]] = true;
+        }
+    }
+    /* Who reads what. */
+    for (node n = 1; (int)n < p->node_count; n++) {
+        if (!p->reached[n] || p->leaves[n].given) continue;
+        const graph_node *x = graph_get(p->g, n);
+        for (int i = 0; i < x->input_count; i++) {
+            node from = x->inputs[i];
+            if (p->in_memory[from])
+                add_node(p, &p->reads[n], &p->read_count[n], from);
+            else
+                for (int k = 0; k < p->read_count[from]; k++)
+                    add_node(p, &p->reads[n], &p->read_count[n], p->reads[from][k]);
+        }
+        for (int k = 0; p->is_op[n] && k < p->read_count[n]; k++)
+            add_node(p, &p->users[p->reads[n][k]], &p->user_count[p->reads[n][k]], n);
+    }
+}
+
+/* The op that leaves the value in memory: a call for its results. */
+static node writer_of(const planner *p, node n)
+{
+    const graph_node *x = graph_get(p->g, n);
+    return x->code == GRAPH_RESULT ? x->inputs[0] : n;
+}
+
+/* ---- cells ---- */
+
+static int by_node(const void *a, const void *b)
+{
+    node x = *(const node *)a, y = *(const node *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool has_node(const node *list, int count, node n)
+{
+    return bsearch(&n, list, (size_t)count, sizeof(node), by_node) != NULL;
+}
+
+void cell_settle(planner *p, cell *c)
+{
+    group *g = &c->g;
+    qsort(g->nodes, (size_t)g->node_count, sizeof(node), by_node);
+    g->writes = ARENA_ARRAY(p->memory, node, g->node_count + 1);
+    g->write_count = c->read_count = 0;
+    c->reads = NULL;
+    for (int i = 0; i < g->node_count; i++) {
+        node n = g->nodes[i];
+        bool written = p->wanted[n];
+        for (int k = 0; k < p->user_count[n] && !written; k++)
+            written = !has_node(g->nodes, g->node_count, p->users[n][k]);
+        if (written && graph_get(p->g, n)->code != GRAPH_KERNEL) g->writes[g->write_count++] = n;
+        for (int k = 0; k < p->read_count[n]; k++)
+            if (!has_node(g->nodes, g->node_count, p->reads[n][k]))
+                add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
+    }
+    if (g->kind == GROUP_CALL) { /* its results */
+        g->writes = ARENA_ARRAY(p->memory, node, p->node_count);
+        for (node n = 1; (int)n < p->node_count; n++)
+            if (p->reached[n] && graph_get(p->g, n)->code == GRAPH_RESULT && graph_get(p->g, n)->inputs[0] == g->anchor)
+                g->writes[g->write_count++] = n;
+    }
+    qsort(c->reads, (size_t)c->read_count, sizeof(node), by_node);
+    c->stamp = ++p->next_stamp;
+}
+
+static group_kind kind_of(graph_code code)
+{
+    switch (code) {
+    case GRAPH_DOT: return GROUP_DOT;
+    case GRAPH_SCAN: return GROUP_SCAN;
+    case GRAPH_ARGSORT: return GROUP_ARGSORT;
+    case GRAPH_TAKE_ADD:
+    case GRAPH_GATHER_ADD: return GROUP_SCATTER;
+    case GRAPH_KERNEL: return GROUP_CALL;
+    default: return GROUP_LOOP;
+    }
+}
+
+static void make_cell(planner *p, node n)
+{
+    cell c = {.g = {.kind = kind_of(graph_get(p->g, n)->code)}};
+    c.g.anchor = c.g.kind == GROUP_LOOP ? 0 : n;
+    c.g.nodes = ARENA_ARRAY(p->memory, node, 1);
+    c.g.nodes[0] = n;
+    c.g.node_count = 1;
+    cell_settle(p, &c);
+    p->cell_of[n] = p->cell_count;
+    ARENA_PUSH(p->memory, p->cells, p->cell_count, p->cell_capacity, c);
+}
+
+/* ---- building ---- */
+
+/* A call's arguments are its inputs; a constant scalar has no base. */
+static bool build_call(planner *p, const cell *c, arena *memory, fuse_kernel *out)
+{
+    const graph_node *x = graph_get(p->g, c->g.anchor);
+    *out = (fuse_kernel){.name = x->attr.kernel->name, .call = c->g.anchor, .argument_count = x->input_count};
+    out->arguments = ARENA_ARRAY(memory, fuse_argument, x->input_count + 1);
+    for (int i = 0; i < x->input_count; i++) {
+        const graph_node *input = graph_get(p->g, x->inputs[i]);
+        fuse_view view = {0};
+        if (is_constant_scalar(input)) continue;
+        if (input->shape.rank > MAX_RANK || !view_of(p, x->inputs[i], memory, &view)) return false;
+        fuse_argument *a = &out->arguments[i];
+        *a = (fuse_argument){.base = view.base, .rank = input->shape.rank, .offset = view.offset};
+        memcpy(a->extents, input->shape.extents, sizeof(int64_t) * (size_t)a->rank);
+        memcpy(a->strides, view.strides, sizeof(int64_t) * (size_t)a->rank);
+    }
+    return true;
+}
+
+static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *out)
+{
+    const graph_node *x = graph_get(p->g, c->g.anchor);
+    fuse_view views[8] = {0};
+    if (c->g.kind == GROUP_CALL) return build_call(p, c, memory, out);
+    for (int i = 0; i < x->input_count && i < 8; i++)
+        if (!view_of(p, x->inputs[i], memory, &views[i])) return false;
+    const graph_node *base = graph_get(p->g, x->inputs[0]);
+    if (c->g.kind == GROUP_SCATTER && base->code == GRAPH_FULL && !base->attr.number.i && !base->attr.number.f)
+        views[0].base = 0;
+    switch (c->g.kind) {
+    case GROUP_SCAN: return fuse_scan_kernel(memory, p->g, c->g.anchor, views, p->options, out);
+    case GROUP_ARGSORT: return fuse_argsort_kernel(memory, p->g, c->g.anchor, views, p->options, out);
+    default: return fuse_scatter_kernel(memory, p->g, c->g.anchor, views, p->options, out);
+    }
+}
+
+bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error)
+{
+    builder b = {.memory = memory, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
+    for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = false;
+    bool fine;
+    switch (c->g.kind) {
+    case GROUP_LOOP: fine = loop_build(&b, &c->g, out, error); break;
+    case GROUP_DOT: fine = dot_build(&b, &c->g, out, error); break;
+    default: fine = build_alone(p, c, memory, out);
+    }
+    for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = p->is_op[c->g.nodes[i]];
+    *why = b.why;
+    return fine;
+}
+
+/* ---- numbers of the report ---- */
+
+static int64_t node_flops(const graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    int64_t count = shape_count(&x->shape);
+    if (x->code == GRAPH_REDUCE) return shape_count(&graph_get(g, x->inputs[0])->shape);
+    if (x->code == GRAPH_DOT) {
+        const shape *a = &graph_get(g, x->inputs[0])->shape;
+        return 2 * count * a->extents[a->rank - 1];
+    }
+    return x->code == GRAPH_MAP && x->attr.map != OP_CONVERT && x->attr.map != OP_BITCAST ? count : 0;
+}
+
+static int64_t argument_bytes(const graph *g, const fuse_argument *a)
+{
+    int64_t count = 1;
+    for (int i = 0; i < a->rank; i++) count *= a->strides[i] ? a->extents[i] : 1;
+    return MINIMUM(count * dtypes[graph_get(g, a->base)->elem].size_bytes, graph_size_bytes(g, a->base));
+}
+
+/* The ops and what is followed between them. */
+static void list_nodes(const planner *p, const cell *c, fuse_kernel *k)
+{
+    bool *seen = ARENA_ARRAY(p->memory, bool, p->node_count);
+    const group *g = &c->g;
+    for (int i = 0; i < g->node_count; i++) seen[g->nodes[i]] = true;
+    int count = 0;
+    for (node n = g->nodes[g->node_count - 1]; n > 0; n--) {
+        if (!seen[n]) continue;
+        count++;
+        for (int i = 0; i < graph_get(p->g, n)->input_count; i++) {
+            node from = graph_get(p->g, n)->inputs[i];
+            if (!p->in_memory[from]) seen[from] = true;
+        }
+    }
+    k->nodes = ARENA_ARRAY(p->memory, node, count);
+    k->node_count = 0;
+    for (node n = 1; n <= g->nodes[g->node_count - 1]; n++)
+        if (seen[n]) k->nodes[k->node_count++] = n;
+}
+
+static void count_kernel(const planner *p, const cell *c, fuse_kernel *k)
+{
+    const group *g = &c->g;
+    list_nodes(p, c, k);
+    k->writes = g->writes;
+    k->write_count = g->write_count;
+    k->flops = k->read_bytes = k->written_bytes = k->saved_bytes = 0;
+    for (int i = 0; i < k->node_count; i++) k->flops += node_flops(p->g, k->nodes[i]);
+    for (int i = 0; i < g->write_count; i++) k->written_bytes += graph_size_bytes(p->g, g->writes[i]);
+    for (int i = 0; i < k->argument_count; i++)
+        if (!has_node(g->writes, g->write_count, k->arguments[i].base))
+            k->read_bytes += argument_bytes(p->g, &k->arguments[i]);
+    for (int i = 0; i < g->node_count; i++) {
+        node n = g->nodes[i];
+        int64_t reads = 0;
+        for (int u = 0; u < p->user_count[n]; u++) reads += has_node(g->nodes, g->node_count, p->users[n][u]);
+        k->saved_bytes += graph_size_bytes(p->g, n) * (reads + !has_node(g->writes, g->write_count, n));
+    }
+}
+
+/* ---- the order ---- */
+
+/* Cells in an order of needs; order: room for cell_count. Returns how many are alive. */
+static int order_cells(planner *p, int *order)
+{
+    int count = 0;
+    bool *done = ARENA_ARRAY(p->memory, bool, p->cell_count);
+    int *stack = ARENA_ARRAY(p->memory, int, p->cell_count + 1), *next = ARENA_ARRAY(p->memory, int, p->cell_count);
+    bool *open = ARENA_ARRAY(p->memory, bool, p->cell_count);
+    for (int first = 0; first < p->cell_count; first++) {
+        if (p->cells[first].dead || done[first]) continue;
+        int depth = 0;
+        stack[depth++] = first;
+        open[first] = true;
+        while (depth) {
+            int at = stack[depth - 1];
+            const cell *c = &p->cells[at];
+            if (next[at] == c->read_count) {
+                done[at] = true;
+                order[count++] = at;
+                depth--;
+                continue;
+            }
+            node from = writer_of(p, c->reads[next[at]++]);
+            if (!p->is_op[from]) continue;
+            int other = p->cell_of[from];
+            if (other == at || done[other]) continue;
+            CHECK(!open[other]);
+            open[other] = true;
+            stack[depth++] = other;
+        }
+    }
+    return count;
+}
+
+/* A group whose kernel cannot be built: one kernel an op. */
+static void fall_apart(planner *p, int at)
+{
+    cell c = p->cells[at];
+    p->cells[at].dead = true;
+    for (int i = 0; i < c.g.node_count; i++) make_cell(p, c.g.nodes[i]);
+    for (int i = 0; i < p->cell_count; i++)
+        if (!p->cells[i].dead) cell_settle(p, &p->cells[i]);
+}
+
+static qn_status build_all(planner *p, fuse_plan *plan, int *kernel_of, qn_error *error)
+{
+    bool changed = true;
+    fuse_kernel *built = NULL;
+    int built_count = 0;
+    while (changed) { /* every cell once; after one fell apart, the new ones */
+        changed = false;
+        built = ARENA_ARRAY(p->memory, fuse_kernel, p->cell_count);
+        built_count = p->cell_count;
+        for (int i = 0; i < built_count && !changed; i++) {
+            cell *c = &p->cells[i];
+            const char *why = NULL;
+            qn_error problem = {0};
+            if (c->dead || cell_build(p, c, p->memory, &built[i], &why, &problem)) continue;
+            if (c->g.node_count == 1)
+                return error_set(error, QN_FAILED, "%s: no kernel can be built: %s",
+                                 graph_ops[graph_get(p->g, c->g.nodes[0])->code].text,
+                                 why                  ? why
+                                 : problem.message[0] ? problem.message
+                                                      : "its shape does not fit");
+            fall_apart(p, i);
+            changed = true;
+        }
+    }
+    int *order = ARENA_ARRAY(p->memory, int, p->cell_count), count = order_cells(p, order);
+    plan->kernels = ARENA_ARRAY(p->memory, fuse_kernel, count + 1);
+    for (int i = 0; i < count; i++) {
+        fuse_kernel *k = &plan->kernels[plan->kernel_count];
+        *k = built[order[i]];
+        kernel_of[order[i]] = plan->kernel_count++;
+        count_kernel(p, &p->cells[order[i]], k);
+    }
+    return QN_OK;
+}
+
+static void list_boundaries(planner *p, fuse_plan *plan, const int *kernel_of)
+{
+    int capacity = 0;
+    for (int i = 0; i < p->cell_count; i++) {
+        const cell *c = &p->cells[i];
+        if (c->dead) continue;
+        for (int k = 0; k < c->read_count; k++) {
+            node n = c->reads[k], from = writer_of(p, n);
+            if (!p->is_op[from]) continue;
+            fuse_boundary edge = {n, kernel_of[p->cell_of[from]], kernel_of[i], graph_size_bytes(p->g, n), NULL};
+            edge.why = group_boundary(p, n, &p->cells[p->cell_of[from]], c);
+            ARENA_PUSH(p->memory, plan->boundaries, plan->boundary_count, capacity, edge);
+        }
+        for (int k = 0; k < c->g.write_count; k++) {
+            if (!p->wanted[c->g.writes[k]]) continue;
+            fuse_boundary edge = {c->g.writes[k], kernel_of[i], -1, graph_size_bytes(p->g, c->g.writes[k]),
+                                  "it is a result"};
+            ARENA_PUSH(p->memory, plan->boundaries, plan->boundary_count, capacity, edge);
+        }
+    }
+}
+
+/* What was prepared has its old name again where somebody outside knows it by that. */
+static void rename_nodes(planner *p, fuse_plan *plan, const preparation *prepared, const node *roots, int root_count)
+{
+    node *old = ARENA_ARRAY(p->memory, node, p->node_count);
+    bool any = false;
+    for (node n = 1; (int)n < p->node_count; n++) old[n] = n;
+    for (int i = 0; i < root_count; i++) {
+        if (prepared->now[roots[i]] == roots[i]) continue;
+        old[prepared->now[roots[i]]] = roots[i];
+        any = true;
+    }
+    for (int i = 0; any && i < plan->kernel_count; i++) {
+        fuse_kernel *k = &plan->kernels[i];
+        for (int a = 0; a < k->argument_count; a++) k->arguments[a].base = old[k->arguments[a].base];
+        node *writes = ARENA_ARRAY(p->memory, node, k->write_count + 1);
+        for (int w = 0; w < k->write_count; w++) writes[w] = old[k->writes[w]];
+        k->writes = writes;
+    }
+    for (int i = 0; any && i < plan->boundary_count; i++) plan->boundaries[i].value = old[plan->boundaries[i].value];
+}
+
+qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, int wanted_count,
+                         const fuse_assign *assigns, int assign_count, const fuse_options *options, arena *memory,
+                         fuse_plan **out, qn_error *error)
+{
+    int root_count = 0;
+    node *roots = ARENA_ARRAY(memory, node, wanted_count + assign_count + 1);
+    for (int i = 0; i < wanted_count; i++)
+        if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
+    for (int i = 0; i < assign_count; i++)
+        if (!leaves[assigns[i].from].given) roots[root_count++] = assigns[i].from;
+    int old_count = g->node_count;
+    preparation prepared = prepare(g, leaves, roots, root_count, memory);
+    part_roots(g, &prepared, leaves, roots, root_count);
+    if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
+
+    planner *p = ARENA_NEW(memory, planner);
+    p->memory = memory;
+    p->g = g;
+    p->options = options;
+    int count = p->node_count = g->node_count;
+    p->leaves = ARENA_ARRAY(memory, fuse_leaf, count);
+    memcpy(p->leaves, leaves, sizeof(fuse_leaf) * (size_t)old_count);
+    p->reached = ARENA_ARRAY(memory, bool, count);
+    p->wanted = ARENA_ARRAY(memory, bool, count);
+    p->is_op = ARENA_ARRAY(memory, bool, count);
+    p->in_memory = ARENA_ARRAY(memory, bool, count);
+    p->reads = ARENA_ARRAY(memory, node *, count);
+    p->read_count = ARENA_ARRAY(memory, int, count);
+    p->users = ARENA_ARRAY(memory, node *, count);
+    p->user_count = ARENA_ARRAY(memory, int, count);
+    p->cell_of = ARENA_ARRAY(memory, int, count);
+    node *now = ARENA_ARRAY(memory, node, root_count + 1);
+    for (int i = 0; i < root_count; i++) {
+        now[i] = prepared.now[roots[i]];
+        p->wanted[now[i]] = true;
+    }
+    reach(g, p->leaves, count, now, root_count, p->reached);
+    find_ops(p);
+    for (node n = 1; (int)n < count; n++)
+        if (p->reached[n] && p->is_op[n]) make_cell(p, n);
+    if (options->mode != FUSE_EAGER) group_nodes(p);
+
+    fuse_plan *plan = ARENA_NEW(memory, fuse_plan);
+    plan->memory = memory;
+    plan->graph = g;
+    int *kernel_of = ARENA_ARRAY(memory, int, 2 * count + 1);
+    QN_TRY(build_all(p, plan, kernel_of, error));
+    list_boundaries(p, plan, kernel_of);
+    rename_nodes(p, plan, &prepared, roots, root_count);
+    plan->places = ARENA_ARRAY(memory, fuse_place, count);
+    fuse_memory(plan, wanted, wanted_count, assigns, assign_count);
+    *out = plan;
+    return QN_OK;
+}

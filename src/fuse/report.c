@@ -1,0 +1,82 @@
+/*
+ * The report of a plan. In: a plan. Out: a line for each kernel with its ops, bytes and FLOPs and what fusion saved, then
+ * its ops with their call sites, then why values went through memory.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/fuse.h"
+
+#include <string.h>
+
+static void add_bytes(text *out, int64_t bytes)
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    double x = (double)bytes;
+    int unit = 0;
+    while (x >= 1000 && unit < 4) {
+        x /= 1000;
+        unit++;
+    }
+    text_print(out, unit && x < 100 ? "%.2f %s" : "%.0f %s", x, units[unit]);
+}
+
+static const char *op_text(const graph_node *x)
+{
+    if (x->code == GRAPH_MAP) return ops[x->attr.map].text;
+    return x->code == GRAPH_REDUCE ? fold_names[x->attr.fold] : graph_ops[x->code].text;
+}
+
+static bool is_silent(const graph_node *x)
+{
+    return graph_ops[x->code].class == GRAPH_CLASS_LEAF;
+}
+
+static void print_value(const graph *g, node n, text *out)
+{
+    const graph_node *x = graph_get(g, n);
+    text_print(out, "%%%u %s ", n, dtypes[x->elem].text);
+    shape_print(&x->shape, out);
+}
+
+static void print_kernel(const fuse_plan *plan, int number, text *out)
+{
+    const fuse_kernel *k = &plan->kernels[number];
+    const graph *g = plan->graph;
+    int count = 0;
+    for (int i = 0; i < k->node_count; i++) count += !is_silent(graph_get(g, k->nodes[i]));
+    text_print(out, "kernel %d: %s  ops %d  reads ", number, k->name, count);
+    add_bytes(out, k->read_bytes);
+    text_add(out, "  writes ");
+    add_bytes(out, k->written_bytes);
+    text_print(out, "  FLOPs %lld  saved ", (long long)k->flops);
+    add_bytes(out, k->saved_bytes);
+    text_add(out, "\n");
+    for (int i = 0; i < k->node_count; i++) {
+        const graph_node *x = graph_get(g, k->nodes[i]);
+        if (is_silent(x)) continue;
+        text_print(out, "  %-10s ", op_text(x));
+        print_value(g, k->nodes[i], out);
+        for (int w = 0; w < k->write_count; w++)
+            if (k->writes[w] == k->nodes[i]) text_add(out, " -> memory");
+        if (x->label && strcmp(x->label, op_text(x))) text_print(out, "  ; %s", x->label);
+        if (x->site.file)
+            text_print(out, "%s%s:%d", x->label && strcmp(x->label, op_text(x)) ? " " : "  ; ", x->site.file,
+                       x->site.line);
+        text_add(out, "\n");
+    }
+}
+
+void fuse_print(const fuse_plan *plan, text *out)
+{
+    for (int i = 0; i < plan->kernel_count; i++) print_kernel(plan, i, out);
+    for (int i = 0; i < plan->boundary_count; i++) {
+        const fuse_boundary *b = &plan->boundaries[i];
+        text_add(out, "boundary ");
+        print_value(plan->graph, b->value, out);
+        text_add(out, " (");
+        add_bytes(out, b->bytes);
+        if (b->consumer < 0)
+            text_print(out, ") from kernel %d: %s\n", b->producer, b->why);
+        else
+            text_print(out, ") from kernel %d to %d: %s\n", b->producer, b->consumer, b->why);
+    }
+}
