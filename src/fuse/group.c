@@ -171,15 +171,23 @@ static void add_candidate(const planner *p, candidates *list, arena *scratch, in
     ARENA_PUSH(scratch, list->items, list->count, list->capacity, c);
 }
 
-/* A producer and a reader; or, `siblings`, two that read the same. */
-static bool join_round(planner *p, bool siblings)
+/* Which pairs a round looks at. */
+typedef enum round_kind {
+    ROUND_PRODUCTS, /* a product and who reads it: its epilogue, before the reader finds other company */
+    ROUND_READERS,  /* a producer and a reader */
+    ROUND_SIBLINGS  /* two that read the same */
+} round_kind;
+
+static bool join_round(planner *p, round_kind kind)
 {
+    bool siblings = kind == ROUND_SIBLINGS;
     arena *scratch = arena_new();
     candidates list = {0};
     for (node n = 1; (int)n < p->node_count; n++) {
         if (!p->reached[n] || !p->in_memory[n]) continue;
         int64_t bytes = graph_size_bytes(p->g, n);
         if (!siblings && !p->is_op[n]) continue;
+        if (kind == ROUND_PRODUCTS && p->cells[p->cell_of[n]].g.kind != GROUP_DOT) continue;
         for (int u = 0; u < p->user_count[n]; u++) {
             int b = p->cell_of[p->users[n][u]];
             if (!siblings) {
@@ -207,9 +215,10 @@ void group_nodes(planner *p)
 {
     p->refusal_size = 256;
     p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
+    while (join_round(p, ROUND_PRODUCTS)) continue;
     do {
-        while (join_round(p, false)) continue;
-    } while (join_round(p, true));
+        while (join_round(p, ROUND_READERS)) continue;
+    } while (join_round(p, ROUND_SIBLINGS));
 }
 
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer)

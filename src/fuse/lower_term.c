@@ -142,12 +142,14 @@ static value quotient_value(lowering *l, frame *f, const term *x)
     return v;
 }
 
+static value mask_of(lowering *l, frame *f, unsigned tile_axes);
+
 /* ---- memory ---- */
 
 /* An access under construction: its operands and the tile axes it reaches. */
 typedef struct reach {
     access access;
-    value operands[2 + 3 * MAX_RANK];
+    value operands[3 + 3 * MAX_RANK];
     int operand_count;
     unsigned tile_axes;
 } reach;
@@ -219,6 +221,17 @@ static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const 
     return true;
 }
 
+/* Index tiles of elements that do not exist are not looked at. */
+static void reach_existing(lowering *l, frame *f, reach *r)
+{
+    bool tiles = false;
+    for (int i = 0; i < r->access.rank; i++) tiles |= r->access.kind[i] == INDEX_TILE;
+    value mask = tiles ? mask_of(l, f, r->tile_axes) : 0;
+    if (!mask) return;
+    r->operands[r->operand_count++] = mask;
+    r->access.mask_count++;
+}
+
 /* Under a pad or a concat a coordinate may lie outside: what is selected away later is not read now. A coordinate that
  * was read from memory is the user's, and reported where it is wrong. */
 static void reach_guard(lowering *l, frame *f, const term *x, reach *r, const int *axes)
@@ -278,6 +291,7 @@ static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
             reach_scalar(r, start ? start : lower_integer(l, f->block, 0), false);
     }
     if (x->guarded) reach_guard(l, f, x, r, axes);
+    reach_existing(l, f, r);
     return true;
 }
 

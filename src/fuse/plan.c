@@ -545,17 +545,29 @@ static void rename_nodes(planner *p, fuse_plan *plan, const preparation *prepare
     for (int i = 0; any && i < plan->boundary_count; i++) plan->boundaries[i].value = old[plan->boundaries[i].value];
 }
 
+static fuse_leaf *more_leaves(arena *memory, const fuse_leaf *leaves, int count, int more)
+{
+    fuse_leaf *grown = ARENA_ARRAY(memory, fuse_leaf, more);
+    memcpy(grown, leaves, sizeof(fuse_leaf) * (size_t)count);
+    return grown;
+}
+
 qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, int wanted_count,
                          const fuse_assign *assigns, int assign_count, const fuse_options *options, arena *memory,
                          fuse_plan **out, qn_error *error)
 {
-    int root_count = 0;
+    int root_count = 0, old_count = g->node_count;
+    fuse_assign *moved = ARENA_ARRAY(memory, fuse_assign, assign_count + 1);
+    for (int i = 0; i < assign_count; i++) { /* one home given to another: through memory of its own */
+        moved[i] = assigns[i];
+        if (leaves[moved[i].from].given) moved[i].from = graph_same(g, GRAPH_KEEP, moved[i].from, 2000 + i);
+    }
+    leaves = more_leaves(memory, leaves, old_count, g->node_count);
     node *roots = ARENA_ARRAY(memory, node, wanted_count + assign_count + 1);
     for (int i = 0; i < wanted_count; i++)
         if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
-    for (int i = 0; i < assign_count; i++)
-        if (!leaves[assigns[i].from].given) roots[root_count++] = assigns[i].from;
-    int old_count = g->node_count;
+    for (int i = 0; i < assign_count; i++) roots[root_count++] = moved[i].from;
+    old_count = g->node_count;
     preparation prepared = prepare(g, leaves, roots, root_count, memory);
     part_roots(g, &prepared, leaves, roots, root_count);
     if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
@@ -565,8 +577,7 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
     p->g = g;
     p->options = options;
     int count = p->node_count = g->node_count;
-    p->leaves = ARENA_ARRAY(memory, fuse_leaf, count);
-    memcpy(p->leaves, leaves, sizeof(fuse_leaf) * (size_t)old_count);
+    p->leaves = more_leaves(memory, leaves, old_count, count);
     p->reached = ARENA_ARRAY(memory, bool, count);
     p->wanted = ARENA_ARRAY(memory, bool, count);
     p->is_op = ARENA_ARRAY(memory, bool, count);
@@ -594,8 +605,7 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
     QN_TRY(build_all(p, plan, kernel_of, error));
     list_boundaries(p, plan, kernel_of);
     rename_nodes(p, plan, &prepared, roots, root_count);
-    plan->places = ARENA_ARRAY(memory, fuse_place, count);
-    fuse_memory(plan, wanted, wanted_count, assigns, assign_count);
+    fuse_memory(plan, wanted, wanted_count, moved, assign_count);
     *out = plan;
     return QN_OK;
 }

@@ -10,7 +10,7 @@
 /* A node at a map, followed once. */
 typedef struct trace_visit {
     node n; /* 0: free */
-    bool guarded;
+    int guard;
     const index_map *map;
     int term;
 } trace_visit;
@@ -72,22 +72,22 @@ static const index_map *map_intern(trace *t, const index_map *m)
 
 static trace_visit *visit_find(trace *t, node n, const index_map *m)
 {
-    unsigned mask = (unsigned)t->visit_size - 1, at = (unsigned)mix(mix(n, (uintptr_t)m), t->guard > 0) & mask;
+    unsigned mask = (unsigned)t->visit_size - 1, at = (unsigned)mix(mix(n, (uintptr_t)m), (uint64_t)t->guard) & mask;
     for (; t->visits[at].n; at = (at + 1) & mask)
-        if (t->visits[at].n == n && t->visits[at].map == m && t->visits[at].guarded == (t->guard > 0)) break;
+        if (t->visits[at].n == n && t->visits[at].map == m && t->visits[at].guard == t->guard) break;
     return &t->visits[at];
 }
 
 static void visit_add(trace *t, node n, const index_map *m, int x)
 {
-    *visit_find(t, n, m) = (trace_visit){n, t->guard > 0, m, x};
+    *visit_find(t, n, m) = (trace_visit){n, t->guard, m, x};
     if (++t->visit_count * 2 < t->visit_size) return;
     trace_visit *old = t->visits;
     int size = t->visit_size, guard = t->guard;
     t->visit_size *= 2;
     t->visits = ARENA_ARRAY(t->memory, trace_visit, t->visit_size);
     for (int i = 0; i < size; i++) {
-        t->guard = old[i].guarded;
+        t->guard = old[i].guard;
         if (old[i].n) *visit_find(t, old[i].n, old[i].map) = old[i];
     }
     t->guard = guard;
@@ -313,6 +313,14 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
     }
 }
 
+/* Adds a condition to what guards the coordinates; returns what did before. */
+static int guard_add(trace *t, int mask)
+{
+    int before = t->guard;
+    if (mask) t->guard = before ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){before, mask}, 2) : mask;
+    return before;
+}
+
 static int pull_pad(trace *t, node n, const index_map *m)
 {
     const graph_node *x = graph_get(t->g, n);
@@ -338,9 +346,9 @@ static int pull_pad(trace *t, node n, const index_map *m)
         if (!inside) continue;
         mask = mask ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){mask, inside}, 2) : inside;
     }
-    t->guard += mask != 0;
+    int before = guard_add(t, mask);
     int value = trace_node(t, x->inputs[0], &in);
-    t->guard -= mask != 0;
+    t->guard = before;
     if (!mask || !value) return value;
     int fill = trace_constant(t, trace_elem(x->elem), x->attr.number);
     return trace_op(t, OP_SELECT, t->terms[value].elem, n, (int[]){mask, value, fill}, 3);
@@ -351,25 +359,21 @@ static int pull_concat(trace *t, node n, const index_map *m)
     const graph_node *x = graph_get(t->g, n);
     int axis = x->attr.axis, result = 0;
     int64_t end = x->shape.extents[axis];
-    t->guard++;
     for (int i = x->input_count - 1; i >= 0; i--) {
         int64_t length = graph_get(t->g, x->inputs[i])->shape.extents[axis], start = end - length;
         index_map in = *m;
         in.axes[axis].constant -= start;
+        int here = trace_inside(t, &m->axes[axis], start, end), before = guard_add(t, here);
         int value = length ? trace_node(t, x->inputs[i], &in) : 0;
-        if (length && !value) {
-            result = 0;
-            break;
-        }
+        t->guard = before;
+        if (length && !value) return 0;
         if (value && result) {
-            int here = trace_inside(t, &m->axes[axis], start, end);
             result = trace_op(t, OP_SELECT, t->terms[value].elem, n, (int[]){here, value, result}, 3);
         } else if (value) {
             result = value;
         }
         end = start;
     }
-    t->guard--;
     if (!result && !t->why && t->cut_axis < 0) return trace_constant(t, trace_elem(x->elem), (number){0});
     return result;
 }
@@ -389,20 +393,21 @@ static int pull_index(trace *t, node n, const index_map *m)
     }
     int place = trace_convert(t, trace_node(t, x->inputs[1], &at), DT_I64, n);
     if (!place) return 0;
+    if (t->guard) { /* where nothing is taken, there is no index either */
+        int zero = trace_constant(t, DT_I64, (number){0});
+        place = trace_op(t, OP_SELECT, DT_I64, n, (int[]){t->guard, place, zero}, 3);
+    }
     int atom = atom_of(t, place);
     if (atom < 0) return fail(t, "there are too many computed indices");
     in.axes[axis] = affine_constant(0);
     in.axes[axis].factor[SPACE_AXES + atom] = 1;
-    if (t->check_indices && !t->guard) {
+    if (t->check_indices) {
         int check = trace_inside(t, &in.axes[axis], 0, from->extents[axis]);
         bool there = false;
         for (int i = 0; i < t->check_count; i++) there |= t->checks[i] == check;
         if (!there) ARENA_PUSH(t->memory, t->checks, t->check_count, t->check_capacity, check);
     }
-    t->guard++;
-    int value = trace_node(t, x->inputs[0], &in);
-    t->guard--;
-    return value;
+    return trace_node(t, x->inputs[0], &in);
 }
 
 /* ---- arithmetic ---- */
@@ -487,7 +492,7 @@ int trace_node(trace *t, node n, const index_map *m)
     if (old->n) return old->term;
     int id;
     if (t->in_memory[n]) {
-        term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = t->guard > 0};
+        term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = t->guard != 0};
         for (int k = 0; k < m->rank; k++) access.axes |= affine_axes(&m->axes[k], t->atom_axes);
         id = term_add(t, &access);
     } else {

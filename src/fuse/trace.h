@@ -71,7 +71,7 @@ typedef struct trace {
     int known_count, known_capacity;
     int *checks; /* bool terms: indices that lie inside */
     int check_count, check_capacity;
-    int guard;       /* how many pads and concats we are under */
+    int guard;       /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
     const char *why; /* the first thing that cannot be; NULL: nothing */
     int cut_axis;    /* >= 0: the trace wants this axis cut; space_cut, and begin again */
     int64_t cut_inner;
