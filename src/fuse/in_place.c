@@ -63,17 +63,15 @@ static bool same_value(const tile_kernel *k, value a, value b, int depth)
     return true;
 }
 
-/* Where an op of an array stands: the n-th op of the phase in order of the text, and its block. */
+/* Where an op of an array stands; a block belongs to one phase. */
 typedef struct access_site {
     tile_op *op;
     tile_block *block;
-    int at;
 } access_site;
 
 typedef struct access_search {
     int read, write; /* parameters */
     access_site load, store;
-    int at;
     bool fits;
 } access_search;
 
@@ -101,10 +99,9 @@ static bool same_access(const tile_kernel *k, const tile_op *x, const tile_op *y
 static void note_access(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     access_search *s = context;
-    s->at++;
     if (!touches_memory(op)) return;
     int array = op->attr.access.array;
-    access_site site = {op, b, s->at};
+    access_site site = {op, b};
     if (array == s->read) {
         if (op->code != OP_LOAD || s->store.op) s->fits = false;
         if (s->load.op && (s->load.block != b || !same_access(k, s->load.op, op))) s->fits = false;
@@ -117,9 +114,8 @@ static void note_access(tile_kernel *k, tile_block *b, tile_op *op, void *contex
 
 static bool reads_what_it_writes(tile_kernel *k, int read, int write)
 {
-    if (k->phase_count != 1) return false;
     access_search s = {.read = read, .write = write, .fits = true};
-    tile_walk(k, k->phases[0], note_access, &s);
+    for (int p = 0; p < k->phase_count; p++) tile_walk(k, k->phases[p], note_access, &s);
     return s.fits && s.load.op && s.store.op && s.load.block == s.store.block && same_access(k, s.load.op, s.store.op);
 }
 
