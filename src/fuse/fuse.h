@@ -47,6 +47,8 @@ typedef struct fuse_kernel {
     int node_count;
     node *writes; /* nodes it leaves in memory */
     int write_count;
+    tile_kernel *over;         /* the same where arguments over_read and over_write are one array, or NULL */
+    int over_read, over_write; /* its place among the arguments is that of over_read */
     int64_t read_bytes, written_bytes, flops;
     int64_t saved_bytes; /* of intermediates that were not written and read again */
 } fuse_kernel;

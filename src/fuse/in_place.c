@@ -170,18 +170,27 @@ static bool same_view(const fuse_argument *a, const fuse_argument *b)
     return true;
 }
 
-bool fuse_in_place(arena *memory, fuse_kernel *kernel, int read, int write)
+/* Both arrays are one parameter: of in and out arrays of equal shape, if the accesses allow it. */
+static bool merge_arrays(tile_kernel *k, int read, int write)
 {
-    tile_kernel *k = kernel->kernel;
     int from = argument_param(k, read), to = argument_param(k, write);
     const tile_param *x = &k->params[from], *y = &k->params[to];
-    if (x->kind != PARAM_IN || y->kind != PARAM_OUT || x->elem != y->elem || y->has_initial ||
-        !same_view(&kernel->arguments[read], &kernel->arguments[write]))
-        return false;
+    if (x->kind != PARAM_IN || y->kind != PARAM_OUT || x->elem != y->elem || y->has_initial) return false;
     for (int axis = 0; axis < x->rank; axis++)
         if (x->extent_param[axis] < 0 || x->extent_param[axis] != y->extent_param[axis]) return false;
     if (!reads_what_it_writes(k, from, to)) return false;
     merge_params(k, from, to);
+    return true;
+}
+
+bool fuse_in_place(arena *memory, fuse_kernel *kernel, int read, int write)
+{
+    if (!same_view(&kernel->arguments[read], &kernel->arguments[write])) return false;
+    if (kernel->over && kernel->over_read == read && kernel->over_write == write)
+        kernel->kernel = kernel->over;
+    else if (!merge_arrays(kernel->kernel, read, write))
+        return false;
+    kernel->over = NULL;
     fuse_argument *arguments = ARENA_ARRAY(memory, fuse_argument, kernel->argument_count);
     int count = 0;
     for (int i = 0; i < kernel->argument_count; i++)

@@ -255,7 +255,7 @@ static void reuse_inputs(memory_plan *m)
     fuse_plan *plan = m->plan;
     for (int i = 0; i < plan->kernel_count; i++) {
         fuse_kernel *k = &plan->kernels[i];
-        if (!k->kernel || !fuse_is_pointwise(k->kernel)) continue;
+        if (!k->kernel || (!k->over && !fuse_is_pointwise(k->kernel))) continue;
         for (int w = 0; w < k->write_count; w++) {
             node to = k->writes[w];
             if (m->wanted[to] || m->root[to] != to || !graph_size_bytes(plan->graph, to)) continue;

@@ -63,24 +63,22 @@ node fuse_scatter_prepare(graph *g, node n)
 
 /* ---- kernels ---- */
 
-/* type, index type, base or initial value, then the copy of the base and the value a place begins with. */
-static const char rows_source[] =
-    "kernel take_add(%sin %s index[n], in %s updates[O][n][E], in i64 order[n], out %s y[O][V][E]%s)\n"
-    "%s"
-    "launch (n, O)\n"
-    "{\n"
-    "    int p = program(0), o = program(1);\n"
-    "    int here = index[order[p]], before = index[order[max(p - 1, 0)]];\n"
-    "    if (here >= 0 && here < V && (p == 0 || before != here)) {\n"
-    "        tile %s total = %s;\n"
-    "        for (int q = p; q < n; q++) {\n"
-    "            int at = order[q], next = index[at];\n"
-    "            if (next != here) break;\n"
-    "            total += %s(updates[o][at][:]);\n"
-    "        }\n"
-    "        y[o][here][:] = %s(total);\n"
-    "    }\n"
-    "}\n";
+static const char rows_source[] = "kernel take_add(%sin %s index[n], in %s updates[O][n][E], in i64 order[n]%s)\n"
+                                  "%s"
+                                  "launch (n, O)\n"
+                                  "{\n"
+                                  "    int p = program(0), o = program(1);\n"
+                                  "    int here = index[order[p]], before = index[order[max(p - 1, 0)]];\n"
+                                  "    if (here >= 0 && here < V && (p == 0 || before != here)) {\n"
+                                  "        tile %s total = %s;\n"
+                                  "        for (int q = p; q < n; q++) {\n"
+                                  "            int at = order[q], next = index[at];\n"
+                                  "            if (next != here) break;\n"
+                                  "            total += %s(updates[o][at][:]);\n"
+                                  "        }\n"
+                                  "        y[o][here][:] = %s(total);\n"
+                                  "    }\n"
+                                  "}\n";
 
 static const char rows_copy[] = "launch (V, O)\n"
                                 "{\n"
@@ -90,7 +88,7 @@ static const char rows_copy[] = "launch (V, O)\n"
                                 "then ";
 
 static const char lanes_source[] =
-    "kernel gather_add(%sin %s index[A][n][B], in %s updates[A][n][B], in i64 order[A][n][B], out %s y[A][V][B]%s)\n"
+    "kernel gather_add(%sin %s index[A][n][B], in %s updates[A][n][B], in i64 order[A][n][B]%s)\n"
     "%s"
     "launch (cdiv(n * B, %d), A)\n"
     "{\n"
@@ -124,6 +122,35 @@ static const char lanes_copy[] =
     "    y[a][v][b] = base[a][v][b];\n"
     "}\n"
     "then ";
+
+typedef enum scatter_base { BASE_ZERO, BASE_COPIED, BASE_WRITTEN_OVER } scatter_base;
+
+static tile_kernel *scatter_text(arena *memory, bool rows, const char *type, const char *index_type, const char *inside,
+                                 scatter_base base)
+{
+    const char *axes = rows ? "[O][V][E]" : "[A][V][B]", *from = base == BASE_COPIED ? "base" : "y", *before = "";
+    const char *after = arena_print(memory, ", out %s y%s%s", type, axes, base == BASE_ZERO ? " = 0" : "");
+    if (base == BASE_COPIED) before = arena_print(memory, "in %s base%s, ", type, axes);
+    if (base == BASE_WRITTEN_OVER) {
+        before = arena_print(memory, "inout %s y%s, ", type, axes);
+        after = "";
+    }
+    const char *copy = "", *start;
+    if (rows) {
+        if (base == BASE_COPIED) copy = rows_copy;
+        start = base == BASE_ZERO ? arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside)
+                                  : arena_print(memory, "%s(%s[o][here][:])", inside, from);
+        return fuse_from_source(
+            memory, "take_add",
+            arena_print(memory, rows_source, before, index_type, type, after, copy, inside, start, inside, type));
+    }
+    if (base == BASE_COPIED) copy = arena_print(memory, lanes_copy, LANES, LANES, LANES);
+    start =
+        base == BASE_ZERO ? "" : arena_print(memory, "    total = %s(%s[a][keep(here, first)][b]);\n", inside, from);
+    return fuse_from_source(memory, "gather_add",
+                            arena_print(memory, lanes_source, before, index_type, type, after, copy, LANES, LANES,
+                                        LANES, inside, inside, start, inside, type));
+}
 
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out)
@@ -167,21 +194,11 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
     *to++ = updates;
     *to++ = order;
     *to = result;
-    const char *base_param =
-        has_base ? arena_print(memory, rows ? "in %s base[O][V][E], " : "in %s base[A][V][B], ", type) : "";
-    const char *initial = has_base ? "" : " = 0", *source;
-    if (rows)
-        source = arena_print(memory, rows_source, base_param, index_type, type, type, initial,
-                             has_base ? rows_copy : "", inside,
-                             has_base ? arena_print(memory, "%s(base[o][here][:])", inside)
-                                      : arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside),
-                             inside, type);
-    else
-        source = arena_print(
-            memory, lanes_source, base_param, index_type, type, type, initial,
-            has_base ? arena_print(memory, lanes_copy, LANES, LANES, LANES) : "", LANES, LANES, LANES, inside, inside,
-            has_base ? arena_print(memory, "    total = %s(base[a][keep(here, first)][b]);\n", inside) : "", inside,
-            type);
-    out->kernel = fuse_from_source(memory, rows ? "take_add" : "gather_add", source);
+    out->kernel = scatter_text(memory, rows, type, index_type, inside, has_base ? BASE_COPIED : BASE_ZERO);
+    if (has_base) {
+        out->over = scatter_text(memory, rows, type, index_type, inside, BASE_WRITTEN_OVER);
+        out->over_read = 0;
+        out->over_write = 4;
+    }
     return true;
 }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "../fuse_kernel.h"
+#include "fuse/memory.h"
 #include "fuse/order.h"
 
 static const shape shapes[] = {{1, {5}},     {1, {1}},       {1, {200}},       {2, {3, 70}},
@@ -120,6 +121,16 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
     kernel_allocate(memory, g, &k, data);
     EXPECT(kernel_run(memory, g, &k, data));
     kernel_expect(memory, g, n, data[made], elem == DT_BF16 ? 2e-2 : 1e-5);
+    EXPECT(!k.over == zero);
+    if (!zero) { /* over the base itself */
+        void *result = data[made];
+        data[made] = arena_alloc(memory, (size_t)graph_size_bytes(g, base) + 8);
+        memcpy(data[made], graph_get(g, base)->attr.storage, (size_t)graph_size_bytes(g, base));
+        EXPECT(fuse_in_place(memory, &k, 0, 4));
+        EXPECT(k.argument_count == 4 && k.arguments[0].base == made);
+        EXPECT(kernel_run(memory, g, &k, data));
+        EXPECT(!memcmp(result, data[made], (size_t)graph_size_bytes(g, base)));
+    }
     arena_free(memory);
 }
 
