@@ -50,11 +50,6 @@ static void refusal_add(planner *p, int a, int b, const char *why)
 
 /* ---- order ---- */
 
-static node newest_of(const cell *c)
-{
-    return c->g.nodes[c->g.node_count - 1];
-}
-
 /* Does anything that `from` computes reach `to`, other than directly where `direct` is allowed? */
 static bool reaches(const planner *p, int from, int to, bool direct, bool *seen)
 {
@@ -65,7 +60,7 @@ static bool reaches(const planner *p, int from, int to, bool direct, bool *seen)
             int next = p->cell_of[p->users[n][u]];
             if (next == from || (direct && next == to)) continue;
             if (next == to) return true;
-            if (seen[next] || p->cells[next].g.nodes[0] > newest_of(&p->cells[to])) continue;
+            if (seen[next]) continue;
             seen[next] = true;
             if (reaches(p, next, to, false, seen)) return true;
         }
