@@ -137,28 +137,32 @@ static bool check_fold(dot_work *w, int id)
     return true;
 }
 
-static void count_ops(const trace *t, int id, int *cheap, int *costly)
+/* What an operand is made of beside conversions. */
+typedef struct operand_work {
+    int cheap, costly; /* arithmetic */
+    bool gathered;     /* read at places that are no slice of an array */
+} operand_work;
+
+static void count_ops(const trace *t, int id, operand_work *work)
 {
     const term *x = &t->terms[id];
-    if (x->kind == TERM_OP && x->op != OP_CONVERT && x->elem != DT_BOOL && x->elem != DT_I64)
-        ++*(ops[x->op].costly ? costly : cheap);
-    for (int i = 0; i < x->input_count; i++) count_ops(t, x->inputs[i], cheap, costly);
+    if (x->kind == TERM_OP && x->op != OP_CONVERT) ++*(ops[x->op].costly ? &work->costly : &work->cheap);
+    if (x->kind == TERM_ACCESS && x->guarded) work->gathered = true;
+    for (int k = 0; x->kind == TERM_ACCESS && k < x->map->rank; k++)
+        work->gathered |= affine_has_atoms(&x->map->axes[k]);
+    for (int i = 0; i < x->input_count; i++) count_ops(t, x->inputs[i], work);
 }
 
-/* What stands before an operand is computed again by every program that reads it. */
+/* What stands before an operand is computed again by every program that reads it, and it is not read straight from its
+ * array. */
 static bool check_operands(dot_work *w)
 {
-    bool alone = true;
-    for (int i = 0; i < w->grp->node_count; i++) {
-        node n = w->grp->nodes[i];
-        alone &= n == w->dot || follows(w, n) || graph_get(w->b->g, n)->code != GRAPH_MAP;
-    }
     for (int side = 0; side < 2; side++) {
-        int cheap = 0, costly = 0;
+        operand_work work = {0};
         if (needs_results(w->t, w->terms[side])) return refuse(w, "an operand needs the result of a reduction first");
-        count_ops(w->t, w->terms[side], &cheap, &costly);
-        if (alone) continue;
-        if (costly || cheap > MOST_PROLOGUE_OPS || (cheap && w->b->options->gpu))
+        count_ops(w->t, w->terms[side], &work);
+        if (work.gathered) return refuse(w, "an operand is not a slice of an array");
+        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (work.cheap && w->b->options->gpu))
             return refuse(w, "every tile of the product would compute its operand again");
     }
     return true;

@@ -310,12 +310,8 @@ static value access_value(lowering *l, frame *f, const term *x)
     reach r = {0};
     bool whole = !x->guarded, fits;
     for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
-    if (whole) {
-        affine place = lower_place(l, x->n, x->map);
-        fits = reach_view(l, f, PARAM_IN, x->n, &place, &r);
-    } else {
-        fits = reach_own(l, f, x, &r);
-    }
+    affine place = lower_place(l, x->n, x->map);
+    fits = (whole && reach_view(l, f, PARAM_IN, x->n, &place, &r)) || reach_own(l, f, x, &r);
     if (!fits || l->why) {
         l->why = l->why ? l->why : "an access has more axes than an array can have";
         return lower_number(l, f->block, n->elem, (number){0});

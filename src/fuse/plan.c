@@ -188,6 +188,26 @@ static void add_node(planner *p, node **list, int *count, node n)
     (*list)[(*count)++] = n;
 }
 
+/* Can a product be built with its operands where they are? */
+static bool reads_slices(planner *p, node n)
+{
+    const graph_node *x = graph_get(p->g, n);
+    bool plain = true;
+    for (int i = 0; i < x->input_count; i++) {
+        const graph_node *y = graph_get(p->g, x->inputs[i]);
+        plain &= p->in_memory[x->inputs[i]] || (y->code == GRAPH_PERMUTE && p->in_memory[y->inputs[0]]);
+    }
+    if (plain) return true;
+    arena *scratch = arena_new();
+    builder b = {.memory = scratch, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
+    group alone = {.kind = GROUP_DOT, .anchor = n, .nodes = &n, .node_count = 1, .writes = &n, .write_count = 1};
+    p->in_memory[n] = false;
+    bool fine = dot_build(&b, &alone, NULL, NULL);
+    p->in_memory[n] = true;
+    arena_free(scratch);
+    return fine;
+}
+
 static void find_ops(planner *p)
 {
     /* Products, sorts and calls read memory: what feeds them is not computed again. */
@@ -217,6 +237,14 @@ static void find_ops(planner *p)
             if (p->in_memory[x->inputs[i]] || is_view(p, x->inputs[i])) continue;
             p->is_op[x->inputs[i]] = p->in_memory[x->inputs[i]] = true;
         }
+    }
+    /* A product reads slices of arrays; an operand that is none is put into memory first. */
+    for (node n = 1; (int)n < p->node_count; n++) {
+        const graph_node *x = graph_get(p->g, n);
+        if (p->reached[n] && p->is_op[n] && x->code == GRAPH_DOT && !reads_slices(p, n))
+            for (int i = 0; i < x->input_count; i++) p->is_op[x->inputs[i]] |= !p->in_memory[x->inputs[i]];
+        for (int i = 0; p->is_op[n] && x->code == GRAPH_DOT && i < x->input_count; i++)
+            p->in_memory[x->inputs[i]] |= p->is_op[x->inputs[i]];
     }
     /* Who reads what. */
     for (node n = 1; (int)n < p->node_count; n++) {

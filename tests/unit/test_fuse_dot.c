@@ -251,7 +251,13 @@ TEST(convolutions)
         node dot = compute(&b, graph_dot(b.g, columns, weights, DT_F32, false));
         node image = graph_permute(b.g, graph_reshape(b.g, dot, &(shape){4, {2, high, wide, 5}}), (int[]){0, 3, 1, 2});
         write(&b, unary(&b, OP_RELU, image));
-        expect_kernel(&b, 1e-5);
+        if (!padded) {
+            expect_kernel(&b, 1e-5);
+            continue;
+        }
+        EXPECT(!build(&b, NULL)); /* zeros around are put into memory, once */
+        EXPECT_TEXT(b.why, "an operand is not a slice of an array");
+        arena_free(b.memory);
     }
 }
 

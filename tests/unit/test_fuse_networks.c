@@ -229,6 +229,29 @@ TEST(convolution_and_pooling)
     EXPECT(kernels > 0 && kernels <= 3);
 }
 
+/* Operands that are no slices of arrays: seven axes of grouped windows, rows that a reshape mixes, a table's rows. */
+TEST(operands)
+{
+    bed b = bed_new(false);
+    node x = leaf(&b, (shape){4, {2, 6, 6, 7}}), w = leaf(&b, (shape){3, {3, 4, 8}});
+    node windows = graph_window(b.g, graph_window(b.g, x, 2, 2, 1, 1), 3, 2, 1, 1); /* [2, 6, 5, 6, 2, 2] */
+    node apart = graph_reshape(b.g, windows, &(shape){7, {2, 3, 2, 5, 6, 2, 2}});
+    node columns = graph_permute(b.g, apart, (int[]){1, 2, 5, 6, 0, 3, 4});
+    node y = graph_dot(b.g, w, graph_reshape(b.g, columns, &(shape){3, {3, 8, 60}}), DT_F32, false);
+    EXPECT(kernels_of(&b, &y, 1, 1e-5) > 0);
+
+    b = bed_new(true);
+    x = graph_reshape(b.g, turned(&b, leaf(&b, (shape){2, {4, 6}})), &(shape){2, {8, 3}});
+    y = graph_dot(b.g, x, leaf(&b, (shape){2, {3, 5}}), DT_F32, false);
+    EXPECT(kernels_of(&b, &y, 1, 1e-5) > 0);
+
+    b = bed_new(false);
+    node index = kernel_leaf(b.memory, b.g, DT_I64, (shape){1, {9}}, 0, 29.9);
+    x = graph_take(b.g, leaf(&b, (shape){2, {30, 20}}), index, 0);
+    y = graph_dot(b.g, x, leaf(&b, (shape){2, {20, 5}}), DT_F32, false);
+    EXPECT(kernels_of(&b, &y, 1, 1e-5) == 2);
+}
+
 /* Sums of rows of a table are gathered and added without a tensor between. */
 TEST(embedding_bags)
 {
@@ -260,4 +283,5 @@ TEST(largest)
 }
 
 TEST_MAIN(CASE(linear_and_activation), CASE(mlp_forward_and_backward), CASE(training_steps), CASE(pairwise_distances),
-          CASE(attention), CASE(convolution_and_pooling), CASE(embedding_bags), CASE(embedding_steps), CASE(largest))
+          CASE(attention), CASE(convolution_and_pooling), CASE(operands), CASE(embedding_bags), CASE(embedding_steps),
+          CASE(largest))
