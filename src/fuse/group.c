@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_NODES 160 /* of one kernel: longer texts cost more to compile than they save */
-
 typedef struct candidate {
     int64_t bytes;
     int a, b; /* cells; a computes before b */
@@ -120,7 +118,7 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (is_barrier(p, x) || is_barrier(p, y)) return "its kernel stands alone";
     if (x->g.kind == GROUP_DOT && y->g.kind == GROUP_DOT) return "two products";
     if (keeps(p, x, y)) return "it was asked to be kept";
-    if (x->g.node_count + y->g.node_count > MOST_NODES) return "the kernel would be too long";
+    if (x->g.node_count + y->g.node_count > GROUP_MOST_NODES) return "the kernel would be too long";
     if (between(p, a, b, scratch)) return "another kernel stands between them";
     cell c = joined(p, x, y);
     if (c.g.write_count + c.read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
@@ -214,6 +212,7 @@ void group_nodes(planner *p)
     do {
         while (join_round(p, ROUND_READERS)) continue;
     } while (join_round(p, ROUND_SIBLINGS));
+    group_recompute(p);
 }
 
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer)

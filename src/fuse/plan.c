@@ -278,9 +278,44 @@ static int by_node(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool has_node(const node *list, int count, node n)
+bool cell_lists(const node *list, int count, node n)
 {
     return bsearch(&n, list, (size_t)count, sizeof(node), by_node) != NULL;
+}
+
+static bool is_copy(const cell *c, node n)
+{
+    for (int i = 0; i < c->copy_count; i++)
+        if (c->copies[i] == n) return true;
+    return false;
+}
+
+/* Some other cell computes u, which reads n, without computing n. */
+static bool reads_elsewhere(const planner *p, const cell *c, node u, node n)
+{
+    if (!p->copying) return !cell_lists(c->g.nodes, c->g.node_count, u);
+    const cell *owner = &p->cells[p->cell_of[u]];
+    bool here = cell_lists(c->g.nodes, c->g.node_count, u) && !is_copy(c, u);
+    if (!here && !owner->dead && !cell_lists(owner->g.nodes, owner->g.node_count, n)) return true;
+    for (int i = 0; i < p->cell_count; i++) {
+        const cell *other = &p->cells[i];
+        if (!other->dead && is_copy(other, u) && !cell_lists(other->g.nodes, other->g.node_count, n)) return true;
+    }
+    return false;
+}
+
+void cells_settle(planner *p)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < p->cell_count; i++) {
+            cell *c = &p->cells[i];
+            if (c->dead) continue;
+            cell_settle(p, c);
+            c->dead = !c->g.write_count && c->g.kind != GROUP_CALL;
+            changed |= c->dead;
+        }
+    }
 }
 
 void cell_settle(planner *p, cell *c)
@@ -292,12 +327,12 @@ void cell_settle(planner *p, cell *c)
     c->reads = NULL;
     for (int i = 0; i < g->node_count; i++) {
         node n = g->nodes[i];
-        bool written = p->wanted[n];
-        for (int k = 0; k < p->user_count[n] && !written; k++)
-            written = !has_node(g->nodes, g->node_count, p->users[n][k]);
+        bool copy = is_copy(c, n), written = (p->wanted[n] || p->forced[n]) && !copy;
+        for (int k = 0; k < p->user_count[n] && !written && !copy; k++)
+            written = reads_elsewhere(p, c, p->users[n][k], n);
         if (written && graph_get(p->g, n)->code != GRAPH_KERNEL) g->writes[g->write_count++] = n;
         for (int k = 0; k < p->read_count[n]; k++)
-            if (!has_node(g->nodes, g->node_count, p->reads[n][k]))
+            if (!cell_lists(g->nodes, g->node_count, p->reads[n][k]))
                 add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
     }
     if (g->kind == GROUP_CALL) { /* its results */
@@ -440,13 +475,13 @@ static void count_kernel(const planner *p, const cell *c, fuse_kernel *k)
     for (int i = 0; i < k->node_count; i++) k->flops += node_flops(p->g, k->nodes[i]);
     for (int i = 0; i < g->write_count; i++) k->written_bytes += graph_size_bytes(p->g, g->writes[i]);
     for (int i = 0; i < k->argument_count; i++)
-        if (!has_node(g->writes, g->write_count, k->arguments[i].base))
+        if (!cell_lists(g->writes, g->write_count, k->arguments[i].base))
             k->read_bytes += argument_bytes(p->g, &k->arguments[i]);
     for (int i = 0; i < g->node_count; i++) {
         node n = g->nodes[i];
         int64_t reads = 0;
-        for (int u = 0; u < p->user_count[n]; u++) reads += has_node(g->nodes, g->node_count, p->users[n][u]);
-        k->saved_bytes += graph_size_bytes(p->g, n) * (reads + !has_node(g->writes, g->write_count, n));
+        for (int u = 0; u < p->user_count[n]; u++) reads += cell_lists(g->nodes, g->node_count, p->users[n][u]);
+        k->saved_bytes += graph_size_bytes(p->g, n) * (reads + !cell_lists(g->writes, g->write_count, n));
     }
 }
 
@@ -490,9 +525,9 @@ static void fall_apart(planner *p, int at)
 {
     cell c = p->cells[at];
     p->cells[at].dead = true;
-    for (int i = 0; i < c.g.node_count; i++) make_cell(p, c.g.nodes[i]);
-    for (int i = 0; i < p->cell_count; i++)
-        if (!p->cells[i].dead) cell_settle(p, &p->cells[i]);
+    for (int i = 0; i < c.g.node_count; i++)
+        if (!is_copy(&c, c.g.nodes[i])) make_cell(p, c.g.nodes[i]);
+    cells_settle(p);
 }
 
 static qn_status build_all(planner *p, fuse_plan *plan, int *kernel_of, qn_error *error)
@@ -609,6 +644,7 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
     p->reached = ARENA_ARRAY(memory, bool, count);
     p->wanted = ARENA_ARRAY(memory, bool, count);
     p->is_op = ARENA_ARRAY(memory, bool, count);
+    p->forced = ARENA_ARRAY(memory, bool, count);
     p->in_memory = ARENA_ARRAY(memory, bool, count);
     p->reads = ARENA_ARRAY(memory, node *, count);
     p->read_count = ARENA_ARRAY(memory, int, count);

@@ -18,6 +18,8 @@ typedef struct cell {
     int stamp;   /* another number whenever it changes */
     node *reads; /* ops outside and nodes in memory, each once, ascending */
     int read_count;
+    node *copies; /* of `g.nodes`: computed here too, so as not to be read; another cell owns them. recompute.c */
+    int copy_count;
 } cell;
 
 /* Two cells (by stamp) that do not go together. */
@@ -41,16 +43,24 @@ typedef struct planner {
     int *cell_of; /* by op */
     cell *cells;
     int cell_count, cell_capacity, next_stamp;
+    bool *forced; /* by op: it is written, so that readers can compute others from it. recompute.c */
+    bool copying; /* some cell has copies */
     refusal *refusals;
     int refusal_count, refusal_size;
 } planner;
+
+#define GROUP_MOST_NODES 160 /* of one kernel: longer texts cost more to compile than they save */
 
 /* group.c */
 void group_nodes(planner *p);
 /* Why the value of `n` goes through memory to a cell that reads it. */
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer);
-/* plan.c: what the cell writes, reads; needs nodes. */
+/* recompute.c: readers compute for themselves what is cheaper than its way through memory. */
+void group_recompute(planner *p);
+/* plan.c: what the cell writes, reads; needs nodes, copies. */
 void cell_settle(planner *p, cell *c);
+void cells_settle(planner *p);                        /* all; those that write nothing are dead */
+bool cell_lists(const node *list, int count, node n); /* in an ascending list */
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error);
 
 #endif
