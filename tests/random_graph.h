@@ -170,7 +170,7 @@ static inline shape random_shape(random_graph *r, int rank)
 /* A leaf of new memory: row-major, transposed, with gaps, backwards, or with axes that do not move. */
 static inline node random_leaf(random_graph *r, dtype elem, const shape *s)
 {
-    int64_t strides[GRAPH_RANK], offset = 0, inner = 1;
+    int64_t strides[GRAPH_RANK] = {0}, offset = 0, inner = 1;
     int order[GRAPH_RANK], kind = random_pick(r, 3) ? 0 : 1 + random_pick(r, 4);
     for (int k = 0; k < s->rank; k++) order[k] = kind == 1 ? k : s->rank - 1 - k;
     for (int i = 0; i < s->rank; i++) {
@@ -705,6 +705,7 @@ static inline void random_grow(random_graph *r)
     if (r->g->status || !n || !fresh || !random_tame(r, &n, 1, 100)) {
         r->g->status = QN_OK;
         graph_truncate(r->g, nodes);
+        for (int i = nodes; i < r->stable_capacity; i++) r->stable[i] = false;
         r->leaf_count = leaves;
         r->storages = storages;
         return;
