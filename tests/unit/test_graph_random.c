@@ -14,14 +14,17 @@ static int number_from(const char *name, int otherwise)
     return words ? atoi(words) : otherwise;
 }
 
-/* Elements that arithmetic computes. */
+/* Elements that arithmetic computes and reductions read. */
 static int64_t work_of(const graph *g, const node *roots, int count)
 {
     arena *scratch = arena_new();
     node *order = ARENA_ARRAY(scratch, node, g->node_count);
     int64_t work = 0;
-    for (int i = graph_order(g, roots, count, order) - 1; i >= 0; i--)
-        if (graph_get(g, order[i])->code == GRAPH_MAP) work += shape_count(&graph_get(g, order[i])->shape);
+    for (int i = graph_order(g, roots, count, order) - 1; i >= 0; i--) {
+        const graph_node *n = graph_get(g, order[i]);
+        if (n->code == GRAPH_MAP) work += shape_count(&n->shape);
+        if (n->code == GRAPH_REDUCE) work += shape_count(&graph_get(g, n->inputs[0])->shape);
+    }
     arena_free(scratch);
     return work;
 }
