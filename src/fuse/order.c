@@ -1,7 +1,8 @@
 /*
  * Scans and sorting along an axis. In: a node and where its input lies. Out: a kernel.
  *
- * A scan along the last axis is one program a row; along another one a program carries a block of columns down the axis.
+ * A scan along the last axis is one program a row; along another one a program carries a block of columns down the axis;
+ * few long rows are shared out by blocks.
  * Sorting ranks blocks by counting (who comes before me?), then merges runs of doubled length, each element finding its
  * new place by bisection in the other run: stable, and n log^2 n comparisons in log n phases of full width. Keys travel
  * with their positions in scratch arrays; the last phase writes the positions alone.
@@ -15,6 +16,9 @@
 #define LARGEST_STEPS 15 /* a kernel has at most 16 phases */
 #define COLUMNS 64
 #define COLUMNS_GPU 128
+#define SCAN_BLOCK 4096
+#define LONG_ROW 65536
+#define FEW_ROWS 64
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)
@@ -53,6 +57,29 @@ static const char scan_columns_source[] =
     "    }\n"
     "}\n";
 
+/* Few long rows: sums of blocks, their scan, and each block again behind what comes before it. */
+static const char scan_long_source[] =
+    "kernel scan_%s(in %s x[A][B][n], out %s y[A][B][n], scratch %s part[A * B][cdiv(n, %d)])\n"
+    "    launch (cdiv(n, %d), A * B)\n"
+    "{\n"
+    "    int p = program(0), r = program(1);\n"
+    "    part[r][p] = %s(%s(x[r / B][r %% B][p * %d : %d]));\n"
+    "}\n"
+    "then launch (A * B)\n"
+    "{\n"
+    "    part[program(0)][:] = %s(part[program(0)][:]);\n"
+    "}\n"
+    "then launch (cdiv(n, %d), A * B)\n"
+    "{\n"
+    "    int p = program(0), r = program(1);\n"
+    "    tile %s v = %s(%s(x[r / B][r %% B][p * %d : %d]));\n"
+    "    if (p > 0) {\n"
+    "        %s w = part[r][p - 1];\n"
+    "        v = %s;\n"
+    "    }\n"
+    "    y[r / B][r %% B][p * %d : %d] = v;\n"
+    "}\n";
+
 bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
                       fuse_kernel *out)
 {
@@ -65,16 +92,24 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
         return false;
     const char *name = scan_functions[of->attr.fold], *type = dtypes[of->elem].text;
     const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
-    bool rows = to.extents[2] == 1;
+    bool few = to.extents[0] * to.extents[2] <= FEW_ROWS && to.extents[1] >= LONG_ROW;
+    bool rows = few || to.extents[2] == 1;
     *out = fuse_kernel_of(memory, g, n, name, 2);
     out->arguments[0] = rows ? axis_last(from) : from;
     out->arguments[1] = rows ? axis_last(to) : to;
     static const char *const steps[FOLD_COUNT] = {
         [FOLD_SUM] = "v + w", [FOLD_PROD] = "v * w", [FOLD_MAX] = "max(v, w)", [FOLD_MIN] = "min(v, w)"};
-    int block = options->gpu ? COLUMNS_GPU : COLUMNS;
-    const char *source = rows ? arena_print(memory, scan_rows_source, name, type, type, inside, inside, name)
-                              : arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside,
-                                            block, block, inside, inside, block, steps[of->attr.fold], block);
+    const char *step = steps[of->attr.fold], *source;
+    int block = options->gpu ? COLUMNS_GPU : COLUMNS, part = SCAN_BLOCK;
+    if (!rows)
+        source = arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside, block, block,
+                             inside, inside, block, step, block);
+    else if (few)
+        source =
+            arena_print(memory, scan_long_source, name, type, type, inside, part, part, fold_names[of->attr.fold],
+                        inside, part, part, name, part, inside, name, inside, part, part, inside, step, part, part);
+    else
+        source = arena_print(memory, scan_rows_source, name, type, type, inside, inside, name);
     out->kernel = fuse_from_source(memory, arena_print(memory, "scan_%s", name), source);
     return true;
 }

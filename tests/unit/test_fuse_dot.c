@@ -94,6 +94,26 @@ static void expect_kernel(bed *b, double tolerance)
     arena_free(b->memory);
 }
 
+/* The same on devices that compile. */
+static void expect_on_devices(qn_context *context, bed *b, double tolerance)
+{
+    fuse_kernel k;
+    static const char *const devices[] = {"cpu", "emu"};
+    for (int d = 0; d < COUNT(devices); d++) {
+        b->options.gpu = d;
+        if (!build(b, &k)) {
+            EXPECT(false);
+            continue;
+        }
+        void **data = ARENA_ARRAY(b->memory, void *, b->g->node_count);
+        kernel_allocate(b->memory, b->g, &k, data);
+        EXPECT(kernel_run_on(context, devices[d], b->g, &k, data));
+        for (int i = 0; i < k.write_count; i++)
+            kernel_expect(b->memory, b->g, k.writes[i], data[k.writes[i]], tolerance);
+    }
+    arena_free(b->memory);
+}
+
 static node turned(bed *b, node x)
 {
     int rank = graph_get(b->g, x)->shape.rank, axes[GRAPH_RANK];
@@ -332,5 +352,38 @@ TEST(texts_do_not_depend_on_sizes)
     for (int i = 0; i < 3; i++) text_free(&texts[i]);
 }
 
-TEST_MAIN(CASE(shapes_and_types), CASE(epilogues), CASE(folds_beside_the_product), CASE(heads), CASE(convolutions),
-          CASE(refusals), CASE(thin_products), CASE(texts_do_not_depend_on_sizes))
+TEST(devices)
+{
+    qn_context *context = NULL;
+    EXPECT(qn_context_open(NULL, &context, NULL) == QN_OK);
+    bed b = bed_new();
+    shape s = {2, {70, 90}};
+    node x = leaf(&b, DT_BF16, (shape){2, {70, 40}}), w = leaf(&b, DT_BF16, (shape){2, {40, 90}});
+    node dot = compute(&b, graph_dot(b.g, x, w, DT_F32, false));
+    node bias = graph_expand(b.g, leaf(&b, DT_F32, (shape){2, {1, 90}}), &s), residual = leaf(&b, DT_F32, s);
+    node before = binary(&b, OP_ADD, dot, bias);
+    write(&b, before);
+    write(&b, binary(&b, OP_ADD, unary(&b, OP_GELU, before), residual));
+    expect_on_devices(context, &b, 1e-3);
+
+    b = bed_new(); /* weights, their bias, both transposed and updated */
+    x = leaf(&b, DT_F32, (shape){2, {33, 70}});
+    node dy = leaf(&b, DT_F32, (shape){2, {33, 90}});
+    dot = compute(&b, graph_dot(b.g, turned(&b, x), dy, DT_F32, true));
+    node sum = compute(&b, graph_reduce(b.g, FOLD_SUM, dy, 1));
+    write(&b, binary(&b, OP_SUB, leaf(&b, DT_F32, s), dot));
+    write(&b, sum);
+    expect_on_devices(context, &b, 2e-2);
+
+    b = bed_new(); /* heads */
+    int order[] = {0, 2, 1, 3};
+    shape split = {4, {2, 19, 3, 8}};
+    node q = graph_permute(b.g, graph_reshape(b.g, leaf(&b, DT_F32, (shape){3, {2, 19, 24}}), &split), order);
+    node k = graph_permute(b.g, graph_reshape(b.g, leaf(&b, DT_F32, (shape){3, {2, 19, 24}}), &split), order);
+    write(&b, compute(&b, graph_dot(b.g, q, turned(&b, k), DT_F32, false)));
+    expect_on_devices(context, &b, 1e-5);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(devices), CASE(shapes_and_types), CASE(epilogues), CASE(folds_beside_the_product), CASE(heads),
+          CASE(convolutions), CASE(refusals), CASE(thin_products), CASE(texts_do_not_depend_on_sizes))

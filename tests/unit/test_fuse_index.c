@@ -75,6 +75,19 @@ TEST(long_rows)
     EXPECT(fuse_argsort_kernel(memory, g, n, &view, &(fuse_options){0}, &k));
     EXPECT(k.kernel->phase_count == 16);
     EXPECT(tile_verify(k.kernel, NULL) == QN_OK);
+    static const fold_kind folds[] = {FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN};
+    for (int f = 0; f < 4; f++) {
+        x = kernel_leaf(memory, g, f == 1 ? DT_F64 : DT_F32, (shape){2, {70000, 1 + (f == 2)}}, f == 1 ? 0.999 : -1,
+                        f == 1 ? 1.001 : 1);
+        n = graph_scan(g, folds[f], x, 0);
+        view = fuse_view_row_major(g, x);
+        EXPECT(fuse_scan_kernel(memory, g, n, &view, &(fuse_options){0}, &k));
+        EXPECT(k.kernel->phase_count == 3);
+        void *data[64] = {0};
+        kernel_allocate(memory, g, &k, data);
+        EXPECT(kernel_run(memory, g, &k, data));
+        kernel_expect(memory, g, n, data[n], 1e-4);
+    }
     arena_free(memory);
 }
 
