@@ -268,5 +268,22 @@ TEST(random_moments)
     tape_close();
 }
 
+/* Where functions have a kink or a pole the gradient is a number all the same. */
+TEST(gradients_at_corners)
+{
+    tape_open();
+    qn_tensor zeros = TENSOR(QN_F64, QN_SHAPE(2, 2), 0, 0, 0, 0), g;
+    qn_grad(qn_sum(qn_norm(zeros, 2, QN_AXES(1), false), QN_ALL, false), &zeros, 1, &g);
+    EXPECT_TENSOR(g, QN_SHAPE(2, 2), 0, 0, 0, 0);
+    qn_grad(qn_sum(qn_cdist(zeros, zeros), QN_ALL, false), &zeros, 1, &g);
+    EXPECT_TENSOR(g, QN_SHAPE(2, 2), 0, 0, 0, 0);
+    qn_grad(qn_bce_with_logits(zeros, qn_ones(tape, QN_F64, QN_SHAPE(2, 2)), QN_SUM), &zeros, 1, &g);
+    EXPECT_TENSOR(g, QN_SHAPE(2, 2), -0.5, -0.5, -0.5, -0.5);
+    qn_tensor far = TENSOR(QN_F64, QN_SHAPE(1, 2), 1000, -1000);
+    qn_grad(qn_cross_entropy(far, TENSOR(QN_I64, QN_SHAPE(1), 1), QN_MEAN, -100), &far, 1, &g);
+    EXPECT_TENSOR(g, QN_SHAPE(1, 2), 1, -1);
+    tape_close();
+}
+
 TEST_MAIN(CASE(softmax), CASE(norms), CASE(convolution), CASE(pooling), CASE(losses), CASE(attention),
-          CASE(random_numbers_of_pytorch), CASE(random_moments))
+          CASE(random_numbers_of_pytorch), CASE(random_moments), CASE(gradients_at_corners))
