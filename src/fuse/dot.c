@@ -386,7 +386,7 @@ static bool is_columns_fold(const dot_work *w, int term)
 static value add_fold(dot_work *w, tile_block *block, value carried, int term)
 {
     frame *f = is_columns_fold(w, term) ? frame_over(w, block, 2, 1) : frame_over(w, block, 0, 2);
-    return lower_combine(w->l, f, w->t->terms[term].fold, carried, lower_fold(w->l, f, term));
+    return lower_combine(w->l, f, w->t->terms[term].fold, carried, lower_fold(w->l, f, term), w->t->terms[term].n);
 }
 
 static void bind_fold(dot_work *w, frame *f, int term)

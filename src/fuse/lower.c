@@ -123,6 +123,12 @@ int lower_line(lowering *l, node n)
     return l->node_count;
 }
 
+void lower_note(lowering *l, tile_op *op, node n)
+{
+    op->line = lower_line(l, n);
+    op->column = op->line ? 1 : 0;
+}
+
 value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value *operands, int count, node n)
 {
     tile_type type = count ? tile_type_of(l->k, operands[0]) : scalar_type(elem);
@@ -133,8 +139,7 @@ value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value
     }
     type.elem = elem;
     tile_op *op = tile_op_new(l->k, code, operands, count);
-    op->line = lower_line(l, n);
-    op->column = op->line ? 1 : 0;
+    lower_note(l, op, n);
     if (l->k->precise && dtype_is_float(count ? tile_type_of(l->k, operands[count - 1]).elem : DT_I64))
         op->flags |= F_PRECISE;
     value v = tile_result(l->k, op, type);

@@ -82,7 +82,7 @@ value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */
 /* Where it is false, x becomes the identity of the fold. x gets the frame's full shape. */
 value lower_fill(lowering *l, frame *f, value x, fold_kind fold);
 /* A combination step: a fold b. */
-value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b);
+value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b, node n);
 void lower_store(lowering *l, frame *f, const lower_output *out, value v);
 void lower_checks(lowering *l, frame *f); /* asserts for indices, where options say so */
 
@@ -96,6 +96,7 @@ void lower_store_array(lowering *l, frame *f, int param, const value *scalar, co
 /* Building blocks; `b` is where the op goes. */
 value lower_op(lowering *l, tile_block *b, op_code code, dtype elem, const value *operands, int count, node n);
 int lower_line(lowering *l, node n);                                  /* of a node in the kernel's comments; 0: none */
+void lower_note(lowering *l, tile_op *op, node n);                    /* the op is for this node: comments, names */
 value lower_integer(lowering *l, tile_block *b, int64_t n);           /* a literal */
 value lower_number(lowering *l, tile_block *b, dtype elem, number n); /* a literal */
 value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes); /* to the frame's extents on these */

@@ -60,12 +60,13 @@ static void make_scratch(const loop *p, lowering *l, parts *c, const int *kept, 
     }
 }
 
-static value reduce_axis(lowering *l, frame *f, value v, fold_kind fold, unsigned axes, bool to_scalar)
+static value reduce_axis(lowering *l, frame *f, value v, const term *x, unsigned axes, bool to_scalar)
 {
     tile_type type = tile_type_of(l->k, v);
     tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
-    op->attr.fold = fold;
+    op->attr.fold = x->fold;
     op->attr.axis_set = axes;
+    lower_note(l, op, x->n);
     if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
     for (int i = 0; i < type.rank; i++)
         if (axes >> i & 1) type.dims[i] = 1;
@@ -98,7 +99,7 @@ static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, i
     g->rank = 1;
     g->dims[0] = -(int64_t)part_count;
     value all = lower_load_array(l, g, c->scratch[i], &zero, &axis, &safe);
-    return reduce_axis(l, g, all, p->t->terms[c->folds[i]].fold, 1, true);
+    return reduce_axis(l, g, all, &p->t->terms[c->folds[i]], 1, true);
 }
 
 static void join_scalars(const loop *p, lowering *l, frame *f, const parts *c, value part_count)
@@ -165,7 +166,7 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         }
         value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
         fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
-        value sum = lower_combine(l, g, fold, loop.carried[i], v);
+        value sum = lower_combine(l, g, fold, loop.carried[i], v, 0);
         next[i] = lower_op(l, loop.body, OP_SELECT, tile_type_of(l->k, sum).elem,
                            (value[]){inside, sum, loop.carried[i]}, 3, 0);
         tile_def(l->k, next[i])->flags |= F_ASSIGN;
@@ -175,8 +176,8 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         /* Columns beyond the end hold nothing that exists; no result of theirs is stored. */
         frame wide = *f;
         wide.dims[0] = JOIN_ROWS;
-        value filled = lower_fill(l, &wide, results[i], p->t->terms[c->folds[which[i]]].fold);
-        lower_bind(f, c->folds[which[i]], reduce_axis(l, f, filled, p->t->terms[c->folds[which[i]]].fold, 1, false));
+        const term *x = &p->t->terms[c->folds[which[i]]];
+        lower_bind(f, c->folds[which[i]], reduce_axis(l, f, lower_fill(l, &wide, results[i], x->fold), x, 1, false));
     }
     for (int i = 0; i < p->output_count; i++)
         if (is_late_output(p, i) && output_is_wide(p, i))
@@ -240,7 +241,7 @@ static value step(const loop *p, lowering *l, frame *f, int fold, value carried)
 {
     const term *x = &p->t->terms[fold];
     value v = lower_term(l, f, x->inputs[0]), mask = lower_mask(l, f);
-    value sum = lower_combine(l, f, x->fold, carried, v);
+    value sum = lower_combine(l, f, x->fold, carried, v, x->n);
     if (!mask) return sum;
     tile_type type = tile_type_of(l->k, carried);
     value next = lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, sum, carried}, 3, 0);
@@ -276,10 +277,10 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int rank, tiled = rows[row_count - 1], looped = row_count - 1; /* looped: folded axes taken one by one */
     if (kept_count) {
         dims[1] = loop_width(l->extents[kept[kept_count - 1]], 512);
-        dims[0] = loop_width(l->extents[tiled], COLUMN_BLOCK / dims[1]);
+        dims[0] = COLUMN_BLOCK / dims[1];
         rank = 2;
     } else {
-        dims[0] = loop_width(l->extents[tiled], COLUMN_BLOCK);
+        dims[0] = COLUMN_BLOCK;
         rank = 1;
     }
     for (int i = 0; i < kept_count; i++) blocks[i] = 1;
@@ -334,7 +335,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     lower_checks(l, g);
     lower_for_end(l, f->block, &loop, next, results);
     for (int i = 0; i < c.count; i++) {
-        fold_kind fold = p->t->terms[c.folds[i]].fold;
+        const term *x = &p->t->terms[c.folds[i]];
         int axis[SPACE_AXES];
         bool safe[SPACE_AXES];
         for (int k = 0; k < kept_count; k++) {
@@ -342,7 +343,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             safe[k] = k != kept_count - 1;
         }
         if (c.kept[i] || !kept_count) {
-            value part = reduce_axis(l, f, lower_fill(l, f, results[i], fold), fold, 1, rank == 1);
+            value part = reduce_axis(l, f, lower_fill(l, f, results[i], x->fold), x, 1, rank == 1);
             store_part(l, f, &c, i, chunk, starts, axis, safe, kept_count, part);
         } else {
             l->why = "a reduction over everything beside one over rows";
@@ -352,7 +353,51 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     return lower_finish(l, out, error);
 }
 
-/* ---- whole rows, one after the other ---- */
+/* ---- whole rows ---- */
+
+#define ROWS_APART ((int64_t)1 << 18) /* up to here each row leaves a part of its own where no columns are kept */
+
+/* What a row adds to a late fold. */
+static value row_value(const loop *p, lowering *l, frame *f, int fold)
+{
+    const term *x = &p->t->terms[fold];
+    value v = lower_term(l, f, x->inputs[0]);
+    if (!(x->folded & p->inner) || !p->inner) return v;
+    return reduce_axis(l, f, lower_broadcast(l, f, v, 1), x, 1, true);
+}
+
+static void store_row_outputs(const loop *p, lowering *l, frame *f)
+{
+    for (int i = 0; i < p->output_count; i++)
+        if (!is_late_output(p, i)) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+}
+
+/* Folds that keep nothing: a program a row, which leaves its part; nothing is carried. */
+static qn_status rows_apart(const loop *p, lowering *l, parts *c, const int *rows, int row_count, int inner,
+                            fuse_kernel *out, qn_error *error)
+{
+    int64_t blocks[SPACE_AXES];
+    value starts[SPACE_AXES];
+    for (int i = 0; i < row_count; i++) blocks[i] = 1;
+    make_scratch(p, l, c, NULL, 0);
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    loop_programs(l, f, rows, blocks, row_count, 0, 0, starts);
+    f->rank = 1;
+    f->dims[0] = -(int64_t)lower_extent(l, inner);
+    frame_tile(f, inner, 0, 0, false);
+    value row = row_count ? starts[0] : lower_integer(l, f->block, 0);
+    for (int i = 1; i < row_count; i++) {
+        row = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){row, lower_extent(l, rows[i])}, 2, 0);
+        row = lower_op(l, f->block, OP_ADD, DT_I64, (value[]){row, starts[i]}, 2, 0);
+    }
+    store_row_outputs(p, l, f);
+    for (int i = 0; i < c->count; i++)
+        store_part(l, f, c, i, row, NULL, NULL, NULL, 0, row_value(p, l, f, c->folds[i]));
+    lower_checks(l, f);
+    join_phases(p, l, c, NULL, 0);
+    return lower_finish(l, out, error);
+}
 
 qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
@@ -363,7 +408,12 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     find_folds(p, l, &c);
     if (inner_count != 1) l->why = "rows whose axes do not lie together";
     if (l->why) return lower_finish(l, out, error);
-    c.part_count = chunk_count(p, extents_product(l, rows, row_count), 1, 1);
+    bool columns = false;
+    int64_t all_rows = extents_product(l, rows, row_count);
+    for (int i = 0; i < c.count; i++) columns |= c.kept[i] != 0;
+    c.part_count = all_rows;
+    if (!columns && all_rows <= ROWS_APART) return rows_apart(p, l, &c, rows, row_count, inner[0], out, error);
+    c.part_count = chunk_count(p, all_rows, 1, 1);
     make_scratch(p, l, &c, inner, inner_count);
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);
@@ -383,14 +433,10 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     g->rank = 1;
     g->dims[0] = f->dims[0];
     scalars_of(l, g, loop.index, rows, row_count);
-    for (int i = 0; i < p->output_count; i++)
-        if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+    store_row_outputs(p, l, g);
     for (int i = 0; i < c.count; i++) {
         const term *x = &p->t->terms[c.folds[i]];
-        value v = lower_term(l, g, x->inputs[0]);
-        /* Over everything: the row first. */
-        if (!c.kept[i] && tile_type_of(l->k, v).rank) v = reduce_axis(l, g, v, x->fold, 1, true);
-        next[i] = lower_combine(l, g, x->fold, loop.carried[i], v);
+        next[i] = lower_combine(l, g, x->fold, loop.carried[i], row_value(p, l, g, c.folds[i]), x->n);
     }
     lower_checks(l, g);
     lower_for_end(l, f->block, &loop, next, results);

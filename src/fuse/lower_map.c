@@ -56,8 +56,7 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         row = turned_axis(p, l);
         f->rank = 2;
         if (row >= 0) {
-            f->dims[0] = MINIMUM(loop_width(l->extents[row], MAP_TURN), MAP_TURN);
-            f->dims[1] = MINIMUM(loop_width(l->extents[count - 1], MAP_TURN), MAP_TURN);
+            f->dims[0] = f->dims[1] = MAP_TURN;
         } else {
             row = count - 2;
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);

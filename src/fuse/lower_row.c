@@ -91,7 +91,7 @@ static void fold_stage(const loop *p, lowering *l, frame *row, const int *inner,
                                      carried, fold_count);
     frame *f = inner_frame(l, row, &loop, inner, count);
     for (int i = 0; i < fold_count; i++)
-        next[i] = lower_combine(l, f, p->t->terms[folds[i]].fold, loop.carried[i], lower_fold(l, f, folds[i]));
+        next[i] = lower_combine(l, f, p->t->terms[folds[i]].fold, loop.carried[i], lower_fold(l, f, folds[i]), 0);
     lower_for_end(l, row->block, &loop, next, results);
     for (int i = 0; i < fold_count; i++) lower_bind(row, folds[i], results[i]);
 }

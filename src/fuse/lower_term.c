@@ -440,6 +440,7 @@ value lower_fold(lowering *l, frame *f, int id)
     tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
     op->attr.fold = x->fold;
     op->attr.axis_set = left ? axes : (1u << type.rank) - 1;
+    lower_note(l, op, x->n);
     if (position && !left) op->attr.axis_set = axes;
     if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
     if (position) type.elem = DT_I64;
@@ -449,12 +450,12 @@ value lower_fold(lowering *l, frame *f, int id)
     return result;
 }
 
-value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b)
+value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b, node n)
 {
     static const op_code codes[FOLD_COUNT] = {[FOLD_SUM] = OP_ADD, [FOLD_PROD] = OP_MUL, [FOLD_MAX] = OP_MAX,
                                               [FOLD_MIN] = OP_MIN, [FOLD_ANY] = OP_OR,   [FOLD_ALL] = OP_AND};
     CHECK(codes[fold]);
-    return lower_op(l, f->block, codes[fold], tile_type_of(l->k, a).elem, (value[]){a, b}, 2, 0);
+    return lower_op(l, f->block, codes[fold], tile_type_of(l->k, a).elem, (value[]){a, b}, 2, n);
 }
 
 void lower_bind(frame *f, int id, value v)
