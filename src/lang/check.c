@@ -72,7 +72,9 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
     for (int i = c->stack_count - 1; i >= 0 && count < SUGGESTION_LIMIT; i--)
         if (!call || c->stack[i]->kind == SYMBOL_FUNCTION) list[count++] = c->stack[i]->name;
     for (int i = 0; i < c->node_count && count < SUGGESTION_LIMIT; i++)
-        if (c->nodes[i].item->kind == (call ? AST_FUNCTION : AST_CONSTANT)) list[count++] = c->nodes[i].item->name;
+        if (c->nodes[i].item->kind == (call ? AST_FUNCTION : AST_CONSTANT) ||
+            (call && c->in_tensor && c->nodes[i].item->kind != AST_CONSTANT))
+            list[count++] = c->nodes[i].item->name;
     for (int i = 0; i < builtin_count && call && count < SUGGESTION_LIMIT; i++)
         if (builtins[i].class != BUILTIN_TENSOR || c->in_tensor) list[count++] = builtins[i].name;
     const char *near = suggest_name(name, list, count);

@@ -141,6 +141,12 @@ static void check_assign(checker *c, const ast *node)
             diagnose(c->d, "E208", target->at, "assign the whole tile, with `where` for the parts that stay",
                      "part of the tile `%s` cannot be assigned", s->name);
         break;
+    case SYMBOL_TENSOR:
+        if (compound) check_read(c, s, target->at);
+        if (indexed)
+            diagnose(c->d, "E208", target->at, "make a new tensor with `where`, `concat` or `pad`",
+                     "part of the tensor `%s` cannot be assigned", s->name);
+        break;
     default:
         if (compound) check_read(c, s, target->at);
         check_write(c, s, target->at);
@@ -277,6 +283,9 @@ static bool check_statement(checker *c, const ast *node)
         return node->other && check_inner(c, node->other) && then;
     }
     case AST_WHILE:
+        if (c->in_tensor)
+            diagnose(c->d, "E405", node->at, "count with `for`, or call a tile kernel that has the loop",
+                     "`while` has no place in a tensor function");
         check_expression(c, node->left);
         c->loops++;
         check_inner(c, node->body);

@@ -121,6 +121,16 @@ static void check_named(checker *c, const ast *node, const builtin *b)
 static void check_builtin(checker *c, const ast *node, const builtin *b, bool is_statement)
 {
     if (c->in_tensor) {
+        bool effect = b->class == BUILTIN_PROGRAM || b->class == BUILTIN_ATOMIC || b->class == BUILTIN_STATEMENT;
+        bool validity = b->class == BUILTIN_VALIDITY && strcmp(b->name, "like") != 0;
+        if (validity || (effect && strcmp(b->name, "assume") != 0))
+            diagnose(c->d, "E212", node->at,
+                     validity ? "tensors have no validity: use `where` and `pad`" : "write a tile kernel and call it",
+                     "`%s` has no place in a tensor function", b->name);
+        else if (is_statement && !effect)
+            diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+        else if (b->class != BUILTIN_RANDOM) /* rand(n, m) takes a shape there */
+            check_count(c, node, b->name, b->least, b->most);
         for (int i = 0; i < node->list.count; i++)
             if (node->list.items[i]->kind != AST_TYPE_NAME) check_expression(c, node->list.items[i]);
         return;
@@ -267,8 +277,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
     } else if (b) {
         check_builtin(c, node, b, is_statement);
     } else {
-        if (!c->in_tensor)
-            checker_unknown(c, callee->name, callee->at, true); /* the tensor API is larger than this table */
+        checker_unknown(c, callee->name, callee->at, true);
         check_expressions(c, &node->list);
     }
 }

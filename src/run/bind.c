@@ -22,6 +22,7 @@ static void key_print(const bindings *constants, text *out)
 {
     for (int i = 0; i < constants->count; i++) {
         const binding *b = &constants->items[i];
+        if (!strncmp(b->name, "number ", 7)) continue; /* a float of a tensor function: no shape depends on it */
         text_print(out, "%s%s=", i ? " " : "", b->name);
         switch (b->kind) {
         case BIND_TYPE: text_add(out, dtypes[b->type].text); break;
@@ -70,7 +71,9 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
         i->kernel = entry->dump;
     } else {
         diagnostics d = {.memory = i->memory};
-        bool good = lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
+        bool good = entry->item->kind == AST_TENSOR
+                        ? function_signature(entry, i, constants, &d)
+                        : lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
         if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
         if (!good) {
             error_set(error, QN_BAD_SOURCE, "%s", text_get(&i->warnings));
@@ -181,6 +184,7 @@ qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error
         done = done && entry_instance(e, &tuned, out, NULL) == QN_OK;
     }
     if (status == QN_OK && !done) add_knobs(memory, &call->settings, &constants);
+    if (status == QN_OK && call_is_function(call)) function_key(call, memory, &extents, &constants);
     if (status == QN_OK && !done) status = entry_instance(e, &constants, out, error);
     arena_free(memory);
     return status;

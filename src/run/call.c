@@ -14,14 +14,29 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 {
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
+    static const struct {
+        const char *word;
+        qn_mode mode;
+    } modes[] = {{"fused ", QN_FUSED}, {"eager ", QN_EAGER}, {"strict ", QN_STRICT}};
+    qn_mode mode = QN_FUSED;
+    const char *spelled = kernel;
+    for (int i = 0; i < COUNT(modes); i++) {
+        size_t length = strlen(modes[i].word);
+        if (strncmp(spelled, modes[i].word, length) != 0) continue;
+        mode = modes[i].mode;
+        kernel += length;
+    }
     kernel_entry *entry = module->cuda_source && strchr(kernel, '<') ? cuda_module_instance(module, kernel, error)
                                                                      : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;
+    if (kernel != spelled && !(entry->item && entry->item->kind == AST_TENSOR))
+        return error_set(error, QN_BAD_CALL, "`%s`: `%s` is a kernel; only tensor functions have modes", spelled, kernel);
     qn_call *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a call");
     c->kernel = entry;
     c->context = module->context;
     c->memory = arena_new();
+    c->mode = mode;
     *out = c;
     return QN_OK;
 }
@@ -29,6 +44,7 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 void qn_call_free(qn_call *call)
 {
     if (!call) return;
+    function_run_free(call);
     call_release_device(call);
     for (int i = 0; i < MAX_PARAMS; i++) {
         memory_free(call->arguments[i].owned);
@@ -274,10 +290,10 @@ static bool fits(int64_t a, int64_t b, int64_t *sum)
 static qn_status check_view(const qn_call *call, const parameter *p, const array_view *v, qn_error *error)
 {
     const char *unit = v->rank == 1 ? "axis" : "axes";
-    if (v->rank != p->rank)
+    if (v->rank != p->rank && !p->result)
         return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "reshape the view", error,
                            "array `%s` has %d %s, the parameter has %d", p->name, v->rank, unit, p->rank);
-    if (!p->generic && v->elem != p->elem)
+    if (!p->generic && !p->result && v->elem != p->elem)
         return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at,
                            "convert the array, or declare the parameter generic", error,
                            "array `%s` has elements of type %s, the parameter is %s", p->name, dtypes[v->elem].text,

@@ -101,7 +101,7 @@ static bool is_extent_name(const kernel_entry *e, const char *name)
 
 static bool has_default(const kernel_entry *e, int param)
 {
-    if (e->item) return e->item->list.items[param]->left != NULL;
+    if (e->item) return param < e->item->list.count && e->item->list.items[param]->left != NULL;
     for (int i = 0; i < e->dump->param_count; i++)
         if (!strcmp(e->dump->params[i].name, e->params[param].name)) return e->dump->params[i].has_default;
     return false;
@@ -169,6 +169,7 @@ static void obey_assumes(const choice *c, check_case *to, int units)
 {
     const ast *item = c->entry->item;
     const ast *body = item && item->kind == AST_KERNEL && item->phases.count ? item->phases.items[0]->body : NULL;
+    if (item && item->kind == AST_TENSOR) body = item->body;
     for (int i = 0; body && i < body->list.count; i++) {
         const ast *call = body->list.items[i]->kind == AST_CALL_STATEMENT ? body->list.items[i]->left : NULL;
         if (!call || !call->left || !call->left->name || strcmp(call->left->name, "assume") || !call->list.count)

@@ -165,6 +165,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
 {
     const driver *d = call->context->slots[slot].driver;
     call->timing = (qn_timing){0};
+    if (call_is_function(call)) return function_launch(call, slot, error);
     QN_TRY(make_ready(call, slot, true, error));
     qn_status status;
     int64_t from = record_begin();
@@ -189,6 +190,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
 qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error)
 {
     const driver *d = call->context->slots[slot].driver;
+    if (call_is_function(call)) return function_submit(call, slot, stream, error);
     if (!call->bound || call->slot != slot || call->pointers_changed || !call->staged || !call->prepared ||
         !call->all_direct) {
         call->timing = (qn_timing){0};

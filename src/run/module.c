@@ -20,7 +20,7 @@ static bool is_dump(const char *words)
     return !strncmp(next, "param ", 6) || !strncmp(next, "head {", 6);
 }
 
-static void add_name(kernel_entry *e, const char *name)
+void entry_add_name(kernel_entry *e, const char *name)
 {
     for (int i = 0; i < e->name_count; i++)
         if (!strcmp(e->names[i], name)) return;
@@ -41,34 +41,34 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
     arena *memory = e->module->memory;
     e->name = item->name;
     e->item = item;
-    e->params = ARENA_ARRAY(memory, parameter, item->list.count + 1);
+    e->params = ARENA_ARRAY(memory, parameter, item->list.count + MAX_PARAMS + 1); /* a function's results come behind */
     for (int i = 0; i < item->list.count; i++) {
         const ast *a = item->list.items[i];
         parameter *p = &e->params[e->param_count++];
         const char *word = a->word ? a->word : "";
         p->name = a->name;
         p->type = a->type && a->type->word ? a->type->word : "";
-        p->kind = kind_of_word(word);
+        p->kind = item->kind == AST_TENSOR && a->list.count && !a->is_function ? PARAM_IN : kind_of_word(word);
         p->constant = !strcmp(word, "const");
         p->function = a->is_function;
         p->generic = a->type && a->type->is_generic;
         p->rank = p->kind == PARAM_SCALAR ? -1 : a->list.count;
         p->at = a->at;
         if (!p->generic && !dtype_from_text(p->type, &p->elem)) p->elem = DT_F32; /* the checker has reported it */
-        if (p->kind != PARAM_SCRATCH) add_name(e, p->name);
+        if (p->kind != PARAM_SCRATCH) entry_add_name(e, p->name);
     }
     for (int i = 0; i < item->list.count; i++) {
         const ast *a = item->list.items[i];
-        if (a->type && a->type->is_generic) add_name(e, a->type->word);
+        if (a->type && a->type->is_generic) entry_add_name(e, a->type->word);
         for (int k = 0; k < a->list.count && e->params[i].kind != PARAM_SCALAR; k++) {
             const ast *extent = a->list.items[k];
             if (extent->kind != AST_NAME || entry_param(e, extent->name, NULL)) continue;
             const ast *other = ast_find(e->module->file, extent->name);
-            if (!other || other->kind != AST_CONSTANT) add_name(e, extent->name);
+            if (!other || other->kind != AST_CONSTANT) entry_add_name(e, extent->name);
         }
     }
     const ast *tune = clause_of(item, "tune");
-    for (int i = 0; tune && i < tune->list.count; i++) add_name(e, tune->list.items[i]->name);
+    for (int i = 0; tune && i < tune->list.count; i++) entry_add_name(e, tune->list.items[i]->name);
 }
 
 void entry_from_dump(kernel_entry *e, tile_kernel *k)
@@ -79,7 +79,7 @@ void entry_from_dump(kernel_entry *e, tile_kernel *k)
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *from = &k->params[i];
         bool array = from->kind < PARAM_SCALAR;
-        if (from->kind != PARAM_SCRATCH) add_name(e, from->name);
+        if (from->kind != PARAM_SCRATCH) entry_add_name(e, from->name);
         if (from->kind == PARAM_EXTENT) continue;
         e->params[e->param_count++] = (parameter){.name = from->name,
                                                   .type = dtypes[from->elem].text,
@@ -190,13 +190,17 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
     if (d.count) diagnostics_print(&d, m->file, false, &m->warnings);
     if (d.errors) return error_set(error, QN_BAD_SOURCE, "%s", text_get(&m->warnings));
     m->kernels = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
+    m->gradients = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
     for (int i = 0; i < m->file->items.count; i++) {
         const ast *item = m->file->items.items[i];
-        if (item->kind != AST_KERNEL && item->kind != AST_RAW) continue;
-        kernel_entry *e = &m->kernels[m->kernel_count++];
-        e->module = m;
-        entry_from_ast(e, item);
-        collect_warnings(m, e);
+        if (item->kind != AST_KERNEL && item->kind != AST_RAW && item->kind != AST_TENSOR) continue;
+        for (int gradient = 0; gradient < (item->kind == AST_TENSOR ? 2 : 1); gradient++) {
+            kernel_entry *e = gradient ? &m->gradients[m->gradient_count++] : &m->kernels[m->kernel_count++];
+            e->module = m;
+            entry_from_ast(e, item);
+            if (item->kind == AST_TENSOR) function_results(e, gradient);
+            collect_warnings(m, e);
+        }
     }
     return QN_OK;
 }
@@ -239,15 +243,20 @@ qn_status qn_module_load_text(qn_context *context, const char *name, const char 
     return load(context, name ? name : "text", words, strlen(words), module, error);
 }
 
+static void entry_free(kernel_entry *e)
+{
+    text_free(&e->warnings);
+    for (instance *at = e->instances, *next; at; at = next) {
+        next = at->next;
+        instance_free(at, e->module->context);
+    }
+}
+
 void qn_module_free(qn_module *module)
 {
     if (!module) return;
-    for (int i = 0; i < module->kernel_count; i++) text_free(&module->kernels[i].warnings);
-    for (int i = 0; i < module->kernel_count; i++)
-        for (instance *at = module->kernels[i].instances, *next; at; at = next) {
-            next = at->next;
-            instance_free(at, module->context);
-        }
+    for (int i = 0; i < module->kernel_count; i++) entry_free(&module->kernels[i]);
+    for (int i = 0; i < module->gradient_count; i++) entry_free(&module->gradients[i]);
     text_free(&module->warnings);
     arena_free(module->memory);
     free(module);
@@ -283,13 +292,12 @@ kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error 
         names[i] = module->kernels[i].name;
         if (!strcmp(names[i], kernel)) found = &module->kernels[i];
     }
+    for (int i = 0; i < module->gradient_count && !found; i++)
+        if (!strcmp(module->gradients[i].name, kernel)) found = &module->gradients[i];
     if (!found) {
         const ast *other = module->file ? ast_find(module->file, kernel) : NULL;
         const char *near = suggest_name(kernel, names, module->kernel_count);
-        if (other && other->kind == AST_TENSOR)
-            error_set(error, QN_BAD_CALL, "%s: `%s` is a tensor function: this version parses it but does not run it",
-                      module->path, kernel);
-        else if (other)
+        if (other)
             error_set(error, QN_BAD_CALL, "%s: `%s` is not a kernel", module->path, kernel);
         else if (near)
             error_set(error, QN_BAD_CALL, "%s has no kernel `%s`; did you mean `%s`?", module->path, kernel, near);

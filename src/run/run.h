@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "lang/ast.h"
+#include "tensor/tape.h"
 
 #include <pthread.h>
 #include <quern/workbench.h>
@@ -61,6 +62,7 @@ typedef struct parameter {
     const char *name, *type;          /* type as written */
     param_kind kind;                  /* SCALAR for constants too */
     bool constant, function, generic; /* generic: the type is T */
+    bool result;                      /* of a tensor function: type and rank are known when it is bound */
     dtype elem;                       /* unless generic or function */
     int rank;                         /* -1: not an array */
     place at;
@@ -71,7 +73,8 @@ typedef struct instance instance;
 typedef struct kernel_entry {
     struct qn_module *module;
     const char *name;
-    const ast *item;   /* NULL for a tile IR dump */
+    const ast *item;   /* NULL for a tile IR dump; AST_KERNEL, AST_RAW or AST_TENSOR */
+    bool gradient;     /* a tensor function's gradient: "grad(f)" */
     tile_kernel *dump; /* NULL for a kernel of a .qn file */
     parameter *params;
     int param_count;
@@ -86,8 +89,10 @@ struct qn_module {
     arena *memory;
     ast_file *file; /* NULL for a dump */
     const char *path;
-    kernel_entry *kernels;
+    kernel_entry *kernels; /* and tensor functions */
     int kernel_count;
+    kernel_entry *gradients; /* grad(f) of each tensor function; not listed */
+    int gradient_count;
     diagnostics found; /* warnings */
     text warnings;     /* all of them, printed */
     /* Of CUDA text alone (cuda_module.c): instances of templates become kernels as they are asked for. */
@@ -115,7 +120,8 @@ struct instance {
     arena *memory;
     char *key; /* "T=f32 BLOCK=1024" */
     bindings constants;
-    tile_kernel *kernel; /* as lowered */
+    tile_kernel *kernel; /* as lowered; of a tensor function: its parameters, results and extents, with an empty body */
+    bindings known;      /* of a tensor function: extents and integer scalars, which shapes depend on */
     uint8_t *uses;       /* by parameter: EXTENT_..., see extent_use.c */
     text warnings;       /* of lowering */
     variant *variants[MAX_DEVICES][MAX_VARIANTS];
@@ -158,6 +164,8 @@ struct qn_call {
     device_event *events[2];   /* around a launch, of ready_slot */
     bool has_run;
     const char *recorded_as; /* its name in records, once there was one */
+    qn_mode mode;                     /* of a tensor function */
+    struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
     int assumed_units; /* `show` for a device that is not there: its units; 0: the device's own */
     qn_timing timing;
 };
@@ -192,6 +200,7 @@ void memory_free(void *memory);
 
 /* module.c */
 void entry_from_dump(kernel_entry *e, tile_kernel *k);
+void entry_add_name(kernel_entry *e, const char *name); /* one that a call may set */
 kernel_entry *module_find(const qn_module *module, const char *kernel,
                           qn_error *error); /* NULL: E505 with a suggestion */
 /* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
@@ -219,6 +228,21 @@ qn_status call_constants(const qn_call *call, const bindings *settings, int unit
                          bindings *extents, qn_error *error);
 /* The instance of constants, lowered now if it is new. Takes the context's lock. */
 qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error);
+
+/* function.c: tensor functions as calls */
+void function_results(kernel_entry *e, bool gradient); /* adds them to the entry's parameters */
+bool call_is_function(const qn_call *call);
+/* Extents and scalars of the call that make its instance, under names of two words. */
+void function_key(const qn_call *call, arena *memory, const bindings *extents, bindings *constants);
+/* The parameters and results of one instance as a kernel with an empty body. False: diagnostics say why. */
+bool function_signature(const kernel_entry *entry, instance *i, const bindings *constants, diagnostics *d);
+/* The function in a tape's graph, arguments as nodes by parameter. */
+bool function_in_tape(const kernel_entry *entry, const instance *i, const bindings *settings, qn_tape *tape,
+                      const node *arguments, int units, diagnostics *d, node *results, int *count);
+qn_status function_launch(qn_call *call, int slot, qn_error *error);
+/* Without waiting, on a device with streams; arrays must be on the device. */
+qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
+void function_run_free(qn_call *call);
 
 /* overlap.c: do two views share a byte? Equal strides: exactly; else by address range. */
 bool views_overlap(const array_view *a, const array_view *b);

@@ -1,11 +1,12 @@
 /*
  * Golden diagnostics: every tests/errors/NAME.qn is parsed, checked and, where that finds no error, each of its kernels
- * is instantiated (generic types are float, constants without a value 16) and lowered; what is printed must be
- * NAME.expected. QUERN_BLESS=1 writes the files instead, for a person to read before committing them.
+ * is instantiated (generic types are float, constants without a value 16) and lowered, each of its tensor functions
+ * traced (traced.h has the sizes); what is printed must be NAME.expected. QUERN_BLESS=1 writes the files instead, for a person to read before committing them.
  * SPDX-License-Identifier: MIT
  */
 #include "test.h"
 #include "instance.h"
+#include "traced.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -17,8 +18,21 @@ static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E10
                                     "E202", "E203", "E204", "E208", "E212", "E213", "E214", "E216", "E218", "E402",
                                     "E403", "E404", "W602", "E205", "E206", "E207", "E209", "E210", "E211", "E215",
                                     "E217", "E219", "E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308",
-                                    "E309", "E310", "E311", "E312", "E313", "E314", "E401", "E503", "E508", "W601"};
+                                    "E309", "E310", "E311", "E312", "E313", "E314", "E401", "E503", "E508", "W601",
+                                    "E315", "E317", "E318", "E405", "E502", "E505", "E509"};
 static bool seen[COUNT(codes)];
+
+/* Each on its own: a mistake ends a trace. */
+static void trace_item(const char *name, const char *words, const char *function, diagnostics *d)
+{
+    traced *t = traced_open(name, words);
+    if (traced_bind(t, function)) traced_run(t, false);
+    for (int i = 0; i < t->d.count; i++) {
+        const diagnostic *one = &t->d.items[i];
+        if (one->code[0] == 'E') diagnose(d, one->code, one->at, one->advice, "%s", one->message);
+    }
+    traced_close(t);
+}
 
 static void diagnostics_of(const char *name, const char *words, size_t length, text *out)
 {
@@ -30,6 +44,8 @@ static void diagnostics_of(const char *name, const char *words, size_t length, t
     for (int i = 0; i < file->items.count && sound; i++)
         if (file->items.items[i]->kind == AST_KERNEL || file->items.items[i]->kind == AST_RAW)
             instance_lower(file, file->items.items[i], memory, &d);
+    for (int i = 0; i < file->items.count && sound; i++)
+        if (file->items.items[i]->kind == AST_TENSOR) trace_item(name, words, file->items.items[i]->name, &d);
     diagnostics_print(&d, file, false, out);
     for (int i = 0; i < d.count; i++)
         for (int k = 0; k < COUNT(codes); k++) seen[k] |= !strcmp(d.items[i].code, codes[k]);

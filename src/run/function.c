@@ -1,0 +1,226 @@
+/*
+ * Tensor functions as calls. In: a tensor function of a module and a call's settings. Out: an instance whose kernel has
+ * the function's parameters, its results `result0`, `result1`, ... (`d_x` of a gradient) and its extents, so that
+ * binding, checking and allocating arrays is the same as for kernels; and the function in the graph of a tape.
+ *
+ * Shapes of results follow from the extents, so an instance has them in its key; the function is traced once to find
+ * them, on a tape that computes nothing.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor/function.h"
+
+#include "run/run.h"
+
+#include <string.h>
+
+bool call_is_function(const qn_call *call)
+{
+    return call->kernel->item && call->kernel->item->kind == AST_TENSOR;
+}
+
+static void add_result(kernel_entry *e, const char *name)
+{
+    e->params[e->param_count++] =
+        (parameter){.name = name, .type = "", .kind = PARAM_OUT, .result = true, .at = e->item->at};
+    entry_add_name(e, name);
+}
+
+void function_results(kernel_entry *e, bool gradient)
+{
+    arena *memory = e->module->memory;
+    const ast *item = e->item;
+    const bindings none = {0};
+    dtype ignored;
+    if (!gradient) {
+        int count = function_result_count(e->module->file, item);
+        for (int i = 0; i < count; i++) add_result(e, arena_print(memory, "result%d", i));
+        return;
+    }
+    e->gradient = true;
+    e->name = arena_print(memory, "grad(%s)", item->name);
+    for (int i = 0; i < item->list.count; i++) {
+        const ast *param = item->list.items[i];
+        bool constant = !strcmp(param->word, "const"), open = param->type->is_generic;
+        bool floats = open || (dtype_from_text(param->type->word, &ignored) && function_differentiates(param, &none));
+        if (!constant && floats) add_result(e, arena_print(memory, "d_%s", param->name));
+    }
+}
+
+/* ---- instances ---- */
+
+void function_key(const qn_call *call, arena *memory, const bindings *extents, bindings *constants)
+{
+    for (int i = 0; i < extents->count; i++) {
+        binding b = extents->items[i];
+        b.name = arena_print(memory, "extent %s", b.name);
+        bindings_set(memory, constants, b);
+    }
+    for (int i = 0; i < call->settings.count; i++) {
+        binding b = call->settings.items[i];
+        const parameter *p = entry_param(call->kernel, b.name, NULL);
+        if (!p || p->constant || p->rank >= 0) continue;
+        b.name = arena_print(memory, b.kind == BIND_FLOAT ? "number %s" : "extent %s", b.name);
+        bindings_set(memory, constants, b);
+    }
+}
+
+static ast *number_node(arena *memory, int64_t n, place at)
+{
+    ast *x = ARENA_NEW(memory, ast);
+    *x = (ast){.kind = AST_NUMBER, .at = at, .from = at, .word = arena_print(memory, "%lld", (long long)n)};
+    x->number = (number){.i = n, .f = (double)n};
+    return x;
+}
+
+static void list_add(arena *memory, ast_list *list, ast *x)
+{
+    ARENA_PUSH(memory, list->items, list->count, list->capacity, x);
+}
+
+/* A kernel with these parameters that does nothing: binding needs no more. */
+static ast *signature_item(const kernel_entry *e, const ast *item, const graph *g, const node *results, int count,
+                           arena *memory)
+{
+    ast *kernel = ARENA_NEW(memory, ast), *phase = ARENA_NEW(memory, ast), *body = ARENA_NEW(memory, ast);
+    *kernel = (ast){.kind = AST_KERNEL, .at = item->at, .from = item->from, .name = e->name};
+    for (int i = 0; i < item->list.count; i++) list_add(memory, &kernel->list, item->list.items[i]);
+    for (int r = 0; r < count; r++) {
+        const graph_node *n = graph_get(g, results[r]);
+        ast *param = ARENA_NEW(memory, ast), *type = ARENA_NEW(memory, ast);
+        *type = (ast){.kind = AST_TYPE, .at = item->at, .word = dtypes[n->elem].text};
+        *param = (ast){.kind = AST_PARAM, .at = item->at, .from = item->at, .word = "out", .type = type};
+        param->name = e->params[item->list.count + r].name;
+        for (int k = 0; k < n->shape.rank; k++)
+            list_add(memory, &param->list, number_node(memory, n->shape.extents[k], item->at));
+        list_add(memory, &kernel->list, param);
+    }
+    *body = (ast){.kind = AST_BLOCK, .at = item->at, .from = item->at};
+    *phase = (ast){.kind = AST_PHASE, .at = item->at, .from = item->at, .body = body};
+    list_add(memory, &phase->list, number_node(memory, 1, item->at));
+    list_add(memory, &kernel->phases, phase);
+    return kernel;
+}
+
+/* The leaf of a tensor parameter, of the shape that its brackets say. */
+static node parameter_leaf(const kernel_entry *e, const instance *i, const bindings *all, const ast *param, int number,
+                           int units, graph *g, diagnostics *d)
+{
+    shape s = {.rank = param->list.count};
+    const binding *generic = bindings_find(&i->constants, param->type->word);
+    dtype type;
+    if (generic)
+        type = generic->type;
+    else if (!dtype_from_text(param->type->word, &type))
+        return 0;
+    for (int k = 0; k < s.rank; k++) {
+        binding b = {0};
+        const char *unbound = NULL;
+        int errors = d->errors;
+        bool good = lang_evaluate(e->module->file, param->list.items[k], all, units, d, &b, &unbound);
+        if (!good && d->errors == errors)
+            diagnose(d, "E505", param->list.items[k]->at, "set it by name, such as n = 1000", "`%s` is not given",
+                     unbound ? unbound : "?");
+        if (good && (b.kind != BIND_INT || b.number.i < 0 || b.number.i > (int64_t)1 << 40)) {
+            diagnose(d, "E502", param->list.items[k]->at, "check the sizes it is computed from",
+                     "axis %d of `%s` cannot have this extent", k, param->name);
+            good = false;
+        }
+        if (!good) return 0;
+        s.extents[k] = b.number.i;
+    }
+    return graph_leaf(g, type, &s, NULL, number, NULL);
+}
+
+static void *kernel_for_op(void *module, const ast *item, const bindings *constants, diagnostics *d)
+{
+    qn_module *m = module;
+    qn_error error;
+    instance *i = NULL;
+    kernel_entry *entry = module_find(m, item->name, &error);
+    if (entry && entry_instance(entry, constants, &i, &error) == QN_OK) return i;
+    diagnose(d, "E212", item->at, NULL, "the kernel `%s` does not compile here: %s", item->name, error.message);
+    return NULL;
+}
+
+/* With the context's lock held a kernel's instance cannot be asked for, and shapes do not need it. */
+static bool trace(const kernel_entry *e, const instance *i, const bindings *numbers, qn_tape *tape,
+                  const node *arguments, int units, function_entry *kernels, diagnostics *d, node *results, int *count)
+{
+    arena *memory = arena_new();
+    bindings known = {0};
+    for (int k = 0; k < i->known.count; k++) bindings_set(memory, &known, i->known.items[k]);
+    for (int k = 0; numbers && k < numbers->count; k++) bindings_set(memory, &known, numbers->items[k]);
+    function_request request = {.file = e->module->file,
+                                .item = e->item,
+                                .constants = &i->constants,
+                                .known = &known,
+                                .arguments = arguments,
+                                .module = e->module,
+                                .entry = kernels,
+                                .units = units,
+                                .gradient = e->gradient};
+    bool good = function_trace(tape, &request, d, results, count);
+    if (!good && !d->errors)
+        diagnose(d, "E315", e->item->at, NULL, "%s", tape->graph->status ? tape->graph->error.message : "it has no result");
+    arena_free(memory);
+    return good;
+}
+
+bool function_in_tape(const kernel_entry *entry, const instance *i, const bindings *settings, qn_tape *tape,
+                      const node *arguments, int units, diagnostics *d, node *results, int *count)
+{
+    bindings numbers = {0};
+    arena *memory = arena_new();
+    for (int k = 0; k < settings->count; k++) {
+        const parameter *p = entry_param(entry, settings->items[k].name, NULL);
+        if (p && !p->constant && p->rank < 0) bindings_set(memory, &numbers, settings->items[k]);
+    }
+    bool good = trace(entry, i, &numbers, tape, arguments, units, kernel_for_op, d, results, count);
+    arena_free(memory);
+    return good;
+}
+
+bool function_signature(const kernel_entry *entry, instance *i, const bindings *constants, diagnostics *d)
+{
+    const ast *item = entry->item;
+    bindings numbers = {0}, all = {0};
+    for (int k = 0; k < constants->count; k++) {
+        binding b = constants->items[k];
+        const char *blank = strchr(b.name, ' ');
+        if (!blank || !strncmp(b.name, "knob", 4)) continue;
+        bool number = !strncmp(b.name, "number", 6);
+        b.name = arena_copy_text(i->memory, blank + 1, strlen(blank + 1));
+        bindings_set(i->memory, number ? &numbers : &i->known, b);
+    }
+    for (int k = 0; k < i->known.count; k++) bindings_set(i->memory, &all, i->known.items[k]);
+    for (int k = 0; k < i->constants.count; k++) bindings_set(i->memory, &all, i->constants.items[k]);
+    qn_tape *tape = tape_new(entry->module->context, "ref"); /* random numbers have a state there */
+    node arguments[MAX_PARAMS] = {0}, results[FUNCTION_RESULTS];
+    int count = 0;
+    bool good = true;
+    for (int p = 0; p < item->list.count && good; p++) {
+        const ast *param = item->list.items[p];
+        if (!strcmp(param->word, "const") || !param->list.count) continue;
+        arguments[p] = parameter_leaf(entry, i, &all, param, p, 1, tape->graph, d);
+        good = arguments[p] != 0;
+    }
+    good = good && trace(entry, i, &numbers, tape, arguments, 1, NULL, d, results, &count);
+    int declared = entry->param_count - item->list.count;
+    if (good && count != declared) {
+        diagnose(d, "E213", item->at, "end every path with as many results", "`%s` gives %d results here and %d elsewhere",
+                 entry->name, count, declared);
+        good = false;
+    }
+    for (int r = 0; r < count && good; r++) {
+        if (graph_get(tape->graph, results[r])->shape.rank <= MAX_RANK) continue;
+        diagnose(d, "E105", item->at, "reshape it", "a result of %d axes; an array has at most %d",
+                 graph_get(tape->graph, results[r])->shape.rank, MAX_RANK);
+        good = false;
+    }
+    if (good) {
+        const ast *kernel = signature_item(entry, item, tape->graph, results, count, i->memory);
+        good = lang_lower(entry->module->file, kernel, &i->constants, i->memory, d, &i->kernel);
+    }
+    tape_free(tape);
+    return good;
+}

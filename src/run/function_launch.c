@@ -1,0 +1,233 @@
+/*
+ * Running a tensor function. In: a call. Out: its results are in their arrays. The call has a tape on the device; its
+ * arrays are leaves over their own memory, each result is a variable whose home is the result's array, so that the last
+ * kernel writes there. The first launch traces the function and evaluates it; when the next one finds the same arrays
+ * and numbers the step is recorded, and from then on replayed.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/run.h"
+#include "tensor/function.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct function_run {
+    qn_tape *tape;
+    int slot;
+    qn_plan *plan;            /* recorded; NULL before */
+    array_view views[MAX_PARAMS]; /* those of the last launch */
+    instance *instance;
+    uint64_t numbers; /* a hash of the call's settings then */
+} function_run;
+
+void function_run_free(qn_call *call)
+{
+    function_run *r = call->run;
+    if (!r) return;
+    qn_plan_free(r->plan);
+    qn_tape_free(r->tape);
+    free(r);
+    call->run = NULL;
+}
+
+static qn_status open_run(qn_call *call, int slot, qn_error *error)
+{
+    if (call->run && call->run->slot == slot) return QN_OK;
+    function_run_free(call);
+    function_run *r = calloc(1, sizeof(*r));
+    if (!r) return error_set(error, QN_NO_MEMORY, "no memory for a tensor function");
+    r->slot = slot;
+    call->run = r;
+    QN_TRY(qn_tape_new(call->context, call->context->slots[slot].name, &r->tape, error));
+    qn_tape_set_mode(r->tape, call->mode);
+    return QN_OK;
+}
+
+static uint64_t settings_hash(const qn_call *call)
+{
+    text words = {0};
+    for (int i = 0; i < call->settings.count; i++) {
+        const binding *b = &call->settings.items[i];
+        text_print(&words, "%s=%lld,%a;", b->name, (long long)b->number.i, b->number.f);
+    }
+    uint64_t hash = hash_bytes(text_get(&words), words.length).low;
+    text_free(&words);
+    return hash;
+}
+
+/* A storage over the memory of an array; *offset: of its first element. */
+static qn_status wrap(qn_call *call, const array_view *v, storage **out, int64_t *offset, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[call->slot];
+    int64_t low, high, size = dtypes[v->elem].size_bytes;
+    qn_buffer *buffer = NULL;
+    view_reach(v, &low, &high);
+    QN_TRY(qn_buffer_wrap_on(call->context, s->name, (char *)v->data + low * size, (size_t)((high - low) * size), NULL,
+                             NULL, &buffer, error));
+    *out = storage_new(buffer);
+    *offset = -low;
+    return QN_OK;
+}
+
+static shape shape_of(const array_view *v)
+{
+    shape s = {.rank = v->rank};
+    for (int k = 0; k < v->rank; k++) s.extents[k] = v->extents[k];
+    return s;
+}
+
+/* Arrays as leaves by tile parameter; results get handles of variables. */
+static qn_status make_leaves(qn_call *call, node *by_declared, qn_tensor *outputs, int *output_count, qn_error *error)
+{
+    const tile_kernel *k = call->instance->kernel;
+    qn_tape *tape = call->run->tape;
+    *output_count = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind >= PARAM_SCALAR) continue;
+        const array_view *v = &call->views[i];
+        shape s = shape_of(v);
+        storage *memory = NULL;
+        int64_t offset = 0;
+        QN_TRY(wrap(call, v, &memory, &offset, error));
+        int64_t strides[GRAPH_RANK] = {0};
+        memcpy(strides, v->strides, sizeof(v->strides));
+        node leaf = tape_leaf(tape, v->elem, &s, strides, offset, memory);
+        if (!leaf) {
+            storage_release(memory);
+            return qn_tape_error(tape, error);
+        }
+        if (k->params[i].kind == PARAM_IN) {
+            by_declared[call->declared[i]] = leaf;
+            tape_handle(tape, leaf); /* a slot keeps it */
+            storage_release(memory);
+            continue;
+        }
+        qn_tensor t = tape_handle(tape, leaf);
+        tape_slot *slot = tape_slot_of(t);
+        memory->written = true;
+        slot->variable = true;
+        slot->home = memory;
+        slot->home_leaf = leaf;
+        outputs[(*output_count)++] = t;
+    }
+    return QN_OK;
+}
+
+static qn_status build(qn_call *call, qn_error *error)
+{
+    qn_tape *tape = call->run->tape;
+    node arguments[MAX_PARAMS] = {0}, results[FUNCTION_RESULTS];
+    qn_tensor outputs[FUNCTION_RESULTS];
+    int output_count = 0, count = 0;
+    QN_TRY(make_leaves(call, arguments, outputs, &output_count, error));
+    arena *memory = arena_new();
+    diagnostics d = {.memory = memory};
+    qn_status status = QN_OK;
+    int units = slot_about(call->context, call->slot)->units;
+    if (!function_in_tape(call->kernel, call->instance, &call->settings, tape, arguments, units, &d, results, &count)) {
+        text words = {0};
+        diagnostics_print(&d, call->kernel->module->file, false, &words);
+        status = error_set(error, QN_BAD_SOURCE, "%s", text_get(&words));
+        text_free(&words);
+    }
+    for (int i = 0; i < count && status == QN_OK; i++) qn_assign(outputs[i], tape_handle(tape, results[i]));
+    arena_free(memory);
+    if (status == QN_OK) status = qn_tape_error(tape, error);
+    return status;
+}
+
+/* Traces and evaluates; record: as a step to be replayed, which runs it the first time as well. */
+static qn_status evaluate(qn_call *call, bool record, qn_error *error)
+{
+    function_run *r = call->run;
+    qn_plan_free(r->plan);
+    r->plan = NULL;
+    qn_scope_begin(r->tape);
+    qn_status status = build(call, error);
+    int64_t start = clock_now_ns();
+    if (status == QN_OK && record) status = qn_capture_begin(r->tape, error);
+    bool recording = status == QN_OK && record;
+    if (status == QN_OK) status = qn_eval(r->tape, NULL, 0, error);
+    if (recording) {
+        qn_error unread;
+        qn_status end = qn_capture_end(r->tape, &r->plan, status == QN_OK ? error : &unread);
+        if (status == QN_OK) status = end;
+    }
+    if (status == QN_OK && record) {
+        start = clock_now_ns();
+        status = qn_plan_replay(r->plan, error);
+    }
+    const device_slot *s = &call->context->slots[call->slot];
+    if (status == QN_OK && s->driver->memory) status = s->driver->memory->settle(s->device, error);
+    call->timing.kernel_ns = clock_now_ns() - start;
+    qn_scope_end(r->tape);
+    return status;
+}
+
+/* Everything in its place, and whether the last launch was the same. */
+static qn_status make_ready(qn_call *call, int slot, bool host_allowed, bool *same, qn_error *error)
+{
+    if (!call->bound || call->slot != slot)
+        QN_TRY(call_bind(call, slot, false, error));
+    else if (call->pointers_changed)
+        QN_TRY(call_refresh(call, error));
+    if (!call->staged || !host_allowed) {
+        int64_t start = clock_now_ns();
+        QN_TRY(call_stage(call, host_allowed, error));
+        if (call->context->slots[slot].driver->memory) call->timing.allocate_ns = clock_now_ns() - start;
+    }
+    QN_TRY(open_run(call, slot, error));
+    function_run *r = call->run;
+    uint64_t numbers = settings_hash(call);
+    *same = r->instance == call->instance && r->numbers == numbers && !memcmp(r->views, call->views, sizeof(r->views));
+    r->instance = call->instance;
+    r->numbers = numbers;
+    memcpy(r->views, call->views, sizeof(r->views));
+    return QN_OK;
+}
+
+static qn_status replay(qn_call *call, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[call->slot];
+    int64_t start = clock_now_ns();
+    QN_TRY(qn_plan_replay(call->run->plan, error));
+    if (s->driver->memory) QN_TRY(s->driver->memory->settle(s->device, error));
+    call->timing.kernel_ns = clock_now_ns() - start;
+    return QN_OK;
+}
+
+qn_status function_launch(qn_call *call, int slot, qn_error *error)
+{
+    bool same;
+    QN_TRY(make_ready(call, slot, true, &same, error));
+    bool far = call->context->slots[slot].driver->memory != NULL;
+    int64_t start = clock_now_ns();
+    if (far) QN_TRY(call_copy_in(call, NULL, error));
+    if (far) call->timing.copy_in_ns = clock_now_ns() - start;
+    if (same && call->run->plan)
+        QN_TRY(replay(call, error));
+    else
+        QN_TRY(evaluate(call, same, error));
+    start = clock_now_ns();
+    if (far) QN_TRY(call_copy_out(call, NULL, error));
+    if (far) call->timing.copy_out_ns = clock_now_ns() - start;
+    call->has_run = true;
+    return QN_OK;
+}
+
+qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error)
+{
+    bool same;
+    if (stream)
+        return error_set(error, QN_BAD_CALL,
+                         "`%s` is a tensor function: it runs on the device's own stream, so wait for it, or capture a "
+                         "step of a tape",
+                         call->kernel->name);
+    QN_TRY(make_ready(call, slot, false, &same, error));
+    if (!same || !call->run->plan)
+        QN_TRY(evaluate(call, true, error));
+    else
+        QN_TRY(qn_plan_replay(call->run->plan, error));
+    call->has_run = true;
+    return QN_OK;
+}
