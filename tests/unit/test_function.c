@@ -6,7 +6,7 @@
 #include "test.h"
 #include "traced.h"
 
-#include "base/base.h"
+#include "ir/interp.h"
 
 static double noise(int seed, int64_t i)
 {
