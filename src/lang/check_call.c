@@ -131,8 +131,10 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
             diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
         else if (b->class != BUILTIN_RANDOM) /* rand(n, m) takes a shape there */
             check_count(c, node, b->name, b->least, b->most);
-        for (int i = 0; i < node->list.count; i++)
-            if (node->list.items[i]->kind != AST_TYPE_NAME) check_expression(c, node->list.items[i]);
+        for (int i = 0; i < node->list.count; i++) {
+            ast_kind kind = node->list.items[i]->kind;
+            if (kind != AST_TYPE_NAME && (kind != AST_STRING || !effect)) check_expression(c, node->list.items[i]);
+        }
         return;
     }
     if (b->class == BUILTIN_TENSOR)
@@ -239,6 +241,40 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
             check_argument(c, node->list.items[i], item->list.items[position++], item);
 }
 
+/* grad(f, w, b): a tensor function of the file and parameters of it. */
+static void check_gradient(checker *c, const ast *grad)
+{
+    const ast *name = grad->list.count ? grad->list.items[0] : NULL;
+    call_node *f = name && name->kind == AST_NAME ? map_get(c->items, name->name) : NULL;
+    if (grad->left->kind != AST_NAME || strcmp(grad->left->name, "grad") != 0) {
+        diagnose(c->d, "E212", grad->at, "functions are called by their names", "this cannot be called");
+        return;
+    }
+    if (!f || f->item->kind != AST_TENSOR) {
+        diagnose(c->d, "E212", name ? name->at : grad->at,
+                 "write `grad(f)(x, ...)` for a tensor function f of this file",
+                 "`grad` differentiates a tensor function");
+        return;
+    }
+    ARENA_PUSH(c->memory, c->node->edges, c->node->edge_count, c->node->edge_capacity,
+               ((call_edge){.to = (int)(f - c->nodes), .at = grad->at}));
+    for (int i = 1; i < grad->list.count; i++) {
+        const ast *by = grad->list.items[i];
+        const char *names[64];
+        int count = 0;
+        bool known = false;
+        for (int k = 0; k < f->item->list.count && count < COUNT(names); k++) {
+            names[count++] = f->item->list.items[k]->name;
+            known |= by->kind == AST_NAME && !strcmp(by->name, names[count - 1]);
+        }
+        if (known) continue;
+        const char *near = by->kind == AST_NAME ? suggest_name(by->name, names, count) : NULL;
+        diagnose(c->d, "E213", by->from,
+                 near ? arena_print(c->memory, "did you mean `%s`?", near) : "name parameters of the function",
+                 "`%s` has no such parameter to differentiate by", f->item->name);
+    }
+}
+
 void check_call(checker *c, const ast *node, bool is_statement)
 {
     if (checker_tired(c)) return;
@@ -251,8 +287,12 @@ void check_call(checker *c, const ast *node, bool is_statement)
     }
     if (callee->kind != AST_NAME) {
         bool gradient = c->in_tensor && callee->kind == AST_CALL;
-        if (!gradient) diagnose(c->d, "E212", node->at, "functions are called by their names", "this cannot be called");
-        check_expression(c, callee);
+        if (gradient)
+            check_gradient(c, callee);
+        else {
+            diagnose(c->d, "E212", node->at, "functions are called by their names", "this cannot be called");
+            check_expression(c, callee);
+        }
         check_expressions(c, &node->list);
         return;
     }

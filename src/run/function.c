@@ -7,9 +7,7 @@
  * them, on a tape that computes nothing.
  * SPDX-License-Identifier: MIT
  */
-#include "tensor/function.h"
-
-#include "run/run.h"
+#include "run/function.h"
 
 #include <string.h>
 
@@ -131,7 +129,7 @@ static node parameter_leaf(const kernel_entry *e, const instance *i, const bindi
     return graph_leaf(g, type, &s, NULL, number, NULL);
 }
 
-static void *kernel_for_op(void *module, const ast *item, const bindings *constants, diagnostics *d)
+void *function_kernel_entry(void *module, const ast *item, const bindings *constants, diagnostics *d)
 {
     qn_module *m = module;
     qn_error error;
@@ -161,7 +159,8 @@ static bool trace(const kernel_entry *e, const instance *i, const bindings *numb
                                 .gradient = e->gradient};
     bool good = function_trace(tape, &request, d, results, count);
     if (!good && !d->errors)
-        diagnose(d, "E315", e->item->at, NULL, "%s", tape->graph->status ? tape->graph->error.message : "it has no result");
+        diagnose(d, "E315", e->item->at, NULL, "%s",
+                 tape->graph->status ? tape->graph->error.message : "it has no result");
     arena_free(memory);
     return good;
 }
@@ -175,7 +174,7 @@ bool function_in_tape(const kernel_entry *entry, const instance *i, const bindin
         const parameter *p = entry_param(entry, settings->items[k].name, NULL);
         if (p && !p->constant && p->rank < 0) bindings_set(memory, &numbers, settings->items[k]);
     }
-    bool good = trace(entry, i, &numbers, tape, arguments, units, kernel_for_op, d, results, count);
+    bool good = trace(entry, i, &numbers, tape, arguments, units, function_kernel_entry, d, results, count);
     arena_free(memory);
     return good;
 }
@@ -207,8 +206,8 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
     good = good && trace(entry, i, &numbers, tape, arguments, 1, NULL, d, results, &count);
     int declared = entry->param_count - item->list.count;
     if (good && count != declared) {
-        diagnose(d, "E213", item->at, "end every path with as many results", "`%s` gives %d results here and %d elsewhere",
-                 entry->name, count, declared);
+        diagnose(d, "E213", item->at, "end every path with as many results",
+                 "`%s` gives %d results here and %d elsewhere", entry->name, count, declared);
         good = false;
     }
     for (int r = 0; r < count && good; r++) {

@@ -5,8 +5,7 @@
  * and numbers the step is recorded, and from then on replayed.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
-#include "tensor/function.h"
+#include "run/function.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 typedef struct function_run {
     qn_tape *tape;
     int slot;
-    qn_plan *plan;            /* recorded; NULL before */
+    qn_plan *plan;                /* recorded; NULL before */
     array_view views[MAX_PARAMS]; /* those of the last launch */
     instance *instance;
     uint64_t numbers; /* a hash of the call's settings then */

@@ -13,9 +13,10 @@
 
 #include "device/device.h"
 #include "lang/ast.h"
-#include "tensor/tape.h"
 
 #include <pthread.h>
+#define QN_NO_CALL_SITES
+#include <quern/tensor.h>
 #include <quern/workbench.h>
 
 #define MAX_DEVICES 16
@@ -163,10 +164,10 @@ struct qn_call {
     bool has_initials;         /* an output is filled before each launch */
     device_event *events[2];   /* around a launch, of ready_slot */
     bool has_run;
-    const char *recorded_as; /* its name in records, once there was one */
-    qn_mode mode;                     /* of a tensor function */
-    struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
-    int assumed_units; /* `show` for a device that is not there: its units; 0: the device's own */
+    const char *recorded_as;  /* its name in records, once there was one */
+    qn_mode mode;             /* of a tensor function */
+    struct function_run *run; /* of a tensor function: its tape; NULL before the first launch */
+    int assumed_units;        /* `show` for a device that is not there: its units; 0: the device's own */
     qn_timing timing;
 };
 
@@ -236,9 +237,6 @@ bool call_is_function(const qn_call *call);
 void function_key(const qn_call *call, arena *memory, const bindings *extents, bindings *constants);
 /* The parameters and results of one instance as a kernel with an empty body. False: diagnostics say why. */
 bool function_signature(const kernel_entry *entry, instance *i, const bindings *constants, diagnostics *d);
-/* The function in a tape's graph, arguments as nodes by parameter. */
-bool function_in_tape(const kernel_entry *entry, const instance *i, const bindings *settings, qn_tape *tape,
-                      const node *arguments, int units, diagnostics *d, node *results, int *count);
 qn_status function_launch(qn_call *call, int slot, qn_error *error);
 /* Without waiting, on a device with streams; arrays must be on the device. */
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);

@@ -34,6 +34,7 @@ bool function_trace(qn_tape *tape, const function_request *request, diagnostics 
 
 /* How many results the function has: as many as its `return` names, or as what it returns has. */
 int function_result_count(const ast_file *file, const ast *item);
+bool function_api_has(const char *name); /* can the tensor API be called by this name? */
 /* Does grad differentiate by this parameter: a tensor or a scalar of a floating type? */
 bool function_differentiates(const ast *param, const bindings *constants);
 

@@ -17,7 +17,7 @@ static bool bind_value(tracer *t, const ast *type, const operand *value, const c
     dtype elem;
     if (!trace_type(t, type, &elem)) return false;
     if (!t->in_scalar && operand_shape(t, value)->rank) {
-        diagnose(t->d, "E305", at, "reduce it, or write `let`", "a scalar from a tensor of %d axes",
+        diagnose(t->d, "E305", at, "reduce it, or write `let`", "a scalar from a tensor of rank %d",
                  operand_shape(t, value)->rank);
         return false;
     }
@@ -74,7 +74,7 @@ static void trace_assign(tracer *t, const ast *x)
     if (l->is_typed) {
         if (!t->in_scalar && operand_shape(t, &value)->rank) {
             diagnose(t->d, "E305", x->at, "reduce it, or declare the variable with `let`",
-                     "a scalar from a tensor of %d axes", operand_shape(t, &value)->rank);
+                     "a scalar from a tensor of rank %d", operand_shape(t, &value)->rank);
             return;
         }
         value = operand_convert(t, &value, l->type, x->at);
@@ -290,9 +290,6 @@ static flow trace_statement(tracer *t, const ast *x)
         for (int i = 0; i < x->list.count; i++) {
             const ast *d = x->list.items[i];
             operand value = trace_expression(t, d->left);
-            if (d->list.count)
-                diagnose(t->d, "E104", d->at, "write `let`, with `zeros` or `full` for the shape",
-                         "a declaration with extents has no place in a tensor function");
             if (is_bad(&value) || !is_plain(t, &value, d->left->at) ||
                 !bind_value(t, x->type, &value, d->name, d->left->at))
                 return FLOW_RETURN;

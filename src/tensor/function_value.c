@@ -190,7 +190,7 @@ bool operands_join(tracer *t, const operand *x, int count, dtype type, place at,
         const shape *mine = operand_shape(t, &x[i]);
         if (!mine->rank) continue;
         if (begun && mine->rank != s.rank) {
-            diagnose(t->d, "E301", at, "add an axis: `m[:][]` makes a column, `m[][:]` a row",
+            diagnose(t->d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row",
                      "operands have ranks %d and %d", s.rank, mine->rank);
             return false;
         }
@@ -213,11 +213,16 @@ bool operands_join(tracer *t, const operand *x, int count, dtype type, place at,
         begun = true;
     }
     for (int i = 0; i < count; i++) {
-        node n = operand_node(t, &x[i], type == DT_COUNT ? operand_type(t, &x[i]) : type);
+        dtype elem = type == DT_COUNT ? operand_type(t, &x[i]) : type;
         shape ones = s;
         for (int k = 0; k < s.rank; k++) ones.extents[k] = 1;
-        if (n && !graph_get(t->g, n)->shape.rank && s.rank) n = graph_reshape(t->g, n, &ones);
-        nodes[i] = n ? graph_expand(t->g, n, &s) : 0;
+        if (x[i].kind == OPERAND_CONSTANT) {
+            nodes[i] = graph_full(t->g, elem, &s, constant_cast(&x[i].constant, elem).number);
+        } else {
+            node n = operand_node(t, &x[i], elem);
+            if (n && !graph_get(t->g, n)->shape.rank && s.rank) n = graph_reshape(t->g, n, &ones);
+            nodes[i] = n ? graph_expand(t->g, n, &s) : 0;
+        }
         if (!nodes[i]) {
             operand_of_node(t, 0, 0, at);
             return false;
@@ -236,8 +241,10 @@ operand trace_map(tracer *t, op_code code, const operand *x, int count, bool as_
         if (!is_plain(t, &x[i], at)) return operand_error();
     if (!operands_type(t, x, count, at, &type)) return operand_error();
     if (as_float && !dtype_is_float(type)) type = DT_F32;
-    bool takes_bool = strchr(ops[code].types, 'B') != NULL;
+    bool takes_bool = strchr(ops[code].types, 'B') != NULL, bools = takes_bool;
+    for (int i = 0; i < count; i++) bools &= operand_type(t, &x[i]) == DT_BOOL;
     if (type == DT_BOOL && !takes_bool) type = DT_I32;
+    if (bools) type = DT_BOOL; /* kernels promote them, but not where the op is one of truth */
     if (dtype_is_float(type) && !strchr(ops[code].types, 'F')) {
         diagnose(t->d, "E211", at, "cast the operands to an integer type", "this operator needs integers");
         return operand_error();
