@@ -14,11 +14,13 @@
 typedef enum variant_status { VARIANT_OK, VARIANT_WRONG, VARIANT_FAILED, VARIANT_SKIPPED } variant_status;
 
 typedef struct bench_variant {
-    const char *kernel; /* name */
-    const char *label;  /* "gelu_tile(BLOCK = 8192)" */
-    ast_list settings;  /* AST_SETTING of the variant itself */
-    bool has_ir;        /* raw kernels have none */
-    bool elsewhere;     /* raw text of other devices: skipped, in one line with all of its kind */
+    const char *kernel;    /* name */
+    const char *label;     /* "gelu_tile(BLOCK = 8192)" */
+    ast_list settings;     /* AST_SETTING of the variant itself */
+    bool has_ir;           /* raw kernels and tensor functions have none */
+    bool is_function;      /* a tensor function; `kernel` has its mode in front */
+    kernel_entry *renamed; /* a tensor function: with the names that the kernels' outputs have */
+    bool elsewhere;        /* raw text of other devices: skipped, in one line with all of its kind */
     variant_status status;
     const char *message;             /* why it is not ok; "" */
     qn_call *call;                   /* at the point's own size */

@@ -243,6 +243,25 @@ static const char *variant_label(bench *b, const ast *variant)
     return copy;
 }
 
+/* Results of tensor functions are the `out`s of the first kernel, in order. */
+static void name_results(bench *b)
+{
+    const char *names[MAX_PARAMS];
+    int count = 0;
+    for (int i = 0; i < b->variant_count && !count; i++) {
+        const kernel_entry *entry = b->variants[i].is_function || b->variants[i].status == VARIANT_FAILED
+                                        ? NULL
+                                        : module_find(b->module, b->variants[i].kernel, NULL);
+        for (int p = 0; entry && p < entry->param_count; p++)
+            if (entry->params[p].kind == PARAM_OUT) names[count++] = entry->params[p].name;
+    }
+    for (int i = 0; i < b->variant_count && count; i++) {
+        bench_variant *v = &b->variants[i];
+        kernel_entry *entry = v->is_function ? module_find(b->module, v->kernel, NULL) : NULL;
+        if (entry) v->renamed = function_renamed(entry, names, count);
+    }
+}
+
 void plan_variants(bench *b)
 {
     b->variant_count = b->block->list.count;
@@ -258,26 +277,34 @@ void plan_variants(bench *b)
                              .max_error = NAN,
                              .flops = NAN};
         v->has_ir = item && item->kind == AST_KERNEL;
+        v->is_function = item && item->kind == AST_TENSOR;
+        if (v->is_function && written->word && *written->word)
+            v->kernel = arena_print(b->memory, "%s %s", written->word, written->name);
         if (!item)
             variant_end(b, v, VARIANT_FAILED, "the file has no kernel `%s`", written->name);
-        else if (item->kind == AST_TENSOR)
-            variant_end(b, v, VARIANT_SKIPPED, "a tensor function: this version parses it but does not run it");
+        else if (item->kind != AST_TENSOR && written->word && *written->word)
+            variant_end(b, v, VARIANT_FAILED, "`%s` is for tensor functions, and `%s` is a kernel", written->word,
+                        written->name);
         else if (item->kind == AST_RAW && !raw_runs_on(item->word, b->context->slots[b->slot].driver->name)) {
             bool cuda = !strcmp(item->word, "cuda");
             v->elsewhere = true;
             variant_end(b, v, VARIANT_SKIPPED, "%s text runs on %s only, and this is %s", cuda ? "cuda" : "C",
                         cuda ? "cuda and emu" : "the cpu device", b->device);
-        } else if (item->kind != AST_KERNEL && item->kind != AST_RAW)
+        } else if (item->kind != AST_KERNEL && item->kind != AST_RAW && item->kind != AST_TENSOR)
             variant_end(b, v, VARIANT_FAILED, "`%s` is not a kernel", written->name);
         else if (b->reference < 0 && v->has_ir)
             b->reference = i;
     }
+    for (int i = 0; i < b->variant_count && b->reference < 0; i++) /* tensor functions alone */
+        if (b->variants[i].is_function && b->variants[i].status == VARIANT_OK) b->reference = i;
+    name_results(b);
 }
 
 qn_status plan_call(bench *b, const bench_variant *v, const point *at, qn_call **out, qn_error *error)
 {
     bindings known = {0};
     QN_TRY(qn_call_new(b->module, v->kernel, out, error));
+    if (v->renamed) (*out)->kernel = v->renamed;
     qn_status status = QN_OK;
     for (int i = 0; i < at->count && status == QN_OK; i++) {
         binding value = at->items[i].value;

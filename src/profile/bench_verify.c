@@ -162,7 +162,10 @@ static qn_status run_reference(bench *b, qn_call *call, bench_arrays *arrays, qn
     launch_options options = {.interp = &interp, .found = &found};
     arrays_reset(arrays);
     QN_TRY(arrays_attach(arrays, call, 0, error));
+    qn_mode mode = call->mode;
+    call->mode = QN_EAGER; /* of a tensor function */
     qn_status status = call_launch(call, b->ref_slot, &options, error);
+    call->mode = mode;
     if (found.count && v->status == VARIANT_OK)
         variant_end(b, v, VARIANT_WRONG, "line %d: R%d: %s", found.items[0].line, found.items[0].code,
                     found.items[0].message);

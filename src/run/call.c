@@ -14,18 +14,9 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 {
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
-    static const struct {
-        const char *word;
-        qn_mode mode;
-    } modes[] = {{"fused ", QN_FUSED}, {"eager ", QN_EAGER}, {"strict ", QN_STRICT}};
-    qn_mode mode = QN_FUSED;
+    qn_mode mode;
     const char *spelled = kernel;
-    for (int i = 0; i < COUNT(modes); i++) {
-        size_t length = strlen(modes[i].word);
-        if (strncmp(spelled, modes[i].word, length) != 0) continue;
-        mode = modes[i].mode;
-        kernel += length;
-    }
+    kernel = function_name(spelled, &mode);
     kernel_entry *entry = module->cuda_source && strchr(kernel, '<') ? cuda_module_instance(module, kernel, error)
                                                                      : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;

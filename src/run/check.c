@@ -183,6 +183,10 @@ static void tolerances(const checker *c, const qn_call *call, dtype elem, double
     dtype least = elem;
     tile_kernel *k = call->instance->kernel;
     for (int i = 0; dtype_is_float(elem) && i < k->phase_count; i++) tile_walk(k, k->phases[i], find_rounding, &least);
+    for (int i = 0; call_is_function(call) && dtype_is_float(elem) && i < k->param_count; i++) {
+        dtype other = k->params[i].elem; /* between ops of a tensor function that rounds each there may be any of them */
+        if (dtype_is_float(other) && dtypes[other].size_bytes < dtypes[least].size_bytes) least = other;
+    }
     tolerance_default(least, relative, absolute);
     const ast_file *file = c->module->file;
     const ast *clause = clause_of(bench_of(file, c->entry->name), "tolerance");
@@ -329,6 +333,7 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     qn_call *call;
     findings found = {0};
     QN_TRY(prepare(c, c->truth, at, &call, error));
+    call->mode = QN_EAGER; /* of a tensor function: one op at a time, each rounded */
     interp_options interp = {.check = true,
                              .order_seed = c->options->seed + (uint64_t)number + 1,
                              .units = slot_about(c->context, c->ref_slot)->units,
@@ -480,6 +485,39 @@ static void check_kernel(checker *c, kernel_entry *entry)
     arena_free(c->memory);
 }
 
+/* Is the first result of this tensor function one float, at the sizes of the first case that it takes? */
+static bool has_gradient(checker *c, kernel_entry *entry)
+{
+    bool one = false, bound = false;
+    arena *memory = arena_new();
+    check_cases cases = {0};
+    check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, memory, &cases);
+    for (int i = 0; i < cases.count && !bound; i++) {
+        qn_call *call = NULL;
+        c->entry = c->truth = entry;
+        bound = !cases.items[i].empty && prepare(c, entry, &cases.items[i], &call, NULL) == QN_OK &&
+                call_bind(call, c->ref_slot, true, NULL) == QN_OK;
+        for (int p = 0; bound && p < call->instance->kernel->param_count; p++) {
+            const tile_param *param = &call->instance->kernel->params[p];
+            if (strcmp(param->name, "result0") != 0) continue;
+            one = dtype_is_float(param->elem);
+            for (int k = 0; k < param->rank; k++) one &= call->views[p].extents[k] == 1;
+        }
+        qn_call_free(call);
+    }
+    arena_free(memory);
+    return one;
+}
+
+/* A tensor function that gives one number is checked with its gradient. */
+static void check_entry(checker *c, kernel_entry *entry)
+{
+    check_kernel(c, entry);
+    if (!entry->item || entry->item->kind != AST_TENSOR || c->findings || !has_gradient(c, entry)) return;
+    kernel_entry *gradient = function_gradient(entry);
+    if (gradient && gradient->param_count > entry->item->list.count) check_kernel(c, gradient);
+}
+
 /* Devices that can watch what a kernel does do so while it is checked. */
 static void set_checked(qn_context *context, bool checked)
 {
@@ -504,14 +542,12 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     set_checked(context, true);
     kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
     qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
-    for (int i = 0; status == QN_OK && c.module->file && !c.options->kernel && i < c.module->file->items.count; i++)
-        if (c.module->file->items.items[i]->kind == AST_TENSOR)
-            say(&c, "%s: skipped, a tensor function: this version parses it but does not run it\n",
-                c.module->file->items.items[i]->name);
     if (!c.options->kernel && !c.module->kernel_count)
         status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
     for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)
-        if (!only || only == &c.module->kernels[i]) check_kernel(&c, &c.module->kernels[i]);
+        if (!only || only == &c.module->kernels[i]) check_entry(&c, &c.module->kernels[i]);
+    for (int i = 0; status == QN_OK && only && i < c.module->gradient_count; i++)
+        if (only == &c.module->gradients[i]) check_kernel(&c, only);
     text_free(&c.skip_reason);
     text_free(&c.refused);
     text_free(&c.broken);

@@ -16,6 +16,55 @@ bool call_is_function(const qn_call *call)
     return call->kernel->item && call->kernel->item->kind == AST_TENSOR;
 }
 
+const char *function_name(const char *spelled, qn_mode *mode)
+{
+    static const struct {
+        const char *word;
+        qn_mode mode;
+    } modes[] = {{"fused ", QN_FUSED}, {"eager ", QN_EAGER}, {"strict ", QN_STRICT}};
+    *mode = QN_FUSED;
+    for (int i = 0; i < COUNT(modes); i++) {
+        size_t length = strlen(modes[i].word);
+        if (strncmp(spelled, modes[i].word, length) != 0) continue;
+        *mode = modes[i].mode;
+        return spelled + length;
+    }
+    return spelled;
+}
+
+kernel_entry *function_gradient(const kernel_entry *e)
+{
+    const qn_module *m = e->module;
+    for (int i = 0; i < m->gradient_count; i++)
+        if (m->gradients[i].item == e->item && e->item) return &m->gradients[i];
+    return NULL;
+}
+
+kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count)
+{
+    qn_module *m = e->module;
+    kernel_entry *copy = ARENA_NEW(m->memory, kernel_entry);
+    *copy = *e;
+    copy->instances = NULL;
+    copy->warnings = (text){0};
+    copy->params = ARENA_ARRAY(m->memory, parameter, e->param_count + 1);
+    memcpy(copy->params, e->params, sizeof(parameter) * (size_t)e->param_count);
+    copy->names = NULL;
+    copy->name_count = copy->name_capacity = 0;
+    for (int i = 0, at = 0; i < e->param_count; i++) {
+        if (!e->params[i].result || at == count) continue;
+        copy->params[i].name = arena_copy_text(m->memory, names[at], strlen(names[at]));
+        at++;
+    }
+    for (int i = 0; i < e->name_count; i++) {
+        int number;
+        bool param = entry_param(e, e->names[i], &number) != NULL;
+        entry_add_name(copy, param ? copy->params[number].name : e->names[i]);
+    }
+    ARENA_PUSH(m->memory, m->renamed, m->renamed_count, m->renamed_capacity, copy);
+    return copy;
+}
+
 static void add_result(kernel_entry *e, const char *name)
 {
     e->params[e->param_count++] =

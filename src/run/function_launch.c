@@ -31,7 +31,7 @@ void function_run_free(qn_call *call)
 
 static qn_status open_run(qn_call *call, int slot, qn_error *error)
 {
-    if (call->run && call->run->slot == slot) return QN_OK;
+    if (call->run && call->run->slot == slot && call->run->tape->mode == call->mode) return QN_OK;
     function_run_free(call);
     function_run *r = calloc(1, sizeof(*r));
     if (!r) return error_set(error, QN_NO_MEMORY, "no memory for a tensor function");

@@ -257,6 +257,7 @@ void qn_module_free(qn_module *module)
     if (!module) return;
     for (int i = 0; i < module->kernel_count; i++) entry_free(&module->kernels[i]);
     for (int i = 0; i < module->gradient_count; i++) entry_free(&module->gradients[i]);
+    for (int i = 0; i < module->renamed_count; i++) entry_free(module->renamed[i]);
     text_free(&module->warnings);
     arena_free(module->memory);
     free(module);
@@ -283,8 +284,10 @@ const char *qn_kernel_warnings(const qn_module *module, const char *kernel)
     return e ? text_get(&e->warnings) : "";
 }
 
-kernel_entry *module_find(const qn_module *module, const char *kernel, qn_error *error)
+kernel_entry *module_find(const qn_module *module, const char *spelled, qn_error *error)
 {
+    qn_mode mode;
+    const char *kernel = function_name(spelled, &mode);
     arena *memory = arena_new();
     const char **names = ARENA_ARRAY(memory, const char *, module->kernel_count + 1);
     kernel_entry *found = NULL;

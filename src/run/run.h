@@ -94,6 +94,8 @@ struct qn_module {
     int kernel_count;
     kernel_entry *gradients; /* grad(f) of each tensor function; not listed */
     int gradient_count;
+    kernel_entry **renamed; /* tensor functions whose results have other names */
+    int renamed_count, renamed_capacity;
     diagnostics found; /* warnings */
     text warnings;     /* all of them, printed */
     /* Of CUDA text alone (cuda_module.c): instances of templates become kernels as they are asked for. */
@@ -202,8 +204,8 @@ void memory_free(void *memory);
 /* module.c */
 void entry_from_dump(kernel_entry *e, tile_kernel *k);
 void entry_add_name(kernel_entry *e, const char *name); /* one that a call may set */
-kernel_entry *module_find(const qn_module *module, const char *kernel,
-                          qn_error *error); /* NULL: E505 with a suggestion */
+/* By a name, which may say a mode first: "eager f". NULL: E505 with a suggestion. */
+kernel_entry *module_find(const qn_module *module, const char *spelled, qn_error *error);
 /* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
 qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
                       qn_error *error, const char *format, ...) __attribute__((format(printf, 7, 8)));
@@ -233,6 +235,11 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
 /* function.c: tensor functions as calls */
 void function_results(kernel_entry *e, bool gradient); /* adds them to the entry's parameters */
 bool call_is_function(const qn_call *call);
+const char *function_name(const char *spelled, qn_mode *mode); /* "eager f": f */
+/* The same function with results of these names; others than those given keep theirs. */
+kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count);
+/* The entry of grad(f), or NULL. */
+kernel_entry *function_gradient(const kernel_entry *e);
 /* Extents and scalars of the call that make its instance, under names of two words. */
 void function_key(const qn_call *call, arena *memory, const bindings *extents, bindings *constants);
 /* The parameters and results of one instance as a kernel with an empty body. False: diagnostics say why. */
