@@ -36,15 +36,18 @@ QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *sour
                                               qn_error *error);
 
 /* show: any stage of one kernel: ast, tile, a pass's name, c, asm; layout, cuda, ptx, sass for a GPU, which need not be
- * there; `why`: the variants compiled so far for it in this cache and why. */
+ * there; `why`: the variants compiled so far for it in this cache and why. Of a tensor function (its name may say a mode:
+ * "eager f"): graph, fusion, memory, and the stages of the kernels that it becomes. */
 typedef struct qn_show_options {
-    const char *stage;  /* NULL: "c" */
+    const char *stage;  /* NULL: "c"; of a tensor function "fusion" */
     const char *device; /* NULL: "cpu", or "cuda" where the stage is one of a GPU */
     const char *arch;   /* "sm_80"; NULL: of the GPU there is, else sm_90a */
     bool annotate;      /* ptx, sass: instructions under the source lines they came from */
     qn_settings settings;
     bool why;
-    bool times; /* the time of each pass */
+    bool times;    /* the time of each pass */
+    bool backward; /* of a tensor function: the gradient of its first result by its float parameters */
+    bool dot;      /* of a tensor function: a picture of the graph with its kernels as boxes, as SVG */
 } qn_show_options;
 QN_API QN_MUST_CHECK qn_status qn_show(qn_context *context, const char *path, const char *kernel,
                                        const qn_show_options *options, qn_write *write, void *user, qn_error *error);

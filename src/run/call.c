@@ -10,6 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+qn_call *call_new(kernel_entry *entry, qn_context *context)
+{
+    qn_call *c = calloc(1, sizeof(*c));
+    CHECK(c);
+    c->kernel = entry;
+    c->context = context;
+    c->memory = arena_new();
+    return c;
+}
+
 qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_error *error)
 {
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
@@ -22,13 +32,8 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
     if (!entry) return QN_BAD_CALL;
     if (kernel != spelled && !(entry->item && entry->item->kind == AST_TENSOR))
         return error_set(error, QN_BAD_CALL, "`%s`: `%s` is a kernel; only tensor functions have modes", spelled, kernel);
-    qn_call *c = calloc(1, sizeof(*c));
-    if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a call");
-    c->kernel = entry;
-    c->context = module->context;
-    c->memory = arena_new();
-    c->mode = mode;
-    *out = c;
+    *out = call_new(entry, module->context);
+    (*out)->mode = mode;
     return QN_OK;
 }
 

@@ -205,7 +205,8 @@ static bool trace(const kernel_entry *e, const instance *i, const bindings *numb
                                 .module = e->module,
                                 .entry = kernels,
                                 .units = units,
-                                .gradient = e->gradient};
+                                .gradient = e->gradient,
+                                .sums = e->gradient};
     bool good = function_trace(tape, &request, d, results, count);
     if (!good && !d->errors)
         diagnose(d, "E315", e->item->at, NULL, "%s",

@@ -322,6 +322,7 @@ qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const 
 qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 
 /* call.c */
+qn_call *call_new(kernel_entry *entry, qn_context *context);
 void call_forget_setting(qn_call *call, const char *name); /* as if it had never been set */
 
 /* workbench.c */

@@ -4,13 +4,18 @@
  * With all extents given, the facts are those of a launch on contiguous, aligned arrays; otherwise nothing is assumed.
  * SPDX-License-Identifier: MIT
  */
-#include "run/show.h"
+#include "run/show_graph.h"
 
 #include <string.h>
 
 static const struct {
     const char *name, *summary;
-} first_stages[] = {{"ast", "the syntax tree"}, {"tile", "the tile IR as it was lowered"}},
+} first_stages[] = {{"ast", "the syntax tree"},
+                    {"graph", "of a tensor function: its graph, one op a line"},
+                    {"fusion",
+                     "of a tensor function: its kernels, what each reads, writes and saves, and why no fewer"},
+                    {"memory", "of a tensor function: where intermediates lie, and when"},
+                    {"tile", "the tile IR as it was lowered"}},
   last_stages[] = {{"c", "the text for the compiler"},
                    {"asm", "the instructions it became"},
                    {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
@@ -141,12 +146,12 @@ static void usual_facts(show_request *r, const instance *i, tile_facts *facts)
     qn_call *call = r->call;
     const tile_facts unknown = {.size_class = -1};
     for (int p = 0; p < i->kernel->param_count; p++)
-        facts[p] = call->kernel->dump ? i->kernel->params[p].facts : unknown;
+        facts[p] = call->kernel->dump && !r->fused ? i->kernel->params[p].facts : unknown;
     if (call_bind(call, r->slot, true, NULL) != QN_OK) return;
     call_usual_views(call);
     call->slot = r->slot;
     r->planned = true;
-    if (call->kernel->dump) return;
+    if (call->kernel->dump && !r->fused) return;
     if (show_is_cuda(r->stage)) {
         tile_param params[MAX_PARAMS];
         memcpy(params, i->kernel->params, sizeof(params[0]) * (size_t)i->kernel->param_count);
@@ -193,7 +198,7 @@ static qn_status show_text(show_request *r, const tile_kernel *k, text *out, qn_
     return status;
 }
 
-static qn_status show_call(show_request *r, bool times, text *out, qn_error *error)
+qn_status show_call(show_request *r, bool times, text *out, qn_error *error)
 {
     const device_slot *s = &r->call->context->slots[r->slot];
     bool cuda = show_is_cuda(r->stage), to_text = !strcmp(r->stage, "c") || !strcmp(r->stage, "asm");
@@ -240,8 +245,22 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
 {
     const char *stage = options->stage ? options->stage : "c";
     kernel_entry *entry = module_find(module, kernel, error);
+    qn_mode mode;
     if (!entry) return QN_BAD_CALL;
     QN_TRY(check_stage(stage, error));
+    bool function = entry->item && entry->item->kind == AST_TENSOR;
+    if (function && strcmp(stage, "ast") != 0) {
+        (void)function_name(kernel, &mode);
+        if (options->backward) entry = function_gradient(entry);
+        return show_function(context, entry, mode, options, out, error);
+    }
+    if (!function && (show_is_graph(stage) || options->backward || options->dot))
+        return error_set(error, QN_BAD_CALL, "`%s` is a kernel: %s%s%s tensor functions", kernel,
+                         options->backward ? "--backward is for"
+                         : options->dot    ? "--dot is for"
+                                           : "the stage `",
+                         options->backward || options->dot ? "" : stage,
+                         options->backward || options->dot ? "" : "` is one of");
     if (options->why) {
         why_print(context, entry, out);
         return QN_OK;

@@ -20,9 +20,13 @@ typedef struct show_request {
     const char *stage;
     bool annotate;
     cuda_target target; /* of the stages layout, cuda, ptx, sass */
+    bool fused;         /* a kernel that fusion wrote: its call has arrays, and nothing was promised of it */
     bool planned;       /* all sizes are known: plan and views of the call are those of a launch */
     time_table times;
 } show_request;
+
+/* show.c: one stage of the request's call. */
+qn_status show_call(show_request *r, bool times, text *out, qn_error *error);
 
 /* show_cuda.c */
 bool show_is_cuda(const char *stage);

@@ -351,6 +351,12 @@ operand trace_gradient(tracer *t, const ast *item, const operand *arguments, con
     operand loss = trace_function(t, item, copies, constants, known, at);
     if (loss.kind == OPERAND_LIST) loss = loss.items[0];
     if (!is_plain(t, &loss, at)) return operand_error();
+    if (t->sums && loss.kind == OPERAND_TENSOR && operand_shape(t, &loss)->rank) {
+        site_set(t, at, "sum");
+        node all = graph_reduce(t->g, FOLD_SUM, loss.tensor, (1u << operand_shape(t, &loss)->rank) - 1);
+        loss = operand_of_node(t, all, 0, at);
+        if (is_bad(&loss)) return loss;
+    }
     if (loss.kind != OPERAND_TENSOR || shape_count(operand_shape(t, &loss)) != 1) {
         text words = {0};
         shape_print(operand_shape(t, &loss), &words);
@@ -423,7 +429,8 @@ bool function_trace(qn_tape *tape, const function_request *r, diagnostics *d, no
                 .memory = arena_new(),
                 .module = r->module,
                 .entry = r->entry,
-                .units = r->units};
+                .units = r->units,
+                .sums = r->sums};
     operand *arguments = ARENA_ARRAY(t.memory, operand, MOST_PARAMS);
     bool chosen[MOST_PARAMS] = {0};
     for (int i = 0; i < r->item->list.count; i++) {

@@ -27,6 +27,7 @@ typedef struct function_request {
     function_entry *entry;
     int units;     /* of the device */
     bool gradient; /* results are those of grad(item) */
+    bool sums;     /* grad of a first result that is not one number: of its sum */
 } function_request;
 
 /* False: diagnostics say why. Results of an error are 0. */

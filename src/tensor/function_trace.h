@@ -47,6 +47,7 @@ typedef struct tracer {
     int local_count, local_capacity;
     int first;      /* of the locals that are visible */
     bool in_scalar; /* a scalar function: types as in kernels */
+    bool sums;      /* grad of a result that is not one number: of its sum */
     int depth;
     int64_t steps; /* statements run: a limit on unrolling */
     int copies;    /* AGAIN nodes made */
