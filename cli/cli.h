@@ -26,11 +26,11 @@ typedef struct word_list {
 typedef struct arguments {
     word_list words;                     /* what is not an option */
     word_list settings, inputs, outputs; /* NAME=VALUE */
-    const char *device, *stage, *script, *json, *effort, *arch, *keep;
+    const char *device, *stage, *script, *json, *effort, *arch, *keep, *mode;
     uint64_t seed, steps;
     double seconds, budget_s;
     int64_t threads;
-    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate;
+    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot;
 } arguments;
 
 typedef struct command {
@@ -76,6 +76,9 @@ void close_context(qn_context *context); /* after telling that nothing is kept, 
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */
 const char *choose_kernel(const qn_module *module, const command *c, const arguments *given, int *exit_status);
+/* The name with the mode of --mode and --backward: "eager grad(f)"; NULL with a complaint. Lives in *room. */
+const char *spell_kernel(const qn_module *module, const char *kernel, const arguments *given, char *room, size_t size,
+                         int *exit_status);
 /* A call with settings, --in arrays and generated inputs. *inputs is filled with what must outlive the call. */
 typedef struct input_files {
     qn_npy files[MOST_WORDS];

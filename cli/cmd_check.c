@@ -121,7 +121,10 @@ int command_show(const command *self, const arguments *given)
     qn_context *context = open_context(given, &status);
     if (!context) return status;
     qn_module *module = open_module(context, given->words.items[0], &status);
+    char room[512];
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
+    if (kernel && (given->mode || given->backward))
+        kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
     if (kernel) {
         qn_show_options options = {.stage = given->stage,
                                    .device = given->device,
@@ -129,7 +132,8 @@ int command_show(const command *self, const arguments *given)
                                    .annotate = given->annotate,
                                    .settings = settings_of(given),
                                    .why = given->why,
-                                   .times = given->times};
+                                   .times = given->times,
+                                   .dot = given->dot};
         status = qn_show(context, given->words.items[0], kernel, &options, write_to_stdout, NULL, &error) == QN_OK
                      ? EXIT_OK
                      : report_error(&error);

@@ -155,7 +155,9 @@ int command_run(const command *self, const arguments *given)
     if (!inputs) abort();
     qn_context *context = open_context(given, &status);
     if (context) module = open_module(context, given->words.items[0], &status);
+    char room[512];
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
+    if (kernel) kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
     if (kernel && outputs_are_known(module, kernel, given)) call = prepare_call(module, kernel, given, inputs, &status);
     if (call) {
         const char *device;

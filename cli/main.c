@@ -8,23 +8,29 @@
 #include <string.h>
 
 const command commands[] = {
-    {"run", "run one kernel, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
-     "Runs the kernel NAME of FILE once. NAME may be left out when the file has one kernel.\n"
+    {"run", "run one kernel or tensor function, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
+     "Runs the kernel or tensor function NAME of FILE once. NAME may be left out when the file has one.\n"
      "FILE is a .qn file, or a tile IR dump as `quern show --stage tile` prints it.\n"
      "An f4 or f8 file is rounded to the type of a narrower float parameter.\n"
      "Inputs that no --in gives are generated from the seed, as the file's bench `input`\n"
-     "clauses say; extents that no array gives come from --set.\n",
-     "set in out device seed time verbose keep threads no-cache no-raw",
+     "clauses say; extents that no array gives come from --set.\n"
+     "The results of a tensor function are called result0, result1, ...; of its gradient d_x for each\n"
+     "float parameter x.\n",
+     "set in out device mode backward seed time verbose keep threads no-cache no-raw",
      "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time\n"
      "      run on generated numbers; print the shape, range and first elements of y\n"
      "  quern run kernels/softmax.qn softmax_row --in x=a.npy --out y=b.npy --device ref\n"
-     "      the softmax of the rows of a.npy by the checking interpreter, into b.npy\n",
+     "      the softmax of the rows of a.npy by the checking interpreter, into b.npy\n"
+     "  quern run kernels/softmax.qn softmax_fused --set rows=8 --set cols=100 --mode eager --out result0=c.npy\n"
+     "      the same as array code, one kernel for each op, into c.npy\n",
      command_run},
     {"check", "find wrong indices, races, unwritten elements; compare the devices", "check FILE... [NAME] [options]", 1,
      MOST_WORDS,
      "Runs every kernel of the files (or only NAME) under the checking interpreter, over odd and\n"
      "even sizes of its own choosing, then compares the other devices with it. A finding names the\n"
-     "source line, the programs and the element. Exit status 1 if there was any.\n",
+     "source line, the programs and the element. Exit status 1 if there was any.\n"
+     "A tensor function is computed op by op by the interpreter and compared with the fused kernels of\n"
+     "the other devices; one that gives a single number is checked with its gradient.\n",
      "set device seed steps verbose keep threads no-cache no-raw",
      "  quern check kernels/*.qn\n"
      "      check all of the library\n"
@@ -53,17 +59,23 @@ const command commands[] = {
      "  quern tune kernels/matmul.qn matmul_tiled --set BN=128 --effort full --json tune.json\n"
      "      every candidate with that constant fixed, also as JSON\n",
      command_tune},
-    {"show", "print any stage of a kernel, from the syntax tree to assembly", "show FILE [NAME] [options]", 1, 2,
+    {"show", "print any stage of a kernel or tensor function, from the syntax tree to assembly",
+     "show FILE [NAME] [options]", 1, 2,
      "Prints one stage of the kernel NAME of FILE as it is compiled for a device. The stages of a GPU\n"
      "need none: --arch names the one to compile for. With all sizes given, the kernel is specialised as\n"
-     "for a launch on contiguous arrays.\n",
-     "stage set device arch annotate why times no-cache no-raw",
+     "for a launch on contiguous arrays. Of a tensor function: its graph, what fusion made of it (the\n"
+     "default), where intermediates lie, or the stage of each kernel that it becomes; sizes that are not\n"
+     "given are those of its bench.\n",
+     "stage set device mode backward dot arch annotate why times no-cache no-raw",
      "  quern show kernels/gelu.qn gelu_tile\n"
      "      the C that the cpu device compiles\n"
      "  quern show kernels/gelu.qn gelu_tile --stage tile > gelu.tile; quern run gelu.tile --set n=100\n"
      "      the tile IR, then that IR fed back to be run\n"
      "  quern show kernels/softmax.qn softmax_row --stage ptx --arch sm_80 --annotate --set rows=64 --set cols=1024\n"
-     "      what an A100 would run, line by line\n",
+     "      what an A100 would run, line by line\n"
+     "  quern show kernels/softmax.qn softmax_fused --backward; quern show kernels/softmax.qn softmax_fused --dot > "
+     "g.svg\n"
+     "      the kernels of its gradient, with what fusion saved; a picture of the graph\n",
      command_show},
     {"debug", "step through a kernel", "debug FILE [NAME] [options]", 1, 2,
      "Runs the kernel under the interpreter and stops where you say. At the prompt: break LINE,\n"
@@ -106,7 +118,7 @@ const int command_count = (int)(sizeof(commands) / sizeof(commands[0]));
 static void print_overview(FILE *to)
 {
     fprintf(to,
-            "quern %s: write tile kernels once, check them, run them near the hardware's limit\n\n"
+            "quern %s: write array code and tile kernels once, check them, run them near the hardware's limit\n\n"
             "usage: quern COMMAND ...\n\n",
             qn_version());
     for (int i = 0; i < command_count; i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);

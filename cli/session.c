@@ -96,6 +96,7 @@ static void list_kernels(const qn_module *module, FILE *to)
             qn_param param;
             qn_error error;
             if (qn_kernel_param(module, name, p, &param, &error) != QN_OK) continue;
+            if (!*param.type) continue; /* a tensor function's result */
             fprintf(to, "%s%s%s %s", p ? ", " : "", kinds[param.kind], param.type, param.name);
             for (int axis = 0; axis < param.rank; axis++) fprintf(to, "[]");
         }
@@ -136,6 +137,33 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
     }
     free(names);
     return chosen;
+}
+
+const char *spell_kernel(const qn_module *module, const char *kernel, const arguments *given, char *room, size_t size,
+                         int *exit_status)
+{
+    static const char *const modes[] = {"fused", "eager", "strict"};
+    char gradient[256];
+    bool known = !given->mode;
+    qn_error error;
+    qn_param ignored;
+    snprintf(gradient, sizeof(gradient), "grad(%.240s)", kernel);
+    bool function = qn_kernel_param(module, gradient, 0, &ignored, &error) == QN_OK; /* only those have gradients */
+    *exit_status = EXIT_WRONG_CALL;
+    for (int i = 0; given->mode && i < 3; i++) known |= !strcmp(given->mode, modes[i]);
+    if (!known) {
+        const char *near = nearest_word(given->mode, modes, 3);
+        complain("there is no mode `%s`; %s%s%s", given->mode,
+                 near ? "did you mean `" : "the modes are fused, eager, strict", near ? near : "", near ? "`?" : "");
+        return NULL;
+    }
+    if ((given->mode || given->backward) && !function) {
+        complain("`%s` is a kernel: --%s is for tensor functions", kernel, given->mode ? "mode" : "backward");
+        return NULL;
+    }
+    snprintf(room, size, "%s%s%s", given->mode ? given->mode : "", given->mode ? " " : "",
+             given->backward ? gradient : kernel);
+    return room;
 }
 
 int setting_name_length(const char *option, const char *words)

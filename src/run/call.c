@@ -31,7 +31,8 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
                                                                      : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;
     if (kernel != spelled && !(entry->item && entry->item->kind == AST_TENSOR))
-        return error_set(error, QN_BAD_CALL, "`%s`: `%s` is a kernel; only tensor functions have modes", spelled, kernel);
+        return error_set(error, QN_BAD_CALL, "`%s`: `%s` is a kernel; only tensor functions have modes", spelled,
+                         kernel);
     *out = call_new(entry, module->context);
     (*out)->mode = mode;
     return QN_OK;
@@ -82,7 +83,8 @@ static const char *known_name(const qn_call *call, const char *name, bool array,
             used += snprintf(advice + used, sizeof(advice) - (size_t)used, "%s `%s`", i ? "," : "", e->names[i]);
     }
     place nowhere = {0};
-    entry_error(e, QN_BAD_CALL, "E505", nowhere, advice, error, "kernel `%s` has no setting `%s`", e->name, name);
+    entry_error(e, QN_BAD_CALL, "E505", nowhere, advice, error, "%s `%s` has no setting `%s`",
+                e->item && e->item->kind == AST_TENSOR ? "tensor function" : "kernel", e->name, name);
     return NULL;
 }
 

@@ -184,7 +184,8 @@ static void tolerances(const checker *c, const qn_call *call, dtype elem, double
     tile_kernel *k = call->instance->kernel;
     for (int i = 0; dtype_is_float(elem) && i < k->phase_count; i++) tile_walk(k, k->phases[i], find_rounding, &least);
     for (int i = 0; call_is_function(call) && dtype_is_float(elem) && i < k->param_count; i++) {
-        dtype other = k->params[i].elem; /* between ops of a tensor function that rounds each there may be any of them */
+        dtype other =
+            k->params[i].elem; /* between ops of a tensor function that rounds each there may be any of them */
         if (dtype_is_float(other) && dtypes[other].size_bytes < dtypes[least].size_bytes) least = other;
     }
     tolerance_default(least, relative, absolute);
@@ -500,8 +501,7 @@ static bool has_gradient(checker *c, kernel_entry *entry)
         for (int p = 0; bound && p < call->instance->kernel->param_count; p++) {
             const tile_param *param = &call->instance->kernel->params[p];
             if (strcmp(param->name, "result0") != 0) continue;
-            one = dtype_is_float(param->elem);
-            for (int k = 0; k < param->rank; k++) one &= call->views[p].extents[k] == 1;
+            one = dtype_is_float(param->elem) && !param->rank;
         }
         qn_call_free(call);
     }

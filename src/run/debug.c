@@ -415,6 +415,11 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
 {
     int slot;
     if (!call || !read_line || !write) return error_set(error, QN_BAD_CALL, "qn_debug: an argument is NULL");
+    if (call_is_function(call))
+        return error_set(
+            error, QN_BAD_CALL,
+            "`%s` is a tensor function: it has no programs to step through; `quern show` shows its kernels",
+            call->kernel->name);
     QN_TRY(context_slot(call->context, "ref", &slot, error));
     QN_TRY(call_bind(call, slot, false, error));
     QN_TRY(variant_get(call, &call->variant, error));

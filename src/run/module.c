@@ -41,7 +41,8 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
     arena *memory = e->module->memory;
     e->name = item->name;
     e->item = item;
-    e->params = ARENA_ARRAY(memory, parameter, item->list.count + MAX_PARAMS + 1); /* a function's results come behind */
+    e->params =
+        ARENA_ARRAY(memory, parameter, item->list.count + MAX_PARAMS + 1); /* a function's results come behind */
     for (int i = 0; i < item->list.count; i++) {
         const ast *a = item->list.items[i];
         parameter *p = &e->params[e->param_count++];

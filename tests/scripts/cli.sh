@@ -250,8 +250,8 @@ c some(in float x[n], out float y[n])
 void some(const float *x, float *y, long n) { y[0] = x[0]; }
 """
 QN
-try 2 run "$work/later.qn" twice --set n=5
-says err '`twice` is a tensor function: this version parses it but does not run it'
+try 2 debug "$work/later.qn" twice --set n=5
+says err '`twice` is a tensor function: it has no programs to step through'
 try 1 run "$work/later.qn" gpu --set n=5 --device cpu
 says err 'raw kernel `gpu` is cuda text and runs on the devices cuda and emu, not on cpu'
 try 0 bench kernels/square.qn square --device cpu --set n=1000 --seconds 0.01 --json "$work/raw.json"
@@ -282,7 +282,7 @@ is err ''
 try 0 check "$work/later.qn"
 says err '`unused` is never used'
 says err '`idle` is never used'
-says out 'twice: skipped, a tensor function'
+says out 'twice: clean, '
 says out 'gpu: skipped, a raw kernel is compared with the first variant of its bench'
 # outputs that nothing wrote are zeros
 try 0 run "$work/later.qn" some --set n=50000 --seed 3 --out y="$work/some.npy"
