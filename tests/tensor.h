@@ -21,11 +21,11 @@ static qn_tape *tape;
 static inline void tape_open(void)
 {
     qn_error error;
-    if (!tensor_context && qn_context_open(NULL, &tensor_context, &error)) {
+    if ((!tensor_context && qn_context_open(NULL, &tensor_context, &error)) ||
+        qn_tape_new(tensor_context, "ref", &tape, &error)) {
         printf("%s\n", error.message);
         exit(1);
     }
-    tape = tape_new(tensor_context, "ref");
 }
 
 /* Every case leaves its tape without an error. */
@@ -33,7 +33,7 @@ static inline void tape_close(void)
 {
     qn_error error;
     if (qn_tape_error(tape, &error)) test_fail(__FILE__, __LINE__, error.message);
-    tape_free(tape);
+    qn_tape_free(tape);
     tape = NULL;
 }
 

@@ -117,9 +117,9 @@ node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data)
     storage *memory = tape_memory(tape, op, size_bytes);
     if (!memory) return 0;
     node leaf = 0;
-    if (data && !memory->buffer)
+    if (!memory->buffer)
         graph_fail(g, op, "the tape has no device");
-    else if (data && size_bytes && qn_buffer_write(memory->buffer, 0, data, (size_t)size_bytes, NULL, &error))
+    else if (tape_storage_write(tape, memory, 0, data, size_bytes, &error))
         graph_fail(g, op, "%s", error.message);
     else
         leaf = tape_leaf(tape, elem, s, NULL, 0, memory);
@@ -131,7 +131,21 @@ qn_tensor qn_empty(qn_tape *tape, qn_dtype type, qn_shape extents)
 {
     shape s;
     if (!begin(tape, "empty", type, extents, &s)) return (qn_tensor){0};
-    return tape_handle(tape, tape_leaf_from(tape, (dtype)type, &s, NULL));
+    graph *g = tape->graph;
+    qn_buffer *buffer = NULL; /* zeroed; a graph that never runs has none */
+    qn_error error;
+    qn_status status = QN_OK;
+    if (tape->context)
+        status = qn_buffer_new_on(tape->context, tape->device, (size_t)size_of((dtype)type, &s), &buffer, &error);
+    if (status) {
+        graph_fail(g, "empty", "%s", error.message);
+        g->status = g->error.status = status;
+        return (qn_tensor){0};
+    }
+    storage *memory = storage_new(buffer);
+    node leaf = tape_leaf(tape, (dtype)type, &s, NULL, 0, memory);
+    storage_release(memory);
+    return tape_handle(tape, leaf);
 }
 
 qn_tensor qn_from_memory(qn_tape *tape, const void *data, qn_dtype type, qn_shape extents)

@@ -251,12 +251,13 @@ node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides
 
 storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes)
 {
-    if (!tape->context) return storage_new(NULL);
-    qn_buffer *buffer = NULL;
+    storage *memory = NULL;
     qn_error error;
-    if (!qn_buffer_new_on(tape->context, tape->device, (size_t)size_bytes, &buffer, &error)) return storage_new(buffer);
+    if (!tape->context) return storage_new(NULL);
+    qn_status status = tape_storage(tape, size_bytes, &memory, &error);
+    if (!status) return memory;
     graph_fail(tape->graph, op, "%s", error.message);
-    tape->graph->status = tape->graph->error.status = error.status;
+    tape->graph->status = tape->graph->error.status = status;
     return NULL;
 }
 

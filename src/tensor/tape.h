@@ -93,11 +93,11 @@ void tape_place(qn_tape *tape, node n, const placed *where); /* retains the stor
 const placed *tape_placed(const qn_tape *tape, node n);      /* NULL: not computed. A LEAF always is */
 /* A leaf over the whole of a storage, which the node keeps. strides NULL: row-major. */
 node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides, int64_t offset, storage *memory);
-/* Memory on the tape's device with one reference; NULL with the error recorded. */
+/* Memory on the tape's device, not cleared, with one reference; NULL with the error recorded. */
 storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes);
 qn_tensor tape_variable(qn_tape *tape, node initial); /* in this scope */
 void tape_assign_slot(qn_tape *tape, uint32_t slot, node from); /* of the variable's shape and type */
-/* create.c: a row-major leaf with new memory; data NULL: zeros. */
+/* create.c: a row-major leaf with new memory that holds the data. */
 node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data);
 /* The pending assignment of a variable has been stored: its handle reads its home, what read it before cannot. */
 void tape_assigned(qn_tape *tape, uint32_t slot);
