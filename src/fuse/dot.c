@@ -178,7 +178,7 @@ static bool check_outputs(dot_work *w)
         affine linear = index_linear(&out->map, s, NULL);
         unsigned axes = affine_axes(&linear, t->atom_axes);
         if (affine_has_atoms(&linear) || axes & ~all || t->terms[out->term].axes & ~axes ||
-            !index_is_dense(&t->space, &linear, axes, shape_count(s)))
+            (shape_count(s) && !index_is_dense(&t->space, &linear, axes, shape_count(s))))
             return refuse(w, "a result is not laid out along the product");
     }
     int accesses = 0;

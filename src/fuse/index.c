@@ -104,7 +104,7 @@ affine index_linear(const index_map *m, const shape *s, const int64_t *strides)
     int64_t inner = 1;
     for (int k = m->rank - 1; k >= 0; k--) {
         affine_add(&sum, &m->axes[k], strides ? strides[k] : inner);
-        inner *= s->extents[k];
+        inner *= MAXIMUM(s->extents[k], 1);
     }
     return sum;
 }

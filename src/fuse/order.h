@@ -26,6 +26,9 @@ bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, i
 /* A kernel of one node: its name, nodes and counts. Arguments are the caller's to fill in. */
 fuse_kernel fuse_kernel_of(arena *memory, const graph *g, node n, const char *name, int argument_count);
 
+/* Does the kernel of n, a SCAN, an ARGSORT or an addition by index, read input `input` where this view has it? */
+bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view);
+
 /* order.c: n is a SCAN or ARGSORT; input: of its only input. */
 bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
                       fuse_kernel *out);

@@ -47,6 +47,22 @@ static void reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const
     }
 }
 
+static bool is_alone(graph_code code)
+{
+    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
+           code == GRAPH_KERNEL;
+}
+
+/* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
+static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, int input, node now)
+{
+    const graph_node *x = graph_get(g, n);
+    if (!is_alone(x->code) || x->code == GRAPH_KERNEL || (int)now >= leaf_count || !leaves[now].given) return now;
+    fuse_view view = {.base = now, .offset = leaves[now].offset};
+    memcpy(view.strides, leaves[now].strides, sizeof(view.strides));
+    return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
+}
+
 static preparation prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory)
 {
     preparation p = {.old_count = g->node_count};
@@ -61,7 +77,7 @@ static preparation prepare(graph *g, const fuse_leaf *leaves, const node *roots,
         node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
         bool changed = false;
         for (int i = 0; i < x.input_count; i++) {
-            inputs[i] = p.now[x.inputs[i]];
+            inputs[i] = suited(g, leaves, p.old_count, n, i, p.now[x.inputs[i]]);
             changed |= inputs[i] != x.inputs[i];
         }
         g->site = x.site;
@@ -104,12 +120,6 @@ static bool is_followed(const graph_node *x)
     }
 }
 
-static bool is_alone(graph_code code)
-{
-    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
-           code == GRAPH_KERNEL;
-}
-
 static bool is_constant_scalar(const graph_node *x)
 {
     return x->code == GRAPH_FULL && !x->shape.rank;
@@ -141,11 +151,14 @@ static bool view_of(const planner *p, node n, arena *memory, fuse_view *out)
     return true;
 }
 
-static bool is_view(const planner *p, node n)
+/* Is input i of n, which stands alone, a view that its kernel can read? */
+static bool is_view(const planner *p, node n, int i)
 {
+    const graph_node *x = graph_get(p->g, n);
     arena *scratch = arena_new();
     fuse_view view;
-    bool yes = view_of(p, n, scratch, &view);
+    bool yes = view_of(p, x->inputs[i], scratch, &view);
+    if (yes && x->code != GRAPH_KERNEL) yes = fuse_view_suits(p->g, n, i, &view);
     arena_free(scratch);
     return yes;
 }
@@ -234,7 +247,7 @@ static void find_ops(planner *p)
         for (int i = 0; i < x->input_count; i++) {
             const graph_node *input = graph_get(p->g, x->inputs[i]);
             if (x->code == GRAPH_KERNEL && is_constant_scalar(input)) continue;
-            if (p->in_memory[x->inputs[i]] || is_view(p, x->inputs[i])) continue;
+            if (p->in_memory[x->inputs[i]] || is_view(p, n, i)) continue;
             p->is_op[x->inputs[i]] = p->in_memory[x->inputs[i]] = true;
         }
     }

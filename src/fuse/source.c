@@ -63,6 +63,16 @@ bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, i
            merge_axes(s, view->strides, axis + axes, s->rank, &out->extents[2], &out->strides[2]);
 }
 
+bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)
+{
+    const graph_node *of = graph_get(g, n);
+    bool takes = of->code == GRAPH_TAKE_ADD;
+    int axis = takes && (input == 1 || input == 3) ? 0 : of->attr.axis, axes = 1;
+    if (takes && (input == 1 || input == 2)) axes = graph_get(g, of->inputs[1])->shape.rank;
+    fuse_argument unused;
+    return fuse_view_middle(g, of->inputs[input], view, axis, axes, &unused);
+}
+
 fuse_kernel fuse_kernel_of(arena *memory, const graph *g, node n, const char *name, int argument_count)
 {
     fuse_kernel k = {.name = name, .argument_count = argument_count, .node_count = 1, .write_count = 1};

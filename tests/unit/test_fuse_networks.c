@@ -282,6 +282,34 @@ TEST(largest)
     EXPECT(kernels_of(&b, wanted, 2, 0) > 0);
 }
 
-TEST_MAIN(CASE(linear_and_activation), CASE(mlp_forward_and_backward), CASE(training_steps), CASE(pairwise_distances),
-          CASE(attention), CASE(convolution_and_pooling), CASE(operands), CASE(embedding_bags), CASE(embedding_steps),
-          CASE(largest))
+/* Leaves with strides of their own, and axes of no elements. */
+TEST(strides_and_nothing)
+{
+    bed b = bed_new(false);
+    float *data = ARENA_ARRAY(b.memory, float, 1000);
+    for (int i = 0; i < 1000; i++) data[i] = (float)(i * 7 % 13);
+    node x = graph_leaf(b.g, DT_F32, &(shape){3, {3, 9, 3}}, (int64_t[]){2, 40, 9}, 1, data);
+    node wanted[3];
+    for (int axis = 0; axis < 3; axis++) wanted[axis] = graph_argsort(b.g, x, axis, axis & 1);
+    EXPECT(kernels_of(&b, wanted, 3, 0) > 0);
+
+    b = bed_new(false);
+    data = ARENA_ARRAY(b.memory, float, 1000);
+    x = graph_leaf(b.g, DT_F32, &(shape){3, {5, 4, 6}}, (int64_t[]){1, 40, 5}, 0, data);
+    node one = kernel_leaf(b.memory, b.g, DT_I32, (shape){0}, 0, 5.9), updates = leaf(&b, (shape){2, {5, 4}});
+    node table = kernel_leaf(b.memory, b.g, DT_I32, (shape){2, {3, 3}}, 0, 5.9),
+         more = leaf(&b, (shape){4, {5, 4, 3, 3}});
+    wanted[0] = graph_take_add(b.g, x, one, updates, 2);
+    wanted[1] = graph_take_add(b.g, x, table, more, 2);
+    wanted[2] = graph_scan(b.g, FOLD_SUM, graph_permute(b.g, x, (int[]){2, 0, 1}), 1);
+    EXPECT(kernels_of(&b, wanted, 3, 1e-5) > 0);
+
+    b = bed_new(false);
+    x = leaf(&b, (shape){3, {9, 0, 9}});
+    node y = graph_unary(b.g, OP_RELU, graph_dot(b.g, x, leaf(&b, (shape){3, {9, 9, 16}}), DT_F32, false));
+    EXPECT(kernels_of(&b, &y, 1, 0) >= 0);
+}
+
+TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(mlp_forward_and_backward), CASE(training_steps),
+          CASE(pairwise_distances), CASE(attention), CASE(convolution_and_pooling), CASE(operands),
+          CASE(embedding_bags), CASE(embedding_steps), CASE(largest))
