@@ -35,6 +35,7 @@ typedef struct dot_work {
     /* lowering */
     lowering *l;
     dot_tiles tiles;
+    int step;                           /* of the loop over K that is being built */
     int tile_axis[3];                   /* kernel axes of M, N and K that run along tiles; -1: none, extent 1 */
     int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
     value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
@@ -310,7 +311,7 @@ static frame *frame_over(dot_work *w, tile_block *block, int down, int across)
 {
     lowering *l = w->l;
     frame *f = lower_frame(l, NULL, block);
-    const int64_t sizes[3] = {w->tiles.rows, w->tiles.columns, w->tiles.depth};
+    const int64_t sizes[3] = {w->tiles.rows, w->tiles.columns, w->step};
     const int sides[2] = {down, across};
     f->rank = 2;
     for (int axis = 0; axis < l->axis_count; axis++)
@@ -338,7 +339,7 @@ static value loop_over_depth(dot_work *w, tile_block *block, int level, value ca
     int axis = w->depth[level];
     tile_type type = tile_type_of(l->k, carried);
     value first = lower_integer(l, block, 0);
-    value step = lower_integer(l, block, axis == w->tile_axis[2] ? w->tiles.depth : 1);
+    value step = lower_integer(l, block, axis == w->tile_axis[2] ? w->step : 1);
     tile_op *op = tile_op_new(l->k, OP_FOR, (value[]){first, lower_extent(l, axis), step, carried}, 4);
     tile_block *inner = tile_block_new(l->k);
     op->regions[0] = inner;
@@ -481,12 +482,14 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     l->k->knob_warps = w->tiles.warps;
     lower_phase(l);
     launch(w);
+    w->step = w->tiles.depth;
     frame *f = frame_over(w, l->phase, 0, 1);
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
     value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
     if (dot->elem != sum && b->options->mode != FUSE_FUSED)
         product = lower_convert(l, l->phase, lower_convert(l, l->phase, product, dot->elem), sum);
+    w->step = w->tiles.fold_depth;
     lower_bind(f, w->sums, product);
     store_outputs(w, f, 0);
     for (int o = 0; o < w->grp->write_count; o++) {

@@ -10,6 +10,7 @@
 typedef struct dot_tiles {
     int rows, columns, depth; /* of the sums; of one step of the loop */
     int warps;                /* of a program on a GPU; 0: no wish */
+    int fold_depth;           /* of one step of a fold beside the product */
 } dot_tiles;
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes

@@ -12,19 +12,25 @@
 
 #define MANY_ROWS 4096
 
-dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth)
+#define CPU_STEP 256
+#define GPU_FOLD_STEP 128
+
+static dot_tiles gpu_tiles(dtype elem, int64_t rows, int64_t columns, int64_t depth)
 {
-    if (!options->gpu) {
-        if (columns <= 64) return (dot_tiles){64, 64, 256, 0};
-        if (columns <= 512) return (dot_tiles){64, 128, 256, 0};
-        return (dot_tiles){128, 256, 256, 0};
-    }
     int step = 128 / dtypes[elem].size_bytes;
     bool halves = elem == DT_F16 || elem == DT_BF16;
-    if (columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0};
-    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, step, 0};
-    if (columns <= 256) return (dot_tiles){32, 16, step, 4};
-    return depth > 1024 ? (dot_tiles){64, 64, step, 4} : (dot_tiles){32, 32, step, 4};
+    if (columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, GPU_FOLD_STEP};
+    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, step, 0, GPU_FOLD_STEP};
+    if (columns <= 256) return (dot_tiles){32, 16, step, 4, GPU_FOLD_STEP};
+    return depth > 1024 ? (dot_tiles){64, 64, step, 4, GPU_FOLD_STEP} : (dot_tiles){32, 32, step, 4, GPU_FOLD_STEP};
+}
+
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth)
+{
+    if (options->gpu) return gpu_tiles(elem, rows, columns, depth);
+    if (columns <= 64) return (dot_tiles){64, 64, CPU_STEP, 0, CPU_STEP};
+    if (columns <= 512) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
+    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
 }
 
 /* ---- thin products ---- */
