@@ -114,7 +114,9 @@ static bool fits(planner *p, const cell *c)
 static void settle_owner(planner *p, node n)
 {
     cell *owner = &p->cells[p->cell_of[n]];
-    if (!owner->dead) cell_settle(p, owner);
+    if (owner->dead) return;
+    cell_settle(p, owner);
+    owner->dead = !owner->g.write_count;
 }
 
 static void consider(planner *p, node n)
@@ -183,8 +185,8 @@ static void consider_base(planner *p, node base)
 static void hand_over(planner *p, node n)
 {
     cell *owner = &p->cells[p->cell_of[n]];
-    if (owner->dead || cell_lists(owner->g.writes, owner->g.write_count, n)) return;
-    for (int u = 0; u < p->user_count[n]; u++)
+    if (!owner->dead && cell_lists(owner->g.writes, owner->g.write_count, n)) return;
+    for (int u = 0; u < p->user_count[n] && !owner->dead; u++)
         if (cell_lists(owner->g.nodes, owner->g.node_count, p->users[n][u])) return;
     for (int i = 0; i < p->cell_count; i++) {
         cell *c = &p->cells[i];
