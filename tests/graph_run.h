@@ -163,7 +163,8 @@ static inline bool case_close(const graph_case *c, int root, const graph_tensor 
     double tolerance = case_tolerance(c->g, c->roots[root], exact, rounded);
     for (int64_t j = 0; j < got->count; j++) {
         number x = got->elements[j], want = rounded->elements[j];
-        bool good = dtype_is_float(got->elem) ? fabs(x.f - want.f) <= tolerance : x.i == want.i;
+        bool equal = x.f == want.f || (isnan(x.f) && isnan(want.f));
+        bool good = dtype_is_float(got->elem) ? equal || fabs(x.f - want.f) <= tolerance : x.i == want.i;
         if (good) continue;
         if (dtype_is_float(got->elem))
             text_print(words, "result %d, element %lld: %.9g, should be %.9g within %.3g\n", root, (long long)j, x.f,

@@ -50,6 +50,7 @@ typedef void interp_print(void *context, const char *line);
 typedef struct interp_options {
     bool exact;          /* keep double precision: no rounding to the element type between ops (still at a store) */
     bool check;          /* all findings; off: only what would be unsafe or an assert */
+    bool any_value;      /* NaN, infinities and divisions by 0 are no findings: what arithmetic on tensors may give */
     uint64_t order_seed; /* 0: programs in order; else a random order from this seed */
     int64_t step_limit;  /* ops a program may run; 0: 1e9 */
     const int64_t *only_programs; /* linear ids to run, or NULL for all */

@@ -115,7 +115,7 @@ void check_integers(interp *s, const tile_op *op, const tile *r, tile *const *op
     bool converts = op->code == OP_CONVERT && op->flags & F_IMPLICIT && !dtype_is_float(from) && to != DT_BOOL;
     bool indexes =
         op->flags & F_INDEX && (op->code == OP_ADD || op->code == OP_SUB || op->code == OP_MUL || op->code == OP_NEG);
-    if (!divides && !converts && !indexes) return;
+    if (s->options->any_value || (!divides && !converts && !indexes)) return;
     int64_t n = r->count;
     int sa = a->count == n && n != 1, sb = b->count == n && n != 1;
     for (int64_t j = 0; j < n; j++) {
@@ -189,6 +189,7 @@ void check_assignment(interp *s, const tile_op *op, tile *r, tile *const *operan
 void check_stored(interp *s, const tile_op *op, int array, const tile *t, const uint8_t *skip, const int64_t *places)
 {
     const tile_kernel *k = s->kernel;
+    if (s->options->any_value) return;
     if (k->params[array].kind == PARAM_SCRATCH) return; /* not part of the result; the birth travels with it */
     for (int64_t j = 0; j < t->count; j++) {
         int32_t birth = birth_of(t, j);

@@ -62,10 +62,11 @@ qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const 
 
 /* Every check of the interpreter, in program order; findings become the error. */
 static qn_status launch_checked(qn_context *context, int slot, const tile_kernel *k, program *p,
-                                const array_view *views, const launch_plan *plan, qn_error *error)
+                                const array_view *views, const launch_plan *plan, bool any_value, qn_error *error)
 {
     findings found = {0};
     interp_options interp = {.check = true,
+                             .any_value = any_value,
                              .units = slot_about(context, slot)->units,
                              .print = context->print,
                              .print_context = context->user};
@@ -82,10 +83,10 @@ static qn_status launch_checked(qn_context *context, int slot, const tile_kernel
 }
 
 qn_status program_launch(qn_context *context, int slot, const tile_kernel *k, program *p, const array_view *views,
-                         const launch_plan *plan, qn_error *error)
+                         const launch_plan *plan, bool any_value, qn_error *error)
 {
     const driver *d = context->slots[slot].driver;
-    if (d == &driver_ref) return launch_checked(context, slot, k, p, views, plan, error);
+    if (d == &driver_ref) return launch_checked(context, slot, k, p, views, plan, any_value, error);
     return d->launch(p, views, plan, NULL, error);
 }
 
@@ -178,7 +179,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
         if (status == QN_OK)
             status = options ? d->launch(call->variant->program, call->views, &call->plan, options, error)
                              : program_launch(call->context, slot, k, call->variant->program, call->views, &call->plan,
-                                              error);
+                                              false, error);
         call->timing.kernel_ns = clock_now_ns() - start;
     }
     call->has_run = true;

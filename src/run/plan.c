@@ -163,7 +163,8 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     const tile_kernel *k = s->instance->kernel;
     if (s->has_initials) QN_TRY(views_fill_initials(at, k, s->views, stream, error));
     if (at->driver->submit) return at->driver->submit(s->ready, stream, error);
-    return program_launch(context, slot, k, s->variant->program, s->views, &s->launch, error);
+    /* What a tensor's arithmetic gives is the user's to judge; a module's kernel is checked as its author meant. */
+    return program_launch(context, slot, k, s->variant->program, s->views, &s->launch, !s->call, error);
 }
 
 qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error)

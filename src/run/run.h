@@ -312,9 +312,10 @@ device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: o
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);
-/* A program with complete views on a device whose launches wait; on ref every check is made, findings are the error. */
+/* A program with complete views on a device whose launches wait; on ref every check is made, findings are the error.
+ * any_value: as interp_options has it. */
 qn_status program_launch(qn_context *context, int slot, const tile_kernel *k, program *p, const array_view *views,
-                         const launch_plan *plan, qn_error *error);
+                         const launch_plan *plan, bool any_value, qn_error *error);
 /* Fills the outputs that have an initial value. */
 qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const array_view *views,
                               device_stream *stream, qn_error *error);
