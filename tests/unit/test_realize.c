@@ -1,0 +1,308 @@
+/*
+ * Evaluation of tensors on every device of this machine: values, views without copies, variables and their order,
+ * plans that are found again, memory that is given back, errors that leave everything usable.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "run/realize.h"
+#include "test.h"
+
+#include <math.h>
+#include <quern/train.h>
+#include <stdlib.h>
+#include <string.h>
+
+static qn_error error;
+static qn_context *context;
+static qn_tape *tape;
+static const char *device; /* of the round */
+
+static bool good(qn_status status)
+{
+    if (status != QN_OK) printf("%s: %s\n", device, error.message);
+    return status == QN_OK;
+}
+
+static void begin(void)
+{
+    EXPECT(good(qn_tape_new(context, device, &tape, &error)));
+}
+
+static void end(void)
+{
+    qn_tape_free(tape);
+    tape = NULL;
+}
+
+static bool reads(qn_tensor t, const float *expected, int count)
+{
+    float got[64];
+    if (!good(qn_tensor_read(t, got, sizeof(float) * (size_t)count, &error))) return false;
+    for (int i = 0; i < count; i++)
+        if (fabsf(got[i] - expected[i]) > 1e-5f * (1 + fabsf(expected[i]))) {
+            printf("%s: element %d is %g, not %g\n", device, i, (double)got[i], (double)expected[i]);
+            return false;
+        }
+    return true;
+}
+#define READS(t, ...) EXPECT(reads(t, (float[]){__VA_ARGS__}, (int)(sizeof((float[]){__VA_ARGS__}) / sizeof(float))))
+
+static qn_tensor numbers(int64_t rows, int64_t columns)
+{
+    float values[64];
+    for (int i = 0; i < 64; i++) values[i] = (float)i;
+    return qn_from_memory(tape, values, QN_F32, QN_SHAPE(rows, columns));
+}
+
+static void values(void)
+{
+    begin();
+    qn_tensor x = numbers(2, 3);
+    READS(qn_add(x, x), 0, 2, 4, 6, 8, 10);
+    READS(qn_sum(x, QN_AXES(1), false), 3, 12);
+    READS(qn_sum(x, QN_AXES(0), false), 3, 5, 7);
+    READS(qn_mean(x, QN_ALL, false), 2.5f);
+    READS(qn_matmul(x, qn_transpose(x, 0, 1)), 5, 14, 14, 50);
+    READS(qn_full(tape, QN_F32, QN_SHAPE(3), 7), 7, 7, 7);
+    READS(qn_softmax(qn_zeros(tape, QN_F32, QN_SHAPE(1, 4)), 1), 0.25f, 0.25f, 0.25f, 0.25f);
+    double item;
+    EXPECT(good(qn_tensor_item(qn_max(x, QN_ALL, false), &item, &error)) && item == 5);
+    READS(qn_reshape(x, QN_SHAPE(6)), 0, 1, 2, 3, 4, 5);
+    end();
+}
+
+/* Views lie in the memory of what they look at. */
+static void views(void)
+{
+    begin();
+    qn_tensor x = numbers(3, 4);
+    int64_t before = tape->realizer ? tape->realizer->plans_made : 0;
+    READS(qn_transpose(x, 0, 1), 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11);
+    READS(qn_slice(x, 1, 3, QN_BEGIN, -2), 3, 1, 7, 5, 11, 9);
+    READS(qn_expand(qn_slice(x, 0, 1, 2, 1), QN_SHAPE(2, 4)), 4, 5, 6, 7, 4, 5, 6, 7);
+    EXPECT(tape->realizer->plans_made == before);
+    qn_tensor twice = qn_add(x, x), turned = qn_transpose(twice, 0, 1), flat = qn_reshape(twice, QN_SHAPE(12));
+    qn_tensor both[] = {turned, flat, twice};
+    EXPECT(good(qn_eval(tape, both, 3, &error)));
+    placed a, b, c;
+    EXPECT(realize_where(tape, tape_slot_of(turned)->node, &a) && realize_where(tape, tape_slot_of(flat)->node, &b) &&
+           realize_where(tape, tape_slot_of(twice)->node, &c));
+    EXPECT(a.storage == b.storage && b.storage == c.storage && a.strides[0] == 1 && a.strides[1] == 4);
+    qn_release(twice);
+    qn_release(flat);
+    READS(turned, 0, 8, 16, 2, 10, 18, 4, 12, 20, 6, 14, 22);
+    end();
+}
+
+static void variables(void)
+{
+    begin();
+    qn_tensor x = numbers(1, 3), w = qn_variable(qn_full(tape, QN_F32, QN_SHAPE(1, 3), 10));
+    READS(w, 10, 10, 10);
+    for (int step = 0; step < 3; step++) {
+        qn_tensor old = qn_add(w, x);
+        qn_assign(w, qn_add(w, x)); /* the old value is read on both sides */
+        READS(old, (float)(10), (float)(11 + step), (float)(12 + 2 * step));
+    }
+    READS(w, 10, 13, 16);
+    /* Two variables change places. */
+    qn_tensor a = qn_variable(numbers(1, 2)), b = qn_variable(qn_full(tape, QN_F32, QN_SHAPE(1, 2), 5));
+    EXPECT(good(qn_eval(tape, NULL, 0, &error)));
+    qn_tensor was_a = qn_add_scalar(a, 0), was_b = qn_add_scalar(b, 0);
+    qn_assign(a, was_b);
+    qn_assign(b, was_a);
+    READS(a, 5, 5);
+    READS(b, 0, 1);
+    /* What was not computed before the write can not be any more; what was keeps its value. */
+    qn_tensor kept = qn_mul_scalar(w, 2), lost = qn_mul_scalar(w, 3);
+    READS(kept, 20, 26, 32);
+    float fresh[] = {1, 2, 3};
+    EXPECT(good(qn_tensor_write(w, fresh, sizeof(fresh), &error)));
+    READS(kept, 20, 26, 32);
+    EXPECT(qn_tensor_read(lost, fresh, sizeof(fresh), &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "mul_scalar") && strstr(error.message, "test_realize.c") &&
+           strstr(error.message, "not computed before memory that it depends on was written"));
+    READS(qn_mul_scalar(w, 2), 2, 4, 6);
+    READS(w, 1, 2, 3);
+    end();
+}
+
+static void random_numbers(void)
+{
+    begin();
+    float first[4], second[4], again[4];
+    qn_seed(tape, 7);
+    qn_tensor a = qn_rand(tape, QN_F32, QN_SHAPE(4)), b = qn_rand(tape, QN_F32, QN_SHAPE(4));
+    EXPECT(good(qn_tensor_read(a, first, sizeof(first), &error))); /* the state goes on before b is computed */
+    EXPECT(good(qn_tensor_read(b, second, sizeof(second), &error)));
+    EXPECT(memcmp(first, second, sizeof(first)) != 0);
+    qn_seed(tape, 7);
+    a = qn_rand(tape, QN_F32, QN_SHAPE(4));
+    b = qn_rand(tape, QN_F32, QN_SHAPE(4));
+    EXPECT(good(qn_tensor_read(b, again, sizeof(again), &error)) && !memcmp(again, second, sizeof(again)));
+    EXPECT(good(qn_tensor_read(a, again, sizeof(again), &error)) && !memcmp(again, first, sizeof(again)));
+    end();
+}
+
+/* The same structure with other memory and other contents finds its plan. */
+static void plans_are_found(void)
+{
+    begin();
+    for (int step = 0; step < 5; step++) {
+        qn_scope_begin(tape);
+        qn_tensor x = qn_full(tape, QN_F32, QN_SHAPE(2, 3), step);
+        float values[6] = {1, 2, 3, 4, 5, (float)step};
+        qn_tensor y = qn_from_memory(tape, values, QN_F32, QN_SHAPE(2, 3));
+        READS(qn_sum(qn_exp(qn_sub(y, y)), QN_ALL, false), 6);
+        READS(qn_mul(y, y), 1, 4, 9, 16, 25, (float)(step * step));
+        (void)x;
+        qn_scope_end(tape);
+    }
+    EXPECT(tape->realizer->plans_made == 2);
+    /* Another batch size: another plan of the same kernels. */
+    int64_t compiles = context->compiles + context->cache_hits;
+    for (int64_t rows = 1; rows < 40; rows += 7) {
+        qn_scope_begin(tape);
+        qn_tensor y = qn_softmax(qn_full(tape, QN_F32, QN_SHAPE(rows, 5), 1), 1);
+        qn_tensor total = qn_sum(y, QN_ALL, false);
+        READS(total, (float)rows);
+        if (rows == 1) compiles = context->compiles + context->cache_hits;
+        qn_scope_end(tape);
+    }
+    EXPECT(context->compiles + context->cache_hits == compiles);
+    end();
+}
+
+static void errors(void)
+{
+    begin();
+    float out[6];
+    double item;
+    qn_tensor x = numbers(2, 3);
+    EXPECT(qn_tensor_read(x, out, 5, &error) == QN_BAD_CALL);
+    EXPECT_TEXT(error.message, "qn_tensor_read: 5 bytes are given; a tensor of shape [2, 3] and type f32 has 24");
+    EXPECT(qn_tensor_item(x, &item, &error) == QN_BAD_CALL);
+    EXPECT_TEXT(error.message, "qn_tensor_item: the tensor has 6 elements, not one");
+    EXPECT(qn_tensor_write(qn_add(x, x), out, sizeof(out), &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "has no memory of its own") != NULL);
+    EXPECT(qn_tensor_read(QN_NONE, out, 4, &error) == QN_BAD_CALL);
+    qn_tensor wrong = qn_add(x, numbers(2, 2));
+    EXPECT(qn_eval(tape, &wrong, 1, &error) == QN_BAD_CALL && strstr(error.message, "[2, 3]") != NULL);
+    READS(qn_add(x, x), 0, 2, 4, 6, 8, 10); /* the error is told and forgotten */
+    qn_tensor gone = qn_add(x, x);
+    qn_release(gone);
+    EXPECT(qn_tensor_read(gone, out, sizeof(out), &error) == QN_BAD_CALL && strstr(error.message, "released") != NULL);
+    qn_tape *other;
+    EXPECT(good(qn_tape_new(context, device, &other, &error)));
+    EXPECT(qn_eval(other, &x, 1, &error) == QN_BAD_CALL && strstr(error.message, "different tapes") != NULL);
+    qn_tape_free(other);
+    int64_t far[] = {0, 7};
+    qn_tensor index = qn_from_memory(tape, far, QN_I64, QN_SHAPE(2)), picked = qn_index_select(x, 0, index);
+    EXPECT(qn_eval(tape, &picked, 1, &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "index 7 is outside axis 0 of a tensor of shape [2, 3]: it must be from 0 to 1") !=
+           NULL);
+    end();
+    EXPECT(qn_tape_new(context, "nothing", &tape, &error) == QN_BAD_CALL);
+}
+
+/* A tensor that no machine holds: an error, and everything goes on. */
+static void no_memory(void)
+{
+    begin();
+    qn_tensor x = numbers(2, 3);
+    qn_tensor huge = qn_add_scalar(qn_full(tape, QN_F32, QN_SHAPE(1 << 20, 1 << 26), 1), 1);
+    EXPECT(qn_eval(tape, &huge, 1, &error) == QN_NO_MEMORY);
+    READS(qn_add(x, x), 0, 2, 4, 6, 8, 10);
+    end();
+}
+
+static void empty_tensors(void)
+{
+    begin();
+    qn_tensor none = qn_empty(tape, QN_F32, QN_SHAPE(0, 3)), sums = qn_sum(none, QN_AXES(0), false);
+    READS(sums, 0, 0, 0);
+    qn_tensor twice = qn_add(none, none);
+    EXPECT(good(qn_eval(tape, &twice, 1, &error)) && good(qn_tensor_read(twice, NULL, 0, &error)));
+    end();
+}
+
+#define ON_EVERY_DEVICE(function)                                                            \
+    TEST(on_devices_##function)                                                              \
+    {                                                                                        \
+        static const char *const names[] = {"ref", "cpu", "emu", "cuda"};                    \
+        for (int i = 0; i < COUNT(names); i++) {                                             \
+            qn_device_info info;                                                             \
+            device = names[i];                                                               \
+            if (qn_device_find(context, device, &info, &error) || !info.available) continue; \
+            function();                                                                      \
+        }                                                                                    \
+    }
+ON_EVERY_DEVICE(values)
+ON_EVERY_DEVICE(views)
+ON_EVERY_DEVICE(variables)
+ON_EVERY_DEVICE(random_numbers)
+ON_EVERY_DEVICE(plans_are_found)
+ON_EVERY_DEVICE(errors)
+ON_EVERY_DEVICE(no_memory)
+ON_EVERY_DEVICE(empty_tensors)
+
+TEST(opening)
+{
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+}
+
+/* Blocks of host memory are kept and found again. */
+TEST(memory_is_kept)
+{
+    device = "cpu";
+    begin();
+    qn_tensor x = qn_empty(tape, QN_F32, QN_SHAPE(1000, 1000));
+    char *before = NULL;
+    for (int step = 0; step < 4; step++) {
+        qn_scope_begin(tape);
+        qn_tensor y = qn_add_scalar(x, 1);
+        if (!good(qn_eval(tape, &y, 1, &error))) break;
+        placed where;
+        EXPECT(realize_where(tape, tape_slot_of(y)->node, &where));
+        if (step > 1) EXPECT(storage_data(where.storage) == before);
+        before = storage_data(where.storage);
+        qn_scope_end(tape);
+    }
+    end();
+}
+
+/* Ours: a known plan again, host time by kernel. */
+TEST(host_cost)
+{
+    device = "cpu";
+    begin();
+    float values[64] = {0};
+    double best_ns = 1e18;
+    qn_tensor x = qn_from_memory(tape, values, QN_F32, QN_SHAPE(8, 8));
+    int steps = 0;
+    for (int round = 0; round < 50; round++) {
+        qn_scope_begin(tape);
+        qn_tensor y = x;
+        for (int i = 0; i < 10; i++) y = qn_cumsum(qn_mul_scalar(qn_add(y, x), 0.5), 1);
+        int64_t start_ns = clock_now_ns();
+        EXPECT(qn_eval(tape, &y, 1, &error) == QN_OK);
+        double ns = (double)(clock_now_ns() - start_ns);
+        if (ns < best_ns) best_ns = ns;
+        steps = (int)tape->realizer->step_count;
+        qn_scope_end(tape);
+    }
+    EXPECT(tape->realizer->plans_made == 1);
+    printf("note: evaluating a known plan of %d kernels on 8 x 8 takes %.1f us\n", steps, best_ns * 1e-3);
+    EXPECT(best_ns < 1e6);
+    end();
+}
+
+TEST(closing)
+{
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
+          CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_errors),
+          CASE(on_devices_no_memory), CASE(on_devices_empty_tensors), CASE(memory_is_kept), CASE(host_cost),
+          CASE(closing))
