@@ -56,7 +56,7 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
 {
     for (int p = 0; p < k->param_count; p++) {
         tile_facts *f = &facts[p];
-        bool is_extent = k->params[p].kind == PARAM_EXTENT || (uses[p] & EXTENT_OF_ARRAY);
+        bool is_extent = k->params[p].kind == PARAM_EXTENT || (uses[p] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE));
         if (k->params[p].kind < PARAM_SCALAR || !is_extent) continue;
         bool along = uses[p] & (EXTENT_OF_TILE | EXTENT_BOUNDS);
         bool is_short = !(uses[p] & EXTENT_OF_MATRIX) && plan->scalars_bits[p] <= SHORT_EXTENT;

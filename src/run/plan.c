@@ -5,6 +5,7 @@
  * many threads as there are cores.
  * SPDX-License-Identifier: MIT
  */
+#include "ir/graph_simplify.h"
 #include "run/plan.h"
 
 #include <stdlib.h>
@@ -37,8 +38,14 @@ static qn_status simplify(plan_build *b, qn_error *error)
 {
     const plan_request *q = b->request;
     graph *g = q->graph;
-    for (int i = 0; i < q->wanted_count; i++) b->wanted[i] = q->wanted[i];
-    for (int i = 0; i < q->assign_count; i++) b->assigns[i] = q->assigns[i];
+    node *roots = ARENA_ARRAY(b->plan->memory, node, q->wanted_count + q->assign_count + 1);
+    const graph_rules rules = {.relaxed = q->mode == FUSE_FUSED};
+    for (int i = 0; i < q->wanted_count; i++) roots[i] = q->wanted[i];
+    for (int i = 0; i < q->assign_count; i++) roots[q->wanted_count + i] = q->assigns[i].from;
+    graph_simplify(g, roots, q->wanted_count + q->assign_count, &rules);
+    for (int i = 0; i < q->wanted_count; i++) b->wanted[i] = roots[i];
+    for (int i = 0; i < q->assign_count; i++)
+        b->assigns[i] = (fuse_assign){.home = q->assigns[i].home, .from = roots[q->wanted_count + i]};
     for (int i = 0; i < q->wanted_count; i++)
         if (is_view_of_leaf(g, b->wanted[i])) b->wanted[i] = graph_same(g, GRAPH_KEEP, b->wanted[i], 0);
     for (int i = 0; i < q->assign_count; i++)
@@ -95,7 +102,7 @@ static qn_status build(plan_build *b, qn_error *error)
     return steps_compile(b, error);
 }
 
-qn_status plan_make(const plan_request *request, plan **out, qn_error *error)
+qn_status plan_new(const plan_request *request, plan **out, qn_error *error)
 {
     plan *p = calloc(1, sizeof(*p));
     CHECK(p);

@@ -243,13 +243,14 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
                                   .assign_count = work->assign_count,
                                   .buffer_count = r->buffer_count,
                                   .misalignment_bytes = misalignment};
-    QN_TRY(plan_make(&request, out, error));
+    QN_TRY(plan_new(&request, out, error));
     plan *p = *out;
     p->key = malloc(sizeof(uint32_t) * (size_t)r->key_count);
     CHECK(p->key);
     memcpy(p->key, r->key, sizeof(uint32_t) * (size_t)r->key_count);
     p->key_words = r->key_count;
     p->number = (int)++r->plans_made;
+    p->node_count = r->order_count;
     return QN_OK;
 }
 

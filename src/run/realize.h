@@ -69,6 +69,7 @@ typedef struct plan {
     int64_t workspace_bytes; /* with the scratch memory of kernels */
     int64_t peak_bytes;
     int number;        /* in the order of making */
+    int node_count;    /* of the piece, before its passes */
     int64_t last_used; /* the evaluation */
     int references;
 } plan;
@@ -88,7 +89,7 @@ typedef struct plan_request {
     int buffer_count;
     const int *misalignment_bytes; /* of each buffer, from a multiple of 64 */
 } plan_request;
-qn_status plan_make(const plan_request *request, plan **out, qn_error *error); /* takes request->memory in any case */
+qn_status plan_new(const plan_request *request, plan **out, qn_error *error); /* takes request->memory in any case */
 void plan_release(plan *p, qn_context *context, int slot);                     /* NULL is fine */
 plan *plan_retain(plan *p);
 /* Runs all steps on the device's own stream; does not wait where the device need not be waited for. */

@@ -34,9 +34,10 @@ static void explain(const realizer *r, const plan *p, text *out)
     }
     const char *gap = "";
     text_print(out, "unlike plan %d: ", nearest->number);
-    if (nearest->graph->node_count != p->graph->node_count)
-        text_print(out, "%d nodes instead of %d", p->graph->node_count - 1, nearest->graph->node_count - 1), gap = ", ";
+    if (nearest->node_count != p->node_count)
+        text_print(out, "%d nodes instead of %d", p->node_count, nearest->node_count), gap = ", ";
     int limit = MINIMUM(nearest->graph->node_count, p->graph->node_count), told = 0;
+    limit = MINIMUM(limit, MINIMUM(nearest->node_count, p->node_count) + 1);
     for (int n = 1; n < limit && told < 4; n++) {
         const graph_node *a = graph_get(p->graph, (node)n), *b = graph_get(nearest->graph, (node)n);
         if (a->code == b->code && a->elem == b->elem && shape_same(&a->shape, &b->shape)) continue;
@@ -85,7 +86,7 @@ void realize_log(qn_tape *tape, const plan *p)
         text_clear(&words);
         explain(tape->realizer, p, &words);
         context_log(context, LOG_GUARDS, "guards: plan %d (%d nodes, %d kernels), %s", p->number,
-                    p->graph->node_count - 1, p->kernel_count, text_get(&words));
+                    p->node_count, p->kernel_count, text_get(&words));
     }
     text_free(&words);
 }
