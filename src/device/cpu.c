@@ -226,25 +226,28 @@ static void print_line(void *context, const char *line)
     pthread_mutex_unlock(&d->lock);
 }
 
+bool cpu_grow(cpu_memory *m, uint64_t size_bytes)
+{
+    if (m->size_bytes >= size_bytes) return true;
+    free(m->data);
+    /* Large pages where it is large: packed panels of products are read all over. */
+    uint64_t step = size_bytes > LARGE_PAGE_BYTES / 4 ? LARGE_PAGE_BYTES : 4096;
+    uint64_t size = (size_bytes + size_bytes / 4 + step - 1) / step * step;
+    m->data = aligned_alloc(step, size);
+    m->size_bytes = m->data ? size : 0;
+    if (m->data && step == LARGE_PAGE_BYTES) (void)madvise(m->data, size, MADV_HUGEPAGE);
+    return m->data != NULL;
+}
+
 void cpu_work(void *context, int64_t first, int64_t last, int worker)
 {
     cpu_job *j = context;
     cpu_memory *m = &j->device->memory[worker];
     if (j->launch.report->failed) return;
-    if (m->size_bytes < j->scratch_bytes) {
-        free(m->data);
-        /* Large pages where it is large: packed panels of products are read all over. */
-        uint64_t step = j->scratch_bytes > LARGE_PAGE_BYTES / 4 ? LARGE_PAGE_BYTES : 4096;
-        uint64_t size = (j->scratch_bytes + j->scratch_bytes / 4 + step - 1) / step * step;
-        m->data = aligned_alloc(step, size);
-        m->size_bytes = m->data ? size : 0;
-        if (m->data && step == LARGE_PAGE_BYTES) (void)madvise(m->data, size, MADV_HUGEPAGE);
-        if (!m->data) {
-            atomic_store(&j->no_memory, true);
-            return;
-        }
-    }
-    j->phase(&j->launch, first, last, m->data);
+    if (cpu_grow(m, j->scratch_bytes))
+        j->phase(&j->launch, first, last, m->data);
+    else
+        atomic_store(&j->no_memory, true);
 }
 
 int64_t cpu_views(const tile_kernel *k, const array_view *arrays, cpu_array *views)

@@ -50,6 +50,7 @@ typedef struct cpu_job {
 
 /* cpu.c */
 pool *cpu_pool(cpu_device *d);
+bool cpu_grow(cpu_memory *m, uint64_t size_bytes);                     /* false: there is no memory */
 void cpu_work(void *context, int64_t first, int64_t last, int worker); /* a pool_work; nothing once something failed */
 int64_t cpu_views(const tile_kernel *k, const array_view *arrays, cpu_array *views); /* returns all bytes */
 /* Returns how many programs there are. */

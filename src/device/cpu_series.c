@@ -36,6 +36,17 @@ void cpu_series_close(device_series *s)
     free(s);
 }
 
+/* A pool_work of one item, which nothing runs beside: every worker's memory is as large as any job wants it. What can not
+ * be had now is asked for again by the job. */
+static void grow_all(void *context, int64_t first, int64_t last, int worker)
+{
+    const device_series *s = context;
+    uint64_t most = 0;
+    (void)first, (void)last, (void)worker;
+    for (int i = 0; i < s->count; i++) most = MAXIMUM(most, s->work[i].scratch_bytes);
+    for (int i = 0; i < s->device->threads; i++) (void)cpu_grow(&s->device->memory[i], most);
+}
+
 qn_status cpu_series_open(device *base, const series_launch *launches, int count, device_series **out, qn_error *error)
 {
     cpu_device *d = (cpu_device *)base;
@@ -75,6 +86,7 @@ qn_status cpu_series_open(device *base, const series_launch *launches, int count
         }
         next += p->kernel->param_count;
     }
+    pool_run(cpu_pool(d), 1, 1, grow_all, s);
     *out = s;
     return QN_OK;
 }
