@@ -514,6 +514,7 @@ bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
     space_init(&s, extents, work.rank + 1);
     work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
     b->why = NULL;
+    if (!shape_count(&dot->shape) && grp->node_count > 1) return refuse(&work, "the product has no elements");
     for (int cuts = 0; !trace_all(&work, &s); cuts++) {
         if (b->why || work.t->cut_axis < 0) return false;
         if (cuts == MOST_CUTS || !space_cut(&s, work.t->cut_axis, work.t->cut_inner))

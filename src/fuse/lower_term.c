@@ -232,19 +232,14 @@ static void reach_existing(lowering *l, frame *f, reach *r)
     r->access.mask_count++;
 }
 
-/* Under a pad or a concat a coordinate may lie outside: what is selected away later is not read now. A coordinate that
- * was read from memory is the user's, and reported where it is wrong. */
-static void reach_guard(lowering *l, frame *f, const term *x, reach *r, const int *axes)
+/* Under a pad or a concat a coordinate may lie outside: what is selected away later is not read now. */
+static void reach_guard(lowering *l, frame *f, reach *r)
 {
     int operand = 0, rank = r->access.rank;
     for (int i = 0; i < rank; i++) {
         value at = r->operands[operand];
         operand += r->access.kind[i] == INDEX_SLICE ? 2 : 1;
-        bool computed = true;
-        for (int a = 0; a < l->t->atom_count; a++)
-            if (x->map->axes[axes[i]].factor[SPACE_AXES + a])
-                computed &= l->t->terms[l->t->atoms[a]].kind == TERM_QUOTIENT;
-        if (!computed || r->access.kind[i] == INDEX_SLICE || r->access.mask_count == MAX_RANK) continue;
+        if (r->access.kind[i] == INDEX_SLICE) continue;
         value extent = lower_scalar_value(l, f->block, l->k->params[r->access.array].extent_param[i]);
         value zero = lower_integer(l, f->block, 0);
         value low = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){at, zero}, 2, 0);
@@ -290,7 +285,7 @@ static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
         else
             reach_scalar(r, start ? start : lower_integer(l, f->block, 0), false);
     }
-    if (x->guarded) reach_guard(l, f, x, r, axes);
+    if (x->guarded) reach_guard(l, f, r);
     reach_existing(l, f, r);
     return true;
 }

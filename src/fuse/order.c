@@ -63,7 +63,7 @@ static const char scan_long_source[] =
     "    launch (cdiv(n, %d), A * B)\n"
     "{\n"
     "    int p = program(0), r = program(1);\n"
-    "    part[r][p] = %s(%s(x[r / B][r %% B][p * %d : %d]));\n"
+    "    part[r][p] = %s(%s(%s(x[r / B][r %% B][p * %d : %d])));\n"
     "}\n"
     "then launch (A * B)\n"
     "{\n"
@@ -99,15 +99,15 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     out->arguments[1] = rows ? axis_last(to) : to;
     static const char *const steps[FOLD_COUNT] = {
         [FOLD_SUM] = "v + w", [FOLD_PROD] = "v * w", [FOLD_MAX] = "max(v, w)", [FOLD_MIN] = "min(v, w)"};
-    const char *step = steps[of->attr.fold], *source;
+    const char *step = arena_print(memory, "%s(%s)", inside, steps[of->attr.fold]), *source; /* integers wrap */
     int block = options->gpu ? COLUMNS_GPU : COLUMNS, part = SCAN_BLOCK;
     if (!rows)
         source = arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside, block, block,
                              inside, inside, block, step, block);
     else if (few)
-        source =
-            arena_print(memory, scan_long_source, name, type, type, inside, part, part, fold_names[of->attr.fold],
-                        inside, part, part, name, part, inside, name, inside, part, part, inside, step, part, part);
+        source = arena_print(memory, scan_long_source, name, type, type, inside, part, part, inside,
+                             fold_names[of->attr.fold], inside, part, part, name, part, inside, name, inside, part,
+                             part, inside, step, part, part);
     else
         source = arena_print(memory, scan_rows_source, name, type, type, inside, inside, name);
     out->kernel = fuse_from_source(memory, arena_print(memory, "scan_%s", name), source);

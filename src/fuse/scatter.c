@@ -74,7 +74,7 @@ static const char rows_source[] = "kernel take_add(%sin %s index[n], in %s updat
                                   "        for (int q = p; q < n; q++) {\n"
                                   "            int at = order[q], next = index[at];\n"
                                   "            if (next != here) break;\n"
-                                  "            total += %s(updates[o][at][:]);\n"
+                                  "            total = %s(total + %s(updates[o][at][:]));\n"
                                   "        }\n"
                                   "        y[o][here][:] = %s(total);\n"
                                   "    }\n"
@@ -106,7 +106,7 @@ static const char lanes_source[] =
     "    on = first;\n"
     "    while (any(on)) {\n"
     "        tile int at = order[a][keep(q, on)][b];\n"
-    "        total = total + %s(updates[a][at][b]);\n"
+    "        total = %s(total + %s(updates[a][at][b]));\n"
     "        q = q + 1;\n"
     "        tile int next = index[a][order[a][keep(q, on && q < n)][b]][b];\n"
     "        on = on && q < n && fill(next, -1) == here;\n"
@@ -149,7 +149,7 @@ static tile_kernel *scatter_text(arena *memory, bool rows, const char *type, con
         base == BASE_ZERO ? "" : arena_print(memory, "    total = %s(%s[a][keep(here, first)][b]);\n", inside, from);
     return fuse_from_source(memory, "gather_add",
                             arena_print(memory, lanes_source, before, index_type, type, after, copy, LANES, LANES,
-                                        LANES, inside, inside, start, inside, type));
+                                        LANES, inside, inside, start, inside, inside, type));
 }
 
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,

@@ -13,7 +13,7 @@ static const shape shapes[] = {{1, {5}},     {1, {1}},       {1, {200}},       {
 
 TEST(scans)
 {
-    static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_F64};
+    static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_F64, DT_U8};
     static const fold_kind folds[] = {FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN};
     for (int s = 0; s < COUNT(shapes); s++)
         for (int axis = 0; axis < shapes[s].rank; axis++)
@@ -21,7 +21,10 @@ TEST(scans)
                 arena *memory = arena_new();
                 graph *g = graph_new(memory);
                 fold_kind fold = folds[(s + axis + t) % 4];
-                node x = kernel_leaf(memory, g, types[t], shapes[s], fold == FOLD_PROD ? 0.9 : -4,
+                node x = kernel_leaf(memory, g, types[t], shapes[s],
+                                     fold == FOLD_PROD   ? 0.9
+                                     : types[t] == DT_U8 ? 0
+                                                         : -4,
                                      fold == FOLD_PROD ? 1.1 : 4);
                 node n = graph_scan(g, fold, x, axis);
                 fuse_view view = fuse_view_row_major(g, x);
@@ -107,7 +110,7 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
         for (int k = axis + 1; k < base_shape->rank; k++)
             updates_shape.extents[updates_shape.rank++] = base_shape->extents[k];
     }
-    node updates = kernel_leaf(memory, g, elem, updates_shape, -2, 2);
+    node updates = kernel_leaf(memory, g, elem, updates_shape, -2, elem == DT_I8 ? 120 : 2);
     node n = takes ? graph_take_add(g, base, index, updates, axis) : graph_gather_add(g, base, index, updates, axis);
     EXPECT(n);
     if (!n) printf("%s\n", g->error.message);
@@ -149,7 +152,7 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
 
 TEST(additions_by_index)
 {
-    static const dtype types[] = {DT_F32, DT_BF16, DT_I32};
+    static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_I8};
     for (int t = 0; t < COUNT(types); t++)
         for (int zero = 0; zero < 2; zero++) {
             scatter(types[t], &(shape){2, {10, 20}}, &(shape){1, {33}}, 0, true, zero);
