@@ -140,9 +140,9 @@ static tile_kernel *scatter_text(arena *memory, bool rows, const char *type, con
         if (base == BASE_COPIED) copy = rows_copy;
         start = base == BASE_ZERO ? arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside)
                                   : arena_print(memory, "%s(%s[o][here][:])", inside, from);
-        return fuse_from_source(
-            memory, "take_add",
-            arena_print(memory, rows_source, before, index_type, type, after, copy, inside, start, inside, type));
+        return fuse_from_source(memory, "take_add",
+                                arena_print(memory, rows_source, before, index_type, type, after, copy, inside, start,
+                                            inside, inside, type));
     }
     if (base == BASE_COPIED) copy = arena_print(memory, lanes_copy, LANES, LANES, LANES);
     start =
