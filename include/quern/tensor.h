@@ -130,8 +130,9 @@ QN_API void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int o
 QN_API qn_tensor qn_checkpoint(qn_tensor t); /* kept for the backward; what lies between checkpoints is recomputed */
 QN_API qn_tensor qn_detach(qn_tensor t);     /* the same value; gradients stop here */
 
-/* A kernel of a module as an op. inputs: its in and inout arrays in order, then its scalars (rank 0). outputs: its out
- * and inout arrays in order, new tensors. settings: "BLOCK = 64, n = 5" for constants and extents, or NULL. */
+/* A kernel or tensor function of a module as an op. inputs: its in and inout arrays in order, then its scalars (rank 0;
+ * or in the settings). outputs: its out and inout arrays in order, new tensors; a function's results. settings: "BLOCK =
+ * 64, n = 5" for constants, extents and scalars, or NULL. The module must live as long as the tape. */
 QN_API void qn_call_kernel(qn_module *module, const char *kernel, const char *settings, const qn_tensor *inputs,
                            int input_count, qn_tensor *outputs, int output_count);
 

@@ -221,6 +221,13 @@ static bool reads_slices(planner *p, node n)
     return fine;
 }
 
+/* The op that leaves the value in memory: a call for its results. */
+static node writer_of(const planner *p, node n)
+{
+    const graph_node *x = graph_get(p->g, n);
+    return x->code == GRAPH_RESULT ? x->inputs[0] : n;
+}
+
 static void find_ops(planner *p)
 {
     /* Products, sorts and calls read memory: what feeds them is not computed again. */
@@ -271,16 +278,12 @@ static void find_ops(planner *p)
                 for (int k = 0; k < p->read_count[from]; k++)
                     add_node(p, &p->reads[n], &p->read_count[n], p->reads[from][k]);
         }
-        for (int k = 0; p->is_op[n] && k < p->read_count[n]; k++)
-            add_node(p, &p->users[p->reads[n][k]], &p->user_count[p->reads[n][k]], n);
+        for (int k = 0; p->is_op[n] && k < p->read_count[n]; k++) {
+            node read = p->reads[n][k], writer = writer_of(p, read);
+            add_node(p, &p->users[read], &p->user_count[read], n);
+            if (writer != read) add_node(p, &p->users[writer], &p->user_count[writer], n);
+        }
     }
-}
-
-/* The op that leaves the value in memory: a call for its results. */
-static node writer_of(const planner *p, node n)
-{
-    const graph_node *x = graph_get(p->g, n);
-    return x->code == GRAPH_RESULT ? x->inputs[0] : n;
 }
 
 /* ---- cells ---- */

@@ -110,6 +110,7 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
         status = instance_make(entry, constants, text_get(&key), &i, error);
         if (!status) {
             CHECK(i);
+            i->owner = entry;
             i->next = entry->instances;
             entry->instances = i;
             context_log(context, LOG_COMPILE, "compile: %s lowered for %s in %.3f ms", entry->name,

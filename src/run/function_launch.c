@@ -142,10 +142,10 @@ static qn_status evaluate(qn_call *call, bool record, qn_error *error)
     qn_plan_free(r->plan);
     r->plan = NULL;
     qn_scope_begin(r->tape);
-    qn_status status = build(call, error);
+    qn_status status = record ? qn_capture_begin(r->tape, error) : QN_OK;
+    bool recording = status == QN_OK && record; /* what is assigned before that is no part of the step */
+    if (status == QN_OK) status = build(call, error);
     int64_t start = clock_now_ns();
-    if (status == QN_OK && record) status = qn_capture_begin(r->tape, error);
-    bool recording = status == QN_OK && record;
     if (status == QN_OK) status = qn_eval(r->tape, NULL, 0, error);
     if (recording) {
         qn_error unread;

@@ -97,7 +97,10 @@ static qn_status build(plan_build *b, qn_error *error)
                           p->memory, &p->fused, error));
     p->workspace_bytes = p->fused->workspace_bytes;
     p->peak_bytes = p->fused->peak_bytes;
-    p->steps = ARENA_ARRAY(p->memory, plan_step, 2 * p->fused->kernel_count + 1);
+    int steps = 2 * p->fused->kernel_count;
+    for (int i = 0; i < p->fused->kernel_count; i++)
+        if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */
+    p->steps = ARENA_ARRAY(p->memory, plan_step, steps + 1);
     for (int i = 0; i < p->fused->kernel_count; i++) QN_TRY(step_make(b, &p->fused->kernels[i], error));
     return steps_compile(b, error);
 }

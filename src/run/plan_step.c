@@ -15,8 +15,7 @@ static bool is_array(const tile_param *p)
     return p->kind < PARAM_SCALAR;
 }
 
-/* An address that stands for base `place.base` while the plan is made. */
-static void *stand_in(const plan_build *b, plan_place place)
+void *plan_stand_in(const plan_build *b, plan_place place)
 {
     uintptr_t address = (uintptr_t)(place.base + 1) << 42;
     bool is_buffer = place.base >= 1 && place.base <= b->plan->buffer_count;
@@ -24,8 +23,7 @@ static void *stand_in(const plan_build *b, plan_place place)
     return (void *)(address + (uintptr_t)place.offset_bytes);
 }
 
-/* Where element 0 of a node's memory lies. */
-static plan_place place_of(const plan_build *b, node n)
+plan_place plan_place_of(const plan_build *b, node n)
 {
     const fuse_plan *f = b->plan->fused;
     const graph_node *at = graph_get(b->plan->graph, n);
@@ -36,7 +34,7 @@ static plan_place place_of(const plan_build *b, node n)
         const graph_node *home = graph_get(b->plan->graph, same);
         return (plan_place){.base = (int)(uintptr_t)home->attr.storage, .offset_bytes = home->attr.offset * size};
     }
-    if (same) return place_of(b, same);
+    if (same) return plan_place_of(b, same);
     if (f->places[n].offset_bytes >= 0) return (plan_place){.offset_bytes = f->places[n].offset_bytes};
     CHECK((int)n < b->result_limit && b->result_of[n]);
     return (plan_place){.base = b->result_of[n]};
@@ -48,16 +46,15 @@ static array_view view_of(const plan_build *b, const tile_param *p, const fuse_a
     CHECK(a->rank == p->rank);
     memcpy(v.extents, a->extents, sizeof(v.extents));
     memcpy(v.strides, a->strides, sizeof(v.strides));
-    *at = place_of(b, a->base);
+    *at = plan_place_of(b, a->base);
     at->offset_bytes += a->offset * dtypes[p->elem].size_bytes;
-    v.data = stand_in(b, *at);
+    v.data = plan_stand_in(b, *at);
     return v;
 }
 
-/* Scratch memory lies behind the values of the workspace; steps run one after the other and share it. */
-static void place_scratch(plan_build *b, plan_step *s, const tile_kernel *k)
+void step_place_scratch(plan_build *b, plan_step *s, const tile_kernel *k, int64_t end)
 {
-    int64_t end = (b->plan->fused->workspace_bytes + 255) / 256 * 256;
+    end = (end + 255) / 256 * 256;
     for (int i = 0; i < k->param_count; i++) {
         array_view *v = &s->views[i];
         if (k->params[i].kind != PARAM_SCRATCH) continue;
@@ -69,13 +66,13 @@ static void place_scratch(plan_build *b, plan_step *s, const tile_kernel *k)
         }
         step_array *a = &s->arrays[s->array_count++];
         *a = (step_array){.param = i, .at.offset_bytes = end};
-        v->data = stand_in(b, a->at);
+        v->data = plan_stand_in(b, a->at);
         end += (step * dtypes[v->elem].size_bytes + 255) / 256 * 256;
     }
     b->plan->workspace_bytes = MAXIMUM(b->plan->workspace_bytes, end);
 }
 
-static plan_step *add_step(plan_build *b, const char *name, qn_call *call)
+plan_step *step_add(plan_build *b, const char *name, qn_call *call)
 {
     plan_step *s = &b->plan->steps[b->plan->step_count++];
     s->name = name;
@@ -83,7 +80,7 @@ static plan_step *add_step(plan_build *b, const char *name, qn_call *call)
     return s;
 }
 
-static void use_kernel(plan_build *b, plan_step *s, const tile_kernel *k)
+void step_use(plan_build *b, plan_step *s, const tile_kernel *k)
 {
     arena *memory = b->plan->memory;
     s->views = ARENA_ARRAY(memory, array_view, k->param_count + 1);
@@ -101,11 +98,11 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
     bindings none = {0};
     qn_call *call = calloc(1, sizeof(*call));
     CHECK(call);
-    plan_step *s = add_step(b, from->name, call);
+    plan_step *s = step_add(b, from->name, call);
     QN_TRY(entry_instance(entry, &none, &s->instance, error));
     const tile_kernel *k = s->instance->kernel;
     CHECK(k->param_count <= MAX_PARAMS);
-    use_kernel(b, s, k);
+    step_use(b, s, k);
     bool given[MAX_PARAMS] = {0};
     number numbers[MAX_PARAMS];
     memset(numbers, 0, sizeof(numbers));
@@ -127,7 +124,7 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
     }
     int units = slot_about(context, b->request->slot)->units;
     QN_TRY(interp_head(k, given, numbers, s->views, units, &s->launch, error));
-    place_scratch(b, s, k);
+    step_place_scratch(b, s, k, b->plan->fused->workspace_bytes);
     call->context = context;
     call->kernel = entry;
     call->instance = s->instance;
@@ -141,7 +138,7 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
 qn_status step_make(plan_build *b, const fuse_kernel *k, qn_error *error)
 {
     if (k->kernel) return make_launch(b, k, error);
-    return error_set(error, QN_FAILED, "a kernel of a module in a tensor graph");
+    return step_make_call(b, k, error);
 }
 
 /* ---- compiling ---- */

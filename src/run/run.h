@@ -120,6 +120,7 @@ typedef struct variant {
 
 struct instance {
     instance *next;
+    kernel_entry *owner;
     arena *memory;
     char *key; /* "T=f32 BLOCK=1024" */
     bindings constants;

@@ -122,6 +122,19 @@ static bindings bindings_copy(arena *memory, const bindings *from)
     return out;
 }
 
+/* The value as a row-major tensor of its own, where it may be a view or memory of another order. */
+static node in_memory(tracer *t, node n)
+{
+    const graph_node *x = graph_get(t->g, n);
+    int64_t step = 1;
+    bool plain = graph_ops[x->code].class != GRAPH_CLASS_MOVE;
+    for (int k = x->shape.rank - 1; k >= 0 && x->code == GRAPH_LEAF; k--) {
+        plain &= x->shape.extents[k] <= 1 || x->attr.strides[k] == step;
+        step *= x->shape.extents[k];
+    }
+    return plain ? n : graph_same(t->g, GRAPH_KEEP, n, 0);
+}
+
 operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const bindings *settings, place at)
 {
     given_array arrays[MOST_PARAMS];
@@ -145,7 +158,8 @@ operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const
         }
         memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)s->rank);
         op->inputs[input_count] = i;
-        inputs[input_count++] = arguments[i].tensor;
+        bool whole = item->kind == AST_RAW || writes(param); /* taken as bytes: a view is put into memory first */
+        inputs[input_count++] = whole ? in_memory(t, arguments[i].tensor) : arguments[i].tensor;
     }
     bindings constants = {0}, known = {0}, all = {0};
     if (!lang_instantiate(t->file, item, &given, t->d, t->memory, &constants, &known)) return operand_error();
