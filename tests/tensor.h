@@ -1,6 +1,7 @@
 /*
- * What the tests of tensors share: a tape on `ref`, and the value of a tensor by the graph interpreter, which needs no
- * compiler and no device. Assignments that are pending are not stored: a variable's handle names its newest value.
+ * What the tests of tensors share: a tape, and the value of a tensor by the graph interpreter. With tensor_on_device
+ * set the tape's device ($QUERN_TEST_DEVICE, else ref, which needs no compiler) computes it too and must agree; this
+ * stores pending assignments, which the interpreter alone does not.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_TENSOR_H
@@ -17,12 +18,14 @@
 
 static qn_context *tensor_context;
 static qn_tape *tape;
+static bool tensor_on_device;
 
 static inline void tape_open(void)
 {
     qn_error error;
+    const char *device = getenv("QUERN_TEST_DEVICE");
     if ((!tensor_context && qn_context_open(NULL, &tensor_context, &error)) ||
-        qn_tape_new(tensor_context, "ref", &tape, &error)) {
+        qn_tape_new(tensor_context, device ? device : "ref", &tape, &error)) {
         printf("%s\n", error.message);
         exit(1);
     }
@@ -40,6 +43,31 @@ static inline void tape_close(void)
 static inline const void *tensor_memory(void *context, const graph_node *leaf)
 {
     return qn_buffer_data(((const storage *)leaf->attr.storage)->buffer);
+}
+
+/* What the tape's device computes is what the interpreter says. */
+static inline void tensor_agree(qn_tensor t, const graph_tensor *truth, arena *scratch)
+{
+    qn_error error;
+    size_t size_bytes = (size_t)truth->count * (size_t)dtypes[truth->elem].size_bytes;
+    void *data = arena_alloc(scratch, size_bytes + 1);
+    if (qn_tensor_read(t, data, size_bytes, &error)) {
+        test_fail(__FILE__, __LINE__, error.message);
+        return;
+    }
+    graph_tensor got = graph_tensor_read(truth->elem, &truth->shape, data, scratch);
+    dtype elem = truth->elem;
+    double tolerance = elem == DT_F64 ? 1e-12 : elem == DT_BF16 ? 2e-2 : elem == DT_F16 ? 2e-3 : 1e-5;
+    for (int64_t i = 0; i < truth->count; i++) {
+        number a = got.elements[i], b = truth->elements[i];
+        bool near = a.f == b.f || (isnan(a.f) && isnan(b.f)) || fabs(a.f - b.f) <= tolerance * (1 + fabs(b.f));
+        if (dtype_is_float(elem) ? near : a.i == b.i) continue;
+        char words[160];
+        snprintf(words, sizeof(words), "element %lld: the device gives %.9g (%lld), the interpreter %.9g (%lld)",
+                 (long long)i, a.f, (long long)a.i, b.f, (long long)b.i);
+        test_fail(__FILE__, __LINE__, words);
+        return;
+    }
 }
 
 /* The elements as doubles; returns how many, or -1 with the failure printed. */
@@ -64,6 +92,7 @@ static inline int64_t tensor_values(qn_tensor t, double *out, int64_t room)
             out[i] = dtype_is_float(result.elem) ? n.f : result.elem == DT_U64 ? (double)(uint64_t)n.i : (double)n.i;
         }
     }
+    if (count >= 0 && tensor_on_device) tensor_agree(t, &result, scratch);
     arena_free(scratch);
     return count;
 }

@@ -285,5 +285,11 @@ TEST(gradients_at_corners)
     tape_close();
 }
 
-TEST_MAIN(CASE(softmax), CASE(norms), CASE(convolution), CASE(pooling), CASE(losses), CASE(attention),
-          CASE(random_numbers_of_pytorch), CASE(random_moments), CASE(gradients_at_corners))
+/* Set before the first case: everything here is computed on the device too. */
+TEST(on_the_device)
+{
+    tensor_on_device = true;
+}
+
+TEST_MAIN(CASE(on_the_device), CASE(softmax), CASE(norms), CASE(convolution), CASE(pooling), CASE(losses),
+          CASE(attention), CASE(random_numbers_of_pytorch), CASE(random_moments), CASE(gradients_at_corners))
