@@ -227,16 +227,40 @@ static void empty_tensors(void)
     end();
 }
 
-#define ON_EVERY_DEVICE(function)                                                            \
-    TEST(on_devices_##function)                                                              \
-    {                                                                                        \
-        static const char *const names[] = {"ref", "cpu", "emu", "cuda"};                    \
-        for (int i = 0; i < COUNT(names); i++) {                                             \
-            qn_device_info info;                                                             \
+/* Kernels of a module as ops: outputs, inout as a new tensor, an output that nobody wants, scalars. */
+static void kernels_of_modules(void)
+{
+    static const char source[] =
+        "kernel scale(in float x[n], out float y[n], out float z[n], float by, const int B = 4) launch (cdiv(n, B))\n"
+        "{ int i = program(0) * B; y[i:B] = by * x[i:B]; z[i:B] = x[i:B] + 1; }\n"
+        "kernel bump(inout float x[n], in float y[n], const int B = 4) launch (cdiv(n, B))\n"
+        "{ int i = program(0) * B; x[i:B] = x[i:B] + y[i:B]; }\n";
+    qn_module *module = NULL;
+    EXPECT(good(qn_module_load_text(context, "ops.qn", source, &module, &error)));
+    begin();
+    qn_tensor x = qn_reshape(numbers(2, 3), QN_SHAPE(6)), by = qn_scalar(tape, QN_F32, 3), out[2], bumped;
+    qn_call_kernel(module, "scale", NULL, (qn_tensor[]){qn_add(x, x), by}, 2, out, 2);
+    READS(qn_add_scalar(out[0], 1), 1, 7, 13, 19, 25, 31);
+    READS(out[1], 1, 3, 5, 7, 9, 11);
+    qn_call_kernel(module, "bump", NULL, (qn_tensor[]){x, out[1]}, 2, &bumped, 1);
+    READS(bumped, 1, 4, 7, 10, 13, 16);
+    READS(x, 0, 1, 2, 3, 4, 5); /* functional: the input stays */
+    qn_call_kernel(module, "bump", NULL, (qn_tensor[]){qn_flip(x, QN_AXES(0)), x}, 2, &bumped, 1);
+    READS(bumped, 5, 5, 5, 5, 5, 5);
+    end();
+    qn_module_free(module);
+}
+
+#define ON_EVERY_DEVICE(function)                                                           \
+    TEST(on_devices_##function)                                                             \
+    {                                                                                       \
+        static const char *const names[] = {"ref", "cpu", "emu", "cuda"};                   \
+        for (int i = 0; i < COUNT(names); i++) {                                            \
+            qn_device_info info;                                                            \
             where = names[i];                                                               \
             if (qn_device_find(context, where, &info, &error) || !info.available) continue; \
-            function();                                                                      \
-        }                                                                                    \
+            function();                                                                     \
+        }                                                                                   \
     }
 ON_EVERY_DEVICE(values)
 ON_EVERY_DEVICE(views)
@@ -246,6 +270,7 @@ ON_EVERY_DEVICE(plans_are_found)
 ON_EVERY_DEVICE(errors)
 ON_EVERY_DEVICE(no_memory)
 ON_EVERY_DEVICE(empty_tensors)
+ON_EVERY_DEVICE(kernels_of_modules)
 
 TEST(opening)
 {
@@ -305,5 +330,5 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
           CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_errors),
-          CASE(on_devices_no_memory), CASE(on_devices_empty_tensors), CASE(memory_is_kept), CASE(host_cost),
-          CASE(closing))
+          CASE(on_devices_no_memory), CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules),
+          CASE(memory_is_kept), CASE(host_cost), CASE(closing))
