@@ -127,14 +127,22 @@ qn_tensor qn_embedding(qn_tensor table, qn_tensor index)
     return tape_handle(tape, tensor_take(tape->graph, n[0], n[1], 0));
 }
 
-/* Bag numbers of `count` elements: how many bags begin at or before each, less one. A bag may begin at the end. */
+/* The bag of each of `count` elements: the last one that begins at or before it, found by halving, so that one pass over
+ * the elements does it. */
 static node bag_numbers(graph *g, node offsets, int64_t count)
 {
-    shape places = {1, {count + 1}}, bags = *tensor_shape(g, offsets);
-    node begins =
-        graph_take_add(g, graph_full_double(g, DT_I64, &places, 0), offsets, graph_full_double(g, DT_I64, &bags, 1), 0);
-    node number = tensor_slice(g, graph_scan(g, FOLD_SUM, begins, 0), 0, 0, count, 1);
-    return number ? graph_binary(g, OP_SUB, number, tensor_number(g, number, 1)) : 0;
+    int64_t bags = tensor_shape(g, offsets)->extents[0], step = 1;
+    node place = graph_iota(g, count), bag = tensor_number(g, place, 0);
+    while (step * 2 < bags) step *= 2;
+    for (; step && bags > 1; step /= 2) {
+        node next = graph_binary(g, OP_ADD, bag, tensor_number(g, bag, (double)step));
+        node last = tensor_number(g, bag, (double)(bags - 1));
+        node start = graph_take(g, offsets, graph_binary(g, OP_MIN, next, last), 0);
+        node further =
+            graph_binary(g, OP_AND, graph_binary(g, OP_LE, next, last), graph_binary(g, OP_LE, start, place));
+        bag = graph_select(g, further, next, bag);
+    }
+    return bag;
 }
 
 static node flat_bags(graph *g, node table, node index, node offsets, bool mean)
