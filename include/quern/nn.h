@@ -65,8 +65,9 @@ QN_API qn_tensor qn_avg_pool2d(qn_tensor x, int64_t rows, int64_t columns, const
 
 typedef enum qn_reduction { QN_MEAN, QN_SUM, QN_EACH } qn_reduction; /* EACH: no reduction */
 QN_API qn_tensor qn_mse_loss(qn_tensor x, qn_tensor target, qn_reduction reduction);
-/* logits [N][C], target integers [N]; or [C] and a scalar; or [N][C][..] and [N][..]. Targets equal to ignore_index
- * (-100 where you have none) count for nothing. */
+/* logits [N][C], target integers [N]; or [C] and a scalar; or [N][C][..] and [N][..]. Targets equal to ignore_index (-100
+ * in PyTorch) count for nothing; QN_NO_INDEX: all count. */
+#define QN_NO_INDEX INT64_MIN
 QN_API qn_tensor qn_cross_entropy(qn_tensor logits, qn_tensor target, qn_reduction reduction, int64_t ignore_index);
 /* target: probabilities of the shape of logits. */
 QN_API qn_tensor qn_bce_with_logits(qn_tensor logits, qn_tensor target, qn_reduction reduction);

@@ -83,6 +83,8 @@ qn_tensor qn_cross_entropy(qn_tensor logits, qn_tensor target, qn_reduction redu
     node x = tensor_wide(g, n[0]), place = tensor_insert(g, tensor_convert(g, n[1], DT_I64), axis);
     node each = graph_binary(g, OP_SUB, tensor_logsumexp(g, x, 1u << axis), chosen(g, x, place, axis));
     if (!each) return (qn_tensor){0};
+    if (ignore_index == QN_NO_INDEX) /* the mean is over all of them, a number that is known */
+        return tape_handle(tape, tensor_convert(g, reduced(g, tensor_drop(g, each, 1u << axis), reduction), elem));
     shape places = *tensor_shape(g, place);
     node counts = graph_binary(g, OP_NE, place, graph_full(g, DT_I64, &places, (number){.i = ignore_index}));
     each = tensor_drop(g, graph_select(g, counts, each, tensor_number(g, each, 0)), 1u << axis);

@@ -147,6 +147,7 @@ TEST(losses)
     EXPECT_ALL(qn_cross_entropy(tx, tt, QN_EACH, -100), each, 4, 1e-6);
     EXPECT_ALL(qn_cross_entropy(tx, tt, QN_SUM, -100), &total, 1, 1e-5);
     EXPECT_TENSOR(qn_cross_entropy(tx, tt, QN_MEAN, -100), QN_RANK_0, total / 4);
+    EXPECT_TENSOR(qn_cross_entropy(tx, tt, QN_MEAN, QN_NO_INDEX), QN_RANK_0, total / 4);
     EXPECT_TENSOR(qn_cross_entropy(tx, tt, QN_MEAN, 4), QN_RANK_0, (total - each[1]) / 3);
     EXPECT_TENSOR(qn_cross_entropy(qn_index(tx, 0, 2), qn_scalar(tape, QN_I32, 2), QN_MEAN, -100), QN_RANK_0, each[2]);
     qn_tensor image = qn_transpose(qn_reshape(tx, QN_SHAPE(2, 2, 5)), 1, 2);
