@@ -69,7 +69,13 @@ static int last_axis(const shape *s)
     return last;
 }
 
-/* The fold whose input spans the space: of the widest, one over the last axis that leaves something. */
+static bool is_position(const graph_node *x)
+{
+    return x->attr.fold == FOLD_ARGMAX || x->attr.fold == FOLD_ARGMIN;
+}
+
+/* The fold whose input spans the space: of the widest, one that gives positions, or one over the last axis that leaves
+ * something. */
 static node main_fold(const loop *p)
 {
     const graph *g = p->b->g;
@@ -82,7 +88,8 @@ static node main_fold(const loop *p)
         const shape *s = &graph_get(g, x->inputs[0])->shape;
         int last = last_axis(s);
         bool row = last >= 0 && x->attr.axis_set >> last & 1 && shape_count(&x->shape) > 1;
-        int64_t score = shape_count(s) * 2 + row;
+        bool folds = shape_count(s) != shape_count(&x->shape);
+        int64_t score = shape_count(s) * 8 + 4 * folds + 2 * is_position(x) + row;
         if (score <= best_score) continue;
         best = n;
         best_score = score;
@@ -222,10 +229,11 @@ static void part_axes(loop *p, node fold)
     if (!fold) return;
     unsigned folded = folded_axes(p, fold);
     bool last = p->space.axis_count && folded >> (p->space.axis_count - 1) & 1;
-    if (folded == all) return;
+    bool position = is_position(graph_get(p->b->g, fold)); /* along one axis, seen at once */
+    if (!folded || (folded == all && !position)) return;
     int64_t kept = space_count(&p->space, all & ~folded), gone = space_count(&p->space, folded);
     bool short_rows = gone <= 16 && kept > gone && !(p->grp->node_count > 1);
-    if (last && !short_rows) {
+    if (position || (last && !short_rows)) {
         p->inner = folded;
         p->outer = all & ~folded;
     } else {
@@ -342,9 +350,12 @@ static bool part_phases(loop *p)
     for (int i = 0; i < p->output_count; i++) {
         /* A value of an inner axis that no late fold made would be written by every program. */
         unsigned axes = map_axes(p, &p->outputs[i].map);
+        if (p->late[p->outputs[i].term] && axes & p->outer)
+            return refuse(p->b, "it needs all rows before the first is done");
         if ((p->shape == LOOP_COLUMN || p->shape == LOOP_BOTH) && !p->late[p->outputs[i].term] && axes != all &&
             !(p->shape == LOOP_BOTH && axes == p->outer))
             return refuse(p->b, "a small result beside a reduction over many rows");
+        if (p->shape == LOOP_MAP && axes != all) return refuse(p->b, "a small result beside a large one");
         if (p->shape == LOOP_ROW && axes != all && axes != p->outer)
             return refuse(p->b, "a column beside rows would be computed by each of them");
     }
@@ -373,8 +384,8 @@ loop *loop_analyse(builder *b, const group *grp)
     loop *p = ARENA_NEW(b->memory, loop);
     p->b = b;
     p->grp = grp;
-    b->why = NULL;
-    return analyse(p) ? p : NULL;
+    b->why = grp->write_count ? NULL : "nothing of it is needed";
+    return grp->write_count && analyse(p) ? p : NULL;
 }
 
 /* ---- what the builders share ---- */

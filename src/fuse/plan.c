@@ -25,6 +25,8 @@ typedef struct preparation {
 static node prepare_node(graph *g, node n)
 {
     const graph_node *x = graph_get(g, n);
+    bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
+    if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
     if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
@@ -631,26 +633,9 @@ static fuse_leaf *more_leaves(arena *memory, const fuse_leaf *leaves, int count,
     return grown;
 }
 
-qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, int wanted_count,
-                         const fuse_assign *assigns, int assign_count, const fuse_options *options, arena *memory,
-                         fuse_plan **out, qn_error *error)
+static planner *planner_new(graph *g, const fuse_leaf *leaves, int old_count, const fuse_options *options,
+                            arena *memory)
 {
-    int root_count = 0, old_count = g->node_count;
-    fuse_assign *moved = ARENA_ARRAY(memory, fuse_assign, assign_count + 1);
-    for (int i = 0; i < assign_count; i++) { /* one home given to another: through memory of its own */
-        moved[i] = assigns[i];
-        if (leaves[moved[i].from].given) moved[i].from = graph_same(g, GRAPH_KEEP, moved[i].from, 2000 + i);
-    }
-    leaves = more_leaves(memory, leaves, old_count, g->node_count);
-    node *roots = ARENA_ARRAY(memory, node, wanted_count + assign_count + 1);
-    for (int i = 0; i < wanted_count; i++)
-        if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
-    for (int i = 0; i < assign_count; i++) roots[root_count++] = moved[i].from;
-    old_count = g->node_count;
-    preparation prepared = prepare(g, leaves, roots, root_count, memory);
-    part_roots(g, &prepared, leaves, roots, root_count);
-    if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
-
     planner *p = ARENA_NEW(memory, planner);
     p->memory = memory;
     p->g = g;
@@ -667,25 +652,54 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
     p->users = ARENA_ARRAY(memory, node *, count);
     p->user_count = ARENA_ARRAY(memory, int, count);
     p->cell_of = ARENA_ARRAY(memory, int, count);
+    return p;
+}
+
+static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
+                              const fuse_options *options, arena *memory, fuse_plan **out, qn_error *error)
+{
+    int old_count = g->node_count;
+    preparation prepared = prepare(g, leaves, roots, root_count, memory);
+    part_roots(g, &prepared, leaves, roots, root_count);
+    if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
+    planner *p = planner_new(g, leaves, old_count, options, memory);
     node *now = ARENA_ARRAY(memory, node, root_count + 1);
     for (int i = 0; i < root_count; i++) {
         now[i] = prepared.now[roots[i]];
         p->wanted[now[i]] = true;
     }
-    reach(g, p->leaves, count, now, root_count, p->reached);
+    reach(g, p->leaves, p->node_count, now, root_count, p->reached);
     find_ops(p);
-    for (node n = 1; (int)n < count; n++)
+    for (node n = 1; (int)n < p->node_count; n++)
         if (p->reached[n] && p->is_op[n]) make_cell(p, n);
     if (options->mode != FUSE_EAGER) group_nodes(p);
-
     fuse_plan *plan = ARENA_NEW(memory, fuse_plan);
     plan->memory = memory;
     plan->graph = g;
-    int *kernel_of = ARENA_ARRAY(memory, int, 2 * count + 1);
+    int *kernel_of = ARENA_ARRAY(memory, int, 2 * p->node_count + 1);
     QN_TRY(build_all(p, plan, kernel_of, error));
     list_boundaries(p, plan, kernel_of);
     rename_nodes(p, plan, &prepared, roots, root_count);
-    fuse_memory(plan, wanted, wanted_count, moved, assign_count);
     *out = plan;
+    return QN_OK;
+}
+
+qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, int wanted_count,
+                         const fuse_assign *assigns, int assign_count, const fuse_options *options, arena *memory,
+                         fuse_plan **out, qn_error *error)
+{
+    int root_count = 0, old_count = g->node_count;
+    fuse_assign *moved = ARENA_ARRAY(memory, fuse_assign, assign_count + 1);
+    for (int i = 0; i < assign_count; i++) { /* one home given to another: through memory of its own */
+        moved[i] = assigns[i];
+        if (leaves[moved[i].from].given) moved[i].from = graph_same(g, GRAPH_KEEP, moved[i].from, 2000 + i);
+    }
+    leaves = more_leaves(memory, leaves, old_count, g->node_count);
+    node *roots = ARENA_ARRAY(memory, node, wanted_count + assign_count + 1);
+    for (int i = 0; i < wanted_count; i++)
+        if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
+    for (int i = 0; i < assign_count; i++) roots[root_count++] = moved[i].from;
+    QN_TRY(plan_kernels(g, leaves, roots, root_count, options, memory, out, error));
+    fuse_memory(*out, wanted, wanted_count, moved, assign_count);
     return QN_OK;
 }
