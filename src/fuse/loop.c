@@ -151,19 +151,28 @@ static bool pull_maps(loop *p)
     return changed;
 }
 
+static unsigned map_axes(const loop *p, const index_map *m)
+{
+    unsigned axes = 0;
+    for (int k = 0; k < m->rank; k++) axes |= affine_axes(&m->axes[k], p->t->atom_axes);
+    return axes;
+}
+
 /* Axes of `s` with more than one element whose coordinate is 0 in m run along the inner axes, in order. */
 static bool complete(const loop *p, const shape *s, index_map *m)
 {
     const affine zero = {0};
     int next = 0;
     const space *sp = &p->space;
+    unsigned used = map_axes(p, m);
     for (int k = 0; k < s->rank; k++) {
         if (s->extents[k] == 1 || !affine_same(&m->axes[k], &zero)) continue;
         int64_t left = s->extents[k];
         int first = next;
         while (left > 1) {
             while (next < sp->axis_count && !(p->inner >> next & 1)) next++;
-            if (next == sp->axis_count || left % MAXIMUM(sp->axes[next].extent, 1)) return false;
+            if (next == sp->axis_count || used >> next & 1) return false;
+            if (left % MAXIMUM(sp->axes[next].extent, 1)) return false;
             left /= MAXIMUM(sp->axes[next].extent, 1);
             next++;
         }
@@ -200,13 +209,6 @@ static bool guess_maps(loop *p)
         }
     }
     return false;
-}
-
-static unsigned map_axes(const loop *p, const index_map *m)
-{
-    unsigned axes = 0;
-    for (int k = 0; k < m->rank; k++) axes |= affine_axes(&m->axes[k], p->t->atom_axes);
-    return axes;
 }
 
 static unsigned folded_axes(const loop *p, node n)
@@ -278,8 +280,10 @@ static bool know_folds(loop *p)
             late = late || folded;
         else if (folded)
             return refuse(p->b, "reductions go over different axes");
-        if (shape_count(&graph_get(p->b->g, x->inputs[0])->shape) !=
-            shape_count(&x->shape) * space_count(&p->space, folded))
+        const shape *in = &graph_get(p->b->g, x->inputs[0])->shape;
+        affine linear = index_linear(p->maps[from], in, NULL);
+        unsigned axes = map_axes(p, p->maps[at]);
+        if (axes & folded || !index_is_dense(&p->space, &linear, axes | folded, shape_count(in)))
             return refuse(p->b, "a reduction goes over another space");
         trace_know_fold(p->t, n, p->maps[at], p->maps[from]);
     }
