@@ -304,5 +304,22 @@ TEST(variables)
     tape_close();
 }
 
+/* More than the machine has: an error with its own status, and the tape goes on. */
+TEST(exhausted_memory)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which ends the process instead */
+    open_tape();
+    qn_error error;
+    qn_shape huge = QN_SHAPE(1LL << 46);
+    EXPECT(!qn_tensor_valid(qn_empty(tape, QN_F32, huge)));
+    EXPECT(qn_tape_error(tape, &error) == QN_NO_MEMORY && strstr(error.message, "empty (") &&
+           strstr(error.message, "bytes"));
+    EXPECT(!qn_tensor_valid(qn_variable(qn_zeros(tape, QN_F32, huge))));
+    EXPECT(qn_tape_error(tape, &error) == QN_NO_MEMORY && strstr(error.message, "variable ("));
+    EXPECT(qn_tensor_valid(qn_neg(m)));
+    tape_close();
+#endif
+}
+
 TEST_MAIN(CASE(handles), CASE(the_first_error_stays), CASE(arithmetic), CASE(making), CASE(movement), CASE(reductions),
-          CASE(by_index), CASE(layers), CASE(losses), CASE(variables))
+          CASE(by_index), CASE(layers), CASE(losses), CASE(variables), CASE(exhausted_memory))

@@ -148,6 +148,38 @@ TEST(making)
     tape_close();
 }
 
+/* Buffers are not copied; files come in either order of axes. */
+TEST(buffers_and_files)
+{
+    tape_open();
+    qn_error error;
+    qn_buffer *buffer;
+    EXPECT(!qn_buffer_new_on(tensor_context, tape->device, 6 * sizeof(float), &buffer, &error));
+    const float numbers[6] = {1, 2, 3, 4, 5, 6};
+    EXPECT(!qn_buffer_write(buffer, 0, numbers, sizeof(numbers), NULL, &error));
+    qn_tensor whole = qn_from_buffer(tape, buffer, 0, QN_F32, QN_SHAPE(2, 3), NULL);
+    qn_tensor part = qn_from_buffer(tape, buffer, 5, QN_F32, QN_SHAPE(3), (int64_t[]){-2});
+    EXPECT(qn_tensor_same_memory(whole, part));
+    EXPECT_TENSOR(whole, QN_SHAPE(2, 3), 1, 2, 3, 4, 5, 6);
+    EXPECT_TENSOR(qn_neg(part), QN_SHAPE(3), -6, -4, -2);
+    qn_buffer_release(buffer); /* the tensors hold it */
+    EXPECT_TENSOR(part, QN_SHAPE(3), 6, 4, 2);
+    char path[] = "/tmp/quern-tensor-XXXXXX";
+    fclose(fdopen(mkstemp(path), "wb"));
+    qn_tensor turned = qn_transpose(whole, 0, 1);
+    EXPECT(!qn_tensor_save_npy(turned, path, &error));
+    EXPECT_TENSOR(qn_load_npy(tape, path), QN_SHAPE(3, 2), 1, 4, 2, 5, 3, 6);
+    char header[81];
+    memcpy(header, "\x93NUMPY\x01\x00\x46\x00", 10);
+    snprintf(header + 10, 71, "%-69s\n", "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }");
+    FILE *file = fopen(path, "wb");
+    EXPECT(fwrite(header, 80, 1, file) == 1 && fwrite(numbers, sizeof(numbers), 1, file) == 1);
+    fclose(file);
+    EXPECT_TENSOR(qn_load_npy(tape, path), QN_SHAPE(2, 3), 1, 3, 5, 2, 4, 6);
+    remove(path);
+    tape_close();
+}
+
 TEST(movement)
 {
     tape_open();
@@ -360,5 +392,5 @@ TEST(on_the_device)
 }
 
 TEST_MAIN(CASE(on_the_device), CASE(arithmetic_broadcasts), CASE(scalars), CASE(types_meet), CASE(functions),
-          CASE(making), CASE(movement), CASE(strides_as_in_pytorch), CASE(reductions), CASE(scans_and_order),
-          CASE(by_index), CASE(products), CASE(distances))
+          CASE(making), CASE(buffers_and_files), CASE(movement), CASE(strides_as_in_pytorch), CASE(reductions),
+          CASE(scans_and_order), CASE(by_index), CASE(products), CASE(distances))
