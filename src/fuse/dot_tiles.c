@@ -1,8 +1,8 @@
 /*
  * How large the tiles of a product are, and which products are none. In: a product's sizes. Out: a tile, or other nodes.
  *
- * A CPU wants tiles that fill its second cache; narrow products have fewer columns to share out, so their tiles are
- * smaller. A GPU wants as many programs as it has multiprocessors before it wants large tiles.
+ * A CPU wants tiles that fill its second cache; narrow products have fewer columns to share out among threads, so their
+ * tiles are smaller. A GPU wants as many programs as it has multiprocessors before it wants large tiles.
  * A product with one row, one column or one step of depth is arithmetic: it becomes multiplications and a sum, which
  * fuse like any others.
  * SPDX-License-Identifier: MIT
@@ -13,6 +13,7 @@
 #define MANY_ROWS 4096
 
 #define CPU_STEP 256
+#define FEW_THREADS 4
 #define GPU_FOLD_STEP 128
 
 static dot_tiles gpu_tiles(dtype elem, int64_t rows, int64_t columns, int64_t depth)
@@ -28,8 +29,9 @@ static dot_tiles gpu_tiles(dtype elem, int64_t rows, int64_t columns, int64_t de
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth)
 {
     if (options->gpu) return gpu_tiles(elem, rows, columns, depth);
-    if (columns <= 64) return (dot_tiles){64, 64, CPU_STEP, 0, CPU_STEP};
-    if (columns <= 512) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
+    bool many = options->units > FEW_THREADS;
+    if (columns <= 512) return (dot_tiles){64, many || columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};
+    if (columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
     return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
 }
 

@@ -92,6 +92,25 @@ TEST(linear_and_activation)
     }
 }
 
+/* Dropout behind a product: the mask is drawn in its epilogue, from the state that later draws begin with. */
+TEST(dropout)
+{
+    bed b = bed_new(false);
+    shape s = {2, {37, 50}}, flat = {1, {37 * 50}};
+    node state = kernel_leaf(b.memory, b.g, DT_U64, (shape){1, {2}}, 1, 1000), parts[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t start = i, step = 1;
+        node one = graph_slice(b.g, state, &start, &step, &(shape){1, {1}});
+        parts[i] = graph_expand(b.g, graph_reshape(b.g, one, &(shape){2, {1, 1}}), &s);
+    }
+    node position = graph_reshape(b.g, graph_iota(b.g, flat.extents[0]), &s);
+    node word = graph_map_index(b.g, OP_PHILOX, 0, DT_U32, (node[]){parts[0], parts[1], position}, 3);
+    node keep = graph_binary(b.g, OP_LT, word, graph_full(b.g, DT_U32, &s, (number){.i = 1 << 30}));
+    node h = graph_unary(b.g, OP_RELU, linear(&b, leaf(&b, (shape){2, {37, 20}}), 50, false));
+    node y = graph_select(b.g, keep, scale(&b, h, 4), full(&b, h, 0));
+    EXPECT(kernels_of(&b, &y, 1, 1e-5) == 1);
+}
+
 static node mlp_loss(bed *b, int layers)
 {
     node h = leaf(b, (shape){2, {19, 12}}), target = leaf(b, (shape){2, {19, 6}});
@@ -310,6 +329,6 @@ TEST(strides_and_nothing)
     EXPECT(kernels_of(&b, &y, 1, 0) >= 0);
 }
 
-TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(mlp_forward_and_backward), CASE(training_steps),
-          CASE(pairwise_distances), CASE(attention), CASE(convolution_and_pooling), CASE(operands),
-          CASE(embedding_bags), CASE(embedding_steps), CASE(largest))
+TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(dropout), CASE(mlp_forward_and_backward),
+          CASE(training_steps), CASE(pairwise_distances), CASE(attention), CASE(convolution_and_pooling),
+          CASE(operands), CASE(embedding_bags), CASE(embedding_steps), CASE(largest))
