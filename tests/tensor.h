@@ -1,7 +1,7 @@
 /*
  * What the tests of tensors share: a tape, and the value of a tensor by the graph interpreter. With tensor_on_device
- * set the tape's device ($QUERN_TEST_DEVICE, else ref, which needs no compiler) computes it too and must agree; this
- * stores pending assignments, which the interpreter alone does not.
+ * set the tape's device ($QUERN_TEST_DEVICE, else ref, which needs no compiler) computes it too, in the mode
+ * $QUERN_TEST_MODE (else fused), and must agree; this stores pending assignments, which the interpreter alone does not.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_TENSOR_H
@@ -23,12 +23,14 @@ static bool tensor_on_device;
 static inline void tape_open(void)
 {
     qn_error error;
-    const char *device = getenv("QUERN_TEST_DEVICE");
+    const char *device = getenv("QUERN_TEST_DEVICE"), *mode = getenv("QUERN_TEST_MODE");
     if ((!tensor_context && qn_context_open(NULL, &tensor_context, &error)) ||
         qn_tape_new(tensor_context, device ? device : "ref", &tape, &error)) {
         printf("%s\n", error.message);
         exit(1);
     }
+    if (mode)
+        qn_tape_set_mode(tape, !strcmp(mode, "eager") ? QN_EAGER : !strcmp(mode, "strict") ? QN_STRICT : QN_FUSED);
 }
 
 /* Every case leaves its tape without an error. */

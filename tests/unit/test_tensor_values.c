@@ -268,11 +268,9 @@ TEST(reductions)
     EXPECT_TENSOR(qn_min(x, QN_AXES(0), false), QN_SHAPE(3), 1, 2, 3);
     EXPECT_TENSOR(qn_prod(x, QN_AXES(1), false), QN_SHAPE(2), 6, 120);
     EXPECT_TENSOR(qn_argmax(x, QN_AXES(1), false), QN_SHAPE(2), 2, 2);
-    tensor_on_device = false;
     EXPECT_TENSOR(qn_argmax(x, QN_AXES(0), false), QN_SHAPE(3), 1, 1, 1);
     EXPECT_TENSOR(qn_argmax(x, QN_ALL, false), QN_RANK_0, 5);
     EXPECT_TENSOR(qn_argmin(x, QN_ALL, true), QN_SHAPE(1, 1), 0);
-    tensor_on_device = true;
     EXPECT_TENSOR(qn_var(x, QN_AXES(1), 1, false), QN_SHAPE(2), 1, 1);
     EXPECT_TENSOR(qn_var(x, QN_AXES(1), 0, false), QN_SHAPE(2), 0.66666667, 0.66666667);
     EXPECT_TENSOR(qn_std(x, QN_ALL, 1, false), QN_RANK_0, 1.8708287);
