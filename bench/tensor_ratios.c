@@ -2,7 +2,8 @@
  * The bars of the tensor level as ratios of one run: work spelled from the operations of <quern/tensor.h>, recorded as a
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
- * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--json FILE] [--only WORD] [--bench FOLDER]. A sample is the
+ * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--json FILE] [--only WORD] [--bench FOLDER]
+ * [--scale N: shapes divided by N, to see whether all works]. A sample is the
  * time of enough replays in a row to take 20 ms, after which the device has come to rest; a figure is the median (on the
  * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
  * would fit the L2. bench/tensor_peers.py measures PyTorch on the same work, bench/tensor_table.py joins both.
@@ -28,6 +29,7 @@ static qn_context *context;
 static FILE *json;
 static int below, json_count;
 static double last_cache_bytes = 60e6;
+static int64_t scale = 1;
 
 static double now_ns(void)
 {
@@ -232,7 +234,7 @@ static void make_entropy(const workload *w, qn_tape *tape, inputs *in)
 
 static void step_entropy_forward(const workload *w, const inputs *in, built *out)
 {
-    out->results[out->count++] = qn_cross_entropy(in->tensors[0], in->tensors[1], QN_MEAN, -100);
+    out->results[out->count++] = qn_cross_entropy(in->tensors[0], in->tensors[1], QN_MEAN, QN_NO_INDEX);
 }
 
 static void step_entropy(const workload *w, const inputs *in, built *out)
@@ -243,9 +245,14 @@ static void step_entropy(const workload *w, const inputs *in, built *out)
 
 /* ---- one row of the table ---- */
 
-static void time_workload(const workload *w)
+static void time_workload(const workload *full)
 {
-    if (only && !strstr(w->name, only)) return;
+    if (only && !strstr(full->name, only)) return;
+    workload own = *full;
+    const workload *w = &own;
+    own.rows /= scale;
+    own.columns /= scale;
+    own.bytes /= (double)(scale * scale);
     qn_error error;
     qn_tape *tape;
     qn_plan *plan;
@@ -511,6 +518,8 @@ int main(int count, char **arguments)
             only = value, i++;
         else if (!strcmp(a, "--bench"))
             bench_folder = value, i++;
+        else if (!strcmp(a, "--scale"))
+            scale = atoll(value), i++;
         else
             return fprintf(stderr, "unknown argument %s\n", a), 2;
     }

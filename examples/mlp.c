@@ -44,7 +44,7 @@ static int train(qn_context *context, double *value, qn_error *error)
 
     if (qn_capture_begin(tape, error)) return 1;
     qn_tensor hidden = qn_gelu(qn_linear(x, p[0], p[1]));
-    qn_tensor loss = qn_cross_entropy(qn_linear(hidden, p[2], p[3]), y, QN_MEAN, -100);
+    qn_tensor loss = qn_cross_entropy(qn_linear(hidden, p[2], p[3]), y, QN_MEAN, QN_NO_INDEX);
     qn_optimizer_minimize(adam, loss);
     if (qn_eval(tape, &loss, 1, error) || qn_capture_end(tape, &step, error)) return 1;
     for (int i = 0; i < 300; i++)
