@@ -366,6 +366,77 @@ static bool part_phases(loop *p)
     return true;
 }
 
+/* ---- what it costs ---- */
+
+/* Costly functions that are computed more often than their node has elements, over all of the kernel. */
+static int64_t repeated_work(const loop *p)
+{
+    const trace *t = p->t;
+    unsigned all = p->outer | p->inner, last = p->space.axis_count ? 1u << (p->space.axis_count - 1) : 0;
+    int64_t more = 0;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        if (x->kind != TERM_OP || !x->n || !ops[x->op].costly) continue;
+        int64_t times = space_count(&p->space, x->axes);
+        /* A row of columns is computed by each program that has these columns. */
+        if ((p->shape == LOOP_ROW || p->shape == LOOP_BOTH) && x->axes & p->inner) times = space_count(&p->space, all);
+        if (p->shape == LOOP_MAP && x->axes & last) times = MAXIMUM(times, space_count(&p->space, all) / 4);
+        more += MAXIMUM(times - shape_count(&graph_get(t->g, x->n)->shape), 0);
+    }
+    return more;
+}
+
+#define REPEATS_GPU ((int64_t)1 << 22) /* what takes as long as a launch */
+#define REPEATS_CPU ((int64_t)1 << 14)
+
+/* How many values of whole rows wait from one reduction for a later one, or for the results. */
+static int rows_held(const loop *p)
+{
+    const trace *t = p->t;
+    int *depth = ARENA_ARRAY(p->b->memory, int, t->term_count), held = 0, deepest = 0;
+    int *first = ARENA_ARRAY(p->b->memory, int, t->term_count), *last = ARENA_ARRAY(p->b->memory, int, t->term_count);
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        for (int k = 0; k < x->input_count; k++) depth[i] = MAXIMUM(depth[i], depth[x->inputs[k]]);
+        depth[i] += x->kind == TERM_FOLD && x->folded == p->inner;
+        deepest = MAXIMUM(deepest, depth[i]);
+        first[i] = t->term_count;
+        last[i] = -1;
+    }
+    for (int i = 0; i < p->output_count; i++) first[p->outputs[i].term] = last[p->outputs[i].term] = deepest + 1;
+    for (int i = t->term_count - 1; i > 0; i--) {
+        const term *x = &t->terms[i];
+        if (last[i] < 0) continue;
+        bool wide = x->axes & p->inner && x->kind != TERM_FOLD, costly = x->kind == TERM_OP && ops[x->op].costly;
+        bool source = x->kind == TERM_ACCESS && x->axes & p->outer;
+        held += wide && (costly || source) && last[i] > first[i];
+        for (int k = 0; k < x->input_count; k++) { /* what is cheap is computed again when it is needed again */
+            int from = x->kind == TERM_FOLD ? depth[i] : MAXIMUM(first[i], depth[i]);
+            int to = x->kind == TERM_FOLD ? depth[i] : costly ? from : last[i];
+            first[x->inputs[k]] = MINIMUM(first[x->inputs[k]], from);
+            last[x->inputs[k]] = MAXIMUM(last[x->inputs[k]], to);
+        }
+        held += x->kind == TERM_FOLD && p->shape == LOOP_BOTH && x->axes & p->inner; /* carried from row to row */
+    }
+    return held;
+}
+
+#define HELD_BLOCK ((int64_t)96 << 10) /* elements that the registers and the shared memory of a block hold */
+#define HELD_CLUSTER (8 * HELD_BLOCK)
+
+/* Does the kernel lose more than the joining saves? */
+static bool is_worth(loop *p)
+{
+    const fuse_options *o = p->b->options;
+    if (repeated_work(p) > (o->gpu ? REPEATS_GPU : REPEATS_CPU))
+        return refuse(p->b, "a costly function would be computed many times over");
+    if (!o->gpu || (p->shape != LOOP_ROW && p->shape != LOOP_BOTH)) return true;
+    int64_t row = space_count(&p->space, p->inner), held = row > 1024 ? rows_held(p) * row : 0;
+    if (held > (row > 16384 ? HELD_CLUSTER : HELD_BLOCK) && row <= 1 << 18)
+        return refuse(p->b, "its rows would not fit the registers and the shared memory");
+    return true;
+}
+
 static bool analyse(loop *p)
 {
     gather_locals(p);
@@ -380,7 +451,7 @@ static bool analyse(loop *p)
         if (p->t->cut_axis < 0) return false;
         if (!space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) return refuse(p->b, "a reshape mixes axes");
     }
-    return part_phases(p);
+    return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));
 }
 
 loop *loop_analyse(builder *b, const group *grp)

@@ -314,13 +314,14 @@ static value access_value(lowering *l, frame *f, const term *x)
     return load(l, f, &r, n->elem);
 }
 
-static void store(lowering *l, frame *f, reach *r, value v)
+static void store(lowering *l, frame *f, reach *r, value v, node n)
 {
     memmove(r->operands + 1, r->operands, sizeof(value) * (size_t)r->operand_count);
     r->operands[0] = lower_broadcast(l, f, v, r->tile_axes);
     r->access.first_index = 1;
     tile_op *op = tile_op_new(l->k, OP_STORE, r->operands, r->operand_count + 1);
     op->attr.access = r->access;
+    lower_note(l, op, n);
     tile_append(l->k, f->block, op);
 }
 
@@ -332,7 +333,7 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     if (!reach_view(l, f, PARAM_OUT, out->n, &place, &r) && !l->why)
         l->why = "a result has more axes than an array can have";
     if (l->why) return;
-    store(l, f, &r, lower_convert(l, f->block, v, x->elem));
+    store(l, f, &r, lower_convert(l, f->block, v, x->elem), out->n);
 }
 
 static void reach_array(lowering *l, frame *f, int param, const value *scalar, const int *axis, const bool *safe,
@@ -359,7 +360,7 @@ void lower_store_array(lowering *l, frame *f, int param, const value *scalar, co
 {
     reach r = {0};
     reach_array(l, f, param, scalar, axis, safe, &r);
-    store(l, f, &r, v);
+    store(l, f, &r, v, 0);
 }
 
 /* ---- values ---- */

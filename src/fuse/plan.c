@@ -1,9 +1,8 @@
 /*
  * fuse_plan_make. In: a graph, what is in memory, what is wanted. Out: kernels in order.
  *
- * 1. The graph is prepared: additions by index get the order of their indices, thin products become sums, reductions of
- *    nothing become constants. Wanted nodes keep their names: what a node was prepared into is renamed in the end.
- * 2. Ops are told from what is followed, and grouped (group.c).
+ * 1. The graph is prepared (prepare.c).
+ * 2. Ops are told from what is followed (plan_ops.c), and grouped (group.c).
  * 3. Groups are built in an order in which every value is there before it is read. A group whose kernel cannot be built
  *    after all falls apart into its ops.
  * SPDX-License-Identifier: MIT
@@ -14,279 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- preparing ---- */
-
-typedef struct preparation {
-    node *now;     /* by old node: what computes it */
-    int old_count; /* nodes of the graph as it came */
-} preparation;
-
-static node prepare_node(graph *g, node n)
-{
-    const graph_node *x = graph_get(g, n);
-    bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
-    if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
-    if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
-    if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
-    if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
-        return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
-    return n;
-}
-
-/* Marks what has to be looked at: from the roots down to what is in memory. */
-static void reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const node *roots, int root_count,
-                  bool *reached)
-{
-    node newest = 0;
-    for (int i = 0; i < root_count; i++) {
-        reached[roots[i]] = true;
-        newest = MAXIMUM(newest, roots[i]);
-    }
-    for (node n = newest; n > 0; n--) {
-        if (!reached[n] || ((int)n < leaf_count && leaves[n].given)) continue;
-        for (int i = 0; i < graph_get(g, n)->input_count; i++) reached[graph_get(g, n)->inputs[i]] = true;
-    }
-}
-
-static bool is_alone(graph_code code)
-{
-    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
-           code == GRAPH_KERNEL;
-}
-
-/* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
-static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, int input, node now)
-{
-    const graph_node *x = graph_get(g, n);
-    if (!is_alone(x->code) || x->code == GRAPH_KERNEL || (int)now >= leaf_count || !leaves[now].given) return now;
-    fuse_view view = {.base = now, .offset = leaves[now].offset};
-    memcpy(view.strides, leaves[now].strides, sizeof(view.strides));
-    return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
-}
-
-static preparation prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory)
-{
-    preparation p = {.old_count = g->node_count};
-    p.now = ARENA_ARRAY(memory, node, g->node_count);
-    bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
-    reach(g, leaves, g->node_count, roots, root_count, reached);
-    for (node n = 1; (int)n < p.old_count; n++) {
-        if (!reached[n]) continue;
-        p.now[n] = n;
-        if (leaves[n].given) continue;
-        const graph_node x = *graph_get(g, n);
-        node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
-        bool changed = false;
-        for (int i = 0; i < x.input_count; i++) {
-            inputs[i] = suited(g, leaves, p.old_count, n, i, p.now[x.inputs[i]]);
-            changed |= inputs[i] != x.inputs[i];
-        }
-        g->site = x.site;
-        g->label = x.label;
-        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n);
-    }
-    g->site = (graph_site){0};
-    g->label = NULL;
-    return p;
-}
-
-/* Roots that were prepared into something that is no op of their own: another root, a leaf. */
-static void part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const node *roots, int root_count)
-{
-    for (int i = 0; i < root_count; i++) {
-        node n = roots[i], now = p->now[n];
-        if (now == n) continue;
-        bool taken = (int)now < p->old_count && (leaves[now].given || p->now[now] == now);
-        for (int k = 0; k < i && !taken; k++) taken = roots[k] != n && p->now[roots[k]] == now;
-        if (taken) p->now[n] = graph_same(g, GRAPH_KEEP, now, 1000 + i);
-    }
-}
-
-/* ---- ops ---- */
-
-static bool is_followed(const graph_node *x)
-{
-    switch (x->code) {
-    case GRAPH_FULL:
-    case GRAPH_IOTA:
-    case GRAPH_DETACH:
-    case GRAPH_AGAIN:
-    case GRAPH_RESHAPE:
-    case GRAPH_PERMUTE:
-    case GRAPH_EXPAND:
-    case GRAPH_SLICE:
-    case GRAPH_WINDOW:
-    case GRAPH_RESULT: return true;
-    default: return false;
-    }
-}
-
-static bool is_constant_scalar(const graph_node *x)
-{
-    return x->code == GRAPH_FULL && !x->shape.rank;
-}
-
-/* The node as a strided view of something in memory; false: it is none. */
-static bool view_of(const planner *p, node n, arena *memory, fuse_view *out)
-{
-    const graph_node *x = graph_get(p->g, n);
-    int axes[GRAPH_RANK];
-    space s;
-    space_init(&s, x->shape.extents, x->shape.rank);
-    for (int k = 0; k < x->shape.rank; k++) axes[k] = k;
-    trace *t = trace_new(memory, p->g, p->in_memory, p->options, &s);
-    index_map identity = index_map_root(&s, axes, x->shape.rank);
-    int id = trace_node(t, n, &identity);
-    if (!id || t->terms[id].kind != TERM_ACCESS || t->terms[id].guarded) return false;
-    const term *a = &t->terms[id];
-    const graph_node *base = graph_get(p->g, a->n);
-    int64_t strides[GRAPH_RANK], inner = 1;
-    for (int k = base->shape.rank - 1; k >= 0; k--) {
-        strides[k] = p->leaves[a->n].given ? p->leaves[a->n].strides[k] : inner;
-        inner *= MAXIMUM(base->shape.extents[k], 1);
-    }
-    affine place = index_linear(a->map, &base->shape, strides);
-    if (affine_has_atoms(&place) || base->elem != x->elem) return false;
-    *out = (fuse_view){.base = a->n, .offset = place.constant + (p->leaves[a->n].given ? p->leaves[a->n].offset : 0)};
-    for (int i = 0; i < s.axis_count; i++) out->strides[s.axes[i].root] = place.factor[i];
-    return true;
-}
-
-/* Is input i of n, which stands alone, a view that its kernel can read? */
-static bool is_view(const planner *p, node n, int i)
-{
-    const graph_node *x = graph_get(p->g, n);
-    arena *scratch = arena_new();
-    fuse_view view;
-    bool yes = view_of(p, x->inputs[i], scratch, &view);
-    if (yes && x->code != GRAPH_KERNEL) yes = fuse_view_suits(p->g, n, i, &view);
-    arena_free(scratch);
-    return yes;
-}
-
-static bool is_costly(const graph_node *x)
-{
-    return x->code == GRAPH_MAP && ops[x->attr.map].costly;
-}
-
-/* Cheap arithmetic that reads no more than it gives is computed again wherever it is needed. */
-static bool is_cheap(const planner *p, node n)
-{
-    const graph_node *x = graph_get(p->g, n);
-    if (p->options->mode == FUSE_EAGER || x->code != GRAPH_MAP || is_costly(x) || p->wanted[n]) return false;
-    int64_t bytes = 0;
-    for (int i = 0; i < x->input_count; i++) {
-        node from = x->inputs[i];
-        for (int guard = 0; guard < 64; guard++) { /* an expanded input costs what it is, not what it looks like */
-            const graph_node *y = graph_get(p->g, from);
-            if (p->in_memory[from] || !is_followed(y) || y->input_count != 1) break;
-            from = y->inputs[0];
-        }
-        const graph_node *y = graph_get(p->g, from);
-        if (!p->in_memory[from] && (y->code == GRAPH_FULL || y->code == GRAPH_IOTA)) continue;
-        if (!p->leaves[from].given && (y->code != GRAPH_MAP || p->is_op[from])) return false;
-        bytes += graph_size_bytes(p->g, from);
-    }
-    return bytes <= graph_size_bytes(p->g, n);
-}
-
-static void add_node(planner *p, node **list, int *count, node n)
-{
-    for (int i = 0; i < *count; i++)
-        if ((*list)[i] == n) return;
-    if (!(*count & (*count - 1))) { /* powers of two: grow */
-        node *grown = ARENA_ARRAY(p->memory, node, *count ? *count * 2 : 1);
-        if (*count) memcpy(grown, *list, sizeof(node) * (size_t)*count);
-        *list = grown;
-    }
-    (*list)[(*count)++] = n;
-}
-
-/* Can a product be built with its operands where they are? */
-static bool reads_slices(planner *p, node n)
-{
-    const graph_node *x = graph_get(p->g, n);
-    bool plain = true;
-    for (int i = 0; i < x->input_count; i++) {
-        const graph_node *y = graph_get(p->g, x->inputs[i]);
-        plain &= p->in_memory[x->inputs[i]] || (y->code == GRAPH_PERMUTE && p->in_memory[y->inputs[0]]);
-    }
-    if (plain) return true;
-    arena *scratch = arena_new();
-    builder b = {.memory = scratch, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
-    group alone = {.kind = GROUP_DOT, .anchor = n, .nodes = &n, .node_count = 1, .writes = &n, .write_count = 1};
-    p->in_memory[n] = false;
-    bool fine = dot_build(&b, &alone, NULL, NULL);
-    p->in_memory[n] = true;
-    arena_free(scratch);
-    return fine;
-}
-
-/* The op that leaves the value in memory: a call for its results. */
-static node writer_of(const planner *p, node n)
-{
-    const graph_node *x = graph_get(p->g, n);
-    return x->code == GRAPH_RESULT ? x->inputs[0] : n;
-}
-
-static void find_ops(planner *p)
-{
-    /* Products, sorts and calls read memory: what feeds them is not computed again. */
-    bool *feeds = ARENA_ARRAY(p->memory, bool, p->node_count);
-    for (node n = (node)p->node_count - 1; n > 0; n--) {
-        if (!p->reached[n] || p->leaves[n].given) continue;
-        const graph_node *x = graph_get(p->g, n);
-        bool hungry = is_alone(x->code) || x->code == GRAPH_DOT || (is_followed(x) && feeds[n]);
-        for (int i = 0; i < x->input_count; i++) feeds[x->inputs[i]] |= hungry;
-    }
-    for (node n = 1; (int)n < p->node_count; n++) {
-        if (!p->reached[n]) continue;
-        const graph_node *x = graph_get(p->g, n);
-        p->in_memory[n] = p->leaves[n].given || x->code == GRAPH_LEAF || x->code == GRAPH_RESULT;
-        if (p->in_memory[n]) continue;
-        if (!feeds[n] && is_cheap(p, n)) continue;
-        p->is_op[n] = !is_followed(x) || p->wanted[n];
-        p->in_memory[n] = p->is_op[n];
-    }
-    /* What stands alone wants views of memory. */
-    for (node n = 1; (int)n < p->node_count; n++) {
-        const graph_node *x = graph_get(p->g, n);
-        if (!p->reached[n] || !p->is_op[n] || !is_alone(x->code)) continue;
-        for (int i = 0; i < x->input_count; i++) {
-            const graph_node *input = graph_get(p->g, x->inputs[i]);
-            if (x->code == GRAPH_KERNEL && is_constant_scalar(input)) continue;
-            if (p->in_memory[x->inputs[i]] || is_view(p, n, i)) continue;
-            p->is_op[x->inputs[i]] = p->in_memory[x->inputs[i]] = true;
-        }
-    }
-    /* A product reads slices of arrays; an operand that is none is put into memory first. */
-    for (node n = 1; (int)n < p->node_count; n++) {
-        const graph_node *x = graph_get(p->g, n);
-        if (p->reached[n] && p->is_op[n] && x->code == GRAPH_DOT && !reads_slices(p, n))
-            for (int i = 0; i < x->input_count; i++) p->is_op[x->inputs[i]] |= !p->in_memory[x->inputs[i]];
-        for (int i = 0; p->is_op[n] && x->code == GRAPH_DOT && i < x->input_count; i++)
-            p->in_memory[x->inputs[i]] |= p->is_op[x->inputs[i]];
-    }
-    /* Who reads what. */
-    for (node n = 1; (int)n < p->node_count; n++) {
-        if (!p->reached[n] || p->leaves[n].given) continue;
-        const graph_node *x = graph_get(p->g, n);
-        for (int i = 0; i < x->input_count; i++) {
-            node from = x->inputs[i];
-            if (p->in_memory[from])
-                add_node(p, &p->reads[n], &p->read_count[n], from);
-            else
-                for (int k = 0; k < p->read_count[from]; k++)
-                    add_node(p, &p->reads[n], &p->read_count[n], p->reads[from][k]);
-        }
-        for (int k = 0; p->is_op[n] && k < p->read_count[n]; k++) {
-            node read = p->reads[n][k], writer = writer_of(p, read);
-            add_node(p, &p->users[read], &p->user_count[read], n);
-            if (writer != read) add_node(p, &p->users[writer], &p->user_count[writer], n);
-        }
-    }
-}
 
 /* ---- cells ---- */
 
@@ -351,7 +77,7 @@ void cell_settle(planner *p, cell *c)
         if (written && graph_get(p->g, n)->code != GRAPH_KERNEL) g->writes[g->write_count++] = n;
         for (int k = 0; k < p->read_count[n]; k++)
             if (!cell_lists(g->nodes, g->node_count, p->reads[n][k]))
-                add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
+                plan_add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
     }
     if (g->kind == GROUP_CALL) { /* its results */
         g->writes = ARENA_ARRAY(p->memory, node, p->node_count);
@@ -399,8 +125,8 @@ static bool build_call(planner *p, const cell *c, arena *memory, fuse_kernel *ou
     for (int i = 0; i < x->input_count; i++) {
         const graph_node *input = graph_get(p->g, x->inputs[i]);
         fuse_view view = {0};
-        if (is_constant_scalar(input)) continue;
-        if (input->shape.rank > MAX_RANK || !view_of(p, x->inputs[i], memory, &view)) return false;
+        if (plan_is_constant_scalar(input)) continue;
+        if (input->shape.rank > MAX_RANK || !plan_view(p, x->inputs[i], memory, &view)) return false;
         fuse_argument *a = &out->arguments[i];
         *a = (fuse_argument){.base = view.base, .rank = input->shape.rank, .offset = view.offset};
         memcpy(a->extents, input->shape.extents, sizeof(int64_t) * (size_t)a->rank);
@@ -415,7 +141,7 @@ static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *o
     fuse_view views[8] = {0};
     if (c->g.kind == GROUP_CALL) return build_call(p, c, memory, out);
     for (int i = 0; i < x->input_count && i < 8; i++)
-        if (!view_of(p, x->inputs[i], memory, &views[i])) return false;
+        if (!plan_view(p, x->inputs[i], memory, &views[i])) return false;
     const graph_node *base = graph_get(p->g, x->inputs[0]);
     if (c->g.kind == GROUP_SCATTER && base->code == GRAPH_FULL && !base->attr.number.i && !base->attr.number.f)
         views[0].base = 0;
@@ -526,7 +252,7 @@ static int order_cells(planner *p, int *order)
                 depth--;
                 continue;
             }
-            node from = writer_of(p, c->reads[next[at]++]);
+            node from = plan_writer(p, c->reads[next[at]++]);
             if (!p->is_op[from]) continue;
             int other = p->cell_of[from];
             if (other == at || done[other]) continue;
@@ -590,7 +316,7 @@ static void list_boundaries(planner *p, fuse_plan *plan, const int *kernel_of)
         const cell *c = &p->cells[i];
         if (c->dead) continue;
         for (int k = 0; k < c->read_count; k++) {
-            node n = c->reads[k], from = writer_of(p, n);
+            node n = c->reads[k], from = plan_writer(p, n);
             if (!p->is_op[from]) continue;
             fuse_boundary edge = {n, kernel_of[p->cell_of[from]], kernel_of[i], graph_size_bytes(p->g, n), NULL};
             edge.why = group_boundary(p, n, &p->cells[p->cell_of[from]], c);
@@ -603,27 +329,6 @@ static void list_boundaries(planner *p, fuse_plan *plan, const int *kernel_of)
             ARENA_PUSH(p->memory, plan->boundaries, plan->boundary_count, capacity, edge);
         }
     }
-}
-
-/* What was prepared has its old name again where somebody outside knows it by that. */
-static void rename_nodes(planner *p, fuse_plan *plan, const preparation *prepared, const node *roots, int root_count)
-{
-    node *old = ARENA_ARRAY(p->memory, node, p->node_count);
-    bool any = false;
-    for (node n = 1; (int)n < p->node_count; n++) old[n] = n;
-    for (int i = 0; i < root_count; i++) {
-        if (prepared->now[roots[i]] == roots[i]) continue;
-        old[prepared->now[roots[i]]] = roots[i];
-        any = true;
-    }
-    for (int i = 0; any && i < plan->kernel_count; i++) {
-        fuse_kernel *k = &plan->kernels[i];
-        for (int a = 0; a < k->argument_count; a++) k->arguments[a].base = old[k->arguments[a].base];
-        node *writes = ARENA_ARRAY(p->memory, node, k->write_count + 1);
-        for (int w = 0; w < k->write_count; w++) writes[w] = old[k->writes[w]];
-        k->writes = writes;
-    }
-    for (int i = 0; any && i < plan->boundary_count; i++) plan->boundaries[i].value = old[plan->boundaries[i].value];
 }
 
 static fuse_leaf *more_leaves(arena *memory, const fuse_leaf *leaves, int count, int more)
@@ -659,8 +364,8 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
                               const fuse_options *options, arena *memory, fuse_plan **out, qn_error *error)
 {
     int old_count = g->node_count;
-    preparation prepared = prepare(g, leaves, roots, root_count, memory);
-    part_roots(g, &prepared, leaves, roots, root_count);
+    preparation prepared = plan_prepare(g, leaves, roots, root_count, memory);
+    plan_part_roots(g, &prepared, leaves, roots, root_count);
     if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
     planner *p = planner_new(g, leaves, old_count, options, memory);
     node *now = ARENA_ARRAY(memory, node, root_count + 1);
@@ -668,8 +373,8 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
         now[i] = prepared.now[roots[i]];
         p->wanted[now[i]] = true;
     }
-    reach(g, p->leaves, p->node_count, now, root_count, p->reached);
-    find_ops(p);
+    plan_reach(g, p->leaves, p->node_count, now, root_count, p->reached);
+    plan_find_ops(p);
     for (node n = 1; (int)n < p->node_count; n++)
         if (p->reached[n] && p->is_op[n]) make_cell(p, n);
     if (options->mode != FUSE_EAGER) group_nodes(p);
@@ -679,7 +384,7 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
     int *kernel_of = ARENA_ARRAY(memory, int, 2 * p->node_count + 1);
     QN_TRY(build_all(p, plan, kernel_of, error));
     list_boundaries(p, plan, kernel_of);
-    rename_nodes(p, plan, &prepared, roots, root_count);
+    plan_rename(p, plan, &prepared, roots, root_count);
     *out = plan;
     return QN_OK;
 }

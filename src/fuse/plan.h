@@ -10,6 +10,7 @@
 #define QUERN_FUSE_PLAN_H
 
 #include "fuse/group.h"
+#include "fuse/order.h"
 
 /* A group while grouping. */
 typedef struct cell {
@@ -50,6 +51,29 @@ typedef struct planner {
 } planner;
 
 #define GROUP_MOST_NODES 160 /* of one kernel: longer texts cost more to compile than they save */
+
+/* prepare.c */
+typedef struct preparation {
+    node *now;     /* by node of the graph as it came: what computes it */
+    int old_count; /* nodes of the graph as it came */
+} preparation;
+preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory);
+/* Roots that became something that is no op of their own (another root, a leaf) become copies of it. */
+void plan_part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const node *roots, int root_count);
+/* Marks what has to be looked at: from the roots down to what is in memory. */
+void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const node *roots, int root_count,
+                bool *reached);
+bool plan_is_alone(graph_code code); /* its kernel holds nothing else */
+/* What was prepared has its old name again where somebody outside knows it by that. */
+void plan_rename(planner *p, fuse_plan *plan, const preparation *prepared, const node *roots, int root_count);
+
+/* plan_ops.c */
+void plan_find_ops(planner *p);
+/* The node as a strided view of something in memory; false: it is none. */
+bool plan_view(const planner *p, node n, arena *memory, fuse_view *out);
+node plan_writer(const planner *p, node n); /* the op that leaves the value in memory: a call for its results */
+void plan_add_node(planner *p, node **list, int *count, node n); /* once */
+bool plan_is_constant_scalar(const graph_node *x);
 
 /* group.c */
 void group_nodes(planner *p);

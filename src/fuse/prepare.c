@@ -1,0 +1,111 @@
+/*
+ * What happens to a graph before its ops are grouped. In: the graph and what is wanted. Out: for each node what computes
+ * it: additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors
+ * without elements become constants, and what stands alone gets copies of inputs that it cannot take where they lie.
+ * Wanted nodes keep their names: what a node was prepared into is renamed in the finished plan.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/order.h"
+#include "fuse/plan.h"
+
+#include <string.h>
+
+static node prepare_node(graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
+    if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
+    if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
+    if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
+    if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
+        return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
+    return n;
+}
+
+void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const node *roots, int root_count,
+                bool *reached)
+{
+    node newest = 0;
+    for (int i = 0; i < root_count; i++) {
+        reached[roots[i]] = true;
+        newest = MAXIMUM(newest, roots[i]);
+    }
+    for (node n = newest; n > 0; n--) {
+        if (!reached[n] || ((int)n < leaf_count && leaves[n].given)) continue;
+        for (int i = 0; i < graph_get(g, n)->input_count; i++) reached[graph_get(g, n)->inputs[i]] = true;
+    }
+}
+
+bool plan_is_alone(graph_code code)
+{
+    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
+           code == GRAPH_KERNEL;
+}
+
+/* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
+static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, int input, node now)
+{
+    const graph_node *x = graph_get(g, n);
+    if (!plan_is_alone(x->code) || x->code == GRAPH_KERNEL || (int)now >= leaf_count || !leaves[now].given) return now;
+    fuse_view view = {.base = now, .offset = leaves[now].offset};
+    memcpy(view.strides, leaves[now].strides, sizeof(view.strides));
+    return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
+}
+
+preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory)
+{
+    preparation p = {.old_count = g->node_count};
+    p.now = ARENA_ARRAY(memory, node, g->node_count);
+    bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
+    plan_reach(g, leaves, g->node_count, roots, root_count, reached);
+    for (node n = 1; (int)n < p.old_count; n++) {
+        if (!reached[n]) continue;
+        p.now[n] = n;
+        if (leaves[n].given) continue;
+        const graph_node x = *graph_get(g, n);
+        node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
+        bool changed = false;
+        for (int i = 0; i < x.input_count; i++) {
+            inputs[i] = suited(g, leaves, p.old_count, n, i, p.now[x.inputs[i]]);
+            changed |= inputs[i] != x.inputs[i];
+        }
+        g->site = x.site;
+        g->label = x.label;
+        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n);
+    }
+    g->site = (graph_site){0};
+    g->label = NULL;
+    return p;
+}
+
+/* Roots that were prepared into something that is no op of their own: another root, a leaf. */
+void plan_part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const node *roots, int root_count)
+{
+    for (int i = 0; i < root_count; i++) {
+        node n = roots[i], now = p->now[n];
+        if (now == n) continue;
+        bool taken = (int)now < p->old_count && (leaves[now].given || p->now[now] == now);
+        for (int k = 0; k < i && !taken; k++) taken = roots[k] != n && p->now[roots[k]] == now;
+        if (taken) p->now[n] = graph_same(g, GRAPH_KEEP, now, 1000 + i);
+    }
+}
+
+void plan_rename(planner *p, fuse_plan *plan, const preparation *prepared, const node *roots, int root_count)
+{
+    node *old = ARENA_ARRAY(p->memory, node, p->node_count);
+    bool any = false;
+    for (node n = 1; (int)n < p->node_count; n++) old[n] = n;
+    for (int i = 0; i < root_count; i++) {
+        if (prepared->now[roots[i]] == roots[i]) continue;
+        old[prepared->now[roots[i]]] = roots[i];
+        any = true;
+    }
+    for (int i = 0; any && i < plan->kernel_count; i++) {
+        fuse_kernel *k = &plan->kernels[i];
+        for (int a = 0; a < k->argument_count; a++) k->arguments[a].base = old[k->arguments[a].base];
+        node *writes = ARENA_ARRAY(p->memory, node, k->write_count + 1);
+        for (int w = 0; w < k->write_count; w++) writes[w] = old[k->writes[w]];
+        k->writes = writes;
+    }
+    for (int i = 0; any && i < plan->boundary_count; i++) plan->boundaries[i].value = old[plan->boundaries[i].value];
+}
