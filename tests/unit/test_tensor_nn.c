@@ -286,6 +286,43 @@ TEST(gradients_at_corners)
     tape_close();
 }
 
+/* relu(x + bias + 0.5 y) of three calls of randn after manual_seed(0): the first row that PyTorch printed. */
+TEST(the_end_of_a_lora_layer)
+{
+    tape_open();
+    qn_seed(tape, 0);
+    qn_tensor x = qn_randn(tape, QN_F32, QN_SHAPE(8, 8)), y = qn_randn(tape, QN_F32, QN_SHAPE(8, 8));
+    qn_tensor bias = qn_randn(tape, QN_F32, QN_SHAPE(8));
+    qn_tensor out = qn_relu(qn_add(qn_add(x, bias), qn_mul_scalar(y, 0.5)));
+    tensor_expect(qn_index(out, 0, 0), QN_SHAPE(8), (const double[]){1.7098, 0, 0, 0, 0.67049, 0, 0.34424, 0.011223},
+                  3e-5, __FILE__, __LINE__);
+    tape_close();
+}
+
+/* (x + 1) mod cardinality of the first line of a click log, 26 columns: rows of embedding tables. */
+TEST(hashed_columns)
+{
+    tape_open();
+    static const double values[26] = {
+        0x62770d79, 0xe21f5d58, 0xafea442f, 0x945c7fcf, 0x38b02748, 0x6fcd6dcb, 0x3580aa21, 0x28808903, 0x46dedfa6,
+        0x2e027dc1, 0x0c7c4231, 0x95981d1f, 0x00c5ffb7, 0xbe4ee537, 0x8a0b74cc, 0x4cdc3efa, 0xd20856aa, 0xb8170bba,
+        0x9512c20b, 0xc38e2f28, 0x14f65a5d, 0x25b1b089, 0xd7c1fc0b, 0x7caf609c, 0x30436bfc, 0xed10571d};
+    static const double sizes[26] = {1234907, 19682,   13779,  6866,    18489, 3,    6263, 1234, 49,
+                                     854680,  114026,  75735,  10,      2159,  7532, 61,   4,    918,
+                                     14,      1307783, 404742, 1105613, 87714, 9031, 76,   33};
+    static const double rows[26] = {898743, 829,  333, 216, 12818, 2, 5187,   352,    5,       139162, 4240, 67682, 6,
+                                    60,     6989, 35,  3,   711,   0, 955541, 373254, 1097035, 33060,  8756, 25,    25};
+    qn_tensor x = tensor_of(QN_I64, QN_SHAPE(26), values), n = tensor_of(QN_I64, QN_SHAPE(26), sizes);
+    tensor_expect(qn_mod(qn_add_scalar(x, 1), n), QN_SHAPE(26), rows, 0, __FILE__, __LINE__);
+    qn_tensor missing = qn_mod(qn_add_scalar(qn_full(tape, QN_I64, QN_SHAPE(26), -1), 1), n);
+    EXPECT_TENSOR(qn_max(missing, QN_ALL, false), QN_RANK_0, 0);
+    /* An exact look-up in sorted values by comparison: the position of the match. */
+    qn_tensor sorted = qn_sort(x, 0, false, NULL), hit = qn_eq(qn_unsqueeze(x, 1), qn_unsqueeze(sorted, 0));
+    qn_tensor at = qn_argmax(qn_cast(hit, QN_I64), QN_AXES(1), false);
+    tensor_expect(qn_index_select(sorted, 0, at), QN_SHAPE(26), values, 0, __FILE__, __LINE__);
+    tape_close();
+}
+
 /* Set before the first case: everything here is computed on the device too. */
 TEST(on_the_device)
 {
@@ -293,4 +330,5 @@ TEST(on_the_device)
 }
 
 TEST_MAIN(CASE(on_the_device), CASE(softmax), CASE(norms), CASE(convolution), CASE(pooling), CASE(losses),
-          CASE(attention), CASE(random_numbers_of_pytorch), CASE(random_moments), CASE(gradients_at_corners))
+          CASE(attention), CASE(random_numbers_of_pytorch), CASE(random_moments), CASE(gradients_at_corners),
+          CASE(the_end_of_a_lora_layer), CASE(hashed_columns))
