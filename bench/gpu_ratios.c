@@ -557,7 +557,7 @@ static const workload workloads[] = {
     NORM("65536x4096", 65536, 4096, QN_F32, "f32", 4, 0.95, 1e-4, {"layer_norm", ""}),
     NORM("16384x16384", 16384, 16384, QN_F32, "f32", 4, 0.95, 1e-4, {"layer_norm", ""}),
     NORM("65536x4096", 65536, 4096, QN_BF16, "bf16", 2, 0.95, 4e-2, {"layer_norm", ""}),
-    NORM("(64,1024,4096)", 64, 4194304, QN_F32, "f32", 4, 0.66, 1e-4, {"layer_norm", ""}, {"layer_norm_split", ""}),
+    NORM("(64,1024,4096)", 64, 4194304, QN_F32, "f32", 4, 0.66, 1e-4, {"layer_norm", ""}, {"layer_norm_split", "R=1"}, {"layer_norm_split", "R=4"}, {"layer_norm_split", "R=8"}, {"layer_norm_split", "R=16"}, {"layer_norm_split", "R=8 PART=2048"}, {"layer_norm_split", "R=4 PART=2048"}, {"layer_norm_split", "R=8 PART=4096"}),
     {.title = "sum 2^30 f32",
      .name = "sum 2^30 f32",
      .file = "sum.qn",

@@ -21,7 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096 };
+enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096, CUDA_TICKET_BYTES = 128 };
 
 typedef struct cuda_device cuda_device;
 
@@ -70,6 +70,7 @@ struct cuda_device {
     void *stage_event[CUDA_STAGES];
     cuda_report *reports; /* pinned and mapped: kernels write here when they fail */
     uint64_t reports_address;
+    uint64_t tickets; /* by report, zero between launches: their blocks count themselves here; 0: not made yet */
     device_launch *launches[CUDA_REPORTS]; /* by report */
     int report_limit;                      /* reports from here on were never used */
 };
@@ -91,9 +92,10 @@ typedef struct cuda_program {
 
 typedef struct cuda_phase {
     cuda_launch_config config;
-    cuda_launch_attribute attributes[2];
+    cuda_launch_attribute attributes[3];
     void *function;
     bool empty; /* no programs */
+    bool ticket;
     int64_t sync_bytes;
     int64_t *frame;
     void *parameters[1];
@@ -165,6 +167,7 @@ qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const la
 /* cuda_report.c */
 qn_status cuda_report_open(cuda_device *d, qn_error *error); /* the lock is held, the context current */
 void cuda_report_close(cuda_device *d);
+qn_status cuda_tickets_open(cuda_device *d, qn_error *error); /* once; the context is current */
 int cuda_report_take(cuda_device *d, device_launch *l); /* a free report, or -1 */
 void cuda_report_give(cuda_device *d, int report);
 /* After a wait: the first failure of a launch on this stream as an error; printed lines go out. */

@@ -24,7 +24,7 @@ typedef struct cuda_launch_config {
     cuda_launch_attribute *attributes;
     unsigned attribute_count;
 } cuda_launch_config;
-enum { CUDA_LAUNCH_COOPERATIVE = 2, CUDA_LAUNCH_CLUSTER = 4 };
+enum { CUDA_LAUNCH_COOPERATIVE = 2, CUDA_LAUNCH_CLUSTER = 4, CUDA_LAUNCH_OVERLAP = 6 };
 
 /* Results that are looked at. */
 enum {

@@ -50,8 +50,10 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     int result = d->api.cuModuleLoadData(&p->module, image);
     qn_status status = QN_OK;
     if (result) status = cuda_failed(d, result, NULL, "loading a compiled kernel", error);
-    for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = find_phase(p, i, binary_path, error);
     if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &d->target, &p->layout, error);
+    for (int i = 0; i < p->phase_count && status == QN_OK; i++)
+        if (!cuda_phase_is_joined(p->layout, i)) status = find_phase(p, i, binary_path, error);
+    if (status != QN_OK) cuda_layout_free(p->layout);
     if (status != QN_OK && p->module && !d->lost) d->api.cuModuleUnload(p->module);
     cuda_leave(d, pushed);
     free(image);
@@ -133,17 +135,27 @@ static qn_status fit_cooperative(cuda_program *p, int phase, cuda_shape *shape, 
         p->kernel->name, (long long)wanted, shape->threads, (long long)shape->shared_bytes, d->name, (long long)most);
 }
 
+/* May its blocks come while the launch before it ends? Generated text waits for that end before it touches memory
+ * (grid_begin in the prelude); a raw kernel does not. */
+static bool may_overlap(const cuda_program *p, const cuda_shape *shape)
+{
+    const cuda_device *d = p->device;
+    return p->layout && d->target.arch >= 90 && !shape->cooperative && d->api.cuLaunchKernelEx;
+}
+
 static qn_status shape_phase(device_launch *l, int number, const launch_plan *plan, cuda_shape *shape, qn_error *error)
 {
     cuda_program *p = l->program;
     cuda_phase *phase = &l->phases[number];
-    const int64_t *programs = plan->programs[number];
     phase->function = p->phases[number].function;
-    phase->empty = !programs[0] || !programs[1] || !programs[2];
+    phase->empty = true;
     phase->sync_bytes = 0;
-    if (phase->empty) return QN_OK;
+    phase->ticket = false;
+    if (cuda_phase_is_joined(p->layout, number)) return QN_OK;
     QN_TRY(p->layout ? cuda_shape_of(p->layout, number, plan, shape, error)
                      : raw_cuda_shape(p->kernel, plan, &p->device->target, shape, error));
+    phase->empty = !shape->grid[0] || !shape->grid[1] || !shape->grid[2];
+    if (phase->empty) return QN_OK;
     QN_TRY(check_limits(p, number, shape, error));
     if (shape->cooperative) QN_TRY(fit_cooperative(p, number, shape, error));
     cuda_launch_config *c = &phase->config;
@@ -160,7 +172,10 @@ static qn_status shape_phase(device_launch *l, int number, const launch_plan *pl
     if (shape->cluster > 1)
         phase->attributes[c->attribute_count++] =
             (cuda_launch_attribute){.id = CUDA_LAUNCH_CLUSTER, .value.dimensions = {(unsigned)shape->cluster, 1, 1}};
-    phase->sync_bytes = shape->sync_bytes;
+    if (may_overlap(p, shape))
+        phase->attributes[c->attribute_count++] = (cuda_launch_attribute){.id = CUDA_LAUNCH_OVERLAP, .value.number = 1};
+    phase->ticket = shape->ticket;
+    phase->sync_bytes = shape->ticket ? 0 : shape->sync_bytes;
     return QN_OK;
 }
 
@@ -196,12 +211,14 @@ static qn_status refresh(device_launch *l, const array_view *arrays, const launc
     cuda_program *p = l->program;
     cuda_device *d = p->device;
     int64_t scratch = 0, sync = 0;
+    bool tickets = false;
     int axes = 0;
     for (int i = 0; i < l->phase_count; i++) {
         cuda_shape shape = {0};
         QN_TRY(shape_phase(l, i, plan, &shape, error));
         scratch = MAXIMUM(scratch, shape.scratch_bytes);
-        sync = MAXIMUM(sync, shape.sync_bytes);
+        sync = MAXIMUM(sync, l->phases[i].sync_bytes);
+        tickets |= l->phases[i].ticket;
         int own = plan->programs[i][2] > 1 ? 3 : plan->programs[i][1] > 1 ? 2 : 1;
         if (own > axes) memcpy(l->programs, plan->programs[i], sizeof(l->programs));
         axes = MAXIMUM(axes, own);
@@ -209,15 +226,17 @@ static qn_status refresh(device_launch *l, const array_view *arrays, const launc
     QN_TRY(grow(d, &l->scratch, &l->scratch_bytes, scratch, error));
     QN_TRY(grow(d, &l->sync, &l->sync_bytes, sync, error));
     QN_TRY(open_print(l, error));
+    if (tickets) QN_TRY(cuda_tickets_open(d, error));
     uint64_t report = d->reports_address + sizeof(cuda_report) * (uint64_t)l->report;
-    const cuda_tail tail = {.report = (cuda_report *)(uintptr_t)report,
-                            .scratch = (void *)(uintptr_t)l->scratch,
-                            .sync = (void *)(uintptr_t)l->sync,
-                            .print = (void *)(uintptr_t)l->print_address,
-                            .units = d->target.multiprocessors};
+    cuda_tail tail = {.report = (cuda_report *)(uintptr_t)report,
+                      .scratch = (void *)(uintptr_t)l->scratch,
+                      .print = (void *)(uintptr_t)l->print_address,
+                      .units = d->target.multiprocessors};
     cuda_frame_arguments(p->kernel, arrays, plan, l->phases[0].frame);
     for (int i = 0; i < l->phase_count; i++) {
         if (i) memcpy(l->phases[i].frame, l->phases[0].frame, sizeof(int64_t) * (size_t)cuda_frame_words(p->kernel));
+        uint64_t words = l->phases[i].ticket ? d->tickets + CUDA_TICKET_BYTES * (uint64_t)l->report : l->sync;
+        tail.sync = (void *)(uintptr_t)words;
         cuda_frame_tail(p->kernel, plan, i, &tail, l->phases[i].frame);
     }
     return QN_OK;

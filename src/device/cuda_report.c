@@ -22,8 +22,26 @@ qn_status cuda_report_open(cuda_device *d, qn_error *error)
     return QN_OK;
 }
 
+qn_status cuda_tickets_open(cuda_device *d, qn_error *error)
+{
+    const size_t size = (size_t)CUDA_TICKET_BYTES * CUDA_REPORTS;
+    uint64_t memory = 0;
+    int result = 0;
+    pthread_mutex_lock(&d->lock);
+    if (!d->tickets) {
+        result = d->api.cuMemAlloc_v2(&memory, size);
+        if (!result) result = d->api.cuMemsetD8Async(memory, 0, size, d->own.handle);
+        if (!result) result = d->api.cuStreamSynchronize(d->own.handle);
+        if (!result) d->tickets = memory;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return result ? cuda_failed(d, result, NULL, "allocating tickets", error) : QN_OK;
+}
+
 void cuda_report_close(cuda_device *d)
 {
+    if (d->tickets && !d->lost) d->api.cuMemFree_v2(d->tickets);
+    d->tickets = 0;
     if (d->reports && !d->lost) d->api.cuMemFreeHost(d->reports);
     d->reports = NULL;
 }

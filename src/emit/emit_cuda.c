@@ -26,6 +26,12 @@ static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context
     if (position) e->cuda->has_position = true;
 }
 
+static void count_writes(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    emitter *e = context;
+    if (op->code == OP_STORE || op->code == OP_ATOMIC) e->written[op->attr.access.array] = true;
+}
+
 static void mark_products(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     if (op->code == OP_DOT) cuda_dot_mark(context, op);
@@ -60,6 +66,7 @@ static void run_phase(emitter *e, int phase, text *body)
     c->group = c->barriers = c->loop_barriers = 0;
     c->fold_room = c->column_room = c->broadcast_room = false;
     tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
+    if (c->before) tile_walk((tile_kernel *)k, k->phases[phase - 1], count_writes, e); /* in this launch */
     tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
     text_clear(body);
     e->out = body;
@@ -75,11 +82,13 @@ static int count_ops(const tile_block *b)
     return count;
 }
 
-qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error)
+static qn_status analyse(emitter *e, int phase, const cuda_target *target, const cuda_state *before, text *body,
+                         qn_error *error)
 {
     cuda_state *c = ARENA_NEW(e->memory, cuda_state);
     e->cuda = c;
     c->target = target;
+    c->before = before;
     c->deciding = true;
     c->team = (team){.kind = TEAM_BLOCK, .row_param = -1};
     c->kept = ARENA_ARRAY(e->memory, kept, e->k->value_count + 16);
@@ -95,6 +104,52 @@ qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *bod
         if (!wide || (!c->barriers && !e->has_assert && !c->broadcast_room)) return QN_OK;
         c->no_wide = true;
     }
+}
+
+qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error)
+{
+    return analyse(e, phase, target, NULL, body, error);
+}
+
+/* ---- a phase of one program, by the last block of the phase before ---- */
+
+static bool has_one_program(const tile_kernel *k, int phase)
+{
+    for (int i = 0; i < k->head->op_count; i++) {
+        const tile_op *op = k->head->ops[i];
+        if (op->code != OP_LAUNCH || op->attr.index != phase) continue;
+        for (int axis = 0; axis < op->operand_count; axis++) {
+            number count;
+            if (!tile_is_constant(k, op->operands[axis], &count) || count.i != 1) return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* What the block cannot do: hold scratch memory, multiply, share rows among a number of threads that it does not know. */
+static bool suits_a_block(const cuda_state *c)
+{
+    int64_t shared = c->shared_bytes + (int64_t)c->slot_bytes * c->team.block;
+    if (c->has_dot || shared > c->target->shared_bytes - SHARED_FOR_FOLDS) return false;
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && c->kept[i].kind == HOME_SCRATCH) return false;
+    for (int i = 0; i < c->layout_count && !c->team.threads; i++)
+        if (c->layouts[i]->row_axes) return false;
+    return true;
+}
+
+qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, text *body, bool *joined, qn_error *error)
+{
+    const cuda_state *before = e->cuda;
+    *joined = false;
+    if (!has_one_program(e->k, phase) || before->team.kind > TEAM_BLOCK || before->team.block < 32) return QN_OK;
+    QN_TRY(analyse(e, phase, target, NULL, body, error)); /* by itself it would have: */
+    const team *own = &e->cuda->team;
+    if (own->kind > TEAM_BLOCK || (own->kind == TEAM_BLOCK && own->block > 2 * before->team.block)) return QN_OK;
+    QN_TRY(analyse(e, phase, target, before, body, error));
+    *joined = suits_a_block(e->cuda);
+    return QN_OK;
 }
 
 /* ---- text around the body ---- */
@@ -223,6 +278,12 @@ static void put_team(emitter *e)
     const cuda_state *c = e->cuda;
     const team *t = &c->team;
     bool loops = cuda_loops_over_programs(c);
+    if (c->before) {
+        put(e, "const int threads = %s;", t->threads ? arena_print(e->memory, "%d", t->threads) : "blockDim.x");
+        put(e, "const int thread = threadIdx.x;");
+        put(e, "(void)threads, (void)thread;");
+        return;
+    }
     if (t->kind != TEAM_GRID) put(e, "const long block_index = (long)blockIdx.y * gridDim.x + blockIdx.x;");
     if (t->kind != TEAM_GRID && loops) put(e, "const long block_count = (long)gridDim.x * gridDim.y;");
     switch (t->kind) {
@@ -278,8 +339,15 @@ bool cuda_loops_over_programs(const cuda_state *c)
 
 static void put_programs(emitter *e, int axes)
 {
-    put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
-        axes > 2 ? " * frame.programs[2]" : "");
+    if (e->cuda->before) {
+        put(e, "if (%s(frame.sync)) {", need(e, "grid_last"));
+        e->depth++;
+        put(e, "const long program0 = 0, program1 = 0, program2 = 0;");
+        put(e, "(void)program0, (void)program1, (void)program2;");
+        return;
+    }
+    put(e, "const long program_count = frame.programs[0]%s%s + %s();", axes > 1 ? " * frame.programs[1]" : "",
+        axes > 2 ? " * frame.programs[2]" : "", need(e, "grid_begin"));
     if (cuda_loops_over_programs(e->cuda)) {
         put(e, "const int thread_of_team = thread;");
         put(e, "for (long program = team_index; program < program_count; program += team_count) {");
@@ -329,17 +397,13 @@ static void put_registers(emitter *e)
     }
 }
 
-static void put_phase(emitter *e, int phase, const char *body, text *functions)
+/* All that e->cuda decided, around the statements of the phase. */
+static text phase_text(emitter *e, int phase, const char *body)
 {
-    const tile_kernel *k = e->k;
     cuda_state *c = e->cuda;
-    e->out = functions;
-    e->depth = 0;
-    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
-        c->least_blocks, k->name, phase, k->name);
-    put(e, "{");
+    text words = {0};
+    e->out = &words;
     e->depth = 1;
-    if (c->shared_bytes || c->slot_bytes) put(e, "extern __shared__ __align__(16) char shared_room[];");
     if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
     if (c->fold_room) put(e, "int fold_turn = 0;");
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
@@ -348,14 +412,14 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     put_arrays(e, body);
     put_team(e);
     put_homes(e);
-    put_programs(e, launch_axes(k, phase));
+    put_programs(e, launch_axes(e->k, phase));
     put_registers(e);
     put(e, "{");
-    text_add(functions, body);
+    text_add(&words, body);
     put(e, "}");
     if (e->has_assert) {
         e->depth--;
-        put(e, "next_program:;");
+        put(e, "%s:;", cuda_leave_label(e));
         e->depth++;
     }
     bool touched = false;
@@ -367,9 +431,43 @@ static void put_phase(emitter *e, int phase, const char *body, text *functions)
     if (c->team.kind == TEAM_CLUSTER)
         put(e, cuda_loops_over_programs(c) || e->has_assert ? "cluster_meet(met), cluster_barrier();"
                                                             : "cluster_meet(met);");
+    return words;
+}
+
+/* One launch: a phase, and perhaps the next one. */
+static qn_status put_launch(emitter *e, int *phase, text *body, text *functions, qn_error *error)
+{
+    const tile_kernel *k = e->k;
+    const cuda_state *c = e->cuda;
+    int first = *phase;
+    bool joined = false;
+    text words = phase_text(e, first, text_get(body)), more = {0};
+    qn_status status = QN_OK;
+    if (first + 1 < k->phase_count) status = cuda_phase_join(e, first + 1, c->target, body, &joined, error);
+    if (joined) more = phase_text(e, ++*phase, text_get(body));
+    bool shared = c->shared_bytes || c->slot_bytes || (joined && (e->cuda->shared_bytes || e->cuda->slot_bytes));
+    e->out = functions;
+    e->depth = 0;
+    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
+        c->least_blocks, k->name, first, k->name);
+    put(e, "{");
+    e->depth = 1;
+    if (shared) put(e, "extern __shared__ __align__(16) char shared_room[];");
+    if (joined) put(e, "{");
+    add_lines(functions, text_get(&words), joined);
+    if (joined) {
+        put(e, "}");
+        put(e, "/* phase %d: one program, for which the last block stays */", *phase);
+        put(e, "{");
+        add_lines(functions, text_get(&more), 1);
+        put(e, "}");
+    }
     e->depth = 0;
     put(e, "}");
     put(e, "%s", "");
+    text_free(&words);
+    text_free(&more);
+    return status;
 }
 
 /* Of a checked build: a test that was proved to hold, and says so when it does not. */
@@ -398,7 +496,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     if (target->checked) need(&e, "report_failure");
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
         status = cuda_phase(&e, p, target, &body, error);
-        if (status == QN_OK) put_phase(&e, p, text_get(&body), &functions);
+        if (status == QN_OK) status = put_launch(&e, &p, &body, &functions, error);
     }
     const char *unknown = NULL;
     if (status == QN_OK) {

@@ -52,6 +52,7 @@ typedef struct cuda_shape {
     bool cooperative;
     bool fewer;                        /* cooperative: it is right with any smaller number of blocks, too */
     int64_t scratch_bytes, sync_bytes; /* of the whole launch */
+    bool ticket;                       /* sync is a ticket: zero once, and zero again after each launch */
 } cuda_shape;
 
 /* The whole translation unit: parts of the prelude, then the kernels. k has been through the pipeline. */
@@ -62,6 +63,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
 typedef struct cuda_layout cuda_layout;
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error);
 void cuda_layout_free(cuda_layout *layout);
+bool cuda_phase_is_joined(const cuda_layout *layout, int phase); /* the launch of the phase before it runs it, too */
 qn_status cuda_shape_of(const cuda_layout *layout, int phase, const launch_plan *plan, cuda_shape *out,
                         qn_error *error);
 qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,

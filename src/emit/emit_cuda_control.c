@@ -153,6 +153,10 @@ void cuda_scalar_op(emitter *e, tile_op *op)
     value result = op->result_count ? op->results[0] : 0;
     const char *operands[3] = {0};
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    if (op->code == OP_PROGRAMS && e->cuda->before) { /* the frame has those of the phase that is launched */
+        emit_declare(e, result, "1L");
+        return;
+    }
     if (emit_plain_scalar(e, op, operands)) return;
     switch (op->code) {
     case OP_ARG: emit_declare(e, result, argument_text(e, op->attr.index)); return;

@@ -9,6 +9,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+const char *cuda_leave_label(const emitter *e)
+{
+    return e->cuda->before ? "last_program" : "next_program";
+}
+
 void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
 {
     const team *team = &e->cuda->team;
@@ -20,7 +25,7 @@ void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
     text_print(to, "if (%s) {\n", any);
     text_print(to, "    %s%s(frame.report, 1, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
                need(e, "report_failure"), line);
-    text_add(to, "    goto next_program;\n}\n");
+    text_print(to, "    goto %s;\n}\n", cuda_leave_label(e));
 }
 
 /* ---- print ---- */

@@ -126,6 +126,7 @@ hazards hazards_new(emitter *e);
 /* emit_cuda_effect.c */
 void cuda_print(emitter *e, tile_op *op);
 void cuda_scan(emitter *e, tile_op *op);
+const char *cuda_leave_label(const emitter *e); /* where a program that failed goes */
 void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform);
 
 #endif

@@ -18,7 +18,10 @@ typedef struct phase_shape {
     int64_t scratch_bytes; /* of a team, constant part */
     bool has_scratch;
     int least_blocks, slot_bytes;
-    int *sized; /* buffers whose size comes from the launch */
+    bool joined; /* the last block of the phase before runs it */
+    int64_t
+        carries; /* bytes of shared memory of the phase that this one's last block goes on with; -1: there is none */
+    int *sized;  /* buffers whose size comes from the launch */
     int sized_count, sized_capacity;
     buffer *buffers;
 } phase_shape;
@@ -74,6 +77,30 @@ static cuda_target complete(const cuda_target *target)
     return t;
 }
 
+static void note_phase(arena *memory, const emitter *e, phase_shape *s)
+{
+    const cuda_state *c = e->cuda;
+    *s = (phase_shape){.team = c->team,
+                       .shared_bytes = c->shared_bytes,
+                       .buffers = e->buffers,
+                       .least_blocks = c->least_blocks,
+                       .slot_bytes = c->slot_bytes,
+                       .carries = -1};
+    for (int i = 1; i < c->kept_count; i++) {
+        if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH) continue;
+        s->has_scratch = true;
+        if (c->kept[i].bytes)
+            s->scratch_bytes += (c->kept[i].bytes + 255) / 256 * 256;
+        else
+            ARENA_PUSH(memory, s->sized, s->sized_count, s->sized_capacity, i);
+    }
+}
+
+bool cuda_phase_is_joined(const cuda_layout *layout, int phase)
+{
+    return layout && layout->phases[phase].joined;
+}
+
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
 {
     arena *memory = arena_new();
@@ -89,21 +116,14 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
         text body = {0};
         for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
             status = cuda_phase(&e, p, &l->target, &body, error);
-            phase_shape *s = &l->phases[p];
-            const cuda_state *c = e.cuda;
-            *s = (phase_shape){.team = c->team,
-                               .shared_bytes = c->shared_bytes,
-                               .buffers = e.buffers,
-                               .least_blocks = c->least_blocks,
-                               .slot_bytes = c->slot_bytes};
-            for (int i = 1; i < c->kept_count && status == QN_OK; i++) {
-                if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH) continue;
-                s->has_scratch = true;
-                if (c->kept[i].bytes)
-                    s->scratch_bytes += (c->kept[i].bytes + 255) / 256 * 256;
-                else
-                    ARENA_PUSH(memory, s->sized, s->sized_count, s->sized_capacity, i);
-            }
+            if (status != QN_OK) break;
+            note_phase(memory, &e, &l->phases[p]);
+            if (p + 1 < k->phase_count)
+                status = cuda_phase_join(&e, p + 1, &l->target, &body, &l->phases[p + 1].joined, error);
+            if (status != QN_OK || p + 1 == k->phase_count || !l->phases[p + 1].joined) continue;
+            const team *all = &l->phases[p].team;
+            l->phases[p].carries = e.cuda->shared_bytes + (int64_t)e.cuda->slot_bytes * all->block;
+            p++;
         }
         text_free(&body);
     }
@@ -196,6 +216,10 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         shape.threads = t->block;
         teams = (int)(t->block / lanes);
         CHECK(teams > 0);
+        if (programs && programs < teams && s->carries < 0) { /* a small block starts sooner */
+            shape.threads = (int)MAXIMUM((programs * lanes + 31) / 32 * 32, 32);
+            teams = (int)(shape.threads / lanes);
+        }
         blocks = (programs + teams - 1) / teams;
         break;
     }
@@ -232,12 +256,17 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
                              l->kernel->name);
     }
     int64_t most = MOST_BLOCKS / shape.cluster * shape.cluster;
-    shape.grid[0] = programs ? MINIMUM(blocks, most) : 0;
+    shape.grid[0] = programs ? MINIMUM(blocks, most) : s->carries >= 0; /* with nothing to do it is the last block */
     if (blocks > most) shape.grid[1] = (blocks + most - 1) / most;
     if (shape.grid[1] > MOST_BLOCKS_ABOVE)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
     shape.shared_bytes = s->shared_bytes * teams + (int64_t)s->slot_bytes * shape.threads;
+    if (s->carries >= 0) {
+        shape.shared_bytes = MAXIMUM(shape.shared_bytes, s->carries);
+        shape.ticket = true;
+        shape.sync_bytes = 128;
+    }
     *out = shape;
     return QN_OK;
 }

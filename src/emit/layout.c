@@ -283,6 +283,14 @@ static void choose_team(const emitter *e)
     survey s = look(e);
     c->team = (team){.row_param = -1, .bound = s.positions};
     team *t = &c->team;
+    if (c->before) {
+        const team *all = &c->before->team;
+        t->kind = TEAM_BLOCK;
+        t->threads = all->kind == TEAM_LANES ? all->block : all->threads;
+        t->block = all->block;
+        t->reason = "the last block of the phase before";
+        return;
+    }
     if (!s.largest) {
         t->kind = TEAM_LANES;
         t->threads = 1;

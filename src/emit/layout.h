@@ -78,6 +78,8 @@ typedef struct hazards { /* memory of others that was touched since the last bar
 typedef struct cuda_state { /* of one phase */
     const cuda_target *target;
     bool deciding; /* the first run */
+    const struct cuda_state
+        *before; /* of the phase whose last block goes on with this one; NULL: a launch of its own */
     team team;
     pass_layout **layouts;
     int layout_count, layout_capacity;

@@ -82,6 +82,17 @@ static void print_kept(const emitter *e, int number, text *out)
     text_add(out, "\n");
 }
 
+static void print_phase(const emitter *e, int phase, text *out)
+{
+    const cuda_state *c = e->cuda;
+    text_print(out, "%s, phase %d, sm_%d\n", e->k->name, phase, c->target->arch);
+    print_team(e->k, c, out);
+    for (int i = 0; i < c->layout_count; i++) print_pass(e->k, c->layouts[i], out);
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched) print_kept(e, i, out);
+    text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->shared_bytes, c->barriers);
+}
+
 qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
 {
     if (k->raw_language) return error_set(error, QN_BAD_CALL, "raw kernel `%s` has no layout", k->name);
@@ -93,15 +104,12 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        bool joined = false;
         status = cuda_phase(&e, p, target, &body, error);
-        if (status != QN_OK) break;
-        const cuda_state *c = e.cuda;
-        text_print(out, "%s, phase %d, sm_%d\n", k->name, p, target->arch);
-        print_team(k, c, out);
-        for (int i = 0; i < c->layout_count; i++) print_pass(k, c->layouts[i], out);
-        for (int i = 1; i < c->kept_count; i++)
-            if (c->kept[i].touched) print_kept(&e, i, out);
-        text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->shared_bytes, c->barriers);
+        if (status == QN_OK) print_phase(&e, p, out);
+        if (status == QN_OK && p + 1 < k->phase_count)
+            status = cuda_phase_join(&e, p + 1, target, &body, &joined, error);
+        if (joined) print_phase(&e, ++p, out);
     }
     text_free(&body);
     arena_free(memory);

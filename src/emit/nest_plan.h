@@ -22,6 +22,7 @@ typedef struct planner {
     group *open;
     int position;
     bool again;
+    bool in_loop;    /* the region that is looked at may run several times */
     int *defined_at; /* value to position in this block, -1 elsewhere */
     group **home;    /* value to the group that computes it (folds, kept values) */
     int *home_pass;

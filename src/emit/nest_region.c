@@ -7,7 +7,7 @@
  */
 #include "emit/nest_plan.h"
 
-enum { LIGHT_FOR_REGIONS = 8 };
+enum { LIGHT_FOR_REGIONS = 8, SMALL_FOR_LOOPS = 4096 };
 
 static bool loads_are_safe(const emitter *e, value v)
 {
@@ -25,13 +25,39 @@ static void require_folds(emitter *e, value v, const place *at, void *context)
     if (op && op->code == OP_REDUCE) require_buffer(context, alias_root(e, v));
 }
 
+static bool has_load(const emitter *e, value v)
+{
+    if (!value_is_virtual(e, v)) return false;
+    const tile_op *op = tile_def(e->k, v);
+    if (op->code == OP_LOAD) return true;
+    for (int i = 0; i < op->operand_count; i++)
+        if (has_load(e, op->operands[i])) return true;
+    return false;
+}
+
+/* On a GPU a small tile from memory that each trip of a loop needs, element by element, waits in registers. */
+static bool waits_in_registers(const planner *p, const tile_op *op, value v)
+{
+    const emitter *e = p->e;
+    op_class class = ops[op->code].class;
+    if (!e->cuda || !p->in_loop || class < CLASS_UNARY || class > CLASS_TERNARY || !has_load(e, v)) return false;
+    tile_type type = tile_type_of(e->k, v), result = tile_type_of(e->k, op->results[0]);
+    int64_t count = 1;
+    for (int i = 0; i < type.rank; i++) {
+        if (type.dims[i] < 0 || type.dims[i] > SMALL_FOR_LOOPS) return false;
+        count *= type.dims[i];
+    }
+    return count <= SMALL_FOR_LOOPS && tile_shape_same(&type, &result);
+}
+
 static void plan_region(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     planner *p = context;
     for (int i = 0; i < op->operand_count; i++) {
         value v = op->operands[i];
         if (p->defined_at[v] < 0 || !p->e->k->values[v].type.rank) continue;
-        if (value_is_virtual(p->e, v) && value_weight(p->e, v) <= LIGHT_FOR_REGIONS && loads_are_safe(p->e, v))
+        if (value_is_virtual(p->e, v) && value_weight(p->e, v) <= LIGHT_FOR_REGIONS && loads_are_safe(p->e, v) &&
+            !waits_in_registers(p, op, v))
             walk_tree(p->e, v, place_own(&p->e->k->values[v].type), require_folds, p);
         else
             require_buffer(p, v);
@@ -91,6 +117,7 @@ void plan_control(planner *p, tile_op *op)
         if (!taken) copy_to(p, op, start, inside);
     }
     close_group(p);
+    p->in_loop = op->code != OP_IF;
     for (int r = 0; r < op->region_count; r++) tile_walk((tile_kernel *)e->k, op->regions[r], plan_region, p);
     push_item(p, ITEM_CONTROL, op, NULL);
 }

@@ -52,6 +52,8 @@
  *   unsigned cluster_rank(), cluster_size(), void cluster_barrier(), void *cluster_map(p, rank), void cluster_arrive()
  *                   when a block begins, void cluster_meet(bool &met) before the first touch: need "cluster_barrier"
  *   void grid_barrier(unsigned *sync, unsigned blocks)   of a grid team; its word is zero at the launch
+ *   bool grid_last(unsigned *ticket)   in all threads of the block that is the last one to call; the ticket is 0 before
+ *   int grid_begin()   the launch before this one has ended: a condition with its result, 0, guards all of global memory
  *
  * Effects:
  *   void report_failure(void *report, long kind, long line, long p0, long p1, long p2)   the first one is kept

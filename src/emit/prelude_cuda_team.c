@@ -172,6 +172,34 @@ const prelude_part cuda_team_parts[] = {
      "    if (!met) cluster_wait();\n"
      "    met = true;\n"
      "}\n"},
+    /* Blocks of the next grid may come as soon as all of this one have begun; they wait here until it has ended. Nothing
+     * moves in front of that: all that touches memory is under a condition with this number, of which the compiler
+     * cannot know that it is 0. */
+    {"grid_begin", "", "",
+     "INLINE int grid_begin()\n"
+     "{\n"
+     "    int zero = 0;\n"
+     "#if !defined(QUERN_EMU) && __CUDA_ARCH__ >= 900\n"
+     "    asm volatile(\"griddepcontrol.launch_dependents;\\n\\tgriddepcontrol.wait;\\n\\tmov.u32 %0, 0;\"\n"
+     "                 : \"=r\"(zero)::\"memory\");\n"
+     "#endif\n"
+     "    return zero;\n"
+     "}\n"},
+    {"grid_last", "", "",
+     "/* Is this the block that comes last? Then it sees all that the others wrote. The ticket is 0 again afterwards. */\n"
+     "INLINE bool grid_last(unsigned *ticket)\n"
+     "{\n"
+     "    __shared__ unsigned last;\n"
+     "    __syncthreads();\n"
+     "    if (threadIdx.x == 0) {\n"
+     "        const unsigned most = gridDim.x * gridDim.y - 1;\n"
+     "        __threadfence();\n"
+     "        last = atomicInc(ticket, most) == most;\n"
+     "        __threadfence();\n"
+     "    }\n"
+     "    __syncthreads();\n"
+     "    return last != 0;\n"
+     "}\n"},
     {"grid_barrier", "", "",
      "INLINE void grid_barrier(unsigned *sync, unsigned blocks)\n"
      "{\n"

@@ -237,6 +237,14 @@ TEST(the_ptx_is_what_was_meant)
                 printf("%s %s %s: has %s\n", x->file, x->kernel, x->settings[0], x->lacks[k]);
                 test_fail(__FILE__, __LINE__, x->lacks[k]);
             }
+        /* Nothing touches global memory before the launch before has ended. */
+        static const char *const touches[] = {"ld.global", "st.global", "cp.async", "atom.", "red.", "ld.volatile"};
+        const char *wait = strstr(text_get(&out), "griddepcontrol.wait");
+        EXPECT(!good || wait);
+        for (int k = 0; k < COUNT(touches) && good; k++) {
+            const char *first = strstr(text_get(&out), touches[k]);
+            EXPECT(!first || wait < first);
+        }
         /* The head tells what it costs. */
         if (good && (!strstr(text_get(&out), ", no spills, ") || !strstr(text_get(&out), "occupancy "))) {
             printf("%s %s: %.200s\n", x->file, x->kernel, text_get(&out));

@@ -62,7 +62,7 @@ TEST(vectors)
     EXPECT(!strstr(t, "__syncthreads") && !strstr(t, "for (long program"));
     t = emit_text("kernels/bias_act.qn", "bias_act", "T=bf16 M=262144 N=1024", false);
     EXPECT(strstr(t, "load_bf16x8_if(") && strstr(t, "store_bf16x8_if(")); /* x is read and written */
-    EXPECT(strstr(t, "load_bf16x8_constant_if("));                                /* bias is only read */
+    EXPECT(strstr(t, "load_bf16x8_constant_if("));                         /* bias is only read */
     t = emit_text("kernels/gelu.qn", "gelu_tile", "n=4097", false);
     EXPECT(strstr(t, "load_f32x4") && strstr(t, "else for (int v = 0; v < 4; v++)")); /* over the end: one by one */
     t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=8 cols=333", false);
@@ -82,6 +82,22 @@ TEST(barriers)
     t = emit_text("kernels/sum.qn", "sum_tree", "n=1073741824", false);
     EXPECT(strstr(t, "grid_fold_sum_f32") &&
            strstr(t, "for (long c = 0; c < n_")); /* the rest of a row no chip holds */
+}
+
+TEST(launches)
+{
+    /* A phase of one program is for the last block of the phase before. */
+    const char *t = emit_text("kernels/sum.qn", "sum_two_step", "n=67108864", false);
+    EXPECT(count_words(t, "__global__") == 1 && count_words(t, "if (grid_last(frame.sync)) {") == 1);
+    EXPECT(
+        !strstr(strstr(t, "grid_last"), "_constant")); /* what this launch wrote is not read past the cache's rules */
+    t = emit_text("kernels/layernorm.qn", "layer_norm_split", "T=f32 rows=64 cols=4194304", false);
+    EXPECT(count_words(t, "__global__") == 3 && !strstr(t, "grid_last"));
+    /* All that touches memory waits for the launch before. */
+    EXPECT(count_words(t, "+ grid_begin();") == 3);
+    /* What each trip of a loop needs is loaded before it. */
+    const char *last = strstr(t, "layer_norm_split_phase2"), *loop = last ? strstr(last, "for (long r_") : NULL;
+    EXPECT(loop && strstr(last, "(v2 + i0") < loop && !strstr(loop, "gain_array") && !strstr(loop, "bias_array"));
 }
 
 TEST(readable)
@@ -104,4 +120,4 @@ TEST(checked)
     text_free(&emitted);
 }
 
-TEST_MAIN(CASE(frame), CASE(vectors), CASE(barriers), CASE(readable), CASE(checked))
+TEST_MAIN(CASE(frame), CASE(vectors), CASE(barriers), CASE(launches), CASE(readable), CASE(checked))

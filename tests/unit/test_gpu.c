@@ -73,6 +73,22 @@ static const char source[] = "kernel twice(in float x[n], out float y[n])\n"
                              "{\n"
                              "    y = sum(part[:]);\n"
                              "}\n"
+                             "kernel total(in float x[n], out float y, scratch float part[P], int P = cdiv(n, 64))\n"
+                             "    launch (P)\n"
+                             "{\n"
+                             "    part[program(0)] = sum(x[program(0) * 64 : 64]);\n"
+                             "}\n"
+                             "then launch (1)\n"
+                             "{\n"
+                             "    assert(programs(0) == 1, \"one program\");\n"
+                             "    y = sum(part[:]) + 1;\n"
+                             "}\n"
+                             "kernel around(in float x[n], out float y[n])\n"
+                             "    launch (cdiv(n, 256))\n"
+                             "{\n"
+                             "    int i = program(0) * 256;\n"
+                             "    y[i : 256] = x[(i + 7 + iota(256)) % n] + 1;\n"
+                             "}\n"
                              "cuda astray(in float x[n], out float y[n])\n"
                              "    launch (1) block (32)\n"
                              "\"\"\"\n"
@@ -266,6 +282,68 @@ TEST(scratch_and_phases)
         EXPECT(*(float *)y.data == 79 * 80 / 2);
     }
     qn_call_free(call);
+}
+
+/* The last block of the first phase does the second one: also where the first has nothing to do, and again and again. */
+TEST(a_phase_for_the_last_block)
+{
+    enum { N = 100000, TIMES = 3 };
+    static float x[N];
+    static const int64_t counts[] = {0, 1, 64, 4097, N};
+    qn_stream *stream;
+    OK(qn_stream_new(context, device, &stream, &error));
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 8);
+    qn_buffer *a = buffer_of(x, sizeof(x)), *b = buffer_of(NULL, 4);
+    for (int k = 0; k < COUNT(counts); k++) {
+        qn_call *call = new_call("total");
+        double expected = 1;
+        float y = -1;
+        for (int i = 0; i < counts[k]; i++) expected += x[i];
+        OK(qn_call_set_buffer(call, "x", a, 0, QN_F32, 1, &counts[k], NULL, &error));
+        OK(qn_call_set_buffer(call, "y", b, 0, QN_F32, 0, NULL, NULL, &error));
+        for (int i = 0; i < TIMES; i++) OK(qn_call_launch(call, stream, &error));
+        OK(qn_stream_wait(stream, &error));
+        OK(qn_buffer_read(b, 0, &y, 4, NULL, &error));
+        EXPECT(y == (float)expected);
+        qn_call_free(call);
+    }
+    qn_stream_free(stream);
+    qn_buffer_release(a);
+    qn_buffer_release(b);
+}
+
+/* Launches come while the one before ends, and see all it wrote: from neighbours, too. */
+TEST(each_sees_the_one_before)
+{
+    enum { N = 20000, STEPS = 20 };
+    static float x[N], y[N];
+    int64_t extent = N;
+    qn_stream *stream;
+    qn_graph *graph;
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 10);
+    qn_buffer *buffers[2] = {buffer_of(x, sizeof(x)), buffer_of(NULL, sizeof(x))};
+    qn_call *calls[2];
+    for (int i = 0; i < 2; i++) {
+        calls[i] = new_call("around");
+        OK(qn_call_set_buffer(calls[i], "x", buffers[i], 0, QN_F32, 1, &extent, NULL, &error));
+        OK(qn_call_set_buffer(calls[i], "y", buffers[1 - i], 0, QN_F32, 1, &extent, NULL, &error));
+    }
+    OK(qn_stream_new(context, device, &stream, &error));
+    for (int i = 0; i < 2; i++) OK(qn_call_launch(calls[i], stream, &error)); /* compiled before it is recorded */
+    OK(qn_stream_wait(stream, &error));
+    OK(qn_buffer_write(buffers[0], 0, x, sizeof(x), NULL, &error));
+    OK(qn_graph_begin(stream, &error));
+    for (int i = 0; i < STEPS; i++) OK(qn_call_launch(calls[i % 2], stream, &error));
+    OK(qn_graph_end(stream, &graph, &error));
+    OK(qn_graph_launch(graph, stream, &error));
+    OK(qn_stream_wait(stream, &error));
+    OK(qn_buffer_read(buffers[0], 0, y, sizeof(y), NULL, &error));
+    int wrong = 0;
+    for (int i = 0; i < N; i++) wrong += y[i] != x[(i + STEPS * 7) % N] + STEPS;
+    EXPECT(wrong == 0);
+    qn_graph_free(graph);
+    for (int i = 0; i < 2; i++) qn_call_free(calls[i]), qn_buffer_release(buffers[i]);
+    qn_stream_free(stream);
 }
 
 TEST(graphs)
@@ -484,5 +562,6 @@ TEST(close_device)
 }
 
 TEST_MAIN(CASE(open_device), CASE(buffers_streams_events), CASE(host_arrays), CASE(initial_values),
-          CASE(scratch_and_phases), CASE(graphs), CASE(failed_assert), CASE(prints), CASE(steady_state),
-          CASE(wrong_uses), CASE(a_kernel_goes_astray), CASE(close_device))
+          CASE(scratch_and_phases), CASE(a_phase_for_the_last_block), CASE(each_sees_the_one_before), CASE(graphs),
+          CASE(failed_assert), CASE(prints), CASE(steady_state), CASE(wrong_uses), CASE(a_kernel_goes_astray),
+          CASE(close_device))
