@@ -66,6 +66,8 @@ struct cuda_device {
     cuda_block *blocks; /* by address */
     int block_count, block_capacity;
     memory_statistics memory;
+    void *fill_module, *fill_function; /* of small fills; NULL: there is none */
+    bool fill_tried;
     char *stage[CUDA_STAGES]; /* pinned */
     void *stage_event[CUDA_STAGES];
     cuda_report *reports; /* pinned and mapped: kernels write here when they fail */
@@ -143,8 +145,11 @@ void cuda_memory_settled(cuda_device *d); /* nothing runs: pending blocks are fr
 qn_status cuda_write(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
 qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
 qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
-qn_status cuda_fill(device *base, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
 void cuda_copy_close(cuda_device *d);
+
+/* cuda_fill.c */
+qn_status cuda_fill(device *base, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
+void cuda_fill_close(cuda_device *d);
 
 /* cuda_stream.c */
 extern const driver_streams cuda_streams;

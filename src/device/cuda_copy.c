@@ -1,8 +1,7 @@
 /*
- * Moving bytes between host and GPU, and filling arrays. Large copies go through pinned chunks in turn, so that the
+ * Moving bytes between host and GPU. Large copies go through pinned chunks in turn, so that the
  * host's copy of one overlaps the GPU's copy of another; small ones the driver takes as they are. `write` returns when
- * the host's memory may change, `read` when it is filled. A fill of any view is made of memsets, so that it can be
- * recorded in a graph.
+ * the host's memory may change, `read` when it is filled.
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
@@ -144,100 +143,6 @@ qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, 
         d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes, stream_of(d, s));
     record_end(begun, RECORD_COPY, "copy on the device", NULL, 0, (int64_t)size_bytes, 2);
     qn_status status = result ? cuda_failed(d, result, NULL, "copying on the device", error) : QN_OK;
-    cuda_leave(d, pushed);
-    return status;
-}
-
-/* ---- fills ---- */
-
-typedef struct filling {
-    cuda_device *device;
-    void *stream;
-    size_t size; /* of an element */
-    uint64_t bits;
-    int64_t counts[MAX_RANK], steps[MAX_RANK]; /* steps in bytes, positive, largest first */
-    int rank;
-} filling;
-
-/* `count` elements `step` bytes apart. */
-static int fill_line(const filling *f, uint64_t at, int64_t count, int64_t step)
-{
-    const cuda_api *api = &f->device->api;
-    size_t n = (size_t)count, pitch = (size_t)step;
-    bool dense = pitch == f->size;
-    switch (f->size) {
-    case 1:
-        return dense ? api->cuMemsetD8Async(at, (unsigned char)f->bits, n, f->stream)
-                     : api->cuMemsetD2D8Async(at, pitch, (unsigned char)f->bits, 1, n, f->stream);
-    case 2:
-        return dense ? api->cuMemsetD16Async(at, (unsigned short)f->bits, n, f->stream)
-                     : api->cuMemsetD2D16Async(at, pitch, (unsigned short)f->bits, 1, n, f->stream);
-    case 4:
-        return dense ? api->cuMemsetD32Async(at, (unsigned)f->bits, n, f->stream)
-                     : api->cuMemsetD2D32Async(at, pitch, (unsigned)f->bits, 1, n, f->stream);
-    default: break;
-    }
-    unsigned low = (unsigned)f->bits, high = (unsigned)(f->bits >> 32);
-    if (dense && low == high) return api->cuMemsetD32Async(at, low, 2 * n, f->stream);
-    int result = api->cuMemsetD2D32Async(at, pitch, low, 1, n, f->stream);
-    return result ? result : api->cuMemsetD2D32Async(at + 4, pitch, high, 1, n, f->stream);
-}
-
-static int fill_axes(const filling *f, int axis, uint64_t at)
-{
-    if (axis >= f->rank - 1)
-        return fill_line(f, at, f->rank ? f->counts[f->rank - 1] : 1,
-                         f->rank ? f->steps[f->rank - 1] : (int64_t)f->size);
-    int result = 0;
-    for (int64_t i = 0; i < f->counts[axis] && !result; i++)
-        result = fill_axes(f, axis + 1, at + (uint64_t)(i * f->steps[axis]));
-    return result;
-}
-
-/* Axes with positive steps, in order, neighbours joined where one continues the other. Returns the lowest address. */
-static uint64_t normalise(const array_view *v, filling *f)
-{
-    uint64_t at = (uint64_t)(uintptr_t)v->data;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t count = v->extents[i], step = v->strides[i] * (int64_t)f->size;
-        if (step < 0) {
-            at += (uint64_t)((count - 1) * step);
-            step = -step;
-        }
-        if (count == 1 || step == 0) continue; /* the same element again and again */
-        int place = f->rank++;
-        for (; place > 0 && f->steps[place - 1] < step; place--) {
-            f->counts[place] = f->counts[place - 1];
-            f->steps[place] = f->steps[place - 1];
-        }
-        f->counts[place] = count;
-        f->steps[place] = step;
-    }
-    for (int i = f->rank - 2; i >= 0; i--) {
-        if (f->steps[i] != f->counts[i + 1] * f->steps[i + 1]) continue;
-        f->counts[i] *= f->counts[i + 1];
-        f->steps[i] = f->steps[i + 1];
-        for (int k = i + 1; k + 1 < f->rank; k++) {
-            f->counts[k] = f->counts[k + 1];
-            f->steps[k] = f->steps[k + 1];
-        }
-        f->rank--;
-    }
-    return at;
-}
-
-qn_status cuda_fill(device *base, device_stream *s, const array_view *view, const void *pattern, qn_error *error)
-{
-    cuda_device *d = (cuda_device *)base;
-    filling f = {.device = d, .stream = stream_of(d, s), .size = (size_t)dtypes[view->elem].size_bytes};
-    bool pushed;
-    for (int i = 0; i < view->rank; i++)
-        if (!view->extents[i]) return QN_OK;
-    memcpy(&f.bits, pattern, f.size);
-    uint64_t at = normalise(view, &f);
-    QN_TRY(cuda_enter(d, &pushed, error));
-    int result = fill_axes(&f, 0, at);
-    qn_status status = result ? cuda_failed(d, result, NULL, "filling an array", error) : QN_OK;
     cuda_leave(d, pushed);
     return status;
 }

@@ -36,6 +36,7 @@ static void close_device(device *base)
     if (d->opened && cuda_enter(d, &pushed, &ignored) == QN_OK) {
         d->api.cuCtxSynchronize();
         cuda_copy_close(d);
+        cuda_fill_close(d);
         cuda_report_close(d);
         cuda_memory_close(d);
         d->api.cuStreamDestroy_v2(d->own.handle);

@@ -51,8 +51,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     qn_status status = QN_OK;
     if (result) status = cuda_failed(d, result, NULL, "loading a compiled kernel", error);
     if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &d->target, &p->layout, error);
-    for (int i = 0; i < p->phase_count && status == QN_OK; i++)
-        if (!cuda_phase_is_joined(p->layout, i)) status = find_phase(p, i, binary_path, error);
+    for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = find_phase(p, i, binary_path, error);
     if (status != QN_OK) cuda_layout_free(p->layout);
     if (status != QN_OK && p->module && !d->lost) d->api.cuModuleUnload(p->module);
     cuda_leave(d, pushed);
@@ -151,7 +150,6 @@ static qn_status shape_phase(device_launch *l, int number, const launch_plan *pl
     phase->empty = true;
     phase->sync_bytes = 0;
     phase->ticket = false;
-    if (cuda_phase_is_joined(p->layout, number)) return QN_OK;
     QN_TRY(p->layout ? cuda_shape_of(p->layout, number, plan, shape, error)
                      : raw_cuda_shape(p->kernel, plan, &p->device->target, shape, error));
     phase->empty = !shape->grid[0] || !shape->grid[1] || !shape->grid[2];
@@ -235,7 +233,9 @@ static qn_status refresh(device_launch *l, const array_view *arrays, const launc
     cuda_frame_arguments(p->kernel, arrays, plan, l->phases[0].frame);
     for (int i = 0; i < l->phase_count; i++) {
         if (i) memcpy(l->phases[i].frame, l->phases[0].frame, sizeof(int64_t) * (size_t)cuda_frame_words(p->kernel));
-        uint64_t words = l->phases[i].ticket ? d->tickets + CUDA_TICKET_BYTES * (uint64_t)l->report : l->sync;
+        uint64_t words = l->phases[i].ticket       ? d->tickets + CUDA_TICKET_BYTES * (uint64_t)l->report
+                         : l->phases[i].sync_bytes ? l->sync
+                                                   : 0;
         tail.sync = (void *)(uintptr_t)words;
         cuda_frame_tail(p->kernel, plan, i, &tail, l->phases[i].frame);
     }

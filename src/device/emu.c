@@ -139,7 +139,6 @@ static qn_status emu_load(device *base, const tile_kernel *k, const char *binary
     qn_status status = emu_library_open(binary_path, &p->library, error);
     if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &p->device->target, &p->layout, error);
     for (int i = 0; i < p->phase_count && status == QN_OK; i++) {
-        if (cuda_phase_is_joined(p->layout, i)) continue;
         char name[300];
         snprintf(name, sizeof(name), "%s_phase%d", k->name, i);
         p->entries[i] = emu_library_find(&p->library, name);
@@ -279,7 +278,6 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
     const tile_kernel *k = p->kernel;
     emu_device *d = p->device;
     cuda_shape shape = {0};
-    if (cuda_phase_is_joined(p->layout, phase)) return QN_OK;
     if (k->raw_language)
         QN_TRY(raw_cuda_shape(k, plan, &d->target, &shape, error));
     else

@@ -64,7 +64,8 @@ static void run_phase(emitter *e, int phase, text *body)
     c->hazards = hazards_new(e);
     c->now = hazards_new(e);
     c->group = c->barriers = c->loop_barriers = 0;
-    c->fold_room = c->column_room = c->broadcast_room = false;
+    c->fold_room = c->column_room = c->broadcast_room = c->online_room = false;
+    c->online_count = 0;
     tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
     if (c->before) tile_walk((tile_kernel *)k, k->phases[phase - 1], count_writes, e); /* in this launch */
     tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
@@ -314,7 +315,7 @@ static void put_team(emitter *e)
         put(e, "const int thread = (int)(cluster_rank() * blockDim.x + threadIdx.x);");
         put(e, "const long team_index = block_index / cluster_size();");
         put(e, "bool met = false;");
-        put(e, "cluster_arrive();");
+        put(e, "cluster_appear();");
         break;
     case TEAM_GRID:
         put(e, "const unsigned team_blocks = gridDim.x / %d, team_rank = blockIdx.x %% team_blocks;", t->grid_teams);
@@ -340,17 +341,18 @@ bool cuda_loops_over_programs(const cuda_state *c)
 static void put_programs(emitter *e, int axes)
 {
     if (e->cuda->before) {
-        put(e, "if (%s(frame.sync)) {", need(e, "grid_last"));
+        put(e, "if (frame.sync && %s(frame.sync)) {", need(e, "grid_last"));
         e->depth++;
         put(e, "const long program0 = 0, program1 = 0, program2 = 0;");
         put(e, "(void)program0, (void)program1, (void)program2;");
         return;
     }
-    put(e, "const long program_count = frame.programs[0]%s%s + %s();", axes > 1 ? " * frame.programs[1]" : "",
-        axes > 2 ? " * frame.programs[2]" : "", need(e, "grid_begin"));
+    put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
+        axes > 2 ? " * frame.programs[2]" : "");
+    need(e, "grid_begin");
     if (cuda_loops_over_programs(e->cuda)) {
         put(e, "const int thread_of_team = thread;");
-        put(e, "for (long program = team_index; program < program_count; program += team_count) {");
+        put(e, "for (long program = team_index + grid_begin(); program < program_count; program += team_count) {");
         e->depth++;
         put(e, "int thread = thread_of_team;");
         text_add(e->out, "#ifndef QUERN_EMU\n"); /* or the positions of all programs would be kept in registers */
@@ -358,7 +360,7 @@ static void put_programs(emitter *e, int axes)
         text_add(e->out, "#endif\n");
     } else { /* as many teams as programs: nothing is carried from one to the next, which saves registers */
         put(e, "const long program = team_index;");
-        put(e, "if (program < program_count) {");
+        put(e, "if (grid_begin() == 0 && program < program_count) {");
         e->depth++;
     }
     if (axes == 1) {
@@ -406,6 +408,9 @@ static text phase_text(emitter *e, int phase, const char *body)
     e->depth = 1;
     if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
     if (c->fold_room) put(e, "int fold_turn = 0;");
+    if (c->online_room)
+        put(e, "__shared__ long online_room[2][%d];", c->team.kind == TEAM_CLUSTER ? 32 * MOST_CLUSTER : 32);
+    if (c->online_room) put(e, "int online_turn = 0;");
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
     if (c->broadcast_room)
         put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
@@ -434,30 +439,32 @@ static text phase_text(emitter *e, int phase, const char *body)
     return words;
 }
 
-/* One launch: a phase, and perhaps the next one. */
-static qn_status put_launch(emitter *e, int *phase, text *body, text *functions, qn_error *error)
+/* One launch: a phase, and the next one if the launch gives it a ticket. */
+static qn_status put_launch(emitter *e, int phase, text *body, text *functions, qn_error *error)
 {
     const tile_kernel *k = e->k;
     const cuda_state *c = e->cuda;
-    int first = *phase;
     bool joined = false;
-    text words = phase_text(e, first, text_get(body)), more = {0};
+    text words = phase_text(e, phase, text_get(body)), more = {0};
     qn_status status = QN_OK;
-    if (first + 1 < k->phase_count) status = cuda_phase_join(e, first + 1, c->target, body, &joined, error);
-    if (joined) more = phase_text(e, ++*phase, text_get(body));
+    if (phase + 1 < k->phase_count) status = cuda_phase_join(e, phase + 1, c->target, body, &joined, error);
+    if (joined) more = phase_text(e, phase + 1, text_get(body));
     bool shared = c->shared_bytes || c->slot_bytes || (joined && (e->cuda->shared_bytes || e->cuda->slot_bytes));
     e->out = functions;
     e->depth = 0;
+    /* What is joined must not take registers that the many blocks of the phase before need. */
+    int blocks = joined ? MAXIMUM(c->least_blocks, MOST_THREADS / c->team.block) : c->least_blocks;
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
-        c->least_blocks, k->name, first, k->name);
+        blocks, k->name, phase, k->name);
     put(e, "{");
     e->depth = 1;
     if (shared) put(e, "extern __shared__ __align__(16) char shared_room[];");
+    put(e, "grid_call();");
     if (joined) put(e, "{");
     add_lines(functions, text_get(&words), joined);
     if (joined) {
         put(e, "}");
-        put(e, "/* phase %d: one program, for which the last block stays */", *phase);
+        put(e, "/* phase %d: one program, for which the last block stays where there are few */", phase + 1);
         put(e, "{");
         add_lines(functions, text_get(&more), 1);
         put(e, "}");
@@ -496,7 +503,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     if (target->checked) need(&e, "report_failure");
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
         status = cuda_phase(&e, p, target, &body, error);
-        if (status == QN_OK) status = put_launch(&e, &p, &body, &functions, error);
+        if (status == QN_OK) status = put_launch(&e, p, &body, &functions, error);
     }
     const char *unknown = NULL;
     if (status == QN_OK) {

@@ -44,7 +44,7 @@ typedef struct cuda_target {
 cuda_target cuda_target_default(int arch); /* 0: 90, the H200's numbers */
 
 typedef struct cuda_shape {
-    int64_t grid[3];      /* blocks; beyond 2^31 in [1] too */
+    int64_t grid[3];      /* blocks; beyond 2^31 in [1] too; [0] is 0: the launch of the phase before does it */
     int threads;          /* of a block */
     int block[3];         /* the same on three axes, of raw kernels; all 0: `threads` on the first axis */
     int cluster;          /* blocks of a cluster; 1: none */
@@ -63,7 +63,6 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
 typedef struct cuda_layout cuda_layout;
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error);
 void cuda_layout_free(cuda_layout *layout);
-bool cuda_phase_is_joined(const cuda_layout *layout, int phase); /* the launch of the phase before it runs it, too */
 qn_status cuda_shape_of(const cuda_layout *layout, int phase, const launch_plan *plan, cuda_shape *out,
                         qn_error *error);
 qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,

@@ -308,7 +308,12 @@ static void emit_dot_item(emitter *e, tile_op *op)
 
 void cuda_block(emitter *e, tile_block *b, const value *targets)
 {
+    cuda_state *c = e->cuda;
+    online *outer = c->online;
+    int outer_count = c->online_count;
+    online_mark(e, b);
     plan p = plan_block(e, b, targets);
+    if (!online_check(e, &p)) p = plan_block(e, b, targets);
     layout_know_buffers(e);
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
@@ -338,4 +343,6 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
             break;
         }
     }
+    c->online = outer;
+    c->online_count = outer_count;
 }

@@ -72,7 +72,7 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
         cput(n, level, "%s = %s;", f->name, x);
         return;
     }
-    if (n->in)
+    if (n->in && !fold_is_guarded(n))
         x = arena_print(e->memory, "(in ? %s : %s)", x,
                         cuda_number(e, f->elem, fold_identity(s->op->attr.fold, f->elem)));
     cput(n, level, "%s = %s;", f->name, cuda_fold_step(e, s->op->attr.fold, f->elem, f->name, x));
@@ -181,7 +181,8 @@ static void end_reduce(cnest *n, const cfold *f)
     if (!f->position && half && (s->op->attr.fold == FOLD_SUM || s->op->attr.fold == FOLD_PROD))
         words = arena_print(e->memory, "%s(%s)", need(e, "convert_f32_%s", memory_name(f->elem)), f->name);
     if (!result.rank) {
-        cput(n, LEVEL_ROW, "%s = %s;", emit_name(e, s->result), words);
+        const online *o = online_find(n->c, s->result);
+        if (!o || o->top != s->result) cput(n, LEVEL_ROW, "%s = %s;", emit_name(e, s->result), words);
         return;
     }
     place at = result_place(e, s);
@@ -206,7 +207,7 @@ void cuda_fold_end(cnest *n, const cfold *f)
         cuda_failure(e, &n->level[LEVEL_ROW], f->sink->op->line, f->name, false);
         return;
     }
-    if (n->has_inner) {
+    if (n->has_inner && !online_end(n, f)) {
         const pass_layout *l = n->layout;
         bool lanes = n->c->team.kind == TEAM_LANES;
         if (l->row_fast)

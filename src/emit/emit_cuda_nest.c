@@ -379,11 +379,17 @@ static void forget(cnest *n, int level)
     n->name_count = kept;
 }
 
+/* A long row whose loads all come before, or has none: a branch costs less than a choice for each element. */
+bool fold_is_guarded(const cnest *n)
+{
+    return n->in && n->split && (!n->loads || strcmp(n->slot, "0") != 0);
+}
+
 /* Repeats in registers are written out; those in slots go in a loop, which makes a shorter text. Early loads of kept
  * tiles come before all else; others stand in front of their own chunk. */
 static void put_split(cnest *n, text *to, const char *positions, const char *body, bool apart)
 {
-    enum { SLOTS_AT_ONCE = 4 };
+    enum { SLOTS_AT_ONCE = 6 };
     emitter *e = n->e;
     const char *stages[2] = {text_get(&n->early), body};
     for (int stage = 0; stage < (apart ? 2 : 1); stage++) {
@@ -415,6 +421,7 @@ static void put_chunks(cnest *n)
     put_positions(n, &positions);
     text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
     if (n->level[LEVEL_ELEMENT].length) {
+        if (fold_is_guarded(n)) text_add(&body, "if (in)\n");
         if (l->vector > 1) {
             text_add(&body, "#pragma unroll\n");
             text_print(&body, "for (int v = 0; v < %d; v++) {\n", l->vector);
@@ -427,7 +434,9 @@ static void put_chunks(cnest *n)
             }
             text_add(&body, "}\n");
         } else {
+            text_add(&body, fold_is_guarded(n) ? "{\n" : "");
             text_add(&body, text_get(&n->level[LEVEL_ELEMENT]));
+            text_add(&body, fold_is_guarded(n) ? "}\n" : "");
         }
     }
     text_add(&body, text_get(&n->late));
@@ -514,6 +523,7 @@ static void begin_chunks(cnest *n)
     n->opened_count = n->split = 0;
     set_guards(n);
     n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
+    n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
 }
 
 static void emit_pass(cnest *n)
@@ -590,6 +600,7 @@ static void declare_results(emitter *e, const group *g)
             if (s->kind != SINK_SCALAR && s->kind != SINK_REDUCE) continue;
             tile_type type = tile_type_of(e->k, s->result);
             if (!type.rank) put(e, "%s %s;", cuda_register_type(type.elem), emit_name(e, s->result));
+            online_declare(e, s->result);
         }
     }
 }

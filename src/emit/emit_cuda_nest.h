@@ -46,6 +46,7 @@ typedef struct cnest {
     const char *row_guard;   /* a row of this thread may be none; NULL: all are */
     const char *chunk_guard; /* likewise for chunks */
     const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
+    bool loads;     /* from global memory, in this pass: no branch may stand between two of them */
     const char *element_guard;   /* likewise for elements of a vector */
     const char *lead;            /* one thread of those that hold the same row; NULL: there is only one */
     const char *repeat;          /* index of a chunk's registers in homes */
@@ -60,8 +61,8 @@ typedef struct cnest {
 /* Where an access goes: base + the offsets of each level. */
 typedef struct caddress {
     dtype elem;
-    bool global;    /* an array; else a kept tile */
-    bool read_only; /* ... that this phase never writes */
+    bool global;         /* an array; else a kept tile */
+    bool read_only;      /* ... that this phase never writes */
     const char *pointer; /* named, of the levels up to the row */
     const char *chunk;   /* offset, or NULL */
     const char *element; /* offset that differs within a vector, or NULL; "v": side by side */
@@ -79,6 +80,7 @@ void add_lines(text *to, const char *lines, int depth);
 
 /* emit_cuda_nest.c */
 void cuda_group(emitter *e, const group *g);
+bool fold_is_guarded(const cnest *n); /* the elements of a chunk are inside `if (in)` */
 place place_nowhere(void);
 const char *position_text(cnest *n, int axis); /* of a loop axis, at its own level */
 int axis_level(const cnest *n, int axis);
@@ -112,6 +114,14 @@ typedef struct cfold {
 cfold cuda_fold_begin(cnest *n, const sink *s);
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
+
+/* emit_cuda_online.c: before a block is planned, after (false: plan it again), and while it is emitted */
+void online_mark(emitter *e, const tile_block *b);
+bool online_check(emitter *e, const plan *p);
+const online *online_find(const cuda_state *c, value v);
+void online_declare(emitter *e, value top);    /* beside the results of a group */
+bool online_end(cnest *n, const cfold *f);     /* instead of the fold over the team; false: not its business */
+creg online_scaled(cnest *n, value v, creg r); /* of a kept tile that was read */
 
 /* emit_cuda_control.c */
 void cuda_block(emitter *e, tile_block *b, const value *targets);

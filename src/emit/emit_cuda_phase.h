@@ -10,8 +10,8 @@
 /* Chooses e->cuda for the phase and writes its statements into *body. */
 bool cuda_loops_over_programs(const cuda_state *c); /* fewer teams than programs, perhaps */
 qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error);
-/* The same for a phase of one program that the last block of the phase before, which e->cuda is of, goes on with.
- * *joined false: it is better launched by itself, and e->cuda is of no use any more. */
+/* The same for a phase of one program that the last block of the phase before, which e->cuda is of, may go on with.
+ * *joined false: it cannot. */
 qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, text *body, bool *joined, qn_error *error);
 
 #endif

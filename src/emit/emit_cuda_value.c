@@ -96,10 +96,33 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     return results[0];
 }
 
+static creg read_kept(cnest *n, value v, place at);
+
+/* exponent * factor or exponent / factor: the exponent's own scale goes into the factor. False: it is something else. */
+static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg *out)
+{
+    emitter *e = n->e;
+    value exponent = op->operands[0];
+    const online *o = op->code == OP_MUL || op->code == OP_DIV ? online_find(n->c, exponent) : NULL;
+    if (!o || o->exponent != exponent || value_is_virtual(e, exponent) || op->flags & F_PRECISE || !e->uses[v])
+        return false;
+    for (int i = 0; i < n->memo_count; i++)
+        if (n->memos[i].v == exponent) return false; /* it is there already */
+    creg by = cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    if (by.truth || by.level > LEVEL_ROW) return false;
+    const char *factor = cuda_share(
+        n, by.level, "const float",
+        arena_print(e->memory, "%s_scale %s %s", emit_name(e, o->top), op->code == OP_MUL ? "*" : "/", by.words));
+    creg r = read_kept(n, exponent, place_of_operand(e, op, 0, &at));
+    *out = cuda_define(n, v, DT_F32, r.level, arena_print(e->memory, "%s * %s", r.words, factor));
+    return true;
+}
+
 static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
-    creg operands[3] = {{0}};
+    creg operands[3] = {{0}}, scaled;
+    if (compute_scaled(n, v, op, at, &scaled)) return scaled;
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
@@ -161,6 +184,15 @@ creg cuda_compute(cnest *n, value v, place at)
     return r;
 }
 
+/* A kept tile from its home, as it was written. */
+static creg read_kept(cnest *n, value v, place at)
+{
+    int level;
+    const char *home = home_element(n, v, at, false, &level);
+    if (!home) hazard_buffer(n->e, buffer_for(n->e, v), false);
+    return home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+}
+
 creg cuda_value(cnest *n, value v, place at)
 {
     emitter *e = n->e;
@@ -169,10 +201,7 @@ creg cuda_value(cnest *n, value v, place at)
     for (int i = n->memo_count - 1; i >= 0; i--)
         if (n->memos[i].v == v && place_same(&n->memos[i].at, &at, rank)) return n->memos[i].result;
     if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
-    int level;
-    const char *home = home_element(n, v, at, false, &level);
-    if (!home) hazard_buffer(e, buffer_for(e, v), false);
-    creg r = home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+    creg r = online_scaled(n, v, read_kept(n, v, at));
     cuda_remember(n, v, at, r);
     return r;
 }

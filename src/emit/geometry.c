@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff, MOST_BLOCKS_ABOVE = 65535 };
+enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff, MOST_BLOCKS_ABOVE = 65535, FEW_BLOCKS = 2 };
 
 typedef struct phase_shape {
     team team;
@@ -96,11 +96,6 @@ static void note_phase(arena *memory, const emitter *e, phase_shape *s)
     }
 }
 
-bool cuda_phase_is_joined(const cuda_layout *layout, int phase)
-{
-    return layout && layout->phases[phase].joined;
-}
-
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
 {
     arena *memory = arena_new();
@@ -118,12 +113,10 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
             status = cuda_phase(&e, p, &l->target, &body, error);
             if (status != QN_OK) break;
             note_phase(memory, &e, &l->phases[p]);
-            if (p + 1 < k->phase_count)
-                status = cuda_phase_join(&e, p + 1, &l->target, &body, &l->phases[p + 1].joined, error);
-            if (status != QN_OK || p + 1 == k->phase_count || !l->phases[p + 1].joined) continue;
-            const team *all = &l->phases[p].team;
-            l->phases[p].carries = e.cuda->shared_bytes + (int64_t)e.cuda->slot_bytes * all->block;
-            p++;
+            bool joined = false;
+            if (p + 1 < k->phase_count) status = cuda_phase_join(&e, p + 1, &l->target, &body, &joined, error);
+            if (joined)
+                l->phases[p].carries = e.cuda->shared_bytes + (int64_t)e.cuda->slot_bytes * l->phases[p].team.block;
         }
         text_free(&body);
     }
@@ -200,6 +193,16 @@ static int64_t power_above(int64_t x)
     return p;
 }
 
+/* Does the last block of this phase do the next one? A block waits for its ticket: with many blocks a launch more is
+ * the lesser evil. */
+static bool goes_on(const cuda_layout *l, int phase, const launch_plan *plan)
+{
+    const phase_shape *s = &l->phases[phase];
+    int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
+    int teams = s->team.kind == TEAM_LANES && s->team.threads ? s->team.block / s->team.threads : 1;
+    return s->carries >= 0 && programs / teams <= FEW_BLOCKS * (int64_t)l->target.multiprocessors;
+}
+
 qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan, cuda_shape *out, qn_error *error)
 {
     if (l->kernel->raw_language) return raw_cuda_shape(l->kernel, plan, &l->target, out, error);
@@ -207,7 +210,12 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     const team *t = &s->team;
     int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
     int64_t row = t->row_param >= 0 ? plan->scalars_bits[t->row_param] : 0, blocks = 1;
+    bool joins = goes_on(l, phase, plan);
     cuda_shape shape = {.grid = {1, 1, 1}, .cluster = 1};
+    if (phase && goes_on(l, phase - 1, plan)) {
+        *out = (cuda_shape){.grid = {0, 1, 1}, .threads = 32, .cluster = 1};
+        return QN_OK;
+    }
     int64_t needed = t->share ? (row + t->share - 1) / t->share : 0; /* threads that hold a row */
     int teams = 1;
     switch (t->kind) {
@@ -216,7 +224,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         shape.threads = t->block;
         teams = (int)(t->block / lanes);
         CHECK(teams > 0);
-        if (programs && programs < teams && s->carries < 0) { /* a small block starts sooner */
+        if (programs && programs < teams && !joins) { /* a small block starts sooner */
             shape.threads = (int)MAXIMUM((programs * lanes + 31) / 32 * 32, 32);
             teams = (int)(shape.threads / lanes);
         }
@@ -256,13 +264,13 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
                              l->kernel->name);
     }
     int64_t most = MOST_BLOCKS / shape.cluster * shape.cluster;
-    shape.grid[0] = programs ? MINIMUM(blocks, most) : s->carries >= 0; /* with nothing to do it is the last block */
+    shape.grid[0] = programs ? MINIMUM(blocks, most) : joins; /* with nothing to do it is the last block */
     if (blocks > most) shape.grid[1] = (blocks + most - 1) / most;
     if (shape.grid[1] > MOST_BLOCKS_ABOVE)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
     shape.shared_bytes = s->shared_bytes * teams + (int64_t)s->slot_bytes * shape.threads;
-    if (s->carries >= 0) {
+    if (joins) {
         shape.shared_bytes = MAXIMUM(shape.shared_bytes, s->carries);
         shape.ticket = true;
         shape.sync_bytes = 128;

@@ -20,7 +20,7 @@
 
 typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
 
-enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 2048 };
+enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 6144 };
 
 typedef struct team {
     team_kind kind;
@@ -75,6 +75,13 @@ typedef struct hazards { /* memory of others that was touched since the last bar
     bool any;
 } hazards;
 
+typedef struct online { /* top = max(from), sum = sum(exponent), exponent = exp(from - top): emit_cuda_online.c */
+    value top, sum, exponent, from;
+    int64_t length;  /* of the row, like tile_type.dims */
+    bool takes_home; /* exponent goes where `from` was */
+    bool was_kept;   /* exponent, before that was decided */
+} online;
+
 typedef struct cuda_state { /* of one phase */
     const cuda_target *target;
     bool deciding; /* the first run */
@@ -95,15 +102,17 @@ typedef struct cuda_state { /* of one phase */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool has_dot;
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
-    bool any_fold, has_position;                 /* has_position: argmax, argmin */
-    bool fold_room, column_room, broadcast_room; /* shared memory that the text uses */
-    int weight;                                  /* of the heaviest sink */
-    int live_registers;                          /* of kept tiles, at most at once */
-    int least_blocks;                            /* blocks of a multiprocessor that the registers are cut for */
-    int64_t shared_bytes;                        /* of a team, constant part */
-    int slot_bytes;                              /* of a thread, in shared memory */
-    hazards hazards, now;                        /* since the last barrier; of the item that is being emitted */
-    int barriers, loop_barriers;                 /* counted while emitting; where the loop around began */
+    bool any_fold, has_position; /* has_position: argmax, argmin */
+    online *online;              /* of the block that is being emitted */
+    int online_count;
+    bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
+    int weight;                                               /* of the heaviest sink */
+    int live_registers;                                       /* of kept tiles, at most at once */
+    int least_blocks;            /* blocks of a multiprocessor that the registers are cut for */
+    int64_t shared_bytes;        /* of a team, constant part */
+    int slot_bytes;              /* of a thread, in shared memory */
+    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
+    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
 } cuda_state;
 
 /* layout.c */

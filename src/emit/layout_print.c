@@ -109,7 +109,7 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
         if (status == QN_OK) print_phase(&e, p, out);
         if (status == QN_OK && p + 1 < k->phase_count)
             status = cuda_phase_join(&e, p + 1, target, &body, &joined, error);
-        if (joined) print_phase(&e, ++p, out);
+        if (joined) text_add(out, "  with few blocks the last of them goes on with the next phase\n");
     }
     text_free(&body);
     arena_free(memory);

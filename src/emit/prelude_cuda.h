@@ -49,10 +49,11 @@
  *   void block_best_<max|min>_<t>(T *x, long *place, void *room, int threads)    room: 64 words of 8 bytes
  *   T lanes_scan_<fold>_<t>(T x, int lanes, unsigned mask)                       inclusive prefix
  *   T block_scan_<fold>_<t>(T x, void *room, int threads, T *total)              room: 32 words of 8 bytes
- *   unsigned cluster_rank(), cluster_size(), void cluster_barrier(), void *cluster_map(p, rank), void cluster_arrive()
+ *   unsigned cluster_rank(), cluster_size(), void cluster_barrier(), void *cluster_map(p, rank), void cluster_appear()
  *                   when a block begins, void cluster_meet(bool &met) before the first touch: need "cluster_barrier"
  *   void grid_barrier(unsigned *sync, unsigned blocks)   of a grid team; its word is zero at the launch
  *   bool grid_last(unsigned *ticket)   in all threads of the block that is the last one to call; the ticket is 0 before
+ *   void grid_call()   first of all: the next launch may begin. With grid_begin
  *   int grid_begin()   the launch before this one has ended: a condition with its result, 0, guards all of global memory
  *
  * Effects:

@@ -62,6 +62,65 @@ const prelude_part cuda_team_parts[] = {
      "    for (unsigned k = threadIdx.x; k < blocks; k += blockDim.x) x = step_$t(x, all[k]);\n"
      "    return block_fold_$t(x, room, (int)blockDim.x);\n"
      "}\n"},
+    /* Pairs of a maximum and a sum of exponentials relative to it. *top is the warp's, *sum the thread's; then the team's.
+     * An empty sum counts nothing, however small its maximum. */
+    {"online_scale", "", "exp_f32 real_f32",
+     "INLINE float online_scale(float top, float all)\n"
+     "{\n"
+     "    return top == all && top != real_f32((int)0xff800000) ? 1 : exp_f32(top - all);\n"
+     "}\n"
+     "INLINE long online_pair(float top, float sum)\n"
+     "{\n"
+     "    return (long)((unsigned long)(unsigned)bits_f32(sum) << 32 | (unsigned)bits_f32(top));\n"
+     "}\n"
+     "INLINE float online_top(long pair) { return real_f32((int)(unsigned)pair); }\n"
+     "INLINE float online_sum(long pair, float all)\n"
+     "{\n"
+     "    const float sum = real_f32((int)(unsigned)((unsigned long)pair >> 32));\n"
+     "    return sum == 0 ? 0 : sum * online_scale(online_top(pair), all);\n"
+     "}\n"},
+    {"block_online", "", "online_scale lanes_fold_sum_f32 lanes_fold_max_f32",
+     "INLINE void block_online(float *top, float *sum, long *room, int threads)\n"
+     "{\n"
+     "    const int lane = threadIdx.x & 31;\n"
+     "    const float all_lanes = lanes_fold_sum_f32(*sum, 32, 0xffffffff);\n"
+     "    if (lane == 0) room[threadIdx.x >> 5] = online_pair(*top, all_lanes);\n"
+     "    __syncthreads();\n"
+     "    const long pair = lane < threads >> 5 ? room[lane] : online_pair(real_f32((int)0xff800000), 0);\n"
+     "    *top = lanes_fold_max_f32(online_top(pair), 32, 0xffffffff);\n"
+     "    *sum = lanes_fold_sum_f32(online_sum(pair, *top), 32, 0xffffffff);\n"
+     "}\n"},
+    {"cluster_online", "", "online_scale lanes_fold_sum_f32 lanes_fold_max_f32 cluster_barrier",
+     "INLINE void cluster_online(float *top, float *sum, long *room)\n"
+     "{\n"
+     "    const int lane = threadIdx.x & 31, warps = blockDim.x >> 5, count = (int)cluster_size() * warps;\n"
+     "    const float all_lanes = lanes_fold_sum_f32(*sum, 32, 0xffffffff);\n"
+     "    long *const own = room + cluster_rank() * warps + (threadIdx.x >> 5);\n"
+     "    if (lane < (int)cluster_size()) *(long *)cluster_map(own, lane) = online_pair(*top, all_lanes);\n"
+     "    cluster_barrier();\n"
+     "    float most = real_f32((int)0xff800000), part = 0;\n"
+     "    for (int k = lane; k < count; k += 32) most = step_max_f32(most, online_top(room[k]));\n"
+     "    most = lanes_fold_max_f32(most, 32, 0xffffffff);\n"
+     "    for (int k = lane; k < count; k += 32) part += online_sum(room[k], most);\n"
+     "    *top = most;\n"
+     "    *sum = lanes_fold_sum_f32(part, 32, 0xffffffff);\n"
+     "}\n"},
+    {"grid_online", "", "block_online grid_barrier",
+     "/* After block_online, of the blocks. */\n"
+     "INLINE void grid_online(float *top, float *sum, long *parts, unsigned *sync, unsigned block, unsigned blocks,\n"
+     "                        long *room)\n"
+     "{\n"
+     "    volatile long *const all = parts;\n"
+     "    if (threadIdx.x == 0) all[block] = online_pair(*top, *sum);\n"
+     "    grid_barrier(sync, blocks);\n"
+     "    float most = real_f32((int)0xff800000), part = 0;\n"
+     "    for (unsigned k = threadIdx.x; k < blocks; k += blockDim.x) most = step_max_f32(most, online_top(all[k]));\n"
+     "    most = lanes_fold_max_f32(most, 32, 0xffffffff);\n"
+     "    for (unsigned k = threadIdx.x; k < blocks; k += blockDim.x) part += online_sum(all[k], most);\n"
+     "    *top = most;\n"
+     "    *sum = part;\n"
+     "    block_online(top, sum, room, (int)blockDim.x);\n"
+     "}\n"},
     /* Positions: a place below 0 is none; of equal values the lower place; NaN comes before all. */
     {"beats_$t", ORDERED, "",
      "INLINE bool beats_$t($v x, long place, $v best, long best_place)\n"
@@ -137,6 +196,7 @@ const prelude_part cuda_team_parts[] = {
      "INLINE unsigned cluster_rank() { return emu_cluster_rank(); }\n"
      "INLINE unsigned cluster_size() { return emu_cluster_size(); }\n"
      "INLINE void cluster_arrive() {}\n"
+     "INLINE void cluster_appear() {}\n"
      "INLINE void cluster_wait() { emu_cluster_sync(); }\n"
      "INLINE void *cluster_map(void *p, unsigned rank) { return emu_cluster_map(p, rank); }\n"
      "#else\n"
@@ -153,6 +213,7 @@ const prelude_part cuda_team_parts[] = {
      "    return r;\n"
      "}\n"
      "INLINE void cluster_arrive() { asm volatile(\"barrier.cluster.arrive.aligned;\" ::: \"memory\"); }\n"
+     "INLINE void cluster_appear() { asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\" :::); }\n"
      "INLINE void cluster_wait() { asm volatile(\"barrier.cluster.wait.aligned;\" ::: \"memory\"); }\n"
      "INLINE void *cluster_map(void *p, unsigned rank) /* the same place in the shared memory of another block */\n"
      "{\n"
@@ -166,27 +227,31 @@ const prelude_part cuda_team_parts[] = {
      "    cluster_arrive();\n"
      "    cluster_wait();\n"
      "}\n"
-     "/* Once, before another block's shared memory is touched: all blocks are there. Each arrived when it began. */\n"
+     "/* Once, before another block's shared memory is touched: all blocks are there. Each appeared when it began. */\n"
      "INLINE void cluster_meet(bool &met)\n"
      "{\n"
      "    if (!met) cluster_wait();\n"
      "    met = true;\n"
      "}\n"},
-    /* Blocks of the next grid may come as soon as all of this one have begun; they wait here until it has ended. Nothing
-     * moves in front of that: all that touches memory is under a condition with this number, of which the compiler
-     * cannot know that it is 0. */
+    /* Blocks of the next grid may come as soon as all of this one have called; they wait for its end in grid_begin.
+     * Nothing moves in front of that: all that touches memory is under a condition with its result, of which the
+     * compiler cannot know that it is 0. */
     {"grid_begin", "", "",
+     "#if !defined(QUERN_EMU) && __CUDA_ARCH__ >= 900\n"
+     "INLINE void grid_call() { asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\"); }\n"
      "INLINE int grid_begin()\n"
      "{\n"
-     "    int zero = 0;\n"
-     "#if !defined(QUERN_EMU) && __CUDA_ARCH__ >= 900\n"
-     "    asm volatile(\"griddepcontrol.launch_dependents;\\n\\tgriddepcontrol.wait;\\n\\tmov.u32 %0, 0;\"\n"
-     "                 : \"=r\"(zero)::\"memory\");\n"
-     "#endif\n"
+     "    int zero;\n"
+     "    asm volatile(\"griddepcontrol.wait;\\n\\tmov.u32 %0, 0;\" : \"=r\"(zero)::\"memory\");\n"
      "    return zero;\n"
-     "}\n"},
+     "}\n"
+     "#else\n"
+     "INLINE void grid_call() {}\n"
+     "INLINE int grid_begin() { return 0; }\n"
+     "#endif\n"},
     {"grid_last", "", "",
-     "/* Is this the block that comes last? Then it sees all that the others wrote. The ticket is 0 again afterwards. */\n"
+     "/* Is this the block that comes last? Then it sees all that the others wrote. The ticket is 0 again afterwards. "
+     "*/\n"
      "INLINE bool grid_last(unsigned *ticket)\n"
      "{\n"
      "    __shared__ unsigned last;\n"
