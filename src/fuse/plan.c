@@ -141,10 +141,8 @@ static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *o
     fuse_view views[8] = {0};
     if (c->g.kind == GROUP_CALL) return build_call(p, c, memory, out);
     for (int i = 0; i < x->input_count && i < 8; i++)
-        if (!plan_view(p, x->inputs[i], memory, &views[i])) return false;
-    const graph_node *base = graph_get(p->g, x->inputs[0]);
-    if (c->g.kind == GROUP_SCATTER && base->code == GRAPH_FULL && !base->attr.number.i && !base->attr.number.f)
-        views[0].base = 0;
+        if (!plan_is_zero_base(x, i, graph_get(p->g, x->inputs[i])) && !plan_view(p, x->inputs[i], memory, &views[i]))
+            return false;
     switch (c->g.kind) {
     case GROUP_SCAN: return fuse_scan_kernel(memory, p->g, c->g.anchor, views, p->options, out);
     case GROUP_ARGSORT: return fuse_argsort_kernel(memory, p->g, c->g.anchor, views, p->options, out);

@@ -74,6 +74,8 @@ bool plan_view(const planner *p, node n, arena *memory, fuse_view *out);
 node plan_writer(const planner *p, node n); /* the op that leaves the value in memory: a call for its results */
 void plan_add_node(planner *p, node **list, int *count, node n); /* once */
 bool plan_is_constant_scalar(const graph_node *x);
+/* The zeros that an addition by index begins with: its kernel fills them in. */
+bool plan_is_zero_base(const graph_node *x, int i, const graph_node *input);
 
 /* group.c */
 void group_nodes(planner *p);

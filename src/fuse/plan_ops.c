@@ -31,16 +31,32 @@ bool plan_is_constant_scalar(const graph_node *x)
     return x->code == GRAPH_FULL && !x->shape.rank;
 }
 
-bool plan_view(const planner *p, node n, arena *memory, fuse_view *out)
+bool plan_is_zero_base(const graph_node *x, int i, const graph_node *input)
+{
+    return i == 0 && (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) && input->code == GRAPH_FULL &&
+           !input->attr.number.i && !input->attr.number.f;
+}
+
+/* Follows a node at its own coordinates, cutting axes where reshapes ask for it. 0: it cannot be. */
+static int trace_itself(const planner *p, node n, arena *memory, trace **out)
 {
     const graph_node *x = graph_get(p->g, n);
     int axes[GRAPH_RANK];
     space s;
     space_init(&s, x->shape.extents, x->shape.rank);
     for (int k = 0; k < x->shape.rank; k++) axes[k] = k;
-    trace *t = trace_new(memory, p->g, p->in_memory, p->options, &s);
-    index_map identity = index_map_root(&s, axes, x->shape.rank);
-    int id = trace_node(t, n, &identity);
+    for (;;) {
+        trace *t = *out = trace_new(memory, p->g, p->in_memory, p->options, &s);
+        index_map identity = index_map_root(&s, axes, x->shape.rank);
+        int id = trace_node(t, n, &identity);
+        if (id || t->why || t->cut_axis < 0 || !space_cut(&s, t->cut_axis, t->cut_inner)) return id;
+    }
+}
+
+bool plan_view(const planner *p, node n, arena *memory, fuse_view *out)
+{
+    trace *t;
+    int id = trace_itself(p, n, memory, &t);
     if (!id || t->terms[id].kind != TERM_ACCESS || t->terms[id].guarded) return false;
     const term *a = &t->terms[id];
     const graph_node *base = graph_get(p->g, a->n);
@@ -50,9 +66,13 @@ bool plan_view(const planner *p, node n, arena *memory, fuse_view *out)
         inner *= MAXIMUM(base->shape.extents[k], 1);
     }
     affine place = index_linear(a->map, &base->shape, strides);
-    if (affine_has_atoms(&place) || base->elem != x->elem) return false;
+    if (affine_has_atoms(&place) || base->elem != graph_get(p->g, n)->elem) return false;
     *out = (fuse_view){.base = a->n, .offset = place.constant + (p->leaves[a->n].given ? p->leaves[a->n].offset : 0)};
-    for (int i = 0; i < s.axis_count; i++) out->strides[s.axes[i].root] = place.factor[i];
+    for (int i = t->space.axis_count - 1; i >= 0; i--) { /* pieces of one axis have one stride; the last comes first */
+        const space_axis *piece = &t->space.axes[i];
+        if (piece->unit == 1) out->strides[piece->root] = place.factor[i];
+        if (place.factor[i] != out->strides[piece->root] * piece->unit) return false;
+    }
     return true;
 }
 
@@ -158,7 +178,7 @@ void plan_find_ops(planner *p)
         for (int i = 0; i < x->input_count; i++) {
             const graph_node *input = graph_get(p->g, x->inputs[i]);
             if (x->code == GRAPH_KERNEL && plan_is_constant_scalar(input)) continue;
-            if (p->in_memory[x->inputs[i]] || is_view(p, n, i)) continue;
+            if (p->in_memory[x->inputs[i]] || plan_is_zero_base(x, i, input) || is_view(p, n, i)) continue;
             p->is_op[x->inputs[i]] = p->in_memory[x->inputs[i]] = true;
         }
     }

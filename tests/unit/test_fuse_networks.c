@@ -292,6 +292,17 @@ TEST(embedding_steps)
     expect_step(&b, loss, &assign, 1, 5);
 }
 
+/* The gradient of a table: indices sorted where they are, rows added to zeros that nobody writes first. */
+TEST(embedding_gradients)
+{
+    bed b = bed_new(false);
+    node table = leaf(&b, (shape){2, {30, 20}}),
+         index = kernel_leaf(b.memory, b.g, DT_I64, (shape){2, {8, 5}}, 0, 29.9);
+    node loss = mean_of_squares(&b, graph_take(b.g, table, index, 0)), wanted[2] = {loss};
+    EXPECT(graph_gradient(b.g, loss, &table, 1, &wanted[1]));
+    EXPECT(kernels_of(&b, wanted, 2, 1e-5) == 3);
+}
+
 TEST(largest)
 {
     bed b = bed_new(false);
@@ -331,4 +342,4 @@ TEST(strides_and_nothing)
 
 TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(dropout), CASE(mlp_forward_and_backward),
           CASE(training_steps), CASE(pairwise_distances), CASE(attention), CASE(convolution_and_pooling),
-          CASE(operands), CASE(embedding_bags), CASE(embedding_steps), CASE(largest))
+          CASE(operands), CASE(embedding_bags), CASE(embedding_steps), CASE(embedding_gradients), CASE(largest))
