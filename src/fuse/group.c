@@ -74,7 +74,7 @@ static bool between(const planner *p, int a, int b, arena *scratch)
 
 /* ---- joining ---- */
 
-static bool is_barrier(const planner *p, const cell *c)
+bool group_is_barrier(const planner *p, const cell *c)
 {
     if (c->g.kind != GROUP_LOOP && c->g.kind != GROUP_DOT) return true;
     if (p->options->mode != FUSE_STRICT) return false;
@@ -115,7 +115,7 @@ static cell joined(planner *p, const cell *a, const cell *b)
 static const char *join(planner *p, int a, int b, arena *scratch)
 {
     const cell *x = &p->cells[a], *y = &p->cells[b];
-    if (is_barrier(p, x) || is_barrier(p, y)) return "its kernel stands alone";
+    if (group_is_barrier(p, x) || group_is_barrier(p, y)) return "its kernel stands alone";
     if (x->g.kind == GROUP_DOT && y->g.kind == GROUP_DOT) return "two products";
     if (keeps(p, x, y)) return "it was asked to be kept";
     if (x->g.node_count + y->g.node_count > GROUP_MOST_NODES) return "the kernel would be too long";

@@ -79,6 +79,7 @@ bool plan_is_zero_base(const graph_node *x, int i, const graph_node *input);
 
 /* group.c */
 void group_nodes(planner *p);
+bool group_is_barrier(const planner *p, const cell *c); /* its kernel is of this cell alone */
 /* Why the value of `n` goes through memory to a cell that reads it. */
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer);
 /* recompute.c: readers compute for themselves what is cheaper than its way through memory. */

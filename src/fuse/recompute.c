@@ -72,7 +72,7 @@ static int find_readers(const planner *p, node n, reader *readers)
     for (int i = 0; i < p->cell_count; i++) {
         const cell *c = &p->cells[i];
         if (c->dead || !cell_lists(c->reads, c->read_count, n)) continue;
-        if (c->g.kind != GROUP_LOOP && c->g.kind != GROUP_DOT) return -1;
+        if (group_is_barrier(p, c)) return -1;
         node anchor = c->g.anchor; /* a product reads its operands many times */
         if (anchor && listed(p->reads[anchor], p->read_count[anchor], n)) return -1;
         if (count == MOST_READERS) return -1;
