@@ -408,7 +408,7 @@ static qn_tensor do_mse_loss(api_call *a)
 static qn_tensor do_cross_entropy(api_call *a)
 {
     qn_reduction how = reduction_of(a);
-    int64_t ignore = named_integer(a, "ignore", -100);
+    int64_t ignore = named_integer(a, "ignore", QN_NO_INDEX);
     return qn_cross_entropy(tensor_at(a, 0), tensor_at(a, 1), how, ignore);
 }
 
