@@ -75,10 +75,12 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
                         ? function_signature(entry, i, constants, &d)
                         : lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
         if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
-        if (!good) {
-            error_set(error, QN_BAD_SOURCE, "%s", text_get(&i->warnings));
+        if (!good) { /* a tensor function is traced with the caller's shapes: what does not fit is the caller's */
+            bool call = entry->item->kind == AST_TENSOR && d.count && !strncmp(d.items[0].code, "E5", 2);
+            qn_status status = call ? QN_BAD_CALL : QN_BAD_SOURCE;
+            error_set(error, status, "%s", text_get(&i->warnings));
             instance_free(i, entry->module->context);
-            return QN_BAD_SOURCE;
+            return status;
         }
         CHECK(i->kernel);
         i->kernel->knob_warps = knob_of(constants, 0);

@@ -266,6 +266,13 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
                  graph_get(tape->graph, results[r])->shape.rank, MAX_RANK);
         good = false;
     }
+    i->narrowest = DT_F64;
+    for (int n = 1; n < tape->graph->node_count; n++) {
+        dtype elem = graph_get(tape->graph, (node)n)->elem;
+        if (graph_get(tape->graph, (node)n)->code == GRAPH_KERNEL || !dtype_is_float(elem)) continue;
+        bool narrower = dtypes[elem].size_bytes < dtypes[i->narrowest].size_bytes;
+        if (narrower || elem == DT_BF16) i->narrowest = elem;
+    }
     if (good) {
         const ast *kernel = signature_item(entry, item, tape->graph, results, count, i->memory);
         good = lang_lower(entry->module->file, kernel, &i->constants, i->memory, d, &i->kernel);

@@ -176,7 +176,7 @@ TEST(mistakes)
     call = call_of(module, "cut");
     set(call, "x", x, 2, 3, 4);
     EXPECT(good(qn_call_set_int(call, "k", 4, &error), &error));
-    EXPECT(qn_call_run(call, "cpu", &error) == QN_BAD_SOURCE);
+    EXPECT(qn_call_run(call, "cpu", &error) == QN_BAD_CALL);
     EXPECT_TEXT(error.message, "test.qn:6:45: error E509: this slice takes elements 0 to 3 of axis 0, which has 3\n"
                                "tensor cut(float x[m][n], int k) { return x[0 : k][:]; }\n"
                                "                                            ^\n"
