@@ -18,6 +18,7 @@
 #define MOST_CUTS 16
 #define MOST_ACCESSES 24
 #define MOST_PROLOGUE_OPS 4
+#define SHORT_DEPTH 8
 
 typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
 
@@ -272,6 +273,33 @@ static void choose_axes(dot_work *w)
     }
 }
 
+/* Kernel axes, and those that run along tiles. */
+static void begin_lowering(dot_work *w)
+{
+    int classes[SPACE_AXES];
+    for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
+        for (int i = 0; i < w->t->space.axis_count; i++)
+            if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
+    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count);
+    w->depth_count = 0;
+    choose_axes(w);
+}
+
+/* Many short loops over K cost more than operands laid out anew. */
+static bool check_depth(dot_work *w)
+{
+    unsigned axes = class_axes(w, CLASS_DEPTH);
+    if (!(axes & (axes - 1))) return true;
+    begin_lowering(w);
+    return w->depth_count < 2 || w->l->extents[w->tile_axis[2]] >= SHORT_DEPTH ||
+           refuse(w, "the depth of the product is cut into short pieces");
+}
+
+static int64_t tile_extent(const dot_work *w, int side)
+{
+    return w->tile_axis[side] < 0 ? 1 : w->l->extents[w->tile_axis[side]];
+}
+
 static bool is_program_axis(const dot_work *w, int axis)
 {
     for (int i = 0; i < w->depth_count; i++)
@@ -470,15 +498,12 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     builder *b = w->b;
     const graph_node *dot = graph_get(b->g, w->dot);
     dtype elem = graph_get(b->g, dot->inputs[0])->elem, sum = sum_elem(elem);
-    int classes[SPACE_AXES];
-    for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
-        for (int i = 0; i < w->t->space.axis_count; i++)
-            if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
-    lowering *l = w->l = lower_begin(w->t, b->leaves, b->options, classes, w->outputs, w->grp->write_count);
-    choose_axes(w);
-    int64_t sizes[3];
-    for (int side = 0; side < 3; side++) sizes[side] = w->tile_axis[side] < 0 ? 1 : l->extents[w->tile_axis[side]];
-    w->tiles = dot_choose_tiles(b->options, elem, sizes[0], sizes[1], sizes[2]);
+    begin_lowering(w);
+    lowering *l = w->l;
+    dot_sizes size = {tile_extent(w, 0), tile_extent(w, 1), tile_extent(w, 2), 1};
+    for (int axis = 0; axis < l->axis_count; axis++)
+        if (is_program_axis(w, axis)) size.products *= l->extents[axis];
+    w->tiles = dot_choose_tiles(b->options, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     lower_phase(l);
     launch(w);
@@ -521,5 +546,5 @@ bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
             return refuse(&work, "a reshape mixes the axes of the product");
         work.fold_count = 0;
     }
-    return !out || lower_all(&work, out, error);
+    return check_depth(&work) && (!out || lower_all(&work, out, error));
 }

@@ -13,8 +13,13 @@ typedef struct dot_tiles {
     int fold_depth;           /* of one step of a fold beside the product */
 } dot_tiles;
 
+/* The axes that run along tiles, and how many such products there are side by side. */
+typedef struct dot_sizes {
+    int64_t rows, columns, depth, products;
+} dot_sizes;
+
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */
-dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth);
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size);
 
 #endif

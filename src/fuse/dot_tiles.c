@@ -11,27 +11,36 @@
 #include "fuse/order.h"
 
 #define MANY_ROWS 4096
-
+#define MANY_PRODUCTS 16
 #define CPU_STEP 256
 #define FEW_THREADS 4
 #define GPU_FOLD_STEP 128
 
-static dot_tiles gpu_tiles(dtype elem, int64_t rows, int64_t columns, int64_t depth)
+/* The power of two that holds n, within bounds. */
+static int tile_for(int64_t n, int least, int most)
 {
-    int step = 128 / dtypes[elem].size_bytes;
-    bool halves = elem == DT_F16 || elem == DT_BF16;
-    if (columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, GPU_FOLD_STEP};
-    if (rows > MANY_ROWS) return (dot_tiles){128, columns <= 64 ? 64 : 128, step, 0, GPU_FOLD_STEP};
-    if (columns <= 256) return (dot_tiles){32, 16, step, 4, GPU_FOLD_STEP};
-    return depth > 1024 ? (dot_tiles){64, 64, step, 4, GPU_FOLD_STEP} : (dot_tiles){32, 32, step, 4, GPU_FOLD_STEP};
+    while (least < n && least < most) least *= 2;
+    return least;
 }
 
-dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, int64_t rows, int64_t columns, int64_t depth)
+static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
 {
-    if (options->gpu) return gpu_tiles(elem, rows, columns, depth);
+    int step = 128 / dtypes[elem].size_bytes, fold = GPU_FOLD_STEP;
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold};
+    if (size->rows > MANY_ROWS) return (dot_tiles){128, tile_for(size->columns, 64, 128), step, 0, fold};
+    if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
+        return (dot_tiles){64, tile_for(size->columns, 16, 128), step, 4, fold};
+    if (size->columns <= 256) return (dot_tiles){32, 16, step, 4, fold};
+    return size->depth > 1024 ? (dot_tiles){64, 64, step, 4, fold} : (dot_tiles){32, 32, step, 4, fold};
+}
+
+dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
+{
+    if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
-    if (columns <= 512) return (dot_tiles){64, many || columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};
-    if (columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
+    if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};
+    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
     return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
 }
 

@@ -126,6 +126,22 @@ void plan_add_node(planner *p, node **list, int *count, node n)
     (*list)[(*count)++] = n;
 }
 
+/* Operands that are no strided views; if all are and it is not enough, all of them. */
+static void store_operands(planner *p, node n)
+{
+    const graph_node *x = graph_get(p->g, n);
+    bool stored = false;
+    for (int round = 0; round < 2 && !stored; round++)
+        for (int i = 0; i < x->input_count; i++) {
+            arena *scratch = arena_new();
+            fuse_view view;
+            node from = x->inputs[i];
+            if (!p->in_memory[from] && (round || !plan_view(p, from, scratch, &view)))
+                p->is_op[from] = p->in_memory[from] = stored = true;
+            arena_free(scratch);
+        }
+}
+
 /* Can a product be built with its operands where they are? */
 static bool reads_slices(planner *p, node n)
 {
@@ -183,13 +199,9 @@ void plan_find_ops(planner *p)
         }
     }
     /* A product reads slices of arrays; an operand that is none is put into memory first. */
-    for (node n = 1; (int)n < p->node_count; n++) {
-        const graph_node *x = graph_get(p->g, n);
-        if (p->reached[n] && p->is_op[n] && x->code == GRAPH_DOT && !reads_slices(p, n))
-            for (int i = 0; i < x->input_count; i++) p->is_op[x->inputs[i]] |= !p->in_memory[x->inputs[i]];
-        for (int i = 0; p->is_op[n] && x->code == GRAPH_DOT && i < x->input_count; i++)
-            p->in_memory[x->inputs[i]] |= p->is_op[x->inputs[i]];
-    }
+    for (node n = 1; (int)n < p->node_count; n++)
+        if (p->reached[n] && p->is_op[n] && graph_get(p->g, n)->code == GRAPH_DOT && !reads_slices(p, n))
+            store_operands(p, n);
     /* Who reads what. */
     for (node n = 1; (int)n < p->node_count; n++) {
         if (!p->reached[n] || p->leaves[n].given) continue;

@@ -258,16 +258,16 @@ TEST(convolutions)
 {
     for (int padded = 0; padded < 2; padded++) {
         bed b = bed_new();
-        node x = leaf(&b, DT_F32, (shape){4, {2, 3, 9, 10}}), w = leaf(&b, DT_F32, (shape){4, {5, 3, 3, 2}});
+        node x = leaf(&b, DT_F32, (shape){4, {2, 16, 9, 10}}), w = leaf(&b, DT_F32, (shape){4, {5, 16, 3, 2}});
         if (padded)
-            x = graph_pad(b.g, x, (int64_t[]){0, 0, 1, 1}, (int64_t[]){1, 1, 1, 1}, &(shape){4, {2, 3, 11, 12}},
+            x = graph_pad(b.g, x, (int64_t[]){0, 0, 1, 1}, (int64_t[]){1, 1, 1, 1}, &(shape){4, {2, 16, 11, 12}},
                           (number){0});
-        node windows = graph_window(b.g, graph_window(b.g, x, 2, 3, 2, 1), 3, 2, 1, 2); /* [2, 3, P, Q, 3, 2] */
+        node windows = graph_window(b.g, graph_window(b.g, x, 2, 3, 2, 1), 3, 2, 1, 2); /* [2, 16, P, Q, 3, 2] */
         const shape *s = &graph_get(b.g, windows)->shape;
         int64_t high = s->extents[2], wide = s->extents[3];
         node columns = graph_reshape(b.g, graph_permute(b.g, windows, (int[]){0, 2, 3, 1, 4, 5}),
-                                     &(shape){2, {2 * high * wide, 18}});
-        node weights = turned(&b, graph_reshape(b.g, w, &(shape){2, {5, 18}}));
+                                     &(shape){2, {2 * high * wide, 96}});
+        node weights = turned(&b, graph_reshape(b.g, w, &(shape){2, {5, 96}}));
         node dot = compute(&b, graph_dot(b.g, columns, weights, DT_F32, false));
         node image = graph_permute(b.g, graph_reshape(b.g, dot, &(shape){4, {2, high, wide, 5}}), (int[]){0, 3, 1, 2});
         write(&b, unary(&b, OP_RELU, image));
@@ -297,6 +297,14 @@ TEST(refusals)
     write(&b, compute(&b, graph_dot(b.g, costly, w, DT_F32, false)));
     EXPECT(!build(&b, NULL));
     EXPECT_TEXT(b.why, "every tile of the product would compute its operand again");
+    arena_free(b.memory);
+
+    b = bed_new(); /* windows of 3 x 2 of 3 channels: no axis of K is long */
+    x = graph_window(b.g, graph_window(b.g, leaf(&b, DT_F32, (shape){3, {3, 9, 10}}), 1, 3, 1, 1), 2, 2, 1, 1);
+    node columns = graph_reshape(b.g, graph_permute(b.g, x, (int[]){1, 2, 0, 3, 4}), &(shape){2, {63, 18}});
+    write(&b, compute(&b, graph_dot(b.g, columns, leaf(&b, DT_F32, (shape){2, {18, 5}}), DT_F32, false)));
+    EXPECT(!build(&b, NULL));
+    EXPECT_TEXT(b.why, "the depth of the product is cut into short pieces");
     arena_free(b.memory);
 
     /* cheap ones are computed in place */
