@@ -193,7 +193,7 @@ static bool join_round(planner *p, round_kind kind)
             }
         }
     }
-    qsort(list.items, (size_t)list.count, sizeof(candidate), by_bytes);
+    if (list.count) qsort(list.items, (size_t)list.count, sizeof(candidate), by_bytes);
     bool any = false;
     for (int i = 0; i < list.count; i++) {
         const candidate *c = &list.items[i];

@@ -65,7 +65,7 @@ void cells_settle(planner *p)
 void cell_settle(planner *p, cell *c)
 {
     group *g = &c->g;
-    qsort(g->nodes, (size_t)g->node_count, sizeof(node), by_node);
+    if (g->node_count) qsort(g->nodes, (size_t)g->node_count, sizeof(node), by_node);
     g->writes = ARENA_ARRAY(p->memory, node, g->node_count + 1);
     g->write_count = c->read_count = 0;
     c->reads = NULL;
@@ -85,7 +85,7 @@ void cell_settle(planner *p, cell *c)
             if (p->reached[n] && graph_get(p->g, n)->code == GRAPH_RESULT && graph_get(p->g, n)->inputs[0] == g->anchor)
                 g->writes[g->write_count++] = n;
     }
-    qsort(c->reads, (size_t)c->read_count, sizeof(node), by_node);
+    if (c->read_count) qsort(c->reads, (size_t)c->read_count, sizeof(node), by_node);
     c->stamp = ++p->next_stamp;
 }
 
