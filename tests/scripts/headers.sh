@@ -58,5 +58,12 @@ try "examples/raw.c" cc -std=c11 $flags examples/raw.c -L"$build" -Wl,-rpath,"$b
 if command -v c++ >/dev/null; then
     try "examples/raw.c prints" sh -c "\"$work/raw-example\" | grep -q ': 1.5 3 4.5 6 7.5$'"
 fi
+try "examples/mlp.c" cc -std=c11 $flags examples/mlp.c -L"$build" -Wl,-rpath,"$build" -lquern -lm -o "$work/mlp"
+if command -v cc >/dev/null; then
+    try "examples/mlp.c reaches its loss" "$work/mlp"
+fi
+sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
+sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
+try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -277,6 +277,69 @@ TEST(opening)
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
 }
 
+static text heard;
+
+static void hear(void *user, const char *line)
+{
+    (void)user;
+    text_print(&heard, "%s\n", line);
+}
+
+static bool has_file(const char *folder, const char *pattern)
+{
+    text out = {0};
+    int code = 1;
+    char command[400];
+    snprintf(command, sizeof(command), "ls %s/%s", folder, pattern);
+    qn_status status = process_run((const char *const[]){"sh", "-c", command, NULL}, &out, &code, &error);
+    text_free(&out);
+    return status == QN_OK && code == 0;
+}
+
+/* What the environment asks to see of captured graphs, fusion, plans and kernels. */
+TEST(logs_and_dumps)
+{
+    char folder[] = "/tmp/quern-dump-XXXXXX";
+    EXPECT(mkdtemp(folder) != NULL);
+    setenv("QUERN_LOG", "graph,fusion,guards,compile,code", 1);
+    setenv("QUERN_DUMP_DIR", folder, 1);
+    qn_context *kept = context;
+    EXPECT(qn_context_open(&(qn_context_options){.print = hear}, &context, &error) == QN_OK);
+    unsetenv("QUERN_LOG");
+    unsetenv("QUERN_DUMP_DIR");
+    where = "cpu";
+    begin();
+    for (int64_t rows = 2; rows < 4; rows++) {
+        qn_tensor y = qn_softmax(qn_mul_scalar(qn_empty(tape, QN_F32, QN_SHAPE(rows, 6)), 2), 1);
+        EXPECT(good(qn_eval(tape, &y, 1, &error)));
+    }
+    end();
+    static const char *const expected[] = {"graph: plan 1\n",
+                                           "= exp %",
+                                           "fusion: plan 1\nkernel 0: ",
+                                           "boundary %",
+                                           "memory: plan 1\nworkspace ",
+                                           "guards: plan 1 (",
+                                           "the first evaluation of this tape",
+                                           "guards: plan 2 (",
+                                           "unlike plan 1: node 1 is leaf f32[3, 6] instead of leaf f32[2, 6]",
+                                           "compile: ",
+                                           "code: "};
+    for (int i = 0; i < COUNT(expected); i++) {
+        EXPECT(strstr(text_get(&heard), expected[i]) != NULL);
+        if (!strstr(text_get(&heard), expected[i])) printf("not said: %s\n", expected[i]);
+    }
+    EXPECT(has_file(folder, "plan1-*/graph.txt") && has_file(folder, "plan1-*/fusion.txt") &&
+           has_file(folder, "plan2-*/memory.txt") && has_file(folder, "*exp*/kernel.c") &&
+           has_file(folder, "*exp*/00-*.tile"));
+    qn_context_close(context);
+    context = kept;
+    text_free(&heard);
+    char command[100];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    EXPECT(system(command) == 0);
+}
+
 /* Blocks of host memory are kept and found again. */
 TEST(memory_is_kept)
 {
@@ -331,4 +394,4 @@ TEST(closing)
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
           CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_errors),
           CASE(on_devices_no_memory), CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules),
-          CASE(memory_is_kept), CASE(host_cost), CASE(closing))
+          CASE(logs_and_dumps), CASE(memory_is_kept), CASE(host_cost), CASE(closing))
