@@ -74,18 +74,19 @@ static bool between(const planner *p, int a, int b, arena *scratch)
 
 /* ---- joining ---- */
 
+bool group_is_ordered(const graph_node *x)
+{
+    return x->code == GRAPH_DOT || (x->code == GRAPH_REDUCE && dtype_is_float(x->elem) &&
+                                    (x->attr.fold == FOLD_SUM || x->attr.fold == FOLD_PROD));
+}
+
 bool group_is_barrier(const planner *p, const cell *c)
 {
     if (c->g.kind != GROUP_LOOP && c->g.kind != GROUP_DOT) return true;
     if (p->options->mode != FUSE_STRICT) return false;
     /* The order of additions must be that of the op alone. */
-    for (int i = 0; i < c->g.node_count; i++) {
-        const graph_node *x = graph_get(p->g, c->g.nodes[i]);
-        if (x->code == GRAPH_DOT) return true;
-        if (x->code == GRAPH_REDUCE && (x->attr.fold == FOLD_SUM || x->attr.fold == FOLD_PROD) &&
-            dtype_is_float(x->elem))
-            return true;
-    }
+    for (int i = 0; i < c->g.node_count; i++)
+        if (group_is_ordered(graph_get(p->g, c->g.nodes[i]))) return true;
     return false;
 }
 
@@ -204,14 +205,23 @@ static bool join_round(planner *p, round_kind kind)
     return any;
 }
 
-void group_nodes(planner *p)
+static void join_all(planner *p)
 {
     p->refusal_size = 256;
+    p->refusal_count = 0;
     p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
     while (join_round(p, ROUND_PRODUCTS)) continue;
     do {
         while (join_round(p, ROUND_READERS)) continue;
     } while (join_round(p, ROUND_SIBLINGS));
+}
+
+void group_nodes(planner *p)
+{
+    p->early = true;
+    join_all(p);
+    p->early = false;
+    join_all(p);
     group_recompute(p);
 }
 
@@ -221,5 +231,7 @@ const char *group_boundary(const planner *p, node n, const cell *producer, const
     const refusal *r = refusal_find(p, producer->stamp, consumer->stamp);
     if (!r->a) r = refusal_find(p, consumer->stamp, producer->stamp);
     if (r->a) return r->why;
-    return graph_get(p->g, n)->code == GRAPH_RESULT ? "it comes from a kernel of a module" : "its kernel stands alone";
+    if (graph_get(p->g, n)->code == GRAPH_RESULT) return "it comes from a kernel of a module";
+    if (group_is_barrier(p, producer) || group_is_barrier(p, consumer)) return "its kernel stands alone";
+    return "reading it costs less than computing it again";
 }

@@ -34,6 +34,7 @@ typedef struct builder {
     const bool *in_memory;
     const fuse_leaf *leaves;
     const fuse_options *options;
+    bool early;      /* rows find each other first: folds over all rows join them later, where nothing minds */
     const char *why; /* out: what the answer no is for */
 } builder;
 

@@ -185,8 +185,8 @@ static bool separate(const space *s, const affine *linear, const shape *from, co
 }
 
 static bool reshape_run(const space *s, const shape *to, const run *known, const index_map *m, const shape *from,
-                        const run *wanted, index_map *out, int *cut_axis, int64_t *cut_inner, index_quotient *quotient,
-                        void *context)
+                        const run *wanted, index_map *out, bool may_cut, int *cut_axis, int64_t *cut_inner,
+                        index_quotient *quotient, void *context)
 {
     if (known->count == 1 && wanted->count == 1) {
         out->axes[wanted->axes[0]] = m->axes[known->axes[0]];
@@ -203,7 +203,8 @@ static bool reshape_run(const space *s, const shape *to, const run *known, const
         return true;
     }
     if (separate(s, &linear, from, wanted, out, cut_axis, cut_inner)) return true;
-    if (*cut_axis >= 0) return false;
+    if (*cut_axis >= 0 && may_cut) return false;
+    *cut_axis = -1;
     unit = 1;
     for (int j = wanted->count - 1; j >= 0; j--) {
         int axis = wanted->axes[j];
@@ -238,7 +239,7 @@ static void next_runs(const shape *to, int *at_to, run *a, const shape *from, in
     }
 }
 
-bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out,
+bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
                    int *cut_axis, int64_t *cut_inner, index_quotient *quotient, void *context)
 {
     memset(out, 0, sizeof(*out));
@@ -250,6 +251,6 @@ bool index_reshape(const space *s, const shape *to, const index_map *m, const sh
         run a, b;
         next_runs(to, &at_to, &a, from, &at_from, &b);
         if (!a.count) return true;
-        if (!reshape_run(s, to, &a, m, from, &b, out, cut_axis, cut_inner, quotient, context)) return false;
+        if (!reshape_run(s, to, &a, m, from, &b, out, may_cut, cut_axis, cut_inner, quotient, context)) return false;
     }
 }

@@ -60,10 +60,10 @@ bool index_is_dense(const space *s, const affine *linear, unsigned axes, int64_t
 unsigned affine_axes(const affine *a, const unsigned *atom_axes); /* which axes it depends on */
 
 /* Reshape: the map of a tensor of shape `from` whose row-major neighbour of shape `to` has map `m`. What has to be cut
- * is told (*cut_axis >= 0): cut and begin again. What no cut can do is done by `quotient`: the atom of
+ * is told (*cut_axis >= 0), where may_cut: cut and begin again. What no cut can do is done by `quotient`: the atom of
  * (a / divisor) % modulus, modulus 0: none; it returns -1 if there is no room, and then the result is false. */
 typedef int index_quotient(void *context, const affine *a, int64_t divisor, int64_t modulus);
-bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out,
+bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
                    int *cut_axis, int64_t *cut_inner, index_quotient *quotient, void *context);
 
 #endif

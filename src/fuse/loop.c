@@ -445,12 +445,17 @@ static bool analyse(loop *p)
     space_init(&p->space, s->extents, s->rank);
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
+        p->t->uncut = fold && is_position(graph_get(p->b->g, fold)); /* along one axis */
         memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->local_count);
         bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);
         if (fine) break;
         if (p->t->cut_axis < 0) return false;
         if (!space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) return refuse(p->b, "a reshape mixes axes");
     }
+    int folds = 0;
+    for (int i = 0; i < p->grp->node_count; i++) folds += is_fold(p, p->grp->nodes[i]);
+    if (p->b->early && (p->shape == LOOP_BOTH || (p->shape == LOOP_COLUMN && folds > 1)))
+        return refuse(p->b, "a fold over all rows joins later");
     return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));
 }
 

@@ -153,6 +153,7 @@ static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *o
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error)
 {
     builder b = {.memory = memory, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
+    b.early = p->early;
     for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = false;
     bool fine;
     switch (c->g.kind) {

@@ -46,6 +46,7 @@ typedef struct planner {
     int cell_count, cell_capacity, next_stamp;
     bool *forced; /* by op: it is written, so that readers can compute others from it. recompute.c */
     bool copying; /* some cell has copies */
+    bool early;   /* see builder */
     refusal *refusals;
     int refusal_count, refusal_size;
 } planner;
@@ -79,7 +80,8 @@ bool plan_is_zero_base(const graph_node *x, int i, const graph_node *input);
 
 /* group.c */
 void group_nodes(planner *p);
-bool group_is_barrier(const planner *p, const cell *c); /* its kernel is of this cell alone */
+bool group_is_barrier(const planner *p, const cell *c); /* nothing may be added to it */
+bool group_is_ordered(const graph_node *x);             /* rounding makes the order of its additions seen */
 /* Why the value of `n` goes through memory to a cell that reads it. */
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer);
 /* recompute.c: readers compute for themselves what is cheaper than its way through memory. */

@@ -176,6 +176,7 @@ void plan_find_ops(planner *p)
         if (!p->reached[n] || p->leaves[n].given) continue;
         const graph_node *x = graph_get(p->g, n);
         bool hungry = plan_is_alone(x->code) || x->code == GRAPH_DOT || (is_followed(x) && feeds[n]);
+        hungry |= p->options->mode == FUSE_STRICT && group_is_ordered(x);
         for (int i = 0; i < x->input_count; i++) feeds[x->inputs[i]] |= hungry;
     }
     for (node n = 1; (int)n < p->node_count; n++) {

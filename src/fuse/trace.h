@@ -73,6 +73,7 @@ typedef struct trace {
     int check_count, check_capacity;
     int guard;       /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
     const char *why; /* the first thing that cannot be; NULL: nothing */
+    bool uncut;      /* axes stay whole: a reshape is done by quotients instead */
     int cut_axis;    /* >= 0: the trace wants this axis cut; space_cut, and begin again */
     int64_t cut_inner;
 } trace;

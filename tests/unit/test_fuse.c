@@ -243,6 +243,27 @@ TEST(losses)
     arena_free(b->memory);
 }
 
+/* Rows whose target is -1 do not count: the mean's divisor is a sum over all rows that the gradient needs. It stays a
+ * small kernel of its own; rows and their gradients are still one. */
+TEST(ignored_rows)
+{
+    bench bed = bench_new(), *b = &bed;
+    node x = leaf(b, DT_F32, 2, 12, 30, 0), target = kernel_leaf(b->memory, b->g, DT_I64, (shape){2, {12, 1}}, -1, 30);
+    shape wide = *shape_of(b, x);
+    node counts = graph_convert(b->g, graph_binary(b->g, OP_GE, target, like(b, target, 0)), DT_F32),
+         n = SUM(counts, 3);
+    node m = MAX(x, 2), e = DO(EXP, SUB(x, widen(b, m, x))), z = SUM(e, 2);
+    node loss = DIV(SUM(MUL(ADD(DO(LOG, z), m), counts), 3), n);
+    node scale = DIV(counts, graph_expand(b->g, n, shape_of(b, counts)));
+    node gradient = MUL(DIV(e, widen(b, z, e)), graph_expand(b->g, scale, &wide));
+    EXPECT(kernels(b, (node[]){loss, gradient}, 2) == 2);
+    b->options.mode = FUSE_FUSED;
+    fuse_run r = fuse_run_plan(b->memory, b->g, (node[]){loss, gradient}, 2, NULL, 0, &b->options);
+    for (int i = 0; i < r.plan->boundary_count; i++)
+        EXPECT(r.plan->boundaries[i].consumer < 0 || r.plan->boundaries[i].bytes < 100);
+    arena_free(b->memory);
+}
+
 TEST(columns)
 {
     bench bed = bench_new(), *b = &bed;
@@ -290,5 +311,5 @@ TEST(empty)
     arena_free(b->memory);
 }
 
-TEST_MAIN(CASE(pointwise), CASE(moving), CASE(indexing), CASE(rows), CASE(losses), CASE(columns),
+TEST_MAIN(CASE(pointwise), CASE(moving), CASE(indexing), CASE(rows), CASE(losses), CASE(ignored_rows), CASE(columns),
           CASE(layer_norm_backward), CASE(empty))
