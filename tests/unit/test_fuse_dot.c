@@ -66,7 +66,7 @@ static bool build(bed *b, fuse_kernel *out)
     }
     for (int i = 0; i < b->node_count && !grp.anchor; i++)
         if (graph_get(g, b->nodes[i])->code == GRAPH_DOT) grp.anchor = b->nodes[i];
-    builder maker = {b->memory, g, in_memory, leaves, &b->options, NULL};
+    builder maker = {.memory = b->memory, .g = g, .in_memory = in_memory, .leaves = leaves, .options = &b->options};
     qn_error error = {0};
     bool could = dot_build(&maker, &grp, NULL, &error);
     b->why = maker.why;
