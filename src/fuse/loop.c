@@ -424,10 +424,25 @@ static int rows_held(const loop *p)
 #define HELD_BLOCK ((int64_t)96 << 10) /* elements that the registers and the shared memory of a block hold */
 #define HELD_CLUSTER (8 * HELD_BLOCK)
 
+/* Parameters that the kernel will have, about: an array by its own axes has an extent for each. */
+static int parameters(const loop *p)
+{
+    int count = p->space.axis_count + p->output_count;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS) continue;
+        bool own = x->guarded;
+        for (int k = 0; k < x->map->rank; k++) own |= affine_has_atoms(&x->map->axes[k]);
+        count += own ? 1 + x->map->rank : 1;
+    }
+    return count;
+}
+
 /* Does the kernel lose more than the joining saves? */
 static bool is_worth(loop *p)
 {
     const fuse_options *o = p->b->options;
+    if (parameters(p) > LOWER_PARAMS - 4) return refuse(p->b, "it would have too many parameters");
     if (repeated_work(p) > (o->gpu ? REPEATS_GPU : REPEATS_CPU))
         return refuse(p->b, "a costly function would be computed many times over");
     if (!o->gpu || (p->shape != LOOP_ROW && p->shape != LOOP_BOTH)) return true;

@@ -10,12 +10,29 @@
 
 #include <string.h>
 
+#define CONCAT_MOST 8 /* parts that one kernel puts together: it has so many parameters */
+
+/* Parts of parts. */
+static node concat_tree(graph *g, node n)
+{
+    const graph_node x = *graph_get(g, n);
+    if (x.input_count <= CONCAT_MOST) return n;
+    node parts[CONCAT_MOST];
+    int count = 0, each = (x.input_count + CONCAT_MOST - 1) / CONCAT_MOST;
+    for (int first = 0; first < x.input_count; first += each) {
+        node part = graph_concat(g, x.inputs + first, MINIMUM(each, x.input_count - first), x.attr.axis);
+        parts[count++] = part && graph_get(g, part)->code == GRAPH_CONCAT ? concat_tree(g, part) : part;
+    }
+    return graph_concat(g, parts, count, x.attr.axis);
+}
+
 static node prepare_node(graph *g, node n)
 {
     const graph_node *x = graph_get(g, n);
     bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
     if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
     if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
+    if (x->code == GRAPH_CONCAT) return concat_tree(g, n);
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));

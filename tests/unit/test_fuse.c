@@ -162,6 +162,17 @@ TEST(moving)
     arena_free(b->memory);
 }
 
+/* More parts than one kernel takes. */
+TEST(many_parts)
+{
+    bench bed = bench_new(), *b = &bed;
+    node parts[40];
+    for (int i = 0; i < 40; i++) parts[i] = DO(EXP, leaf(b, DT_F32, 3, 1 + i % 2, 3, 5));
+    node c = graph_concat(b->g, parts, 40, 0), y = ADD(c, c);
+    EXPECT(kernels(b, &y, 1) <= 16);
+    arena_free(b->memory);
+}
+
 TEST(indexing)
 {
     bench bed = bench_new(), *b = &bed;
@@ -311,5 +322,5 @@ TEST(empty)
     arena_free(b->memory);
 }
 
-TEST_MAIN(CASE(pointwise), CASE(moving), CASE(indexing), CASE(rows), CASE(losses), CASE(ignored_rows), CASE(columns),
-          CASE(layer_norm_backward), CASE(empty))
+TEST_MAIN(CASE(pointwise), CASE(moving), CASE(many_parts), CASE(indexing), CASE(rows), CASE(losses), CASE(ignored_rows),
+          CASE(columns), CASE(layer_norm_backward), CASE(empty))
