@@ -24,7 +24,7 @@ static int by_node(const void *a, const void *b)
 
 bool cell_lists(const node *list, int count, node n)
 {
-    return bsearch(&n, list, (size_t)count, sizeof(node), by_node) != NULL;
+    return count && bsearch(&n, list, (size_t)count, sizeof(node), by_node) != NULL;
 }
 
 static bool is_copy(const cell *c, node n)
