@@ -50,11 +50,11 @@ static bool same_storage(const graph *g, node a, node b)
            (x->code == GRAPH_LEAF && y->code == GRAPH_LEAF && x->attr.storage && x->attr.storage == y->attr.storage);
 }
 
-static bool reads_storage(const memory_plan *m, int kernel, node leaf)
+static bool reads_storage(const fuse_plan *plan, int kernel, node leaf)
 {
-    const fuse_kernel *k = &m->plan->kernels[kernel];
+    const fuse_kernel *k = &plan->kernels[kernel];
     for (int i = 0; i < k->argument_count; i++)
-        if (argument_reads(k, i) && same_storage(m->plan->graph, k->arguments[i].base, leaf)) return true;
+        if (argument_reads(k, i) && same_storage(plan->graph, k->arguments[i].base, leaf)) return true;
     return false;
 }
 
@@ -89,35 +89,48 @@ static void renumber(fuse_plan *plan, const int *order, arena *scratch)
     }
 }
 
+/* By node: the kernel that writes it, or -1. */
+static int *find_writers(const fuse_plan *plan, arena *scratch)
+{
+    int *writer = ARENA_ARRAY(scratch, int, plan->graph->node_count);
+    for (int n = 0; n < plan->graph->node_count; n++) writer[n] = -1;
+    for (int i = 0; i < plan->kernel_count; i++)
+        for (int w = 0; w < plan->kernels[i].write_count; w++) writer[plan->kernels[i].writes[w]] = i;
+    return writer;
+}
+
+bool *fuse_before(const fuse_plan *plan, const fuse_assign *assigns, int assign_count, arena *scratch)
+{
+    int count = plan->kernel_count, *writer = find_writers(plan, scratch);
+    bool *before = ARENA_ARRAY(scratch, bool, (size_t)count *(size_t)count);
+    for (int i = 0; i < count; i++)
+        for (int a = 0; a < plan->kernels[i].argument_count; a++) {
+            node base = plan->kernels[i].arguments[a].base;
+            if (writer[base] >= 0 && writer[base] != i) before[(size_t)writer[base] * (size_t)count + (size_t)i] = true;
+        }
+    for (int a = 0; a < assign_count; a++) {
+        int to = writer[assigns[a].from];
+        for (int i = 0; i < count && to >= 0; i++) {
+            if (i == to || !reads_storage(plan, i, assigns[a].home)) continue;
+            bool *seen = ARENA_ARRAY(scratch, bool, count);
+            if (!reaches(before, count, to, i, seen)) before[(size_t)i * (size_t)count + (size_t)to] = true;
+        }
+    }
+    return before;
+}
+
 /* Kernels that read the old value of an assigned leaf go before the one that computes the new value, unless they need
  * it. Otherwise the order stays. */
 static void order_kernels(memory_plan *m, arena *scratch)
 {
     fuse_plan *plan = m->plan;
-    int count = plan->kernel_count;
-    int *writer = ARENA_ARRAY(scratch, int, plan->graph->node_count);
-    for (int n = 0; n < plan->graph->node_count; n++) writer[n] = -1;
-    for (int i = 0; i < count; i++)
-        for (int w = 0; w < plan->kernels[i].write_count; w++) writer[plan->kernels[i].writes[w]] = i;
+    int count = plan->kernel_count, *writer = find_writers(plan, scratch);
     bool needed = false;
     for (int a = 0; a < m->assign_count && !needed; a++)
         for (int i = writer[m->assigns[a].from] + 1; i < count && writer[m->assigns[a].from] >= 0 && !needed; i++)
-            needed = reads_storage(m, i, m->assigns[a].home);
+            needed = reads_storage(plan, i, m->assigns[a].home);
     if (!needed) return;
-    bool *before = ARENA_ARRAY(scratch, bool, (size_t)count *(size_t)count);
-    for (int i = 0; i < count; i++)
-        for (int a = 0; a < plan->kernels[i].argument_count; a++) {
-            int from = writer[plan->kernels[i].arguments[a].base];
-            if (from >= 0 && from != i) before[(size_t)from * (size_t)count + (size_t)i] = true;
-        }
-    for (int a = 0; a < m->assign_count; a++) {
-        int to = writer[m->assigns[a].from];
-        for (int i = 0; i < count && to >= 0; i++) {
-            if (i == to || !reads_storage(m, i, m->assigns[a].home)) continue;
-            bool *seen = ARENA_ARRAY(scratch, bool, count);
-            if (!reaches(before, count, to, i, seen)) before[(size_t)i * (size_t)count + (size_t)to] = true;
-        }
-    }
+    const bool *before = fuse_before(plan, m->assigns, m->assign_count, scratch);
     int *order = ARENA_ARRAY(scratch, int, count);
     bool *done = ARENA_ARRAY(scratch, bool, count);
     for (int at = 0; at < count; at++) {
@@ -186,9 +199,9 @@ static bool take_home(memory_plan *m, const fuse_assign *a)
         home->elem != from->elem || shape_count(&home->shape) != shape_count(&from->shape))
         return false;
     for (int i = at + 1; i < plan->kernel_count; i++)
-        if (reads_storage(m, i, a->home)) return false;
+        if (reads_storage(plan, i, a->home)) return false;
     fuse_kernel *k = &plan->kernels[at];
-    if (reads_storage(m, at, a->home)) {
+    if (reads_storage(plan, at, a->home)) {
         int read = writing_argument(k, a->home), write = writing_argument(k, a->from);
         for (int i = 0; i < k->argument_count; i++)
             if (i != read && same_storage(plan->graph, k->arguments[i].base, a->home)) return false;

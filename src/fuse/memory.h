@@ -7,6 +7,17 @@
 
 #include "fuse/fuse.h"
 
+/* memory.c */
+/* before[a * kernel_count + b]: kernel a runs before kernel b, for a value that it makes, or because it reads the old value
+ * of a leaf that b computes the new one of. */
+bool *fuse_before(const fuse_plan *plan, const fuse_assign *assigns, int assign_count, arena *scratch);
+
+/* side_by_side.c */
+/* Pairs of small products that do not need each other become one kernel. */
+void fuse_side_by_side(fuse_plan *plan, const fuse_assign *assigns, int assign_count);
+/* One launch for two kernels of one phase each: the first programs run a, the others b. */
+tile_kernel *fuse_join_kernels(arena *memory, const tile_kernel *a, const tile_kernel *b);
+
 /* in_place.c */
 /* The kind of the array parameter that argument `argument` is for. */
 param_kind fuse_argument_kind(const tile_kernel *k, int argument);

@@ -133,6 +133,17 @@ TEST(mlp_forward_and_backward)
     }
 }
 
+/* On a GPU small products that are ready together share a launch: two for each layer, where one after another were
+ * three. */
+TEST(side_by_side)
+{
+    bed b = bed_new(true);
+    node wanted[64] = {mlp_loss(&b, 16)};
+    EXPECT(graph_gradient(b.g, wanted[0], b.params, b.param_count, wanted + 1));
+    int kernels = kernels_of(&b, wanted, 1 + b.param_count, 1e-4);
+    EXPECT(kernels > 0 && kernels <= 2 * 16 + 2);
+}
+
 /* What the assignments leave in the variables' memory, and that no copy of a variable is made. */
 static void expect_step(bed *b, node loss, const fuse_assign *assigns, int count, int most)
 {
@@ -341,5 +352,6 @@ TEST(strides_and_nothing)
 }
 
 TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(dropout), CASE(mlp_forward_and_backward),
-          CASE(training_steps), CASE(pairwise_distances), CASE(attention), CASE(convolution_and_pooling),
-          CASE(operands), CASE(embedding_bags), CASE(embedding_steps), CASE(embedding_gradients), CASE(largest))
+          CASE(side_by_side), CASE(training_steps), CASE(pairwise_distances), CASE(attention),
+          CASE(convolution_and_pooling), CASE(operands), CASE(embedding_bags), CASE(embedding_steps),
+          CASE(embedding_gradients), CASE(largest))
