@@ -151,19 +151,31 @@ static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *o
     }
 }
 
+/* What is worth keeping of a kernel that was built in memory that goes. */
+static void keep_kernel(fuse_kernel *k, arena *memory)
+{
+    k->kernel = tile_clone(k->kernel, memory);
+    k->name = k->kernel->name;
+    fuse_argument *arguments = ARENA_ARRAY(memory, fuse_argument, k->argument_count + 1);
+    number *scalars = ARENA_ARRAY(memory, number, k->scalar_count + 1);
+    if (k->argument_count) memcpy(arguments, k->arguments, sizeof(fuse_argument) * (size_t)k->argument_count);
+    if (k->scalar_count) memcpy(scalars, k->scalars, sizeof(number) * (size_t)k->scalar_count);
+    k->arguments = arguments;
+    k->scalars = scalars;
+}
+
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error)
 {
-    builder b = {.memory = memory, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
+    if (c->g.kind != GROUP_LOOP && c->g.kind != GROUP_DOT) return build_alone(p, c, memory, out);
+    arena *scratch = out ? arena_new() : memory; /* a trace is much larger than its kernel */
+    builder b = {.memory = scratch, .g = p->g, .in_memory = p->in_memory, .leaves = p->leaves, .options = p->options};
     b.early = p->early;
     for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = false;
-    bool fine;
-    switch (c->g.kind) {
-    case GROUP_LOOP: fine = loop_build(&b, &c->g, out, error); break;
-    case GROUP_DOT: fine = dot_build(&b, &c->g, out, error); break;
-    default: fine = build_alone(p, c, memory, out);
-    }
+    bool fine = (c->g.kind == GROUP_LOOP ? loop_build : dot_build)(&b, &c->g, out, error);
     for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = p->is_op[c->g.nodes[i]];
     *why = b.why;
+    if (out && fine) keep_kernel(out, memory);
+    if (out) arena_free(scratch);
     return fine;
 }
 
