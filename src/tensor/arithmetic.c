@@ -183,6 +183,30 @@ static node power(graph *g, node x, double s)
     return graph_binary(g, OP_POW, x, tensor_number(g, x, s));
 }
 
+/* A comparison, minimum or maximum of integers with a number that their type does not hold: what it gives is known. 0:
+ * the number is held, or the op wraps. */
+static node beyond(graph *g, op_code code, node x, double s)
+{
+    dtype elem = tensor_elem(g, x);
+    if (!dtype_is_integer(elem)) return 0;
+    bool is_signed = dtype_is_signed(elem);
+    int bits = dtypes[elem].size_bytes * 8 - is_signed;
+    double low = is_signed ? -ldexp(1, bits) : 0, high = ldexp(1, bits) - 1;
+    if (s >= low && s <= high) return 0;
+    bool above = s > high;
+    switch (code) {
+    case OP_MIN: return above ? x : tensor_number(g, x, low);
+    case OP_MAX: return above ? tensor_number(g, x, high) : x;
+    case OP_EQ: return graph_full_double(g, DT_BOOL, tensor_shape(g, x), false);
+    case OP_NE: return graph_full_double(g, DT_BOOL, tensor_shape(g, x), true);
+    case OP_LT:
+    case OP_LE: return graph_full_double(g, DT_BOOL, tensor_shape(g, x), above);
+    case OP_GT:
+    case OP_GE: return graph_full_double(g, DT_BOOL, tensor_shape(g, x), !above);
+    default: return 0;
+    }
+}
+
 node tensor_scalar(graph *g, op_code code, node x, double s, bool reversed)
 {
     if (!x) return 0;
@@ -194,6 +218,8 @@ node tensor_scalar(graph *g, op_code code, node x, double s, bool reversed)
             x = tensor_convert(g, x, DT_I64);
     }
     if (code == OP_POW && !reversed) return power(g, x, s);
+    node known = reversed ? 0 : beyond(g, code, x, s);
+    if (known) return known;
     node number = tensor_number(g, x, s);
     return reversed ? graph_binary(g, code, number, x) : graph_binary(g, code, x, number);
 }
