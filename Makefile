@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test check-gpu setup format lint sanitize tsan install clean wc
+.PHONY: all run test nightly check-gpu setup format lint sanitize tsan install clean wc
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
@@ -18,6 +18,9 @@ run: all
 
 test: all
 	@tools/test $(BUILD)
+
+nightly: all
+	@tools/nightly $(BUILD)
 
 check-gpu: all
 	@tools/check-gpu $(BUILD)

@@ -1,190 +1,44 @@
 /*
- * Random graphs on devices, forward and gradient: eager on ref, fused and strict on cpu, fused on emu (and on cuda where
- * there is a GPU) agree with the graph interpreter; strict gives the bits of eager. A failing graph is made smaller and
- * printed as text; QUERN_GRAPH=FILE runs such a text everywhere and prints what each device gives.
- * QUERN_GRAPHS=COUNT tries more, QUERN_GRAPH_SEED=N starts elsewhere.
+ * Random graphs of 5 to 60 ops, forward and gradient, on `ref`: eager and fused agree with the graph interpreter, strict
+ * gives the bits of eager. See random_run.h for the variables of the environment.
  * SPDX-License-Identifier: MIT
  */
-#include "graph_run.h"
-#include "test.h"
+#include "random_run.h"
 
-#include <quern/device.h>
-#include <setjmp.h>
-#include <signal.h>
-
-static qn_context *context;
-
-static int number_from(const char *name, int otherwise)
+static int graphs(void)
 {
-    const char *words = environment_get(name);
-    return words ? atoi(words) : otherwise;
+    return number_from("QUERN_GRAPHS", 100);
 }
 
-static bool has_device(const char *name)
+static int most_ops(void)
 {
-    qn_tape *tape;
-    qn_error error;
-    if (!context && qn_context_open(NULL, &context, &error)) {
-        printf("%s\n", error.message);
-        exit(1);
-    }
-    if (qn_tape_new(context, name, &tape, &error)) return false;
-    qn_tape_free(tape);
-    return true;
+    return number_from("QUERN_GRAPH_OPS", 60);
 }
 
-typedef struct way {
-    const char *device;
-    qn_mode mode;
-    bool same_bits; /* strict against eager, no interpreter */
-} way;
-
-/* One of our own checks ends a run like a wrong value does, so that its graph can be made smaller too. What the run
- * held is lost, and its context with it. */
-static sigjmp_buf at_check;
-
-static void at_abort(int signal_number)
+TEST(eager)
 {
-    siglongjmp(at_check, signal_number);
+    run_all((way){"ref", QN_EAGER, false}, graphs(), most_ops(), DT_COUNT);
 }
 
-static const char *const modes[] = {"fused", "eager", "strict"};
-
-static bool passes(const graph_case *c, void *at, text *words)
+TEST(fused)
 {
-    const way *w = at;
-    signal(SIGABRT, at_abort);
-    if (sigsetjmp(at_check, 1)) {
-        text_add(words, "an internal check failed\n");
-        context = NULL;
-        has_device("ref");
-        return false;
-    }
-    return w->same_bits ? case_strict(c, context, w->device, words)
-                        : case_agrees(c, context, w->device, w->mode, words);
+    run_all((way){"ref", QN_FUSED, false}, graphs(), most_ops(), DT_COUNT);
 }
 
-static void check(const graph_case *c, way w, uint64_t seed)
+TEST(strict_is_eager_in_f32)
 {
-    text words = {0}, smaller = {0};
-    if (!passes(c, &w, &words)) {
-        printf("seed %llu, %s %s: %s", (unsigned long long)seed, w.device,
-               w.same_bits ? "strict against eager" : modes[w.mode], text_get(&words));
-        fflush(stdout);
-        text_clear(&words);
-        case_shrink(c, passes, &w, &smaller, &words);
-        printf("%s%s", text_get(&smaller), text_get(&words));
-        test_fail(__FILE__, __LINE__, "a random graph");
-    }
-    text_free(&words);
-    text_free(&smaller);
+    run_all((way){"ref", QN_STRICT, true}, graphs(), most_ops(), DT_F32);
 }
 
-/* Graph number i of the run, as its text reads. */
-static random_graph *draw(int i, int most_ops, dtype type, graph_case *c, uint64_t *seed)
+TEST(strict_is_eager_in_bf16)
 {
-    int first = number_from("QUERN_GRAPH_SEED", 1);
-    random_options options = {5, most_ops, type, (first + i) % 2 == 0};
-    *seed = (uint64_t)(first + i);
-    random_graph *r = random_graph_make(*seed, &options);
-    *c = case_reread(&(graph_case){r->g, r->roots, r->root_count}, r->memory);
-    return r;
-}
-
-enum { MOST_FAILURES = 3 };
-
-static void run_all(const way *ways, int way_count, int count, int most_ops, dtype type)
-{
-    if (environment_get("QUERN_GRAPH")) count = 0;
-    for (int i = 0; i < count && test_failures_of_case < MOST_FAILURES; i++) {
-        graph_case c;
-        uint64_t seed;
-        random_graph *r = draw(i, most_ops, type, &c, &seed);
-        for (int k = 0; k < way_count; k++)
-            if (has_device(ways[k].device)) check(&c, ways[k], seed);
-        random_graph_free(r);
-    }
-}
-
-TEST(eager_on_ref)
-{
-    run_all((way[]){{"ref", QN_EAGER, false}}, 1, number_from("QUERN_GRAPHS", 0), 60, DT_COUNT);
-}
-
-TEST(fused_on_ref)
-{
-    run_all((way[]){{"ref", QN_FUSED, false}}, 1, number_from("QUERN_GRAPHS", 0), 60, DT_COUNT);
-}
-
-TEST(strict_is_eager_on_ref)
-{
-    int count = number_from("QUERN_GRAPHS", 0);
-    run_all((way[]){{"ref", QN_STRICT, true}}, 1, count, 60, DT_F32);
-    run_all((way[]){{"ref", QN_STRICT, true}}, 1, count, 60, DT_BF16);
-}
-
-TEST(fused_on_cpu)
-{
-    run_all((way[]){{"cpu", QN_FUSED, false}}, 1, number_from("QUERN_GRAPHS", 0), 60, DT_COUNT);
-}
-
-TEST(strict_is_eager_on_cpu)
-{
-    int count = number_from("QUERN_GRAPHS", 0);
-    run_all((way[]){{"cpu", QN_STRICT, true}}, 1, count, 30, DT_F32);
-    run_all((way[]){{"cpu", QN_STRICT, true}}, 1, count, 30, DT_BF16);
-}
-
-TEST(fused_on_emu)
-{
-    run_all((way[]){{"emu", QN_FUSED, false}}, 1, number_from("QUERN_GRAPHS", 0), 60, DT_COUNT);
-}
-
-TEST(fused_on_cuda)
-{
-    run_all((way[]){{"cuda", QN_FUSED, false}, {"cuda", QN_STRICT, true}}, 2, number_from("QUERN_GRAPHS", 0), 60,
-            DT_COUNT);
-}
-
-static void replay(const char *path)
-{
-    char *data = NULL;
-    size_t size = 0;
-    qn_error error;
-    arena *memory = arena_new();
-    graph *g = graph_new(memory);
-    node *roots;
-    int count;
-    if (file_read(path, 1 << 24, &data, &size, &error) || graph_read(g, path, data, size, &roots, &count, &error)) {
-        printf("%s\n", error.message);
-    } else {
-        graph_case c = {g, roots, count};
-        static const way ways[] = {{"ref", QN_EAGER, false}, {"ref", QN_FUSED, false}, {"ref", QN_STRICT, true},
-                                   {"cpu", QN_EAGER, false}, {"cpu", QN_FUSED, false}, {"cpu", QN_STRICT, true},
-                                   {"emu", QN_FUSED, false}, {"emu", QN_STRICT, true}, {"cuda", QN_FUSED, false},
-                                   {"cuda", QN_STRICT, true}};
-        for (int i = 0; i < COUNT(ways); i++) {
-            text words = {0};
-            if (!has_device(ways[i].device)) continue;
-            bool good = passes(&c, (void *)&ways[i], &words);
-            printf("%s %s%s: %s%s", ways[i].device, modes[ways[i].mode], ways[i].same_bits ? " against eager" : "",
-                   good ? "good\n" : "", text_get(&words));
-            text_free(&words);
-        }
-    }
-    free(data);
-    arena_free(memory);
+    run_all((way){"ref", QN_STRICT, true}, graphs(), most_ops(), DT_BF16);
 }
 
 TEST(a_given_graph)
 {
     if (environment_get("QUERN_GRAPH")) replay(environment_get("QUERN_GRAPH"));
-}
-
-TEST(end)
-{
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(a_given_graph), CASE(eager_on_ref), CASE(fused_on_ref), CASE(strict_is_eager_on_ref), CASE(fused_on_cpu),
-          CASE(strict_is_eager_on_cpu), CASE(fused_on_emu), CASE(fused_on_cuda), CASE(end))
+TEST_MAIN(CASE(eager), CASE(fused), CASE(strict_is_eager_in_f32), CASE(strict_is_eager_in_bf16), CASE(a_given_graph))
