@@ -33,6 +33,25 @@ static node add_one(graph *g, const graph_node *n)
     return graph_select(g, here, graph_binary(g, OP_ADD, base, spread(g, updates, &n->shape)), base);
 }
 
+/* Integers of rank 1 that do not fall: positions, what was taken in its own order, counts of what holds up to here. */
+static bool is_sorted(const graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    if (x->code == GRAPH_RESHAPE && graph_get(g, x->inputs[0])->shape.rank == 1) return is_sorted(g, x->inputs[0]);
+    if (x->shape.rank != 1) return false;
+    if (x->code == GRAPH_IOTA) return true;
+    if (x->code == GRAPH_TAKE) {
+        const graph_node *order = graph_get(g, x->inputs[1]);
+        return order->code == GRAPH_ARGSORT && !order->attr.index && order->inputs[0] == x->inputs[0];
+    }
+    if (x->code == GRAPH_MAP && (x->attr.map == OP_SUB || x->attr.map == OP_ADD))
+        return graph_get(g, x->inputs[1])->code == GRAPH_FULL && is_sorted(g, x->inputs[0]);
+    if (x->code != GRAPH_SCAN || x->attr.fold != FOLD_SUM) return false;
+    const graph_node *counted = graph_get(g, x->inputs[0]);
+    return counted->code == GRAPH_MAP && counted->attr.map == OP_CONVERT &&
+           graph_get(g, counted->inputs[0])->elem == DT_BOOL;
+}
+
 node fuse_scatter_prepare(graph *g, node n)
 {
     graph_node of = *graph_get(g, n);
@@ -50,7 +69,8 @@ node fuse_scatter_prepare(graph *g, node n)
         node index = of.inputs[1];
         shape line = {1, {shape_count(&graph_get(g, index)->shape)}};
         if (takes) index = graph_reshape(g, index, &line);
-        node order = graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
+        node order = is_sorted(g, index) ? graph_iota(g, graph_get(g, index)->shape.extents[0])
+                                         : graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
         node inputs[] = {of.inputs[0], of.inputs[1], of.inputs[2], order};
         of.inputs = inputs;
         of.input_count = 4;

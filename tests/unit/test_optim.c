@@ -1,9 +1,10 @@
 /*
  * The optimisers' graph code, interpreted in double over several steps, against plain loops of the formulas that
- * PyTorch documents; updates of few rows against updates of all; clipping; and that nothing of a table's size is made
- * where a gradient names rows.
+ * PyTorch documents; updates of few rows against updates of all; clipping; that nothing of a table's size is made
+ * where a gradient names rows, and that indices are sorted once.
  * SPDX-License-Identifier: MIT
  */
+#include "fuse/fuse.h"
 #include "tensor/optim.h"
 #include "ir/graph_interp.h"
 #include "test.h"
@@ -231,6 +232,28 @@ TEST(gradients_of_rows)
     }
 }
 
+/* Kernels of the plan that sort. */
+static int count_sorts(graph *g, const node *wanted, int count, arena *memory)
+{
+    fuse_leaf *leaves = ARENA_ARRAY(memory, fuse_leaf, g->node_count);
+    for (int n = 1; n < g->node_count; n++) {
+        leaves[n].given = graph_get(g, (node)n)->code == GRAPH_LEAF;
+        memcpy(leaves[n].strides, graph_get(g, (node)n)->attr.strides, sizeof(leaves[n].strides));
+    }
+    fuse_options options = {.units = 2};
+    fuse_plan *plan;
+    qn_error error = {0};
+    int sorts = 0;
+    if (fuse_plan_make(g, leaves, wanted, count, NULL, 0, &options, memory, &plan, &error)) {
+        EXPECT_TEXT(error.message, "");
+        return -1;
+    }
+    for (int k = 0; k < plan->kernel_count; k++)
+        for (int i = 0; i < plan->kernels[k].node_count; i++)
+            sorts += graph_get(g, plan->kernels[k].nodes[i])->code == GRAPH_ARGSORT;
+    return sorts;
+}
+
 TEST(untouched_rows_are_neither_read_nor_written)
 {
     for (int c = 0; c < COUNT(SETUPS); c++) {
@@ -252,6 +275,7 @@ TEST(untouched_rows_are_neither_read_nor_written)
         int count = 1 + optim_state_count(step.kind, &step.options);
         EXPECT(largest_computed(g, (node[]){new.parameter, new.state[0], new.state[1]}, count) <= 50 * 8);
         EXPECT(g->status == QN_OK);
+        EXPECT(count_sorts(g, (node[]){new.parameter, new.state[0], new.state[1]}, count, memory) == 1);
         arena_free(memory);
     }
 }
