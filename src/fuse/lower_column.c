@@ -12,6 +12,7 @@
 #define COLUMN_BLOCK 4096 /* elements that a program carries */
 #define JOIN_ROWS 16
 #define JOIN_COLUMNS 64
+#define JOIN_BLOCK 2048
 
 /* The late folds and where their parts wait. */
 typedef struct parts {
@@ -89,17 +90,38 @@ static bool output_is_wide(const loop *p, int i)
 
 /* ---- joining ---- */
 
-/* The joined value of a fold that keeps nothing, in any frame. */
+/* Parts from `first` along axis 0 of the frame: where there is one, the new value, else the old. */
+static value assign_inside(lowering *l, frame *f, value first, value part_count, value now, value old)
+{
+    value one = lower_integer(l, f->block, 1);
+    tile_op *rows = tile_op_new(l->k, OP_BOUND, (value[]){first, one, part_count}, 3);
+    value inside = tile_result(l->k, rows, frame_type(f, DT_BOOL, 1));
+    tile_append(l->k, f->block, rows);
+    value next = lower_op(l, f->block, OP_SELECT, tile_type_of(l->k, now).elem, (value[]){inside, now, old}, 3, 0);
+    tile_def(l->k, next)->flags |= F_ASSIGN;
+    return next;
+}
+
+/* The joined value of a fold that keeps nothing, in any frame: a block of parts at a time. */
 static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, int i, value part_count)
 {
-    frame *g = lower_frame(l, f, f->block);
-    int axis = 0;
-    bool safe = true;
-    value zero = lower_integer(l, f->block, 0);
+    const term *x = &p->t->terms[c->folds[i]];
+    frame *whole = lower_frame(l, f, f->block);
+    whole->rank = 1;
+    whole->dims[0] = JOIN_BLOCK;
+    value carried = lower_broadcast(l, whole, identity(p, l, f->block, c->folds[i]), 1), sum;
+    lower_for loop = lower_for_begin(l, lower_integer(l, f->block, 0), part_count,
+                                     lower_integer(l, f->block, JOIN_BLOCK), &carried, 1);
+    frame *g = lower_frame(l, whole, loop.body);
     g->rank = 1;
-    g->dims[0] = -(int64_t)part_count;
-    value all = lower_load_array(l, g, c->scratch[i], &zero, &axis, &safe);
-    return reduce_axis(l, g, all, &p->t->terms[c->folds[i]], 1, true);
+    g->dims[0] = JOIN_BLOCK;
+    int axis = 0;
+    bool safe = false;
+    value some = lower_load_array(l, g, c->scratch[i], &loop.index, &axis, &safe);
+    value next = lower_combine(l, g, x->fold, loop.carried[0], some, 0);
+    next = assign_inside(l, g, loop.index, part_count, next, loop.carried[0]);
+    lower_for_end(l, f->block, &loop, &next, &sum);
+    return reduce_axis(l, whole, sum, x, 1, true);
 }
 
 static void join_scalars(const loop *p, lowering *l, frame *f, const parts *c, value part_count)
@@ -151,10 +173,6 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
     g->dims[0] = JOIN_ROWS;
     g->dims[1] = JOIN_COLUMNS;
     frame_tile(g, last, 1, starts[kept_count - 1], true);
-    value one = lower_integer(l, loop.body, 1);
-    tile_op *rows = tile_op_new(l->k, OP_BOUND, (value[]){loop.index, one, part_count}, 3);
-    value inside = tile_result(l->k, rows, frame_type(g, DT_BOOL, 1));
-    tile_append(l->k, loop.body, rows);
     for (int i = 0; i < count; i++) {
         value at[MAX_RANK] = {loop.index};
         int axis[MAX_RANK] = {0}, rank = 1;
@@ -167,9 +185,7 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
         fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
         value sum = lower_combine(l, g, fold, loop.carried[i], v, 0);
-        next[i] = lower_op(l, loop.body, OP_SELECT, tile_type_of(l->k, sum).elem,
-                           (value[]){inside, sum, loop.carried[i]}, 3, 0);
-        tile_def(l->k, next[i])->flags |= F_ASSIGN;
+        next[i] = assign_inside(l, g, loop.index, part_count, sum, loop.carried[i]);
     }
     lower_for_end(l, f->block, &loop, next, results);
     for (int i = 0; i < count; i++) {
