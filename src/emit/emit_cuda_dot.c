@@ -22,6 +22,7 @@ enum {
     MOST_RING_SUMS = 64,
     RING_BYTES = 72 * 1024,
     MOST_STAGES = 8,
+    OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
     FMA_STEP = 8
 };
 
@@ -40,6 +41,14 @@ static int64_t power_above(int64_t n, int64_t least, int64_t most)
 static bool is_unit(const char *stride)
 {
     return !strcmp(stride, "1") || !strcmp(stride, "1L");
+}
+
+/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it, or as many as fit. */
+static int ring_stages(const emitter *e, int64_t stage_bytes, int64_t ring_bytes)
+{
+    int64_t most = (e->cuda->target->shared_bytes - OTHER_BYTES) / stage_bytes;
+    if (e->k->knob_stages) return (int)MAXIMUM(2, MINIMUM(e->k->knob_stages, most));
+    return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
 }
 
 /* On the matrix units. Of an operand: `inner` if its elements lie side by side along k. */
@@ -61,7 +70,7 @@ static product matrix_product(emitter *e, const char *name, int64_t m, int64_t n
     /* Small tiles are about latency: wide steps, and many of them on their way at once. */
     int chunks = rows + columns <= 128 ? 8 : 4;
     int64_t stage = (rows + columns) * chunks * 16;
-    int stages = (int)MAXIMUM(3, MINIMUM(RING_BYTES / stage, MOST_STAGES));
+    int stages = ring_stages(e, stage, RING_BYTES);
     product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
     p.sums = (int)(rows * columns / (down * across * 32));
     p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_%s", name),
@@ -92,7 +101,7 @@ static product ring_product(emitter *e, int64_t m, int64_t n, int threads, const
     while (rows * columns > MOST_RING_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
     int chunks = rows + columns <= 128 ? 8 : 4;
     int64_t stage = (rows + columns) * chunks * 16;
-    int stages = (int)MAXIMUM(3, MINIMUM(RING_BYTES / 2 / stage, MOST_STAGES));
+    int stages = ring_stages(e, stage, RING_BYTES / 2);
     product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
     p.room_bytes = stage * stages;
     p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_f32"), p.rows,

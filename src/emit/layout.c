@@ -22,6 +22,7 @@ enum {
     MOST_IN_FLIGHT = 4,      /* chunks, unless they go to kept registers */
     SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
     LARGEST_BOUND = 1 << 30, /* bytes of a kept tile whose length only the program knows */
+    MOST_STAGES = 16,        /* of a product's ring, that `tune` may ask for */
     LIGHT_PASS = 6           /* weight of passes that 32 registers are enough for */
 };
 
@@ -244,7 +245,15 @@ static void choose_row_team(const emitter *e, const survey *s)
     int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
     bool roomy = target->shared_bytes >= 200 * 1024;
     int64_t whole_chip = (int64_t)target->multiprocessors * long_row / 2;
-    if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
+    int wish = e->k->knob_cluster; /* of `tune`: followed where so many blocks hold the row */
+    bool clusters = !streams && roomy && target->arch >= 90 && wish != 1 && may_be_large(e, s);
+    if (clusters && wish > 1 && s->positions > SHORT_ROW && s->positions <= wish * long_row) {
+        t->kind = TEAM_CLUSTER;
+        t->block = MOST_THREADS;
+        t->cluster = wish;
+        t->share = s->positions <= wish * long_row / 2 ? ROW_REGISTERS : 2 * ROW_REGISTERS;
+        t->reason = "as many blocks as `cluster` asks for";
+    } else if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
         t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
         t->reason = "short rows, several in a block";
@@ -257,8 +266,7 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->block = MOST_THREADS;
         t->share = 2 * ROW_REGISTERS;
         t->reason = "a long row for each block, partly in shared memory";
-    } else if (!streams && roomy && s->positions <= MOST_CLUSTER * long_row / 2 && target->arch >= 90 &&
-               may_be_large(e, s)) {
+    } else if (clusters && s->positions <= MOST_CLUSTER * long_row / 2) {
         t->kind = TEAM_CLUSTER;
         t->block = MOST_THREADS;
         t->share = 2 * ROW_REGISTERS;
@@ -554,9 +562,23 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     return QN_OK;
 }
 
+/* Wishes that nothing could follow are mistakes. */
+static qn_status check_knobs(const emitter *e, qn_error *error)
+{
+    int cluster = e->k->knob_cluster, stages = e->k->knob_stages;
+    if (cluster & (cluster - 1) || cluster > MOST_CLUSTER)
+        return error_set(error, QN_BAD_CALL, "kernel `%s`: cluster = %d: a cluster has 1, 2, 4 or 8 blocks", e->k->name,
+                         cluster);
+    if (stages == 1 || stages > MOST_STAGES)
+        return error_set(error, QN_BAD_CALL, "kernel `%s`: stages = %d: a product has 2 to %d steps on their way",
+                         e->k->name, stages, MOST_STAGES);
+    return QN_OK;
+}
+
 qn_status layout_decide(emitter *e, qn_error *error)
 {
     cuda_state *c = e->cuda;
+    QN_TRY(check_knobs(e, error));
     for (;;) {
         bool large = c->no_large;
         for (int i = 0; i < c->layout_count; i++) choose_vector(e, c->layouts[i]);

@@ -30,6 +30,7 @@ typedef struct team {
     int row_param; /* -1: none */
     int share;
     int64_t bound;      /* the longest row that this text serves */
+    int cluster;        /* CLUSTER: so many blocks; 0: as many as the row needs when launched */
     int grid_teams;     /* GRID: how many programs run at once at most */
     const char *reason; /* for show --stage layout */
 } team;

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* What is a knob, and which of them the text for a GPU follows. */
+/* What is a knob, and how many of them, from the first on, the text for a GPU follows. */
 static const char *const knobs[] = {"warps", "group", "stages", "cluster"};
-enum { GPU_KNOBS = 2 };
+enum { GPU_KNOBS = 4 };
 
 static bool is_knob(const char *name, int first)
 {

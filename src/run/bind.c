@@ -35,7 +35,8 @@ static void key_print(const bindings *constants, text *out)
 }
 
 /* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
-static const char *const knobs[][2] = {{"warps", "knob warps"}, {"group", "knob group"}};
+static const char *const knobs[][2] = {
+    {"warps", "knob warps"}, {"group", "knob group"}, {"stages", "knob stages"}, {"cluster", "knob cluster"}};
 
 static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
 {
@@ -85,6 +86,8 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
         CHECK(i->kernel);
         i->kernel->knob_warps = knob_of(constants, 0);
         i->kernel->knob_group = knob_of(constants, 1);
+        i->kernel->knob_stages = knob_of(constants, 2);
+        i->kernel->knob_cluster = knob_of(constants, 3);
         if (i->kernel->param_count > MAX_PARAMS) {
             place nowhere = {0};
             instance_free(i, entry->module->context);

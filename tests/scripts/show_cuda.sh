@@ -75,8 +75,8 @@ if "$quern" $gelu --stage ptx >"$work/out" 2>"$work/err"; then
     try 0 $gelu --stage ptx --arch sm_75
     says out ".target sm_75"
     try 0 $row --stage ptx --annotate
-    says out "// kernels/softmax.qn:38: v = exp(v - max(v));"
-    says out "// kernels/softmax.qn:39: y[r][:] = v / sum(v);"
+    says out "// kernels/softmax.qn:39: v = exp(v - max(v));"
+    says out "// kernels/softmax.qn:40: y[r][:] = v / sum(v);"
     lacks out ".loc"
     lacks out ".section"
     try 0 show kernels/softmax.qn softmax_row --stage ptx

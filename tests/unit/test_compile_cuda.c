@@ -72,6 +72,21 @@ static void add_unit(const char *label, const text *source, int arch)
     text_add_bytes(&u->source, text_get(source), source->length);
 }
 
+/* The kernels of a tensor function follow each other, each a text of its own. */
+static void add_units(const char *label, const text *source, int arch)
+{
+    static const char head[] = "/* Kernel ";
+    const char *first = strstr(text_get(source), head);
+    if (!first) add_unit(label, source, arch); /* raw */
+    for (const char *next; first; first = next) {
+        text one = {0};
+        next = strstr(first + 1, head);
+        text_add_bytes(&one, first, next ? (size_t)(next - first) : strlen(first));
+        add_unit(label, &one, arch);
+        text_free(&one);
+    }
+}
+
 static void *compile_units(void *unused)
 {
     (void)unused;
@@ -142,7 +157,7 @@ static void add_kernel(const char *path, const kernel_entry *e, int *kernels)
             bool good = text_of(path, e, arch_names[a], sized, &source);
             EXPECT(good);
             if (!good) printf("%s: %s\n", label, error.message);
-            if (good) add_unit(label, &source, archs[a]);
+            if (good) add_units(label, &source, archs[a]);
         }
     ++*kernels;
     text_free(&source);

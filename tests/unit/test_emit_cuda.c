@@ -127,7 +127,7 @@ TEST(loops)
 TEST(readable)
 {
     const char *t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);
-    EXPECT(strstr(t, "/* 38: v = exp(v - max(v)); */") && strstr(t, "; /* v */"));
+    EXPECT(strstr(t, "/* 39: v = exp(v - max(v)); */") && strstr(t, "; /* v */"));
     text once = {0};
     text_add(&once, text_get(&emitted));
     emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);

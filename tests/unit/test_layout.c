@@ -132,5 +132,40 @@ TEST(no_programs)
     EXPECT(s.grid[0] == 0);
 }
 
+/* Wishes of `tune`. */
+TEST(knobs)
+{
+    qn_error error;
+    cuda_shape s = {0};
+    text out = {0};
+    launch_of l = launch_make("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=16384", h200());
+    EXPECT(l.kernel);
+    for (int cluster = 1; cluster <= 8; cluster *= 2) {
+        l.kernel->knob_cluster = cluster;
+        EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK && s.cluster == cluster);
+        EXPECT(s.grid[0] == 64 * cluster && s.threads * cluster * 32 == 16384);
+    }
+    l.kernel->knob_cluster = 3;
+    EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "1, 2, 4 or 8"));
+    launch_free(&l);
+    l = launch_make("bench/gpu.qn", "product", "T=bf16 M=256 N=256 K=256", h200());
+    EXPECT(l.kernel);
+    int64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        l.kernel->knob_stages = i ? 6 : 2;
+        EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK);
+        bytes[i] = s.shared_bytes;
+        text_clear(&out);
+        EXPECT(emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+        EXPECT(strstr(text_get(&out), i ? "true, true, 6, " : "true, true, 2, "));
+    }
+    EXPECT(bytes[1] > 2 * bytes[0]);
+    l.kernel->knob_stages = 1;
+    EXPECT(emit_cuda(l.kernel, h200(), &out, &error) == QN_BAD_CALL && strstr(error.message, "2 to 16"));
+    launch_free(&l);
+    text_free(&out);
+}
+
 TEST_MAIN(CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices), CASE(homes),
-          CASE(scratch_of_a_launch), CASE(no_programs))
+          CASE(scratch_of_a_launch), CASE(no_programs), CASE(knobs))
