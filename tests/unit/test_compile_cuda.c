@@ -60,7 +60,7 @@ static unit *units;
 static int unit_count, unit_capacity;
 static _Atomic int next_unit;
 
-static void add_unit(const char *label, const text *source, int arch)
+static void add_unit(const char *label, const char *source, size_t length, int arch)
 {
     if (unit_count == unit_capacity) {
         unit_capacity = unit_capacity ? 2 * unit_capacity : 256;
@@ -69,7 +69,18 @@ static void add_unit(const char *label, const text *source, int arch)
     }
     unit *u = &units[unit_count++];
     *u = (unit){.label = strdup(label), .arch = arch};
-    text_add_bytes(&u->source, text_get(source), source->length);
+    text_add_bytes(&u->source, source, length);
+}
+
+/* The kernels of a tensor function stand one below the other, each under its number. */
+static void add_units(const char *label, const text *source, int arch)
+{
+    for (const char *at = text_get(source); *at;) {
+        const char *next = strstr(at + 1, "\n// kernel ");
+        size_t length = next ? (size_t)(next + 1 - at) : strlen(at);
+        add_unit(label, at, length, arch);
+        at += length;
+    }
 }
 
 /* The kernels of a tensor function follow each other, each a text of its own. */

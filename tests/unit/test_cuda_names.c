@@ -140,7 +140,7 @@ static const char products[] =
     "    first::add(x, b, n, 1, b, 1, n, r, r, room, threadIdx.x);\n"
     "    dot_finish<first>(x, c, 64, 0, 0, 64, 64, false, threadIdx.x);\n"
     "#if __CUDA_ARCH__ >= 800\n"
-    "    typedef product_bf16<64, 64, 2, 2, 128, true, false, true, false, 3> second;\n"
+    "    typedef product_bf16<64, 64, 2, 2, 128, true, false, true, false, 3, 8> second;\n"
     "    float y[second::COUNT];\n"
     "    dot_resume<second>(y, c, 64, 64, 64, threadIdx.x);\n"
     "    second::add(y, a, n, 1, a, 64, 1, r, r, room, threadIdx.x);\n"
