@@ -1,7 +1,8 @@
 """What PyTorch reaches on the shapes of bench_gpu, on the same GPU, timed in the same way: medians of the time between
 two events around three or more calls in a row, on rotated sets of tensors where one set would fit the L2.
 
-Usage: python3 bench/gpu_peers.py [--quick] [--json FILE]. Each shape is measured eager, with torch.compile, and with
+Usage: python3 bench/gpu_peers.py [--quick] [--json FILE] [--only WORDS]. --only: the shapes whose names contain one of
+the words, which commas separate. Each shape is measured eager, with torch.compile, and with
 torch.compile(mode="max-autotune-no-cudagraphs"); the best compiled one counts. Needs PyTorch with CUDA.
 bench/gpu_table.py joins the result with that of bench_gpu.
 """
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 
 import_seconds = time.perf_counter() - start
 quick = "--quick" in sys.argv
+only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else [""]
 json_path = sys.argv[sys.argv.index("--json") + 1] if "--json" in sys.argv else None
 L2_BYTES = 60e6
 rows = []
@@ -59,6 +61,8 @@ def timed(function, sets):
 
 
 def measure(name, function, make, copy_bytes):
+    if not any(word in name for word in only):
+        return
     tensors = make()
     size = sum(t.numel() * t.element_size() for t in tensors)
     sets = [tensors] + [make() for _ in range(int(min(max(-(-4 * L2_BYTES // size), 1), 8)) - 1)]
