@@ -7,7 +7,7 @@
 
 static int most_ops(void)
 {
-    return number_from("QUERN_GRAPH_OPS", 7);
+    return number_from("QUERN_GRAPH_OPS", 6);
 }
 
 TEST(fused)
@@ -17,7 +17,7 @@ TEST(fused)
 
 TEST(strict_is_eager)
 {
-    int count = number_from("QUERN_GRAPHS", 20);
+    int count = number_from("QUERN_GRAPHS", 10);
     run_all((way){"cpu", QN_STRICT, true}, count, most_ops(), DT_F32);
     run_all((way){"cpu", QN_STRICT, true}, count, most_ops(), DT_BF16);
     qn_context_close(context);
