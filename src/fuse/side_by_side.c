@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#define SMALL_FLOPS (40 << 20)
 #define MOST_ARGUMENTS 26
 #define MOST_PARAMS 56
 
@@ -206,10 +205,10 @@ import imports[2] = {{.to = k, .from = a }, {.to = k, .from = b, .first_line = a
 
 /* ---- which ---- */
 
+/* Small: the one with few warps a program. That depends on its tiles alone, so that another batch gives the same texts. */
 static bool is_small_product(const graph *g, const fuse_kernel *k)
 {
-    if (!k->kernel || k->over || k->kernel->phase_count != 1 || k->flops > SMALL_FLOPS || !k->kernel->knob_warps)
-        return false;
+    if (!k->kernel || k->over || k->kernel->phase_count != 1 || !k->kernel->knob_warps) return false;
     for (int p = 0; p < k->kernel->param_count; p++)
         if (k->kernel->params[p].kind == PARAM_SCRATCH) return false;
     for (int i = 0; i < k->node_count; i++)
