@@ -231,7 +231,7 @@ static node clip_all(const char *name, qn_tensor *gradients, int count, double l
 {
     *tape = NULL;
     for (int i = 0; i < count && !*tape; i++) *tape = gradients[i].tape;
-    if (!tape_enter(*tape, name) || (*tape)->graph->status) return 0;
+    if (!*tape || !tape_enter(*tape, name) || (*tape)->graph->status) return 0;
     graph *g = (*tape)->graph;
     if (!(limit > 0)) return graph_fail(g, name, "the limit %g is not positive", limit);
     arena *memory = arena_new();

@@ -154,7 +154,7 @@ static optim_values update_rows(const optim_step *s, const optim_values *old, co
     one.shape = g->nodes[one.p].shape;
     int count = optim_state_count(s->kind, &s->options);
     optim_values new = {0};
-    node before[OPTIM_STATES] = {0}, after[OPTIM_STATES];
+    node before[OPTIM_STATES] = {0}, after[OPTIM_STATES] = {0};
     for (int i = 0; i < count; i++) after[i] = before[i] = graph_take(g, old->state[i], rows.index, 0);
     node change = change_of(&one, after);
     for (int i = 0; i < count; i++) new.state[i] = add_rows(g, old->state[i], &rows, grad_sub(g, after[i], before[i]));
