@@ -342,6 +342,8 @@ static bool part_phases(loop *p)
         if (x->kind == TERM_FOLD && x->folded) {
             bool is_late = x->folded != p->inner || !p->inner;
             if (is_late && p->late[i]) return refuse(p->b, "a reduction of a reduction over the same rows");
+            if (is_late && p->shape == LOOP_COLUMN && p->inner && !(x->axes & p->inner))
+                return refuse(p->b, "a reduction over everything beside one over rows");
             p->late[i] |= is_late;
             row_fold[i] = !is_late;
             if (is_late) continue;

@@ -304,15 +304,17 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
     int64_t others = 1;
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
-    c.part_count = chunk_count(p, turns, others, 4);
+    /* Each row of the tile leaves a part: folding them here would move them between threads. */
+    int64_t chunks = chunk_count(p, turns, others, 4), rows_each = kept_count ? dims[0] : 1;
+    int chunk_param = lower_scalar(l, "chunks", chunks);
+    c.part_count = chunks * rows_each;
     make_scratch(p, l, &c, kept, kept_count);
 
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
     value chunk = lower_program(l, 0);
-    loop_programs(l, f, kept, blocks, kept_count, 0, lower_scalar_value(l, l->k->head, c.part_param), starts);
-    value part_count = lower_scalar_value(l, l->phase, c.part_param);
+    loop_programs(l, f, kept, blocks, kept_count, 0, lower_scalar_value(l, l->k->head, chunk_param), starts);
     f->rank = rank;
     f->dims[0] = dims[0];
     f->dims[1] = dims[1];
@@ -324,46 +326,39 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     value tile_count = lower_op(l, f->block, OP_ADD, DT_I64,
                                 (value[]){lower_extent(l, tiled), lower_integer(l, f->block, dims[0] - 1)}, 2, 0);
     tile_count = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){tile_count, block}, 2, 0);
-    value limit, first, by;
-    if (looped) {
+    value limit = tile_count;
+    if (looped)
         limit = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){tile_count, product(l, f->block, rows, looped)}, 2, 0);
-        first = chunk;
-        by = part_count;
-    } else {
-        limit = lower_extent(l, tiled);
-        first = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0);
-        by = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){part_count, block}, 2, 0);
-    }
-    lower_for loop = lower_for_begin(l, first, limit, by, carried, c.count);
+    value by = lower_scalar_value(l, l->phase, chunk_param);
+    lower_for loop = lower_for_begin(l, chunk, limit, by, carried, c.count);
     frame *g = lower_frame(l, f, loop.body);
     g->rank = rank;
     memcpy(g->dims, f->dims, sizeof(g->dims));
-    value start = loop.index;
+    value tile = loop.index;
     if (looped) {
-        value tile = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, tile_count}, 2, 0);
+        tile = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, tile_count}, 2, 0);
         scalars_of(l, g, lower_op(l, loop.body, OP_DIV, DT_I64, (value[]){loop.index, tile_count}, 2, 0), rows, looped);
-        start = lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
     }
+    value start = lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
     frame_tile(g, tiled, 0, start, true);
     for (int i = 0; i < c.count; i++) next[i] = step(p, l, g, c.folds[i], loop.carried[i]);
     for (int i = 0; i < p->output_count; i++)
         if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
     lower_checks(l, g);
     lower_for_end(l, f->block, &loop, next, results);
+    value first_part = kept_count ? lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0) : chunk;
     for (int i = 0; i < c.count; i++) {
         const term *x = &p->t->terms[c.folds[i]];
-        int axis[SPACE_AXES];
-        bool safe[SPACE_AXES];
+        value at[MAX_RANK] = {first_part}, part = results[i];
+        int axis[MAX_RANK] = {kept_count ? 0 : -1};
+        bool safe[MAX_RANK] = {true};
         for (int k = 0; k < kept_count; k++) {
-            axis[k] = k == kept_count - 1 ? 1 : -1;
-            safe[k] = k != kept_count - 1;
+            at[k + 1] = starts[k];
+            axis[k + 1] = k == kept_count - 1 ? 1 : -1;
+            safe[k + 1] = k != kept_count - 1;
         }
-        if (c.kept[i] || !kept_count) {
-            value part = reduce_axis(l, f, lower_fill(l, f, results[i], x->fold), x, 1, rank == 1);
-            store_part(l, f, &c, i, chunk, starts, axis, safe, kept_count, part);
-        } else {
-            l->why = "a reduction over everything beside one over rows";
-        }
+        if (!kept_count) part = reduce_axis(l, f, part, x, 1, true);
+        lower_store_array(l, f, c.scratch[i], at, axis, safe, part);
     }
     join_phases(p, l, &c, kept, kept_count);
     return lower_finish(l, out, error);
@@ -411,7 +406,7 @@ static qn_status rows_apart(const loop *p, lowering *l, parts *c, const int *row
     for (int i = 0; i < c->count; i++)
         store_part(l, f, c, i, row, NULL, NULL, NULL, 0, row_value(p, l, f, c->folds[i]));
     lower_checks(l, f);
-    join_phases(p, l, c, NULL, 0);
+    join_phases(p, l, c, &inner, 1);
     return lower_finish(l, out, error);
 }
 
