@@ -86,7 +86,8 @@ qn_tensor qn_linspace(qn_tape *tape, qn_dtype type, double start, double stop, i
         return graph_fail(g, "linspace", "it gives floats, not %s", dtypes[type].text), (qn_tensor){0};
     double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
     node i = graph_iota(g, count), back = tensor_scalar(g, OP_SUB, i, (double)(count - 1), true);
-    node early = tensor_scalar(g, OP_LT, i, (double)(count / 2 + (count == 1)), false);
+    int64_t half = count / 2 + (count == 1);
+    node early = tensor_scalar(g, OP_LT, i, (double)half, false);
     node x = graph_select(g, early, ramp(g, (dtype)type, i, start, step), ramp(g, (dtype)type, back, stop, -step));
     return tape_handle(tape, tensor_convert(g, x, (dtype)type));
 }
@@ -178,9 +179,11 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
     if (!buffer) return graph_fail(g, "from_buffer", "the buffer is NULL"), (qn_tensor){0};
     int64_t low, high, room = (int64_t)qn_buffer_size_bytes(buffer) / dtypes[type].size_bytes;
     reach(&s, strides, &low, &high);
-    if (offset_elements < 0 || low + offset_elements < 0 || high + offset_elements > room)
-        return graph_fail(g, "from_buffer", "elements %lld to %lld of a buffer of %lld",
-                          (long long)(low + offset_elements), (long long)(high + offset_elements), (long long)room),
+    low += offset_elements;
+    high += offset_elements;
+    if (offset_elements < 0 || low < 0 || high > room)
+        return graph_fail(g, "from_buffer", "elements %lld to %lld of a buffer of %lld", (long long)low,
+                          (long long)high, (long long)room),
                (qn_tensor){0};
     storage *memory = storage_new(qn_buffer_retain(buffer));
     node leaf = tape_leaf(tape, (dtype)type, &s, strides, offset_elements, memory);

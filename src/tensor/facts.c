@@ -92,8 +92,9 @@ static bool reshape_strides(const shape *from, const int64_t *strides, const sha
 bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *strides, int64_t *offset)
 {
     const graph_node *x = graph_get(g, n);
-    const shape *before = x->input_count ? &graph_get(g, x->inputs[0])->shape : NULL;
     *offset = 0;
+    if (!x->input_count) return false;
+    const shape *before = &graph_get(g, x->inputs[0])->shape;
     switch (x->code) {
     case GRAPH_RESHAPE: return reshape_strides(before, from, &x->shape, strides);
     case GRAPH_PERMUTE:
@@ -127,7 +128,7 @@ void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
         memcpy(strides, where->strides, sizeof(int64_t) * GRAPH_RANK);
         return;
     }
-    int64_t from[GRAPH_RANK], offset;
+    int64_t from[GRAPH_RANK] = {0}, offset;
     node source = n;
     bool view = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_PAD && x->code != GRAPH_CONCAT;
     if (view) tape_strides(tape, x->inputs[0], from, &source);

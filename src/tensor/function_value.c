@@ -84,7 +84,8 @@ node operand_node(tracer *t, const operand *x, dtype type)
 {
     if (x->kind == OPERAND_TENSOR) return graph_convert(t->g, x->tensor, type);
     binding b = constant_cast(&x->constant, type);
-    return graph_full(t->g, type, &(shape){0}, b.number);
+    shape scalar = {0};
+    return graph_full(t->g, type, &scalar, b.number);
 }
 
 operand operand_cast(tracer *t, const operand *x, dtype type, place at)

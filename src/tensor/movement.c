@@ -171,7 +171,8 @@ qn_tensor qn_transpose(qn_tensor x, int a, int b)
     if (!tape) return (qn_tensor){0};
     a = tensor_axis(tape->graph, "transpose", n, a);
     b = tensor_axis(tape->graph, "transpose", n, b);
-    return a < 0 || b < 0 ? (qn_tensor){0} : tape_handle(tape, tensor_swap(tape->graph, n, a, b));
+    if (a < 0 || b < 0) return (qn_tensor){0};
+    return tape_handle(tape, tensor_swap(tape->graph, n, a, b));
 }
 
 qn_tensor qn_expand(qn_tensor x, qn_shape extents)
@@ -269,7 +270,8 @@ qn_tensor qn_window(qn_tensor x, int axis, int64_t size, int64_t stride, int64_t
     qn_tape *tape = tape_begin("window", &x, 1, &n);
     if (!tape) return (qn_tensor){0};
     axis = tensor_axis(tape->graph, "window", n, axis);
-    return axis < 0 ? (qn_tensor){0} : tape_handle(tape, graph_window(tape->graph, n, axis, size, stride, dilation));
+    if (axis < 0) return (qn_tensor){0};
+    return tape_handle(tape, graph_window(tape->graph, n, axis, size, stride, dilation));
 }
 
 /* True when the pieces fill the axis; else the error is recorded. */

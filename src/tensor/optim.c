@@ -97,8 +97,9 @@ qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_o
                            .parameters = ARENA_ARRAY(memory, qn_tensor, count)};
     memcpy(self->parameters, parameters, sizeof(qn_tensor) * (size_t)count);
     self->states = arena_alloc(memory, sizeof(*self->states) * (size_t)count);
-    self->rate = variable_of(tape, DT_F64, &(shape){0}, o.rate);
-    self->steps = variable_of(tape, DT_F64, &(shape){0}, 0);
+    shape scalar = {0};
+    self->rate = variable_of(tape, DT_F64, &scalar, o.rate);
+    self->steps = variable_of(tape, DT_F64, &scalar, 0);
     double start = kind == QN_ADAGRAD || kind == QN_ROW_ADAGRAD ? o.initial_sum : 0;
     for (int i = 0; i < count; i++) {
         graph_node p = tape->graph->nodes[tape_slot_of(parameters[i])->node];

@@ -95,7 +95,7 @@ const placed *tape_placed(const qn_tape *tape, node n);      /* NULL: not comput
 node tape_leaf(qn_tape *tape, dtype elem, const shape *s, const int64_t *strides, int64_t offset, storage *memory);
 /* Memory on the tape's device, not cleared, with one reference; NULL with the error recorded. */
 storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes);
-qn_tensor tape_variable(qn_tape *tape, node initial); /* in this scope */
+qn_tensor tape_variable(qn_tape *tape, node initial);           /* in this scope */
 void tape_assign_slot(qn_tape *tape, uint32_t slot, node from); /* of the variable's shape and type */
 /* create.c: a row-major leaf with new memory that holds the data. */
 node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data);
