@@ -164,7 +164,8 @@ static bool check_operands(dot_work *w)
         if (needs_results(w->t, w->terms[side])) return refuse(w, "an operand needs the result of a reduction first");
         count_ops(w->t, w->terms[side], &work);
         if (work.gathered) return refuse(w, "an operand is not a slice of an array");
-        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (work.cheap && w->b->options->gpu))
+        bool straight = w->t->terms[w->terms[side]].kind == TERM_ACCESS;
+        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu))
             return refuse(w, "every tile of the product would compute its operand again");
     }
     return true;

@@ -299,6 +299,13 @@ TEST(refusals)
     EXPECT_TEXT(b.why, "every tile of the product would compute its operand again");
     arena_free(b.memory);
 
+    b = bed_new(); /* matrix units take what lies in memory: a cast before them is a kernel of its own on a GPU */
+    b.options.gpu = true;
+    x = compute(&b, graph_convert(b.g, leaf(&b, DT_F32, (shape){2, {20, 30}}), DT_BF16));
+    write(&b, compute(&b, graph_dot(b.g, x, leaf(&b, DT_BF16, (shape){2, {30, 10}}), DT_F32, false)));
+    EXPECT(!build(&b, NULL) && b.why);
+    arena_free(b.memory);
+
     b = bed_new(); /* windows of 3 x 2 of 3 channels: no axis of K is long */
     x = graph_window(b.g, graph_window(b.g, leaf(&b, DT_F32, (shape){3, {3, 9, 10}}), 1, 3, 1, 1), 2, 2, 1, 1);
     node columns = graph_reshape(b.g, graph_permute(b.g, x, (int[]){1, 2, 0, 3, 4}), &(shape){2, {63, 18}});

@@ -282,6 +282,17 @@ TEST(operands)
     EXPECT(kernels_of(&b, &y, 1, 1e-5) == 2);
 }
 
+/* Operands that are constants, on both kinds of devices. */
+TEST(constant_operands)
+{
+    for (int gpu = 0; gpu < 2; gpu++) {
+        bed b = bed_new(gpu);
+        node x = leaf(&b, (shape){2, {9, 20}}), ones = graph_full_double(b.g, DT_F32, &(shape){2, {20, 5}}, 0.5);
+        node y = graph_unary(b.g, OP_RELU, graph_dot(b.g, x, ones, DT_F32, false));
+        EXPECT(kernels_of(&b, &y, 1, 1e-5) > 0);
+    }
+}
+
 /* Sums of rows of a table are gathered and added without a tensor between. */
 TEST(embedding_bags)
 {
@@ -353,5 +364,5 @@ TEST(strides_and_nothing)
 
 TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(dropout), CASE(mlp_forward_and_backward),
           CASE(side_by_side), CASE(training_steps), CASE(pairwise_distances), CASE(attention),
-          CASE(convolution_and_pooling), CASE(operands), CASE(embedding_bags), CASE(embedding_steps),
-          CASE(embedding_gradients), CASE(largest))
+          CASE(convolution_and_pooling), CASE(operands), CASE(constant_operands), CASE(embedding_bags),
+          CASE(embedding_steps), CASE(embedding_gradients), CASE(largest))
