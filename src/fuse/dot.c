@@ -19,6 +19,7 @@
 #define MOST_ACCESSES 24
 #define MOST_PROLOGUE_OPS 4
 #define SHORT_DEPTH 8
+#define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
 
 typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
 
@@ -134,6 +135,8 @@ static bool check_fold(dot_work *w, int id)
     if (needs_results(w->t, x->inputs[0]))
         return refuse(w, "a reduction of a product's results needs all of them first");
     unsigned axes = w->t->terms[x->inputs[0]].axes;
+    if (w->b->options->gpu && space_count(&w->t->space, depth) > DEEPEST_FOLD)
+        return refuse(w, "so long a fold wants more programs than one for each column of tiles");
     if (x->folded != depth || (axes & rows && axes & columns) || x->axes & depth)
         return refuse(w, "it reduces other axes than the product");
     return true;
