@@ -443,8 +443,8 @@ static int resident_blocks(const emitter *e)
     const cuda_state *c = e->cuda;
     if (c->team.kind == TEAM_GRID && c->team.share) return 2;              /* a block of each team */
     if (c->team.kind == TEAM_GRID) return c->weight <= LIGHT_PASS ? 4 : 2; /* all are there at once */
-    if (!c->live_registers || !c->team.block) return 1;
-    int early = 0, vector = 1; /* of loads before their use */
+    if (!c->live_registers || !c->team.block || e->dot_room) return 1; /* the sums of a product are not counted here */
+    int early = 0, vector = 1;                                         /* of loads before their use */
     for (int i = 0; i <= e->pass_number; i++) early = MAXIMUM(early, c->loads[i].early);
     for (int i = 0; i < c->layout_count; i++) vector = MAXIMUM(vector, c->layouts[i]->vector);
     int others = c->live_registers >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
