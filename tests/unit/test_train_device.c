@@ -79,7 +79,7 @@ TEST(every_kind_fused_and_eager)
     for (int kind = QN_SGD; kind <= QN_ROW_ADAGRAD; kind++) {
         float w[2][144], b[2][12];
         run_steps("ref", QN_EAGER, (qn_optimizer_kind)kind, w[0], b[0]);
-        run_steps(kind == QN_ADAMW ? "cpu" : "ref", QN_FUSED, (qn_optimizer_kind)kind, w[1], b[1]);
+        run_steps("ref", QN_FUSED, (qn_optimizer_kind)kind, w[1], b[1]);
         for (int i = 0; i < 144; i++) EXPECT_NEAR(w[1][i], w[0][i], 2e-5);
         for (int i = 0; i < 12; i++) EXPECT_NEAR(b[1][i], b[0][i], 2e-5);
     }
@@ -89,8 +89,8 @@ TEST(every_kind_fused_and_eager)
 TEST(rows_change_in_place)
 {
     enum { ROWS = 1 << 20, WIDTH = 16, BATCH = 5 };
-    qn_optimizer_kind kinds[] = {QN_SGD, QN_ROW_ADAGRAD, QN_ADAM};
-    for (int k = 0; k < 3; k++) {
+    qn_optimizer_kind kinds[] = {QN_SGD, QN_ADAM};
+    for (int k = 0; k < 2; k++) {
         qn_tape *tape = tape_on("cpu", QN_FUSED);
         qn_tensor table = qn_variable(qn_ones(tape, QN_F32, QN_SHAPE(ROWS, WIDTH)));
         qn_optimizer_options o = qn_optimizer_defaults(kinds[k]);
@@ -114,7 +114,7 @@ TEST(rows_change_in_place)
         EXPECT(facts.peak_bytes < 1 << 20);
         float *got = malloc(sizeof(float) * ROWS * WIDTH);
         good(qn_tensor_read(table, got, sizeof(float) * ROWS * WIDTH, &error));
-        /* The gradient of row 77 is 3, of the others 1: Adagrad's and Adam's first step do not see the size. */
+        /* The gradient of row 77 is 3, of the others 1: Adam's first step does not see the size. */
         double after = 0.5, thrice = k ? 0.5 : -0.5;
         int64_t changed = 0;
         for (int64_t r = 0; r < ROWS; r++) changed += got[r * WIDTH] != 1;
