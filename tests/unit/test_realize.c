@@ -211,8 +211,10 @@ static void no_memory(void)
 {
     begin();
     qn_tensor x = numbers(2, 3);
+#ifndef __SANITIZE_ADDRESS__ /* which ends the process instead */
     qn_tensor huge = qn_add_scalar(qn_full(tape, QN_F32, QN_SHAPE(1 << 20, 1 << 26), 1), 1);
     EXPECT(qn_eval(tape, &huge, 1, &error) == QN_NO_MEMORY);
+#endif
     READS(qn_add(x, x), 0, 2, 4, 6, 8, 10);
     end();
 }
