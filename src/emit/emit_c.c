@@ -22,6 +22,30 @@ void put(emitter *e, const char *format, ...)
     text_add(e->out, "\n");
 }
 
+/* A comment inside the comment must not end it. */
+static void add_comment(text *words, const char *source)
+{
+    for (const char *c = source; *c && *c != '\n'; c++) {
+        if (c[0] == '/' && c[1] == '/') break;
+        if ((c[0] == '*' && c[1] == '/') || (c[0] == '/' && c[1] == '*'))
+            text_add(words, c[0] == '*' ? "* " : "/ ");
+        else
+            text_add_bytes(words, c, 1);
+    }
+    while (words->length && words->data[words->length - 1] == ' ') words->data[--words->length] = 0;
+}
+
+void emit_title(const tile_kernel *k, text *out)
+{
+    text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+    for (int i = 0; i < k->source_line_count && !k->file; i++) {
+        text words = {0};
+        add_comment(&words, k->source_lines[i]);
+        text_print(out, "/* %d: %s */\n", i + 1, text_get(&words));
+        text_free(&words);
+    }
+}
+
 void put_line_comment(emitter *e, const tile_op *op)
 {
     const tile_kernel *k = e->k;
@@ -31,14 +55,7 @@ void put_line_comment(emitter *e, const tile_op *op)
     const char *source = k->source_lines[op->line - 1];
     source += strspn(source, " \t");
     text words = {0};
-    for (const char *c = source; *c && *c != '\n'; c++) { /* a comment inside the comment must not end it */
-        if (c[0] == '/' && c[1] == '/') break;
-        if ((c[0] == '*' && c[1] == '/') || (c[0] == '/' && c[1] == '*'))
-            text_add(&words, c[0] == '*' ? "* " : "/ ");
-        else
-            text_add_bytes(&words, c, 1);
-    }
-    while (words.length && words.data[words.length - 1] == ' ') words.data[--words.length] = 0;
+    add_comment(&words, source);
     put(e, "/* %d: %s */", op->line, text_get(&words));
     text_free(&words);
     if (e->options->line_directives && k->file) put(e, "#line %d \"%s\"", op->line, k->file);
@@ -367,7 +384,7 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     e.facts = facts_compute(k, e.memory);
     text functions = {0}, scratch = {0};
     for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
-    text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+    emit_title(k, out);
     text_add(out, abi_text);
     const char *unknown = NULL;
     qn_status status = QN_OK;

@@ -507,7 +507,7 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     }
     const char *unknown = NULL;
     if (status == QN_OK) {
-        text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+        emit_title(k, out);
         if (!prelude_cuda_emit(e.names, e.name_count, out, &unknown))
             status = error_set(error, QN_FAILED, "kernel %s: the GPU has no function \"%s\"", k->name,
                                unknown ? unknown : "?");

@@ -32,6 +32,19 @@ static qn_status assemble(void *context, const char *path, qn_error *error)
     return status;
 }
 
+/* Lines that are comments make no other binary: where in the user's program an op was asked for, for one. */
+static void add_code(text *key, const char *source)
+{
+    for (const char *line = source, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        const char *first = line + strspn(line, " ");
+        const char *close = first[0] == '/' && first[1] == '*' ? strstr(first, "*/") : NULL;
+        bool comment = close && close + 2 == end;
+        end += *end == '\n';
+        if (!comment) text_add_bytes(key, line, (size_t)(end - line));
+    }
+}
+
 /* Text and binary of a kernel that went through the pipeline. */
 static qn_status build(qn_context *context, int slot, variant *v, dump *d, char *path, size_t path_size,
                        qn_error *error)
@@ -44,7 +57,10 @@ static qn_status build(qn_context *context, int slot, variant *v, dump *d, char 
         text_print(&key, "device %s, ABI %d\n", s->driver->name, CPU_ABI_VERSION);
         if (s->driver->tool) s->driver->tool(s->device, &key);
         text_add(&key, "\n");
-        text_add_bytes(&key, text_get(&source), source.length);
+        if (v->kernel->raw_language)
+            text_add_bytes(&key, text_get(&source), source.length); /* whose lines are the user's */
+        else
+            add_code(&key, text_get(&source));
         context_log(context, LOG_CODE, "code: %s for %s\n%s", v->kernel->name, s->driver->name, text_get(&source));
         assembly work = {.slot = s, .source = text_get(&source)};
         int64_t from = record_begin();
