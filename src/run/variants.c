@@ -39,6 +39,10 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     s->driver->choose_facts(s->device, &probe, call->views, &call->plan);
     for (int i = 0; i < k->param_count; i++) facts[i] = params[i].facts;
     extent_facts(k, call->instance->uses, &call->plan, facts);
+    /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
+    for (int i = 0; i < k->param_count && call->kernel->dump; i++)
+        if (k->params[i].kind == PARAM_SCALAR && !(call->instance->uses[i] & EXTENT_OF_ARRAY))
+            facts[i].one = facts[i].by16 = false;
 }
 
 static bool same_facts(const tile_facts *a, const tile_facts *b)
