@@ -233,9 +233,10 @@ static void part_axes(loop *p, node fold)
     bool last = p->space.axis_count && folded >> (p->space.axis_count - 1) & 1;
     bool position = is_position(graph_get(p->b->g, fold)); /* along one axis, seen at once */
     if (!folded || (folded == all && !position)) return;
+    /* A few elements here and there (a window) are folded one after the other, for many results at once. */
     int64_t kept = space_count(&p->space, all & ~folded), gone = space_count(&p->space, folded);
-    bool short_rows = gone <= 16 && kept > gone && !(p->grp->node_count > 1);
-    if (position || (last && !short_rows)) {
+    bool scattered = gone <= 64 && kept > gone && folded & (folded - 1);
+    if (position || p->turned || (last && !scattered)) {
         p->inner = folded;
         p->outer = all & ~folded;
     } else {
@@ -454,9 +455,8 @@ static bool is_worth(loop *p)
     return true;
 }
 
-static bool analyse(loop *p)
+static bool analyse_once(loop *p)
 {
-    gather_locals(p);
     node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
     const shape *s = &graph_get(p->b->g, root)->shape;
     space_init(&p->space, s->extents, s->rank);
@@ -474,6 +474,21 @@ static bool analyse(loop *p)
     if (p->b->early && (p->shape == LOOP_BOTH || (p->shape == LOOP_COLUMN && folds > 1)))
         return refuse(p->b, "a fold over all rows joins later");
     return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));
+}
+
+#define TURNED_MOST 4096 /* elements of an axis that is not the last one, which a program sees at once */
+
+/* Reductions over another axis than the last are column folds; where one waits for another that does not do, and a
+ * program takes some columns from top to bottom. */
+static bool analyse(loop *p)
+{
+    gather_locals(p);
+    if (analyse_once(p)) return true;
+    const char *why = p->b->why;
+    if (p->shape != LOOP_COLUMN || !p->inner || space_count(&p->space, p->outer) > TURNED_MOST) return false;
+    p->turned = true;
+    if (analyse_once(p)) return true;
+    return refuse(p->b, why);
 }
 
 loop *loop_analyse(builder *b, const group *grp)

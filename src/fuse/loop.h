@@ -25,6 +25,7 @@ typedef struct loop {
     space space;
     loop_shape shape;
     unsigned outer, inner; /* axes of the space */
+    bool turned;           /* inner axes, though the last axis is an outer one */
     node *locals;          /* the group's ops, the views between them, and what they read; oldest first */
     int local_count;
     index_map **maps; /* by local; NULL: it has no one place */

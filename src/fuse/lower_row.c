@@ -7,7 +7,8 @@
  */
 #include "fuse/loop.h"
 
-#define ROW_SHORT 512 /* rows up to here share a program where threads are few */
+#define ROW_SHORT 512  /* rows up to here share a program where threads are few */
+#define ROW_COLUMNS 64 /* where the row is not along memory: so many side by side */
 
 static bool is_row_fold(const loop *p, const term *x)
 {
@@ -24,17 +25,19 @@ static int64_t rows_together(const loop *p, const lowering *l, int inner, int ou
 static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *outer, int outer_count, fuse_kernel *out,
                             qn_error *error)
 {
-    int64_t blocks[SPACE_AXES], rows = rows_together(p, l, inner, outer_count);
+    bool turned = outer_count && p->outer >> (p->space.axis_count - 1) & 1;
+    int64_t blocks[SPACE_AXES], rows = turned ? ROW_COLUMNS : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
     frame *f = lower_frame(l, NULL, NULL);
     for (int i = 0; i < outer_count; i++) blocks[i] = 1;
     if (rows > 1) blocks[outer_count - 1] = rows;
     loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
     f->rank = rows > 1 ? 2 : 1;
-    f->dims[0] = rows;
-    f->dims[f->rank - 1] = -(int64_t)lower_extent(l, inner);
-    if (rows > 1) frame_tile(f, outer[outer_count - 1], 0, starts[outer_count - 1], true);
-    frame_tile(f, inner, f->rank - 1, 0, false);
+    int along = turned ? 0 : f->rank - 1; /* the tile's axis of the row */
+    f->dims[0] = f->dims[1] = rows;
+    f->dims[along] = -(int64_t)lower_extent(l, inner);
+    if (rows > 1) frame_tile(f, outer[outer_count - 1], 1 - along, starts[outer_count - 1], true);
+    frame_tile(f, inner, along, 0, false);
     for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
     lower_checks(l, f);
     return lower_finish(l, out, error);
