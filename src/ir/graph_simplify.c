@@ -30,7 +30,7 @@ static const struct rule_entry {
     {"x + 0, x - 0", rule_add_zero, GRAPH_MAP, true},
     {"x * 1, x / 1", rule_multiply_one, GRAPH_MAP, false},
     {"x * 0 of integers", rule_multiply_zero, GRAPH_MAP, false},
-    {"x / 2^n", rule_divide_power, GRAPH_MAP, false},
+    {"x / 2^n", rule_divide_power, GRAPH_MAP, true},
     {"x^n", rule_power, GRAPH_MAP, true},
     {"the same twice", rule_twice, GRAPH_MAP, false},
     {"x - -y, x + -y", rule_subtract_negative, GRAPH_MAP, false},

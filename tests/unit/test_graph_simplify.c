@@ -78,6 +78,8 @@ static const rule_case cases[] = {
      "%1 = full 0 : i32[3, 4]\nreturn %1"},
     {"x / 2^n", EXACT, X "%2 = full 8 : f32[3, 4]\n%3 = div %1, %2 : f32[3, 4]\nreturn %3",
      X "%2 = full 0.125 : f32[3, 4]\n%3 = mul %1, %2 : f32[3, 4]\nreturn %3"},
+    {"x / 2^n", RELAXED, X "%2 = full 10 : f32[3, 4]\n%3 = div %1, %2 : f32[3, 4]\nreturn %3",
+     X "%2 = full 0.10000000149011612 : f32[3, 4]\n%3 = mul %1, %2 : f32[3, 4]\nreturn %3"},
     {"x^n", EXACT, X "%2 = full 1 : f32[3, 4]\n%3 = pow %1, %2 : f32[3, 4]\nreturn %3", X "return %1"},
     {"x^n", RELAXED, X "%2 = full 3 : f32[3, 4]\n%3 = pow %1, %2 : f32[3, 4]\nreturn %3",
      X "%2 = mul %1, %1 : f32[3, 4]\n%3 = mul %1, %2 : f32[3, 4]\nreturn %3"},

@@ -174,6 +174,42 @@ static void plans_are_found(void)
     end();
 }
 
+/* A whole training step at other batch sizes: new plans, the same kernels. */
+static void batch_sizes(void)
+{
+    enum { WIDTH = 16, CLASSES = 10, LAYERS = 2 };
+    begin();
+    qn_tensor p[2 * LAYERS];
+    for (int i = 0; i < LAYERS; i++) {
+        int64_t to = i == LAYERS - 1 ? CLASSES : WIDTH;
+        p[2 * i] = qn_variable(qn_randn(tape, QN_F32, QN_SHAPE(WIDTH, to)));
+        p[2 * i + 1] = qn_variable(qn_zeros(tape, QN_F32, QN_SHAPE(to)));
+    }
+    qn_optimizer *adam = qn_optimizer_new(tape, QN_ADAM, NULL, p, 2 * LAYERS);
+    EXPECT(good(qn_eval(tape, NULL, 0, &error)));
+    static const int64_t sizes[] = {64, 48, 33, 100, 250};
+    int64_t compiles = 0;
+    for (int i = 0; i < COUNT(sizes); i++) {
+        qn_scope_begin(tape);
+        qn_tensor x = qn_empty(tape, QN_F32, QN_SHAPE(sizes[i], WIDTH)), y = qn_empty(tape, QN_I64, QN_SHAPE(sizes[i]));
+        for (int l = 0; l < LAYERS; l++) {
+            x = qn_linear(x, p[2 * l], p[2 * l + 1]);
+            if (l < LAYERS - 1) x = qn_gelu(x);
+        }
+        qn_tensor loss = qn_cross_entropy(x, y, QN_MEAN, QN_NO_INDEX);
+        qn_optimizer_minimize(adam, loss);
+        EXPECT(good(qn_eval(tape, &loss, 1, &error)));
+        qn_scope_end(tape);
+        int64_t now = context->compiles + context->cache_hits;
+        if (i && now != compiles)
+            printf("%s: batch %lld compiled %lld\n", where, (long long)sizes[i], (long long)(now - compiles));
+        EXPECT(!i || now == compiles);
+        compiles = now;
+    }
+    qn_optimizer_free(adam);
+    end();
+}
+
 static void errors(void)
 {
     begin();
@@ -269,6 +305,7 @@ ON_EVERY_DEVICE(views)
 ON_EVERY_DEVICE(variables)
 ON_EVERY_DEVICE(random_numbers)
 ON_EVERY_DEVICE(plans_are_found)
+ON_EVERY_DEVICE(batch_sizes)
 ON_EVERY_DEVICE(errors)
 ON_EVERY_DEVICE(no_memory)
 ON_EVERY_DEVICE(empty_tensors)
@@ -394,6 +431,7 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
-          CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_errors),
-          CASE(on_devices_no_memory), CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules),
-          CASE(logs_and_dumps), CASE(memory_is_kept), CASE(host_cost), CASE(closing))
+          CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_batch_sizes),
+          CASE(on_devices_errors), CASE(on_devices_no_memory), CASE(on_devices_empty_tensors),
+          CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps), CASE(memory_is_kept), CASE(host_cost),
+          CASE(closing))
