@@ -229,8 +229,23 @@ static void choose_constant_team(const emitter *e, const survey *s)
     }
 }
 
-/* Few threads with much data each: 32 elements a thread, 64 of the short formats. Where nothing is kept, no thread needs
- * more than two vectors. */
+static int live_registers(const emitter *e, int number, const int *registers);
+
+/* Words of kept tiles that each element of the row has at once. */
+static int words_of_row(const emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    int most = 0, *words = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && !c->kept[i].elsewhere && !c->kept[i].pinned)
+            words[i] = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
+    for (int i = 1; i < c->kept_count; i++)
+        if (words[i]) most = MAXIMUM(most, live_registers(e, i, words));
+    return most;
+}
+
+/* Few threads with much data each: 32 elements a thread, 64 of the short formats unless several tiles are held at once.
+ * Where nothing is kept, no thread needs more than two vectors. */
 static void choose_row_team(const emitter *e, const survey *s)
 {
     cuda_state *c = e->cuda;
@@ -240,7 +255,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     int vector = s->largest->vector;
     t->row_param = s->row_param;
     t->bound = s->positions;
-    t->share = vector == 8 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
+    t->share = vector == 8 && words_of_row(e) <= 2 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
     if (streams) t->share = 2 * MAXIMUM(vector, 2);
     int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
     bool roomy = target->shared_bytes >= 200 * 1024;

@@ -132,6 +132,29 @@ TEST(no_programs)
     EXPECT(s.grid[0] == 0);
 }
 
+/* Few threads with 64 elements of a 16-bit row each, unless they would hold several tiles of it at once. */
+TEST(rows_of_several_tiles)
+{
+    static const char words[] = "kernel three(in bf16 x[rows][cols], in bf16 y[rows][cols], out bf16 z[rows][cols])\n"
+                                "    launch (rows)\n"
+                                "{\n"
+                                "    tile float a = x[program(0)][:], b = y[program(0)][:];\n"
+                                "    tile float c = exp(a) * tanh(b), d = tanh(a) * exp(b);\n"
+                                "    float s = sum(c), t = sum(d), u = sum(a * b);\n"
+                                "    z[program(0)][:] = bf16(c * s + d * t + a * u);\n"
+                                "}\n";
+    char path[] = "/tmp/quern-test-XXXXXX", file[64];
+    qn_error error;
+    EXPECT(mkdtemp(path));
+    snprintf(file, sizeof(file), "%s/three.qn", path);
+    EXPECT(file_write(file, words, sizeof(words) - 1, &error) == QN_OK);
+    EXPECT(shape(file, "three", "rows=64 cols=4096", 0, h200()).threads == 128);
+    EXPECT(shape("kernels/layernorm.qn", "layer_norm", "T=bf16 rows=64 cols=4096", 0, h200()).threads == 64);
+    EXPECT(shape("kernels/softmax.qn", "softmax_row", "T=bf16 rows=64 cols=4096", 0, h200()).threads == 64);
+    remove(file);
+    remove(path);
+}
+
 /* Wishes of `tune`. */
 TEST(knobs)
 {
@@ -168,4 +191,4 @@ TEST(knobs)
 }
 
 TEST_MAIN(CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices), CASE(homes),
-          CASE(scratch_of_a_launch), CASE(no_programs), CASE(knobs))
+          CASE(scratch_of_a_launch), CASE(no_programs), CASE(rows_of_several_tiles), CASE(knobs))
