@@ -27,6 +27,8 @@ static const struct configuration {
     {"single", "product_f16<16, 16, 1, 1, 32, $a, $b, false, false, 2, 4>", DT_F16, 16, 16, 32},
     {"tf32", "product_tf32<32, 64, 2, 2, 128, $a, $b, true, true, 3, 4>", DT_F32, 32, 64, 128},
     {"tf32_one", "product_tf32<16, 16, 1, 1, 64, $a, $b, false, true, 2, 8>", DT_F32, 16, 16, 64},
+    {"turns", "product_tf32<16, 16, 1, 1, 128, $a, $b, true, true, 4, 8>", DT_F32, 16, 16, 128},
+    {"turns_16", "product_bf16<32, 16, 2, 1, 128, $a, $b, true, true, 3, 8>", DT_BF16, 32, 16, 128},
     {"ring", "product_f32<64, 32, 8, 16, $a, $b, true, true, 3, 8>", DT_F32, 64, 32, 128},
     {"ring_wide", "product_f32<32, 128, 4, 16, $a, $b, true, false, 4, 4>", DT_F32, 32, 128, 64},
     {"ring_small", "product_f32<4, 16, 4, 8, $a, $b, true, true, 2, 8>", DT_F32, 4, 16, 32},
