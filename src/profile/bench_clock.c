@@ -37,6 +37,7 @@ static void sizes_of(bench *b, bench_variant *v)
         launch_count(k, &v->call->plan, slot_about(b->context, b->slot)->units, &counts);
         v->flops = counts.flops;
     }
+    if (v->is_function) v->flops = function_flops(v->call);
 }
 
 /* `bytes (...)` and `flops (...)` of the block, over everything that has a value in the call. */

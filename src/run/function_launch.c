@@ -6,7 +6,9 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/function.h"
+#include "run/realize.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,20 +165,24 @@ static qn_status evaluate(qn_call *call, bool record, qn_error *error)
     return status;
 }
 
-/* Everything in its place, and whether the last launch was the same. */
+/* Everything in its place, and whether the last launch was the same: in the steady state nothing is looked at. */
 static qn_status make_ready(qn_call *call, int slot, bool host_allowed, bool *same, qn_error *error)
 {
+    bool changed = !call->bound || call->slot != slot || call->pointers_changed || !call->staged;
     if (!call->bound || call->slot != slot)
         QN_TRY(call_bind(call, slot, false, error));
     else if (call->pointers_changed)
         QN_TRY(call_refresh(call, error));
-    if (!call->staged || !host_allowed) {
+    if (!call->staged || (!host_allowed && !call->all_direct)) {
         int64_t start = clock_now_ns();
         QN_TRY(call_stage(call, host_allowed, error));
+        call->all_direct = !host_allowed;
         if (call->context->slots[slot].driver->memory) call->timing.allocate_ns = clock_now_ns() - start;
     }
     QN_TRY(open_run(call, slot, error));
     function_run *r = call->run;
+    *same = r->instance && !changed;
+    if (*same) return QN_OK;
     uint64_t numbers = settings_hash(call);
     *same = r->instance == call->instance && r->numbers == numbers && !memcmp(r->views, call->views, sizeof(r->views));
     r->instance = call->instance;
@@ -229,4 +235,19 @@ qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_err
         QN_TRY(qn_plan_replay(call->run->plan, error));
     call->has_run = true;
     return QN_OK;
+}
+
+double function_flops(const qn_call *call)
+{
+    const realizer *r = call->run && call->run->tape ? call->run->tape->realizer : NULL;
+    const plan *latest = NULL;
+    for (int i = 0; r && i < r->table_size; i++)
+        for (const plan *p = r->table[i]; p; p = p->next)
+            if (!latest || p->last_used > latest->last_used) latest = p;
+    double flops = 0;
+    for (int i = 0; latest && i < latest->fused->kernel_count; i++) {
+        if (!latest->fused->kernels[i].kernel) return NAN; /* a kernel of the file */
+        flops += (double)latest->fused->kernels[i].flops;
+    }
+    return latest ? flops : NAN;
 }

@@ -250,6 +250,7 @@ qn_status function_launch(qn_call *call, int slot, qn_error *error);
 /* Without waiting, on a device with streams; arrays must be on the device. */
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 void function_run_free(qn_call *call);
+double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
 
 /* overlap.c: do two views share a byte? Equal strides: exactly; else by address range. */
 bool views_overlap(const array_view *a, const array_view *b);
