@@ -484,7 +484,92 @@ TEST(the_tensor_api)
     }
 }
 
+/* Programs that are wrong in any way give diagnostics, and never more. */
+static void trace_all(const char *words)
+{
+    traced *first = traced_open("wrong.qn", words);
+    for (int i = 0; i < first->file->items.count && !first->d.errors; i++) {
+        const ast *item = first->file->items.items[i];
+        for (int gradient = 0; gradient < 2 && item->kind == AST_TENSOR; gradient++) {
+            traced *t = traced_open("wrong.qn", words);
+            if (traced_bind(t, item->name) && !traced_run(t, gradient)) EXPECT(t->d.errors > 0);
+            traced_close(t);
+        }
+    }
+    traced_close(first);
+}
+
+TEST(mutated_programs)
+{
+    static const char *const files[] = {"/tests/programs/a10_tensor.qn", "/tests/errors/tensor_shapes.qn",
+                                        "/tests/errors/tensor_calls.qn"};
+    static const char *const tokens[] = {"x",
+                                         "[:]",
+                                         "[]",
+                                         "[0]",
+                                         "[1 : 2]",
+                                         "(",
+                                         ")",
+                                         "0",
+                                         "-1",
+                                         "3",
+                                         "1.5",
+                                         "n",
+                                         "x[n]",
+                                         "+",
+                                         "*",
+                                         "==",
+                                         "?",
+                                         ":",
+                                         "axis = 1",
+                                         "axis = {0, 1}",
+                                         "sum",
+                                         "grad",
+                                         "softmax",
+                                         "reshape",
+                                         "matmul",
+                                         "float",
+                                         "T",
+                                         "bf16",
+                                         "i32",
+                                         "let",
+                                         "return",
+                                         "for",
+                                         "if",
+                                         "const int",
+                                         ",",
+                                         ";",
+                                         "1000000000000",
+                                         "iota(n)",
+                                         "{",
+                                         "}"};
+    uint64_t state = 1;
+    for (int f = 0; f < COUNT(files); f++) {
+        char path[1024], *words = NULL;
+        size_t length;
+        qn_error error;
+        snprintf(path, sizeof(path), QUERN_ROOT "%s", files[f]);
+        if (file_read(path, 1 << 20, &words, &length, &error) != QN_OK) continue;
+        for (int round = 0; round < 60; round++) {
+            text changed = {0};
+            for (size_t i = 0; i < length;) { /* one word in a few hundred becomes another */
+                size_t word = strcspn(words + i, " \n[](){};,");
+                word = word ? word : 1;
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                if ((state >> 33) % 300)
+                    text_add_bytes(&changed, words + i, word);
+                else
+                    text_add(&changed, tokens[(state >> 40) % COUNT(tokens)]);
+                i += word;
+            }
+            trace_all(text_get(&changed));
+            text_free(&changed);
+        }
+        free(words);
+    }
+}
+
 TEST_MAIN(CASE(operators_and_broadcasting), CASE(brackets_slices_and_gathers), CASE(reductions), CASE(types),
           CASE(scalar_functions), CASE(statements), CASE(random_numbers_are_those_of_the_language), CASE(appendix_mlp),
           CASE(appendix_mlp_step), CASE(gradients_are_by_parameter), CASE(kernels_are_ops), CASE(all_names_are_there),
-          CASE(the_tensor_api))
+          CASE(the_tensor_api), CASE(mutated_programs))

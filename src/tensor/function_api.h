@@ -1,0 +1,47 @@
+/*
+ * A call of the tensor API from a .qn file: its arguments, and one function for each name. function_api.c takes the
+ * arguments and finds the function; function_shape.c has those that make and move tensors, function_layer.c products,
+ * layers and losses.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_TENSOR_FUNCTION_API_H
+#define QUERN_TENSOR_FUNCTION_API_H
+
+#include "tensor/function_trace.h"
+
+enum { API_ARGUMENTS = 64 };
+
+typedef struct api_call {
+    tracer *t;
+    const ast *call;
+    const char *name;
+    operand values[API_ARGUMENTS]; /* by position */
+    const ast *places[API_ARGUMENTS];
+    int count;
+    const char *asked[16]; /* names that the function looked for */
+    int asked_count;
+    bool bad;
+    unsigned units;                   /* of the result */
+    qn_tensor more[FUNCTION_RESULTS]; /* further results */
+    int more_count;
+} api_call;
+
+typedef qn_tensor api_function(api_call *a);
+
+qn_tensor api_tensor(api_call *a, int i); /* argument i; the empty one if it is not given */
+int64_t api_integer(api_call *a, int i);
+double api_float(api_call *a, int i);
+int64_t api_named_integer(api_call *a, const char *name, int64_t otherwise);
+double api_named_float(api_call *a, const char *name, double otherwise);
+bool api_named_bool(api_call *a, const char *name, bool otherwise);
+int api_axis(api_call *a, int otherwise);   /* `axis = k`, of the first argument */
+qn_axes api_axes(api_call *a, bool *keep);  /* `axis = {j, k}`; keep: some were named, and stay as unit axes */
+qn_shape api_shape(api_call *a, int first); /* extents from argument `first` on */
+qn_axes api_order(api_call *a, int first);
+unsigned api_units(const api_call *a, int i); /* unit axes of argument i */
+
+/* By name, or NULL. */
+api_function *api_shape_function(const char *name);
+api_function *api_layer_function(const char *name);
+
+#endif
