@@ -550,7 +550,7 @@ TEST(mutated_programs)
         qn_error error;
         snprintf(path, sizeof(path), QUERN_ROOT "%s", files[f]);
         if (file_read(path, 1 << 20, &words, &length, &error) != QN_OK) continue;
-        for (int round = 0; round < 60; round++) {
+        for (int round = 0; round < 300; round++) {
             text changed = {0};
             for (size_t i = 0; i < length;) { /* one word in a few hundred becomes another */
                 size_t word = strcspn(words + i, " \n[](){};,");
