@@ -96,8 +96,7 @@ const char *emit_name(emitter *e, value v)
 {
     if (e->value_text && e->value_text[v]) return e->value_text[v];
     number n;
-    if (tile_is_constant(e->k, v, &n))
-        return (e->cuda ? cuda_number : number_text)(e, tile_type_of(e->k, v).elem, n);
+    if (tile_is_constant(e->k, v, &n)) return (e->cuda ? cuda_number : number_text)(e, tile_type_of(e->k, v).elem, n);
     const char *name = e->k->values[v].name;
     return name ? arena_print(e->memory, "%s_%u", name, v) : arena_print(e->memory, "t%u", v);
 }
@@ -157,6 +156,17 @@ static const char *bitcast(emitter *e, dtype from, dtype to, const char *operand
     if (vector) return arena_print(e->memory, "(%s)(%s)", vector_c_type(to), operand);
     return arena_print(e->memory, "((union { %s from; %s to; }){.from = %s}).to", memory_type(from), memory_type(to),
                        operand);
+}
+
+/* A precise function gives the same bits for a constant as for an element that has its value: what the compiler could
+ * find out of an operand (a constant in one arm of a select is enough) it would compute without the processor's fused
+ * products, so it must not know. */
+static const char *at_run_time(emitter *e, const tile_op *op, int operand, const char *words, bool vector)
+{
+    dtype t = tile_type_of(e->k, op->operands[operand]).elem;
+    bool precise = e->k->precise || op->flags & F_PRECISE;
+    if (!precise || !dtype_is_float(t) || op_rounds_correctly(op->code, t)) return words;
+    return arena_print(e->memory, "%s(%s)", need(e, "exact_%s%s", register_name(t), vector ? "x16" : ""), words);
 }
 
 const char *expression(emitter *e, const tile_op *op, const char *const *operands, bool vector)
@@ -219,7 +229,9 @@ const char *expression(emitter *e, const tile_op *op, const char *const *operand
                            operands[2], op->attr.index);
     default: break;
     }
-    return call(e, need(e, "%s_%s%s", ops[op->code].text, name, lanes), operands, op->operand_count);
+    const char *hidden[3];
+    for (int i = 0; i < op->operand_count; i++) hidden[i] = at_run_time(e, op, i, operands[i], vector);
+    return call(e, need(e, "%s_%s%s", ops[op->code].text, name, lanes), hidden, op->operand_count);
 }
 
 const char *fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b, bool vector)

@@ -8,36 +8,10 @@
 
 #include <math.h>
 
-/* Does every device give the correctly rounded result? */
-static bool rounds_correctly(op_code code, dtype elem)
-{
-    switch (code) {
-    case OP_RSQRT:
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_EXPM1:
-    case OP_LOG:
-    case OP_LOG2:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_SIGMOID:
-    case OP_GELU:
-    case OP_GELU_TANH:
-    case OP_SILU:
-    case OP_SOFTPLUS:
-    case OP_POW: return false;
-    case OP_MOD: return !dtype_is_float(elem);
-    default: return true;
-    }
-}
-
 node rule_fold_map(const rule_state *s, node n)
 {
     const graph_node *at = graph_get(s->g, n);
-    if (!s->relaxed && !rounds_correctly(at->attr.map, at->elem)) return n;
+    if (!s->relaxed && !op_rounds_correctly(at->attr.map, at->elem)) return n;
     for (int i = 0; i < at->input_count; i++)
         if (rule_input(s, at, i)->code != GRAPH_FULL) return n;
     arena *memory = arena_new();

@@ -44,3 +44,28 @@ number fold_identity(fold_kind fold, dtype t)
     default: return (number){.i = high};
     }
 }
+
+bool op_rounds_correctly(op_code code, dtype elem)
+{
+    switch (code) {
+    case OP_RSQRT:
+    case OP_EXP:
+    case OP_EXP2:
+    case OP_EXPM1:
+    case OP_LOG:
+    case OP_LOG2:
+    case OP_LOG1P:
+    case OP_SIN:
+    case OP_COS:
+    case OP_TANH:
+    case OP_ERF:
+    case OP_SIGMOID:
+    case OP_GELU:
+    case OP_GELU_TANH:
+    case OP_SILU:
+    case OP_SOFTPLUS:
+    case OP_POW: return false;
+    case OP_MOD: return !dtype_is_float(elem);
+    default: return true;
+    }
+}

@@ -69,6 +69,8 @@ typedef struct op_info {
     bool pure, commutative, associative, costly;
 } op_info;
 extern const op_info ops[OP_COUNT];
+/* Does every device give the correctly rounded result, where it is asked to be precise? elem: of the result. */
+bool op_rounds_correctly(op_code code, dtype elem);
 
 typedef enum fold_kind {
     FOLD_SUM,

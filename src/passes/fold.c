@@ -23,11 +23,14 @@ static bool is_elementwise(op_code code)
     return class == CLASS_UNARY || class == CLASS_BINARY || class == CLASS_COMPARE || class == CLASS_TERNARY;
 }
 
-/* All operands constant: the op's value, as a scalar. */
+/* All operands constant: the op's value, as a scalar. A precise op gives the bits that its device gives, whatever is
+ * known of its operands. */
 static value fold_constants(rewriter *r, const tile_op *op)
 {
     number in[3], out;
     if (op->operand_count > 2) return 0;
+    bool precise = r->k->precise || op->flags & F_PRECISE;
+    if (precise && !op_rounds_correctly(op->code, tile_type_of(r->k, op->results[0]).elem)) return 0;
     for (int i = 0; i < op->operand_count; i++)
         if (!constant_of(r->k, op->operands[i], &in[i])) return 0;
     dtype to = tile_type_of(r->k, op->results[0]).elem;
