@@ -49,7 +49,7 @@ int64_t loop_width(int64_t extent, int64_t most); /* a power of two from 8 to `m
 int loop_axes(const loop *p, const lowering *l, unsigned axes, int *out);
 lowering *loop_begin(const loop *p);
 /* A program for each coordinate of these kernel axes: counts in the head, coordinates in the frame. Axis i of `axes`
- * takes steps of blocks[i] (1: a scalar). skip: launch axes that are taken already. */
+ * takes steps of blocks[i] (1: a scalar). first_count: a launch axis before them, 0: none. */
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
                    value first_count, value *starts);
 

@@ -370,16 +370,16 @@ value lower_convert(lowering *l, tile_block *b, value x, dtype elem)
     return tile_type_of(l->k, x).elem == elem ? x : lower_op(l, b, OP_CONVERT, elem, &x, 1, 0);
 }
 
+static unsigned own_axes(const tile_type *type)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < type->rank; i++) axes |= (unsigned)(type->dims[i] != 1) << i;
+    return axes;
+}
+
 value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes)
 {
-    tile_type from = tile_type_of(l->k, x), to = frame_type(f, from.elem, tile_axes);
-    for (int i = 0; i < from.rank; i++)
-        if (from.dims[i] != 1) {
-            to.rank = f->rank;
-            to.dims[i] = from.dims[i];
-        }
-    for (int i = 0; i < to.rank; i++)
-        if (!to.dims[i] && f->dims[i]) to.dims[i] = 1; /* of a scalar's zeroed extents */
+    tile_type from = tile_type_of(l->k, x), to = frame_type(f, from.elem, tile_axes | own_axes(&from));
     if (tile_type_same(&from, &to)) return x;
     tile_op *op = tile_op_new(l->k, OP_BROADCAST, &x, 1);
     value v = tile_result(l->k, op, to);
@@ -409,9 +409,7 @@ value lower_mask(lowering *l, frame *f)
 value lower_fill(lowering *l, frame *f, value x, fold_kind fold)
 {
     tile_type type = tile_type_of(l->k, x);
-    unsigned own = 0;
-    for (int i = 0; i < type.rank; i++) own |= (type.dims[i] != 1) << i;
-    value mask = mask_of(l, f, own);
+    value mask = mask_of(l, f, own_axes(&type));
     if (!mask) return x;
     value identity = lower_number(l, f->block, type.elem, fold_identity(fold, type.elem));
     return lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, x, identity}, 3, 0);

@@ -459,7 +459,8 @@ static int known_term(trace *t, const trace_known *known, const index_map *m)
     return trace_round(t, id, x->elem, known->n);
 }
 
-int trace_compute(trace *t, node n, const index_map *m)
+/* From its inputs. */
+static int computed_term(trace *t, node n, const index_map *m)
 {
     const graph_node *x = graph_get(t->g, n);
     index_map in;
@@ -498,7 +499,7 @@ int trace_node(trace *t, node n, const index_map *m)
         for (int k = 0; k < m->rank; k++) access.axes |= affine_axes(&m->axes[k], t->atom_axes);
         id = term_add(t, &access);
     } else {
-        id = trace_compute(t, n, m);
+        id = computed_term(t, n, m);
     }
     if (id) visit_add(t, n, m, id);
     return id;

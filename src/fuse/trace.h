@@ -82,11 +82,10 @@ typedef struct trace {
 trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fuse_options *options, const space *s);
 void trace_know(trace *t, node n, const index_map *map);
 void trace_know_fold(trace *t, node n, const index_map *map, const index_map *input);
-/* The term of a node at a map; 0: t->why or t->cut_axis says why not. `from_inputs`: compute it, even if in memory. */
+/* The term of a node at a map; 0: t->why or t->cut_axis says why not. */
 int trace_node(trace *t, node n, const index_map *m);
-int trace_compute(trace *t, node n, const index_map *m);
 
-/* index_pull.c: the map of input `i` of a movement op (not PAD with a step, TAKE, GATHER: see trace.c). */
+/* The map of input `i` of a movement or elementwise op; false: t->cut_axis or t->why says why, or it is of another kind. */
 bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
 /* The map of the result of op n from the map of its input i; false: it has none that is clear. */
 bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
