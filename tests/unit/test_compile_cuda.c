@@ -83,21 +83,6 @@ static void add_units(const char *label, const text *source, int arch)
     }
 }
 
-/* The kernels of a tensor function follow each other, each a text of its own. */
-static void add_units(const char *label, const text *source, int arch)
-{
-    static const char head[] = "/* Kernel ";
-    const char *first = strstr(text_get(source), head);
-    if (!first) add_unit(label, source, arch); /* raw */
-    for (const char *next; first; first = next) {
-        text one = {0};
-        next = strstr(first + 1, head);
-        text_add_bytes(&one, first, next ? (size_t)(next - first) : strlen(first));
-        add_unit(label, &one, arch);
-        text_free(&one);
-    }
-}
-
 static void *compile_units(void *unused)
 {
     (void)unused;
