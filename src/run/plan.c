@@ -96,7 +96,6 @@ static qn_status build(plan_build *b, qn_error *error)
     QN_TRY(fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, q->assign_count, &options,
                           p->memory, &p->fused, error));
     p->workspace_bytes = p->fused->workspace_bytes;
-    p->peak_bytes = p->fused->peak_bytes;
     int steps = 2 * p->fused->kernel_count;
     for (int i = 0; i < p->fused->kernel_count; i++)
         if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */

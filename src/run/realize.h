@@ -67,10 +67,9 @@ typedef struct plan {
     node *roots;      /* wanted and assigned nodes */
     int root_count;
     int64_t workspace_bytes; /* with the scratch memory of kernels */
-    int64_t peak_bytes;
-    int number;        /* in the order of making */
-    int node_count;    /* of the piece, before its passes */
-    int64_t last_used; /* the evaluation */
+    int number;              /* in the order of making */
+    int node_count;          /* of the piece, before its passes */
+    int64_t last_used;       /* the evaluation */
     int references;
 } plan;
 
@@ -90,7 +89,7 @@ typedef struct plan_request {
     const int *misalignment_bytes; /* of each buffer, from a multiple of 64 */
 } plan_request;
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error); /* takes request->memory in any case */
-void plan_release(plan *p, qn_context *context, int slot);                     /* NULL is fine */
+void plan_release(plan *p, qn_context *context, int slot);                    /* NULL is fine */
 plan *plan_retain(plan *p);
 /* Runs all steps on the device's own stream; does not wait where the device need not be waited for. */
 qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error);
@@ -105,7 +104,6 @@ qn_status step_prepare(plan_step *step, qn_context *context, int slot, qn_error 
 typedef struct block_pool block_pool; /* host memory that is kept for the next request */
 block_pool *block_pool_new(void);
 void block_pool_free(block_pool *p); /* blocks that are in use stay until they are released */
-int64_t block_pool_requests(const block_pool *p);
 
 /* ---- realize.c ---- */
 

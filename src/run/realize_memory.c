@@ -7,7 +7,6 @@
  */
 #include "run/realize.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +22,6 @@ struct block_pool {
     block *kept;          /* smallest first */
     int in_use;
     bool closed; /* the tape is gone: the last block takes the pool with it */
-    _Atomic int64_t requests;
 };
 
 block_pool *block_pool_new(void)
@@ -32,11 +30,6 @@ block_pool *block_pool_new(void)
     CHECK(p);
     pthread_mutex_init(&p->lock, NULL);
     return p;
-}
-
-int64_t block_pool_requests(const block_pool *p)
-{
-    return p->requests;
 }
 
 static void destroy(block *b)
@@ -103,7 +96,6 @@ static block *take(block_pool *p, size_t size_bytes)
 {
     size_t size = rounded(size_bytes);
     pthread_mutex_lock(&p->lock);
-    p->requests++;
     block **at = &p->kept;
     while (*at && (*at)->size_bytes < size) at = &(*at)->next;
     block *b = *at;
