@@ -11,7 +11,14 @@
 
 #include <string.h>
 
-enum { LARGEST_KEPT = 1 << 22, HEAVY = 10, HEAVY_IN_LONG_ROWS = 40, LONG_ON_GPU = 9, LONGER_THAN_CHIP = 12 };
+enum {
+    LARGEST_KEPT = 1 << 22,
+    HEAVY = 10,
+    HEAVY_IN_LONG_ROWS = 40,
+    HEAVY_ARITHMETIC = 30, /* on a GPU, of plain arithmetic: registers are dearer */
+    LONG_ON_GPU = 9,
+    LONGER_THAN_CHIP = 12
+};
 
 bool writes_memory(const tile_op *op)
 {
@@ -409,6 +416,24 @@ static void force_loads(planner *p)
     }
 }
 
+/* Is a function (exp, a division) among what would be computed again? */
+static bool has_function(const emitter *e, value v)
+{
+    if (!value_is_virtual(e, v)) return false;
+    const tile_op *op = tile_def(e->k, v);
+    if (ops[op->code].costly || op->code == OP_MAP || op->code == OP_DIV || op->code == OP_MOD) return true;
+    for (int i = 0; i < op->operand_count; i++)
+        if (has_function(e, op->operands[i])) return true;
+    return false;
+}
+
+/* From which weight on a value is kept rather than computed again. */
+static int heavy(const emitter *e, value v)
+{
+    if (row_is_long(e, &e->k->values[v].type)) return HEAVY_IN_LONG_ROWS;
+    return e->cuda && !has_function(e, v) ? HEAVY_ARITHMETIC : HEAVY;
+}
+
 static void force_repeated(planner *p)
 {
     emitter *e = p->e;
@@ -430,8 +455,7 @@ static void force_repeated(planner *p)
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (!v || p->demand_count[v] < 2) continue;
-        int weight = value_weight(e, v);
-        if (weight < (row_is_long(e, &e->k->values[v].type) ? HEAVY_IN_LONG_ROWS : HEAVY)) continue;
+        if (value_weight(e, v) < heavy(e, v)) continue;
         force_value(p, v);
         return; /* what it is made of may no longer be computed twice */
     }
