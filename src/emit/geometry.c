@@ -225,7 +225,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         teams = (int)(t->block / lanes);
         CHECK(teams > 0);
         if (programs && programs < teams && !joins) { /* a small block starts sooner */
-            shape.threads = (int)MAXIMUM((programs * lanes + 31) / 32 * 32, 32);
+            shape.threads = (int)MINIMUM(MAXIMUM((programs * lanes + 31) / 32 * 32, 32), t->block);
             teams = (int)(shape.threads / lanes);
         }
         blocks = (programs + teams - 1) / teams;

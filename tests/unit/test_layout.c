@@ -190,5 +190,26 @@ TEST(knobs)
     text_free(&out);
 }
 
-TEST_MAIN(CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices), CASE(homes),
-          CASE(scratch_of_a_launch), CASE(no_programs), CASE(rows_of_several_tiles), CASE(knobs))
+/* No launch has more threads than the bounds that its text promises. */
+TEST(launch_bounds)
+{
+    static const char *const settings[] = {"T=f32 M=1 N=1 K=1 BM=1 BN=1 BK=1", "T=bf16 M=3 N=2 K=5 BM=1 BN=1 BK=1",
+                                           "T=f32 M=100 N=60 K=32 BM=4 BN=2 BK=8",
+                                           "T=f32 M=300 N=200 K=64 BM=64 BN=64 BK=32"};
+    qn_error error;
+    for (int i = 0; i < COUNT(settings); i++) {
+        cuda_shape s = shape("kernels/matmul.qn", "matmul_tiled", settings[i], 0, h200());
+        launch_of l = launch_make("kernels/matmul.qn", "matmul_tiled", settings[i], h200());
+        text out = {0};
+        int bound = 0;
+        EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+        const char *words = strstr(text_get(&out), "__launch_bounds__(");
+        EXPECT(words && sscanf(words, "__launch_bounds__(%d", &bound) == 1);
+        EXPECT(s.threads <= bound && s.shared_bytes <= h200()->shared_bytes);
+        text_free(&out);
+        launch_free(&l);
+    }
+}
+
+TEST_MAIN(CASE(launch_bounds), CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices),
+          CASE(homes), CASE(scratch_of_a_launch), CASE(no_programs), CASE(rows_of_several_tiles), CASE(knobs))
