@@ -159,13 +159,21 @@ BINARY(gt, OP_GT)
 BINARY(ge, OP_GE)
 #undef BINARY
 
+/* Of floats by way of the remainder, which is exact: a quotient that a device's fast division puts just below a whole
+ * number must not lose one. */
 qn_tensor qn_floor_div(qn_tensor a, qn_tensor b)
 {
     node x[2];
     qn_tape *tape = tape_begin("floor_div", (qn_tensor[]){a, b}, 2, x);
     if (!tape || !tensor_meet(tape->graph, "floor_div", x, 2)) return (qn_tensor){0};
-    node quotient = graph_binary(tape->graph, OP_DIV, x[0], x[1]);
-    return tape_handle(tape, tensor_unary(tape->graph, OP_FLOOR, quotient));
+    graph *g = tape->graph;
+    node quotient = graph_binary(g, OP_DIV, x[0], x[1]);
+    if (quotient && dtype_is_float(graph_get(g, quotient)->elem)) {
+        node whole = graph_binary(g, OP_SUB, x[0], graph_binary(g, OP_MOD, x[0], x[1]));
+        node rounded = graph_unary(g, OP_ROUND, graph_binary(g, OP_DIV, whole, x[1]));
+        quotient = graph_select(g, graph_binary(g, OP_EQ, x[1], tensor_number(g, x[1], 0)), quotient, rounded);
+    }
+    return tape_handle(tape, quotient);
 }
 
 /* ---- a tensor and a number ---- */
