@@ -42,7 +42,8 @@ says out "kept tile f32[cols]: registers"
 try 0 $gelu --stage cuda
 says out 'extern "C" __global__ void'
 says out "gelu_tile_phase0"
-says out "/* 19: y[i : BLOCK] = gelu(x[i : BLOCK]);"
+line=$(grep -n "y\[i : BLOCK\] = gelu(x\[i : BLOCK\]);" kernels/gelu.qn | head -1 | cut -d: -f1)
+says out "/* $line: y[i : BLOCK] = gelu(x[i : BLOCK]);"
 lacks out "#include"
 try 0 $gelu --stage cuda --device emu
 try 0 show kernels/gelu.qn gelu_vector --set n=1024 --stage cuda
