@@ -515,8 +515,9 @@ void lower_checks(lowering *l, frame *f)
         for (int k = 0; k < l->t->space.axis_count; k++) here &= !(x->axes >> k & 1) || f->axes[l->axis_of[k]].set;
         if (!here) continue;
         value operands[2] = {lower_term(l, f, l->t->checks[i]), lower_mask(l, f)};
-        tile_op *op =
-            tile_op_new(l->k, OP_ASSERT, operands, 1 + (operands[1] != 0 && tile_type_of(l->k, operands[0]).rank));
+        bool masked = operands[1] && tile_type_of(l->k, operands[0]).rank;
+        if (masked) operands[0] = lower_broadcast(l, f, operands[0], (1u << f->rank) - 1); /* as wide as its mask */
+        tile_op *op = tile_op_new(l->k, OP_ASSERT, operands, 1 + masked);
         op->attr.words = "an index outside its axis";
         tile_append(l->k, f->block, op);
     }

@@ -318,6 +318,7 @@ TEST(scans_and_order)
 TEST(by_index)
 {
     tape_open();
+    qn_tape_set_check_indices(tape, true); /* with asserts in the kernels, whatever the build is */
     qn_tensor x = F32(QN_SHAPE(3, 2), 1, 2, 3, 4, 5, 6), i = I64(QN_SHAPE(2), 2, 0);
     EXPECT_TENSOR(qn_index_select(x, 0, i), QN_SHAPE(2, 2), 5, 6, 1, 2);
     EXPECT_TENSOR(qn_index_select(x, 1, I64(QN_SHAPE(1, 3), 1, 1, 0)), QN_SHAPE(3, 1, 3), 2, 2, 1, 4, 4, 3, 6, 6, 5);
