@@ -8,6 +8,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "ratios.h"
+
 #include <dlfcn.h>
 #include <quern/workbench.h>
 #include <stdio.h>
@@ -18,19 +20,6 @@
 static const char *folder = "kernels";
 static qn_context *context;
 static int below;
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void stop(const qn_error *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(1);
-}
 
 static qn_module *load(const char *name)
 {

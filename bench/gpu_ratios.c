@@ -11,6 +11,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "ratios.h"
+
 #include <dlfcn.h>
 #include <math.h>
 #include <quern/device.h>
@@ -36,24 +38,6 @@ static int below, wrong, json_count;
 static double l2_bytes = 60e6;
 static int64_t scale = 1;
 
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void stop(const qn_error *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(1);
-}
-
-#define TRY(call)                      \
-    do {                               \
-        if ((call) != 0) stop(&error); \
-    } while (0)
-
 static qn_module *load(const char *folder, const char *name)
 {
     char path[1024];
@@ -74,12 +58,6 @@ static void set_all(qn_call *call, const char *settings)
         *value++ = 0;
         TRY(qn_call_set_text(call, p, value, &error));
     }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 static double median(double *samples, int count)

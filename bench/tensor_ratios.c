@@ -10,6 +10,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "ratios.h"
+
 #include <math.h>
 #include <quern/train.h>
 #include <quern/nn.h>
@@ -30,30 +32,6 @@ static FILE *json;
 static int below, json_count;
 static double last_cache_bytes = 60e6;
 static int64_t scale = 1;
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void stop(const qn_error *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(1);
-}
-
-#define TRY(call)                      \
-    do {                               \
-        if ((call) != 0) stop(&error); \
-    } while (0)
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 /* The median; on the CPU the best, since other work on the machine only ever makes things slower. */
 static double typical(double *samples, int count)
