@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "run/realize.h"
+#include "on_devices.h"
 #include "test.h"
 
 #include <quern/train.h>
@@ -252,17 +253,6 @@ static void wrong_calls(void)
     EXPECT(qn_plan_replay(NULL, &error) == QN_BAD_CALL);
 }
 
-#define ON_EVERY_DEVICE(function)                                                           \
-    TEST(on_devices_##function)                                                             \
-    {                                                                                       \
-        static const char *const names[] = {"ref", "cpu", "emu", "cuda"};                   \
-        for (int i = 0; i < COUNT(names); i++) {                                            \
-            qn_device_info info;                                                            \
-            where = names[i];                                                               \
-            if (qn_device_find(context, where, &info, &error) || !info.available) continue; \
-            function();                                                                     \
-        }                                                                                   \
-    }
 ON_EVERY_DEVICE(equals_evaluation)
 ON_EVERY_DEVICE(inputs_and_results)
 ON_EVERY_DEVICE(wrong_calls)

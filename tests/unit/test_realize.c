@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "run/realize.h"
+#include "on_devices.h"
 #include "test.h"
 
 #include <math.h>
@@ -289,17 +290,6 @@ static void kernels_of_modules(void)
     qn_module_free(module);
 }
 
-#define ON_EVERY_DEVICE(function)                                                           \
-    TEST(on_devices_##function)                                                             \
-    {                                                                                       \
-        static const char *const names[] = {"ref", "cpu", "emu", "cuda"};                   \
-        for (int i = 0; i < COUNT(names); i++) {                                            \
-            qn_device_info info;                                                            \
-            where = names[i];                                                               \
-            if (qn_device_find(context, where, &info, &error) || !info.available) continue; \
-            function();                                                                     \
-        }                                                                                   \
-    }
 ON_EVERY_DEVICE(values)
 ON_EVERY_DEVICE(views)
 ON_EVERY_DEVICE(variables)
