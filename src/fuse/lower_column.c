@@ -246,7 +246,7 @@ static int64_t extents_product(const lowering *l, const int *axes, int count)
  * extents and the device. */
 static int64_t chunk_count(const loop *p, int64_t turns, int64_t others, int64_t least_turns)
 {
-    int64_t wanted = (int64_t)MAXIMUM(p->b->options->units, 1) * (p->b->options->gpu ? 4 : 4);
+    int64_t wanted = (int64_t)MAXIMUM(p->b->options->units, 1) * 4;
     int64_t count = wanted / MAXIMUM(others, 1);
     count = MINIMUM(count, turns / least_turns);
     return MAXIMUM(count, 1);
