@@ -45,12 +45,18 @@ typedef struct name_entry {
     char words[];
 } name_entry;
 
+typedef struct facts_entry {
+    struct facts_entry *next;
+    record_facts facts;
+} facts_entry;
+
 static struct {
     pthread_mutex_t lock;
     _Atomic(ring *) rings;
     _Atomic uint64_t identities;
     int ring_records, threads;
     name_entry *names[1024];
+    facts_entry *facts[256];
     pthread_key_t key;
     pthread_once_t once;
     _Atomic bool ticks; /* records hold ticks, not nanoseconds */
@@ -217,6 +223,44 @@ const char *record_name(const char *words)
     }
     pthread_mutex_unlock(&state.lock);
     return e ? e->words : "";
+}
+
+/* Words are interned first, so that equal facts are equal in their bytes. */
+const record_facts *record_facts_keep(const record_facts *facts)
+{
+    record_facts f;
+    memset(&f, 0, sizeof(f)); /* padding too */
+    f.kernel = record_name(facts->kernel);
+    f.device = record_name(facts->device);
+    f.shapes = record_name(facts->shapes);
+    f.ops = record_name(facts->ops);
+    f.file = record_name(facts->file);
+    f.limit = record_name(facts->limit);
+    f.line = facts->line;
+    f.programs = facts->programs;
+    f.read_bytes = facts->read_bytes;
+    f.written_bytes = facts->written_bytes;
+    f.unfused_bytes = facts->unfused_bytes;
+    f.flops = facts->flops;
+    f.threads = facts->threads;
+    f.registers = facts->registers;
+    f.shared_bytes = facts->shared_bytes;
+    f.spill_bytes = facts->spill_bytes;
+    f.blocks_per_unit = facts->blocks_per_unit;
+    f.occupancy = facts->occupancy;
+    f.waves = facts->waves;
+    f.variant = facts->variant;
+    facts_entry **chain = &state.facts[hash_bytes(&f, sizeof(f)).low % COUNT(state.facts)];
+    pthread_mutex_lock(&state.lock);
+    facts_entry *e = *chain;
+    while (e && memcmp(&e->facts, &f, sizeof(f))) e = e->next;
+    if (!e && (e = malloc(sizeof(*e)))) {
+        memcpy(&e->facts, &f, sizeof(f));
+        e->next = *chain;
+        *chain = e;
+    }
+    pthread_mutex_unlock(&state.lock);
+    return e ? &e->facts : NULL;
 }
 
 void record_name_thread(const char *name)

@@ -69,6 +69,29 @@ static inline void record_instant(record_kind kind, const char *name, int64_t a,
 uint64_t record_identity(void);             /* a new one */
 const char *record_name(const char *words); /* interned: lives as long as the process */
 
+/* What is known of a launch before it runs: `a` of records of kinds LAUNCH and KERNEL points at it (record_facts_of).
+ * Interned like names: the same facts have one address, so a loop of launches adds nothing. Numbers that nobody knows
+ * are NAN, whole ones 0, words NULL. */
+typedef struct record_facts {
+    const char *kernel, *device; /* "softmax", "cuda:0" */
+    const char *shapes;          /* "x f32[16384, 16384], y f32[16384, 16384]" */
+    const char *ops;             /* a fused kernel: the operations in it, "mul add gelu" */
+    const char *file;            /* where it was written */
+    int line;
+    int64_t programs;
+    double read_bytes, written_bytes, unfused_bytes, flops; /* unfused: what its operations would move one by one */
+    int threads, registers, shared_bytes, spill_bytes;      /* of a block; of a thread; of a block; of a thread */
+    int blocks_per_unit;                                    /* a multiprocessor holds so many at once */
+    double occupancy, waves;
+    const char *limit;   /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
+    const void *variant; /* the compiled kernel, for its texts; valid while its context is open */
+} record_facts;
+const record_facts *record_facts_keep(const record_facts *facts); /* interned; NULL without memory */
+static inline const record_facts *record_facts_of(const record *r)
+{
+    return r->kind <= RECORD_KERNEL && r->kind >= RECORD_LAUNCH ? (const record_facts *)(intptr_t)r->a : NULL;
+}
+
 /* The reader's side. start fails (QN_BAD_CALL) while another reader has it on. */
 qn_status record_start(int ring_records, qn_error *error); /* records a thread may be ahead of the reader; 0: 65,536 */
 void record_stop(void);                                    /* rings keep what they hold */

@@ -9,6 +9,7 @@
 #define QUERN_PROFILE_BENCH_H
 
 #include "profile/profile.h"
+#include "run/facts.h"
 #include "run/run.h"
 
 typedef enum variant_status { VARIANT_OK, VARIANT_WRONG, VARIANT_FAILED, VARIANT_SKIPPED } variant_status;
@@ -124,15 +125,6 @@ qn_status arrays_upload(bench_arrays *a, const device_slot *slot, int copies, qn
 void arrays_free(bench_arrays *a);
 enum { UNWRITTEN = 0xA5 };
 void *array_copy(const bench_array *array, int copy);
-
-/* count.c: one launch of a lowered kernel, from its IR. */
-typedef struct launch_counts {
-    double flops;    /* NAN: a loop or a branch depends on data */
-    double work;     /* element operations of one average program, for the interpreter's sake */
-    double programs; /* of the first phase */
-    bool separable;  /* one phase, no atomics: programs can be run alone */
-} launch_counts;
-void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out);
 
 /* compare.c */
 typedef struct comparison {

@@ -21,15 +21,8 @@ enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000, MOST_COPIES = 65536, MOST_TURNS 
 static void sizes_of(bench *b, bench_variant *v)
 {
     const tile_kernel *k = v->call->instance->kernel;
-    double read = 0, written = 0;
-    for (int i = 0; i < k->param_count; i++) {
-        const tile_param *p = &k->params[i];
-        double bytes = dtypes[p->elem].size_bytes;
-        if (p->kind != PARAM_IN && p->kind != PARAM_OUT && p->kind != PARAM_INOUT) continue;
-        for (int axis = 0; axis < p->rank; axis++) bytes *= (double)v->call->views[i].extents[axis];
-        if (p->kind != PARAM_OUT) read += bytes;
-        if (p->kind != PARAM_IN) written += bytes;
-    }
+    double read, written;
+    views_bytes(k, v->call->views, &read, &written);
     v->bytes = read + written;
     v->read_share = v->bytes > 0 ? read / v->bytes : 0;
     if (v->has_ir) {

@@ -9,6 +9,7 @@
  */
 #include "profile/session.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,6 +54,10 @@ static void add_to_sums(qn_profile *p, const record *r, int64_t self_ns)
     s->least_ns = MINIMUM(s->least_ns, time_ns);
     s->most_ns = MAXIMUM(s->most_ns, time_ns);
     if (r->kind == RECORD_COPY || r->kind == RECORD_ALLOCATE || r->kind == RECORD_FREE) s->bytes += r->a;
+    const record_facts *f = record_facts_of(r);
+    if (!f) return;
+    s->bytes += (int64_t)(f->read_bytes + f->written_bytes);
+    s->flops += isnan(f->flops) ? 0 : (int64_t)f->flops;
 }
 
 /* The thread's own time in this span; what it is nested in learns of it. */
@@ -83,6 +88,35 @@ static void keep(qn_profile *p, const record *r)
         p->lost++;
     else
         p->kept[p->kept_count++] = *r;
+}
+
+/* The sum of the kernel's launches, by name and shapes: a device's record has no other tie to them than its facts. */
+static sum_entry *sum_of_device(qn_profile *p, const device_record *r)
+{
+    record_kind kind = r->kind == DEVICE_KERNEL || r->kind == DEVICE_GRAPH ? RECORD_LAUNCH : RECORD_COPY;
+    return sum_of(p, &(record){.name = r->facts ? r->facts->kernel : r->name,
+                               .detail = r->facts ? r->facts->shapes : NULL,
+                               .kind = (uint16_t)kind});
+}
+
+void session_add_device(qn_profile *p, const device_record *r)
+{
+    int64_t most = p->options.most_records > 0 ? p->options.most_records : usual_records;
+    if (p->phase != PHASE_KEEP) return;
+    sum_entry *e = sum_of_device(p, r);
+    if (e) e->sum.device_ns += r->end_ns - r->start_ns;
+    if (p->device_count == p->device_capacity && p->device_capacity < most) {
+        int64_t capacity = MINIMUM(p->device_capacity ? 2 * p->device_capacity : 4096, most);
+        device_record *grown = realloc(p->device_kept, sizeof(*grown) * (size_t)capacity);
+        if (grown) {
+            p->device_kept = grown;
+            p->device_capacity = capacity;
+        }
+    }
+    if (p->device_count == p->device_capacity)
+        p->device_lost++;
+    else
+        p->device_kept[p->device_count++] = *r;
 }
 
 static void take(void *user, const record *r)
@@ -137,6 +171,7 @@ qn_status qn_profile_start(qn_context *context, const qn_profile_options *option
     if (!p) return error_set(error, QN_NO_MEMORY, "there is no memory for a profile");
     p->context = context;
     if (options) p->options = *options;
+    p->device_overhead_share = NAN;
     for (int i = 0; i < COUNT(p->chains); i++) p->chains[i] = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
@@ -208,6 +243,7 @@ void qn_profile_free(qn_profile *profile)
     pthread_mutex_destroy(&profile->lock);
     pthread_cond_destroy(&profile->wake);
     free(profile->kept);
+    free(profile->device_kept);
     free(profile->sums);
     free(profile);
 }

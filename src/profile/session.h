@@ -23,6 +23,20 @@ typedef struct sum_entry {
     int next; /* of its chain; -1: none */
 } sum_entry;
 
+/* What ran on a device, told by the device's own tracing or by events around it. */
+typedef enum device_record_kind { DEVICE_KERNEL, DEVICE_COPY, DEVICE_SET, DEVICE_GRAPH } device_record_kind;
+typedef struct device_record {
+    int64_t start_ns, end_ns;             /* of the realtime clock */
+    const char *name;                     /* interned; of a copy "copy in", "copy out", "copy inside" */
+    uint64_t identity;                    /* of the host's record that started it; 0: none was kept */
+    const record_facts *facts;            /* of the launch, or of the graph's node; NULL: not known */
+    int64_t bytes;                        /* of a copy or a set */
+    uint32_t device, stream, graph, node; /* graph 0: not of a graph */
+    uint32_t grid[3], block[3];
+    uint32_t registers, shared_bytes, local_bytes; /* of a thread, of a block, of a thread */
+    uint16_t kind;
+} device_record;
+
 typedef enum session_phase { PHASE_OFF, PHASE_WARM, PHASE_KEEP } session_phase;
 
 struct qn_profile {
@@ -41,6 +55,15 @@ struct qn_profile {
     int chains[1024];
     session_thread threads[MOST_THREADS];
     int64_t start_ns, end_ns;
+    /* The device's side. */
+    device_record *device_kept; /* heap; in the order of arrival */
+    int64_t device_count, device_capacity, device_lost;
+    const char *device_source; /* where device times come from: "CUPTI activity", "CUDA events"; NULL: nothing told */
+    const char *device_reason; /* why there is no better source, and what to do; NULL: there is none better */
+    double device_overhead_share; /* of the run's time, that the device's tracing says it took; NAN: not known */
 };
+
+/* Keeps what ran on a device while the phase keeps; under the profile's lock. Its sums go to the launch's name. */
+void session_add_device(qn_profile *p, const device_record *r);
 
 #endif

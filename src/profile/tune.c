@@ -194,7 +194,7 @@ static qn_status measure(tuning *t, qn_error *error)
 }
 
 /* Every timing, under the key of a call that leaves the tuned constants open. */
-static qn_status record(tuning *t, qn_error *error)
+static qn_status remember(tuning *t, qn_error *error)
 {
     bench *b = &t->bench;
     qn_call *call;
@@ -229,7 +229,7 @@ static qn_status run(tuning *t, const char *path, qn_error *error)
         return error_set(error, QN_FAILED, "no candidate of kernel `%s` could be timed; the first (%s): %s",
                          t->entry->name, first->words, *first->message ? first->message : "not looked at");
     }
-    QN_TRY(record(t, error));
+    QN_TRY(remember(t, error));
     text words = {0};
     tune_table(t, &words);
     b->write(b->user, text_get(&words), words.length);

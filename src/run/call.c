@@ -55,6 +55,7 @@ void call_unbind(qn_call *call)
 {
     call->bound = call->staged = call->all_direct = false;
     call->variant = NULL;
+    call->facts = NULL;
 }
 
 /* The entry's own spelling of a name, or NULL with E505. */

@@ -4,8 +4,7 @@
  * it is. Outputs with an initial value are filled before every launch.
  * SPDX-License-Identifier: MIT
  */
-#include "base/record.h"
-#include "run/run.h"
+#include "run/facts.h"
 
 #include <string.h>
 
@@ -109,6 +108,7 @@ static qn_status make_ready(qn_call *call, int slot, bool host_allowed, qn_error
     } else if (call->pointers_changed) {
         QN_TRY(call_refresh(call, error));
         call->variant = NULL;
+        call->facts = NULL;
     }
     if (!call->staged) {
         int64_t start = clock_now_ns();
@@ -157,9 +157,8 @@ static qn_status launch_staged(qn_call *call, qn_error *error)
 static void end_record(qn_call *call, int64_t from, record_kind kind)
 {
     if (!from) return;
-    if (!call->recorded_as) call->recorded_as = record_name(call->kernel->name);
-    const int64_t *programs = call->plan.programs[0];
-    record_end(from, kind, call->recorded_as, NULL, 0, programs[0] * programs[1] * programs[2], call->slot);
+    const record_facts *f = call_facts(call);
+    if (f) record_end(from, kind, f->kernel, f->shapes, 0, (intptr_t)f, call->slot);
 }
 
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)

@@ -168,10 +168,10 @@ struct qn_call {
     bool has_initials;         /* an output is filled before each launch */
     device_event *events[2];   /* around a launch, of ready_slot */
     bool has_run;
-    const char *recorded_as;  /* its name in records, once there was one */
-    qn_mode mode;             /* of a tensor function */
-    struct function_run *run; /* of a tensor function: its tape; NULL before the first launch */
-    int assumed_units;        /* `show` for a device that is not there: its units; 0: the device's own */
+    const struct record_facts *facts; /* in records, once there was one */
+    qn_mode mode;                     /* of a tensor function */
+    struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
+    int assumed_units;                /* `show` for a device that is not there: its units; 0: the device's own */
     qn_timing timing;
 };
 

@@ -48,12 +48,21 @@ TEST(kernels_and_compiles)
     bool kernels = false, compiles = false, work = false;
     for (int i = 0; i < qn_profile_sum_count(p); i++) {
         qn_profile_sum_get(p, i, &sum);
-        if (!strcmp(sum.name, "twice") && !strcmp(sum.kind, "kernel")) kernels = sum.calls == 3 && sum.total_ns > 0;
+        if (!strcmp(sum.name, "twice") && !strcmp(sum.kind, "kernel"))
+            kernels = sum.calls == 3 && sum.total_ns > 0 && sum.bytes == 3 * 800000 && sum.flops >= 3 * 100000 &&
+                      sum.flops <= 3 * 1563 * 64 && !strcmp(sum.detail, "x f32[100000], y f32[100000]");
         if (!strcmp(sum.name, "twice") && !strcmp(sum.kind, "compile")) compiles = sum.calls == 1;
         if (!strcmp(sum.kind, "work")) work = sum.calls > 0;
         EXPECT(sum.self_ns <= sum.total_ns && sum.least_ns <= sum.most_ns);
     }
     EXPECT(kernels && compiles && work);
+    const record_facts *facts = NULL;
+    for (int64_t i = 0; i < p->kept_count; i++) {
+        const record_facts *f = record_facts_of(&p->kept[i]);
+        EXPECT(!f || !facts || f == facts); /* interned: one for all launches */
+        if (f) facts = f;
+    }
+    EXPECT(facts && !strcmp(facts->device, "cpu") && facts->programs == 1563 && facts->line == 1);
     qn_profile_totals totals;
     qn_profile_get_totals(p, &totals);
     EXPECT(totals.dropped == 0 && totals.kept == totals.records && totals.end_ns > totals.start_ns);

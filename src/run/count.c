@@ -7,7 +7,7 @@
  * depends on data makes the count unknown. One per elementwise float operation or function, two per multiply-add.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/bench.h"
+#include "run/facts.h"
 
 #include <math.h>
 #include <stdlib.h>

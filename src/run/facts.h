@@ -1,0 +1,28 @@
+/*
+ * What is known of a launch before it runs: counts from the IR, and facts for records and hints.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_RUN_FACTS_H
+#define QUERN_RUN_FACTS_H
+
+#include "base/record.h"
+#include "run/run.h"
+
+/* count.c: one launch of a lowered kernel, from its IR. */
+typedef struct launch_counts {
+    double flops;    /* NAN: a loop or a branch depends on data */
+    double work;     /* element operations of one average program, for the interpreter's sake */
+    double programs; /* of the first phase */
+    bool separable;  /* one phase, no atomics: programs can be run alone */
+} launch_counts;
+void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out);
+
+/* facts.c */
+/* "x f32[3, 4], y f32[3, 4]": the arrays of a launch. */
+void views_print(const tile_kernel *k, const array_view *views, text *out);
+/* Bytes of the arrays that are read and written, each once. */
+void views_bytes(const tile_kernel *k, const array_view *views, double *read, double *written);
+/* Of a bound call; made once, until something is set that changes them. NULL without memory. */
+const record_facts *call_facts(qn_call *call);
+
+#endif
