@@ -110,6 +110,7 @@ typedef struct pool_job {
     pool_work *work;
     void *context;
     int64_t count, grain;
+    const struct record_facts *facts;  /* a launch ends with this job, and stands in the record under them; or NULL */
     _Alignas(64) _Atomic int64_t next; /* the first item that nobody has taken; of the pool alone, as the next one */
     _Atomic int64_t done;              /* items */
 } pool_job;

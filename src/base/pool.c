@@ -192,6 +192,7 @@ void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *cont
 typedef struct series {
     pool_job *jobs;
     int count, threads;
+    bool seen; /* the last job has facts */
 } series;
 
 /* Until all items of a job are done, by whomever. */
@@ -203,13 +204,16 @@ static void wait_done(pool_job *j)
     }
 }
 
-/* Every worker goes through all jobs; one that comes late finds the first of them done. */
+/* Every worker goes through all jobs; one that comes late finds the first of them done. The caller sees each of them
+ * begin and end, and records the launches. */
 static void take_part(void *context, int64_t first, int64_t last, int worker)
 {
     const series *s = context;
+    int64_t from = 0;
     (void)first, (void)last;
     for (int i = 0; i < s->count; i++) {
         pool_job *j = &s->jobs[i];
+        if (s->seen && worker == 0 && !from) from = record_begin();
         int64_t at = atomic_load_explicit(&j->next, memory_order_relaxed);
         while (at < j->count) {
             int64_t piece = (j->count - at) / (2 * s->threads);
@@ -222,12 +226,15 @@ static void take_part(void *context, int64_t first, int64_t last, int worker)
             at = atomic_load_explicit(&j->next, memory_order_relaxed);
         }
         wait_done(j);
+        if (!from || !j->facts) continue;
+        record_end(from, RECORD_KERNEL, j->facts->kernel, j->facts->shapes, 0, (intptr_t)j->facts, 0);
+        from = 0;
     }
 }
 
 void pool_run_jobs(pool *p, pool_job *jobs, int count)
 {
-    series s = {.jobs = jobs, .count = count, .threads = p->threads};
+    series s = {.jobs = jobs, .count = count, .threads = p->threads, .seen = count && jobs[count - 1].facts};
     for (int i = 0; i < count; i++) {
         atomic_store_explicit(&jobs[i].next, 0, memory_order_relaxed);
         atomic_store_explicit(&jobs[i].done, 0, memory_order_relaxed);

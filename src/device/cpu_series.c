@@ -12,7 +12,7 @@
 typedef struct series_part {
     cpu_program *program;
     const launch_plan *plan;
-    int phase;
+    int phase, launch;
 } series_part;
 
 struct device_series {
@@ -23,6 +23,7 @@ struct device_series {
     pool_job *jobs;
     series_part *parts;
     int count;
+    const struct record_facts *const *named; /* whose the jobs' facts are */
 };
 
 void cpu_series_close(device_series *s)
@@ -77,7 +78,7 @@ qn_status cpu_series_open(device *base, const series_launch *launches, int count
         for (int phase = 0; phase < p->phase_count; phase++) {
             cpu_job *work = &s->work[s->count];
             int64_t programs = cpu_job_make(p, phase, next, launches[i].plan, &s->reports[s->count], work);
-            s->parts[s->count] = (series_part){.program = p, .plan = launches[i].plan, .phase = phase};
+            s->parts[s->count] = (series_part){.program = p, .plan = launches[i].plan, .phase = phase, .launch = i};
             pool_job *j = &s->jobs[s->count++];
             j->work = cpu_work;
             j->context = work;
@@ -91,8 +92,19 @@ qn_status cpu_series_open(device *base, const series_launch *launches, int count
     return QN_OK;
 }
 
-qn_status cpu_series_run(device_series *s, qn_error *error)
+/* A launch ends with its last phase. */
+static void name_jobs(device_series *s, const struct record_facts *const *facts)
 {
+    for (int i = 0; i < s->count; i++) {
+        bool last = i + 1 == s->count || s->parts[i + 1].launch != s->parts[i].launch;
+        s->jobs[i].facts = facts && last ? facts[s->parts[i].launch] : NULL;
+    }
+    s->named = facts;
+}
+
+qn_status cpu_series_run(device_series *s, const struct record_facts *const *facts, qn_error *error)
+{
+    if (facts != s->named) name_jobs(s, facts);
     memset(s->reports, 0, sizeof(cpu_report) * (size_t)s->count);
     pool_run_jobs(cpu_pool(s->device), s->jobs, s->count);
     for (int i = 0; i < s->count; i++) {

@@ -130,7 +130,8 @@ typedef struct driver {
     /* For drivers whose launches wait, where many in a row cost less than one by one (NULL: they do not). Running
      * allocates nothing once the memory of the kernels has grown. */
     qn_status (*series_open)(device *d, const series_launch *launches, int count, device_series **out, qn_error *error);
-    qn_status (*series_run)(device_series *s, qn_error *error);
+    /* facts: by launch, for records, or NULL. */
+    qn_status (*series_run)(device_series *s, const struct record_facts *const *facts, qn_error *error);
     void (*series_close)(device_series *s); /* NULL is fine */
     const driver_memory *memory;            /* NULL: the host's */
     const driver_streams *streams;          /* NULL: launches wait */

@@ -93,6 +93,8 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
 
 /* report.c: `kernel N: ...` lines with bytes, FLOPs, what fusion saved, and the boundaries. */
 void fuse_print(const fuse_plan *plan, text *out);
+/* "softmax matmul": what the user called, where that is known, else the ops. */
+void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out);
 void fuse_print_memory(const fuse_plan *plan, text *out);
 
 #endif

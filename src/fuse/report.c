@@ -65,6 +65,18 @@ static void print_kernel(const fuse_plan *plan, int number, text *out)
     }
 }
 
+void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out)
+{
+    const char *before = "";
+    for (int i = 0; i < k->node_count; i++) {
+        const graph_node *x = graph_get(g, k->nodes[i]);
+        const char *words = x->label ? x->label : op_text(x);
+        if (is_silent(x) || !strcmp(words, before)) continue;
+        text_print(out, "%s%s", *before ? " " : "", words);
+        before = words;
+    }
+}
+
 void fuse_print(const fuse_plan *plan, text *out)
 {
     for (int i = 0; i < plan->kernel_count; i++) print_kernel(plan, i, out);

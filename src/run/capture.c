@@ -9,6 +9,7 @@
  * node was made since they got their last ones.
  * SPDX-License-Identifier: MIT
  */
+#include "run/facts.h"
 #include "run/realize.h"
 
 #include <stdlib.h>
@@ -47,6 +48,7 @@ struct qn_plan {
     int64_t workspace_bytes, result_bytes;
     plan_step *steps; /* with views of their own, which have their addresses */
     int step_count, kernel_count;
+    const record_facts **facts; /* by step, once a replay was recorded; NULL before */
     device_stream *stream;
     device_graph *graph;
     device_series *series;
@@ -173,7 +175,7 @@ static qn_status open_series(qn_plan *p, qn_error *error)
     return status;
 }
 
-static qn_status record(qn_plan *p, qn_error *error)
+static qn_status record_steps(qn_plan *p, qn_error *error)
 {
     const device_slot *s = &p->context->slots[p->slot];
     for (int i = 0; i < p->step_count; i++) QN_TRY(step_prepare(&p->steps[i], p->context, p->slot, error));
@@ -217,7 +219,7 @@ qn_status qn_capture_end(qn_tape *tape, qn_plan **out, qn_error *error)
     if (status == QN_OK) {
         copy_steps(p);
         give_addresses(p);
-        status = record(p, error);
+        status = record_steps(p, error);
     }
     if (status != QN_OK) {
         qn_plan_free(p);
@@ -260,21 +262,39 @@ static qn_status usable(const qn_plan *p, const char *function, qn_error *error)
     return QN_OK;
 }
 
+/* By step, for the record; made at the first replay that is recorded, so that later ones allocate nothing. */
+static const record_facts *const *step_facts_all(qn_plan *p)
+{
+    if (p->facts) return p->facts;
+    p->facts = ARENA_ARRAY(p->memory, const record_facts *, p->step_count + 1);
+    for (int i = 0; i < p->step_count; i++) p->facts[i] = step_facts(&p->steps[i], p->context, p->slot);
+    return p->facts;
+}
+
+static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
+{
+    const device_slot *s = &p->context->slots[p->slot];
+    if (p->series) return s->driver->series_run(p->series, recorded ? step_facts_all(p) : NULL, error);
+    if (!p->graph) {
+        for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, error));
+        return QN_OK;
+    }
+    int64_t from = record_begin();
+    qn_status status = s->driver->streams->replay(p->graph, NULL, error);
+    record_end(from, RECORD_LAUNCH, "graph", NULL, 0, 0, p->slot);
+    return status;
+}
+
 qn_status qn_plan_replay(qn_plan *p, qn_error *error)
 {
     QN_TRY(usable(p, "qn_plan_replay", error));
-    const device_slot *s = &p->context->slots[p->slot];
     QN_TRY(qn_tape_error(p->tape, error));
     if (p->tape->assign_count) QN_TRY(realize_slots(p->tape, NULL, 0, error)); /* what was asked for earlier */
-    if (p->graph) {
-        QN_TRY(s->driver->streams->replay(p->graph, NULL, error));
-    } else if (p->series) {
-        QN_TRY(s->driver->series_run(p->series, error));
-    } else {
-        for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, error));
-    }
-    renew(p);
-    return QN_OK;
+    int64_t from = record_begin();
+    qn_status status = run_all(p, from != 0, error);
+    if (status == QN_OK) renew(p);
+    record_end(from, RECORD_OP, "replay", NULL, 0, p->kernel_count, p->slot);
+    return status;
 }
 
 qn_status qn_plan_swap(qn_plan *p, qn_tensor input, qn_buffer *buffer, qn_error *error)
@@ -311,7 +331,7 @@ qn_status qn_plan_swap(qn_plan *p, qn_tensor input, qn_buffer *buffer, qn_error 
     qn_buffer_release(p->swaps[at].now);
     p->swaps[at].now = buffer;
     give_addresses(p);
-    return record(p, error);
+    return record_steps(p, error);
 }
 
 void qn_plan_info(const qn_plan *p, qn_plan_facts *facts)

@@ -1,8 +1,11 @@
 /*
- * What is known of a launch before it runs. In: a bound call. Out: its facts, interned, for the records of its launches.
+ * What is known of a launch before it runs. In: a bound call, or a step of a plan. Out: its facts, interned, for the
+ * records of its launches.
  * SPDX-License-Identifier: MIT
  */
 #include "run/facts.h"
+
+#include "fuse/fuse.h"
 
 #include <math.h>
 
@@ -38,28 +41,50 @@ void views_bytes(const tile_kernel *k, const array_view *views, double *read, do
     }
 }
 
-const record_facts *call_facts(qn_call *call)
+const record_facts *launch_facts_keep(const launch_seen *l)
 {
-    if (call->facts) return call->facts;
-    const tile_kernel *k = call->instance->kernel;
-    const int64_t *programs = call->plan.programs[0];
-    text shapes = {0};
+    const tile_kernel *k = l->kernel;
+    const int64_t *programs = l->plan->programs[0];
+    text shapes = {0}, words = {0};
     launch_counts counts = {.flops = NAN};
-    record_facts f = {.kernel = call->kernel->name,
-                      .device = call->context->slots[call->slot].name,
-                      .file = k->file,
-                      .line = call->kernel->item ? call->kernel->item->at.line : 0,
+    record_facts f = {.kernel = l->name,
+                      .device = l->context->slots[l->slot].name,
+                      .file = l->file,
+                      .line = l->line,
                       .programs = programs[0] * programs[1] * programs[2],
                       .unfused_bytes = NAN,
                       .occupancy = NAN,
                       .waves = NAN,
-                      .variant = call->variant};
-    if (!k->raw_language) launch_count(k, &call->plan, slot_about(call->context, call->slot)->units, &counts);
+                      .variant = l->variant};
+    if (!k->raw_language) launch_count(k, l->plan, slot_about(l->context, l->slot)->units, &counts);
     f.flops = counts.flops;
-    views_print(k, call->views, &shapes);
-    views_bytes(k, call->views, &f.read_bytes, &f.written_bytes);
+    views_print(k, l->views, &shapes);
+    views_bytes(k, l->views, &f.read_bytes, &f.written_bytes);
+    if (l->fused) { /* it knows which elements are read once though the view repeats them */
+        f.read_bytes = (double)l->fused->read_bytes;
+        f.written_bytes = (double)l->fused->written_bytes;
+        f.unfused_bytes = (double)(l->fused->read_bytes + l->fused->written_bytes + l->fused->saved_bytes);
+        fuse_print_ops(l->graph, l->fused, &words);
+        f.ops = text_get(&words);
+    }
     f.shapes = text_get(&shapes);
-    call->facts = record_facts_keep(&f);
+    const record_facts *kept = record_facts_keep(&f);
     text_free(&shapes);
+    text_free(&words);
+    return kept;
+}
+
+const record_facts *call_facts(qn_call *call)
+{
+    if (!call->facts)
+        call->facts = launch_facts_keep(&(launch_seen){.context = call->context,
+                                                       .slot = call->slot,
+                                                       .name = call->kernel->name,
+                                                       .file = call->instance->kernel->file,
+                                                       .line = call->kernel->item ? call->kernel->item->at.line : 0,
+                                                       .kernel = call->instance->kernel,
+                                                       .views = call->views,
+                                                       .plan = &call->plan,
+                                                       .variant = call->variant});
     return call->facts;
 }

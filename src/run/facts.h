@@ -22,6 +22,20 @@ void launch_count(const tile_kernel *k, const launch_plan *plan, int units, laun
 void views_print(const tile_kernel *k, const array_view *views, text *out);
 /* Bytes of the arrays that are read and written, each once. */
 void views_bytes(const tile_kernel *k, const array_view *views, double *read, double *written);
+/* A launch as it will be made, by a call or by a step of a plan. */
+typedef struct launch_seen {
+    qn_context *context;
+    int slot;
+    const char *name, *file; /* where it was written; NULL: nobody knows */
+    int line;
+    const tile_kernel *kernel;
+    const array_view *views;
+    const launch_plan *plan;
+    const struct variant *variant;
+    const struct graph *graph;       /* of `fused` */
+    const struct fuse_kernel *fused; /* a kernel that fusion wrote; NULL otherwise */
+} launch_seen;
+const record_facts *launch_facts_keep(const launch_seen *l); /* interned; NULL without memory */
 /* Of a bound call; made once, until something is set that changes them. NULL without memory. */
 const record_facts *call_facts(qn_call *call);
 

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "ir/graph_simplify.h"
+#include "run/facts.h"
 #include "run/plan.h"
 
 #include <stdlib.h>
@@ -83,7 +84,10 @@ static qn_status build(plan_build *b, qn_error *error)
     const char *device = q->context->slots[q->slot].driver->name;
     b->wanted = ARENA_ARRAY(p->memory, node, q->wanted_count + 1);
     b->assigns = ARENA_ARRAY(p->memory, fuse_assign, q->assign_count + 1);
-    QN_TRY(simplify(b, error));
+    int64_t from = record_begin();
+    qn_status status = simplify(b, error);
+    record_end(from, RECORD_OP, "simplify", NULL, 0, p->graph->node_count, 0);
+    QN_TRY(status);
     number_results(b);
     describe_leaves(b);
     p->roots = ARENA_ARRAY(p->memory, node, p->result_count + q->assign_count + 1);
@@ -93,15 +97,21 @@ static qn_status build(plan_build *b, qn_error *error)
                                   .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .check_indices = q->check_indices,
                                   .units = about->units};
-    QN_TRY(fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, q->assign_count, &options,
-                          p->memory, &p->fused, error));
+    from = record_begin();
+    status = fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, q->assign_count, &options,
+                            p->memory, &p->fused, error);
+    record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
+    QN_TRY(status);
     p->workspace_bytes = p->fused->workspace_bytes;
     int steps = 2 * p->fused->kernel_count;
     for (int i = 0; i < p->fused->kernel_count; i++)
         if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */
     p->steps = ARENA_ARRAY(p->memory, plan_step, steps + 1);
     for (int i = 0; i < p->fused->kernel_count; i++) QN_TRY(step_make(b, &p->fused->kernels[i], error));
-    return steps_compile(b, error);
+    from = record_begin();
+    status = steps_compile(b, error);
+    record_end(from, RECORD_OP, "compile kernels", NULL, 0, p->kernel_count, 0);
+    return status;
 }
 
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error)
@@ -160,7 +170,27 @@ qn_status step_prepare(plan_step *s, qn_context *context, int slot, qn_error *er
     return d->prepare(s->variant->program, s->views, &s->launch, &s->ready, error);
 }
 
-qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *stream, qn_error *error)
+const record_facts *step_facts(plan_step *s, qn_context *context, int slot)
+{
+    if (s->facts || !s->instance) return s->facts;
+    const kernel_entry *entry = s->instance->owner;
+    graph_site site = {.file = s->instance->kernel->file, .line = entry->item ? entry->item->at.line : 0};
+    if (s->fused && s->fused->write_count) site = graph_get(s->graph, s->fused->writes[0])->site;
+    s->facts = launch_facts_keep(&(launch_seen){.context = context,
+                                                .slot = slot,
+                                                .name = s->name,
+                                                .file = site.file,
+                                                .line = site.line,
+                                                .kernel = s->instance->kernel,
+                                                .views = s->views,
+                                                .plan = &s->launch,
+                                                .variant = s->variant,
+                                                .graph = s->graph,
+                                                .fused = s->fused});
+    return s->facts;
+}
+
+static qn_status run(plan_step *s, qn_context *context, int slot, device_stream *stream, qn_error *error)
 {
     const device_slot *at = &context->slots[slot];
     if (!s->instance) {
@@ -174,6 +204,22 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     if (at->driver->submit) return at->driver->submit(s->ready, stream, error);
     /* What a tensor's arithmetic gives is the user's to judge; a module's kernel is checked as its author meant. */
     return program_launch(context, slot, k, s->variant->program, s->views, &s->launch, !s->call, error);
+}
+
+qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *stream, qn_error *error)
+{
+    const driver *d = context->slots[slot].driver;
+    bool copies = !s->instance;
+    int64_t from = copies && d->memory ? 0 : record_begin(); /* a device records its own copies */
+    qn_status status = run(s, context, slot, stream, error);
+    if (!from) return status;
+    const record_facts *f = step_facts(s, context, slot);
+    if (copies)
+        record_end(from, RECORD_COPY, "copy of an array", NULL, 0, s->size_bytes, 2);
+    else
+        record_end(from, d->submit ? RECORD_LAUNCH : RECORD_KERNEL, f ? f->kernel : s->name, f ? f->shapes : NULL, 0,
+                   (intptr_t)f, slot);
+    return status;
 }
 
 qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error)

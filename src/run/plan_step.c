@@ -99,6 +99,8 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
     qn_call *call = calloc(1, sizeof(*call));
     CHECK(call);
     plan_step *s = step_add(b, from->name, call);
+    s->graph = b->plan->graph;
+    s->fused = from;
     QN_TRY(entry_instance(entry, &none, &s->instance, error));
     const tile_kernel *k = s->instance->kernel;
     CHECK(k->param_count <= MAX_PARAMS);

@@ -8,6 +8,7 @@
  * evaluation that finds no memory can be tried again when some has been given back.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "run/realize.h"
 
 #include <stdlib.h>
@@ -243,7 +244,10 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
                                   .assign_count = work->assign_count,
                                   .buffer_count = r->buffer_count,
                                   .misalignment_bytes = misalignment};
-    QN_TRY(plan_new(&request, out, error));
+    int64_t from = record_begin();
+    qn_status status = plan_new(&request, out, error);
+    record_end(from, RECORD_OP, "plan", NULL, 0, r->order_count, 0);
+    QN_TRY(status);
     plan *p = *out;
     p->key = malloc(sizeof(uint32_t) * (size_t)r->key_count);
     CHECK(p->key);
@@ -352,7 +356,24 @@ static void place_roots(qn_tape *tape, const plan *p)
     }
 }
 
-static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, qn_error *error)
+/* "f32[64, 10], f32[]": the first results of a plan. */
+static const char *words_of(plan *p)
+{
+    enum { MOST = 4 };
+    if (p->words) return p->words;
+    text words = {0};
+    for (int i = 0; i < MINIMUM(p->root_count, MOST); i++) {
+        const graph_node *x = graph_get(p->graph, p->roots[i]);
+        text_print(&words, "%s%s", i ? ", " : "", dtypes[x->elem].text);
+        shape_print(&x->shape, &words);
+    }
+    if (p->root_count > MOST) text_print(&words, " and %d more", p->root_count - MOST);
+    p->words = record_name(text_get(&words));
+    text_free(&words);
+    return p->words;
+}
+
+static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan **made, qn_error *error)
 {
     realizer *r = tape->realizer;
     collect_targets(tape, slots, count);
@@ -365,6 +386,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, qn_er
     QN_TRY(realize_check_indices(tape, error));
     plan *p = NULL;
     QN_TRY(get_plan(tape, &work, &p, error));
+    *made = p;
     memset(r->results, 0, sizeof(storage *) * (size_t)p->result_count);
     storage **copies = calloc((size_t)work.assign_count + 1, sizeof(storage *));
     CHECK(copies);
@@ -383,19 +405,30 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, qn_er
     return status;
 }
 
+/* An evaluation in the record. */
+static qn_status evaluate_seen(qn_tape *tape, const uint32_t *slots, int count, qn_error *error)
+{
+    plan *p = NULL;
+    int64_t from = record_begin();
+    qn_status status = evaluate(tape, slots, count, &p, error);
+    if (from)
+        record_end(from, RECORD_OP, "eval", p ? words_of(p) : NULL, 0, p ? p->node_count : 0, tape->realizer->slot);
+    return status;
+}
+
 qn_status realize_slots(qn_tape *tape, const uint32_t *slots, int count, qn_error *error)
 {
     realizer *r = realize_open(tape);
     const device_slot *s = &tape->context->slots[r->slot];
     r->evaluations++;
-    qn_status status = evaluate(tape, slots, count, error);
+    qn_status status = evaluate_seen(tape, slots, count, error);
     if (status != QN_OK) capture_failed(tape, status);
     if (status != QN_NO_MEMORY || tape->capturing) return status;
     storage_release(r->workspace);
     r->workspace = NULL;
     tape_collect(tape);
     if (s->driver->memory) s->driver->memory->trim(s->device);
-    return evaluate(tape, slots, count, error);
+    return evaluate_seen(tape, slots, count, error);
 }
 
 qn_status qn_eval(qn_tape *tape, const qn_tensor *tensors, int count, qn_error *error)

@@ -42,9 +42,12 @@ typedef struct plan_step {
     array_view *views; /* by tile parameter; their addresses are those of the last run */
     step_array *arrays;
     int array_count;
-    device_launch *ready; /* of a driver with memory of its own */
-    qn_call *call;        /* a module's kernel: keeps it alive */
-    bool has_initials;    /* an output is filled before each launch */
+    device_launch *ready;             /* of a driver with memory of its own */
+    qn_call *call;                    /* a module's kernel: keeps it alive */
+    bool has_initials;                /* an output is filled before each launch */
+    const graph *graph;               /* of `fused` */
+    const fuse_kernel *fused;         /* what fusion made it from; NULL: a module's kernel */
+    const struct record_facts *facts; /* in records, once there was one */
     /* A copy. */
     plan_place from, to;
     char *copy_from, *copy_to; /* of the last run */
@@ -70,6 +73,7 @@ typedef struct plan {
     int number;              /* in the order of making */
     int node_count;          /* of the piece, before its passes */
     int64_t last_used;       /* the evaluation */
+    const char *words;       /* "f32[64, 10]": its results, in records; NULL before the first */
     int references;
 } plan;
 
@@ -97,6 +101,8 @@ qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, q
 void step_address(plan_step *s, char *const *bases);
 /* One step whose views have their addresses. stream: of a driver with streams, or NULL. */
 qn_status step_run(plan_step *step, qn_context *context, int slot, device_stream *stream, qn_error *error);
+/* Of a launch, for records; made once. NULL: a copy, or no memory. */
+const struct record_facts *step_facts(plan_step *step, qn_context *context, int slot);
 qn_status step_prepare(plan_step *step, qn_context *context, int slot, qn_error *error);
 
 /* ---- realize_memory.c: memory of results ---- */
