@@ -59,11 +59,15 @@ static struct {
     facts_entry *facts[256];
     pthread_key_t key;
     pthread_once_t once;
+    _Atomic(const record_tracer *) tracer;
     _Atomic bool ticks; /* records hold ticks, not nanoseconds */
     int64_t first_tick, first_ns;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static _Thread_local ring *own;
+enum { MOST_INSIDE = 8 };
+static _Thread_local uint64_t inside[MOST_INSIDE];
+static _Thread_local int inside_count;
 
 /* ---- the clock ---- */
 
@@ -205,6 +209,34 @@ uint64_t record_identity(void)
     return atomic_fetch_add_explicit(&state.identities, 1, memory_order_relaxed) + 1;
 }
 
+uint64_t record_enter_slow(void)
+{
+    uint64_t identity = record_identity();
+    if (inside_count < MOST_INSIDE) inside[inside_count] = identity;
+    inside_count++;
+    const record_tracer *tracer = atomic_load_explicit(&state.tracer, memory_order_acquire);
+    if (tracer) tracer->enter(identity);
+    return identity;
+}
+
+void record_leave_slow(uint64_t identity)
+{
+    (void)identity;
+    if (inside_count > 0) inside_count--;
+    const record_tracer *tracer = atomic_load_explicit(&state.tracer, memory_order_acquire);
+    if (tracer) tracer->leave();
+}
+
+uint64_t record_inside(void)
+{
+    return inside_count ? inside[MINIMUM(inside_count, MOST_INSIDE) - 1] : 0;
+}
+
+void record_trace_by(const record_tracer *tracer)
+{
+    atomic_store_explicit(&state.tracer, tracer, memory_order_release);
+}
+
 const char *record_name(const char *words)
 {
     if (!words) return NULL;
@@ -250,11 +282,19 @@ const record_facts *record_facts_keep(const record_facts *facts)
     f.occupancy = facts->occupancy;
     f.waves = facts->waves;
     f.variant = facts->variant;
-    facts_entry **chain = &state.facts[hash_bytes(&f, sizeof(f)).low % COUNT(state.facts)];
+    f.part_count = facts->part_count;
+    size_t part_bytes = sizeof(facts->parts[0]) * (size_t)facts->part_count;
+    uint64_t hash = hash_bytes(&f, sizeof(f)).low ^ (part_bytes ? hash_bytes(facts->parts, part_bytes).low : 0);
+    facts_entry **chain = &state.facts[hash % COUNT(state.facts)];
     pthread_mutex_lock(&state.lock);
     facts_entry *e = *chain;
-    while (e && memcmp(&e->facts, &f, sizeof(f))) e = e->next;
-    if (!e && (e = malloc(sizeof(*e)))) {
+    while (e) {
+        f.parts = e->facts.part_count == f.part_count ? e->facts.parts : NULL; /* compared by what is in them */
+        if (!memcmp(&e->facts, &f, sizeof(f)) && (!part_bytes || !memcmp(f.parts, facts->parts, part_bytes))) break;
+        e = e->next;
+    }
+    if (!e && (e = malloc(sizeof(*e) + part_bytes))) {
+        f.parts = part_bytes ? memcpy(e + 1, facts->parts, part_bytes) : NULL;
         memcpy(&e->facts, &f, sizeof(f));
         e->next = *chain;
         *chain = e;

@@ -83,14 +83,35 @@ typedef struct record_facts {
     int threads, registers, shared_bytes, spill_bytes;      /* of a block; of a thread; of a block; of a thread */
     int blocks_per_unit;                                    /* a multiprocessor holds so many at once */
     double occupancy, waves;
-    const char *limit;   /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
-    const void *variant; /* the compiled kernel, for its texts; valid while its context is open */
+    const char *limit;                       /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
+    const void *variant;                     /* the compiled kernel, for its texts; valid while its context is open */
+    const struct record_facts *const *parts; /* of a graph or a captured step: its launches in order */
+    int part_count;
 } record_facts;
 const record_facts *record_facts_keep(const record_facts *facts); /* interned; NULL without memory */
 static inline const record_facts *record_facts_of(const record *r)
 {
     return r->kind <= RECORD_KERNEL && r->kind >= RECORD_LAUNCH ? (const record_facts *)(intptr_t)r->a : NULL;
 }
+
+/* What the calling thread hands to devices between enter and leave belongs to one identity. Whoever traces devices is
+ * told (on this thread), so that the device's own records find their launch. Pairs nest; the innermost counts. */
+typedef struct record_tracer {
+    void (*enter)(uint64_t identity);
+    void (*leave)(void);
+} record_tracer;
+uint64_t record_enter_slow(void);
+void record_leave_slow(uint64_t identity);
+static inline uint64_t record_enter(void) /* 0 while recording is off */
+{
+    return record_is_on() ? record_enter_slow() : 0;
+}
+static inline void record_leave(uint64_t identity)
+{
+    if (identity) record_leave_slow(identity);
+}
+uint64_t record_inside(void);                      /* the identity that this thread is inside of; 0: none */
+void record_trace_by(const record_tracer *tracer); /* borrowed until the next call; NULL: nobody */
 
 /* The reader's side. start fails (QN_BAD_CALL) while another reader has it on. */
 qn_status record_start(int ring_records, qn_error *error); /* records a thread may be ahead of the reader; 0: 65,536 */

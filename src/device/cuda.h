@@ -169,6 +169,10 @@ void cuda_discard(device_launch *l);
 qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const launch_plan *plan,
                                const launch_options *options, qn_error *error);
 
+/* cuda_facts.c */
+struct record_facts;
+void cuda_facts(program *base, const launch_plan *plan, struct record_facts *out);
+
 /* cuda_report.c */
 qn_status cuda_report_open(cuda_device *d, qn_error *error); /* the lock is held, the context current */
 void cuda_report_close(cuda_device *d);

@@ -350,6 +350,7 @@ const driver driver_cuda = {
     .submit = cuda_submit,
     .finish = cuda_finish,
     .discard = cuda_discard,
+    .facts = cuda_facts,
     .memory = &cuda_memory,
     .streams = &cuda_streams,
 };

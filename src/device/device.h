@@ -10,6 +10,7 @@
 #include "ir/interp.h"
 
 struct ceilings;
+struct record_facts;
 typedef struct device device;   /* each driver has its own struct that begins with `const driver *driver` */
 typedef struct program program; /* likewise */
 
@@ -127,6 +128,8 @@ typedef struct driver {
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */
+    /* What the device knows of a launch before it runs (threads, registers, occupancy), for records. NULL: nothing. */
+    void (*facts)(program *p, const launch_plan *plan, struct record_facts *out);
     /* For drivers whose launches wait, where many in a row cost less than one by one (NULL: they do not). Running
      * allocates nothing once the memory of the kernels has grown. */
     qn_status (*series_open)(device *d, const series_launch *launches, int count, device_series **out, qn_error *error);

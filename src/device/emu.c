@@ -8,6 +8,7 @@
  * next array. Text and geometry are those for the usual GPU, an H200: what runs here is what would run there.
  * SPDX-License-Identifier: MIT
  */
+#include "device/cuda_facts.h"
 #include "device/cuda_frame.h"
 #include "device/cuda_print.h"
 #include "device/device.h"
@@ -377,6 +378,12 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
     return status;
 }
 
+static void emu_facts(program *base, const launch_plan *plan, record_facts *out)
+{
+    const emu_program *p = (const emu_program *)base;
+    cuda_facts_of(p->kernel, p->layout, &p->device->target, plan, NULL, out);
+}
+
 const driver driver_emu = {
     .name = "emu",
     .open = emu_open,
@@ -391,4 +398,5 @@ const driver driver_emu = {
     .load = emu_load,
     .unload = emu_unload,
     .launch = emu_launch_program,
+    .facts = emu_facts,
 };

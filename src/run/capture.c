@@ -49,6 +49,7 @@ struct qn_plan {
     plan_step *steps; /* with views of their own, which have their addresses */
     int step_count, kernel_count;
     const record_facts **facts; /* by step, once a replay was recorded; NULL before */
+    const record_facts *whole;  /* of all steps together, likewise */
     device_stream *stream;
     device_graph *graph;
     device_series *series;
@@ -271,6 +272,19 @@ static const record_facts *const *step_facts_all(qn_plan *p)
     return p->facts;
 }
 
+/* Copies have no facts: they are no parts. */
+static const record_facts *facts_of_all(qn_plan *p)
+{
+    if (p->whole) return p->whole;
+    const record_facts *const *each = step_facts_all(p);
+    const record_facts **parts = ARENA_ARRAY(p->memory, const record_facts *, p->step_count + 1);
+    int count = 0;
+    for (int i = 0; i < p->step_count; i++)
+        if (each[i]) parts[count++] = each[i];
+    p->whole = facts_of_parts(parts, count, "graph", p->context->slots[p->slot].name);
+    return p->whole;
+}
+
 static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
 {
     const device_slot *s = &p->context->slots[p->slot];
@@ -279,9 +293,12 @@ static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
         for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, error));
         return QN_OK;
     }
+    const record_facts *whole = recorded ? facts_of_all(p) : NULL;
     int64_t from = record_begin();
+    uint64_t identity = record_enter();
     qn_status status = s->driver->streams->replay(p->graph, NULL, error);
-    record_end(from, RECORD_LAUNCH, "graph", NULL, 0, 0, p->slot);
+    record_leave(identity);
+    record_end(from, RECORD_LAUNCH, "graph", NULL, identity, (intptr_t)whole, p->slot);
     return status;
 }
 

@@ -68,10 +68,30 @@ const record_facts *launch_facts_keep(const launch_seen *l)
         f.ops = text_get(&words);
     }
     f.shapes = text_get(&shapes);
+    const driver *d = l->context->slots[l->slot].driver;
+    if (d->facts && l->variant) d->facts(l->variant->program, l->plan, &f);
     const record_facts *kept = record_facts_keep(&f);
     text_free(&shapes);
     text_free(&words);
     return kept;
+}
+
+const record_facts *facts_of_parts(const record_facts *const *parts, int count, const char *name, const char *device)
+{
+    record_facts f = {.kernel = name,
+                      .device = device,
+                      .unfused_bytes = NAN,
+                      .occupancy = NAN,
+                      .waves = NAN,
+                      .parts = parts,
+                      .part_count = count};
+    for (int i = 0; i < count; i++) {
+        f.programs += parts[i]->programs;
+        f.read_bytes += parts[i]->read_bytes;
+        f.written_bytes += parts[i]->written_bytes;
+        f.flops += parts[i]->flops;
+    }
+    return record_facts_keep(&f);
 }
 
 const record_facts *call_facts(qn_call *call)

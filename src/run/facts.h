@@ -36,6 +36,8 @@ typedef struct launch_seen {
     const struct fuse_kernel *fused; /* a kernel that fusion wrote; NULL otherwise */
 } launch_seen;
 const record_facts *launch_facts_keep(const launch_seen *l); /* interned; NULL without memory */
+/* Of launches that go to the device together: a graph, a captured step. Interned. */
+const record_facts *facts_of_parts(const record_facts *const *parts, int count, const char *name, const char *device);
 /* Of a bound call; made once, until something is set that changes them. NULL without memory. */
 const record_facts *call_facts(qn_call *call);
 

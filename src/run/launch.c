@@ -154,11 +154,12 @@ static qn_status launch_staged(qn_call *call, qn_error *error)
 }
 
 /* A launch in the record, under the kernel's name. */
-static void end_record(qn_call *call, int64_t from, record_kind kind)
+static void end_record(qn_call *call, int64_t from, uint64_t identity, record_kind kind)
 {
+    record_leave(identity);
     if (!from) return;
     const record_facts *f = call_facts(call);
-    if (f) record_end(from, kind, f->kernel, f->shapes, 0, (intptr_t)f, call->slot);
+    if (f) record_end(from, kind, f->kernel, f->shapes, identity, (intptr_t)f, call->slot);
 }
 
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
@@ -169,6 +170,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
     QN_TRY(make_ready(call, slot, true, error));
     qn_status status;
     int64_t from = record_begin();
+    uint64_t identity = record_enter();
     if (d->prepare) {
         status = launch_staged(call, error);
     } else {
@@ -182,7 +184,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
         call->timing.kernel_ns = clock_now_ns() - start;
     }
     call->has_run = true;
-    end_record(call, from, d->prepare ? RECORD_LAUNCH : RECORD_KERNEL);
+    end_record(call, from, identity, d->prepare ? RECORD_LAUNCH : RECORD_KERNEL);
     log_launch(call);
     return status;
 }
@@ -199,11 +201,12 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
         call->all_direct = true;
     }
     int64_t from = record_begin();
+    uint64_t identity = record_enter();
     qn_status status = QN_OK;
     if (call->has_initials)
         status = views_fill_initials(&call->context->slots[slot], call->instance->kernel, call->views, stream, error);
     if (status == QN_OK) status = d->submit(call->ready, stream, error);
-    end_record(call, from, RECORD_LAUNCH);
+    end_record(call, from, identity, RECORD_LAUNCH);
     QN_TRY(status);
     call->has_run = true;
     if (call->context->log & LOG_LAUNCH) log_launch(call);

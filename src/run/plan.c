@@ -211,14 +211,16 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     const driver *d = context->slots[slot].driver;
     bool copies = !s->instance;
     int64_t from = copies && d->memory ? 0 : record_begin(); /* a device records its own copies */
+    uint64_t identity = from ? record_enter() : 0;
     qn_status status = run(s, context, slot, stream, error);
+    record_leave(identity);
     if (!from) return status;
     const record_facts *f = step_facts(s, context, slot);
     if (copies)
         record_end(from, RECORD_COPY, "copy of an array", NULL, 0, s->size_bytes, 2);
     else
-        record_end(from, d->submit ? RECORD_LAUNCH : RECORD_KERNEL, f ? f->kernel : s->name, f ? f->shapes : NULL, 0,
-                   (intptr_t)f, slot);
+        record_end(from, d->submit ? RECORD_LAUNCH : RECORD_KERNEL, f ? f->kernel : s->name, f ? f->shapes : NULL,
+                   identity, (intptr_t)f, slot);
     return status;
 }
 
