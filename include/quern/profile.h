@@ -91,6 +91,17 @@ typedef struct qn_profile_totals {
 } qn_profile_totals;
 QN_API void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals);
 
+/* Hints: what bounds the kernels and the run, what each costs at most, where, and what to try; the best first, nothing
+ * where nothing is worth saying (docs/hints.md). Ask before the profile's context is closed. options NULL: all, as
+ * text. */
+typedef struct qn_hint_options {
+    bool json;   /* a list of objects instead of text */
+    int most;    /* of text: so many, and a line that counts the others; 0: all */
+    bool colour; /* of text: for a terminal */
+} qn_hint_options;
+QN_API QN_MUST_CHECK qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options,
+                                                qn_write *write, void *user, qn_error *error);
+
 #ifdef __cplusplus
 }
 #endif

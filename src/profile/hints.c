@@ -1,0 +1,240 @@
+/*
+ * Finding hints. In: kernels with their facts and times, a run. Out: a list, best first. Each rule of hints.def is asked
+ * about every kernel that matters, or once about the run; what it says is cut to what the roofline leaves, and dropped
+ * when it is not worth a line.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/hints.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A kernel below this share of the device's time, a gain below these: not worth a line. */
+static const double least_kernel_share = 0.02, least_gain = 0.05, least_run_gain = 0.01;
+/* So near to the roof there is nothing to win but by moving fewer bytes. */
+static const double near_roof = 0.9;
+
+#define KERNEL(name) void rule_##name(const hint_input *in, const hint_kernel *k, hint_list *out);
+#define RUN(name) void rule_##name(const hint_input *in, hint_list *out);
+#define RULE(name, scope, title, advice) scope(name)
+#include "profile/hints.def"
+#undef RULE
+#undef KERNEL
+#undef RUN
+
+#define KERNEL(name) .scope = HINT_OF_KERNEL, .kernel = rule_##name
+#define RUN(name) .scope = HINT_OF_RUN, .run = rule_##name
+#define RULE(name, scope, title, advice) {#name, title, advice, scope(name)},
+const hint_rule_info hint_rules[HINT_RULES] = {
+#include "profile/hints.def"
+};
+#undef RULE
+#undef KERNEL
+#undef RUN
+
+hint_machine machine_unknown(void)
+{
+    return (hint_machine){0};
+}
+
+hint_counters counters_unknown(void)
+{
+    return (hint_counters){NAN, NAN, NAN, NAN};
+}
+
+/* ---- adding ---- */
+
+double hint_floor_ns(const hint_kernel *k, bool *by_memory)
+{
+    const record_facts *f = k->facts;
+    const hint_machine *m = &k->machine;
+    double bytes = f->read_bytes + f->written_bytes;
+    double bandwidth = f->written_bytes < 0.05 * bytes ? m->read_gb_per_s : m->copy_gb_per_s;
+    double peak = k->look && k->look->product_flops > 0 && !k->look->full_product_line && m->tensor_gflop_per_s > 0
+                      ? m->tensor_gflop_per_s
+                      : m->fma_gflop_per_s;
+    double memory = bandwidth > 0 ? bytes / bandwidth : NAN, compute = peak > 0 ? f->flops / peak : NAN;
+    if (by_memory) *by_memory = !(compute > memory);
+    return fmax(memory, compute); /* of one that is NAN: the other */
+}
+
+static void push(hint_list *list, hint h)
+{
+    h.rule = hint_rules[h.number].name;
+    h.title = hint_rules[h.number].title;
+    h.gain_share = h.gain_ns / list->input->wall_ns;
+    ARENA_PUSH(list->input->memory, list->items, list->count, list->capacity, h);
+}
+
+static const char *say(const hint_list *list, const char *format, va_list words)
+{
+    text t = {0};
+    text_print_list(&t, format, words);
+    const char *kept = arena_copy_text(list->input->memory, text_get(&t), t.length);
+    text_free(&t);
+    return kept;
+}
+
+void hint_of_kernel(hint_list *list, hint_rule rule, const hint_kernel *k, int line, double gain, const char *evidence,
+                    const char *advice, const char *what, ...)
+{
+    double floor_ns = hint_floor_ns(k, NULL);
+    bool fewer_bytes = rule == HINT_low_intensity; /* the only way below the roof */
+    if (floor_ns > 0 && k->median_ns > 0 && !fewer_bytes) {
+        double left = 1 - floor_ns / k->median_ns;
+        if (left < 1 - near_roof) return;
+        gain = fmin(gain, left);
+    }
+    if (!(gain >= least_gain)) return;
+    double gain_ns = gain * k->total_ns;
+    if (list->input->wall_ns > 0 && gain_ns < least_run_gain * list->input->wall_ns) return;
+    va_list words;
+    va_start(words, what);
+    const record_facts *f = k->facts;
+    push(list, (hint){.number = rule,
+                      .of = k,
+                      .kernel = f->kernel,
+                      .device = f->device,
+                      .shapes = f->shapes,
+                      .file = f->file,
+                      .line = line ? line : f->line,
+                      .what = say(list, what, words),
+                      .evidence = evidence,
+                      .advice = advice ? advice : hint_rules[rule].advice,
+                      .gain = gain,
+                      .gain_ns = gain_ns});
+    va_end(words);
+}
+
+void hint_of_run(hint_list *list, hint_rule rule, const record_facts *at, double gain, const char *evidence,
+                 const char *what, ...)
+{
+    if (!(gain >= least_run_gain)) return;
+    va_list words;
+    va_start(words, what);
+    push(list, (hint){.number = rule,
+                      .kernel = at ? at->kernel : NULL,
+                      .device = at ? at->device : NULL,
+                      .shapes = at ? at->shapes : NULL,
+                      .file = at ? at->file : NULL,
+                      .line = at ? at->line : 0,
+                      .what = say(list, what, words),
+                      .evidence = evidence,
+                      .advice = hint_rules[rule].advice,
+                      .gain = gain,
+                      .gain_ns = gain * list->input->wall_ns});
+    va_end(words);
+}
+
+/* ---- all rules ---- */
+
+static int compare_hints(const void *left, const void *right)
+{
+    const hint *a = left, *b = right;
+    double x = isnan(a->gain_ns) ? a->gain : a->gain_ns, y = isnan(b->gain_ns) ? b->gain : b->gain_ns;
+    if (x != y) return x > y ? -1 : 1;
+    return (int)a->number - (int)b->number;
+}
+
+void hints_find(const hint_input *in, hint_list *out)
+{
+    double device_ns = 0;
+    *out = (hint_list){.input = in};
+    for (int i = 0; i < in->kernel_count; i++)
+        if (in->kernels[i].total_ns > 0) device_ns += in->kernels[i].total_ns;
+    for (int r = 0; r < HINT_RULES; r++) {
+        if (hint_rules[r].run && in->profile) hint_rules[r].run(in, out);
+        for (int i = 0; hint_rules[r].kernel && i < in->kernel_count; i++) {
+            const hint_kernel *k = &in->kernels[i];
+            if (in->kernel_count > 1 && k->total_ns < least_kernel_share * device_ns) continue;
+            hint_rules[r].kernel(in, k, out);
+        }
+    }
+    if (out->count) qsort(out->items, (size_t)out->count, sizeof(hint), compare_hints);
+}
+
+/* ---- the kernels of a profile ---- */
+
+typedef struct timed { /* one launch on a device */
+    const record_facts *facts;
+    double time_ns;
+} timed;
+
+static int compare_timed(const void *left, const void *right)
+{
+    const timed *a = left, *b = right;
+    if (a->facts != b->facts) return a->facts < b->facts ? -1 : 1;
+    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+static void gather_kernels(const qn_profile *p, hint_input *in)
+{
+    timed *all = NULL;
+    int count = 0, capacity = 0;
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const device_record *r = &p->device_kept[i];
+        timed t = {r->facts, (double)(r->end_ns - r->start_ns)};
+        if (r->kind == DEVICE_KERNEL && r->facts) ARENA_PUSH(in->memory, all, count, capacity, t);
+    }
+    for (int64_t i = 0; i < p->kept_count; i++) {
+        const record *r = &p->kept[i];
+        const record_facts *f = record_facts_of(r);
+        /* Where the device told nothing, launches without times: the rules of compiled text still speak. */
+        bool alone = r->kind == RECORD_LAUNCH && !p->device_count;
+        timed t = {f, alone ? NAN : (double)(r->end_ns - r->start_ns)};
+        if (f && (r->kind == RECORD_KERNEL || alone)) ARENA_PUSH(in->memory, all, count, capacity, t);
+    }
+    if (count) qsort(all, (size_t)count, sizeof(*all), compare_timed);
+    for (int i = 0, end; i < count; i = end) {
+        hint_kernel k = {.facts = all[i].facts, .counters = counters_unknown()};
+        for (end = i; end < count && all[end].facts == all[i].facts; end++) k.total_ns += all[end].time_ns;
+        k.calls = end - i;
+        k.median_ns = all[i + (end - i) / 2].time_ns;
+        ARENA_PUSH(in->memory, in->kernels, in->kernel_count, in->kernel_capacity, k);
+    }
+}
+
+/* Where steps were marked, what is kept is the time of the kept steps. */
+static double wall_of(const qn_profile *p)
+{
+    double steps = 0;
+    for (int64_t i = 0; i < p->kept_count; i++)
+        if (p->kept[i].kind == RECORD_STEP) steps += (double)(p->kept[i].end_ns - p->kept[i].start_ns);
+    if (steps > 0) return steps;
+    int64_t end = p->end_ns ? p->end_ns : record_clock_ns();
+    return (double)(end - p->start_ns);
+}
+
+/* ---- machines ---- */
+
+static hint_machine machine_of(qn_context *context, const char *device)
+{
+    hint_machine m = machine_unknown();
+    int slot;
+    if (!context || !device || context_slot(context, device, &slot, NULL) != QN_OK) return m;
+    m.gpu = !strncmp(device, "cuda", 4);
+    m.units = slot_about(context, slot)->units;
+    return m;
+}
+
+void hints_from_profile(const qn_profile *profile, arena *memory, hint_input *out)
+{
+    double most = -1;
+    *out = (hint_input){.memory = memory, .profile = profile, .wall_ns = wall_of(profile)};
+    gather_kernels(profile, out);
+    for (int i = 0; i < out->kernel_count; i++) {
+        hint_kernel *k = &out->kernels[i];
+        k->machine = machine_of(profile->context, k->facts->device);
+        double time = isnan(k->total_ns) ? 0 : k->total_ns;
+        if (time > most) out->machine = k->machine;
+        most = fmax(most, time);
+    }
+}
+
+void hints_of_profile(const qn_profile *profile, arena *memory, hint_list *out)
+{
+    hint_input *in = ARENA_NEW(memory, hint_input);
+    hints_from_profile(profile, memory, in);
+    hints_find(in, out);
+}

@@ -1,0 +1,37 @@
+/*
+ * How the compiled text of a launch touches memory, as a warp sees it: what hints are made of.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_RUN_ACCESSES_H
+#define QUERN_RUN_ACCESSES_H
+
+#include "run/run.h"
+
+typedef enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_ATOMIC, ACCESS_TILE } access_kind;
+
+/* One access of the text. Sectors are 32 bytes, of all elements that a warp takes in one go. */
+typedef struct launch_access {
+    access_kind kind;              /* TILE: of a kept tile in shared memory */
+    const char *array;             /* name, or the tile's, "" if it has none */
+    int line;                      /* 0: not known */
+    int bytes;                     /* that one instruction of a thread moves */
+    int possible_bytes;            /* that it could: neighbours that this thread takes anyway, 16 at most */
+    int64_t stride_bytes;          /* from a thread to the next */
+    double sectors, least_sectors; /* touched; enough for the bytes that are used. 0: an index that was read decides */
+    int ways;                      /* TILE: lanes that meet in one bank, at most; 1: no conflict */
+    double elements;               /* touched in the whole launch */
+    double per_address;            /* ATOMIC: updates of one address, on average */
+} launch_access;
+
+/* What the IR and the layout of one launch say. Everything lives in the arena that was given. */
+typedef struct launch_look {
+    launch_access *accesses;
+    int access_count, access_capacity;
+    int full_product_line;   /* a product of f32 that was not allowed to round to tf32; 0: none */
+    double product_flops;    /* of all products; 0: none, NAN: not known */
+    const char *rough_array; /* operand of a product whose rows do not start at multiples of 16 bytes; NULL: none */
+    int rough_line;
+    int64_t rough_stride_bytes;
+} launch_look;
+
+#endif
