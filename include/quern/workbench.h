@@ -72,6 +72,7 @@ QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *pa
                                              qn_write *write, void *user, qn_error *error);
 
 /* bench */
+struct qn_bench_results;
 typedef struct qn_bench_options {
     const char *bench;  /* NULL: all of the file */
     const char *device; /* NULL: the best */
@@ -81,6 +82,14 @@ typedef struct qn_bench_options {
     uint64_t seed;
     bool progress; /* lines of progress through `write` with user; the command sends them to stderr */
     bool colour;
+    qn_settings sweeps;                /* "n=2^10..2^28": the same at every value; see docs/bench.md */
+    const char *csv_path;              /* NULL: none */
+    const char *plot_path;             /* an SVG picture of a sweep; NULL: none */
+    const char *against_path;          /* JSON of an earlier run to compare with; NULL: none */
+    bool force;                        /* compare even if that was another machine, GPU or driver */
+    bool strict;                       /* AMBIGUOUS against the baseline is a finding, like SLOWER */
+    double margin;                     /* of comparisons, relative; 0: 0.01, against a baseline 0.03 */
+    struct qn_bench_results **results; /* NULL: not wanted; see bench.h. Filled even where variants were wrong */
 } qn_bench_options;
 QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options,
                                              qn_write *write, qn_write *progress, void *user, qn_error *error);

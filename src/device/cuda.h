@@ -59,6 +59,8 @@ struct cuda_device {
     bool cooperative;
     cuda_target target;
     void *context;
+    void *health; /* NVML's handle of this GPU; NULL: none, or not asked yet */
+    bool health_tried;
     _Atomic bool lost;
     char lost_words[600];
     device_stream *streams; /* all of them, `own` too */
@@ -182,6 +184,10 @@ void cuda_report_give(cuda_device *d, int report);
 /* After a wait: the first failure of a launch on this stream as an error; printed lines go out. */
 qn_status cuda_report_read(device_stream *s, qn_error *error);
 qn_status cuda_report_read_one(device_launch *l, qn_error *error);
+
+/* cuda_health.c */
+bool cuda_health(device *base, device_health *out);
+void cuda_health_close(cuda_device *d);
 
 /* cuda_measure.c */
 struct ceilings;

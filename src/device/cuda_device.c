@@ -43,6 +43,7 @@ static void close_device(device *base)
         cuda_leave(d, pushed);
     }
     free(d->blocks);
+    cuda_health_close(d);
     if (d->opened && !d->adopted) d->api.cuDevicePrimaryCtxRelease_v2(d->handle);
     nvrtc_free(d->compiler);
     cuda_api_close(&d->api);
@@ -174,6 +175,7 @@ static void about(const device *base, device_about *out)
     pthread_mutex_unlock(&d->lock);
     *out = (device_about){
         .available = d->unavailable.status == QN_OK, .absent = d->absent, .units = d->target.multiprocessors};
+    out->cache_bytes = (size_t)d->target.l2_bytes;
     if (!out->available) {
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;
@@ -336,6 +338,7 @@ const driver driver_cuda = {
     .count = count,
     .describe = describe,
     .measure = cuda_measure,
+    .health = cuda_health,
     .adopt = adopt,
     .set_checked = set_checked,
     .choose_facts = choose_facts,

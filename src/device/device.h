@@ -30,6 +30,14 @@ typedef struct device_about {
     size_t cache_bytes; /* of its last cache; 0: the processor's */
 } device_about;
 
+/* How a device is doing while it works. NAN: not known. */
+enum { HELD_BY_POWER = 1, HELD_BY_HEAT = 2, HELD_BY_HARDWARE = 4 };
+typedef struct device_health {
+    double clock_mhz, most_clock_mhz, memory_clock_mhz, temperature_c, power_w, power_limit_w;
+    unsigned held;     /* what keeps the clock down now */
+    char identity[96]; /* of this very device; or empty */
+} device_health;
+
 typedef struct launch_options { /* for ref; others ignore it */
     const interp_options *interp;
     findings *found;
@@ -101,6 +109,8 @@ typedef struct driver {
     void (*describe)(device *d, text *out);
     /* The machine's ceilings; NULL: those of the CPU. */
     qn_status (*measure)(device *d, size_t copy_bytes, struct ceilings *out, qn_error *error);
+    /* Clocks, heat, power; false: nobody tells. NULL: a processor. */
+    bool (*health)(device *d, device_health *out);
     /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */
     qn_status (*adopt)(device *d, void *native, qn_error *error);
     /* From now on kernels are made so that they tell accesses out of bounds and the like, with lines. NULL: they never

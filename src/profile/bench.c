@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
+#include "profile/environment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static void close_point(bench *b)
     clock_close(b);
     for (int i = 0; i < b->variant_count; i++) {
         qn_call_free(b->variants[i].call);
-        free(b->variants[i].samples);
+        race_arm_free(&b->variants[i].arm);
     }
     arrays_free(&b->arrays);
 }
@@ -97,6 +98,8 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
         b->write(b->user, text_get(&words), words.length);
         text_free(&words);
         report_json(b, path, out);
+        results_add(b->results, b, path);
+        b->results->environment.throttling = held_words(b->held);
         for (int i = 0; i < b->variant_count; i++)
             *bad += b->variants[i].status == VARIANT_WRONG || b->variants[i].status == VARIANT_FAILED;
     }
@@ -120,6 +123,7 @@ static qn_status run_block(bench *b, const char *path, json *out, int *bad, qn_e
     }
     status = bench_plan_make(b, &p, error);
     if (status == QN_OK) status = read_tolerance(b, error);
+    b->plan = &p;
     int64_t points = status == QN_OK ? plan_points(&p) : 0;
     for (int64_t number = 0; number < points && status == QN_OK; number++) {
         status = run_point(b, &p, number, path, out, bad, error);
@@ -170,6 +174,8 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     qn_status status = context_slot(context, b->device, &b->slot, error);
     if (context_slot(context, "ref", &b->ref_slot, NULL) != QN_OK) b->ref_slot = -1;
     if (status == QN_OK) status = qn_module_load_file(context, path, &b->module, error);
+    b->results = results_new();
+    if (status == QN_OK) environment_fill(b->results->memory, context, b->slot, &b->results->environment);
     if (status == QN_OK) status = find_blocks(b, path, error);
     if (status == QN_OK) status = plan_check_caller(b, error);
     /* A path that cannot be written is told before anything is timed. */
@@ -187,6 +193,10 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     if (status == QN_OK && bad)
         status = error_set(error, QN_FINDING, "%d variant%s wrong or failed", bad, bad == 1 ? " is" : "s are");
     json_free(&out);
+    if (b->options->results)
+        *b->options->results = b->results;
+    else
+        qn_bench_results_free(b->results);
     qn_module_free(b->module);
     free(b);
     return status;

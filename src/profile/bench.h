@@ -8,7 +8,7 @@
 #ifndef QUERN_PROFILE_BENCH_H
 #define QUERN_PROFILE_BENCH_H
 
-#include "profile/profile.h"
+#include "profile/timing.h"
 #include "run/facts.h"
 #include "run/run.h"
 
@@ -28,10 +28,11 @@ typedef struct bench_variant {
     qn_call **turns;                 /* on a device with memory of its own: one call for each copy of the arrays */
     double max_error;                /* NAN: nothing was compared */
     double bytes, read_share, flops; /* of one launch; flops NAN if unknown */
-    double *samples;                 /* kernel times, ns */
-    int sample_count, sample_capacity;
-    double spent_ns;
-    spread time;
+    race_arm arm;                    /* kernel times */
+    double hot_ns;                   /* of launches that find their arrays in the cache; NAN: not taken */
+    qn_bench_comparison first;       /* against the first variant that is right */
+    qn_bench_comparison baseline;    /* against an earlier run */
+    double baseline_ns;
 } bench_variant;
 
 /* One setting with its value at this point, as text for qn_call_set_text and as a value where it has one. */
@@ -68,6 +69,18 @@ typedef struct bench_arrays {
     bool in_cache;           /* the copies together are too few for the caches: a launch may find its data there */
 } bench_arrays;
 
+/* The effective settings of the block on this device: settings, `on` clause, the caller's; sets still open. */
+typedef struct plan_setting {
+    const char *name;
+    const ast *const *choices; /* expressions */
+    int choice_count;
+    const char *words; /* the caller's value instead, or NULL */
+} plan_setting;
+typedef struct plan {
+    plan_setting items[64];
+    int count;
+} plan;
+
 typedef struct bench {
     qn_context *context;
     qn_module *module;
@@ -80,27 +93,20 @@ typedef struct bench {
     arena *memory; /* of this block and point */
     bench_variant *variants;
     int variant_count, reference; /* the first variant that has IR and was not skipped; -1 if none */
+    const plan *plan;             /* of the block */
     point at;
     bench_arrays arrays; /* at the point's own size */
     device_event *events[2];
+    int64_t turn;  /* which copy of the arrays comes next */
+    unsigned held; /* what kept the clock down while samples were taken: HELD_BY_* */
     bool tolerance_given;
     double relative, absolute;
     qn_ceilings ceilings;
-    size_t ceilings_bytes; /* the copy that was measured; 0: none yet */
+    size_t ceilings_bytes;     /* the copy that was measured; 0: none yet */
+    qn_bench_results *results; /* of the points so far */
 } bench;
 
 /* bench_plan.c */
-/* The effective settings of the block on this device: settings, `on` clause, the caller's; sets still open. */
-typedef struct plan_setting {
-    const char *name;
-    const ast *const *choices; /* expressions */
-    int choice_count;
-    const char *words; /* the caller's value instead, or NULL */
-} plan_setting;
-typedef struct plan {
-    plan_setting items[64];
-    int count;
-} plan;
 qn_status plan_check_caller(const bench *b, qn_error *error); /* every name the caller sets is known to some block */
 qn_status bench_plan_make(bench *b, plan *out, qn_error *error);
 int64_t plan_points(const plan *p); /* how many combinations */
@@ -147,6 +153,10 @@ void clock_variants(bench *b);
 void clock_close(bench *b); /* what clock_prepare made on a device */
 
 size_t bench_cache_bytes(const bench *b); /* of the device */
+
+/* bench_results.c */
+qn_bench_results *results_new(void);
+void results_add(qn_bench_results *r, const bench *b, const char *path);
 
 /* bench_report.c */
 /* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */

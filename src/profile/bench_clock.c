@@ -6,17 +6,18 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
+#include "device/compiler.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static const double enough = 0.004;       /* the median's own uncertainty, relative */
-static const int64_t slow_ns = 200000000; /* such a launch has warmed up long before it ends */
 static const size_t most_copies_bytes = (size_t)1 << 30;
-/* On a stream: launches in a row between two events, three or more, until about this long: what one leaves in the cache
- * to be written is paid for by the next. */
-static const double sample_ns = 2e6;
-enum { FEWEST_SAMPLES = 7, MOST_SAMPLES = 2000, MOST_COPIES = 65536, MOST_TURNS = 64, MOST_LAUNCHES = 256 };
+/* A sample on a stream: launches in a row between two events, three or more, until about this long: what one leaves in
+ * the cache to be written is paid for by the next. Elsewhere launches are timed one by one, and a sample is the mean of
+ * as many as make the clock's own steps small. */
+static const double stream_sample_ns = 2e6, launch_sample_ns = 2e4;
+static const double precision = 0.005; /* of the median, relative */
+enum { MOST_COPIES = 65536, MOST_TURNS = 64, MOST_LAUNCHES = 256, HOT_SAMPLES = 5 };
 
 static void sizes_of(bench *b, bench_variant *v)
 {
@@ -54,79 +55,98 @@ static qn_status stated(bench *b, bench_variant *v, const char *word, double *ou
     return QN_OK;
 }
 
-static void sample_add(bench_variant *v, double time_ns)
-{
-    if (v->sample_count == v->sample_capacity) {
-        v->sample_capacity = v->sample_capacity ? v->sample_capacity * 2 : 64;
-        v->samples = realloc(v->samples, sizeof(double) * (size_t)v->sample_capacity);
-        CHECK(v->samples);
-    }
-    v->samples[v->sample_count++] = time_ns;
-}
-
-/* Is this variant done? Its median moves by about its half spread over the root of the number of samples. */
-static bool done(bench_variant *v, double most_ns)
-{
-    if (v->status != VARIANT_OK || v->sample_count >= MOST_SAMPLES) return true;
-    if (v->sample_count && v->spent_ns >= most_ns) return true;
-    if (v->sample_count < FEWEST_SAMPLES || v->spent_ns < most_ns / 8) return false;
-    if (v->sample_count % 8) return false; /* sorting is not free */
-    v->time = spread_of(v->samples, v->sample_count);
-    return spread_relative(&v->time) / sqrt(v->sample_count) < enough;
-}
-
-static void launch(bench *b, bench_variant *v, int copy, bool counts)
+/* One launch after the other on a device whose launches wait, each on the next copy of the arrays (`hot`: all on the
+ * first). */
+static bool sample_launches(bench *b, bench_variant *v, int calls, bool hot, double *ns)
 {
     qn_error error;
-    qn_timing timing;
-    int64_t start = clock_now_ns();
-    qn_status status = arrays_attach(&b->arrays, v->call, copy, &error);
-    if (status == QN_OK) status = call_launch(v->call, b->slot, NULL, &error);
-    if (status != QN_OK) {
-        variant_end(b, v, VARIANT_FAILED, "%s", error.message);
-        return;
+    *ns = 0;
+    for (int i = 0; i < calls; i++) {
+        qn_timing timing;
+        int copy = hot ? 0 : (int)(b->turn++ % b->arrays.copy_count);
+        qn_status status = arrays_attach(&b->arrays, v->call, copy, &error);
+        if (status == QN_OK) status = call_launch(v->call, b->slot, NULL, &error);
+        if (status != QN_OK) {
+            variant_end(b, v, VARIANT_FAILED, "%s", error.message);
+            return false;
+        }
+        qn_call_timing(v->call, &timing);
+        *ns += (double)timing.kernel_ns;
     }
-    qn_call_timing(v->call, &timing);
-    if (counts) {
-        v->spent_ns += (double)(clock_now_ns() - start);
-        sample_add(v, (double)timing.kernel_ns);
-    }
+    *ns /= calls;
+    return true;
 }
 
 /* On a device with streams: launches in a row, each on other arrays, between two events. */
-static qn_status stream_sample(bench *b, bench_variant *v, int count, double *ns, qn_error *error)
+static qn_status stream_sample(bench *b, bench_variant *v, int count, bool hot, double *ns, qn_error *error)
 {
     const device_slot *s = &b->context->slots[b->slot];
     const driver_streams *streams = s->driver->streams;
     QN_TRY(streams->event_record(b->events[0], NULL, error));
-    for (int i = 0; i < count; i++) QN_TRY(call_submit(v->turns[i % b->arrays.copy_count], b->slot, NULL, error));
+    for (int i = 0; i < count; i++)
+        QN_TRY(call_submit(v->turns[hot ? 0 : b->turn++ % b->arrays.copy_count], b->slot, NULL, error));
     QN_TRY(streams->event_record(b->events[1], NULL, error));
     QN_TRY(streams->event_elapsed(b->events[0], b->events[1], ns, error));
     *ns /= count;
     return s->driver->memory->settle(s->device, error);
 }
 
-static void launch_many(bench *b, bench_variant *v, bool counts)
+static bool sample_stream(bench *b, bench_variant *v, int calls, bool hot, double *ns)
 {
     qn_error error;
-    double ns = 0;
-    int64_t start = clock_now_ns();
-    double one = v->sample_count ? v->samples[v->sample_count - 1] : (double)v->call->timing.kernel_ns;
-    int count = (int)MINIMUM(MAXIMUM(sample_ns / MAXIMUM(one, 1000.0), 3.0), (double)MOST_LAUNCHES);
-    if (stream_sample(b, v, counts ? count : 3, &ns, &error) != QN_OK) {
-        variant_end(b, v, VARIANT_FAILED, "%s", error.message);
-        return;
+    if (stream_sample(b, v, MAXIMUM(calls, 3), hot, ns, &error) == QN_OK) return true;
+    variant_end(b, v, VARIANT_FAILED, "%s", error.message);
+    return false;
+}
+
+typedef struct variants_race {
+    bench *bench;
+    bench_variant **variants;
+} variants_race;
+
+static bool sample(void *user, int arm, int calls, double *ns, double *spent_ns)
+{
+    variants_race *r = user;
+    int64_t start_ns = clock_now_ns();
+    bench_variant *v = r->variants[arm];
+    bool good =
+        v->turns ? sample_stream(r->bench, v, calls, false, ns) : sample_launches(r->bench, v, calls, false, ns);
+    *spent_ns = (double)(clock_now_ns() - start_ns);
+    return good;
+}
+
+static double clock_mhz(void *user)
+{
+    bench *b = ((variants_race *)user)->bench;
+    const device_slot *s = &b->context->slots[b->slot];
+    device_health health;
+    if (!s->driver->memory) return processor_clock_mhz();
+    if (!s->driver->health || !s->driver->health(s->device, &health)) return NAN;
+    b->held |= health.held;
+    return health.clock_mhz;
+}
+
+/* A few launches on arrays that the caches still hold: how much the copies matter. */
+static void take_hot(bench *b, bench_variant *v)
+{
+    double times[HOT_SAMPLES];
+    const race_arm *arm = &v->arm;
+    v->hot_ns = NAN;
+    if (b->arrays.copy_count < 2 || !arm->time.sample_count) return;
+    for (int i = -1; i < HOT_SAMPLES; i++) { /* the first fetches them */
+        double ns;
+        bool good =
+            v->turns ? sample_stream(b, v, arm->calls, true, &ns) : sample_launches(b, v, arm->calls, true, &ns);
+        if (!good) return;
+        if (i >= 0) times[i] = ns;
     }
-    if (counts) {
-        v->spent_ns += (double)(clock_now_ns() - start);
-        sample_add(v, ns);
-    }
+    v->hot_ns = quantile(times, HOT_SAMPLES, 0.5);
 }
 
 size_t bench_cache_bytes(const bench *b)
 {
     size_t own = slot_about(b->context, b->slot)->cache_bytes;
-    return own ? own : cache_size_bytes();
+    return own ? own : processor_cache_bytes(3);
 }
 
 /* As many as exceed the last cache four times; fewer where that takes too much memory or too many of them. */
@@ -190,29 +210,39 @@ qn_status clock_prepare(bench *b, qn_error *error)
 
 void clock_variants(bench *b)
 {
-    double most_ns = (b->options->seconds > 0 ? b->options->seconds : 1) * 1e9;
-    int64_t turn = 0;
+    variants_race state = {.bench = b, .variants = ARENA_ARRAY(b->memory, bench_variant *, b->variant_count + 1)};
+    race_arm **arms = ARENA_ARRAY(b->memory, race_arm *, b->variant_count + 1);
+    bool streams = false;
+    int count = 0;
     for (int i = 0; i < b->variant_count; i++) {
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK) continue;
         bench_say(b, "timing %s", v->label);
-        if (v->turns)
-            launch_many(b, v, false);
-        else if (v->call->timing.kernel_ns < slow_ns)
-            launch(b, v, 0, false); /* warm-up, beyond the run that was checked */
-    }
-    for (bool more = true; more;) {
-        more = false;
-        for (int i = 0; i < b->variant_count; i++) {
-            bench_variant *v = &b->variants[i];
-            if (done(v, most_ns)) continue;
-            if (v->turns)
-                launch_many(b, v, true);
-            else
-                launch(b, v, (int)(turn++ % b->arrays.copy_count), true);
-            more = true;
+        streams |= v->turns != NULL;
+        if (!v->arm.time.sample_count) {
+            v->arm.one_ns = (double)v->call->timing.kernel_ns; /* of the run that was checked */
+            v->arm.time.first_ns = v->arm.one_ns;
         }
+        state.variants[count] = v;
+        arms[count++] = &v->arm;
     }
-    for (int i = 0; i < b->variant_count; i++)
-        b->variants[i].time = spread_of(b->variants[i].samples, b->variants[i].sample_count);
+    race r = {.sample = sample,
+              .clock_mhz = clock_mhz,
+              .user = &state,
+              .arms = arms,
+              .count = count,
+              .seconds = b->options->seconds,
+              .precision = precision,
+              .margin = b->options->margin,
+              .sample_ns = streams ? stream_sample_ns : launch_sample_ns,
+              .most_calls = streams ? MOST_LAUNCHES : 0,
+              .seed = b->options->seed};
+    race_run(&r);
+    for (int i = 0; i < count; i++) {
+        bench_variant *v = state.variants[i];
+        take_hot(b, v);
+        if (!i) continue;
+        v->first = compare_rounds(&arms[0]->time, &arms[i]->time, r.margin);
+        v->first.against = state.variants[0]->label;
+    }
 }

@@ -275,7 +275,10 @@ void plan_variants(bench *b)
                              .settings = written->list,
                              .message = "",
                              .max_error = NAN,
-                             .flops = NAN};
+                             .flops = NAN,
+                             .hot_ns = NAN,
+                             .baseline_ns = NAN,
+                             .arm.time = time_unknown()};
         v->has_ir = item && item->kind == AST_KERNEL;
         v->is_function = item && item->kind == AST_TENSOR;
         if (v->is_function && written->word && *written->word)

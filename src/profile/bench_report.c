@@ -41,12 +41,12 @@ void variant_end(bench *b, bench_variant *v, variant_status status, const char *
 /* The ceiling this variant is nearest to: copying (reading, if it hardly writes) or multiply-adds. */
 double share_of_limit(const bench *b, const bench_variant *v, const char **limit)
 {
-    if (v->sample_count == 0 || v->status != VARIANT_OK) return NAN;
+    if (v->arm.time.sample_count == 0 || v->status != VARIANT_OK) return NAN;
     bool reads_only = v->read_share > 0.95;
     double bandwidth = reads_only ? b->ceilings.read_gb_per_s : b->ceilings.copy_gb_per_s;
-    double memory = bandwidth > 0 && !b->arrays.in_cache ? v->bytes / v->time.median / bandwidth : NAN;
+    double memory = bandwidth > 0 && !b->arrays.in_cache ? v->bytes / v->arm.time.median_ns / bandwidth : NAN;
     double compute =
-        b->ceilings.fma_all_gflop_per_s > 0 ? v->flops / v->time.median / b->ceilings.fma_all_gflop_per_s : NAN;
+        b->ceilings.fma_all_gflop_per_s > 0 ? v->flops / v->arm.time.median_ns / b->ceilings.fma_all_gflop_per_s : NAN;
     bool by_compute = compute > memory;
     *limit = by_compute ? "fma" : reads_only ? "read" : "copy";
     return by_compute ? compute : memory;
@@ -84,18 +84,18 @@ static void row(const bench *b, const bench_variant *v, table *t)
 {
     const char *limit = "";
     text time = {0}, low_high = {0};
-    bool timed = v->sample_count > 0 && v->status == VARIANT_OK;
+    bool timed = v->arm.time.sample_count > 0 && v->status == VARIANT_OK;
     double share = share_of_limit(b, v, &limit);
     table_cell(t, "%s", v->label);
     if (timed) {
-        text_add_duration(&time, v->time.median);
-        text_print(&low_high, "%+.1f %+.1f%%", (v->time.low / v->time.median - 1) * 100,
-                   (v->time.high / v->time.median - 1) * 100);
+        text_add_duration(&time, v->arm.time.median_ns);
+        text_print(&low_high, "%+.1f %+.1f%%", (v->arm.time.low_ns / v->arm.time.median_ns - 1) * 100,
+                   (v->arm.time.high_ns / v->arm.time.median_ns - 1) * 100);
     }
     table_cell(t, "%s", timed ? text_get(&time) : "-");
     table_cell(t, "%s", timed ? text_get(&low_high) : "-");
-    number_cell(t, timed ? v->bytes / v->time.median : NAN, 1);
-    number_cell(t, timed ? v->flops / v->time.median : NAN, 1);
+    number_cell(t, timed ? v->bytes / v->arm.time.median_ns : NAN, 1);
+    number_cell(t, timed ? v->flops / v->arm.time.median_ns : NAN, 1);
     if (isfinite(share))
         table_cell(t, "%.0f%% %s", share * 100, limit);
     else
@@ -158,20 +158,20 @@ void report_json(const bench *b, const char *path, json *out)
     for (int i = 0; i < b->variant_count; i++) {
         const bench_variant *v = &b->variants[i];
         const char *limit;
-        bool timed = v->sample_count > 0 && v->status == VARIANT_OK;
+        bool timed = v->arm.time.sample_count > 0 && v->status == VARIANT_OK;
         json_open_object(out);
         json_text(out, "file", path);
         json_text(out, "bench", b->block->name);
         json_text(out, "variant", v->label);
         json_text(out, "device", b->device);
         json_text(out, "arguments", text_get(&arguments));
-        json_number(out, "median_ns", timed ? v->time.median : NAN);
-        json_number(out, "low_ns", timed ? v->time.low : NAN);
-        json_number(out, "high_ns", timed ? v->time.high : NAN);
-        json_whole(out, "samples", timed ? v->sample_count : 0);
+        json_number(out, "median_ns", timed ? v->arm.time.median_ns : NAN);
+        json_number(out, "low_ns", timed ? v->arm.time.low_ns : NAN);
+        json_number(out, "high_ns", timed ? v->arm.time.high_ns : NAN);
+        json_whole(out, "samples", timed ? v->arm.time.sample_count : 0);
         json_number(out, "bytes", timed ? v->bytes : NAN);
         json_number(out, "flops", timed ? v->flops : NAN);
-        json_number(out, "gb_per_s", timed ? v->bytes / v->time.median : NAN);
+        json_number(out, "gb_per_s", timed ? v->bytes / v->arm.time.median_ns : NAN);
         json_number(out, "percent_of_limit", 100 * share_of_limit(b, v, &limit));
         json_number(out, "max_error", v->max_error);
         json_text(out, "status", status_names[v->status]);

@@ -11,18 +11,17 @@
 #include "base/base.h"
 
 /* statistics.c */
+void sort_samples(double *samples, int count);
+/* Of sorted samples: between the two nearest to q * (count - 1), by weight; q from 0 to 1. NaN when there are none. */
+double sorted_quantile(const double *samples, int count, double q);
 /* Sorts the samples and interpolates between neighbours; q from 0 to 1. NaN when there are none. */
 double quantile(double *samples, int count, double q);
-typedef struct spread {
-    double median, low, high; /* quantiles 0.5, 0.2, 0.8 */
-    int count;
-} spread;
-spread spread_of(double *samples, int count); /* sorts them */
-/* Half the width between the quantiles over the median: how far the median can be trusted. */
-double spread_relative(const spread *s);
 
 /* machine.c */
-size_t cache_size_bytes(void); /* of the last level; a guess where the system does not say */
+/* The clock of the core that this runs on, by counting a chain of instructions against time: some 20 microseconds, and
+ * nobody's rights are asked for. NAN where the chain is not known. */
+double processor_clock_mhz(void);
+double machine_memory_bytes(void);
 
 /* json.c: a list of flat objects, written key by key. Text is escaped; a number that is not finite becomes null. */
 typedef struct json {

@@ -1,6 +1,6 @@
 /*
- * Statistics of timing samples. A median with the 20 and 80 percent quantiles tells more of a distribution with a long
- * tail than a mean with a deviation would: one interrupted run moves neither.
+ * Quantiles of samples. They tell more of a distribution with a long tail than a mean with a deviation would: one
+ * interrupted run moves none of them.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/profile.h"
@@ -14,8 +14,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Between the two samples nearest to q * (count - 1), by weight. */
-static double sorted_quantile(const double *samples, int count, double q)
+void sort_samples(double *samples, int count)
+{
+    if (count > 1) qsort(samples, (size_t)count, sizeof(*samples), compare);
+}
+
+double sorted_quantile(const double *samples, int count, double q)
 {
     if (count <= 0) return NAN;
     double place = (q < 0 ? 0 : q > 1 ? 1 : q) * (count - 1);
@@ -26,20 +30,6 @@ static double sorted_quantile(const double *samples, int count, double q)
 
 double quantile(double *samples, int count, double q)
 {
-    if (count > 1) qsort(samples, (size_t)count, sizeof(*samples), compare);
+    sort_samples(samples, count);
     return sorted_quantile(samples, count, q);
-}
-
-spread spread_of(double *samples, int count)
-{
-    if (count > 1) qsort(samples, (size_t)count, sizeof(*samples), compare);
-    return (spread){.median = sorted_quantile(samples, count, 0.5),
-                    .low = sorted_quantile(samples, count, 0.2),
-                    .high = sorted_quantile(samples, count, 0.8),
-                    .count = count};
-}
-
-double spread_relative(const spread *s)
-{
-    return s->count && s->median > 0 ? (s->high - s->low) / (2 * s->median) : INFINITY;
 }

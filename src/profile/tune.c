@@ -118,11 +118,12 @@ static void take_times(tuning *t, const int *numbers)
         candidate *c = &t->items[numbers[i]];
         if (v->status == VARIANT_WRONG) end(t, c, CANDIDATE_WRONG, v->message);
         if (v->status == VARIANT_FAILED || v->status == VARIANT_SKIPPED) end(t, c, CANDIDATE_FAILED, v->message);
-        if (v->status != VARIANT_OK || !v->sample_count) continue;
-        c->median_ns = v->time.median;
-        c->low_ns = v->time.low;
-        c->high_ns = v->time.high;
-        c->samples = v->sample_count;
+        const qn_bench_time *time = &v->arm.time;
+        if (v->status != VARIANT_OK || !time->sample_count) continue;
+        c->median_ns = time->median_ns;
+        c->low_ns = time->low_ns;
+        c->high_ns = time->high_ns;
+        c->samples = time->sample_count;
         if (t->best < 0 || c->median_ns < t->items[t->best].median_ns) t->best = numbers[i];
     }
 }
@@ -170,7 +171,7 @@ static void close_variants(bench *b)
     clock_close(b);
     for (int i = 0; i < b->variant_count; i++) {
         qn_call_free(b->variants[i].call);
-        free(b->variants[i].samples);
+        race_arm_free(&b->variants[i].arm);
     }
     b->variant_count = 0;
     arrays_free(&b->arrays);

@@ -311,6 +311,8 @@ void view_reach(const array_view *v, int64_t *low, int64_t *high);
 /* stream.c */
 struct qn_stream;
 device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: of a driver without streams */
+struct qn_event;
+qn_status stream_event(const struct qn_stream *stream, struct qn_event **event, qn_error *error); /* of its device */
 
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */

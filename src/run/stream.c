@@ -102,6 +102,11 @@ device_stream *stream_own(const qn_stream *stream, int *slot)
     return stream->own;
 }
 
+qn_status stream_event(const qn_stream *stream, qn_event **event, qn_error *error)
+{
+    return qn_event_new(stream->context, stream->context->slots[stream->slot].name, event, error);
+}
+
 qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
 {
     if (!call || !stream) return error_set(error, QN_BAD_CALL, "qn_call_launch: an argument is NULL");
