@@ -54,13 +54,18 @@ typedef struct qn_profile_options {
     void *user;
     int64_t most_records; /* kept for timelines; 0: a million. More are counted and shown as dropped, sums go on */
     int ring_records;     /* a thread may be ahead of the collector; 0: 65,536 */
+    /* Files to write, as in QUERN_PROFILE: "trace=run.json.gz,folded=run.folded,table=run.txt,rows=20"; see
+     * docs/profile.md. Traces are written while the profile runs, the others when it stops. NULL: none. */
+    const char *outputs;
 } qn_profile_options;
 
 /* context may be NULL: what happens on the host's threads alone. */
 QN_API QN_MUST_CHECK qn_status qn_profile_start(qn_context *context, const qn_profile_options *options,
                                                 qn_profile **profile, qn_error *error);
+/* NULL: of the profile that QUERN_PROFILE started, if it did. */
 QN_API void qn_profile_step(qn_profile *profile);
-/* Recording ends; what was recorded can be asked for until it is freed. */
+/* Recording ends; what was recorded can be asked for until it is freed. Writes the files of options.outputs: where that
+ * fails, nothing is left under that file's name and the others are written. */
 QN_API QN_MUST_CHECK qn_status qn_profile_stop(qn_profile *profile, qn_error *error);
 QN_API void qn_profile_free(qn_profile *profile); /* stops first; NULL is fine */
 
@@ -90,6 +95,27 @@ typedef struct qn_profile_totals {
     int threads;
 } qn_profile_totals;
 QN_API void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals);
+
+/* Tables, with the columns of PyTorch's profiler: own and total time on the host and on devices, averages, calls,
+ * memory, FLOPs; and GB/s, TFLOP/s, percent of the roofline and what bounds it, where `quern devices --measure` has
+ * measured the device. */
+typedef enum qn_table_by { QN_BY_OP, QN_BY_OP_AND_SHAPE, QN_BY_KERNEL, QN_BY_RANGE } qn_table_by;
+typedef enum qn_table_format { QN_TABLE_TEXT, QN_TABLE_CSV, QN_TABLE_JSON, QN_TABLE_MARKDOWN } qn_table_format;
+typedef struct qn_table_options {
+    qn_table_by by;
+    qn_table_format format;
+    const char *sort; /* "self_cpu", "cpu", "self_device", "device", "calls", "memory", "flops", "name", or PyTorch's
+                         name of it ("self_cpu_time_total"); NULL: "self_cpu", of kernels "self_device" */
+    int rows;         /* of text and Markdown: so many, and a line that counts the others; 0: 30; below 0: all */
+} qn_table_options;
+QN_API QN_MUST_CHECK qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *options,
+                                                qn_write *write, void *user, qn_error *error);
+/* The kept records as a Chrome trace (a name that ends in .gz is compressed), as stacks for flame graphs
+ * ("main;train;eval;softmax 1234": nanoseconds), and the peak of memory with what was alive then. */
+QN_API QN_MUST_CHECK qn_status qn_profile_write_trace(const qn_profile *profile, const char *path, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_profile_write_folded(const qn_profile *profile, const char *path, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_profile_memory(const qn_profile *profile, qn_write *write, void *user,
+                                                 qn_error *error);
 
 /* Hints: what bounds the kernels and the run, what each costs at most, where, and what to try; the best first, nothing
  * where nothing is worth saying (docs/hints.md). Ask before the profile's context is closed. options NULL: all, as

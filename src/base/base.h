@@ -94,7 +94,8 @@ qn_status folder_make(const char *path, qn_error *error);                       
 /* Runs a program found on PATH with its output captured; *exit_code is -1 if a signal ended it. output may be NULL. */
 qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error);
 bool program_find(const char *name, char *path, size_t path_size);
-int cpu_count(void);                           /* cores this process may use: affinity and cgroup quota */
+int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
+int process_number(void);
 const char *environment_get(const char *name); /* NULL when unset or empty */
 
 /* pool.c: persistent worker threads, static chunks, the caller works too. One job at a time; callers queue. */

@@ -167,6 +167,11 @@ int cpu_count(void)
     return quota_cores(count < 1 ? 1 : count);
 }
 
+int process_number(void)
+{
+    return (int)getpid();
+}
+
 const char *environment_get(const char *name)
 {
     const char *words = getenv(name);

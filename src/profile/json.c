@@ -18,7 +18,7 @@ static int sequence_length(const unsigned char *at)
     return length;
 }
 
-static void add_string(text *out, const char *words)
+void json_add_string(text *out, const char *words)
 {
     text_add(out, "\"");
     for (const unsigned char *at = (const unsigned char *)words; *at;) {
@@ -50,7 +50,7 @@ void json_open_object(json *j)
 static void open_key(json *j, const char *key)
 {
     if (j->keys++) text_add(&j->out, ", ");
-    add_string(&j->out, key);
+    json_add_string(&j->out, key);
     text_add(&j->out, ": ");
 }
 
@@ -58,7 +58,7 @@ void json_text(json *j, const char *key, const char *words)
 {
     open_key(j, key);
     if (words)
-        add_string(&j->out, words);
+        json_add_string(&j->out, words);
     else
         text_add(&j->out, "null");
 }

@@ -28,6 +28,7 @@ typedef struct json {
     text out;
     int objects, keys;
 } json;
+void json_add_string(text *out, const char *words); /* in quotes */
 void json_open_object(json *j);
 void json_text(json *j, const char *key, const char *words); /* NULL: null */
 void json_number(json *j, const char *key, double number);
@@ -37,7 +38,7 @@ const char *json_finish(json *j); /* the whole list; borrowed from j */
 void json_free(json *j);
 
 /* table.c: columns of text, aligned; the first column to the left, the others to the right unless told. */
-enum { TABLE_MOST_COLUMNS = 12 };
+enum { TABLE_MOST_COLUMNS = 24 };
 typedef struct table {
     arena *memory;
     const char **cells; /* row by row; row 0 is the head */
@@ -50,5 +51,6 @@ void table_print(const table *t, bool colour, text *out); /* rows whose last cel
 void table_close(table *t);
 /* "3.21 ms", "812 us", "45 ns": three digits and a unit. */
 void text_add_duration(text *t, double time_ns);
+void text_add_size(text *t, double bytes); /* "3.21 MB": powers of ten, below 0 too */
 
 #endif

@@ -9,6 +9,9 @@
  */
 #include "profile/session.h"
 
+#include "profile/outputs.h"
+#include "profile/trace.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +22,25 @@ static const int64_t usual_records = 1000000;
 
 /* ---- sums ---- */
 
-static sum_entry *sum_of(qn_profile *p, const record *r)
+static int chain_of(const qn_profile *p, const record *r)
 {
     uint64_t hash = ((uint64_t)(uintptr_t)r->name * 31 + (uint64_t)(uintptr_t)r->detail) * 31 + r->kind;
-    int *chain = &p->chains[(hash ^ hash >> 17) % COUNT(p->chains)];
-    for (int i = *chain; i >= 0; i = p->sums[i].next) {
-        sum_entry *e = &p->sums[i];
-        if (e->sum.name == r->name && e->sum.detail == r->detail && e->kind == r->kind) return e;
-    }
+    return (int)((hash ^ hash >> 17) % COUNT(p->chains));
+}
+
+int session_find_sum(const qn_profile *p, const record *r)
+{
+    int i = p->chains[chain_of(p, r)];
+    while (i >= 0 &&
+           (p->sums[i].sum.name != r->name || p->sums[i].sum.detail != r->detail || p->sums[i].kind != r->kind))
+        i = p->sums[i].next;
+    return i;
+}
+
+static sum_entry *sum_of(qn_profile *p, const record *r)
+{
+    int found = session_find_sum(p, r), *chain = &p->chains[chain_of(p, r)];
+    if (found >= 0) return &p->sums[found];
     if (p->sum_count == p->sum_capacity) {
         int capacity = p->sum_capacity ? 2 * p->sum_capacity : 64;
         sum_entry *grown = realloc(p->sums, sizeof(*grown) * (size_t)capacity);
@@ -69,7 +83,7 @@ static int64_t own_time(qn_profile *p, const record *r)
     if (time_ns == 0) return 0;
     int64_t nested_ns = t->nested_ns[depth + 1];
     t->nested_ns[depth + 1] = 0;
-    t->nested_ns[depth] += time_ns;
+    if (r->kind != RECORD_WORK) t->nested_ns[depth] += time_ns; /* a share of a job is the kernel's own time */
     return MAXIMUM(time_ns - nested_ns, 0);
 }
 
@@ -105,6 +119,8 @@ void session_add_device(qn_profile *p, const device_record *r)
     if (p->phase != PHASE_KEEP) return;
     sum_entry *e = sum_of_device(p, r);
     if (e) e->sum.device_ns += r->end_ns - r->start_ns;
+    if (e) e->device_calls++;
+    if (p->trace) trace_add_device(p->trace, r);
     if (p->device_count == p->device_capacity && p->device_capacity < most) {
         int64_t capacity = MINIMUM(p->device_capacity ? 2 * p->device_capacity : 4096, most);
         device_record *grown = realloc(p->device_kept, sizeof(*grown) * (size_t)capacity);
@@ -127,6 +143,15 @@ static void take(void *user, const record *r)
     if (p->phase != PHASE_KEEP) return;
     add_to_sums(p, r, self_ns);
     keep(p, r);
+    if (p->trace) trace_add(p->trace, r);
+}
+
+/* Empties the rings; under the lock. */
+static void drain(qn_profile *p)
+{
+    int64_t until_ns = record_clock_ns();
+    record_drain(take, p);
+    if (p->trace) trace_settle(p->trace, until_ns);
 }
 
 /* ---- the collector ---- */
@@ -142,7 +167,7 @@ static void *collect(void *user)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&p->wake, &p->lock, &until);
-        record_drain(take, p);
+        drain(p);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -175,9 +200,10 @@ qn_status qn_profile_start(qn_context *context, const qn_profile_options *option
     for (int i = 0; i < COUNT(p->chains); i++) p->chains[i] = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
-    p->phase = phase_of(p, 0, &p->cycle);
     p->start_ns = p->step_start_ns = record_clock_ns();
-    qn_status status = record_start(p->options.ring_records, error);
+    qn_status status = outputs_open(p, error);
+    p->phase = phase_of(p, 0, &p->cycle);
+    if (status == QN_OK) status = record_start(p->options.ring_records, error);
     if (status == QN_OK && pthread_create(&p->collector, NULL, collect, p)) {
         record_stop();
         status = error_set(error, QN_FAILED, "no thread could be started to collect the profile");
@@ -193,10 +219,10 @@ qn_status qn_profile_start(qn_context *context, const qn_profile_options *option
 
 void qn_profile_step(qn_profile *profile)
 {
-    qn_profile *p = profile;
+    qn_profile *p = profile ? profile : profile_of_environment();
     if (!p || !p->running) return;
     pthread_mutex_lock(&p->lock);
-    record_drain(take, p);
+    drain(p);
     int64_t now = record_clock_ns(), cycle = p->cycle;
     if (p->phase == PHASE_KEEP) {
         record step = {.start_ns = p->step_start_ns,
@@ -207,6 +233,7 @@ void qn_profile_step(qn_profile *profile)
                        .thread = MOST_THREADS};
         add_to_sums(p, &step, 0);
         keep(p, &step);
+        if (p->trace) trace_add(p->trace, &step);
     }
     p->step++;
     p->step_start_ns = now;
@@ -229,17 +256,18 @@ qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
     pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->collector, NULL);
-    record_drain(take, p);
+    drain(p);
     p->lost += record_dropped();
     p->end_ns = record_clock_ns();
     p->running = false;
-    return QN_OK;
+    return outputs_write(p, error);
 }
 
 void qn_profile_free(qn_profile *profile)
 {
     if (!profile) return;
     if (profile->running) (void)!qn_profile_stop(profile, NULL);
+    outputs_free(profile);
     pthread_mutex_destroy(&profile->lock);
     pthread_cond_destroy(&profile->wake);
     free(profile->kept);

@@ -19,6 +19,7 @@ typedef struct session_thread {
 
 typedef struct sum_entry {
     qn_profile_sum sum;
+    int64_t device_calls; /* kernels and copies that a device told of */
     uint16_t kind;
     int next; /* of its chain; -1: none */
 } sum_entry;
@@ -58,11 +59,19 @@ struct qn_profile {
     /* The device's side. */
     device_record *device_kept; /* heap; in the order of arrival */
     int64_t device_count, device_capacity, device_lost;
-    const char *device_source; /* where device times come from: "CUPTI activity", "CUDA events"; NULL: nothing told */
-    const char *device_reason; /* why there is no better source, and what to do; NULL: there is none better */
-    double device_overhead_share; /* of the run's time, that the device's tracing says it took; NAN: not known */
+    const char *device_source;  /* where device times come from: "CUPTI activity", "CUDA events"; NULL: nothing told */
+    const char *device_reason;  /* why there is no better source, and what to do; NULL: there is none better */
+    struct trace_writer *trace; /* written as records come; NULL: none */
+    struct profile_outputs *outputs; /* what is to be written; NULL: nothing */
+    double device_overhead_share;    /* of the run's time, that the device's tracing says it took; NAN: not known */
 };
 
+/* from_environment.c: the one that QUERN_PROFILE started; NULL: none. */
+qn_profile *profile_of_environment(void);
+/* profile_table.c: QN_BAD_CALL where there is no such column to sort by. */
+qn_status table_sort_check(const qn_table_options *options, qn_error *error);
+/* The sum that a record counts in, by number; -1: none. */
+int session_find_sum(const qn_profile *p, const record *r);
 /* Keeps what ran on a device while the phase keeps; under the profile's lock. Its sums go to the launch's name. */
 void session_add_device(qn_profile *p, const device_record *r);
 

@@ -74,3 +74,16 @@ void text_add_duration(text *t, double time_ns)
     }
     text_print(t, "%.*f %s", time_ns >= 99.95 ? 0 : time_ns >= 9.995 ? 1 : 2, time_ns, units[unit]);
 }
+
+void text_add_size(text *t, double bytes)
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    int unit = 0;
+    double size = bytes < 0 ? -bytes : bytes;
+    while (size >= 999.5 && unit < 4) {
+        size /= 1000;
+        unit++;
+    }
+    int digits = !unit || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    text_print(t, "%s%.*f %s", bytes < 0 ? "-" : "", digits, size, units[unit]);
+}

@@ -120,6 +120,11 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
         CHECK(i < MAX_DEVICES);
         add_slot(c, drivers[i], 0);
     }
+    qn_status status = profile_context_opened(c, error);
+    if (status != QN_OK) {
+        qn_context_close(c);
+        return status;
+    }
     *out = c;
     return QN_OK;
 }
@@ -127,6 +132,7 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
 void qn_context_close(qn_context *context)
 {
     if (!context) return;
+    profile_context_closing(context);
     store_free(context);
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     tune_book_free(context->book);

@@ -1,0 +1,142 @@
+/*
+ * Profiles from outside: QUERN_PROFILE=trace=run.json.gz,table=run.txt ./program. In: contexts that open and close. Out:
+ * a profile of the first one, written when it closes, when the program ends without closing it, or when a signal that
+ * would end it (SIGINT, SIGTERM) comes; later contexts get profiles of their own, numbered.
+ *
+ * The profile is of the process, as recording is (docs/decisions/010). A signal only wakes a thread, which does the
+ * writing and then lets the signal have its way.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/session.h"
+#include "run/run.h"
+
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    qn_profile *profile; /* that runs; NULL: none */
+    qn_context *context; /* whose opening started it */
+    int started;
+    bool watched;
+    sem_t wake;
+    volatile sig_atomic_t signal_number;
+} of_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+qn_profile *profile_of_environment(void)
+{
+    pthread_mutex_lock(&of_process.lock);
+    qn_profile *p = of_process.profile;
+    pthread_mutex_unlock(&of_process.lock);
+    return p;
+}
+
+/* Stops it and writes its files; once. */
+static void finish(void)
+{
+    pthread_mutex_lock(&of_process.lock);
+    qn_profile *p = of_process.profile;
+    qn_context *context = of_process.context;
+    of_process.profile = NULL;
+    pthread_mutex_unlock(&of_process.lock);
+    if (!p) return;
+    qn_error error;
+    if (qn_profile_stop(p, &error) != QN_OK) context_say(context, "QUERN_PROFILE: %s", error.message);
+    qn_profile_free(p);
+}
+
+/* ---- signals ---- */
+
+static void on_signal(int number)
+{
+    of_process.signal_number = number;
+    sem_post(&of_process.wake);
+}
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    while (sem_wait(&of_process.wake)) continue;
+    int number = of_process.signal_number;
+    finish();
+    signal(number, SIG_DFL);
+    raise(number);
+    return NULL;
+}
+
+/* Only signals that would end the program: who handles them himself closes his contexts. */
+static void watch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    pthread_t thread;
+    if (of_process.watched || sem_init(&of_process.wake, 0, 0) || pthread_create(&thread, NULL, watch, NULL)) return;
+    pthread_detach(thread);
+    of_process.watched = true;
+    for (int i = 0; i < COUNT(numbers); i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) || now.sa_handler != SIG_DFL) continue;
+        now = (struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART};
+        sigaction(numbers[i], &now, NULL);
+    }
+}
+
+/* ---- contexts ---- */
+
+/* The files of the second profile are run.2.json and run.2.txt: the number stands before the last part that has a dot. */
+static void number_files(const char *words, int number, text *out)
+{
+    if (number < 2) {
+        text_add(out, words);
+        return;
+    }
+    while (*words) {
+        size_t length = 0;
+        while (words[length] && words[length] != ',') length += words[length] == '\\' && words[length + 1] ? 2 : 1;
+        size_t end = length;
+        for (size_t i = length; i > 0 && words[i - 1] != '/' && words[i - 1] != '='; i--)
+            if (words[i - 1] == '.') end = i - 1;
+        bool path = !strncmp(words, "trace=", 6) || !strncmp(words, "folded=", 7) || !strncmp(words, "table=", 6) ||
+                    !strncmp(words, "memory=", 7) || !strncmp(words, "hints=", 6) || !strncmp(words, "status=", 7);
+        text_add_bytes(out, words, path ? end : length);
+        if (path) text_print(out, ".%d%.*s", number, (int)(length - end), words + end);
+        words += length;
+        if (*words) text_add_bytes(out, words++, 1);
+    }
+}
+
+qn_status profile_context_opened(qn_context *context, qn_error *error)
+{
+    const char *words = environment_get("QUERN_PROFILE");
+    if (!words) return QN_OK;
+    qn_status status = QN_OK;
+    text outputs = {0};
+    pthread_mutex_lock(&of_process.lock);
+    if (!of_process.profile) {
+        qn_error inner;
+        number_files(words, of_process.started + 1, &outputs);
+        status = qn_profile_start(context, &(qn_profile_options){.outputs = text_get(&outputs)}, &of_process.profile,
+                                  &inner);
+        if (status == QN_OK) {
+            if (!of_process.started++) atexit(finish);
+            of_process.context = context;
+            watch_signals();
+        } else if (record_is_on()) {
+            status = QN_OK; /* the program has a profile of its own: that one goes on */
+        } else {
+            error_set(error, status, "QUERN_PROFILE: %s", inner.message);
+        }
+    }
+    pthread_mutex_unlock(&of_process.lock);
+    text_free(&outputs);
+    return status;
+}
+
+void profile_context_closing(const qn_context *context)
+{
+    pthread_mutex_lock(&of_process.lock);
+    bool ends = of_process.profile && of_process.context == context;
+    pthread_mutex_unlock(&of_process.lock);
+    if (ends) finish();
+}

@@ -1,0 +1,472 @@
+/*
+ * Tables of a profile. In: its sums, and the nesting of its kept records for what only that tells (device time and
+ * memory of what encloses launches). Out: rows by op, by op and shape, by kernel or by range, as text, CSV, JSON or
+ * Markdown, with the columns and the last lines that users of PyTorch's profiler know.
+ *
+ * The time of a kernel that runs on the host's own threads counts as time of the host and of the device "cpu".
+ * A column in which no row has anything is left out of text and Markdown; CSV and JSON always have all of them.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/nesting.h"
+#include "profile/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct row {
+    const char *name, *kind, *shapes, *device;
+    int64_t calls, self_ns, total_ns, device_self_ns, device_total_ns, device_calls, memory_bytes;
+    double flops, bytes; /* of launches and copies, together */
+    double roofline;     /* share of it; NAN: not known */
+    const char *bound;   /* "memory", "compute"; NULL: not known */
+} row;
+
+typedef struct view {
+    arena *memory;
+    const qn_profile *profile;
+    qn_table_options options;
+    row *rows;
+    int row_count, row_capacity;
+    row **rows_of; /* by sum; NULL: not shown */
+    int64_t self_total_ns, device_total_ns;
+} view;
+
+/* ---- rows ---- */
+
+static bool is_shown(const sum_entry *e, qn_table_by by)
+{
+    bool runs = e->kind == RECORD_KERNEL || e->kind == RECORD_LAUNCH || e->kind == RECORD_COPY;
+    switch (by) {
+    case QN_BY_KERNEL: return runs;
+    case QN_BY_RANGE: return e->kind == RECORD_RANGE || e->kind == RECORD_STEP;
+    default: return e->kind != RECORD_ALLOCATE && e->kind != RECORD_FREE && e->kind != RECORD_WORK;
+    }
+}
+
+static row *row_of(view *v, const sum_entry *e)
+{
+    bool shapes = v->options.by == QN_BY_OP_AND_SHAPE;
+    for (int i = 0; i < v->row_count; i++) {
+        row *r = &v->rows[i];
+        if (r->kind == e->sum.kind && r->name == e->sum.name && (!shapes || r->shapes == e->sum.detail)) return r;
+    }
+    row fresh = {.name = e->sum.name, .kind = e->sum.kind, .shapes = e->sum.detail, .roofline = NAN};
+    ARENA_PUSH(v->memory, v->rows, v->row_count, v->row_capacity, fresh);
+    return &v->rows[v->row_count - 1];
+}
+
+/* What the kept records alone know, by sum. */
+static void add_nested(const qn_profile *p, const nesting *n, int64_t *device_ns, int64_t *memory_bytes)
+{
+    for (int64_t i = 0; i < n->count; i++) {
+        int at = session_find_sum(p, &p->kept[i]);
+        if (at < 0) continue;
+        device_ns[at] += n->device_total_ns[i];
+        memory_bytes[at] += n->memory_bytes[i];
+    }
+}
+
+static void make_rows(view *v, const nesting *n)
+{
+    const qn_profile *p = v->profile;
+    int *numbers = ARENA_ARRAY(v->memory, int, p->sum_count + 1); /* of rows, plus 1 */
+    int64_t *device_ns = ARENA_ARRAY(v->memory, int64_t, p->sum_count + 1);
+    int64_t *memory_bytes = ARENA_ARRAY(v->memory, int64_t, p->sum_count + 1);
+    add_nested(p, n, device_ns, memory_bytes);
+    for (int i = 0; i < p->sum_count; i++) {
+        const sum_entry *e = &p->sums[i];
+        bool kernel = e->kind == RECORD_KERNEL, starts = e->kind == RECORD_LAUNCH || e->kind == RECORD_COPY;
+        int64_t device_self_ns = kernel ? e->sum.total_ns : e->sum.device_ns;
+        if (e->kind != RECORD_WORK) v->self_total_ns += e->sum.self_ns;
+        v->device_total_ns += device_self_ns;
+        if (!is_shown(e, v->options.by)) continue;
+        row *r = row_of(v, e);
+        numbers[i] = (int)(r - v->rows) + 1;
+        r->calls += e->sum.calls;
+        r->self_ns += e->sum.self_ns;
+        r->total_ns += e->sum.total_ns;
+        r->device_calls += kernel ? e->sum.calls : e->device_calls;
+        r->device_self_ns += device_self_ns;
+        r->device_total_ns += kernel || starts ? device_self_ns : device_ns[i];
+        r->memory_bytes += memory_bytes[i];
+        if (kernel || starts) r->bytes += (double)e->sum.bytes;
+        r->flops += (double)e->sum.flops;
+    }
+    v->rows_of = ARENA_ARRAY(v->memory, row *, p->sum_count + 1);
+    for (int i = 0; i < p->sum_count; i++) v->rows_of[i] = numbers[i] ? &v->rows[numbers[i] - 1] : NULL;
+}
+
+/* The devices that kernels ran on. */
+static void add_devices(view *v)
+{
+    const qn_profile *p = v->profile;
+    for (int64_t i = 0; i < p->kept_count + p->device_count; i++) {
+        bool host = i < p->kept_count;
+        const record_facts *f = host ? record_facts_of(&p->kept[i]) : p->device_kept[i - p->kept_count].facts;
+        if (!f) continue;
+        uint16_t kind = host ? p->kept[i].kind : RECORD_LAUNCH;
+        int at = session_find_sum(p, &(record){.name = f->kernel, .detail = f->shapes, .kind = kind});
+        row *r = at >= 0 ? v->rows_of[at] : NULL;
+        if (r && !r->device) r->device = f->device;
+    }
+}
+
+/* ---- columns ---- */
+
+typedef enum column_kind { WORDS, TIME, SHARE, NUMBER, SIZE, RATE } column_kind;
+typedef struct column {
+    const char *title, *key, *other; /* in text; in CSV and JSON, and to sort by; PyTorch's name, or NULL */
+    column_kind kind;
+} column;
+enum {
+    NAME,
+    SELF_SHARE,
+    SELF,
+    TOTAL_SHARE,
+    TOTAL,
+    AVERAGE,
+    DEVICE_SELF,
+    DEVICE_SELF_SHARE,
+    DEVICE_TOTAL,
+    DEVICE_AVERAGE,
+    CALLS,
+    MEMORY,
+    FLOPS,
+    BYTES_RATE,
+    FLOPS_RATE,
+    ROOFLINE,
+    BOUND,
+    DEVICE,
+    KIND,
+    SHAPES,
+    COLUMNS
+};
+static const column columns[COLUMNS] = {
+    [NAME] = {"Name", "name", "key", WORDS},
+    [SELF_SHARE] = {"Self CPU %", "self_cpu_percent", NULL, SHARE},
+    [SELF] = {"Self CPU", "self_cpu", "self_cpu_time_total", TIME},
+    [TOTAL_SHARE] = {"CPU total %", "cpu_percent", NULL, SHARE},
+    [TOTAL] = {"CPU total", "cpu", "cpu_time_total", TIME},
+    [AVERAGE] = {"CPU time avg", "cpu_average", "cpu_time", TIME},
+    [DEVICE_SELF] = {"Self device", "self_device", "self_device_time_total", TIME},
+    [DEVICE_SELF_SHARE] = {"Self device %", "self_device_percent", NULL, SHARE},
+    [DEVICE_TOTAL] = {"Device total", "device", "device_time_total", TIME},
+    [DEVICE_AVERAGE] = {"Device time avg", "device_average", "device_time", TIME},
+    [CALLS] = {"# of Calls", "calls", "count", NUMBER},
+    [MEMORY] = {"Memory", "memory", "self_device_memory_usage", SIZE},
+    [FLOPS] = {"FLOPs", "flops", NULL, NUMBER},
+    [BYTES_RATE] = {"GB/s", "gb_per_s", NULL, RATE},
+    [FLOPS_RATE] = {"TFLOP/s", "tflop_per_s", NULL, RATE},
+    [ROOFLINE] = {"% of roofline", "roofline_percent", NULL, SHARE},
+    [BOUND] = {"Bound by", "bound", NULL, WORDS},
+    [DEVICE] = {"Device", "device_name", NULL, WORDS},
+    [KIND] = {"Kind", "kind", NULL, WORDS},
+    [SHAPES] = {"Shapes", "shapes", NULL, WORDS},
+};
+
+static double share_of(int64_t part, int64_t whole)
+{
+    return whole ? 100 * (double)part / (double)whole : NAN;
+}
+
+/* NAN: nobody knows, or there is none. Times in nanoseconds, sizes in bytes. */
+static double number_of(const view *v, const row *r, int column)
+{
+    double device_ns = (double)r->device_self_ns;
+    switch (column) {
+    case SELF_SHARE: return share_of(r->self_ns, v->self_total_ns);
+    case SELF: return (double)r->self_ns;
+    case TOTAL_SHARE: return share_of(r->total_ns, v->self_total_ns);
+    case TOTAL: return (double)r->total_ns;
+    case AVERAGE: return r->calls ? (double)r->total_ns / (double)r->calls : NAN;
+    case DEVICE_SELF: return r->device_self_ns ? device_ns : NAN;
+    case DEVICE_SELF_SHARE: return r->device_self_ns ? share_of(r->device_self_ns, v->device_total_ns) : NAN;
+    case DEVICE_TOTAL: return r->device_total_ns ? (double)r->device_total_ns : NAN;
+    case DEVICE_AVERAGE: {
+        int64_t calls = r->device_self_ns ? r->device_calls : r->calls;
+        return r->device_total_ns && calls ? (double)r->device_total_ns / (double)calls : NAN;
+    }
+    case CALLS: return (double)(v->options.by == QN_BY_KERNEL && r->device_calls ? r->device_calls : r->calls);
+    case MEMORY: return r->memory_bytes ? (double)r->memory_bytes : NAN;
+    case FLOPS: return r->flops > 0 ? r->flops : NAN;
+    case BYTES_RATE: return r->device_self_ns && r->bytes > 0 ? r->bytes / device_ns : NAN;
+    case FLOPS_RATE: return r->device_self_ns && r->flops > 0 ? r->flops / device_ns * 1e-3 : NAN;
+    case ROOFLINE: return 100 * r->roofline;
+    default: return NAN;
+    }
+}
+
+static const char *words_of(const row *r, int column)
+{
+    return column == NAME     ? r->name
+           : column == BOUND  ? r->bound
+           : column == DEVICE ? r->device
+           : column == KIND   ? r->kind
+                              : r->shapes;
+}
+
+static bool is_empty(const view *v, int column)
+{
+    bool shapes = v->options.by == QN_BY_OP_AND_SHAPE;
+    if (column == SHAPES && !shapes) return true;
+    if (column == KIND) return v->options.by != QN_BY_OP && v->options.by != QN_BY_OP_AND_SHAPE;
+    for (int i = 0; i < v->row_count; i++) {
+        if (columns[column].kind == WORDS ? words_of(&v->rows[i], column) != NULL
+                                          : !isnan(number_of(v, &v->rows[i], column)))
+            return false;
+    }
+    return column != NAME;
+}
+
+/* ---- sorting ---- */
+
+static int sort_column(const view *v, qn_error *error)
+{
+    const char *wanted = v->options.sort;
+    if (!wanted) return v->options.by == QN_BY_KERNEL ? DEVICE_SELF : v->options.by == QN_BY_RANGE ? TOTAL : SELF;
+    if (!strncmp(wanted, "self_cuda", 9) || !strncmp(wanted, "cuda", 4)) /* PyTorch's older names */
+        return strstr(wanted, "self") ? DEVICE_SELF : DEVICE_TOTAL;
+    const char *names[COLUMNS];
+    int count = 0;
+    for (int i = 0; i < COLUMNS; i++) {
+        if (!strcmp(wanted, columns[i].key) || (columns[i].other && !strcmp(wanted, columns[i].other))) return i;
+        if (i != KIND && i != SHAPES && i != BOUND) names[count++] = columns[i].key;
+    }
+    const char *near = suggest_name(wanted, names, count);
+    text all = {0};
+    for (int i = 0; i < count; i++) text_print(&all, "%s%s", i ? ", " : "", names[i]);
+    if (near)
+        error_set(error, QN_BAD_CALL, "a profile's table has no column `%s` to sort by; did you mean `%s`?", wanted,
+                  near);
+    else
+        error_set(error, QN_BAD_CALL, "a profile's table has no column `%s` to sort by; there are %s", wanted,
+                  text_get(&all));
+    text_free(&all);
+    return -1;
+}
+
+qn_status table_sort_check(const qn_table_options *options, qn_error *error)
+{
+    return sort_column(&(view){.options = *options}, error) < 0 ? QN_BAD_CALL : QN_OK;
+}
+
+static bool goes_before(const view *v, const row *a, const row *b, int column)
+{
+    if (columns[column].kind == WORDS) {
+        const char *x = words_of(a, column), *y = words_of(b, column);
+        return strcmp(x ? x : "", y ? y : "") < 0;
+    }
+    double x = number_of(v, a, column), y = number_of(v, b, column);
+    return isnan(y) ? !isnan(x) : x > y;
+}
+
+static void sort_rows(view *v, row *rows, row *room, int count, int column)
+{
+    if (count < 2) return;
+    int half = count / 2, a = 0, b = half, to = 0;
+    sort_rows(v, rows, room, half, column);
+    sort_rows(v, rows + half, room, count - half, column);
+    while (a < half && b < count) room[to++] = goes_before(v, &rows[b], &rows[a], column) ? rows[b++] : rows[a++];
+    while (a < half) room[to++] = rows[a++];
+    while (b < count) room[to++] = rows[b++];
+    memcpy(rows, room, sizeof(row) * (size_t)count);
+}
+
+/* ---- text and Markdown ---- */
+
+static void print_cell(const view *v, const row *r, int column, text *out)
+{
+    double x = number_of(v, r, column);
+    const char *words = columns[column].kind == WORDS ? words_of(r, column) : NULL;
+    if (columns[column].kind == WORDS)
+        text_add(out, words ? words : "");
+    else if (isnan(x))
+        text_add(out, "--");
+    else if (columns[column].kind == TIME)
+        text_add_duration(out, x);
+    else if (columns[column].kind == SHARE)
+        text_print(out, "%.2f%%", x);
+    else if (columns[column].kind == SIZE)
+        text_add_size(out, x);
+    else if (columns[column].kind == RATE)
+        text_print(out, x < 10 ? "%.3f" : "%.1f", x);
+    else
+        text_print(out, x < 1e6 ? "%.0f" : "%.4g", x);
+}
+
+static int rows_shown(const view *v)
+{
+    int most = v->options.rows ? v->options.rows : 30;
+    return most < 0 ? v->row_count : MINIMUM(most, v->row_count);
+}
+
+static void add_footer(const view *v, text *out)
+{
+    const qn_profile *p = v->profile;
+    int left = v->row_count - rows_shown(v);
+    if (left) text_print(out, "and %d more\n", left);
+    text_add(out, "Self CPU time total: ");
+    text_add_duration(out, (double)v->self_total_ns);
+    text_add(out, "\n");
+    if (v->device_total_ns) {
+        text_add(out, "Self device time total: ");
+        text_add_duration(out, (double)v->device_total_ns);
+        if (p->device_source) text_print(out, " (%s)", p->device_source);
+        text_add(out, "\n");
+    }
+    if (p->device_reason) text_print(out, "Device times: %s\n", p->device_reason);
+    if (p->lost + p->device_lost)
+        text_print(out,
+                   "%lld records were not kept: device totals of what encloses launches, and memory, are of those that "
+                   "were\n",
+                   (long long)(p->lost + p->device_lost));
+}
+
+static void write_text(const view *v, text *out)
+{
+    int shown[COLUMNS], count = 0;
+    table t;
+    text cell = {0};
+    for (int i = 0; i < COLUMNS; i++)
+        if (!is_empty(v, i)) shown[count++] = i;
+    table_open(&t, count);
+    for (int i = 0; i < count; i++) {
+        table_cell(&t, "%s", columns[shown[i]].title);
+        t.left[i] = columns[shown[i]].kind == WORDS;
+    }
+    for (int k = 0; k < rows_shown(v); k++)
+        for (int i = 0; i < count; i++) {
+            text_clear(&cell);
+            print_cell(v, &v->rows[k], shown[i], &cell);
+            table_cell(&t, "%s", text_get(&cell));
+        }
+    table_print(&t, false, out);
+    table_close(&t);
+    text_free(&cell);
+    add_footer(v, out);
+}
+
+static void add_markdown_cell(const char *words, text *out)
+{
+    text_add(out, "| ");
+    for (; *words; words++) {
+        if (*words == '|') text_add(out, "\\");
+        text_add_bytes(out, words, 1);
+    }
+    text_add(out, " ");
+}
+
+static void write_markdown(const view *v, text *out)
+{
+    text cell = {0}, rule = {0};
+    for (int i = 0; i < COLUMNS; i++) {
+        if (is_empty(v, i)) continue;
+        add_markdown_cell(columns[i].title, out);
+        text_add(&rule, columns[i].kind == WORDS ? "|---" : "|---:");
+    }
+    text_print(out, "|\n%s|\n", text_get(&rule));
+    for (int k = 0; k < rows_shown(v); k++) {
+        for (int i = 0; i < COLUMNS; i++) {
+            if (is_empty(v, i)) continue;
+            text_clear(&cell);
+            print_cell(v, &v->rows[k], i, &cell);
+            add_markdown_cell(text_get(&cell), out);
+        }
+        text_add(out, "|\n");
+    }
+    text_add(out, "\n");
+    text_clear(&cell);
+    add_footer(v, &cell);
+    for (const char *line = text_get(&cell); *line; line += strcspn(line, "\n") + 1)
+        text_print(out, "%.*s  \n", (int)strcspn(line, "\n"), line);
+    text_free(&cell);
+    text_free(&rule);
+}
+
+/* ---- CSV and JSON: every row, every column, plain numbers ---- */
+
+static void add_csv_words(const char *words, text *out)
+{
+    bool quote = strpbrk(words, ",\"\n\r");
+    if (quote) text_add(out, "\"");
+    for (; *words; words++) {
+        if (*words == '"') text_add(out, "\"");
+        text_add_bytes(out, words, 1);
+    }
+    if (quote) text_add(out, "\"");
+}
+
+static const char *unit_of(column_kind kind)
+{
+    return kind == TIME ? "_ns" : kind == SIZE ? "_bytes" : "";
+}
+
+static void write_csv(const view *v, text *out)
+{
+    for (int i = 0; i < COLUMNS; i++) text_print(out, "%s%s%s", i ? "," : "", columns[i].key, unit_of(columns[i].kind));
+    text_add(out, "\n");
+    for (int k = 0; k < v->row_count; k++) {
+        for (int i = 0; i < COLUMNS; i++) {
+            const char *words = columns[i].kind == WORDS ? words_of(&v->rows[k], i) : NULL;
+            double x = number_of(v, &v->rows[k], i);
+            if (i) text_add(out, ",");
+            if (words) add_csv_words(words, out);
+            if (columns[i].kind != WORDS && !isnan(x)) text_print(out, "%.15g", x);
+        }
+        text_add(out, "\n");
+    }
+}
+
+static void write_json(const view *v, text *out)
+{
+    json j = {0};
+    for (int k = 0; k < v->row_count; k++) {
+        json_open_object(&j);
+        for (int i = 0; i < COLUMNS; i++) {
+            char key[64];
+            snprintf(key, sizeof(key), "%s%s", columns[i].key, unit_of(columns[i].kind));
+            if (columns[i].kind == WORDS)
+                json_text(&j, key, words_of(&v->rows[k], i));
+            else
+                json_number(&j, key, number_of(v, &v->rows[k], i));
+        }
+        json_close_object(&j);
+    }
+    text_add(out, json_finish(&j));
+    json_free(&j);
+}
+
+qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *options, qn_write *write, void *user,
+                           qn_error *error)
+{
+    if (!profile || !write) return error_set(error, QN_BAD_CALL, "qn_profile_table: an argument is NULL");
+    static void (*const writers[])(const view *, text *) = {[QN_TABLE_TEXT] = write_text,
+                                                            [QN_TABLE_CSV] = write_csv,
+                                                            [QN_TABLE_JSON] = write_json,
+                                                            [QN_TABLE_MARKDOWN] = write_markdown};
+    qn_profile *p = (qn_profile *)profile;
+    view v = {.profile = p};
+    if (options) v.options = *options;
+    if ((unsigned)v.options.format >= (unsigned)COUNT(writers) || (unsigned)v.options.by > QN_BY_RANGE)
+        return error_set(error, QN_BAD_CALL, "qn_profile_table: there is no such format or grouping");
+    int column = sort_column(&v, error);
+    if (column < 0) return QN_BAD_CALL;
+    nesting n;
+    text out = {0};
+    pthread_mutex_lock(&p->lock);
+    qn_status status = nesting_make(p, &n, error);
+    if (status == QN_OK) {
+        v.memory = arena_new();
+        make_rows(&v, &n);
+        add_devices(&v);
+        sort_rows(&v, v.rows, ARENA_ARRAY(v.memory, row, v.row_count + 1), v.row_count, column);
+        writers[v.options.format](&v, &out);
+        arena_free(v.memory);
+        nesting_free(&n);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (status == QN_OK) write(user, text_get(&out), out.length);
+    text_free(&out);
+    return status;
+}
