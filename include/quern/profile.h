@@ -127,6 +127,19 @@ typedef struct qn_hint_options {
 } qn_hint_options;
 QN_API QN_MUST_CHECK qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options,
                                                 qn_write *write, void *user, qn_error *error);
+/* The report: one HTML file with tables, timeline, roofline and sources that needs no network (docs/report.md). Written
+ * aside and renamed: a file of that name is whole or the one from before. Zero-initialise the options. */
+typedef struct qn_report_options {
+    const char *title, *command; /* command: what ran, as the user typed it; NULL: not said */
+    const char *note;            /* shown at the top: why the report is not of all; NULL: none */
+    const char *trace_path;      /* a file that has all slices, named where the report cannot; NULL: none */
+    int64_t most_slices;         /* of the timeline; 0: 200,000. The shortest are left out and counted */
+    bool no_ceilings;            /* do not measure what the devices can do (it takes a second for each) */
+    bool no_sources;             /* leave the kernels' texts out */
+} qn_report_options;
+/* Of a profile that was stopped, while its context is open. */
+QN_API QN_MUST_CHECK qn_status qn_profile_report(const qn_profile *profile, const char *path,
+                                                 const qn_report_options *options, qn_error *error);
 
 #ifdef __cplusplus
 }

@@ -73,14 +73,20 @@ qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_e
 {
     static _Atomic unsigned counter;
     char aside[4096];
-    snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
+    struct stat about;
+    /* /dev/stdout and the like are written to, never replaced. */
+    bool direct = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+    if (direct)
+        snprintf(aside, sizeof(aside), "%s", path);
+    else
+        snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
     FILE *file = fopen(aside, "wb");
     if (!file) return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(errno));
     bool good = fwrite(data, 1, size_bytes, file) == size_bytes;
     good &= fclose(file) == 0;
-    if (good && rename(aside, path) == 0) return QN_OK;
+    if (good && (direct || rename(aside, path) == 0)) return QN_OK;
     int reason = errno;
-    unlink(aside);
+    if (!direct) unlink(aside);
     return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(reason));
 }
 

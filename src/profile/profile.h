@@ -36,6 +36,7 @@ void json_whole(json *j, const char *key, int64_t number);
 void json_close_object(json *j);
 const char *json_finish(json *j); /* the whole list; borrowed from j */
 void json_free(json *j);
+void json_add_string(text *out, const char *words); /* one string with its quotes */
 
 /* table.c: columns of text, aligned; the first column to the left, the others to the right unless told. */
 enum { TABLE_MOST_COLUMNS = 24 };

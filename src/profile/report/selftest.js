@@ -1,0 +1,126 @@
+/* The page's test of itself, when its address ends in #selftest: the verdict is in the root's data-selftest. */
+
+function expect(holds, what) {
+    if (!holds) failures.push(what);
+}
+
+function testTables() {
+    for (const table of all("table.sortable")) {
+        const columns = table.tHead.rows[0].cells.length;
+        for (let column = 0; column < columns; column++)
+            for (const down of [false, true]) {
+                sortTable(table, column, down);
+                const values = Array.from(bodyOf(table).rows).map((row) => cellValue(row, column));
+                for (let i = 1; i < values.length; i++)
+                    expect(compareCells(values[i - 1], values[i], down) <= 0, table.id + " column " + column + " is not sorted");
+            }
+        const before = Array.from(bodyOf(table).rows).length;
+        filterTable(table, "no such words");
+        expect(Array.from(bodyOf(table).rows).every((row) => row.hidden), table.id + " is not filtered");
+        filterTable(table, "");
+        expect(Array.from(bodyOf(table).rows).filter((row) => !row.hidden).length === before, table.id + " stays filtered");
+        expect(tableAsCsv(table).split("\n").length === before + 1, table.id + " as CSV");
+    }
+}
+
+function callsShown() {
+    return Array.from(bodyOf(byId("kernels")).rows).reduce((sum, row) => sum + (cellValue(row, kernelColumns.calls) || 0), 0);
+}
+
+function testMoving() {
+    look(0, report.span);
+    const whole = view.to - view.from;
+    zoom(4, gutterWidth() + 100);
+    expect(Math.abs(view.to - view.from - Math.max(whole / 4, 20)) < 1, "zooming in");
+    const from = view.from;
+    pan(0.5);
+    expect(report.span < 100 || view.from > from, "moving to the right");
+    actions.all();
+    expect(Math.abs(view.to - view.from - whole) < 1, "all of it");
+}
+
+function testSelection() {
+    const every = callsShown();
+    expect(every === report.kernels.reduce((sum, kernel) => sum + kernel.calls, 0), "calls of the whole time");
+    const from = report.span * 0.25;
+    const to = report.span * 0.75;
+    selectTime(from, to);
+    let counted = 0;
+    for (const row of rows)
+        for (let i = 0; row.kernel && i < row.count; i++) {
+            const middle = (row.start[i] + row.end[i]) / 2;
+            counted += row.kernel[i] >= 0 && middle >= from && middle < to ? 1 : 0;
+        }
+    expect(callsShown() === counted, "calls of the selected time");
+    clearSelection();
+    expect(callsShown() === every, "calls after the selection");
+}
+
+function testChoosing() {
+    const row = rows.find((r) => !r.memory && r.count > 0);
+    if (!row) return;
+    let longest = 0;
+    for (let i = 0; i < row.count; i++) if (row.end[i] - row.start[i] > row.end[longest] - row.start[longest]) longest = i;
+    const length = row.end[longest] - row.start[longest];
+    look(row.start[longest] - length, row.end[longest] + length);
+    byId("timeline").scrollTop = 0;
+    const x = xOf((row.start[longest] + row.end[longest]) / 2);
+    const hit = sliceAt(x, row.top + row.lane[longest] * place.laneHeight + 4);
+    expect(hit && hit.slice === longest, "the slice under the pointer");
+    choose(hit);
+    expect(byId("about-slice").textContent.startsWith(nameOf(row, longest)), "words about a slice");
+    find(nameOf(row, longest));
+    expect(view.found[row.names[longest]], "finding a slice");
+    find("");
+    choose(null);
+}
+
+/* Frames from all of it down to a hundredth, and how long one takes. */
+function testDrawing() {
+    const frames = 40;
+    const begun = performance.now();
+    for (let i = 0; i < frames; i++) {
+        look(0, report.span);
+        zoom(Math.pow(100, i / frames), gutterWidth() + (i / frames) * 200);
+        draw();
+    }
+    const each = (performance.now() - begun) / frames;
+    document.documentElement.dataset.frameMs = each.toFixed(2);
+    expect(each < 50, "a frame takes " + each.toFixed(0) + " ms");
+    actions.all();
+    draw();
+}
+
+function testSources() {
+    for (const block of all(".kernel-source")) {
+        const line = block.querySelector(".l[data-line]");
+        if (!line) continue;
+        linkLine(block, line.dataset.line);
+        expect(line.classList.contains("linked"), "lines that are linked");
+        linkLine(block, line.dataset.line);
+        for (const tab of all("[data-tab]", block)) {
+            tab.click();
+            expect(all("[data-pane]:not([hidden])", block).length === 1, "one pane at a time");
+        }
+        all("[data-tab]", block).slice(0, 1).forEach((tab) => tab.click());
+    }
+}
+
+function selfTest() {
+    try {
+        testTables();
+        if (canvas) {
+            testMoving();
+            testSelection();
+            testChoosing();
+            testDrawing();
+        }
+        testSources();
+    } catch (error) {
+        failures.push(String(error.stack || error));
+    }
+    expect(document.documentElement.scrollWidth <= window.innerWidth + 1, "the page is wider than the screen");
+    document.documentElement.dataset.selftest = failures.length ? Array.from(new Set(failures)).join("; ") : "ok";
+}
+
+if (location.hash.includes("selftest")) window.addEventListener("load", () => setTimeout(selfTest, 50));

@@ -1,0 +1,110 @@
+/*
+ * Pieces of HTML. In: words and numbers. Out: text in which nothing of the user's can become a tag; tables whose cells
+ * carry the number that they are sorted by.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/report.h"
+
+#include <math.h>
+#include <string.h>
+
+void html_text(text *out, const char *words)
+{
+    static const char special[] = "&<>\"";
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    for (const char *at = words ? words : ""; *at;) {
+        size_t plain = strcspn(at, special);
+        text_add_bytes(out, at, plain);
+        at += plain;
+        if (*at) text_add(out, entities[strchr(special, *at++) - special]);
+    }
+}
+
+void html_print(text *out, const char *format, ...)
+{
+    text words = {0};
+    va_list list;
+    va_start(list, format);
+    text_print_list(&words, format, list);
+    va_end(list);
+    html_text(out, text_get(&words));
+    text_free(&words);
+}
+
+void html_open_section(text *out, const char *id, const char *title, const char *about)
+{
+    text_print(out, "<section id=\"%s\">\n<h2>", id);
+    html_text(out, title);
+    text_add(out, "</h2>\n");
+    if (!about) return;
+    text_add(out, "<p class=\"about\">");
+    html_text(out, about);
+    text_add(out, "</p>\n");
+}
+
+void html_close_section(text *out)
+{
+    text_add(out, "</section>\n");
+}
+
+void text_add_bytes_count(text *t, double bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (fabs(bytes) >= 999.5 && unit < COUNT(units) - 1) {
+        bytes /= 1000;
+        unit++;
+    }
+    text_print(t, unit && fabs(bytes) < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+void html_table_open(text *out, const char *id, const char *const *heads, int count)
+{
+    text_print(out,
+               "<div class=\"tools\"><input type=\"search\" placeholder=\"filter\" aria-label=\"filter the table\" "
+               "data-filter=\"%s\"><button type=\"button\" data-csv=\"%s\">copy as CSV</button></div>\n"
+               "<div class=\"scroll\"><table class=\"sortable\" id=\"%s\">\n<thead><tr>",
+               id, id, id);
+    for (int i = 0; i < count; i++) {
+        text_add(out, "<th scope=\"col\" tabindex=\"0\">");
+        html_text(out, heads[i]);
+        text_add(out, "</th>");
+    }
+    text_add(out, "</tr></thead>\n<tbody>\n");
+}
+
+void html_table_close(text *out)
+{
+    text_add(out, "</tbody></table></div>\n");
+}
+
+void html_cell_text(text *out, const char *words)
+{
+    text_add(out, "<td>");
+    html_text(out, words);
+    text_add(out, "</td>");
+}
+
+void html_cell_number(text *out, double value, const char *format)
+{
+    if (!isfinite(value)) {
+        text_add(out, "<td class=\"n\">-</td>");
+        return;
+    }
+    char words[64];
+    snprintf(words, sizeof(words), format, value);
+    text_print(out, "<td class=\"n\" data-v=\"%.9g\">", value);
+    html_text(out, words);
+    text_add(out, "</td>");
+}
+
+void html_cell_duration(text *out, double time_ns)
+{
+    if (!isfinite(time_ns)) {
+        text_add(out, "<td class=\"n\">-</td>");
+        return;
+    }
+    text_print(out, "<td class=\"n\" data-v=\"%.9g\">", time_ns);
+    text_add_duration(out, time_ns);
+    text_add(out, "</td>");
+}
