@@ -183,6 +183,7 @@ static void put_profile(const report_model *m, const qn_report_options *options,
     report_cards(m, out);
     put_sources_of_data(m, options, out);
     html_close_section(out);
+    report_hints(m, out);
     put_timeline(out);
     html_open_section(out, "kernels-section", "Kernels", NULL);
     text_add(out, "<p class=\"about\" id=\"kernels-of\">Of the whole time.</p>\n");

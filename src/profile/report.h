@@ -130,6 +130,7 @@ void report_kernel_table(const report_model *m, text *out);
 void report_sum_table(const report_model *m, text *out);
 void report_cards(const report_model *m, text *out); /* utilisation, split, memory */
 void report_roofline(const report_model *m, text *out);
+void report_hints(const report_model *m, text *out);
 void report_data(const report_model *m, text *out); /* JSON */
 
 /* report_plot.c: axes and marks as SVG. */
