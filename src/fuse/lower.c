@@ -228,7 +228,7 @@ value lower_head_parts(lowering *l, int axis, int64_t block)
 lower_for lower_for_begin(lowering *l, value first, value limit, value step, const value *carried, int count)
 {
     value operands[3 + LOWER_ARRAYS] = {first, limit, step};
-    memcpy(operands + 3, carried, sizeof(value) * (size_t)count);
+    for (int i = 0; i < count; i++) operands[3 + i] = carried[i];
     lower_for loop = {.op = tile_op_new(l->k, OP_FOR, operands, 3 + count), .count = count};
     loop.body = loop.op->regions[0] = tile_block_new(l->k);
     loop.op->region_count = 1;
