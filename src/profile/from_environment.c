@@ -60,6 +60,9 @@ static void *watch(void *unused)
     (void)unused;
     while (sem_wait(&of_process.wake)) continue;
     int number = of_process.signal_number;
+    pthread_mutex_lock(&of_process.lock);
+    if (of_process.profile) of_process.profile->interrupted = true;
+    pthread_mutex_unlock(&of_process.lock);
     finish();
     signal(number, SIG_DFL);
     raise(number);
@@ -98,7 +101,8 @@ static void number_files(const char *words, int number, text *out)
         for (size_t i = length; i > 0 && words[i - 1] != '/' && words[i - 1] != '='; i--)
             if (words[i - 1] == '.') end = i - 1;
         bool path = !strncmp(words, "trace=", 6) || !strncmp(words, "folded=", 7) || !strncmp(words, "table=", 6) ||
-                    !strncmp(words, "memory=", 7) || !strncmp(words, "hints=", 6) || !strncmp(words, "status=", 7);
+                    !strncmp(words, "memory=", 7) || !strncmp(words, "hints=", 6) || !strncmp(words, "status=", 7) ||
+                    !strncmp(words, "report=", 7);
         text_add_bytes(out, words, path ? end : length);
         if (path) text_print(out, ".%d%.*s", number, (int)(length - end), words + end);
         words += length;

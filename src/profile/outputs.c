@@ -23,7 +23,9 @@ typedef enum output_key {
     TABLE,
     MEMORY,
     HINTS,
+    REPORT,
     STATUS,
+    COMMAND,
     BY,
     FORMAT,
     SORT,
@@ -35,11 +37,12 @@ typedef enum output_key {
     REPEAT,
     KEYS
 } output_key;
-static const char *const keys[KEYS] = {
-    [TRACE] = "trace",  [TENSORBOARD] = "tensorboard", [FOLDED] = "folded", [TABLE] = "table",   [MEMORY] = "memory",
-    [HINTS] = "hints",  [STATUS] = "status",           [BY] = "by",         [FORMAT] = "format", [SORT] = "sort",
-    [ROWS] = "rows",    [TRACE_MB] = "trace_mb",       [WAIT] = "wait",     [WARMUP] = "warmup", [ACTIVE] = "active",
-    [REPEAT] = "repeat"};
+static const char *const keys[KEYS] = {[TRACE] = "trace",   [TENSORBOARD] = "tensorboard", [FOLDED] = "folded",
+                                       [TABLE] = "table",   [MEMORY] = "memory",           [HINTS] = "hints",
+                                       [REPORT] = "report", [STATUS] = "status",           [COMMAND] = "command",
+                                       [BY] = "by",         [FORMAT] = "format",           [SORT] = "sort",
+                                       [ROWS] = "rows",     [TRACE_MB] = "trace_mb",       [WAIT] = "wait",
+                                       [WARMUP] = "warmup", [ACTIVE] = "active",           [REPEAT] = "repeat"};
 
 struct profile_outputs {
     arena *memory;
@@ -158,7 +161,7 @@ static qn_status name_trace(const qn_profile *p, profile_outputs *o, qn_error *e
 
 static qn_status open_all(qn_profile *p, profile_outputs *o, qn_error *error)
 {
-    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, STATUS};
+    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, REPORT, STATUS};
     int trace_mb = 0;
     QN_TRY(read_all(p, o, &trace_mb, error));
     QN_TRY(table_sort_check(&o->table, error));
@@ -189,6 +192,9 @@ static qn_status write_one(const qn_profile *p, const profile_outputs *o, output
 {
     sink *to;
     if (key == FOLDED) return qn_profile_write_folded(p, o->words[key], error);
+    if (key == REPORT)
+        return qn_profile_report(
+            p, o->words[key], &(qn_report_options){.command = o->words[COMMAND], .trace_path = o->trace_path}, error);
     QN_TRY(sink_open(o->words[key], &to, error));
     qn_status status = key == TABLE    ? qn_profile_table(p, &o->table, write_to_sink, to, error)
                        : key == MEMORY ? qn_profile_memory(p, write_to_sink, to, error)
@@ -218,7 +224,7 @@ static void write_status(const qn_profile *p, const profile_outputs *o, qn_statu
 
 qn_status outputs_write(qn_profile *p, qn_error *error)
 {
-    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS};
+    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, REPORT};
     profile_outputs *o = p->outputs;
     if (!o) return QN_OK;
     qn_error first;

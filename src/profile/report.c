@@ -190,6 +190,7 @@ static void put_profile(const report_model *m, const qn_report_options *options,
     report_kernel_table(m, out);
     html_close_section(out);
     report_roofline(m, out);
+    report_memory(m, out);
     html_open_section(out, "sums-section", "Everything recorded",
                       "Self is without what is nested in it. `on devices` is the time of what it started there.");
     report_sum_table(m, out);
@@ -225,6 +226,8 @@ qn_status qn_profile_report(const qn_profile *profile, const char *path, const q
     report_data(&m, &data);
     page_open(&page, o->title ? o->title : "Quern profile");
     page_note(&page, "warning", o->note);
+    if (profile->interrupted)
+        page_note(&page, "warning", "The run was interrupted: this is what was recorded until then.");
     put_profile(&m, o, &page);
     page_close(&page, &data);
     qn_status status = file_write(path, text_get(&page), page.length, error);

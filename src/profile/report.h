@@ -11,8 +11,8 @@
 #ifndef QUERN_PROFILE_REPORT_H
 #define QUERN_PROFILE_REPORT_H
 
+#include "profile/nesting.h"
 #include "profile/profile.h"
-#include "profile/session.h"
 
 /* ---- what a profile becomes ---- */
 
@@ -59,16 +59,6 @@ typedef struct report_device {
     double blocks_per_unit, occupancy; /* means over the kernels' time; NAN: not known */
 } report_device;
 
-typedef struct memory_point {
-    int64_t time_ns, bytes;
-} memory_point;
-typedef struct memory_series {
-    const char *name;
-    memory_point *points;
-    int count, capacity;
-    int64_t peak_bytes, peak_ns;
-} memory_series;
-
 typedef struct report_step {
     int64_t number, start_ns, end_ns;
     int64_t class_ns[SLICE_CLASSES];
@@ -87,7 +77,7 @@ typedef struct report_model {
     int kernel_count, kernel_capacity;
     report_device devices[16];
     int device_count;
-    memory_series memories[8];
+    memory_timeline memories[MOST_PLACES]; /* times are the profile's */
     int memory_count;
     report_step *steps;
     int step_count, step_capacity;
@@ -111,6 +101,7 @@ void html_print(text *out, const char *format, ...) __attribute__((format(printf
 void html_open_section(text *out, const char *id, const char *title, const char *about);
 void html_close_section(text *out);
 void text_add_bytes_count(text *t, double bytes); /* "12.3 MB" */
+void text_add_count(text *t, double count);       /* "1.5", "20", "3k", "1.2G" */
 
 /* report.c: what every report has. */
 void page_open(text *out, const char *title);
@@ -125,11 +116,14 @@ void html_table_close(text *out);
 void html_cell_text(text *out, const char *words);
 void html_cell_number(text *out, double value, const char *format); /* "-" if it is not finite */
 void html_cell_duration(text *out, double time_ns);
+void html_cell_bytes(text *out, double bytes);
+void html_cell_count(text *out, double count); /* "4.19 G" */
 
 void report_kernel_table(const report_model *m, text *out);
 void report_sum_table(const report_model *m, text *out);
 void report_cards(const report_model *m, text *out); /* utilisation, split, memory */
 void report_roofline(const report_model *m, text *out);
+void report_memory(const report_model *m, text *out);
 void report_hints(const report_model *m, text *out);
 void report_data(const report_model *m, text *out); /* JSON */
 

@@ -148,17 +148,17 @@ static void add_kernel(const report_kernel *k, text *out)
 }
 
 /* Of many points the highest of each stretch, so that peaks stay. */
-static void add_memory(const memory_series *s, text *out)
+static void add_memory(const report_model *m, const memory_timeline *s, text *out)
 {
-    int stretch = s->count / MOST_POINTS + 1;
+    int64_t stretch = s->count / MOST_POINTS + 1;
     text_add(out, "{\"name\":");
-    json_add_string(out, s->name);
+    json_add_string(out, s->place);
     text_print(out, ",\"peak\":%lld,\"points\":[", (long long)s->peak_bytes);
-    for (int first = 0; first < s->count; first += stretch) {
-        int best = first;
-        for (int i = first; i < MINIMUM(first + stretch, s->count); i++)
+    for (int64_t first = 0; first < s->count; first += stretch) {
+        int64_t best = first;
+        for (int64_t i = first; i < MINIMUM(first + stretch, s->count); i++)
             if (s->points[i].bytes > s->points[best].bytes) best = i;
-        text_print(out, "%s%lld,%lld", first ? "," : "", (long long)s->points[best].time_ns,
+        text_print(out, "%s%lld,%lld", first ? "," : "", (long long)(s->points[best].time_ns - m->start_ns),
                    (long long)s->points[best].bytes);
     }
     text_add(out, "]}");
@@ -188,7 +188,7 @@ void report_data(const report_model *m, text *out)
     text_add(out, "],\n\"memory\":[");
     for (int i = 0; i < m->memory_count; i++) {
         text_add(out, i ? ",\n" : "");
-        add_memory(&m->memories[i], out);
+        add_memory(m, &m->memories[i], out);
     }
     text_add(out, "]}");
 }

@@ -31,6 +31,13 @@ static report_row *row_of(report_model *m, int order, uint32_t number, const cha
     return &m->rows[*at];
 }
 
+/* Threads that nobody named differ by their number. */
+static const char *thread_words(report_model *m, uint32_t thread)
+{
+    const char *name = record_thread_name(thread);
+    return strcmp(name, "thread") != 0 ? name : arena_print(m->memory, "thread %u", thread);
+}
+
 static int row_of_record(report_model *m, const record *r)
 {
     const record_facts *f = record_facts_of(r);
@@ -43,15 +50,15 @@ static int row_of_record(report_model *m, const record *r)
     case RECORD_COPY:
     case RECORD_WAIT:
         new = row_of(m, ORDER_API, r->thread, "API", &at);
-        if (new) new->name = arena_print(m->memory, "%s: API", record_thread_name(r->thread));
+        if (new) new->name = arena_print(m->memory, "%s: API", thread_words(m, r->thread));
         break;
     case RECORD_WORK:
         new = row_of(m, ORDER_WORKER, r->thread, "pool", &at);
-        if (new) new->name = arena_print(m->memory, "%s: pool", record_thread_name(r->thread));
+        if (new) new->name = arena_print(m->memory, "%s: pool", thread_words(m, r->thread));
         break;
     default:
         new = row_of(m, ORDER_THREAD, r->thread, "threads", &at);
-        if (new) new->name = record_thread_name(r->thread);
+        if (new) new->name = thread_words(m, r->thread);
     }
     return at;
 }
@@ -314,54 +321,6 @@ static void sort_kernels(report_model *m)
         if (m->slices[i].kernel >= 0) m->slices[i].kernel = places[m->slices[i].kernel];
 }
 
-/* ---- memory ---- */
-
-static memory_series *series_of(report_model *m, const char *name)
-{
-    for (int i = 0; i < m->memory_count; i++)
-        if (!strcmp(m->memories[i].name, name)) return &m->memories[i];
-    if (m->memory_count == COUNT(m->memories)) return NULL;
-    m->memories[m->memory_count] = (memory_series){.name = name};
-    return &m->memories[m->memory_count++];
-}
-
-static int by_time(const void *left, const void *right)
-{
-    const record *a = *(const record *const *)left, *b = *(const record *const *)right;
-    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
-}
-
-/* What is freed counts only where it was seen to be allocated: the curve is of what the profile saw, and never below
- * zero. */
-static void add_memory(report_model *m)
-{
-    const qn_profile *p = m->profile;
-    const record **order = malloc(sizeof(*order) * (size_t)(p->kept_count + 1));
-    int64_t count = 0;
-    map *alive = map_new(m->memory);
-    for (int64_t i = 0; order && i < p->kept_count; i++)
-        if (!is_slice(&p->kept[i])) order[count++] = &p->kept[i];
-    if (order) qsort(order, (size_t)count, sizeof(*order), by_time);
-    for (int64_t i = 0; order && i < count; i++) {
-        const record *r = order[i];
-        memory_series *s = series_of(m, r->name);
-        if (!s) continue;
-        char key[64];
-        snprintf(key, sizeof(key), "%d %llx", (int)(s - m->memories), (unsigned long long)r->b);
-        bool here = map_get(alive, key) != NULL;
-        if (here == (r->kind == RECORD_ALLOCATE)) continue;
-        map_set(alive, arena_copy_text(m->memory, key, strlen(key)), here ? NULL : s);
-        int64_t before = s->count ? s->points[s->count - 1].bytes : 0;
-        memory_point point = {r->start_ns - m->start_ns, before + (here ? -r->a : r->a)};
-        ARENA_PUSH(m->memory, s->points, s->count, s->capacity, point);
-        if (point.bytes > s->peak_bytes) {
-            s->peak_bytes = point.bytes;
-            s->peak_ns = point.time_ns;
-        }
-    }
-    free(order);
-}
-
 /* ---- all of it ---- */
 
 static void find_span(report_model *m)
@@ -394,7 +353,7 @@ void model_build(report_model *m, const qn_profile *p, int64_t most_slices)
     for (int i = 0; i < m->row_count; i++) m->worker_count += m->rows[i].order == ORDER_WORKER;
     qsort(m->slices, (size_t)m->slice_count, sizeof(*m->slices), by_row);
     find_medians(m);
-    add_memory(m);
+    (void)!memory_timelines_make(p, m->memories, &m->memory_count, NULL); /* no memory: no curves */
     model_split(m);
     leave_out(m, most_slices);
     place_in_lanes(m);
@@ -402,6 +361,7 @@ void model_build(report_model *m, const qn_profile *p, int64_t most_slices)
 
 void model_free(report_model *m)
 {
+    memory_timelines_free(m->memories, m->memory_count);
     free(m->slices);
     arena_free(m->memory);
 }

@@ -58,6 +58,17 @@ void text_add_bytes_count(text *t, double bytes)
     text_print(t, unit && fabs(bytes) < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
+void text_add_count(text *t, double count)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
+    int unit = 0;
+    while (fabs(count) >= 999.5 && unit < COUNT(units) - 1) {
+        count /= 1000;
+        unit++;
+    }
+    text_print(t, "%.3g%s", count, units[unit]);
+}
+
 void html_table_open(text *out, const char *id, const char *const *heads, int count)
 {
     text_print(out,
@@ -85,26 +96,41 @@ void html_cell_text(text *out, const char *words)
     text_add(out, "</td>");
 }
 
+static bool open_number(text *out, double value)
+{
+    if (isfinite(value))
+        text_print(out, "<td class=\"n\" data-v=\"%.9g\">", value);
+    else
+        text_add(out, "<td class=\"n\">-</td>");
+    return isfinite(value);
+}
+
 void html_cell_number(text *out, double value, const char *format)
 {
-    if (!isfinite(value)) {
-        text_add(out, "<td class=\"n\">-</td>");
-        return;
-    }
     char words[64];
+    if (!open_number(out, value)) return;
     snprintf(words, sizeof(words), format, value);
-    text_print(out, "<td class=\"n\" data-v=\"%.9g\">", value);
     html_text(out, words);
     text_add(out, "</td>");
 }
 
 void html_cell_duration(text *out, double time_ns)
 {
-    if (!isfinite(time_ns)) {
-        text_add(out, "<td class=\"n\">-</td>");
-        return;
-    }
-    text_print(out, "<td class=\"n\" data-v=\"%.9g\">", time_ns);
+    if (!open_number(out, time_ns)) return;
     text_add_duration(out, time_ns);
+    text_add(out, "</td>");
+}
+
+void html_cell_bytes(text *out, double bytes)
+{
+    if (!open_number(out, bytes)) return;
+    text_add_bytes_count(out, bytes);
+    text_add(out, "</td>");
+}
+
+void html_cell_count(text *out, double count)
+{
+    if (!open_number(out, count)) return;
+    text_add_count(out, count);
     text_add(out, "</td>");
 }

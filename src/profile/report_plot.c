@@ -37,18 +37,6 @@ double plot_y(const plot *p, double value)
     return p->top + p->height * (1 - place(value, p->y_low, p->y_high, p->y_log));
 }
 
-/* "1.5", "20", "3k", "1e+09" */
-static void put_number(text *out, double value)
-{
-    static const char *const units[] = {"", "k", "M", "G", "T"};
-    int unit = 0;
-    while (fabs(value) >= 1000 && unit < COUNT(units) - 1) {
-        value /= 1000;
-        unit++;
-    }
-    text_print(out, "%.3g%s", value, units[unit]);
-}
-
 static void put_tick(const plot *p, bool across, double value, bool labelled)
 {
     text *out = p->out;
@@ -64,7 +52,7 @@ static void put_tick(const plot *p, bool across, double value, bool labelled)
         text_print(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", at, p->top + p->height + 15);
     else
         text_print(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", p->left - 6, at + 4);
-    put_number(out, value);
+    text_add_count(out, value);
     text_add(out, "</text>\n");
 }
 

@@ -40,7 +40,10 @@ static void put_roof(const plot *p, double gb_per_s, double peak, const char *na
 
 static void put_kernels(const report_model *m, int device, const plot *p, int64_t total_ns)
 {
-    int labels = 0;
+    struct {
+        double left, right, y;
+    } labels[24];
+    int label_count = 0;
     for (int i = 0; i < m->kernel_count; i++) {
         const report_kernel *k = &m->kernels[i];
         if (k->device_number != device || !is_drawn(k)) continue;
@@ -52,8 +55,16 @@ static void put_kernels(const report_model *m, int device, const plot *p, int64_
                    k->shapes ? k->shapes : "", rate_of(k), k->flops / k->bytes, 100 * share);
         if (isfinite(k->roof_share)) html_print(p->out, ", %.0f %% of the %s roof", 100 * k->roof_share, k->bound);
         text_add(p->out, "</title></circle>");
-        if (labels++ >= 12) continue;
-        bool right = x + radius + 8 * (double)strlen(k->name) < p->left + p->width;
+        /* A name that would lie over another is left to the tip. */
+        double length = 6.2 * (double)strlen(k->name);
+        bool right = x + radius + 3 + length < p->left + p->width, covered = label_count == COUNT(labels);
+        double from = right ? x + radius + 3 : x - radius - 3 - length;
+        for (int n = 0; n < label_count; n++)
+            covered |= fabs(labels[n].y - y) < 11 && from < labels[n].right && labels[n].left < from + length;
+        if (covered) continue;
+        labels[label_count].left = from;
+        labels[label_count].right = from + length;
+        labels[label_count++].y = y;
         text_print(p->out, "<text class=\"dot-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
                    right ? x + radius + 3 : x - radius - 3, y + 4, right ? "start" : "end");
         html_text(p->out, k->name);

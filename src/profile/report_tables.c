@@ -51,8 +51,8 @@ void report_kernel_table(const report_model *m, text *out)
         html_cell_duration(out, (double)k->median_ns);
         html_cell_duration(out, (double)k->least_ns);
         html_cell_duration(out, (double)k->most_ns);
-        html_cell_number(out, k->bytes, "%.4g");
-        html_cell_number(out, k->flops, "%.4g");
+        html_cell_bytes(out, k->bytes);
+        html_cell_count(out, k->flops);
         html_cell_number(out, k->blocks ? (double)k->blocks : NAN, "%.0f");
         html_cell_number(out, f ? f->waves : NAN, "%.2f");
         html_cell_number(out, f ? 100 * f->occupancy : NAN, "%.0f");
@@ -92,10 +92,49 @@ void report_sum_table(const report_model *m, text *out)
         html_cell_duration(out, (double)s->least_ns);
         html_cell_duration(out, (double)s->most_ns);
         html_cell_duration(out, s->device_ns ? (double)s->device_ns : NAN);
-        html_cell_number(out, s->bytes ? (double)s->bytes : NAN, "%.4g");
+        html_cell_bytes(out, s->bytes ? (double)s->bytes : NAN);
         text_add(out, "</tr>\n");
     }
     html_table_close(out);
+}
+
+/* ---- memory ---- */
+
+enum { MOST_BLOCKS = 100 };
+
+void report_memory(const report_model *m, text *out)
+{
+    static const char *const heads[] = {"memory", "bytes", "allocated at", "by"};
+    const qn_profile *p = m->profile;
+    nesting n;
+    if (!m->memory_count || nesting_make(p, &n, NULL) != QN_OK) return;
+    html_open_section(out, "memory", "Memory at its peak",
+                      "What was alive when most was, the largest first. Memory from before the profile is not seen.");
+    html_table_open(out, "alive", heads, COUNT(heads));
+    for (int i = 0; i < m->memory_count; i++) {
+        const memory_timeline *t = &m->memories[i];
+        for (int64_t k = 0; k < MINIMUM(t->alive_count, MOST_BLOCKS); k++) {
+            const record *r = &p->kept[t->alive[k]];
+            text_add(out, "<tr>");
+            html_cell_text(out, t->place);
+            html_cell_bytes(out, (double)r->a);
+            html_cell_duration(out, (double)(r->start_ns - m->start_ns));
+            text path = {0};
+            for (int64_t at = n.parent[t->alive[k]]; at >= 0; at = n.parent[at]) {
+                text_add(&path, path.length ? " < " : "");
+                text_add(&path, p->kept[at].name);
+            }
+            html_cell_text(out, text_get(&path));
+            text_add(out, "</tr>\n");
+            text_free(&path);
+        }
+        if (t->alive_count > MOST_BLOCKS)
+            text_print(out, "<tr><td>and %lld smaller ones</td><td></td><td></td><td></td></tr>\n",
+                       (long long)(t->alive_count - MOST_BLOCKS));
+    }
+    html_table_close(out);
+    html_close_section(out);
+    nesting_free(&n);
 }
 
 /* ---- the top of the page ---- */
@@ -148,7 +187,7 @@ static void put_cards(const report_model *m, text *out)
     for (int i = 0; i < m->memory_count; i++) {
         text_clear(&words);
         text_add_bytes_count(&words, (double)m->memories[i].peak_bytes);
-        card(out, text_get(&words), arena_print(memory, "%s at its peak", m->memories[i].name));
+        card(out, text_get(&words), arena_print(memory, "%s at its peak", m->memories[i].place));
     }
     text_free(&words);
     arena_free(memory);

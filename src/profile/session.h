@@ -47,6 +47,7 @@ struct qn_profile {
     pthread_cond_t wake;
     pthread_t collector;
     bool running, stopping;
+    bool interrupted; /* a signal ended the run: reports say so */
     session_phase phase;
     int64_t step, step_start_ns, cycle;
     record *kept; /* heap */

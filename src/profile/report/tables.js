@@ -66,7 +66,9 @@ function copyWords(words, button) {
 }
 
 for (const table of all("table.sortable")) {
+    const first = bodyOf(table).rows[0];
     Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
+        if (first && first.cells[column] && first.cells[column].classList.contains("n")) head.classList.add("n");
         head.addEventListener("click", () => headChosen(table, column));
         head.addEventListener("keydown", (event) => {
             if (event.key !== "Enter" && event.key !== " ") return;
