@@ -54,12 +54,13 @@ typedef struct qn_profile_options {
     void *user;
     int64_t most_records; /* kept for timelines; 0: a million. More are counted and shown as dropped, sums go on */
     int ring_records;     /* a thread may be ahead of the collector; 0: 65,536 */
+    bool graph_nodes;     /* times of each kernel of a graph, at some cost; else a graph is one */
     /* Files to write, as in QUERN_PROFILE: "trace=run.json.gz,folded=run.folded,table=run.txt,rows=20"; see
      * docs/profile.md. Traces are written while the profile runs, the others when it stops. NULL: none. */
     const char *outputs;
 } qn_profile_options;
 
-/* context may be NULL: what happens on the host's threads alone. */
+/* context may be NULL: what happens on the host's threads alone. Else it stays open until the profile is stopped. */
 QN_API QN_MUST_CHECK qn_status qn_profile_start(qn_context *context, const qn_profile_options *options,
                                                 qn_profile **profile, qn_error *error);
 /* NULL: of the profile that QUERN_PROFILE started, if it did. */

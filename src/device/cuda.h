@@ -77,6 +77,7 @@ struct cuda_device {
     uint64_t tickets; /* by report, zero between launches: their blocks count themselves here; 0: not made yet */
     device_launch *launches[CUDA_REPORTS]; /* by report */
     int report_limit;                      /* reports from here on were never used */
+    struct cuda_trace *_Atomic trace;      /* of events around launches; NULL: nobody asked yet */
 };
 
 typedef struct cuda_program {
@@ -170,6 +171,10 @@ qn_status cuda_finish(device_launch *l, qn_error *error);
 void cuda_discard(device_launch *l);
 qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const launch_plan *plan,
                                const launch_options *options, qn_error *error);
+
+/* cuda_trace.c */
+extern const driver_trace cuda_tracing;
+void cuda_trace_close(cuda_device *d); /* the context is current */
 
 /* cuda_facts.c */
 struct record_facts;

@@ -26,11 +26,16 @@ static const library_names names[CUDA_LIBRARY_COUNT] = {
                             "install it (Debian and Ubuntu: cuda-nvrtc of NVIDIA's repository, or pip install "
                             "nvidia-cuda-nvrtc) and point QUERN_CUDA_PATH at its folder if it is not found"},
     [CUDA_LIBRARY_NVML] = {"NVML", {"libnvidia-ml.so.1", NULL}, "it comes with the NVIDIA driver"},
+    [CUDA_LIBRARY_CUPTI] = {"CUPTI, the CUDA tracing library",
+                            {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so", NULL},
+                            "install it (Debian and Ubuntu: cuda-cupti of NVIDIA's repository, or pip install "
+                            "nvidia-cuda-cupti) and point QUERN_CUDA_PATH at its folder if it is not found"},
 };
 
 static const char *const folders[] = {"/usr/local/cuda/lib64",
                                       "/usr/local/cuda/targets/x86_64-linux/lib",
                                       "/usr/local/cuda/targets/sbsa-linux/lib",
+                                      "/usr/local/cuda/extras/CUPTI/lib64",
                                       "/opt/cuda/lib64",
                                       "/usr/lib/cuda/lib64",
                                       "/usr/lib/x86_64-linux-gnu",
@@ -65,7 +70,8 @@ static void *try_path(cuda_api *api, cuda_library library, const char *folder, c
 
 static void *try_folder(cuda_api *api, cuda_library library, const char *folder)
 {
-    static const char *const below[] = {"", "/lib64", "/lib", "/targets/x86_64-linux/lib", "/targets/sbsa-linux/lib"};
+    static const char *const below[] = {
+        "", "/lib64", "/lib", "/targets/x86_64-linux/lib", "/targets/sbsa-linux/lib", "/extras/CUPTI/lib64"};
     for (int b = 0; b < COUNT(below); b++) {
         char path[512];
         struct stat info;

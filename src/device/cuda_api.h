@@ -77,6 +77,7 @@ typedef enum cuda_library {
     CUDA_LIBRARY_DRIVER,
     CUDA_LIBRARY_NVRTC,
     CUDA_LIBRARY_NVML,
+    CUDA_LIBRARY_CUPTI,
     CUDA_LIBRARY_COUNT
 } cuda_library;
 

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
-#include "device/cuda.h"
+#include "device/cuda_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +88,8 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
     qn_status status = QN_OK;
     bool staged = false;
     int64_t begun = record_begin();
+    uint64_t identity = record_enter();
+    int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
         staged = stages_ready(d);
@@ -100,7 +102,9 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
         if (!result && size_bytes > SMALL_BYTES) result = d->api.cuStreamSynchronize(stream_of(d, s));
         if (result) status = cuda_failed(d, result, s ? s : &d->own, "copying to the device", error);
     }
-    record_end(begun, RECORD_COPY, "copy to the device", NULL, 0, (int64_t)size_bytes, 0);
+    cuda_trace_end(d, s ? s : &d->own, span);
+    record_leave(identity);
+    record_end(begun, RECORD_COPY, "copy to the device", NULL, identity, (int64_t)size_bytes, 0);
     cuda_leave(d, pushed);
     return status;
 }
@@ -116,6 +120,8 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
     qn_status status = QN_OK;
     bool staged = false;
     int64_t begun = record_begin();
+    uint64_t identity = record_enter();
+    int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
         staged = stages_ready(d);
@@ -127,7 +133,9 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
         if (!result) result = d->api.cuStreamSynchronize(stream_of(d, s));
         if (result) status = cuda_failed(d, result, s ? s : &d->own, "copying from the device", error);
     }
-    record_end(begun, RECORD_COPY, "copy from the device", NULL, 0, (int64_t)size_bytes, 1);
+    cuda_trace_end(d, s ? s : &d->own, span);
+    record_leave(identity);
+    record_end(begun, RECORD_COPY, "copy from the device", NULL, identity, (int64_t)size_bytes, 1);
     cuda_leave(d, pushed);
     return status;
 }
@@ -139,9 +147,13 @@ qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, 
     if (!size_bytes) return QN_OK;
     QN_TRY(cuda_enter(d, &pushed, error));
     int64_t begun = record_begin();
+    uint64_t identity = record_enter();
+    int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     int result =
         d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes, stream_of(d, s));
-    record_end(begun, RECORD_COPY, "copy on the device", NULL, 0, (int64_t)size_bytes, 2);
+    cuda_trace_end(d, s ? s : &d->own, span);
+    record_leave(identity);
+    record_end(begun, RECORD_COPY, "copy on the device", NULL, identity, (int64_t)size_bytes, 2);
     qn_status status = result ? cuda_failed(d, result, NULL, "copying on the device", error) : QN_OK;
     cuda_leave(d, pushed);
     return status;

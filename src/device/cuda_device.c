@@ -35,6 +35,7 @@ static void close_device(device *base)
     qn_error ignored;
     if (d->opened && cuda_enter(d, &pushed, &ignored) == QN_OK) {
         d->api.cuCtxSynchronize();
+        cuda_trace_close(d);
         cuda_copy_close(d);
         cuda_fill_close(d);
         cuda_report_close(d);
@@ -42,6 +43,7 @@ static void close_device(device *base)
         d->api.cuStreamDestroy_v2(d->own.handle);
         cuda_leave(d, pushed);
     }
+    free(d->trace);
     free(d->blocks);
     cuda_health_close(d);
     if (d->opened && !d->adopted) d->api.cuDevicePrimaryCtxRelease_v2(d->handle);
@@ -356,4 +358,5 @@ const driver driver_cuda = {
     .facts = cuda_facts,
     .memory = &cuda_memory,
     .streams = &cuda_streams,
+    .trace = &cuda_tracing,
 };

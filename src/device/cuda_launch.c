@@ -6,6 +6,7 @@
  */
 #include "device/cuda.h"
 #include "device/cuda_print.h"
+#include "device/cuda_trace.h"
 #include "emit/raw.h"
 
 #include <stdlib.h>
@@ -316,6 +317,7 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
     if (!s) s = &d->own;
     QN_TRY(cuda_enter(d, &pushed, error));
     int result = 0;
+    int64_t span = cuda_trace_begin(d, s);
     for (int i = 0; i < l->phase_count && !result; i++) {
         cuda_phase *phase = &l->phases[i];
         if (phase->empty) continue;
@@ -323,6 +325,7 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
         if (phase->sync_bytes) result = d->api.cuMemsetD8Async(l->sync, 0, (size_t)phase->sync_bytes, s->handle);
         if (!result) result = start(d, phase);
     }
+    cuda_trace_end(d, s, span);
     cuda_leave(d, pushed);
     l->stream = s->capturing ? NULL : s;
     if (!s->capturing) cuda_stream_note(s, l->program->kernel->name);

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
-#include "device/cuda.h"
+#include "device/cuda_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +166,9 @@ static qn_status replay(device_graph *g, device_stream *s, qn_error *error)
     if (!s) s = &d->own;
     QN_TRY(cuda_enter(d, &pushed, error));
     cuda_stream_note(s, "(a graph)");
+    int64_t span = cuda_trace_begin(d, s);
     int result = d->api.cuGraphLaunch(g->ready, s->handle);
+    cuda_trace_end(d, s, span);
     cuda_leave(d, pushed);
     if (result) return cuda_failed(d, result, NULL, "replaying a graph", error);
     return d->synchronous && !s->capturing ? cuda_wait(s, error) : QN_OK;

@@ -91,6 +91,19 @@ typedef struct driver_streams {
     qn_status (*event_elapsed)(device_event *from, device_event *to, double *ns, qn_error *error);
 } driver_streams;
 
+/* When launches ran, by the device's own events; for profiles. Times are of the realtime clock. */
+typedef struct trace_span {
+    int64_t start_ns, end_ns;
+    uint64_t identity; /* of the record that the launch was made in */
+    const void *stream;
+} trace_span;
+typedef void trace_take(void *user, const trace_span *span);
+typedef struct driver_trace {
+    qn_status (*start)(device *d, qn_error *error);
+    int64_t (*read)(device *d, trace_take *take, void *user); /* what is over; returns how many were lost */
+    void (*stop)(device *d);
+} driver_trace;
+
 /* Launches that are repeated together, one after the other. */
 typedef struct device_series device_series;
 typedef struct series_launch {
@@ -148,6 +161,7 @@ typedef struct driver {
     void (*series_close)(device_series *s); /* NULL is fine */
     const driver_memory *memory;            /* NULL: the host's */
     const driver_streams *streams;          /* NULL: launches wait */
+    const driver_trace *trace;              /* NULL: launches wait, and the host's clock tells their time */
 } driver;
 
 extern const driver driver_ref, driver_cpu, driver_cuda, driver_emu;

@@ -7,7 +7,7 @@
  * own time is the rest. Steps are the caller's: the schedule says which are thrown away.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/session.h"
+#include "profile/device_side.h"
 
 #include "profile/outputs.h"
 #include "profile/trace.h"
@@ -65,7 +65,7 @@ static void add_to_sums(qn_profile *p, const record *r, int64_t self_ns)
     s->calls++;
     s->total_ns += time_ns;
     s->self_ns += self_ns;
-    s->least_ns = MINIMUM(s->least_ns, time_ns);
+    s->least_ns = s->calls > 1 ? MINIMUM(s->least_ns, time_ns) : time_ns;
     s->most_ns = MAXIMUM(s->most_ns, time_ns);
     if (r->kind == RECORD_COPY || r->kind == RECORD_ALLOCATE || r->kind == RECORD_FREE) s->bytes += r->a;
     const record_facts *f = record_facts_of(r);
@@ -104,9 +104,11 @@ static void keep(qn_profile *p, const record *r)
         p->kept[p->kept_count++] = *r;
 }
 
-/* The sum of the kernel's launches, by name and shapes: a device's record has no other tie to them than its facts. */
-static sum_entry *sum_of_device(qn_profile *p, const device_record *r)
+/* The sum of the launches or copies that it belongs to; of one without, the kernel's, by name and shapes. */
+static sum_entry *sum_of_device(qn_profile *p, const device_record *r, const device_launched *l)
 {
+    bool of_graph = l && l->facts && l->facts->part_count && r->facts && r->facts != l->facts;
+    if (l && !of_graph) return sum_of(p, &(record){.name = l->name, .detail = l->detail, .kind = l->kind});
     record_kind kind = r->kind == DEVICE_KERNEL || r->kind == DEVICE_GRAPH ? RECORD_LAUNCH : RECORD_COPY;
     return sum_of(p, &(record){.name = r->facts ? r->facts->kernel : r->name,
                                .detail = r->facts ? r->facts->shapes : NULL,
@@ -115,12 +117,17 @@ static sum_entry *sum_of_device(qn_profile *p, const device_record *r)
 
 void session_add_device(qn_profile *p, const device_record *r)
 {
+    if (p->phase == PHASE_KEEP) session_keep_device(p, r, NULL);
+}
+
+void session_keep_device(qn_profile *p, const device_record *r, const device_launched *l)
+{
     int64_t most = p->options.most_records > 0 ? p->options.most_records : usual_records;
-    if (p->phase != PHASE_KEEP) return;
-    sum_entry *e = sum_of_device(p, r);
+    sum_entry *e = sum_of_device(p, r, l);
     if (e) e->sum.device_ns += r->end_ns - r->start_ns;
     if (e) e->device_calls++;
     if (p->trace) trace_add_device(p->trace, r);
+    if (e && !e->sum.calls) e->sum.least_ns = 0; /* a kernel of a graph: nobody called it by itself */
     if (p->device_count == p->device_capacity && p->device_capacity < most) {
         int64_t capacity = MINIMUM(p->device_capacity ? 2 * p->device_capacity : 4096, most);
         device_record *grown = realloc(p->device_kept, sizeof(*grown) * (size_t)capacity);
@@ -140,6 +147,7 @@ static void take(void *user, const record *r)
     qn_profile *p = user;
     p->records++;
     int64_t self_ns = own_time(p, r);
+    if (r->identity && p->side) device_side_host(p->side, r, p->phase == PHASE_KEEP);
     if (p->phase != PHASE_KEEP) return;
     add_to_sums(p, r, self_ns);
     keep(p, r);
@@ -168,6 +176,7 @@ static void *collect(void *user)
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&p->wake, &p->lock, &until);
         drain(p);
+        if (p->side) device_side_collect(p->side);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -204,6 +213,7 @@ qn_status qn_profile_start(qn_context *context, const qn_profile_options *option
     qn_status status = outputs_open(p, error);
     p->phase = phase_of(p, 0, &p->cycle);
     if (status == QN_OK) status = record_start(p->options.ring_records, error);
+    if (status == QN_OK) p->side = device_side_open(p);
     if (status == QN_OK && pthread_create(&p->collector, NULL, collect, p)) {
         record_stop();
         status = error_set(error, QN_FAILED, "no thread could be started to collect the profile");
@@ -240,6 +250,8 @@ void qn_profile_step(qn_profile *profile)
     session_phase before = p->phase;
     p->phase = phase_of(p, p->step, &cycle);
     bool ends = before == PHASE_KEEP && (p->phase != PHASE_KEEP || cycle != p->cycle) && p->options.ready;
+    if (p->side && ends) device_side_settle(p->side);
+    if (p->side) device_side_phase(p->side, p->phase == PHASE_KEEP);
     p->cycle = cycle;
     pthread_mutex_unlock(&p->lock);
     if (ends) p->options.ready(p->options.user, p);
@@ -259,6 +271,7 @@ qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
     drain(p);
     p->lost += record_dropped();
     p->end_ns = record_clock_ns();
+    if (p->side) device_side_finish(p->side);
     p->running = false;
     return outputs_write(p, error);
 }
@@ -270,6 +283,7 @@ void qn_profile_free(qn_profile *profile)
     outputs_free(profile);
     pthread_mutex_destroy(&profile->lock);
     pthread_cond_destroy(&profile->wake);
+    device_side_close(profile->side);
     free(profile->kept);
     free(profile->device_kept);
     free(profile->sums);

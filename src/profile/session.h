@@ -38,6 +38,16 @@ typedef struct device_record {
     uint16_t kind;
 } device_record;
 
+/* A record of the host that has an identity: what the device's records look for. */
+typedef struct device_launched {
+    uint64_t identity;
+    const char *name, *detail;
+    const record_facts *facts; /* of a launch, or NULL */
+    uint16_t kind;
+    bool kept; /* the phase that it was made in is kept */
+} device_launched;
+typedef struct device_side device_side;
+
 typedef enum session_phase { PHASE_OFF, PHASE_WARM, PHASE_KEEP } session_phase;
 
 struct qn_profile {
@@ -58,6 +68,7 @@ struct qn_profile {
     session_thread threads[MOST_THREADS];
     int64_t start_ns, end_ns;
     /* The device's side. */
+    device_side *side;          /* NULL: no device needs one */
     device_record *device_kept; /* heap; in the order of arrival */
     int64_t device_count, device_capacity, device_lost;
     const char *device_source;  /* where device times come from: "CUPTI activity", "CUDA events"; NULL: nothing told */
@@ -75,5 +86,7 @@ qn_status table_sort_check(const qn_table_options *options, qn_error *error);
 int session_find_sum(const qn_profile *p, const record *r);
 /* Keeps what ran on a device while the phase keeps; under the profile's lock. Its sums go to the launch's name. */
 void session_add_device(qn_profile *p, const device_record *r);
+/* The same whatever the phase is; l: the launch or copy that it belongs to, or NULL. */
+void session_keep_device(qn_profile *p, const device_record *r, const device_launched *l);
 
 #endif

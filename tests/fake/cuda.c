@@ -8,11 +8,13 @@
 #define _GNU_SOURCE
 #include "device/cuda_api.h"
 #include "device/emu_unit.h"
+#include "fake/trace.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -42,6 +44,8 @@ static struct {
     compiler compiler;
     emu_engine *engine;
     int serial, device_count;
+    fake_listener *listener; /* the fake CUPTI */
+    uint32_t calls, graphs;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = (size_t)256 << 20, .device_count = 1};
 
 /* ---- orders and counts, for the tests ---- */
@@ -51,6 +55,7 @@ EXPORT void fake_order(const char *function, int result, int after); /* the call
 EXPORT int64_t fake_count(const char *function);
 EXPORT void fake_memory(size_t limit_bytes);
 EXPORT void fake_devices(int count);
+EXPORT void fake_listen(fake_listener *listener);
 
 void fake_reset(void)
 {
@@ -82,6 +87,11 @@ void fake_memory(size_t limit_bytes)
 void fake_devices(int count)
 {
     fake.device_count = count;
+}
+
+void fake_listen(fake_listener *listener)
+{
+    fake.listener = listener;
 }
 
 /* Counts the call; its result if it is to fail. */
@@ -338,6 +348,7 @@ typedef struct work {
     bool cooperative;
     int cluster;
     char *parameters; /* a copy */
+    int direction;
     uint64_t to, from, bits;
     size_t size, pitch, width, height; /* fill: element bytes */
 } work;
@@ -346,6 +357,7 @@ typedef struct graph {
     work *items;
     size_t count, capacity;
     int owners; /* the graph and what was made ready of it */
+    uint32_t number;
 } graph;
 
 typedef struct stream {
@@ -361,6 +373,7 @@ typedef struct module {
 typedef struct function {
     module *module;
     emu_entry *entry;
+    char name[256];
 } function;
 
 static int run_kernel(const work *w, void *const *parameters)
@@ -400,10 +413,49 @@ static int run_work(const work *w)
     }
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Runs it, and tells who listens. */
+static int run_told(const work *w, void *const *parameters, uint32_t call, uint32_t graph, uint32_t node)
+{
+    int64_t start_ns = now_ns();
+    int result = w->kind == WORK_KERNEL && parameters ? run_kernel(w, parameters) : run_work(w);
+    if (!fake.listener) return result;
+    fake_span span = {.kind = w->kind == WORK_KERNEL ? FAKE_KERNEL
+                              : w->kind == WORK_COPY ? FAKE_COPY
+                                                     : FAKE_FILL,
+                      .name = w->kind == WORK_KERNEL ? ((const function *)w->function)->name : NULL,
+                      .shared_bytes = w->config.shared_bytes,
+                      .bytes = w->kind == WORK_COPY ? w->size : w->size * w->width * w->height,
+                      .direction = w->direction,
+                      .correlation = call,
+                      .graph = graph,
+                      .node = node,
+                      .start_ns = start_ns,
+                      .end_ns = now_ns()};
+    memcpy(span.grid, w->config.grid, sizeof(span.grid));
+    memcpy(span.block, w->config.block, sizeof(span.block));
+    fake.listener(&span);
+    return result;
+}
+
+static uint32_t next_call(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    uint32_t call = ++fake.calls;
+    pthread_mutex_unlock(&fake.lock);
+    return call;
+}
+
 static int put(void *handle, const work *w, void *const *parameters)
 {
     stream *s = handle;
-    if (!s || !s->recording) return w->kind == WORK_KERNEL ? run_kernel(w, parameters) : run_work(w);
+    if (!s || !s->recording) return run_told(w, parameters, next_call(), 0, 0);
     graph *g = s->recording;
     if (g->count == g->capacity) {
         g->capacity = g->capacity ? 2 * g->capacity : 64;
@@ -420,17 +472,20 @@ static int put(void *handle, const work *w, void *const *parameters)
     return 0;
 }
 
-#define COPY(name, to_type, from_type)                                                                                \
-    FAKE(name, to_type to, from_type from, size_t size_bytes, void *handle)                                           \
-    {                                                                                                                 \
-        ASK();                                                                                                        \
-        work w = {                                                                                                    \
-            .kind = WORK_COPY, .to = (uint64_t)(uintptr_t)to, .from = (uint64_t)(uintptr_t)from, .size = size_bytes}; \
-        return put(handle, &w, NULL);                                                                                 \
+#define COPY(name, to_type, from_type, way)                                 \
+    FAKE(name, to_type to, from_type from, size_t size_bytes, void *handle) \
+    {                                                                       \
+        ASK();                                                              \
+        work w = {.kind = WORK_COPY,                                        \
+                  .to = (uint64_t)(uintptr_t)to,                            \
+                  .from = (uint64_t)(uintptr_t)from,                        \
+                  .size = size_bytes,                                       \
+                  .direction = way};                                        \
+        return put(handle, &w, NULL);                                       \
     }
-COPY(cuMemcpyHtoDAsync_v2, uint64_t, const void *)
-COPY(cuMemcpyDtoHAsync_v2, void *, uint64_t)
-COPY(cuMemcpyDtoDAsync_v2, uint64_t, uint64_t)
+COPY(cuMemcpyHtoDAsync_v2, uint64_t, const void *, 1)
+COPY(cuMemcpyDtoHAsync_v2, void *, uint64_t, 2)
+COPY(cuMemcpyDtoDAsync_v2, uint64_t, uint64_t, 8)
 
 #define FILL(name, type)                                                                                            \
     FAKE(cuMemset##name##Async, uint64_t to, type value, size_t count, void *handle)                                \
@@ -523,6 +578,7 @@ FAKE(cuModuleGetFunction, void **out, void *handle, const char *name)
     function *f = calloc(1, sizeof(*f)); /* lives as long as the process */
     if (!f) return CUDA_OUT_OF_MEMORY;
     *f = (function){.module = m, .entry = entry};
+    snprintf(f->name, sizeof(f->name), "%s", name);
     *out = f;
     return 0;
 }
@@ -618,6 +674,7 @@ FAKE(cuStreamBeginCapture_v2, void *handle, int mode)
     s->recording = calloc(1, sizeof(graph));
     if (!s->recording) return CUDA_OUT_OF_MEMORY;
     s->recording->owners = 1;
+    s->recording->number = ++fake.graphs;
     return 0;
 }
 
@@ -671,7 +728,13 @@ FAKE(cuGraphLaunch, void *handle, void *stream_handle)
     ASK();
     const graph *g = handle;
     int result = 0;
-    for (size_t i = 0; i < g->count && !result; i++) result = run_work(&g->items[i]);
+    uint32_t call = next_call();
+    int64_t start_ns = now_ns();
+    for (size_t i = 0; i < g->count && !result; i++)
+        result = run_told(&g->items[i], NULL, call, g->number, (uint32_t)i + 1);
+    if (fake.listener)
+        fake.listener(&(fake_span){
+            .kind = FAKE_GRAPH, .correlation = call, .graph = g->number, .start_ns = start_ns, .end_ns = now_ns()});
     return result;
 }
 

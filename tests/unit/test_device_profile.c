@@ -1,10 +1,13 @@
 /*
- * The device's side of profiles, on the driver in tests/fake: what is known of launches before they run.
+ * The device's side of profiles, on the driver and the CUPTI in tests/fake: what is known of launches before they run,
+ * which launch each record of the device belongs to, graphs, phases, clocks, events where CUPTI refuses.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/cupti.h"
 #include "profile/session.h"
 #include "test.h"
 
+#include <dlfcn.h>
 #include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
@@ -140,6 +143,277 @@ TEST(facts_of_replays)
     qn_tape_free(tape);
 }
 
+/* ---- records of the device ---- */
+
+static void (*fake_cupti_plant)(const void *record, size_t size);
+static void (*fake_cupti_drop)(size_t count);
+static void (*fake_cupti_shift)(int64_t ns);
+
+static void find(void *library, const char *name, void *function)
+{
+    void *address = dlsym(library, name);
+    EXPECT(address != NULL);
+    memcpy(function, &address, sizeof(address));
+}
+
+TEST(open_fake_cupti)
+{
+    char path[4200];
+    snprintf(path, sizeof(path), "%s/libcupti.so.13", getenv("QUERN_CUDA_PATH"));
+    void *library = dlopen(path, RTLD_NOW);
+    EXPECT(library != NULL);
+    if (!library) exit(1);
+    find(library, "fake_cupti_plant", &fake_cupti_plant);
+    find(library, "fake_cupti_drop", &fake_cupti_drop);
+    find(library, "fake_cupti_shift", &fake_cupti_shift);
+}
+
+enum { N = 1000 };
+static float x[N], y[N];
+
+static qn_call *twice_call(void)
+{
+    int64_t n = N;
+    qn_call *call = NULL;
+    OK(qn_call_new(module, "twice", &call, &error));
+    OK(qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error));
+    OK(qn_call_set_memory(call, "y", y, QN_F32, 1, &n, NULL, &error));
+    OK(qn_call_run(call, "cuda", &error));
+    return call;
+}
+
+static qn_profile *start(const qn_profile_options *options)
+{
+    qn_profile *p = NULL;
+    OK(qn_profile_start(context, options, &p, &error));
+    return p;
+}
+
+static const record *host_of(const qn_profile *p, uint64_t identity)
+{
+    for (int64_t i = 0; identity && i < p->kept_count; i++)
+        if (p->kept[i].identity == identity) return &p->kept[i];
+    return NULL;
+}
+
+static int count_kind(const qn_profile *p, device_record_kind kind)
+{
+    int count = 0;
+    for (int64_t i = 0; i < p->device_count; i++) count += p->device_kept[i].kind == kind;
+    return count;
+}
+
+/* Every record of the device lies in its host's record (the fake does all at once) and knows it. */
+static void check_ties(const qn_profile *p)
+{
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const device_record *d = &p->device_kept[i];
+        const record *host = host_of(p, d->identity);
+        EXPECT(host != NULL);
+        if (!host) continue;
+        EXPECT(d->start_ns >= host->start_ns - 50000 && d->end_ns <= host->end_ns + 50000 && d->end_ns >= d->start_ns);
+        if (d->kind == DEVICE_KERNEL)
+            EXPECT(d->facts == record_facts_of(host) && !strcmp(d->name, "twice") && d->registers == 32 &&
+                   d->grid[0] > 0 && d->block[0] == (uint32_t)d->facts->threads);
+        if (d->kind == DEVICE_COPY) EXPECT(host->kind == RECORD_COPY && d->bytes == host->a);
+    }
+}
+
+TEST(records_of_cupti)
+{
+    qn_profile_sum sum;
+    qn_call *call = twice_call();
+    qn_profile *p = start(NULL);
+    for (int i = 0; i < 3; i++) OK(qn_call_run(call, "cuda", &error));
+    OK(qn_profile_stop(p, &error));
+    EXPECT(p->device_source && !strcmp(p->device_source, "CUPTI activity") && !p->device_reason);
+    EXPECT(count_kind(p, DEVICE_KERNEL) == 3 && count_kind(p, DEVICE_COPY) == 9 && p->device_lost == 0);
+    check_ties(p);
+    EXPECT(qn_profile_find(p, "twice", &sum) && sum.device_ns > 0 && sum.device_ns <= sum.total_ns);
+    EXPECT(qn_profile_find(p, "copy to the device", &sum) && sum.calls == 6 && sum.device_ns > 0);
+    EXPECT(p->device_overhead_share >= 0 && p->device_overhead_share < 1);
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+/* Records come when everything is over; what counts is when the launch was made. */
+TEST(phases_of_launches)
+{
+    qn_profile_sum sum;
+    qn_call *call = twice_call();
+    qn_profile *p = start(&(qn_profile_options){.wait = 1, .warmup = 1, .active = 2, .repeat = 1});
+    for (int step = 0; step < 6; step++) {
+        for (int i = 0; i <= step; i++) OK(qn_call_run(call, "cuda", &error));
+        qn_profile_step(p);
+    }
+    OK(qn_profile_stop(p, &error));
+    EXPECT(count_kind(p, DEVICE_KERNEL) == 3 + 4);
+    EXPECT(qn_profile_find(p, "twice", &sum) && sum.calls == 3 + 4);
+    check_ties(p);
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+static int64_t seen_at_ready;
+static void count_at_ready(void *user, qn_profile *p)
+{
+    seen_at_ready = p->device_count;
+}
+
+TEST(ready_has_the_device)
+{
+    qn_call *call = twice_call();
+    qn_profile *p = start(&(qn_profile_options){.active = 2, .repeat = 1, .ready = count_at_ready});
+    for (int step = 0; step < 3; step++) {
+        OK(qn_call_run(call, "cuda", &error));
+        qn_profile_step(p);
+    }
+    OK(qn_profile_stop(p, &error));
+    EXPECT(seen_at_ready == 8 && p->device_count == 8); /* two copies in, a kernel, a copy out; twice */
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+TEST(another_clock)
+{
+    qn_call *call = twice_call();
+    fake_cupti_shift(-5000000000000);
+    qn_profile *p = start(NULL);
+    OK(qn_call_run(call, "cuda", &error));
+    OK(qn_profile_stop(p, &error));
+    EXPECT(count_kind(p, DEVICE_KERNEL) == 1);
+    check_ties(p);
+    fake_cupti_shift(0);
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+/* Two launches of another library, one of which has no times; records that CUPTI had no room for. */
+TEST(foreign_and_lost)
+{
+    struct {
+        cupti_kernel k;
+        uint8_t rest[216 - sizeof(cupti_kernel)];
+    } foreign = {.k = {.kind = CUPTI_KERNEL, .correlation = 4000000, .name = "gemm_of_others"}};
+    qn_call *call = twice_call();
+    qn_profile *p = start(NULL);
+    OK(qn_call_run(call, "cuda", &error));
+    fake_cupti_plant(&foreign, sizeof(foreign));
+    foreign.k.start_ns = (uint64_t)record_clock_ns();
+    foreign.k.end_ns = foreign.k.start_ns + 1000;
+    fake_cupti_plant(&foreign, sizeof(foreign));
+    fake_cupti_drop(5);
+    OK(qn_profile_stop(p, &error));
+    EXPECT(count_kind(p, DEVICE_KERNEL) == 2 && p->device_lost == 6);
+    bool found = false;
+    for (int64_t i = 0; i < p->device_count; i++)
+        if (!strcmp(p->device_kept[i].name, "gemm_of_others"))
+            found = !p->device_kept[i].identity && !p->device_kept[i].facts;
+    EXPECT(found);
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+static qn_profile *profile_of_replays(bool nodes, int count)
+{
+    float start_values[600] = {1};
+    qn_tape *tape = NULL;
+    qn_plan *plan = NULL;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tensor a = qn_variable(qn_from_memory(tape, start_values, QN_F32, QN_SHAPE(20, 30)));
+    OK(qn_eval(tape, &a, 1, &error));
+    OK(qn_capture_begin(tape, &error));
+    qn_tensor b = qn_sum(qn_exp(a), QN_ALL, false);
+    qn_assign(a, qn_mul(a, b));
+    OK(qn_eval(tape, &b, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    qn_profile *p = start(&(qn_profile_options){.graph_nodes = nodes});
+    for (int i = 0; i < count; i++) OK(qn_plan_replay(plan, &error));
+    OK(qn_profile_stop(p, &error));
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+    return p;
+}
+
+TEST(graphs_as_one)
+{
+    qn_profile *p = profile_of_replays(false, 4);
+    EXPECT(count_kind(p, DEVICE_GRAPH) == 4 && count_kind(p, DEVICE_KERNEL) == 0);
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const record *host = host_of(p, p->device_kept[i].identity);
+        EXPECT(host && p->device_kept[i].facts && p->device_kept[i].facts == record_facts_of(host));
+    }
+    qn_profile_free(p);
+}
+
+TEST(graphs_by_kernel)
+{
+    qn_profile *p = profile_of_replays(true, 4);
+    const record *host = p->device_count ? host_of(p, p->device_kept[0].identity) : NULL;
+    const record_facts *whole = host ? record_facts_of(host) : NULL;
+    EXPECT(whole && whole->part_count >= 2 && count_kind(p, DEVICE_GRAPH) == 0);
+    int seen[16] = {0}, kernels = 0;
+    for (int64_t i = 0; i < p->device_count && whole; i++) {
+        const device_record *d = &p->device_kept[i];
+        if (d->kind != DEVICE_KERNEL) continue;
+        int part = 0;
+        while (part < whole->part_count && whole->parts[part] != d->facts) part++;
+        EXPECT(part < whole->part_count && d->graph && !strcmp(d->name, whole->parts[part]->kernel));
+        if (part < COUNT(seen)) seen[part]++;
+        kernels++;
+    }
+    for (int i = 0; whole && i < whole->part_count; i++) EXPECT(seen[i] >= 4 && seen[i] % 4 == 0);
+    EXPECT(kernels >= 4 * 2);
+    qn_profile_free(p);
+}
+
+/* Times come from events, and the profile says why. */
+static void check_events(const char *words)
+{
+    qn_profile_sum sum;
+    qn_call *call = twice_call();
+    qn_profile *p = start(NULL);
+    for (int i = 0; i < 3; i++) OK(qn_call_run(call, "cuda", &error));
+    OK(qn_profile_stop(p, &error));
+    EXPECT(p->device_source && !strcmp(p->device_source, "CUDA events"));
+    EXPECT(p->device_reason && strstr(p->device_reason, words));
+    EXPECT(count_kind(p, DEVICE_KERNEL) == 3 && count_kind(p, DEVICE_COPY) == 9);
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const record *host = host_of(p, p->device_kept[i].identity);
+        EXPECT(host && p->device_kept[i].start_ns >= host->start_ns - 200000 &&
+               p->device_kept[i].end_ns <= host->end_ns + 200000);
+        if (p->device_kept[i].kind == DEVICE_KERNEL)
+            EXPECT(host && p->device_kept[i].facts == record_facts_of(host) && p->device_kept[i].facts);
+    }
+    EXPECT(qn_profile_find(p, "twice", &sum) && sum.device_ns > 0);
+    EXPECT(isnan(p->device_overhead_share));
+    qn_profile_free(p);
+    qn_call_free(call);
+}
+
+TEST(events_instead)
+{
+    setenv("FAKE_CUPTI_REFUSE", "39", 1);
+    check_events("another tool");
+    setenv("FAKE_CUPTI_REFUSE", "35", 1);
+    check_events("CAP_SYS_ADMIN");
+    unsetenv("FAKE_CUPTI_REFUSE");
+    setenv("QUERN_PROFILE_DEVICE", "events", 1);
+    check_events("QUERN_PROFILE_DEVICE");
+    qn_profile *p = profile_of_replays(false, 2);
+    EXPECT(count_kind(p, DEVICE_GRAPH) == 2 && p->device_count == 2);
+    qn_profile_free(p);
+    setenv("QUERN_PROFILE_DEVICE", "none", 1);
+    qn_call *call = twice_call();
+    p = start(NULL);
+    OK(qn_call_run(call, "cuda", &error));
+    OK(qn_profile_stop(p, &error));
+    EXPECT(p->device_count == 0 && !p->device_source && p->device_reason);
+    qn_profile_free(p);
+    qn_call_free(call);
+    unsetenv("QUERN_PROFILE_DEVICE");
+}
+
 TEST(close_all)
 {
     char command[128];
@@ -149,4 +423,7 @@ TEST(close_all)
     EXPECT(system(command) == 0);
 }
 
-TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(facts_of_replays), CASE(close_all))
+TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(facts_of_replays),
+          CASE(open_fake_cupti), CASE(records_of_cupti), CASE(phases_of_launches), CASE(ready_has_the_device),
+          CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
+          CASE(events_instead), CASE(close_all))

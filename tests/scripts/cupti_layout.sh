@@ -1,0 +1,97 @@
+#!/bin/sh
+# The layouts in src/profile/cupti.h are those of CUPTI's own headers, field by field, where these are installed.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for folder in "${CUDA_HOME:-/usr/local/cuda}/include" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/include" \
+    /usr/local/cuda*/include /usr/include; do
+    [ -f "$folder/cupti_activity.h" ] && [ -f "$folder/cuda.h" ] && include=$folder && break
+done
+if [ -z "${include:-}" ]; then
+    echo "skipped: CUPTI's headers are not installed"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+cat >"$work/layout.c" <<'CODE'
+#include <cuda.h>
+#include <cupti_activity.h>
+#include <stddef.h>
+#include <stdio.h>
+#include "profile/cupti.h"
+
+static int passed, failed;
+#define SAME(theirs, field, ours, own)                                                                  \
+    do {                                                                                                \
+        if (offsetof(theirs, field) == offsetof(ours, own) &&                                           \
+            sizeof(((theirs *)0)->field) <= sizeof(((ours *)0)->own)) {                                 \
+            passed++;                                                                                   \
+        } else {                                                                                        \
+            failed++;                                                                                   \
+            printf("FAILED %s.%s at %zu, %s.%s at %zu\n", #theirs, #field, offsetof(theirs, field), #ours, #own, \
+                   offsetof(ours, own));                                                                \
+        }                                                                                               \
+    } while (0)
+#define NUMBER(theirs, own) ((theirs) == (int)(own) ? passed++ : (failed++, printf("FAILED %s\n", #theirs)))
+
+#define KERNEL(field, own) SAME(CUpti_ActivityKernel9, field, cupti_kernel, own)
+#define COPY(field, own) SAME(CUpti_ActivityMemcpy5, field, cupti_move, own)
+#define SET(field, own) SAME(CUpti_ActivityMemset4, field, cupti_move, own)
+
+int main(void)
+{
+    KERNEL(registersPerThread, registers);
+    KERNEL(start, start_ns);
+    KERNEL(end, end_ns);
+    KERNEL(deviceId, device);
+    KERNEL(streamId, stream);
+    KERNEL(gridX, grid);
+    KERNEL(blockX, block);
+    KERNEL(staticSharedMemory, static_shared_bytes);
+    KERNEL(dynamicSharedMemory, dynamic_shared_bytes);
+    KERNEL(localMemoryPerThread, local_bytes);
+    KERNEL(correlationId, correlation);
+    KERNEL(name, name);
+    KERNEL(graphNodeId, node);
+    KERNEL(graphId, graph);
+    COPY(copyKind, direction);
+    COPY(bytes, bytes);
+    COPY(start, start_ns);
+    COPY(end, end_ns);
+    COPY(deviceId, device);
+    COPY(streamId, stream);
+    COPY(correlationId, correlation);
+    COPY(graphNodeId, node);
+    COPY(graphId, graph);
+    SET(bytes, bytes);
+    SET(start, start_ns);
+    SET(end, end_ns);
+    SET(streamId, stream);
+    SET(correlationId, correlation);
+    SET(graphNodeId, node);
+    SET(graphId, graph);
+    SAME(CUpti_ActivityExternalCorrelation, externalKind, cupti_external, of);
+    SAME(CUpti_ActivityExternalCorrelation, externalId, cupti_external, identity);
+    SAME(CUpti_ActivityExternalCorrelation, correlationId, cupti_external, correlation);
+    SAME(CUpti_ActivityGraphTrace, correlationId, cupti_graph, correlation);
+    SAME(CUpti_ActivityGraphTrace, start, cupti_graph, start_ns);
+    SAME(CUpti_ActivityGraphTrace, end, cupti_graph, end_ns);
+    SAME(CUpti_ActivityGraphTrace, graphId, cupti_graph, graph);
+    SAME(CUpti_ActivityGraphTrace, streamId, cupti_graph, stream);
+    SAME(CUpti_ActivityOverhead2, start, cupti_overhead, start_ns);
+    SAME(CUpti_ActivityOverhead2, end, cupti_overhead, end_ns);
+    NUMBER(CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_COPY);
+    NUMBER(CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_SET);
+    NUMBER(CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER);
+    NUMBER(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_KERNEL);
+    NUMBER(CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_OVERHEAD);
+    NUMBER(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_EXTERNAL);
+    NUMBER(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, CUPTI_GRAPH);
+    NUMBER(CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, CUPTI_TO_DEVICE);
+    NUMBER(CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, CUPTI_TO_HOST);
+    NUMBER(CUPTI_ACTIVITY_MEMCPY_KIND_DTOD, CUPTI_ON_DEVICE);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
+CODE
+cc -std=gnu11 -I"$root/src" -I"$root/include" -isystem "$include" "$work/layout.c" -o "$work/layout" && "$work/layout"
