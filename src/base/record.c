@@ -303,6 +303,32 @@ const record_facts *record_facts_keep(const record_facts *facts)
     return e ? &e->facts : NULL;
 }
 
+static int visit_facts(const void *variant, bool retire, const void *texts)
+{
+    int found = 0;
+    pthread_mutex_lock(&state.lock);
+    for (int i = 0; i < COUNT(state.facts); i++)
+        for (facts_entry *e = state.facts[i]; e; e = e->next) {
+            if (e->facts.variant != variant) continue;
+            found++;
+            if (!retire) continue;
+            e->facts.variant = NULL;
+            e->facts.texts = texts;
+        }
+    pthread_mutex_unlock(&state.lock);
+    return found;
+}
+
+bool record_facts_know(const void *variant)
+{
+    return variant && visit_facts(variant, false, NULL) > 0;
+}
+
+void record_facts_retire(const void *variant, const void *texts)
+{
+    if (variant) visit_facts(variant, true, texts);
+}
+
 void record_name_thread(const char *name)
 {
     ring *r = ring_own();

@@ -84,11 +84,15 @@ typedef struct record_facts {
     int blocks_per_unit;                                    /* a multiprocessor holds so many at once */
     double occupancy, waves;
     const char *limit;                       /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
-    const void *variant;                     /* the compiled kernel, for its texts; valid while its context is open */
+    const void *variant;                     /* the compiled kernel, for its texts; NULL when it is gone */
+    const void *texts;                       /* then: what was kept of its texts (run/texts.h); NULL: nothing */
     const struct record_facts *const *parts; /* of a graph or a captured step: its launches in order */
     int part_count;
 } record_facts;
 const record_facts *record_facts_keep(const record_facts *facts); /* interned; NULL without memory */
+/* Before a compiled kernel goes: do any facts name it? Then they get its texts instead, which stay for good. */
+bool record_facts_know(const void *variant);
+void record_facts_retire(const void *variant, const void *texts);
 static inline const record_facts *record_facts_of(const record *r)
 {
     return r->kind <= RECORD_KERNEL && r->kind >= RECORD_LAUNCH ? (const record_facts *)(intptr_t)r->a : NULL;

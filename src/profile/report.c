@@ -6,8 +6,8 @@
  * be over 20 MB.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/report.h"
 #include "profile/report_assets.h"
+#include "profile/report_sources.h"
 
 #include <math.h>
 #include <quern/device.h>
@@ -169,8 +169,10 @@ static void put_timeline(text *out)
     html_close_section(out);
 }
 
-static void put_profile(const report_model *m, const qn_report_options *options, text *out)
+static void put_profile(report_model *m, const qn_report_options *options, text *out)
 {
+    source_list sources = {.memory = m->memory};
+    if (!options->no_sources) sources_of_model(m, &sources);
     const char *devices[COUNT(m->devices)];
     for (int i = 0; i < m->device_count; i++) devices[i] = m->devices[i].name;
     put_verdict(m, out);
@@ -195,6 +197,8 @@ static void put_profile(const report_model *m, const qn_report_options *options,
                       "Self is without what is nested in it. `on devices` is the time of what it started there.");
     report_sum_table(m, out);
     html_close_section(out);
+    sources_put(&sources, out);
+    sources_free(&sources);
     text_add(out, "</main>\n");
 }
 

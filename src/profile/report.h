@@ -46,7 +46,7 @@ typedef struct report_kernel {
     double bytes, flops; /* of one launch; NAN: not known */
     double roof_share;   /* of the ceiling it is nearest to; NAN: not known */
     const char *bound;   /* "memory", "compute"; NULL: not known */
-    bool has_source;     /* its text is on the page */
+    int source;          /* number of its text on the page; -1: it has none */
 } report_kernel;
 
 typedef struct report_device {

@@ -27,8 +27,8 @@ static void put_hint(const report_model *m, const hint *h, text *out)
     if (h->evidence) html_print(out, "Seen: %s. ", h->evidence);
     if (h->file) html_print(out, "%s:%d. ", h->file, h->line);
     for (int i = 0; i < m->kernel_count; i++) {
-        if (!h->of || m->kernels[i].facts != h->of->facts || !m->kernels[i].has_source) continue;
-        text_print(out, "<a href=\"#kernel-%d\">its text</a>", i);
+        if (!h->of || m->kernels[i].facts != h->of->facts || m->kernels[i].source < 0) continue;
+        text_print(out, "<a href=\"#source-%d\">its text</a>", m->kernels[i].source);
         break;
     }
     text_add(out, "</small></div>\n");

@@ -116,7 +116,8 @@ static int kernel_of(report_model *m, const char *name, const char *device, cons
                        .spill_bytes = f ? f->spill_bytes : 0,
                        .bytes = launch_bytes(f),
                        .flops = f ? f->flops : NAN,
-                       .roof_share = NAN};
+                       .roof_share = NAN,
+                       .source = -1};
     ARENA_PUSH(m->memory, m->kernels, m->kernel_count, m->kernel_capacity, k);
     map_set(known, arena_copy_text(m->memory, key, strlen(key)), (void *)(intptr_t)m->kernel_count);
     return m->kernel_count - 1;

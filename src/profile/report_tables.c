@@ -10,12 +10,12 @@
 
 /* ---- kernels ---- */
 
-static void name_cell(const report_kernel *k, int number, text *out)
+static void name_cell(const report_kernel *k, text *out)
 {
     text_add(out, "<td class=\"name\">");
-    if (k->has_source) text_print(out, "<a href=\"#kernel-%d\">", number);
+    if (k->source >= 0) text_print(out, "<a href=\"#source-%d\">", k->source);
     html_text(out, k->name);
-    if (k->has_source) text_add(out, "</a>");
+    if (k->source >= 0) text_add(out, "</a>");
     if (k->shapes || (k->facts && k->facts->ops)) {
         text_add(out, "<small>");
         html_text(out, k->shapes);
@@ -38,7 +38,7 @@ void report_kernel_table(const report_model *m, text *out)
         const record_facts *f = k->facts;
         double mean = (double)k->total_ns / (double)k->calls;
         text_print(out, "<tr data-kernel=\"%d\">", i);
-        name_cell(k, i, out);
+        name_cell(k, out);
         html_cell_text(out, k->device);
         html_cell_number(out, (double)k->calls, "%.0f");
         html_cell_duration(out, (double)k->total_ns);

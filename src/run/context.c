@@ -133,6 +133,7 @@ void qn_context_close(qn_context *context)
 {
     if (!context) return;
     profile_context_closing(context);
+    context->closing = true;
     store_free(context);
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     tune_book_free(context->book);

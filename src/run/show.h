@@ -8,6 +8,8 @@
 #include "emit/emit_cuda.h"
 #include "run/run.h"
 
+struct nvrtc_output;
+
 typedef struct time_table {
     text out;
     int64_t total_ns;
@@ -32,6 +34,10 @@ qn_status show_call(show_request *r, bool times, text *out, qn_error *error);
 bool show_is_cuda(const char *stage);
 /* The GPU to show it for: as named, else the one there is, else the usual. */
 qn_status show_cuda_target(qn_context *context, const char *device, const char *arch, show_request *r, qn_error *error);
+/* CUDA text with a #line in front of each line that came from the source. */
+void show_put_lines(const char *source, const char *file, text *out);
+/* PTX and cubin of a text, with line information if the request wants it annotated. */
+qn_status show_compile(show_request *r, const char *source, struct nvrtc_output *o, qn_error *error);
 /* The text of one stage of a kernel that went through the pipeline. */
 qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *error);
 

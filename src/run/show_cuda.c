@@ -81,7 +81,7 @@ static void put_usage(const show_request *r, const tile_kernel *k, const nvrtc_o
 
 /* Generated text has a comment with the source line in front of what came from it; every line below such a comment gets
  * that number, so that it stays right over loops and blocks. */
-static void put_lines(const char *source, const char *file, text *out)
+void show_put_lines(const char *source, const char *file, text *out)
 {
     int line = 0, own = 0;
     for (const char *p = source; *p;) {
@@ -100,7 +100,7 @@ static void put_lines(const char *source, const char *file, text *out)
     }
 }
 
-static qn_status compile(show_request *r, const char *source, nvrtc_output *o, qn_error *error)
+qn_status show_compile(show_request *r, const char *source, nvrtc_output *o, qn_error *error)
 {
     nvrtc_options options = {.arch = r->target.arch, .usage = true, .line_info = r->annotate};
     nvrtc *compiler = nvrtc_new();
@@ -115,7 +115,7 @@ static qn_status compile(show_request *r, const char *source, nvrtc_output *o, q
 static qn_status show_compiled(show_request *r, const tile_kernel *k, const char *source, text *out, qn_error *error)
 {
     nvrtc_output o = {0};
-    qn_status status = compile(r, source, &o, error);
+    qn_status status = show_compile(r, source, &o, error);
     int phases = k->raw_language ? 1 : k->phase_count;
     for (int i = 0; i < phases && status == QN_OK; i++) put_usage(r, k, &o, i, out);
     if (status == QN_OK && !strcmp(r->stage, "sass"))
@@ -146,7 +146,7 @@ qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *
         text_add_bytes(out, text_get(&source), source.length);
     else if (status == QN_OK && r->annotate && !k->raw_language && k->file) {
         text lined = {0};
-        put_lines(text_get(&source), k->file, &lined);
+        show_put_lines(text_get(&source), k->file, &lined);
         status = show_compiled(r, k, text_get(&lined), out, error);
         text_free(&lined);
     } else if (status == QN_OK) {

@@ -4,7 +4,7 @@
  * assumes nothing and serves every launch that fits none of the others, so a program can never compile without end.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/texts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ void instance_free(instance *i, qn_context *context)
     for (int slot = 0; slot < context->slot_count; slot++)
         for (int n = 0; n < i->variant_count[slot]; n++) {
             variant *v = i->variants[slot][n];
+            texts_retire(context, slot, v);
             context->slots[slot].driver->unload(v->program);
             arena_free(v->memory);
             free(v);

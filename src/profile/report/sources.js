@@ -7,9 +7,16 @@ function linkLine(block, line) {
     /* Each pane shows the first of its lines, without moving the page. */
     for (const pane of all("pre:not([hidden])", block)) {
         const first = pane.querySelector(".l.linked");
-        if (first && (first.offsetTop < pane.scrollTop || first.offsetTop > pane.scrollTop + pane.clientHeight - 20))
-            pane.scrollTop = first.offsetTop - pane.clientHeight / 3;
+        const at = first ? first.offsetTop - pane.offsetTop : 0;
+        if (first && (at < pane.scrollTop || at > pane.scrollTop + pane.clientHeight - 20))
+            pane.scrollTop = at - pane.clientHeight / 3;
     }
+}
+
+/* The source begins at the kernel, not at the head of its file. */
+for (const pane of all("pre.source")) {
+    const line = pane.querySelector('.l[data-line="' + pane.dataset.at + '"]');
+    if (line) pane.scrollTop = line.offsetTop - pane.offsetTop - 4;
 }
 
 for (const block of all(".kernel-source")) {
