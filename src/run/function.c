@@ -277,6 +277,6 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
         const ast *kernel = signature_item(entry, item, tape->graph, results, count, i->memory);
         good = lang_lower(entry->module->file, kernel, &i->constants, i->memory, d, &i->kernel);
     }
-    tape_free(tape);
+    qn_tape_free(tape);
     return good;
 }

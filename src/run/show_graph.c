@@ -208,7 +208,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
             fuse_print(s.plan, out);
     }
     qn_call_free(s.call);
-    if (s.tape) tape_free(s.tape);
+    qn_tape_free(s.tape);
     arena_free(s.memory);
     return status;
 }
