@@ -5,6 +5,8 @@
  */
 #include "cli.h"
 
+#include <quern/profile.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,9 +136,11 @@ int command_show(const command *self, const arguments *given)
                                    .why = given->why,
                                    .times = given->times,
                                    .dot = given->dot};
-        status = qn_show(context, given->words.items[0], kernel, &options, write_to_stdout, NULL, &error) == QN_OK
-                     ? EXIT_OK
-                     : report_error(&error);
+        const char *path = given->words.items[0];
+        qn_status shown = given->stage && !strcmp(given->stage, "hints")
+                              ? qn_show_hints(context, path, kernel, &options, NULL, write_to_stdout, NULL, &error)
+                              : qn_show(context, path, kernel, &options, write_to_stdout, NULL, &error);
+        status = shown == QN_OK ? EXIT_OK : report_error(&error);
     }
     qn_module_free(module);
     close_context(context);

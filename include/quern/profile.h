@@ -128,6 +128,12 @@ typedef struct qn_hint_options {
 } qn_hint_options;
 QN_API QN_MUST_CHECK qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options,
                                                 qn_write *write, void *user, qn_error *error);
+/* Hints of a kernel, or of the kernels of a tensor function, that is only compiled for a GPU, which need not be there:
+ * what its launch, its registers and its accesses say. The settings must give all sizes. */
+QN_API QN_MUST_CHECK qn_status qn_show_hints(qn_context *context, const char *path, const char *kernel,
+                                             const qn_show_options *options, const qn_hint_options *format,
+                                             qn_write *write, void *user, qn_error *error);
+
 /* The report: one HTML file with tables, timeline, roofline and sources that needs no network (docs/report.md). Written
  * aside and renamed: a file of that name is whole or the one from before. Zero-initialise the options. */
 typedef struct qn_report_options {

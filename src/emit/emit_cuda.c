@@ -7,6 +7,7 @@
  * for good. Scalars are locals named after the source; tile ops become passes (nest_plan.c, emit_cuda_nest.c).
  * SPDX-License-Identifier: MIT
  */
+#include "emit/access_notes.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/prelude_cuda.h"
 #include "emit/raw.h"
@@ -69,6 +70,7 @@ static void run_phase(emitter *e, int phase, text *body)
     tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
     if (c->before) tile_walk((tile_kernel *)k, k->phases[phase - 1], count_writes, e); /* in this launch */
     tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
+    if (e->notes) e->notes->count = e->notes->from;
     text_clear(body);
     e->out = body;
     e->depth = 3;

@@ -238,6 +238,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     }
     a.width = MINIMUM(a.width, vector);
     hazard_array(e, access->array, op->code != OP_LOAD);
+    note_access(n, op, at, &a);
     return a;
 }
 
@@ -277,6 +278,7 @@ caddress cuda_buffer(cnest *n, value v, place at)
     int number = buffer_for(e, v);
     caddress a = finish(n, &t, type.elem, buffer_touch(e, number));
     a.width = 1;
+    note_tile(n, v, at);
     return a;
 }
 

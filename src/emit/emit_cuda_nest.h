@@ -105,6 +105,10 @@ const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an eff
 const char *home_element(cnest *n, value v, place at, bool writes, int *level);
 bool home_has_slots(const cuda_state *c, int number);
 
+/* access_notes.c: what hints are made of; nothing where nobody asks */
+void note_access(cnest *n, const tile_op *op, place at, const caddress *a);
+void note_tile(cnest *n, value v, place at);
+
 /* emit_cuda_fold.c */
 typedef struct cfold {
     const sink *sink;

@@ -109,6 +109,7 @@ typedef struct emitter {
     bool overlaps;                 /* bodies of this phase are to be mixed by the compiler */
     const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
     struct cuda_state *cuda;       /* of the CUDA emitter; NULL: C for the CPU */
+    struct access_notes *notes;    /* of its accesses; NULL: nobody asks */
 } emitter;
 
 /* nest_walk.c: the tree of virtual values below one. */

@@ -19,10 +19,10 @@ static const char *verb(const launch_access *a)
     return a->kind == ACCESS_LOAD ? "loads" : a->kind == ACCESS_STORE ? "stores" : "updates";
 }
 
-/* Sectors of the whole launch: those of a warp, times the warps that it takes. */
+/* Sectors of the whole launch: those of a warp, times how often warps do it. */
 static double sectors_of(const launch_access *a, double of_warp)
 {
-    return of_warp * fmax(a->elements, 1);
+    return of_warp * fmax(a->elements, 1) / MAXIMUM(a->at_once, 1);
 }
 
 RULE_OF_KERNEL(uncoalesced)
@@ -47,11 +47,10 @@ RULE_OF_KERNEL(uncoalesced)
         evidence = arena_print(in->memory, "hardware counters: %.0f%% of the bytes that accesses moved were used",
                                100 * k->counters.sector_share);
     }
-    hint_of_kernel(
-        out, HINT_uncoalesced, k, worst->line, gain, evidence, NULL,
-        "a warp %s `%s` from %.0f sectors of 32 bytes where %.0f would do: neighbouring threads are %lld bytes "
-        "apart",
-        verb(worst), worst->array, worst->sectors, worst->least_sectors, (long long)worst->stride_bytes);
+    hint_of_kernel(out, HINT_uncoalesced, k, worst->line, gain, evidence, NULL,
+                   "a warp that %s `%s` touches %.0f sectors of 32 bytes where %.0f would do: neighbouring threads are "
+                   "%lld bytes apart",
+                   verb(worst), worst->array, worst->sectors, worst->least_sectors, (long long)worst->stride_bytes);
 }
 
 RULE_OF_KERNEL(narrow)

@@ -71,6 +71,8 @@ static double occupancy_gain(const hint_kernel *k, double *occupancy)
     double achieved = k->counters.occupancy;
     *occupancy = isnan(achieved) ? k->facts->occupancy : fmin(achieved, k->facts->occupancy);
     if (!(*occupancy < 0.5) || share_of_roof(k) > 0.6) return 0;
+    /* A product hides latency with steps on their way, not with warps: a few are right, unless it is seen to be slow. */
+    if (k->look && k->look->product_flops > 0 && share_of_roof(k) == 0) return 0;
     return (1 - *occupancy / 0.5) / 2;
 }
 

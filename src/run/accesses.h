@@ -5,6 +5,7 @@
 #ifndef QUERN_RUN_ACCESSES_H
 #define QUERN_RUN_ACCESSES_H
 
+#include "emit/emit_cuda.h"
 #include "run/run.h"
 
 typedef enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_ATOMIC, ACCESS_TILE } access_kind;
@@ -17,6 +18,7 @@ typedef struct launch_access {
     int bytes;                     /* that one instruction of a thread moves */
     int possible_bytes;            /* that it could: neighbours that this thread takes anyway, 16 at most */
     int64_t stride_bytes;          /* from a thread to the next */
+    int at_once;                   /* elements that a warp takes together */
     double sectors, least_sectors; /* touched; enough for the bytes that are used. 0: an index that was read decides */
     int ways;                      /* TILE: lanes that meet in one bank, at most; 1: no conflict */
     double elements;               /* touched in the whole launch */
@@ -33,5 +35,10 @@ typedef struct launch_look {
     int rough_line;
     int64_t rough_stride_bytes;
 } launch_look;
+
+/* Of a kernel that went through the pipeline; views and plan are those of the launch (no data is touched). A raw kernel
+ * gives an empty look. */
+void launch_look_make(const tile_kernel *k, const cuda_target *target, const array_view *views, const launch_plan *plan,
+                      arena *memory, launch_look *out);
 
 #endif

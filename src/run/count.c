@@ -22,6 +22,9 @@ typedef struct counter {
     bool *known;
     double flops, work;
     bool uncertain, atomic;
+    launch_visit *visit; /* NULL: nobody asks for single ops */
+    void *user;
+    double scale; /* programs that the sample stands for */
 } counter;
 
 static bool read_value(const counter *c, value v, int64_t *out)
@@ -180,12 +183,14 @@ static void walk(counter *c, const tile_block *block, double times)
         double count = elements(c, &type), flops = flops_of(c, op, count);
         c->flops += times * flops;
         c->work += times * (20 + MAXIMUM(count, flops));
+        if (c->visit) c->visit(c->user, op, c->scale * times * count, c->scale * times * flops);
     }
 }
 
-void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out)
+void launch_count_each(const tile_kernel *k, const launch_plan *plan, int units, launch_visit *visit, void *user,
+                       launch_counts *out)
 {
-    counter c = {.k = k, .plan = plan, .units = units};
+    counter c = {.k = k, .plan = plan, .units = units, .visit = visit, .user = user};
     *out = (launch_counts){.separable = k->phase_count == 1};
     c.values = calloc((size_t)k->value_count + 1, sizeof(*c.values));
     c.known = calloc((size_t)k->value_count + 1, sizeof(*c.known));
@@ -203,6 +208,7 @@ void launch_count(const tile_kernel *k, const launch_plan *plan, int units, laun
             c.program[2] = number / counts[0] / counts[1];
             memset(c.known, 0, (size_t)k->value_count + 1);
             c.flops = c.work = 0;
+            c.scale = programs / samples;
             walk(&c, k->phases[phase], 1);
             flops += c.flops;
             if (!phase) out->work += c.work / samples;
@@ -213,4 +219,9 @@ void launch_count(const tile_kernel *k, const launch_plan *plan, int units, laun
     if (c.atomic) out->separable = false;
     free(c.values);
     free(c.known);
+}
+
+void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out)
+{
+    launch_count_each(k, plan, units, NULL, NULL, out);
 }

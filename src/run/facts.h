@@ -16,6 +16,11 @@ typedef struct launch_counts {
     bool separable;  /* one phase, no atomics: programs can be run alone */
 } launch_counts;
 void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out);
+/* The same, and for the ops of some programs how many elements and operations each stands for in the whole launch: an
+ * op is visited several times. */
+typedef void launch_visit(void *user, const tile_op *op, double elements, double flops);
+void launch_count_each(const tile_kernel *k, const launch_plan *plan, int units, launch_visit *visit, void *user,
+                       launch_counts *out);
 
 /* facts.c */
 /* "x f32[3, 4], y f32[3, 4]": the arrays of a launch. */

@@ -21,7 +21,8 @@ static const struct {
                    {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
                    {"cuda", "for a GPU: the CUDA C text"},
                    {"ptx", "for a GPU: the PTX it became, with registers, spills and occupancy"},
-                   {"sass", "for a GPU: the machine's instructions"}};
+                   {"sass", "for a GPU: the machine's instructions"},
+                   {"hints", "for a GPU: what bounds it, as far as that is known before it runs"}};
 
 int qn_stage_count(void)
 {
@@ -241,18 +242,20 @@ qn_status show_call(show_request *r, bool times, text *out, qn_error *error)
 }
 
 static qn_status show(qn_context *context, qn_module *module, const char *kernel, const qn_show_options *options,
-                      text *out, qn_error *error)
+                      const show_taker *taker, text *out, qn_error *error)
 {
     const char *stage = options->stage ? options->stage : "c";
     kernel_entry *entry = module_find(module, kernel, error);
     qn_mode mode;
     if (!entry) return QN_BAD_CALL;
     QN_TRY(check_stage(stage, error));
+    if (!strcmp(stage, "hints") && !taker)
+        return error_set(error, QN_BAD_CALL, "hints are more than text: qn_show_hints gives them");
     bool function = entry->item && entry->item->kind == AST_TENSOR;
     if (function && strcmp(stage, "ast") != 0) {
         (void)function_name(kernel, &mode);
         if (options->backward) entry = function_gradient(entry);
-        return show_function(context, entry, mode, options, out, error);
+        return show_function(context, entry, mode, options, taker, out, error);
     }
     if (!function && (show_is_graph(stage) || options->backward || options->dot))
         return error_set(error, QN_BAD_CALL, "`%s` is a kernel: %s%s%s tensor functions", kernel,
@@ -272,10 +275,10 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
     }
     if (options->arch && !show_is_cuda(stage))
         return error_set(error, QN_BAD_CALL,
-                         "the stage `%s` is not of a GPU: --arch goes with layout, cuda, ptx and sass", stage);
+                         "the stage `%s` is not of a GPU: --arch goes with layout, cuda, ptx, sass and hints", stage);
     if (options->annotate && strcmp(stage, "ptx") != 0 && strcmp(stage, "sass") != 0)
         return error_set(error, QN_BAD_CALL, "--annotate goes with the stages ptx and sass, not with `%s`", stage);
-    show_request r = {.stage = stage, .annotate = options->annotate};
+    show_request r = {.stage = stage, .annotate = options->annotate, .taker = taker};
     if (show_is_cuda(stage)) {
         QN_TRY(show_cuda_target(context, options->device, options->arch, &r, error));
     } else {
@@ -291,17 +294,24 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
     return status;
 }
 
+qn_status show_file(qn_context *context, const char *path, const char *kernel, const qn_show_options *options,
+                    const show_taker *taker, text *out, qn_error *error)
+{
+    const qn_show_options defaults = {0};
+    qn_module *module;
+    QN_TRY(qn_module_load_file(context, path, &module, error));
+    qn_status status = show(context, module, kernel, options ? options : &defaults, taker, out, error);
+    qn_module_free(module);
+    return status;
+}
+
 qn_status qn_show(qn_context *context, const char *path, const char *kernel, const qn_show_options *options,
                   qn_write *write, void *user, qn_error *error)
 {
-    const qn_show_options defaults = {0};
     if (!context || !path || !kernel || !write) return error_set(error, QN_BAD_CALL, "qn_show: an argument is NULL");
-    qn_module *module;
-    QN_TRY(qn_module_load_file(context, path, &module, error));
     text out = {0};
-    qn_status status = show(context, module, kernel, options ? options : &defaults, &out, error);
+    qn_status status = show_file(context, path, kernel, options, NULL, &out, error);
     if (status == QN_OK) write(user, text_get(&out), out.length);
     text_free(&out);
-    qn_module_free(module);
     return status;
 }

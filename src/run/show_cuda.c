@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const stages[] = {"layout", "cuda", "ptx", "sass"};
+static const char *const stages[] = {"layout", "cuda", "ptx", "sass", "hints"};
 
 bool show_is_cuda(const char *stage)
 {
@@ -142,7 +142,9 @@ qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *
     qn_status status =
         k->raw_language ? emit_raw_cuda(k, &r->target, &source, error) : emit_cuda(k, &r->target, &source, error);
     show_time(&r->times, "emit", "", clock_now_ns() - start);
-    if (status == QN_OK && !strcmp(r->stage, "cuda"))
+    if (status == QN_OK && !strcmp(r->stage, "hints"))
+        status = show_look(r, k, text_get(&source), error);
+    else if (status == QN_OK && !strcmp(r->stage, "cuda"))
         text_add_bytes(out, text_get(&source), source.length);
     else if (status == QN_OK && r->annotate && !k->raw_language && k->file) {
         text lined = {0};

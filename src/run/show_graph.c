@@ -146,7 +146,8 @@ static qn_call *call_of(shown *s, const fuse_kernel *k)
     return call;
 }
 
-static qn_status show_kernels(shown *s, const char *stage, const qn_show_options *options, text *out, qn_error *error)
+static qn_status show_kernels(shown *s, const char *stage, const qn_show_options *options, const show_taker *taker,
+                              text *out, qn_error *error)
 {
     for (int i = 0; i < s->plan->kernel_count; i++) {
         const fuse_kernel *k = &s->plan->kernels[i];
@@ -155,7 +156,8 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
             text_print(out, "// a kernel of the file: `quern show FILE %s` shows it\n", k->name);
             continue;
         }
-        show_request r = {.stage = stage, .annotate = options->annotate, .slot = s->slot, .fused = true};
+        show_request r = {
+            .stage = stage, .annotate = options->annotate, .slot = s->slot, .fused = true, .taker = taker};
         if (show_is_cuda(stage)) QN_TRY(show_cuda_target(s->call->context, options->device, options->arch, &r, error));
         r.call = call_of(s, k);
         if (options->why) why_print(s->call->context, r.call->kernel, out);
@@ -168,7 +170,7 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
 }
 
 qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, const qn_show_options *options,
-                        text *out, qn_error *error)
+                        const show_taker *taker, text *out, qn_error *error)
 {
     const char *stage = options->stage ? options->stage : "fusion", *device = options->device;
     shown s = {.memory = arena_new()};
@@ -201,7 +203,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
         if (options->dot)
             show_picture(s.plan, s.results, s.count, s.names, MAX_PARAMS, out);
         else if (kernels || options->why)
-            status = show_kernels(&s, stage, options, out, error);
+            status = show_kernels(&s, stage, options, taker, out, error);
         else if (!strcmp(stage, "memory"))
             fuse_print_memory(s.plan, out);
         else

@@ -3,6 +3,7 @@
  * both fails the last test.
  * SPDX-License-Identifier: MIT
  */
+#include "device/nvrtc.h"
 #include "profile/hints.h"
 #include "test.h"
 
@@ -131,13 +132,13 @@ TEST(occupancies)
 
 TEST(accesses)
 {
-    launch_access strided = {ACCESS_LOAD, "x", 5, 4, 4, 128, 32, 4, 1, 1e6, 0},
-                  straight = {ACCESS_LOAD, "x", 5, 16, 16, 4, 16, 16, 1, 1e6, 0},
-                  narrow = {ACCESS_STORE, "y", 6, 2, 16, 2, 16, 16, 1, 1e6, 0},
-                  conflict = {ACCESS_TILE, "t", 7, 4, 4, 128, 0, 0, 32, 1e6, 0},
-                  free_tile = {ACCESS_TILE, "t", 7, 4, 4, 4, 0, 0, 1, 1e6, 0},
-                  crowd = {ACCESS_ATOMIC, "sum", 8, 4, 4, 0, 1, 1, 1, 1e6, 1e6},
-                  few = {ACCESS_ATOMIC, "sum", 8, 4, 4, 0, 1, 1, 1, 1000, 1000};
+    launch_access strided = {ACCESS_LOAD, "x", 5, 4, 4, 128, 32, 32, 4, 1, 1e6, 0},
+                  straight = {ACCESS_LOAD, "x", 5, 16, 16, 4, 128, 16, 16, 1, 1e6, 0},
+                  narrow = {ACCESS_STORE, "y", 6, 2, 16, 2, 256, 16, 16, 1, 1e6, 0},
+                  conflict = {ACCESS_TILE, "t", 7, 4, 4, 128, 32, 0, 0, 32, 1e6, 0},
+                  free_tile = {ACCESS_TILE, "t", 7, 4, 4, 4, 32, 0, 0, 1, 1e6, 0},
+                  crowd = {ACCESS_ATOMIC, "sum", 8, 4, 4, 0, 1, 1, 1, 1, 1e6, 1e6},
+                  few = {ACCESS_ATOMIC, "sum", 8, 4, 4, 0, 1, 1, 1, 1, 1000, 1000};
     const struct {
         hint_rule rule;
         launch_access loud, quiet;
@@ -370,12 +371,82 @@ TEST(threads)
     expect_run(HINT_threads_idle, &loud, &quiet, &cpu);
 }
 
-/* ---- the API ---- */
+/* ---- kernels that are only compiled ---- */
 
 static void to_text(void *user, const char *words, size_t length)
 {
     text_add_bytes(user, words, length);
 }
+
+static qn_context *context;
+
+static bool compiled_says(hint_rule rule, const char *file, const char *kernel, const char *settings)
+{
+    qn_error error;
+    const char *items[8];
+    char words[200], path[512];
+    int count = 0;
+    text out = {0};
+    snprintf(words, sizeof(words), "%s", settings);
+    snprintf(path, sizeof(path), QUERN_ROOT "/%s", file);
+    for (char *at = strtok(words, " "); at; at = strtok(NULL, " ")) items[count++] = at;
+    qn_show_options options = {.arch = "sm_90a", .settings = {items, count}};
+    qn_hint_options format = {.json = true};
+    qn_status status = qn_show_hints(context, path, kernel, &options, &format, to_text, &out, &error);
+    if (status != QN_OK) printf("%s %s: %s\n", file, kernel, error.message);
+    EXPECT(status == QN_OK);
+    char wanted[100];
+    snprintf(wanted, sizeof(wanted), "\"rule\": \"%s\"", hint_rules[rule].name);
+    bool found = strstr(text_get(&out), wanted);
+    text_free(&out);
+    return found;
+}
+
+TEST(compiled_kernels)
+{
+    qn_error error;
+    nvrtc *compiler = nvrtc_new();
+    bool usage = nvrtc_ready(compiler, &error) == QN_OK; /* registers and occupancy are known */
+    nvrtc_free(compiler);
+    if (!usage) printf("SKIPPED: rules about registers and waves: %s\n", error.message);
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1, .allow_raw = true}, &context,
+                           &error) == QN_OK);
+    const char *planted = "bench/hints.qn", *more = "tests/hints/planted.qn", *quiet_file = "tests/hints/quiet.qn";
+    const struct {
+        hint_rule rule;
+        bool needs_usage;
+        const char *file, *kernel, *settings, *quiet_kernel, *quiet_settings;
+    } cases[] = {
+        {HINT_uncoalesced, false, planted, "uncoalesced", "n=4194304 m=134217728", "add_one", "n=4194304"},
+        {HINT_bank_conflicts, false, planted, "bank_conflicts", "n=65536", "scan", "n=65536"},
+        {HINT_spills, true, planted, "spills", "n=4194304", "add_one", "n=4194304"},
+        {HINT_grid_too_small, true, planted, "tiny_grid", "n=4194304", "add_one", "n=268435456"},
+        {HINT_tail_effect, true, planted, "tail", "n=495", "rows", "n=12672"},
+        {HINT_occupancy_shared, true, planted, "shared_occupancy", "n=1024 warps=4", "product", "M=4096 N=4096 K=4096"},
+        {HINT_occupancy_registers, true, planted, "register_occupancy", "n=4194304", "add_one", "n=4194304"},
+        {HINT_atomics, false, planted, "atomics", "n=4194304", "total", "n=4194304"},
+        {HINT_narrow, false, more, "narrow", "rows=8192", "add_one", "n=4194304"},
+        {HINT_tf32_not_allowed, false, more, "product", "T=f32 M=4096 N=4096 K=4096", "product",
+         "M=4096 N=4096 K=4096"},
+        {HINT_stride_not_16, false, more, "product", "T=bf16 M=4095 N=4095 K=4095", "product", "M=4096 N=4096 K=4096"},
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        if (cases[i].needs_usage && !usage) continue;
+        bool speaks = compiled_says(cases[i].rule, cases[i].file, cases[i].kernel, cases[i].settings);
+        bool silent = !compiled_says(cases[i].rule, quiet_file, cases[i].quiet_kernel, cases[i].quiet_settings);
+        if (!speaks || !silent) printf("%s: speaks %d, silent %d\n", cases[i].kernel, speaks, silent);
+        EXPECT(speaks && silent);
+    }
+    qn_show_options sizes = {.arch = "sm_90a"};
+    EXPECT(qn_show_hints(context, QUERN_ROOT "/bench/hints.qn", "atomics", &sizes, NULL, to_text, NULL, &error) ==
+           QN_BAD_CALL);
+    EXPECT(strstr(error.message, "--set"));
+    sizes.stage = "hints";
+    EXPECT(qn_show(context, QUERN_ROOT "/bench/hints.qn", "atomics", &sizes, to_text, NULL, &error) == QN_BAD_CALL);
+    qn_context_close(context);
+}
+
+/* ---- the API ---- */
 
 TEST(of_a_profile)
 {
@@ -402,5 +473,5 @@ TEST(every_rule_was_tried)
 }
 
 TEST_MAIN(CASE(grids), CASE(occupancies), CASE(accesses), CASE(roofs), CASE(launches_and_waits),
-          CASE(fusion_and_copies), CASE(clocks_and_compiles), CASE(threads), CASE(of_a_profile),
+          CASE(fusion_and_copies), CASE(clocks_and_compiles), CASE(threads), CASE(compiled_kernels), CASE(of_a_profile),
           CASE(every_rule_was_tried))
