@@ -54,7 +54,6 @@ qn_status show_compile(show_request *r, const char *source, struct nvrtc_output 
 /* The text of one stage of a kernel that went through the pipeline. */
 qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *error);
 
-
 /* show_look.c: the stage hints. */
 qn_status show_look(show_request *r, const tile_kernel *k, const char *source, qn_error *error);
 
