@@ -391,13 +391,7 @@ static void put_registers(emitter *e)
     for (int i = 1; i < c->kept_count; i++) {
         const kept *k = &c->kept[i];
         if (!k->touched || k->kind != HOME_REGISTERS) continue;
-        put(e, "%s b%d[%d][%d]; /* %s */", cuda_register_type(e->buffers[i].elem), i, k->in_registers,
-            k->layout->vector, buffer_title(e, i));
-        if (!home_has_slots(c, i)) continue;
-        const char *type = memory_type(e->buffers[i].elem);
-        put(e, "%s *const b%d_slots = (%s *)(shared_room + %" PRId64 " + %d * blockDim.x) + threadIdx.x * %d;", type, i,
-            type, c->shared_bytes, k->slots_before, k->layout->vector);
-        put(e, "const int b%d_step = blockDim.x * %d;", i, k->layout->vector);
+        home_declare(e, i, buffer_title(e, i));
     }
 }
 

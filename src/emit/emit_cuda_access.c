@@ -232,6 +232,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     int most = 16 / dtypes[p->elem].size_bytes;
     a.width = (int)MINIMUM(width, most);
     if (t.apart) a.width = 1;
+    a.most_width = a.width;
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
         l->want_vector = MAXIMUM(l->want_vector, a.width);
@@ -282,84 +283,20 @@ caddress cuda_buffer(cnest *n, value v, place at)
     return a;
 }
 
-bool home_has_slots(const cuda_state *c, int number)
-{
-    const kept *k = &c->kept[number];
-    return !c->deciding && k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
-}
-
-/* The vector of this chunk comes from registers or from a slot: which of them is known when the loop is unrolled. */
-static void open_slots(cnest *n, int number, bool writes)
-{
-    emitter *e = n->e;
-    int vector = n->layout->vector, most = n->c->kept[number].in_registers, at = 0;
-    dtype t = e->buffers[number].elem;
-    n->split = most;
-    while (at < n->opened_count && n->opened[at] != number) at++;
-    if (at == n->opened_count) {
-        CHECK(at < COUNT(n->opened));
-        n->opened[n->opened_count++] = number;
-        n->opened_late[at] = false;
-        cput(n, LEVEL_CHUNK, "%s b%d_now[%d];", cuda_register_type(t), number, vector);
-        if (!writes) {
-            cput(n, LEVEL_CHUNK, "if (r < %d) for (int v = 0; v < %d; v++) b%d_now[v] = b%d[r < %d ? r : 0][v];", most,
-                 vector, number, number, most);
-            cput(n, LEVEL_CHUNK, "else %s(b%d_now, b%d_slots + (r - %d) * b%d_step);",
-                 need(e, "load_%sx%d", memory_name(t), vector), number, number, most, number);
-        }
-    }
-    if (!writes || n->opened_late[at]) return;
-    n->opened_late[at] = true;
-    text_print(&n->late, "if (r < %d) for (int v = 0; v < %d; v++) b%d[r < %d ? r : 0][v] = b%d_now[v];\n", most,
-               vector, number, most, number);
-    text_print(&n->late, "else %s(b%d_slots + (r - %d) * b%d_step, b%d_now);\n",
-               need(e, "store_%sx%d", memory_name(t), vector), number, most, number, number);
-}
-
-const char *home_element(cnest *n, value v, place at, bool writes, int *level)
-{
-    emitter *e = n->e;
-    tile_type type = tile_type_of(e->k, v);
-    int number = buffer_for(e, v);
-    const tile_op *op = tile_def(e->k, v);
-    place own = place_own(&type);
-    int64_t loops[MAX_RANK];
-    int count = loops_of(&type, loops);
-    bool alias = op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
-    bool here =
-        !alias && n->layout && n->has_inner && count == n->layout->loop_count && place_same(&own, &at, type.rank);
-    if (n->c->deciding) {
-        layout_touch(e, number, here ? n->layout : NULL);
-        if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
-            !(n->layout && n->layout->row_fast))
-            e->cuda->kept[number].across = true;
-        if (alias) e->cuda->kept[number].plain = true;
-        return NULL;
-    }
-    buffer_touch(e, number);
-    if (e->cuda->kept[number].kind != HOME_REGISTERS) return NULL;
-    CHECK(here);
-    *level = LEVEL_ELEMENT;
-    const char *element = n->layout->vector > 1 ? "v" : "0";
-    if (!home_has_slots(n->c, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
-    open_slots(n, number, writes);
-    return arena_print(e->memory, "b%d_now[%s]", number, element);
-}
-
 /* ---- loads and stores ---- */
 
-static const char *element_pointer(emitter *e, const caddress *a, bool element)
+const char *element_pointer(emitter *e, const caddress *a, bool element)
 {
     const char *words = cjoin(e, a->pointer, "+", a->chunk);
     return element ? cjoin(e, words, "+", a->element) : words;
 }
 
-static const char *fetch(emitter *e, const caddress *a, const char *pointer)
+const char *address_fetch(emitter *e, const caddress *a, const char *pointer)
 {
     return arena_print(e->memory, "%s(%s)", need(e, "read_%s", memory_name(a->elem)), pointer);
 }
 
-static const char *or_zero(emitter *e, const char *condition, const char *words)
+const char *or_zero(emitter *e, const char *condition, const char *words)
 {
     return condition ? arena_print(e->memory, "%s ? %s : 0", condition, words) : words;
 }
@@ -370,45 +307,13 @@ static void line_to(text *to, const char *words)
     text_add(to, "\n");
 }
 
-/* A vector to its registers, or in the background to its slot. Vectors that may reach over an end go by hand. */
-static creg load_to_slots(cnest *n, const caddress *a, value into)
-{
-    emitter *e = n->e;
-    int number = buffer_for(e, into), vector = n->layout->vector, most = n->c->kept[number].in_registers;
-    const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
-    n->early_used = true;
-    n->split = most;
-    buffer_touch(e, number);
-    bool whole = a->width == vector && !a->ok && !a->whole && !a->element_ok && !n->element_guard;
-    if (whole) {
-        n->copies = true;
-        need(e, "copy_async");
-        text_print(&n->early, "if (r < %d) %s(b%d[r < %d ? r : 0], %s%s%s);\n", most,
-                   need(e, "load_%sx%d%s%s", m, vector, a->read_only ? "_constant" : "", n->in ? "_if" : ""), number,
-                   most, chunk, n->in ? ", " : "", n->in ? n->in : "");
-        text_print(&n->early, "else copy_async(b%d_slots + (r - %d) * b%d_step, %s, %s);\n", number, most, number,
-                   chunk, n->in ? "in ? 16 : 0" : "16");
-    } else {
-        const char *inside = cjoin(e, a->ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
-        inside = cjoin(e, n->in, "&&", inside);
-        text_print(&n->early, "%s b%d_got[%d];\n", cuda_register_type(a->elem), number, vector);
-        text_print(&n->early, "for (int v = 0; v < %d; v++) b%d_got[v] = %s;\n", vector, number,
-                   or_zero(e, inside, fetch(e, a, element_pointer(e, a, true))));
-        text_print(&n->early, "if (r < %d) for (int v = 0; v < %d; v++) b%d[r < %d ? r : 0][v] = b%d_got[v];\n", most,
-                   vector, number, most, number);
-        text_print(&n->early, "else %s(b%d_slots + (r - %d) * b%d_step, b%d_got);\n", need(e, "store_%sx%d", m, vector),
-                   number, most, number, number);
-    }
-    return (creg){"", LEVEL_ELEMENT, false};
-}
-
 /* Loads of `unroll` chunks before anything else of the pass. */
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
     emitter *e = n->e;
     int vector = n->layout->vector;
     const char *name, *slot;
-    if (into && home_has_slots(n->c, buffer_for(e, into))) return load_to_slots(n, a, into);
+    if (into && home_is_opened(e, buffer_for(e, into))) return home_load(n, a, into);
     if (into) {
         name = buffer_touch(e, buffer_for(e, into));
         slot = n->repeat;
@@ -430,7 +335,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
     const char *ok = cjoin(e, n->in, "&&", a->ok);
     const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
-    const char *element = or_zero(e, inside, fetch(e, a, element_pointer(e, a, true)));
+    const char *element = or_zero(e, inside, address_fetch(e, a, element_pointer(e, a, true)));
     if (a->width > 1) {
         bool predicated = ok && !whole;
         text vectors = {0};
@@ -465,7 +370,7 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
     if (a.level > LEVEL_ROW) condition = cjoin(e, n->in, "&&", condition);
     return cuda_define(n, named, a.elem, a.level,
-                       or_zero(e, condition, fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
+                       or_zero(e, condition, address_fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
 }
 
 const char *cuda_effect_guard(cnest *n, int level)

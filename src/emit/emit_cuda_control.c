@@ -205,15 +205,26 @@ static void emit_for(emitter *e, tile_op *op)
     hazards_copy(e, &outside, &c->hazards, false);
     c->loop_barriers = c->barriers;
     emit_declare_variables(e, carried, op->operands + 3, op->result_count);
-    emit_for_head(e, op);
+    const cuda_state around = *c;
+    text inside = {0}, *out = e->out;
+    c->loop = op;
+    c->ahead = NULL;
+    c->ahead_count = c->ahead_capacity = 0;
+    e->out = &inside; /* its loads are known before the loop's head is put */
     e->depth++;
     cuda_block(e, body, carried);
     emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e, begin);
     end_loop(e, &outside);
-    c->loop_barriers = barriers;
     e->depth--;
-    put(e, "}");
+    e->out = out;
+    home_put_loop(e, op, &inside, c->ahead, c->ahead_count);
+    text_free(&inside);
+    c->loop = around.loop;
+    c->ahead = around.ahead;
+    c->ahead_count = around.ahead_count;
+    c->ahead_capacity = around.ahead_capacity;
+    c->loop_barriers = barriers;
     cuda_dot_leave(e, op, place);
     emit_declare_results(e, op, carried);
 }
@@ -225,6 +236,8 @@ static void emit_while(emitter *e, tile_op *op)
     int begin = e->time, barriers = c->loop_barriers;
     hazards outside = hazards_new(e);
     hazards_copy(e, &outside, &c->hazards, false);
+    const tile_op *around = c->loop;
+    c->loop = NULL;
     c->loop_barriers = c->barriers;
     emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
@@ -241,6 +254,7 @@ static void emit_while(emitter *e, tile_op *op)
     end_loop(e, &outside);
     hazards_copy(e, &c->hazards, &tested, true);
     c->loop_barriers = barriers;
+    c->loop = around;
     e->depth--;
     put(e, "}");
     emit_declare_results(e, op, test->args);
@@ -250,6 +264,8 @@ static void emit_if(emitter *e, tile_op *op)
 {
     cuda_state *c = e->cuda;
     hazards before = hazards_new(e), after = hazards_new(e);
+    const tile_op *around = c->loop;
+    c->loop = NULL;
     hazards_copy(e, &before, &c->hazards, false);
     emit_declare_arms(e, op);
     put(e, "if (%s) {", emit_name(e, op->operands[0]));
@@ -266,6 +282,7 @@ static void emit_if(emitter *e, tile_op *op)
         hazards_copy(e, &after, &c->hazards, true);
     }
     hazards_copy(e, &c->hazards, &after, true);
+    c->loop = around;
     put(e, "}");
 }
 

@@ -194,7 +194,7 @@ static text end_rows(cnest *n)
 }
 
 /* Positions of one chunk, inside the loops over c and u. */
-static void put_positions(cnest *n, text *to)
+void cuda_positions(cnest *n, text *to)
 {
     emitter *e = n->e;
     const pass_layout *l = n->layout;
@@ -276,9 +276,13 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         if (op->code == OP_LOAD && n->has_inner && is_kept_in_registers(n, s->v)) {
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
-                creg r = cuda_load(n, s->v, a, s->v);
+                creg r = {NULL, LEVEL_ELEMENT, false};
                 int level;
-                if (home_has_slots(n->c, buffer_for(e, s->v))) r.words = home_element(n, s->v, at, false, &level);
+                if (!home_comes_ahead(e, s->v))
+                    r = cuda_load(n, s->v, a, s->v);
+                else
+                    ARENA_PUSH(e->memory, n->c->ahead, n->c->ahead_count, n->c->ahead_capacity, s->v);
+                if (home_is_opened(e, buffer_for(e, s->v))) r.words = home_element(n, s->v, at, false, &level);
                 cuda_remember(n, s->v, at, r);
                 *done = true;
                 return r;
@@ -286,6 +290,10 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
             creg r = cuda_load(n, s->v, a, 0);
             cuda_remember(n, s->v, at, r);
             return r;
+        }
+        if (op->code == OP_LOAD && n->c->deciding) {
+            caddress a = cuda_access(n, op, at);
+            home_note_ahead(n, s->v, op, &a);
         }
         return cuda_compute(n, s->v, at);
     }
@@ -382,7 +390,7 @@ static void forget(cnest *n, int level)
 /* A long row whose loads all come before, or has none: a branch costs less than a choice for each element. */
 bool fold_is_guarded(const cnest *n)
 {
-    return n->in && n->split && (!n->loads || strcmp(n->slot, "0") != 0);
+    return n->in && n->slotted && (!n->loads || strcmp(n->slot, "0") != 0);
 }
 
 /* Repeats in registers are written out; those in slots go in a loop, which makes a shorter text. Early loads of kept
@@ -395,6 +403,7 @@ static void put_split(cnest *n, text *to, const char *positions, const char *bod
     for (int stage = 0; stage < (apart ? 2 : 1); stage++) {
         for (int part = 0; part < 2; part++) {
             int first = part ? n->split : 0, last = part ? n->layout->repeats : n->split, depth = 2;
+            if (first == last) continue;
             add_lines(to, part ? arena_print(e->memory, "#pragma unroll %d\n", SLOTS_AT_ONCE) : "#pragma unroll\n", 0);
             add_lines(to, arena_print(e->memory, "for (int r = %d; r < %d; r++) {\n", first, last), 1);
             add_lines(to, positions, depth);
@@ -418,7 +427,7 @@ static void put_chunks(cnest *n)
     emitter *e = n->e;
     const pass_layout *l = n->layout;
     text *to = &n->level[LEVEL_ROW], body = {0}, positions = {0};
-    put_positions(n, &positions);
+    cuda_positions(n, &positions);
     text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
     if (n->level[LEVEL_ELEMENT].length) {
         if (fold_is_guarded(n)) text_add(&body, "if (in)\n");
@@ -443,7 +452,7 @@ static void put_chunks(cnest *n)
     bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
     int depth = 1;
     text_add(to, "{\n");
-    if (n->split) {
+    if (n->slotted) {
         put_split(n, to, text_get(&positions), text_get(&body), chunks);
         text_add(to, "}\n");
         text_free(&body);
@@ -521,6 +530,7 @@ static void begin_chunks(cnest *n)
     n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
     n->early_used = n->copies = false;
     n->opened_count = n->split = 0;
+    n->slotted = false;
     set_guards(n);
     n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
     n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
@@ -570,19 +580,33 @@ static bool is_column_fold(const emitter *e, const group *g, unsigned *rows)
     return true;
 }
 
+static void take_layout(cnest *n, pass_layout *l)
+{
+    n->layout = l;
+    n->has_rows = l->row_axes != 0;
+    n->has_inner = l->row_axes != (1u << l->loop_count) - 1;
+    int last = -1;
+    for (int axis = 0; axis < l->loop_count; axis++) {
+        n->role[axis] = l->row_axes >> axis & 1 ? ROLE_ROW : ROLE_INNER;
+        if (n->role[axis] == ROLE_INNER) last = axis;
+    }
+    if (last >= 0) n->role[last] = ROLE_VECTOR;
+}
+
+cnest cuda_nest_of(emitter *e, pass_layout *l)
+{
+    cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
+    take_layout(&n, l);
+    set_guards(&n);
+    n.in = n.chunk_guard ? "in" : NULL;
+    return n;
+}
+
 static void choose_layout(cnest *n, unsigned rows, bool column_fold)
 {
     const pass_nest *pass = n->pass;
     bool fast = column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
-    n->layout = layout_find(n->e, pass->loops, pass->loop_count, rows, fast);
-    n->has_rows = rows != 0;
-    n->has_inner = rows != (1u << pass->loop_count) - 1;
-    int last = -1;
-    for (int axis = 0; axis < pass->loop_count; axis++) {
-        n->role[axis] = rows >> axis & 1 ? ROLE_ROW : ROLE_INNER;
-        if (n->role[axis] == ROLE_INNER) last = axis;
-    }
-    if (last >= 0) n->role[last] = ROLE_VECTOR;
+    take_layout(n, layout_find(n->e, pass->loops, pass->loop_count, rows, fast));
     if (!n->c->deciding) return;
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];

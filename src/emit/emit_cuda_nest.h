@@ -47,15 +47,16 @@ typedef struct cnest {
     const char *chunk_guard; /* likewise for chunks */
     const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
     bool loads;     /* from global memory, in this pass: no branch may stand between two of them */
-    const char *element_guard;   /* likewise for elements of a vector */
-    const char *lead;            /* one thread of those that hold the same row; NULL: there is only one */
-    const char *repeat;          /* index of a chunk's registers in homes */
-    const char *slot;            /* ... and in `arrays` */
-    bool early_used, copies;     /* copies: some early load goes to slots in the background */
-    int opened[8], opened_count; /* kept tiles with slots whose vector of this chunk is in registers */
-    bool opened_late[8];
-    int split;  /* ... of which so many repeats are in registers; 0: none has slots */
-    int unroll; /* chunks whose loads are in flight together */
+    const char *element_guard;    /* likewise for elements of a vector */
+    const char *lead;             /* one thread of those that hold the same row; NULL: there is only one */
+    const char *repeat;           /* index of a chunk's registers in homes */
+    const char *slot;             /* ... and in `arrays` */
+    bool early_used, copies;      /* copies: some early load goes to slots in the background */
+    int opened[32], opened_count; /* kept tiles, packed or with slots, whose vector of this chunk is in registers */
+    bool opened_late[32];
+    bool slotted; /* some have slots */
+    int split;    /* ... of which so many repeats are in registers */
+    int unroll;   /* chunks whose loads are in flight together */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -70,7 +71,8 @@ typedef struct caddress {
     const char *element_ok;
     const char *whole; /* all elements of the vector are inside; NULL: no test is needed */
     int level;         /* the deepest it depends on */
-    int width;         /* elements side by side and aligned: what one instruction may move */
+    int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
+    int most_width;    /* ... whatever the vector */
     bool early;        /* depends on positions, scalars and rows alone */
 } caddress;
 
@@ -80,7 +82,10 @@ void add_lines(text *to, const char *lines, int depth);
 
 /* emit_cuda_nest.c */
 void cuda_group(emitter *e, const group *g);
-bool fold_is_guarded(const cnest *n); /* the elements of a chunk are inside `if (in)` */
+/* A nest over the chunks of a layout, for text beside any pass: its guards are set, nothing is put. */
+cnest cuda_nest_of(emitter *e, pass_layout *l);
+void cuda_positions(cnest *n, text *to); /* of one chunk, inside the loops over c and u */
+bool fold_is_guarded(const cnest *n);    /* the elements of a chunk are inside `if (in)` */
 place place_nowhere(void);
 const char *position_text(cnest *n, int axis); /* of a loop axis, at its own level */
 int axis_level(const cnest *n, int axis);
@@ -101,9 +106,23 @@ void cuda_store(cnest *n, caddress a, creg r);
 void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);
 creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
 const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
+const char *element_pointer(emitter *e, const caddress *a, bool element); /* of the element, or of the chunk */
+const char *address_fetch(emitter *e, const caddress *a, const char *pointer);
+const char *or_zero(emitter *e, const char *condition, const char *words); /* condition: or NULL */
+
+/* emit_cuda_home.c */
 /* A register of a home, or NULL: it is in memory. */
 const char *home_element(cnest *n, value v, place at, bool writes, int *level);
 bool home_has_slots(const cuda_state *c, int number);
+bool home_is_packed(const emitter *e, int number); /* two elements of a 16-bit float in each register */
+bool home_is_opened(const emitter *e, int number); /* a chunk of it is taken out before its elements are used */
+bool home_comes_ahead(const emitter *e, value v);  /* it is loaded a trip of the loop before */
+creg home_load(cnest *n, const caddress *a,
+               value into); /* a vector to its registers, or in the background to its slot */
+void home_declare(emitter *e, int number, const char *title);
+/* A loop whose kept loads of the next trip go on while this one computes; body: without its head. */
+void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a);
+void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahead, int count);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
 void note_access(cnest *n, const tile_op *op, place at, const caddress *a);

@@ -118,11 +118,42 @@ static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg 
     return true;
 }
 
+/* A position compared with a scalar: both as int, the scalar brought near enough that no answer changes, and once a
+ * chunk relative to its first position. False: it is something else. */
+static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, creg *out)
+{
+    enum { FAR = 1 << 30, MOST_POSITIONS = 1 << 29 };
+    static const char *const signs[2][6] = {{"<", "<=", ">", ">=", "==", "!="}, {">", ">=", "<", "<=", "==", "!="}};
+    emitter *e = n->e;
+    if (ops[op->code].class != CLASS_COMPARE || !n->layout) return false;
+    for (int side = 0; side < 2; side++) {
+        const tile_op *iota = tile_def(e->k, op->operands[side]), *spread = tile_def(e->k, op->operands[1 - side]);
+        value other = spread && spread->code == OP_BROADCAST ? spread->operands[0] : op->operands[1 - side];
+        tile_type type = tile_type_of(e->k, other);
+        if (!iota || iota->code != OP_IOTA || type.rank || (type.elem != DT_I64 && type.elem != DT_I32)) continue;
+        int axis = place_of_operand(e, op, side, &at).axis[iota->attr.index];
+        if (axis == NO_AXIS || dimension_bound(e, n->layout->loops[axis]) > MOST_POSITIONS) continue;
+        const char *name = emit_name(e, other), *sign = signs[side][op->code - OP_LT];
+        const char *near =
+            cuda_share(n, LEVEL_GROUP, "const int",
+                       arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
+        if (n->role[axis] != ROLE_VECTOR || n->layout->vector == 1) {
+            *out = cuda_define(n, v, DT_BOOL, axis_level(n, axis),
+                               arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
+            return true;
+        }
+        const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
+        *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
+        return true;
+    }
+    return false;
+}
+
 static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
     creg operands[3] = {{0}}, scaled;
-    if (compute_scaled(n, v, op, at, &scaled)) return scaled;
+    if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {

@@ -17,7 +17,7 @@ enum {
     BLOCK_ROW = 16384,       /* the registers of a block hold it, with another block beside it */
     LANES_BLOCK = 128,       /* threads of a block of several teams */
     WIDE_TEAM = 256,         /* the most threads of a program in which no thread needs another */
-    MOST_UNROLLED = 64,      /* elements of a thread that are written out */
+    MOST_UNROLLED = 64,      /* elements of a thread that are written out; of rows in registers and slots as many as it has */
     IN_FLIGHT = 32,          /* registers for loads before their use */
     MOST_IN_FLIGHT = 4,      /* chunks, unless they go to kept registers */
     SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
@@ -252,6 +252,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     team *t = &c->team;
     const cuda_target *target = c->target;
     bool streams = !c->any_fold && !s->memory && !s->kept;
+    bool short_elements = s->largest->vector == 8 && words_of_row(e) == 1; /* one tile of them: as many bytes hold twice as much */
     int vector = s->largest->vector;
     t->row_param = s->row_param;
     t->bound = s->positions;
@@ -284,7 +285,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     } else if (clusters && s->positions <= MOST_CLUSTER * long_row / 2) {
         t->kind = TEAM_CLUSTER;
         t->block = MOST_THREADS;
-        t->share = 2 * ROW_REGISTERS;
+        t->share = short_elements ? 4 * ROW_REGISTERS : 2 * ROW_REGISTERS;
         t->reason = "rows too long for one block";
     } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
         t->kind = TEAM_GRID;
@@ -394,7 +395,8 @@ static void choose_repeats(const emitter *e, pass_layout *l)
         repeats = (inner + threads * l->vector - 1) / (threads * l->vector);
     } else if (t->share && axis >= 0 && !l->row_axes && row_parameter(e, l->loops[axis], &param) &&
                param == t->row_param) {
-        repeats = MAXIMUM(t->share / l->vector, 1);
+        l->repeats = MAXIMUM(t->share / l->vector, 1);
+        return;
     }
     if (repeats * l->vector <= MOST_UNROLLED) l->repeats = (int)repeats; /* 0: a loop */
 }
@@ -467,6 +469,42 @@ static int resident_blocks(const emitter *e)
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
 
+/* Registers of some repeats of a kept tile: 16-bit floats lie two in each. */
+static int home_registers(const emitter *e, int number, const pass_layout *l, int repeats)
+{
+    dtype t = e->buffers[number].elem;
+    int words = MAXIMUM(dtypes[t].size_bytes / 4, 1) * repeats * l->vector;
+    return (t == DT_F16 || t == DT_BF16) && l->vector > 1 ? words / 2 : words;
+}
+
+static bool slots_fit(const emitter *e, int bytes)
+{
+    const cuda_state *c = e->cuda;
+    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - c->shared_bytes;
+    if (c->team.kind == TEAM_GRID) room /= 2;
+    return (int64_t)(c->slot_bytes + bytes) * c->team.block <= room;
+}
+
+/* A row that a loop loads, in slots: the next trip's comes while this trip's is used. */
+static bool try_ahead(emitter *e, int number)
+{
+    cuda_state *c = e->cuda;
+    kept *k = &c->kept[number];
+    const pass_layout *l = k->layout;
+    k->comes_ahead = false;
+    if (!k->ahead || k->elsewhere || !l || !l->repeats || l->row_axes || k->ahead < l->vector) return false;
+    if (c->team.kind != TEAM_BLOCK || c->team.row_param < 0 || c->target->arch < 80 || c->target->checked) return false;
+    int axis = single_inner(l), bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
+    if (axis < 0 || l->loops[axis] >= 0 || facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector) return false;
+    int slots = 2 * l->repeats * bytes;
+    if (bytes != 16 || !slots_fit(e, slots)) return false;
+    k->comes_ahead = true;
+    k->in_registers = 0;
+    k->slots_before = c->slot_bytes;
+    c->slot_bytes += slots;
+    return true;
+}
+
 /* Some vectors of each thread in registers, the others in slots of shared memory that no other thread touches. */
 static void try_slots(emitter *e, int number, int *registers)
 {
@@ -474,14 +512,11 @@ static void try_slots(emitter *e, int number, int *registers)
     kept *k = &c->kept[number];
     const pass_layout *l = k->layout;
     int bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
-    int words = MAXIMUM(dtypes[e->buffers[number].elem].size_bytes / 4, 1);
-    int in_registers = SLOT_REGISTERS / (l->vector * words);
+    int in_registers = SLOT_REGISTERS / MAXIMUM(home_registers(e, number, l, 1), 1);
     if (c->team.kind == TEAM_LANES || l->row_axes || bytes != 16 || !in_registers || in_registers >= l->repeats) return;
     int slots = (l->repeats - in_registers) * bytes;
-    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - c->shared_bytes;
-    if (c->team.kind == TEAM_GRID) room /= 2;
-    if ((int64_t)(c->slot_bytes + slots) * c->team.block > room) return;
-    registers[number] = in_registers * l->vector * words;
+    if (!slots_fit(e, slots)) return;
+    registers[number] = home_registers(e, number, l, in_registers);
     if (live_registers(e, number, registers) > register_budget(&c->team)) {
         registers[number] = 0;
         return;
@@ -528,11 +563,14 @@ static qn_status choose_homes(emitter *e, qn_error *error)
         kept *k = &c->kept[i];
         if (!k->touched || k->pinned) continue;
         const pass_layout *l = k->layout;
-        int words = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
+        if (try_ahead(e, i)) {
+            k->kind = HOME_REGISTERS;
+            continue;
+        }
         bool fits = !k->elsewhere && l && l->repeats && !(l->row_axes && k->many_groups);
         k->in_registers = fits ? l->repeats : 0;
         if (fits) {
-            registers[i] = l->repeats * l->vector * words;
+            registers[i] = home_registers(e, i, l, l->repeats);
             if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > register_budget(t)) {
                 registers[i] = 0;
                 try_slots(e, i, registers);

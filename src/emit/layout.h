@@ -55,11 +55,12 @@ typedef enum home_kind { HOME_SHARED, HOME_REGISTERS, HOME_SCRATCH } home_kind;
 typedef struct kept { /* by buffer number */
     home_kind kind;
     /* what the first run saw */
-    bool touched, elsewhere;   /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
-    bool across;               /* read or written along another axis than its last: rows are padded */
-    bool plain;                /* something needs it row-major without gaps */
-    bool pinned;               /* it has to be in shared memory */
-    bool many_groups;          /* touched by more than one group */
+    bool touched, elsewhere; /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
+    bool across;             /* read or written along another axis than its last: rows are padded */
+    bool plain;              /* something needs it row-major without gaps */
+    bool pinned;             /* it has to be in shared memory */
+    bool many_groups;        /* touched by more than one group */
+    int ahead; /* a load whose address follows from the count of the loop around it: elements side by side; 0: no */
     const pass_layout *layout; /* of the touches at the own place */
     int group;
     const char *why; /* of `elsewhere` */
@@ -69,6 +70,7 @@ typedef struct kept { /* by buffer number */
     int pad;          /* elements added to each row */
     int in_registers; /* REGISTERS: so many repeats; the rest in slots of shared memory, each thread its own */
     int slots_before; /* bytes of a thread's slots before this tile's; all slots follow the constant part */
+    bool comes_ahead; /* all of it in slots, twice: the next trip's comes while this one's is used */
 } kept;
 
 typedef struct hazards { /* memory of others that was touched since the last barrier */
@@ -104,7 +106,10 @@ typedef struct cuda_state { /* of one phase */
     bool has_dot;
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */
-    online *online;              /* of the block that is being emitted */
+    const tile_op *loop;         /* whose body is being emitted; NULL: none, or a branch of it */
+    value *ahead;                /* loads of its body that come a trip ahead */
+    int ahead_count, ahead_capacity;
+    online *online; /* of the block that is being emitted */
     int online_count;
     bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
     int weight;                                               /* of the heaviest sink */

@@ -72,9 +72,11 @@ static void print_kept(const emitter *e, int number, text *out)
     const buffer *b = &e->buffers[number];
     text_print(out, "  kept tile %s", dtypes[b->elem].text);
     print_dims(e->k, b->shape.dims, b->shape.rank, out);
-    text_print(out, ": %s", names[home->kind]);
+    text_print(out, ": %s", home->comes_ahead ? "" : names[home->kind]);
     if (home->kind != HOME_REGISTERS && home->bytes) text_print(out, ", %" PRId64 " bytes", home->bytes);
-    if (home->kind == HOME_REGISTERS && home->in_registers < home->layout->repeats)
+    if (home->kind == HOME_REGISTERS && home->comes_ahead)
+        text_add(out, "slots in shared memory, the next trip's row on its way");
+    else if (home->kind == HOME_REGISTERS && home->in_registers < home->layout->repeats)
         text_print(out, ", %d vectors of %d in shared memory", home->layout->repeats - home->in_registers,
                    home->layout->repeats);
     if (home->kind == HOME_SHARED && home->pad) text_print(out, ", rows padded by %d", home->pad);

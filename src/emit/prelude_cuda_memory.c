@@ -258,10 +258,36 @@ static const memory_type *parse_vector(const char *words, int *count, const char
     return NULL;
 }
 
+/* unpack_<t>x<n>, pack_<t>x<n>: 16-bit floats in registers, two in each. That the words are the same as at the last
+ * time is hidden from the compiler, which would keep them unpacked from one use to the next. */
+static bool packing_text(const char *name, text *needs, text *out)
+{
+    bool unpack = !strncmp(name, "unpack_", 7), pack = !strncmp(name, "pack_", 5);
+    int count;
+    const char *kind;
+    const memory_type *t = unpack || pack ? parse_vector(name + (unpack ? 7 : 5), &count, &kind) : NULL;
+    if (!t || t->size_bytes != 2 || t->value[0] != 'f' || *kind || count < 2) return false;
+    if (pack) {
+        text_print(needs, "pack_%s", t->type);
+        text_print(out, "INLINE void %s(unsigned *w, const float *r)\n{\n", name);
+        for (int i = 0; i < count / 2; i++) put_packed(t, i, out);
+    } else {
+        text_add(needs, !strcmp(t->type, "f16") ? "f16_to_f32 real_f32" : "real_f32");
+        text_print(out, "INLINE void %s(float *r, const unsigned *from)\n{\n    unsigned w[%d];\n", name, count / 2);
+        for (int i = 0; i < count / 2; i++) text_print(out, "    w[%d] = from[%d];\n", i, i);
+        text_add(out, "#ifndef QUERN_EMU\n");
+        for (int i = 0; i < count / 2; i++) text_print(out, "    asm volatile(\"\" : \"+r\"(w[%d]));\n", i);
+        text_add(out, "#endif\n");
+        for (int k = 0; k < count; k++) put_unpacked(t, k, out);
+    }
+    text_add(out, "}\n");
+    return true;
+}
+
 bool cuda_memory_text(const char *name, text *needs, text *out)
 {
     bool load = !strncmp(name, "load_", 5), store = !strncmp(name, "store_", 6);
-    if (!load && !store) return false;
+    if (!load && !store) return packing_text(name, needs, out);
     int count;
     const char *kind;
     const memory_type *t = parse_vector(name + (load ? 5 : 6), &count, &kind);

@@ -521,6 +521,39 @@ lowering *loop_begin(const loop *p)
     return lower_begin(p->t, p->b->leaves, p->b->options, classes, p->outputs, p->output_count);
 }
 
+bool loop_is_row_fold(const loop *p, const term *x)
+{
+    return x->kind == TERM_FOLD && x->folded && x->folded == p->inner;
+}
+
+int *loop_fold_depths(const loop *p)
+{
+    int *depth = ARENA_ARRAY(p->b->memory, int, p->t->term_count);
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        for (int k = 0; k < x->input_count; k++) depth[i] = MAXIMUM(depth[i], depth[x->inputs[k]]);
+        depth[i] += loop_is_row_fold(p, x);
+    }
+    return depth;
+}
+
+void loop_lower_folds(const loop *p, lowering *l, frame *f)
+{
+    const trace *t = p->t;
+    const int *depth = loop_fold_depths(p);
+    bool *needed = ARENA_ARRAY(p->b->memory, bool, t->term_count);
+    int deepest = 0;
+    for (int i = 0; i < p->output_count; i++) needed[p->outputs[i].term] = true;
+    for (int i = t->term_count - 1; i > 0; i--) {
+        if (!needed[i]) continue;
+        for (int k = 0; k < t->terms[i].input_count; k++) needed[t->terms[i].inputs[k]] = true;
+        deepest = MAXIMUM(deepest, depth[i]);
+    }
+    for (int stage = 1; stage <= deepest; stage++)
+        for (int i = 1; i < t->term_count; i++)
+            if (needed[i] && depth[i] == stage && loop_is_row_fold(p, &t->terms[i])) lower_term(l, f, i);
+}
+
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
                    value first_count, value *starts)
 {

@@ -48,6 +48,11 @@ int64_t loop_width(int64_t extent, int64_t most); /* a power of two from 8 to `m
 /* Kernel axes of a set of axes of the space, in order; returns how many. */
 int loop_axes(const loop *p, const lowering *l, unsigned axes, int *out);
 lowering *loop_begin(const loop *p);
+bool loop_is_row_fold(const loop *p, const term *x);
+int *loop_fold_depths(const loop *p); /* by term: how many row folds are below it at most, one inside the other */
+/* All row folds that the outputs need, those first that wait for fewest others: what waits for nothing between them
+ * shares a pass over the row. */
+void loop_lower_folds(const loop *p, lowering *l, frame *f);
 /* A program for each coordinate of these kernel axes: counts in the head, coordinates in the frame. Axis i of `axes`
  * takes steps of blocks[i] (1: a scalar). first_count: a launch axis before them, 0: none. */
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,

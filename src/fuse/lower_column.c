@@ -379,6 +379,7 @@ static value row_value(const loop *p, lowering *l, frame *f, int fold)
 
 static void store_row_outputs(const loop *p, lowering *l, frame *f)
 {
+    loop_lower_folds(p, l, f);
     for (int i = 0; i < p->output_count; i++)
         if (!is_late_output(p, i)) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
 }

@@ -10,11 +10,6 @@
 #define ROW_SHORT 512  /* rows up to here share a program where threads are few */
 #define ROW_COLUMNS 64 /* where the row is not along memory: so many side by side */
 
-static bool is_row_fold(const loop *p, const term *x)
-{
-    return x->kind == TERM_FOLD && x->folded && x->folded == p->inner;
-}
-
 /* Rows in one program. */
 static int64_t rows_together(const loop *p, const lowering *l, int inner, int outer_count)
 {
@@ -38,24 +33,13 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     f->dims[along] = -(int64_t)lower_extent(l, inner);
     if (rows > 1) frame_tile(f, outer[outer_count - 1], 1 - along, starts[outer_count - 1], true);
     frame_tile(f, inner, along, 0, false);
+    loop_lower_folds(p, l, f);
     for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
     lower_checks(l, f);
     return lower_finish(l, out, error);
 }
 
 /* ---- inner axes that do not collapse ---- */
-
-/* How many row folds are below a term, at most, one inside the other. */
-static int *fold_depths(const loop *p)
-{
-    int *depth = ARENA_ARRAY(p->b->memory, int, p->t->term_count);
-    for (int i = 1; i < p->t->term_count; i++) {
-        const term *x = &p->t->terms[i];
-        for (int k = 0; k < x->input_count; k++) depth[i] = MAXIMUM(depth[i], depth[x->inputs[k]]);
-        depth[i] += is_row_fold(p, x);
-    }
-    return depth;
-}
 
 /* A loop over the leading inner axes; its frame sees the last one as a tile. */
 static frame *inner_frame(lowering *l, frame *row, lower_for *loop, const int *inner, int count)
@@ -81,7 +65,7 @@ static void fold_stage(const loop *p, lowering *l, frame *row, const int *inner,
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     for (int i = 1; i < p->t->term_count; i++) {
         const term *x = &p->t->terms[i];
-        if (!is_row_fold(p, x) || depth[i] != stage) continue;
+        if (!loop_is_row_fold(p, x) || depth[i] != stage) continue;
         if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN || fold_count == LOWER_ARRAYS) {
             l->why = "a position along axes that do not lie together";
             return;
@@ -104,7 +88,7 @@ static qn_status looped_rows(const loop *p, lowering *l, const int *inner, int c
 {
     int64_t blocks[SPACE_AXES];
     value starts[SPACE_AXES];
-    const int *depth = fold_depths(p);
+    const int *depth = loop_fold_depths(p);
     int deepest = 0;
     frame *row = lower_frame(l, NULL, NULL);
     for (int i = 0; i < outer_count; i++) blocks[i] = 1;

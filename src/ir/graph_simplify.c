@@ -55,6 +55,7 @@ static const struct rule_entry {
     {"reduce of units", rule_reduce_units, GRAPH_REDUCE, true},
     {"reduce of expand", rule_reduce_expand, GRAPH_REDUCE, true},
     {"reduce of reduce", rule_reduce_reduce, GRAPH_REDUCE, true},
+    {"sum of multiples", rule_reduce_multiples, GRAPH_REDUCE, true},
     {"scan of one", rule_scan_one, GRAPH_SCAN, true},
 };
 

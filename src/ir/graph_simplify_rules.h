@@ -61,6 +61,7 @@ RULE(rule_concat_slices);
 RULE(rule_reduce_units);
 RULE(rule_reduce_expand);
 RULE(rule_reduce_reduce);
+RULE(rule_reduce_multiples);
 RULE(rule_scan_one);
 
 #undef RULE

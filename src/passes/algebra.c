@@ -247,7 +247,7 @@ static value fold_reduce(rewriter *r, const tile_op *op)
     if (any_or_all && constant_of(r->k, x, &n) &&
         (filled || !!n.i == (op->attr.fold == FOLD_ALL))) /* or the identity */
         return rewrite_constant(r, DT_BOOL, (number){.i = !!n.i});
-    return 0;
+    return algebra_chosen(r, op);
 }
 
 value algebra_shape(rewriter *r, tile_op *op)

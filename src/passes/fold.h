@@ -11,4 +11,7 @@
 value algebra_elementwise(rewriter *r, tile_op *op);
 value algebra_shape(rewriter *r, tile_op *op);
 
+/* choose.c: a fold of which only one element counts; 0: it is another. */
+value algebra_chosen(rewriter *r, const tile_op *op);
+
 #endif

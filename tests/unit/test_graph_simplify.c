@@ -199,6 +199,11 @@ static const rule_case cases[] = {
     {"reduce of reduce", RELAXED,
      X "%2 = reduce sum %1 axes (1) : f32[3, 1]\n%3 = reduce sum %2 axes (0) : f32[1, 1]\nreturn %3",
      X "%2 = reduce sum %1 axes (0, 1) : f32[1, 1]\nreturn %2"},
+    {"sum of multiples", RELAXED,
+     X "%2 = leaf 2 : f32[3, 4]\n%3 = reduce sum %1 axes (1) : f32[3, 1]\n%4 = expand %3 : f32[3, 4]\n"
+       "%5 = mul %1, %4 : f32[3, 4]\n%6 = sub %5, %2 : f32[3, 4]\n%7 = reduce sum %6 axes (1) : f32[3, 1]\nreturn %7",
+     X "%2 = leaf 2 : f32[3, 4]\n%3 = reduce sum %1 axes (1) : f32[3, 1]\n%4 = mul %3, %3 : f32[3, 1]\n"
+       "%5 = reduce sum %2 axes (1) : f32[3, 1]\n%6 = sub %4, %5 : f32[3, 1]\nreturn %6"},
     {"scan of one", EXACT, "%1 = leaf 1 : f32[3, 1]\n%2 = scan prod %1 axis 1 : f32[3, 1]\nreturn %2",
      "%1 = leaf 1 : f32[3, 1]\nreturn %1"},
     {"scan of one", RELAXED, "%1 = leaf 1 : f32[3, 1]\n%2 = scan sum %1 axis 1 : f32[3, 1]\nreturn %2",
@@ -314,6 +319,9 @@ TEST(what_must_stay_stays)
         X "%2 = reduce max %1 axes (1) : f32[3, 1]\n%3 = reduce max %2 axes (0) : f32[1, 1]\nreturn %2, %3\n",
         "%1 = leaf 1 : f32[7]\n%2 = slice %1 start (0) step (1) : f32[3]\n%3 = slice %1 start (4) step (1) : f32[3]\n"
         "%4 = concat %2, %3 axis 0 : f32[6]\nreturn %4\n",
+        /* differences from a mean: their sum is what the rounding left, not what two large sums differ by */
+        X "%2 = reduce sum %1 axes (1) : f32[3, 1]\n%3 = expand %2 : f32[3, 4]\n%4 = sub %1, %3 : f32[3, 4]\n"
+          "%5 = reduce sum %4 axes (1) : f32[3, 1]\nreturn %5\n",
     };
     text out = {0};
     for (int i = 0; i < COUNT(graphs); i++) {
