@@ -175,7 +175,8 @@ static void gather_kernels(const qn_profile *p, hint_input *in)
     for (int64_t i = 0; i < p->device_count; i++) {
         const device_record *r = &p->device_kept[i];
         timed t = {r->facts, (double)(r->end_ns - r->start_ns)};
-        if (r->kind == DEVICE_KERNEL && r->facts) ARENA_PUSH(in->memory, all, count, capacity, t);
+        if (r->kind == DEVICE_KERNEL && r->facts && !r->facts->part_count)
+            ARENA_PUSH(in->memory, all, count, capacity, t);
     }
     for (int64_t i = 0; i < p->kept_count; i++) {
         const record *r = &p->kept[i];
@@ -183,7 +184,7 @@ static void gather_kernels(const qn_profile *p, hint_input *in)
         /* Where the device told nothing, launches without times: the rules of compiled text still speak. */
         bool alone = r->kind == RECORD_LAUNCH && !p->device_count;
         timed t = {f, alone ? NAN : (double)(r->end_ns - r->start_ns)};
-        if (f && (r->kind == RECORD_KERNEL || alone)) ARENA_PUSH(in->memory, all, count, capacity, t);
+        if (f && !f->part_count && (r->kind == RECORD_KERNEL || alone)) ARENA_PUSH(in->memory, all, count, capacity, t);
     }
     if (count) qsort(all, (size_t)count, sizeof(*all), compare_timed);
     for (int i = 0, end; i < count; i = end) {
@@ -226,6 +227,7 @@ void hints_from_profile(const qn_profile *profile, arena *memory, hint_input *ou
     for (int i = 0; i < out->kernel_count; i++) {
         hint_kernel *k = &out->kernels[i];
         k->machine = machine_of(profile->context, k->facts->device);
+        k->look = look_again(profile->context, k->facts, memory);
         double time = isnan(k->total_ns) ? 0 : k->total_ns;
         if (time > most) out->machine = k->machine;
         most = fmax(most, time);

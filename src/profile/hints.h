@@ -100,6 +100,17 @@ void hint_of_run(hint_list *list, hint_rule rule, const record_facts *at, double
 /* The time below which no kernel of these bytes and operations can come; NAN: no ceiling is known. */
 double hint_floor_ns(const hint_kernel *k, bool *by_memory);
 
+/* hints_look.c */
+typedef struct shape_words { /* one array of record_facts.shapes; no data */
+    const char *name;
+    int name_length;
+    array_view view;
+} shape_words;
+int shapes_read(const char *shapes, shape_words *out, int most); /* how many; stops at what it does not understand */
+double shape_bytes(const shape_words *w);
+/* How the text of a launch touches memory; NULL: not a GPU's, raw text, or the launch cannot be planned again. */
+const launch_look *look_again(qn_context *context, const record_facts *f, arena *memory);
+
 /* hints_print.c */
 void hints_print(const hint_list *list, int most, bool colour, text *out); /* most 0: all; nothing when it is empty */
 void hints_print_json(const hint_list *list, text *out);

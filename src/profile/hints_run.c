@@ -156,25 +156,6 @@ RULE_OF_RUN(host_waits)
 
 /* ---- fusion ---- */
 
-typedef struct array_words { /* one array of record_facts.shapes: "x f32[3, 4]" */
-    const char *name, *type;
-    int name_length, type_length;
-} array_words;
-
-static int arrays_of(const record_facts *f, array_words *out, int most)
-{
-    int count = 0;
-    for (const char *at = f->shapes ? f->shapes : ""; *at && count < most;) {
-        const char *space = strchr(at, ' '), *close = strchr(at, ']');
-        if (!space || !close || close < space) break;
-        out[count++] = (array_words){at, space + 1, (int)(space - at), (int)(close + 1 - (space + 1))};
-        at = close + 1;
-        while (*at && *at != ',') at++; /* strides, where they are told */
-        at += strspn(at, ", ");
-    }
-    return count;
-}
-
 /* Does the kernel write (or read) the number-th array? Without its IR: the last is the output. */
 static bool touches(const record_facts *f, int number, int count, bool writes)
 {
@@ -188,33 +169,23 @@ static bool touches(const record_facts *f, int number, int count, bool writes)
     return writes ? number == count - 1 : number < count - 1;
 }
 
-static double bytes_of(const array_words *a)
+static bool same_shape(const shape_words *a, const shape_words *b)
 {
-    dtype elem;
-    char type[16];
-    int length = (int)strcspn(a->type, "[");
-    snprintf(type, sizeof(type), "%.*s", MINIMUM(length, 15), a->type);
-    if (!dtype_from_text(type, &elem)) return 0;
-    double bytes = dtypes[elem].size_bytes;
-    for (const char *at = a->type + length; at && *at != ']';) {
-        bytes *= strtod(at + 1, NULL);
-        at = strpbrk(at + 1, ",]");
-    }
-    return bytes;
+    return a->view.elem == b->view.elem && a->view.rank == b->view.rank &&
+           !memcmp(a->view.extents, b->view.extents, sizeof(int64_t) * (size_t)a->view.rank);
 }
 
 /* Bytes of the largest array that `first` writes and `second` reads, by shape; 0: none fits. */
 static double passed_on(const record_facts *first, const record_facts *second)
 {
-    array_words from[16], to[16];
-    int from_count = arrays_of(first, from, 16), to_count = arrays_of(second, to, 16);
+    shape_words from[16], to[16];
+    int from_count = shapes_read(first->shapes, from, 16), to_count = shapes_read(second->shapes, to, 16);
     double best = 0;
     for (int i = 0; i < from_count; i++) {
         if (!touches(first, i, from_count, true)) continue;
         for (int k = 0; k < to_count; k++)
-            if (touches(second, k, to_count, false) && from[i].type_length == to[k].type_length &&
-                !strncmp(from[i].type, to[k].type, (size_t)from[i].type_length))
-                best = fmax(best, bytes_of(&from[i]));
+            if (touches(second, k, to_count, false) && same_shape(&from[i], &to[k]))
+                best = fmax(best, shape_bytes(&from[i]));
     }
     return best;
 }

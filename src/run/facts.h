@@ -23,7 +23,7 @@ void launch_count_each(const tile_kernel *k, const launch_plan *plan, int units,
                        launch_counts *out);
 
 /* facts.c */
-/* "x f32[3, 4], y f32[3, 4]": the arrays of a launch. */
+/* "x f32[3, 4], y f32[4, 3] by [1, 4]": the arrays of a launch, with their strides where they are not row-major. */
 void views_print(const tile_kernel *k, const array_view *views, text *out);
 /* Bytes of the arrays that are read and written, each once. */
 void views_bytes(const tile_kernel *k, const array_view *views, double *read, double *written);

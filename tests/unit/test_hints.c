@@ -464,6 +464,46 @@ TEST(of_a_profile)
     qn_profile_free(p);
 }
 
+TEST(shapes_as_words)
+{
+    shape_words w[4];
+    EXPECT(shapes_read("x f32[3, 4], y bf16[4, 3] by [1, 4], s i64[]", w, 4) == 3);
+    EXPECT(w[0].view.rank == 2 && w[0].view.strides[0] == 4 && w[0].view.strides[1] == 1 && shape_bytes(&w[0]) == 48);
+    EXPECT(w[1].view.elem == DT_BF16 && w[1].view.strides[0] == 1 && w[1].view.strides[1] == 4);
+    EXPECT(w[2].view.rank == 0 && shape_bytes(&w[2]) == 8);
+    EXPECT(shapes_read("x f32[3, ", w, 4) == 0 && shapes_read(NULL, w, 4) == 0 && shapes_read("nonsense", w, 4) == 0);
+}
+
+/* The facts of a launch are enough to lay its text out again: here on emu, which runs the GPU's text. */
+TEST(a_kernel_that_ran)
+{
+    static float x[64 * 2048], y[2048];
+    const int64_t m = 64 * 2048, n = 2048;
+    qn_error error;
+    qn_module *module;
+    qn_call *call;
+    qn_profile *p;
+    text out = {0};
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .allow_raw = true}, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_file(context, QUERN_ROOT "/bench/hints.qn", &module, &error) == QN_OK);
+    EXPECT(qn_call_new(module, "uncoalesced", &call, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 1, &m, NULL, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "y", y, QN_F32, 1, &n, NULL, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "emu", &error) == QN_OK);
+    EXPECT(qn_profile_start(context, NULL, &p, &error) == QN_OK);
+    for (int i = 0; i < 20; i++) EXPECT(qn_call_run(call, "emu", &error) == QN_OK);
+    EXPECT(qn_profile_stop(p, &error) == QN_OK);
+    EXPECT(qn_profile_hints(p, NULL, to_text, &out, &error) == QN_OK);
+    if (!strstr(text_get(&out), "touches 32 sectors of 32 bytes where 4 would do"))
+        printf("hints:\n%s\n", text_get(&out));
+    EXPECT(strstr(text_get(&out), "touches 32 sectors of"));
+    text_free(&out);
+    qn_profile_free(p);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
 TEST(every_rule_was_tried)
 {
     for (int i = 0; i < HINT_RULES; i++) {
@@ -474,4 +514,4 @@ TEST(every_rule_was_tried)
 
 TEST_MAIN(CASE(grids), CASE(occupancies), CASE(accesses), CASE(roofs), CASE(launches_and_waits),
           CASE(fusion_and_copies), CASE(clocks_and_compiles), CASE(threads), CASE(compiled_kernels), CASE(of_a_profile),
-          CASE(every_rule_was_tried))
+          CASE(shapes_as_words), CASE(a_kernel_that_ran), CASE(every_rule_was_tried))
