@@ -98,6 +98,9 @@ static void *worker_main(void *argument)
 {
     worker *self = argument;
     pool *p = self->owner;
+    char name[32];
+    snprintf(name, sizeof(name), "worker %d", self->number);
+    record_name_thread(name);
     uint32_t served = 0; /* the epoch of the last job this worker saw; the first job has epoch 1 */
     while (!atomic_load(&p->stop)) {
         uint32_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);

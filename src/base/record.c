@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ const record_kind_info record_kinds[RECORD_KINDS] = {
 #include "base/record.def"
 #undef RECORD
 };
+
+const char record_host_memory[] = "memory of the host", record_device_memory[] = "memory of the device";
 
 _Atomic bool record_on;
 
@@ -65,6 +68,7 @@ static struct {
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static _Thread_local ring *own;
+static _Thread_local const char *own_name; /* given before there was a ring */
 enum { MOST_INSIDE = 8 };
 static _Thread_local uint64_t inside[MOST_INSIDE];
 static _Thread_local int inside_count;
@@ -136,7 +140,7 @@ static ring *ring_make(void)
         atomic_store(&state.rings, r);
     }
     r->thread = (uint32_t)state.threads++;
-    r->name = NULL;
+    r->name = own_name ? own_name : syscall(SYS_gettid) == getpid() ? "main" : NULL;
     r->depth = 0;
     atomic_store(&r->used, true);
     pthread_mutex_unlock(&state.lock);
@@ -331,10 +335,9 @@ void record_facts_retire(const void *variant, const void *texts)
 
 void record_name_thread(const char *name)
 {
-    ring *r = ring_own();
-    const char *words = record_name(name);
+    own_name = record_name(name);
     pthread_mutex_lock(&state.lock);
-    if (r) r->name = words;
+    if (own) own->name = own_name;
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -408,5 +411,8 @@ const char *record_thread_name(uint32_t thread)
     for (ring *r = atomic_load(&state.rings); r && !name; r = r->next)
         if (r->thread == thread) name = r->name;
     pthread_mutex_unlock(&state.lock);
-    return name ? name : "thread";
+    if (name) return name;
+    char words[32];
+    snprintf(words, sizeof(words), "thread %u", thread);
+    return record_name(words);
 }

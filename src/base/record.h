@@ -66,6 +66,8 @@ static inline void record_instant(record_kind kind, const char *name, int64_t a,
 {
     if (record_is_on()) record_instant_slow(kind, name, a, b);
 }
+/* Names of ALLOCATE and FREE records: equal names have one address, whoever writes them. */
+extern const char record_host_memory[], record_device_memory[];
 uint64_t record_identity(void);             /* a new one */
 const char *record_name(const char *words); /* interned: lives as long as the process */
 
@@ -126,6 +128,6 @@ int64_t record_drain(record_take *take, void *user);
 int64_t record_dropped(void); /* since the start: a ring was full */
 int record_thread_count(void);
 const char *record_thread_name(uint32_t thread); /* "main", "worker 3"; borrowed */
-void record_name_thread(const char *name);       /* of the calling thread; interned */
+void record_name_thread(const char *name);       /* of the calling thread, recorded or not; interned */
 
 #endif

@@ -152,7 +152,7 @@ qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *e
         d->memory.kept_bytes -= (int64_t)b->size_bytes;
         d->memory.peak_bytes = MAXIMUM(d->memory.peak_bytes, d->memory.used_bytes);
         *out = (void *)(uintptr_t)b->address;
-        record_instant(RECORD_ALLOCATE, "memory of the device", (int64_t)b->size_bytes, (int64_t)b->address);
+        record_instant(RECORD_ALLOCATE, record_device_memory, (int64_t)b->size_bytes, (int64_t)b->address);
     }
     pthread_mutex_unlock(&d->lock);
     cuda_leave(d, pushed);
@@ -170,7 +170,7 @@ void cuda_release(device *base, void *memory)
     d->blocks[at].state = others_busy(d) ? BLOCK_PENDING : BLOCK_FREE;
     d->memory.used_bytes -= (int64_t)d->blocks[at].size_bytes;
     d->memory.kept_bytes += (int64_t)d->blocks[at].size_bytes;
-    record_instant(RECORD_FREE, "memory of the device", (int64_t)d->blocks[at].size_bytes, (int64_t)(uintptr_t)memory);
+    record_instant(RECORD_FREE, record_device_memory, (int64_t)d->blocks[at].size_bytes, (int64_t)(uintptr_t)memory);
     pthread_mutex_unlock(&d->lock);
 }
 

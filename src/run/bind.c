@@ -5,6 +5,7 @@
  * Nothing is compiled here. Every mistake of the caller ends as an E5xx text.
  * SPDX-License-Identifier: MIT
  */
+#include "base/record.h"
 #include "emit/raw.h"
 #include "run/tune.h"
 
@@ -215,6 +216,15 @@ static qn_status scalar_number(const qn_call *call, const tile_param *p, const b
     return QN_OK;
 }
 
+void argument_free_owned(argument *a)
+{
+    if (a->owned)
+        record_instant(RECORD_FREE, record_host_memory, (int64_t)a->owned_bytes, (int64_t)(uintptr_t)a->owned);
+    memory_free(a->owned);
+    a->owned = NULL;
+    a->owned_bytes = 0;
+}
+
 /* Memory of the call for an array that the caller did not give. */
 qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error)
 {
@@ -230,10 +240,11 @@ qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *er
         if (v->extents[i] == 0) count = 0;
     fits &= !__builtin_mul_overflow(count, (int64_t)dtypes[v->elem].size_bytes, &bytes) && bytes < (int64_t)1 << 50;
     if (fits && (size_t)bytes + 1 > a->owned_bytes) {
-        memory_free(a->owned);
+        argument_free_owned(a);
         a->owned = memory_allocate((size_t)bytes + 1); /* never empty: an array always has an address */
         a->owned_bytes = a->owned ? (size_t)bytes + 1 : 0;
         if (a->owned) memset(a->owned, 0, a->owned_bytes); /* what no program writes is 0, not what lay there before */
+        if (a->owned) record_instant(RECORD_ALLOCATE, record_host_memory, bytes + 1, (int64_t)(uintptr_t)a->owned);
     }
     if (!fits || !a->owned) {
         text shape = {0};

@@ -31,7 +31,7 @@ qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buff
     if (!data) return error_set(error, QN_NO_MEMORY, "no memory for a buffer of %zu bytes", size_bytes);
     memset(data, 0, size_bytes);
     qn_status status = make(context, data, size_bytes, buffer, error);
-    record_instant(RECORD_ALLOCATE, "memory of the host", (int64_t)size_bytes, (int64_t)(uintptr_t)data);
+    record_instant(RECORD_ALLOCATE, record_host_memory, (int64_t)size_bytes, (int64_t)(uintptr_t)data);
     if (*buffer)
         (*buffer)->owned = true;
     else
@@ -65,8 +65,7 @@ void qn_buffer_release(qn_buffer *buffer)
         const device_slot *s = &buffer->context->slots[buffer->slot];
         s->driver->memory->release(s->device, buffer->data);
     } else if (buffer->owned) {
-        record_instant(RECORD_FREE, "memory of the host", (int64_t)buffer->size_bytes,
-                       (int64_t)(uintptr_t)buffer->data);
+        record_instant(RECORD_FREE, record_host_memory, (int64_t)buffer->size_bytes, (int64_t)(uintptr_t)buffer->data);
         memory_free(buffer->data);
     }
     if (buffer->deleter) buffer->deleter(buffer->user, buffer->data);

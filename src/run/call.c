@@ -44,7 +44,7 @@ void qn_call_free(qn_call *call)
     function_run_free(call);
     call_release_device(call);
     for (int i = 0; i < MAX_PARAMS; i++) {
-        memory_free(call->arguments[i].owned);
+        argument_free_owned(&call->arguments[i]);
         qn_buffer_release(call->arguments[i].buffer);
     }
     arena_free(call->memory);

@@ -7,6 +7,8 @@
  */
 #include "run/realize.h"
 
+#include "base/record.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +79,7 @@ static void give_back(void *user, void *data)
     block *b = user;
     block_pool *p = b->pool;
     (void)data;
+    record_instant(RECORD_FREE, record_host_memory, (int64_t)b->size_bytes, (int64_t)(uintptr_t)b->data);
     pthread_mutex_lock(&p->lock);
     p->in_use--;
     bool closed = p->closed, last = closed && !p->in_use;
@@ -118,6 +121,7 @@ static block *take(block_pool *p, size_t size_bytes)
     }
     if (b) p->in_use++;
     pthread_mutex_unlock(&p->lock);
+    if (b) record_instant(RECORD_ALLOCATE, record_host_memory, (int64_t)b->size_bytes, (int64_t)(uintptr_t)b->data);
     return b;
 }
 

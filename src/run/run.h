@@ -228,6 +228,7 @@ kernel_entry *cuda_module_instance(qn_module *module, const char *name, qn_error
 qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error);
 /* Row-major memory of the call for a declared array of v's extents, into v and the argument's view. */
 qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *error);
+void argument_free_owned(argument *a);
 bool raw_runs_on(const char *language, const char *device); /* "cuda" on cuda and emu, "c" on cpu */
 void call_unbind(qn_call *call);                            /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error);     /* only pointers changed: new views, overlap again */
