@@ -30,6 +30,11 @@ typedef struct arguments {
     uint64_t seed, steps;
     double seconds, budget_s;
     int64_t threads;
+    const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
+    int64_t rows, runs;
+    bool separated;   /* there was a `--` */
+    int separated_at; /* words before it */
+    bool memory;
     bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot;
 } arguments;
 
@@ -109,6 +114,7 @@ int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
+int command_profile(const command *self, const arguments *given);
 int command_run(const command *self, const arguments *given);
 int command_show(const command *self, const arguments *given);
 int command_tune(const command *self, const arguments *given);

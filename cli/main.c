@@ -48,6 +48,22 @@ const command commands[] = {
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
      "      one block at another size, the results also as JSON\n",
      command_bench},
+    {"profile", "see where the time of a kernel or of a program goes",
+     "profile FILE [NAME] [options] | [options] -- PROGRAM ...", 1, MOST_WORDS,
+     "Runs the kernel or tensor function NAME of FILE a few times (once before, so that compiling is not\n"
+     "counted), or any program that uses Quern, and prints where the time went: on the host and on the\n"
+     "devices, by operation, shape, kernel or range, with the columns of PyTorch's profiler. Under the\n"
+     "table stand the hints that would save most. With --schedule every run is inside the profile.\n"
+     "A program is profiled through the environment (QUERN_PROFILE, docs/profile.md); its exit status\n"
+     "becomes that of the command.\n",
+     "set in device mode backward seed runs schedule by sort rows format memory trace tensorboard folded threads "
+     "no-cache "
+     "no-raw",
+     "  quern profile kernels/softmax.qn softmax_fused --set rows=4096 --set cols=1024 --trace softmax.json.gz\n"
+     "      ten runs; the table, and a timeline to open in chrome://tracing or ui.perfetto.dev\n"
+     "  quern profile --by kernel --sort device --folded step.folded -- ./train --steps 100\n"
+     "      a program: its kernels, and stacks for a flame graph\n",
+     command_profile},
     {"tune", "find the fastest configuration of a kernel and keep it", "tune FILE [NAME] [options]", 1, 2,
      "Times the candidates that the kernel's `tune` clause lists, at the size of --set or of the file's\n"
      "bench: compiles them in parallel, rejects those that spill registers or give other results, times\n"

@@ -49,6 +49,18 @@ static const option options[] = {
     {"annotate", NULL, FLAG, PLACE(annotate), "instructions under the source lines they came from"},
     {"measure", NULL, FLAG, PLACE(measure), "measure the ceilings: copy and read bandwidth, multiply-add peak"},
     {"steps", "NUMBER", WHOLE, PLACE(steps), "operations that one program may run before R709 (default 20000000)"},
+    {"runs", "NUMBER", COUNT, PLACE(runs), "how often to run it; each run is a step (default 10)"},
+    {"schedule", "W,U,A,R", WORD, PLACE(schedule),
+     "of steps: W unrecorded, U recorded and thrown away, A kept; all that R times"},
+    {"by", "NAME", WORD, PLACE(by), "rows of the table: op (default), shape, kernel, range"},
+    {"sort", "COLUMN", WORD, PLACE(sort), "self_cpu, cpu, self_device, device, calls, memory, flops, name, ..."},
+    {"rows", "NUMBER", COUNT, PLACE(rows), "the most rows to print (default 30)"},
+    {"format", "NAME", WORD, PLACE(format), "of the table: text (default), csv, json, markdown"},
+    {"trace", "FILE", WORD, PLACE(trace),
+     "a timeline for chrome://tracing and Perfetto, written while it runs; FILE.gz: compressed"},
+    {"tensorboard", "FOLDER", WORD, PLACE(tensorboard), "the timeline where TensorBoard looks for it"},
+    {"folded", "FILE", WORD, PLACE(folded), "stacks with their nanoseconds, for flame graphs"},
+    {"memory", NULL, FLAG, PLACE(memory), "also print the peak of memory and what was alive then"},
     {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled; of check: a line for every case"},
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},
@@ -154,6 +166,8 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
         }
         if (!strcmp(word, "--")) {
             only_words = true;
+            out->separated = true;
+            out->separated_at = out->words.count;
             continue;
         }
         const char *name = !strcmp(word, "-h") ? "help" : word + strspn(word, "-");

@@ -195,7 +195,7 @@ void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *cont
 typedef struct series {
     pool_job *jobs;
     int count, threads;
-    bool seen; /* the last job has facts */
+    bool seen; /* the launches go into the record, once: the caller may come back for a share that is left */
 } series;
 
 /* Until all items of a job are done, by whomever. */
@@ -211,12 +211,13 @@ static void wait_done(pool_job *j)
  * begin and end, and records the launches. */
 static void take_part(void *context, int64_t first, int64_t last, int worker)
 {
-    const series *s = context;
+    series *s = context;
     int64_t from = 0;
+    bool seen = worker == 0 && s->seen; /* of the caller alone */
     (void)first, (void)last;
     for (int i = 0; i < s->count; i++) {
         pool_job *j = &s->jobs[i];
-        if (s->seen && worker == 0 && !from) from = record_begin();
+        if (seen && !from) from = record_begin();
         int64_t at = atomic_load_explicit(&j->next, memory_order_relaxed);
         while (at < j->count) {
             int64_t piece = (j->count - at) / (2 * s->threads);
@@ -233,6 +234,7 @@ static void take_part(void *context, int64_t first, int64_t last, int worker)
         record_end(from, RECORD_KERNEL, j->facts->kernel, j->facts->shapes, 0, (intptr_t)j->facts, 0);
         from = 0;
     }
+    if (seen) s->seen = false;
 }
 
 void pool_run_jobs(pool *p, pool_job *jobs, int count)

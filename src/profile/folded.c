@@ -86,8 +86,10 @@ static void fold(const qn_profile *p, const nesting *n, sink *to)
         const record *r = &p->kept[i];
         frames[i] = -1;
         if (r->end_ns == r->start_ns || r->kind == RECORD_STEP) continue;
-        /* On the thread that launched it a worker's share is the kernel's own time already. */
-        if (r->kind == RECORD_WORK && n->parent[i] >= 0) continue;
+        if (r->kind == RECORD_WORK && n->parent[i] >= 0) { /* the own time of what it is in */
+            frames[i] = frames[n->parent[i]];
+            continue;
+        }
         int parent = n->parent[i] >= 0 ? frames[n->parent[i]] : frame_of(host, -1, record_thread_name(r->thread));
         frames[i] = frame_of(host, parent, r->name);
         host->frames[frames[i]].own_ns += n->self_ns[i];

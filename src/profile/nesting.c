@@ -59,7 +59,10 @@ static void add_times(const qn_profile *p, nesting *n)
         if (r->kind == RECORD_ALLOCATE) n->memory_bytes[i] += r->a;
         if (r->kind == RECORD_FREE) n->memory_bytes[i] -= r->a;
         if (up < 0) continue;
-        if (r->kind != RECORD_WORK) n->self_ns[up] -= time_ns;
+        int64_t around = up; /* a worker's share of a job is the own time of who asked for it */
+        while (around >= 0 && p->kept[around].kind == RECORD_WORK) around = n->parent[around];
+        if (r->kind != RECORD_WORK && around >= 0) n->self_ns[around] -= time_ns;
+        if (r->kind != RECORD_WORK && around != up) n->self_ns[up] -= time_ns;
         n->device_total_ns[up] += n->device_total_ns[i];
         n->memory_bytes[up] += n->memory_bytes[i];
     }

@@ -23,6 +23,7 @@ typedef enum output_key {
     TABLE,
     MEMORY,
     HINTS,
+    HINTS_MOST,
     REPORT,
     STATUS,
     COMMAND,
@@ -37,18 +38,32 @@ typedef enum output_key {
     REPEAT,
     KEYS
 } output_key;
-static const char *const keys[KEYS] = {[TRACE] = "trace",   [TENSORBOARD] = "tensorboard", [FOLDED] = "folded",
-                                       [TABLE] = "table",   [MEMORY] = "memory",           [HINTS] = "hints",
-                                       [REPORT] = "report", [STATUS] = "status",           [COMMAND] = "command",
-                                       [BY] = "by",         [FORMAT] = "format",           [SORT] = "sort",
-                                       [ROWS] = "rows",     [TRACE_MB] = "trace_mb",       [WAIT] = "wait",
-                                       [WARMUP] = "warmup", [ACTIVE] = "active",           [REPEAT] = "repeat"};
+static const char *const keys[KEYS] = {[TRACE] = "trace",
+                                       [TENSORBOARD] = "tensorboard",
+                                       [FOLDED] = "folded",
+                                       [TABLE] = "table",
+                                       [MEMORY] = "memory",
+                                       [HINTS] = "hints",
+                                       [HINTS_MOST] = "hints_most",
+                                       [REPORT] = "report",
+                                       [STATUS] = "status",
+                                       [COMMAND] = "command",
+                                       [BY] = "by",
+                                       [FORMAT] = "format",
+                                       [SORT] = "sort",
+                                       [ROWS] = "rows",
+                                       [TRACE_MB] = "trace_mb",
+                                       [WAIT] = "wait",
+                                       [WARMUP] = "warmup",
+                                       [ACTIVE] = "active",
+                                       [REPEAT] = "repeat"};
 
 struct profile_outputs {
     arena *memory;
     const char *words[KEYS]; /* NULL: not given */
     const char *trace_path;  /* with what TensorBoard wants */
     qn_table_options table;
+    qn_hint_options hints;
 };
 
 /* ---- reading ---- */
@@ -137,6 +152,7 @@ static qn_status read_all(qn_profile *p, profile_outputs *o, int *trace_mb, qn_e
     QN_TRY(read_choice(o, FORMAT, formats, COUNT(formats), &format, error));
     o->table = (qn_table_options){.by = (qn_table_by)by, .format = (qn_table_format)format, .sort = o->words[SORT]};
     QN_TRY(read_whole(o, ROWS, -1, &o->table.rows, error));
+    QN_TRY(read_whole(o, HINTS_MOST, 0, &o->hints.most, error));
     QN_TRY(read_whole(o, TRACE_MB, 1, trace_mb, error));
     QN_TRY(read_whole(o, WAIT, 0, &p->options.wait, error));
     QN_TRY(read_whole(o, WARMUP, 0, &p->options.warmup, error));
@@ -159,6 +175,14 @@ static qn_status name_trace(const qn_profile *p, profile_outputs *o, qn_error *e
     return QN_OK;
 }
 
+static void write_words(const char *path, const char *words)
+{
+    sink *to;
+    if (sink_open(path, &to, NULL) != QN_OK) return;
+    sink_add(to, words, strlen(words));
+    (void)!sink_close(to, true, NULL);
+}
+
 static qn_status open_all(qn_profile *p, profile_outputs *o, qn_error *error)
 {
     static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, REPORT, STATUS};
@@ -168,8 +192,9 @@ static qn_status open_all(qn_profile *p, profile_outputs *o, qn_error *error)
     QN_TRY(name_trace(p, o, error));
     for (int i = 0; i < COUNT(files); i++)
         if (o->words[files[i]]) QN_TRY(sink_probe(o->words[files[i]], error));
-    if (!o->trace_path) return QN_OK;
-    return trace_open(p, o->trace_path, (int64_t)trace_mb * 1000000, &p->trace, error);
+    if (o->trace_path) QN_TRY(trace_open(p, o->trace_path, (int64_t)trace_mb * 1000000, &p->trace, error));
+    if (o->words[STATUS]) write_words(o->words[STATUS], "running\n");
+    return QN_OK;
 }
 
 qn_status outputs_open(qn_profile *p, qn_error *error)
@@ -198,7 +223,7 @@ static qn_status write_one(const qn_profile *p, const profile_outputs *o, output
     QN_TRY(sink_open(o->words[key], &to, error));
     qn_status status = key == TABLE    ? qn_profile_table(p, &o->table, write_to_sink, to, error)
                        : key == MEMORY ? qn_profile_memory(p, write_to_sink, to, error)
-                                       : qn_profile_hints(p, NULL, write_to_sink, to, error);
+                                       : qn_profile_hints(p, &o->hints, write_to_sink, to, error);
     qn_status closed = sink_close(to, status == QN_OK, status == QN_OK ? error : NULL);
     return status == QN_OK ? closed : status;
 }
@@ -206,7 +231,6 @@ static qn_status write_one(const qn_profile *p, const profile_outputs *o, output
 /* For whoever started the process: what became of it, a word and a value a line. */
 static void write_status(const qn_profile *p, const profile_outputs *o, qn_status status, const qn_error *error)
 {
-    sink *to;
     text words = {0};
     int64_t kernels = 0;
     for (int i = 0; i < p->sum_count; i++)
@@ -215,10 +239,7 @@ static void write_status(const qn_profile *p, const profile_outputs *o, qn_statu
                (long long)kernels, (long long)p->lost, (long long)p->step);
     if (o->trace_path) text_print(&words, "trace %s\n", o->trace_path);
     if (status != QN_OK) text_print(&words, "error %s\n", error->message);
-    if (sink_open(o->words[STATUS], &to, NULL) == QN_OK) {
-        sink_add(to, text_get(&words), words.length);
-        (void)!sink_close(to, true, NULL);
-    }
+    write_words(o->words[STATUS], text_get(&words));
     text_free(&words);
 }
 

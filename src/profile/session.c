@@ -83,7 +83,8 @@ static int64_t own_time(qn_profile *p, const record *r)
     if (time_ns == 0) return 0;
     int64_t nested_ns = t->nested_ns[depth + 1];
     t->nested_ns[depth + 1] = 0;
-    if (r->kind != RECORD_WORK) t->nested_ns[depth] += time_ns; /* a share of a job is the kernel's own time */
+    /* A share of a job is the own time of who asked for it; what is nested in the share is nested in that. */
+    t->nested_ns[depth] += r->kind == RECORD_WORK ? nested_ns : time_ns;
     return MAXIMUM(time_ns - nested_ns, 0);
 }
 
@@ -257,11 +258,8 @@ void qn_profile_step(qn_profile *profile)
     if (ends) p->options.ready(p->options.user, p);
 }
 
-qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
+static void stop_recording(qn_profile *p)
 {
-    qn_profile *p = profile;
-    if (!p) return error_set(error, QN_BAD_CALL, "qn_profile_stop: the profile is NULL");
-    if (!p->running) return QN_OK;
     record_stop();
     pthread_mutex_lock(&p->lock);
     p->stopping = true;
@@ -273,13 +271,20 @@ qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
     p->end_ns = record_clock_ns();
     if (p->side) device_side_finish(p->side);
     p->running = false;
-    return outputs_write(p, error);
+}
+
+qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
+{
+    if (!profile) return error_set(error, QN_BAD_CALL, "qn_profile_stop: the profile is NULL");
+    if (!profile->running) return QN_OK;
+    stop_recording(profile);
+    return outputs_write(profile, error);
 }
 
 void qn_profile_free(qn_profile *profile)
 {
     if (!profile) return;
-    if (profile->running) (void)!qn_profile_stop(profile, NULL);
+    if (profile->running) stop_recording(profile);
     outputs_free(profile);
     pthread_mutex_destroy(&profile->lock);
     pthread_cond_destroy(&profile->wake);
