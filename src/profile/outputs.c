@@ -38,25 +38,11 @@ typedef enum output_key {
     REPEAT,
     KEYS
 } output_key;
-static const char *const keys[KEYS] = {[TRACE] = "trace",
-                                       [TENSORBOARD] = "tensorboard",
-                                       [FOLDED] = "folded",
-                                       [TABLE] = "table",
-                                       [MEMORY] = "memory",
-                                       [HINTS] = "hints",
-                                       [HINTS_MOST] = "hints_most",
-                                       [REPORT] = "report",
-                                       [STATUS] = "status",
-                                       [COMMAND] = "command",
-                                       [BY] = "by",
-                                       [FORMAT] = "format",
-                                       [SORT] = "sort",
-                                       [ROWS] = "rows",
-                                       [TRACE_MB] = "trace_mb",
-                                       [WAIT] = "wait",
-                                       [WARMUP] = "warmup",
-                                       [ACTIVE] = "active",
-                                       [REPEAT] = "repeat"};
+static const char *const keys[KEYS] = {
+    [TRACE] = "trace", [TENSORBOARD] = "tensorboard", [FOLDED] = "folded", [TABLE] = "table",   [MEMORY] = "memory",
+    [HINTS] = "hints", [HINTS_MOST] = "hints_most",   [REPORT] = "report", [STATUS] = "status", [COMMAND] = "command",
+    [BY] = "by",       [FORMAT] = "format",           [SORT] = "sort",     [ROWS] = "rows",     [TRACE_MB] = "trace_mb",
+    [WAIT] = "wait",   [WARMUP] = "warmup",           [ACTIVE] = "active", [REPEAT] = "repeat"};
 
 struct profile_outputs {
     arena *memory;
