@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test nightly check-gpu setup format lint sanitize tsan install clean wc
+.PHONY: all run test nightly check-gpu check-report setup format lint sanitize tsan install clean wc
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
@@ -24,6 +24,10 @@ nightly: all
 
 check-gpu: all
 	@tools/check-gpu $(BUILD)
+
+# Reports in headless Chromium; skipped, and told so, where there is none.
+check-report: all
+	@tools/check-report $(BUILD)
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

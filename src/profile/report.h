@@ -133,11 +133,31 @@ typedef struct plot {
     double left, top, width, height; /* of the field, in the units of the picture */
     double x_low, x_high, y_low, y_high;
     bool x_log, y_log;
+    bool no_y; /* rows of other things instead of an axis */
 } plot;
 void plot_open(plot *p, text *out, const char *title, double width, double height);
 void plot_axes(plot *p, const char *x_name, const char *y_name);
 double plot_x(const plot *p, double value);
 double plot_y(const plot *p, double value);
 void plot_close(plot *p);
+
+/* report_roofline.c */
+typedef struct roof {
+    const char *name;
+    double value; /* GB/s of a memory, else GFLOP/s */
+    bool is_memory, dashed;
+} roof;
+typedef struct roof_dot {
+    const char *name, *about; /* about may be NULL */
+    double flops, bytes, time_ns;
+    double share;      /* of the time; NAN: not said */
+    double roof_share; /* of the ceiling it is nearest to, named by bound; NAN: not known */
+    const char *bound;
+    int kernel; /* its row in the table of kernels; -1: none */
+} roof_dot;
+enum { MOST_ROOFS = 12 };
+int roofs_of(const qn_ceilings *c, roof *out); /* how many */
+/* Nothing where no dot has a place. */
+void roofline_draw(const char *device, const roof *roofs, int roof_count, const roof_dot *dots, int count, text *out);
 
 #endif

@@ -14,7 +14,8 @@ void plot_open(plot *p, text *out, const char *title, double width, double heigh
     p->top = 12;
     p->width = width - p->left - 16;
     p->height = height - p->top - 46;
-    text_print(out, "<svg class=\"plot\" viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", width, height);
+    text_print(out, "<div class=\"figure\"><svg class=\"plot\" viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", width,
+               height);
     html_text(out, title);
     text_add(out, "\">\n<title>");
     html_text(out, title);
@@ -85,7 +86,7 @@ void plot_axes(plot *p, const char *x_name, const char *y_name)
 {
     text *out = p->out;
     (p->x_log ? log_ticks : linear_ticks)(p, true, p->x_low, p->x_high);
-    (p->y_log ? log_ticks : linear_ticks)(p, false, p->y_low, p->y_high);
+    if (!p->no_y) (p->y_log ? log_ticks : linear_ticks)(p, false, p->y_low, p->y_high);
     text_print(out, "<rect class=\"frame\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", p->left, p->top,
                p->width, p->height);
     text_print(out, "<text class=\"axis\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", p->left + p->width / 2,
@@ -99,5 +100,5 @@ void plot_axes(plot *p, const char *x_name, const char *y_name)
 
 void plot_close(plot *p)
 {
-    text_add(p->out, "</svg>\n");
+    text_add(p->out, "</svg></div>\n");
 }

@@ -9,54 +9,77 @@
 #include <math.h>
 #include <string.h>
 
-static double rate_of(const report_kernel *k) /* GFLOP/s */
+static double rate_of(const roof_dot *d) /* GFLOP/s */
 {
-    return k->flops / ((double)k->total_ns / (double)k->calls);
+    return d->flops / d->time_ns;
 }
 
-static bool is_drawn(const report_kernel *k)
+static bool is_drawn(const roof_dot *d)
 {
-    return k->flops > 0 && k->bytes > 0 && k->total_ns > 0;
+    return d->flops > 0 && d->bytes > 0 && d->time_ns > 0;
 }
 
-static void put_roof(const plot *p, double gb_per_s, double peak, const char *name, const char *class)
+/* ---- roofs ---- */
+
+/* The slope of one memory, up to the highest peak. */
+static void put_slope(const plot *p, const roof *r, double peak)
 {
-    double knee = peak / gb_per_s, from_x = p->x_low, from_y = gb_per_s * p->x_low;
-    if (gb_per_s <= 0 || peak <= 0) return;
+    double knee = peak / r->value, from_x = p->x_low, from_y = r->value * p->x_low;
     if (from_y < p->y_low) {
         from_y = p->y_low;
-        from_x = from_y / gb_per_s;
+        from_x = from_y / r->value;
     }
-    text_print(p->out, "<path class=\"roof %s\" d=\"M%.1f %.1fL%.1f %.1fH%.1f\"/>", class, plot_x(p, from_x),
-               plot_y(p, from_y), plot_x(p, knee), plot_y(p, peak), p->left + p->width);
-    /* The name runs along the slope. */
     double x0 = plot_x(p, from_x), y0 = plot_y(p, from_y), x1 = plot_x(p, knee), y1 = plot_y(p, peak);
-    double angle = atan2(y1 - y0, x1 - x0) * 180 / 3.14159265358979;
+    if (x1 <= x0) return;
+    text_print(p->out, "<path class=\"roof %s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", r->dashed ? "second" : "first", x0, y0,
+               x1, y1);
+    /* The name runs along it. */
+    double angle = atan2(y1 - y0, x1 - x0) * 180 / 3.14159265358979, at = r->dashed ? 0.4 : 0.08;
     text_print(p->out, "<text class=\"roof-name\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
-               x0 + 0.12 * (x1 - x0), y0 + 0.12 * (y1 - y0) - 5, angle);
-    html_print(p->out, "%s %.4g GB/s", name, gb_per_s);
+               x0 + at * (x1 - x0), y0 + at * (y1 - y0) - 5, angle);
+    html_print(p->out, "%s %.4g GB/s", r->name, r->value);
     text_add(p->out, "</text>\n");
 }
 
-static void put_kernels(const report_model *m, int device, const plot *p, int64_t total_ns)
+static void put_flat(const plot *p, const roof *r, double steepest)
+{
+    double y = plot_y(p, r->value), x = plot_x(p, r->value / steepest);
+    text_print(p->out, "<path class=\"roof %s\" d=\"M%.1f %.1fH%.1f\"/>", r->dashed ? "second" : "first", x, y,
+               p->left + p->width);
+    text_print(p->out, "<text class=\"roof-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", p->left + p->width - 6,
+               y - 5);
+    html_print(p->out, "%s %.4g GFLOP/s", r->name, r->value);
+    text_add(p->out, "</text>\n");
+}
+
+/* ---- kernels ---- */
+
+static void put_dot(const plot *p, const roof_dot *d, double x, double y, double radius)
+{
+    text_print(p->out, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"", x, y, radius);
+    if (d->kernel >= 0) text_print(p->out, " data-kernel=\"%d\"", d->kernel);
+    text_add(p->out, "><title>");
+    html_print(p->out, "%s %s: %.4g GFLOP/s, %.4g GB/s, %.3g FLOP/byte", d->name, d->about ? d->about : "", rate_of(d),
+               d->bytes / d->time_ns, d->flops / d->bytes);
+    if (isfinite(d->share)) html_print(p->out, ", %.1f %% of the time", 100 * d->share);
+    if (isfinite(d->roof_share)) html_print(p->out, ", %.0f %% of the %s roof", 100 * d->roof_share, d->bound);
+    text_add(p->out, "</title></circle>");
+}
+
+static void put_dots(const plot *p, const roof_dot *dots, int count)
 {
     struct {
         double left, right, y;
     } labels[24];
     int label_count = 0;
-    for (int i = 0; i < m->kernel_count; i++) {
-        const report_kernel *k = &m->kernels[i];
-        if (k->device_number != device || !is_drawn(k)) continue;
-        double share = (double)k->total_ns / (double)MAXIMUM(total_ns, 1), x = plot_x(p, k->flops / k->bytes);
-        double y = plot_y(p, rate_of(k)), radius = 3.5 + 14 * sqrt(share);
-        text_print(p->out, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" data-kernel=\"%d\"><title>", x, y,
-                   radius, i);
-        html_print(p->out, "%s %s: %.4g GFLOP/s, %.3g FLOP/byte, %.1f %% of the time", k->name,
-                   k->shapes ? k->shapes : "", rate_of(k), k->flops / k->bytes, 100 * share);
-        if (isfinite(k->roof_share)) html_print(p->out, ", %.0f %% of the %s roof", 100 * k->roof_share, k->bound);
-        text_add(p->out, "</title></circle>");
+    for (int i = 0; i < count; i++) {
+        const roof_dot *d = &dots[i];
+        if (!is_drawn(d)) continue;
+        double x = plot_x(p, d->flops / d->bytes), y = plot_y(p, rate_of(d));
+        double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
+        put_dot(p, d, x, y, radius);
         /* A name that would lie over another is left to the tip. */
-        double length = 6.2 * (double)strlen(k->name);
+        double length = 6.2 * (double)strlen(d->name);
         bool right = x + radius + 3 + length < p->left + p->width, covered = label_count == COUNT(labels);
         double from = right ? x + radius + 3 : x - radius - 3 - length;
         for (int n = 0; n < label_count; n++)
@@ -67,29 +90,29 @@ static void put_kernels(const report_model *m, int device, const plot *p, int64_
         labels[label_count++].y = y;
         text_print(p->out, "<text class=\"dot-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
                    right ? x + radius + 3 : x - radius - 3, y + 4, right ? "start" : "end");
-        html_text(p->out, k->name);
+        html_text(p->out, d->name);
         text_add(p->out, "</text>\n");
     }
 }
 
-static void draw(const report_model *m, int number, text *out)
+void roofline_draw(const char *device, const roof *roofs, int roof_count, const roof_dot *dots, int count, text *out)
 {
-    const report_device *d = &m->devices[number];
-    double peak = d->measured ? d->ceilings.fma_all_gflop_per_s : 0, low_x = 0.05, high_x = 64, low_y = INFINITY;
-    double high_y = peak;
-    int64_t total_ns = 0;
-    for (int i = 0; i < m->kernel_count; i++) {
-        const report_kernel *k = &m->kernels[i];
-        if (k->device_number != number) continue;
-        total_ns += k->total_ns;
-        if (!is_drawn(k)) continue;
-        low_x = fmin(low_x, k->flops / k->bytes / 2);
-        high_x = fmax(high_x, k->flops / k->bytes * 4);
-        low_y = fmin(low_y, rate_of(k) / 4);
-        high_y = fmax(high_y, rate_of(k));
+    double low_x = 0.05, high_x = 64, low_y = INFINITY, high_y = 0, peak = 0, steepest = 0, slowest = INFINITY;
+    for (int i = 0; i < roof_count; i++) {
+        if (roofs[i].is_memory) steepest = fmax(steepest, roofs[i].value);
+        if (roofs[i].is_memory) slowest = fmin(slowest, roofs[i].value);
+        if (!roofs[i].is_memory) peak = fmax(peak, roofs[i].value);
+    }
+    high_y = peak;
+    for (int i = 0; i < count; i++) {
+        if (!is_drawn(&dots[i])) continue;
+        low_x = fmin(low_x, dots[i].flops / dots[i].bytes / 2);
+        high_x = fmax(high_x, dots[i].flops / dots[i].bytes * 4);
+        low_y = fmin(low_y, rate_of(&dots[i]) / 4);
+        high_y = fmax(high_y, rate_of(&dots[i]));
     }
     if (!isfinite(low_y)) return;
-    if (peak > 0) high_x = fmax(high_x, 4 * peak / d->ceilings.copy_gb_per_s);
+    if (peak > 0 && isfinite(slowest)) high_x = fmax(high_x, 3 * peak / slowest);
     plot p = {.x_low = low_x,
               .x_high = high_x,
               .y_low = fmin(low_y, high_y / 1000),
@@ -97,20 +120,65 @@ static void draw(const report_model *m, int number, text *out)
               .x_log = true,
               .y_log = true};
     text title = {0};
-    text_print(&title, "Roofline of %s", d->name);
+    text_print(&title, "Roofline of %s", device);
     plot_open(&p, out, text_get(&title), 760, 420);
     text_free(&title);
     plot_axes(&p, "operations for each byte of memory (FLOP/byte)", "GFLOP/s");
-    if (d->measured) {
-        put_roof(&p, d->ceilings.read_gb_per_s, peak, "read", "second");
-        put_roof(&p, d->ceilings.copy_gb_per_s, peak, "copy", "first");
-        text_print(out, "<text class=\"roof-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", p.left + p.width - 6,
-                   plot_y(&p, peak) - 5);
-        html_print(out, "multiply-add f32 %.4g GFLOP/s", peak);
-        text_add(out, "</text>\n");
+    for (int i = 0; i < roof_count; i++) {
+        if (roofs[i].is_memory && peak > 0) put_slope(&p, &roofs[i], peak);
+        if (!roofs[i].is_memory && steepest > 0) put_flat(&p, &roofs[i], steepest);
     }
-    put_kernels(m, number, &p, total_ns);
+    put_dots(&p, dots, count);
     plot_close(&p);
+}
+
+int roofs_of(const qn_ceilings *c, roof *out)
+{
+    int count = 0;
+    if (c->copy_gb_per_s > 0) out[count++] = (roof){"copy", c->copy_gb_per_s, true, false};
+    if (c->read_gb_per_s > 0) out[count++] = (roof){"read", c->read_gb_per_s, true, true};
+    if (c->fma_all_gflop_per_s > 0) out[count++] = (roof){"multiply-add f32", c->fma_all_gflop_per_s, false, false};
+    return count;
+}
+
+/* ---- of a profile ---- */
+
+static void draw_device(const report_model *m, int number, text *out)
+{
+    const report_device *device = &m->devices[number];
+    roof_dot *dots = ARENA_ARRAY(m->memory, roof_dot, m->kernel_count + 1);
+    roof roofs[MOST_ROOFS];
+    int64_t total_ns = 0;
+    int count = 0;
+    for (int i = 0; i < m->kernel_count; i++)
+        if (m->kernels[i].device_number == number) total_ns += m->kernels[i].total_ns;
+    for (int i = 0; i < m->kernel_count; i++) {
+        const report_kernel *k = &m->kernels[i];
+        if (k->device_number != number) continue;
+        dots[count++] = (roof_dot){.name = k->name,
+                                   .about = k->shapes,
+                                   .flops = k->flops,
+                                   .bytes = k->bytes,
+                                   .time_ns = (double)k->total_ns / (double)k->calls,
+                                   .share = (double)k->total_ns / (double)MAXIMUM(total_ns, 1),
+                                   .roof_share = k->roof_share,
+                                   .bound = k->bound,
+                                   .kernel = i};
+    }
+    roofline_draw(device->name, roofs, device->measured ? roofs_of(&device->ceilings, roofs) : 0, dots, count, out);
+    if (!device->measured) html_print(out, "The ceilings of %s were not measured. ", device->name);
+    bool first = true;
+    for (int i = 0; i < count; i++) {
+        if (is_drawn(&dots[i])) continue;
+        text_add(out, first
+                          ? "<p class=\"about\">Without a place, since they compute nothing or nobody knows how much: "
+                          : ", ");
+        first = false;
+        html_text(out, dots[i].name);
+        if (isfinite(dots[i].roof_share))
+            html_print(out, " (%.0f %% of the %s roof)", 100 * dots[i].roof_share, dots[i].bound);
+    }
+    if (!first) text_add(out, "</p>\n");
 }
 
 void report_roofline(const report_model *m, text *out)
@@ -119,21 +187,6 @@ void report_roofline(const report_model *m, text *out)
                       "A dot is a kernel; the larger, the more of the time it takes. On the slope the memory is the "
                       "limit, under the flat part the arithmetic. Bytes are those of the arrays, once each; ceilings "
                       "are measured on this machine.");
-    for (int i = 0; i < m->device_count; i++) {
-        const report_device *d = &m->devices[i];
-        draw(m, i, out);
-        if (!d->measured) html_print(out, "The ceilings of %s were not measured. ", d->name);
-    }
-    int without = 0;
-    for (int i = 0; i < m->kernel_count; i++) {
-        const report_kernel *k = &m->kernels[i];
-        if (is_drawn(k)) continue;
-        text_add(out, without++ ? ", "
-                                : "<p class=\"about\">Without a place, since they compute nothing or nobody "
-                                  "knows how much: ");
-        html_text(out, k->name);
-        if (isfinite(k->roof_share)) html_print(out, " (%.0f %% of the %s roof)", 100 * k->roof_share, k->bound);
-    }
-    if (without) text_add(out, "</p>\n");
+    for (int i = 0; i < m->device_count; i++) draw_device(m, i, out);
     html_close_section(out);
 }

@@ -6,6 +6,7 @@
 #include "profile/report.h"
 
 #include <math.h>
+#include <quern/device.h>
 #include <string.h>
 
 /* ---- kernels ---- */
@@ -184,10 +185,20 @@ static void put_cards(const report_model *m, text *out)
     if (m->worker_count)
         card_print(out, memory, arena_print(memory, "of %d threads of the pool are busy", m->worker_count), "%.1f %%",
                    100 * (double)m->thread_busy_ns / span / m->worker_count);
+    for (int i = 0; m->profile->context && i < m->device_count; i++) {
+        qn_memory_statistics s;
+        qn_error ignored;
+        if (qn_device_memory(m->profile->context, m->devices[i].name, &s, &ignored) != QN_OK || !s.allocations)
+            continue;
+        text_clear(&words);
+        text_add_bytes_count(&words, (double)(s.used_bytes + s.kept_bytes));
+        card(out, text_get(&words),
+             arena_print(memory, "of %s's memory are reserved: in use or kept", m->devices[i].name));
+    }
     for (int i = 0; i < m->memory_count; i++) {
         text_clear(&words);
         text_add_bytes_count(&words, (double)m->memories[i].peak_bytes);
-        card(out, text_get(&words), arena_print(memory, "%s at its peak", m->memories[i].place));
+        card(out, text_get(&words), arena_print(memory, "%s allocated at its peak", m->memories[i].place));
     }
     text_free(&words);
     arena_free(memory);

@@ -106,6 +106,16 @@ function testSources() {
     }
 }
 
+/* As on a narrow phone: what is wider scrolls inside its own box. */
+function testWidth() {
+    const body = document.body;
+    expect(document.documentElement.scrollWidth <= window.innerWidth + 1, "the page is wider than the screen");
+    body.style.width = "360px";
+    for (const part of all("section, header > *"))
+        expect(part.scrollWidth <= 362, (part.id || part.tagName) + " is wider than 360 pixels: " + part.scrollWidth);
+    body.style.width = "";
+}
+
 function selfTest() {
     try {
         testTables();
@@ -116,11 +126,11 @@ function selfTest() {
             testDrawing();
         }
         testSources();
+        testWidth();
     } catch (error) {
         failures.push(String(error.stack || error));
     }
-    expect(document.documentElement.scrollWidth <= window.innerWidth + 1, "the page is wider than the screen");
     document.documentElement.dataset.selftest = failures.length ? Array.from(new Set(failures)).join("; ") : "ok";
 }
 
-if (location.hash.includes("selftest")) window.addEventListener("load", () => setTimeout(selfTest, 50));
+if (location.hash.includes("selftest")) window.addEventListener("load", selfTest);

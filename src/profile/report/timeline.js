@@ -54,9 +54,15 @@ function layRows() {
 
 /* ---- where things are ---- */
 
-const canvasWidth = () => canvas.clientWidth;
-const gutterWidth = () => Math.min(132, Math.round(canvasWidth() * 0.24));
-const scale = () => (canvasWidth() - gutterWidth()) / (view.to - view.from); // pixels a nanosecond
+/* Asking the page for a width may make it lay itself out: it is done when the size changes, not for every slice. */
+const size = { width: 1, gutter: 0 };
+function measureSize() {
+    size.width = canvas.clientWidth;
+    size.gutter = Math.min(132, Math.round(size.width * 0.24));
+}
+const canvasWidth = () => size.width;
+const gutterWidth = () => size.gutter;
+const scale = () => (size.width - size.gutter) / (view.to - view.from); // pixels a nanosecond
 const xOf = (time) => gutterWidth() + (time - view.from) * scale();
 const timeAt = (x) => view.from + (x - gutterWidth()) / scale();
 const nameOf = (row, i) => report.names[row.names[i]];
@@ -77,28 +83,37 @@ function colourOfNumber(number) {
 
 /* ---- drawing ---- */
 
+let styles = {};
 function style(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    if (!styles[name]) styles[name] = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    return styles[name];
 }
 
 function drawLane(pen, row, lane, y, words) {
-    const gutter = gutterWidth();
+    const { width, gutter } = size;
+    const { start, end, names } = row;
     const height = place.laneHeight - 2;
+    const pixels = scale();
+    let ink = -1; // the name whose colour the pen has
     for (let i = firstAfter(row, lane, view.from); i < lane.length;) {
         const slice = lane[i];
-        if (row.start[slice] >= view.to) break;
-        const left = Math.max(xOf(row.start[slice]), gutter);
-        const width = Math.min(xOf(row.end[slice]), canvasWidth()) - left;
-        const number = row.names[slice];
-        pen.globalAlpha = view.found && !view.found[number] ? 0.18 : 1;
-        pen.fillStyle = colourOfNumber(number);
-        pen.fillRect(left, y, Math.max(width, 1), height);
-        if (width > 26) {
+        if (start[slice] >= view.to) break;
+        const left = Math.max(gutter + (start[slice] - view.from) * pixels, gutter);
+        const length = Math.min(gutter + (end[slice] - view.from) * pixels, width) - left;
+        const number = names[slice];
+        if (number !== ink) {
+            pen.globalAlpha = view.found && !view.found[number] ? 0.18 : 1;
+            pen.fillStyle = colourOfNumber(number);
+            ink = number;
+        }
+        pen.fillRect(left, y, Math.max(length, 1), height);
+        if (length > 26) {
             pen.fillStyle = "#ffffff";
-            pen.fillText(report.names[number].slice(0, Math.floor((width - 5) / words)), left + 3, y + height - 4);
+            pen.fillText(report.names[number].slice(0, Math.floor((length - 5) / words)), left + 3, y + height - 4);
+            ink = -1;
         }
         /* What begins and ends within this pixel is in the mark already. */
-        i = width >= 1 ? i + 1 : Math.max(i + 1, firstAfter(row, lane, timeAt(left + 1)));
+        i = length >= 1 ? i + 1 : Math.max(i + 1, firstAfter(row, lane, timeAt(left + 1)));
     }
     pen.globalAlpha = 1;
 }
@@ -341,11 +356,12 @@ function openTimeline() {
     canvas = byId("canvas");
     rows = report.rows.map(decodeRow).concat((report.memory || []).map(decodeMemory));
     layRows();
+    measureSize();
     look(0, report.span);
     draw();
-    onTheme.push(drawSoon);
+    onTheme.push(() => ((styles = {}), drawSoon()));
     byId("timeline").addEventListener("scroll", drawSoon);
-    new ResizeObserver(drawSoon).observe(byId("timeline"));
+    new ResizeObserver(() => (measureSize(), drawSoon())).observe(byId("timeline"));
 }
 
 if (report.rows && byId("canvas")) openTimeline();
