@@ -94,6 +94,10 @@ typedef struct qn_profile_totals {
     int64_t start_ns, end_ns; /* of the realtime clock */
     int64_t records, kept, dropped, steps;
     int threads;
+    int64_t device_records, device_dropped;
+    const char *device_source;    /* where times of a GPU come from: "CUPTI activity", "CUDA events"; NULL: none */
+    const char *device_reason;    /* why there is no better source, and what to do; NULL: there is none better */
+    double device_overhead_share; /* of the run, that tracing the GPU says it took; NAN: not known */
 } qn_profile_totals;
 QN_API void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals);
 

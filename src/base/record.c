@@ -63,6 +63,7 @@ static struct {
     pthread_key_t key;
     pthread_once_t once;
     _Atomic(const record_tracer *) tracer;
+    _Atomic uint64_t traces;
     _Atomic bool ticks; /* records hold ticks, not nanoseconds */
     int64_t first_tick, first_ns;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
@@ -238,7 +239,13 @@ uint64_t record_inside(void)
 
 void record_trace_by(const record_tracer *tracer)
 {
+    if (tracer) atomic_fetch_add(&state.traces, 1);
     atomic_store_explicit(&state.tracer, tracer, memory_order_release);
+}
+
+uint64_t record_trace_number(void)
+{
+    return atomic_load_explicit(&state.tracer, memory_order_acquire) ? atomic_load(&state.traces) : 0;
 }
 
 const char *record_name(const char *words)

@@ -118,6 +118,9 @@ static inline void record_leave(uint64_t identity)
 }
 uint64_t record_inside(void);                      /* the identity that this thread is inside of; 0: none */
 void record_trace_by(const record_tracer *tracer); /* borrowed until the next call; NULL: nobody */
+/* Which trace of devices is on: another number for each; 0: none. A tracer may know only what was made since it began, so
+ * that a device makes again what it hands over as a whole. */
+uint64_t record_trace_number(void);
 
 /* The reader's side. start fails (QN_BAD_CALL) while another reader has it on. */
 qn_status record_start(int ring_records, qn_error *error); /* records a thread may be ahead of the reader; 0: 65,536 */

@@ -18,8 +18,9 @@ struct device_event {
 
 struct device_graph {
     cuda_device *device;
-    void *ready;
+    void *graph, *ready;
     size_t node_count;
+    uint64_t trace; /* that was on when `ready` was made; 0: none */
 };
 
 void cuda_stream_note(device_stream *s, const char *kernel)
@@ -139,17 +140,17 @@ static qn_status capture_end(device_stream *s, device_graph **out, qn_error *err
 {
     cuda_device *d = s->device;
     bool pushed;
-    void *graph = NULL;
     if (!s->capturing) return error_set(error, QN_BAD_CALL, "this stream is not being recorded");
     s->capturing = false;
     QN_TRY(cuda_enter(d, &pushed, error));
     device_graph *g = calloc(1, sizeof(*g));
     CHECK(g);
     g->device = d;
-    int result = d->api.cuStreamEndCapture(s->handle, &graph);
-    if (!result) result = d->api.cuGraphGetNodes(graph, NULL, &g->node_count);
-    if (!result) result = d->api.cuGraphInstantiateWithFlags(&g->ready, graph, 0);
-    if (graph) d->api.cuGraphDestroy(graph);
+    int result = d->api.cuStreamEndCapture(s->handle, &g->graph);
+    if (!result) result = d->api.cuGraphGetNodes(g->graph, NULL, &g->node_count);
+    if (!result) result = d->api.cuGraphInstantiateWithFlags(&g->ready, g->graph, 0);
+    g->trace = record_trace_number();
+    if (result && g->graph) d->api.cuGraphDestroy(g->graph);
     cuda_leave(d, pushed);
     if (result) {
         free(g);
@@ -159,15 +160,31 @@ static qn_status capture_end(device_stream *s, device_graph **out, qn_error *err
     return QN_OK;
 }
 
+/* CUPTI loses its way (and the process with it) in a graph that was made ready before it traced graphs. */
+static int make_ready_again(device_graph *g, uint64_t trace)
+{
+    const cuda_api *api = &g->device->api;
+    void *ready = NULL;
+    int result = api->cuCtxSynchronize();
+    if (!result) result = api->cuGraphInstantiateWithFlags(&ready, g->graph, 0);
+    if (result) return result;
+    api->cuGraphExecDestroy(g->ready);
+    g->ready = ready;
+    g->trace = trace;
+    return 0;
+}
+
 static qn_status replay(device_graph *g, device_stream *s, qn_error *error)
 {
     cuda_device *d = g->device;
     bool pushed;
     if (!s) s = &d->own;
     QN_TRY(cuda_enter(d, &pushed, error));
+    uint64_t trace = record_trace_number();
+    int result = trace && trace != g->trace ? make_ready_again(g, trace) : 0;
     cuda_stream_note(s, "(a graph)");
     int64_t span = cuda_trace_begin(d, s);
-    int result = d->api.cuGraphLaunch(g->ready, s->handle);
+    if (!result) result = d->api.cuGraphLaunch(g->ready, s->handle);
     cuda_trace_end(d, s, span);
     cuda_leave(d, pushed);
     if (result) return cuda_failed(d, result, NULL, "replaying a graph", error);
@@ -181,6 +198,7 @@ static void graph_close(device_graph *g)
     if (!g) return;
     if (cuda_enter(g->device, &pushed, &ignored) == QN_OK) {
         g->device->api.cuGraphExecDestroy(g->ready);
+        g->device->api.cuGraphDestroy(g->graph);
         cuda_leave(g->device, pushed);
     }
     free(g);

@@ -19,7 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 2 << 20, EXTERNAL_OURS = 3 /* CUSTOM0 */, FLUSH_FORCED = 1, MOST_KINDS = 8 };
+enum {
+    BUFFER_BYTES = 512 << 10,
+    READY_BUFFERS = 8, /* from the start, touched, so that the program does not wait for pages */
+    EXTERNAL_OURS = 3, /* CUSTOM0 */
+    FLUSH_FORCED = 1,
+    MOST_KINDS = 8,
+    MOST_CALLS = 2048
+};
 
 typedef struct buffer {
     struct buffer *next;
@@ -146,17 +153,22 @@ static void find_clock(cupti *c)
     if (llabs(c->clock_offset_ns) < 100000) c->clock_offset_ns = 0;
 }
 
+/* CUPTI tells of external correlation only with all calls of the driver on; then those that hand over no work are off. */
+static void trace_submits(cupti *c)
+{
+    if (!c->api.cuptiActivityEnableDriverApi) return;
+    for (uint32_t call = 1; call < MOST_CALLS; call++) {
+        bool wanted = false;
+        for (int i = 0; i < COUNT(submits); i++) wanted |= submits[i] == call;
+        if (!wanted && c->api.cuptiActivityEnableDriverApi(call, 0)) return; /* there are no more */
+    }
+}
+
 static qn_status enable(cupti *c, int kind, bool needed, qn_error *error)
 {
     int result = c->api.cuptiActivityEnable(kind);
     if (!result) c->kinds[c->kind_count++] = kind;
     return result && needed ? refused(c, result, "cuptiActivityEnable", error) : QN_OK;
-}
-
-static void trace_submits(cupti *c, bool on)
-{
-    if (c->api.cuptiActivityEnableDriverApi)
-        for (int i = 0; i < COUNT(submits); i++) c->api.cuptiActivityEnableDriverApi(submits[i], on);
 }
 
 static qn_status begin(cupti *c, qn_error *error)
@@ -178,8 +190,8 @@ static qn_status begin(cupti *c, qn_error *error)
     QN_TRY(enable(c, CUPTI_EXTERNAL, true, error));
     QN_TRY(enable(c, CUPTI_OVERHEAD, false, error));
     if (!c->nodes) QN_TRY(enable(c, CUPTI_GRAPH, false, error));
-    if (!c->api.cuptiActivityEnableDriverApi) QN_TRY(enable(c, CUPTI_DRIVER, true, error));
-    trace_submits(c, true);
+    QN_TRY(enable(c, CUPTI_DRIVER, true, error));
+    trace_submits(c);
     state.push = c->api.cuptiActivityPushExternalCorrelationId;
     state.pop = c->api.cuptiActivityPopExternalCorrelationId;
     record_trace_by(&tracer);
@@ -193,6 +205,13 @@ qn_status cupti_start(bool nodes, cupti **out, qn_error *error)
     if (!c) return error_set(error, QN_NO_MEMORY, "there is no memory for tracing the GPU");
     c->nodes = nodes;
     c->full_end = &c->full;
+    for (int i = 0; i < READY_BUFFERS; i++) {
+        buffer *b = aligned_alloc(_Alignof(buffer), sizeof(*b));
+        if (!b) break;
+        memset(b, 0, sizeof(*b));
+        b->next = c->free;
+        c->free = b;
+    }
     qn_status status = begin(c, error);
     if (status == QN_OK)
         *out = c;
@@ -205,7 +224,6 @@ void cupti_stop(cupti *c)
 {
     if (!c || !c->on) return;
     record_trace_by(NULL);
-    trace_submits(c, false);
     for (int i = 0; i < c->kind_count; i++) c->api.cuptiActivityDisable(c->kinds[i]);
     c->on = false;
 }

@@ -351,5 +351,10 @@ void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals)
                                   .kept = p->kept_count,
                                   .dropped = p->lost,
                                   .steps = p->step,
-                                  .threads = record_thread_count()};
+                                  .threads = record_thread_count(),
+                                  .device_records = p->device_count,
+                                  .device_dropped = p->device_lost,
+                                  .device_source = p->device_source,
+                                  .device_reason = p->device_reason,
+                                  .device_overhead_share = p->device_overhead_share};
 }

@@ -4,7 +4,7 @@
  * list of calls that were recorded, which are run again.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/facts.h"
 
 #include <quern/device.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 struct qn_stream {
     qn_context *context;
     int slot;
-    device_stream *own; /* NULL: the driver has none */
-    qn_graph *recording;
+    device_stream *own;  /* NULL: the driver has none */
+    qn_graph *recording; /* with `own`, only what its launches are */
 };
 
 struct qn_event {
@@ -29,6 +29,9 @@ struct qn_graph {
     device_graph *own;
     qn_call **calls; /* where there is no own */
     int call_count, call_capacity;
+    const record_facts **parts; /* where there is an own: of its launches, for records */
+    int part_count, part_capacity;
+    const record_facts *facts; /* of all together, once there was a record */
 };
 
 static const device_slot *slot_of(const qn_context *context, int slot)
@@ -107,10 +110,27 @@ qn_status stream_event(const qn_stream *stream, qn_event **event, qn_error *erro
     return qn_event_new(stream->context, stream->context->slots[stream->slot].name, event, error);
 }
 
+/* A launch that is being recorded; what it is will be asked for when the graph is replayed under a profile. */
+static void add_part(qn_graph *g, qn_call *call)
+{
+    const record_facts *f = g && !call_is_function(call) ? call_facts(call) : NULL;
+    if (!f) return;
+    if (g->part_count == g->part_capacity) {
+        g->part_capacity = g->part_capacity ? 2 * g->part_capacity : 16;
+        g->parts = realloc(g->parts, sizeof(*g->parts) * (size_t)g->part_capacity);
+        CHECK(g->parts);
+    }
+    g->parts[g->part_count++] = f;
+}
+
 qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
 {
     if (!call || !stream) return error_set(error, QN_BAD_CALL, "qn_call_launch: an argument is NULL");
-    if (stream->own) return call_submit(call, stream->slot, stream->own, error);
+    if (stream->own) {
+        QN_TRY(call_submit(call, stream->slot, stream->own, error));
+        add_part(stream->recording, call);
+        return QN_OK;
+    }
     qn_graph *g = stream->recording;
     if (!g) return call_launch(call, stream->slot, NULL, error);
     if (g->call_count == g->call_capacity) {
@@ -187,7 +207,7 @@ static qn_graph *new_graph(const qn_stream *stream)
 qn_status qn_graph_begin(qn_stream *stream, qn_error *error)
 {
     if (!stream) return error_set(error, QN_BAD_CALL, "qn_graph_begin: the stream is NULL");
-    if (stream->own) return streams_of(stream->context, stream->slot)->capture(stream->own, error);
+    if (stream->own) QN_TRY(streams_of(stream->context, stream->slot)->capture(stream->own, error));
     if (stream->recording) return error_set(error, QN_BAD_CALL, "this stream is being recorded already");
     stream->recording = new_graph(stream);
     return QN_OK;
@@ -198,10 +218,17 @@ qn_status qn_graph_end(qn_stream *stream, qn_graph **graph, qn_error *error)
     if (!stream || !graph) return error_set(error, QN_BAD_CALL, "qn_graph_end: an argument is NULL");
     *graph = NULL;
     if (stream->own) {
+        qn_graph *g = stream->recording;
         device_graph *own = NULL;
-        QN_TRY(streams_of(stream->context, stream->slot)->capture_end(stream->own, &own, error));
-        *graph = new_graph(stream);
-        (*graph)->own = own;
+        stream->recording = NULL;
+        qn_status status = streams_of(stream->context, stream->slot)->capture_end(stream->own, &own, error);
+        if (status != QN_OK) {
+            qn_graph_free(g);
+            return status;
+        }
+        CHECK(g);
+        g->own = own;
+        *graph = g;
         return QN_OK;
     }
     if (!stream->recording) return error_set(error, QN_BAD_CALL, "this stream is not being recorded");
@@ -210,11 +237,23 @@ qn_status qn_graph_end(qn_stream *stream, qn_graph **graph, qn_error *error)
     return QN_OK;
 }
 
+static qn_status replay(qn_graph *g, qn_stream *stream, qn_error *error)
+{
+    if (record_is_on() && !g->facts)
+        g->facts = facts_of_parts(g->parts, g->part_count, "graph", slot_of(g->context, g->slot)->name);
+    int64_t from = record_begin();
+    uint64_t identity = record_enter();
+    qn_status status = streams_of(g->context, g->slot)->replay(g->own, stream->own, error);
+    record_leave(identity);
+    record_end(from, RECORD_LAUNCH, "graph", NULL, identity, (intptr_t)g->facts, g->slot);
+    return status;
+}
+
 qn_status qn_graph_launch(qn_graph *graph, qn_stream *stream, qn_error *error)
 {
     if (!graph || !stream) return error_set(error, QN_BAD_CALL, "qn_graph_launch: an argument is NULL");
     QN_TRY(same_device(graph->context, graph->slot, stream->slot, "the graph", error));
-    if (graph->own) return streams_of(graph->context, graph->slot)->replay(graph->own, stream->own, error);
+    if (graph->own) return replay(graph, stream, error);
     for (int i = 0; i < graph->call_count; i++) QN_TRY(qn_call_launch(graph->calls[i], stream, error));
     return QN_OK;
 }
@@ -230,5 +269,6 @@ void qn_graph_free(qn_graph *graph)
     if (!graph) return;
     if (graph->own) streams_of(graph->context, graph->slot)->graph_close(graph->own);
     free(graph->calls);
+    free(graph->parts);
     free(graph);
 }
