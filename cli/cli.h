@@ -35,7 +35,7 @@ typedef struct arguments {
     bool separated;   /* there was a `--` */
     int separated_at; /* words before it */
     bool memory;
-    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot;
+    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints;
 } arguments;
 
 typedef struct command {

@@ -22,6 +22,7 @@ int command_bench(const command *self, const arguments *given)
                                 .seconds = given->seconds,
                                 .seed = given->seed,
                                 .progress = true,
+                                .hints = given->hints,
                                 .colour = colours_wanted(stdout)};
     (void)self;
     for (int i = 0; i < given->settings.count; i++)

@@ -42,7 +42,7 @@ const command commands[] = {
      "the right ones in turn, and prints a table: median time with the 20 and 80 percent quantiles,\n"
      "GB/s, GFLOP/s, percent of the copy bandwidth measured in the same run, and the greatest error.\n"
      "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
-     "set device json seconds seed verbose keep threads no-cache no-raw",
+     "set device json seconds seed hints verbose keep threads no-cache no-raw",
      "  quern bench kernels/gelu.qn\n"
      "      all variants of GELU on the best device\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"

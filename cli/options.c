@@ -41,6 +41,7 @@ static const option options[] = {
     {"times", NULL, FLAG, PLACE(times), "the time of each pass"},
     {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
     {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant"},
+    {"hints", NULL, FLAG, PLACE(hints), "after each table: what bounds each variant, and what to try"},
     {"seconds", "NUMBER", REAL, PLACE(seconds), "the most time to spend on timing one variant (default 1)"},
     {"effort", "NAME", WORD, PLACE(effort), "quick: a sample of the candidates (default); full: all of them"},
     {"budget", "TIME", DURATION, PLACE(budget_s), "the most time to spend, such as 10s or 2m (default 30s)"},

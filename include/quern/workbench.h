@@ -89,6 +89,7 @@ typedef struct qn_bench_options {
     bool force;                        /* compare even if that was another machine, GPU or driver */
     bool strict;                       /* AMBIGUOUS against the baseline is a finding, like SLOWER */
     double margin;                     /* of comparisons, relative; 0: 0.01, against a baseline 0.03 */
+    bool hints;                        /* after each table: what bounds each variant, and what to try */
     struct qn_bench_results **results; /* NULL: not wanted; see bench.h. Filled even where variants were wrong */
 } qn_bench_options;
 QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options,

@@ -95,6 +95,7 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
         if (first) measure_limits(b);
         for (int tries = 0; tries < 2 && limits_are_odd(b); tries++) measure_limits(b);
         report_table(b, &words);
+        if (b->options->hints) bench_hints(b, &words);
         b->write(b->user, text_get(&words), words.length);
         text_free(&words);
         report_json(b, path, out);

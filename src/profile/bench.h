@@ -158,6 +158,9 @@ size_t bench_cache_bytes(const bench *b); /* of the device */
 qn_bench_results *results_new(void);
 void results_add(qn_bench_results *r, const bench *b, const char *path);
 
+/* hints_bench.c: what bounds each variant and what to try; nothing where nothing is worth saying */
+void bench_hints(const bench *b, text *out);
+
 /* bench_report.c */
 /* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */
 double share_of_limit(const bench *b, const bench_variant *v, const char **limit);

@@ -33,11 +33,6 @@ const hint_rule_info hint_rules[HINT_RULES] = {
 #undef KERNEL
 #undef RUN
 
-hint_machine machine_unknown(void)
-{
-    return (hint_machine){0};
-}
-
 hint_counters counters_unknown(void)
 {
     return (hint_counters){NAN, NAN, NAN, NAN};
@@ -144,7 +139,7 @@ void hints_find(const hint_input *in, hint_list *out)
     for (int i = 0; i < in->kernel_count; i++)
         if (in->kernels[i].total_ns > 0) device_ns += in->kernels[i].total_ns;
     for (int r = 0; r < HINT_RULES; r++) {
-        if (hint_rules[r].run && in->profile) hint_rules[r].run(in, out);
+        if (hint_rules[r].run && (in->profile || r == HINT_power_capped)) hint_rules[r].run(in, out);
         for (int i = 0; hint_rules[r].kernel && i < in->kernel_count; i++) {
             const hint_kernel *k = &in->kernels[i];
             if (in->kernel_count > 1 && k->total_ns < least_kernel_share * device_ns) continue;
@@ -209,9 +204,9 @@ static double wall_of(const qn_profile *p)
 
 /* ---- machines ---- */
 
-static hint_machine machine_of(qn_context *context, const char *device)
+hint_machine machine_of(qn_context *context, const char *device)
 {
-    hint_machine m = machine_unknown();
+    hint_machine m = {0};
     int slot;
     if (!context || !device || context_slot(context, device, &slot, NULL) != QN_OK) return m;
     m.gpu = !strncmp(device, "cuda", 4);

@@ -85,7 +85,7 @@ typedef struct hint_rule_info {
 extern const hint_rule_info hint_rules[HINT_RULES];
 
 /* hints.c */
-hint_machine machine_unknown(void);
+hint_machine machine_of(qn_context *context, const char *device); /* what is known without measuring */
 hint_counters counters_unknown(void);
 /* Kernels and machine of a profile. Everything found lives in `memory`, with pointers into the profile. */
 void hints_from_profile(const qn_profile *profile, arena *memory, hint_input *out);
