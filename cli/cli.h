@@ -32,6 +32,9 @@ typedef struct arguments {
     int64_t threads;
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
     int64_t rows, runs;
+    const char *report; /* an HTML file */
+    char *const *typed; /* everything after the command's name, as it was typed */
+    int typed_count;
     bool separated;   /* there was a `--` */
     int separated_at; /* words before it */
     bool memory;
@@ -61,6 +64,8 @@ bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "quern: error: ..." on stderr */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* "quern: note: ..." on stderr */
 int report_error(const qn_error *error); /* writes the message; gives the exit status that fits */
+/* "quern bench kernels/gelu.qn --report out.html", as it could be typed again. */
+const char *typed_words(const command *c, const arguments *given, char *room, size_t size);
 void write_to_stdout(void *user, const char *text, size_t length);
 /* The word of the list nearest to `word`, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *list, int count);

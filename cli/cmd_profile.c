@@ -86,12 +86,15 @@ static bool read_schedule(const char *from, schedule *out)
     return false;
 }
 
-static bool collect_words(const arguments *given, words *w, schedule *plan)
+static bool collect_words(const command *self, const arguments *given, words *w, schedule *plan)
 {
+    char room[2000];
     static const char *const keys[] = {"wait", "warmup", "active", "repeat"};
     add_path(w, "trace", given->trace);
     add_path(w, "tensorboard", given->tensorboard);
     add_path(w, "folded", given->folded);
+    add_path(w, "report", given->report);
+    if (given->report) add_setting(w, "command", typed_words(self, given, room, sizeof(room)));
     add_setting(w, "by", given->by);
     add_setting(w, "sort", given->sort);
     add_setting(w, "format", given->format);
@@ -205,6 +208,7 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     sigaction(SIGINT, &act, &before);
     qn_status status = run_steps(profile, call, device, runs, &error);
     sigaction(SIGINT, &before, NULL);
+    if (interrupted) qn_profile_interrupted(profile);
     qn_error unwritten;
     qn_status written = qn_profile_stop(profile, &unwritten);
     int exit_status = status == QN_OK ? EXIT_OK : report_error(&error);
@@ -425,6 +429,7 @@ static int profile_program(const arguments *given, words *outputs)
     if (story.finished < story.statuses || !story.statuses) {
         remove_parts(given->trace);
         remove_parts(given->folded);
+        remove_parts(given->report);
     }
     return status;
 }
@@ -437,7 +442,7 @@ int command_profile(const command *self, const arguments *given)
         complain("a program stands after --, with the options before it: quern profile --by kernel -- ./program");
         return EXIT_WRONG_CALL;
     }
-    if (!collect_words(given, &outputs, &plan)) return EXIT_WRONG_CALL;
+    if (!collect_words(self, given, &outputs, &plan)) return EXIT_WRONG_CALL;
     if (outputs.too_long) {
         complain("the paths of the profile's files are too long together");
         return EXIT_WRONG_CALL;

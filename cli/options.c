@@ -61,6 +61,8 @@ static const option options[] = {
      "a timeline for chrome://tracing and Perfetto, written while it runs; FILE.gz: compressed"},
     {"tensorboard", "FOLDER", WORD, PLACE(tensorboard), "the timeline where TensorBoard looks for it"},
     {"folded", "FILE", WORD, PLACE(folded), "stacks with their nanoseconds, for flame graphs"},
+    {"report", "FILE", WORD, PLACE(report),
+     "one HTML file with tables, plots, hints and sources that needs no network"},
     {"memory", NULL, FLAG, PLACE(memory), "also print the peak of memory and what was alive then"},
     {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled; of check: a line for every case"},
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
@@ -158,6 +160,8 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
 {
     bool only_words = false;
     memset(out, 0, sizeof(*out));
+    out->typed = words;
+    out->typed_count = count;
     for (int i = 0; i < count; i++) {
         const char *word = words[i];
         if (only_words || word[0] != '-' || !word[1]) {

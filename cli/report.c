@@ -55,6 +55,16 @@ int report_error(const qn_error *error)
     return error->status == QN_BAD_CALL || error->status == QN_BAD_FILE ? EXIT_WRONG_CALL : EXIT_FINDING;
 }
 
+const char *typed_words(const command *c, const arguments *given, char *room, size_t size)
+{
+    int length = snprintf(room, size, "quern %s", c->name);
+    for (int i = 0; i < given->typed_count && length < (int)size; i++) {
+        bool plain = given->typed[i][0] && !strpbrk(given->typed[i], " \t\n\"'$`\\*?<>|&;()");
+        length += snprintf(room + length, size - (size_t)length, plain ? " %s" : " '%s'", given->typed[i]);
+    }
+    return room;
+}
+
 void write_to_stdout(void *user, const char *text, size_t length)
 {
     (void)user;

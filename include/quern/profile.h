@@ -68,6 +68,8 @@ QN_API void qn_profile_step(qn_profile *profile);
 /* Recording ends; what was recorded can be asked for until it is freed. Writes the files of options.outputs: where that
  * fails, nothing is left under that file's name and the others are written. */
 QN_API QN_MUST_CHECK qn_status qn_profile_stop(qn_profile *profile, qn_error *error);
+/* The run ended before its time (Ctrl-C): what is written says so. Before qn_profile_stop. */
+QN_API void qn_profile_interrupted(qn_profile *profile);
 QN_API void qn_profile_free(qn_profile *profile); /* one that was not stopped leaves no files; NULL is fine */
 
 /* The user's own ranges, nested as they are on their thread. Nothing while no profile is on. The name is copied. */

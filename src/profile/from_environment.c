@@ -61,7 +61,7 @@ static void *watch(void *unused)
     while (sem_wait(&of_process.wake)) continue;
     int number = of_process.signal_number;
     pthread_mutex_lock(&of_process.lock);
-    if (of_process.profile) of_process.profile->interrupted = true;
+    qn_profile_interrupted(of_process.profile);
     pthread_mutex_unlock(&of_process.lock);
     finish();
     signal(number, SIG_DFL);

@@ -112,26 +112,21 @@ void sources_free(source_list *list)
         if (list->items[i].owned) texts_free(list->items[i].texts);
 }
 
-/* A captured step has no text; its kernels have. */
-static int find_source(report_model *m, const report_kernel *k, source_list *list)
+static int find_source(report_model *m, const record_facts *f, source_list *list)
 {
-    const record_facts *f = k->facts;
-    const void *key = f ? f->variant ? f->variant : f->texts : NULL;
+    const void *key = f->variant ? f->variant : f->texts;
     int slot;
-    if (!key) return -1;
-    for (int i = 0; i < list->count; i++)
+    for (int i = 0; i < list->count && key; i++)
         if (list->items[i].key == key) return i;
-    if (list->count == MOST_SOURCES) {
-        list->left_out++;
-        return -1;
-    }
-    source_item item = {.title = k->name,
-                        .about = k->shapes,
+    if (key && list->count == MOST_SOURCES) list->left_out++;
+    if (!key || list->count == MOST_SOURCES) return -1;
+    source_item item = {.title = f->kernel,
+                        .about = f->shapes,
                         .key = key,
                         .line = f->line,
                         .texts = (kernel_texts *)f->texts,
                         .owned = !f->texts};
-    if (!item.texts && context_slot(m->profile->context, k->device, &slot, NULL) == QN_OK)
+    if (!item.texts && context_slot(m->profile->context, f->device, &slot, NULL) == QN_OK)
         item.texts = texts_make(m->profile->context, slot, ((const variant *)f->variant)->kernel);
     return item.texts ? sources_add(list, &item) : -1;
 }
@@ -141,7 +136,12 @@ void sources_of_model(report_model *m, source_list *list)
     qn_context *context = m->profile->context;
     int slot;
     list->memory = m->memory;
-    for (int i = 0; context && i < m->kernel_count; i++) m->kernels[i].source = find_source(m, &m->kernels[i], list);
+    for (int i = 0; context && i < m->kernel_count; i++) {
+        const record_facts *f = m->kernels[i].facts;
+        if (f) m->kernels[i].source = find_source(m, f, list);
+        /* A captured step has no text of its own; its kernels have. */
+        for (int n = 0; f && n < f->part_count; n++) (void)find_source(m, f->parts[n], list);
+    }
     for (int i = 0; context && i < m->device_count; i++) {
         const char *name = m->devices[i].name;
         if (strncmp(name, "cuda", 4) != 0 && strcmp(name, "emu") != 0) continue;

@@ -281,6 +281,11 @@ qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
     return outputs_write(profile, error);
 }
 
+void qn_profile_interrupted(qn_profile *profile)
+{
+    if (profile) profile->interrupted = true;
+}
+
 void qn_profile_free(qn_profile *profile)
 {
     if (!profile) return;
