@@ -114,6 +114,7 @@ typedef struct pool_job {
     const struct record_facts *facts;  /* a launch ends with this job, and stands in the record under them; or NULL */
     _Alignas(64) _Atomic int64_t next; /* the first item that nobody has taken; of the pool alone, as the next one */
     _Atomic int64_t done;              /* items */
+    _Atomic int64_t begun, ended;      /* of record_now, where it is seen */
 } pool_job;
 void pool_run_jobs(pool *p, pool_job *jobs, int count);
 

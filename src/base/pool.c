@@ -77,7 +77,7 @@ static bool spin_for_change(pool *p, uint32_t seen)
     return false;
 }
 
-static void take_pieces(pool *p, int number)
+static void take_pieces(pool *p, int number, bool recorded)
 {
     int64_t first = atomic_load_explicit(&p->next, memory_order_relaxed);
     while (first < p->count) {
@@ -87,7 +87,7 @@ static void take_pieces(pool *p, int number)
         if (!atomic_compare_exchange_weak_explicit(&p->next, &first, first + piece, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        int64_t from = record_begin();
+        int64_t from = recorded ? record_begin() : 0;
         p->work(p->context, first, first + piece, number);
         record_end(from, RECORD_WORK, "work", NULL, 0, piece, number);
         first = atomic_load_explicit(&p->next, memory_order_relaxed);
@@ -109,7 +109,7 @@ static void *worker_main(void *argument)
                                                        memory_order_relaxed))
                 continue;
             served = gate / EPOCH;
-            take_pieces(p, self->number);
+            take_pieces(p, self->number, true);
             uint32_t after = atomic_fetch_sub_explicit(&p->gate, 1, memory_order_seq_cst) - 1;
             if (!(after & (OPEN | INSIDE)) && atomic_load(&p->joiner)) futex_wake(&p->gate, INT_MAX);
             continue;
@@ -159,7 +159,8 @@ int pool_threads(const pool *p)
     return p->threads;
 }
 
-void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context)
+/* own_share: the caller's share goes into the record like the workers'. */
+static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context, bool own_share)
 {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
@@ -176,7 +177,7 @@ void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *cont
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
     atomic_fetch_add(&p->gate, EPOCH + OPEN); /* publishes the fields above; the gate was closed and empty */
     if (atomic_load(&p->sleepers)) futex_wake(&p->gate, (int)MINIMUM((count - 1) / grain, p->threads - 1));
-    take_pieces(p, 0);
+    take_pieces(p, 0, own_share);
     uint32_t gate = atomic_fetch_and(&p->gate, ~OPEN) & ~OPEN;
     while (gate & INSIDE) {
         if (!spin_for_change(p, gate)) {
@@ -190,12 +191,17 @@ void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *cont
     pthread_mutex_unlock(&p->callers);
 }
 
+void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context)
+{
+    run(p, count, grain, work, context, true);
+}
+
 /* ---- many jobs ---- */
 
 typedef struct series {
     pool_job *jobs;
     int count, threads;
-    bool seen; /* the launches go into the record, once: the caller may come back for a share that is left */
+    bool seen; /* jobs note when they begin and end */
 } series;
 
 /* Until all items of a job are done, by whomever. */
@@ -207,17 +213,13 @@ static void wait_done(pool_job *j)
     }
 }
 
-/* Every worker goes through all jobs; one that comes late finds the first of them done. The caller sees each of them
- * begin and end, and records the launches. */
+/* Every worker goes through all jobs; one that comes late finds the first of them done. */
 static void take_part(void *context, int64_t first, int64_t last, int worker)
 {
-    series *s = context;
-    int64_t from = 0;
-    bool seen = worker == 0 && s->seen; /* of the caller alone */
+    const series *s = context;
     (void)first, (void)last;
     for (int i = 0; i < s->count; i++) {
         pool_job *j = &s->jobs[i];
-        if (seen && !from) from = record_begin();
         int64_t at = atomic_load_explicit(&j->next, memory_order_relaxed);
         while (at < j->count) {
             int64_t piece = (j->count - at) / (2 * s->threads);
@@ -225,24 +227,44 @@ static void take_part(void *context, int64_t first, int64_t last, int worker)
             if (!atomic_compare_exchange_weak_explicit(&j->next, &at, at + piece, memory_order_relaxed,
                                                        memory_order_relaxed))
                 continue;
+            if (s->seen && at == 0) atomic_store_explicit(&j->begun, record_now(), memory_order_relaxed);
             j->work(j->context, at, at + piece, worker);
+            if (s->seen) atomic_store_explicit(&j->ended, record_now(), memory_order_relaxed);
             atomic_fetch_add_explicit(&j->done, piece, memory_order_release);
             at = atomic_load_explicit(&j->next, memory_order_relaxed);
         }
         wait_done(j);
-        if (!from || !j->facts) continue;
-        record_end(from, RECORD_KERNEL, j->facts->kernel, j->facts->shapes, 0, (intptr_t)j->facts, 0);
+    }
+}
+
+/* One record a launch, which may be several jobs: from the first item that anybody took to the last that was done. */
+static void record_launches(const pool_job *jobs, int count)
+{
+    int64_t from = 0, to = 0;
+    for (int i = 0; i < count; i++) {
+        const pool_job *j = &jobs[i];
+        if (j->count > 0) {
+            to = atomic_load(&j->ended);
+            if (!from) from = atomic_load(&j->begun);
+        }
+        if (!j->facts) continue;
+        if (from)
+            record_span(from, MAXIMUM(to, from), RECORD_KERNEL, j->facts->kernel, j->facts->shapes, (intptr_t)j->facts,
+                        0);
         from = 0;
     }
-    if (seen) s->seen = false;
 }
 
 void pool_run_jobs(pool *p, pool_job *jobs, int count)
 {
-    series s = {.jobs = jobs, .count = count, .threads = p->threads, .seen = count && jobs[count - 1].facts};
+    int64_t from = count && jobs[count - 1].facts ? record_begin() : 0;
+    series s = {.jobs = jobs, .count = count, .threads = p->threads, .seen = from != 0};
     for (int i = 0; i < count; i++) {
         atomic_store_explicit(&jobs[i].next, 0, memory_order_relaxed);
         atomic_store_explicit(&jobs[i].done, 0, memory_order_relaxed);
     }
-    pool_run(p, p->threads, 1, take_part, &s);
+    run(p, p->threads, 1, take_part, &s, !s.seen);
+    if (!from) return;
+    record_launches(jobs, count);
+    record_end(from, RECORD_WORK, "work", NULL, 0, count, 0);
 }

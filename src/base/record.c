@@ -194,6 +194,26 @@ void record_end_slow(int64_t from_ns, record_kind kind, const char *name, const 
                      .thread = r->thread});
 }
 
+int64_t record_now(void)
+{
+    return ticks_now();
+}
+
+void record_span(int64_t from, int64_t to, record_kind kind, const char *name, const char *detail, int64_t a, int64_t b)
+{
+    ring *r = ring_own();
+    if (!r || !record_is_on()) return;
+    put(r, &(record){.start_ns = from,
+                     .end_ns = to,
+                     .name = name,
+                     .detail = detail,
+                     .a = a,
+                     .b = b,
+                     .kind = (uint16_t)kind,
+                     .depth = r->depth,
+                     .thread = r->thread});
+}
+
 void record_instant_slow(record_kind kind, const char *name, int64_t a, int64_t b)
 {
     ring *r = ring_own();

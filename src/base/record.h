@@ -61,6 +61,11 @@ static inline void record_end(int64_t from_ns, record_kind kind, const char *nam
 {
     if (from_ns) record_end_slow(from_ns, kind, name, detail, identity, a, b);
 }
+/* A span that is over, of times that record_now gave: of what other threads did for this one. It is nested in what is
+ * open here, and must come before what ends later. */
+int64_t record_now(void);
+void record_span(int64_t from, int64_t to, record_kind kind, const char *name, const char *detail, int64_t a,
+                 int64_t b);
 void record_instant_slow(record_kind kind, const char *name, int64_t a, int64_t b);
 static inline void record_instant(record_kind kind, const char *name, int64_t a, int64_t b)
 {
