@@ -17,7 +17,7 @@
 /* ---- counting allocations; a sanitizer has its own functions ---- */
 
 static _Atomic int64_t allocations;
-#if !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
 #define COUNTS 1
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
