@@ -288,7 +288,7 @@ bool cuda_memory_text(const char *name, text *needs, text *out)
 {
     bool load = !strncmp(name, "load_", 5), store = !strncmp(name, "store_", 6);
     if (!load && !store) return packing_text(name, needs, out);
-    int count;
+    int count = 0;
     const char *kind;
     const memory_type *t = parse_vector(name + (load ? 5 : 6), &count, &kind);
     if (!t || (store && !strncmp(kind, "_constant", 9))) return false;
