@@ -131,6 +131,8 @@ typedef struct qn_hint_options {
     bool json;   /* a list of objects instead of text */
     int most;    /* of text: so many, and a line that counts the others; 0: all */
     bool colour; /* of text: for a terminal */
+    /* Of the GPU if one did anything, else of the CPU; NULL: those that were measured before, if any were. */
+    const qn_ceilings *ceilings;
 } qn_hint_options;
 QN_API QN_MUST_CHECK qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options,
                                                 qn_write *write, void *user, qn_error *error);

@@ -214,24 +214,37 @@ hint_machine machine_of(qn_context *context, const char *device)
     return m;
 }
 
-void hints_from_profile(const qn_profile *profile, arena *memory, hint_input *out)
+static void use_ceilings(const qn_ceilings *from, hint_machine *to)
+{
+    to->copy_gb_per_s = from->copy_gb_per_s;
+    to->read_gb_per_s = from->read_gb_per_s;
+    to->fma_gflop_per_s = from->fma_all_gflop_per_s;
+}
+
+void hints_from_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_input *out)
 {
     double most = -1;
+    bool gpu = false;
     *out = (hint_input){.memory = memory, .profile = profile, .wall_ns = wall_of(profile)};
     gather_kernels(profile, out);
     for (int i = 0; i < out->kernel_count; i++) {
         hint_kernel *k = &out->kernels[i];
         k->machine = machine_of(profile->context, k->facts->device);
         k->look = look_again(profile->context, k->facts, memory);
+        gpu |= k->machine.gpu;
+    }
+    for (int i = 0; i < out->kernel_count; i++) {
+        hint_kernel *k = &out->kernels[i];
+        if (ceilings && k->machine.gpu == gpu) use_ceilings(ceilings, &k->machine);
         double time = isnan(k->total_ns) ? 0 : k->total_ns;
         if (time > most) out->machine = k->machine;
         most = fmax(most, time);
     }
 }
 
-void hints_of_profile(const qn_profile *profile, arena *memory, hint_list *out)
+void hints_of_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_list *out)
 {
     hint_input *in = ARENA_NEW(memory, hint_input);
-    hints_from_profile(profile, memory, in);
+    hints_from_profile(profile, ceilings, memory, in);
     hints_find(in, out);
 }

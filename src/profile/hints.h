@@ -88,10 +88,10 @@ extern const hint_rule_info hint_rules[HINT_RULES];
 hint_machine machine_of(qn_context *context, const char *device); /* what is known without measuring */
 hint_counters counters_unknown(void);
 /* Kernels and machine of a profile. Everything found lives in `memory`, with pointers into the profile. */
-void hints_from_profile(const qn_profile *profile, arena *memory, hint_input *out);
+void hints_from_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_input *out);
 void hints_find(const hint_input *in, hint_list *out); /* runs the rules; sorted, in in->memory */
-/* Both: the hints of a profile, best first. */
-void hints_of_profile(const qn_profile *profile, arena *memory, hint_list *out);
+/* Both: the hints of a profile, best first. ceilings: see qn_hint_options; may be NULL. */
+void hints_of_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_list *out);
 /* For rules. `line` 0: the kernel's own place. advice NULL: the rule's. */
 void hint_of_kernel(hint_list *list, hint_rule rule, const hint_kernel *k, int line, double gain, const char *evidence,
                     const char *advice, const char *what, ...) __attribute__((format(printf, 8, 9)));

@@ -90,7 +90,7 @@ qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *opt
     arena *memory = arena_new();
     hint_list list;
     text out = {0};
-    hints_of_profile(profile, memory, &list);
+    hints_of_profile(profile, options->ceilings, memory, &list);
     if (options->json)
         hints_print_json(&list, &out);
     else

@@ -6,6 +6,7 @@
 #include "profile/report.h"
 
 #include <math.h>
+#include <string.h>
 
 static void put_hint(const report_model *m, const hint *h, text *out)
 {
@@ -34,11 +35,22 @@ static void put_hint(const report_model *m, const hint *h, text *out)
     text_add(out, "</small></div>\n");
 }
 
+/* Of the GPU if one did anything, else of the first device that was measured. */
+static const qn_ceilings *ceilings_for_hints(const report_model *m)
+{
+    const qn_ceilings *found = NULL;
+    for (int i = 0; i < m->device_count; i++) {
+        const report_device *d = &m->devices[i];
+        if (d->measured && (!found || !strncmp(d->name, "cuda", 4))) found = &d->ceilings;
+    }
+    return found;
+}
+
 void report_hints(const report_model *m, text *out)
 {
     hint_list list = {0};
     arena *memory = arena_new();
-    hints_of_profile(m->profile, memory, &list);
+    hints_of_profile(m->profile, ceilings_for_hints(m), memory, &list);
     html_open_section(out, "hints", "Hints",
                       "What costs time and what to try, the largest gain first. A gain is the most that can be won, "
                       "and gains of several hints do not add up.");

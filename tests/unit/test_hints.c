@@ -233,7 +233,7 @@ static bool run_says(run *r, hint_rule rule, const hint_machine *machine, double
     hint_input in;
     hint_list list;
     bool found = false;
-    hints_from_profile(&r->profile, memory, &in);
+    hints_from_profile(&r->profile, NULL, memory, &in);
     if (machine) in.machine = *machine;
     for (int i = 0; machine && i < in.kernel_count; i++) in.kernels[i].machine = *machine;
     hints_find(&in, &list);
