@@ -24,11 +24,11 @@ typedef struct word_list {
 
 /* Every option of every command, parsed; a command reads those that it lists. */
 typedef struct arguments {
-    word_list words;                     /* what is not an option */
-    word_list settings, inputs, outputs; /* NAME=VALUE */
-    const char *device, *stage, *script, *json, *effort, *arch, *keep, *mode;
+    word_list words;                             /* what is not an option */
+    word_list settings, inputs, outputs, sweeps; /* NAME=VALUE */
+    const char *device, *stage, *script, *json, *effort, *arch, *keep, *mode, *csv, *plot, *against;
     uint64_t seed, steps;
-    double seconds, budget_s;
+    double seconds, budget_s, margin_percent;
     int64_t threads;
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
     int64_t rows, runs;
@@ -38,7 +38,8 @@ typedef struct arguments {
     bool separated;   /* there was a `--` */
     int separated_at; /* words before it */
     bool memory;
-    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints;
+    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints,
+        force, strict;
 } arguments;
 
 typedef struct command {

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 #include <inttypes.h>
+#include <quern/bench.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,13 @@ int command_bench(const command *self, const arguments *given)
                                 .device = given->device,
                                 .settings = {given->settings.items, given->settings.count},
                                 .json_path = given->json,
+                                .sweeps = {given->sweeps.items, given->sweeps.count},
+                                .csv_path = given->csv,
+                                .plot_path = given->plot,
+                                .against_path = given->against,
+                                .force = given->force,
+                                .strict = given->strict,
+                                .margin = given->margin_percent * 0.01,
                                 .seconds = given->seconds,
                                 .seed = given->seed,
                                 .progress = true,
@@ -33,25 +41,62 @@ int command_bench(const command *self, const arguments *given)
     qn_status result =
         qn_bench_file(context, given->words.items[0], &options, write_result, write_progress, &line, &error);
     write_result(&line, "", 0);
-    status = result == QN_OK ? EXIT_OK : result == QN_FINDING ? EXIT_FINDING : report_error(&error);
+    status = result == QN_OK ? EXIT_OK : report_error(&error);
     close_context(context);
     return status;
 }
 
-static int measure(qn_context *context, const char *device, bool everything)
+static void print_line(const char *name, double number, const char *unit)
+{
+    if (number > 0) printf("  %-16s %10.*f %s\n", name, number < 100 ? 2 : 1, number, unit);
+}
+
+static void print_roofline(const qn_roofline *r, bool gpu)
+{
+    print_line("copy", r->copy_gb_per_s, "GB/s (read and written bytes)");
+    print_line("read", r->read_gb_per_s, "GB/s");
+    print_line("write", r->write_gb_per_s, "GB/s");
+    print_line(gpu ? "L2" : "second cache", r->cache_gb_per_s, "GB/s, read");
+    print_line(gpu ? "shared memory" : "first cache", r->inner_gb_per_s, "GB/s, read");
+    print_line("multiply-add", r->fma_f32_gflop_per_s, "GFLOP/s (f32)");
+    print_line("", r->fma_one_gflop_per_s, gpu ? "GFLOP/s on one multiprocessor" : "GFLOP/s on one thread");
+    print_line("", r->fma_f64_gflop_per_s, "GFLOP/s (f64)");
+    print_line("matrix units", r->dot_f16_gflop_per_s * 1e-3, "TFLOP/s (f16)");
+    print_line("", r->dot_bf16_gflop_per_s * 1e-3, "TFLOP/s (bf16)");
+    print_line("", r->dot_tf32_gflop_per_s * 1e-3, "TFLOP/s (tf32)");
+    print_line("", r->dot_f8_gflop_per_s * 1e-3, "TFLOP/s (f8)");
+    print_line("", r->dot_i8_gflop_per_s * 1e-3, "TOP/s (i8)");
+    print_line("exp", r->exp_g_per_s, "billions a second");
+    print_line("launch", r->launch_ns * 1e-3, gpu ? "us, empty kernels in a row" : "us, handing work to all threads");
+    print_line("", r->graph_launch_ns * 1e-3, "us in a recorded sequence");
+    print_line("from the host", r->host_to_device_gb_per_s, "GB/s, pinned");
+    print_line("to the host", r->device_to_host_gb_per_s, "GB/s, pinned");
+    print_line("clock", r->clock_mhz, "MHz");
+    if (!gpu && r->units > 1 && r->fma_f32_gflop_per_s < 1.3 * r->fma_one_gflop_per_s)
+        printf("  %d threads were hardly faster than one: they shared a core, or the machine was busy\n", r->units);
+}
+
+/* What is kept of this device is shown; it is measured if that is asked for, and a GPU also at the first sight. */
+static int show_ceilings(qn_context *context, const char *device, bool measure)
 {
     qn_error error;
-    qn_ceilings ceilings;
-    if (qn_measure(context, device, (size_t)512 << 20, &ceilings, &error) != QN_OK) return report_error(&error);
-    printf("  copy        %8.1f GB/s (read and written bytes, 512 MiB)\n", ceilings.copy_gb_per_s);
-    if (!everything) return EXIT_OK;
-    printf("  read        %8.1f GB/s\n", ceilings.read_gb_per_s);
-    bool cpu = !strcmp(device, "cpu") || !strcmp(device, "ref");
-    printf("  multiply-add %7.1f GFLOP/s on one %s, %.1f on %d (f32)\n", ceilings.fma_one_gflop_per_s,
-           cpu ? "thread" : "multiprocessor", ceilings.fma_all_gflop_per_s, ceilings.threads);
-    if (cpu && ceilings.threads > 1 && ceilings.fma_all_gflop_per_s < 1.3 * ceilings.fma_one_gflop_per_s)
-        printf("  %d threads were hardly faster than one: they shared a core, or the machine was busy\n",
-               ceilings.threads);
+    qn_roofline roofline;
+    bool gpu = !strncmp(device, "cuda", 4);
+    if (!measure && qn_roofline_find(context, device, &roofline)) {
+        printf("  ceilings, measured at %s (again: --measure)\n", roofline.measured);
+    } else if (measure) {
+        fflush(stdout);
+        if (qn_roofline_get(context, device, true, &roofline, &error) != QN_OK) return report_error(&error);
+    } else if (gpu) {
+        qn_ceilings quick;
+        fflush(stdout);
+        if (qn_measure(context, device, (size_t)512 << 20, &quick, &error) != QN_OK) return report_error(&error);
+        print_line("copy", quick.copy_gb_per_s, "GB/s (read and written bytes, 512 MiB)");
+        return EXIT_OK;
+    } else {
+        return EXIT_OK;
+    }
+    print_roofline(&roofline, gpu);
     return EXIT_OK;
 }
 
@@ -79,13 +124,9 @@ int command_devices(const command *self, const arguments *given)
         if (info.note[0]) printf("      %s\n", info.note);
         if (!info.available) continue;
         print_details(context, info.name);
-        /* A GPU is measured in a moment; the processor only if asked for. */
-        bool gpu = !strncmp(info.name, "cuda", 4);
-        if (gpu || (given->measure && strcmp(info.name, "ref") != 0)) {
-            fflush(stdout);
-            int measured = measure(context, info.name, given->measure);
-            if (measured > status) status = measured;
-        }
+        if (!strcmp(info.name, "ref") || !strcmp(info.name, "emu")) continue;
+        int shown = show_ceilings(context, info.name, given->measure);
+        if (shown > status) status = shown;
     }
     qn_context_close(context);
     return status;

@@ -39,14 +39,20 @@ const command commands[] = {
      command_check},
     {"bench", "check and time every variant of an operation", "bench FILE [NAME] [options]", 1, 2,
      "For every bench block of FILE (or only NAME): checks each variant against the reference, times\n"
-     "the right ones in turn, and prints a table: median time with the 20 and 80 percent quantiles,\n"
-     "GB/s, GFLOP/s, percent of the copy bandwidth measured in the same run, and the greatest error.\n"
+     "the right ones in turn, and prints a table: median time, how well it is known, the 20 and 80\n"
+     "percent quantiles, GB/s, GFLOP/s, percent of the ceiling measured in the same run, whether it is\n"
+     "FASTER or SLOWER than the first, and the greatest error.\n"
      "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
-     "set device json seconds seed hints verbose keep threads no-cache no-raw",
+     "set sweep device json csv plot against margin force strict seconds seed hints verbose keep threads no-cache "
+     "no-raw",
      "  quern bench kernels/gelu.qn\n"
      "      all variants of GELU on the best device\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
-     "      one block at another size, the results also as JSON\n",
+     "      one block at another size, the results also as JSON\n"
+     "  quern bench kernels/gelu.qn --sweep n=2^14..2^22*4 --plot gelu.svg --csv gelu.csv\n"
+     "      a table with a row for every size, a picture and a file of it\n"
+     "  quern bench kernels/softmax.qn softmax --set rows=1000 --against softmax.json\n"
+     "      is anything slower than it was? then the exit status is 1\n",
      command_bench},
     {"profile", "see where the time of a kernel or of a program goes",
      "profile FILE [NAME] [options] | [options] -- PROGRAM ...", 1, MOST_WORDS,
@@ -116,7 +122,7 @@ const command commands[] = {
      "  quern devices\n"
      "      one line for each device\n"
      "  quern devices --measure\n"
-     "      also measure its ceilings: copy and read bandwidth, multiply-add peak\n",
+     "      also measure what each can do at best (memory, caches, arithmetic, launches), and keep it\n",
      command_devices},
     {"cache", "list or clear the compiled objects", "cache list|clear", 1, 1,
      "Compiled kernels are kept under $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern.\n", "",

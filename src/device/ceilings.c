@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "device/ceilings.h"
+#include "device/compiler.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -79,6 +80,53 @@ void ceilings_source(text *out)
                   "    EACH(SUM)\n"
                   "    return sum[0];\n"
                   "}\n");
+    text_add(out,
+             "typedef double wide __attribute__((vector_size(BYTES)));\n"
+             "#define MAKE_WIDE(s) wide s = {0};\n"
+             "float multiply_add_f64(long count, vector *start)\n"
+             "{\n"
+             "    wide x = (wide)start[0], y = (wide)start[1], sum = {0};\n"
+             "    EACH(MAKE_WIDE)\n"
+             "    for (long n = 0; n < count; n++) { EACH(STEP) }\n"
+             "    EACH(SUM)\n"
+             "    return (float)sum[0];\n"
+             "}\n"
+             "typedef int bits __attribute__((vector_size(BYTES)));\n"
+             "/* 2^x: the whole part goes into the exponent, a polynomial takes the rest. */\n"
+             "static inline vector power(vector x)\n"
+             "{\n"
+             "    vector whole = x + 12582912.0f;\n"
+             "    vector f = x - (whole - 12582912.0f);\n"
+             "    vector p = ((((1.3333558e-3f * f + 9.6181291e-3f) * f + 5.5504109e-2f) * f + 2.4022651e-1f) * f\n"
+             "                + 6.9314718e-1f) * f + 1.0f;\n"
+             "    return (vector)((bits)p + ((bits)whole << 23));\n"
+             "}\n"
+             "float exponentials(long count, vector *start)\n"
+             "{\n"
+             "    vector a = start[0], b = -start[0], c = start[1] * 0.5f, d = start[1] * -0.25f;\n"
+             "    for (long n = 0; n < count; n++) {\n"
+             "        a = power(a) * -0.5f; b = power(b) * -0.5f; c = power(c) * -0.5f; d = power(d) * -0.5f;\n"
+             "    }\n"
+             "    return (a + b + c + d)[0];\n"
+             "}\n"
+             "void write_plain(char *to, const char *from, long count)\n"
+             "{\n"
+             "    vector v = {1};\n"
+             "    for (long i = 0; i < count; i += 4 * BYTES)\n"
+             "        for (int j = 0; j < 4; j++) *(vector *)(to + i + j * BYTES) = v;\n"
+             "}\n"
+             "void write_around(char *to, const char *from, long count)\n"
+             "{\n"
+             "#if defined(__AVX__)\n"
+             "    vector v = {1};\n"
+             "    for (long i = 0; i < count; i += 4 * BYTES)\n"
+             "        for (int j = 0; j < 4; j++)\n"
+             "            __asm__ volatile(\"vmovntps %1, %0\" : \"=m\"(*(vector *)(to + i + j * BYTES)) : \"x\"(v));\n"
+             "    __asm__ volatile(\"sfence\" ::: \"memory\");\n"
+             "#else\n"
+             "    write_plain(to, from, count);\n"
+             "#endif\n"
+             "}\n");
 }
 
 typedef void copy_loop(char *to, const char *from, long count);
@@ -108,12 +156,12 @@ static void fma_pieces(void *context, int64_t first, int64_t last, int worker)
 }
 
 /* The least time of a job over repetitions: at least three, and more while they are short. */
-static double least_ns(pool *p, int64_t count, pool_work *work, job *j)
+static double least_ns(pool *p, int64_t count, pool_work *work, void *context)
 {
     double least = 1e18, spent = 0;
     for (int i = 0; i < 3 || (i < 200 && spent < 8e7); i++) {
         int64_t start_ns = clock_now_ns();
-        pool_run(p, count, 1, work, j);
+        pool_run(p, count, 1, work, context);
         double ns = (double)(clock_now_ns() - start_ns);
         spent += ns;
         if (ns < least) least = ns;
@@ -199,6 +247,111 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
         measure(&j, copies, read_all, vector_bytes() / 4, pools, pieces, out);
         pool_free(pools[0]);
         pool_free(pools[1]);
+    }
+    free(from);
+    free(to);
+    dlclose(library);
+    return status;
+}
+
+/* ---- the roofline ---- */
+
+/* Each worker reads a part of its own again and again: what a cache gives. */
+enum { CACHE_READS = 16 };
+
+typedef struct cache_job {
+    copy_loop *read;
+    char *memory;
+    size_t part_bytes; /* of each worker */
+    int turns;
+} cache_job;
+
+static void cache_pieces(void *context, int64_t first, int64_t last, int worker)
+{
+    cache_job *j = context;
+    _Alignas(64) char sink[64];
+    for (int64_t i = first; i < last; i++)
+        for (int k = 0; k < j->turns; k++)
+            j->read(sink, j->memory + (size_t)worker * j->part_bytes, (long)j->part_bytes);
+}
+
+static void no_work(void *context, int64_t first, int64_t last, int worker)
+{
+}
+
+static double cache_rate(pool *p, copy_loop *read, char *memory, size_t part_bytes)
+{
+    enum { ALIGNED = 4096 };
+    cache_job j = {
+        .read = read, .memory = memory, .part_bytes = MAXIMUM(part_bytes / ALIGNED * ALIGNED, (size_t)ALIGNED)};
+    j.turns = (int)MAXIMUM(((size_t)8 << 20) / j.part_bytes, (size_t)1);
+    int64_t count = (int64_t)CACHE_READS * pool_threads(p);
+    return (double)j.part_bytes * j.turns * (double)count / least_ns(p, count, cache_pieces, &j);
+}
+
+static void measure_more(void *library, pool *p, char *from, char *to, int64_t pieces, int lanes, qn_roofline *out)
+{
+    job j = {.from = from, .to = to};
+    for (int i = 0; i < 32; i++) j.start[i] = 0.5f;
+    static const char *const writes[] = {"write_plain", "write_around"};
+    for (int i = 0; i < COUNT(writes); i++) {
+        j.copy = (copy_loop *)find(library, writes[i]);
+        out->write_gb_per_s =
+            MAXIMUM(out->write_gb_per_s, (double)pieces * PIECE / least_ns(p, pieces, copy_pieces, &j));
+    }
+    copy_loop *read_all = (copy_loop *)find(library, "read_all");
+    out->cache_gb_per_s = cache_rate(p, read_all, from, processor_cache_bytes(2) / 2);
+    out->inner_gb_per_s = cache_rate(p, read_all, from, processor_cache_bytes(1) / 2);
+    int64_t count = FMA_PIECES * pool_threads(p);
+    j.fma = (fma_loop *)find(library, "multiply_add_f64");
+    out->fma_f64_gflop_per_s = lanes * FMA_PER_STEP * FMA_STEPS * (double)count /
+                               least_ns(p, count, fma_pieces, &j); /* half the lanes, twice */
+    j.fma = (fma_loop *)find(library, "exponentials");
+    out->exp_g_per_s = 4.0 * lanes * FMA_STEPS * (double)count / least_ns(p, count, fma_pieces, &j);
+    out->launch_ns = least_ns(p, pool_threads(p), no_work, NULL);
+    enum { JOBS = 256 };
+    pool_job *jobs = aligned_alloc(64, sizeof(pool_job) * JOBS);
+    CHECK(jobs);
+    double least = 1e18;
+    for (int round = 0; round < 20; round++) {
+        memset(jobs, 0, sizeof(pool_job) * JOBS);
+        for (int i = 0; i < JOBS; i++) {
+            jobs[i].work = no_work;
+            jobs[i].count = pool_threads(p);
+            jobs[i].grain = 1;
+        }
+        int64_t start_ns = clock_now_ns();
+        pool_run_jobs(p, jobs, JOBS);
+        least = MINIMUM(least, (double)(clock_now_ns() - start_ns) / JOBS);
+    }
+    out->graph_launch_ns = least;
+    free(jobs);
+}
+
+qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, qn_roofline *out, qn_error *error)
+{
+    ceilings basic;
+    QN_TRY(ceilings_measure(binary_path, threads, bytes, &basic, error));
+    out->copy_gb_per_s = basic.copy_gb_per_s;
+    out->read_gb_per_s = basic.read_gb_per_s;
+    out->fma_f32_gflop_per_s = basic.fma_all_gflop_per_s;
+    out->fma_one_gflop_per_s = basic.fma_one_gflop_per_s;
+    void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    /* The caches' parts of all workers lie in the same memory. */
+    size_t parts = (size_t)threads * processor_cache_bytes(2);
+    int64_t pieces = (int64_t)(MAXIMUM(bytes, parts) / PIECE + 1);
+    size_t size = (size_t)pieces * PIECE;
+    char *from = take(size), *to = take(size);
+    qn_status status =
+        from && to ? QN_OK : error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size);
+    if (status == QN_OK) {
+        int (*vector_bytes)(void) = (int (*)(void))find(library, "vector_bytes");
+        memset(from, 0, size);
+        memset(to, 0, size);
+        pool *p = pool_new(threads);
+        measure_more(library, p, from, to, pieces, vector_bytes() / 4, out);
+        pool_free(p);
     }
     free(from);
     free(to);

@@ -7,6 +7,8 @@
 
 #include "base/base.h"
 
+#include <quern/bench.h>
+
 typedef struct ceilings {
     double copy_gb_per_s; /* read and written bytes, by the best method and number of threads */
     double read_gb_per_s;
@@ -17,5 +19,7 @@ typedef struct ceilings {
 void ceilings_source(text *out);
 /* Runs the loops of that library: copies `copy_bytes` from one array to another, and so on; takes about a second. */
 qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error);
+/* Writing, the caches, doubles, exponentials and the cost of handing work to threads, besides; some seconds. */
+qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, qn_roofline *out, qn_error *error);
 
 #endif

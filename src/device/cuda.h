@@ -198,4 +198,8 @@ void cuda_health_close(cuda_device *d);
 struct ceilings;
 qn_status cuda_measure(device *base, size_t copy_bytes, struct ceilings *out, qn_error *error);
 
+/* cuda_roofline.c */
+void cuda_roofline_source(int arch, text *out); /* its kernels */
+qn_status cuda_roofline(device *base, size_t bytes, struct qn_roofline *out, qn_error *error);
+
 #endif

@@ -340,6 +340,7 @@ const driver driver_cuda = {
     .count = count,
     .describe = describe,
     .measure = cuda_measure,
+    .roofline = cuda_roofline,
     .health = cuda_health,
     .adopt = adopt,
     .set_checked = set_checked,

@@ -10,6 +10,7 @@
 #include "ir/interp.h"
 
 struct ceilings;
+struct qn_roofline;
 struct record_facts;
 typedef struct device device;   /* each driver has its own struct that begins with `const driver *driver` */
 typedef struct program program; /* likewise */
@@ -122,6 +123,8 @@ typedef struct driver {
     void (*describe)(device *d, text *out);
     /* The machine's ceilings; NULL: those of the CPU. */
     qn_status (*measure)(device *d, size_t copy_bytes, struct ceilings *out, qn_error *error);
+    /* More of them, for a roofline; fills what it has. NULL: those of the CPU. */
+    qn_status (*roofline)(device *d, size_t bytes, struct qn_roofline *out, qn_error *error);
     /* Clocks, heat, power; false: nobody tells. NULL: a processor. */
     bool (*health)(device *d, device_health *out);
     /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */

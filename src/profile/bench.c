@@ -1,7 +1,8 @@
 /*
  * `bench`: every block of a file, every point of a block: plan, check, time, report. In: a file, a device, settings.
- * Out: a table per point through `write`, JSON in a file if asked for. A wrong or failed variant makes the result a
- * finding, after everything has been measured that can be.
+ * Out: a table per point (one for all points of a sweep) through `write`, JSON, CSV and a plot in files if asked for. A
+ * variant that is wrong, failed, or slower than the baseline makes the result a finding, after everything has been
+ * measured that can be.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
@@ -79,8 +80,50 @@ static void close_point(bench *b)
     arrays_free(&b->arrays);
 }
 
-static qn_status run_point(bench *b, const plan *p, int64_t number, const char *path, json *out, int *bad,
-                           qn_error *error)
+static void write_words(const bench *b, text *words)
+{
+    b->write(b->user, text_get(words), words->length);
+    text_free(words);
+}
+
+static void count_outcomes(bench *b)
+{
+    for (int i = 0; i < b->variant_count; i++) {
+        const bench_variant *v = &b->variants[i];
+        b->bad += v->status == VARIANT_WRONG || v->status == VARIANT_FAILED;
+        b->slower += v->baseline.verdict == QN_SLOWER;
+        b->ambiguous += v->baseline.verdict == QN_AMBIGUOUS;
+    }
+}
+
+/* Files are whole after every point, so that what was measured is there whenever it ends. */
+static qn_status write_files(const bench *b, qn_error *error)
+{
+    const qn_bench_options *o = b->options;
+    qn_status status = QN_OK;
+    if (o->json_path) {
+        json out = {0};
+        results_json(b->results, &out);
+        const char *words = json_finish(&out);
+        status = file_write(o->json_path, words, strlen(words), error);
+        json_free(&out);
+    }
+    if (o->csv_path && status == QN_OK) {
+        text out = {0};
+        results_csv(b->results, &out);
+        status = file_write(o->csv_path, text_get(&out), out.length, error);
+        text_free(&out);
+    }
+    if (o->plot_path && status == QN_OK && b->results->point_count) {
+        text out = {0};
+        const char *last = b->results->points[b->results->point_count - 1].bench;
+        if (plot_sweep(b->results, last, 3, &out)) status = file_write(o->plot_path, text_get(&out), out.length, error);
+        text_free(&out);
+    }
+    return status;
+}
+
+static qn_status run_point(bench *b, const plan *p, int64_t number, const char *path, qn_error *error)
 {
     plan_variants(b);
     QN_TRY(plan_point(b, p, number, &b->at, error));
@@ -89,26 +132,54 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
     if (status == QN_OK) status = clock_prepare(b, error);
     if (status == QN_OK) {
         text words = {0};
-        bool first = !b->ceilings_bytes;
+        /* A short look at the variants takes a short look at the limits. */
+        bool brief = b->options->seconds > 0 && b->options->seconds < 0.1, first = !b->ceilings_bytes && !brief;
         measure_limits(b);
         clock_variants(b);
         if (first) measure_limits(b);
         for (int tries = 0; tries < 2 && limits_are_odd(b); tries++) measure_limits(b);
-        report_table(b, &words);
-        if (b->options->hints) bench_hints(b, &words);
-        b->write(b->user, text_get(&words), words.length);
-        text_free(&words);
-        report_json(b, path, out);
+        if (b->baseline) baseline_compare(b->baseline, b);
         results_add(b->results, b, path);
         b->results->environment.throttling = held_words(b->held);
-        for (int i = 0; i < b->variant_count; i++)
-            *bad += b->variants[i].status == VARIANT_WRONG || b->variants[i].status == VARIANT_FAILED;
+        if (b->options->sweeps.count)
+            report_messages(b, &words);
+        else
+            report_table(b, &words);
+        if (b->options->hints) bench_hints(b, &words);
+        write_words(b, &words);
+        count_outcomes(b);
+        status = write_files(b, error);
     }
     close_point(b);
     return status;
 }
 
-static qn_status run_block(bench *b, const char *path, json *out, int *bad, qn_error *error)
+static qn_status run_points(bench *b, const plan *p, const char *path, qn_error *error)
+{
+    int64_t points = plan_points(p);
+    bool sweeps = b->options->sweeps.count > 0;
+    qn_status status = QN_OK;
+    for (int64_t number = 0; number < points && status == QN_OK; number++) {
+        if (sweeps) bench_say(b, "point %lld of %lld", (long long)number + 1, (long long)points);
+        status = run_point(b, p, number, path, error);
+        if (status != QN_NO_MEMORY || !sweeps || !number) continue;
+        text words = {0}; /* the sweep ends where the memory does */
+        text_print(&words, "%s: the sweep ends before ", b->block->name);
+        point_print(&b->at, &words);
+        text_print(&words, ": %s\n", error->message);
+        write_words(b, &words);
+        status = QN_OK;
+        break;
+    }
+    if (sweeps && status == QN_OK) {
+        text words = {0};
+        sweep_table(b->results, b->block->name, b->options->colour, &words);
+        write_words(b, &words);
+    }
+    return status;
+}
+
+static qn_status run_block(bench *b, const char *path, qn_error *error)
 {
     plan p;
     b->memory = arena_new();
@@ -118,16 +189,12 @@ static qn_status run_block(bench *b, const char *path, json *out, int *bad, qn_e
         const char *words =
             arena_print(b->memory, "%s: no variants: name kernels between the braces\n\n", b->block->name);
         b->write(b->user, words, strlen(words));
-        arena_free(b->memory);
-        b->memory = NULL;
-        return QN_OK;
-    }
-    status = bench_plan_make(b, &p, error);
-    if (status == QN_OK) status = read_tolerance(b, error);
-    b->plan = &p;
-    int64_t points = status == QN_OK ? plan_points(&p) : 0;
-    for (int64_t number = 0; number < points && status == QN_OK; number++) {
-        status = run_point(b, &p, number, path, out, bad, error);
+    } else {
+        status = bench_plan_make(b, &p, error);
+        if (status == QN_OK) status = read_tolerance(b, error);
+        b->plan = &p;
+        if (status == QN_OK) status = run_points(b, &p, path, error);
+        b->plan = NULL;
     }
     arena_free(b->memory);
     b->memory = NULL;
@@ -155,13 +222,39 @@ static qn_status find_blocks(bench *b, const char *path, qn_error *error)
                      near ? "did you mean" : "the first is", near ? near : names[0], near ? "?" : "");
 }
 
+static const char empty_picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"/>\n";
+
+/* Paths that cannot be written and baselines that cannot be compared are told before anything is timed. */
+static qn_status open_files(const bench *b, baseline **against, qn_error *error)
+{
+    const qn_bench_options *o = b->options;
+    if (o->against_path) QN_TRY(baseline_open(o->against_path, &b->results->environment, o->force, against, error));
+    if (o->plot_path && !o->sweeps.count)
+        return error_set(error, QN_BAD_CALL, "a plot needs a sweep: --sweep n=2^10..2^20");
+    if (o->json_path) QN_TRY(file_write(o->json_path, "[]\n", 3, error));
+    if (o->csv_path) QN_TRY(file_write(o->csv_path, "", 0, error));
+    return o->plot_path ? file_write(o->plot_path, empty_picture, strlen(empty_picture), error) : QN_OK;
+}
+
+static qn_status judge(const bench *b, qn_error *error)
+{
+    if (b->bad)
+        return error_set(error, QN_FINDING, "%d variant%s wrong or failed", b->bad, b->bad == 1 ? " is" : "s are");
+    if (b->slower)
+        return error_set(error, QN_FINDING, "%d variant%s slower than the baseline", b->slower,
+                         b->slower == 1 ? " is" : "s are");
+    if (b->ambiguous && b->options->strict)
+        return error_set(error, QN_FINDING, "%d variant%s ambiguous against the baseline", b->ambiguous,
+                         b->ambiguous == 1 ? " is" : "s are");
+    return QN_OK;
+}
+
 qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options, qn_write *write,
                         qn_write *progress, void *user, qn_error *error)
 {
     static const qn_bench_options defaults;
     qn_error unread;
-    json out = {0};
-    int bad = 0;
+    baseline *against = NULL;
     if (!error) error = &unread;
     if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_bench_file: an argument is NULL");
     bench *b = calloc(1, sizeof(*b));
@@ -170,30 +263,26 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
                  .options = options ? options : &defaults,
                  .write = write,
                  .progress = progress,
-                 .user = user};
+                 .user = user,
+                 .results = results_new()};
     b->device = b->options->device ? b->options->device : qn_device_best(context);
+    if (b->options->results) *b->options->results = NULL;
     qn_status status = context_slot(context, b->device, &b->slot, error);
     if (context_slot(context, "ref", &b->ref_slot, NULL) != QN_OK) b->ref_slot = -1;
-    if (status == QN_OK) status = qn_module_load_file(context, path, &b->module, error);
-    b->results = results_new();
     if (status == QN_OK) environment_fill(b->results->memory, context, b->slot, &b->results->environment);
+    if (status == QN_OK) status = qn_module_load_file(context, path, &b->module, error);
     if (status == QN_OK) status = find_blocks(b, path, error);
     if (status == QN_OK) status = plan_check_caller(b, error);
-    /* A path that cannot be written is told before anything is timed. */
-    if (status == QN_OK && b->options->json_path) status = file_write(b->options->json_path, "[]\n", 3, error);
+    if (status == QN_OK) status = open_files(b, &against, error);
+    b->baseline = against;
     for (int i = 0; status == QN_OK && i < b->module->file->items.count; i++) {
         b->block = b->module->file->items.items[i];
         if (b->block->kind != AST_BENCH) continue;
         if (b->options->bench && strcmp(b->options->bench, b->block->name) != 0) continue;
-        status = run_block(b, path, &out, &bad, error);
+        status = run_block(b, path, error);
     }
-    if (status == QN_OK && b->options->json_path) {
-        const char *words = json_finish(&out);
-        status = file_write(b->options->json_path, words, strlen(words), error);
-    }
-    if (status == QN_OK && bad)
-        status = error_set(error, QN_FINDING, "%d variant%s wrong or failed", bad, bad == 1 ? " is" : "s are");
-    json_free(&out);
+    if (status == QN_OK) status = judge(b, error);
+    baseline_free(against);
     if (b->options->results)
         *b->options->results = b->results;
     else

@@ -74,7 +74,8 @@ typedef struct plan_setting {
     const char *name;
     const ast *const *choices; /* expressions */
     int choice_count;
-    const char *words; /* the caller's value instead, or NULL */
+    const char *words;        /* the caller's value instead, or NULL */
+    const char *const *swept; /* the caller's values, choice_count of them; or NULL */
 } plan_setting;
 typedef struct plan {
     plan_setting items[64];
@@ -102,8 +103,10 @@ typedef struct bench {
     bool tolerance_given;
     double relative, absolute;
     qn_ceilings ceilings;
-    size_t ceilings_bytes;     /* the copy that was measured; 0: none yet */
-    qn_bench_results *results; /* of the points so far */
+    size_t ceilings_bytes;           /* the copy that was measured; 0: none yet */
+    qn_bench_results *results;       /* of the points so far */
+    const struct baseline *baseline; /* NULL: none */
+    int bad, slower, ambiguous;      /* variants so far: wrong or failed; by the baseline */
 } bench;
 
 /* bench_plan.c */
@@ -161,12 +164,35 @@ void results_add(qn_bench_results *r, const bench *b, const char *path);
 /* hints_bench.c: what bounds each variant and what to try; nothing where nothing is worth saying */
 void bench_hints(const bench *b, text *out);
 
+/* bench_rows.c */
+extern const char *const variant_status_names[]; /* "ok", "wrong", "failed", "skipped" */
+void results_json(const qn_bench_results *r, json *out);
+void results_csv(const qn_bench_results *r, text *out);
+
+/* bench_baseline.c */
+typedef struct baseline baseline;
+qn_status baseline_open(const char *path, const qn_environment *here, bool force, baseline **out, qn_error *error);
+void baseline_free(baseline *b);                      /* NULL is fine */
+void baseline_compare(const baseline *b, bench *now); /* fills what the variants of a point have of it */
+
+/* bench_sweep.c */
+/* The values of "n=2^10..2^28" as words. */
+qn_status sweep_read(arena *memory, const char *item, const char *const **words, int *count, qn_error *error);
+void sweep_table(const qn_bench_results *r, const char *bench, bool colour, text *out);
+double variant_rate(const qn_bench_variant *v, bool flops); /* GB/s or TFLOP/s; NAN: not timed, or unknown */
+/* The most that memory and multiply-adds allow it, in the same unit. */
+double variant_roof(const qn_bench_point *p, const qn_bench_variant *v, bool flops);
+bool bench_counts_flops(const qn_bench_point *p); /* are most variants bound by arithmetic? */
+
+/* plot.c */
+bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *out);
+
 /* bench_report.c */
 /* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */
 double share_of_limit(const bench *b, const bench_variant *v, const char **limit);
 bool share_is_odd(double share); /* above what the ceiling can be off by: it takes a remark */
 void report_table(const bench *b, text *out);
-void report_json(const bench *b, const char *path, json *out);
+void report_messages(const bench *b, text *out); /* why variants are not ok */
 void bench_say(const bench *b, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of progress */
 void variant_end(bench *b, bench_variant *v, variant_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

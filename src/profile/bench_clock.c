@@ -219,10 +219,7 @@ void clock_variants(bench *b)
         if (v->status != VARIANT_OK) continue;
         bench_say(b, "timing %s", v->label);
         streams |= v->turns != NULL;
-        if (!v->arm.time.sample_count) {
-            v->arm.one_ns = (double)v->call->timing.kernel_ns; /* of the run that was checked */
-            v->arm.time.first_ns = v->arm.one_ns;
-        }
+        if (!v->arm.time.sample_count && v->arm.time.first_ns > 0) v->arm.one_ns = v->arm.time.first_ns;
         state.variants[count] = v;
         arms[count++] = &v->arm;
     }

@@ -73,6 +73,17 @@ static bool listed(const char *name, size_t length, const char *const *names, in
     return false;
 }
 
+/* Is the name of "name=..." known to some block? */
+static qn_status check_name(const char *item, const char *const *names, int count, qn_error *error)
+{
+    char name[256];
+    if (listed(item, strcspn(item, "="), names, count)) return QN_OK;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, "="), item);
+    const char *near = suggest_name(name, names, count);
+    return error_set(error, QN_BAD_CALL, "no kernel of these benches has a setting `%s`%s%s%s", name,
+                     near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+}
+
 qn_status plan_check_caller(const bench *b, qn_error *error)
 {
     const char *names[2048];
@@ -87,14 +98,21 @@ qn_status plan_check_caller(const bench *b, qn_error *error)
         const char *item = b->options->settings.items[i], *equals = strchr(item, '=');
         if (!equals || equals == item || !equals[1])
             return error_set(error, QN_BAD_CALL, "a setting is NAME=VALUE, not `%s`", item);
-        if (listed(item, (size_t)(equals - item), names, count)) continue;
-        char name[256];
-        snprintf(name, sizeof(name), "%.*s", (int)(equals - item), item);
-        const char *near = suggest_name(name, names, count);
-        return error_set(error, QN_BAD_CALL, "no kernel of these benches has a setting `%s`%s%s%s", name,
-                         near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+        QN_TRY(check_name(item, names, count, error));
     }
-    return QN_OK;
+    arena *memory = arena_new();
+    qn_status status = QN_OK;
+    for (int i = 0; i < b->options->sweeps.count && status == QN_OK; i++) {
+        const char *item = b->options->sweeps.items[i], *const * words;
+        int values;
+        status = sweep_read(memory, item, &words, &values, error);
+        if (status == QN_OK) status = check_name(item, names, count, error);
+        for (int k = 0; k < b->options->settings.count && status == QN_OK; k++)
+            if (!strncmp(b->options->settings.items[k], item, strcspn(item, "=") + 1))
+                status = error_set(error, QN_BAD_CALL, "`%.*s` is both set and swept", (int)strcspn(item, "="), item);
+    }
+    arena_free(memory);
+    return status;
 }
 
 /* What the caller set, where this block knows the name; another block of the file may know the rest. */
@@ -118,6 +136,27 @@ static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
     return QN_OK;
 }
 
+/* What the caller sweeps, likewise. */
+static qn_status plan_add_sweeps(bench *b, plan *out, qn_error *error)
+{
+    const char *names[512];
+    int count = block_names(b->module, b->block, names, COUNT(names));
+    for (int i = 0; i < b->options->sweeps.count; i++) {
+        const char *item = b->options->sweeps.items[i];
+        size_t length = strcspn(item, "=");
+        if (!listed(item, length, names, count)) continue;
+        plan_setting *s = plan_find(out, item, length);
+        if (!s) {
+            if (out->count == COUNT(out->items)) return too_many(b, error);
+            s = &out->items[out->count++];
+            s->name = arena_copy_text(b->memory, item, length);
+        }
+        s->words = NULL;
+        QN_TRY(sweep_read(b->memory, item, &s->swept, &s->choice_count, error));
+    }
+    return QN_OK;
+}
+
 qn_status bench_plan_make(bench *b, plan *out, qn_error *error)
 {
     *out = (plan){0};
@@ -130,7 +169,8 @@ qn_status bench_plan_make(bench *b, plan *out, qn_error *error)
         if (!strcmp(clause->word, "on") && !strcmp(clause->name, b->device))
             QN_TRY(plan_add_clause(b, out, clause, error));
     }
-    return plan_add_caller(b, out, error);
+    QN_TRY(plan_add_caller(b, out, error));
+    return plan_add_sweeps(b, out, error);
 }
 
 int64_t plan_points(const plan *p)
@@ -219,8 +259,8 @@ qn_status plan_point(bench *b, const plan *p, int64_t number, point *out, qn_err
     for (int i = 0; i < p->count; i++) {
         const plan_setting *s = &p->items[i];
         binding value = {0};
-        if (s->words)
-            QN_TRY(evaluate_words(b, s->words, &known, s->name, &value, error));
+        if (s->words || s->swept)
+            QN_TRY(evaluate_words(b, s->swept ? s->swept[choices[i]] : s->words, &known, s->name, &value, error));
         else
             QN_TRY(evaluate(b, b->module->file, s->choices[choices[i]], &known, s->name, &value, error));
         point_set(b, out, &known, s->name, value);

@@ -1,15 +1,14 @@
 /*
- * What bench says: lines of progress, a table for each point, JSON with one object for each variant. Every figure is a
- * measurement of this run; what is unknown is left out ("-", null), never guessed.
+ * What bench says: lines of progress, a table for each point and remarks under it. Every figure is a measurement of this
+ * run; what is unknown is left out ("-"), never guessed.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
+#include "profile/environment.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
-
-static const char *const status_names[] = {"ok", "wrong", "failed", "skipped"};
 
 void bench_say(const bench *b, const char *format, ...)
 {
@@ -57,10 +56,49 @@ bool share_is_odd(double share)
     return share > 1.05;
 }
 
+enum { BASELINE_COLUMN = 8 };
+
+/* What makes the numbers of this table less certain. */
+static void remark_times(const bench *b, text *out)
+{
+    int open = 0, outliers = 0, samples = 0, peaks = 0, first = 0;
+    double low = INFINITY, high = 0;
+    for (int i = 0; i < b->variant_count; i++) {
+        const qn_bench_time *t = &b->variants[i].arm.time;
+        if (!t->sample_count || b->variants[i].status != VARIANT_OK) continue;
+        open += !t->converged;
+        outliers += t->severe_outliers;
+        samples += t->sample_count;
+        peaks += t->two_peaks;
+        first += t->first_was_slow;
+        low = fmin(low, t->clock_low_mhz);
+        high = fmax(high, t->clock_high_mhz);
+    }
+    if (open) text_print(out, "~: %d did not settle within its time: the +- column says how far it is known\n", open);
+    if (peaks) text_print(out, "%d with times in two groups: the median may stand for neither\n", peaks);
+    if (outliers > samples / 20)
+        text_print(out, "%d of %d samples are far outliers: something else was running\n", outliers, samples);
+    if (b->held) text_print(out, "the clock was held back by: %s\n", held_words(b->held));
+    if (high > 1.1 * low) text_print(out, "the clock moved between %.0f and %.0f MHz\n", low, high);
+}
+
+static void remark_copies(const bench *b, text *out)
+{
+    double ratio = NAN;
+    for (int i = 0; i < b->variant_count && isnan(ratio); i++)
+        if (b->variants[i].status == VARIANT_OK) ratio = b->variants[i].hot_ns / b->variants[i].arm.time.median_ns;
+    if (b->arrays.in_cache || !isfinite(ratio)) return;
+    text_print(out,
+               "cold: %d copies of the arrays take turns; on one that is in the cache the first takes %.2f of it\n",
+               b->arrays.copy_count, ratio);
+}
+
 static void remarks(const bench *b, text *out)
 {
     const char *limit;
     bool odd = false;
+    remark_times(b, out);
+    remark_copies(b, out);
     for (int i = 0; i < b->variant_count; i++) odd |= share_is_odd(share_of_limit(b, &b->variants[i], &limit));
     if (odd)
         text_add(out,
@@ -80,33 +118,49 @@ static void number_cell(table *t, double number, int digits)
         table_cell(t, "-");
 }
 
+/* "1.34x FASTER", "SAME", "0.7 to 1.4x" where it cannot be told. */
+static void verdict_cell(table *t, const qn_bench_comparison *c)
+{
+    switch (c->verdict) {
+    case QN_FASTER: table_cell(t, "%.2fx FASTER", 1 / c->ratio); break;
+    case QN_SLOWER: table_cell(t, "%.2fx SLOWER", c->ratio); break;
+    case QN_SAME: table_cell(t, "SAME"); break;
+    case QN_AMBIGUOUS: table_cell(t, "%.2f..%.2f AMBIGUOUS", c->ratio_low, c->ratio_high); break;
+    default: table_cell(t, "-"); break;
+    }
+}
+
 static void row(const bench *b, const bench_variant *v, table *t)
 {
     const char *limit = "";
-    text time = {0}, low_high = {0};
-    bool timed = v->arm.time.sample_count > 0 && v->status == VARIANT_OK;
+    const qn_bench_time *time = &v->arm.time;
+    text words = {0};
+    bool timed = time->sample_count > 0 && v->status == VARIANT_OK;
     double share = share_of_limit(b, v, &limit);
     table_cell(t, "%s", v->label);
     if (timed) {
-        text_add_duration(&time, v->arm.time.median_ns);
-        text_print(&low_high, "%+.1f %+.1f%%", (v->arm.time.low_ns / v->arm.time.median_ns - 1) * 100,
-                   (v->arm.time.high_ns / v->arm.time.median_ns - 1) * 100);
+        text_add_duration(&words, time->median_ns);
+        table_cell(t, "%s%s", text_get(&words), time->converged ? "" : "~");
+        table_cell(t, "%.1f%%", 50 * (time->interval_high_ns - time->interval_low_ns) / time->median_ns);
+        table_cell(t, "%+.1f %+.1f%%", (time->low_ns / time->median_ns - 1) * 100,
+                   (time->high_ns / time->median_ns - 1) * 100);
+    } else {
+        for (int i = 0; i < 3; i++) table_cell(t, "-");
     }
-    table_cell(t, "%s", timed ? text_get(&time) : "-");
-    table_cell(t, "%s", timed ? text_get(&low_high) : "-");
-    number_cell(t, timed ? v->bytes / v->arm.time.median_ns : NAN, 1);
-    number_cell(t, timed ? v->flops / v->arm.time.median_ns : NAN, 1);
+    number_cell(t, timed ? v->bytes / time->median_ns : NAN, 1);
+    number_cell(t, timed ? v->flops / time->median_ns : NAN, 1);
     if (isfinite(share))
         table_cell(t, "%.0f%% %s", share * 100, limit);
     else
         table_cell(t, "-");
+    verdict_cell(t, &v->first);
+    if (b->baseline) verdict_cell(t, &v->baseline);
     if (isnan(v->max_error))
         table_cell(t, "-");
     else
         table_cell(t, "%.1e", v->max_error);
-    table_cell(t, "%s", status_names[v->status]);
-    text_free(&time);
-    text_free(&low_high);
+    table_cell(t, "%s", variant_status_names[v->status]);
+    text_free(&words);
 }
 
 static void elsewhere(const bench *b, text *out)
@@ -119,9 +173,19 @@ static void elsewhere(const bench *b, text *out)
     if (count) text_add(out, "\n");
 }
 
+void report_messages(const bench *b, text *out)
+{
+    for (int i = 0; i < b->variant_count; i++)
+        if (*b->variants[i].message && !b->variants[i].elsewhere)
+            text_print(out, "%s %s: %s\n", b->variants[i].label, variant_status_names[b->variants[i].status],
+                       b->variants[i].message);
+}
+
 void report_table(const bench *b, text *out)
 {
-    static const char *const heads[] = {"variant", "time", "20% 80%", "GB/s", "GFLOP/s", "of limit", "error", "status"};
+    static const char *const heads[] = {"variant",  "time",          "+-",           "20% 80%", "GB/s",  "GFLOP/s",
+                                        "of limit", "against first", "and baseline", "error",   "status"};
+    int columns = b->baseline ? COUNT(heads) : COUNT(heads) - 1;
     text size = {0};
     table t;
     double bytes = 0;
@@ -134,49 +198,17 @@ void report_table(const bench *b, text *out)
         text_print(out, "; limits: copy %.1f GB/s, read %.1f GB/s, fma %.0f GFLOP/s", b->ceilings.copy_gb_per_s,
                    b->ceilings.read_gb_per_s, b->ceilings.fma_all_gflop_per_s);
     text_add(out, "\n");
-    table_open(&t, COUNT(heads));
-    t.left[COUNT(heads) - 1] = true;
-    for (int i = 0; i < COUNT(heads); i++) table_cell(&t, "%s", heads[i]);
+    table_open(&t, columns);
+    t.left[columns - 1] = true;
+    for (int i = 0; i < COUNT(heads); i++)
+        if (i != BASELINE_COLUMN || b->baseline) table_cell(&t, "%s", heads[i]);
     for (int i = 0; i < b->variant_count; i++)
         if (!b->variants[i].elsewhere) row(b, &b->variants[i], &t);
     table_print(&t, b->options->colour, out);
     table_close(&t);
-    for (int i = 0; i < b->variant_count; i++)
-        if (*b->variants[i].message && !b->variants[i].elsewhere)
-            text_print(out, "%s %s: %s\n", b->variants[i].label, status_names[b->variants[i].status],
-                       b->variants[i].message);
+    report_messages(b, out);
     elsewhere(b, out);
     remarks(b, out);
     text_add(out, "\n");
     text_free(&size);
-}
-
-void report_json(const bench *b, const char *path, json *out)
-{
-    text arguments = {0};
-    point_print(&b->at, &arguments);
-    for (int i = 0; i < b->variant_count; i++) {
-        const bench_variant *v = &b->variants[i];
-        const char *limit;
-        bool timed = v->arm.time.sample_count > 0 && v->status == VARIANT_OK;
-        json_open_object(out);
-        json_text(out, "file", path);
-        json_text(out, "bench", b->block->name);
-        json_text(out, "variant", v->label);
-        json_text(out, "device", b->device);
-        json_text(out, "arguments", text_get(&arguments));
-        json_number(out, "median_ns", timed ? v->arm.time.median_ns : NAN);
-        json_number(out, "low_ns", timed ? v->arm.time.low_ns : NAN);
-        json_number(out, "high_ns", timed ? v->arm.time.high_ns : NAN);
-        json_whole(out, "samples", timed ? v->arm.time.sample_count : 0);
-        json_number(out, "bytes", timed ? v->bytes : NAN);
-        json_number(out, "flops", timed ? v->flops : NAN);
-        json_number(out, "gb_per_s", timed ? v->bytes / v->arm.time.median_ns : NAN);
-        json_number(out, "percent_of_limit", 100 * share_of_limit(b, v, &limit));
-        json_number(out, "max_error", v->max_error);
-        json_text(out, "status", status_names[v->status]);
-        json_text(out, "message", v->message);
-        json_close_object(out);
-    }
-    text_free(&arguments);
 }

@@ -63,19 +63,35 @@ void json_text(json *j, const char *key, const char *words)
         text_add(&j->out, "null");
 }
 
-void json_number(json *j, const char *key, double number)
+static void add_number(json *j, double number)
 {
-    open_key(j, key);
     if (isfinite(number))
         text_print(&j->out, "%.9g", number);
     else
         text_add(&j->out, "null");
 }
 
+void json_number(json *j, const char *key, double number)
+{
+    open_key(j, key);
+    add_number(j, number);
+}
+
 void json_whole(json *j, const char *key, int64_t number)
 {
     open_key(j, key);
     text_print(&j->out, "%" PRId64, number);
+}
+
+void json_numbers(json *j, const char *key, const double *numbers, int count)
+{
+    open_key(j, key);
+    text_add(&j->out, "[");
+    for (int i = 0; i < count; i++) {
+        if (i) text_add(&j->out, ", ");
+        add_number(j, numbers[i]);
+    }
+    text_add(&j->out, "]");
 }
 
 void json_close_object(json *j)

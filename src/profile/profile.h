@@ -33,13 +33,14 @@ void json_open_object(json *j);
 void json_text(json *j, const char *key, const char *words); /* NULL: null */
 void json_number(json *j, const char *key, double number);
 void json_whole(json *j, const char *key, int64_t number);
+void json_numbers(json *j, const char *key, const double *numbers, int count); /* a list */
 void json_close_object(json *j);
 const char *json_finish(json *j); /* the whole list; borrowed from j */
 void json_free(json *j);
 void json_add_string(text *out, const char *words); /* one string with its quotes */
 
 /* table.c: columns of text, aligned; the first column to the left, the others to the right unless told. */
-enum { TABLE_MOST_COLUMNS = 24 };
+enum { TABLE_MOST_COLUMNS = 32 };
 typedef struct table {
     arena *memory;
     const char **cells; /* row by row; row 0 is the head */

@@ -87,7 +87,8 @@ static void warm_up(race *r, double budget_ns)
             double *mine = times + i * MOST_WARM, ns = 0, wall = 0;
             int count = arm->time.warmup_count;
             bool enough = arm->out || arm->time.sample_count || arm->one_ns > slow_ns;
-            enough |= spent > most || (spent > least && is_settled(mine, count));
+            enough |= arm->one_ns > 0 && spent > most; /* without any idea of its time, calls could not be chosen */
+            enough |= spent > least && is_settled(mine, count);
             if (enough) continue;
             int calls = arm->one_ns > 0 ? (int)fmin(fmax(r->sample_ns / fmax(arm->one_ns, 1), 1), 4.0 * arm->calls) : 1;
             if (r->most_calls) calls = MINIMUM(calls, r->most_calls);

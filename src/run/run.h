@@ -320,6 +320,11 @@ device_stream *stream_own(const struct qn_stream *stream, int *slot); /* NULL: o
 struct qn_event;
 qn_status stream_event(const struct qn_stream *stream, struct qn_event **event, qn_error *error); /* of its device */
 
+/* measure.c */
+struct qn_roofline;
+/* Everything but when it was and at which clock; some seconds. */
+qn_status roofline_measure(qn_context *context, int slot, struct qn_roofline *out, qn_error *error);
+
 /* launch.c */
 /* As qn_call_run; options (may be NULL) go to the driver. found: with ref, findings are added and are not a failure. */
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error);

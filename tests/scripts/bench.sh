@@ -119,8 +119,13 @@ PYTHON
 
 holds "JSON" python3 - "$work" <<'PYTHON'
 import json, sys
-keys = ["file", "bench", "variant", "device", "arguments", "median_ns", "low_ns", "high_ns", "samples", "bytes", "flops",
-        "gb_per_s", "percent_of_limit", "max_error", "status", "message"]
+keys = ["file", "bench", "variant", "device", "arguments", "median_ns", "interval_low_ns", "interval_high_ns", "least_ns",
+        "low_ns", "high_ns", "most_ns", "first_ns", "samples", "warmup", "calls_per_sample", "mild_outliers",
+        "severe_outliers", "converged", "two_peaks", "autocorrelation", "clock_mhz", "clock_low_mhz", "clock_high_mhz",
+        "hot_ns", "bytes", "flops", "gb_per_s", "gflop_per_s", "percent_of_limit", "limit", "max_error", "verdict", "ratio",
+        "ratio_low", "ratio_high", "baseline_verdict", "baseline_ratio", "baseline_ratio_low", "baseline_ratio_high",
+        "baseline_ns", "status", "message", "copies", "in_cache", "machine", "processor", "gpu", "driver", "power_limit",
+        "system", "version", "started", "throttling", "samples_ns"]
 def load(name):
     rows = json.load(open(f"{sys.argv[1]}/{name}.json"))
     for row in rows:
@@ -129,6 +134,9 @@ def load(name):
         if row["status"] == "ok":
             assert row["low_ns"] <= row["median_ns"] <= row["high_ns"] and row["median_ns"] > 0, row
             assert row["samples"] >= 1 and row["message"] == "" and row["max_error"] is not None, row
+            assert row["interval_low_ns"] <= row["median_ns"] <= row["interval_high_ns"], row
+            assert len(row["samples_ns"]) == row["samples"] and min(row["samples_ns"]) == row["least_ns"], row
+            assert row["machine"] and row["processor"] and row["version"] and row["clock_mhz"] > 100, row
             assert abs(row["gb_per_s"] - row["bytes"] / row["median_ns"]) < 1e-3 * row["gb_per_s"], row
             assert row["percent_of_limit"] is None or row["percent_of_limit"] > 0, row
         else:
@@ -151,6 +159,58 @@ sets, rows = load("sets")
 assert [row["arguments"] for row in rows] == [f"n = {n}, B = {b}" for n in (1000, 2000) for b in (32, 64)], rows
 assert rows[3]["bytes"] == 16000 and rows[3]["flops"] == 6000
 PYTHON
+
+# sweeps: one table, a row for each value; CSV and a picture; what is no sweep
+bench 0 "$work/mix.qn" right --device cpu --sweep n=2^10..2^14*4 --csv "$work/sweep.csv" --plot "$work/sweep.svg" --json "$work/sweep.json"
+says out 'right on cpu: GB/s'
+says out '16384  '
+says out 'fastest'
+holds "CSV and SVG of a sweep" python3 - "$work" <<'PYTHON'
+import csv, json, sys
+import xml.dom.minidom
+rows = list(csv.DictReader(open(f"{sys.argv[1]}/sweep.csv")))
+assert [row["arguments"] for row in rows] == [f"n = {n}" for n in (1024, 4096, 16384) for _ in range(4)], rows
+assert all(float(row["median_ns"]) > 0 and row["status"] == "ok" for row in rows)
+assert rows[0]["verdict"] == "" and all(row["verdict"] for row in rows[1:4]), rows
+assert len(json.load(open(f"{sys.argv[1]}/sweep.json"))) == 12
+picture = xml.dom.minidom.parse(f"{sys.argv[1]}/sweep.svg")
+assert len(picture.getElementsByTagName("circle")) >= 12
+words = "".join(node.firstChild.data for node in picture.getElementsByTagName("text") if node.firstChild)
+assert "GB/s" in words and "twice(B = 1000)" in words, words
+PYTHON
+bench 0 "$work/mix.qn" sets --device cpu --sweep n=100..300+100 --sweep B=16,32
+says out '300'
+for sweep in n n=x..y n=9..1 n=1..9*1 n=2^70..3 n=1..2,3; do bench 2 "$work/mix.qn" right --sweep "$sweep"; done
+bench 2 "$work/mix.qn" right --sweep N=1..2
+says err 'did you mean `n`?'
+bench 2 "$work/mix.qn" right --set n=5 --sweep n=1..2
+says err 'both set and swept'
+bench 2 "$work/mix.qn" right --plot "$work/none.svg"
+says err 'a plot needs a sweep'
+
+# against an earlier run: compared on the same machine alone; a slower variant is exit status 1
+bench 0 "$work/mix.qn" right --device cpu --json "$work/base.json"
+slow() { sed -E 's/"(median|interval_low|interval_high)_ns": ([0-9])/"\1_ns": 0.00\2/g; s/"clock_mhz": [0-9.]*/"clock_mhz": null/g' "$1"; }
+slow "$work/base.json" >"$work/fast.json"
+bench 1 "$work/mix.qn" right --device cpu --against "$work/fast.json"
+says out 'and baseline'
+says out 'SLOWER'
+says err 'slower than the baseline'
+sed -E 's/"(median|interval_low|interval_high)_ns": ([0-9]+)/"\1_ns": \200/g; s/"clock_mhz": [0-9.]*/"clock_mhz": null/g' "$work/base.json" >"$work/slow.json"
+bench 0 "$work/mix.qn" right --device cpu --against "$work/slow.json"
+says out 'FASTER'
+sed -E 's/"machine": "[^"]*"/"machine": "0123"/' "$work/slow.json" >"$work/other.json"
+bench 2 "$work/mix.qn" right --device cpu --against "$work/other.json" --json "$work/untouched.json"
+says err 'another machine'
+says err '--force'
+holds "nothing was written" [ ! -e "$work/untouched.json" ]
+bench 0 "$work/mix.qn" right --device cpu --against "$work/other.json" --force
+bench 2 "$work/mix.qn" right --against "$work/mix.qn"
+says err 'not JSON'
+echo '{"a": 1}' >"$work/odd.json"
+bench 2 "$work/mix.qn" right --against "$work/odd.json"
+says err 'is not the JSON of a bench'
+bench 2 "$work/mix.qn" right --against "$work/absent.json"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

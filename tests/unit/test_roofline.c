@@ -1,0 +1,85 @@
+/*
+ * Ceilings: measured on the processor, kept and found again; the GPU's kernels compile for every architecture that NVRTC
+ * here knows; a kept file that is damaged counts as none.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/ceilings.h"
+#include "device/cuda.h"
+#include "run/cache.h"
+#include "run/run.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <quern/bench.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The one file of ceilings in the cache's folder. */
+static bool find_file(qn_context *context, char *path, size_t size)
+{
+    const char *folder = cache_folder(context_cache(context));
+    DIR *list = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; list && (entry = readdir(list)) && !found;) {
+        found = !strncmp(entry->d_name, "roofline-", 9);
+        if (found) snprintf(path, size, "%s/%s", folder, entry->d_name);
+    }
+    if (list) closedir(list);
+    return found;
+}
+
+TEST(measured_once_and_kept)
+{
+    qn_context *context;
+    qn_error error;
+    qn_roofline first, again;
+    char folder[] = "/tmp/quern-roofline-XXXXXX", path[4096];
+    EXPECT(mkdtemp(folder));
+    setenv("QUERN_CACHE", folder, 1);
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(!qn_roofline_find(context, "cpu", &first));
+    EXPECT(qn_roofline_get(context, "cpu", false, &first, &error) == QN_OK);
+    EXPECT(first.copy_gb_per_s > 0.1 && first.read_gb_per_s > 0.1 && first.write_gb_per_s > 0.1);
+    EXPECT(first.inner_gb_per_s > 0.1 && first.cache_gb_per_s > 0.1);
+    EXPECT(first.fma_f32_gflop_per_s > 0.1 && first.fma_f64_gflop_per_s > 0.1);
+    EXPECT(first.exp_g_per_s > 0.01 && first.exp_g_per_s < first.fma_f32_gflop_per_s);
+    EXPECT(first.launch_ns > 1 && first.launch_ns < 1e7 && first.graph_launch_ns > 1);
+    EXPECT(first.dot_bf16_gflop_per_s == 0 && first.units > 0 && first.measured[0] && first.device[0]);
+    EXPECT(qn_roofline_find(context, "cpu", &again) && !strcmp(again.measured, first.measured));
+    EXPECT_NEAR(again.copy_gb_per_s, first.copy_gb_per_s, 1e-6 * first.copy_gb_per_s);
+    EXPECT(find_file(context, path, sizeof(path)));
+    EXPECT(file_write(path, "copy_gb_per_s what\n", 19, &error) == QN_OK);
+    EXPECT(!qn_roofline_find(context, "cpu", &again));
+    EXPECT(qn_roofline_get(context, "nowhere", false, &again, &error) == QN_BAD_CALL);
+    qn_context_close(context);
+    snprintf(path, sizeof(path), "rm -r '%s'", folder);
+    EXPECT(system(path) == 0);
+}
+
+TEST(kernels_of_the_gpu_compile)
+{
+    static const int archs[] = {75, 80, 90, 120};
+    nvrtc *compiler = nvrtc_new();
+    qn_error error;
+    if (nvrtc_ready(compiler, &error) != QN_OK) {
+        printf("note: %s\n", error.message);
+        nvrtc_free(compiler);
+        return;
+    }
+    for (int i = 0; i < COUNT(archs); i++) {
+        text source = {0};
+        nvrtc_output output = {0};
+        nvrtc_options options = {.arch = archs[i]};
+        if (!nvrtc_knows(compiler, archs[i])) continue;
+        cuda_roofline_source(archs[i], &source);
+        bool made = nvrtc_compile(compiler, text_get(&source), "roofline.cu", &options, &output, &error) == QN_OK;
+        if (!made) printf("%d: %s\n", archs[i], error.message);
+        EXPECT(made);
+        if (archs[i] == 90) EXPECT(strstr(text_get(&output.ptx), "wgmma.mma_async") != NULL);
+        nvrtc_output_free(&output);
+        text_free(&source);
+    }
+    nvrtc_free(compiler);
+}
+
+TEST_MAIN(CASE(measured_once_and_kept), CASE(kernels_of_the_gpu_compile))
