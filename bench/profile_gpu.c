@@ -2,9 +2,10 @@
  * The profiler on a GPU: times of kernels, and what profiling costs. In: nothing but a GPU and kernels/. Out: with
  * `kernels`, the mean device time of each kernel as the profile has it; with `plain`, the same launches without a profile
  * (for ncu and for PyTorch's profiler: bench/profile_gpu.py compares all three); with `overhead`, the step time of a
- * captured perceptron (16 layers of 128) unprofiled, with graphs as one, kernel by kernel, and with events.
+ * captured perceptron (16 layers of 128) unprofiled, with graphs as one, kernel by kernel, and with events; with
+ * `counters`, what the hardware counts in each kernel.
  *
- * Usage: build/bench_profile kernels|plain|overhead [FOLDER of kernels]. As a shared library, profile_gpu_plain makes the
+ * Usage: build/bench_profile kernels|plain|overhead|counters [FOLDER of kernels]. As a shared library, profile_gpu_plain makes the
  * launches inside of another program.
  * SPDX-License-Identifier: MIT
  */
@@ -119,6 +120,22 @@ static void time_kernels(const char *folder)
     qn_profile_free(p);
 }
 
+static void count_kernels(const char *folder)
+{
+    qn_error error;
+    open_all(folder);
+    for (int i = 0; i < CASES; i++) {
+        qn_counters c;
+        TRY(qn_call_count(calls[i], "cuda", &c, &error));
+        printf("%s: %s, %d launches\n", cases[i].kernel, c.source, c.launches);
+        for (int k = 0; k < c.count; k++)
+            if (c.items[k].why)
+                printf("  %-30s %s\n", c.items[k].name, c.items[k].why);
+            else
+                printf("  %-30s %.6g %s\n", c.items[k].name, c.items[k].value, c.items[k].unit);
+    }
+}
+
 /* ---- what it costs ---- */
 
 static qn_plan *capture_perceptron(qn_tape **out)
@@ -205,10 +222,12 @@ int main(int count, char **words)
     } else if (!strcmp(what, "plain")) {
         profile_gpu_plain(folder, 5);
         profile_gpu_plain(folder, LAUNCHES);
+    } else if (!strcmp(what, "counters")) {
+        count_kernels(folder);
     } else if (!strcmp(what, "overhead")) {
         time_overhead();
     } else {
-        fprintf(stderr, "usage: bench_profile kernels|plain|overhead [FOLDER]\n");
+        fprintf(stderr, "usage: bench_profile kernels|plain|overhead|counters [FOLDER]\n");
         return 2;
     }
     return 0;

@@ -103,6 +103,23 @@ typedef struct qn_profile_totals {
 } qn_profile_totals;
 QN_API void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals);
 
+/* What the hardware counts in one launch: on a GPU DRAM and L2 bytes, occupancy, the tensor pipe, stalls by reason (CUPTI's
+ * range profiler, which may need rights: the error says which); on the CPU cycles, instructions, misses (the kernel's
+ * performance events). The call is run as often as the counters need, so it must not depend on how often. */
+enum { QN_MOST_COUNTERS = 64 };
+typedef struct qn_counter {
+    const char *name, *unit; /* "DRAM read", "bytes" */
+    double value;            /* NAN: not counted */
+    const char *why;         /* not; NULL: it was */
+} qn_counter;
+typedef struct qn_counters {
+    const char *source;
+    int count, launches; /* launches: that were counted */
+    qn_counter items[QN_MOST_COUNTERS];
+} qn_counters;
+QN_API QN_MUST_CHECK qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters, qn_error *error);
+QN_API double qn_counters_find(const qn_counters *counters, const char *name); /* NAN: there is none */
+
 /* Tables, with the columns of PyTorch's profiler: own and total time on the host and on devices, averages, calls,
  * memory, FLOPs; and GB/s, TFLOP/s, percent of the roofline and what bounds it, where `quern devices --measure` has
  * measured the device. */

@@ -269,3 +269,122 @@ FAKE(cuptiActivityPopExternalCorrelationId, int kind, uint64_t *last)
     *last = stack[--depth];
     return 0;
 }
+
+/* ---- the range profiler: two passes, and values by the metric's name ---- */
+
+enum { FAKE_PASSES = 2 };
+static int ranges_open, passes_done;
+
+static int may_count(void)
+{
+    const char *refuse = getenv("FAKE_CUPTI_COUNTERS");
+    return refuse ? atoi(refuse) : 0;
+}
+
+/* A word of a struct of parameters: each begins with its size and a reserved pointer. */
+static void set_word(void *parameters, int word, uint64_t value)
+{
+    memcpy((uint64_t *)parameters + word, &value, sizeof(value));
+}
+
+#define TAKES(name) FAKE(name, void *parameters)
+#define NOTHING_TO_DO(name) \
+    TAKES(name)             \
+    {                       \
+        (void)parameters;   \
+        return 0;           \
+    }
+NOTHING_TO_DO(cuptiProfilerInitialize)
+NOTHING_TO_DO(cuptiProfilerDeInitialize)
+NOTHING_TO_DO(cuptiProfilerHostDeinitialize)
+NOTHING_TO_DO(cuptiProfilerHostConfigAddMetrics)
+NOTHING_TO_DO(cuptiProfilerHostGetConfigImage)
+NOTHING_TO_DO(cuptiRangeProfilerCounterDataImageInitialize)
+NOTHING_TO_DO(cuptiRangeProfilerDecodeData)
+NOTHING_TO_DO(cuptiRangeProfilerDisable)
+
+TAKES(cuptiDeviceGetChipName)
+{
+    set_word(parameters, 3, (uint64_t)(uintptr_t) "GH100");
+    return 0;
+}
+
+TAKES(cuptiProfilerGetCounterAvailability)
+{
+    set_word(parameters, 3, 16);
+    return may_count();
+}
+
+TAKES(cuptiProfilerHostInitialize)
+{
+    set_word(parameters, 5, 1);
+    return 0;
+}
+
+TAKES(cuptiProfilerHostGetMetricProperties)
+{
+    const char *name = *(const char *const *)((uint64_t *)parameters + 3);
+    return strstr(name, "_op_read") || strstr(name, "gmma") ? 17 : 0;
+}
+
+TAKES(cuptiProfilerHostGetConfigImageSize)
+{
+    set_word(parameters, 3, 64);
+    return 0;
+}
+
+TAKES(cuptiRangeProfilerEnable)
+{
+    set_word(parameters, 3, 1);
+    passes_done = ranges_open = 0;
+    return 0;
+}
+
+TAKES(cuptiRangeProfilerGetCounterDataSize)
+{
+    set_word(parameters, 7, 128);
+    return 0;
+}
+
+TAKES(cuptiRangeProfilerSetConfig)
+{
+    size_t size;
+    memcpy(&size, parameters, sizeof(size));
+    return size == 90 ? 0 : 1;
+}
+
+TAKES(cuptiRangeProfilerStart)
+{
+    (void)parameters;
+    return ranges_open ? 7 : 0;
+}
+
+TAKES(cuptiRangeProfilerPushRange)
+{
+    (void)parameters;
+    ranges_open++;
+    return 0;
+}
+
+TAKES(cuptiRangeProfilerPopRange)
+{
+    (void)parameters;
+    ranges_open--;
+    return 0;
+}
+
+TAKES(cuptiRangeProfilerStop)
+{
+    uint8_t all = ++passes_done == FAKE_PASSES;
+    memcpy((uint8_t *)parameters + 40, &all, 1);
+    return 0;
+}
+
+TAKES(cuptiProfilerHostEvaluateToGpuValues)
+{
+    const char *const *names = *(const char *const *const *)((uint64_t *)parameters + 6);
+    uint64_t count = ((uint64_t *)parameters)[7];
+    double *values = *(double **)((uint64_t *)parameters + 8);
+    for (uint64_t i = 0; i < count; i++) values[i] = !strcmp(names[i], "dram__bytes_read.sum") ? 4096 : (double)i + 1;
+    return 0;
+}

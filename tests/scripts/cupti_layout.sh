@@ -13,11 +13,17 @@ if [ -z "${include:-}" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
+: >"$work/string" # cupti_profiler_host.h includes <string>, and needs nothing of it
 cat >"$work/layout.c" <<'CODE'
 #include <cuda.h>
 #include <cupti_activity.h>
+#include <cupti_target.h>
+#include <cupti_profiler_target.h>
+#include <cupti_profiler_host.h>
+#include <cupti_range_profiler.h>
 #include <stddef.h>
 #include <stdio.h>
+#include "profile/counters.h"
 #include "profile/cupti.h"
 
 static int passed, failed;
@@ -38,8 +44,36 @@ static int passed, failed;
 #define COPY(field, own) SAME(CUpti_ActivityMemcpy5, field, cupti_move, own)
 #define SET(field, own) SAME(CUpti_ActivityMemset4, field, cupti_move, own)
 
+#define SIZE(theirs, bytes) \
+    ((size_t)(CUpti_##theirs##_Params_STRUCT_SIZE) == (bytes) ? passed++ : (failed++, printf("FAILED %s\n", #theirs)))
+#define OUT(theirs, field, ours, own) SAME(CUpti_##theirs##_Params, field, ours, own)
+
 int main(void)
 {
+    SIZE(Device_GetChipName, sizeof(cupti_chip));
+    SIZE(Profiler_GetCounterAvailability, sizeof(cupti_availability));
+    SIZE(Profiler_Host_Initialize, sizeof(cupti_host));
+    SIZE(Profiler_Host_GetMetricProperties, SIZE_UP_TO(cupti_metric, type));
+    SIZE(Profiler_Host_ConfigAddMetrics, sizeof(cupti_metrics));
+    SIZE(Profiler_Host_GetConfigImageSize, SIZE_UP_TO(cupti_image, bytes));
+    SIZE(Profiler_Host_GetConfigImage, sizeof(cupti_image));
+    SIZE(Profiler_Host_EvaluateToGpuValues, sizeof(cupti_evaluate));
+    SIZE(RangeProfiler_Enable, sizeof(cupti_range_enable));
+    SIZE(RangeProfiler_GetCounterDataSize, sizeof(cupti_range_size));
+    SIZE(RangeProfiler_CounterDataImage_Initialize, sizeof(cupti_image));
+    SIZE(RangeProfiler_SetConfig, SIZE_UP_TO(cupti_range_config, target_level));
+    SIZE(RangeProfiler_PushRange, sizeof(cupti_range_push));
+    SIZE(RangeProfiler_Stop, SIZE_UP_TO(cupti_range_stop, all));
+    SIZE(RangeProfiler_DecodeData, sizeof(cupti_range_decode));
+    OUT(Device_GetChipName, pChipName, cupti_chip, name);
+    OUT(Profiler_Host_Initialize, pHostObject, cupti_host, object);
+    OUT(RangeProfiler_SetConfig, maxRangesPerPass, cupti_range_config, most_ranges);
+    OUT(RangeProfiler_SetConfig, replayMode, cupti_range_config, replay);
+    OUT(RangeProfiler_GetCounterDataSize, counterDataSize, cupti_range_size, bytes);
+    OUT(Profiler_Host_EvaluateToGpuValues, pMetricValues, cupti_evaluate, values);
+    NUMBER(CUPTI_UserRange, 2);
+    NUMBER(CUPTI_UserReplay, 3);
+    NUMBER(CUPTI_PROFILER_TYPE_RANGE_PROFILER, 0);
     KERNEL(registersPerThread, registers);
     KERNEL(start, start_ns);
     KERNEL(end, end_ns);
@@ -94,4 +128,4 @@ int main(void)
     return failed != 0;
 }
 CODE
-cc -std=gnu11 -I"$root/src" -I"$root/include" -isystem "$include" "$work/layout.c" -o "$work/layout" && "$work/layout"
+cc -std=gnu11 -I"$root/src" -I"$root/include" -isystem "$include" -isystem "$work" "$work/layout.c" -o "$work/layout" && "$work/layout"

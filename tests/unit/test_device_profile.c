@@ -414,6 +414,37 @@ TEST(events_instead)
     unsetenv("QUERN_PROFILE_DEVICE");
 }
 
+/* ---- counters ---- */
+
+TEST(counters_of_a_gpu)
+{
+    qn_counters c;
+    qn_call *call = twice_call();
+    OK(qn_call_count(call, "cuda", &c, &error));
+    EXPECT(c.launches == 2 && c.source && c.count > 20);
+    EXPECT(qn_counters_find(&c, "DRAM read") == 4096);
+    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 5); /* sectors of 32 bytes; the fifth metric */
+    EXPECT(isnan(qn_counters_find(&c, "stall: tensor pipe")) && isnan(qn_counters_find(&c, "no such counter")));
+    for (int i = 0; i < c.count; i++) EXPECT(isnan(c.items[i].value) == (c.items[i].why != NULL));
+    setenv("FAKE_CUPTI_COUNTERS", "35", 1);
+    EXPECT(qn_call_count(call, "cuda", &c, &error) == QN_NO_DEVICE);
+    EXPECT(strstr(error.message, "CAP_SYS_ADMIN") && strstr(error.message, "NVreg_RestrictProfilingToAdminUsers"));
+    unsetenv("FAKE_CUPTI_COUNTERS");
+    EXPECT(qn_call_count(NULL, "cuda", &c, &error) == QN_BAD_CALL);
+    qn_call_free(call);
+}
+
+TEST(counters_of_the_cpu)
+{
+    qn_counters c;
+    qn_call *call = twice_call();
+    OK(qn_call_count(call, "cpu", &c, &error));
+    EXPECT(c.count == 8 && c.launches == 1);
+    for (int i = 0; i < c.count; i++) EXPECT(isnan(c.items[i].value) == (c.items[i].why != NULL));
+    if (!isnan(qn_counters_find(&c, "CPU time"))) EXPECT(qn_counters_find(&c, "CPU time") > 0);
+    qn_call_free(call);
+}
+
 TEST(close_all)
 {
     char command[128];
@@ -426,4 +457,4 @@ TEST(close_all)
 TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(facts_of_replays),
           CASE(open_fake_cupti), CASE(records_of_cupti), CASE(phases_of_launches), CASE(ready_has_the_device),
           CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
-          CASE(events_instead), CASE(close_all))
+          CASE(events_instead), CASE(counters_of_a_gpu), CASE(counters_of_the_cpu), CASE(close_all))

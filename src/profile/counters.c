@@ -1,0 +1,207 @@
+/*
+ * Hardware counters of one launch on a GPU. In: a CUDA context and a way to run the launch. Out: what counters.def lists,
+ * as far as this chip has it.
+ *
+ * CUPTI's range profiler counts in passes: the launch is run again for each, by us, so that nothing has to be saved and
+ * restored. So it has to give the same work every time. Counting and timing do not mix: launches that are counted are
+ * no samples of a benchmark.
+ * SPDX-License-Identifier: MIT
+ */
+#include "profile/counters.h"
+
+#include "device/cuda_api.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANGE_PROFILER = 0, USER_RANGE = 2, USER_REPLAY = 3, MOST_METRICS = 64, MOST_PASSES = 64 };
+
+typedef struct metric {
+    const char *name, *unit;
+    double scale;
+    const char *metric, *other;
+} metric;
+static const metric metrics[] = {
+#define COUNTER(name, unit, scale, metric, other) {name, unit, scale, metric, other},
+#include "profile/counters.def"
+};
+
+typedef struct session {
+    cuda_api api;
+    void *context, *host, *range;
+    uint8_t *availability, *config, *data;
+    size_t config_bytes, data_bytes;
+    const char *names[MOST_METRICS]; /* that this chip has */
+    int of[MOST_METRICS], count;     /* by name: the metric */
+    bool begun;
+} session;
+
+void counters_add(qn_counters *c, const char *name, const char *unit, double value, const char *why)
+{
+    if (c->count < QN_MOST_COUNTERS)
+        c->items[c->count++] = (qn_counter){.name = name, .unit = unit, .value = value, .why = why};
+}
+
+static qn_status refused(session *s, int result, const char *doing, qn_error *error)
+{
+    const char *words = "";
+    const char *advice = result == 35   ? "only an administrator may read them: run as root or with CAP_SYS_ADMIN, or "
+                                          "set the driver's option NVreg_RestrictProfilingToAdminUsers=0"
+                         : result == 39 ? "another tool has them (nsys, ncu, DCGM): end it"
+                         : result == 26 ? "another process has them (DCGM?): end it"
+                                        : "they are not to be had here";
+    s->api.cuptiGetResultString(result, &words);
+    return error_set(error, QN_NO_DEVICE, "hardware counters: %s (%s: %s, error %d)", advice, doing, words ? words : "",
+                     result);
+}
+
+#define ASK(s, function, parameters)                                                \
+    do {                                                                            \
+        int result_of_ask = (s)->api.function ? (s)->api.function(parameters) : 11; \
+        if (result_of_ask) return refused((s), result_of_ask, #function, error);    \
+    } while (0)
+
+static qn_status open_host(session *s, int device, qn_error *error)
+{
+    cupti_plain plain = {.size = SIZE_UP_TO(cupti_plain, reserved)};
+    QN_TRY(cuda_api_open(&s->api, CUDA_LIBRARY_CUPTI, error));
+    ASK(s, cuptiProfilerInitialize, &plain);
+    s->begun = true;
+    cupti_chip chip = {.size = sizeof(chip), .device = (size_t)device};
+    ASK(s, cuptiDeviceGetChipName, &chip);
+    cupti_availability a = {.size = sizeof(a), .context = s->context};
+    ASK(s, cuptiProfilerGetCounterAvailability, &a);
+    s->availability = a.image = malloc(a.image_bytes + 1);
+    if (!a.image) return error_set(error, QN_NO_MEMORY, "there is no memory for hardware counters");
+    ASK(s, cuptiProfilerGetCounterAvailability, &a);
+    cupti_host host = {.size = sizeof(host), .type = RANGE_PROFILER, .chip = chip.name, .availability = a.image};
+    ASK(s, cuptiProfilerHostInitialize, &host);
+    s->host = host.object;
+    return QN_OK;
+}
+
+static bool has_metric(session *s, const char *name)
+{
+    cupti_metric m = {.size = SIZE_UP_TO(cupti_metric, type), .object = s->host, .name = name};
+    return name && s->api.cuptiProfilerHostGetMetricProperties && !s->api.cuptiProfilerHostGetMetricProperties(&m);
+}
+
+static qn_status configure(session *s, qn_error *error)
+{
+    for (int i = 0; i < COUNT(metrics) && s->count < MOST_METRICS; i++) {
+        const char *name = has_metric(s, metrics[i].metric)  ? metrics[i].metric
+                           : has_metric(s, metrics[i].other) ? metrics[i].other
+                                                             : NULL;
+        if (!name) continue;
+        s->of[s->count] = i;
+        s->names[s->count++] = name;
+    }
+    cupti_metrics m = {.size = sizeof(m), .object = s->host, .names = s->names, .count = (size_t)s->count};
+    ASK(s, cuptiProfilerHostConfigAddMetrics, &m);
+    cupti_image image = {.size = SIZE_UP_TO(cupti_image, bytes), .object = s->host};
+    ASK(s, cuptiProfilerHostGetConfigImageSize, &image);
+    s->config_bytes = image.bytes;
+    s->config = image.image = malloc(image.bytes + 1);
+    if (!s->config) return error_set(error, QN_NO_MEMORY, "there is no memory for hardware counters");
+    image.size = sizeof(image);
+    ASK(s, cuptiProfilerHostGetConfigImage, &image);
+    return QN_OK;
+}
+
+static qn_status open_range(session *s, qn_error *error)
+{
+    cupti_range_enable enable = {.size = sizeof(enable), .context = s->context};
+    ASK(s, cuptiRangeProfilerEnable, &enable);
+    s->range = enable.object;
+    cupti_range_size size = {.size = sizeof(size),
+                             .object = s->range,
+                             .names = s->names,
+                             .count = (size_t)s->count,
+                             .ranges = 1,
+                             .nodes = 1};
+    ASK(s, cuptiRangeProfilerGetCounterDataSize, &size);
+    s->data_bytes = size.bytes;
+    s->data = calloc(1, size.bytes + 1);
+    if (!s->data) return error_set(error, QN_NO_MEMORY, "there is no memory for hardware counters");
+    cupti_image image = {.size = sizeof(image), .object = s->range, .bytes = s->data_bytes, .image = s->data};
+    ASK(s, cuptiRangeProfilerCounterDataImageInitialize, &image);
+    cupti_range_config config = {.size = SIZE_UP_TO(cupti_range_config, target_level),
+                                 .object = s->range,
+                                 .config_bytes = s->config_bytes,
+                                 .config = s->config,
+                                 .data_bytes = s->data_bytes,
+                                 .data = s->data,
+                                 .range = USER_RANGE,
+                                 .replay = USER_REPLAY,
+                                 .most_ranges = 1,
+                                 .levels = 1,
+                                 .least_level = 1};
+    ASK(s, cuptiRangeProfilerSetConfig, &config);
+    return QN_OK;
+}
+
+static qn_status count(session *s, counters_run *run, void *user, int *passes, qn_error *error)
+{
+    cupti_plain plain = {.size = sizeof(plain), .object = s->range};
+    cupti_range_push push = {.size = sizeof(push), .object = s->range, .name = "launch"};
+    cupti_range_stop stop = {.size = SIZE_UP_TO(cupti_range_stop, all), .object = s->range};
+    for (*passes = 0; *passes < MOST_PASSES && !stop.all; ++*passes) {
+        ASK(s, cuptiRangeProfilerStart, &plain);
+        ASK(s, cuptiRangeProfilerPushRange, &push);
+        qn_status status = run(user, error);
+        ASK(s, cuptiRangeProfilerPopRange, &plain);
+        ASK(s, cuptiRangeProfilerStop, &stop);
+        QN_TRY(status);
+    }
+    cupti_range_decode decode = {.size = sizeof(decode), .object = s->range};
+    ASK(s, cuptiRangeProfilerDecodeData, &decode);
+    return decode.dropped ? error_set(error, QN_FAILED, "hardware counters: CUPTI lost the launch") : QN_OK;
+}
+
+static qn_status evaluate(session *s, qn_counters *out, qn_error *error)
+{
+    double values[MOST_METRICS] = {0};
+    cupti_evaluate e = {.size = sizeof(e),
+                        .object = s->host,
+                        .data = s->data,
+                        .data_bytes = s->data_bytes,
+                        .names = s->names,
+                        .count = (size_t)s->count,
+                        .values = values};
+    ASK(s, cuptiProfilerHostEvaluateToGpuValues, &e);
+    for (int i = 0, at = 0; i < COUNT(metrics); i++) {
+        bool has = at < s->count && s->of[at] == i;
+        counters_add(out, metrics[i].name, metrics[i].unit, has ? values[at] * metrics[i].scale : NAN,
+                     has ? NULL : "this chip does not count it");
+        at += has;
+    }
+    return QN_OK;
+}
+
+static void close_session(session *s)
+{
+    cupti_plain plain = {.size = sizeof(plain), .object = s->range};
+    if (s->range) s->api.cuptiRangeProfilerDisable(&plain);
+    plain.object = s->host;
+    if (s->host) s->api.cuptiProfilerHostDeinitialize(&plain);
+    plain = (cupti_plain){.size = SIZE_UP_TO(cupti_plain, reserved)};
+    if (s->begun) s->api.cuptiProfilerDeInitialize(&plain);
+    free(s->availability);
+    free(s->config);
+    free(s->data);
+    cuda_api_close(&s->api);
+}
+
+qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error)
+{
+    session s = {.context = context};
+    out->source = "CUPTI range profiler";
+    qn_status status = open_host(&s, device, error);
+    if (status == QN_OK) status = configure(&s, error);
+    if (status == QN_OK) status = open_range(&s, error);
+    if (status == QN_OK) status = count(&s, run, user, &out->launches, error);
+    if (status == QN_OK) status = evaluate(&s, out, error);
+    close_session(&s);
+    return status;
+}
