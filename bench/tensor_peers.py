@@ -95,7 +95,7 @@ def softmax(x):
 
 def chain(x, y):
     t = (x + y) * 0.5
-    t = torch.relu(torch.sigmoid(t) * x - 0.25)
+    t = torch.relu(torch.tanh(t) * x - 0.25)
     return (t + y) * 1.1
 
 

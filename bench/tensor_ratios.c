@@ -173,7 +173,7 @@ static void step_chain(const workload *w, const inputs *in, built *out)
 {
     qn_tensor x = in->tensors[0], y = in->tensors[in->count - 1];
     qn_tensor t = qn_mul_scalar(in->count > 1 ? qn_add(x, y) : qn_add_scalar(x, 1), 0.5);
-    t = qn_relu(qn_sub_scalar(qn_mul(qn_sigmoid(t), x), 0.25));
+    t = qn_relu(qn_sub_scalar(qn_mul(qn_tanh(t), x), 0.25));
     out->results[out->count++] = qn_mul_scalar(qn_add(t, y), 1.1);
 }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Derives the polynomial coefficients of the prelude's functions (src/emit/prelude_math*.c).
+"""Derives the polynomial coefficients of the prelude's functions (src/emit/prelude_*.c).
 
 A polynomial is fitted in high precision to minimise the largest weighted error over an interval. The first coefficients
 are rounded to the target format one at a time and the rest is fitted again, so that rounding costs nothing. Needs mpmath. Usage: tools/minimax.py [name ...]
 SPDX-License-Identifier: MIT
 """
+import re
 import struct
 import sys
 
@@ -79,6 +80,43 @@ def series(f, x, terms):
     return f(x) if abs(x) > mpf("1e-12") else terms
 
 
+def fit_one_by_one(f, weight, low, high, powers, fixed):
+    """Coefficients from power 0 on, each rounded to a float before the rest is fitted."""
+    left, fixed = list(powers), dict(fixed)
+    while left:
+        fixed[left[0]] = nearest(minimax(f, weight, low, high, left, fixed, rounds=25)[0], 32)
+        left.pop(0)
+    return [fixed[p] for p in sorted(fixed)]
+
+
+def tanh_pieces(degree=5):
+    """tanh(a) = t + u Q(u), u = a - c, for 0 <= a < 15, in pieces that the exponent and three bits of 1 + a choose. c is a
+    float whose tanh is almost one; from 9 on tanh is 1. Prints c, t and Q, each for all pieces, in the order of
+    (bits of 1 + a) >> 20 modulo 32."""
+    table = [None] * 32
+    for piece in range(32):
+        size = mpf(2)**(piece // 8)
+        low = size * (1 + mpf(piece % 8) / 8) - 1
+        high = low + size / 8
+        if low >= 9:
+            row = [mpf(0), mpf(1)] + [mpf(0)] * degree
+        elif low == 0:
+            row = [mpf(0), mpf(0)] + fit_one_by_one(lambda u: series(lambda t: tanh(t) / t, u, mpf(1)),
+                                                    lambda u: series(lambda t: t / tanh(t), u, mpf(1)), low, high,
+                                                    range(1, degree), {0: mpf(1)})
+        else:
+            near = [nearest((low + high) / 2 + k * (high - low) / 30000, 32) for k in range(-1000, 1000)]
+            c = min(near, key=lambda x: abs(nearest(tanh(x), 32) / tanh(x) - 1))
+            t = nearest(tanh(c), 32)
+            row = [c, t] + fit_one_by_one(lambda u: series(lambda v: (tanh(c + v) - t) / v, u, 1 - t * t),
+                                          lambda u: u / tanh(c + u), low - c, high - c, range(0, degree), {})
+        table[(piece + 127 * 8) % 32] = row
+    print("tanh_f32_pieces:")
+    for k in range(degree + 2):
+        words = [re.sub(r"\.?0*p", "p", float(row[k]).hex()) + "f" for row in table]
+        print("    {" + ", ".join(words) + "}", flush=True)
+
+
 def erfcx(z):
     return exp(z * z) * erfc(z)
 
@@ -110,6 +148,7 @@ FITS = {
     # tanh(x) = x + x^3 T(x^2) up to 0.625
     "tanh_f32": lambda: fit("tanh_f32", lambda z: series(lambda t: (tanh(sqrt(t)) - sqrt(t)) / sqrt(t)**3, z, mpf(-1) / 3),
                             lambda z: z, 0, mpf("0.625")**2, range(0, 5), 32),
+    "tanh_f32_pieces": tanh_pieces,
     # erf(x) = x + x E(x^2) up to 1
     "erf_f32": lambda: fit("erf_f32", lambda z: series(lambda t: erf(sqrt(t)) / sqrt(t) - 1, z, 2 / sqrt(pi) - 1),
                            lambda z: mpf(1), 0, 1, range(0, 7), 32),

@@ -1,5 +1,5 @@
 /*
- * The functions of the prelude, third part: trigonometry, tanh, erf, the activations of neural networks, pow.
+ * The functions of the prelude, third part: trigonometry, erf, the activations of neural networks, pow.
  * Coefficients: tools/minimax.py. Errors: docs/accuracy.md, held by test_math.
  * In and out: text templates, see prelude_parts.h.
  * SPDX-License-Identifier: MIT
@@ -105,39 +105,7 @@ const prelude_part prelude_activation_parts[] = {
      "    for (int k = 0; k < 8; k++) x[k] = pow_f64(x[k], y[k]);\n"
      "    return x;\n"
      "}\n"},
-    /* tanh, sigmoid and what neural networks make of them. exp(-|x|) never overflows. */
-    {"tanh_$t", "f32x16 f32", "exp_$t recip_$t abs_$t with_sign_$t pick_$t below_$t",
-     "INLINE $v tanh_$t($v x)\n"
-     "{\n"
-     "    $v size = abs_$t(x), z = x * x;\n"
-     "    $v s = z * -0x1.76917ap-8f + 0x1.525078p-6f;\n"
-     "    s = s * z - 0x1.b8433cp-5f;\n"
-     "    s = s * z + 0x1.110760p-3f;\n"
-     "    s = s * z - 0x1.555534p-2f;\n"
-     "    s = (z * x) * s + x;\n"
-     "    $v b = 1 - 2 * recip_$t(exp_$t(2 * below_$t(size, 10.0f)) + 1);\n"
-     "    return pick_$t(size < 0.625f, s, with_sign_$t(b, x));\n"
-     "}\n"},
-    {"tanh_$t", "f64x8 f64", "exp_$t recip_$t abs_$t with_sign_$t pick_$t below_$t",
-     "INLINE $v tanh_$t($v x)\n"
-     "{\n"
-     "    $v size = abs_$t(x), z = x * x;\n"
-     "    $v s = z * -0x1.1b42663bb30f6p-19 + 0x1.7e4c940c59081p-17;\n"
-     "    s = s * z - 0x1.2f8ad72ff8b0cp-15;\n"
-     "    s = s * z + 0x1.906e49a69eb6dp-14;\n"
-     "    s = s * z - 0x1.f47f3aff95de1p-13;\n"
-     "    s = s * z + 0x1.35495ff2fbb8bp-11;\n"
-     "    s = s * z - 0x1.7da22d6afdd50p-10;\n"
-     "    s = s * z + 0x1.d6d3bf0a9928ep-9;\n"
-     "    s = s * z - 0x1.226e3505aecb1p-7;\n"
-     "    s = s * z + 0x1.664f488088b73p-6;\n"
-     "    s = s * z - 0x1.ba1ba1ba133c1p-5;\n"
-     "    s = s * z + 0x1.1111111111091p-3;\n"
-     "    s = s * z - 0x1.5555555555555p-2;\n"
-     "    s = (z * x) * s + x;\n"
-     "    $v b = 1 - 2 * recip_$t(exp_$t(2 * below_$t(size, 20.0)) + 1);\n"
-     "    return pick_$t(size < 0.625, s, with_sign_$t(b, x));\n"
-     "}\n"},
+    /* sigmoid and what neural networks make of it. exp(-|x|) never overflows. */
     /* 2^-40 / (2^-40 + 2^-40 exp(-x)): exp(-x) neither overflows nor loses the tail, and no side needs a choice. */
     {"sigmoid_$t", "f32x16 f32", "below_$t above_$t scale_$t",
      "INLINE $v sigmoid_$t($v x)\n"
