@@ -2,7 +2,7 @@
 graphs (mode="reduce-overhead"). On a GPU figures are medians of the time between two events around several calls; on
 the CPU (--device cpu) the best wall time.
 
-Usage: python3 bench/tensor_peers.py [--device cuda|cpu] [--quick] [--json FILE]. Needs PyTorch.
+Usage: python3 bench/tensor_peers.py [--device cuda|cpu] [--quick] [--only WORD] [--json FILE]. Needs PyTorch.
 bench/tensor_table.py joins the result with that of bench_tensor.
 """
 import json
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 quick = "--quick" in sys.argv
 json_path = sys.argv[sys.argv.index("--json") + 1] if "--json" in sys.argv else None
 device = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cuda"
+only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 gpu = device != "cpu"
 L2_BYTES = 60e6 if gpu else 32e6
 rows = []
@@ -60,6 +61,8 @@ def compiled(function, **options):
 
 
 def measure(name, function, make, graphs=False):
+    if only not in name:
+        return
     tensors = make()
     size = sum(t.numel() * t.element_size() for t in tensors)
     sets = [tensors] + [make() for _ in range(int(min(max(-(-4 * L2_BYTES // size), 1), 8)) - 1)]
@@ -112,11 +115,13 @@ def entropy_and_gradient(x, target):
 
 
 def perceptron(width, layers, batch, steps, tf32):
+    name = f"mlp d{width} x {layers} batch {batch}, {steps} steps, {'tf32' if tf32 else 'f32'}"
+    if only not in name:
+        return
     torch.backends.cuda.matmul.allow_tf32 = tf32
     model = torch.nn.Sequential(*[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.GELU())])
     model = model.to(device)
     x = normal(batch, width)
-    name = f"mlp d{width} x {layers} batch {batch}, {steps} steps, {'tf32' if tf32 else 'f32'}"
     result = {"name": name}
     for label, options in (("eager", None), ("compile", {}), ("graphs", {"mode": "reduce-overhead"})):
         if label == "graphs" and not gpu:
@@ -150,7 +155,8 @@ def perceptron(width, layers, batch, steps, tf32):
 
 
 def main():
-    print(f"torch {torch.__version__} on {torch.cuda.get_device_name() if gpu else 'the CPU'}", flush=True)
+    where = torch.cuda.get_device_name() if gpu else f"the CPU, {torch.get_num_threads()} threads"
+    print(f"torch {torch.__version__} on {where}", flush=True)
     f32, bf16 = torch.float32, torch.bfloat16
     if gpu:
         n = 16384

@@ -148,11 +148,14 @@ static void emit_for(emitter *e, tile_op *op)
 {
     tile_block *body = op->regions[0];
     const value *carried = body->args + 1;
+    const tile_op *around = e->loop;
     int begin = e->time;
     emit_declare_variables(e, carried, op->operands + 3, op->result_count);
     emit_for_head(e, op);
     e->depth++;
+    e->loop = op;
     emit_block(e, body, carried);
+    e->loop = around;
     emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e, begin);
     e->depth--;
@@ -234,6 +237,7 @@ static void emit_plan(emitter *e, const plan *p)
 void emit_block(emitter *e, tile_block *b, const value *targets)
 {
     plan p = plan_block(e, b, targets);
+    if (e->prefetches && e->loop && e->loop->regions[0] == b) ahead_plan(e, &p);
     emit_plan(e, &p);
 }
 
@@ -308,6 +312,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->read = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->loaded_in = arena_alloc(e->memory, sizeof(*e->loaded_in) * (size_t)count);
+    e->ahead_in = ARENA_ARRAY(e->memory, int, count);
     e->prefetches = false;
     for (int p = 0; p < k->param_count; p++) e->prefetches |= k->params[p].facts.streams;
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);

@@ -274,62 +274,6 @@ address buffer_address(nest *n, value v, place at)
     return finish(n, &t, type.elem, buffer_name(e, v), lane_stride, NULL);
 }
 
-/* ---- reading ahead ---- */
-
-/* How much an index grows from one program to the next along axis 0; 0: not at all, or not known. */
-static int64_t program_step(const emitter *e, value v)
-{
-    const tile_op *op = tile_def(e->k, v);
-    number factor;
-    if (!op) return 0;
-    if (op->code == OP_PROGRAM) return op->attr.index == 0;
-    if (op->code != OP_MUL) return 0;
-    for (int i = 0; i < 2; i++)
-        if (tile_is_constant(e->k, op->operands[i], &factor)) return factor.i * program_step(e, op->operands[1 - i]);
-    return 0;
-}
-
-/* The axis along which an access moves from program to program; -1: it does not. */
-static int moving_axis(const emitter *e, const tile_op *op, int64_t *step)
-{
-    const struct access *access = &op->attr.access;
-    int operand = access->first_index;
-    for (int axis = 0; axis < access->rank; axis++) {
-        *step = program_step(e, op->operands[operand]);
-        if (*step) return axis;
-        operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
-    }
-    return -1;
-}
-
-/* When the launch is larger than the caches. What comes from memory is asked for twice: far ahead, over the end of the
- * page where the hardware stops to guess, into the second cache, then into the first. Rows that other stages of a
- * pipeline have read come from the second cache. Where passes run one after another, a row that an earlier pass brought
- * in leaves the memory idle: it can bring the row of the next program. */
-void access_prefetch(nest *n, const tile_op *op, const address *a)
-{
-    enum { NEAR_BYTES = 512, PAGE_BYTES = 4096, FAR_BYTES = 8192 };
-    emitter *e = n->e;
-    const struct access *access = &op->attr.access;
-    if ((n->partial && !n->single) || !e->prefetches || !a->stride || strcmp(a->stride, "1") || a->ok) return;
-    int *passes = e->loaded_in[op->results[0]], size_bytes = dtypes[a->elem].size_bytes;
-    if (!passes[0]) passes[0] = e->pass_number;
-    if (!passes[1] && passes[0] != e->pass_number) passes[1] = e->pass_number;
-    bool streams = e->pipelined;
-    for (int i = 0; i < n->pass->sink_count; i++) streams |= n->pass->sinks[i].kind == SINK_STORE;
-    int64_t step;
-    int axis = moving_axis(e, op, &step);
-    bool from_memory = axis >= 0 && passes[0] == e->pass_number && streams;
-    if (from_memory) put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 2);", a->pointer, FAR_BYTES / size_bytes);
-    if (from_memory || e->pipelined)
-        put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 3);", a->pointer, NEAR_BYTES / size_bytes);
-    if (e->pipelined || passes[1] != e->pass_number || axis < 0 || axis == access->rank - 1) return;
-    const char *row = stride_text(e, access->array, axis);
-    if (step == 1 && axis == access->rank - 2 && e->k->params[access->array].facts.contiguous) /* short rows: several */
-        row = arena_print(e->memory, "(%s < %d ? %d : %s)", row, PAGE_BYTES / size_bytes, PAGE_BYTES / size_bytes, row);
-    put_at(n, n->loops, "__builtin_prefetch(%s + %" PRId64 "L * %s, 0, 3);", a->pointer, step, row);
-}
-
 /* ---- loads and stores ---- */
 
 static const char *scalar_load(emitter *e, const address *a)

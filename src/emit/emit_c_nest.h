@@ -93,7 +93,6 @@ reg nest_define(nest *n, value named, dtype t, int level, const char *words);
 /* emit_c_access.c */
 address access_address(nest *n, const tile_op *op, place at);
 address buffer_address(nest *n, value v, place at);
-void access_prefetch(nest *n, const tile_op *op, const address *a);
 reg address_load(nest *n, value named, address a);
 void address_store(nest *n, address a, reg r, bool stream);
 void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old);
@@ -103,6 +102,10 @@ bool constraint_known(const nest *n, int axis, const constraint *c);
 bool is_one(const emitter *e, value v); /* the constant 1 */
 /* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
 reg constraint_test(nest *n, int axis, const constraint *c, value step);
+
+/* emit_c_ahead.c */
+void access_prefetch(nest *n, const tile_op *op, const address *a);
+void ahead_plan(emitter *e, const plan *p); /* of the body of the loop that is emitted next */
 
 /* emit_c_limits.c */
 bool is_position(const sink *s);                                                       /* argmax, argmin */

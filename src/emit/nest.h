@@ -98,11 +98,13 @@ typedef struct emitter {
     bool *rounds;        /* by value: operands of products that round to tf32 themselves; NULL: no product does */
     bool prefetches;     /* the launch touches more than the caches hold */
     int (*loaded_in)[2]; /* by value: the first two passes that load it */
+    int *ahead_in;       /* by value: the pass that asks for it as the next turn of its loop will load it */
     int pass_number;
-    int serial;       /* of names */
-    int time;         /* counts the items of the plan as they are emitted */
-    bool needs_lanes; /* the function lanes_between */
-    int dot_room;     /* the buffer for packing, 0: none */
+    const tile_op *loop; /* the innermost `for` around what is emitted, or NULL */
+    int serial;          /* of names */
+    int time;            /* counts the items of the plan as they are emitted */
+    bool needs_lanes;    /* the function lanes_between */
+    int dot_room;        /* the buffer for packing, 0: none */
     int phase;
     bool streams, has_assert, prints;
     bool pipelined;                /* the passes now emitted run in step: emit_c_pipeline.c */

@@ -64,8 +64,7 @@ value alias_root(const emitter *e, value v)
     return v;
 }
 
-/* What joining the open group would break. */
-static void check_demand(emitter *e, value v, const place *at, void *context)
+void check_demand(emitter *e, value v, const place *at, void *context)
 {
     planner *p = context;
     tile_type type = tile_type_of(e->k, v);

@@ -45,6 +45,7 @@ void push_item(planner *p, item_kind kind, tile_op *op, group *g);
 void close_group(planner *p);
 value alias_root(const emitter *e, value v); /* the value whose buffer v shares */
 void add_sink(planner *p, sink s);
+walk_visit check_demand; /* what p->joining would break in the open group: must_close, same_pass_only, least_pass */
 
 /* nest_region.c */
 void copy_to(planner *p, tile_op *op, value v, value target);

@@ -7,6 +7,8 @@
  */
 #include "emit/nest_plan.h"
 
+#include <string.h>
+
 enum { LIGHT_FOR_REGIONS = 8, SMALL_FOR_LOOPS = 4096 };
 
 static bool loads_are_safe(const emitter *e, value v)
@@ -230,12 +232,39 @@ static void check_yield(emitter *e, value v, const place *at, void *context)
     if (!place_same(&own, at, type.rank)) y->off_place = true;
 }
 
+/* May the yielded values join the pass that is open? All of them must, since they take effect at once, and what the pass
+ * stores may read a target only at the place where it is written. */
+static bool yield_joins(planner *p, tile_op *op, const value *targets, const bool *done)
+{
+    emitter *e = p->e;
+    if (!p->open || p->open->outer > 0 || e->cuda) return false;
+    const pass_nest *last = &p->open->passes[p->open->pass_count - 1];
+    for (int i = 0; i < op->operand_count; i++) {
+        if (done[i]) continue;
+        tile_type type = tile_type_of(e->k, op->operands[i]);
+        int64_t loops[MAX_RANK];
+        int count = loops_of(&type, loops);
+        if (count != last->loop_count || memcmp(loops, last->loops, sizeof(int64_t) * (size_t)count)) return false;
+        sink s = {.kind = SINK_COPY, .op = op, .v = op->operands[i], .result = targets[i]};
+        p->must_close = p->same_pass_only = false;
+        p->joining = &s;
+        walk_sink(e, &s, check_demand, p);
+        if (p->must_close || p->same_pass_only) return false;
+        for (int n = 0; n < last->sink_count; n++) {
+            yield_check check = {.buffer = e->buffer_of[targets[i]]};
+            if (last->sinks[n].kind != SINK_STORE) return false;
+            walk_sink(e, &last->sinks[n], check_yield, &check);
+            if (check.off_place) return false;
+        }
+    }
+    return true;
+}
+
 /* The yielded values take effect at once. Those of one shape share a pass, which reads all before it writes one; a
  * value that reads a target in another way is kept first. */
 void plan_yield(planner *p, tile_op *op, const value *targets)
 {
     emitter *e = p->e;
-    close_group(p);
     bool *done = ARENA_ARRAY(e->memory, bool, op->operand_count + 1);
     for (int i = 0; i < op->operand_count; i++) {
         value v = op->operands[i];
@@ -249,6 +278,7 @@ void plan_yield(planner *p, tile_op *op, const value *targets)
             if (check.reads && (check.off_place || !tile_shape_same(&type, &other))) require_buffer(p, v);
         }
     }
+    if (!yield_joins(p, op, targets, done)) close_group(p);
     for (int i = 0; i < op->operand_count; i++) {
         if (done[i]) continue;
         tile_type type = tile_type_of(e->k, op->operands[i]);
