@@ -617,12 +617,41 @@ static void measure_start(void)
     judge("process start to first result, warm cache (s)", "startup", best * 1e-9, 0.5, "s");
 }
 
+/* A kernel of `file` under a name that nobody had before: NVRTC keeps what it compiled on the disk, too. */
+static qn_module *load_afresh(const char *file, const char *kernel, char *name, size_t size)
+{
+    char path[1024];
+    qn_error error;
+    qn_module *module;
+    snprintf(path, sizeof(path), "%s/%s", kernels_folder, file);
+    snprintf(name, size, "%s_%llx", kernel, (unsigned long long)now_ns());
+    FILE *from = fopen(path, "r");
+    char *words = NULL, *text = NULL;
+    size_t length = 0, used = 0;
+    FILE *out = open_memstream(&text, &used);
+    if (!from || !out || getdelim(&words, &length, 0, from) < 0) perror(path), exit(1);
+    char *at = words, head[128];
+    snprintf(head, sizeof(head), "kernel %s(", kernel);
+    char *found = strstr(words, head);
+    if (!found) fprintf(stderr, "%s: no %s\n", path, kernel), exit(1);
+    fprintf(out, "%.*skernel %s(", (int)(found - at), at, name);
+    char *end = strstr(found, "\n}"); /* what comes after it may name it again */
+    fprintf(out, "%.*s\n}\n", (int)(end - found - (int)strlen(head)), found + strlen(head));
+    fclose(out);
+    fclose(from);
+    TRY(qn_module_load_text(context, path, text, &module, &error));
+    free(words);
+    free(text);
+    return module;
+}
+
 static void measure_compile(void)
 {
     static const struct {
         const char *title, *name, *file, *kernel, *settings;
         double bar;
-    } cases[] = {{NULL, NULL, "square.qn", "square_multiply", "n=1000", 0},
+    } cases[] = {{NULL, NULL, "square.qn", "square_multiply", "n=1000", 0}, /* loads NVRTC */
+                 {NULL, NULL, "layernorm.qn", "layer_norm", "T=f32 rows=64 cols=16384", 0},
                  {"cold compile, elementwise (ms)", "compile gelu", "gelu.qn", "gelu_tile", "n=100000", 60},
                  {"cold compile, row reduction (ms)", "compile softmax", "softmax.qn", "softmax_row",
                   "T=f32 rows=64 cols=16384", 120}};
@@ -630,20 +659,23 @@ static void measure_compile(void)
     qn_context *kept = context;
     qn_context_options options = {.no_cache = true, .allow_raw = true};
     TRY(qn_context_open(&options, &context, &error));
-    for (int i = 0; i < 3; i++) {
-        qn_module *module = load(kernels_folder, cases[i].file);
-        qn_call *call;
-        qn_timing timing;
-        TRY(qn_call_new(module, cases[i].kernel, &call, &error));
-        set_all(call, cases[i].settings);
-        TRY(qn_call_generate(call, 1, &error));
-        TRY(qn_call_run(call, device, &error));
-        qn_call_timing(call, &timing);
-        if (cases[i].title)
-            judge(cases[i].title, cases[i].name, (double)(timing.compile_ns + timing.load_ns) * 1e-6, cases[i].bar,
-                  "ms");
-        qn_call_free(call);
-        qn_module_free(module);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double best = 1e18;
+        for (int round = 0; round < (cases[i].title ? 5 : 1); round++) {
+            char name[128];
+            qn_module *module = load_afresh(cases[i].file, cases[i].kernel, name, sizeof(name));
+            qn_call *call;
+            qn_timing timing;
+            TRY(qn_call_new(module, name, &call, &error));
+            set_all(call, cases[i].settings);
+            TRY(qn_call_generate(call, 1, &error));
+            TRY(qn_call_run(call, device, &error));
+            qn_call_timing(call, &timing);
+            best = fmin(best, (double)(timing.compile_ns + timing.load_ns) * 1e-6);
+            qn_call_free(call);
+            qn_module_free(module);
+        }
+        if (cases[i].title) judge(cases[i].title, cases[i].name, best, cases[i].bar, "ms");
     }
     qn_context_close(context);
     context = kept;
@@ -677,6 +709,7 @@ static double bare_launch_us(int count)
     int (*load_module)(void **, const void *), (*find)(void **, void *, const char *), (*make)(void **, unsigned);
     int (*launch)(const bare_config *, void *, void **, void **), (*wait)(void *), (*retain)(void **, int);
     int (*set)(void *), (*allocate)(uint64_t *, size_t), (*attribute)(int *, int, int);
+    int (*end)(void *), (*unload)(void *), (*release)(uint64_t);
     *(void **)&create = dlsym(nvrtc, "nvrtcCreateProgram");
     *(void **)&compile = dlsym(nvrtc, "nvrtcCompileProgram");
     *(void **)&size_of = dlsym(nvrtc, "nvrtcGetCUBINSize");
@@ -690,8 +723,11 @@ static double bare_launch_us(int count)
     *(void **)&set = dlsym(cuda, "cuCtxSetCurrent");
     *(void **)&allocate = dlsym(cuda, "cuMemAlloc_v2");
     *(void **)&attribute = dlsym(cuda, "cuDeviceGetAttribute");
+    *(void **)&end = dlsym(cuda, "cuStreamDestroy_v2");
+    *(void **)&unload = dlsym(cuda, "cuModuleUnload");
+    *(void **)&release = dlsym(cuda, "cuMemFree_v2");
     if (!create || !compile || !size_of || !get || !load_module || !find || !make || !launch || !wait || !retain ||
-        !set || !allocate || !attribute)
+        !set || !allocate || !attribute || !end || !unload || !release)
         return NAN;
     void *program, *module, *function, *own, *handle;
     size_t size;
@@ -718,7 +754,32 @@ static double bare_launch_us(int count)
         best = fmin(best, (now_ns() - start) / count);
         wait(handle);
     }
+    end(handle); /* with a fourth stream in the process a node of a graph takes 0.12 us more */
+    unload(module);
+    release(frame[0]);
     return best * 1e-3;
+}
+
+/* The time of a node in a replayed graph of 1000 launches, each of which waits for the one before. */
+static double node_us(qn_call *call)
+{
+    qn_error error;
+    qn_graph *graph;
+    const int nodes = 1000; /* fewer than the driver queues before it makes the host wait */
+    double node = 1e18;
+    TRY(qn_graph_begin(stream, &error));
+    for (int i = 0; i < nodes; i++) TRY(qn_call_launch(call, stream, &error));
+    TRY(qn_graph_end(stream, &graph, &error));
+    for (int round = 0; round < 12; round++) {
+        double ns;
+        TRY(qn_event_record(events[0], stream, &error));
+        TRY(qn_graph_launch(graph, stream, &error));
+        TRY(qn_event_record(events[1], stream, &error));
+        TRY(qn_event_elapsed(events[0], events[1], &ns, &error));
+        if (round) node = fmin(node, ns / nodes);
+    }
+    qn_graph_free(graph);
+    return node * 1e-3;
 }
 
 static void measure_launch(void)
@@ -726,14 +787,15 @@ static void measure_launch(void)
     qn_error error;
     qn_call *call;
     qn_buffer *buffer;
-    qn_graph *graph;
     int64_t extent = 64;
-    const int count = 500, nodes = 1000; /* fewer than the driver queues before it makes the host wait */
+    const int count = 500; /* fewer than the driver queues before it makes the host wait */
     TRY(qn_buffer_new_on(context, device, 4096, &buffer, &error));
     TRY(qn_call_new(helpers, "tiny", &call, &error));
     TRY(qn_call_set_buffer(call, "x", buffer, 0, QN_F32, 1, &extent, NULL, &error));
     TRY(qn_call_launch(call, stream, &error));
-    double best = 1e18, bare = 1e18, node = 1e18;
+    TRY(qn_stream_wait(stream, &error));
+    judge("a node of a replayed graph of 1000 (us)", "graph node", node_us(call), 0.6, "us");
+    double best = 1e18, bare = 1e18;
     for (int turn = 0; turn < 3; turn++) {
         for (int round = 0; round < 7; round++) {
             double start = now_ns();
@@ -748,19 +810,6 @@ static void measure_launch(void)
         judge("launch from C, of the bare driver call", "launch", best * 1e-3 / bare, 1.2, "times");
     else
         printf("    the bare driver call could not be made: nothing to compare with\n");
-    TRY(qn_graph_begin(stream, &error));
-    for (int i = 0; i < nodes; i++) TRY(qn_call_launch(call, stream, &error));
-    TRY(qn_graph_end(stream, &graph, &error));
-    for (int round = 0; round < 7; round++) {
-        double ns;
-        TRY(qn_event_record(events[0], stream, &error));
-        TRY(qn_graph_launch(graph, stream, &error));
-        TRY(qn_event_record(events[1], stream, &error));
-        TRY(qn_event_elapsed(events[0], events[1], &ns, &error));
-        if (round) node = fmin(node, ns / nodes);
-    }
-    judge("a node of a replayed graph of 1000 (us)", "graph node", node * 1e-3, 0.6, "us");
-    qn_graph_free(graph);
     qn_call_free(call);
     qn_buffer_release(buffer);
 }

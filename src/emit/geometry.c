@@ -236,10 +236,10 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         blocks = programs;
         break;
     case TEAM_CLUSTER:
-        while (shape.cluster < MOST_CLUSTER && shape.cluster * MOST_THREADS < needed) shape.cluster *= 2;
+        while (shape.cluster < MOST_CLUSTER && shape.cluster * t->block < needed) shape.cluster *= 2;
         if (t->cluster) shape.cluster = t->cluster;
         shape.threads = (int)MAXIMUM(((needed + shape.cluster - 1) / shape.cluster + 31) / 32 * 32, 32);
-        shape.threads = MINIMUM(shape.threads, MOST_THREADS);
+        shape.threads = MINIMUM(shape.threads, t->block);
         blocks = programs * shape.cluster;
         break;
     case TEAM_GRID: {

@@ -284,7 +284,7 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->reason = "a long row for each block, partly in shared memory";
     } else if (clusters && s->positions <= MOST_CLUSTER * long_row / 2) {
         t->kind = TEAM_CLUSTER;
-        t->block = MOST_THREADS;
+        t->block = vector == 4 ? MOST_THREADS / 2 : MOST_THREADS; /* of words two blocks share a multiprocessor */
         t->share = short_elements ? 4 * ROW_REGISTERS : 2 * ROW_REGISTERS;
         t->reason = "rows too long for one block";
     } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
@@ -435,6 +435,7 @@ static int register_budget(const team *t)
 {
     int threads = t->kind == TEAM_LANES ? t->block : t->block ? t->block : MOST_THREADS;
     if (t->kind == TEAM_GRID && t->share) threads *= t->grid_teams; /* that share a multiprocessor */
+    if (t->kind == TEAM_CLUSTER) threads = MOST_THREADS;            /* of one block or two */
     return threads > 512 ? 40 : threads > 256 ? 96 : 160;
 }
 

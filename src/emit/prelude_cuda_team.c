@@ -1,6 +1,7 @@
 /*
  * Teams in the CUDA prelude: folds, positions and prefixes over the lanes of a warp, a block, a cluster, a grid, and
- * their barriers. Every thread of the team calls, every thread gets the result; the order is fixed.
+ * their barriers. Every thread of the team calls, every thread gets the result; the order is fixed. A block has whole
+ * warps: a case for fewer threads would cost NVRTC a tenth of its time for a row kernel.
  * A template's type is a fold and an element type (max_f32). In and out: text templates, see prelude_cuda_parts.h.
  * SPDX-License-Identifier: MIT
  */
@@ -32,7 +33,6 @@ const prelude_part cuda_team_parts[] = {
      "INLINE $v block_fold_$t($v x, void *room, int threads)\n"
      "{\n"
      "    $v *const slots = ($v *)room;\n"
-     "    if (threads < 32) return lanes_fold_$t(x, threads, (1u << threads) - 1);\n"
      "    x = lanes_fold_$t(x, 32, 0xffffffff);\n"
      "    if (threads == 32) return x;\n"
      "    const int lane = threadIdx.x & 31;\n"
@@ -144,10 +144,6 @@ const prelude_part cuda_team_parts[] = {
      "{\n"
      "    long *const places = (long *)room;\n"
      "    $v *const slots = ($v *)(places + 32);\n"
-     "    if (threads < 32) {\n"
-     "        lanes_best_$t(x, place, threads, (1u << threads) - 1);\n"
-     "        return;\n"
-     "    }\n"
      "    lanes_best_$t(x, place, 32, 0xffffffff);\n"
      "    if (threads == 32) return;\n"
      "    const int lane = threadIdx.x & 31;\n"

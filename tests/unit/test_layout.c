@@ -76,7 +76,7 @@ TEST(rows_by_length)
     s = shape(file, name, "T=f32 rows=8192 cols=65536", 0, h200());
     EXPECT(s.threads == 1024 && s.cluster == 1 && s.shared_bytes == 12 * 16 * 1024);
     s = shape(file, name, "T=f32 rows=1024 cols=262144", 0, h200());
-    EXPECT(s.threads == 1024 && s.cluster == 4 && s.grid[0] == 4096 && s.shared_bytes == 12 * 16 * 1024);
+    EXPECT(s.threads == 512 && s.cluster == 8 && s.grid[0] == 8192 && s.shared_bytes == 12 * 16 * 512);
 }
 
 /* The whole chip on one row: two teams where the row is held, all blocks that fit where it is not. */

