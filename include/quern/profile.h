@@ -54,6 +54,7 @@ typedef struct qn_profile_options {
     void *user;
     int64_t most_records; /* kept for timelines; 0: a million. More are counted and shown as dropped, sums go on */
     int ring_records;     /* a thread may be ahead of the collector; 0: 65,536 */
+    bool nvtx;            /* ranges and launches are shown to other tools (nsys, ncu) too, kept steps are their focus */
     bool graph_nodes;     /* times of each kernel of a graph, at some cost; else a graph is one */
     /* Files to write, as in QUERN_PROFILE: "trace=run.json.gz,folded=run.folded,table=run.txt,rows=20"; see
      * docs/profile.md. Traces are written while the profile runs, the others when it stops. NULL: none. */

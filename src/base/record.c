@@ -29,7 +29,7 @@ const record_kind_info record_kinds[RECORD_KINDS] = {
 
 const char record_host_memory[] = "memory of the host", record_device_memory[] = "memory of the device";
 
-_Atomic bool record_on;
+_Atomic unsigned char record_switches;
 
 typedef struct ring {
     struct ring *next;
@@ -63,6 +63,7 @@ static struct {
     pthread_key_t key;
     pthread_once_t once;
     _Atomic(const record_tracer *) tracer;
+    _Atomic(const record_marks *) marks;
     _Atomic uint64_t traces;
     _Atomic bool ticks; /* records hold ticks, not nanoseconds */
     int64_t first_tick, first_ns;
@@ -234,9 +235,28 @@ uint64_t record_identity(void)
     return atomic_fetch_add_explicit(&state.identities, 1, memory_order_relaxed) + 1;
 }
 
-uint64_t record_enter_slow(void)
+void record_mark_by(const record_marks *marks)
+{
+    if (marks) atomic_store(&state.marks, marks);
+    if (marks)
+        atomic_fetch_or(&record_switches, RECORD_MARKS);
+    else
+        atomic_fetch_and(&record_switches, (unsigned char)~RECORD_MARKS);
+}
+
+void record_mark_slow(const char *name)
+{
+    const record_marks *marks = atomic_load(&state.marks);
+    if (name)
+        marks->push(name);
+    else
+        marks->pop();
+}
+
+uint64_t record_enter_slow(const char *name)
 {
     uint64_t identity = record_identity();
+    record_mark(name);
     if (inside_count < MOST_INSIDE) inside[inside_count] = identity;
     inside_count++;
     const record_tracer *tracer = atomic_load_explicit(&state.tracer, memory_order_acquire);
@@ -250,6 +270,7 @@ void record_leave_slow(uint64_t identity)
     if (inside_count > 0) inside_count--;
     const record_tracer *tracer = atomic_load_explicit(&state.tracer, memory_order_acquire);
     if (tracer) tracer->leave();
+    record_mark(NULL);
 }
 
 uint64_t record_inside(void)
@@ -385,7 +406,7 @@ qn_status record_start(int ring_records, qn_error *error)
             state.first_ns = record_clock_ns();
             state.first_tick = ticks_now();
         }
-        atomic_store(&record_on, true);
+        atomic_fetch_or(&record_switches, RECORD_WRITES);
     }
     pthread_mutex_unlock(&state.lock);
     return busy ? error_set(error, QN_BAD_CALL, "a profile is being recorded already: stop it first") : QN_OK;
@@ -393,7 +414,7 @@ qn_status record_start(int ring_records, qn_error *error)
 
 void record_stop(void)
 {
-    atomic_store(&record_on, false);
+    atomic_fetch_and(&record_switches, (unsigned char)~RECORD_WRITES);
 }
 
 int64_t record_drain(record_take *take, void *user)

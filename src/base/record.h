@@ -38,11 +38,12 @@ typedef struct record {
     uint32_t thread;      /* small numbers, in the order of first records */
 } record;
 
-extern _Atomic bool record_on; /* read it through record_is_on */
+enum { RECORD_WRITES = 1, RECORD_MARKS = 2 };
+extern _Atomic unsigned char record_switches; /* of these; read it through the functions */
 
 static inline bool record_is_on(void)
 {
-    return atomic_load_explicit(&record_on, memory_order_relaxed);
+    return atomic_load_explicit(&record_switches, memory_order_relaxed) & RECORD_WRITES;
 }
 
 int64_t record_clock_ns(void); /* the realtime clock: that of the GPU's tracing */
@@ -111,11 +112,11 @@ typedef struct record_tracer {
     void (*enter)(uint64_t identity);
     void (*leave)(void);
 } record_tracer;
-uint64_t record_enter_slow(void);
+uint64_t record_enter_slow(const char *name);
 void record_leave_slow(uint64_t identity);
-static inline uint64_t record_enter(void) /* 0 while recording is off */
+static inline uint64_t record_enter(const char *name) /* 0: nobody wants to know */
 {
-    return record_is_on() ? record_enter_slow() : 0;
+    return atomic_load_explicit(&record_switches, memory_order_relaxed) ? record_enter_slow(name) : 0;
 }
 static inline void record_leave(uint64_t identity)
 {
@@ -126,6 +127,19 @@ void record_trace_by(const record_tracer *tracer); /* borrowed until the next ca
 /* Which trace of devices is on: another number for each; 0: none. A tracer may know only what was made since it began, so
  * that a device makes again what it hands over as a whole. */
 uint64_t record_trace_number(void);
+
+/* Marks for other tools (NVTX), that show what the calling thread is at: pairs that nest, with names. They need no
+ * recording. record_enter and record_leave make them too. */
+typedef struct record_marks {
+    void (*push)(const char *name);
+    void (*pop)(void);
+} record_marks;
+void record_mark_by(const record_marks *marks); /* borrowed for the life of the process; NULL: nobody */
+void record_mark_slow(const char *name);        /* NULL: pop */
+static inline void record_mark(const char *name)
+{
+    if (atomic_load_explicit(&record_switches, memory_order_relaxed) & RECORD_MARKS) record_mark_slow(name);
+}
 
 /* The reader's side. start fails (QN_BAD_CALL) while another reader has it on. */
 qn_status record_start(int ring_records, qn_error *error); /* records a thread may be ahead of the reader; 0: 65,536 */

@@ -88,7 +88,7 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
     qn_status status = QN_OK;
     bool staged = false;
     int64_t begun = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter("copy to the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
@@ -120,7 +120,7 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
     qn_status status = QN_OK;
     bool staged = false;
     int64_t begun = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter("copy from the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
         pthread_mutex_lock(&d->copy_lock);
@@ -147,7 +147,7 @@ qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, 
     if (!size_bytes) return QN_OK;
     QN_TRY(cuda_enter(d, &pushed, error));
     int64_t begun = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter("copy on the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     int result =
         d->api.cuMemcpyDtoDAsync_v2((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, size_bytes, stream_of(d, s));

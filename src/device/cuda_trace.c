@@ -161,6 +161,16 @@ static void stop(device *base)
     if (t) atomic_store(&t->on, false);
 }
 
+static void focus(device *base, bool on)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    qn_error ignored;
+    if (!d->api.cuProfilerStart || !d->api.cuProfilerStop || cuda_enter(d, &pushed, &ignored) != QN_OK) return;
+    on ? d->api.cuProfilerStart() : d->api.cuProfilerStop();
+    cuda_leave(d, pushed);
+}
+
 void cuda_trace_close(cuda_device *d)
 {
     struct cuda_trace *t = d->trace;
@@ -168,4 +178,4 @@ void cuda_trace_close(cuda_device *d)
     d->trace = NULL;
 }
 
-const driver_trace cuda_tracing = {.start = start, .read = read_spans, .stop = stop};
+const driver_trace cuda_tracing = {.start = start, .read = read_spans, .stop = stop, .focus = focus};

@@ -103,6 +103,7 @@ typedef struct driver_trace {
     qn_status (*start)(device *d, qn_error *error);
     int64_t (*read)(device *d, trace_take *take, void *user); /* what is over; returns how many were lost */
     void (*stop)(device *d);
+    void (*focus)(device *d, bool on); /* tells other tools that what follows is of interest (cuProfilerStart) */
 } driver_trace;
 
 /* Launches that are repeated together, one after the other. */

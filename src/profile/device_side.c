@@ -317,11 +317,21 @@ void device_side_settle(device_side *s)
 
 /* ---- from start to end ---- */
 
+static void focus(const device_side *s, bool on)
+{
+    qn_context *context = s->profile->context;
+    for (int i = 0; s->profile->options.nvtx && i < context->slot_count; i++) {
+        const device_slot *slot = &context->slots[i];
+        if (slot->driver->trace && slot_about(context, i)->available) slot->driver->trace->focus(slot->device, on);
+    }
+}
+
 void device_side_phase(device_side *s, bool kept)
 {
     int64_t now = record_clock_ns();
     bool open = s->window_count && !s->windows[s->window_count - 1][1];
     if (open && !kept) s->windows[s->window_count - 1][1] = now;
+    if (open != kept) focus(s, kept);
     if (open || !kept) return;
     if (s->window_count == MOST_WINDOWS) { /* the two oldest become one */
         s->windows[1][0] = s->windows[0][0];
@@ -387,6 +397,7 @@ void device_side_finish(device_side *s)
 {
     qn_profile *p = s->profile;
     device_side_settle(s);
+    device_side_phase(s, false);
     cupti_stop(s->cupti);
     s->last = true;
     take_all(s, false);

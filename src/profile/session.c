@@ -9,6 +9,8 @@
  */
 #include "profile/device_side.h"
 
+#include "device/nvtx.h"
+
 #include "profile/outputs.h"
 #include "profile/trace.h"
 
@@ -214,6 +216,7 @@ qn_status qn_profile_start(qn_context *context, const qn_profile_options *option
     qn_status status = outputs_open(p, error);
     p->phase = phase_of(p, 0, &p->cycle);
     if (status == QN_OK) status = record_start(p->options.ring_records, error);
+    if (p->options.nvtx) nvtx_open();
     if (status == QN_OK) p->side = device_side_open(p);
     if (status == QN_OK && pthread_create(&p->collector, NULL, collect, p)) {
         record_stop();
@@ -311,6 +314,7 @@ static _Thread_local int open_count;
 
 void qn_range_push(const char *name)
 {
+    record_mark(name ? name : "");
     if (open_count < MOST_DEPTH)
         open_ranges[open_count] = (open_range){record_begin(), record_is_on() ? record_name(name ? name : "") : NULL};
     open_count++;
@@ -319,6 +323,7 @@ void qn_range_push(const char *name)
 void qn_range_pop(void)
 {
     if (open_count <= 0) return;
+    record_mark(NULL);
     if (--open_count < MOST_DEPTH)
         record_end(open_ranges[open_count].from, RECORD_RANGE, open_ranges[open_count].name, NULL, 0, 0, 0);
 }

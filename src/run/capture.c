@@ -295,7 +295,7 @@ static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
     }
     const record_facts *whole = recorded ? facts_of_all(p) : NULL;
     int64_t from = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter("graph");
     qn_status status = s->driver->streams->replay(p->graph, NULL, error);
     record_leave(identity);
     record_end(from, RECORD_LAUNCH, "graph", NULL, identity, (intptr_t)whole, p->slot);

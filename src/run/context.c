@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "device/nvtx.h"
 #include "run/cache.h"
 #include "run/realize.h"
 #include "run/tune.h"
@@ -105,6 +106,8 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->log = log_from_environment();
     if (options->verbose) c->log |= LOG_COMPILE | LOG_CODE;
     const char *dump_folder = environment_get("QUERN_DUMP_DIR"), *tune = environment_get("QUERN_TUNE");
+    const char *nvtx = environment_get("QUERN_NVTX");
+    if (nvtx && strcmp(nvtx, "0") != 0) nvtx_open();
     c->no_tune = tune && !strcmp(tune, "off");
     if (options->keep_folder) dump_folder = options->keep_folder;
     if (dump_folder) {

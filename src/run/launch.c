@@ -170,7 +170,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
     QN_TRY(make_ready(call, slot, true, error));
     qn_status status;
     int64_t from = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter(call->kernel->name);
     if (d->prepare) {
         status = launch_staged(call, error);
     } else {
@@ -201,7 +201,7 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
         call->all_direct = true;
     }
     int64_t from = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter(call->kernel->name);
     qn_status status = QN_OK;
     if (call->has_initials)
         status = views_fill_initials(&call->context->slots[slot], call->instance->kernel, call->views, stream, error);

@@ -211,7 +211,7 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     const driver *d = context->slots[slot].driver;
     bool copies = !s->instance;
     int64_t from = copies && d->memory ? 0 : record_begin(); /* a device records its own copies */
-    uint64_t identity = from ? record_enter() : 0;
+    uint64_t identity = from || s->instance ? record_enter(s->name) : 0;
     qn_status status = run(s, context, slot, stream, error);
     record_leave(identity);
     if (!from) return status;

@@ -242,7 +242,7 @@ static qn_status replay(qn_graph *g, qn_stream *stream, qn_error *error)
     if (record_is_on() && !g->facts)
         g->facts = facts_of_parts(g->parts, g->part_count, "graph", slot_of(g->context, g->slot)->name);
     int64_t from = record_begin();
-    uint64_t identity = record_enter();
+    uint64_t identity = record_enter("graph");
     qn_status status = streams_of(g->context, g->slot)->replay(g->own, stream->own, error);
     record_leave(identity);
     record_end(from, RECORD_LAUNCH, "graph", NULL, identity, (intptr_t)g->facts, g->slot);

@@ -254,6 +254,16 @@ FAKE(cuCtxSynchronize, void)
     return ask(__func__);
 }
 
+FAKE(cuProfilerStart, void)
+{
+    return ask(__func__);
+}
+
+FAKE(cuProfilerStop, void)
+{
+    return ask(__func__);
+}
+
 /* ---- memory ---- */
 
 FAKE(cuMemGetInfo_v2, size_t *free_bytes, size_t *total_bytes)

@@ -445,6 +445,35 @@ TEST(counters_of_the_cpu)
     qn_call_free(call);
 }
 
+/* Last of the profiles: a tool stays attached. */
+TEST(marks_of_nvtx)
+{
+    char path[4200];
+    int64_t (*count)(const char *function) = NULL;
+    const char *(*heard)(void) = NULL;
+    qn_call *call = twice_call();
+    snprintf(path, sizeof(path), "%s/libfake_nvtx.so", getenv("QUERN_CUDA_PATH"));
+    setenv("NVTX_INJECTION64_PATH", path, 1);
+    void *tool = dlopen(path, RTLD_NOW);
+    EXPECT(tool != NULL);
+    if (!tool) return;
+    find(tool, "fake_nvtx_heard", &heard);
+    snprintf(path, sizeof(path), "%s/libcuda.so.1", getenv("QUERN_CUDA_PATH"));
+    find(dlopen(path, RTLD_NOW), "fake_count", &count);
+    int64_t before = count("cuProfilerStart");
+    qn_profile *p = start(&(qn_profile_options){.nvtx = true, .warmup = 1, .active = 1, .repeat = 1});
+    qn_profile_step(p);
+    QN_RANGE("outer") OK(qn_call_run(call, "cuda", &error));
+    qn_profile_step(p);
+    OK(qn_profile_stop(p, &error));
+    EXPECT(!strcmp(heard(), "(outer(twice(copy to the device)(copy to the device)(copy from the device)))"));
+    EXPECT(count("cuProfilerStart") == before + 1 && count("cuProfilerStop") == before + 1);
+    qn_profile_free(p);
+    OK(qn_call_run(call, "cuda", &error)); /* without a profile, too */
+    EXPECT(strstr(heard(), ")(twice("));
+    qn_call_free(call);
+}
+
 TEST(close_all)
 {
     char command[128];
@@ -457,4 +486,5 @@ TEST(close_all)
 TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(facts_of_replays),
           CASE(open_fake_cupti), CASE(records_of_cupti), CASE(phases_of_launches), CASE(ready_has_the_device),
           CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
-          CASE(events_instead), CASE(counters_of_a_gpu), CASE(counters_of_the_cpu), CASE(close_all))
+          CASE(events_instead), CASE(counters_of_a_gpu), CASE(counters_of_the_cpu), CASE(marks_of_nvtx),
+          CASE(close_all))
