@@ -16,6 +16,7 @@ int command_bench(const command *self, const arguments *given)
     progress_line line = {.terminal = isatty(STDERR_FILENO)};
     int status = EXIT_WRONG_CALL;
     qn_error error;
+    char typed[2000];
     qn_bench_options options = {.bench = given->words.count > 1 ? given->words.items[1] : NULL,
                                 .device = given->device,
                                 .settings = {given->settings.items, given->settings.count},
@@ -27,12 +28,13 @@ int command_bench(const command *self, const arguments *given)
                                 .force = given->force,
                                 .strict = given->strict,
                                 .margin = given->margin_percent * 0.01,
+                                .report_path = given->report,
+                                .command = typed_words(self, given, typed, sizeof(typed)),
                                 .seconds = given->seconds,
                                 .seed = given->seed,
                                 .progress = true,
                                 .hints = given->hints,
                                 .colour = colours_wanted(stdout)};
-    (void)self;
     for (int i = 0; i < given->settings.count; i++)
         if (setting_name_length("set", given->settings.items[i]) < 0) return EXIT_WRONG_CALL;
     qn_context *context = open_context(given, &status);

@@ -43,7 +43,8 @@ const command commands[] = {
      "percent quantiles, GB/s, GFLOP/s, percent of the ceiling measured in the same run, whether it is\n"
      "FASTER or SLOWER than the first, and the greatest error.\n"
      "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
-     "set sweep device json csv plot against margin force strict seconds seed hints verbose keep threads no-cache "
+     "set sweep device report json csv plot against margin force strict seconds seed hints verbose keep threads "
+     "no-cache "
      "no-raw",
      "  quern bench kernels/gelu.qn\n"
      "      all variants of GELU on the best device\n"
@@ -52,7 +53,9 @@ const command commands[] = {
      "  quern bench kernels/gelu.qn --sweep n=2^14..2^22*4 --plot gelu.svg --csv gelu.csv\n"
      "      a table with a row for every size, a picture and a file of it\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --against softmax.json\n"
-     "      is anything slower than it was? then the exit status is 1\n",
+     "      is anything slower than it was? then the exit status is 1\n"
+     "  quern bench kernels/gelu.qn --report gelu.html\n"
+     "      one file to look at: verdicts, distributions, roofline, sources\n",
      command_bench},
     {"profile", "see where the time of a kernel or of a program goes",
      "profile FILE [NAME] [options] | [options] -- PROGRAM ...", 1, MOST_WORDS,

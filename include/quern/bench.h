@@ -26,7 +26,7 @@
 #define QUERN_BENCH_H
 
 #include <quern/device.h>
-#include <quern/workbench.h>
+#include <quern/profile.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -177,6 +177,10 @@ typedef struct qn_bench_results {
     void *memory;      /* all of the above */
 } qn_bench_results;
 QN_API void qn_bench_results_free(qn_bench_results *results); /* NULL is fine */
+
+/* One HTML file with tables, sweeps, distributions and roofline, written aside and renamed (docs/report.md). */
+QN_API QN_MUST_CHECK qn_status qn_bench_report(const qn_bench_results *results, const char *path,
+                                               const qn_report_options *options, qn_error *error);
 
 /* A picture of a sweep, an SVG document: GB/s, or TFLOP/s where `flops`, of every variant against the swept setting, with
  * the ceiling drawn in. bench NULL: the first. */

@@ -85,6 +85,8 @@ typedef struct qn_bench_options {
     qn_settings sweeps;                /* "n=2^10..2^28": the same at every value; see docs/bench.md */
     const char *csv_path;              /* NULL: none */
     const char *plot_path;             /* an SVG picture of a sweep; NULL: none */
+    const char *report_path;           /* an HTML report, written again after every point; NULL: none */
+    const char *command;               /* what the report says was run; NULL: nothing */
     const char *against_path;          /* JSON of an earlier run to compare with; NULL: none */
     bool force;                        /* compare even if that was another machine, GPU or driver */
     bool strict;                       /* AMBIGUOUS against the baseline is a finding, like SLOWER */

@@ -149,6 +149,7 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
         write_words(b, &words);
         count_outcomes(b);
         status = write_files(b, error);
+        if (status == QN_OK) status = page_add_point(b, error);
     }
     close_point(b);
     return status;
@@ -275,14 +276,17 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     if (status == QN_OK) status = plan_check_caller(b, error);
     if (status == QN_OK) status = open_files(b, &against, error);
     b->baseline = against;
+    if (status == QN_OK) status = page_begin(b, error);
     for (int i = 0; status == QN_OK && i < b->module->file->items.count; i++) {
         b->block = b->module->file->items.items[i];
         if (b->block->kind != AST_BENCH) continue;
         if (b->options->bench && strcmp(b->options->bench, b->block->name) != 0) continue;
         status = run_block(b, path, error);
     }
+    if (status == QN_OK) status = page_end(b, error);
     if (status == QN_OK) status = judge(b, error);
     baseline_free(against);
+    page_free(b);
     if (b->options->results)
         *b->options->results = b->results;
     else

@@ -107,6 +107,7 @@ typedef struct bench {
     qn_bench_results *results;       /* of the points so far */
     const struct baseline *baseline; /* NULL: none */
     int bad, slower, ambiguous;      /* variants so far: wrong or failed; by the baseline */
+    struct bench_page *page;         /* of the report; NULL: none is wanted */
 } bench;
 
 /* bench_plan.c */
@@ -163,6 +164,15 @@ void results_add(qn_bench_results *r, const bench *b, const char *path);
 
 /* hints_bench.c: what bounds each variant and what to try; nothing where nothing is worth saying */
 void bench_hints(const bench *b, text *out);
+struct hint_list;
+/* Of one variant, in the memory; none where it was not timed. */
+void variant_hints(const bench *b, const bench_variant *v, arena *memory, struct hint_list *list);
+
+/* bench_page.c: the report, written again after every point; all of them nothing where none is wanted */
+qn_status page_begin(bench *b, qn_error *error); /* a path that cannot be written is told here */
+qn_status page_add_point(bench *b, qn_error *error);
+qn_status page_end(bench *b, qn_error *error);
+void page_free(bench *b);
 
 /* bench_rows.c */
 extern const char *const variant_status_names[]; /* "ok", "wrong", "failed", "skipped" */

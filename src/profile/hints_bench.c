@@ -24,33 +24,38 @@ static hint_machine machine_of_bench(const bench *b, const bench_variant *v)
     return m;
 }
 
-static void hints_of_variant(const bench *b, const bench_variant *v, text *out)
+void variant_hints(const bench *b, const bench_variant *v, arena *memory, hint_list *list)
 {
     qn_call *call = v->turns && v->turns[0] ? v->turns[0] : v->call;
+    *list = (hint_list){0};
     if (v->status != VARIANT_OK || v->is_function || v->arm.time.sample_count == 0 || !call || !call->bound) return;
     const record_facts *facts = call_facts(call);
     if (!facts) return;
-    arena *memory = arena_new();
     double median_ns = v->arm.time.median_ns;
-    hint_kernel k = {.facts = facts,
-                     .calls = 1,
-                     .total_ns = median_ns,
-                     .median_ns = median_ns,
-                     .look = look_again(b->context, facts, memory),
-                     .machine = machine_of_bench(b, v),
-                     .counters = counters_unknown()};
-    hint_input in = {.memory = memory, .wall_ns = median_ns, .kernels = &k, .kernel_count = 1, .machine = k.machine};
-    hint_list list;
-    hints_find(&in, &list);
-    if (list.count) {
-        text_print(out, "hints for %s:\n", v->label);
-        hints_print(&list, 2, b->options->colour, out);
-        text_add(out, "\n");
-    }
-    arena_free(memory);
+    hint_kernel *k = ARENA_NEW(memory, hint_kernel);
+    hint_input *in = ARENA_NEW(memory, hint_input);
+    *k = (hint_kernel){.facts = facts,
+                       .calls = 1,
+                       .total_ns = median_ns,
+                       .median_ns = median_ns,
+                       .look = look_again(b->context, facts, memory),
+                       .machine = machine_of_bench(b, v),
+                       .counters = counters_unknown()};
+    *in = (hint_input){.memory = memory, .wall_ns = median_ns, .kernels = k, .kernel_count = 1, .machine = k->machine};
+    hints_find(in, list);
 }
 
 void bench_hints(const bench *b, text *out)
 {
-    for (int i = 0; i < b->variant_count; i++) hints_of_variant(b, &b->variants[i], out);
+    for (int i = 0; i < b->variant_count; i++) {
+        arena *memory = arena_new();
+        hint_list list;
+        variant_hints(b, &b->variants[i], memory, &list);
+        if (list.count) {
+            text_print(out, "hints for %s:\n", b->variants[i].label);
+            hints_print(&list, 2, b->options->colour, out);
+            text_add(out, "\n");
+        }
+        arena_free(memory);
+    }
 }

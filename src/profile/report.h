@@ -125,6 +125,8 @@ void report_cards(const report_model *m, text *out); /* utilisation, split, memo
 void report_roofline(const report_model *m, text *out);
 void report_memory(const report_model *m, text *out);
 void report_hints(const report_model *m, text *out);
+struct hint;
+void html_hint(text *out, const struct hint *h, const char *label, int source);
 void report_data(const report_model *m, text *out); /* JSON */
 
 /* report_plot.c: axes and marks as SVG. */

@@ -8,11 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-static void put_hint(const report_model *m, const hint *h, text *out)
+/* label: whose it is; source: number of its text on the page, -1: it has none. */
+void html_hint(text *out, const hint *h, const char *label, int source)
 {
     text_add(out, "<div class=\"hint\"><b>");
     html_text(out, h->title);
-    if (h->kernel) html_print(out, ": %s", h->kernel);
+    if (label) html_print(out, ": %s", label);
     text_add(out, "</b>");
     if (isfinite(h->gain_ns) && h->gain_ns > 0) {
         text_add(out, "<span class=\"gain\">up to ");
@@ -27,11 +28,7 @@ static void put_hint(const report_model *m, const hint *h, text *out)
     text_add(out, "<small>");
     if (h->evidence) html_print(out, "Seen: %s. ", h->evidence);
     if (h->file) html_print(out, "%s:%d. ", h->file, h->line);
-    for (int i = 0; i < m->kernel_count; i++) {
-        if (!h->of || m->kernels[i].facts != h->of->facts || m->kernels[i].source < 0) continue;
-        text_print(out, "<a href=\"#source-%d\">its text</a>", m->kernels[i].source);
-        break;
-    }
+    if (source >= 0) text_print(out, "<a href=\"#source-%d\">its text</a>", source);
     text_add(out, "</small></div>\n");
 }
 
@@ -46,6 +43,13 @@ static const qn_ceilings *ceilings_for_hints(const report_model *m)
     return found;
 }
 
+static int source_of(const report_model *m, const hint *h)
+{
+    for (int i = 0; h->of && i < m->kernel_count; i++)
+        if (m->kernels[i].facts == h->of->facts) return m->kernels[i].source;
+    return -1;
+}
+
 void report_hints(const report_model *m, text *out)
 {
     hint_list list = {0};
@@ -54,7 +58,8 @@ void report_hints(const report_model *m, text *out)
     html_open_section(out, "hints", "Hints",
                       "What costs time and what to try, the largest gain first. A gain is the most that can be won, "
                       "and gains of several hints do not add up.");
-    for (int i = 0; i < list.count; i++) put_hint(m, &list.items[i], out);
+    for (int i = 0; i < list.count; i++)
+        html_hint(out, &list.items[i], list.items[i].kernel, source_of(m, &list.items[i]));
     if (!list.count) page_note(out, "about", "Nothing is worth a hint.");
     html_close_section(out);
     arena_free(memory);
