@@ -11,6 +11,7 @@
 #include "profile/profile.h"
 
 #include <math.h>
+#include <quern/bench.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,12 +45,18 @@ static bool is_shown(const sum_entry *e, qn_table_by by)
     }
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    return a == b || (a && b && !strcmp(a, b));
+}
+
 static row *row_of(view *v, const sum_entry *e)
 {
     bool shapes = v->options.by == QN_BY_OP_AND_SHAPE;
     for (int i = 0; i < v->row_count; i++) {
         row *r = &v->rows[i];
-        if (r->kind == e->sum.kind && r->name == e->sum.name && (!shapes || r->shapes == e->sum.detail)) return r;
+        if (r->kind == e->sum.kind && is_same(r->name, e->sum.name) && (!shapes || is_same(r->shapes, e->sum.detail)))
+            return r;
     }
     row fresh = {.name = e->sum.name, .kind = e->sum.kind, .shapes = e->sum.detail, .roofline = NAN};
     ARENA_PUSH(v->memory, v->rows, v->row_count, v->row_capacity, fresh);
@@ -109,6 +116,44 @@ static void add_devices(view *v)
         int at = session_find_sum(p, &(record){.name = f->kernel, .detail = f->shapes, .kind = kind});
         row *r = at >= 0 ? v->rows_of[at] : NULL;
         if (r && !r->device) r->device = f->device;
+    }
+}
+
+/* ---- the roofline ---- */
+
+/* The fastest arithmetic that this kernel could have used: products in its own types, where the device has them. */
+static double peak_of(const qn_roofline *roof, const char *shapes)
+{
+    const struct {
+        const char *type;
+        double peak;
+    } types[] = {{"bf16[", roof->dot_bf16_gflop_per_s},
+                 {"f16[", roof->dot_f16_gflop_per_s},
+                 {"f8", roof->dot_f8_gflop_per_s},
+                 {"f64[", roof->fma_f64_gflop_per_s}};
+    for (int i = 0; shapes && i < COUNT(types); i++)
+        if (strstr(shapes, types[i].type) && types[i].peak > 0) return types[i].peak;
+    return roof->fma_f32_gflop_per_s;
+}
+
+/* How near each kernel came to what its device was measured to do, as far as memory or arithmetic bounds it. */
+static void add_rooflines(view *v)
+{
+    qn_roofline roof;
+    const char *of = NULL; /* the device of `roof` */
+    bool known = false;
+    for (int i = 0; i < v->row_count && v->profile->context; i++) {
+        row *r = &v->rows[i];
+        if (!r->device || !r->device_self_ns || !(r->bytes > 0)) continue;
+        if (r->device != of) known = qn_roofline_find(v->profile->context, r->device, &roof);
+        of = r->device;
+        double memory = known ? fmax(roof.copy_gb_per_s, roof.read_gb_per_s) : 0;
+        double peak = known ? peak_of(&roof, r->shapes) : 0;
+        if (!(memory > 0)) continue;
+        double time_ns = (double)r->device_self_ns, by_memory = r->bytes / time_ns / memory;
+        double by_peak = peak > 0 ? r->flops / time_ns / peak : 0;
+        r->roofline = fmax(by_memory, by_peak);
+        r->bound = by_memory >= by_peak ? "memory" : "compute";
     }
 }
 
@@ -460,6 +505,7 @@ qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *op
         v.memory = arena_new();
         make_rows(&v, &n);
         add_devices(&v);
+        add_rooflines(&v);
         sort_rows(&v, v.rows, ARENA_ARRAY(v.memory, row, v.row_count + 1), v.row_count, column);
         writers[v.options.format](&v, &out);
         arena_free(v.memory);
