@@ -33,6 +33,31 @@ cfold cuda_fold_begin(cnest *n, const sink *s)
     return f;
 }
 
+bool cuda_fold_pairs(cnest *n, cfold *f)
+{
+    emitter *e = n->e;
+    const sink *s = f->sink;
+    if (!s || s->kind != SINK_REDUCE) return false;
+    const tile_op *op = tile_def(e->k, s->v);
+    value v = op && op->code == OP_CONVERT && value_is_virtual(e, s->v) ? op->operands[0] : s->v;
+    tile_type type = tile_type_of(e->k, v);
+    fold_kind fold = s->op->attr.fold;
+    if ((fold != FOLD_MAX && fold != FOLD_MIN) || n->c->target->arch < 80) return false;
+    if ((type.elem != DT_F16 && type.elem != DT_BF16) || !type.rank || value_is_virtual(e, v)) return false;
+    if (n->c->deciding || !n->has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
+    int number = buffer_for(e, v);
+    if (!home_is_opened(e, number) || n->c->kept[number].layout != n->layout || n->layout->vector == 1) return false;
+    bool bf16 = type.elem == DT_BF16, most = fold == FOLD_MAX;
+    const char *none = bf16 ? most ? "0xff80ff80u" : "0x7f807f80u" : most ? "0xfc00fc00u" : "0x7c007c00u";
+    f->pairs = fresh_name(e, 0);
+    cput(n, LEVEL_ROW, "unsigned %s = %s;", f->pairs, none);
+    const char *words = home_words(n, number), *step = need(e, "pairs_%s_%s", fold_names[fold], memory_name(type.elem));
+    cput(n, LEVEL_CHUNK, "%sfor (int w = 0; w < %d; w++) %s = %s(%s, %s[w]);",
+         n->in ? arena_print(e->memory, "if (%s) ", n->in) : "", n->layout->vector / 2, f->pairs, step, f->pairs,
+         words);
+    return true;
+}
+
 /* Where an element is: along the one folded axis, or over the whole tile in order. */
 static const char *fold_position(cnest *n, const sink *s)
 {
@@ -50,6 +75,24 @@ static const char *fold_position(cnest *n, const sink *s)
         if (at) words = words ? arena_print(e->memory, "%s + %s", words, at) : arena_print(e->memory, "(long)%s", at);
     }
     return words ? words : "0";
+}
+
+/* Is it 0 at positions that do not exist? Loads give 0 there. shape: of the fold's operand. */
+static bool is_zero_outside(const emitter *e, value v, const tile_type *shape)
+{
+    const tile_op *op = tile_def(e->k, v);
+    tile_type type = tile_type_of(e->k, v);
+    if (!op || !tile_shape_same(&type, shape)) return false;
+    if (op->code == OP_LOAD) return true;
+    if (!value_is_virtual(e, v)) return false;
+    switch (op->code) {
+    case OP_CONVERT:
+    case OP_NEG: return is_zero_outside(e, op->operands[0], shape);
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL: return is_zero_outside(e, op->operands[0], shape) && is_zero_outside(e, op->operands[1], shape);
+    default: return false;
+    }
 }
 
 void cuda_fold_add(cnest *n, const cfold *f, creg r)
@@ -72,7 +115,9 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
         cput(n, level, "%s = %s;", f->name, x);
         return;
     }
-    if (n->in && !fold_is_guarded(n))
+    tile_type type = tile_type_of(e->k, s->v);
+    bool plain = s->op->attr.fold == FOLD_SUM && is_zero_outside(e, s->v, &type);
+    if (n->in && !fold_is_guarded(n) && !plain)
         x = arena_print(e->memory, "(in ? %s : %s)", x,
                         cuda_number(e, f->elem, fold_identity(s->op->attr.fold, f->elem)));
     cput(n, level, "%s = %s;", f->name, cuda_fold_step(e, s->op->attr.fold, f->elem, f->name, x));
@@ -200,14 +245,62 @@ static void end_reduce(cnest *n, const cfold *f)
     n->has_inner = inner;
 }
 
+/* Is the fold one over all threads of a block, of numbers? */
+static bool is_exchange(const cnest *n, const cfold *f)
+{
+    return f->sink->kind == SINK_REDUCE && !f->position && n->has_inner && n->c->team.kind == TEAM_BLOCK &&
+           !n->layout->row_fast && !n->layout->inner_threads && !online_find(n->c, f->sink->result);
+}
+
+static void end_pairs(cnest *n, const cfold *f)
+{
+    if (!f->pairs) return;
+    const tile_op *op = tile_def(n->e->k, f->sink->v);
+    dtype t = f->elem == DT_F32 ? tile_type_of(n->e->k, op->operands[0]).elem : f->elem;
+    cput(n, LEVEL_ROW, "%s = pairs_last_%s_%s(%s);", f->name, fold_names[f->sink->op->attr.fold], memory_name(t),
+         f->pairs);
+}
+
+void cuda_folds_join(cnest *n, cfold *folds, int count)
+{
+    enum { ROOM_OF_WARP = 16 };
+    emitter *e = n->e;
+    for (int i = 0; i < count; i++) {
+        if (folds[i].joined || !folds[i].sink || !is_exchange(n, &folds[i])) continue;
+        fold_kind fold = folds[i].sink->op->attr.fold;
+        const char *t = register_name(folds[i].elem), *name = fold_name(fold, folds[i].elem);
+        int most = ROOM_OF_WARP / MAXIMUM(dtypes[folds[i].elem].size_bytes, 4), members[ROOM_OF_WARP], found = 0;
+        for (int k = i; k < count && found < most; k++)
+            if (folds[k].sink && !folds[k].joined && is_exchange(n, &folds[k]) &&
+                !strcmp(register_name(folds[k].elem), t) && folds[k].sink->op->attr.fold == fold)
+                members[found++] = k;
+        if (found < 2) continue;
+        const char *all = fresh_name(e, 0), *list = NULL;
+        for (int k = 0; k < found; k++) {
+            end_pairs(n, &folds[members[k]]);
+            list = cjoin(e, list, ",", folds[members[k]].name);
+        }
+        n->c->fold_room = true;
+        cput(n, LEVEL_ROW, "%s %s[%d] = {%s};", cuda_register_type(folds[i].elem), all, found, list);
+        cput(n, LEVEL_ROW, "fold_turn ^= 1;");
+        cput(n, LEVEL_ROW, "%s<%d>(%s, fold_room[fold_turn], %s);", need(e, "block_folds_%s_%s", name, t), found, all,
+             n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads) : "threads");
+        for (int k = 0; k < found; k++) {
+            cput(n, LEVEL_ROW, "%s = %s[%d];", folds[members[k]].name, all, k);
+            folds[members[k]].joined = true;
+        }
+    }
+}
+
 void cuda_fold_end(cnest *n, const cfold *f)
 {
     emitter *e = n->e;
+    if (!f->joined) end_pairs(n, f);
     if (f->sink->kind == SINK_ASSERT) {
         cuda_failure(e, &n->level[LEVEL_ROW], f->sink->op->line, f->name, false);
         return;
     }
-    if (n->has_inner && !online_end(n, f)) {
+    if (n->has_inner && !f->joined && !online_end(n, f)) {
         const pass_layout *l = n->layout;
         bool lanes = n->c->team.kind == TEAM_LANES;
         if (l->row_fast)

@@ -141,6 +141,23 @@ static void open_home(cnest *n, int number, bool writes)
     put_close(n, &n->late, number, arena_print(e->memory, "b%d_now", number));
 }
 
+const char *home_words(cnest *n, int number)
+{
+    emitter *e = n->e;
+    int words = n->layout->vector / 2;
+    const char *name = arena_print(e->memory, "b%d_words", number);
+    note_slots(n, number);
+    buffer_touch(e, number);
+    cput(n, LEVEL_CHUNK, "unsigned %s[%d];", name, words);
+    const char *take =
+        arena_print(e->memory, "for (int w = 0; w < %d; w++) %s[w] = %s[w]", words, name, chunk_registers(n, number));
+    put_either(n, &n->level[LEVEL_CHUNK], number, take,
+               home_has_slots(n->c, number) ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_words%d", words), name,
+                                                          chunk_slot(n, number, "_slots"))
+                                            : "");
+    return name;
+}
+
 const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 {
     emitter *e = n->e;

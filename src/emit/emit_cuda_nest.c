@@ -277,14 +277,12 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
                 creg r = {NULL, LEVEL_ELEMENT, false};
-                int level;
                 if (!home_comes_ahead(e, s->v))
                     r = cuda_load(n, s->v, a, s->v);
                 else
                     ARENA_PUSH(e->memory, n->c->ahead, n->c->ahead_count, n->c->ahead_capacity, s->v);
-                if (home_is_opened(e, buffer_for(e, s->v))) r.words = home_element(n, s->v, at, false, &level);
-                cuda_remember(n, s->v, at, r);
                 *done = true;
+                if (!home_is_opened(e, buffer_for(e, s->v))) cuda_remember(n, s->v, at, r); /* else it is read there */
                 return r;
             }
             creg r = cuda_load(n, s->v, a, 0);
@@ -421,6 +419,57 @@ static void put_split(cnest *n, text *to, const char *positions, const char *bod
     }
 }
 
+static void put_element_loop(cnest *n, text *body, const char *elements)
+{
+    const pass_layout *l = n->layout;
+    if (l->vector == 1) {
+        text_add(body, fold_is_guarded(n) ? "{\n" : "");
+        text_add(body, elements);
+        text_add(body, fold_is_guarded(n) ? "}\n" : "");
+        return;
+    }
+    text_add(body, "#pragma unroll\n");
+    text_print(body, "for (int v = 0; v < %d; v++) {\n", l->vector);
+    if (n->element_guard) {
+        text_print(body, "    if (%s) {\n", n->element_guard);
+        add_lines(body, elements, 2);
+        text_add(body, "    }\n");
+    } else {
+        add_lines(body, elements, 1);
+    }
+    text_add(body, "}\n");
+}
+
+/* The elements of a chunk. Where a test holds for one position of the row, the other chunks go without it. */
+static void put_elements(cnest *n, text *body)
+{
+    const char *elements = text_get(&n->level[LEVEL_ELEMENT]);
+    if (!*elements) return;
+    if (fold_is_guarded(n)) text_add(body, "if (in)\n");
+    if (!n->hit) {
+        put_element_loop(n, body, elements);
+        return;
+    }
+    text without = {0}, lines = {0};
+    for (const char *at = elements;;) {
+        const char *next = strstr(at, n->hit);
+        text_add_bytes(&without, at, next ? (size_t)(next - at) : strlen(at));
+        if (!next) break;
+        text_add(&without, "false;");
+        at = next + strlen(n->hit);
+    }
+    text_print(body, "if ((unsigned)%s < %du) {\n", n->hit_rest, n->layout->vector);
+    put_element_loop(n, &lines, elements);
+    add_lines(body, text_get(&lines), 1);
+    text_clear(&lines);
+    text_add(body, "} else {\n");
+    put_element_loop(n, &lines, text_get(&without));
+    add_lines(body, text_get(&lines), 1);
+    text_add(body, "}\n");
+    text_free(&without);
+    text_free(&lines);
+}
+
 /* The loops around the chunks of a pass, appended to the row. */
 static void put_chunks(cnest *n)
 {
@@ -429,25 +478,7 @@ static void put_chunks(cnest *n)
     text *to = &n->level[LEVEL_ROW], body = {0}, positions = {0};
     cuda_positions(n, &positions);
     text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
-    if (n->level[LEVEL_ELEMENT].length) {
-        if (fold_is_guarded(n)) text_add(&body, "if (in)\n");
-        if (l->vector > 1) {
-            text_add(&body, "#pragma unroll\n");
-            text_print(&body, "for (int v = 0; v < %d; v++) {\n", l->vector);
-            if (n->element_guard) {
-                text_print(&body, "    if (%s) {\n", n->element_guard);
-                add_lines(&body, text_get(&n->level[LEVEL_ELEMENT]), 2);
-                text_add(&body, "    }\n");
-            } else {
-                add_lines(&body, text_get(&n->level[LEVEL_ELEMENT]), 1);
-            }
-            text_add(&body, "}\n");
-        } else {
-            text_add(&body, fold_is_guarded(n) ? "{\n" : "");
-            text_add(&body, text_get(&n->level[LEVEL_ELEMENT]));
-            text_add(&body, fold_is_guarded(n) ? "}\n" : "");
-        }
-    }
+    put_elements(n, &body);
     text_add(&body, text_get(&n->late));
     bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
     int depth = 1;
@@ -531,6 +562,7 @@ static void begin_chunks(cnest *n)
     n->early_used = n->copies = false;
     n->opened_count = n->split = 0;
     n->slotted = false;
+    n->hit = NULL;
     set_guards(n);
     n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
     n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
@@ -551,7 +583,8 @@ static void emit_pass(cnest *n)
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         tile_type type = tile_type_of(e->k, s->v);
-        values[i] = sink_value(n, s, place_own(&type), &done[i]);
+        done[i] = cuda_fold_pairs(n, &folds[i]);
+        if (!done[i]) values[i] = sink_value(n, s, place_own(&type), &done[i]);
     }
     for (int i = 0; i < pass->sink_count; i++)
         if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
@@ -562,6 +595,7 @@ static void emit_pass(cnest *n)
     text_clear(&n->late);
     text_clear(&n->arrays);
     forget(n, LEVEL_ROW);
+    cuda_folds_join(n, folds, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++)
         if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) cuda_fold_end(n, &folds[i]);
 }

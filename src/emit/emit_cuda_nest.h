@@ -54,9 +54,11 @@ typedef struct cnest {
     bool early_used, copies;      /* copies: some early load goes to slots in the background */
     int opened[32], opened_count; /* kept tiles, packed or with slots, whose vector of this chunk is in registers */
     bool opened_late[32];
-    bool slotted; /* some have slots */
-    int split;    /* ... of which so many repeats are in registers */
-    int unroll;   /* chunks whose loads are in flight together */
+    bool slotted;         /* some have slots */
+    int split;            /* ... of which so many repeats are in registers */
+    const char *hit;      /* a test of elements that holds for one position of a row */
+    const char *hit_rest; /* ... from the chunk's first element to it */
+    int unroll;           /* chunks whose loads are in flight together */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -119,6 +121,8 @@ bool home_is_opened(const emitter *e, int number); /* a chunk of it is taken out
 bool home_comes_ahead(const emitter *e, value v);  /* it is loaded a trip of the loop before */
 creg home_load(cnest *n, const caddress *a,
                value into); /* a vector to its registers, or in the background to its slot */
+/* The words of this chunk of a tile of 16-bit floats: the name of an array. */
+const char *home_words(cnest *n, int number);
 void home_declare(emitter *e, int number, const char *title);
 /* A loop whose kept loads of the next trip go on while this one computes; body: without its head. */
 void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a);
@@ -133,8 +137,12 @@ typedef struct cfold {
     const sink *sink;
     dtype elem;
     const char *name, *position;
+    const char *pairs; /* the fold of 16-bit elements two by two; NULL: each is folded into `name` */
+    bool joined;       /* its exchange was made with that of others */
 } cfold;
 cfold cuda_fold_begin(cnest *n, const sink *s);
+bool cuda_fold_pairs(cnest *n, cfold *f); /* by whole words of a kept tile, all of it done; false: element by element */
+void cuda_folds_join(cnest *n, cfold *folds, int count); /* folds of one kind: one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
 

@@ -144,6 +144,10 @@ static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, c
         }
         const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
         *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
+        if (op->code == OP_EQ && !n->hit) {
+            n->hit = arena_print(e->memory, "v %s %s;", sign, rest); /* with the end of its statement */
+            n->hit_rest = rest;
+        }
         return true;
     }
     return false;

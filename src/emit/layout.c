@@ -13,12 +13,13 @@
 #include <string.h>
 
 enum {
-    SHORT_ROW = 1024,        /* a warp holds it */
-    BLOCK_ROW = 16384,       /* the registers of a block hold it, with another block beside it */
-    LANES_BLOCK = 128,       /* threads of a block of several teams */
-    WIDE_TEAM = 256,         /* the most threads of a program in which no thread needs another */
-    MOST_UNROLLED = 64,      /* elements of a thread that are written out; of rows in registers and slots as many as it has */
-    IN_FLIGHT = 32,          /* registers for loads before their use */
+    SHORT_ROW = 1024,  /* a warp holds it */
+    BLOCK_ROW = 16384, /* the registers of a block hold it, with another block beside it */
+    LANES_BLOCK = 128, /* threads of a block of several teams */
+    WIDE_TEAM = 256,   /* the most threads of a program in which no thread needs another */
+    MOST_UNROLLED =
+        64,         /* elements of a thread that are written out; of rows in registers and slots as many as it has */
+    IN_FLIGHT = 32, /* registers for loads before their use */
     MOST_IN_FLIGHT = 4,      /* chunks, unless they go to kept registers */
     SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
     LARGEST_BOUND = 1 << 30, /* bytes of a kept tile whose length only the program knows */
@@ -252,7 +253,8 @@ static void choose_row_team(const emitter *e, const survey *s)
     team *t = &c->team;
     const cuda_target *target = c->target;
     bool streams = !c->any_fold && !s->memory && !s->kept;
-    bool short_elements = s->largest->vector == 8 && words_of_row(e) == 1; /* one tile of them: as many bytes hold twice as much */
+    bool short_elements =
+        s->largest->vector == 8 && words_of_row(e) == 1; /* one tile of them: as many bytes hold twice as much */
     int vector = s->largest->vector;
     t->row_param = s->row_param;
     t->bound = s->positions;

@@ -237,7 +237,7 @@ static void check_yield(emitter *e, value v, const place *at, void *context)
 static bool yield_joins(planner *p, tile_op *op, const value *targets, const bool *done)
 {
     emitter *e = p->e;
-    if (!p->open || p->open->outer > 0 || e->cuda) return false;
+    if (!p->open || p->open->outer > 0) return false;
     const pass_nest *last = &p->open->passes[p->open->pass_count - 1];
     for (int i = 0; i < op->operand_count; i++) {
         if (done[i]) continue;

@@ -41,6 +41,25 @@ const prelude_part cuda_team_parts[] = {
      "    x = lane < threads >> 5 ? slots[lane] : ($v)$o;\n"
      "    return lanes_fold_$t(x, 32, 0xffffffff);\n"
      "}\n"},
+    {"block_folds_$t", FOLDS, "lanes_fold_$t",
+     "/* Several at once, in one exchange: 16 bytes of each warp. */\n"
+     "template <int N> INLINE void block_folds_$t($v *x, void *room, int threads)\n"
+     "{\n"
+     "    $v *const slots = ($v *)room;\n"
+     "    const int lanes = threads < 32 ? threads : 32, lane = threadIdx.x & 31;\n"
+     "    const unsigned mask = threads < 32 ? (1u << threads) - 1 : 0xffffffff;\n"
+     "#pragma unroll\n"
+     "    for (int k = 0; k < N; k++) x[k] = lanes_fold_$t(x[k], lanes, mask);\n"
+     "    if (threads <= 32) return;\n"
+     "#pragma unroll\n"
+     "    for (int k = 0; k < N; k++)\n"
+     "        if (lane == 0) slots[k * 32 + (threadIdx.x >> 5)] = x[k];\n"
+     "    __syncthreads();\n"
+     "#pragma unroll\n"
+     "    for (int k = 0; k < N; k++) x[k] = lane < threads >> 5 ? slots[k * 32 + lane] : ($v)$o;\n"
+     "#pragma unroll\n"
+     "    for (int k = 0; k < N; k++) x[k] = lanes_fold_$t(x[k], 32, 0xffffffff);\n"
+     "}\n"},
     {"cluster_fold_$t", FOLDS, "step_$t cluster_barrier",
      "INLINE $v cluster_fold_$t($v x, void *room)\n"
      "{\n"
@@ -62,6 +81,32 @@ const prelude_part cuda_team_parts[] = {
      "    for (unsigned k = threadIdx.x; k < blocks; k += blockDim.x) x = step_$t(x, all[k]);\n"
      "    return block_fold_$t(x, room, (int)blockDim.x);\n"
      "}\n"},
+/* Two 16-bit floats in a word, each with each; the fold of the two. Exact, a NaN wins. */
+#define PAIRS(fold)                                                                               \
+    {                                                                                             \
+        "pairs_" fold "_$t", "f16 bf16", "step_" fold "_f32 unpack_$tx2 pack_$t",                 \
+            "INLINE unsigned pairs_" fold "_$t(unsigned a, unsigned b)\n"                         \
+            "{\n"                                                                                 \
+            "#ifdef QUERN_EMU\n"                                                                  \
+            "    float x[2], y[2];\n"                                                             \
+            "    unpack_$tx2(x, &a);\n"                                                           \
+            "    unpack_$tx2(y, &b);\n"                                                           \
+            "    return pack_$t(step_" fold "_f32(x[0], y[0]), step_" fold "_f32(x[1], y[1]));\n" \
+            "#else\n"                                                                             \
+            "    unsigned r;\n"                                                                   \
+            "    asm(\"" fold ".NaN.$tx2 %0, %1, %2;\" : \"=r\"(r) : \"r\"(a), \"r\"(b));\n"      \
+            "    return r;\n"                                                                     \
+            "#endif\n"                                                                            \
+            "}\n"                                                                                 \
+            "INLINE float pairs_last_" fold "_$t(unsigned a)\n"                                   \
+            "{\n"                                                                                 \
+            "    float x[2];\n"                                                                   \
+            "    unpack_$tx2(x, &a);\n"                                                           \
+            "    return step_" fold "_f32(x[0], x[1]);\n"                                         \
+            "}\n"                                                                                 \
+    }
+    PAIRS("max"),
+    PAIRS("min"),
     /* Pairs of a maximum and a sum of exponentials relative to it. *top is the warp's, *sum the thread's; then the team's.
      * An empty sum counts nothing, however small its maximum. */
     {"online_scale", "", "exp_f32 real_f32",

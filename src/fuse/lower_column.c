@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define COLUMN_BLOCK 4096 /* elements that a program carries */
-#define JOIN_ROWS 16
+#define JOIN_ROWS 16      /* parts that are joined at once */
+#define JOIN_ROWS_MANY 64 /* ... where a GPU leaves some hundred */
 #define JOIN_COLUMNS 64
 #define JOIN_BLOCK 2048
 
@@ -21,6 +22,7 @@ typedef struct parts {
     unsigned kept[LOWER_ARRAYS]; /* inner axes of the space that the fold keeps: all or none */
     int part_param;
     int64_t part_count;
+    int64_t join_rows;
 } parts;
 
 static void find_folds(const loop *p, lowering *l, parts *c)
@@ -162,15 +164,15 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
     for (int i = 0; i < c->count; i++) {
         if (!c->kept[i]) continue;
         frame wide = *f;
-        wide.dims[0] = JOIN_ROWS;
+        wide.dims[0] = c->join_rows;
         carried[count] = lower_broadcast(l, &wide, identity(p, l, f->block, c->folds[i]), 3);
         which[count++] = i;
     }
     lower_for loop = lower_for_begin(l, lower_integer(l, f->block, 0), part_count,
-                                     lower_integer(l, f->block, JOIN_ROWS), carried, count);
+                                     lower_integer(l, f->block, c->join_rows), carried, count);
     frame *g = lower_frame(l, f, loop.body);
     g->rank = 2;
-    g->dims[0] = JOIN_ROWS;
+    g->dims[0] = c->join_rows;
     g->dims[1] = JOIN_COLUMNS;
     frame_tile(g, last, 1, starts[kept_count - 1], true);
     for (int i = 0; i < count; i++) {
@@ -191,7 +193,7 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
     for (int i = 0; i < count; i++) {
         /* Columns beyond the end hold nothing that exists; no result of theirs is stored. */
         frame wide = *f;
-        wide.dims[0] = JOIN_ROWS;
+        wide.dims[0] = c->join_rows;
         const term *x = &p->t->terms[c->folds[which[i]]];
         lower_bind(f, c->folds[which[i]], reduce_axis(l, f, lower_fill(l, &wide, results[i], x->fold), x, 1, false));
     }
@@ -284,7 +286,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     lowering *l = loop_begin(p);
     int rows[SPACE_AXES], kept[SPACE_AXES];
     int row_count = loop_axes(p, l, p->outer, rows), kept_count = loop_axes(p, l, p->inner, kept);
-    parts c = {0};
+    parts c = {.join_rows = JOIN_ROWS};
     find_folds(p, l, &c);
     if (kept_count >= MAX_RANK) l->why = "a result has more axes than an array can have";
     if (l->why) return lower_finish(l, out, error);
@@ -366,6 +368,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 
 /* ---- whole rows ---- */
 
+#define ROW_OF_QUARTER 4096           /* elements of a row of which a multiprocessor runs four programs at once */
 #define ROWS_APART ((int64_t)1 << 18) /* up to here each row leaves a part of its own where no columns are kept */
 
 /* What a row adds to a late fold. */
@@ -416,7 +419,7 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     lowering *l = loop_begin(p);
     int rows[SPACE_AXES], inner[SPACE_AXES];
     int row_count = loop_axes(p, l, p->outer, rows), inner_count = loop_axes(p, l, p->inner, inner);
-    parts c = {0};
+    parts c = {.join_rows = p->b->options->gpu ? JOIN_ROWS_MANY : JOIN_ROWS};
     find_folds(p, l, &c);
     if (inner_count != 1) l->why = "rows whose axes do not lie together";
     if (l->why) return lower_finish(l, out, error);
@@ -425,7 +428,9 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     for (int i = 0; i < c.count; i++) columns |= c.kept[i] != 0;
     c.part_count = all_rows;
     if (!columns && all_rows <= ROWS_APART) return rows_apart(p, l, &c, rows, row_count, inner[0], out, error);
-    c.part_count = chunk_count(p, all_rows, 1, 1);
+    /* A multiprocessor holds fewer programs of long rows; each leaves a part as long as a row. */
+    int64_t longer = p->b->options->gpu ? MINIMUM(MAXIMUM(l->extents[inner[0]] / ROW_OF_QUARTER, 1), 4) : 1;
+    c.part_count = chunk_count(p, all_rows, longer, 1);
     make_scratch(p, l, &c, inner, inner_count);
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);

@@ -47,6 +47,25 @@ static const char source[] =
     "        }\n"
     "    }\n"
     "}\n"
+    /* carried rows that change places, and one in the type of the array */
+    "kernel swapped(in T x[rows][cols], in T g[rows][cols], in i64 at[rows], out T y[rows][cols], out float "
+    "s[2][cols])\n"
+    "    launch (1) types (T in {float, f16, bf16})\n"
+    "{\n"
+    "    tile float a[cols] = 0, b[cols] = 1;\n"
+    "    tile T last = x[0][:];\n"
+    "    for (int r = 0; r < rows; r++) {\n"
+    "        tile float v = g[r][:];\n"
+    "        float m = sum(v) / cols;\n"
+    "        y[r][:] = T(v * m + a - float(last));\n"
+    "        tile float t = a;\n"
+    "        a = b * 0.5f + v;\n"
+    "        b = t;\n"
+    "        last = T(v + float(last) * 0.25f);\n"
+    "    }\n"
+    "    s[0][:] = a;\n"
+    "    s[1][:] = b;\n"
+    "}\n"
     /* one element of a row, and a part of it by position */
     "kernel chosen(in T x[rows][cols], in T g[rows][cols], in i64 at[rows], out T y[rows][cols], out float "
     "s[2][cols])\n"
@@ -61,7 +80,7 @@ static const char source[] =
     "}\n";
 
 enum { MOST_ROWS = 11, MOST = 70000 };
-static const char *const kernels[] = {"carried", "branched", "chosen"};
+static const char *const kernels[] = {"carried", "branched", "swapped", "chosen"};
 static const qn_dtype types[] = {QN_F32, QN_F16, QN_BF16};
 static const char *device = "emu";
 static qn_context *context;
@@ -175,9 +194,11 @@ TEST(what_the_text_has)
     EXPECT(file_write(file, source, sizeof(source) - 1, &error) == QN_OK);
     EXPECT(count_in(file, "carried", "T=bf16", "cols=4096", "copy_wait<1>") == 1);
     EXPECT(count_in(file, "carried", "T=bf16", "cols=4096", "copy_async(") == 4); /* two rows, before and inside */
+    EXPECT(count_in(file, "carried", "T=bf16", "cols=4096", "_folds_sum_f32<2>") == 1); /* q and p */
     EXPECT(count_in(file, "carried", "T=bf16", "cols=4097", "copy_wait<1>") == 0);
     EXPECT(count_in(file, "chosen", "T=bf16", "cols=4096", "two in each") == 1);
     EXPECT(count_in(file, "chosen", "T=float", "cols=4096", "two in each") == 0);
+    EXPECT(count_in(file, "chosen", "T=bf16", "cols=4096", "= pairs_m") == 2); /* the steps of max and min */
     EXPECT(count_in(file, "chosen", "T=bf16", "cols=4096", "_fold_sum_") == 0);
     remove(file);
     remove(path);
