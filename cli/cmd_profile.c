@@ -99,6 +99,8 @@ static bool collect_words(const command *self, const arguments *given, words *w,
     add_setting(w, "sort", given->sort);
     add_setting(w, "format", given->format);
     if (given->rows) add_whole(w, "rows", (long)given->rows);
+    if (given->nodes) add_whole(w, "nodes", 1);
+    if (given->nvtx) add_whole(w, "nvtx", 1);
     if (!given->schedule) return true;
     if (!read_schedule(given->schedule, plan)) return false;
     for (int i = 0; i < 4; i++) add_whole(w, keys[i], plan->numbers[i]);
@@ -193,6 +195,28 @@ static int print_profile(qn_profile *profile, const arguments *given)
     return EXIT_OK;
 }
 
+/* What cannot be counted says why. */
+static int print_counters(qn_call *call, const char *device)
+{
+    qn_error error;
+    qn_counters counters;
+    const char *why = NULL;
+    if (qn_call_count(call, device, &counters, &error) != QN_OK) {
+        printf("\ncounters\n  %s\n", error.message);
+        return error.status == QN_NO_DEVICE ? EXIT_OK : report_error(&error);
+    }
+    printf("\ncounters of one launch (%s, %d run%s)\n", counters.source, counters.launches,
+           counters.launches == 1 ? "" : "s");
+    for (int i = 0; i < counters.count; i++) {
+        const qn_counter *c = &counters.items[i];
+        if (!c->why)
+            printf("  %-32s %14.6g %s\n", c->name, c->value, c->unit);
+        else
+            printf("  %-32s %s\n", c->name, why && !strcmp(why, c->why) ? "likewise" : (why = c->why));
+    }
+    return EXIT_OK;
+}
+
 static int profile_call(qn_context *context, qn_call *call, const arguments *given, const words *outputs,
                         const schedule *plan)
 {
@@ -215,6 +239,7 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     if (interrupted) remark("interrupted: the profile is of what ran until then");
     int printed = print_profile(profile, given);
     if (exit_status == EXIT_OK) exit_status = printed;
+    if (exit_status == EXIT_OK && given->counters) exit_status = print_counters(call, device);
     if (written != QN_OK) exit_status = report_error(&unwritten);
     qn_profile_free(profile);
     return exit_status;

@@ -176,6 +176,8 @@ static qn_status evaluate(session *s, qn_counters *out, qn_error *error)
                      has ? NULL : "this chip does not count it");
         at += has;
     }
+    double active = qn_counters_find(out, "cycles active"), clock = qn_counters_find(out, "clock");
+    counters_add(out, "time active", "ns", active / clock * 1e9, isnan(active / clock) ? "it has no cycles" : NULL);
     return QN_OK;
 }
 

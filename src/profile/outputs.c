@@ -36,13 +36,16 @@ typedef enum output_key {
     WARMUP,
     ACTIVE,
     REPEAT,
+    NODES,
+    NVTX,
     KEYS
 } output_key;
 static const char *const keys[KEYS] = {
     [TRACE] = "trace", [TENSORBOARD] = "tensorboard", [FOLDED] = "folded", [TABLE] = "table",   [MEMORY] = "memory",
     [HINTS] = "hints", [HINTS_MOST] = "hints_most",   [REPORT] = "report", [STATUS] = "status", [COMMAND] = "command",
     [BY] = "by",       [FORMAT] = "format",           [SORT] = "sort",     [ROWS] = "rows",     [TRACE_MB] = "trace_mb",
-    [WAIT] = "wait",   [WARMUP] = "warmup",           [ACTIVE] = "active", [REPEAT] = "repeat"};
+    [WAIT] = "wait",   [WARMUP] = "warmup",           [ACTIVE] = "active", [REPEAT] = "repeat", [NODES] = "nodes",
+    [NVTX] = "nvtx"};
 
 struct profile_outputs {
     arena *memory;
@@ -143,7 +146,13 @@ static qn_status read_all(qn_profile *p, profile_outputs *o, int *trace_mb, qn_e
     QN_TRY(read_whole(o, WAIT, 0, &p->options.wait, error));
     QN_TRY(read_whole(o, WARMUP, 0, &p->options.warmup, error));
     QN_TRY(read_whole(o, ACTIVE, 0, &p->options.active, error));
-    return read_whole(o, REPEAT, 0, &p->options.repeat, error);
+    QN_TRY(read_whole(o, REPEAT, 0, &p->options.repeat, error));
+    int nodes = p->options.graph_nodes, nvtx = p->options.nvtx;
+    QN_TRY(read_whole(o, NODES, 0, &nodes, error));
+    QN_TRY(read_whole(o, NVTX, 0, &nvtx, error));
+    p->options.graph_nodes = nodes != 0;
+    p->options.nvtx = nvtx != 0;
+    return QN_OK;
 }
 
 /* `<worker>.<nanoseconds>.pt.trace.json`, where TensorBoard looks for it. */

@@ -423,7 +423,8 @@ TEST(counters_of_a_gpu)
     OK(qn_call_count(call, "cuda", &c, &error));
     EXPECT(c.launches == 2 && c.source && c.count > 20);
     EXPECT(qn_counters_find(&c, "DRAM read") == 4096);
-    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 5); /* sectors of 32 bytes; the fifth metric */
+    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 3); /* sectors of 32 bytes; the third metric */
+    EXPECT(qn_counters_find(&c, "time active") == 4.0 / 7 * 1e9);
     EXPECT(isnan(qn_counters_find(&c, "stall: tensor pipe")) && isnan(qn_counters_find(&c, "no such counter")));
     for (int i = 0; i < c.count; i++) EXPECT(isnan(c.items[i].value) == (c.items[i].why != NULL));
     setenv("FAKE_CUPTI_COUNTERS", "35", 1);
