@@ -59,7 +59,7 @@ QN_API const char *qn_verdict_name(qn_verdict verdict); /* "FASTER", ...; "" whe
  * AMBIGUOUS. */
 typedef struct qn_bench_comparison {
     qn_verdict verdict;
-    double ratio, ratio_low, ratio_high; /* below 1: faster; low and high: 99 percent confidence */
+    double ratio, ratio_low, ratio_high; /* below 1: faster; low and high: 99.8 percent confidence */
     double margin;                       /* what counts as the same: 0.01 is one percent */
     int rounds;                          /* pairs that were compared; 0: medians of two runs */
     const char *against;                 /* the other's name; "" from qn_bench_compare */

@@ -25,7 +25,7 @@ void median_interval(const double *sorted, int count, double confidence, double 
         return;
     }
     /* A normal guess of the rank, then the exact one nearby. */
-    double tail = (1 - confidence) / 2, z = confidence >= 0.985 ? 2.576 : 1.96;
+    double tail = (1 - confidence) / 2, z = confidence > 0.99 ? 3.09 : 1.96;
     int k = (int)((count - z * sqrt(count)) / 2) + 2;
     if (k > count / 2) k = count / 2;
     while (k > 0 && at_most(k - 1, count) > tail) k--;
