@@ -184,7 +184,7 @@ void cuda_facts(program *base, const launch_plan *plan, struct record_facts *out
 qn_status cuda_report_open(cuda_device *d, qn_error *error); /* the lock is held, the context current */
 void cuda_report_close(cuda_device *d);
 qn_status cuda_tickets_open(cuda_device *d, qn_error *error); /* once; the context is current */
-int cuda_report_take(cuda_device *d, device_launch *l); /* a free report, or -1 */
+int cuda_report_take(cuda_device *d, device_launch *l);       /* a free report, or -1 */
 void cuda_report_give(cuda_device *d, int report);
 /* After a wait: the first failure of a launch on this stream as an error; printed lines go out. */
 qn_status cuda_report_read(device_stream *s, qn_error *error);

@@ -56,6 +56,7 @@ node fuse_dot_prepare(graph *g, node n)
     const graph_node of = *graph_get(g, n);
     if (of.code != GRAPH_DOT) return n;
     int rank = of.shape.rank, m = rank - 2, c = rank - 1;
+    CHECK(m >= 0);
     node left = of.inputs[0], right = of.inputs[1];
     int64_t depth = graph_get(g, left)->shape.extents[c];
     if (of.shape.extents[m] != 1 && of.shape.extents[c] != 1 && depth > 1) return n;

@@ -170,7 +170,7 @@ static void merge_phase(text *t, arena *memory, dtype elem, bool descending, int
                "        high = where(passes, high, half);\n"
                "    }\n"
                "    tile int to = pair + (s + iota(%d) - own) + (low - other);\n",
-               block, block, (long long)(2 * run), (long long)(2 * run), (long long)run, (long long)(2 * run),
+               block, block, 2LL * run, 2LL * run, (long long)run, 2LL * run,
                (long long)run, dtypes[elem].text, from, block, __builtin_ctzll((unsigned long long)run),
                dtypes[elem].text, from, before(memory, elem, descending, "w", "v"),
                before(memory, elem, descending, "v", "w"), block);

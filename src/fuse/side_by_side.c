@@ -140,6 +140,7 @@ static value import_head(import *m, tile_block *to, bool whole)
         else if (whole || ops[op->code].pure)
             import_op(m, op, to);
     }
+    CHECK(launch);
     value all = 0;
     for (int i = 0; i < launch->operand_count; i++) {
         m->counts[i] = m->values[launch->operands[i]];

@@ -417,7 +417,7 @@ static int pull_index(trace *t, node n, const index_map *m)
 static int map_term(trace *t, node n, const index_map *m)
 {
     const graph_node *x = graph_get(t->g, n);
-    int inputs[3];
+    int inputs[3] = {0};
     for (int i = 0; i < x->input_count; i++) {
         inputs[i] = trace_node(t, x->inputs[i], m);
         if (!inputs[i]) return 0;

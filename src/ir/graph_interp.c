@@ -104,8 +104,9 @@ static void map_fma(const graph_node *n, bool exact, int64_t count, const cell *
 
 static void map_all(const machine *m, const graph_node *n, int64_t count, cell *r)
 {
-    const cell *a = input(m, n, 0), *b = n->input_count > 1 ? input(m, n, 1) : NULL,
-               *c = n->input_count > 2 ? input(m, n, 2) : NULL;
+    /* Missing operands are the first again: no operation looks at them. */
+    const cell *a = input(m, n, 0), *b = input(m, n, n->input_count > 1 ? 1 : 0),
+               *c = input(m, n, n->input_count > 2 ? 2 : 0);
     dtype from = input_node(m, n, 0)->elem;
     switch (n->attr.map) {
     case OP_CONVERT: math_convert(from, n->elem, m->exact, count, a, 1, r); return;
@@ -135,7 +136,7 @@ static void map_all(const machine *m, const graph_node *n, int64_t count, cell *
 /* Where element `index` of the result of a movement lies in its input; -1: nowhere, it is the pad's number. */
 static int64_t source_of(const graph_node *n, const shape *from, int64_t index[GRAPH_RANK])
 {
-    int64_t source[GRAPH_RANK];
+    int64_t source[GRAPH_RANK] = {0};
     const graph_attr *a = &n->attr;
     for (int k = 0; k < from->rank; k++) source[k] = index[k];
     switch (n->code) {
@@ -165,7 +166,7 @@ static void move(const machine *m, const graph_node *n, int64_t count, cell *r)
     const shape *from = &input_node(m, n, 0)->shape;
     const cell *x = input(m, n, 0);
     for (int64_t j = 0; j < count; j++) {
-        int64_t index[GRAPH_RANK];
+        int64_t index[GRAPH_RANK] = {0};
         index_of(&n->shape, j, index);
         int64_t at = n->code == GRAPH_RESHAPE ? j : source_of(n, from, index);
         r[j] = at < 0 ? cell_of(n->elem, n->attr.number) : x[at];
@@ -176,7 +177,7 @@ static void concat(const machine *m, const graph_node *n, int64_t count, cell *r
 {
     int axis = n->attr.axis;
     for (int64_t j = 0; j < count; j++) {
-        int64_t index[GRAPH_RANK];
+        int64_t index[GRAPH_RANK] = {0};
         index_of(&n->shape, j, index);
         int i = 0;
         while (index[axis] >= input_node(m, n, i)->shape.extents[axis])
@@ -293,7 +294,7 @@ static int64_t indexed(const graph_node *n, const shape *x, const graph_node *in
 {
     bool takes = n->code == GRAPH_TAKE || n->code == GRAPH_TAKE_ADD;
     int axis = n->attr.axis, more = takes ? index_node->shape.rank - 1 : 0; /* axes more than x has */
-    int64_t index[GRAPH_RANK], source[GRAPH_RANK];
+    int64_t index[GRAPH_RANK] = {0}, source[GRAPH_RANK] = {0};
     index_of(places, at, index);
     int64_t found = indices[takes ? place_of(&index_node->shape, index + axis) : at].i;
     for (int k = 0; k < x->rank; k++) source[k] = k < axis ? index[k] : k > axis ? index[k + more] : found;

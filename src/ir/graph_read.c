@@ -145,8 +145,8 @@ static bool read_after(reader *r, line *l)
         return read_list(r, l, 0, "start") && read_list(r, l, 1, "step") && scan_expect(&r->scan, "fill") &&
                scan_constant_token(&r->scan, &l->constant);
     case GRAPH_WINDOW:
-        return read_axis(r, l) && read_named(r, "size", &l->size) &&
-               read_named(r, "stride", &l->stride) && read_named(r, "dilation", &l->dilation);
+        return read_axis(r, l) && read_named(r, "size", &l->size) && read_named(r, "stride", &l->stride) &&
+               read_named(r, "dilation", &l->dilation);
     case GRAPH_CONCAT:
     case GRAPH_SCAN:
     case GRAPH_ARGSORT:

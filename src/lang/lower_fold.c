@@ -153,7 +153,8 @@ static term lower_mean(walk *w, const term *t, unsigned set, const term *shape, 
 {
     term out = *shape;
     dtype type = sum == DT_F64 ? DT_F64 : DT_F32;
-    value total = build_reduce(w, term_filled(w, t, term_value(w, t), fold_identity(FOLD_SUM, sum)), FOLD_SUM, set, shape);
+    value total =
+        build_reduce(w, term_filled(w, t, term_value(w, t), fold_identity(FOLD_SUM, sum)), FOLD_SUM, set, shape);
     value count = build_convert(w, count_valid(w, t, set, shape), type, 0);
     out.elem = type;
     out.value = build2(w, OP_DIV, build_convert(w, total, type, 0), count);

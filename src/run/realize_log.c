@@ -85,8 +85,8 @@ void realize_log(qn_tape *tape, const plan *p)
     if (context->log & LOG_GUARDS) {
         text_clear(&words);
         explain(tape->realizer, p, &words);
-        context_log(context, LOG_GUARDS, "guards: plan %d (%d nodes, %d kernels), %s", p->number,
-                    p->node_count, p->kernel_count, text_get(&words));
+        context_log(context, LOG_GUARDS, "guards: plan %d (%d nodes, %d kernels), %s", p->number, p->node_count,
+                    p->kernel_count, text_get(&words));
     }
     text_free(&words);
 }

@@ -48,7 +48,7 @@ struct qn_context {
     struct cache *cache;        /* opened at the first compile; NULL before */
     struct kernel_store *store; /* kernels that fusion wrote; NULL before the first */
     bool no_cache, allow_raw;
-    bool closing; /* what goes now is asked for by nobody */
+    bool closing;           /* what goes now is asked for by nobody */
     char *cache_folder;     /* as asked for, or NULL */
     char *dump_folder;      /* of QUERN_DUMP_DIR, or NULL */
     bool no_tune;           /* QUERN_TUNE=off: records of tuning are not used */
