@@ -7,6 +7,7 @@
 #include "profile/hints.h"
 
 #include <math.h>
+#include <quern/bench.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,10 +208,18 @@ static double wall_of(const qn_profile *p)
 hint_machine machine_of(qn_context *context, const char *device)
 {
     hint_machine m = {0};
+    qn_roofline kept;
     int slot;
     if (!context || !device || context_slot(context, device, &slot, NULL) != QN_OK) return m;
     m.gpu = !strncmp(device, "cuda", 4);
     m.units = slot_about(context, slot)->units;
+    if (qn_roofline_find(context, device, &kept)) {
+        m.copy_gb_per_s = kept.copy_gb_per_s;
+        m.read_gb_per_s = kept.read_gb_per_s;
+        m.fma_gflop_per_s = kept.fma_f32_gflop_per_s;
+        m.tensor_gflop_per_s = kept.dot_tf32_gflop_per_s;
+        m.link_gb_per_s = fmin(kept.host_to_device_gb_per_s, kept.device_to_host_gb_per_s);
+    }
     return m;
 }
 

@@ -1,0 +1,74 @@
+/*
+ * Launches that do not wait: three clocks around the same 20 launches. The wall clock without a wait reads how long it
+ * takes to hand them over; with a wait at the end how long they take; two events on the stream the same, without the
+ * host's share. Where launches wait anyway (cpu) all three agree.
+ * Build: cc asynchronous.c $(pkg-config --cflags --libs quern)
+ * SPDX-License-Identifier: MIT
+ */
+#include <quern/device.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { LAUNCHES = 20 };
+
+static const char scale[] = "kernel scale(inout float x[n], const int BLOCK = 1024) launch (cdiv(n, BLOCK))\n"
+                            "{ x[program(0) * BLOCK : BLOCK] = 0.5 * x[program(0) * BLOCK : BLOCK] + 1; }\n";
+
+#define TRY(call)                                                   \
+    do {                                                            \
+        if (call) return fprintf(stderr, "%s\n", error.message), 1; \
+    } while (0)
+
+static double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+int main(void)
+{
+    const int64_t n = 1 << 22;
+    qn_error error;
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    qn_stream *stream;
+    qn_buffer *x;
+    qn_event *from, *to;
+    double ns;
+    TRY(qn_context_open(NULL, &context, &error));
+    const char *device = qn_device_best(context);
+    TRY(qn_module_load_text(context, "scale.qn", scale, &module, &error));
+    TRY(qn_buffer_new_on(context, device, sizeof(float) * (size_t)n, &x, &error));
+    TRY(qn_call_new(module, "scale", &call, &error));
+    TRY(qn_call_set_buffer(call, "x", x, 0, QN_F32, 1, &n, NULL, &error));
+    TRY(qn_stream_new(context, device, &stream, &error));
+    TRY(qn_event_new(context, device, &from, &error));
+    TRY(qn_event_new(context, device, &to, &error));
+    TRY(qn_call_launch(call, stream, &error)); /* warm */
+    TRY(qn_stream_wait(stream, &error));
+
+    double start = now_us();
+    TRY(qn_event_record(from, stream, &error));
+    for (int i = 0; i < LAUNCHES; i++) TRY(qn_call_launch(call, stream, &error));
+    TRY(qn_event_record(to, stream, &error));
+    double handed_over = now_us() - start;
+    TRY(qn_stream_wait(stream, &error));
+    double done = now_us() - start;
+    TRY(qn_event_elapsed(from, to, &ns, &error));
+
+    printf("%d launches on %s\n", LAUNCHES, device);
+    printf("wall clock, no wait   %9.1f us   wrong: the launches, not the kernels\n", handed_over);
+    printf("wall clock and a wait %9.1f us\n", done);
+    printf("events                %9.1f us\n", ns * 1e-3);
+    if (handed_over > 0.8 * done) printf("here launches wait, so the first clock is right as well\n");
+    qn_event_free(from);
+    qn_event_free(to);
+    qn_stream_free(stream);
+    qn_call_free(call);
+    qn_buffer_release(x);
+    qn_module_free(module);
+    qn_context_close(context);
+    return done >= handed_over && ns * 1e-3 <= 1.2 * done + 100 ? 0 : 1;
+}
