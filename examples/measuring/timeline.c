@@ -56,7 +56,7 @@ static int train(qn_context *context, bool print_each, const char *path)
     qn_optimizer *adam = qn_optimizer_new(tape, QN_ADAM, &options, parameters, 2 * LAYERS);
     TRY(qn_capture_begin(tape, &error));
     for (int i = 0; i < LAYERS; i++) y = qn_gelu(qn_linear(y, parameters[2 * i], parameters[2 * i + 1]));
-    qn_tensor loss = qn_mean(qn_mul(y, y), NULL, 0, false);
+    qn_tensor loss = qn_mean(qn_mul(y, y), QN_ALL, false);
     qn_optimizer_minimize(adam, loss);
     TRY(qn_eval(tape, &loss, 1, &error));
     TRY(qn_capture_end(tape, &step, &error));

@@ -11,13 +11,13 @@ cd "$root" || exit 1
 export QUERN_CACHE="$work/cache"
 
 try() {
-    name=$1
+    what=$1
     shift
     if "$@" >"$work/out" 2>&1; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        echo "FAILED $name"
+        echo "FAILED $what"
         tail -20 "$work/out"
     fi
 }
