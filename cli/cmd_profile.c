@@ -93,6 +93,8 @@ static bool collect_words(const command *self, const arguments *given, words *w,
     add_path(w, "trace", given->trace);
     add_path(w, "tensorboard", given->tensorboard);
     add_path(w, "folded", given->folded);
+    add_path(w, "json", given->json);
+    add_path(w, "csv", given->csv);
     add_path(w, "report", given->report);
     if (given->report) add_setting(w, "command", typed_words(self, given, room, sizeof(room)));
     add_setting(w, "by", given->by);
@@ -454,6 +456,9 @@ static int profile_program(const arguments *given, words *outputs)
     if (story.finished < story.statuses || !story.statuses) {
         remove_parts(given->trace);
         remove_parts(given->folded);
+        remove_parts(given->json);
+        remove_parts(given->csv);
+        remove_parts(given->report);
         remove_parts(given->report);
     }
     return status;

@@ -66,7 +66,7 @@ const command commands[] = {
      "A program is profiled through the environment (QUERN_PROFILE, docs/profile.md); its exit status\n"
      "becomes that of the command.\n",
      "set in device mode backward seed runs schedule by sort rows format memory counters trace tensorboard folded "
-     "report nodes nvtx threads no-cache no-raw",
+     "report json csv nodes nvtx threads no-cache no-raw",
      "  quern profile kernels/softmax.qn softmax_fused --set rows=4096 --set cols=1024 --trace softmax.json.gz\n"
      "      ten runs; the table, and a timeline to open in chrome://tracing or ui.perfetto.dev\n"
      "  quern profile --by kernel --sort device --folded step.folded -- ./train --steps 100\n"

@@ -40,7 +40,7 @@ static const option options[] = {
     {"why", NULL, FLAG, PLACE(why), "why each compiled variant of the kernel exists"},
     {"times", NULL, FLAG, PLACE(times), "the time of each pass"},
     {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
-    {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant"},
+    {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant (of profile: per row)"},
     {"hints", NULL, FLAG, PLACE(hints), "after each table: what bounds each variant, and what to try"},
     {"csv", "FILE", WORD, PLACE(csv), "also write the results as CSV, one line per variant and point"},
     {"sweep", "NAME=RANGE", LIST, PLACE(sweeps),

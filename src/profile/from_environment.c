@@ -90,6 +90,8 @@ static void watch_signals(void)
 /* The files of the second profile are run.2.json and run.2.txt: the number stands before the last part that has a dot. */
 static void number_files(const char *words, int number, text *out)
 {
+    static const char *const files[] = {
+        "trace=", "folded=", "table=", "csv=", "json=", "markdown=", "memory=", "hints=", "report=", "status="};
     if (number < 2) {
         text_add(out, words);
         return;
@@ -100,9 +102,8 @@ static void number_files(const char *words, int number, text *out)
         size_t end = length;
         for (size_t i = length; i > 0 && words[i - 1] != '/' && words[i - 1] != '='; i--)
             if (words[i - 1] == '.') end = i - 1;
-        bool path = !strncmp(words, "trace=", 6) || !strncmp(words, "folded=", 7) || !strncmp(words, "table=", 6) ||
-                    !strncmp(words, "memory=", 7) || !strncmp(words, "hints=", 6) || !strncmp(words, "status=", 7) ||
-                    !strncmp(words, "report=", 7);
+        bool path = false;
+        for (int i = 0; i < COUNT(files); i++) path |= !strncmp(words, files[i], strlen(files[i]));
         text_add_bytes(out, words, path ? end : length);
         if (path) text_print(out, ".%d%.*s", number, (int)(length - end), words + end);
         words += length;

@@ -21,6 +21,9 @@ typedef enum output_key {
     TENSORBOARD,
     FOLDED,
     TABLE,
+    CSV,
+    JSON,
+    MARKDOWN,
     MEMORY,
     HINTS,
     HINTS_MOST,
@@ -40,12 +43,18 @@ typedef enum output_key {
     NVTX,
     KEYS
 } output_key;
-static const char *const keys[KEYS] = {
-    [TRACE] = "trace", [TENSORBOARD] = "tensorboard", [FOLDED] = "folded", [TABLE] = "table",   [MEMORY] = "memory",
-    [HINTS] = "hints", [HINTS_MOST] = "hints_most",   [REPORT] = "report", [STATUS] = "status", [COMMAND] = "command",
-    [BY] = "by",       [FORMAT] = "format",           [SORT] = "sort",     [ROWS] = "rows",     [TRACE_MB] = "trace_mb",
-    [WAIT] = "wait",   [WARMUP] = "warmup",           [ACTIVE] = "active", [REPEAT] = "repeat", [NODES] = "nodes",
-    [NVTX] = "nvtx"};
+static const char *const keys[KEYS] = {[TRACE] = "trace",       [TENSORBOARD] = "tensorboard",
+                                       [FOLDED] = "folded",     [TABLE] = "table",
+                                       [CSV] = "csv",           [JSON] = "json",
+                                       [MARKDOWN] = "markdown", [MEMORY] = "memory",
+                                       [HINTS] = "hints",       [HINTS_MOST] = "hints_most",
+                                       [REPORT] = "report",     [STATUS] = "status",
+                                       [COMMAND] = "command",   [BY] = "by",
+                                       [FORMAT] = "format",     [SORT] = "sort",
+                                       [ROWS] = "rows",         [TRACE_MB] = "trace_mb",
+                                       [WAIT] = "wait",         [WARMUP] = "warmup",
+                                       [ACTIVE] = "active",     [REPEAT] = "repeat",
+                                       [NODES] = "nodes",       [NVTX] = "nvtx"};
 
 struct profile_outputs {
     arena *memory;
@@ -180,7 +189,7 @@ static void write_words(const char *path, const char *words)
 
 static qn_status open_all(qn_profile *p, profile_outputs *o, qn_error *error)
 {
-    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, REPORT, STATUS};
+    static const output_key files[] = {FOLDED, TABLE, CSV, JSON, MARKDOWN, MEMORY, HINTS, REPORT, STATUS};
     int trace_mb = 0;
     QN_TRY(read_all(p, o, &trace_mb, error));
     QN_TRY(table_sort_check(&o->table, error));
@@ -215,8 +224,11 @@ static qn_status write_one(const qn_profile *p, const profile_outputs *o, output
     if (key == REPORT)
         return qn_profile_report(
             p, o->words[key], &(qn_report_options){.command = o->words[COMMAND], .trace_path = o->trace_path}, error);
+    qn_table_options table = o->table;
+    bool tabular = key >= TABLE && key <= MARKDOWN;
+    if (key > TABLE && tabular) table.format = (qn_table_format)(QN_TABLE_CSV + (key - CSV));
     QN_TRY(sink_open(o->words[key], &to, error));
-    qn_status status = key == TABLE    ? qn_profile_table(p, &o->table, write_to_sink, to, error)
+    qn_status status = tabular         ? qn_profile_table(p, &table, write_to_sink, to, error)
                        : key == MEMORY ? qn_profile_memory(p, write_to_sink, to, error)
                                        : qn_profile_hints(p, &o->hints, write_to_sink, to, error);
     qn_status closed = sink_close(to, status == QN_OK, status == QN_OK ? error : NULL);
@@ -240,7 +252,7 @@ static void write_status(const qn_profile *p, const profile_outputs *o, qn_statu
 
 qn_status outputs_write(qn_profile *p, qn_error *error)
 {
-    static const output_key files[] = {FOLDED, TABLE, MEMORY, HINTS, REPORT};
+    static const output_key files[] = {FOLDED, TABLE, CSV, JSON, MARKDOWN, MEMORY, HINTS, REPORT};
     profile_outputs *o = p->outputs;
     if (!o) return QN_OK;
     qn_error first;
