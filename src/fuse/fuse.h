@@ -96,5 +96,7 @@ void fuse_print(const fuse_plan *plan, text *out);
 /* "softmax matmul": what the user called, where that is known, else the ops. */
 void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out);
 void fuse_print_memory(const fuse_plan *plan, text *out);
+void fuse_add_bytes(text *out, int64_t bytes); /* "32.8 KB" */
+const char *fuse_op_text(const graph_node *x);
 
 #endif

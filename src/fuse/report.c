@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static void add_bytes(text *out, int64_t bytes)
+void fuse_add_bytes(text *out, int64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
     double x = (double)bytes;
@@ -19,7 +19,7 @@ static void add_bytes(text *out, int64_t bytes)
     text_print(out, unit && x < 100 ? "%.2f %s" : "%.0f %s", x, units[unit]);
 }
 
-static const char *op_text(const graph_node *x)
+const char *fuse_op_text(const graph_node *x)
 {
     if (x->code == GRAPH_MAP) return ops[x->attr.map].text;
     return x->code == GRAPH_REDUCE ? fold_names[x->attr.fold] : graph_ops[x->code].text;
@@ -44,22 +44,22 @@ static void print_kernel(const fuse_plan *plan, int number, text *out)
     int count = 0;
     for (int i = 0; i < k->node_count; i++) count += !is_silent(graph_get(g, k->nodes[i]));
     text_print(out, "kernel %d: %s  ops %d  reads ", number, k->name, count);
-    add_bytes(out, k->read_bytes);
+    fuse_add_bytes(out, k->read_bytes);
     text_add(out, "  writes ");
-    add_bytes(out, k->written_bytes);
+    fuse_add_bytes(out, k->written_bytes);
     text_print(out, "  FLOPs %lld  saved ", (long long)k->flops);
-    add_bytes(out, k->saved_bytes);
+    fuse_add_bytes(out, k->saved_bytes);
     text_add(out, "\n");
     for (int i = 0; i < k->node_count; i++) {
         const graph_node *x = graph_get(g, k->nodes[i]);
         if (is_silent(x)) continue;
-        text_print(out, "  %-10s ", op_text(x));
+        text_print(out, "  %-10s ", fuse_op_text(x));
         print_value(g, k->nodes[i], out);
         for (int w = 0; w < k->write_count; w++)
             if (k->writes[w] == k->nodes[i]) text_add(out, " -> memory");
-        if (x->label && strcmp(x->label, op_text(x))) text_print(out, "  ; %s", x->label);
+        if (x->label && strcmp(x->label, fuse_op_text(x))) text_print(out, "  ; %s", x->label);
         if (x->site.file)
-            text_print(out, "%s%s:%d", x->label && strcmp(x->label, op_text(x)) ? " " : "  ; ", x->site.file,
+            text_print(out, "%s%s:%d", x->label && strcmp(x->label, fuse_op_text(x)) ? " " : "  ; ", x->site.file,
                        x->site.line);
         text_add(out, "\n");
     }
@@ -70,7 +70,7 @@ void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out)
     const char *before = "";
     for (int i = 0; i < k->node_count; i++) {
         const graph_node *x = graph_get(g, k->nodes[i]);
-        const char *words = x->label ? x->label : op_text(x);
+        const char *words = x->label ? x->label : fuse_op_text(x);
         if (is_silent(x) || !strcmp(words, before)) continue;
         text_print(out, "%s%s", *before ? " " : "", words);
         before = words;
@@ -85,7 +85,7 @@ void fuse_print(const fuse_plan *plan, text *out)
         text_add(out, "boundary ");
         print_value(plan->graph, b->value, out);
         text_add(out, " (");
-        add_bytes(out, b->bytes);
+        fuse_add_bytes(out, b->bytes);
         if (b->consumer < 0)
             text_print(out, ") from kernel %d: %s\n", b->producer, b->why);
         else

@@ -1,10 +1,11 @@
 /*
  * A picture of a plan, as SVG. In: a fused plan and its results. Out: every kernel as a box with its ops in it, arrays
- * that are read above the kernel that reads them first, results below, and lines along which values flow: inside a box
+ * that are read above each kernel that reads them, results below, and lines along which values flow: inside a box
  * they stay in registers, between boxes they go through memory.
  *
  * Layout: kernels stand in layers by the longest way from the inputs; within a layer by where what they read stands.
- * Ops inside a box are laid out the same way, in rows.
+ * Ops inside a box are laid out the same way, in rows. A line that passes rows goes down beside them, and boxes are drawn
+ * over lines, so that no line crosses words.
  * SPDX-License-Identifier: MIT
  */
 #include "run/show_graph.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 enum { OP_WIDTH = 128, OP_HEIGHT = 36, GAP_X = 16, GAP_Y = 26, MARGIN = 14, HEADER = 42, LAYER_GAP = 56, LETTER = 7 };
+enum { LANES = 5, LANE = 7 }; /* beside the rows of a kernel, on each side */
 
 typedef enum item_kind { ITEM_INPUT, ITEM_KERNEL, ITEM_RESULT } item_kind;
 
@@ -30,6 +32,8 @@ typedef struct item {
     double x, y, width, height, order;
     picture_op *ops;
     int op_count;
+    int *in_row, rows;
+    int lanes[2]; /* taken on the left and on the right */
 } item;
 
 typedef struct picture {
@@ -53,12 +57,6 @@ static void add_escaped(text *out, const char *words)
         case '"': text_add(out, "&quot;"); break;
         default: text_add_bytes(out, p, 1);
         }
-}
-
-static const char *op_words(const graph_node *x)
-{
-    if (x->code == GRAPH_MAP) return ops[x->attr.map].text;
-    return x->code == GRAPH_REDUCE ? fold_names[x->attr.fold] : graph_ops[x->code].text;
 }
 
 static bool is_shown(const graph_node *x)
@@ -102,9 +100,11 @@ static void arrange_ops(picture *p, item *box)
     in_row = ARENA_ARRAY(p->memory, int, rows + 1);
     for (int i = 0; i < box->op_count; i++) in_row[box->ops[i].row]++;
     for (int r = 0; r < rows; r++) widest = MAXIMUM(widest, in_row[r]);
+    box->in_row = in_row;
+    box->rows = rows;
     int header = LETTER * (int)(strlen(k->name) + 14);
-    double inner = widest * (OP_WIDTH + GAP_X) - GAP_X;
-    box->width = MAXIMUM(inner, MAXIMUM(header, 250)) + 2 * MARGIN;
+    double inner = widest * (OP_WIDTH + GAP_X) - GAP_X + (rows > 2 ? 2 * LANES * LANE : 0);
+    box->width = MAXIMUM(inner, MAXIMUM(header, 310)) + 2 * MARGIN;
     box->height = HEADER + rows * (OP_HEIGHT + GAP_Y) - (rows ? GAP_Y : 0) + MARGIN;
     int *placed = ARENA_ARRAY(p->memory, int, rows + 1);
     for (int i = 0; i < box->op_count; i++) {
@@ -115,10 +115,23 @@ static void arrange_ops(picture *p, item *box)
     }
 }
 
+/* The array as it stands right above a kernel; NULL: not there. */
+static const item *input_above(const picture *p, const item *box, node n)
+{
+    for (int i = p->plan->kernel_count; i < p->count; i++) {
+        const item *it = &p->items[i];
+        if (it->kind == ITEM_INPUT && it->n == n && it->layer == box->layer - 1) return it;
+    }
+    return NULL;
+}
+
 static void collect(picture *p, const node *results, int count)
 {
     const fuse_plan *plan = p->plan;
-    int most = plan->kernel_count + p->g->node_count + count;
+    int most = plan->kernel_count + count;
+    for (int k = 0; k < plan->kernel_count; k++)
+        for (int i = 0; i < plan->kernels[k].node_count; i++)
+            most += graph_get(p->g, plan->kernels[k].nodes[i])->input_count;
     p->items = ARENA_ARRAY(p->memory, item, most + 1);
     p->writer = ARENA_ARRAY(p->memory, int, p->g->node_count + 1);
     for (int k = 0; k < plan->kernel_count; k++) {
@@ -135,14 +148,12 @@ static void collect(picture *p, const node *results, int count)
         }
         for (int w = 0; w < kernel->write_count; w++) p->writer[kernel->writes[w]] = k + 1;
     }
-    bool *seen = ARENA_ARRAY(p->memory, bool, p->g->node_count + 1);
     for (int k = 0; k < plan->kernel_count; k++)
         for (int i = 0; i < plan->kernels[k].node_count; i++) {
             const graph_node *x = graph_get(p->g, plan->kernels[k].nodes[i]);
             for (int a = 0; a < x->input_count; a++) {
                 node n = x->inputs[a];
-                if (graph_get(p->g, n)->code != GRAPH_LEAF || seen[n]) continue;
-                seen[n] = true;
+                if (graph_get(p->g, n)->code != GRAPH_LEAF || input_above(p, &p->items[k], n)) continue;
                 p->items[p->count++] = (item){.kind = ITEM_INPUT, .n = n, .layer = p->items[k].layer - 1};
             }
         }
@@ -232,48 +243,97 @@ static void place_items(picture *p)
 
 /* ---- drawing ---- */
 
-static void draw_line(picture *p, double x1, double y1, double x2, double y2, const char *class)
+/* A line from one point to another by way of vertical stretches. */
+typedef struct route {
+    double x1, y1, x2, y2;
+    struct {
+        double x, top, bottom;
+    } by[2];
+    int count;
+} route;
+
+/* The line passes rows first .. last - 1 of a kernel: beside them, where the way is shorter. */
+static void pass_rows(item *box, int first, int last, route *r, double top, double bottom)
 {
-    double bend = (y2 - y1) / 2;
-    text_print(p->out, "<path class=\"%s\" d=\"M%.0f %.0f C%.0f %.0f %.0f %.0f %.0f %.0f\"/>\n", class, x1, y1, x1,
-               y1 + bend, x2, y2 - bend, x2, y2);
+    int widest = 0;
+    for (int i = first; i < last; i++) widest = MAXIMUM(widest, box->in_row[i]);
+    if (!widest) return;
+    double middle = box->x + box->width / 2, away = widest * (OP_WIDTH + GAP_X) / 2.0;
+    double lean = r->x1 + r->x2 - 2 * middle;
+    int side = lean ? lean > 0 : box->lanes[1] < box->lanes[0];
+    away += box->lanes[side]++ % LANES * LANE;
+    r->by[r->count].x = side ? middle + away : middle - away;
+    r->by[r->count].top = top;
+    r->by[r->count++].bottom = bottom;
+}
+
+static void draw_route(picture *p, const route *r, const char *class)
+{
+    double x = r->x1, y = r->y1;
+    text_print(p->out, "<path class=\"%s\" d=\"M%.0f %.0f", class, x, y);
+    for (int i = 0; i <= r->count; i++) {
+        double to_x = i < r->count ? r->by[i].x : r->x2, to_y = i < r->count ? r->by[i].top : r->y2;
+        double bend = (y + to_y) / 2;
+        text_print(p->out, " C%.0f %.0f %.0f %.0f %.0f %.0f", x, bend, to_x, bend, to_x, to_y);
+        if (i < r->count) text_print(p->out, " V%.0f", r->by[i].bottom);
+        x = to_x;
+        y = i < r->count ? r->by[i].bottom : to_y;
+    }
+    text_add(p->out, "\"/>\n");
+}
+
+/* From an op, down out of its kernel if the line ends elsewhere. */
+static route route_from(item *box, const picture_op *op, double x2, double y2, bool leaves)
+{
+    double bottom = box->y + op->y + OP_HEIGHT;
+    route r = {.x1 = box->x + op->x + OP_WIDTH / 2.0, .y1 = bottom, .x2 = x2, .y2 = y2};
+    if (leaves) pass_rows(box, op->row + 1, box->rows, &r, bottom + GAP_Y, box->y + box->height);
+    return r;
+}
+
+static void draw_input(picture *p, item *box, const picture_op *op, node n)
+{
+    double x2 = box->x + op->x + OP_WIDTH / 2.0, y2 = box->y + op->y;
+    const picture_op *inner = op_of(box, n);
+    if (inner) {
+        route r = route_from(box, inner, x2, y2, false);
+        pass_rows(box, inner->row + 1, op->row, &r, r.y1 + GAP_Y, y2 - GAP_Y);
+        draw_route(p, &r, "inner");
+        return;
+    }
+    const item *from = input_above(p, box, n);
+    item *other = !from && p->writer[n] ? &p->items[p->writer[n] - 1] : NULL;
+    inner = other ? op_of(other, n) : NULL;
+    route r = {.x2 = x2, .y2 = y2};
+    if (from) {
+        r.x1 = from->x + from->width / 2;
+        r.y1 = from->y + from->height;
+    } else if (inner) {
+        r = route_from(other, inner, x2, y2, true);
+    } else {
+        return;
+    }
+    pass_rows(box, 0, op->row, &r, box->y + HEADER, y2 - GAP_Y);
+    draw_route(p, &r, "memory");
 }
 
 static void draw_lines(picture *p)
 {
     for (int k = 0; k < p->plan->kernel_count; k++) {
-        const item *box = &p->items[k];
+        item *box = &p->items[k];
         for (int o = 0; o < box->op_count; o++) {
-            const picture_op *op = &box->ops[o];
-            const graph_node *x = graph_get(p->g, op->n);
-            double x2 = box->x + op->x + OP_WIDTH / 2.0, y2 = box->y + op->y;
-            for (int a = 0; a < x->input_count; a++) {
-                node n = x->inputs[a];
-                const picture_op *inner = op_of(box, n);
-                const item *from = NULL;
-                if (inner) {
-                    draw_line(p, box->x + inner->x + OP_WIDTH / 2.0, box->y + inner->y + OP_HEIGHT, x2, y2, "inner");
-                    continue;
-                }
-                for (int i = p->plan->kernel_count; i < p->count; i++)
-                    if (p->items[i].kind == ITEM_INPUT && p->items[i].n == n) from = &p->items[i];
-                if (from) draw_line(p, from->x + from->width / 2, from->y + from->height, x2, y2, "memory");
-                if (from || !p->writer[n]) continue;
-                from = &p->items[p->writer[n] - 1];
-                inner = op_of(from, n);
-                if (inner)
-                    draw_line(p, from->x + inner->x + OP_WIDTH / 2.0, from->y + inner->y + OP_HEIGHT, x2, y2, "memory");
-            }
+            const graph_node *x = graph_get(p->g, box->ops[o].n);
+            for (int a = 0; a < x->input_count; a++) draw_input(p, box, &box->ops[o], x->inputs[a]);
         }
     }
     for (int i = 0; i < p->count; i++) {
         const item *it = &p->items[i];
         if (it->kind != ITEM_RESULT || !p->writer[it->n]) continue;
-        const item *from = &p->items[p->writer[it->n] - 1];
+        item *from = &p->items[p->writer[it->n] - 1];
         const picture_op *op = op_of(from, it->n);
-        if (op)
-            draw_line(p, from->x + op->x + OP_WIDTH / 2.0, from->y + op->y + OP_HEIGHT, it->x + it->width / 2, it->y,
-                      "memory");
+        if (!op) continue;
+        route r = route_from(from, op, it->x + it->width / 2, it->y, true);
+        draw_route(p, &r, "memory");
     }
 }
 
@@ -291,7 +351,7 @@ static void draw_op(picture *p, const item *box, const picture_op *op)
     double left = box->x + op->x, top = box->y + op->y;
     bool written = p->writer[op->n] == box->number + 1;
     type_words(p->g, op->n, &type);
-    text_print(p->out, "<g><title>%%%u %s", op->n, op_words(x));
+    text_print(p->out, "<g><title>%%%u %s", op->n, fuse_op_text(x));
     if (x->label) {
         text_add(p->out, " of ");
         add_escaped(p->out, x->label);
@@ -303,23 +363,33 @@ static void draw_op(picture *p, const item *box, const picture_op *op)
     }
     text_print(p->out, "</title><rect class=\"%s\" x=\"%.0f\" y=\"%.0f\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
                written ? "op written" : "op", left, top, OP_WIDTH, OP_HEIGHT);
-    draw_words(p, left + OP_WIDTH / 2.0, top + 15, "name", op_words(x));
+    draw_words(p, left + OP_WIDTH / 2.0, top + 15, "name", fuse_op_text(x));
     draw_words(p, left + OP_WIDTH / 2.0, top + 29, "type", text_get(&type));
     text_add(p->out, "</g>\n");
     text_free(&type);
 }
 
+static void draw_box(picture *p, const item *box)
+{
+    text_print(p->out, "<rect class=\"kernel\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"8\"/>\n",
+               box->x, box->y, box->width, box->height);
+}
+
 static void draw_kernel(picture *p, const item *box)
 {
     const fuse_kernel *k = &p->plan->kernels[box->number];
-    char words[200];
-    text_print(p->out, "<rect class=\"kernel\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"8\"/>\n",
-               box->x, box->y, box->width, box->height);
-    snprintf(words, sizeof(words), "kernel %d: %s", box->number, k->name);
-    draw_words(p, box->x + MARGIN, box->y + 18, "title", words);
-    snprintf(words, sizeof(words), "reads %.3g MB, writes %.3g MB, saved %.3g MB", (double)k->read_bytes * 1e-6,
-             (double)k->written_bytes * 1e-6, (double)k->saved_bytes * 1e-6);
-    draw_words(p, box->x + MARGIN, box->y + 33, "facts", words);
+    char name[200];
+    text facts = {0};
+    snprintf(name, sizeof(name), "kernel %d: %s", box->number, k->name);
+    draw_words(p, box->x + MARGIN, box->y + 18, "title", name);
+    text_add(&facts, "reads ");
+    fuse_add_bytes(&facts, k->read_bytes);
+    text_add(&facts, ", writes ");
+    fuse_add_bytes(&facts, k->written_bytes);
+    text_add(&facts, ", saved ");
+    fuse_add_bytes(&facts, k->saved_bytes);
+    draw_words(p, box->x + MARGIN, box->y + 33, "facts", text_get(&facts));
+    text_free(&facts);
     for (int i = 0; i < box->op_count; i++) draw_op(p, box, &box->ops[i]);
 }
 
@@ -361,10 +431,14 @@ void show_picture(const fuse_plan *plan, const node *results, int count, const c
                   "</style>\n"
                   "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
     for (int i = 0; i < p.count; i++)
-        if (p.items[i].kind == ITEM_KERNEL) draw_kernel(&p, &p.items[i]);
+        if (p.items[i].kind == ITEM_KERNEL) draw_box(&p, &p.items[i]);
     draw_lines(&p);
-    for (int i = 0; i < p.count; i++)
-        if (p.items[i].kind != ITEM_KERNEL) draw_array(&p, &p.items[i], names, name_count);
+    for (int i = 0; i < p.count; i++) {
+        if (p.items[i].kind == ITEM_KERNEL)
+            draw_kernel(&p, &p.items[i]);
+        else
+            draw_array(&p, &p.items[i], names, name_count);
+    }
     text_add(out, "</svg>\n");
     arena_free(p.memory);
 }
