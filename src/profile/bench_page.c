@@ -62,6 +62,18 @@ static int larger_first(const void *left, const void *right)
     return a > b ? -1 : a < b;
 }
 
+/* Of the same words about a variant at several points those with the largest gain. */
+static void keep_hint(bench_page *p, const bench_hint *item)
+{
+    for (int i = 0; i < p->hint_count; i++) {
+        bench_hint *h = &p->hints[i];
+        if (h->rule != item->rule || strcmp(h->label, item->label) != 0) continue;
+        if (item->gain > h->gain) *h = *item;
+        return;
+    }
+    ARENA_PUSH(p->memory, p->hints, p->hint_count, p->hint_capacity, *item);
+}
+
 static void add_hints(bench *b, const bench_variant *v)
 {
     enum { BEST = 2 };
@@ -77,9 +89,10 @@ static void add_hints(bench *b, const bench_variant *v)
     for (int i = 0; i < MINIMUM(list.count, BEST); i++) {
         text words = {0};
         html_hint(&words, &list.items[i], text_get(&at), source);
-        bench_hint item = {.gain = list.items[i].gain,
-                           .words = arena_copy_text(p->memory, text_get(&words), words.length)};
-        ARENA_PUSH(p->memory, p->hints, p->hint_count, p->hint_capacity, item);
+        keep_hint(p, &(bench_hint){.gain = list.items[i].gain,
+                                   .rule = (int)list.items[i].number,
+                                   .label = arena_copy_text(p->memory, v->label, strlen(v->label)),
+                                   .words = arena_copy_text(p->memory, text_get(&words), words.length)});
         text_free(&words);
     }
     text_free(&at);

@@ -13,6 +13,7 @@
 
 #include "profile/nesting.h"
 #include "profile/profile.h"
+#include "profile/roofs.h"
 
 /* ---- what a profile becomes ---- */
 
@@ -55,6 +56,7 @@ typedef struct report_device {
     int units; /* multiprocessors or threads; 0: not known */
     bool measured;
     qn_ceilings ceilings;
+    qn_roofline roofline;              /* those, and what `quern devices --measure` has found besides */
     int64_t busy_ns;                   /* some kernel was running */
     double blocks_per_unit, occupancy; /* means over the kernels' time; NAN: not known */
 } report_device;
@@ -158,7 +160,7 @@ typedef struct roof_dot {
     int kernel; /* its row in the table of kernels; -1: none */
 } roof_dot;
 enum { MOST_ROOFS = 12 };
-int roofs_of(const qn_ceilings *c, roof *out); /* how many */
+int roofs_of(const qn_roofline *r, roof *out); /* how many */
 /* Nothing where no dot has a place. */
 void roofline_draw(const char *device, const roof *roofs, int roof_count, const roof_dot *dots, int count, text *out);
 

@@ -371,7 +371,8 @@ static void put_roofline(const qn_bench_results *r, text *out)
     }
     roof roofs[MOST_ROOFS];
     text picture = {0};
-    if (count) roofline_draw(r->points[0].device, roofs, roofs_of(&best, roofs), dots, count, &picture);
+    const qn_roofline roofline = roofline_from(&best);
+    if (count) roofline_draw(r->points[0].device, roofs, roofs_of(&roofline, roofs), dots, count, &picture);
     if (picture.length) {
         html_open_section(out, "roofline", "Roofline",
                           "A dot is a variant at a size. On the slope the memory is the limit, under the flat part the "
@@ -388,7 +389,8 @@ static void put_roofline(const qn_bench_results *r, text *out)
 static void put_hints(const bench_extras *extras, text *out)
 {
     enum { MOST = 20 };
-    html_open_section(out, "hints", "Hints", "The two best about each variant, the largest gain first.");
+    html_open_section(out, "hints", "Hints",
+                      "The two best about each variant, at the point where they weigh most, the largest gain first.");
     for (int i = 0; i < MINIMUM(extras->hint_count, MOST); i++) text_add(out, extras->hints[i].words);
     if (extras->hint_count > MOST)
         text_print(out, "<p class=\"about\">and %d smaller ones</p>\n", extras->hint_count - MOST);

@@ -11,6 +11,8 @@
 
 typedef struct bench_hint {
     double gain;       /* share of the kernel's time */
+    int rule;          /* of hints.def */
+    const char *label; /* the variant */
     const char *words; /* HTML */
 } bench_hint;
 /* What the results themselves do not have. */

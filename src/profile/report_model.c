@@ -369,15 +369,21 @@ void model_free(report_model *m)
 
 /* ---- ceilings ---- */
 
-static void nearest_ceiling(report_kernel *k, const qn_ceilings *c)
+/* What was kept of an earlier measurement, else the few numbers that take a second. */
+static void find_ceilings(report_device *d, qn_context *context)
 {
-    double time_ns = (double)k->total_ns / (double)MAXIMUM(k->calls, 1);
-    double bandwidth = k->facts && k->facts->read_bytes > 0.95 * k->bytes ? c->read_gb_per_s : c->copy_gb_per_s;
-    double memory = bandwidth > 0 ? k->bytes / time_ns / bandwidth : NAN;
-    double compute = c->fma_all_gflop_per_s > 0 ? k->flops / time_ns / c->fma_all_gflop_per_s : NAN;
-    bool by_compute = compute > memory || isnan(memory);
-    k->roof_share = by_compute ? compute : memory;
-    if (isfinite(k->roof_share)) k->bound = by_compute ? "compute" : "memory";
+    qn_error ignored;
+    if (qn_roofline_find(context, d->name, &d->roofline)) {
+        d->measured = true;
+        d->ceilings = (qn_ceilings){.copy_gb_per_s = d->roofline.copy_gb_per_s,
+                                    .read_gb_per_s = d->roofline.read_gb_per_s,
+                                    .fma_one_gflop_per_s = d->roofline.fma_one_gflop_per_s,
+                                    .fma_all_gflop_per_s = d->roofline.fma_f32_gflop_per_s,
+                                    .threads = d->roofline.units};
+        return;
+    }
+    d->measured = qn_measure(context, d->name, (size_t)256 << 20, &d->ceilings, &ignored) == QN_OK;
+    if (d->measured) d->roofline = roofline_from(&d->ceilings);
 }
 
 void model_measure(report_model *m, qn_context *context)
@@ -390,11 +396,13 @@ void model_measure(report_model *m, qn_context *context)
         snprintf(d->description, sizeof(d->description), "%s", info.description);
         d->units = info.units;
         if (!strcmp(d->name, "ref") || !strcmp(d->name, "emu")) continue; /* what they reach says nothing */
-        d->measured = qn_measure(context, d->name, (size_t)256 << 20, &d->ceilings, &ignored) == QN_OK;
+        find_ceilings(d, context);
     }
     for (int i = 0; i < m->kernel_count; i++) {
         report_kernel *k = &m->kernels[i];
-        if (m->devices[k->device_number].measured) nearest_ceiling(k, &m->devices[k->device_number].ceilings);
+        const report_device *d = &m->devices[k->device_number];
+        if (d->measured)
+            k->roof_share = roof_share(&d->roofline, k->facts, (double)k->total_ns / (double)k->calls, &k->bound);
     }
     for (int i = 0; i < m->device_count; i++) {
         report_device *d = &m->devices[i];

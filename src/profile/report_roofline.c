@@ -132,12 +132,19 @@ void roofline_draw(const char *device, const roof *roofs, int roof_count, const 
     plot_close(&p);
 }
 
-int roofs_of(const qn_ceilings *c, roof *out)
+int roofs_of(const qn_roofline *r, roof *out)
 {
+    const roof all[] = {{"copy", r->copy_gb_per_s, true, false},
+                        {"read", r->read_gb_per_s, true, true},
+                        {"last cache", r->cache_gb_per_s, true, true},
+                        {"multiply-add f32", r->fma_f32_gflop_per_s, false, false},
+                        {"multiply-add f64", r->fma_f64_gflop_per_s, false, true},
+                        {"products tf32", r->dot_tf32_gflop_per_s, false, true},
+                        {"products bf16", r->dot_bf16_gflop_per_s, false, true},
+                        {"products f8", r->dot_f8_gflop_per_s, false, true}};
     int count = 0;
-    if (c->copy_gb_per_s > 0) out[count++] = (roof){"copy", c->copy_gb_per_s, true, false};
-    if (c->read_gb_per_s > 0) out[count++] = (roof){"read", c->read_gb_per_s, true, true};
-    if (c->fma_all_gflop_per_s > 0) out[count++] = (roof){"multiply-add f32", c->fma_all_gflop_per_s, false, false};
+    for (int i = 0; i < COUNT(all); i++)
+        if (all[i].value > 0) out[count++] = all[i];
     return count;
 }
 
@@ -165,7 +172,7 @@ static void draw_device(const report_model *m, int number, text *out)
                                    .bound = k->bound,
                                    .kernel = i};
     }
-    roofline_draw(device->name, roofs, device->measured ? roofs_of(&device->ceilings, roofs) : 0, dots, count, out);
+    roofline_draw(device->name, roofs, device->measured ? roofs_of(&device->roofline, roofs) : 0, dots, count, out);
     if (!device->measured) html_print(out, "The ceilings of %s were not measured. ", device->name);
     bool first = true;
     for (int i = 0; i < count; i++) {

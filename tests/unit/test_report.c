@@ -148,6 +148,34 @@ TEST(memory)
     qn_profile_free(p);
 }
 
+TEST(roofs)
+{
+    const qn_roofline r = {.copy_gb_per_s = 1000,
+                           .read_gb_per_s = 800,
+                           .fma_f32_gflop_per_s = 10000,
+                           .dot_bf16_gflop_per_s = 100000,
+                           .dot_tf32_gflop_per_s = 50000};
+    const char *bound;
+    record_facts f = {.shapes = "x f32[9], y f32[9]", .read_bytes = 4e6, .written_bytes = 4e6, .flops = 1e6};
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.8, 1e-9);
+    EXPECT_TEXT(bound, "memory");
+    f.written_bytes = 0;
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.5, 1e-9); /* of reading */
+    f.flops = 5e7;
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.5, 1e-9);
+    f.flops = 9e7;
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.9, 1e-9);
+    EXPECT_TEXT(bound, "compute");
+    f.flops = 4e8; /* more than multiply-adds alone can do */
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.8, 1e-9);
+    EXPECT_TEXT(bound, "tensor cores");
+    f.shapes = "a bf16[9], b bf16[9], c f32[9]";
+    f.flops = 6e8;
+    EXPECT_NEAR(roof_share(&r, &f, 10000, &bound), 0.6, 1e-9);
+    EXPECT(isnan(roof_share(&r, NULL, 10000, &bound)) && !bound);
+    EXPECT(isnan(roof_share(&(qn_roofline){0}, &f, 10000, &bound)) && !bound);
+}
+
 /* Names that would break a page which wrote them as they are. */
 TEST(hostile_names)
 {
@@ -325,9 +353,9 @@ TEST(large_run)
 
 int main(int argc, char **argv)
 {
-    const test_case cases[] = {CASE(split),           CASE(lanes),         CASE(shortest_are_left_out),
-                               CASE(memory),          CASE(hostile_names), CASE(nothing_recorded),
-                               CASE(paths_that_fail), CASE(real_run),      CASE(large_run)};
+    const test_case cases[] = {CASE(split),    CASE(lanes),         CASE(shortest_are_left_out), CASE(memory),
+                               CASE(roofs),    CASE(hostile_names), CASE(nothing_recorded),      CASE(paths_that_fail),
+                               CASE(real_run), CASE(large_run)};
     const char *keep = getenv("QUERN_REPORT_FOLDER"), *given = getenv("QUERN_REPORT_CHECK");
     if (given) { /* a page from elsewhere: is it whole? */
         free(check_page(given));

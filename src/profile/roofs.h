@@ -1,0 +1,17 @@
+/*
+ * How near a kernel comes to what the machine can: see roofs.c.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PROFILE_ROOFS_H
+#define QUERN_PROFILE_ROOFS_H
+
+#include "base/record.h"
+
+#include <quern/bench.h>
+
+/* The share of the nearest ceiling that one launch of `time_ns` reaches, and which that is: "memory", "compute" or
+ * "tensor cores". NAN, and NULL: not known. */
+double roof_share(const qn_roofline *r, const record_facts *f, double time_ns, const char **bound);
+qn_roofline roofline_from(const qn_ceilings *c); /* what little they tell; 0 where nothing */
+
+#endif

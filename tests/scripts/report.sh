@@ -1,0 +1,129 @@
+#!/bin/sh
+# Reports from outside: pages that are whole, of profiles and benches; paths that cannot be written, a full disk, Ctrl-C.
+# Usage: tests/scripts/report.sh BUILD_FOLDER
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-build}" && pwd)
+quern="$build/quern"
+[ -x "$quern" ] || { echo "there is no $quern"; echo "0 passed, 1 failed"; exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUERN_CACHE="$work/cache"
+cd "$root" || exit 1
+passed=0
+failed=0
+holds() {
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED $name"
+        cat "$work/log"
+    fi
+}
+whole() { holds "$1 is a whole page" env QUERN_REPORT_CHECK="$1" "$build/tests/test_report"; }
+has() { holds "$1 lacks: $2" grep -qF -- "$2" "$1"; }
+nothing_half() { holds "nothing half-written is left" sh -c "! ls '$work' | grep -q part"; }
+# ends CODE COMMAND...: the exit status
+ends() {
+    wanted=$1
+    shift
+    "$@" >"$work/out" 2>"$work/err"
+    code=$?
+    holds "$*: exit $code, not $wanted: $(cat "$work/err")" [ "$code" = "$wanted" ]
+}
+says() { holds "stderr lacks: $1: $(cat "$work/err")" grep -qF -- "$1" "$work/err"; }
+
+cat >"$work/two.qn" <<'QN'
+kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = 2 * x[i : B];
+}
+kernel sum_of_two(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = x[i : B] + x[i : B];
+}
+kernel wrong(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = 3 * x[i : B];
+}
+bench right (n = 100003) { twice, sum_of_two }
+bench mixed (n = 1003) { twice, wrong }
+bench sweep (n in {1000, 20000, 300000}) { twice, sum_of_two }
+QN
+
+# a profile of a program, through the environment
+QUERN_PROFILE="report=$work/run.html,command=a run" ends 0 "$quern" run "$work/two.qn" twice --set n=100000 --device cpu
+whole "$work/run.html"
+has "$work/run.html" 'a run'
+has "$work/run.html" 'y[i : B] = 2 * x[i : B];'
+nothing_half
+QUERN_PROFILE="report=$work/no/such/run.html" ends 2 "$quern" run "$work/two.qn" twice --set n=1000 --device cpu
+says 'cannot write'
+holds "no folder was made" sh -c "! ls '$work/no'"
+if [ -c /dev/full ]; then
+    QUERN_PROFILE="report=/dev/full" ends 0 "$quern" run "$work/two.qn" twice --set n=1000 --device cpu
+    says 'No space left'
+    holds "/dev/full is a device still" [ -c /dev/full ]
+fi
+# on ref there are no ceilings and no C: the page says so
+QUERN_PROFILE="report=$work/ref.html" ends 0 "$quern" run "$work/two.qn" twice --set n=100 --device ref
+whole "$work/ref.html"
+has "$work/ref.html" 'tile IR'
+
+# a bench
+ends 0 "$quern" bench "$work/two.qn" right --device cpu --seconds 0.02 --report "$work/bench.html"
+whole "$work/bench.html"
+has "$work/bench.html" 'is the fastest'
+has "$work/bench.html" 'Distribution of the samples'
+has "$work/bench.html" 'against the first'
+has "$work/bench.html" 'y[i : B] = x[i : B] + x[i : B];'
+has "$work/bench.html" 'quern bench'
+ends 1 "$quern" bench "$work/two.qn" mixed --device cpu --seconds 0.02 --report "$work/mixed.html"
+whole "$work/mixed.html"
+has "$work/mixed.html" '1 variant is wrong or failed'
+ends 0 "$quern" bench "$work/two.qn" sweep --device cpu --seconds 0.02 --report "$work/sweep.html"
+whole "$work/sweep.html"
+has "$work/sweep.html" 'Sweeps'
+ends 2 "$quern" bench "$work/two.qn" right --device cpu --report "$work/no/such/bench.html"
+says 'cannot write'
+holds "nothing was timed" sh -c "! grep -q timing '$work/err'"
+if [ -c /dev/full ]; then
+    ends 2 "$quern" bench "$work/two.qn" right --device cpu --seconds 0.02 --report /dev/full
+    says 'No space left'
+fi
+nothing_half
+
+# Ctrl-C: what was measured or recorded until then
+# interrupted FILE WORDS COMMAND...: sends SIGINT once FILE (or stdout) has WORDS
+interrupted() {
+    file=$1
+    words=$2
+    shift 2
+    "$@" >"$work/out" 2>"$work/err" &
+    child=$!
+    for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+        grep -qF -- "$words" "$file" 2>/dev/null && break
+        sleep 0.2
+    done
+    kill -INT $child
+    wait $child
+    code=$?
+    holds "$*: exit $code after Ctrl-C" [ "$code" != 0 ]
+}
+interrupted "$work/part.html" 'n = 1000)' env --default-signal=INT "$quern" bench "$work/two.qn" sweep --device cpu \
+    --seconds 2 --report "$work/part.html"
+whole "$work/part.html"
+has "$work/part.html" 'The run is not finished'
+interrupted "$work/err" 'timing' env --default-signal=INT QUERN_PROFILE="report=$work/stopped.html" "$quern" bench \
+    "$work/two.qn" right --device cpu --seconds 5
+whole "$work/stopped.html"
+has "$work/stopped.html" 'The run was interrupted'
+nothing_half
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
