@@ -19,11 +19,13 @@ static struct {
     pthread_mutex_t lock;
     qn_profile *profile; /* that runs; NULL: none */
     qn_context *context; /* whose opening started it */
+    bool writing;        /* a thread is at its files: nobody leaves before they are whole */
+    pthread_cond_t written;
     int started;
     bool watched;
     sem_t wake;
     volatile sig_atomic_t signal_number;
-} of_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} of_process = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = PTHREAD_COND_INITIALIZER};
 
 qn_profile *profile_of_environment(void)
 {
@@ -33,18 +35,24 @@ qn_profile *profile_of_environment(void)
     return p;
 }
 
-/* Stops it and writes its files; once. */
+/* Stops it and writes its files; once. Who comes meanwhile waits until they are written. */
 static void finish(void)
 {
     pthread_mutex_lock(&of_process.lock);
     qn_profile *p = of_process.profile;
     qn_context *context = of_process.context;
     of_process.profile = NULL;
+    while (!p && of_process.writing) pthread_cond_wait(&of_process.written, &of_process.lock);
+    if (p) of_process.writing = true;
     pthread_mutex_unlock(&of_process.lock);
     if (!p) return;
     qn_error error;
     if (qn_profile_stop(p, &error) != QN_OK) context_say(context, "QUERN_PROFILE: %s", error.message);
     qn_profile_free(p);
+    pthread_mutex_lock(&of_process.lock);
+    of_process.writing = false;
+    pthread_cond_broadcast(&of_process.written);
+    pthread_mutex_unlock(&of_process.lock);
 }
 
 /* ---- signals ---- */
@@ -141,7 +149,7 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
 void profile_context_closing(const qn_context *context)
 {
     pthread_mutex_lock(&of_process.lock);
-    bool ends = of_process.profile && of_process.context == context;
+    bool ends = (of_process.profile || of_process.writing) && of_process.context == context;
     pthread_mutex_unlock(&of_process.lock);
     if (ends) finish();
 }
