@@ -146,6 +146,10 @@ const char *home_words(cnest *n, int number)
     emitter *e = n->e;
     int words = n->layout->vector / 2;
     const char *name = arena_print(e->memory, "b%d_words", number);
+    for (int i = 0; i < n->name_count; i++)
+        if (!strcmp(n->names[i].name, name)) return name; /* there already */
+    shared entry = {name, name, LEVEL_CHUNK};
+    ARENA_PUSH(e->memory, n->names, n->name_count, n->name_capacity, entry);
     note_slots(n, number);
     buffer_touch(e, number);
     cput(n, LEVEL_CHUNK, "unsigned %s[%d];", name, words);

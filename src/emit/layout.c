@@ -286,7 +286,8 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->reason = "a long row for each block, partly in shared memory";
     } else if (clusters && s->positions <= MOST_CLUSTER * long_row / 2) {
         t->kind = TEAM_CLUSTER;
-        t->block = vector == 4 ? MOST_THREADS / 2 : MOST_THREADS; /* of words two blocks share a multiprocessor */
+        /* Two blocks share a multiprocessor: while one exchanges, the other loads. */
+        t->block = vector == 4 || short_elements ? MOST_THREADS / 2 : MOST_THREADS;
         t->share = short_elements ? 4 * ROW_REGISTERS : 2 * ROW_REGISTERS;
         t->reason = "rows too long for one block";
     } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
