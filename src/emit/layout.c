@@ -468,8 +468,10 @@ static int resident_blocks(const emitter *e)
     int early = 0, vector = 1;                                         /* of loads before their use */
     for (int i = 0; i <= e->pass_number; i++) early = MAXIMUM(early, c->loads[i].early);
     for (int i = 0; i < c->layout_count; i++) vector = MAXIMUM(vector, c->layouts[i]->vector);
-    int others = c->live_registers >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
-    int registers = (int)round_up(c->live_registers + others, 8);
+    int live = c->live_registers; /* rows of 16-bit floats are packed, the vectors that come beside them are not */
+    if (early && vector == 8) live = MAXIMUM(live, c->team.share);
+    int others = live >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
+    int registers = (int)round_up(live + others, 8);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
 

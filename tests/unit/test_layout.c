@@ -211,5 +211,18 @@ TEST(launch_bounds)
     }
 }
 
-TEST_MAIN(CASE(launch_bounds), CASE(elementwise), CASE(rows_by_length), CASE(whole_chip), CASE(smaller_devices),
-          CASE(homes), CASE(scratch_of_a_launch), CASE(no_programs), CASE(rows_of_several_tiles), CASE(knobs))
+/* Packed rows of 16-bit floats leave room for the vectors beside them: with three blocks they would be spilled. */
+TEST(room_beside_packed_rows)
+{
+    qn_error error;
+    launch_of l = launch_make("kernels/layernorm.qn", "layer_norm", "T=bf16 rows=64 cols=4096", h200());
+    text out = {0};
+    EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+    EXPECT(strstr(text_get(&out), "__launch_bounds__(256, 2)") != NULL);
+    text_free(&out);
+    launch_free(&l);
+}
+
+TEST_MAIN(CASE(launch_bounds), CASE(room_beside_packed_rows), CASE(elementwise), CASE(rows_by_length), CASE(whole_chip),
+          CASE(smaller_devices), CASE(homes), CASE(scratch_of_a_launch), CASE(no_programs), CASE(rows_of_several_tiles),
+          CASE(knobs))
