@@ -420,24 +420,35 @@ operand trace_gradient_call(tracer *t, const ast *call)
     return (operand){.kind = OPERAND_LIST, .items = items, .count = wanted};
 }
 
+tracer tracer_new(qn_tape *tape, const ast_file *file, void *module, function_entry *entry, int units, diagnostics *d,
+                  arena *memory)
+{
+    return (tracer){.tape = tape,
+                    .g = tape->graph,
+                    .file = file,
+                    .d = d,
+                    .memory = memory,
+                    .module = module,
+                    .entry = entry,
+                    .units = units};
+}
+
+operand *trace_arguments(tracer *t, const node *nodes, int count)
+{
+    operand *arguments = ARENA_ARRAY(t->memory, operand, MOST_PARAMS);
+    for (int i = 0; i < count; i++)
+        arguments[i] = nodes[i] ? (operand){.kind = OPERAND_TENSOR, .tensor = nodes[i]} : nothing;
+    return arguments;
+}
+
 bool function_trace(qn_tape *tape, const function_request *r, diagnostics *d, node *results, int *count)
 {
-    tracer t = {.tape = tape,
-                .g = tape->graph,
-                .file = r->file,
-                .d = d,
-                .memory = arena_new(),
-                .module = r->module,
-                .entry = r->entry,
-                .units = r->units,
-                .sums = r->sums};
-    operand *arguments = ARENA_ARRAY(t.memory, operand, MOST_PARAMS);
+    tracer t = tracer_new(tape, r->file, r->module, r->entry, r->units, d, arena_new());
+    t.sums = r->sums;
+    int parameters = r->item->list.count;
+    operand *arguments = trace_arguments(&t, r->arguments, parameters);
     bool chosen[MOST_PARAMS] = {0};
-    for (int i = 0; i < r->item->list.count; i++) {
-        node n = r->arguments[i];
-        arguments[i] = n ? (operand){.kind = OPERAND_TENSOR, .tensor = n} : nothing;
-        chosen[i] = function_differentiates(r->item->list.items[i], r->constants);
-    }
+    for (int i = 0; i < parameters; i++) chosen[i] = function_differentiates(r->item->list.items[i], r->constants);
     operand out = r->gradient ? trace_gradient(&t, r->item, arguments, r->constants, r->known, chosen, r->item->at)
                               : trace_function(&t, r->item, arguments, r->constants, r->known, r->item->at);
     bool good = !d->errors && !is_bad(&out);

@@ -342,14 +342,8 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
     const kernel_op *op = (const kernel_op *)graph_get(g, call)->attr.kernel;
     const ast *item = gradient_of(op->file, op->item);
     diagnostics d = {.memory = arena_new()};
-    tracer t = {.tape = op->tape,
-                .g = g,
-                .file = op->file,
-                .d = &d,
-                .memory = d.memory,
-                .module = op->module,
-                .entry = op->entry,
-                .units = op->units};
+    tracer t = tracer_new(op->tape, op->file, op->module, op->entry, op->units, &d, d.memory);
+    t.g = g; /* the one that is differentiated */
     operand *arguments = ARENA_ARRAY(t.memory, operand, MOST_PARAMS);
     given_array arrays[MOST_PARAMS];
     bindings settings = {0};
@@ -410,18 +404,8 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
 
 bool function_kernel(qn_tape *tape, const function_kernel_request *r, diagnostics *d, node *results, int *count)
 {
-    tracer t = {.tape = tape,
-                .g = tape->graph,
-                .file = r->file,
-                .d = d,
-                .memory = arena_new(),
-                .module = r->module,
-                .entry = r->entry,
-                .units = r->units};
-    operand *arguments = ARENA_ARRAY(t.memory, operand, MOST_PARAMS);
-    for (int i = 0; i < r->item->list.count; i++)
-        arguments[i] =
-            r->inputs[i] ? (operand){.kind = OPERAND_TENSOR, .tensor = r->inputs[i]} : (operand){.kind = OPERAND_VOID};
+    tracer t = tracer_new(tape, r->file, r->module, r->entry, r->units, d, arena_new());
+    operand *arguments = trace_arguments(&t, r->inputs, r->item->list.count);
     operand out = trace_kernel(&t, r->item, arguments, r->settings, r->item->at);
     bool good = !d->errors && !is_bad(&out);
     *count = !good ? 0 : out.kind == OPERAND_LIST ? out.count : 1;

@@ -101,6 +101,9 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
                               place at);
 
 /* function.c: tensor functions and their gradients */
+tracer tracer_new(qn_tape *tape, const ast_file *file, void *module, function_entry *entry, int units, diagnostics *d,
+                  arena *memory);
+operand *trace_arguments(tracer *t, const node *nodes, int count); /* by parameter; 0: VOID */
 /* arguments: by parameter; VOID where none is given. */
 operand trace_function(tracer *t, const ast *item, const operand *arguments, const bindings *constants,
                        const bindings *known, place at);
