@@ -229,7 +229,7 @@ static void put_histogram(const plot *p, const qn_bench_variant *v, double ns, d
 {
     int bins[BINS] = {0}, most = 1, beyond = 0;
     for (int i = 0; i < v->time.sample_count; i++) {
-        double at = (v->time.samples_ns[i] / ns - p->x_low) / (p->x_high - p->x_low);
+        double at = (plot_x(p, v->time.samples_ns[i] / ns) - p->left) / p->width;
         if (at >= 1 || at < 0)
             beyond++;
         else
@@ -243,7 +243,8 @@ static void put_histogram(const plot *p, const qn_bench_variant *v, double ns, d
                        "<rect class=\"mark\" opacity=\"0.6\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
                        p->left + i * width, top + ROW - 2 - height, width, height);
         }
-    double low = plot_x(p, v->time.interval_low_ns / ns), high = plot_x(p, v->time.interval_high_ns / ns);
+    double low = plot_x(p, fmax(v->time.interval_low_ns / ns, p->x_low));
+    double high = plot_x(p, fmin(v->time.interval_high_ns / ns, p->x_high));
     text_print(p->out, "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>", low, top + 11,
                fmax(high - low, 1), ROW - 13);
     text_print(p->out, "<path class=\"median\" d=\"M%.1f %.1fV%.1f\"/>\n", plot_x(p, v->time.median_ns / ns), top + 11,
@@ -269,8 +270,13 @@ static void put_distribution(const qn_bench_point *point, text *out)
     if (!shown) return;
     shown = MINIMUM(shown, MOST_SHAPES);
     unit u = unit_of(high);
+    bool wide = high > 8 * low; /* variants far apart: each needs room */
     double margin = 0.03 * (high - low) + 1e-3 * high;
-    plot p = {.x_low = fmax(low - margin, 0) / u.ns, .x_high = (high + margin) / u.ns, .y_low = 0, .y_high = 1};
+    plot p = {.x_low = (wide ? low * 0.9 : fmax(low - margin, 0)) / u.ns,
+              .x_high = (high + margin) / u.ns,
+              .y_low = 0,
+              .y_high = 1,
+              .x_log = wide};
     char axis[40];
     snprintf(axis, sizeof(axis), "time (%s)", u.name);
     plot_open(&p, out, "Distribution of the samples", 760, ROW * shown + 60);

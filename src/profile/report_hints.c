@@ -24,7 +24,7 @@ void html_hint(text *out, const hint *h, const char *label, int source)
         text_print(out, "<span class=\"gain\">up to %.0f %% of the kernel's time</span> ", 100 * h->gain);
     }
     html_text(out, h->what);
-    if (h->advice) html_print(out, " %s", h->advice);
+    if (h->advice) html_print(out, ". Try: %s.", h->advice);
     text_add(out, "<small>");
     if (h->evidence) html_print(out, "Seen: %s. ", h->evidence);
     if (h->file) html_print(out, "%s:%d. ", h->file, h->line);
