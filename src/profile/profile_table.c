@@ -95,7 +95,8 @@ static void make_rows(view *v, const nesting *n)
         r->total_ns += e->sum.total_ns;
         r->device_calls += kernel ? e->sum.calls : e->device_calls;
         r->device_self_ns += device_self_ns;
-        r->device_total_ns += kernel || starts ? device_self_ns : device_ns[i];
+        /* The kernels of a graph stand in rows of their own; the launch of the graph has them nested. */
+        r->device_total_ns += kernel ? device_self_ns : starts ? MAXIMUM(device_self_ns, device_ns[i]) : device_ns[i];
         r->memory_bytes += memory_bytes[i];
         if (kernel || starts) r->bytes += (double)e->sum.bytes;
         r->flops += (double)e->sum.flops;
@@ -232,7 +233,8 @@ static double number_of(const view *v, const row *r, int column)
         int64_t calls = r->device_self_ns ? r->device_calls : r->calls;
         return r->device_total_ns && calls ? (double)r->device_total_ns / (double)calls : NAN;
     }
-    case CALLS: return (double)(v->options.by == QN_BY_KERNEL && r->device_calls ? r->device_calls : r->calls);
+    case CALLS:
+        return (double)((v->options.by == QN_BY_KERNEL || !r->calls) && r->device_calls ? r->device_calls : r->calls);
     case MEMORY: return r->memory_bytes ? (double)r->memory_bytes : NAN;
     case FLOPS: return r->flops > 0 ? r->flops : NAN;
     case BYTES_RATE: return r->device_self_ns && r->bytes > 0 ? r->bytes / device_ns : NAN;

@@ -9,6 +9,7 @@
 #include "on_devices.h"
 #include "test.h"
 
+#include <quern/profile.h>
 #include <quern/train.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 /* ---- counting allocations; a sanitizer has its own functions ---- */
 
 static _Atomic int64_t allocations;
+static _Thread_local int64_t own_allocations; /* of this thread: a profile's collector has its own */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
 #define COUNTS 1
 void *__libc_malloc(size_t size);
@@ -26,21 +28,25 @@ void *__libc_memalign(size_t alignment, size_t size);
 void *malloc(size_t size)
 {
     allocations++;
+    own_allocations++;
     return __libc_malloc(size);
 }
 void *calloc(size_t count, size_t size)
 {
     allocations++;
+    own_allocations++;
     return __libc_calloc(count, size);
 }
 void *realloc(void *old, size_t size)
 {
     allocations++;
+    own_allocations++;
     return __libc_realloc(old, size);
 }
 void *aligned_alloc(size_t alignment, size_t size)
 {
     allocations++;
+    own_allocations++;
     return __libc_memalign(alignment, size);
 }
 #else
@@ -262,6 +268,21 @@ TEST(opening)
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
 }
 
+/* Nor does a replay that is recorded, once the first has named its kernels. */
+static void replays_recorded(qn_plan *plan)
+{
+    qn_profile *profile;
+    qn_profile_sum sum;
+    EXPECT(good(qn_profile_start(context, NULL, &profile, &error)));
+    for (int i = 0; i < 3; i++) EXPECT(good(qn_plan_replay(plan, &error)));
+    int64_t before = own_allocations;
+    for (int i = 0; i < 200; i++) EXPECT(qn_plan_replay(plan, &error) == QN_OK);
+    if (COUNTS && !strcmp(where, "cpu")) EXPECT(own_allocations == before);
+    EXPECT(good(qn_profile_stop(profile, &error)));
+    EXPECT(qn_profile_find(profile, "replay", &sum) && sum.calls == 203);
+    qn_profile_free(profile);
+}
+
 /* Writing inputs and replaying: no allocation at all, and the host's part is short. */
 TEST(nothing_is_allocated)
 {
@@ -292,6 +313,7 @@ TEST(nothing_is_allocated)
             if (ns < best_ns) best_ns = ns;
         }
         if (COUNTS && !strcmp(where, "cpu")) EXPECT(allocations == before);
+        replays_recorded(plan);
         EXPECT(m.tape->graph->node_count == nodes);
         qn_plan_facts facts;
         qn_plan_info(plan, &facts);
