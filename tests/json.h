@@ -1,6 +1,6 @@
 /*
- * A reader of JSON for tests of what writes it: nothing in it is shared with the writers. Values are a tree on the heap
- * that is never freed; an error ends it with `bad` set.
+ * A reader of JSON for tests of what writes it: nothing in it is shared with the writers. Values are a tree on the heap,
+ * freed with json_drop; an error ends the reading with `bad` set.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_JSON_H
@@ -123,6 +123,18 @@ static inline json_value json_parse(const char *text, bool *good)
     json_blanks(&in);
     *good = !in.bad && !*in.at;
     return v;
+}
+
+static inline void json_drop(json_value *v)
+{
+    for (int i = 0; i < v->count; i++) {
+        if (v->kind == '{') free(v->keys[i]);
+        json_drop(&v->items[i]);
+    }
+    free(v->items);
+    free(v->keys);
+    free(v->words);
+    *v = (json_value){0};
 }
 
 static inline const json_value *json_get(const json_value *v, const char *key)

@@ -119,6 +119,12 @@ static story read_story(const char *text)
     return s;
 }
 
+static void story_drop(story *s)
+{
+    json_drop(&s->root);
+    free(s->slices);
+}
+
 static const slice *find_slice(const story *s, const char *name, const char *category)
 {
     for (int i = 0; i < s->count; i++)
@@ -262,11 +268,9 @@ static void run_everything(qn_profile *p)
     qn_profile_step(p);
 }
 
-static void check_story(const char *text)
+static void check_events(const story *read)
 {
-    story s = read_story(text);
-    EXPECT(s.good);
-    if (!s.good) return;
+    const story s = *read;
     const slice *inner = find_slice(&s, "inner", "user_annotation"),
                 *launch = find_slice(&s, "soft\"max<4>", "cuda_runtime");
     const slice *kernel = find_slice(&s, "soft\"max<4>", "kernel"), *copy = find_slice(&s, "copy in", "gpu_memcpy");
@@ -299,6 +303,14 @@ static void check_story(const char *text)
     EXPECT(counters == 4 && most == 6000 && last == 0);
     EXPECT(json_get_number(&s.root, "baseTimeNanoseconds") > 1e18 && json_get_number(&s.root, "dropped records") == 0);
     EXPECT_TEXT(json_get_words(&s.root, "displayTimeUnit"), "ms");
+}
+
+static void check_story(const char *text)
+{
+    story s = read_story(text);
+    EXPECT(s.good);
+    if (s.good) check_events(&s);
+    story_drop(&s);
 }
 
 TEST(open_context)
@@ -374,6 +386,7 @@ TEST(counters_of_threads)
         counters++;
     }
     EXPECT(counters == 3000 && last == 0);
+    story_drop(&s);
     free(words);
     qn_profile_free(p);
 }
@@ -395,6 +408,7 @@ TEST(trace_has_a_limit)
     char *words = contents(path_of("limit.json"));
     story s = read_story(words);
     EXPECT(s.good && json_get_number(&s.root, "events left out") == 60000 - s.count && s.count < 30000);
+    story_drop(&s);
     free(words);
     qn_profile_free(p);
 }
@@ -445,14 +459,17 @@ TEST(tables)
                json_get_number(outer, "cpu_ns"));
         EXPECT(json_get_number(inner, "memory_bytes") == 5000 && json_get_number(outer, "memory_bytes") == 1000);
     }
+    json_drop(&rows);
     rows = json_parse(table_of(p, (qn_table_options){.format = QN_TABLE_JSON, .by = QN_BY_KERNEL}, &out), &good);
     EXPECT(good && rows.count >= 2 && !row_named(&rows, "outer", "range"));
     EXPECT_TEXT(json_get_words(&rows.items[0], "name"), "soft\"max<4>"); /* the most device time */
     EXPECT(json_get_number(&rows.items[0], "calls") == 2 &&
            json_get_number(&rows.items[0], "device_average_ns") == 2000);
+    json_drop(&rows);
     rows = json_parse(table_of(p, (qn_table_options){.format = QN_TABLE_JSON, .by = QN_BY_RANGE}, &out), &good);
     EXPECT(good && rows.count == 3 && row_named(&rows, "step", "step"));
 
+    json_drop(&rows);
     const char *words = table_of(p, (qn_table_options){.by = QN_BY_OP_AND_SHAPE}, &out);
     EXPECT(strstr(words, "Self CPU %") && strstr(words, "CPU total") && strstr(words, "CPU time avg") &&
            strstr(words, "# of Calls") && strstr(words, "x f32[8]"));
@@ -589,6 +606,8 @@ TEST(evaluations)
     char *words = contents(path_of("eval.json"));
     story s = read_story(words);
     EXPECT(s.good && find_slice(&s, "replay", "cpu_op"));
+    story_drop(&s);
+    json_drop(&rows);
     free(words);
     text_free(&out);
     qn_plan_free(step);
@@ -708,6 +727,7 @@ TEST(tensorboard)
     EXPECT(process_run((const char *const[]){"sh", "-c", pattern, NULL}, &list, &code, &error) == QN_OK && !code);
     story s = read_story(text_get(&list));
     EXPECT(s.good && count_slices(&s, "step of the schedule") == 1 && count_slices(&s, "ProfilerStep#1") == 1);
+    story_drop(&s);
     text_free(&list);
 }
 
