@@ -577,7 +577,9 @@ static qn_status choose_homes(emitter *e, qn_error *error)
         k->in_registers = fits ? l->repeats : 0;
         if (fits) {
             registers[i] = home_registers(e, i, l, l->repeats);
-            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > register_budget(t)) {
+            bool packed = registers[i] < l->repeats * l->vector; /* chunks are unpacked beside it */
+            int budget = register_budget(t) - (packed ? 2 * l->vector : 0);
+            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > budget) {
                 registers[i] = 0;
                 try_slots(e, i, registers);
             }
