@@ -175,7 +175,7 @@ static int choice(const char *word, const char *const *names, int count)
     return 0;
 }
 
-static int print_profile(qn_profile *profile, const arguments *given)
+static int print_profile(qn_profile *profile, const arguments *given, const qn_counters *counters)
 {
     static const char *const groupings[] = {"op", "shape", "kernel", "range"};
     static const char *const formats[] = {"text", "csv", "json", "markdown"};
@@ -191,32 +191,25 @@ static int print_profile(qn_profile *profile, const arguments *given)
         if (qn_profile_memory(profile, write_to_stdout, NULL, &error) != QN_OK) return report_error(&error);
     }
     if (table.format != QN_TABLE_TEXT) return EXIT_OK;
-    const qn_hint_options three = {.most = 3, .colour = colours_wanted(stdout)};
+    const qn_hint_options three = {.most = 3, .colour = colours_wanted(stdout), .counters = counters};
     if (qn_profile_hints(profile, &three, gather, &hints, &error) == QN_OK) print_hints(hints.text, hints.length);
     free(hints.text);
     return EXIT_OK;
 }
 
 /* What cannot be counted says why. */
-static int print_counters(qn_call *call, const char *device)
+static void print_counters(const qn_counters *counters)
 {
-    qn_error error;
-    qn_counters counters;
     const char *why = NULL;
-    if (qn_call_count(call, device, &counters, &error) != QN_OK) {
-        printf("\ncounters\n  %s\n", error.message);
-        return error.status == QN_NO_DEVICE ? EXIT_OK : report_error(&error);
-    }
-    printf("\ncounters of one launch (%s, %d run%s)\n", counters.source, counters.launches,
-           counters.launches == 1 ? "" : "s");
-    for (int i = 0; i < counters.count; i++) {
-        const qn_counter *c = &counters.items[i];
+    printf("\ncounters of one launch (%s, %d run%s)\n", counters->source, counters->launches,
+           counters->launches == 1 ? "" : "s");
+    for (int i = 0; i < counters->count; i++) {
+        const qn_counter *c = &counters->items[i];
         if (!c->why)
             printf("  %-32s %14.6g %s\n", c->name, c->value, c->unit);
         else
             printf("  %-32s %s\n", c->name, why && !strcmp(why, c->why) ? "likewise" : (why = c->why));
     }
-    return EXIT_OK;
 }
 
 static int profile_call(qn_context *context, qn_call *call, const arguments *given, const words *outputs,
@@ -239,9 +232,17 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_status written = qn_profile_stop(profile, &unwritten);
     int exit_status = status == QN_OK ? EXIT_OK : report_error(&error);
     if (interrupted) remark("interrupted: the profile is of what ran until then");
-    int printed = print_profile(profile, given);
+    qn_counters counters;
+    qn_error uncounted;
+    bool counts = exit_status == EXIT_OK && given->counters;
+    bool counted = counts && qn_call_count(call, device, &counters, &uncounted) == QN_OK;
+    int printed = print_profile(profile, given, counted ? &counters : NULL);
     if (exit_status == EXIT_OK) exit_status = printed;
-    if (exit_status == EXIT_OK && given->counters) exit_status = print_counters(call, device);
+    if (counted)
+        print_counters(&counters);
+    else if (counts)
+        printf("\ncounters\n  %s\n", uncounted.message);
+    if (counts && !counted && uncounted.status != QN_NO_DEVICE) exit_status = report_error(&uncounted);
     if (written != QN_OK) exit_status = report_error(&unwritten);
     qn_profile_free(profile);
     return exit_status;

@@ -151,6 +151,7 @@ typedef struct qn_hint_options {
     bool colour; /* of text: for a terminal */
     /* Of the GPU if one did anything, else of the CPU; NULL: those that were measured before, if any were. */
     const qn_ceilings *ceilings;
+    const qn_counters *counters; /* of a launch of the profile's only kernel: they replace theory; NULL: none */
 } qn_hint_options;
 QN_API QN_MUST_CHECK qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options,
                                                 qn_write *write, void *user, qn_error *error);

@@ -6,8 +6,9 @@
  */
 #include "profile/hints.h"
 
+#include "profile/environment.h"
+
 #include <math.h>
-#include <quern/bench.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,8 +231,19 @@ static void use_ceilings(const qn_ceilings *from, hint_machine *to)
     to->fma_gflop_per_s = from->fma_all_gflop_per_s;
 }
 
-void hints_from_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_input *out)
+static hint_counters counters_read(const qn_counters *c)
 {
+    double read = qn_counters_find(c, "bytes used of sectors read");
+    double written = qn_counters_find(c, "bytes used of sectors written");
+    return (hint_counters){.occupancy = qn_counters_find(c, "occupancy achieved") / 100,
+                           .dram_bytes = qn_counters_find(c, "DRAM read") + qn_counters_find(c, "DRAM written"),
+                           .sector_share = fmin(read, written) / 100,
+                           .bank_conflicts = qn_counters_find(c, "bank conflicts")};
+}
+
+void hints_from_profile(const qn_profile *profile, const qn_hint_options *options, arena *memory, hint_input *out)
+{
+    const qn_ceilings *ceilings = options ? options->ceilings : NULL;
     double most = -1;
     bool gpu = false;
     *out = (hint_input){.memory = memory, .profile = profile, .wall_ns = wall_of(profile)};
@@ -249,11 +261,18 @@ void hints_from_profile(const qn_profile *profile, const qn_ceilings *ceilings, 
         if (time > most) out->machine = k->machine;
         most = fmax(most, time);
     }
+    if (options && options->counters && out->kernel_count == 1)
+        out->kernels[0].counters = counters_read(options->counters);
+    if (profile->held_samples) {
+        out->machine.clock_mhz = profile->held_clock_mhz / profile->held_samples;
+        out->machine.promised_clock_mhz = profile->most_clock_mhz;
+        out->machine.clock_reason = held_words(profile->held);
+    }
 }
 
 void hints_of_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_list *out)
 {
     hint_input *in = ARENA_NEW(memory, hint_input);
-    hints_from_profile(profile, ceilings, memory, in);
+    hints_from_profile(profile, &(qn_hint_options){.ceilings = ceilings}, memory, in);
     hints_find(in, out);
 }

@@ -37,7 +37,7 @@ typedef struct hint_machine {
 typedef struct hint_counters {
     double occupancy;                /* achieved */
     double dram_bytes, sector_share; /* sector_share: useful bytes of those that global accesses moved */
-    double bank_ways;                /* wavefronts of shared memory for each request */
+    double bank_conflicts;           /* turns of shared memory beyond the first, in one launch */
 } hint_counters;
 
 typedef struct hint_kernel { /* all launches with the same facts */
@@ -88,7 +88,7 @@ extern const hint_rule_info hint_rules[HINT_RULES];
 hint_machine machine_of(qn_context *context, const char *device); /* what is known without measuring */
 hint_counters counters_unknown(void);
 /* Kernels and machine of a profile. Everything found lives in `memory`, with pointers into the profile. */
-void hints_from_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_input *out);
+void hints_from_profile(const qn_profile *profile, const qn_hint_options *options, arena *memory, hint_input *out);
 void hints_find(const hint_input *in, hint_list *out); /* runs the rules; sorted, in in->memory */
 /* Both: the hints of a profile, best first. ceilings: see qn_hint_options; may be NULL. */
 void hints_of_profile(const qn_profile *profile, const qn_ceilings *ceilings, arena *memory, hint_list *out);

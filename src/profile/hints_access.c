@@ -92,10 +92,9 @@ RULE_OF_KERNEL(bank_conflicts)
     if (!worst || worst->ways < 2) return;
     ways = worst->ways;
     const char *evidence = from_layout;
-    if (!isnan(k->counters.bank_ways)) {
-        if (k->counters.bank_ways < 1.5) return;
-        ways = k->counters.bank_ways;
-        evidence = arena_print(in->memory, "hardware counters: %.1f passes for each request of shared memory", ways);
+    if (!isnan(k->counters.bank_conflicts)) {
+        if (k->counters.bank_conflicts < 1) return;
+        evidence = arena_print(in->memory, "hardware counters: %.3g conflicts in a launch", k->counters.bank_conflicts);
     }
     hint_of_kernel(
         out, HINT_bank_conflicts, k, worst->line, (tiles - least) / (tiles + others), evidence, NULL,

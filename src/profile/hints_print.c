@@ -88,9 +88,11 @@ qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *opt
     if (!profile || !write) return error_set(error, QN_BAD_CALL, "qn_profile_hints: an argument is NULL");
     if (!options) options = &all;
     arena *memory = arena_new();
+    hint_input input;
     hint_list list;
     text out = {0};
-    hints_of_profile(profile, options->ceilings, memory, &list);
+    hints_from_profile(profile, options, memory, &input);
+    hints_find(&input, &list);
     if (options->json)
         hints_print_json(&list, &out);
     else

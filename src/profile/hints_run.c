@@ -242,6 +242,9 @@ RULE_OF_RUN(missed_fusion)
         last[r->thread] = r;
         if (before) count_pair(in, &pairs, &count, &capacity, record_facts_of(before), f);
     }
+    double gain_ns = 0, passed = 0, most = 0;
+    int found = 0;
+    const pair *best = NULL;
     for (int i = 0; i < count; i++) {
         const pair *t = &pairs[i];
         const hint_kernel *a = kernel_of(in, t->first), *b = kernel_of(in, t->second);
@@ -250,15 +253,24 @@ RULE_OF_RUN(missed_fusion)
         double bytes = passed_on(t->first, t->second);
         double moved =
             t->first->read_bytes + t->first->written_bytes + t->second->read_bytes + t->second->written_bytes;
-        if (!(bytes > 0) || !(moved > 0)) continue;
-        double both_ns = (double)t->times * (a->median_ns + b->median_ns), gain_ns = both_ns * 2 * bytes / moved;
-        hint_of_run(
-            out, HINT_missed_fusion, t->second, gain_ns / in->wall_ns,
-            "the order of launches and their shapes: true where the second reads what the first wrote",
-            "`%s` runs right after `%s`, %lld times, and what passes between them is written and read: %.3g MB of "
-            "the %.3g MB that both move each time",
-            t->second->kernel, t->first->kernel, (long long)t->times, 2 * bytes * 1e-6, moved * 1e-6);
+        double here_ns = (double)t->times * (a->median_ns + b->median_ns) * 2 * bytes / moved;
+        if (!(here_ns > 0)) continue;
+        found++;
+        gain_ns += here_ns;
+        passed += 2 * bytes * (double)t->times;
+        if (here_ns > most) best = t;
+        most = fmax(most, here_ns);
     }
+    if (!best) return;
+    hint_of_run(out, HINT_missed_fusion, best->second, fmin(gain_ns / in->wall_ns, 1),
+                "the order of launches and their shapes: true where the second reads what the first wrote",
+                "`%s` runs right after `%s`, %lld times%s: what passes between them is written and read again, %.3g MB "
+                "in the run",
+                best->second->kernel, best->first->kernel, (long long)best->times,
+                found == 1  ? ""
+                : found < 3 ? ", and there is another pair like it"
+                            : arena_print(in->memory, ", and there are %d more pairs like it", found - 1),
+                passed * 1e-6);
 }
 
 /* ---- copies ---- */
@@ -396,7 +408,8 @@ RULE_OF_RUN(threads_idle)
     double busy = fmin((work_ns + few_ns) / (kernels_ns * threads), 1);
     if (busy > 0.7) return;
     hint_of_run(out, HINT_threads_idle, worst, kernels_ns * (1 - busy) / in->wall_ns, "the records of the thread pool",
-                "while kernels ran, %.0f%% of the time of %d threads was work%s%s%s", 100 * busy, threads,
-                worst ? ": `" : "", worst ? worst->kernel : "",
-                worst ? "` has fewer programs than there are threads" : "");
+                "while kernels ran, %.0f%% of the time of %d threads was work: %s%s%s", 100 * busy, threads,
+                worst ? "`" : "", worst ? worst->kernel : "",
+                worst ? "` has fewer programs than there are threads"
+                      : "there are programs enough, so they differ in size, or other processes hold the processors");
 }

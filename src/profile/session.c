@@ -13,13 +13,14 @@
 
 #include "profile/outputs.h"
 #include "profile/trace.h"
+#include "run/run.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { COLLECT_MS = 10 };
+enum { COLLECT_MS = 10, CLOCK_TURNS = 25 };
 static const int64_t usual_records = 1000000;
 
 /* ---- sums ---- */
@@ -167,11 +168,26 @@ static void drain(qn_profile *p)
 
 /* ---- the collector ---- */
 
+/* Only of GPUs that are in use already; the lock is not held, since asking may take milliseconds. */
+static void look_at_clocks(qn_profile *p)
+{
+    for (int i = 0; p->context && i < p->context->slot_count; i++) {
+        const device_slot *s = &p->context->slots[i];
+        device_health health;
+        if (!s->driver->health || !s->known || !s->about.available || !s->driver->health(s->device, &health)) continue;
+        if (!health.held || !(health.clock_mhz > 0)) continue;
+        p->held_samples++;
+        p->held_clock_mhz += health.clock_mhz;
+        p->most_clock_mhz = health.most_clock_mhz;
+        p->held |= health.held;
+    }
+}
+
 static void *collect(void *user)
 {
     qn_profile *p = user;
     pthread_mutex_lock(&p->lock);
-    while (!p->stopping) {
+    for (int turn = 1; !p->stopping; turn++) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += COLLECT_MS * 1000000;
@@ -180,6 +196,10 @@ static void *collect(void *user)
         pthread_cond_timedwait(&p->wake, &p->lock, &until);
         drain(p);
         if (p->side) device_side_collect(p->side);
+        if (turn % CLOCK_TURNS || p->stopping) continue;
+        pthread_mutex_unlock(&p->lock);
+        look_at_clocks(p);
+        pthread_mutex_lock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;

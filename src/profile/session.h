@@ -75,7 +75,11 @@ struct qn_profile {
     const char *device_reason;  /* why there is no better source, and what to do; NULL: there is none better */
     struct trace_writer *trace; /* written as records come; NULL: none */
     struct profile_outputs *outputs; /* what is to be written; NULL: nothing */
-    double device_overhead_share;    /* of the run's time, that the device's tracing says it took; NAN: not known */
+    /* Clocks, looked at now and then while a GPU works: sums over the looks at which something held them down. */
+    double held_clock_mhz, most_clock_mhz;
+    int held_samples;
+    unsigned held;                /* HELD_BY_* */
+    double device_overhead_share; /* of the run's time, that the device's tracing says it took; NAN: not known */
 };
 
 /* from_environment.c: the one that QUERN_PROFILE started; NULL: none. */
