@@ -221,6 +221,8 @@ TEST(room_beside_packed_rows)
     EXPECT(strstr(text_get(&out), "__launch_bounds__(256, 2)") != NULL);
     text_free(&out);
     launch_free(&l);
+    cuda_shape s = shape("kernels/layernorm.qn", "layer_norm", "T=bf16 rows=64 cols=65536", 0, h200());
+    EXPECT(s.threads == 1024 && s.shared_bytes == 4 * 16 * 1024); /* half of the row in slots */
 }
 
 TEST_MAIN(CASE(launch_bounds), CASE(room_beside_packed_rows), CASE(elementwise), CASE(rows_by_length), CASE(whole_chip),
