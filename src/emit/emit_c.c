@@ -372,7 +372,12 @@ static const char abi_text[] = "typedef struct { void *data; long extents[6], st
                                "void *realloc(void *, unsigned long);\n"
                                "void free(void *);\n";
 
-static const char lanes_text[] = "static inline int lane_of(long x) { return x < -1 ? -1 : x > 16 ? 16 : (int)x; }\n"
+static const char lanes_text[] = "static inline int lane_of(long x, long first)\n"
+                                 "{\n"
+                                 "    long lane;\n"
+                                 "    if (__builtin_sub_overflow(x, first, &lane)) return x < first ? -1 : 16;\n"
+                                 "    return lane < -1 ? -1 : lane > 16 ? 16 : (int)lane;\n"
+                                 "}\n"
                                  "static inline mask16 lanes_between(long first, long last)\n"
                                  "{\n"
                                  "    first = first < 0 ? 0 : first > 16 ? 16 : first;\n"

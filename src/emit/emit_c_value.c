@@ -228,7 +228,7 @@ static bool compare_positions(nest *n, const tile_op *op, place at, reg *result)
         need(e, "first_mask");
         *result =
             nest_define(n, 0, DT_BOOL, n->loops,
-                        arena_print(e->memory, "%s(%s(), %s(lane_of(%s - (%s))))", need(e, "%s_i32x16", ops[code].text),
+                        arena_print(e->memory, "%s(%s(), %s(lane_of(%s, %s)))", need(e, "%s_i32x16", ops[code].text),
                                     need(e, "iota_i32x16"), need(e, "splat_i32x16"), limit.words, base.words));
         return true;
     }

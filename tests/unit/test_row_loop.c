@@ -88,7 +88,7 @@ static qn_module *module;
 static qn_error error;
 static void *x, *g, *y[2];
 static float *sums[2];
-static int64_t at[MOST_ROWS] = {3, 0, -1, 69999, INT64_MAX, -((int64_t)1 << 40), 1039, 17, 1 << 30, 1000, 7};
+static int64_t at[MOST_ROWS] = {3, 0, -1, 69999, INT64_MAX, INT64_MIN, 1039, 17, 1 << 30, 1000, 7};
 
 static dtype elem_of(qn_dtype type)
 {
