@@ -42,11 +42,17 @@ hint_counters counters_unknown(void)
 
 /* ---- adding ---- */
 
+double hint_bytes(const hint_kernel *k)
+{
+    double bytes = k->facts->read_bytes + k->facts->written_bytes;
+    return k->look && k->look->touched_bytes > 0 ? fmin(bytes, k->look->touched_bytes) : bytes;
+}
+
 double hint_floor_ns(const hint_kernel *k, bool *by_memory)
 {
     const record_facts *f = k->facts;
     const hint_machine *m = &k->machine;
-    double bytes = f->read_bytes + f->written_bytes;
+    double bytes = hint_bytes(k);
     double bandwidth = f->written_bytes < 0.05 * bytes ? m->read_gb_per_s : m->copy_gb_per_s;
     double peak = k->look && k->look->product_flops > 0 && !k->look->full_product_line && m->tensor_gflop_per_s > 0
                       ? m->tensor_gflop_per_s

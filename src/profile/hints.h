@@ -97,6 +97,7 @@ void hint_of_kernel(hint_list *list, hint_rule rule, const hint_kernel *k, int l
                     const char *advice, const char *what, ...) __attribute__((format(printf, 8, 9)));
 void hint_of_run(hint_list *list, hint_rule rule, const record_facts *at, double gain, const char *evidence,
                  const char *what, ...) __attribute__((format(printf, 6, 7)));
+double hint_bytes(const hint_kernel *k); /* that it has to move: of arrays that it only touches in part, that part */
 /* The time below which no kernel of these bytes and operations can come; NAN: no ceiling is known. */
 double hint_floor_ns(const hint_kernel *k, bool *by_memory);
 

@@ -133,7 +133,7 @@ RULE_OF_KERNEL(low_intensity)
 {
     const record_facts *f = k->facts;
     const hint_machine *m = &k->machine;
-    double bytes = f->read_bytes + f->written_bytes, share = share_of_roof(k);
+    double bytes = hint_bytes(k), share = share_of_roof(k);
     bool by_memory;
     if (!(m->fma_gflop_per_s > 0) || !(m->copy_gb_per_s > 0) || !(bytes > 0) || isnan(f->flops)) return;
     double ridge = m->fma_gflop_per_s / m->copy_gb_per_s, intensity = f->flops / bytes;

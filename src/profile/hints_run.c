@@ -52,22 +52,50 @@ static const device_record **in_order(const hint_input *in, int64_t *count)
     return all;
 }
 
-static bool host_waited(const qn_profile *p, int64_t from_ns, int64_t to_ns)
+static bool is_wait(const record *r)
 {
-    for (int64_t i = 0; i < p->kept_count; i++) {
-        const record *r = &p->kept[i];
-        bool waits = r->kind == RECORD_WAIT || (r->kind == RECORD_COPY && r->b == 1);
-        if (waits && r->end_ns >= from_ns && r->end_ns <= to_ns) return true;
+    return r->kind == RECORD_WAIT || (r->kind == RECORD_COPY && r->b == 1);
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* When the host's waits ended, in order. */
+static int64_t *ends_of_waits(const hint_input *in, int64_t *count)
+{
+    const qn_profile *p = in->profile;
+    *count = 0;
+    for (int64_t i = 0; i < p->kept_count; i++) *count += is_wait(&p->kept[i]);
+    int64_t *ends = ARENA_ARRAY(in->memory, int64_t, *count + 1), at = 0;
+    for (int64_t i = 0; i < p->kept_count; i++)
+        if (is_wait(&p->kept[i])) ends[at++] = p->kept[i].end_ns;
+    if (at) qsort(ends, (size_t)at, sizeof(*ends), compare_times);
+    return ends;
+}
+
+static bool host_waited(const int64_t *ends, int64_t count, int64_t from_ns, int64_t to_ns)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (ends[middle] < from_ns)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return false;
+    return low < count && ends[low] <= to_ns;
 }
 
 RULE_OF_RUN(launch_bound)
 {
     /* A node of a graph follows the one before it so soon. */
     const double graph_gap_ns = 1000, longest_gap_ns = 50000;
-    int64_t count, gaps = 0;
+    int64_t count, gaps = 0, wait_count;
     const device_record **all = in_order(in, &count);
+    const int64_t *waits = ends_of_waits(in, &wait_count);
     double lost_ns = 0, gap_ns = 0, kernel_ns = 0;
     int64_t busy_to = 0;
     const record_facts *shortest = NULL;
@@ -77,7 +105,7 @@ RULE_OF_RUN(launch_bound)
         double gap = (double)(r->start_ns - busy_to), last = i ? (double)(busy_to - all[i - 1]->start_ns) : 0;
         /* The gap is longer than the kernel before it, nobody waited: the next launch was not there yet. */
         if (follows && r->kind == DEVICE_KERNEL && !r->graph && gap > 0 && gap < longest_gap_ns && gap > last / 2 &&
-            !host_waited(in->profile, busy_to, r->start_ns)) {
+            !host_waited(waits, wait_count, busy_to, r->start_ns)) {
             gaps++;
             gap_ns += gap;
             kernel_ns += last;
@@ -134,8 +162,7 @@ RULE_OF_RUN(host_waits)
     double waited_ns = 0, idle_ns = 0;
     for (int64_t i = 0; i < p->kept_count; i++) {
         const record *r = &p->kept[i];
-        bool reads = r->kind == RECORD_COPY && r->b == 1;
-        if (r->kind != RECORD_WAIT && !reads) continue;
+        if (!is_wait(r)) continue;
         waits++;
         waited_ns += duration_ns(r);
         idle_ns += idle_after(all, count, r->end_ns);

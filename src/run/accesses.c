@@ -150,6 +150,26 @@ static void look_at_note(looking *l, const access_note *n, const launch_plan *pl
     ARENA_PUSH(l->memory, l->out->accesses, l->out->access_count, l->out->access_capacity, a);
 }
 
+/* Of each array what its accesses touch, and no more than it has: a kernel may use a part of what it is given. */
+static double touched_bytes(const looking *l)
+{
+    double bytes = 0;
+    if (l->out->product_flops != 0) return NAN; /* their operands are loaded in ways of their own */
+    for (int array = 0; array < l->k->param_count; array++) {
+        double loaded = 0, stored = 0, size = dtypes[l->k->params[array].elem].size_bytes;
+        if (l->k->params[array].kind >= PARAM_SCRATCH) continue;
+        for (int i = 0; i < l->count; i++) {
+            const tile_op *op = l->counts[i].op;
+            if (op->attr.access.array != array) continue;
+            if (op->code != OP_STORE) loaded += l->counts[i].elements;
+            if (op->code != OP_LOAD) stored += l->counts[i].elements;
+        }
+        double most = count_of(&l->views[array]);
+        bytes += size * (fmin(loaded, most) + fmin(stored, most));
+    }
+    return bytes;
+}
+
 void launch_look_make(const tile_kernel *k, const cuda_target *target, const array_view *views, const launch_plan *plan,
                       arena *memory, launch_look *out)
 {
@@ -161,4 +181,5 @@ void launch_look_make(const tile_kernel *k, const cuda_target *target, const arr
     if (k->raw_language || emit_access_notes(k, target, &notes, &ignored) != QN_OK) return;
     launch_count_each(k, plan, target->multiprocessors, visit, &l, &counts);
     for (int i = 0; i < notes.count; i++) look_at_note(&l, &notes.items[i], plan);
+    out->touched_bytes = touched_bytes(&l);
 }

@@ -29,6 +29,7 @@ typedef struct launch_access {
 typedef struct launch_look {
     launch_access *accesses;
     int access_count, access_capacity;
+    double touched_bytes;    /* of arrays: read and written, each element once; NAN: not known (products) */
     int full_product_line;   /* a product of f32 that was not allowed to round to tf32; 0: none */
     double product_flops;    /* of all products; 0: none, NAN: not known */
     const char *rough_array; /* operand of a product whose rows do not start at multiples of 16 bytes; NULL: none */

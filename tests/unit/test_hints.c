@@ -157,6 +157,13 @@ TEST(accesses)
     double gain;
     EXPECT(says(&k, HINT_uncoalesced, &gain));
     EXPECT_NEAR(gain, 0.875, 1e-9); /* 28 of 32 sectors for nothing */
+    /* A part of a large array, 128 bytes apart: the roof is that of the part, or the time would look like the roof's. */
+    record_facts large = usual;
+    large.read_bytes = 5.4e8;
+    look.touched_bytes = 3.3e7;
+    hint_kernel timed = kernel_with(&large, &look);
+    timed.total_ns = timed.median_ns = 87800;
+    EXPECT(says(&timed, HINT_uncoalesced, NULL) && !says(&timed, HINT_low_intensity, NULL));
     k.counters.sector_share = 0.5;
     EXPECT(says(&k, HINT_uncoalesced, &gain));
     EXPECT_NEAR(gain, 0.5, 1e-9);
