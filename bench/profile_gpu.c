@@ -3,9 +3,9 @@
  * `kernels`, the mean device time of each kernel as the profile has it; with `plain`, the same launches without a profile
  * (for ncu and for PyTorch's profiler: bench/profile_gpu.py compares all three); with `overhead`, the step time of a
  * captured perceptron (16 layers of 128) unprofiled, with graphs as one, kernel by kernel, and with events; with
- * `counters`, what the hardware counts in each kernel.
+ * `counters`, what the hardware counts in each kernel; with `stalls`, where its warps wait.
  *
- * Usage: build/bench_profile kernels|plain|overhead|counters [FOLDER of kernels]. As a shared library, profile_gpu_plain makes the
+ * Usage: build/bench_profile kernels|plain|overhead|counters|stalls [FOLDER of kernels]. As a shared library, profile_gpu_plain makes the
  * launches inside of another program.
  * SPDX-License-Identifier: MIT
  */
@@ -136,6 +136,21 @@ static void count_kernels(const char *folder)
     }
 }
 
+static void sample_kernels(const char *folder)
+{
+    qn_error error;
+    open_all(folder);
+    for (int i = 1; i < 2; i++) { /* CUPTI samples one in a process */
+        qn_samples s;
+        TRY(qn_call_sample(calls[i], "cuda", &s, &error));
+        printf("%s: %lld samples, %lld dropped\n", cases[i].kernel, (long long)s.total, (long long)s.dropped);
+        for (int k = 0; k < s.count && k < 8; k++)
+            printf("  %5.1f %%  line %-4d %s (%lld of %lld)\n", 100.0 * (double)s.items[k].samples / (double)s.total,
+                   s.items[k].line, s.items[k].reason, (long long)s.items[k].reason_samples,
+                   (long long)s.items[k].samples);
+    }
+}
+
 /* ---- what it costs ---- */
 
 static qn_plan *capture_perceptron(qn_tape **out)
@@ -224,10 +239,12 @@ int main(int count, char **words)
         profile_gpu_plain(folder, LAUNCHES);
     } else if (!strcmp(what, "counters")) {
         count_kernels(folder);
+    } else if (!strcmp(what, "stalls")) {
+        sample_kernels(folder);
     } else if (!strcmp(what, "overhead")) {
         time_overhead();
     } else {
-        fprintf(stderr, "usage: bench_profile kernels|plain|overhead|counters [FOLDER]\n");
+        fprintf(stderr, "usage: bench_profile kernels|plain|overhead|counters|stalls [FOLDER]\n");
         return 2;
     }
     return 0;

@@ -37,7 +37,7 @@ typedef struct arguments {
     int typed_count;
     bool separated;   /* there was a `--` */
     int separated_at; /* words before it */
-    bool memory, nodes, nvtx, counters; /* of profile */
+    bool memory, nodes, nvtx, counters, stalls; /* of profile */
     bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints,
         force, strict;
 } arguments;

@@ -212,6 +212,26 @@ static void print_counters(const qn_counters *counters)
     }
 }
 
+static int print_stalls(const qn_samples *s, qn_status sampled, const qn_error *error)
+{
+    if (sampled != QN_OK) {
+        printf("\nstalls\n  %s\n", error->message);
+        return sampled == QN_FAILED ? report_error(error) : EXIT_OK;
+    }
+    printf("\nstalls: %lld samples of warps, %lld dropped\n", (long long)s->total, (long long)s->dropped);
+    for (int i = 0; i < s->count; i++) {
+        const qn_line_samples *at = &s->items[i];
+        char place[600];
+        if (at->file)
+            snprintf(place, sizeof(place), "%s:%d", at->file, at->line);
+        else
+            snprintf(place, sizeof(place), "(of no line)");
+        printf("  %5.1f %%  %-32s most of it: %s, %.0f %%\n", 100.0 * (double)at->samples / (double)s->total, place,
+               at->reason, 100.0 * (double)at->reason_samples / (double)at->samples);
+    }
+    return EXIT_OK;
+}
+
 static int profile_call(qn_context *context, qn_call *call, const arguments *given, const words *outputs,
                         const schedule *plan)
 {
@@ -221,7 +241,11 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_error error;
     qn_profile *profile;
     struct sigaction act = {.sa_handler = on_interrupt}, before;
+    static qn_samples samples;
+    qn_error unsampled;
     if (!given->schedule && qn_call_run(call, device, &error) != QN_OK) return report_error(&error);
+    /* First: the sampler sees nothing in a process in which the GPU was traced before. */
+    qn_status sampled = given->stalls ? qn_call_sample(call, device, &samples, &unsampled) : QN_OK;
     if (qn_profile_start(context, &(qn_profile_options){.outputs = outputs->text}, &profile, &error) != QN_OK)
         return report_error(&error);
     sigaction(SIGINT, &act, &before);
@@ -243,6 +267,7 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     else if (counts)
         printf("\ncounters\n  %s\n", uncounted.message);
     if (counts && !counted && uncounted.status != QN_NO_DEVICE) exit_status = report_error(&uncounted);
+    if (exit_status == EXIT_OK && given->stalls) exit_status = print_stalls(&samples, sampled, &unsampled);
     if (written != QN_OK) exit_status = report_error(&unwritten);
     qn_profile_free(profile);
     return exit_status;

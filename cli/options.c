@@ -79,6 +79,7 @@ static const option options[] = {
      "show ranges and launches to nsys and ncu, too, and the kept steps as their focus"},
     {"counters", NULL, FLAG, PLACE(counters),
      "also what the hardware counts in one launch: traffic, occupancy, stalls; on the cpu cycles and misses"},
+    {"stalls", NULL, FLAG, PLACE(stalls), "also where the kernel's warps wait on a GPU, line by line, and for what"},
     {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled; of check: a line for every case"},
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},

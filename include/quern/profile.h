@@ -121,6 +121,24 @@ typedef struct qn_counters {
 QN_API QN_MUST_CHECK qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters, qn_error *error);
 QN_API double qn_counters_find(const qn_counters *counters, const char *name); /* NAN: there is none */
 
+/* Where the warps of a kernel wait, by lines of its source, most samples first: CUPTI's sampler looks at what each
+ * multiprocessor does every few thousand cycles. It may need rights, as counters do; and CUPTI (13.0) samples only in a process in which it did nothing
+ * before: no profile of a GPU, no counters, no other samples. Borrowed from the call. */
+enum { QN_MOST_LINES = 64 };
+typedef struct qn_line_samples {
+    const char *file; /* NULL: not of a line that was written */
+    int line;
+    int64_t samples;
+    const char *reason; /* what was waited for most there: "memory", "barrier", "none: issued" */
+    int64_t reason_samples;
+} qn_line_samples;
+typedef struct qn_samples {
+    int count;
+    int64_t total, dropped; /* dropped: the hardware had no room for them */
+    qn_line_samples items[QN_MOST_LINES];
+} qn_samples;
+QN_API QN_MUST_CHECK qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples, qn_error *error);
+
 /* Tables, with the columns of PyTorch's profiler: own and total time on the host and on devices, averages, calls,
  * memory, FLOPs; and GB/s, TFLOP/s, percent of the roofline and what bounds it, where `quern devices --measure` has
  * measured the device. */

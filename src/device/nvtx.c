@@ -4,8 +4,8 @@
  *
  * NVTX is a protocol, not a library: a tool puts the path of its own library into NVTX_INJECTION64_PATH; whoever has marks
  * to give loads it and calls InitializeInjectionNvtx2 with a function that hands out tables; the tool writes the addresses
- * of its functions into those it wants. What stays NULL is not called. Here it is the core table, of which pushing and
- * popping ranges are used. A tool is attached once, for the life of the process.
+ * of its functions into those it wants. What stays NULL is not called. There is a table for each module of NVTX, as tools
+ * expect; of all their functions, pushing and popping ranges are used. A tool is attached once, for the life of the process.
  * SPDX-License-Identifier: MIT
  */
 #include "device/nvtx.h"
@@ -16,19 +16,22 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, MODULE_CORE = 1, CORE_PUSH = 9, CORE_POP = 11, CORE_FUNCTIONS = 16 };
+enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, MODULE_CORE = 1, CORE_PUSH = 9, CORE_POP = 11 };
+enum { MODULES = 7, MOST_FUNCTIONS = 16 };
 
 typedef void any_function(void);
 
-/* The tool writes here: the table is an array of pointers to places for functions. */
-static any_function *functions[CORE_FUNCTIONS];
-static any_function **core_table[CORE_FUNCTIONS + 1];
+/* By module, with the unused 0: none, core, CUDA, OpenCL, CUDA run time, domains, synchronisation. */
+static const unsigned sizes[MODULES] = {0, 16, 9, 15, 7, 16, 7};
+/* The tool writes here: a table is an array of pointers to places for functions, with a NULL behind them. */
+static any_function *functions[MODULES][MOST_FUNCTIONS];
+static any_function **tables[MODULES][MOST_FUNCTIONS + 1];
 
 static int get_functions(int module, any_function ****table, unsigned *size)
 {
-    if (module != MODULE_CORE) return 0;
-    if (table) *table = core_table;
-    if (size) *size = CORE_FUNCTIONS;
+    if (module < MODULE_CORE || module >= MODULES) return 0;
+    if (table) *table = tables[module];
+    if (size) *size = sizes[module];
     return 1;
 }
 
@@ -58,14 +61,14 @@ static const void *get_table(uint32_t number)
 static void push(const char *name)
 {
     int (*call)(const char *);
-    memcpy(&call, &functions[CORE_PUSH], sizeof(call));
+    memcpy(&call, &functions[MODULE_CORE][CORE_PUSH], sizeof(call));
     if (call) call(name);
 }
 
 static void pop(void)
 {
     int (*call)(void);
-    memcpy(&call, &functions[CORE_POP], sizeof(call));
+    memcpy(&call, &functions[MODULE_CORE][CORE_POP], sizeof(call));
     if (call) call();
 }
 
@@ -77,7 +80,8 @@ static void attach(void)
     void *address = library ? dlsym(library, "InitializeInjectionNvtx2") : NULL;
     int (*initialize)(const void *(*)(uint32_t));
     memcpy(&initialize, &address, sizeof(initialize));
-    for (int i = 1; i < CORE_FUNCTIONS; i++) core_table[i] = &functions[i];
+    for (int m = 1; m < MODULES; m++)
+        for (unsigned i = 1; i < sizes[m]; i++) tables[m][i] = &functions[m][i];
     if (initialize && initialize(get_table)) record_mark_by(&marks);
 }
 
@@ -85,5 +89,5 @@ bool nvtx_open(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, attach);
-    return functions[CORE_PUSH] != NULL;
+    return functions[MODULE_CORE][CORE_PUSH] != NULL;
 }

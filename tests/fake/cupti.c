@@ -388,3 +388,90 @@ TAKES(cuptiProfilerHostEvaluateToGpuValues)
     for (uint64_t i = 0; i < count; i++) values[i] = !strcmp(names[i], "dram__bytes_read.sum") ? 4096 : (double)i + 1;
     return 0;
 }
+
+/* ---- the sampler: two places of one function, three reasons, one of which is counted twice ---- */
+
+typedef struct sampled_pc {
+    size_t size;
+    uint64_t cubin_crc, offset;
+    uint32_t function, padding;
+    char *name;
+    size_t stall_count;
+    uint32_t (*stalls)[2];
+    uint32_t correlation;
+} sampled_pc;
+
+static const char *const reasons[] = {"smsp__pcsamp_warps_issue_stalled_long_scoreboard",
+                                      "smsp__pcsamp_warps_issue_stalled_not_selected",
+                                      "smsp__pcsamp_warps_issue_stalled_long_scoreboard_not_issued"};
+static bool sampling, configured;
+
+TAKES(cuptiPCSamplingEnable)
+{
+    (void)parameters;
+    sampling = true;
+    configured = false;
+    return may_count();
+}
+
+TAKES(cuptiPCSamplingDisable)
+{
+    (void)parameters;
+    sampling = false;
+    return 0;
+}
+
+TAKES(cuptiPCSamplingGetNumStallReasons)
+{
+    **(size_t **)((uint64_t *)parameters + 3) = 3;
+    return sampling ? 0 : 7;
+}
+
+TAKES(cuptiPCSamplingGetStallReasons)
+{
+    uint32_t *indices = *(uint32_t **)((uint64_t *)parameters + 4);
+    char **names = *(char ***)((uint64_t *)parameters + 5);
+    for (uint32_t i = 0; i < 3; i++) {
+        indices[i] = 10 + i;
+        snprintf(names[i], 128, "%s", reasons[i]);
+    }
+    return 0;
+}
+
+TAKES(cuptiPCSamplingSetConfigurationAttribute)
+{
+    configured = ((uint64_t *)parameters)[3] == 3;
+    return configured ? 0 : 1;
+}
+
+TAKES(cuptiPCSamplingGetData)
+{
+    uint64_t *data = *(uint64_t **)((uint64_t *)parameters + 3);
+    sampled_pc *pcs = *(sampled_pc **)(data + 7);
+    static char name[] = "twice_phase0", other[] = "somebody_else";
+    if (!configured || data[0] != 80) return 1;
+    const uint32_t planted[3][3] = {{70, 10, 60}, {5, 15, 5}, {900, 0, 0}};
+    for (int i = 0; i < 3; i++) {
+        pcs[i].offset = 16 * (uint64_t)i;
+        pcs[i].name = i < 2 ? name : other;
+        pcs[i].stall_count = 3;
+        for (uint32_t k = 0; k < 3; k++) {
+            pcs[i].stalls[k][0] = 10 + k;
+            pcs[i].stalls[k][1] = planted[i][k];
+        }
+    }
+    data[3] = 2; /* dropped */
+    data[4] = 3; /* places */
+    data[5] = 0;
+    return 0;
+}
+
+/* The first place is of line 2, the other of the prelude. */
+TAKES(cuptiGetSassToSourceCorrelation)
+{
+    uint64_t offset = ((uint64_t *)parameters)[5];
+    *(uint32_t *)((uint64_t *)parameters + 4) = offset ? 99 : 2;
+    *(char **)((uint64_t *)parameters + 6) = strdup(offset ? "kernel.cu" : "twice.qn");
+    *(char **)((uint64_t *)parameters + 7) = strdup("");
+    return 0;
+}

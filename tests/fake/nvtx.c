@@ -44,7 +44,9 @@ int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t number))
     unsigned size = 0;
     int (*of_push)(const char *) = push, (*of_pop)(void) = pop;
     if (!c || c->size < sizeof(*c) || !c->get_functions(1, &table, &size) || size < 12) return 0;
-    if (c->get_functions(5, &table, &size)) return 0; /* domains: not there */
+    for (int module = 2; module <= 6; module++)
+        if (!c->get_functions(module, &table, &size) || !table[1] || table[size]) return 0;
+    if (c->get_functions(7, &table, &size)) return 0;
     if (!c->get_functions(1, &table, &size)) return 0;
     memcpy(table[9], &of_push, sizeof(of_push));
     memcpy(table[11], &of_pop, sizeof(of_pop));

@@ -21,10 +21,12 @@ cat >"$work/layout.c" <<'CODE'
 #include <cupti_profiler_target.h>
 #include <cupti_profiler_host.h>
 #include <cupti_range_profiler.h>
+#include <cupti_pcsampling.h>
 #include <stddef.h>
 #include <stdio.h>
 #include "profile/counters.h"
 #include "profile/cupti.h"
+#include "profile/sampling.h"
 
 static int passed, failed;
 #define SAME(theirs, field, ours, own)                                                                  \
@@ -71,6 +73,23 @@ int main(void)
     OUT(RangeProfiler_SetConfig, replayMode, cupti_range_config, replay);
     OUT(RangeProfiler_GetCounterDataSize, counterDataSize, cupti_range_size, bytes);
     OUT(Profiler_Host_EvaluateToGpuValues, pMetricValues, cupti_evaluate, values);
+    SAME(CUpti_PCSamplingPCData, pcOffset, cupti_pc, offset);
+    SAME(CUpti_PCSamplingPCData, functionName, cupti_pc, name);
+    SAME(CUpti_PCSamplingPCData, stallReasonCount, cupti_pc, stall_count);
+    SAME(CUpti_PCSamplingPCData, stallReason, cupti_pc, stalls);
+    SAME(CUpti_PCSamplingData, collectNumPcs, cupti_pc_data, room);
+    SAME(CUpti_PCSamplingData, droppedSamples, cupti_pc_data, dropped);
+    SAME(CUpti_PCSamplingData, totalNumPcs, cupti_pc_data, count);
+    SAME(CUpti_PCSamplingData, pPcData, cupti_pc_data, pcs);
+    SAME(CUpti_PCSamplingConfigurationInfo, attributeData, cupti_pc_attribute, value);
+    SAME(CUpti_GetSassToSourceCorrelationParams, lineNumber, cupti_pc_line, line);
+    SAME(CUpti_GetSassToSourceCorrelationParams, pcOffset, cupti_pc_line, offset);
+    SAME(CUpti_GetSassToSourceCorrelationParams, dirName, cupti_pc_line, folder);
+    NUMBER(sizeof(CUpti_PCSamplingData), sizeof(cupti_pc_data));
+    NUMBER(sizeof(CUpti_PCSamplingPCData), sizeof(cupti_pc));
+    NUMBER(sizeof(CUpti_PCSamplingConfigurationInfo), sizeof(cupti_pc_attribute));
+    NUMBER(CUpti_PCSamplingConfigurationInfoParamsSize, sizeof(cupti_pc_configuration));
+    NUMBER(CUpti_PCSamplingGetStallReasonsParamsSize, sizeof(cupti_pc_reasons));
     NUMBER(CUPTI_UserRange, 2);
     NUMBER(CUPTI_UserReplay, 3);
     NUMBER(CUPTI_PROFILER_TYPE_RANGE_PROFILER, 0);

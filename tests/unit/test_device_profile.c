@@ -435,6 +435,22 @@ TEST(counters_of_a_gpu)
     qn_call_free(call);
 }
 
+/* The fake's binaries have no instructions to compare, so all samples are of no line. */
+TEST(samples_of_stalls)
+{
+    qn_samples s;
+    qn_call *call = twice_call();
+    OK(qn_call_sample(call, "cuda", &s, &error));
+    EXPECT(s.total == 100 && s.dropped == 2 && s.count == 1);
+    EXPECT(s.count && s.items[0].line == 0 && !s.items[0].file && s.items[0].samples == 100);
+    EXPECT(s.count && !strcmp(s.items[0].reason, "memory") && s.items[0].reason_samples == 75);
+    EXPECT(qn_call_sample(call, "cpu", &s, &error) == QN_BAD_CALL && strstr(error.message, "on a GPU"));
+    setenv("FAKE_CUPTI_COUNTERS", "35", 1);
+    EXPECT(qn_call_sample(call, "cuda", &s, &error) == QN_NO_DEVICE && strstr(error.message, "CAP_SYS_ADMIN"));
+    unsetenv("FAKE_CUPTI_COUNTERS");
+    qn_call_free(call);
+}
+
 TEST(counters_of_the_cpu)
 {
     qn_counters c;
@@ -487,5 +503,5 @@ TEST(close_all)
 TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(facts_of_replays),
           CASE(open_fake_cupti), CASE(records_of_cupti), CASE(phases_of_launches), CASE(ready_has_the_device),
           CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
-          CASE(events_instead), CASE(counters_of_a_gpu), CASE(counters_of_the_cpu), CASE(marks_of_nvtx),
-          CASE(close_all))
+          CASE(events_instead), CASE(counters_of_a_gpu), CASE(samples_of_stalls), CASE(counters_of_the_cpu),
+          CASE(marks_of_nvtx), CASE(close_all))
