@@ -9,18 +9,19 @@
  */
 #include "profile/nesting.h"
 #include "profile/profile.h"
+#include "profile/roofs.h"
 
 #include <math.h>
-#include <quern/bench.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct row {
     const char *name, *kind, *shapes, *device;
     int64_t calls, self_ns, total_ns, device_self_ns, device_total_ns, device_calls, memory_bytes;
-    double flops, bytes; /* of launches and copies, together */
-    double roofline;     /* share of it; NAN: not known */
-    const char *bound;   /* "memory", "compute"; NULL: not known */
+    double flops, bytes;        /* of launches and copies, together */
+    double roofline;            /* share of it; NAN: not known */
+    const char *bound;          /* "memory", "compute", "tensor cores": of what took longest; NULL: not known */
+    double roof_ns, longest_ns; /* the time that `roofline` is of; of the sum that `bound` is of */
 } row;
 
 typedef struct view {
@@ -105,57 +106,49 @@ static void make_rows(view *v, const nesting *n)
     for (int i = 0; i < p->sum_count; i++) v->rows_of[i] = numbers[i] ? &v->rows[numbers[i] - 1] : NULL;
 }
 
-/* The devices that kernels ran on. */
-static void add_devices(view *v)
+/* The facts of each sum's launches, which are the same for all of them. */
+static const record_facts **facts_by_sum(const view *v)
 {
     const qn_profile *p = v->profile;
+    const record_facts **facts = ARENA_ARRAY(v->memory, const record_facts *, p->sum_count + 1);
     for (int64_t i = 0; i < p->kept_count + p->device_count; i++) {
         bool host = i < p->kept_count;
         const record_facts *f = host ? record_facts_of(&p->kept[i]) : p->device_kept[i - p->kept_count].facts;
         if (!f) continue;
         uint16_t kind = host ? p->kept[i].kind : RECORD_LAUNCH;
         int at = session_find_sum(p, &(record){.name = f->kernel, .detail = f->shapes, .kind = kind});
-        row *r = at >= 0 ? v->rows_of[at] : NULL;
-        if (r && !r->device) r->device = f->device;
+        if (at >= 0 && !facts[at]) facts[at] = f;
     }
+    return facts;
 }
 
-/* ---- the roofline ---- */
-
-/* The fastest arithmetic that this kernel could have used: products in its own types, where the device has them. */
-static double peak_of(const qn_roofline *roof, const char *shapes)
+/* Devices, and how near kernels came to what those were measured to do: of several shapes, weighted by their time. */
+static void add_devices(view *v)
 {
-    const struct {
-        const char *type;
-        double peak;
-    } types[] = {{"bf16[", roof->dot_bf16_gflop_per_s},
-                 {"f16[", roof->dot_f16_gflop_per_s},
-                 {"f8", roof->dot_f8_gflop_per_s},
-                 {"f64[", roof->fma_f64_gflop_per_s}};
-    for (int i = 0; shapes && i < COUNT(types); i++)
-        if (strstr(shapes, types[i].type) && types[i].peak > 0) return types[i].peak;
-    return roof->fma_f32_gflop_per_s;
-}
-
-/* How near each kernel came to what its device was measured to do, as far as memory or arithmetic bounds it. */
-static void add_rooflines(view *v)
-{
+    const qn_profile *p = v->profile;
+    const record_facts **facts = facts_by_sum(v);
     qn_roofline roof;
     const char *of = NULL; /* the device of `roof` */
     bool known = false;
-    for (int i = 0; i < v->row_count && v->profile->context; i++) {
-        row *r = &v->rows[i];
-        if (!r->device || !r->device_self_ns || !(r->bytes > 0)) continue;
-        if (r->device != of) known = qn_roofline_find(v->profile->context, r->device, &roof);
-        of = r->device;
-        double memory = known ? fmax(roof.copy_gb_per_s, roof.read_gb_per_s) : 0;
-        double peak = known ? peak_of(&roof, r->shapes) : 0;
-        if (!(memory > 0)) continue;
-        double time_ns = (double)r->device_self_ns, by_memory = r->bytes / time_ns / memory;
-        double by_peak = peak > 0 ? r->flops / time_ns / peak : 0;
-        r->roofline = fmax(by_memory, by_peak);
-        r->bound = by_memory >= by_peak ? "memory" : "compute";
+    for (int i = 0; i < p->sum_count; i++) {
+        const sum_entry *e = &p->sums[i];
+        row *r = v->rows_of[i];
+        const char *bound = NULL;
+        if (!facts[i] || !r) continue;
+        if (!r->device) r->device = facts[i]->device;
+        bool kernel = e->kind == RECORD_KERNEL;
+        double time_ns = (double)(kernel ? e->sum.total_ns : e->sum.device_ns);
+        int64_t calls = kernel ? e->sum.calls : e->device_calls;
+        if (facts[i]->device != of) known = p->context && qn_roofline_find(p->context, facts[i]->device, &roof);
+        of = facts[i]->device;
+        double share = known && calls ? roof_share(&roof, facts[i], time_ns / (double)calls, &bound) : NAN;
+        if (isnan(share)) continue;
+        if (time_ns > r->longest_ns) r->bound = bound;
+        r->longest_ns = fmax(r->longest_ns, time_ns);
+        r->roof_ns += time_ns;
+        r->roofline = (isnan(r->roofline) ? 0 : r->roofline) + share * time_ns;
     }
+    for (int i = 0; i < v->row_count; i++) v->rows[i].roofline /= v->rows[i].roof_ns;
 }
 
 /* ---- columns ---- */
@@ -507,7 +500,6 @@ qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *op
         v.memory = arena_new();
         make_rows(&v, &n);
         add_devices(&v);
-        add_rooflines(&v);
         sort_rows(&v, v.rows, ARENA_ARRAY(v.memory, row, v.row_count + 1), v.row_count, column);
         writers[v.options.format](&v, &out);
         arena_free(v.memory);

@@ -78,6 +78,7 @@ const record_facts *launch_facts_keep(const launch_seen *l)
     if (l->fused) { /* it knows which elements are read once though the view repeats them */
         f.read_bytes = (double)l->fused->read_bytes;
         f.written_bytes = (double)l->fused->written_bytes;
+        f.flops = (double)l->fused->flops; /* those that are asked for: tiles do more at their edges */
         f.unfused_bytes = (double)(l->fused->read_bytes + l->fused->written_bytes + l->fused->saved_bytes);
         fuse_print_ops(l->graph, l->fused, &words);
         f.ops = text_get(&words);

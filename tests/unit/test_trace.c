@@ -615,16 +615,11 @@ TEST(evaluations)
     qn_tape_free(tape);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* A captured step of 16 layers with and without a profile, in turns. */
+/* A captured step of 16 layers with and without a profile, in turns. The best times are compared: those that nothing
+ * else on the machine disturbed. */
 TEST(overhead_on_a_captured_step)
 {
-    enum { LAYERS = 16, WIDTH = 128, BATCH = 64, ROUNDS = 21, INSIDE = 4 };
+    enum { LAYERS = 16, WIDTH = 128, BATCH = 64, ROUNDS = 40, INSIDE = 8 };
     qn_tape *tape;
     qn_plan *step;
     EXPECT(qn_tape_new(context, "cpu", &tape, &error) == QN_OK);
@@ -636,27 +631,28 @@ TEST(overhead_on_a_captured_step)
     for (int i = 0; i < LAYERS; i++) h = qn_gelu(qn_matmul(h, w[i]));
     EXPECT(qn_eval(tape, &h, 1, &error) == QN_OK);
     EXPECT(qn_capture_end(tape, &step, &error) == QN_OK);
-    double ratios[ROUNDS];
+    int64_t best[2] = {INT64_MAX, INT64_MAX};
     for (int i = 0; i < 10; i++) EXPECT(qn_plan_replay(step, &error) == QN_OK);
     for (int round = 0; round < ROUNDS; round++) {
-        int64_t times[2] = {0};
         for (int turn = 0; turn < 2; turn++) {
             bool on = (turn + round) % 2;
             qn_profile *p = NULL;
             if (on) EXPECT(qn_profile_start(context, &(qn_profile_options){.most_records = 4096}, &p, &error) == QN_OK);
             if (on) EXPECT(qn_plan_replay(step, &error) == QN_OK);
-            int64_t start = clock_now_ns();
-            for (int i = 0; i < INSIDE; i++) EXPECT(qn_plan_replay(step, &error) == QN_OK);
-            times[on] = clock_now_ns() - start;
+            for (int i = 0; i < INSIDE; i++) {
+                int64_t start = clock_now_ns();
+                EXPECT(qn_plan_replay(step, &error) == QN_OK);
+                best[on] = MINIMUM(best[on], clock_now_ns() - start);
+            }
             if (on) EXPECT(qn_profile_stop(p, &error) == QN_OK);
             qn_profile_free(p);
             if (!on) EXPECT(qn_plan_replay(step, &error) == QN_OK);
         }
-        ratios[round] = (double)times[1] / (double)times[0];
     }
-    qsort(ratios, ROUNDS, sizeof(double), by_number);
-    printf("note: a captured step of %d layers takes %.3f times as long with a profile\n", LAYERS, ratios[ROUNDS / 2]);
-    EXPECT(ratios[ROUNDS / 2] < 1.15); /* 1.03 where the machine is quiet */
+    double ratio = (double)best[1] / (double)best[0];
+    printf("note: a captured step of %d layers takes %.0f us, %.3f times as long with a profile\n", LAYERS,
+           (double)best[0] * 1e-3, ratio);
+    EXPECT(ratio < 1.1); /* 1.03 where the machine is quiet */
     qn_plan_free(step);
     qn_tape_free(tape);
 }
