@@ -445,6 +445,28 @@ TEST(two_operands)
     free(z);
 }
 
+/* Pieces that meet: no step back where one ends, never beyond 1, and 1 from 9.1 on. */
+TEST(tanh_rises_to_one)
+{
+    build_functions(native);
+    if (!library) return;
+    enum { N = 1 << 18 };
+    float *x = aligned_alloc(64, N * sizeof(float)), *y = aligned_alloc(64, N * sizeof(float));
+    for (int i = 0; i < N; i++) x[i] = (float)i * (12.0f / N);
+    find_f32("tanh", "f32x16")(y, x, N);
+    int back = 0, beyond = 0, short_of = 0;
+    for (int i = 1; i < N; i++) {
+        back += y[i] < y[i - 1] - 0x1.8p-23f * y[i];
+        beyond += !(y[i] <= 1);
+        short_of += x[i] > 9.1f && y[i] != 1;
+    }
+    EXPECT(!back);
+    EXPECT(!beyond);
+    EXPECT(!short_of);
+    free(x);
+    free(y);
+}
+
 TEST(exp_cycles)
 {
     build_functions(native);
@@ -576,5 +598,5 @@ TEST(remove_folder)
     EXPECT(process_run(arguments, NULL, &code, NULL) == QN_OK && !code);
 }
 
-TEST_MAIN(CASE(make_folder), CASE(every_name_compiles), CASE(errors), CASE(two_operands), CASE(exp_cycles),
-          CASE(errors_portable), CASE(remove_folder))
+TEST_MAIN(CASE(make_folder), CASE(every_name_compiles), CASE(errors), CASE(two_operands), CASE(tanh_rises_to_one),
+          CASE(exp_cycles), CASE(errors_portable), CASE(remove_folder))
