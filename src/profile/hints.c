@@ -103,7 +103,9 @@ void hint_of_kernel(hint_list *list, hint_rule rule, const hint_kernel *k, int l
                       .file = f->file,
                       .line = line ? line : f->line,
                       .what = say(list, what, words),
-                      .evidence = evidence,
+                      .evidence = k->is_shared_out ? arena_print(list->input->memory,
+                                                                 "%s; its time is a share of its graph's", evidence)
+                                                   : evidence,
                       .advice = advice ? advice : hint_rules[rule].advice,
                       .gain = gain,
                       .gain_ns = gain_ns});
@@ -169,6 +171,49 @@ static int compare_timed(const void *left, const void *right)
     const timed *a = left, *b = right;
     if (a->facts != b->facts) return a->facts < b->facts ? -1 : 1;
     return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+static void add_share(hint_input *in, const record_facts *part, double share_ns, int64_t calls)
+{
+    for (int i = 0; i < in->kernel_count; i++)
+        if (in->kernels[i].facts == part) {
+            in->kernels[i].total_ns += share_ns;
+            in->kernels[i].calls += calls;
+            return;
+        }
+    hint_kernel k = {.facts = part,
+                     .calls = calls,
+                     .total_ns = share_ns,
+                     .median_ns = NAN,
+                     .is_shared_out = true,
+                     .counters = counters_unknown()};
+    ARENA_PUSH(in->memory, in->kernels, in->kernel_count, in->kernel_capacity, k);
+}
+
+/* The time of a graph that was only timed as a whole, shared out over its kernels by the bytes that each moves. */
+static void share_out_graphs(const qn_profile *p, hint_input *in)
+{
+    timed *graphs = NULL;
+    int count = 0, capacity = 0;
+    int64_t calls[64] = {0};
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const device_record *r = &p->device_kept[i];
+        int at = 0;
+        if (r->kind != DEVICE_GRAPH || !r->facts || !r->facts->part_count) continue;
+        while (at < count && graphs[at].facts != r->facts) at++;
+        if (at == COUNT(calls)) continue;
+        if (at == count) ARENA_PUSH(in->memory, graphs, count, capacity, ((timed){r->facts, 0}));
+        graphs[at].time_ns += (double)(r->end_ns - r->start_ns);
+        calls[at]++;
+    }
+    for (int i = 0; i < count; i++) {
+        const record_facts *f = graphs[i].facts;
+        double bytes = f->read_bytes + f->written_bytes;
+        for (int k = 0; k < f->part_count && bytes > 0; k++) {
+            const record_facts *part = f->parts[k];
+            add_share(in, part, graphs[i].time_ns * (part->read_bytes + part->written_bytes) / bytes, calls[i]);
+        }
+    }
 }
 
 static void gather_kernels(const qn_profile *p, hint_input *in)
@@ -254,6 +299,7 @@ void hints_from_profile(const qn_profile *profile, const qn_hint_options *option
     bool gpu = false;
     *out = (hint_input){.memory = memory, .profile = profile, .wall_ns = wall_of(profile)};
     gather_kernels(profile, out);
+    share_out_graphs(profile, out);
     for (int i = 0; i < out->kernel_count; i++) {
         hint_kernel *k = &out->kernels[i];
         k->machine = machine_of(profile->context, k->facts->device);

@@ -44,6 +44,7 @@ typedef struct hint_kernel { /* all launches with the same facts */
     const record_facts *facts;
     int64_t calls;
     double total_ns, median_ns; /* on the device; NAN: it was not timed */
+    bool is_shared_out;         /* it ran in a graph that was timed as a whole: total_ns is its share by bytes */
     const launch_look *look;    /* NULL: nobody looked */
     hint_machine machine;
     hint_counters counters;

@@ -335,6 +335,27 @@ TEST(fusion_and_copies)
     expect_run(HINT_pageable, &loud, &quiet, NULL);
 }
 
+TEST(graphs)
+{
+    record_facts small = usual, large = usual, whole = usual;
+    small.waves = 4.0 / 1056; /* four blocks */
+    small.kernel = "small";
+    large.read_bytes = 12e6;
+    const record_facts *parts[] = {&small, &large};
+    whole.parts = parts;
+    whole.part_count = 2;
+    whole.read_bytes = 16e6;
+    whole.written_bytes = 8e6;
+    run_open(&loud);
+    for (int i = 0; i < 10; i++) {
+        add_device(&loud, &whole, i * 100000, 90000, 3);
+        loud.device[i].kind = DEVICE_GRAPH;
+    }
+    double gain;
+    EXPECT(run_says(&loud, HINT_grid_too_small, &h200, &gain)); /* a third of the time, by bytes */
+    EXPECT_NEAR(gain, 1 - 4 / 132.0, 1e-9);
+}
+
 TEST(clocks_and_compiles)
 {
     hint_machine held = h200, free_clock = h200;
@@ -520,5 +541,5 @@ TEST(every_rule_was_tried)
 }
 
 TEST_MAIN(CASE(grids), CASE(occupancies), CASE(accesses), CASE(roofs), CASE(launches_and_waits),
-          CASE(fusion_and_copies), CASE(clocks_and_compiles), CASE(threads), CASE(compiled_kernels), CASE(of_a_profile),
-          CASE(shapes_as_words), CASE(a_kernel_that_ran), CASE(every_rule_was_tried))
+          CASE(fusion_and_copies), CASE(graphs), CASE(clocks_and_compiles), CASE(threads), CASE(compiled_kernels),
+          CASE(of_a_profile), CASE(shapes_as_words), CASE(a_kernel_that_ran), CASE(every_rule_was_tried))
