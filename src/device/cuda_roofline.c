@@ -23,14 +23,18 @@ static const char memory_source[] =
     "        for (int k = 0; k < 4; k++)\n"
     "            if (at + k * blockDim.x < count) __stcs(to + at + k * blockDim.x, v);\n"
     "}\n"
-    /* `count` words are read again and again; every block begins elsewhere, so that all slices of the L2 work. */
+    /* `count` words are read again and again; every block begins elsewhere, so that all slices of the L2 work. Volatile:
+     * what another block of the same multiprocessor fetches at the same time is fetched again. */
     "extern \"C\" __global__ void read_cache(const uint4 *from, uint4 *to, word count)\n"
     "{\n"
     "    unsigned sum = 0, mask = (unsigned)count - 1, at = blockIdx.x * 4099u * 8 + threadIdx.x;\n"
     "    for (int i = 0; i < 256; i++) {\n"
     "#pragma unroll\n"
     "        for (int k = 0; k < 8; k++) {\n"
-    "            uint4 v = __ldcg(from + ((at + k * blockDim.x) & mask));\n"
+    "            uint4 v;\n"
+    "            const uint4 *place = from + ((at + k * blockDim.x) & mask);\n"
+    "            asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\"\n"
+    "                         : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(place));\n"
     "            sum += v.x ^ v.y ^ v.z ^ v.w;\n"
     "        }\n"
     "        at += gridDim.x * blockDim.x * 8;\n"

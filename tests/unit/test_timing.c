@@ -4,9 +4,11 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/timing.h"
+#include "noise.h"
 #include "test.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static double random_unit(uint64_t *state)
@@ -126,6 +128,146 @@ TEST(another_clock_is_no_other_speed)
     EXPECT(compare_runs(&a, &b, 0.03).verdict == QN_AMBIGUOUS);
 }
 
+/* ---- races with recorded noise ---- */
+
+/* Time goes on through the recording: neighbours in a race were neighbours when it was recorded. */
+typedef struct simulation {
+    const uint16_t *noise;
+    int count, at;
+    double time_ns[2];
+} simulation;
+
+static bool simulate(void *user, int arm, int calls, double *ns, double *spent_ns)
+{
+    simulation *s = user;
+    *ns = s->time_ns[arm] * s->noise[s->at] * 1e-4;
+    *spent_ns = *ns * calls;
+    s->at = (s->at + 1) % s->count;
+    return true;
+}
+
+static qn_bench_comparison simulate_race(const uint16_t *noise, int count, double planted, uint64_t seed)
+{
+    uint64_t state = seed * 977 + 5;
+    simulation s = {.noise = noise,
+                    .count = count,
+                    .at = (int)(random_unit(&state) * count),
+                    .time_ns = {20000, 20000 * (1 + planted)}};
+    race_arm arms[2] = {0}, *pointers[2] = {&arms[0], &arms[1]};
+    race r = {
+        .sample = simulate, .user = &s, .arms = pointers, .count = 2, .seconds = 1, .sample_ns = 5e5, .seed = seed};
+    race_run(&r);
+    qn_bench_comparison c = compare_rounds(&arms[0].time, &arms[1].time, r.margin);
+    race_arm_free(&arms[0]);
+    race_arm_free(&arms[1]);
+    return c;
+}
+
+static void play(const uint16_t *noise, int count, double planted, int counts[5])
+{
+    memset(counts, 0, sizeof(int[5]));
+    for (int trial = 0; trial < 200; trial++)
+        counts[simulate_race(noise, count, planted, (uint64_t)trial + 1).verdict]++;
+}
+
+TEST(the_same_is_not_told_apart)
+{
+    int counts[5];
+    play(quiet_noise, COUNT(quiet_noise), 0, counts);
+    EXPECT(counts[QN_FASTER] + counts[QN_SLOWER] <= 4); /* 2 percent of 200 */
+    EXPECT(counts[QN_SAME] >= 150);
+    play(loaded_noise, COUNT(loaded_noise), 0, counts);
+    EXPECT(counts[QN_FASTER] + counts[QN_SLOWER] <= 4);
+}
+
+TEST(three_percent_are_found)
+{
+    int counts[5];
+    play(quiet_noise, COUNT(quiet_noise), 0.03, counts);
+    EXPECT(counts[QN_SLOWER] >= 190 && counts[QN_FASTER] == 0); /* 95 percent of 200 */
+    play(quiet_noise, COUNT(quiet_noise), -0.03, counts);
+    EXPECT(counts[QN_FASTER] >= 190 && counts[QN_SLOWER] == 0);
+}
+
+/* ---- real functions ---- */
+
+static void sleep_50_ms(void *user)
+{
+    struct timespec wait = {.tv_nsec = 50000000};
+    ++*(int *)user;
+    nanosleep(&wait, NULL);
+}
+
+TEST(a_sleep_reads_as_long_as_it_is)
+{
+    qn_error error;
+    qn_bench_time time;
+    int calls = 0;
+    qn_time_options options = {.seconds = 0.6};
+    EXPECT(qn_bench(sleep_50_ms, &calls, &options, &time, &error) == QN_OK);
+    EXPECT(time.median_ns >= 50e6 && time.median_ns < 55e6);
+    EXPECT(time.calls_per_sample == 1 && time.sample_count >= 6 && calls == time.sample_count + time.warmup_count);
+    EXPECT(time.interval_low_ns <= time.median_ns && time.median_ns <= time.interval_high_ns);
+    qn_bench_time_free(&time);
+    EXPECT(qn_bench(NULL, NULL, NULL, &time, &error) == QN_BAD_CALL);
+}
+
+static void add_some(void *user)
+{
+    volatile double *x = user;
+    for (int i = 0; i < 50; i++) *x += 1;
+}
+
+static void add_more(void *user)
+{
+    add_some(user);
+    add_some(user);
+}
+
+TEST(short_functions_fill_a_sample)
+{
+    qn_error error;
+    qn_bench_time time;
+    qn_bench_comparison c;
+    double x = 0;
+    qn_time_options options = {.seconds = 0.1};
+    EXPECT(qn_bench(add_some, &x, &options, &time, &error) == QN_OK);
+    EXPECT(time.calls_per_sample > 50 && time.median_ns > 10 && time.median_ns < 5000);
+    EXPECT(time.clock_mhz > 100 && time.clock_mhz < 10000);
+    qn_bench_time_free(&time);
+    options.calls = 7;
+    EXPECT(qn_bench(add_some, &x, &options, &time, &error) == QN_OK && time.calls_per_sample == 7);
+    qn_bench_time_free(&time);
+    options.calls = 0;
+    EXPECT(qn_bench_compare(add_some, &x, add_more, &x, &options, &c, &error) == QN_OK);
+    EXPECT(c.verdict == QN_SLOWER && c.ratio > 1.5 && c.ratio < 2.6);
+    EXPECT(qn_bench_compare(add_more, &x, add_some, &x, &options, &c, &error) == QN_OK && c.verdict == QN_FASTER);
+}
+
+/* One arm whose very first call is slow beyond all budgets must not keep the others from being timed. */
+static bool slow_arm(void *user, int arm, int calls, double *ns, double *spent_ns)
+{
+    int *taken = user;
+    taken[arm]++;
+    *ns = arm == 2 ? 3e8 : 1e5;
+    *spent_ns = *ns * calls;
+    return arm != 1 || taken[arm] < 12; /* the second gives up after a while */
+}
+
+TEST(slow_and_failing_arms_do_not_hold_the_others)
+{
+    race_arm arms[3] = {0}, *pointers[3] = {&arms[0], &arms[1], &arms[2]};
+    int taken[3] = {0};
+    race r = {.sample = slow_arm, .user = taken, .arms = pointers, .count = 3, .seconds = 0.05, .sample_ns = 2e5};
+    race_run(&r);
+    EXPECT(arms[0].time.sample_count >= 20 && arms[0].time.converged);
+    EXPECT(arms[1].out && taken[1] == 12);
+    EXPECT(arms[2].time.sample_count == 1 && taken[2] <= 3);
+    for (int i = 0; i < 3; i++) race_arm_free(&arms[i]);
+}
+
 TEST_MAIN(CASE(interval_of_the_median), CASE(intervals_hold_the_median_as_often_as_they_say),
           CASE(outliers_are_counted_and_kept), CASE(two_peaks_are_told), CASE(neighbours_tell_a_drift), CASE(verdicts),
-          CASE(another_clock_is_no_other_speed))
+          CASE(another_clock_is_no_other_speed), CASE(the_same_is_not_told_apart), CASE(three_percent_are_found),
+          CASE(a_sleep_reads_as_long_as_it_is), CASE(short_functions_fill_a_sample),
+          CASE(slow_and_failing_arms_do_not_hold_the_others))
