@@ -58,7 +58,7 @@ TEST(measured_once_and_kept)
 
 TEST(kernels_of_the_gpu_compile)
 {
-    static const int archs[] = {75, 80, 90, 120};
+    static const int archs[] = {80, 90};
     nvrtc *compiler = nvrtc_new();
     qn_error error;
     if (nvrtc_ready(compiler, &error) != QN_OK) {
