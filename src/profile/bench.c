@@ -134,10 +134,10 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
         text words = {0};
         /* A short look at the variants takes a short look at the limits. */
         bool brief = b->options->seconds > 0 && b->options->seconds < 0.1, first = !b->ceilings_bytes && !brief;
-        measure_limits(b);
+        if (!brief || !b->ceilings_bytes) measure_limits(b);
         clock_variants(b);
         if (first) measure_limits(b);
-        for (int tries = 0; tries < 2 && limits_are_odd(b); tries++) measure_limits(b);
+        for (int tries = 0; tries < (brief ? 1 : 2) && limits_are_odd(b); tries++) measure_limits(b);
         if (b->baseline) baseline_compare(b->baseline, b);
         results_add(b->results, b, path);
         b->results->environment.throttling = held_words(b->held);

@@ -1,6 +1,6 @@
 /*
- * Ceilings: measured on the processor, kept and found again; the GPU's kernels compile for every architecture that NVRTC
- * here knows; a kept file that is damaged counts as none.
+ * Ceilings: measured on the processor, kept and found again; a kept file that is damaged counts as none; the GPU's
+ * kernels compile where NVRTC is.
  * SPDX-License-Identifier: MIT
  */
 #include "device/ceilings.h"
