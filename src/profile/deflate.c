@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 32768, CHUNK = 65536, LEAST_MATCH = 4, MOST_MATCH = 258, HASH_BITS = 15, TRIES = 8 };
+enum { WINDOW = 32768, CHUNK = 65536, LEAST_MATCH = 4, MOST_MATCH = 258, HASH_BITS = 15, TRIES = 8, LONG_MATCH = 48 };
 
 struct deflate {
     uint8_t bytes[WINDOW + CHUNK]; /* what went before, then what is to be coded */
@@ -123,11 +123,13 @@ static int longest_match(const deflate *d, int32_t at, int most, int *distance)
     for (int turn = 0; turn < TRIES && candidate && position - (candidate - 1) <= WINDOW; turn++) {
         const uint8_t *a = d->bytes + (candidate - 1 - d->offset), *b = d->bytes + at;
         int length = 0;
-        while (length < most && a[length] == b[length]) length++;
+        if (a[best] == b[best]) /* else it is no longer than the best */
+            while (length < most && a[length] == b[length]) length++;
         if (length > best) {
             best = length;
             *distance = (int)(position - (candidate - 1));
         }
+        if (best >= MINIMUM(LONG_MATCH, most)) break;
         int64_t next = d->link[(candidate - 1) % WINDOW];
         if (next >= candidate) break; /* overwritten by a later place */
         candidate = next;

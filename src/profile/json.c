@@ -22,6 +22,12 @@ void json_add_string(text *out, const char *words)
 {
     text_add(out, "\"");
     for (const unsigned char *at = (const unsigned char *)words; *at;) {
+        const unsigned char *plain = at;
+        while (*at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\') at++;
+        if (at > plain) {
+            text_add_bytes(out, (const char *)plain, (size_t)(at - plain));
+            continue;
+        }
         int length = sequence_length(at);
         if (!length) {
             text_add(out, "\\ufffd");

@@ -132,6 +132,17 @@ SH
 QUERN_PROFILE="table=$work/files/cut.txt,trace=$work/files/cut.json" bash -m "$work/long.sh" >/dev/null 2>&1
 holds "what ran until the signal: $(ls)" sh -c 'tail -c 3 cut.json | grep -q "}" && grep -q "Self CPU time total" cut.txt'
 only "cut.json cut.txt "
+rm cut.json cut.txt
+cat >"$work/here.sh" <<SH
+"$quern" profile "$gelu" gelu_tile --set n='1<<16' --device ref --runs 4096 --trace here.json >"$work/out" 2>"$work/err" & child=\$!
+sleep 1
+kill -INT \$child
+wait \$child
+SH
+bash -m "$work/here.sh" >/dev/null 2>&1
+says err "interrupted: the profile is of what ran until then"
+says out "gelu_tile"
+only "here.json "
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

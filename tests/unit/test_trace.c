@@ -702,6 +702,35 @@ TEST(files_that_fail)
     EXPECT(files_in_folder() == before + 1);
 }
 
+/* A context that opens under QUERN_PROFILE is profiled; the files of the next one are numbered. */
+TEST(environment)
+{
+    char outputs[600];
+    qn_context *own;
+    snprintf(outputs, sizeof(outputs), "table=%s,by=range,format=csv,wait=1,active=2", path_of("from.outside.csv"));
+    EXPECT(!setenv("QUERN_PROFILE", outputs, 1));
+    for (int round = 0; round < 2; round++) {
+        EXPECT(qn_context_open(NULL, &own, &error) == QN_OK);
+        for (int i = 0; i < 2 + round; i++) {
+            QN_RANGE("of the environment")
+            {
+            }
+            qn_profile_step(NULL);
+        }
+        qn_context_close(own);
+    }
+    EXPECT(!setenv("QUERN_PROFILE", "table=/nonexistent/a", 1));
+    EXPECT(qn_context_open(NULL, &own, &error) == QN_BAD_FILE && !own);
+    EXPECT_TEXT(error.message, "QUERN_PROFILE: cannot write /nonexistent/a.3: No such file or directory");
+    unsetenv("QUERN_PROFILE");
+    qn_profile_step(NULL); /* nothing to step */
+    char *first = contents(path_of("from.outside.csv")), *second = contents(path_of("from.2.outside.csv"));
+    EXPECT(first && strstr(first, "\nstep,") && strstr(first, "\nof the environment,"));
+    EXPECT(second && strstr(second, "\nof the environment,"));
+    free(first);
+    free(second);
+}
+
 TEST(tensorboard)
 {
     qn_profile *p;
@@ -736,4 +765,4 @@ TEST(close_context)
 
 TEST_MAIN(CASE(open_context), CASE(traces), CASE(counters_of_threads), CASE(trace_has_a_limit), CASE(tables),
           CASE(folded), CASE(memory), CASE(book_of_memory), CASE(evaluations), CASE(overhead_on_a_captured_step),
-          CASE(files_that_fail), CASE(tensorboard), CASE(close_context))
+          CASE(files_that_fail), CASE(environment), CASE(tensorboard), CASE(close_context))
