@@ -207,6 +207,57 @@ TEST(nothing_recorded)
     qn_profile_free(p);
 }
 
+/* A page can be made of any results, of none too. */
+TEST(results)
+{
+    static double samples[] = {1000, 1010, 1020, 1100, 990, 4000};
+    const qn_bench_variant variants[] = {
+        {.label = "a<1>",
+         .kernel = "a",
+         .message = "",
+         .limit = "copy",
+         .bytes = 8000,
+         .flops = 1000,
+         .share_of_limit = 0.5,
+         .max_error = 0,
+         .hot_ns = NAN,
+         .time = {.samples_ns = samples,
+                  .sample_count = COUNT(samples),
+                  .median_ns = 1015,
+                  .interval_low_ns = 1000,
+                  .interval_high_ns = 1020,
+                  .least_ns = 990,
+                  .low_ns = 1000,
+                  .high_ns = 1100,
+                  .most_ns = 4000,
+                  .severe_outliers = 1}},
+        {.label = "b", .kernel = "b", .status = QN_VARIANT_WRONG, .message = "y[3] is 2 & not 3", .limit = ""}};
+    const qn_bench_point point = {.file = "x.qn",
+                                  .bench = "b",
+                                  .device = "cpu",
+                                  .arguments = "n = 1",
+                                  .variants = variants,
+                                  .variant_count = COUNT(variants),
+                                  .ceilings = {.copy_gb_per_s = 16, .read_gb_per_s = 12, .fma_all_gflop_per_s = 100}};
+    qn_bench_results r = {.environment = {.warnings = "busy"}};
+    EXPECT(qn_bench_report(NULL, path_of("results.html"), NULL, &error) == QN_BAD_CALL);
+    EXPECT(qn_bench_report(&r, path_of("results.html"), NULL, &error) == QN_OK);
+    free(check_page(path_of("results.html")));
+    r.points = &point;
+    r.point_count = 1;
+    EXPECT(qn_bench_report(&r, path_of("results.html"), NULL, &error) == QN_OK);
+    char *page = check_page(path_of("results.html"));
+    const char *const wanted[] = {"a&lt;1&gt; is the fastest, 1.01 us, 50 % of the copy limit",
+                                  "1 variant is wrong",
+                                  "y[3] is 2 &amp; not 3",
+                                  "1 beyond the picture",
+                                  "class=\"dot\"",
+                                  "busy"};
+    for (int i = 0; i < COUNT(wanted); i++)
+        if (!strstr(page, wanted[i])) test_fail(__FILE__, __LINE__, wanted[i]);
+    free(page);
+}
+
 static bool exists(const char *path)
 {
     struct stat about;
@@ -353,9 +404,17 @@ TEST(large_run)
 
 int main(int argc, char **argv)
 {
-    const test_case cases[] = {CASE(split),    CASE(lanes),         CASE(shortest_are_left_out), CASE(memory),
-                               CASE(roofs),    CASE(hostile_names), CASE(nothing_recorded),      CASE(paths_that_fail),
-                               CASE(real_run), CASE(large_run)};
+    const test_case cases[] = {CASE(split),
+                               CASE(lanes),
+                               CASE(shortest_are_left_out),
+                               CASE(memory),
+                               CASE(roofs),
+                               CASE(hostile_names),
+                               CASE(nothing_recorded),
+                               CASE(results),
+                               CASE(paths_that_fail),
+                               CASE(real_run),
+                               CASE(large_run)};
     const char *keep = getenv("QUERN_REPORT_FOLDER"), *given = getenv("QUERN_REPORT_CHECK");
     if (given) { /* a page from elsewhere: is it whole? */
         free(check_page(given));
@@ -370,7 +429,8 @@ int main(int argc, char **argv)
         if (test_failures_of_case) printf("FAILED %s\n", cases[i].name);
         *(test_failures_of_case ? &test_failed : &test_passed) += 1;
     }
-    static const char *const pages[] = {"hostile.html", "none.html", "kept.html", "real.html", "large.html"};
+    static const char *const pages[] = {"hostile.html", "none.html",  "kept.html",
+                                        "real.html",    "large.html", "results.html"};
     for (int i = 0; !keep && i < COUNT(pages); i++) unlink(path_of(pages[i]));
     if (!keep) rmdir(folder);
     printf("%d passed, %d failed\n", test_passed, test_failed);
