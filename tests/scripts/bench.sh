@@ -223,5 +223,9 @@ bench 2 "$work/mix.qn" right --against "$work/odd.json"
 says err 'is not the JSON of a bench'
 bench 2 "$work/mix.qn" right --against "$work/absent.json"
 
+# peers: without any of them the table has Quern alone
+holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
+holds "peers explain themselves" python3 bench/peers/run.py --help
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
