@@ -62,7 +62,7 @@ try 0 --version
 is out "quern 0.1.0"
 try 2
 says err "usage: quern COMMAND"
-for command in run check bench show debug fmt devices cache help; do
+for command in run check bench profile show debug fmt devices cache help; do
     try 0 $command --help
     says out "usage: quern $command"
     says out "examples:"
