@@ -22,12 +22,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLUSH_BYTES = 1 << 15, END_BYTES = 1 << 20, MOST_LANES = 256, ROW_OF_STEPS = 1000000, ROWS_OF_RANGES = 2000000 };
+enum {
+    FLUSH_BYTES = 1 << 15,
+    END_BYTES = 1 << 20,
+    MOST_LANES = 256,
+    STREAMS = 10000,
+    ROW_OF_STEPS = 1000000,
+    ROWS_OF_RANGES = 2000000
+};
 static const int64_t usual_bytes = 200000000;
 
 typedef struct lane {
     uint32_t device, stream;
     int beside; /* 0: the stream's own row */
+    int row;    /* the stream's number, or a small one where that is a handle */
     int64_t end_ns;
 } lane;
 
@@ -254,23 +262,25 @@ void trace_settle(trace_writer *t, int64_t until_ns)
 /* The row of a stream where this can stand: overlapping ones go beside it. */
 static const lane *lane_for(trace_writer *t, const device_record *r)
 {
-    int beside = 0;
+    int beside = 0, row = r->stream < STREAMS ? (int)r->stream : STREAMS - 1 - t->lane_count;
     for (int i = 0; i < t->lane_count; i++) {
         lane *l = &t->lanes[i];
         if (l->device != r->device || l->stream != r->stream) continue;
         beside = l->beside + 1;
+        row = l->row;
         if (l->end_ns > r->start_ns) continue;
         l->end_ns = r->end_ns;
         return l;
     }
     if (t->lane_count == MOST_LANES) return &t->lanes[MOST_LANES - 1];
-    t->lanes[t->lane_count] = (lane){.device = r->device, .stream = r->stream, .beside = beside, .end_ns = r->end_ns};
+    t->lanes[t->lane_count] =
+        (lane){.device = r->device, .stream = r->stream, .beside = beside, .row = row, .end_ns = r->end_ns};
     return &t->lanes[t->lane_count++];
 }
 
 static int64_t row_of(const lane *l)
 {
-    return (int64_t)l->stream + (int64_t)l->beside * 10000;
+    return (int64_t)l->row + (int64_t)l->beside * STREAMS;
 }
 
 void trace_add_device(trace_writer *t, const device_record *r)
@@ -325,6 +335,13 @@ static int outer_first(const void *a, const void *b)
     return x->record > y->record ? -1 : x->record < y->record; /* what encloses ends later */
 }
 
+static int64_t row_of_ranges(const trace_writer *t, const seen_range *s)
+{
+    int i = 0;
+    while (i + 1 < t->lane_count && (t->lanes[i].device != s->device || t->lanes[i].stream != s->stream)) i++;
+    return ROWS_OF_RANGES + (t->lane_count ? t->lanes[i].row : 0);
+}
+
 /* From the first to the last kernel of each range, on each stream. */
 static void add_ranges(trace_writer *t, const qn_profile *p)
 {
@@ -356,8 +373,8 @@ static void add_ranges(trace_writer *t, const qn_profile *p)
     if (count) qsort(ranges, (size_t)count, sizeof(*ranges), outer_first);
     for (int64_t i = 0; i < count; i++) {
         const seen_range *s = &ranges[i];
-        if (begin_slice(t, "gpu_user_annotation", p->kept[s->record].name, s->device, ROWS_OF_RANGES + s->stream,
-                        s->start_ns, s->end_ns))
+        if (begin_slice(t, "gpu_user_annotation", p->kept[s->record].name, s->device, row_of_ranges(t, s), s->start_ns,
+                        s->end_ns))
             text_add(&t->out, "}}");
     }
 end:
@@ -446,8 +463,8 @@ static void name_rows(trace_writer *t)
         name_row(t, "thread_sort_index", l->device, row_of(l), NULL, row_of(l) * 2 + 1);
         if (l->beside) continue;
         snprintf(words, sizeof(words), "stream %u, ranges", l->stream);
-        name_row(t, "thread_name", l->device, ROWS_OF_RANGES + l->stream, words, 0);
-        name_row(t, "thread_sort_index", l->device, ROWS_OF_RANGES + l->stream, NULL, row_of(l) * 2);
+        name_row(t, "thread_name", l->device, ROWS_OF_RANGES + l->row, words, 0);
+        name_row(t, "thread_sort_index", l->device, ROWS_OF_RANGES + l->row, NULL, row_of(l) * 2);
     }
 }
 
