@@ -173,7 +173,7 @@ typedef struct qn_bench_results {
     const qn_bench_point *points;
     int point_count;
     qn_environment environment;
-    const char *sweep; /* the name that was swept, or NULL */
+    const char *sweep; /* the first name that takes several numbers, or NULL */
     void *memory;      /* all of the above */
 } qn_bench_results;
 QN_API void qn_bench_results_free(qn_bench_results *results); /* NULL is fine */

@@ -117,6 +117,8 @@ void results_add(qn_bench_results *r, const bench *b, const char *path)
     if (r->point_count) memcpy(points, r->points, sizeof(p) * (size_t)r->point_count);
     points[r->point_count++] = p;
     r->points = points;
+    for (int i = 0; i < p.setting_count && !r->sweep; i++)
+        if (p.settings[i].swept && isfinite(p.settings[i].number)) r->sweep = p.settings[i].name;
     text_free(&arguments);
 }
 

@@ -48,7 +48,6 @@ static double share(double a, double b)
 static bool is_settled(const double *times, int count)
 {
     double now[WARM_WINDOW], before[WARM_WINDOW];
-    if (count < 3) return false;
     if (count < 2 * WARM_WINDOW) return false;
     memcpy(now, times + count - WARM_WINDOW, sizeof(now));
     memcpy(before, times + count - 2 * WARM_WINDOW, sizeof(before));
