@@ -4,7 +4,8 @@
  * A ring has one writer (its thread) and one reader; head and tail only grow, so neither waits for the other. A full
  * ring drops the new record and counts it. Rings of threads that ended stay until the process does: their records may
  * not have been read yet, and a later thread takes over an empty one.
- * The clock is the time stamp counter, turned into the realtime clock (that of the GPU's own tracing) by the reader.
+ * The clock is the time stamp counter, turned into the realtime clock (that of the GPU's own tracing) by the reader:
+ * each reading leaves an anchor, and times between two anchors are on the straight line between them.
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
@@ -48,6 +49,11 @@ typedef struct name_entry {
     char words[];
 } name_entry;
 
+/* The same moment on both clocks. */
+typedef struct anchor {
+    int64_t tick, ns;
+} anchor;
+
 typedef struct facts_entry {
     struct facts_entry *next;
     record_facts facts;
@@ -66,7 +72,8 @@ static struct {
     _Atomic(const record_marks *) marks;
     _Atomic uint64_t traces;
     _Atomic bool ticks; /* records hold ticks, not nanoseconds */
-    int64_t first_tick, first_ns;
+    anchor *anchors;    /* of the reader; heap, in the order of time */
+    int64_t anchor_count, anchor_capacity;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static _Thread_local ring *own;
@@ -78,7 +85,7 @@ static _Thread_local int inside_count;
 /* ---- the clock ---- */
 
 /* Ticks of the time stamp counter where it runs at one rate whatever the processor does, which costs 10 ns; else
- * nanoseconds. The reader turns them into nanoseconds of the realtime clock: two pairs of both, far apart, give the rate. */
+ * nanoseconds. The reader turns them into nanoseconds of the realtime clock. */
 static bool has_ticks(void)
 {
 #if defined(__x86_64__)
@@ -97,16 +104,55 @@ static inline int64_t ticks_now(void)
     return record_clock_ns();
 }
 
-static int64_t to_ns(int64_t ticks, double rate)
-{
-    return rate == 0 ? ticks : state.first_ns + (int64_t)((double)(ticks - state.first_tick) * rate);
-}
-
 int64_t record_clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The moment that the reading of both clocks took least time for: whoever is interrupted in between tries again. */
+static anchor anchor_now(void)
+{
+    anchor best = {0};
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < 8; i++) {
+        int64_t before = ticks_now(), ns = record_clock_ns(), after = ticks_now();
+        if (after - before >= shortest) continue;
+        shortest = after - before;
+        best = (anchor){before + shortest / 2, ns};
+    }
+    return best;
+}
+
+/* One more anchor; the clocks' rates may differ from one to the next, but no time goes backwards. */
+static void anchor_add(void)
+{
+    anchor a = anchor_now();
+    if (state.anchor_count) {
+        const anchor *last = &state.anchors[state.anchor_count - 1];
+        if (a.tick <= last->tick) return;
+        a.ns = MAXIMUM(a.ns, last->ns + 1);
+    }
+    if (state.anchor_count == state.anchor_capacity) {
+        int64_t capacity = state.anchor_capacity ? 2 * state.anchor_capacity : 1024;
+        anchor *grown = realloc(state.anchors, sizeof(*grown) * (size_t)capacity);
+        if (!grown) return; /* the last two go on */
+        state.anchors = grown;
+        state.anchor_capacity = capacity;
+    }
+    state.anchors[state.anchor_count++] = a;
+}
+
+/* Between two anchors a tick has one time for ever, whenever it is asked for: what is nested stays nested, though the
+ * outer span is read later than the inner one. */
+static int64_t to_ns(int64_t tick)
+{
+    if (!atomic_load_explicit(&state.ticks, memory_order_relaxed) || state.anchor_count < 2) return tick;
+    int64_t i = state.anchor_count - 2;
+    while (i > 0 && state.anchors[i].tick > tick) i--;
+    const anchor *a = &state.anchors[i], *b = a + 1;
+    return a->ns + (int64_t)((double)(tick - a->tick) * ((double)(b->ns - a->ns) / (double)(b->tick - a->tick)));
 }
 
 /* ---- threads ---- */
@@ -401,11 +447,9 @@ qn_status record_start(int ring_records, qn_error *error)
             atomic_store(&r->tail, atomic_load(&r->head));
             atomic_store(&r->dropped, 0);
         }
-        if (!state.first_ns) {
-            atomic_store(&state.ticks, has_ticks());
-            state.first_ns = record_clock_ns();
-            state.first_tick = ticks_now();
-        }
+        atomic_store(&state.ticks, has_ticks());
+        state.anchor_count = 0;
+        anchor_add();
         atomic_fetch_or(&record_switches, RECORD_WRITES);
     }
     pthread_mutex_unlock(&state.lock);
@@ -419,17 +463,17 @@ void record_stop(void)
 
 int64_t record_drain(record_take *take, void *user)
 {
-    int64_t taken = 0, now_ns = record_clock_ns(), now = ticks_now();
-    double rate = atomic_load(&state.ticks) && now > state.first_tick
-                      ? (double)(now_ns - state.first_ns) / (double)(now - state.first_tick)
-                      : 0;
+    int64_t taken = 0;
+    anchor_add();
+    int64_t now = state.anchor_count ? state.anchors[state.anchor_count - 1].tick : INT64_MAX;
     for (ring *r = atomic_load(&state.rings); r; r = r->next) {
         uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
         uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
         for (; tail != head; tail++, taken++) {
             record of = r->items[tail & (r->capacity - 1)];
-            of.start_ns = to_ns(of.start_ns, rate);
-            of.end_ns = to_ns(of.end_ns, rate);
+            if (of.end_ns > now) break; /* it ended since: for the next anchor */
+            of.start_ns = to_ns(of.start_ns);
+            of.end_ns = to_ns(of.end_ns);
             take(user, &of);
         }
         atomic_store_explicit(&r->tail, tail, memory_order_release);

@@ -57,6 +57,31 @@ TEST(spans_nest)
     EXPECT(i->thread == o->thread);
 }
 
+/* Outer spans are read long after what is nested in them: both have the times of one clock. */
+TEST(spans_nest_across_readings)
+{
+    enum { SPANS = 2000 };
+    qn_error error;
+    EXPECT(record_start(0, &error) == QN_OK);
+    got.count = 0;
+    for (int i = 0; i < SPANS; i++) {
+        int64_t outer = record_begin(), inner = record_begin();
+        record_end(inner, RECORD_LAUNCH, "inner", NULL, 0, i, 0);
+        record_drain(take, &got);
+        record_end(outer, RECORD_OP, "outer", NULL, 0, i, 0);
+    }
+    record_stop();
+    record_drain(take, &got);
+    EXPECT(got.count == 2 * SPANS);
+    int wrong = 0;
+    for (int i = 0; i + 1 < got.count; i += 2) {
+        const record *in = &got.items[i], *out = &got.items[i + 1];
+        wrong += in->a != out->a || in->start_ns < out->start_ns || in->end_ns > out->end_ns;
+        wrong += i > 0 && out->start_ns < got.items[i - 1].end_ns;
+    }
+    EXPECT(wrong == 0);
+}
+
 /* Whatever the recorder counts in, what it gives out is the realtime clock. */
 TEST(realtime)
 {
@@ -177,5 +202,5 @@ TEST(cost)
 #endif
 }
 
-TEST_MAIN(CASE(off_records_nothing), CASE(spans_nest), CASE(realtime), CASE(one_reader), CASE(open_at_the_switch),
-          CASE(full_rings_drop), CASE(names_are_kept_once), CASE(cost))
+TEST_MAIN(CASE(off_records_nothing), CASE(spans_nest), CASE(spans_nest_across_readings), CASE(realtime),
+          CASE(one_reader), CASE(open_at_the_switch), CASE(full_rings_drop), CASE(names_are_kept_once), CASE(cost))
