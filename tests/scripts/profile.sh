@@ -144,5 +144,13 @@ says err "interrupted: the profile is of what ran until then"
 says out "gelu_tile"
 only "here.json "
 
+# Ceilings that were measured and kept give the share of the roofline and what bounds a kernel.
+profile 0 "$gelu" gelu_tile --set n='1<<16' --device cpu --by kernel
+silent out "% of roofline"
+holds "devices --measure" "$quern" devices --measure --device cpu
+profile 0 "$gelu" gelu_tile --set n='1<<22' --device cpu --by kernel
+says out "% of roofline"
+holds "a share of the roofline and its bound" grep -qE '^gelu_tile .* [0-9.]+%  (memory|compute) ' "$work/out"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
