@@ -330,7 +330,7 @@ static void measure_more(void *library, pool *p, char *from, char *to, int64_t p
 
 qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, qn_roofline *out, qn_error *error)
 {
-    ceilings basic;
+    ceilings basic = {0};
     QN_TRY(ceilings_measure(binary_path, threads, bytes, &basic, error));
     out->copy_gb_per_s = basic.copy_gb_per_s;
     out->read_gb_per_s = basic.read_gb_per_s;

@@ -10,6 +10,7 @@
 #include "device/ceilings.h"
 #include "device/cuda.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char memory_source[] =
@@ -225,7 +226,7 @@ static qn_status shortest(bench_gpu *g, const char *kernel, int blocks, int thre
 static qn_status measure_memory(bench_gpu *g, qn_roofline *out, qn_error *error)
 {
     const cuda_target *t = &g->device->target;
-    double ns;
+    double ns = NAN;
     int full = 8 * t->multiprocessors;
     uint64_t words = g->bytes / 16;
     QN_TRY(shortest(g, "write_all", full, 256, words, &ns, error));
@@ -236,7 +237,7 @@ static qn_status measure_memory(bench_gpu *g, qn_roofline *out, qn_error *error)
     while (set * 2 * 16 <= (uint64_t)t->l2_bytes / 4) set *= 2;
     for (int k = 1; k <= 2; k++) {
         QN_TRY(shortest(g, "read_cache", full / k, 256, set, &ns, error));
-        double rate = 16.0 * 8 * 256 * 256 * (full / k) / ns;
+        double rate = 16.0 * 8 * 256 * 256 * (double)(full / k) / ns;
         out->cache_gb_per_s = MAXIMUM(out->cache_gb_per_s, rate);
     }
     const uint64_t steps = 512;
@@ -251,7 +252,7 @@ static qn_status measure_memory(bench_gpu *g, qn_roofline *out, qn_error *error)
 static qn_status measure_arithmetic(bench_gpu *g, qn_roofline *out, qn_error *error)
 {
     const cuda_target *t = &g->device->target;
-    double ns;
+    double ns = NAN;
     const uint64_t steps = 1024;
     int full = 8 * t->multiprocessors;
     QN_TRY(shortest(g, "multiply_add_f64", full, 256, steps, &ns, error));

@@ -230,10 +230,13 @@ static void put_histogram(const plot *p, const qn_bench_variant *v, double ns, d
     int bins[BINS] = {0}, most = 1, beyond = 0;
     for (int i = 0; i < v->time.sample_count; i++) {
         double at = (plot_x(p, v->time.samples_ns[i] / ns) - p->left) / p->width;
-        if (at >= 1 || at < 0)
+        if (at >= 1 || at < 0) {
             beyond++;
-        else
-            most = MAXIMUM(most, ++bins[(int)(at * BINS)]);
+            continue;
+        }
+        int bin = (int)(at * BINS);
+        bins[bin]++;
+        most = MAXIMUM(most, bins[bin]);
     }
     double width = p->width / BINS;
     for (int i = 0; i < BINS; i++)
