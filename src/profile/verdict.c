@@ -51,9 +51,11 @@ qn_bench_comparison compare_rounds(const qn_bench_time *base, const qn_bench_tim
         c.ratio_low = exp(c.ratio_low);
         c.ratio_high = exp(c.ratio_high);
         c.rounds = pairs;
-        /* Fewer pairs than the confidence needs: the interval is the range, and only what is far apart can be told. */
-        c.verdict =
-            pairs >= 3 ? verdict_of(c.ratio_low, c.ratio_high, pairs >= 10 ? margin : 4 * margin) : QN_AMBIGUOUS;
+        /* Fewer pairs than the confidence needs: the interval is the range, and only what is far apart can be told; of
+         * two pairs only what takes twice as long in both. */
+        double least = pairs >= 10 ? margin : pairs >= 3 ? 4 * margin : MAXIMUM(4 * margin, 1);
+        c.verdict = pairs >= 2 ? verdict_of(c.ratio_low, c.ratio_high, least) : QN_AMBIGUOUS;
+        if (pairs < 3 && c.verdict == QN_SAME) c.verdict = QN_AMBIGUOUS;
     }
     free(logs);
     return c;

@@ -114,6 +114,21 @@ TEST(verdicts)
     EXPECT_TEXT(qn_verdict_name(QN_NOT_COMPARED), "");
 }
 
+/* Two rounds tell only what is far apart; one round nothing. */
+TEST(few_rounds)
+{
+    int rounds[] = {0, 1};
+    double one[] = {100, 110}, nine[] = {900, 960}, more[] = {150, 160};
+    qn_bench_time a = {.samples_ns = one, .sample_rounds = rounds, .sample_count = 2}, b = a;
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_AMBIGUOUS);
+    b.samples_ns = more;
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_AMBIGUOUS);
+    b.samples_ns = nine;
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_SLOWER && compare_rounds(&b, &a, 0.01).verdict == QN_FASTER);
+    a.sample_count = b.sample_count = 1;
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_AMBIGUOUS);
+}
+
 TEST(another_clock_is_no_other_speed)
 {
     double x[40], y[40];
@@ -268,6 +283,6 @@ TEST(slow_and_failing_arms_do_not_hold_the_others)
 
 TEST_MAIN(CASE(interval_of_the_median), CASE(intervals_hold_the_median_as_often_as_they_say),
           CASE(outliers_are_counted_and_kept), CASE(two_peaks_are_told), CASE(neighbours_tell_a_drift), CASE(verdicts),
-          CASE(another_clock_is_no_other_speed), CASE(the_same_is_not_told_apart), CASE(three_percent_are_found),
-          CASE(a_sleep_reads_as_long_as_it_is), CASE(short_functions_fill_a_sample),
+          CASE(few_rounds), CASE(another_clock_is_no_other_speed), CASE(the_same_is_not_told_apart),
+          CASE(three_percent_are_found), CASE(a_sleep_reads_as_long_as_it_is), CASE(short_functions_fill_a_sample),
           CASE(slow_and_failing_arms_do_not_hold_the_others))
