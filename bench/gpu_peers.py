@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 
 import_seconds = time.perf_counter() - start
+from peers.timing import event_sampler
+
 quick = "--quick" in sys.argv
 only = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else [""]
 json_path = sys.argv[sys.argv.index("--json") + 1] if "--json" in sys.argv else None
@@ -41,23 +43,8 @@ def norm(shape):
 
 def timed(function, sets):
     """Median ns of one call, after warming up."""
-    for arguments in sets:
-        function(*arguments)
-    torch.cuda.synchronize()
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def sample(calls):
-        first.record()
-        for i in range(calls):
-            function(*sets[i % len(sets)])
-        last.record()
-        last.synchronize()
-        return first.elapsed_time(last) * 1e6 / calls
-
-    one = sample(2 * len(sets))
-    calls = int(min(max(2e6 / one, 3, len(sets)), 400))
-    sample(calls)
-    return statistics.median(sample(calls) for _ in range(15 if quick else 31))
+    sample = event_sampler(torch, function, sets, 2e6)
+    return statistics.median(sample() for _ in range(15 if quick else 31))
 
 
 def measure(name, function, make, copy_bytes):

@@ -13,6 +13,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+from peers.timing import event_sampler
+
 quick = "--quick" in sys.argv
 json_path = sys.argv[sys.argv.index("--json") + 1] if "--json" in sys.argv else None
 device = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cuda"
@@ -39,20 +41,8 @@ def timed(function, sets, milliseconds=20):
             function(*sets[i % len(sets)])
             best = min(best, time.perf_counter_ns() - start)
         return best
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def sample(calls):
-        first.record()
-        for i in range(calls):
-            function(*sets[i % len(sets)])
-        last.record()
-        last.synchronize()
-        return first.elapsed_time(last) * 1e6 / calls
-
-    one = sample(2 * len(sets))
-    calls = int(min(max(milliseconds * 1e6 / one, 3, len(sets)), 400))
-    sample(calls)
-    return statistics.median(sample(calls) for _ in range(7 if quick else 15))
+    sample = event_sampler(torch, function, sets, milliseconds * 1e6)
+    return statistics.median(sample() for _ in range(7 if quick else 15))
 
 
 def compiled(function, **options):

@@ -18,6 +18,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import timing
 import workloads
 
 
@@ -63,25 +64,10 @@ def host_timed(function, sets, seconds):
 
 
 def device_timed(torch, function, sets, seconds):
-    for arguments in sets:
-        function(*arguments)
-    torch.cuda.synchronize()
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def sample(calls):
-        first.record()
-        for i in range(calls):
-            function(*sets[i % len(sets)])
-        last.record()
-        last.synchronize()
-        return first.elapsed_time(last) * 1e6 / calls
-
-    one = sample(2 * len(sets))
-    calls = int(min(max(2e6 / one, 3, len(sets)), 400))
-    sample(calls)
+    sample = timing.event_sampler(torch, function, sets, 2e6)
     times, start = [], time.perf_counter()
     while len(times) < 7 or (time.perf_counter() - start < seconds and len(times) < 200):
-        times.append(sample(calls))
+        times.append(sample())
     return statistics.median(times)
 
 
