@@ -4,25 +4,7 @@
 # The texts are those of a machine without a GPU.
 QUERN_CUDA_PATH=none
 export QUERN_CUDA_PATH
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(cd "${1:-build}" && pwd)
-quern="$build/quern"
-[ -x "$quern" ] || { echo "there is no $quern"; echo "0 passed, 1 failed"; exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export QUERN_CACHE="$work/cache"
-cd "$root" || exit 1
-passed=0
-failed=0
-holds() {
-    name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED $name"
-        cat "$work/log"
-    fi
-}
+. "$(dirname "$0")/../holds.sh"
 # bench EXIT_CODE ARGUMENTS...
 bench() {
     wanted=$1
@@ -227,5 +209,4 @@ bench 2 "$work/mix.qn" right --against "$work/absent.json"
 holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
 holds "peers explain themselves" python3 bench/peers/run.py --help
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

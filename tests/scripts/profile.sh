@@ -5,24 +5,8 @@
 # The texts are those of a machine without a GPU.
 QUERN_CUDA_PATH=none
 export QUERN_CUDA_PATH
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(cd "${1:-build}" && pwd)
-quern="$build/quern"
-[ -x "$quern" ] || { echo "there is no $quern"; echo "0 passed, 1 failed"; exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export QUERN_CACHE="$work/cache" TMPDIR="$work"
-passed=0
-failed=0
-holds() {
-    name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED $name"
-        cat "$work/log"
-    fi
-}
+. "$(dirname "$0")/../holds.sh"
+export TMPDIR="$work"
 # profile EXIT_CODE ARGUMENTS...
 profile() {
     wanted=$1
@@ -152,5 +136,4 @@ profile 0 "$gelu" gelu_tile --set n='1<<22' --device cpu --by kernel
 says out "% of roofline"
 holds "a share of the roofline and its bound" grep -qE '^gelu_tile .* [0-9.]+%  (memory|compute) ' "$work/out"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

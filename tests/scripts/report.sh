@@ -3,25 +3,7 @@
 # Usage: tests/scripts/report.sh BUILD_FOLDER
 QUERN_CUDA_PATH=none
 export QUERN_CUDA_PATH
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$(cd "${1:-build}" && pwd)
-quern="$build/quern"
-[ -x "$quern" ] || { echo "there is no $quern"; echo "0 passed, 1 failed"; exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export QUERN_CACHE="$work/cache"
-cd "$root" || exit 1
-passed=0
-failed=0
-holds() {
-    name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED $name"
-        cat "$work/log"
-    fi
-}
+. "$(dirname "$0")/../holds.sh"
 whole() { holds "$1 is a whole page" env QUERN_REPORT_CHECK="$1" "$build/tests/test_report"; }
 has() { holds "$1 lacks: $2" grep -qF -- "$2" "$1"; }
 nothing_half() { holds "nothing half-written is left" sh -c "! ls '$work' | grep -q '[.]part\$'"; }
@@ -118,5 +100,4 @@ whole "$work/stopped.html"
 has "$work/stopped.html" 'The run was interrupted'
 nothing_half
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish
