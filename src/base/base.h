@@ -56,6 +56,7 @@ typedef struct text {
 } text;
 void text_add(text *t, const char *words); /* appends */
 void text_add_bytes(text *t, const char *bytes, size_t count);
+void text_add_whole(text *t, int64_t number); /* in decimal; many times as fast as printing it */
 void text_print(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_print_list(text *t, const char *format, va_list list);
 void text_clear(text *t); /* keeps the memory */

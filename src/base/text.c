@@ -26,6 +26,19 @@ void text_add_bytes(text *t, const char *bytes, size_t count)
     t->data[t->length] = 0;
 }
 
+void text_add_whole(text *t, int64_t number)
+{
+    char digits[24];
+    int at = (int)sizeof(digits);
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (number < 0) digits[--at] = '-';
+    text_add_bytes(t, digits + at, sizeof(digits) - (size_t)at);
+}
+
 void text_add(text *t, const char *words)
 {
     text_add_bytes(t, words, strlen(words));

@@ -115,6 +115,16 @@ qn_status plan_check_caller(const bench *b, qn_error *error)
     return status;
 }
 
+/* The setting of that name, made where there is none; NULL: there are too many. */
+static plan_setting *plan_setting_of(bench *b, plan *out, const char *name, size_t length)
+{
+    plan_setting *s = plan_find(out, name, length);
+    if (s || out->count == COUNT(out->items)) return s;
+    s = &out->items[out->count++];
+    s->name = arena_copy_text(b->memory, name, length);
+    return s;
+}
+
 /* What the caller set, where this block knows the name; another block of the file may know the rest. */
 static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
 {
@@ -124,12 +134,8 @@ static qn_status plan_add_caller(bench *b, plan *out, qn_error *error)
         const char *item = b->options->settings.items[i], *equals = strchr(item, '=');
         size_t length = (size_t)(equals - item);
         if (!listed(item, length, names, count)) continue;
-        plan_setting *s = plan_find(out, item, length);
-        if (!s) {
-            if (out->count == COUNT(out->items)) return too_many(b, error);
-            s = &out->items[out->count++];
-            s->name = arena_copy_text(b->memory, item, length);
-        }
+        plan_setting *s = plan_setting_of(b, out, item, length);
+        if (!s) return too_many(b, error);
         s->choice_count = 1;
         s->words = equals + 1;
     }
@@ -145,12 +151,8 @@ static qn_status plan_add_sweeps(bench *b, plan *out, qn_error *error)
         const char *item = b->options->sweeps.items[i];
         size_t length = strcspn(item, "=");
         if (!listed(item, length, names, count)) continue;
-        plan_setting *s = plan_find(out, item, length);
-        if (!s) {
-            if (out->count == COUNT(out->items)) return too_many(b, error);
-            s = &out->items[out->count++];
-            s->name = arena_copy_text(b->memory, item, length);
-        }
+        plan_setting *s = plan_setting_of(b, out, item, length);
+        if (!s) return too_many(b, error);
         s->words = NULL;
         QN_TRY(sweep_read(b->memory, item, &s->swept, &s->choice_count, error));
     }

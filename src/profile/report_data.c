@@ -12,19 +12,6 @@
 
 enum { MOST_POINTS = 20000 }; /* of one curve of memory */
 
-static void add_whole(text *out, int64_t number)
-{
-    char digits[24];
-    int at = (int)sizeof(digits);
-    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do {
-        digits[--at] = (char)('0' + left % 10);
-        left /= 10;
-    } while (left);
-    if (number < 0) digits[--at] = '-';
-    text_add_bytes(out, digits + at, sizeof(digits) - (size_t)at);
-}
-
 static void add_real(text *out, const char *key, double number)
 {
     text_print(out, ",\"%s\":", key);
@@ -70,11 +57,11 @@ static void add_row(const report_model *m, const report_row *row, name_list *nam
     json_add_string(out, row->name);
     add_words(out, "group", row->group);
     text_print(out, ",\"lanes\":%d,\"first\":%lld", row->lanes, (long long)row->first);
-#define COLUMN(key, value)                                                                             \
-    do {                                                                                               \
-        text_add(out, ",\"" key "\":[");                                                               \
-        for (int64_t i = 0; i < row->count; i++) text_add(out, i ? "," : ""), add_whole(out, (value)); \
-        text_add(out, "]");                                                                            \
+#define COLUMN(key, value)                                                                                  \
+    do {                                                                                                    \
+        text_add(out, ",\"" key "\":[");                                                                    \
+        for (int64_t i = 0; i < row->count; i++) text_add(out, i ? "," : ""), text_add_whole(out, (value)); \
+        text_add(out, "]");                                                                                 \
     } while (0)
     COLUMN("start", slices[i].start_ns - (i ? slices[i - 1].start_ns : 0));
     COLUMN("length", slices[i].end_ns - slices[i].start_ns);

@@ -91,17 +91,21 @@ static int64_t own_time(qn_profile *p, const record *r)
     return MAXIMUM(time_ns - nested_ns, 0);
 }
 
-static void keep(qn_profile *p, const record *r)
+/* The list with room for one more, or as it was where the profile's limit or the memory ends. */
+static void *with_room(const qn_profile *p, void *items, size_t item_bytes, int64_t count, int64_t *capacity)
 {
     int64_t most = p->options.most_records > 0 ? p->options.most_records : usual_records;
-    if (p->kept_count == p->kept_capacity && p->kept_capacity < most) {
-        int64_t capacity = MINIMUM(p->kept_capacity ? 2 * p->kept_capacity : 4096, most);
-        record *grown = realloc(p->kept, sizeof(*grown) * (size_t)capacity);
-        if (grown) {
-            p->kept = grown;
-            p->kept_capacity = capacity;
-        }
-    }
+    if (count < *capacity || *capacity >= most) return items;
+    int64_t wanted = MINIMUM(*capacity ? 2 * *capacity : 4096, most);
+    void *grown = realloc(items, item_bytes * (size_t)wanted);
+    if (!grown) return items;
+    *capacity = wanted;
+    return grown;
+}
+
+static void keep(qn_profile *p, const record *r)
+{
+    p->kept = with_room(p, p->kept, sizeof(*p->kept), p->kept_count, &p->kept_capacity);
     if (p->kept_count == p->kept_capacity)
         p->lost++;
     else
@@ -126,20 +130,12 @@ void session_add_device(qn_profile *p, const device_record *r)
 
 void session_keep_device(qn_profile *p, const device_record *r, const device_launched *l)
 {
-    int64_t most = p->options.most_records > 0 ? p->options.most_records : usual_records;
     sum_entry *e = sum_of_device(p, r, l);
     if (e) e->sum.device_ns += r->end_ns - r->start_ns;
     if (e) e->device_calls++;
     if (p->trace) trace_add_device(p->trace, r);
     if (e && !e->sum.calls) e->sum.least_ns = 0; /* a kernel of a graph: nobody called it by itself */
-    if (p->device_count == p->device_capacity && p->device_capacity < most) {
-        int64_t capacity = MINIMUM(p->device_capacity ? 2 * p->device_capacity : 4096, most);
-        device_record *grown = realloc(p->device_kept, sizeof(*grown) * (size_t)capacity);
-        if (grown) {
-            p->device_kept = grown;
-            p->device_capacity = capacity;
-        }
-    }
+    p->device_kept = with_room(p, p->device_kept, sizeof(*p->device_kept), p->device_count, &p->device_capacity);
     if (p->device_count == p->device_capacity)
         p->device_lost++;
     else

@@ -55,26 +55,13 @@ struct trace_writer {
 
 /* ---- words ---- */
 
-static void add_whole(text *out, int64_t number)
-{
-    char digits[24];
-    int at = sizeof(digits);
-    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do {
-        digits[--at] = (char)('0' + left % 10);
-        left /= 10;
-    } while (left);
-    if (number < 0) digits[--at] = '-';
-    text_add_bytes(out, digits + at, sizeof(digits) - (size_t)at);
-}
-
 static void add_time(text *out, int64_t time_ns)
 {
     if (time_ns < 0) {
         text_add(out, "-");
         time_ns = -time_ns;
     }
-    add_whole(out, time_ns / 1000);
+    text_add_whole(out, time_ns / 1000);
     char part[4] = {'.', (char)('0' + time_ns / 100 % 10), (char)('0' + time_ns / 10 % 10), (char)('0' + time_ns % 10)};
     text_add_bytes(out, part, sizeof(part));
 }
@@ -83,7 +70,7 @@ static void add_time(text *out, int64_t time_ns)
 static void add_argument(text *out, const char *key, int64_t number)
 {
     text_print(out, "%s\"%s\":", out->data[out->length - 1] == '{' ? "" : ",", key);
-    add_whole(out, number);
+    text_add_whole(out, number);
 }
 
 static void add_words(text *out, const char *key, const char *words)
@@ -122,9 +109,9 @@ static bool begin(trace_writer *t)
 static void add_place(trace_writer *t, int64_t process, int64_t row, int64_t time_ns)
 {
     text_add(&t->out, ",\"pid\":");
-    add_whole(&t->out, process);
+    text_add_whole(&t->out, process);
     text_add(&t->out, ",\"tid\":");
-    add_whole(&t->out, row);
+    text_add_whole(&t->out, row);
     text_add(&t->out, ",\"ts\":");
     add_time(&t->out, time_ns - t->base_ns);
 }
@@ -149,7 +136,7 @@ static void add_arrow(trace_writer *t, bool ends, uint64_t identity, int64_t pro
 {
     if (!begin(t)) return;
     text_add(&t->out, ends ? "{\"ph\":\"f\",\"bp\":\"e\",\"id\":" : "{\"ph\":\"s\",\"id\":");
-    add_whole(&t->out, (int64_t)identity);
+    text_add_whole(&t->out, (int64_t)identity);
     add_place(t, process, row, time_ns);
     text_add(&t->out, ",\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
 }

@@ -45,6 +45,11 @@ TEST(text_grows_and_quotes)
     text_add_double(&t, 0.5);
     EXPECT_TEXT(text_get(&t), "0.5");
     text_free(&t);
+    text whole = {0};
+    static const int64_t wholes[] = {0, 7, -10, INT64_MAX, INT64_MIN};
+    for (int i = 0; i < COUNT(wholes); i++, text_add(&whole, " ")) text_add_whole(&whole, wholes[i]);
+    EXPECT_TEXT(text_get(&whole), "0 7 -10 9223372036854775807 -9223372036854775808 ");
+    text_free(&whole);
 }
 
 TEST(map_finds_what_was_set)
