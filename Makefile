@@ -1,14 +1,24 @@
-# A thin door to CMake and Ninja. `make run` and `make test` install what is missing, build, and go.
+# A thin door to CMake and Ninja. `make run` and `make test` install what is missing, build, and go. Plain `make` builds what
+# is installed: the command and the library; the tests and benchmarks are built where they are run.
 PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all run test nightly check-gpu check-report setup format lint sanitize tsan install clean wc
+.PHONY: all tests run test nightly check-gpu check-report setup format lint sanitize tsan install clean wc
+
+# Ninja has jobs of its own: what `make -j` says to its children is not for it, and a newer one stops at it.
+unexport MAKEFLAGS MFLAGS
+.NOTPARALLEL:
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
-	@test -x $(BUILD)/quern || echo "building Quern ($$(grep -c '^build .*[.]o:' $(BUILD)/build.ninja) files)"
-	@if [ -t 1 ]; then ninja -C $(BUILD); else ninja -C $(BUILD) --quiet; fi
+	@test -x $(BUILD)/quern || echo "building Quern ($$(ls src/*/*.c cli/*.c | wc -l) files)"
+	@if [ -t 1 ]; then ninja -C $(BUILD) product; else ninja -C $(BUILD) --quiet product; fi
+
+# Everything, with the programs of tests/ and bench/.
+tests: all
+	@test -x $(BUILD)/tests/test_base || echo "building the tests ($$(ls tests/unit/*.c | wc -l) programs)"
+	@if [ -t 1 ]; then ninja -C $(BUILD) all; else ninja -C $(BUILD) --quiet all; fi
 
 setup:
 	@tools/setup
@@ -16,17 +26,17 @@ setup:
 run: all
 	@$(BUILD)/quern bench kernels/gelu.qn
 
-test: all
+test: tests
 	@tools/test $(BUILD)
 
-nightly: all
+nightly: tests
 	@tools/nightly $(BUILD)
 
-check-gpu: all
+check-gpu: tests
 	@tools/check-gpu $(BUILD)
 
 # Reports in headless Chromium; skipped, and told so, where there is none.
-check-report: all
+check-report: tests
 	@tools/check-report $(BUILD)
 
 format:
@@ -43,7 +53,7 @@ tsan: setup
 
 install: all
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
-	@ninja -C $(BUILD) --quiet install
+	@cmake --install $(BUILD) >/dev/null
 
 wc:
 	@git ls-files '*.c' '*.h' | xargs wc -l | sort -rn | head -20

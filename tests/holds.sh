@@ -20,6 +20,7 @@ holds() {
         cat "$work/log"
     fi
 }
+. "$root/tests/busy.sh" # quick
 finish() {
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ]

@@ -81,10 +81,10 @@ says err "cannot run ./no-such-program: No such file or directory"
 ) &
 profile 137 --trace p.json --folded p.folded -- sh -c "echo \$\$ >'$work/pid'; exec '$quern' run '$gelu' gelu_tile --set 'n=1<<24' --device ref"
 says err "was ended by signal 9 (Killed) before its profile was written; nothing of it is left"
-profile 2 --trace /no/such/folder/p.json -- true
-says err "cannot write /no/such/folder/p.json: No such file or directory"
-profile 2 --trace /no/such/folder/p.json "$gelu" gelu_tile --set n=1000 --device cpu
-says err "cannot write /no/such/folder/p.json"
+profile 2 --trace "$work/no/such/folder/p.json" -- true
+says err "cannot write $work/no/such/folder/p.json: No such file or directory"
+profile 2 --trace "$work/no/such/folder/p.json" "$gelu" gelu_tile --set n=1000 --device cpu
+says err "cannot write $work/no/such/folder/p.json"
 profile 2 --trace /dev/full "$gelu" gelu_tile --set n=1000 --device cpu
 says err "cannot write /dev/full: No space left on device; nothing is left there"
 says out "gelu_tile"

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
-#include "test.h"
+#include "quiet.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -101,7 +101,7 @@ TEST(files_are_written_whole)
     EXPECT(strstr(error.message, "larger than 4 bytes"));
     EXPECT(file_read(folder, 100, &data, &size, &error) == QN_BAD_FILE);
     EXPECT(strstr(error.message, "is a folder"));
-    EXPECT(file_read("/nonexistent/file", 100, &data, &size, &error) == QN_BAD_FILE);
+    EXPECT(file_read(absent_path("file"), 100, &data, &size, &error) == QN_BAD_FILE);
     unlink(path);
     snprintf(path, sizeof(path), "%s/a/b/c", folder);
     for (int i = 0; i < 4; i++) {

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "base/base.h"
 #include "device/compiler.h"
-#include "test.h"
+#include "quiet.h"
 
 #include <pthread.h>
 #include <quern/device.h>
@@ -177,7 +177,7 @@ TEST(no_compiler)
 {
     char *path = strdup(getenv("PATH"));
     char *named = getenv("CC") ? strdup(getenv("CC")) : NULL;
-    setenv("PATH", "/nonexistent", 1);
+    setenv("PATH", absent_path("bin"), 1);
     unsetenv("CC"); /* which may be a whole path */
     fixture f;
     qn_context_options options = {.no_cache = true};

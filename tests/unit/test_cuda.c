@@ -4,7 +4,7 @@
  * and a stream of the host program, QUERN_SYNC. test_gpu.c has what works.
  * SPDX-License-Identifier: MIT
  */
-#include "test.h"
+#include "quiet.h"
 
 #include "device/cuda_api.h"
 
@@ -146,7 +146,7 @@ TEST(why_there_is_none)
     describe("FAKE_CUDA_INIT", "999", &info);
     EXPECT(!info.available && strstr(info.description, "the NVIDIA driver does not start"));
     if (!dlopen("libcuda.so.1", RTLD_LAZY)) { /* a machine without the real one */
-        describe("QUERN_CUDA_PATH", "/nowhere", &info);
+        describe("QUERN_CUDA_PATH", absent_path("lib"), &info);
         EXPECT(!info.available && info.absent && strstr(info.description, "install the NVIDIA driver"));
     }
 }

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
-#include "test.h"
+#include "quiet.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -72,7 +72,7 @@ TEST(joins_slow_workers)
     pool_run(p, 16, 1, sleep_long, &done);
     double took_ms = (double)(clock_now_ns() - start_ns) * 1e-6;
     EXPECT(done == 16);
-    EXPECT(took_ms < 30); /* alone it would take 32 */
+    EXPECT_QUICK(took_ms < 30); /* alone it would take 32 */
     pool_free(p);
 }
 
@@ -147,7 +147,7 @@ TEST(empty_job)
         if (each_ns < best_ns) best_ns = each_ns;
     }
     printf("note: pool: empty fork and join of %d threads takes %.0f ns\n", pool_threads(p), best_ns);
-    EXPECT(best_ns < 50000);
+    EXPECT_QUICK(best_ns < 50000);
     pool_free(p);
 }
 
