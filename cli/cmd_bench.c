@@ -105,6 +105,7 @@ static int show_ceilings(qn_context *context, const char *device, bool measure)
 static void print_details(qn_context *context, const char *device)
 {
     char *words = qn_device_details(context, device);
+    if (!words) return;
     for (char *line = strtok(words, "\n"); line; line = strtok(NULL, "\n")) printf("  %s\n", line);
     free(words);
 }

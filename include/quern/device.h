@@ -66,7 +66,8 @@ typedef struct qn_graph qn_graph;
  * can be used. */
 QN_API QN_MUST_CHECK qn_status qn_device_find(const qn_context *context, const char *name, qn_device_info *info,
                                               qn_error *error);
-/* A few lines of text about an available device: its libraries, versions, caches; malloc'd, freed by the caller. */
+/* A few lines of text about an available device: its libraries, versions, caches; malloc'd, freed by the caller; NULL
+ * without memory. */
 QN_API char *qn_device_details(qn_context *context, const char *name);
 /* The host program's own context of the device (a CUcontext) instead of Quern's, before anything ran there. */
 QN_API QN_MUST_CHECK qn_status qn_device_adopt(qn_context *context, const char *device, void *native, qn_error *error);

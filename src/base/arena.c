@@ -1,8 +1,8 @@
 /*
  * Arenas: blocks of memory that are freed together. In: sizes. Out: zeroed memory aligned to 16 bytes.
  * A block is at least 64 KiB; what is larger gets a block of its own, and very large ones ask for huge pages, since most
- * of the cost of a growing graph would be the faults of small ones. When the system has no memory left the process ends
- * here: nothing useful can be done, and no caller checks.
+ * of the cost of a growing graph would be the faults of small ones. When the system has no memory left it comes from the
+ * reserve of heap.c: no caller checks.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -34,34 +34,33 @@ _Noreturn void base_check_failed(const char *condition, const char *file, int li
 static block *block_new(size_t capacity)
 {
     size_t size = sizeof(block) + capacity;
-    CHECK(size > capacity);
+    if (size < capacity) size = SIZE_MAX; /* which nobody has */
+    heap_in_use((int64_t)MINIMUM(size, (size_t)INT64_MAX));
 #if defined(MADV_HUGEPAGE) && !defined(__SANITIZE_ADDRESS__)
     if (size >= MAPPED_BYTES) {
         block *b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        CHECK(b != MAP_FAILED);
-        madvise(b, size, MADV_HUGEPAGE);
-        b->mapped_bytes = size;
-        return b;
+        if (b != MAP_FAILED) {
+            madvise(b, size, MADV_HUGEPAGE);
+            b->mapped_bytes = size;
+            return b;
+        }
     }
 #endif
-    block *b = calloc(1, size);
-    CHECK(b);
-    return b;
+    return heap_new(size);
 }
 
 static void block_free(block *b)
 {
+    heap_in_use(-(int64_t)(sizeof(block) + b->size));
     if (b->mapped_bytes)
         munmap(b, b->mapped_bytes);
     else
-        free(b);
+        heap_free(b);
 }
 
 arena *arena_new(void)
 {
-    arena *a = calloc(1, sizeof(arena));
-    CHECK(a);
-    return a;
+    return heap_new(sizeof(arena));
 }
 
 void arena_free(arena *a)
@@ -72,16 +71,17 @@ void arena_free(arena *a)
         block_free(b);
         b = next;
     }
-    free(a);
+    heap_free(a);
 }
 
 void *arena_alloc(arena *a, size_t size_bytes)
 {
     size_t size = (size_bytes + 15) & ~(size_t)15;
-    CHECK(size >= size_bytes);
+    if (size < size_bytes) size = SIZE_MAX & ~(size_t)15;
     block *b = a->blocks;
     if (!b || b->size - b->used < size) {
-        size_t capacity = size > 65536 ? size : 65536;
+        size_t usual = heap_is_short() ? 4096 : 65536; /* of the reserve no more than is needed */
+        size_t capacity = MAXIMUM(size, usual);
         b = block_new(capacity);
         b->size = capacity;
         b->next = a->blocks;

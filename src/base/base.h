@@ -1,7 +1,8 @@
 /*
  * base: what every other folder stands on; it knows nothing of tensors.
  *
- * Memory comes from arenas (freed all at once) except for growable text and what says otherwise.
+ * Memory comes from arenas (freed all at once) except for growable text and what says otherwise. Small memory is always
+ * given; a call that ran short of it ends with QN_NO_MEMORY (heap.c, docs/decisions/011).
  * Failure is a `qn_status` plus a message in a `qn_error`; `QN_TRY` passes it on. `CHECK` is for our own
  * mistakes only: it prints and aborts.
  * SPDX-License-Identifier: MIT
@@ -30,7 +31,39 @@ _Noreturn void base_check_failed(const char *condition, const char *file, int li
         if (status_of_try != QN_OK) return status_of_try; \
     } while (0)
 
-/* arena.c: memory that dies all at once. Allocation never fails to the caller: it aborts when the system has none. */
+/* heap.c: memory that never fails to the caller. When the system has none it comes from a reserve, the thread is short of
+ * memory from then on, and heap_status says so at the end of every step of the work. For what is small beside the work
+ * itself: sizes that the user chose go to malloc, and the caller checks. All memory is given back with heap_free, that of
+ * malloc too. */
+void *heap_new(size_t size_bytes);                       /* zeroed */
+void *heap_array(size_t count, size_t item_bytes);       /* zeroed */
+void *heap_aligned(size_t alignment, size_t size_bytes); /* zeroed; never resized */
+void *heap_resize(void *memory, size_t size_bytes);      /* what is new is not zeroed; NULL is fine */
+char *heap_copy_text(const char *words);
+void heap_free(void *memory);           /* NULL is fine */
+void heap_in_use(int64_t change_bytes); /* large blocks: the reserve grows with them */
+bool heap_is_short(void);               /* the calling thread: the system refused memory since the call began */
+bool heap_take_short(void);             /* and from now on it is not: for handing it from a worker's job ... */
+void heap_set_short(void);              /* ... to the thread that waits for it */
+size_t heap_reserve_most_bytes(void);   /* handed out at once, ever: for tests */
+qn_status heap_refuse(qn_error *error);
+static inline qn_status heap_status(qn_error *error)
+{
+    return heap_is_short() ? heap_refuse(error) : QN_OK;
+}
+/* A public call begins with HEAP_ENTER: it is refused when there is no reserve, and short of memory only by what happens
+ * in it. Calls inside calls (callbacks too) belong to the outermost one. The value: what the function returns then. */
+typedef struct heap_call {
+    bool entered;
+} heap_call;
+bool heap_enter(heap_call *call);
+void heap_leave(heap_call *call);
+#define HEAP_ENTER_ELSE(refused)                                       \
+    heap_call call_of_heap __attribute__((cleanup(heap_leave))) = {0}; \
+    if (!heap_enter(&call_of_heap)) return refused
+#define HEAP_ENTER(error) HEAP_ENTER_ELSE(heap_refuse(error))
+
+/* arena.c: memory that dies all at once, from the heap: allocation never fails to the caller. */
 typedef struct arena arena;
 arena *arena_new(void);
 void arena_free(arena *a);                                        /* NULL is fine */

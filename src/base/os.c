@@ -42,7 +42,7 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
             capacity = capacity ? capacity * 2 : 65536;
             char *more = realloc(bytes, capacity);
             if (!more) {
-                free(bytes);
+                heap_free(bytes);
                 fclose(file);
                 return error_set(error, QN_NO_MEMORY, "no memory for %s", path);
             }
@@ -51,7 +51,7 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
         size_t got = fread(bytes + used, 1, capacity - used - 1, file);
         used += got;
         if (used > limit_bytes) {
-            free(bytes);
+            heap_free(bytes);
             fclose(file);
             return error_set(error, QN_BAD_FILE, "%s is larger than %zu bytes", path, limit_bytes);
         }
@@ -60,7 +60,7 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     bool bad = ferror(file);
     fclose(file);
     if (bad) {
-        free(bytes);
+        heap_free(bytes);
         return error_set(error, QN_BAD_FILE, "cannot read %s", path);
     }
     bytes[used] = 0;

@@ -36,6 +36,7 @@ typedef struct worker {
 struct pool {
     _Alignas(64) _Atomic uint32_t gate;
     _Atomic int sleepers, joiner, stop;
+    _Atomic bool is_short; /* a worker ran short of memory in this job: the caller did, then */
     _Alignas(64) _Atomic int64_t next;
     _Alignas(64) pthread_mutex_t callers;
     pool_work *work; /* the job */
@@ -110,6 +111,7 @@ static void *worker_main(void *argument)
                 continue;
             served = gate / EPOCH;
             take_pieces(p, self->number, true);
+            if (heap_take_short()) atomic_store(&p->is_short, true);
             uint32_t after = atomic_fetch_sub_explicit(&p->gate, 1, memory_order_seq_cst) - 1;
             if (!(after & (OPEN | INSIDE)) && atomic_load(&p->joiner)) futex_wake(&p->gate, INT_MAX);
             continue;
@@ -125,11 +127,9 @@ static void *worker_main(void *argument)
 pool *pool_new(int threads)
 {
     threads = MINIMUM(MAXIMUM(threads, 1), MOST_THREADS);
-    pool *p = aligned_alloc(_Alignof(pool), sizeof(pool));
-    CHECK(p);
+    pool *p = heap_aligned(_Alignof(pool), sizeof(pool));
     *p = (pool){.threads = 1};
-    p->workers = calloc((size_t)threads, sizeof(worker));
-    CHECK(p->workers);
+    p->workers = heap_array((size_t)threads, sizeof(worker));
     pthread_mutex_init(&p->callers, NULL);
     int started = 0;
     while (started < threads - 1) {
@@ -150,8 +150,8 @@ void pool_free(pool *p)
     futex_wake(&p->gate, INT_MAX);
     for (int i = 0; i < p->threads - 1; i++) pthread_join(p->workers[i].thread, NULL);
     pthread_mutex_destroy(&p->callers);
-    free(p->workers);
-    free(p);
+    heap_free(p->workers);
+    heap_free(p);
 }
 
 int pool_threads(const pool *p)
@@ -188,6 +188,7 @@ static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *co
         }
         gate = atomic_load_explicit(&p->gate, memory_order_acquire);
     }
+    if (atomic_exchange(&p->is_short, false)) heap_set_short();
     pthread_mutex_unlock(&p->callers);
 }
 

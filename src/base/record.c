@@ -179,7 +179,7 @@ static ring *ring_make(void)
         while (capacity < (uint64_t)state.ring_records) capacity *= 2;
         if (r) r->items = calloc(capacity, sizeof(record));
         if (!r || !r->items) { /* without memory nothing is recorded */
-            free(r);
+            heap_free(r);
             pthread_mutex_unlock(&state.lock);
             return NULL;
         }

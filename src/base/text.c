@@ -13,8 +13,7 @@ static void reserve(text *t, size_t more)
     if (t->length + more + 1 <= t->capacity) return;
     size_t capacity = t->capacity ? t->capacity : 256;
     while (capacity < t->length + more + 1) capacity *= 2;
-    t->data = realloc(t->data, capacity);
-    CHECK(t->data);
+    t->data = heap_resize(t->data, capacity);
     t->capacity = capacity;
 }
 
@@ -72,7 +71,7 @@ void text_clear(text *t)
 
 void text_free(text *t)
 {
-    free(t->data);
+    heap_free(t->data);
     *t = (text){0};
 }
 

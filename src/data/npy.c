@@ -240,7 +240,7 @@ qn_status qn_npy_read(const char *path, qn_npy *npy, qn_error *error)
     if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
     char *words = NULL;
     qn_status status = read_file(file, path, npy, &words, error);
-    free(words);
+    heap_free(words);
     fclose(file);
     if (status) qn_npy_free(npy);
     return status;
@@ -249,7 +249,7 @@ qn_status qn_npy_read(const char *path, qn_npy *npy, qn_error *error)
 void qn_npy_free(qn_npy *npy)
 {
     if (!npy) return;
-    free(npy->memory);
+    heap_free(npy->memory);
     memset(npy, 0, sizeof(*npy));
 }
 
@@ -307,7 +307,7 @@ qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error)
         if (bytes) pack(array, 0, array->data, all + out.length);
         status = file_write(path, all, out.length + (size_t)bytes, error);
     }
-    free(all);
+    heap_free(all);
     text_free(&out);
     return status;
 }

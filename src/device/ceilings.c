@@ -248,8 +248,8 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
         pool_free(pools[0]);
         pool_free(pools[1]);
     }
-    free(from);
-    free(to);
+    heap_free(from);
+    heap_free(to);
     dlclose(library);
     return status;
 }
@@ -310,8 +310,7 @@ static void measure_more(void *library, pool *p, char *from, char *to, int64_t p
     out->exp_g_per_s = 4.0 * lanes * FMA_STEPS * (double)count / least_ns(p, count, fma_pieces, &j);
     out->launch_ns = least_ns(p, pool_threads(p), no_work, NULL);
     enum { JOBS = 256 };
-    pool_job *jobs = aligned_alloc(64, sizeof(pool_job) * JOBS);
-    CHECK(jobs);
+    pool_job *jobs = heap_aligned(64, sizeof(pool_job) * JOBS);
     double least = 1e18;
     for (int round = 0; round < 20; round++) {
         memset(jobs, 0, sizeof(pool_job) * JOBS);
@@ -325,7 +324,7 @@ static void measure_more(void *library, pool *p, char *from, char *to, int64_t p
         least = MINIMUM(least, (double)(clock_now_ns() - start_ns) / JOBS);
     }
     out->graph_launch_ns = least;
-    free(jobs);
+    heap_free(jobs);
 }
 
 qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, qn_roofline *out, qn_error *error)
@@ -353,8 +352,8 @@ qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, 
         measure_more(library, p, from, to, pieces, vector_bytes() / 4, out);
         pool_free(p);
     }
-    free(from);
-    free(to);
+    heap_free(from);
+    heap_free(to);
     dlclose(library);
     return status;
 }

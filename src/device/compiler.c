@@ -318,7 +318,7 @@ qn_status compiler_show(const compiler *c, const char *source, text *out, qn_err
     size_t size = 0;
     if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
     if (status == QN_OK) text_add_bytes(out, words, size);
-    free(words);
+    heap_free(words);
     unlink(path);
     rmdir(folder);
     return status;

@@ -24,8 +24,7 @@
 
 static device *cpu_open(const device_options *options)
 {
-    cpu_device *d = calloc(1, sizeof(*d));
-    CHECK(d);
+    cpu_device *d = heap_new(sizeof(*d));
     d->driver = &driver_cpu;
     if (options) d->options = *options;
     d->threads = d->options.threads > 0 ? d->options.threads : cpu_count();
@@ -40,10 +39,10 @@ static void cpu_close(device *base)
 {
     cpu_device *d = (cpu_device *)base;
     pool_free(d->pool);
-    for (int i = 0; d->memory && i < d->threads; i++) free(d->memory[i].data);
-    free(d->memory);
+    for (int i = 0; d->memory && i < d->threads; i++) heap_free(d->memory[i].data);
+    heap_free(d->memory);
     pthread_mutex_destroy(&d->lock);
-    free(d);
+    heap_free(d);
 }
 
 static void cpu_about(const device *base, device_about *about)
@@ -173,8 +172,7 @@ static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
-    cpu_program *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    cpu_program *p = heap_new(sizeof(*p));
     p->driver = &driver_cpu;
     p->device = (cpu_device *)base;
     p->kernel = k;
@@ -189,7 +187,7 @@ static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary
     }
     if (!good) {
         dlclose(library);
-        free(p);
+        heap_free(p);
         return error_set(error, QN_FAILED, "%s is not the binary of kernel `%s`", binary_path, k->name);
     }
     *out = (program *)p;
@@ -200,7 +198,7 @@ static void cpu_unload(program *base)
 {
     cpu_program *p = (cpu_program *)base;
     dlclose(p->library);
-    free(p);
+    heap_free(p);
 }
 
 /* ---- launches ---- */
@@ -209,8 +207,7 @@ pool *cpu_pool(cpu_device *d)
 {
     pthread_mutex_lock(&d->lock);
     if (!d->pool) {
-        d->memory = calloc((size_t)d->threads, sizeof(cpu_memory));
-        CHECK(d->memory);
+        d->memory = heap_array((size_t)d->threads, sizeof(cpu_memory));
         d->pool = pool_new(d->threads);
     }
     pthread_mutex_unlock(&d->lock);
@@ -229,7 +226,7 @@ static void print_line(void *context, const char *line)
 bool cpu_grow(cpu_memory *m, uint64_t size_bytes)
 {
     if (m->size_bytes >= size_bytes) return true;
-    free(m->data);
+    heap_free(m->data);
     /* Large pages where it is large: packed panels of products are read all over. */
     uint64_t step = size_bytes > LARGE_PAGE_BYTES / 4 ? LARGE_PAGE_BYTES : 4096;
     uint64_t size = (size_bytes + size_bytes / 4 + step - 1) / step * step;

@@ -29,12 +29,12 @@ struct device_series {
 void cpu_series_close(device_series *s)
 {
     if (!s) return;
-    free(s->reports);
-    free(s->views);
-    free(s->work);
-    free(s->jobs);
-    free(s->parts);
-    free(s);
+    heap_free(s->reports);
+    heap_free(s->views);
+    heap_free(s->work);
+    heap_free(s->jobs);
+    heap_free(s->parts);
+    heap_free(s);
 }
 
 /* A pool_work of one item, which nothing runs beside: every worker's memory is as large as any job wants it. What can not

@@ -15,8 +15,7 @@ enum { OLDEST_CAPABILITY = 75 };
 
 static device *open_device(const device_options *options)
 {
-    cuda_device *d = calloc(1, sizeof(*d));
-    CHECK(d);
+    cuda_device *d = heap_new(sizeof(*d));
     d->driver = &driver_cuda;
     if (options) d->options = *options;
     d->number = d->options.number;
@@ -43,15 +42,15 @@ static void close_device(device *base)
         d->api.cuStreamDestroy_v2(d->own.handle);
         cuda_leave(d, pushed);
     }
-    free(d->trace);
-    free(d->blocks);
+    heap_free(d->trace);
+    heap_free(d->blocks);
     cuda_health_close(d);
     if (d->opened && !d->adopted) d->api.cuDevicePrimaryCtxRelease_v2(d->handle);
     nvrtc_free(d->compiler);
     cuda_api_close(&d->api);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->copy_lock);
-    free(d);
+    heap_free(d);
 }
 
 /* ---- finding it ---- */

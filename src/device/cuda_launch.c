@@ -37,11 +37,10 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     bool pushed;
     QN_TRY(file_read(binary_path, (size_t)1 << 30, &image, &size, error));
     if (cuda_enter(d, &pushed, error) != QN_OK) {
-        free(image);
+        heap_free(image);
         return error ? error->status : QN_NO_DEVICE;
     }
-    cuda_program *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    cuda_program *p = heap_new(sizeof(*p));
     p->driver = d->driver;
     p->device = d;
     p->kernel = k;
@@ -56,9 +55,9 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     if (status != QN_OK) cuda_layout_free(p->layout);
     if (status != QN_OK && p->module && !d->lost) d->api.cuModuleUnload(p->module);
     cuda_leave(d, pushed);
-    free(image);
+    heap_free(image);
     if (status != QN_OK)
-        free(p);
+        heap_free(p);
     else
         *out = (program *)p;
     return status;
@@ -79,7 +78,7 @@ void cuda_unload(program *base)
         cuda_leave(d, pushed);
     }
     cuda_layout_free(p->layout);
-    free(p);
+    heap_free(p);
 }
 
 /* ---- preparing ---- */
@@ -257,13 +256,12 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
     }
     if (!l) {
         size_t words = (size_t)cuda_frame_words(p->kernel);
-        l = calloc(1, sizeof(*l) + sizeof(int64_t) * words * (size_t)p->phase_count);
-        CHECK(l);
+        l = heap_new(sizeof(*l) + sizeof(int64_t) * words * (size_t)p->phase_count);
         l->program = p;
         l->phase_count = p->phase_count;
         l->report = cuda_report_take(d, l);
         if (l->report < 0) {
-            free(l);
+            heap_free(l);
             cuda_leave(d, pushed);
             *launch = NULL;
             return error_set(error, QN_FAILED, "%d calls are ready on %s at once; free some", CUDA_REPORTS, d->name);
@@ -293,7 +291,7 @@ void cuda_discard(device_launch *l)
         d->api.cuMemFreeHost(l->print);
         cuda_leave(d, pushed);
     }
-    free(l);
+    heap_free(l);
 }
 
 /* ---- submitting ---- */

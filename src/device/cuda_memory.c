@@ -38,8 +38,7 @@ static void insert(cuda_device *d, cuda_block block)
 {
     if (d->block_count == d->block_capacity) {
         d->block_capacity = d->block_capacity ? 2 * d->block_capacity : 64;
-        d->blocks = realloc(d->blocks, sizeof(cuda_block) * (size_t)d->block_capacity);
-        CHECK(d->blocks);
+        d->blocks = heap_resize(d->blocks, sizeof(cuda_block) * (size_t)d->block_capacity);
     }
     int at = place_of(d, block.address);
     memmove(&d->blocks[at + 1], &d->blocks[at], sizeof(cuda_block) * (size_t)(d->block_count - at));
@@ -234,7 +233,7 @@ void cuda_memory_close(cuda_device *d)
 {
     if (!d->lost)
         for (int i = 0; i < d->block_count; i++) d->api.cuMemFree_v2(d->blocks[i].address);
-    free(d->blocks);
+    heap_free(d->blocks);
     d->blocks = NULL;
     d->block_count = d->block_capacity = 0;
 }

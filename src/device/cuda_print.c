@@ -59,8 +59,7 @@ static bool take_tile(const int64_t **at, const int64_t *end, dtype elem, interp
             return false;
     }
     if (out->count > end - *at) return false;
-    out->elements = calloc((size_t)out->count + 1, sizeof(number));
-    CHECK(out->elements);
+    out->elements = heap_array((size_t)out->count + 1, sizeof(number));
     for (int64_t i = 0; i < out->count; i++) {
         int64_t bits = *(*at)++;
         if (dtype_is_float(elem))
@@ -74,8 +73,7 @@ static bool take_tile(const int64_t **at, const int64_t *end, dtype elem, interp
 /* Validity as bytes of the value's shape; NULL if its shape does not broadcast to that. */
 static uint8_t *spread_validity(const interp_tile *valid, const interp_tile *t)
 {
-    uint8_t *shown = malloc((size_t)t->count + 1);
-    CHECK(shown);
+    uint8_t *shown = heap_new((size_t)t->count + 1);
     int skip = t->type.rank - valid->type.rank;
     for (int64_t i = 0; i < t->count; i++) {
         int64_t rest = i, at = 0, step = 1;
@@ -104,7 +102,7 @@ static bool take_values(const tile_kernel *k, const tile_op *op, const int64_t *
         interp_tile valid;
         bool good = take_tile(&at, end, DT_BOOL, &valid);
         if (good) shown[i] = spread_validity(&valid, &values[i]);
-        free(valid.elements);
+        heap_free(valid.elements);
         if (!good) return false;
     }
     return true;
@@ -128,9 +126,8 @@ static bool show_record(const tile_kernel *k, const int64_t *record, const int64
     for (int axis = 0; axis < rank; axis++) text_print(line, axis ? ", %lld" : "%lld", (long long)record[2 + axis]);
     text_print(line, "), line %d: ", s.found->line);
     int next = 0, count = s.found->attr.count;
-    interp_tile *values = calloc((size_t)count + 1, sizeof(*values));
-    uint8_t **shown = calloc((size_t)count + 1, sizeof(*shown));
-    CHECK(values && shown);
+    interp_tile *values = heap_array((size_t)count + 1, sizeof(*values));
+    uint8_t **shown = heap_array((size_t)count + 1, sizeof(*shown));
     bool good = take_values(k, s.found, record + CUDA_PRINT_FIELDS, end, values, shown);
     for (const char *c = s.found->attr.words ? s.found->attr.words : ""; *c && good; c++) {
         if (c[0] != '{' || c[1] != '}' || next >= count) {
@@ -142,11 +139,11 @@ static bool show_record(const tile_kernel *k, const int64_t *record, const int64
         next++;
     }
     for (int i = 0; i < count; i++) {
-        free(values[i].elements);
-        free(shown[i]);
+        heap_free(values[i].elements);
+        heap_free(shown[i]);
     }
-    free(values);
-    free(shown);
+    heap_free(values);
+    heap_free(shown);
     return good;
 }
 

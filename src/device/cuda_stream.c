@@ -34,15 +34,14 @@ static qn_status stream_open(device *base, void *native, device_stream **out, qn
     cuda_device *d = (cuda_device *)base;
     bool pushed;
     QN_TRY(cuda_enter(d, &pushed, error));
-    device_stream *s = calloc(1, sizeof(*s));
-    CHECK(s);
+    device_stream *s = heap_new(sizeof(*s));
     s->device = d;
     s->handle = native;
     s->owned = !native;
     int result = native ? 0 : d->api.cuStreamCreate(&s->handle, CUDA_STREAM_OWN);
     cuda_leave(d, pushed);
     if (result) {
-        free(s);
+        heap_free(s);
         return cuda_failed(d, result, NULL, "making a stream", error);
     }
     pthread_mutex_lock(&d->lock);
@@ -73,7 +72,7 @@ static void stream_close(device_stream *s)
     for (int i = 0; i < CUDA_REPORTS; i++)
         if (d->launches[i] && d->launches[i]->stream == s) d->launches[i]->stream = NULL;
     pthread_mutex_unlock(&d->lock);
-    free(s);
+    heap_free(s);
 }
 
 qn_status cuda_wait(device_stream *s, qn_error *error)
@@ -143,8 +142,7 @@ static qn_status capture_end(device_stream *s, device_graph **out, qn_error *err
     if (!s->capturing) return error_set(error, QN_BAD_CALL, "this stream is not being recorded");
     s->capturing = false;
     QN_TRY(cuda_enter(d, &pushed, error));
-    device_graph *g = calloc(1, sizeof(*g));
-    CHECK(g);
+    device_graph *g = heap_new(sizeof(*g));
     g->device = d;
     int result = d->api.cuStreamEndCapture(s->handle, &g->graph);
     if (!result) result = d->api.cuGraphGetNodes(g->graph, NULL, &g->node_count);
@@ -153,7 +151,7 @@ static qn_status capture_end(device_stream *s, device_graph **out, qn_error *err
     if (result && g->graph) d->api.cuGraphDestroy(g->graph);
     cuda_leave(d, pushed);
     if (result) {
-        free(g);
+        heap_free(g);
         return cuda_failed(d, result, NULL, "ending the recording of a graph", error);
     }
     *out = g;
@@ -201,7 +199,7 @@ static void graph_close(device_graph *g)
         g->device->api.cuGraphDestroy(g->graph);
         cuda_leave(g->device, pushed);
     }
-    free(g);
+    heap_free(g);
 }
 
 static int64_t graph_nodes(const device_graph *g)
@@ -216,13 +214,12 @@ static qn_status event_open(device *base, device_event **out, qn_error *error)
     cuda_device *d = (cuda_device *)base;
     bool pushed;
     QN_TRY(cuda_enter(d, &pushed, error));
-    device_event *e = calloc(1, sizeof(*e));
-    CHECK(e);
+    device_event *e = heap_new(sizeof(*e));
     e->device = d;
     int result = d->api.cuEventCreate(&e->handle, 0);
     cuda_leave(d, pushed);
     if (result) {
-        free(e);
+        heap_free(e);
         return cuda_failed(d, result, NULL, "making an event", error);
     }
     *out = e;
@@ -238,7 +235,7 @@ static void event_close(device_event *e)
         e->device->api.cuEventDestroy_v2(e->handle);
         cuda_leave(e->device, pushed);
     }
-    free(e);
+    heap_free(e);
 }
 
 static qn_status event_record(device_event *e, device_stream *s, qn_error *error)

@@ -59,7 +59,7 @@ static void trace_free(cuda_device *d, struct cuda_trace *t)
     }
     if (t->anchor && !d->lost) d->api.cuEventDestroy_v2(t->anchor);
     if (t->stream && !d->lost) d->api.cuStreamDestroy_v2(t->stream);
-    free(t);
+    heap_free(t);
 }
 
 static qn_status start(device *base, qn_error *error)
@@ -70,7 +70,7 @@ static qn_status start(device *base, qn_error *error)
     if (!t && !fresh) return error_set(error, QN_NO_MEMORY, "there is no memory for tracing the GPU");
     qn_status status = cuda_enter(d, &pushed, error);
     if (status != QN_OK) {
-        free(fresh);
+        heap_free(fresh);
         return status;
     }
     int result = 0;

@@ -49,8 +49,7 @@ typedef struct emu_program {
 
 static device *emu_open(const device_options *options)
 {
-    emu_device *d = calloc(1, sizeof(*d));
-    CHECK(d);
+    emu_device *d = heap_new(sizeof(*d));
     d->driver = &driver_emu;
     if (options) d->options = *options;
     d->engine = emu_engine_new(d->options.threads > 0 ? d->options.threads : cpu_count());
@@ -65,7 +64,7 @@ static void emu_close(device *base)
     emu_device *d = (emu_device *)base;
     emu_engine_free(d->engine);
     pthread_mutex_destroy(&d->print_lock);
-    free(d);
+    heap_free(d);
 }
 
 static void emu_about(const device *base, device_about *about)
@@ -125,13 +124,12 @@ static void emu_unload(program *base)
     emu_program *p = (emu_program *)base;
     emu_library_close(&p->library);
     cuda_layout_free(p->layout);
-    free(p);
+    heap_free(p);
 }
 
 static qn_status emu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
 {
-    emu_program *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    emu_program *p = heap_new(sizeof(*p));
     p->driver = &driver_emu;
     p->device = (emu_device *)base;
     p->kernel = k;
@@ -213,7 +211,7 @@ static void margins_close(margins *m, const tile_kernel *k)
         if (k->params[i].kind > PARAM_SCRATCH || !m->memory[i]) continue;
         if (k->params[i].kind != PARAM_IN) memcpy(m->first[i], (void *)m->ranges[range].first, m->bytes[i]);
         range++;
-        free(m->memory[i]);
+        heap_free(m->memory[i]);
     }
 }
 
@@ -288,8 +286,8 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
     if (!blocks) return QN_OK;
     size_t scratch = ((size_t)shape.scratch_bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
     size_t sync = ((size_t)shape.sync_bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
-    free(s->scratch);
-    free(s->sync);
+    heap_free(s->scratch);
+    heap_free(s->sync);
     s->scratch = aligned_alloc(ALIGNMENT, scratch);
     s->sync = aligned_alloc(ALIGNMENT, sync);
     if (!s->scratch || !s->sync)
@@ -368,13 +366,13 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
     if (status == QN_OK) cuda_frame_arguments(k, m ? m->views : arrays, plan, s->frame);
     for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = run_phase(p, i, plan, s, m, error);
     if (m) margins_close(m, k);
-    free(m);
+    heap_free(m);
     if (s) {
-        free(s->scratch);
-        free(s->sync);
-        free(s->ring);
+        heap_free(s->scratch);
+        heap_free(s->sync);
+        heap_free(s->ring);
     }
-    free(s);
+    heap_free(s);
     return status;
 }
 

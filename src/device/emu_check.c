@@ -38,7 +38,7 @@ emu_shadow *emu_shadow_new(size_t shared_bytes)
 
 void emu_shadow_free(emu_shadow *s)
 {
-    free(s);
+    heap_free(s);
 }
 
 static const char *kind_words(int kind)

@@ -193,12 +193,12 @@ static void run_group(emu_worker *w, int64_t first, int count)
 static void blocks_free(emu_worker *w)
 {
     for (int i = 0; i < w->block_capacity; i++) {
-        free(w->blocks[i].warps);
-        free(w->blocks[i].together);
-        free(w->blocks[i].image);
+        heap_free(w->blocks[i].warps);
+        heap_free(w->blocks[i].together);
+        heap_free(w->blocks[i].image);
         emu_shadow_free(w->blocks[i].shadow);
     }
-    free(w->blocks);
+    heap_free(w->blocks);
     w->blocks = NULL;
     w->block_capacity = 0;
 }
@@ -252,8 +252,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
     pthread_mutex_lock(&e->lock);
     if (!e->pool) {
         e->pool = pool_new(e->threads);
-        e->workers = calloc((size_t)e->threads, sizeof(emu_worker));
-        CHECK(e->pool && e->workers);
+        e->workers = heap_array((size_t)e->threads, sizeof(emu_worker));
     }
     job j = {.engine = e, .launch = launch, .group_blocks = launch->cooperative ? (int)blocks : launch->cluster_blocks};
     int64_t groups = blocks / j.group_blocks;
@@ -268,8 +267,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
 
 emu_engine *emu_engine_new(int threads)
 {
-    emu_engine *e = calloc(1, sizeof(*e));
-    CHECK(e);
+    emu_engine *e = heap_new(sizeof(*e));
     e->threads = MAXIMUM(threads, 1);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->finding_lock, NULL);
@@ -283,9 +281,9 @@ void emu_engine_free(emu_engine *e)
         emu_stacks_free(&e->workers[i]);
         blocks_free(&e->workers[i]);
     }
-    free(e->workers);
+    heap_free(e->workers);
     pool_free(e->pool);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->finding_lock);
-    free(e);
+    heap_free(e);
 }

@@ -29,8 +29,7 @@ static bool stacks_add(emu_worker *w)
     size_t bytes = (STACKS_AT_ONCE + 1) * EMU_STACK_BYTES;
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return false;
-    emu_chunk *chunk = calloc(1, sizeof(*chunk));
-    CHECK(chunk);
+    emu_chunk *chunk = heap_new(sizeof(*chunk));
     *chunk = (emu_chunk){.next = w->chunks, .memory = memory, .size_bytes = bytes};
     w->chunks = chunk;
     w->chunk_count++;
@@ -52,7 +51,7 @@ void emu_stacks_free(emu_worker *w)
         emu_chunk *chunk = w->chunks;
         w->chunks = chunk->next;
         munmap(chunk->memory, chunk->size_bytes);
-        free(chunk);
+        heap_free(chunk);
     }
     w->free_stacks = NULL;
     w->chunk_count = 0;

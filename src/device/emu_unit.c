@@ -186,8 +186,7 @@ void emu_unit_write(const char *source, text *out)
     text_add(out, "#line 1 \"generated CUDA\"\n");
     text_add(out, source);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
-    declared *list = calloc(MAX_DECLARED, sizeof(*list));
-    CHECK(list);
+    declared *list = heap_array(MAX_DECLARED, sizeof(*list));
     int count = find_declared(source, false, list, MAX_DECLARED);
     for (int i = 0; i < count; i++)
         text_print(out, "QUERN_EMU_ENTRY(%.*s, %.*s::%.*s)\n", (int)list[i].name.length, list[i].name.start,
@@ -195,7 +194,7 @@ void emu_unit_write(const char *source, text *out)
                    list[i].name.start);
     count = find_declared(source, true, list, MAX_DECLARED);
     if (count) put_dynamic(list, count, out);
-    free(list);
+    heap_free(list);
 }
 
 /* ---- compiling ---- */
@@ -338,7 +337,7 @@ qn_status emu_unit_show(const compiler *c, const char *source, text *out, qn_err
     size_t size = 0;
     if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
     if (status == QN_OK) text_add_bytes(out, words, size);
-    free(words);
+    heap_free(words);
     unlink(path);
     rmdir(folder);
     return status;
@@ -387,8 +386,7 @@ qn_status emu_library_open(const char *path, emu_library *out, qn_error *error)
     find_symbol(out->handle, "emu_dynamic", &out->dynamic, sizeof(out->dynamic));
     out->checked = dlsym(out->handle, "emu_is_checked") != NULL;
     bind(emu_engine_calls());
-    out->path = strdup(path);
-    CHECK(out->path);
+    out->path = heap_copy_text(path);
     dl_iterate_phdr(find_extent, out);
     return QN_OK;
 }
@@ -396,7 +394,7 @@ qn_status emu_library_open(const char *path, emu_library *out, qn_error *error)
 void emu_library_close(emu_library *l)
 {
     if (l->handle) dlclose(l->handle);
-    free(l->path);
+    heap_free(l->path);
     *l = (emu_library){0};
 }
 

@@ -35,8 +35,7 @@ static const char *const flags[] = {"--minimal", "--std=c++17", "--device-as-def
 
 nvrtc *nvrtc_new(void)
 {
-    nvrtc *n = calloc(1, sizeof(*n));
-    CHECK(n);
+    nvrtc *n = heap_new(sizeof(*n));
     pthread_mutex_init(&n->lock, NULL);
     return n;
 }
@@ -46,7 +45,7 @@ void nvrtc_free(nvrtc *n)
     if (!n) return;
     cuda_api_close(&n->api);
     pthread_mutex_destroy(&n->lock);
-    free(n);
+    heap_free(n);
 }
 
 /* ---- opening ---- */
@@ -160,7 +159,7 @@ void nvrtc_output_free(nvrtc_output *o)
     text_free(&o->ptx);
     text_free(&o->log);
     for (int i = 0; i < o->symbol_count; i++) text_free(&o->symbols[i]);
-    free(o->symbols);
+    heap_free(o->symbols);
     *o = (nvrtc_output){0};
 }
 
@@ -198,7 +197,7 @@ static bool fetch(void *program, size_function *size, bytes_function *bytes, boo
     if (!memory) return false;
     bool good = bytes(program, memory) == 0;
     if (good) text_add_bytes(out, memory, is_text ? strnlen(memory, count) : count);
-    free(memory);
+    heap_free(memory);
     return good;
 }
 
@@ -311,8 +310,7 @@ static qn_status run(nvrtc *n, void *program, const char *source, const nvrtc_op
             fetch(program, api->nvrtcGetCUBINSize, api->nvrtcGetCUBIN, false, &output->cubin) && output->cubin.length;
     if (!good) return error_set(error, QN_FAILED, "NVRTC gave no code");
     QN_TRY(check_shared(&output->cubin, error));
-    output->symbols = calloc((size_t)MAXIMUM(options->name_count, 1), sizeof(text));
-    CHECK(output->symbols);
+    output->symbols = heap_array((size_t)MAXIMUM(options->name_count, 1), sizeof(text));
     output->symbol_count = options->name_count;
     for (int i = 0; i < options->name_count; i++) {
         const char *lowered = NULL;

@@ -20,8 +20,7 @@ typedef struct ref_program {
 
 static device *ref_open(const device_options *options)
 {
-    ref_device *d = calloc(1, sizeof(*d));
-    CHECK(d);
+    ref_device *d = heap_new(sizeof(*d));
     d->driver = &driver_ref;
     if (options) d->options = *options;
     return (device *)d;
@@ -29,7 +28,7 @@ static device *ref_open(const device_options *options)
 
 static void ref_close(device *d)
 {
-    free(d);
+    heap_free(d);
 }
 
 static void ref_about(const device *d, device_about *about)
@@ -47,8 +46,7 @@ static qn_status ref_load(device *d, const tile_kernel *k, const char *binary_pa
         return error_set(error, QN_NO_DEVICE,
                          "`%s` is a raw kernel: it has no tile IR for the reference interpreter; use another device",
                          k->name);
-    ref_program *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    ref_program *p = heap_new(sizeof(*p));
     p->driver = &driver_ref;
     p->device = (const ref_device *)d;
     p->kernel = k;
@@ -58,7 +56,7 @@ static qn_status ref_load(device *d, const tile_kernel *k, const char *binary_pa
 
 static void ref_unload(program *p)
 {
-    free(p);
+    heap_free(p);
 }
 
 static qn_status ref_launch(program *p, const array_view *arrays, const launch_plan *plan,

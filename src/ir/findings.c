@@ -25,7 +25,7 @@ static const struct {
 
 void findings_free(findings *f)
 {
-    free(f->items);
+    heap_free(f->items);
     memset(f, 0, sizeof(*f));
 }
 
@@ -48,8 +48,7 @@ finding *interp_report(interp *s, int code, const tile_op *op, const char *forma
     findings *f = s->found;
     if (f->count == f->capacity) {
         f->capacity = f->capacity ? 2 * f->capacity : 8;
-        f->items = realloc(f->items, sizeof(finding) * (size_t)f->capacity);
-        CHECK(f->items);
+        f->items = heap_resize(f->items, sizeof(finding) * (size_t)f->capacity);
     }
     finding *item = &f->items[f->count++];
     *item = (finding){.code = code, .line = op->line, .column = op->column, .times = 1};

@@ -404,7 +404,7 @@ void interp_program_of(const interp *s, uint32_t serial, int64_t program[3])
 static int64_t *shuffled(int64_t count, uint64_t seed)
 {
     int64_t *order = malloc(sizeof(int64_t) * (size_t)(count + 1));
-    CHECK(order);
+    if (!order) return NULL;
     for (int64_t i = 0; i < count; i++) order[i] = i;
     for (int64_t i = count - 1; i > 0; i--) {
         uint32_t words[4];
@@ -434,8 +434,10 @@ static void run_phase(interp *s, int phase)
     }
     bool some = s->options->only_programs && phase == s->kernel->phase_count - 1;
     bool shuffle = !some && s->options->order_seed && total <= SHUFFLED_LIMIT;
-    int64_t *order = shuffle ? shuffled(total, s->options->order_seed + (uint64_t)phase) : NULL;
-    s->order = some ? s->options->only_programs : order;
+    heap_free(s->shuffled);
+    s->shuffled = shuffle ? shuffled(total, s->options->order_seed + (uint64_t)phase) : NULL;
+    if (shuffle && !s->shuffled) interp_no_memory(s, sizeof(int64_t) * (size_t)total);
+    s->order = some ? s->options->only_programs : s->shuffled;
     s->first_serial = s->serial + 1;
     int64_t count = some ? s->options->only_count : total;
     for (int64_t i = 0; i < count && s->stop != STOP_LAUNCH; i++) {
@@ -448,7 +450,29 @@ static void run_phase(interp *s, int phase)
         interp_release_all(s);
     }
     s->order = NULL;
-    free(order);
+}
+
+_Noreturn void interp_no_memory(interp *s, size_t size_bytes)
+{
+    const tile_kernel *k = s->kernel;
+    CHECK(s->no_memory);
+    s->status = error_set(s->error, QN_NO_MEMORY, "%s:%d:%d: no memory: the reference interpreter needs %zu bytes here",
+                          k->file ? k->file : k->name, s->op ? s->op->line : 0, s->op ? s->op->column : 0, size_bytes);
+    longjmp(*s->no_memory, 1);
+}
+
+/* Apart, so that nothing of the launch is held here when it ends in the middle: all that it has is in the state. */
+static void run_launch(interp *s)
+{
+    const tile_kernel *k = s->kernel;
+    jmp_buf end;
+    s->no_memory = &end;
+    if (setjmp(end)) return;
+    for (int p = 0; p < k->param_count; p++)
+        if (k->params[p].kind == PARAM_OUT && k->params[p].has_initial) fill_initial(&k->params[p], &s->arrays[p]);
+    if (s->check) shadows_make(s);
+    for (int phase = 0; phase < k->phase_count && s->stop != STOP_LAUNCH; phase++) run_phase(s, phase);
+    if (s->check && s->status == QN_OK && !s->hook_stopped && !s->options->only_programs) shadow_unwritten(s);
 }
 
 qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launch_plan *plan,
@@ -462,23 +486,16 @@ qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launc
     s.exact = options->exact;
     s.check = options->check;
     s.step_limit = options->step_limit ? options->step_limit : 1000000000;
-    s.slots = calloc((size_t)k->value_count, sizeof(tile *));
-    s.assigned = calloc((size_t)k->value_count, 1);
-    s.set_at = options->hook ? calloc((size_t)k->value_count, sizeof(int64_t)) : NULL;
-    CHECK(s.slots && s.assigned && (s.set_at || !options->hook));
-    for (int p = 0; p < k->param_count; p++)
-        if (k->params[p].kind == PARAM_OUT && k->params[p].has_initial) fill_initial(&k->params[p], &arrays[p]);
-    if (s.check) shadows_make(&s);
-    for (int phase = 0; phase < k->phase_count && s.stop != STOP_LAUNCH; phase++) run_phase(&s, phase);
-    if (s.check && s.status == QN_OK && !s.hook_stopped && !options->only_programs) shadow_unwritten(&s);
-    interp_release_all(&s);
-    buffer_give(&s, s.shown[0]);
-    buffer_give(&s, s.shown[1]);
+    s.slots = heap_array((size_t)k->value_count, sizeof(tile *));
+    s.assigned = heap_array((size_t)k->value_count, 1);
+    s.set_at = options->hook ? heap_array((size_t)k->value_count, sizeof(int64_t)) : NULL;
+    run_launch(&s);
     shadows_free(&s);
     tile_free_buffers(&s);
-    free(s.slots);
-    free(s.set_at);
-    free(s.assigned);
+    heap_free(s.shuffled);
+    heap_free(s.slots);
+    heap_free(s.set_at);
+    heap_free(s.assigned);
     findings_free(&own);
     return s.status;
 }

@@ -201,14 +201,10 @@ qn_status interp_head(const tile_kernel *k, const bool *given, const number *num
     s.step_limit = 100000000;
     CHECK(k->param_count <= COUNT(plan->extents));
     memset(plan, 0, sizeof(*plan));
-    s.slots = calloc((size_t)k->value_count, sizeof(tile *));
-    CHECK(s.slots);
+    s.slots = heap_array((size_t)k->value_count, sizeof(tile *));
     qn_status status = run_head(&s);
-    interp_release_all(&s);
-    buffer_give(&s, s.shown[0]);
-    buffer_give(&s, s.shown[1]);
     tile_free_buffers(&s);
-    free(s.slots);
+    heap_free(s.slots);
     findings_free(&found);
     return status;
 }

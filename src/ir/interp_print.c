@@ -99,15 +99,14 @@ static void causes(const interp *s, value v, uint8_t *seen, int *count, text *ou
 
 void interp_show_causes(const interp *s, value v, text *out)
 {
-    uint8_t *seen = calloc((size_t)s->kernel->value_count, 1);
-    CHECK(seen);
+    uint8_t *seen = heap_array((size_t)s->kernel->value_count, 1);
     int count = 0;
     const tile_op *op = tile_def(s->kernel, v);
     if (op && !op->region_count && op->operand_count) /* the condition itself is known: it is false */
         for (int i = 0; i < op->operand_count; i++) causes(s, op->operands[i], seen, &count, out);
     else
         causes(s, v, seen, &count, out);
-    free(seen);
+    heap_free(seen);
 }
 
 void interp_print_op(interp *s, const tile_op *op)

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *table(int64_t count, size_t size)
+static void *table(interp *s, int64_t count, size_t size)
 {
     void *memory = calloc((size_t)count + 1, size); /* pages that are never touched cost nothing */
-    CHECK(memory);
+    if (!memory) interp_no_memory(s, ((size_t)count + 1) * size);
     return memory;
 }
 
@@ -65,15 +65,14 @@ static void shadow_make(const array_view *a, shadow *known)
 void shadows_make(interp *s)
 {
     const tile_kernel *k = s->kernel;
-    s->shadows = calloc((size_t)k->param_count + 1, sizeof(shadow));
-    CHECK(s->shadows);
+    s->shadows = heap_array((size_t)k->param_count + 1, sizeof(shadow));
     for (int p = 0; p < k->param_count; p++) {
         const tile_param *param = &k->params[p];
         if (param->kind != PARAM_OUT && param->kind != PARAM_INOUT && param->kind != PARAM_SCRATCH) continue;
         shadow *known = &s->shadows[p];
         shadow_make(&s->arrays[p], known);
         known->needs_write = param->kind == PARAM_SCRATCH || (param->kind == PARAM_OUT && !param->has_initial);
-        if (known->needs_write) known->written = table(known->count, 1);
+        if (known->needs_write) known->written = table(s, known->count, 1);
     }
 }
 
@@ -81,14 +80,14 @@ void shadows_free(interp *s)
 {
     for (int p = 0; s->shadows && p < s->kernel->param_count; p++) {
         shadow *known = &s->shadows[p];
-        free(known->written);
-        free(known->writer);
-        free(known->readers);
-        free(known->atomics);
-        free(known->stamp);
-        free(known->birth);
+        heap_free(known->written);
+        heap_free(known->writer);
+        heap_free(known->readers);
+        heap_free(known->atomics);
+        heap_free(known->stamp);
+        heap_free(known->birth);
     }
-    free(s->shadows);
+    heap_free(s->shadows);
     s->shadows = NULL;
 }
 
@@ -148,7 +147,7 @@ static bool wrote_other(const interp *s, touch writer)
 void shadow_read(interp *s, const tile_op *op, int array, int64_t count, const int64_t *places, const uint8_t *skip)
 {
     shadow *known = &s->shadows[array];
-    if (!known->readers) known->readers = table(known->count, sizeof(*known->readers));
+    if (!known->readers) known->readers = table(s, known->count, sizeof(*known->readers));
     for (int64_t j = 0; j < count; j++) {
         if (skip[j]) continue;
         int64_t place = places[j];
@@ -173,8 +172,8 @@ void shadow_write(interp *s, const tile_op *op, int array, int64_t count, const 
                   bool may_meet)
 {
     shadow *known = &s->shadows[array];
-    if (!known->writer) known->writer = table(known->count, sizeof(touch));
-    if (may_meet && !known->stamp) known->stamp = table(known->count, sizeof(uint32_t));
+    if (!known->writer) known->writer = table(s, known->count, sizeof(touch));
+    if (may_meet && !known->stamp) known->stamp = table(s, known->count, sizeof(uint32_t));
     uint32_t stamp = ++s->stamp;
     for (int64_t j = 0; j < count; j++) {
         if (skip[j]) continue;
@@ -205,7 +204,7 @@ void shadow_write(interp *s, const tile_op *op, int array, int64_t count, const 
 void shadow_atomic(interp *s, const tile_op *op, int array, int64_t count, const int64_t *places, const uint8_t *skip)
 {
     shadow *known = &s->shadows[array];
-    if (!known->atomics) known->atomics = table(known->count, sizeof(*known->atomics));
+    if (!known->atomics) known->atomics = table(s, known->count, sizeof(*known->atomics));
     for (int64_t j = 0; j < count; j++) {
         if (skip[j]) continue;
         int64_t place = places[j];
@@ -238,7 +237,7 @@ void shadow_set_births(interp *s, int array, int64_t count, const int64_t *place
 {
     shadow *known = &s->shadows[array];
     if (!known->birth && !from->birth) return;
-    if (!known->birth) known->birth = table(known->count, sizeof(int32_t));
+    if (!known->birth) known->birth = table(s, known->count, sizeof(int32_t));
     for (int64_t j = 0; j < count; j++)
         if (!skip[j]) known->birth[places[j]] = birth_of(from, j);
 }

@@ -11,6 +11,8 @@
 
 #include "ir/interp.h"
 
+#include <setjmp.h>
+
 /* Floats in f; integers and bools in i, wrapped to their type (u64 by bit pattern). */
 typedef union cell {
     int64_t i;
@@ -28,6 +30,7 @@ struct tile {
     int uses;
     cell one;   /* the cells of a tile of one element */
     tile *next; /* in the free list */
+    tile *next_of_all;
 };
 
 typedef enum stop_kind { STOP_NONE, STOP_PROGRAM, STOP_LAUNCH } stop_kind;
@@ -73,13 +76,17 @@ struct interp {
     int64_t ticks;
     tile *free_tiles;
     void *free_buffers[BUFFER_CLASSES];
-    shadow *shadows;  /* by parameter */
-    int8_t *assigned; /* by value: how an assignment with a mask was written (below) */
+    struct buffer_head *all_buffers; /* lent and free */
+    struct tile *all_tiles;
+    jmp_buf *no_memory; /* where the launch ends when a tile or a table cannot be had; NULL: its scalars are small */
+    shadow *shadows;    /* by parameter */
+    int8_t *assigned;   /* by value: how an assignment with a mask was written (below) */
 
     int phase;
     int64_t program[3];
     uint32_t serial, first_serial; /* of the running program, and of the phase's first; both from 1 */
     const int64_t *order;          /* linear program ids of this phase in the order they run, or NULL */
+    int64_t *shuffled;             /* such an order of our own */
     uint32_t stamp;                /* counts stores */
     int64_t steps, step_limit;
     const tile_op *op; /* the one that runs */
@@ -109,7 +116,9 @@ void interp_stop(interp *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));          /* ends the launch with QN_FAILED */
 void interp_poisoned(interp *s, const char *place); /* our own mistake, reported as such */
 
-/* interp_tile.c: memory of tiles; moving elements */
+_Noreturn void interp_no_memory(interp *s, size_t size_bytes); /* ends the launch with QN_NO_MEMORY, at once */
+
+/* interp_tile.c: memory of tiles; moving elements. All of it belongs to the launch: it goes with it, wherever it ends. */
 void *buffer_take(interp *s, size_t size_bytes);   /* not zeroed */
 void buffer_give(interp *s, void *buffer);         /* NULL is fine */
 tile *tile_make(interp *s, const tile_type *type); /* cells unset */

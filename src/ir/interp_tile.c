@@ -12,6 +12,7 @@
 
 typedef struct buffer_head {
     _Alignas(16) struct buffer_head *next;
+    struct buffer_head *next_of_all;
     int class;
 } buffer_head;
 
@@ -19,15 +20,17 @@ void *buffer_take(interp *s, size_t size_bytes)
 {
     size_t need = size_bytes + sizeof(buffer_head);
     int class = 6;
-    while (((size_t)1 << class) < need) class ++;
-    CHECK(class < BUFFER_CLASSES);
+    while (class < BUFFER_CLASSES && ((size_t)1 << class) < need) class ++;
+    if (class == BUFFER_CLASSES || need < size_bytes) interp_no_memory(s, size_bytes);
     buffer_head *head = s->free_buffers[class];
     if (head) {
         s->free_buffers[class] = head->next;
     } else {
-        head = malloc((size_t)1 << class);
-        CHECK(head);
+        head = s->no_memory ? malloc((size_t)1 << class) : heap_new((size_t)1 << class);
+        if (!head) interp_no_memory(s, (size_t)1 << class);
         head->class = class;
+        head->next_of_all = s->all_buffers;
+        s->all_buffers = head;
     }
     return head + 1;
 }
@@ -46,8 +49,9 @@ tile *tile_make(interp *s, const tile_type *type)
     if (t) {
         s->free_tiles = t->next;
     } else {
-        t = malloc(sizeof(tile));
-        CHECK(t);
+        t = heap_new(sizeof(tile));
+        t->next_of_all = s->all_tiles;
+        s->all_tiles = t;
     }
     t->type = *type;
     t->count = interp_type_count(type);
@@ -87,17 +91,15 @@ void tile_drop(interp *s, tile *t)
 
 void tile_free_buffers(interp *s)
 {
-    for (tile *t = s->free_tiles; t;) {
-        tile *next = t->next;
-        free(t);
+    for (tile *t = s->all_tiles; t;) {
+        tile *next = t->next_of_all;
+        heap_free(t);
         t = next;
     }
-    for (int class = 0; class < BUFFER_CLASSES; class ++) {
-        for (buffer_head *head = s->free_buffers[class]; head;) {
-            buffer_head *next = head->next;
-            free(head);
-            head = next;
-        }
+    for (buffer_head *head = s->all_buffers; head;) {
+        buffer_head *next = head->next_of_all;
+        heap_free(head);
+        head = next;
     }
 }
 

@@ -83,8 +83,7 @@ static void print_source(const char *line, place at, bool colour, text *out)
 void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, text *out)
 {
     if (!d->count) return;
-    const diagnostic **order = malloc(sizeof(*order) * (size_t)d->count);
-    CHECK(order);
+    const diagnostic **order = heap_new(sizeof(*order) * (size_t)d->count);
     for (int i = 0; i < d->count; i++) order[i] = &d->items[i];
     qsort(order, (size_t)d->count, sizeof(*order), compare);
     for (int i = 0; i < MINIMUM(d->count, SHOWN_LIMIT); i++) {
@@ -102,5 +101,5 @@ void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, 
         if (item->advice) text_print(out, "  %s\n", item->advice);
     }
     if (d->count > SHOWN_LIMIT) text_print(out, "... and %d more\n", d->count - SHOWN_LIMIT);
-    free(order);
+    heap_free(order);
 }

@@ -123,7 +123,7 @@ static const char *raw_file(walk *w)
         return "";
     }
     const char *copy = arena_copy_text(w->memory, data, size);
-    free(data);
+    heap_free(data);
     return copy;
 }
 

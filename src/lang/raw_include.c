@@ -98,7 +98,7 @@ static bool include(expansion *e, const char *rest, const char *path, int line)
         if (e->out.length && e->out.data[e->out.length - 1] != '\n') text_add(&e->out, "\n");
         e->depth--;
     }
-    free(data);
+    heap_free(data);
     add_line(&e->out, line + 1, path ? path : "text");
     return true;
 }

@@ -258,8 +258,7 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     baseline *against = NULL;
     if (!error) error = &unread;
     if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_bench_file: an argument is NULL");
-    bench *b = calloc(1, sizeof(*b));
-    CHECK(b);
+    bench *b = heap_new(sizeof(*b));
     *b = (bench){.context = context,
                  .options = options ? options : &defaults,
                  .write = write,
@@ -292,6 +291,6 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
     else
         qn_bench_results_free(b->results);
     qn_module_free(b->module);
-    free(b);
+    heap_free(b);
     return status;
 }

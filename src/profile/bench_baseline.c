@@ -52,12 +52,11 @@ qn_status baseline_open(const char *path, const qn_environment *here, bool force
     size_t size;
     *out = NULL;
     QN_TRY(file_read(path, (size_t)256 << 20, &words, &size, error));
-    baseline *b = calloc(1, sizeof(*b));
-    CHECK(b);
+    baseline *b = heap_new(sizeof(*b));
     b->memory = arena_new();
     b->path = arena_copy_text(b->memory, path, strlen(path));
     qn_status status = json_read(b->memory, path, words, &b->rows, error);
-    free(words);
+    heap_free(words);
     bool rows = b->rows.kind == JSON_LIST;
     for (int i = 0; rows && i < b->rows.count; i++) rows = json_find_words(&b->rows.items[i], "variant") != NULL;
     if (status == QN_OK && !rows)
@@ -75,7 +74,7 @@ void baseline_free(baseline *b)
 {
     if (!b) return;
     arena_free(b->memory);
-    free(b);
+    heap_free(b);
 }
 
 static bool same(const json_node *row, const char *key, const char *words)

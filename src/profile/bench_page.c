@@ -35,8 +35,7 @@ static qn_status write_page(const bench *b, bool finished, qn_error *error)
 qn_status page_begin(bench *b, qn_error *error)
 {
     if (!b->options->report_path) return QN_OK;
-    b->page = calloc(1, sizeof(*b->page));
-    CHECK(b->page);
+    b->page = heap_new(sizeof(*b->page));
     b->page->memory = b->page->sources.memory = arena_new();
     return write_page(b, false, error);
 }
@@ -121,6 +120,6 @@ void page_free(bench *b)
     if (!b->page) return;
     sources_free(&b->page->sources);
     arena_free(b->page->memory);
-    free(b->page);
+    heap_free(b->page);
     b->page = NULL;
 }

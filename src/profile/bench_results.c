@@ -85,8 +85,7 @@ static const qn_bench_setting *keep_settings(const bench *b, arena *memory)
 
 qn_bench_results *results_new(void)
 {
-    qn_bench_results *r = calloc(1, sizeof(*r));
-    CHECK(r);
+    qn_bench_results *r = heap_new(sizeof(*r));
     r->memory = arena_new();
     return r;
 }
@@ -126,5 +125,5 @@ void qn_bench_results_free(qn_bench_results *results)
 {
     if (!results) return;
     arena_free(results->memory);
-    free(results);
+    heap_free(results);
 }

@@ -189,9 +189,9 @@ static void close_session(session *s)
     if (s->host) s->api.cuptiProfilerHostDeinitialize(&plain);
     plain = (cupti_plain){.size = SIZE_UP_TO(cupti_plain, reserved)};
     if (s->begun) s->api.cuptiProfilerDeInitialize(&plain);
-    free(s->availability);
-    free(s->config);
-    free(s->data);
+    heap_free(s->availability);
+    heap_free(s->config);
+    heap_free(s->data);
     cuda_api_close(&s->api);
 }
 

@@ -117,7 +117,7 @@ qn_status counters_cpu(counters_run *run, void *user, qn_counters *out, qn_error
         }
         counters_add(out, events[e].name, events[e].unit, opened[e] ? sum : NAN, opened[e] ? NULL : why_not(codes[e]));
     }
-    free(files);
+    heap_free(files);
     out->launches = 1;
     return status;
 }

@@ -86,7 +86,7 @@ static void complete(void *context, uint32_t stream, uint8_t *bytes, size_t size
         c->full_end = &b->next;
     }
     pthread_mutex_unlock(&state.lock);
-    if (!c) free(b);
+    if (!c) heap_free(b);
 }
 
 static void enter(uint64_t identity)
@@ -232,7 +232,7 @@ static void free_buffers(buffer *b)
 {
     for (buffer *next; b; b = next) {
         next = b->next;
-        free(b);
+        heap_free(b);
     }
 }
 
@@ -246,7 +246,7 @@ void cupti_free(cupti *c)
     free_buffers(c->full);
     free_buffers(c->free);
     cuda_api_close(&c->api);
-    free(c);
+    heap_free(c);
 }
 
 uint32_t cupti_version(const cupti *c)

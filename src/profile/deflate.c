@@ -98,7 +98,7 @@ void deflate_close(deflate *d)
 {
     if (!d) return;
     text_free(&d->out);
-    free(d);
+    heap_free(d);
 }
 
 static uint32_t hash_at(const uint8_t *p)

@@ -413,8 +413,8 @@ void device_side_close(device_side *s)
 {
     if (!s) return;
     cupti_free(s->cupti);
-    free(s->numbers);
-    free(s->launches);
-    free(s->waiting);
-    free(s);
+    heap_free(s->numbers);
+    heap_free(s->launches);
+    heap_free(s->waiting);
+    heap_free(s);
 }

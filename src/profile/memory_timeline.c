@@ -33,7 +33,7 @@ static bool grow(memory_book *b)
     if (!larger.table) return false;
     for (int64_t i = 0; i < b->capacity; i++)
         if (b->table[i].place) *find(&larger, b->table[i].address, b->table[i].place) = b->table[i];
-    free(b->table);
+    heap_free(b->table);
     b->table = larger.table;
     b->capacity = larger.capacity;
     return true;
@@ -89,7 +89,7 @@ int64_t memory_book_add(memory_book *b, const record *r, int64_t number, int *pl
 
 void memory_book_free(memory_book *b)
 {
-    free(b->table);
+    heap_free(b->table);
     *b = (memory_book){0};
 }
 
@@ -112,8 +112,8 @@ static int larger_first(const void *a, const void *b)
 void memory_timelines_free(memory_timeline *timelines, int count)
 {
     for (int i = 0; i < count; i++) {
-        free(timelines[i].points);
-        free(timelines[i].alive);
+        heap_free(timelines[i].points);
+        heap_free(timelines[i].alive);
     }
 }
 
@@ -130,7 +130,7 @@ static bool take_alive(const memory_book *b, memory_timeline *t)
         for (int64_t i = 0; i < count; i++) t->alive[i] = blocks[i].record;
         t->alive_count = count;
     }
-    free(blocks);
+    heap_free(blocks);
     return blocks && t->alive;
 }
 
@@ -185,7 +185,7 @@ qn_status memory_timelines_make(const qn_profile *p, memory_timeline *out, int *
         qsort(sorted, (size_t)records, sizeof(*sorted), by_time);
         good = follow(p, sorted, records, out, count);
     }
-    free(sorted);
+    heap_free(sorted);
     if (good) return QN_OK;
     memory_timelines_free(out, *count);
     *count = 0;

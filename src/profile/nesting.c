@@ -13,12 +13,12 @@
 
 void nesting_free(nesting *n)
 {
-    free(n->parent);
-    free(n->self_ns);
-    free(n->device_self_ns);
-    free(n->device_total_ns);
-    free(n->memory_bytes);
-    free(n->host);
+    heap_free(n->parent);
+    heap_free(n->self_ns);
+    heap_free(n->device_self_ns);
+    heap_free(n->device_total_ns);
+    heap_free(n->memory_bytes);
+    heap_free(n->host);
     *n = (nesting){0};
 }
 
@@ -111,9 +111,9 @@ qn_status nesting_make(const qn_profile *p, nesting *out, qn_error *error)
         if (table) find_hosts(p, &n, table, size - 1);
         add_times(p, &n);
     }
-    free(threads);
-    free(next);
-    free(table);
+    heap_free(threads);
+    heap_free(next);
+    heap_free(table);
     if (!good) {
         nesting_free(&n);
         return error_set(error, QN_NO_MEMORY, "no memory to nest %lld records", (long long)p->kept_count);

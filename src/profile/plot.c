@@ -214,8 +214,7 @@ static void draw_series(const plot *p, int number, corner *c, text *out)
 /* One panel, `top` from the top of the picture; gives its height. */
 static int draw(plot *p, int top, text *out)
 {
-    corner *c = malloc(sizeof(*c) * (size_t)(p->results->point_count + 1));
-    CHECK(c);
+    corner *c = heap_new(sizeof(*c) * (size_t)(p->results->point_count + 1));
     text_print(out, "<g transform=\"translate(0 %d)\">\n", top);
     draw_axes(p, out);
     int count = collect(p, p->series[0], true, c);
@@ -229,7 +228,7 @@ static int draw(plot *p, int top, text *out)
     }
     for (int i = 0; i < p->series_count; i++) draw_series(p, i, c, out);
     text_add(out, "</g>\n");
-    free(c);
+    heap_free(c);
     return HEIGHT + p->lines * LEGEND_LINE + 10;
 }
 

@@ -21,8 +21,8 @@ static const double settled = 0.02;                    /* how far the median of 
 
 void race_arm_free(race_arm *arm)
 {
-    free(arm->time.samples_ns);
-    free(arm->time.sample_rounds);
+    heap_free(arm->time.samples_ns);
+    heap_free(arm->time.sample_rounds);
     *arm = (race_arm){0};
 }
 
@@ -31,9 +31,8 @@ static void keep(race_arm *arm, double ns, int round)
     qn_bench_time *t = &arm->time;
     if (t->sample_count == arm->capacity) {
         arm->capacity = arm->capacity ? arm->capacity * 2 : 64;
-        t->samples_ns = realloc(t->samples_ns, sizeof(double) * (size_t)arm->capacity);
-        t->sample_rounds = realloc(t->sample_rounds, sizeof(int) * (size_t)arm->capacity);
-        CHECK(t->samples_ns && t->sample_rounds);
+        t->samples_ns = heap_resize(t->samples_ns, sizeof(double) * (size_t)arm->capacity);
+        t->sample_rounds = heap_resize(t->sample_rounds, sizeof(int) * (size_t)arm->capacity);
     }
     t->samples_ns[t->sample_count] = ns;
     t->sample_rounds[t->sample_count++] = round;
@@ -76,9 +75,8 @@ static void choose_calls(race *r)
 /* In turns, until all have settled, and long enough for the clock to rise. Calls grow until they fill a sample. */
 static void warm_up(race *r, double budget_ns)
 {
-    double *times = malloc(sizeof(double) * (size_t)(r->count * MOST_WARM));
+    double *times = heap_array((size_t)(r->count * MOST_WARM), sizeof(double));
     double spent = 0, least = fmin(warm_ns, budget_ns / 4), most = fmin(most_warm_ns, budget_ns / 2) * r->count;
-    CHECK(times);
     for (int turn = 0; turn < MOST_WARM; turn++) {
         bool more = false;
         for (int i = 0; i < r->count; i++) {
@@ -105,7 +103,7 @@ static void warm_up(race *r, double budget_ns)
         }
         if (!more) break;
     }
-    free(times);
+    heap_free(times);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -167,17 +165,15 @@ static void read_clock(const race *r, clocks *c, double spent_ns)
     if (!(mhz > 0)) return;
     if (c->count == c->capacity) {
         c->capacity = c->capacity ? 2 * c->capacity : 64;
-        c->items = realloc(c->items, sizeof(double) * (size_t)c->capacity);
-        CHECK(c->items);
+        c->items = heap_resize(c->items, sizeof(double) * (size_t)c->capacity);
     }
     c->items[c->count++] = mhz;
 }
 
 static void run_rounds(race *r, double budget_ns, clocks *c)
 {
-    int *order = malloc(sizeof(int) * (size_t)r->count), round = first_round(r);
+    int *order = heap_array((size_t)r->count, sizeof(int)), round = first_round(r);
     uint64_t state = r->seed + 1;
-    CHECK(order);
     for (int turn = 0;; turn++, round++) {
         int needed = 0;
         if (turn % r->count == 0) shuffle(order, r->count, &state);
@@ -205,7 +201,7 @@ static void run_rounds(race *r, double budget_ns, clocks *c)
             read_clock(r, c, wall);
         }
     }
-    free(order);
+    heap_free(order);
 }
 
 void race_run(race *r)
@@ -235,5 +231,5 @@ void race_run(race *r)
         t->clock_low_mhz = c.count ? c.items[0] : NAN;
         t->clock_high_mhz = c.count ? c.items[c.count - 1] : NAN;
     }
-    free(c.items);
+    heap_free(c.items);
 }

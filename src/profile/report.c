@@ -91,7 +91,7 @@ void page_environment(text *out, qn_context *context, const char *const *devices
         pair(out, info.name, info.description);
         char *details = info.available ? qn_device_details(context, info.name) : NULL;
         for (char *line = details ? strtok(details, "\n") : NULL; line; line = strtok(NULL, "\n")) pair(out, "", line);
-        free(details);
+        heap_free(details);
     }
     pair(out, "Quern", qn_version());
     snprintf(words, sizeof(words), "%d", cpu_count());

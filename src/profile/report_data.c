@@ -92,9 +92,8 @@ static int by_identity(const void *left, const void *right)
 /* From the host's record to all that the device did for it. */
 static void add_arrows(const report_model *m, text *out)
 {
-    tie *ties = malloc(sizeof(*ties) * (size_t)(m->slice_count + 1));
+    tie *ties = heap_array((size_t)m->slice_count + 1, sizeof(*ties));
     int64_t count = 0, written = 0;
-    CHECK(ties);
     for (int64_t i = 0; i < m->slice_count; i++) {
         const report_slice *s = &m->slices[i];
         bool call = s->kind == RECORD_LAUNCH || s->kind == RECORD_COPY;
@@ -109,7 +108,7 @@ static void add_arrows(const report_model *m, text *out)
         text_print(out, "%s%lld,%lld", written++ ? "," : "", (long long)ties[call].slice, (long long)ties[i].slice);
     }
     text_add(out, "]");
-    free(ties);
+    heap_free(ties);
 }
 
 /* ---- kernels, memory ---- */

@@ -286,14 +286,13 @@ static void leave_out(report_model *m, int64_t most_slices)
     m->left_out = m->slice_count - kept;
     m->left_out_below_ns = least_ns + 1;
     m->slice_count = kept;
-    free(lengths);
+    heap_free(lengths);
 }
 
 static void find_medians(report_model *m)
 {
-    double *times = malloc(sizeof(*times) * (size_t)(m->slice_count + 1));
-    int64_t *next = calloc((size_t)m->kernel_count + 1, sizeof(*next)), first = 0;
-    CHECK(times && next);
+    double *times = heap_array((size_t)m->slice_count + 1, sizeof(*times));
+    int64_t *next = heap_array((size_t)m->kernel_count + 1, sizeof(*next)), first = 0;
     for (int i = 1; i < m->kernel_count; i++) next[i] = next[i - 1] + m->kernels[i - 1].calls;
     for (int64_t i = 0; i < m->slice_count; i++) {
         const report_slice *s = &m->slices[i];
@@ -301,8 +300,8 @@ static void find_medians(report_model *m)
     }
     for (int i = 0; i < m->kernel_count; first = next[i++])
         m->kernels[i].median_ns = (int64_t)quantile(times + first, (int)(next[i] - first), 0.5);
-    free(times);
-    free(next);
+    heap_free(times);
+    heap_free(next);
 }
 
 static int by_total(const void *left, const void *right)
@@ -344,8 +343,7 @@ void model_build(report_model *m, const qn_profile *p, int64_t most_slices)
 {
     *m = (report_model){.memory = arena_new(), .profile = p};
     find_span(m);
-    m->slices = malloc(sizeof(*m->slices) * (size_t)(p->kept_count + p->device_count + 1));
-    CHECK(m->slices);
+    m->slices = heap_new(sizeof(*m->slices) * (size_t)(p->kept_count + p->device_count + 1));
     map *known = map_new(m->memory);
     add_host(m, known);
     add_device(m, known);
@@ -363,7 +361,7 @@ void model_build(report_model *m, const qn_profile *p, int64_t most_slices)
 void model_free(report_model *m)
 {
     memory_timelines_free(m->memories, m->memory_count);
-    free(m->slices);
+    heap_free(m->slices);
     arena_free(m->memory);
 }
 

@@ -37,10 +37,9 @@ static void spend(report_model *m, int64_t from_ns, int64_t to_ns, slice_class c
 
 void model_split(report_model *m)
 {
-    edge *edges = malloc(sizeof(*edges) * (size_t)(2 * m->slice_count + 1));
+    edge *edges = heap_array(2 * (size_t)m->slice_count + 1, sizeof(*edges));
     int64_t count = 0, running[SLICE_CLASSES] = {0}, on_device[COUNT(m->devices)] = {0}, now_ns = 0;
     int step = 0;
-    CHECK(edges);
     for (int64_t i = 0; i < m->slice_count; i++) {
         const report_slice *s = &m->slices[i];
         if (s->kind == RECORD_WORK) m->thread_busy_ns += s->end_ns - s->start_ns;
@@ -65,5 +64,5 @@ void model_split(report_model *m)
         running[edges[i].class] += edges[i].change;
         if (edges[i].device >= 0) on_device[edges[i].device] += edges[i].change;
     }
-    free(edges);
+    heap_free(edges);
 }

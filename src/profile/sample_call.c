@@ -51,8 +51,8 @@ static int line_at(lines *l, const char *function, uint64_t offset)
                         .offset = offset};
     if (l->api.cuptiGetSassToSourceCorrelation(&at)) return 0;
     bool generated = at.file && !strcmp(at.file, "kernel.cu");
-    free(at.file);
-    free(at.folder);
+    heap_free(at.file);
+    heap_free(at.folder);
     return generated ? -1 : (int)at.line;
 }
 
@@ -124,7 +124,7 @@ static bool same_code(const nvrtc_output *twin, const char *path, const tile_ker
         same = cubin_read(image, size, symbol, &own) &&
                cubin_read(twin->cubin.data, twin->cubin.length, symbol, &other) && own.code_bytes == other.code_bytes;
     }
-    free(image);
+    heap_free(image);
     return same;
 }
 
@@ -213,7 +213,7 @@ qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples,
     if (status == QN_OK) fill(l, call->variant->kernel->file, samples);
     nvrtc_output_free(&l->twin);
     cuda_api_close(&l->api);
-    free(l->instructions);
-    free(l);
+    heap_free(l->instructions);
+    heap_free(l);
     return status;
 }

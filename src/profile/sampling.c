@@ -136,9 +136,9 @@ qn_status sampling_gpu(void *context, counters_run *run, void *user, sampling_ta
     qn_status status = sample(s, run, user, take, taker, dropped, error);
     cupti_pc_plain plain = {.size = SIZE_UP_TO(cupti_pc_plain, context), .context = context};
     if (s->enabled) s->api.cuptiPCSamplingDisable(&plain);
-    free(s->pcs);
-    free(s->stalls);
+    heap_free(s->pcs);
+    heap_free(s->stalls);
     cuda_api_close(&s->api);
-    free(s);
+    heap_free(s);
     return status;
 }

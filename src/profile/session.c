@@ -313,10 +313,10 @@ void qn_profile_free(qn_profile *profile)
     pthread_mutex_destroy(&profile->lock);
     pthread_cond_destroy(&profile->wake);
     device_side_close(profile->side);
-    free(profile->kept);
-    free(profile->device_kept);
-    free(profile->sums);
-    free(profile);
+    heap_free(profile->kept);
+    heap_free(profile->device_kept);
+    heap_free(profile->sums);
+    heap_free(profile);
 }
 
 /* ---- ranges ---- */

@@ -27,9 +27,9 @@ static void sink_free(sink *s)
 {
     if (!s) return;
     deflate_close(s->packer);
-    free(s->path);
-    free(s->aside);
-    free(s);
+    heap_free(s->path);
+    heap_free(s->aside);
+    heap_free(s);
 }
 
 qn_status sink_open(const char *path, sink **out, qn_error *error)

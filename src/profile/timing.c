@@ -109,8 +109,7 @@ void time_summarise(qn_bench_time *t, double precision)
 {
     int n = t->sample_count;
     if (n < 1) return;
-    double *sorted = malloc(sizeof(double) * (size_t)n);
-    CHECK(sorted);
+    double *sorted = heap_new(sizeof(double) * (size_t)n);
     memcpy(sorted, t->samples_ns, sizeof(double) * (size_t)n);
     sort_samples(sorted, n);
     t->median_ns = sorted_quantile(sorted, n, 0.5);
@@ -123,5 +122,5 @@ void time_summarise(qn_bench_time *t, double precision)
     count_outliers(t, sorted);
     t->two_peaks = has_two_peaks(sorted, n);
     t->autocorrelation = neighbours_alike(t->samples_ns, n);
-    free(sorted);
+    heap_free(sorted);
 }

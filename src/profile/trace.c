@@ -365,8 +365,8 @@ static void add_ranges(trace_writer *t, const qn_profile *p)
             text_add(&t->out, "}}");
     }
 end:
-    free(last);
-    free(ranges);
+    heap_free(last);
+    heap_free(ranges);
     nesting_free(&n);
 }
 
@@ -394,7 +394,7 @@ qn_status trace_open(const qn_profile *p, const char *path, int64_t most_bytes, 
     if (!t) return error_set(error, QN_NO_MEMORY, "no memory for a trace");
     qn_status status = sink_open(path, &t->to, error);
     if (status != QN_OK) {
-        free(t);
+        heap_free(t);
         return status;
     }
     t->base_ns = p->start_ns;
@@ -488,8 +488,8 @@ qn_status trace_close(trace_writer *t, const qn_profile *p, bool whole, qn_error
     qn_status status = sink_close(t->to, whole, error);
     memory_book_free(&t->book);
     text_free(&t->out);
-    free(t->memory);
-    free(t);
+    heap_free(t->memory);
+    heap_free(t);
     return status;
 }
 

@@ -48,7 +48,7 @@ static void read_usage(candidate *c, const char *binary_path)
         if (!c->has_usage || worse) c->usage = usage;
         c->has_usage = true;
     }
-    free(bytes);
+    heap_free(bytes);
 }
 
 static void finish_job(tuning *t, candidate *c, const compile_job *job)
@@ -69,8 +69,7 @@ static void finish_job(tuning *t, candidate *c, const compile_job *job)
 static qn_status compile_chunk(tuning *t, int first, int count, int threads, qn_error *error)
 {
     bench *b = &t->bench;
-    compile_job *jobs = calloc((size_t)count, sizeof(*jobs));
-    CHECK(jobs);
+    compile_job *jobs = heap_array((size_t)count, sizeof(*jobs));
     int ready = 0;
     int *numbers = ARENA_ARRAY(b->memory, int, count);
     for (int i = 0; i < count; i++) {
@@ -91,7 +90,7 @@ static qn_status compile_chunk(tuning *t, int first, int count, int threads, qn_
         finish_job(t, &t->items[numbers[i]], &jobs[i]);
         qn_call_free(jobs[i].call);
     }
-    free(jobs);
+    heap_free(jobs);
     return QN_OK;
 }
 
@@ -280,8 +279,7 @@ qn_status qn_tune(qn_context *context, const char *path, const char *kernel, con
     qn_error unread;
     if (!error) error = &unread;
     if (!context || !path || !kernel || !write) return error_set(error, QN_BAD_CALL, "qn_tune: an argument is NULL");
-    tuning *t = calloc(1, sizeof(*t));
-    CHECK(t);
+    tuning *t = heap_new(sizeof(*t));
     t->options = options ? options : &defaults;
     t->start_ns = clock_now_ns();
     t->budget_ns = (t->options->budget_s > 0 ? t->options->budget_s : 30) * 1e9;
@@ -304,6 +302,6 @@ qn_status qn_tune(qn_context *context, const char *path, const char *kernel, con
     if (status == QN_OK) status = run(t, path, error);
     qn_module_free(t->bench.module);
     arena_free(t->bench.memory);
-    free(t);
+    heap_free(t);
     return status;
 }

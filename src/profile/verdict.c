@@ -35,8 +35,7 @@ qn_bench_comparison compare_rounds(const qn_bench_time *base, const qn_bench_tim
     int most = MINIMUM(base->sample_count, mine->sample_count), pairs = 0;
     qn_bench_comparison c = {.ratio = NAN, .ratio_low = NAN, .ratio_high = NAN, .margin = margin, .against = ""};
     if (!most) return c;
-    double *logs = malloc(sizeof(double) * (size_t)most);
-    CHECK(logs);
+    double *logs = heap_new(sizeof(double) * (size_t)most);
     for (int i = 0, k = 0; i < base->sample_count && k < mine->sample_count;) {
         int a = base->sample_rounds[i], b = mine->sample_rounds[k];
         if (a == b && base->samples_ns[i] > 0 && mine->samples_ns[k] > 0)
@@ -57,7 +56,7 @@ qn_bench_comparison compare_rounds(const qn_bench_time *base, const qn_bench_tim
         c.verdict = pairs >= 2 ? verdict_of(c.ratio_low, c.ratio_high, least) : QN_AMBIGUOUS;
         if (pairs < 3 && c.verdict == QN_SAME) c.verdict = QN_AMBIGUOUS;
     }
-    free(logs);
+    heap_free(logs);
     return c;
 }
 

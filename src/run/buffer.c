@@ -69,7 +69,7 @@ void qn_buffer_release(qn_buffer *buffer)
         memory_free(buffer->data);
     }
     if (buffer->deleter) buffer->deleter(buffer->user, buffer->data);
-    free(buffer);
+    heap_free(buffer);
 }
 
 void *qn_buffer_data(qn_buffer *buffer)

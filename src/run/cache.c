@@ -83,8 +83,7 @@ static int64_t limit_from_environment(void)
 
 cache *cache_open(const char *folder, bool temporary)
 {
-    cache *c = calloc(1, sizeof(*c));
-    CHECK(c);
+    cache *c = heap_new(sizeof(*c));
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->made, NULL);
     c->limit_bytes = limit_from_environment();
@@ -172,8 +171,7 @@ static entry *read_entries(const cache *c, int *count)
         if (!whole || is_aside) continue;
         if (*count == capacity) {
             capacity = capacity ? 2 * capacity : 64;
-            entry *more = realloc(entries, (size_t)capacity * sizeof(entry));
-            CHECK(more);
+            entry *more = heap_resize(entries, (size_t)capacity * sizeof(entry));
             entries = more;
         }
         entry *e = &entries[(*count)++];
@@ -206,7 +204,7 @@ static void shrink(const cache *c)
         if (total > c->limit_bytes && i > 0)
             remove_entry(c, entries[i].name); /* the newest stays: it is about to be loaded */
     }
-    free(entries);
+    heap_free(entries);
 }
 
 /* ---- reading and writing ---- */
@@ -233,8 +231,8 @@ static bool verify(const char *binary_path, const char *key_path, const char *ke
         good = stored_size == length + key_length && !memcmp(stored, head, length) &&
                !memcmp(stored + length, key, key_length);
     }
-    free(stored);
-    free(binary);
+    heap_free(stored);
+    heap_free(binary);
     return good;
 }
 
@@ -247,7 +245,7 @@ static qn_status make_entry(const char *aside, const char *binary_path, const ch
     QN_TRY(file_read(aside, BINARY_LIMIT_BYTES, &binary, &size, error));
     char head[96];
     key_head(head, binary, size);
-    free(binary);
+    heap_free(binary);
     text words = {0};
     text_add(&words, head);
     text_add_bytes(&words, key, key_length);
@@ -344,7 +342,7 @@ qn_status cache_list(cache *c, text *out, qn_error *error)
     }
     text_print(out, "%d binar%s, %.1f MB of %.0f MB, in %s\n", count, count == 1 ? "y" : "ies", (double)total / 1048576,
                (double)c->limit_bytes / 1048576, c->folder);
-    free(entries);
+    heap_free(entries);
     return QN_OK;
 }
 
@@ -384,5 +382,5 @@ void cache_close(cache *c)
     }
     pthread_cond_destroy(&c->made);
     pthread_mutex_destroy(&c->lock);
-    free(c);
+    heap_free(c);
 }

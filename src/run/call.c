@@ -12,8 +12,7 @@
 
 qn_call *call_new(kernel_entry *entry, qn_context *context)
 {
-    qn_call *c = calloc(1, sizeof(*c));
-    CHECK(c);
+    qn_call *c = heap_new(sizeof(*c));
     c->kernel = entry;
     c->context = context;
     c->memory = arena_new();
@@ -48,7 +47,7 @@ void qn_call_free(qn_call *call)
         qn_buffer_release(call->arguments[i].buffer);
     }
     arena_free(call->memory);
-    free(call);
+    heap_free(call);
 }
 
 void call_unbind(qn_call *call)

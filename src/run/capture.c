@@ -66,8 +66,7 @@ qn_status qn_capture_begin(qn_tape *tape, qn_error *error)
         return error_set(error, QN_BAD_CALL, "qn_capture_begin: a step of this tape is being recorded already");
     QN_TRY(qn_tape_error(tape, error));
     QN_TRY(realize_slots(tape, NULL, 0, error)); /* initial values of variables are no part of the step */
-    qn_plan *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    qn_plan *p = heap_new(sizeof(*p));
     p->tape = tape;
     p->context = tape->context;
     p->slot = tape->realizer->slot;
@@ -166,13 +165,12 @@ static qn_status open_series(qn_plan *p, qn_error *error)
     p->series = NULL;
     for (int i = 0; i < p->step_count; i++)
         if (!p->steps[i].instance || p->steps[i].has_initials) return QN_OK;
-    series_launch *launches = malloc(sizeof(*launches) * (size_t)(p->step_count + 1));
-    CHECK(launches);
+    series_launch *launches = heap_new(sizeof(*launches) * (size_t)(p->step_count + 1));
     for (int i = 0; i < p->step_count; i++)
         launches[i] = (series_launch){
             .program = p->steps[i].variant->program, .arrays = p->steps[i].views, .plan = &p->steps[i].launch};
     qn_status status = s->driver->series_open(s->device, launches, p->step_count, &p->series, error);
-    free(launches);
+    heap_free(launches);
     return status;
 }
 
@@ -398,7 +396,7 @@ void capture_abandon(qn_tape *tape)
         tape->capturing = NULL;
         release(p);
         arena_free(p->memory);
-        free(p);
+        heap_free(p);
     }
     for (qn_plan *p = tape->realizer->captured; p; p = p->next) {
         release(p);
@@ -416,5 +414,5 @@ void qn_plan_free(qn_plan *p)
         release(p);
     }
     arena_free(p->memory);
-    free(p);
+    heap_free(p);
 }

@@ -146,6 +146,6 @@ bool view_gaps_intact(const array_view *view, const void *base, size_t size_byte
     for (int64_t i = 0; i < count; i++) memset(inside + (element_at(view, i) - (const char *)base), 1, size);
     bool intact = true;
     for (size_t i = 0; i < size_bytes; i++) intact &= inside[i] || ((const unsigned char *)base)[i] == GAP_BYTE;
-    free(inside);
+    heap_free(inside);
     return intact;
 }

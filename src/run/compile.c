@@ -125,7 +125,7 @@ qn_status variant_compile(qn_context *context, int slot, const instance *from, c
         *out = v;
     } else {
         arena_free(v->memory);
-        free(v);
+        heap_free(v);
     }
     return status;
 }

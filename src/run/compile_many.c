@@ -13,6 +13,7 @@ typedef struct queue {
     compile_job *jobs;
     int count, slot;
     _Atomic int next;
+    _Atomic bool is_short; /* of memory: one of the threads was */
 } queue;
 
 void call_usual_views(qn_call *call)
@@ -53,6 +54,7 @@ static void *work(void *context)
     for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->count;) {
         compile_job *j = &q->jobs[i];
         j->status = compile_one(j, q->slot);
+        if (heap_take_short()) atomic_store(&q->is_short, true); /* the next one may be luckier */
     }
     return NULL;
 }
@@ -66,4 +68,5 @@ void calls_compile(compile_job *jobs, int count, int slot, int threads)
     while (running < threads - 1 && !pthread_create(&started[running], NULL, work, &q)) running++;
     work(&q); /* this thread too: it goes on where no other can be started */
     for (int i = 0; i < running; i++) pthread_join(started[i], NULL);
+    if (q.is_short) heap_set_short();
 }

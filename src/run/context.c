@@ -111,12 +111,10 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->no_tune = tune && !strcmp(tune, "off");
     if (options->keep_folder) dump_folder = options->keep_folder;
     if (dump_folder) {
-        c->dump_folder = strdup(dump_folder);
-        CHECK(c->dump_folder);
+        c->dump_folder = heap_copy_text(dump_folder);
     }
     if (options->cache_folder) {
-        c->cache_folder = strdup(options->cache_folder);
-        CHECK(c->cache_folder);
+        c->cache_folder = heap_copy_text(options->cache_folder);
     }
     c->threads = options->threads;
     for (int i = 0; drivers[i]; i++) {
@@ -145,9 +143,9 @@ void qn_context_close(qn_context *context)
     pthread_mutex_destroy(&context->log_lock);
     pthread_mutex_destroy(&context->lock);
     pthread_mutex_destroy(&context->about_lock);
-    free(context->cache_folder);
-    free(context->dump_folder);
-    free(context);
+    heap_free(context->cache_folder);
+    heap_free(context->dump_folder);
+    heap_free(context);
 }
 
 int qn_device_count(const qn_context *context)
@@ -232,8 +230,7 @@ char *qn_device_details(qn_context *context, const char *name)
     qn_error ignored;
     if (context && context_slot(context, name, &slot, &ignored) == QN_OK && context->slots[slot].driver->describe)
         context->slots[slot].driver->describe(context->slots[slot].device, &words);
-    char *copy = strdup(text_get(&words));
-    CHECK(copy);
+    char *copy = strdup(text_get(&words)); /* the caller frees it */
     text_free(&words);
     return copy;
 }
@@ -326,5 +323,5 @@ void *memory_allocate(size_t size_bytes)
 
 void memory_free(void *memory)
 {
-    free(memory);
+    heap_free(memory);
 }

@@ -192,9 +192,8 @@ void launch_count_each(const tile_kernel *k, const launch_plan *plan, int units,
 {
     counter c = {.k = k, .plan = plan, .units = units, .visit = visit, .user = user};
     *out = (launch_counts){.separable = k->phase_count == 1};
-    c.values = calloc((size_t)k->value_count + 1, sizeof(*c.values));
-    c.known = calloc((size_t)k->value_count + 1, sizeof(*c.known));
-    CHECK(c.values && c.known);
+    c.values = heap_array((size_t)k->value_count + 1, sizeof(*c.values));
+    c.known = heap_array((size_t)k->value_count + 1, sizeof(*c.known));
     for (int phase = 0; phase < k->phase_count; phase++) {
         const int64_t *counts = plan->programs[phase];
         double programs = (double)counts[0] * (double)counts[1] * (double)counts[2], flops = 0;
@@ -217,8 +216,8 @@ void launch_count_each(const tile_kernel *k, const launch_plan *plan, int units,
     }
     if (c.uncertain || !k->phase_count) out->flops = NAN;
     if (c.atomic) out->separable = false;
-    free(c.values);
-    free(c.known);
+    heap_free(c.values);
+    heap_free(c.known);
 }
 
 void launch_count(const tile_kernel *k, const launch_plan *plan, int units, launch_counts *out)

@@ -92,8 +92,7 @@ static void make_places(debugger *d)
 {
     tile_kernel *k = (tile_kernel *)d->kernel; /* the walk changes nothing here */
     for (int phase = 0; phase < k->phase_count; phase++) tile_walk(k, k->phases[phase], visit_count, d);
-    d->places = calloc((size_t)d->place_capacity + 1, sizeof(debug_place));
-    CHECK(d->places);
+    d->places = heap_array((size_t)d->place_capacity + 1, sizeof(debug_place));
     for (int phase = 0; phase < k->phase_count; phase++) tile_walk(k, k->phases[phase], visit_place, d);
     qsort(d->places, (size_t)d->place_count, sizeof(debug_place), compare_places);
 }
@@ -445,6 +444,6 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     }
     for (int i = 0; i < d.watch_count; i++) text_free(&d.watches[i].last);
     findings_free(&found);
-    free(d.places);
+    heap_free(d.places);
     return QN_OK;
 }

@@ -282,7 +282,12 @@ static void show_array(const debugger *d, int p, const int64_t *fixed, int fixed
     }
     t.elements = calloc((size_t)t.count + 1, sizeof(number));
     uint8_t *shown = malloc((size_t)t.count + 1);
-    CHECK(t.elements && shown);
+    if (!t.elements || !shown) {
+        say(d, "no memory to show the %lld elements of `%s`: give an index\n", (long long)t.count, words);
+        heap_free(t.elements);
+        heap_free(shown);
+        return;
+    }
     int64_t index[MAX_RANK] = {0};
     for (int axis = 0; axis < fixed_count; axis++) index[axis] = fixed[axis];
     for (int64_t j = 0; j < t.count; j++) {
@@ -297,10 +302,10 @@ static void show_array(const debugger *d, int p, const int64_t *fixed, int fixed
     }
     text out = {0};
     interp_show_tile(&t, shown, &out);
-    free(shown);
+    heap_free(shown);
     say(d, "%s = %s\n", words, text_get(&out));
     text_free(&out);
-    free(t.elements);
+    heap_free(t.elements);
 }
 
 static void suggest(const debugger *d, const char *name)

@@ -65,7 +65,7 @@ void dump_end(dump *d, int slot, const char *kernel, const char *source, size_t 
     size_t size;
     if (good && binary_path && file_read(binary_path, (size_t)256 << 20, &bytes, &size, NULL) == QN_OK)
         write_one(d, folder, gpu ? "kernel.cubin" : "kernel.so", bytes, size);
-    free(bytes);
+    heap_free(bytes);
 }
 
 void dump_free(dump *d)

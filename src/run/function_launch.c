@@ -27,7 +27,7 @@ void function_run_free(qn_call *call)
     if (!r) return;
     qn_plan_free(r->plan);
     qn_tape_free(r->tape);
-    free(r);
+    heap_free(r);
     call->run = NULL;
 }
 

@@ -348,7 +348,7 @@ qn_status input_fill(const ast_file *file, const ast *generator, const bindings 
         pool_run(p, blocks, PARALLEL_BLOCKS, make_blocks, &j);
         pool_free(p);
     }
-    free(order);
+    heap_free(order);
     return QN_OK;
 }
 

@@ -18,8 +18,7 @@ struct kernel_store {
 static struct kernel_store *store_of(qn_context *context)
 {
     if (context->store) return context->store;
-    struct kernel_store *s = calloc(1, sizeof(*s));
-    CHECK(s);
+    struct kernel_store *s = heap_new(sizeof(*s));
     s->owner.context = context;
     s->owner.memory = arena_new();
     s->owner.path = "tensors";
@@ -61,6 +60,6 @@ void store_free(qn_context *context)
         }
     }
     arena_free(s->owner.memory);
-    free(s);
+    heap_free(s);
     context->store = NULL;
 }

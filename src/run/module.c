@@ -170,8 +170,7 @@ void entry_source(const kernel_entry *entry, text *out)
     const ast_file *file = entry->module->file;
     text_print(out, "%s\n", entry->name);
     if (!file) return;
-    uses *u = calloc(1, sizeof(*u));
-    CHECK(u);
+    uses *u = heap_new(sizeof(*u));
     u->file = file;
     add_use(u, entry->item);
     for (int i = 0; i < file->items.count; i++)
@@ -179,7 +178,7 @@ void entry_source(const kernel_entry *entry, text *out)
     for (int i = 0; i < u->count; i++)
         for (int line = u->items[i]->from.line; line <= u->items[i]->end_line && line <= file->line_count; line++)
             text_print(out, "%s\n", file->lines[line - 1]);
-    free(u);
+    heap_free(u);
 }
 
 static qn_status load_source(qn_module *m, const char *words, size_t length, qn_error *error)
@@ -232,7 +231,7 @@ qn_status qn_module_load_file(qn_context *context, const char *path, qn_module *
     size_t length;
     QN_TRY(file_read(path, FILE_LIMIT_BYTES, &words, &length, error));
     qn_status status = load(context, path, words, length, module, error);
-    free(words);
+    heap_free(words);
     return status;
 }
 
@@ -261,7 +260,7 @@ void qn_module_free(qn_module *module)
     for (int i = 0; i < module->renamed_count; i++) entry_free(module->renamed[i]);
     text_free(&module->warnings);
     arena_free(module->memory);
-    free(module);
+    heap_free(module);
 }
 
 int qn_module_kernel_count(const qn_module *module)

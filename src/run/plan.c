@@ -116,8 +116,7 @@ static qn_status build(plan_build *b, qn_error *error)
 
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error)
 {
-    plan *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    plan *p = heap_new(sizeof(*p));
     p->memory = request->memory;
     p->graph = request->graph;
     p->buffer_count = request->buffer_count;
@@ -148,8 +147,8 @@ void plan_release(plan *p, qn_context *context, int slot)
         qn_call_free(p->steps[i].call);
     }
     arena_free(p->memory);
-    free(p->key);
-    free(p);
+    heap_free(p->key);
+    heap_free(p);
 }
 
 /* ---- running ---- */

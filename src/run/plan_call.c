@@ -133,8 +133,7 @@ qn_status step_make_call(plan_build *b, const fuse_kernel *from, qn_error *error
         QN_TRY(scalar_of(b, from, input++, &k->params[p], &numbers[p], error));
         given[p] = true;
     }
-    qn_call *call = calloc(1, sizeof(*call));
-    CHECK(call);
+    qn_call *call = heap_new(sizeof(*call));
     plan_step *s = step_add(b, from->name, call);
     s->instance = i;
     step_use(b, s, k);

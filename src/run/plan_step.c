@@ -96,8 +96,7 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
     qn_context *context = b->request->context;
     kernel_entry *entry = store_kernel(context, from->kernel);
     bindings none = {0};
-    qn_call *call = calloc(1, sizeof(*call));
-    CHECK(call);
+    qn_call *call = heap_new(sizeof(*call));
     plan_step *s = step_add(b, from->name, call);
     s->graph = b->plan->graph;
     s->fused = from;
@@ -175,13 +174,13 @@ qn_status steps_compile(plan_build *b, qn_error *error)
                 b->plan->steps[steps[i]].variant = jobs[i].variant;
         }
     }
-    free(jobs);
+    heap_free(jobs);
     return status;
 }
 
 void steps_compiled(plan_build *b)
 {
     for (int i = 0; i < b->call_count; i++)
-        if (b->calls[i] != b->plan->steps[i].call) free(b->calls[i]);
+        if (b->calls[i] != b->plan->steps[i].call) heap_free(b->calls[i]);
     b->call_count = 0;
 }

@@ -34,7 +34,7 @@ void qn_tape_free(qn_tape *tape)
     capture_abandon(tape);
     if (tape->realizer) realize_close(tape);
     block_pool *blocks = tape->realizer ? tape->realizer->blocks : NULL;
-    free(tape->realizer);
+    heap_free(tape->realizer);
     tape_free(tape);
     block_pool_free(blocks);
 }
@@ -42,15 +42,13 @@ void qn_tape_free(qn_tape *tape)
 realizer *realize_open(qn_tape *tape)
 {
     if (tape->realizer) return tape->realizer;
-    realizer *r = calloc(1, sizeof(*r));
-    CHECK(r);
+    realizer *r = heap_new(sizeof(*r));
     qn_error ignored;
     qn_status status = context_slot(tape->context, tape->device, &r->slot, &ignored);
     CHECK(status == QN_OK); /* it was when the tape was made */
     r->blocks = block_pool_new();
     r->table_size = 64;
-    r->table = calloc((size_t)r->table_size, sizeof(plan *));
-    CHECK(r->table);
+    r->table = heap_array((size_t)r->table_size, sizeof(plan *));
     tape->realizer = r;
     return r;
 }
@@ -67,18 +65,18 @@ void realize_close(qn_tape *tape)
             plan_release(p, tape->context, r->slot);
         }
     storage_release(r->workspace);
-    free(r->table);
-    free(r->visit);
-    free(r->number);
-    free(r->key);
-    free(r->order);
-    free(r->stack);
-    free(r->buffers);
-    free(r->targets);
-    free(r->roots);
-    free(r->root_target);
-    free(r->results);
-    free(r->bases);
+    heap_free(r->table);
+    heap_free(r->visit);
+    heap_free(r->number);
+    heap_free(r->key);
+    heap_free(r->order);
+    heap_free(r->stack);
+    heap_free(r->buffers);
+    heap_free(r->targets);
+    heap_free(r->roots);
+    heap_free(r->root_target);
+    heap_free(r->results);
+    heap_free(r->bases);
 }
 
 /* ---- where things lie ---- */
@@ -179,11 +177,10 @@ static void collect_targets(qn_tape *tape, const uint32_t *slots, int count)
     realizer *r = realize_open(tape);
     if (count > r->root_capacity || !r->root_capacity) {
         r->root_capacity = MAXIMUM(2 * count, 16);
-        r->targets = realloc(r->targets, sizeof(node) * (size_t)r->root_capacity);
-        r->roots = realloc(r->roots, sizeof(node) * (size_t)r->root_capacity);
-        r->root_target = realloc(r->root_target, sizeof(int) * (size_t)r->root_capacity);
-        r->results = realloc(r->results, sizeof(storage *) * (size_t)r->root_capacity);
-        CHECK(r->targets && r->roots && r->root_target && r->results);
+        r->targets = heap_resize(r->targets, sizeof(node) * (size_t)r->root_capacity);
+        r->roots = heap_resize(r->roots, sizeof(node) * (size_t)r->root_capacity);
+        r->root_target = heap_resize(r->root_target, sizeof(int) * (size_t)r->root_capacity);
+        r->results = heap_resize(r->results, sizeof(storage *) * (size_t)r->root_capacity);
     }
     r->target_count = r->root_count = 0;
     for (int i = 0; i < count; i++) {
@@ -249,8 +246,7 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
     record_end(from, RECORD_OP, "plan", NULL, 0, r->order_count, 0);
     QN_TRY(status);
     plan *p = *out;
-    p->key = malloc(sizeof(uint32_t) * (size_t)r->key_count);
-    CHECK(p->key);
+    p->key = heap_new(sizeof(uint32_t) * (size_t)r->key_count);
     memcpy(p->key, r->key, sizeof(uint32_t) * (size_t)r->key_count);
     p->key_words = r->key_count;
     p->number = (int)++r->plans_made;
@@ -287,8 +283,7 @@ static qn_status take_memory(qn_tape *tape, const plan *p, qn_error *error)
     int bases = 1 + p->buffer_count + p->result_count;
     if (bases > r->base_capacity) {
         r->base_capacity = 2 * bases;
-        r->bases = realloc(r->bases, sizeof(char *) * (size_t)r->base_capacity);
-        CHECK(r->bases);
+        r->bases = heap_resize(r->bases, sizeof(char *) * (size_t)r->base_capacity);
     }
     if (!tape->capturing) {
         QN_TRY(realize_workspace(tape, p->workspace_bytes, &r->workspace, error));
@@ -388,8 +383,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
     QN_TRY(get_plan(tape, &work, &p, error));
     *made = p;
     memset(r->results, 0, sizeof(storage *) * (size_t)p->result_count);
-    storage **copies = calloc((size_t)work.assign_count + 1, sizeof(storage *));
-    CHECK(copies);
+    storage **copies = heap_array((size_t)work.assign_count + 1, sizeof(storage *));
     qn_status status = take_memory(tape, p, error);
     for (int i = 0; i < work.assign_count && status == QN_OK; i++)
         status = preserve(tape, tape->slots[work.assigns[i].slot].home, &copies[i], error);
@@ -400,7 +394,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
         if (status == QN_OK) place_roots(tape, p);
         store_assigns(tape, copies); /* after a failed run too: a step is not done twice */
     }
-    free(copies);
+    heap_free(copies);
     drop_results(r, p->result_count);
     return status;
 }
@@ -428,6 +422,7 @@ qn_status realize_slots(qn_tape *tape, const uint32_t *slots, int count, qn_erro
     r->workspace = NULL;
     tape_collect(tape);
     if (s->driver->memory) s->driver->memory->trim(s->device);
+    (void)heap_take_short(); /* there may be enough now */
     return evaluate_seen(tape, slots, count, error);
 }
 
@@ -435,14 +430,13 @@ qn_status qn_eval(qn_tape *tape, const qn_tensor *tensors, int count, qn_error *
 {
     if (!tape_enter(tape, "eval")) return error_set(error, QN_BAD_CALL, "qn_eval: the tape is NULL");
     if (count < 0 || (count && !tensors)) return error_set(error, QN_BAD_CALL, "qn_eval: %d tensors at NULL", count);
-    uint32_t few[16], *slots = count > COUNT(few) ? malloc(sizeof(*slots) * (size_t)count) : few;
-    CHECK(slots);
+    uint32_t few[16], *slots = count > COUNT(few) ? heap_array((size_t)count, sizeof(*slots)) : few;
     for (int i = 0; i < count; i++) {
         (void)tape_node(tape, "eval", tensors[i]); /* records what is wrong with a handle */
         slots[i] = tensors[i].slot;
     }
     qn_status status = qn_tape_error(tape, error);
     if (status == QN_OK) status = realize_slots(tape, slots, count, error);
-    if (slots != few) free(slots);
+    if (slots != few) heap_free(slots);
     return status;
 }

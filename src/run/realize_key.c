@@ -12,12 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GROW(items, count, capacity)                                       \
-    do {                                                                   \
-        if ((count) < (capacity)) break;                                   \
-        (capacity) = MAXIMUM(2 * (capacity), 256);                         \
-        (items) = realloc((items), sizeof(*(items)) * (size_t)(capacity)); \
-        CHECK(items);                                                      \
+#define GROW(items, count, capacity)                                           \
+    do {                                                                       \
+        if ((count) < (capacity)) break;                                       \
+        (capacity) = MAXIMUM(2 * (capacity), 256);                             \
+        (items) = heap_resize((items), sizeof(*(items)) * (size_t)(capacity)); \
     } while (0)
 
 static inline void put(realizer *r, uint32_t word)
@@ -105,9 +104,8 @@ static void make_room(realizer *r, int node_count)
 {
     if (node_count <= r->visit_capacity) return;
     int capacity = MAXIMUM(2 * r->visit_capacity, MAXIMUM(node_count, 1024));
-    r->visit = realloc(r->visit, sizeof(*r->visit) * (size_t)capacity);
-    r->number = realloc(r->number, sizeof(*r->number) * (size_t)capacity);
-    CHECK(r->visit && r->number);
+    r->visit = heap_resize(r->visit, sizeof(*r->visit) * (size_t)capacity);
+    r->number = heap_resize(r->number, sizeof(*r->number) * (size_t)capacity);
     memset(r->visit + r->visit_capacity, 0, sizeof(*r->visit) * (size_t)(capacity - r->visit_capacity));
     r->visit_capacity = capacity;
 }

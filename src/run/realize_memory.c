@@ -28,8 +28,7 @@ struct block_pool {
 
 block_pool *block_pool_new(void)
 {
-    block_pool *p = calloc(1, sizeof(*p));
-    CHECK(p);
+    block_pool *p = heap_new(sizeof(*p));
     pthread_mutex_init(&p->lock, NULL);
     return p;
 }
@@ -37,7 +36,7 @@ block_pool *block_pool_new(void)
 static void destroy(block *b)
 {
     memory_free(b->data);
-    free(b);
+    heap_free(b);
 }
 
 static void drop_kept(block_pool *p)
@@ -52,7 +51,7 @@ static void drop_kept(block_pool *p)
 static void pool_destroy(block_pool *p)
 {
     pthread_mutex_destroy(&p->lock);
-    free(p);
+    heap_free(p);
 }
 
 void block_pool_free(block_pool *p)
@@ -105,8 +104,7 @@ static block *take(block_pool *p, size_t size_bytes)
     if (b && b->size_bytes <= size + size / 4) {
         *at = b->next;
     } else {
-        b = calloc(1, sizeof(*b));
-        CHECK(b);
+        b = heap_new(sizeof(*b));
         b->pool = p;
         b->size_bytes = size;
         b->data = memory_allocate(size);
@@ -115,7 +113,7 @@ static block *take(block_pool *p, size_t size_bytes)
             b->data = memory_allocate(size);
         }
         if (!b->data) {
-            free(b);
+            heap_free(b);
             b = NULL;
         }
     }

@@ -54,7 +54,7 @@ static qn_status copy_out(const qn_tape *tape, const graph_node *n, const placed
         return error_set(error, QN_NO_MEMORY, "no memory to read a tensor of %lld bytes", (long long)span * size);
     qn_status status = s->driver->memory->read(s->device, NULL, aside, data + low * size, (size_t)(span * size), error);
     if (status == QN_OK) walk(n, p, 0, aside + (p->offset - low) * size, host, true);
-    free(aside);
+    heap_free(aside);
     return status;
 }
 
@@ -166,7 +166,7 @@ qn_status qn_tensor_save_npy(qn_tensor t, const char *path, qn_error *error)
     if (!array.data) return error_set(error, QN_NO_MEMORY, "no memory to read a tensor of %zu bytes", bytes);
     qn_status status = read(t, "qn_tensor_save_npy", array.data, bytes, error);
     if (status == QN_OK) status = qn_npy_write(path, &array, error);
-    free(array.data);
+    heap_free(array.data);
     return status;
 }
 
@@ -226,7 +226,7 @@ qn_status qn_tensor_write(qn_tensor t, const void *host, size_t size_bytes, qn_e
         if (status == QN_OK) walk(n, &where, 0, aside + (where.offset - low) * size, (char *)host, false);
         if (status == QN_OK)
             status = s->driver->memory->write(s->device, NULL, at, aside, (size_t)(span * size), error);
-        free(aside);
+        heap_free(aside);
         QN_TRY(status);
     }
     was_written(tape, t.slot, leaf);

@@ -101,8 +101,7 @@ static void put_heading(annotation *a, int file, int line, text *out)
 
 void show_annotated(const char *ptx, const tile_kernel *k, text *out)
 {
-    annotation *a = calloc(1, sizeof(*a));
-    CHECK(a);
+    annotation *a = heap_new(sizeof(*a));
     a->kernel = k;
     a->memory = arena_new();
     /* The files are named at the end. */
@@ -128,7 +127,7 @@ void show_annotated(const char *ptx, const tile_kernel *k, text *out)
         if (section && *words == '}') section = false;
         line += length + (line[length] == '\n');
     }
-    for (int i = 0; i < MOST_FILES; i++) free(a->files[i].words);
+    for (int i = 0; i < MOST_FILES; i++) heap_free(a->files[i].words);
     arena_free(a->memory);
-    free(a);
+    heap_free(a);
 }

@@ -199,7 +199,7 @@ static qn_status copy_out_one(qn_call *call, int number, device_stream *stream, 
     if (!aside) return error_set(error, QN_NO_MEMORY, "no memory to read an array of %zu bytes back", bytes);
     qn_status status = s->driver->memory->read(s->device, stream, aside, a->mirror, bytes, error);
     if (status == QN_OK) assign(host, 0, host->data, aside - low * size);
-    free(aside);
+    heap_free(aside);
     return status;
 }
 

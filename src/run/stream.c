@@ -53,8 +53,7 @@ static qn_status open_stream(qn_context *context, const char *device, void *nati
     const device_slot *s = slot_of(context, slot);
     device_stream *own = NULL;
     if (s->driver->streams) QN_TRY(s->driver->streams->open(s->device, native, &own, error));
-    qn_stream *stream = calloc(1, sizeof(*stream));
-    CHECK(stream);
+    qn_stream *stream = heap_new(sizeof(*stream));
     *stream = (qn_stream){.context = context, .slot = slot, .own = own};
     *out = stream;
     return QN_OK;
@@ -76,7 +75,7 @@ void qn_stream_free(qn_stream *stream)
     if (!stream) return;
     if (stream->own) streams_of(stream->context, stream->slot)->close(stream->own);
     qn_graph_free(stream->recording);
-    free(stream);
+    heap_free(stream);
 }
 
 qn_status qn_stream_wait(qn_stream *stream, qn_error *error)
@@ -117,8 +116,7 @@ static void add_part(qn_graph *g, qn_call *call)
     if (!f) return;
     if (g->part_count == g->part_capacity) {
         g->part_capacity = g->part_capacity ? 2 * g->part_capacity : 16;
-        g->parts = realloc(g->parts, sizeof(*g->parts) * (size_t)g->part_capacity);
-        CHECK(g->parts);
+        g->parts = heap_resize(g->parts, sizeof(*g->parts) * (size_t)g->part_capacity);
     }
     g->parts[g->part_count++] = f;
 }
@@ -135,8 +133,7 @@ qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
     if (!g) return call_launch(call, stream->slot, NULL, error);
     if (g->call_count == g->call_capacity) {
         g->call_capacity = g->call_capacity ? 2 * g->call_capacity : 16;
-        g->calls = realloc(g->calls, sizeof(*g->calls) * (size_t)g->call_capacity);
-        CHECK(g->calls);
+        g->calls = heap_resize(g->calls, sizeof(*g->calls) * (size_t)g->call_capacity);
     }
     g->calls[g->call_count++] = call;
     return QN_OK;
@@ -153,8 +150,7 @@ qn_status qn_event_new(qn_context *context, const char *device, qn_event **out, 
     const device_slot *s = slot_of(context, slot);
     device_event *own = NULL;
     if (s->driver->streams) QN_TRY(s->driver->streams->event_open(s->device, &own, error));
-    qn_event *event = calloc(1, sizeof(*event));
-    CHECK(event);
+    qn_event *event = heap_new(sizeof(*event));
     *event = (qn_event){.context = context, .slot = slot, .own = own};
     *out = event;
     return QN_OK;
@@ -164,7 +160,7 @@ void qn_event_free(qn_event *event)
 {
     if (!event) return;
     if (event->own) streams_of(event->context, event->slot)->event_close(event->own);
-    free(event);
+    heap_free(event);
 }
 
 qn_status qn_event_record(qn_event *event, qn_stream *stream, qn_error *error)
@@ -197,8 +193,7 @@ qn_status qn_event_elapsed(qn_event *from, qn_event *to, double *ns, qn_error *e
 
 static qn_graph *new_graph(const qn_stream *stream)
 {
-    qn_graph *g = calloc(1, sizeof(*g));
-    CHECK(g);
+    qn_graph *g = heap_new(sizeof(*g));
     g->context = stream->context;
     g->slot = stream->slot;
     return g;
@@ -268,7 +263,7 @@ void qn_graph_free(qn_graph *graph)
 {
     if (!graph) return;
     if (graph->own) streams_of(graph->context, graph->slot)->graph_close(graph->own);
-    free(graph->calls);
-    free(graph->parts);
-    free(graph);
+    heap_free(graph->calls);
+    heap_free(graph->parts);
+    heap_free(graph);
 }

@@ -142,8 +142,7 @@ static void read_line(struct tune_book *book, char *line)
 static struct tune_book *book_open(qn_context *context)
 {
     if (context->book) return context->book;
-    struct tune_book *book = calloc(1, sizeof(*book));
-    CHECK(book);
+    struct tune_book *book = heap_new(sizeof(*book));
     context->book = book;
     book->memory = arena_new();
     char path[4096], *words = NULL;
@@ -153,7 +152,7 @@ static struct tune_book *book_open(qn_context *context)
             *end = 0;
             read_line(book, line);
         }
-    free(words);
+    heap_free(words);
     return book;
 }
 
@@ -161,7 +160,7 @@ void tune_book_free(struct tune_book *book)
 {
     if (!book) return;
     arena_free(book->memory);
-    free(book);
+    heap_free(book);
 }
 
 void tune_forget(qn_context *context)

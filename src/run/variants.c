@@ -19,11 +19,11 @@ void instance_free(instance *i, qn_context *context)
             texts_retire(context, slot, v);
             context->slots[slot].driver->unload(v->program);
             arena_free(v->memory);
-            free(v);
+            heap_free(v);
         }
     text_free(&i->warnings);
     arena_free(i->memory);
-    free(i);
+    heap_free(i);
 }
 
 void launch_facts(const qn_call *call, tile_facts *facts)

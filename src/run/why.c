@@ -102,7 +102,7 @@ void why_record(qn_context *context, const kernel_entry *entry, const char *devi
             const char *half = strchr(old + old_size / 2, '\n');
             if (half) (void)!file_write(path, half + 1, (size_t)(old + old_size - half - 1), NULL);
         }
-        free(old);
+        heap_free(old);
     }
     FILE *record = known ? NULL : fopen(path, "ae");
     if (record) {
@@ -199,7 +199,7 @@ void why_print(qn_context *context, const kernel_entry *entry, text *out)
         for (int j = 0; j < i; j++) first &= !same_group(&records[i], &records[j]);
         if (first) print_group(records, i, count, entry->name, out);
     }
-    free(words);
+    heap_free(words);
     arena_free(memory);
 }
 

@@ -26,8 +26,7 @@ void qn_here(const char *file, int line)
 
 storage *storage_new(qn_buffer *buffer)
 {
-    storage *s = calloc(1, sizeof(*s));
-    CHECK(s);
+    storage *s = heap_new(sizeof(*s));
     s->references = 1;
     s->buffer = buffer;
     s->size_bytes = buffer ? (int64_t)qn_buffer_size_bytes(buffer) : 0;
@@ -44,7 +43,7 @@ void storage_release(storage *s)
 {
     if (!s || --s->references > 0) return;
     qn_buffer_release(s->buffer);
-    free(s);
+    heap_free(s);
 }
 
 /* The same memory under a new identity, for what reads it after a write. */
@@ -81,7 +80,7 @@ void tape_free(qn_tape *tape)
     if (!tape) return;
     for (int i = 1; i < tape->slot_count; i++) storage_release(tape->slots[i].home);
     for (int n = 0; n < tape->placed_capacity; n++) storage_release(tape->placed[n].storage);
-    free(tape->placed);
+    heap_free(tape->placed);
     arena_free(tape->graph->memory);
     arena_free(tape->memory);
 }
@@ -223,8 +222,7 @@ void tape_place(qn_tape *tape, node n, const placed *where)
 {
     if ((int)n >= tape->placed_capacity) {
         int capacity = MAXIMUM(2 * tape->placed_capacity, tape->graph->node_capacity);
-        placed *more = realloc(tape->placed, sizeof(placed) * (size_t)capacity);
-        CHECK(more);
+        placed *more = heap_resize(tape->placed, sizeof(placed) * (size_t)capacity);
         memset(more + tape->placed_capacity, 0, sizeof(placed) * (size_t)(capacity - tape->placed_capacity));
         tape->placed = more;
         tape->placed_capacity = capacity;

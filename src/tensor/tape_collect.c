@@ -70,7 +70,7 @@ void tape_collect(qn_tape *tape)
         if (n < from->node_count && renamed[n]) tape_place(tape, renamed[n], &old[n]);
         storage_release(old[n].storage);
     }
-    free(old);
+    heap_free(old);
     for (int i = 1; i < tape->slot_count; i++) {
         tape->slots[i].node = renamed[tape->slots[i].node];
         tape->slots[i].home_leaf = renamed[tape->slots[i].home_leaf];

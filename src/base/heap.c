@@ -1,0 +1,286 @@
+/*
+ * Memory, and what happens when the system has none. In: sizes. Out: memory, always; and a word for whoever asks
+ * whether there was enough.
+ *
+ * Nearly all memory of Quern is small: nodes, names, growing lists, in arenas and texts. Code that asks for it is not
+ * made to check it. When the system refuses, it comes from a reserve that was mapped beforehand, and the thread notes
+ * that it is short of memory; the work ends with QN_NO_MEMORY at the next place that asks (heap_status), on the way that
+ * every other error takes, so that locks, files and half-made things are given back as they always are. What was made
+ * from the reserve is as good as any other memory: a step that is over before anybody asks is right.
+ * The reserve is untouched pages: room in the address space. It grows with what is in use, since the rest of a step may
+ * need as much as its beginning. Sizes that the user chose (arrays, tiles) do not come from here: their callers check.
+ * Invariant: when an outermost call of the library begins, there is a whole reserve, or the call is refused.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "base/base.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#define KNOW_ROOTS(at, bytes) __lsan_register_root_region(at, bytes)
+#define FORGET_ROOTS(at, bytes) __lsan_unregister_root_region(at, bytes)
+#else
+#define KNOW_ROOTS(at, bytes) (void)(at), (void)(bytes)
+#define FORGET_ROOTS(at, bytes) (void)(at), (void)(bytes)
+#endif
+
+#define FIRST_BYTES ((size_t)64 << 20) /* of the reserve; fewer where the address space is limited */
+#define SMALLEST_BYTES ((size_t)4 << 20)
+#define SHARE 4 /* the reserve is at least this part of what is in use */
+
+/* One mapping of the reserve. Its memory is handed out from the front and is whole again when all has come back. */
+typedef struct chunk {
+    struct chunk *next;
+    size_t size_bytes, used_bytes;
+    int live; /* pieces handed out */
+} chunk;
+
+typedef struct piece {
+    _Alignas(16) size_t size_bytes;
+} piece;
+
+static struct {
+    pthread_mutex_t lock;
+    chunk *chunks;
+    _Atomic size_t size_bytes; /* of all chunks */
+    _Atomic int live;          /* pieces of all chunks: 0 nearly always */
+    _Atomic size_t in_use_bytes;
+    size_t most_bytes; /* ever handed out at once */
+} reserve = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local int depth; /* of public calls on this thread */
+static _Thread_local bool is_short;
+
+/* ---- the reserve ---- */
+
+static bool chunk_add(size_t size_bytes)
+{
+    chunk *c = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c == MAP_FAILED) return false;
+    KNOW_ROOTS(c, size_bytes);
+    *c = (chunk){.next = reserve.chunks, .size_bytes = size_bytes, .used_bytes = sizeof(chunk)};
+    reserve.chunks = c;
+    reserve.size_bytes += size_bytes;
+    return true;
+}
+
+static size_t wanted_bytes(void)
+{
+    size_t wanted = MAXIMUM(FIRST_BYTES, atomic_load(&reserve.in_use_bytes) / SHARE);
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
+        wanted = MINIMUM(wanted, MAXIMUM(SMALLEST_BYTES, (size_t)limit.rlim_cur / 16));
+    return (wanted + 4095) / 4096 * 4096;
+}
+
+/* As much free room as is wanted, from chunks that are there and a new one. */
+static bool refill(void)
+{
+    size_t wanted = wanted_bytes(), free_bytes = 0;
+    for (const chunk *c = reserve.chunks; c; c = c->next) free_bytes += c->size_bytes - c->used_bytes;
+    if (free_bytes + 4096 >= wanted) return true;
+    return chunk_add(wanted) || free_bytes >= wanted / 2;
+}
+
+static void *reserve_take(size_t size_bytes)
+{
+    size_t need = (size_bytes + sizeof(piece) + 15) & ~(size_t)15;
+    piece *p = NULL;
+    if (need < size_bytes) return NULL;
+    pthread_mutex_lock(&reserve.lock);
+    size_t used = 0;
+    for (chunk *c = reserve.chunks; c; c = c->next) {
+        if (!p && c->size_bytes - c->used_bytes >= need) {
+            p = (piece *)((char *)c + c->used_bytes);
+            c->used_bytes += need;
+            c->live++;
+            reserve.live++;
+        }
+        used += c->used_bytes;
+    }
+    reserve.most_bytes = MAXIMUM(reserve.most_bytes, used);
+    pthread_mutex_unlock(&reserve.lock);
+    if (!p) return NULL;
+    p->size_bytes = need - sizeof(piece);
+    memset(p + 1, 0, p->size_bytes);
+    return p + 1;
+}
+
+/* The chunk that a piece lies in, with the lock held; NULL: it is the system's. */
+static chunk *chunk_of(const void *memory)
+{
+    const char *at = memory;
+    for (chunk *c = reserve.chunks; c; c = c->next)
+        if (at > (const char *)c && at < (const char *)c + c->size_bytes) return c;
+    return NULL;
+}
+
+/* False: it is not of the reserve. */
+static bool reserve_give(void *memory)
+{
+    if (!atomic_load_explicit(&reserve.live, memory_order_relaxed)) return false;
+    pthread_mutex_lock(&reserve.lock);
+    chunk *c = chunk_of(memory);
+    if (c) {
+        reserve.live--;
+        if (!--c->live) c->used_bytes = sizeof(chunk);
+    }
+    pthread_mutex_unlock(&reserve.lock);
+    return c != NULL;
+}
+
+/* Of memory that system or reserve gave. */
+static size_t size_of(void *memory)
+{
+    size_t size_bytes = 0;
+    if (atomic_load_explicit(&reserve.live, memory_order_relaxed)) {
+        pthread_mutex_lock(&reserve.lock);
+        if (chunk_of(memory)) size_bytes = ((piece *)memory)[-1].size_bytes;
+        pthread_mutex_unlock(&reserve.lock);
+    }
+    return size_bytes ? size_bytes : malloc_usable_size(memory);
+}
+
+static void *short_of(size_t size_bytes)
+{
+    is_short = true;
+    void *memory = reserve_take(size_bytes);
+    if (memory) return memory;
+    base_check_failed("the reserve holds what a step needs", __FILE__, __LINE__);
+}
+
+/* ---- memory ---- */
+
+void *heap_new(size_t size_bytes)
+{
+    void *memory = calloc(1, size_bytes ? size_bytes : 1);
+    return memory ? memory : short_of(size_bytes);
+}
+
+void *heap_array(size_t count, size_t item_bytes)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, item_bytes, &bytes)) bytes = SIZE_MAX;
+    return heap_new(bytes);
+}
+
+void *heap_resize(void *memory, size_t size_bytes)
+{
+    if (!memory) return heap_new(size_bytes);
+    chunk *c = NULL;
+    if (atomic_load_explicit(&reserve.live, memory_order_relaxed)) {
+        pthread_mutex_lock(&reserve.lock);
+        c = chunk_of(memory);
+        pthread_mutex_unlock(&reserve.lock);
+    }
+    void *moved = c ? malloc(size_bytes) : realloc(memory, size_bytes);
+    if (moved && !c) return moved;
+    if (!moved) moved = short_of(size_bytes);
+    memcpy(moved, memory, MINIMUM(size_bytes, size_of(memory)));
+    heap_free(memory);
+    return moved;
+}
+
+void *heap_aligned(size_t alignment, size_t size_bytes)
+{
+    void *memory = NULL;
+    if (!posix_memalign(&memory, alignment, size_bytes)) return memset(memory, 0, size_bytes);
+    uintptr_t at = (uintptr_t)short_of(size_bytes + alignment);
+    return (void *)((at + alignment - 1) / alignment * alignment);
+}
+
+char *heap_copy_text(const char *words)
+{
+    size_t bytes = strlen(words) + 1;
+    return memcpy(heap_new(bytes), words, bytes);
+}
+
+void heap_free(void *memory)
+{
+    if (memory && !reserve_give(memory)) free(memory);
+}
+
+void heap_in_use(int64_t change_bytes)
+{
+    size_t now = atomic_fetch_add(&reserve.in_use_bytes, (size_t)change_bytes) + (size_t)change_bytes;
+    if (change_bytes < 0 || now / SHARE <= atomic_load_explicit(&reserve.size_bytes, memory_order_relaxed)) return;
+    pthread_mutex_lock(&reserve.lock);
+    (void)refill(); /* without it the next outermost call is refused, not this one */
+    pthread_mutex_unlock(&reserve.lock);
+}
+
+/* ---- calls ---- */
+
+bool heap_enter(heap_call *call)
+{
+    call->entered = true;
+    if (depth++) return true;
+    is_short = false;
+    if (atomic_load_explicit(&reserve.size_bytes, memory_order_acquire) &&
+        !atomic_load_explicit(&reserve.live, memory_order_relaxed))
+        return true;
+    pthread_mutex_lock(&reserve.lock);
+    bool whole = refill();
+    pthread_mutex_unlock(&reserve.lock);
+    is_short = !whole;
+    return whole;
+}
+
+void heap_leave(heap_call *call)
+{
+    if (call->entered) depth--;
+}
+
+qn_status heap_refuse(qn_error *error)
+{
+    return error_set(error, QN_NO_MEMORY, "no memory: the system gives no more; free some and call again");
+}
+
+bool heap_is_short(void)
+{
+    return is_short;
+}
+
+bool heap_take_short(void)
+{
+    bool was = is_short;
+    is_short = false;
+    return was;
+}
+
+void heap_set_short(void)
+{
+    is_short = true;
+}
+
+size_t heap_reserve_most_bytes(void)
+{
+    pthread_mutex_lock(&reserve.lock);
+    size_t most = reserve.most_bytes;
+    pthread_mutex_unlock(&reserve.lock);
+    return most;
+}
+
+/* The library may be closed while the process goes on: what is still handed out belongs to objects that were not freed. */
+__attribute__((destructor)) static void reserve_end(void)
+{
+    for (chunk **at = &reserve.chunks; *at;) {
+        chunk *c = *at;
+        if (c->live) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        reserve.size_bytes -= c->size_bytes;
+        FORGET_ROOTS(c, c->size_bytes);
+        munmap(c, c->size_bytes);
+    }
+}
