@@ -104,12 +104,12 @@ char *arena_print(arena *a, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    int length = vsnprintf(NULL, 0, format, list);
+    int length = plain_print_list(NULL, 0, format, list);
     va_end(list);
     CHECK(length >= 0);
     char *words = arena_alloc(a, (size_t)length + 1);
     va_start(list, format);
-    vsnprintf(words, (size_t)length + 1, format, list);
+    plain_print_list(words, (size_t)length + 1, format, list);
     va_end(list);
     return words;
 }

@@ -100,6 +100,31 @@ void text_add_quoted(text *t, const char *bytes, size_t count);
 /* The shortest decimal that reads back as the same double; inf, -inf, nan as words. */
 void text_add_double(text *t, double value);
 
+/* escape.c: words of others (paths, names, messages, lines of files) made harmless for the place they are to stand in.
+ * Valid UTF-8 that no terminal obeys stays readable; the rest becomes \xNN, in a string \NNN. */
+typedef enum escape_place {
+    ESCAPE_COMMENT, /* between the marks of a comment of C or CUDA, or on the line of one */
+    ESCAPE_STRING,  /* between the quotes of a string of C or CUDA, or of #line */
+    ESCAPE_SCREEN   /* lines on a terminal: \n and \t stay */
+} escape_place;
+void text_add_escaped(text *t, escape_place place, const char *bytes, size_t count);
+const char *arena_escaped(arena *a, escape_place place, const char *words);
+/* As ESCAPE_SCREEN, in `size` bytes of room (at most ESCAPE_MOST_BYTES), cut at the end; allocates nothing. */
+#define ESCAPE_MOST_BYTES 4096
+void escape_in_place(char *words, size_t size);
+int utf8_length(const char *bytes, size_t count); /* of the first character; 0: no UTF-8 */
+
+/* number.c: numbers as text, whatever locale the host program has set: a decimal point, always. As snprintf and strtod. */
+int plain_print(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int plain_print_list(char *to, size_t size, const char *format, va_list list);
+double number_parse(const char *words, char **end); /* end may be NULL */
+/* Between the two, whatever this thread calls prints and reads numbers so. */
+typedef struct number_words {
+    void *locale;
+} number_words;
+number_words number_words_begin(void);
+void number_words_end(number_words before);
+
 /* map.c: string to pointer, open addressing, keys borrowed. Lives in an arena. */
 typedef struct map map;
 map *map_new(arena *a);

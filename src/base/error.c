@@ -13,8 +13,10 @@ qn_status error_set(qn_error *error, qn_status status, const char *format, ...)
         va_list list;
         va_start(list, format);
         error->status = status;
-        vsnprintf(error->message, sizeof(error->message), format, list);
+        plain_print_list(error->message, sizeof(error->message), format, list);
         va_end(list);
+        /* Messages are for a screen, and carry names, paths and lines of files that anybody wrote. */
+        escape_in_place(error->message, sizeof(error->message));
     }
     return status;
 }

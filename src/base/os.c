@@ -158,12 +158,12 @@ static int quota_cores(int most)
 {
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
     if (!file) return most;
-    double quota = 0, period = 0;
-    int got = fscanf(file, "%lf %lf", &quota, &period);
+    long long quota = 0, period = 0;
+    int got = fscanf(file, "%lld %lld", &quota, &period);
     fclose(file);
-    if (got != 2 || period <= 0) return most;
-    int cores = (int)(quota / period + 0.5);
-    return cores < 1 ? 1 : MINIMUM(cores, most);
+    if (got != 2 || period <= 0 || quota < 0) return most;
+    int64_t cores = (quota + period / 2) / period;
+    return cores < 1 ? 1 : (int)MINIMUM(cores, most);
 }
 
 int cpu_count(void)

@@ -101,6 +101,7 @@ static void *worker_main(void *argument)
     pool *p = self->owner;
     char name[32];
     snprintf(name, sizeof(name), "worker %d", self->number);
+    (void)number_words_begin(); /* for good: what kernels print has a decimal point */
     record_name_thread(name);
     uint32_t served = 0; /* the epoch of the last job this worker saw; the first job has epoch 1 */
     while (!atomic_load(&p->stop)) {
@@ -165,8 +166,10 @@ static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *co
     if (count <= 0) return;
     if (grain < 1) grain = 1;
     pthread_mutex_lock(&p->callers);
+    number_words before = number_words_begin();
     if (p->threads == 1 || count <= grain) {
         work(context, 0, count, 0);
+        number_words_end(before);
         pthread_mutex_unlock(&p->callers);
         return;
     }
@@ -189,6 +192,7 @@ static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *co
         gate = atomic_load_explicit(&p->gate, memory_order_acquire);
     }
     if (atomic_exchange(&p->is_short, false)) heap_set_short();
+    number_words_end(before);
     pthread_mutex_unlock(&p->callers);
 }
 

@@ -47,11 +47,11 @@ void text_print_list(text *t, const char *format, va_list list)
 {
     va_list again;
     va_copy(again, list);
-    int length = vsnprintf(NULL, 0, format, again);
+    int length = plain_print_list(NULL, 0, format, again);
     va_end(again);
     CHECK(length >= 0);
     reserve(t, (size_t)length);
-    vsnprintf(t->data + t->length, (size_t)length + 1, format, list);
+    plain_print_list(t->data + t->length, (size_t)length + 1, format, list);
     t->length += (size_t)length;
 }
 
@@ -108,8 +108,8 @@ void text_add_double(text *t, double value)
     } else {
         char words[40];
         for (int digits = 1; digits <= 17; digits++) {
-            snprintf(words, sizeof(words), "%.*g", digits, value);
-            if (strtod(words, NULL) == value) break;
+            plain_print(words, sizeof(words), "%.*g", digits, value);
+            if (number_parse(words, NULL) == value) break;
         }
         text_add(t, words);
     }

@@ -181,11 +181,11 @@ static void about(const device *base, device_about *out)
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;
     }
-    snprintf(out->description, sizeof(out->description),
-             "%.80s, compute capability %d.%d, %d multiprocessors, %.1f GB, driver %.40s (CUDA %d.%d), NVRTC %d.%d",
-             d->title, d->capability / 10, d->capability % 10, d->target.multiprocessors, (double)d->total_bytes * 1e-9,
-             d->version[0] ? d->version : "unknown", d->driver_version / 1000, d->driver_version % 1000 / 10,
-             nvrtc_version(d->compiler) / 100, nvrtc_version(d->compiler) % 100);
+    plain_print(out->description, sizeof(out->description),
+                "%.80s, compute capability %d.%d, %d multiprocessors, %.1f GB, driver %.40s (CUDA %d.%d), NVRTC %d.%d",
+                d->title, d->capability / 10, d->capability % 10, d->target.multiprocessors,
+                (double)d->total_bytes * 1e-9, d->version[0] ? d->version : "unknown", d->driver_version / 1000,
+                d->driver_version % 1000 / 10, nvrtc_version(d->compiler) / 100, nvrtc_version(d->compiler) % 100);
 }
 
 static int count(device *base)

@@ -41,6 +41,9 @@ typedef struct emit_options {
 
 /* emit_c*.c: the whole translation unit. k has been through the pipeline. */
 qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, qn_error *error);
+/* Words of others in generated text, escaped: a comment "WHAT name of file END.", and #line. */
+void emit_add_title(const tile_kernel *k, const char *what, const char *end, text *out);
+void emit_add_line(int line, const char *file, text *out);
 /* prelude_c.c: the parts of the prelude that `needs` asks for (vector types, math functions, dot micro-kernel). */
 
 #endif

@@ -22,22 +22,34 @@ void put(emitter *e, const char *format, ...)
     text_add(e->out, "\n");
 }
 
-/* A comment inside the comment must not end it. */
+/* A line of source without its own comment. */
 static void add_comment(text *words, const char *source)
 {
-    for (const char *c = source; *c && *c != '\n'; c++) {
-        if (c[0] == '/' && c[1] == '/') break;
-        if ((c[0] == '*' && c[1] == '/') || (c[0] == '/' && c[1] == '*'))
-            text_add(words, c[0] == '*' ? "* " : "/ ");
-        else
-            text_add_bytes(words, c, 1);
-    }
+    const char *end = source + strcspn(source, "\n"), *own = strstr(source, "//");
+    text_add_escaped(words, ESCAPE_COMMENT, source, (size_t)((own && own < end ? own : end) - source));
     while (words->length && words->data[words->length - 1] == ' ') words->data[--words->length] = 0;
+}
+
+void emit_add_title(const tile_kernel *k, const char *what, const char *end, text *out)
+{
+    const char *name = k->raw_instance ? k->raw_instance : k->name;
+    text_print(out, "/* %s ", what);
+    text_add_escaped(out, ESCAPE_COMMENT, name, strlen(name));
+    if (k->file) text_add(out, " of ");
+    if (k->file) text_add_escaped(out, ESCAPE_COMMENT, k->file, strlen(k->file));
+    text_print(out, "%s. */\n", end);
+}
+
+void emit_add_line(int line, const char *file, text *out)
+{
+    text_print(out, "#line %d \"", line);
+    text_add_escaped(out, ESCAPE_STRING, file, strlen(file));
+    text_add(out, "\"\n");
 }
 
 void emit_title(const tile_kernel *k, text *out)
 {
-    text_print(out, "/* Kernel %s%s%s, by Quern. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+    emit_add_title(k, "Kernel", ", by Quern", out);
     for (int i = 0; i < k->source_line_count && !k->file; i++) {
         text words = {0};
         add_comment(&words, k->source_lines[i]);
@@ -58,7 +70,7 @@ void put_line_comment(emitter *e, const tile_op *op)
     add_comment(&words, source);
     put(e, "/* %d: %s */", op->line, text_get(&words));
     text_free(&words);
-    if (e->options->line_directives && k->file) put(e, "#line %d \"%s\"", op->line, k->file);
+    if (e->options->line_directives && k->file) emit_add_line(op->line, k->file, e->out);
 }
 
 void emit_failure(emitter *e, int line)

@@ -71,8 +71,8 @@ static void put_words(emitter *e, const char *words, size_t length)
 {
     if (!length) return;
     text quoted = {0};
-    text_add_quoted(&quoted, words, length);
-    put(e, "line_words(&line, %s);", text_get(&quoted));
+    text_add_escaped(&quoted, ESCAPE_STRING, words, length);
+    put(e, "line_words(&line, \"%s\");", text_get(&quoted));
     text_free(&quoted);
 }
 

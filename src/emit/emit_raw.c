@@ -30,7 +30,7 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
     raw_function function;
     QN_TRY(raw_check_signature(k, program_numbers(k), &function, error));
     const char *names[] = {"raw_types"}, *unknown;
-    text_print(out, "/* Raw kernel %s%s%s. */\n", k->name, k->file ? " of " : "", k->file ? k->file : "");
+    emit_add_title(k, "Raw kernel", "", out);
     CHECK(prelude_emit(names, 1, out, &unknown));
     if (k->raw_constants) text_add(out, k->raw_constants);
     raw_put_line(k, out);

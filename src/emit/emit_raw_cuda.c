@@ -110,8 +110,7 @@ qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *o
         text_print(out, "//option %.*s\n", (int)length, option);
         option += length + (option[length] == '\n');
     }
-    text_print(out, "/* Raw kernel %s%s%s. */\n", k->raw_instance ? k->raw_instance : k->name, k->file ? " of " : "",
-               k->file ? k->file : "");
+    emit_add_title(k, "Raw kernel", "", out);
     raw_prelude(has_include(k, "cuda_fp16.h"), has_include(k, "cuda_bf16.h"), out);
     if (k->raw_constants) text_add(out, k->raw_constants);
     raw_put_line(k, out);

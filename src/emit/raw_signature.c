@@ -150,10 +150,6 @@ void raw_put_undefines(const char *constants, text *out)
 void raw_put_line(const tile_kernel *k, text *out)
 {
     const char *path = k->raw_path ? k->raw_path : k->name;
-    text_print(out, "\n#line %d \"", k->raw_path ? k->raw_line : 1);
-    for (; *path; path++) {
-        if (*path == '"' || *path == '\\') text_add(out, "\\");
-        text_add_bytes(out, *path == '\n' ? " " : path, 1);
-    }
-    text_add(out, "\"\n");
+    text_add(out, "\n");
+    emit_add_line(k->raw_path ? k->raw_line : 1, path, out);
 }

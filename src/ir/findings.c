@@ -58,7 +58,7 @@ finding *interp_report(interp *s, int code, const tile_op *op, const char *forma
     }
     va_list list;
     va_start(list, format);
-    vsnprintf(item->message, sizeof(item->message), format, list);
+    plain_print_list(item->message, sizeof(item->message), format, list);
     va_end(list);
     return item;
 }

@@ -68,7 +68,7 @@ void interp_stop(interp *s, const char *format, ...)
     char words[400];
     va_list list;
     va_start(list, format);
-    vsnprintf(words, sizeof(words), format, list);
+    plain_print_list(words, sizeof(words), format, list);
     va_end(list);
     const tile_kernel *k = s->kernel;
     s->status = error_set(s->error, QN_FAILED, "%s:%d:%d: %s", k->file ? k->file : k->name, s->op ? s->op->line : 0,

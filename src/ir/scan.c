@@ -22,7 +22,7 @@ static bool fail_list(scanner *s, int line, const char *format, va_list list)
 {
     if (s->failed) return false;
     char words[512];
-    vsnprintf(words, sizeof(words), format, list);
+    plain_print_list(words, sizeof(words), format, list);
     error_set(s->error, QN_BAD_FILE, "%s:%d: %s", s->file, line, words);
     s->failed = true;
     s->token = (token){.kind = TOKEN_END, .line = line};
@@ -262,7 +262,7 @@ bool scan_constant(scanner *s, const token *t, dtype elem, number *out)
         return true;
     }
     if (dtype_is_float(elem)) {
-        out->f = strtod(words, &end);
+        out->f = number_parse(words, &end);
     } else if (elem == DT_U64) {
         out->i = (int64_t)strtoull(words, &end, 10);
         if (words[0] == '-') end = words;

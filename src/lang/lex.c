@@ -11,7 +11,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -213,16 +212,6 @@ static bool digits_fit(const char *s, size_t length, unsigned base)
     return length > 0;
 }
 
-/* The same double whatever the caller's locale says about decimal points. */
-static double read_double(const char *words)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    CHECK(plain);
-    double value = strtod_l(words, NULL, plain);
-    freelocale(plain);
-    return value;
-}
-
 static void read_number(lexer *x, token *t)
 {
     const char *s = x->file->text;
@@ -273,7 +262,7 @@ static void read_number(lexer *x, token *t)
             i++;
         }
         t->is_float = true;
-        t->number.f = read_double(t->word);
+        t->number.f = number_parse(t->word, NULL);
         if (!good || i != length)
             number_error(x, t, end, "write a float as `0.5`, `1e-5` or `0.5f`", "bad digit in a number");
         else if (whole > 1 && first[0] == '0')

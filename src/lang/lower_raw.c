@@ -23,7 +23,7 @@ static void add_float(text *out, const binding *b)
     else if (isinf(b->number.f))
         snprintf(words, sizeof(words), "(%s1.0%s / 0.0%s)", b->number.f < 0 ? "-" : "", suffix, suffix);
     else {
-        int length = snprintf(words, sizeof(words), "%.17g", b->number.f);
+        int length = plain_print(words, sizeof(words), "%.17g", b->number.f);
         snprintf(words + length, sizeof(words) - (size_t)length, "%s%s", strpbrk(words, ".e") ? "" : ".0", suffix);
     }
     text_add(out, words);

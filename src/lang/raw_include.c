@@ -46,10 +46,7 @@ typedef struct expansion {
 static void add_line(text *out, int line, const char *path)
 {
     text_print(out, "#line %d \"", line);
-    for (; *path; path++) {
-        if (*path == '"' || *path == '\\') text_add(out, "\\");
-        text_add_bytes(out, *path == '\n' ? " " : path, 1);
-    }
+    text_add_escaped(out, ESCAPE_STRING, path, strlen(path));
     text_add(out, "\"\n");
 }
 

@@ -45,7 +45,7 @@ static void field_number(sink *s, const char *key, double number)
         json_number(s->json, key, number);
         return;
     }
-    snprintf(words, sizeof(words), "%.9g", number);
+    plain_print(words, sizeof(words), "%.9g", number);
     csv_words(s, s->names ? key : isfinite(number) ? words : "");
 }
 

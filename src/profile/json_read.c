@@ -145,7 +145,7 @@ static bool read_value(reader *r, json_node *out, int depth)
     if (*r->at != '-' && !isdigit((unsigned char)*r->at)) return fail(r, "a value was expected");
     char *end;
     out->kind = JSON_NUMBER;
-    out->number = strtod(r->at, &end);
+    out->number = number_parse(r->at, &end);
     r->at = end;
     return true;
 }

@@ -54,7 +54,7 @@ static bool read_line(const char *line, qn_roofline *out)
     char *end;
     for (int i = 0; i < COUNT(fields); i++) {
         if (strlen(fields[i].name) != length || strncmp(fields[i].name, line, length) != 0) continue;
-        *field(out, i) = strtod(value, &end);
+        *field(out, i) = number_parse(value, &end);
         return end != value && isfinite(*field(out, i)) && *field(out, i) >= 0;
     }
     if (!strncmp(line, "units ", 6)) return (out->units = (int)strtol(value, NULL, 10)) > 0;

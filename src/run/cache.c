@@ -72,7 +72,7 @@ static int64_t limit_from_environment(void)
     if (!words) return DEFAULT_LIMIT_BYTES;
     char *end;
     errno = 0;
-    double number = strtod(words, &end);
+    double number = number_parse(words, &end);
     double unit = *end == 'K' || *end == 'k'   ? 1024.0
                   : *end == 'M' || *end == 'm' ? 1048576.0
                   : *end == 'G' || *end == 'g' ? 1073741824.0

@@ -241,7 +241,7 @@ static void compare(checker *c, const check_case *at, const char *device, const 
         char index[160];
         index_words(expected, result.first, index, sizeof(index));
         char words[600];
-        snprintf(
+        plain_print(
             words, sizeof(words),
             "`%s%s` is %.9g, the reference has %.9g (allowed difference %.3g); %lld of %lld elements differ, at most "
             "by %.3g",

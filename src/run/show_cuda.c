@@ -94,7 +94,7 @@ void show_put_lines(const char *source, const char *file, text *out)
             line = 0;
             text_print(out, "#line %d \"kernel.cu\"\n", own);
         }
-        if (line && *words != '#' && *words != '\n') text_print(out, "#line %d \"%s\"\n", line, file);
+        if (line && *words != '#' && *words != '\n') emit_add_line(line, file, out);
         text_print(out, "%.*s\n", (int)length, p);
         p += length + (p[length] == '\n');
     }

@@ -134,7 +134,7 @@ static void read_line(struct tune_book *book, char *line)
         if (!line && i + 1 < COUNT(fields)) return;
     }
     char *end;
-    double median_ns = strtod(fields[3], &end);
+    double median_ns = number_parse(fields[3], &end);
     if (line || end == fields[3] || *end || !isfinite(median_ns) || !(median_ns > 0) || strlen(fields[1]) != 32) return;
     book_put(book, (tune_entry){fields[0], fields[1], fields[2], median_ns});
 }
@@ -184,7 +184,9 @@ void tune_record(qn_context *context, const char *key, const char *configuration
     book_put(book_open(context), (tune_entry){kernel, hex, configuration, median_ns});
     FILE *file = book_path(context, path, sizeof(path)) ? fopen(path, "ae") : NULL;
     if (file) { /* only a record: losing a line harms nothing */
-        fprintf(file, "%s\t%s\t%s\t%.1f\n", kernel, hex, configuration, median_ns);
+        char time[64];
+        plain_print(time, sizeof(time), "%.1f", median_ns);
+        fprintf(file, "%s\t%s\t%s\t%s\n", kernel, hex, configuration, time);
         fclose(file);
     }
     pthread_mutex_unlock(&context->lock);

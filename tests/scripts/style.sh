@@ -66,5 +66,22 @@ grep -rnE '\b(exit|abort) *\(' src --include='*.c' | grep -v 'src/base/arena.c' 
 grep -rniE '\b(TODO|FIXME|XXX)\b' src cli include kernels && bad "unfinished marks"
 finish "words"
 
+# Numbers as text go through src/base/number.c: the host program may have set a locale with a decimal comma. Texts of
+# generated code (lines that begin with a quote) run where the locale is plain.
+wrong=0
+grep -rnE '\b(strto(d|f|ld)|atof|setlocale|localeconv|v?sn?printf_l) *\(' src cli --include='*.[ch]' |
+    grep -vE '^(src/base/number\.c|cli/options\.c):' && bad "read numbers with number_parse"
+grep -rnE '\bvsn?printf *\(' src --include='*.[ch]' | grep -vE '^src/base/number\.c:|:[0-9]+: *"' &&
+    bad "print lists with plain_print_list"
+grep -rnE 'scanf *\([^;]*%[0-9*]*l?[aefgAEFG]' src --include='*.[ch]' && bad "no scanf of floats"
+find src -name '*.c' -exec awk '
+    FNR == 1 { on = 0 }
+    /^ *"/ && !on { next }
+    /(^|[^a-z_])(sn|f|s|)printf *\(/ && !on { on = 1; words = ""; at = FNR }
+    on { words = words $0 }
+    on && /;/ { on = 0; if (words ~ /%[-+ #0-9.*]*l?[aefgAEFG]/) print FILENAME ":" at ": " words }' {} + |
+    grep . && bad "print floats with plain_print or text_print"
+finish "numbers without the locale"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
