@@ -39,7 +39,7 @@ extern "C" {
 #endif
 
 #define QN_VERSION "0.1.0"
-#define QN_MAX_RANK 6
+#define QN_MAX_RANK 8
 
 typedef enum qn_dtype {
     QN_F32,

@@ -20,7 +20,7 @@ typedef struct header {
     dtype elem;
     bool swapped, fortran;
     int rank;
-    int64_t extents[MAX_RANK];
+    int64_t extents[ARRAY_RANK];
 } header;
 
 /* The header's text: a Python dictionary. `at` moves forward; any fault leaves a message. */
@@ -111,7 +111,7 @@ static qn_status read_shape(reader *r, header *h)
 {
     if (!take(r, '(')) return fault(r, "its shape is not a tuple");
     while (!take(r, ')')) {
-        if (h->rank == MAX_RANK) return fault(r, "it has more than 6 axes");
+        if (h->rank == ARRAY_RANK) return fault(r, "it has more than 8 axes");
         if (!take_number(r, &h->extents[h->rank++])) return fault(r, "its shape has a bad extent");
         if (take(r, ',')) continue;
         if (!take(r, ')')) return fault(r, "its shape is not a tuple");
@@ -276,7 +276,7 @@ static char *pack(const qn_array *a, int axis, const char *from, char *to)
 qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error)
 {
     if (!path || !array) return error_set(error, QN_BAD_CALL, "qn_npy_write: an argument is NULL");
-    if ((int)array->type < 0 || (int)array->type >= DT_COUNT || array->rank < 0 || array->rank > MAX_RANK)
+    if ((int)array->type < 0 || (int)array->type >= DT_COUNT || array->rank < 0 || array->rank > ARRAY_RANK)
         return error_set(error, QN_BAD_CALL, "qn_npy_write: the array has no such type or rank");
     header h = {.elem = array->type == QN_BF16 ? DT_F32 : (dtype)array->type, .rank = array->rank};
     memcpy(h.extents, array->extents, sizeof(h.extents));

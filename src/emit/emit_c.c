@@ -370,8 +370,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     text_free(&before);
 }
 
-static const char abi_text[] = "typedef struct { void *data; long extents[6], strides[6]; } array_info;\n"
-                               "typedef struct { long failed, line, program[3]; } report_info;\n"
+static const char abi_text[] = "typedef struct { long failed, line, program[3]; } report_info;\n"
                                "typedef struct {\n"
                                "    const array_info *arrays;\n"
                                "    const long *scalars;\n"
@@ -407,6 +406,7 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     text functions = {0}, scratch = {0};
     for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
     emit_title(k, out);
+    text_print(out, "typedef struct { void *data; long extents[%d], strides[%d]; } array_info;\n", MAX_RANK, MAX_RANK);
     text_add(out, abi_text);
     const char *unknown = NULL;
     qn_status status = QN_OK;

@@ -36,8 +36,8 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
     raw_put_line(k, out);
     text_print(out, "%s\n#line 1 \"generated C\"\n", k->raw_source);
     raw_put_undefines(k->raw_constants, out);
+    text_print(out, "typedef struct { void *data; long extents[%d], strides[%d]; } quern_array;\n", MAX_RANK, MAX_RANK);
     text_add(out,
-             "typedef struct { void *data; long extents[6], strides[6]; } quern_array;\n"
              "typedef struct { const quern_array *arrays; const long *scalars; long programs[3]; } quern_launch;\n");
     text_print(
         out, "int %s_phase0(const quern_launch *launch, long first, long last, void *scratch)\n{\n    (void)scratch;\n",

@@ -217,35 +217,35 @@ tile_kernel *fuse_copy_text(arena *memory, dtype elem, int rank, int block)
     for (int axis = 0; axis < rank; axis++) text_print(&words, "  %%%d = arg n%d : i64\n", axis + 1, axis);
     int last = rank - 1;
     if (rank == 1) {
-        text_print(&words, "  %%10 = const %d : i64\n  %%11 = const %d : i64\n", block - 1, block);
-        text_add(&words, "  %12 = add %1, %10 : i64\n  %13 = div %12, %11 : i64\n  launch 0 %13\n}\n");
+        text_print(&words, "  %%110 = const %d : i64\n  %%111 = const %d : i64\n", block - 1, block);
+        text_add(&words, "  %112 = add %1, %110 : i64\n  %113 = div %112, %111 : i64\n  launch 0 %113\n}\n");
     } else { /* one program for each row of the last axis */
-        text_add(&words, "  %10 = const 1 : i64\n");
+        text_add(&words, "  %110 = const 1 : i64\n");
         for (int axis = 0; axis < last; axis++)
-            text_print(&words, "  %%%d = mul %%%d, %%%d : i64\n", 11 + axis, 10 + axis, axis + 1);
-        text_print(&words, "  launch 0 %%%d\n}\n", 10 + last);
+            text_print(&words, "  %%%d = mul %%%d, %%%d : i64\n", 111 + axis, 110 + axis, axis + 1);
+        text_print(&words, "  launch 0 %%%d\n}\n", 110 + last);
     }
-    text_add(&words, "phase {\n  %20 = program 0 : i64\n  %21 = const 1 : i64\n  %22 = const 0 : i64\n");
+    text_add(&words, "phase {\n  %140 = program 0 : i64\n  %141 = const 1 : i64\n  %142 = const 0 : i64\n");
     text index = {0};
     char tile[48];
     if (rank == 1) {
-        text_print(&words, "  %%23 = const %d : i64\n  %%24 = mul %%20, %%23 : i64\n", block);
-        text_add(&index, "%24:%21 @0");
+        text_print(&words, "  %%143 = const %d : i64\n  %%144 = mul %%140, %%143 : i64\n", block);
+        text_add(&index, "%144:%141 @0");
         snprintf(tile, sizeof(tile), "%s[%d]", type, block);
     } else {
-        int rest = 20; /* what is left of the program's number */
+        int rest = 140; /* what is left of the program's number */
         for (int axis = last - 1; axis >= 0; axis--) {
-            text_print(&words, "  %%%d = arg n%d : i64\n", 30 + axis, axis);
-            text_print(&words, "  %%%d = mod %%%d, %%%d : i64\n", 40 + axis, rest, 30 + axis);
-            text_print(&words, "  %%%d = div %%%d, %%%d : i64\n", 50 + axis, rest, 30 + axis);
-            rest = 50 + axis;
+            text_print(&words, "  %%%d = arg n%d : i64\n", 150 + axis, axis);
+            text_print(&words, "  %%%d = mod %%%d, %%%d : i64\n", 170 + axis, rest, 150 + axis);
+            text_print(&words, "  %%%d = div %%%d, %%%d : i64\n", 190 + axis, rest, 150 + axis);
+            rest = 190 + axis;
         }
-        for (int axis = 0; axis < last; axis++) text_print(&index, "%%%d, ", 40 + axis);
-        text_print(&words, "  %%60 = arg n%d : i64\n", last);
-        text_add(&index, "%22:%21 @0");
-        snprintf(tile, sizeof(tile), "%s[%%60]", type);
+        for (int axis = 0; axis < last; axis++) text_print(&index, "%%%d, ", 170 + axis);
+        text_print(&words, "  %%210 = arg n%d : i64\n", last);
+        text_add(&index, "%142:%141 @0");
+        snprintf(tile, sizeof(tile), "%s[%%210]", type);
     }
-    text_print(&words, "  %%61 = load x[%s] : %s\n  store y[%s] = %%61\n}\n", text_get(&index), tile, text_get(&index));
+    text_print(&words, "  %%211 = load x[%s] : %s\n  store y[%s] = %%211\n}\n", text_get(&index), tile, text_get(&index));
     tile_kernel *k = NULL;
     CHECK(tile_read(memory, "copy", text_get(&words), words.length, &k, NULL) == QN_OK);
     text_free(&words);

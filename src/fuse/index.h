@@ -13,7 +13,7 @@
 #include "ir/graph.h"
 
 #define SPACE_ROOTS 10
-#define SPACE_AXES 12
+#define SPACE_AXES MAX_RANK /* so an array that runs along all of them is still an array */
 #define SPACE_ATOMS 12
 
 typedef struct space_axis {

@@ -47,6 +47,20 @@ static value sum_of(lowering *l, tile_block *b, value x, value y)
 
 /* ---- index arithmetic ---- */
 
+/* What one step along a kernel axis adds to an affine expression. Axes of the space were taken as one because every
+ * expression of the kernel goes on counting from one into the next; one that does not would be read wrongly. */
+static int64_t axis_factor(const lowering *l, const affine *a, int axis)
+{
+    const space *s = &l->t->space;
+    int64_t step = a->factor[l->innermost[axis]], unit = 1;
+    for (int i = s->axis_count - 1; i >= 0; i--) {
+        if (l->axis_of[i] != axis) continue;
+        CHECK(a->factor[i] == step * unit);
+        unit *= s->axes[i].extent;
+    }
+    return step;
+}
+
 /* The part of an affine expression that is the same for the whole tile; 0: it is zero. The rest: *step along
  * *tile_axis, or tile atoms. Returns false if it depends on several tile axes or on tile atoms. */
 static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, int *tile_axis, int64_t *step)
@@ -56,7 +70,7 @@ static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, i
     *tile_axis = -1;
     *step = 0;
     for (int i = 0; i < l->axis_count; i++) {
-        int64_t factor = a->factor[l->innermost[i]];
+        int64_t factor = axis_factor(l, a, i);
         if (!factor) continue;
         const lower_axis *x = &f->axes[i];
         CHECK(x->set);
@@ -95,7 +109,7 @@ static value affine_value(lowering *l, frame *f, const affine *a)
     int64_t step;
     affine_parts(l, f, a, &sum, &tile_axis, &step);
     for (int i = 0; i < l->axis_count; i++) {
-        int64_t factor = a->factor[l->innermost[i]];
+        int64_t factor = axis_factor(l, a, i);
         if (factor && f->axes[i].tile)
             sum = sum_of(l, f->block, sum, scaled(l, f->block, iota(l, f, f->axes[i].tile_axis), factor));
     }
@@ -191,17 +205,16 @@ static int by_stride(const void *a, const void *b)
 }
 
 /* Everything of a place in memory that depends on kernel axes alone: one strided view. */
-static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, reach *r)
+static void reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, reach *r)
 {
     int64_t axes[SPACE_AXES][2];
     int count = 0, order[SPACE_AXES];
     for (int i = 0; i < l->axis_count; i++) {
-        int64_t stride = place->factor[l->innermost[i]];
+        int64_t stride = axis_factor(l, place, i);
         if (!stride) continue;
         axes[count][0] = stride;
         axes[count++][1] = i;
     }
-    if (count > MAX_RANK) return false;
     qsort(axes, (size_t)count, sizeof(axes[0]), by_stride);
     fuse_argument view = {.base = base, .rank = count, .offset = place->constant};
     for (int i = 0; i < count; i++) {
@@ -210,6 +223,7 @@ static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const 
         view.strides[i] = axes[i][0];
     }
     r->access.array = lower_array(l, kind, base, &view, order);
+    if (r->access.array < 0) return;
     for (int i = 0; i < count; i++) {
         const lower_axis *x = &f->axes[order[i]];
         CHECK(x->set);
@@ -218,7 +232,6 @@ static bool reach_view(lowering *l, frame *f, param_kind kind, node base, const 
         else
             reach_scalar(r, x->start, true);
     }
-    return true;
 }
 
 /* Index tiles of elements that do not exist are not looked at. */
@@ -250,27 +263,28 @@ static void reach_guard(lowering *l, frame *f, reach *r)
 }
 
 /* Each axis of the node by its own coordinate. */
-static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
+static void reach_own(lowering *l, frame *f, const term *x, reach *r)
 {
     const graph_node *n = graph_get(l->t->g, x->n);
     int64_t strides[GRAPH_RANK];
-    int axes[GRAPH_RANK], none[MAX_RANK] = {-1, -1, -1, -1, -1, -1}, count = 0;
+    int axes[GRAPH_RANK], none[GRAPH_RANK], count = 0;
     index_map unit = {.rank = n->shape.rank};
     fuse_argument view = {.base = x->n, .offset = lower_place(l, x->n, &unit).constant};
     for (int k = 0; k < n->shape.rank; k++) {
+        none[k] = -1;
         unit.axes[k].constant = 1;
         strides[k] = lower_place(l, x->n, &unit).constant - view.offset;
         unit.axes[k].constant = 0;
         const affine zero = {0};
         if (n->shape.extents[k] != 1 || !affine_same(&x->map->axes[k], &zero)) axes[count++] = k;
     }
-    if (count > MAX_RANK) return false;
     view.rank = count;
     for (int i = 0; i < count; i++) {
         view.extents[i] = n->shape.extents[axes[i]];
         view.strides[i] = strides[axes[i]];
     }
     r->access.array = lower_array(l, PARAM_IN, x->n, &view, none);
+    if (r->access.array < 0) return;
     for (int i = 0; i < count; i++) {
         const affine *a = &x->map->axes[axes[i]];
         value start;
@@ -287,7 +301,6 @@ static bool reach_own(lowering *l, frame *f, const term *x, reach *r)
     }
     if (x->guarded) reach_guard(l, f, r);
     reach_existing(l, f, r);
-    return true;
 }
 
 static value load(lowering *l, frame *f, reach *r, dtype elem)
@@ -303,14 +316,14 @@ static value access_value(lowering *l, frame *f, const term *x)
 {
     const graph_node *n = graph_get(l->t->g, x->n);
     reach r = {0};
-    bool whole = !x->guarded, fits;
+    bool whole = !x->guarded;
     for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
     affine place = lower_place(l, x->n, x->map);
-    fits = (whole && reach_view(l, f, PARAM_IN, x->n, &place, &r)) || reach_own(l, f, x, &r);
-    if (!fits || l->why) {
-        l->why = l->why ? l->why : "an access has more axes than an array can have";
-        return lower_number(l, f->block, n->elem, (number){0});
-    }
+    if (whole)
+        reach_view(l, f, PARAM_IN, x->n, &place, &r);
+    else
+        reach_own(l, f, x, &r);
+    if (l->why) return lower_number(l, f->block, n->elem, (number){0});
     return load(l, f, &r, n->elem);
 }
 
@@ -330,8 +343,7 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     const graph_node *x = graph_get(l->t->g, out->n);
     affine place = index_linear(&out->map, &x->shape, NULL);
     reach r = {0};
-    if (!reach_view(l, f, PARAM_OUT, out->n, &place, &r) && !l->why)
-        l->why = "a result has more axes than an array can have";
+    reach_view(l, f, PARAM_OUT, out->n, &place, &r);
     if (l->why) return;
     store(l, f, &r, lower_convert(l, f->block, v, x->elem), out->n);
 }

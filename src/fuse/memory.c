@@ -229,8 +229,7 @@ static fuse_kernel copy_kernel(fuse_plan *plan, node from, node home)
     k.arguments[1] =
         (fuse_argument){.base = home, .rank = 1, .offset = target->attr.offset, .extents = {count}, .strides = {1}};
     if (!is_row_major(target)) {
-        rank = MINIMUM(target->shape.rank, MAX_RANK);
-        CHECK(target->shape.rank <= MAX_RANK);
+        rank = target->shape.rank;
         int64_t inner = 1;
         for (int axis = rank - 1; axis >= 0; axis--) {
             k.arguments[0].extents[axis] = k.arguments[1].extents[axis] = target->shape.extents[axis];

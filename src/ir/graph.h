@@ -14,7 +14,7 @@
 
 #include "ir/tile.h"
 
-#define GRAPH_RANK 8
+#define GRAPH_RANK ARRAY_RANK
 
 typedef uint32_t node;
 typedef struct graph graph;

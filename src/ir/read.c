@@ -113,7 +113,7 @@ static bool read_type(reader *r, tile_type *type)
     if (!scan_elem(&r->scan, &type->elem)) return false;
     if (!scan_accept(&r->scan, "[")) return !r->scan.failed;
     do {
-        if (type->rank == MAX_RANK) return fail(r, "a type has more than 6 axes");
+        if (type->rank == MAX_RANK) return scan_fail(&r->scan, "a type has more than %d axes", MAX_RANK);
         int64_t *extent = &type->dims[type->rank++];
         if (r->scan.token.kind == TOKEN_VALUE) {
             value v;
@@ -163,7 +163,7 @@ static bool read_access(reader *r, tile_op *op, op_parts *parts)
     int index_count = 0, index_capacity = 0;
     if (!read_param_name(r, &a->array) || !scan_expect(&r->scan, "[")) return false;
     while (!scan_is(&r->scan, "]")) {
-        if (a->rank == MAX_RANK) return fail(r, "an access has more than 6 axes");
+        if (a->rank == MAX_RANK) return scan_fail(&r->scan, "an access has more than %d axes", MAX_RANK);
         int axis = a->rank++;
         value v;
         a->kind[axis] = scan_accept(&r->scan, "tile") ? INDEX_TILE : INDEX_SCALAR;
@@ -199,9 +199,9 @@ static bool read_axes(reader *r, const char *word, int axes[MAX_RANK], int *coun
     *count = 0;
     if (!scan_expect(&r->scan, word) || !scan_expect(&r->scan, "(")) return false;
     while (!scan_is(&r->scan, ")")) {
-        if (*count == MAX_RANK) return fail(r, "more than 6 axes");
+        if (*count == MAX_RANK) return scan_fail(&r->scan, "more than %d axes", MAX_RANK);
         if (!read_small(r, &axes[*count])) return false;
-        if (axes[*count] < 0 || axes[*count] >= MAX_RANK) return fail(r, "an axis is 0 to 5");
+        if (axes[*count] < 0 || axes[*count] >= MAX_RANK) return scan_fail(&r->scan, "an axis is 0 to %d", MAX_RANK - 1);
         ++*count;
         if (!scan_accept(&r->scan, ",")) break;
     }
@@ -384,7 +384,7 @@ static bool read_extents(reader *r, tile_param *p, int number, const char *names
 {
     if (!scan_expect(&r->scan, "[")) return false;
     while (!scan_is(&r->scan, "]")) {
-        if (p->rank == MAX_RANK) return fail(r, "an array has more than 6 axes");
+        if (p->rank == MAX_RANK) return scan_fail(&r->scan, "an array has more than %d axes", MAX_RANK);
         int axis = p->rank++;
         if (!read_name(r, &names[axis])) return false;
         if (scan_accept(&r->scan, "=")) {
@@ -403,7 +403,7 @@ static bool read_params(reader *r)
     while (scan_accept(&r->scan, "param")) {
         tile_param p = {.facts.size_class = -1};
         int kind = 0;
-        if (r->k->param_count == COUNT(names)) return fail(r, "more than 64 parameters");
+        if (r->k->param_count == COUNT(names)) return scan_fail(&r->scan, "more than 64 parameters");
         if (!read_name(r, &p.name)) return false;
         if (!scan_word(&r->scan, form_param_kinds, COUNT(form_param_kinds), "a kind of parameter", &kind)) return false;
         p.kind = (param_kind)kind;

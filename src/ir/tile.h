@@ -14,7 +14,8 @@
 
 #include "base/base.h"
 
-#define MAX_RANK 6
+#define ARRAY_RANK 8 /* axes of arrays and tiles that a user writes or hands over, and of tensors */
+#define MAX_RANK 12  /* ... and of those that fusion makes: the pieces of axes, side by side */
 /* Extents and launch counts: what the host refuses above, so that index arithmetic over them does not wrap. */
 #define LARGEST_EXTENT ((int64_t)1 << 47)
 #define LARGEST_LAUNCH ((int64_t)1 << 40) /* programs of a phase, all axes together */

@@ -14,7 +14,7 @@ axis *array_axes(walk *w, int param)
 {
     if (w->extents[param]) return w->extents[param];
     const ast *item = w->param_items[param];
-    axis *axes = ARENA_ARRAY(w->memory, axis, MAX_RANK);
+    axis *axes = ARENA_ARRAY(w->memory, axis, ARRAY_RANK);
     entry_state saved;
     place at = w->at;
     entry_begin(w, &saved);
@@ -141,8 +141,8 @@ static bool place_axes(resolving *r, place at, int *axis_of_bracket)
         bracket *b = &r->brackets[i];
         bool slice = b->node->is_slice, tile = !b->is_unit && !slice && b->start.rank;
         int need = b->is_unit || slice ? 1 : tile && !placed ? r->common.rank : 0;
-        if (shape->rank + need > MAX_RANK) {
-            diagnose(w->d, "E105", at, "use fewer axes", "a tile of more than %d axes", MAX_RANK);
+        if (shape->rank + need > ARRAY_RANK) {
+            diagnose(w->d, "E105", at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
             return false;
         }
         axis_of_bracket[i] = shape->rank;

@@ -79,8 +79,8 @@ static bool add_params(walk *w)
         if (!resolve_type(w, item->type, &param.elem)) return false;
         if (param.kind != PARAM_SCALAR && !strcmp(item->type->word, "int"))
             diagnose(w->d, "E209", item->type->at, "write `i32` or `i64`", "`int` is not an element type in memory");
-        if (param.rank > MAX_RANK) {
-            diagnose(w->d, "E105", item->at, "use fewer axes", "an array of more than %d axes", MAX_RANK);
+        if (param.rank > ARRAY_RANK) {
+            diagnose(w->d, "E105", item->at, "use fewer axes", "an array of more than %d axes", ARRAY_RANK);
             return false;
         }
         param.has_default = param.kind == PARAM_SCALAR && item->left;

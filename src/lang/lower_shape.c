@@ -204,8 +204,8 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         }
         bool inserts = !bracket->is_slice && !bracket->left, keeps = bracket->is_slice && !bracket->left;
         if (inserts) {
-            if (rank >= MAX_RANK) {
-                diagnose(w->d, "E105", bracket->at, "use fewer axes", "a tile of more than %d axes", MAX_RANK);
+            if (rank >= ARRAY_RANK) {
+                diagnose(w->d, "E105", bracket->at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
                 return term_error();
             }
             out.axes[rank++] = (struct axis){.extent = 1, .unit = true};
@@ -218,7 +218,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
                      "a tile is not indexed or sliced");
             return term_error();
         }
-        if (axis >= t->rank || (keeps && rank >= MAX_RANK)) {
+        if (axis >= t->rank || (keeps && rank >= ARRAY_RANK)) {
             axis = t->rank + 1;
             break;
         }
@@ -280,8 +280,8 @@ static term lower_reshape(walk *w, const ast *call)
     if (is_error(&t)) return t;
     int64_t from = 1, to = 1;
     bool constant = true;
-    if (call->list.count - 1 > MAX_RANK) {
-        diagnose(w->d, "E105", call->at, "use fewer axes", "a tile of more than %d axes", MAX_RANK);
+    if (call->list.count - 1 > ARRAY_RANK) {
+        diagnose(w->d, "E105", call->at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
         return term_error();
     }
     out.rank = call->list.count - 1;

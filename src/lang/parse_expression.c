@@ -53,8 +53,9 @@ void parse_extents(parser *p, ast_list *list)
         parser_push(p, list, parse_expression(p));
         parser_expect(p, "]", NULL);
     }
-    if (list->count > MAX_RANK)
-        parser_error(p, "E105", open, "flatten some axes into one", "%d axes; the limit is %d", list->count, MAX_RANK);
+    if (list->count > ARRAY_RANK)
+        parser_error(p, "E105", open, "flatten some axes into one", "%d axes; the limit is %d", list->count,
+                     ARRAY_RANK);
 }
 
 static bool is_generic_here(const parser *p, const char *word)

@@ -338,9 +338,9 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
     }
     if ((int)type < 0 || (int)type >= DT_COUNT)
         return error_set(error, QN_BAD_CALL, "array `%s`: %d is not an element type", known, (int)type);
-    if (rank < 0 || rank > MAX_RANK || (rank && !extents))
+    if (rank < 0 || rank > ARRAY_RANK || (rank && !extents))
         return error_set(error, QN_BAD_CALL, "array `%s`: %d axes%s; give 0 to %d with their extents", known, rank,
-                         rank && !extents ? " without extents" : "", MAX_RANK);
+                         rank && !extents ? " without extents" : "", ARRAY_RANK);
     array_view v = {.data = data, .elem = (dtype)type, .rank = rank};
     for (int i = 0; i < rank; i++) v.extents[i] = extents[i];
     if (strides)
@@ -414,6 +414,9 @@ qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn
     const array_view *v = &a->view;
     if (p->kind == PARAM_SCRATCH || (!a->given && !a->generated && !a->allocated))
         return error_set(error, QN_BAD_CALL, "array `%s` is there after a run, or once it is set", known);
+    if (v->rank > ARRAY_RANK)
+        return error_set(error, QN_BAD_CALL, "array `%s` has %d axes; those of at most %d can be handed out", known,
+                         v->rank, ARRAY_RANK);
     *array = (qn_array){.data = v->data, .type = (qn_dtype)v->elem, .rank = v->rank};
     memcpy(array->extents, v->extents, sizeof(array->extents));
     memcpy(array->strides, v->strides, sizeof(array->strides));

@@ -260,12 +260,6 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
                  "`%s` gives %d results here and %d elsewhere", entry->name, count, declared);
         good = false;
     }
-    for (int r = 0; r < count && good; r++) {
-        if (graph_get(tape->graph, results[r])->shape.rank <= MAX_RANK) continue;
-        diagnose(d, "E105", item->at, "reshape it", "a result of %d axes; an array has at most %d",
-                 graph_get(tape->graph, results[r])->shape.rank, MAX_RANK);
-        good = false;
-    }
     i->narrowest = DT_F64;
     for (int n = 1; n < tape->graph->node_count; n++) {
         dtype elem = graph_get(tape->graph, (node)n)->elem;

@@ -91,7 +91,7 @@ static qn_status make_leaves(qn_call *call, node *by_declared, qn_tensor *output
         int64_t offset = 0;
         QN_TRY(wrap(call, v, &memory, &offset, error));
         int64_t strides[GRAPH_RANK] = {0};
-        memcpy(strides, v->strides, sizeof(v->strides));
+        memcpy(strides, v->strides, sizeof(strides));
         node leaf = tape_leaf(tape, v->elem, &s, strides, offset, memory);
         if (!leaf) {
             storage_release(memory);

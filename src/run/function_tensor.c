@@ -61,12 +61,9 @@ static qn_status trace_function(const kernel_entry *e, qn_call *call, qn_tape *t
     for (int i = 0; i < e->param_count; i++) {
         if (!nodes[i] || e->params[i].rank < 0) continue;
         const graph_node *x = graph_get(g, nodes[i]);
-        if (x->shape.rank > MAX_RANK)
-            return error_set(error, QN_BAD_CALL, "`%s` has %d axes; a parameter has at most %d", e->params[i].name,
-                             x->shape.rank, MAX_RANK);
         array_view *v = &call->arguments[i].view;
         *v = (array_view){.elem = x->elem, .rank = x->shape.rank};
-        memcpy(v->extents, x->shape.extents, sizeof(v->extents));
+        memcpy(v->extents, x->shape.extents, sizeof(x->shape.extents));
         call->arguments[i].given = true;
     }
     QN_TRY(call_constants(call, &call->settings, units, call->memory, &shapes.constants, &known, error));

@@ -148,9 +148,6 @@ qn_status qn_tensor_save_npy(qn_tensor t, const char *path, qn_error *error)
     if (!path) return error_set(error, QN_BAD_CALL, "qn_tensor_save_npy: the path is NULL");
     const graph_node *n = graph_get(t.tape->graph, t.tape->slots[t.slot].node);
     qn_array array = {.type = (qn_dtype)n->elem, .rank = n->shape.rank};
-    if (n->shape.rank > MAX_RANK)
-        return error_set(error, QN_BAD_CALL, "qn_tensor_save_npy: %d axes; at most %d can be written", n->shape.rank,
-                         MAX_RANK);
     placed rows = {0};
     int64_t step = 1;
     for (int k = n->shape.rank - 1; k >= 0; k--) {

@@ -13,7 +13,7 @@ const char *qn_version(void)
 
 _Static_assert((int)QN_F32 == DT_F32 && (int)QN_BF16 == DT_BF16 && (int)QN_I64 == DT_I64 && (int)QN_BOOL == DT_BOOL,
                "the public types follow dtype.def");
-_Static_assert(QN_MAX_RANK == MAX_RANK, "one limit on ranks");
+_Static_assert(QN_MAX_RANK == ARRAY_RANK && ARRAY_RANK <= MAX_RANK, "one limit on ranks");
 
 const char *qn_dtype_name(qn_dtype type)
 {

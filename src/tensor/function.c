@@ -208,12 +208,6 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
         const shape *s = operand_shape(t, x);
         given_array *a = &given->arrays[given->array_count++];
         *a = (given_array){.name = param->name, .elem = operand_type(t, x), .rank = s->rank, .has_extents = true};
-        if (s->rank > MAX_RANK) {
-            diagnose(t->d, "E105", at, "reshape it", "`%s` has %d axes; a parameter has at most %d", param->name,
-                     s->rank, MAX_RANK);
-            *good = false;
-            return;
-        }
         memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)s->rank);
         return;
     }

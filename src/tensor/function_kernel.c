@@ -151,11 +151,6 @@ operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const
         given_array *a = &arrays[given.array_count++];
         *a = (given_array){.name = param->name, .elem = operand_type(t, &arguments[i]), .rank = s->rank};
         a->has_extents = true;
-        if (s->rank > MAX_RANK) {
-            diagnose(t->d, "E105", at, "reshape it", "`%s` has %d axes; an array has at most %d", param->name, s->rank,
-                     MAX_RANK);
-            return operand_error();
-        }
         memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)s->rank);
         op->inputs[input_count] = i;
         bool whole = item->kind == AST_RAW || writes(param); /* taken as bytes: a view is put into memory first */
@@ -369,7 +364,7 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
         given_array *a = &arrays[given.array_count++];
         *a = (given_array){
             .name = param->name, .elem = operand_type(&t, &arguments[i]), .rank = s->rank, .has_extents = true};
-        memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)MINIMUM(s->rank, MAX_RANK));
+        memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)s->rank);
     }
     operand out = operand_error();
     if (good && tensor) {

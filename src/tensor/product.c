@@ -22,11 +22,18 @@ static node dot(graph *g, node a, node b, bool tf32)
     dtype elem = tensor_elem(g, a);
     if (dot_takes(elem)) return graph_dot(g, a, b, dtype_is_float(elem) ? elem : DT_I32, tf32);
     if (elem == DT_BOOL) return graph_fail(g, "matmul", "it does not take bool: cast it");
-    int rank = tensor_shape(g, a)->rank;
-    node x[2] = {tensor_insert(g, a, rank), tensor_insert(g, b, rank - 2)};
+    node x[2] = {a, b};
+    shape result = *tensor_shape(g, a);
+    int rank = result.rank;
+    result.extents[rank - 1] = tensor_shape(g, b)->extents[rank - 1];
+    for (int i = 0; i < 2; i++) { /* the batch as one axis: the products have one more than the matrices */
+        const shape *s = tensor_shape(g, x[i]);
+        shape flat = {3, {1, s->extents[rank - 2], s->extents[rank - 1]}};
+        for (int k = 0; k < rank - 2; k++) flat.extents[0] *= s->extents[k];
+        x[i] = tensor_insert(g, graph_reshape(g, x[i], &flat), i ? 1 : 3);
+    }
     if (!tensor_meet(g, "matmul", x, 2)) return 0;
-    return tensor_drop(g, graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, x[0], x[1]), 1u << (rank - 1)),
-                       1u << (rank - 1));
+    return graph_reshape(g, graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, x[0], x[1]), 1u << 2), &result);
 }
 
 /* Rows of all batches as one matrix. */

@@ -170,7 +170,7 @@ TEST(settings)
     EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 1, &negative, NULL, &error) == QN_BAD_CALL);
     EXPECT(strstr(first_line(), "error E502: axis 0 of `x` has extent -1") != NULL);
     EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 9, &n, NULL, &error) == QN_BAD_CALL);
-    EXPECT_TEXT(error.message, "array `x`: 9 axes; give 0 to 6 with their extents");
+    EXPECT_TEXT(error.message, "array `x`: 9 axes; give 0 to 8 with their extents");
     EXPECT(qn_call_set_memory(call, "by", x, QN_F32, 1, &n, NULL, &error) == QN_BAD_CALL);
     int64_t huge = INT64_MAX / 2, stride = INT64_MAX / 2;
     EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 1, &huge, &stride, &error) == QN_BAD_CALL);

@@ -158,7 +158,7 @@ TEST(refusals)
     refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 4, "its shape has a bad extent");
     refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 4,
             "its shape has a bad extent");
-    refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1)}", 4, "it has more than 6 axes");
+    refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", 4, "it has more than 8 axes");
     refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': 3}", 12, "its shape is not a tuple");
     refused(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 4,
             "it is shorter than its shape");

@@ -1,0 +1,216 @@
+/*
+ * Random programs over axes (random_axes.h) on the devices, in every mode, against loops over doubles. What failed once
+ * is kept by name. QUERN_AXES=COUNT tries more, QUERN_AXES_SEED=N starts elsewhere, QUERN_AXES_DEVICE=NAME takes one
+ * device only; a program that fails is printed with its seed, and its first wrong tensor.
+ * SPDX-License-Identifier: MIT
+ */
+#include "random_axes.h"
+#include "test.h"
+
+#include <quern/nn.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+static qn_context *context;
+static char running[96]; /* what is being run, for one of our own checks */
+
+static int number_from(const char *name, int otherwise)
+{
+    const char *words = getenv(name);
+    return words ? atoi(words) : otherwise;
+}
+
+static void at_abort(int signal_number)
+{
+    ssize_t unused = write(1, running, strlen(running));
+    (void)unused;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static const char *const modes[] = {"fused", "eager", "strict"};
+
+/* The last step alone, or (at >= 0) that step; and one in the middle beside it. */
+static bool run_program(const axes_program *p, const char *device, qn_mode mode, int at, int beside)
+{
+    qn_error error;
+    qn_tape *tape;
+    qn_tensor t[AXES_STEPS] = {0}, wanted[2];
+    if (qn_tape_new(context, device, &tape, &error)) return false;
+    qn_tape_set_mode(tape, mode);
+    for (int i = 0; i <= at; i++) t[i] = axes_tensor(p, i, tape, t);
+    wanted[0] = t[at];
+    wanted[1] = t[beside];
+    bool fine = !qn_eval(tape, wanted, beside < at ? 2 : 1, &error);
+    if (!fine) printf("t%d: %s\n", at, error.message);
+    fine = fine && axes_agrees(&p->steps[at], t[at], at) &&
+           (beside == at || axes_agrees(&p->steps[beside], t[beside], beside));
+    qn_tape_free(tape);
+    return fine;
+}
+
+static void run_seeds(const char *device, qn_mode mode, int count)
+{
+    const char *only = getenv("QUERN_AXES_DEVICE");
+    qn_error error;
+    qn_tape *tape;
+    if (only && strcmp(only, device)) return;
+    if (!context && qn_context_open(NULL, &context, &error)) {
+        test_fail(__FILE__, __LINE__, error.message);
+        return;
+    }
+    if (qn_tape_new(context, device, &tape, &error)) {
+        printf("note: skipped: programs over axes on %s, which is not there\n", device);
+        return;
+    }
+    qn_tape_free(tape);
+    signal(SIGABRT, at_abort);
+    signal(SIGSEGV, at_abort);
+    int first = number_from("QUERN_AXES_SEED", 1);
+    for (int seed = first; seed < first + count && test_failures_of_case < 5; seed++) {
+        snprintf(running, sizeof(running), "seed %d, %s %s\n", seed, device, modes[mode]);
+        axes_program *p = axes_draw((uint64_t)seed);
+        int last = p->count - 1, beside = seed % 3 ? last : seed / 3 % p->count;
+        if (!run_program(p, device, mode, last, beside)) {
+            printf("seed %d, %s %s\n", seed, device, modes[mode]);
+            axes_print(p);
+            for (int at = 0; at < p->count; at++)
+                if (!run_program(p, device, mode, at, at)) {
+                    printf("t%d is the first that is wrong alone\n", at);
+                    break;
+                }
+            test_fail(__FILE__, __LINE__, "a random program over axes");
+            fflush(stdout);
+        }
+        axes_free(p);
+    }
+}
+
+/* ---- what failed once ---- */
+
+static const char *const everywhere[] = {"ref", "cpu", "emu"};
+
+/* A tape on the device, or NULL where it is not there. */
+static qn_tape *tape_on(const char *device, qn_mode mode)
+{
+    qn_error error;
+    qn_tape *tape;
+    if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
+    if (!context || qn_tape_new(context, device, &tape, &error)) return NULL;
+    qn_tape_set_mode(tape, mode);
+    return tape;
+}
+
+static qn_tensor counted(qn_tape *tape, qn_shape shape)
+{
+    int64_t count = 1;
+    for (int k = 0; k < shape.rank; k++) count *= shape.extents[k];
+    return qn_reshape(
+        qn_mod(qn_mul_scalar(qn_arange(tape, QN_F32, 0, (double)count, 1), 7), qn_scalar(tape, QN_F32, 23)), shape);
+}
+
+static void expect_zero(qn_tensor difference, const char *file, int line)
+{
+    qn_error error = {0};
+    double value = 1;
+    qn_status status = qn_tensor_item(qn_max(qn_abs(difference), QN_ALL, false), &value, &error);
+    if (status || value != 0) {
+        printf("%s: largest difference %g\n", error.message, value);
+        test_fail(file, line, "two ways to one result");
+    }
+}
+
+/* Windows of three axes beside five others: elements were found by an index of collapsed axes. */
+TEST(windows_of_three_axes)
+{
+    for (int d = 0; d < 3; d++) {
+        qn_tape *tape = tape_on(everywhere[d], QN_FUSED);
+        if (!tape) continue;
+        qn_tensor x = counted(tape, QN_SHAPE(2, 3, 4, 4, 4)), all = x, one = x;
+        for (int axis = 2; axis < 5; axis++) all = qn_window(all, axis, 2, 1, 1);
+        for (int axis = 2; axis < 5; axis++) one = qn_max(qn_window(one, axis, 2, 1, 1), QN_AXES(5), false);
+        expect_zero(qn_sub(qn_max(all, QN_AXES(5, 6, 7), false), one), __FILE__, __LINE__);
+        qn_tape_free(tape);
+    }
+}
+
+/* A fold of eight axes of which none lie together in memory. */
+TEST(folds_of_many_axes)
+{
+    for (int d = 0; d < 3; d++) {
+        qn_tape *tape = tape_on(everywhere[d], QN_FUSED);
+        if (!tape) continue;
+        qn_tensor x = counted(tape, QN_SHAPE(6, 4, 4, 4));
+        qn_tensor t = qn_window(qn_window(qn_window(x, 3, 3, 1, 1), 0, 2, 1, 1), 0, 2, 1, 1);
+        qn_tensor y = qn_sum(t, QN_AXES(4), false), other = QN_NONE;
+        for (int i = 0; i < 3; i++) { /* the same, place by place */
+            qn_tensor part = qn_slice(x, 3, i, i + 2, 1);
+            part = qn_window(qn_window(part, 0, 2, 1, 1), 0, 2, 1, 1);
+            other = i ? qn_add(other, part) : part;
+        }
+        expect_zero(qn_sub(y, other), __FILE__, __LINE__);
+        qn_tape_free(tape);
+    }
+}
+
+/* A convolution of three axes as a window, a reshape and a convolution of two. */
+TEST(convolution_of_three_axes)
+{
+    for (int d = 0; d < 3; d++) {
+        qn_tape *tape = tape_on(everywhere[d], QN_FUSED);
+        if (!tape) continue;
+        qn_tensor x = counted(tape, QN_SHAPE(3, 2, 5, 5, 5)), w = counted(tape, QN_SHAPE(4, 2, 3, 3, 3));
+        qn_tensor t = qn_permute(qn_window(x, 2, 3, 1, 1), QN_AXES(0, 2, 1, 5, 3, 4));
+        qn_tensor u = qn_reshape(t, QN_SHAPE(9, 6, 5, 5));
+        qn_tensor y = qn_conv2d(u, qn_reshape(w, QN_SHAPE(4, 6, 3, 3)), QN_NONE, NULL);
+        y = qn_permute(qn_reshape(y, QN_SHAPE(3, 3, 4, 3, 3)), QN_AXES(0, 2, 1, 3, 4));
+        qn_tensor sum = QN_NONE;
+        for (int i = 0; i < 27; i++) { /* the same, place by place of the weights */
+            int at[3] = {i / 9, i / 3 % 3, i % 3};
+            qn_tensor part = x, weight = w;
+            for (int k = 0; k < 3; k++) part = qn_slice(part, 2 + k, at[k], at[k] + 3, 1);
+            for (int k = 0; k < 3; k++) weight = qn_index(weight, 2, at[k]);
+            part = qn_reshape(part, QN_SHAPE(3, 2, 27));
+            part = qn_reshape(qn_matmul(weight, part), QN_SHAPE(3, 4, 3, 3, 3));
+            sum = i ? qn_add(sum, part) : part;
+        }
+        expect_zero(qn_sub(y, sum), __FILE__, __LINE__);
+        qn_tape_free(tape);
+    }
+}
+
+/* Integers are multiplied as a sum of products, which has one axis more. */
+TEST(product_of_eight_axes)
+{
+    qn_tape *tape = tape_on("ref", QN_FUSED);
+    qn_tensor x = qn_cast(counted(tape, QN_SHAPE(3, 1, 2, 2, 1, 3, 4, 5)), QN_I32), turned = qn_transpose(x, -2, -1);
+    qn_tensor y = qn_matmul(x, turned), wide = qn_matmul(qn_cast(x, QN_F64), qn_cast(turned, QN_F64));
+    EXPECT(qn_tensor_rank(y) == 8 && qn_tensor_dtype(y) == QN_I32);
+    expect_zero(qn_sub(wide, qn_cast(y, QN_F64)), __FILE__, __LINE__);
+    qn_tape_free(tape);
+}
+
+TEST(on_ref)
+{
+    int count = number_from("QUERN_AXES", 120);
+    run_seeds("ref", QN_FUSED, count);
+    run_seeds("ref", QN_EAGER, count);
+    run_seeds("ref", QN_STRICT, count);
+}
+
+TEST(on_cpu)
+{
+    int count = number_from("QUERN_AXES", 12);
+    run_seeds("cpu", QN_FUSED, count);
+    run_seeds("cpu", QN_EAGER, count);
+    run_seeds("cpu", QN_STRICT, count);
+}
+
+TEST(on_emu)
+{
+    run_seeds("emu", QN_FUSED, number_from("QUERN_AXES", 3));
+}
+
+TEST_MAIN(CASE(windows_of_three_axes), CASE(folds_of_many_axes), CASE(convolution_of_three_axes),
+          CASE(product_of_eight_axes), CASE(on_ref), CASE(on_cpu), CASE(on_emu))
