@@ -93,6 +93,7 @@ static void count_outcomes(bench *b)
         b->bad += v->status == VARIANT_WRONG || v->status == VARIANT_FAILED;
         b->slower += v->baseline.verdict == QN_SLOWER;
         b->ambiguous += v->baseline.verdict == QN_AMBIGUOUS;
+        b->matched += v->baseline.against != NULL;
     }
 }
 
@@ -241,6 +242,7 @@ static qn_status judge(const bench *b, qn_error *error)
 {
     if (b->bad)
         return error_set(error, QN_FINDING, "%d variant%s wrong or failed", b->bad, b->bad == 1 ? " is" : "s are");
+    if (b->baseline && !b->matched) return baseline_unmatched(b->baseline, b, error);
     if (b->slower)
         return error_set(error, QN_FINDING, "%d variant%s slower than the baseline", b->slower,
                          b->slower == 1 ? " is" : "s are");

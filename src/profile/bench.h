@@ -107,6 +107,7 @@ typedef struct bench {
     qn_bench_results *results;       /* of the points so far */
     const struct baseline *baseline; /* NULL: none */
     int bad, slower, ambiguous;      /* variants so far: wrong or failed; by the baseline */
+    int matched;                     /* those that the baseline has */
     struct bench_page *page;         /* of the report; NULL: none is wanted */
 } bench;
 
@@ -184,6 +185,7 @@ typedef struct baseline baseline;
 qn_status baseline_open(const char *path, const qn_environment *here, bool force, baseline **out, qn_error *error);
 void baseline_free(baseline *b);                      /* NULL is fine */
 void baseline_compare(const baseline *b, bench *now); /* fills what the variants of a point have of it */
+qn_status baseline_unmatched(const baseline *b, const bench *now, qn_error *error); /* it had no variant of this run */
 
 /* bench_sweep.c */
 /* The values of "n=2^10..2^28" as words. */

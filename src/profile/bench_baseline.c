@@ -62,6 +62,11 @@ qn_status baseline_open(const char *path, const qn_environment *here, bool force
     if (status == QN_OK && !rows)
         status =
             error_set(error, QN_BAD_FILE, "%s is not the JSON of a bench: write one with `quern bench --json`", path);
+    if (status == QN_OK && !b->rows.count)
+        status = error_set(error, QN_BAD_FILE,
+                           "the baseline %s is empty, so nothing can be compared with it: write one with `quern bench "
+                           "--json`",
+                           path);
     if (status == QN_OK && !force) status = check_machine(b, here, error);
     if (status == QN_OK)
         *out = b;
@@ -106,4 +111,21 @@ void baseline_compare(const baseline *b, bench *now)
         }
     }
     text_free(&arguments);
+}
+
+/* Nothing that was compared is no success: a baseline of other sizes, or of kernels that were renamed since, would guard
+ * nothing without a word. */
+qn_status baseline_unmatched(const baseline *b, const bench *now, qn_error *error)
+{
+    const json_node *row = &b->rows.items[0];
+    const qn_bench_point *point = now->results->point_count ? &now->results->points[0] : NULL;
+    const char *variant = point && point->variant_count ? point->variants[0].label : "nothing";
+    return error_set(
+        error, QN_BAD_CALL,
+        "the baseline %s has nothing of this run: a variant is compared where bench, label, device and "
+        "arguments are equal; the baseline begins with `%s` of `%s` on %s (%s), this run with `%s` of `%s` "
+        "on %s (%s); write a new one with --json",
+        b->path, words_or(row, "variant", "?"), words_or(row, "bench", "?"), words_or(row, "device", "?"),
+        words_or(row, "arguments", ""), variant, point ? point->bench : "?", now->device,
+        point ? point->arguments : "");
 }

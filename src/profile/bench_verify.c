@@ -3,7 +3,11 @@
  * checking interpreter in double precision. Then at the bench's own size: each kernel against the interpreter on a
  * sample of its own programs, and each variant against the first one in full. Raw kernels have no IR, and kernels whose
  * programs need each other (phases, atomics) cannot be sampled: for these the second must do. A wrong variant is never
- * timed. SPDX-License-Identifier: MIT
+ * timed.
+ *
+ * What is discrete has no nearly: a float on the border of two bins is in one of them in float and in the other one in
+ * double, and both are right. Such kernels are compared with the interpreter in their own precision.
+ * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
 
@@ -66,6 +70,37 @@ static void element_print(const bench_array *array, int64_t number, text *out)
     }
 }
 
+/* Does this op make integers of floats? Comparisons do not count: what they choose between is mostly near. */
+static void find_integers(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    bool *found = context;
+    if (op->code == OP_BITCAST || !op->operand_count) return;
+    for (int i = 0; i < op->result_count; i++) {
+        if (!dtype_is_integer(tile_type_of(k, op->results[i]).elem)) continue;
+        for (int a = 0; a < op->operand_count; a++)
+            if (op->operands[a] && dtype_is_float(tile_type_of(k, op->operands[a]).elem)) *found |= !op->region_count;
+    }
+}
+
+/* Whether the interpreter keeps double precision between the ops of this call. Not where that would be another answer:
+ * integers come out or are made of floats, or the kernel promises how it rounds. A tensor function rounds every op. */
+static bool in_double(const qn_call *call)
+{
+    tile_kernel *k = call->instance->kernel;
+    bool discrete = false;
+    if (call_is_function(call) || k->precise) return false;
+    for (int i = 0; i < k->param_count; i++)
+        if (k->params[i].kind == PARAM_OUT || k->params[i].kind == PARAM_INOUT)
+            discrete |= !dtype_is_float(k->params[i].elem);
+    for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], find_integers, &discrete);
+    return !discrete;
+}
+
+static const char *precision_words(const qn_call *call)
+{
+    return in_double(call) ? "computed in double" : "rounded to its own types";
+}
+
 /* One output against what it should be; only where `expected` was written when sampled. */
 static void compare_output(bench *b, bench_variant *v, const bench_array *array, bool sampled, const point *at,
                            const char *whom)
@@ -77,13 +112,21 @@ static void compare_output(bench *b, bench_variant *v, const bench_array *array,
     compare_array(b, array, before, &c);
     if (c.compared && !(v->max_error >= c.max_error)) v->max_error = c.max_error;
     if (!c.wrong || v->status != VARIANT_OK) return;
-    text place = {0}, size = {0};
+    text place = {0}, size = {0}, allowed = {0};
+    double relative, absolute;
+    tolerance_of(b, array->elem, &relative, &absolute);
     element_print(array, c.first_wrong, &place);
     point_print(at, &size);
-    variant_end(b, v, VARIANT_WRONG, "%s is %.9g, %s has %.9g; %lld of %lld elements differ, at %s", text_get(&place),
-                c.first_actual, whom, c.first_expected, (long long)c.wrong, (long long)c.compared, text_get(&size));
+    if (dtype_is_float(array->elem))
+        text_print(&allowed, "tolerance %.3g relative, %.3g absolute", relative, absolute);
+    else
+        text_print(&allowed, "tolerance 0: %s must be equal", array->elem == DT_BOOL ? "truths" : "integers");
+    variant_end(b, v, VARIANT_WRONG, "%s is %.9g, the reference has %.9g (%s; %s); %lld of %lld elements differ, at %s",
+                text_get(&place), c.first_actual, c.first_expected, whom, text_get(&allowed), (long long)c.wrong,
+                (long long)c.compared, text_get(&size));
     text_free(&place);
     text_free(&size);
+    text_free(&allowed);
 }
 
 static bool writes(const qn_call *call, const char *name)
@@ -154,7 +197,7 @@ static void close_calls(bench *b, qn_call **calls)
 static qn_status run_reference(bench *b, qn_call *call, bench_arrays *arrays, qn_error *error)
 {
     bench_variant *v = &b->variants[b->reference];
-    interp_options interp = {.exact = !call->instance->kernel->precise, /* precise: rounds as the device must */
+    interp_options interp = {.exact = in_double(call),
                              .check = true,
                              .order_seed = b->options->seed + 1,
                              .units = slot_about(b->context, b->ref_slot)->units};
@@ -198,8 +241,10 @@ static qn_status verify_size(bench *b, const point *at, qn_error *error)
         if (v->status != VARIANT_OK || !calls[i]) continue;
         bench_say(b, "checking %s", v->label);
         run_variant(b, v, calls[i], arrays);
-        if (v->status == VARIANT_OK)
-            compare_outputs(b, v, calls[i], calls[b->reference], arrays, false, at, "the reference");
+        if (v->status != VARIANT_OK) continue;
+        const char *whom = arena_print(b->memory, "`%s` on ref, %s", b->variants[b->reference].label,
+                                       precision_words(calls[b->reference]));
+        compare_outputs(b, v, calls[i], calls[b->reference], arrays, false, at, whom);
     }
     close_calls(b, calls);
     arrays_free(arrays);
@@ -251,9 +296,8 @@ static bool sample_reference(bench *b, bench_variant *v, qn_error *error)
     if (!v->call || !v->has_ir || b->ref_slot < 0 || b->ref_slot == b->slot) return false;
     launch_count(v->call->instance->kernel, &v->call->plan, slot_about(b->context, b->slot)->units, &counts);
     if (!counts.separable || counts.work > most_work || counts.programs < 1) return false;
-    interp_options interp = {.exact = !v->call->instance->kernel->precise,
-                             .only_programs = chosen,
-                             .units = slot_about(b->context, b->ref_slot)->units};
+    interp_options interp = {
+        .exact = in_double(v->call), .only_programs = chosen, .units = slot_about(b->context, b->ref_slot)->units};
     findings found = {0};
     launch_options options = {.interp = &interp, .found = &found};
     bool far = b->context->slots[b->slot].driver->memory != NULL; /* a GPU waits while the interpreter works */
@@ -320,14 +364,16 @@ qn_status verify_full(bench *b, qn_error *error)
         if (v->status != VARIANT_OK) continue;
         if (!leader && !save_first(&b->arrays, &first, error)) status = QN_NO_MEMORY;
         if (sample_reference(b, v, error) && v->status == VARIANT_OK)
-            compare_outputs(b, v, v->call, v->call, &b->arrays, true, &b->at, "ref");
+            compare_outputs(b, v, v->call, v->call, &b->arrays, true, &b->at,
+                            arena_print(b->memory, "itself on ref, %s", precision_words(v->call)));
         if (!leader && v->status == VARIANT_OK) {
             leader = v;
         } else if (!leader) {
             free_first(&first);
         } else if (v->status == VARIANT_OK) {
             for (int k = 0; k < first.count; k++) first.items[k].first = b->arrays.items[k].first;
-            compare_outputs(b, v, v->call, leader->call, &first, false, &b->at, leader->label);
+            compare_outputs(b, v, v->call, leader->call, &first, false, &b->at,
+                            arena_print(b->memory, "`%s` on %s", leader->label, b->device));
         }
     }
     free_first(&first);

@@ -70,6 +70,8 @@ says out 'of limit'
 bench 1 "$work/mix.qn" mixed --device cpu --json "$work/mixed.json"
 says out 'almost wrong: '
 says out 'the reference has'
+says out '(`twice` on ref, computed in double; tolerance 1e-05 relative, 0 absolute)'
+says out '(`twice` on cpu; tolerance 1e-05 relative, 0 absolute)'
 says out 'stops failed: '
 bench 1 "$work/mix.qn" place --device cpu --json "$work/place.json"
 bench 0 "$work/mix.qn" sets --device cpu --json "$work/sets.json"
@@ -204,6 +206,40 @@ echo '{"a": 1}' >"$work/odd.json"
 bench 2 "$work/mix.qn" right --against "$work/odd.json"
 says err 'is not the JSON of a bench'
 bench 2 "$work/mix.qn" right --against "$work/absent.json"
+# A baseline that has nothing of this run compares nothing: no success.
+echo '[]' >"$work/empty.json"
+bench 2 "$work/mix.qn" right --device cpu --against "$work/empty.json" --json "$work/untouched.json"
+says err 'is empty, so nothing can be compared with it'
+holds "nothing was written" [ ! -e "$work/untouched.json" ]
+bench 2 "$work/mix.qn" right --device cpu --against "$work/right.json" --set n=5000 --force
+says err 'has nothing of this run'
+says err 'the baseline begins with `twice` of `right` on cpu (n = 100003), this run with `twice` of `right` on cpu (n = 5000)'
+
+# What is discrete is compared in the kernel's own precision: on the border of two bins, float and double differ.
+cat >"$work/bins.qn" <<'QN'
+kernel bins(in float x[n], inout i32 y[m], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    if (i < n) atomic_add(y[int(x[i : B] * 0.7 * 10)], 1);
+}
+kernel bins_off(in float x[n], inout i32 y[m], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    if (i < n) atomic_add(y[int(x[i : B] * 0.7 * 10) + 1], 1);
+}
+kernel counts(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = float(int(x[i : B] * 0.7 * 10));
+}
+bench bins (n = 4096, m = 30000) input (x = ramp(), y = constant(0)) { bins, bins(B = 256) }
+bench off (n = 4096, m = 30000) input (x = ramp(), y = constant(0)) { bins, bins_off }
+bench counts (n = 4096) input (x = ramp()) { counts, counts(B = 256) }
+QN
+bench 0 "$work/bins.qn" bins --device cpu
+bench 0 "$work/bins.qn" counts --device cpu
+bench 1 "$work/bins.qn" off --device cpu
+says out '(`bins` on ref, rounded to its own types; tolerance 0: integers must be equal)'
 
 # peers: without any of them the table has Quern alone
 holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
