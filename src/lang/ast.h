@@ -112,6 +112,8 @@ typedef struct ast_file {
     const char **lines; /* NUL-terminated copies, [0] is line 1 */
     int line_count;
     ast_list items;
+    map *by_name; /* the first item of a name that is not a bench */
+    map *benches; /* the first bench that names a kernel */
     ast_comment *comments;
     int comment_count, comment_capacity;
 } ast_file;

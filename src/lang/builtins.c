@@ -141,9 +141,5 @@ const builtin *builtin_find(const char *name)
 
 const ast *ast_find(const ast_file *file, const char *name)
 {
-    for (int i = 0; i < file->items.count; i++) {
-        const ast *item = file->items.items[i];
-        if (item->kind != AST_BENCH && item->name && !strcmp(item->name, name)) return item;
-    }
-    return NULL;
+    return map_get(file->by_name, name);
 }

@@ -540,10 +540,26 @@ static void next_item(parser *p, bool moved)
     }
 }
 
+static void add_item(parser *p, ast *item)
+{
+    ast_file *file = p->file;
+    parser_push(p, &file->items, item);
+    if (item->kind != AST_BENCH) {
+        if (item->name && !map_get(file->by_name, item->name)) map_set(file->by_name, item->name, item);
+        return;
+    }
+    for (int i = 0; i < item->list.count; i++) {
+        const char *kernel = item->list.items[i]->name;
+        if (kernel && !map_get(file->benches, kernel)) map_set(file->benches, kernel, item);
+    }
+}
+
 ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d)
 {
     ast_file *file = ARENA_NEW(memory, ast_file);
     file->memory = memory;
+    file->by_name = map_new(memory);
+    file->benches = map_new(memory);
     file->path = arena_copy_text(memory, path, strlen(path));
     if (!d->memory) d->memory = memory;
     if (length > FILE_LIMIT_BYTES) {
@@ -561,7 +577,7 @@ ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t 
     while (p.now.kind != TOKEN_END) {
         place before = p.now.at;
         ast *item = parse_item(&p);
-        if (item) parser_push(&p, &file->items, item);
+        if (item) add_item(&p, item);
         if (p.panic) next_item(&p, p.now.at.line != before.line || p.now.at.column != before.column);
     }
     return file;

@@ -34,10 +34,12 @@ const char *function_name(const char *spelled, qn_mode *mode)
 
 kernel_entry *function_gradient(const kernel_entry *e)
 {
-    const qn_module *m = e->module;
-    for (int i = 0; i < m->gradient_count; i++)
-        if (m->gradients[i].item == e->item && e->item) return &m->gradients[i];
-    return NULL;
+    if (!e->item || e->item->kind != AST_TENSOR) return NULL;
+    text name = {0};
+    text_print(&name, "grad(%s)", e->item->name);
+    kernel_entry *gradient = map_get(e->module->by_name, text_get(&name));
+    text_free(&name);
+    return gradient;
 }
 
 kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count)

@@ -30,12 +30,7 @@ static const struct {
 
 const ast *bench_of(const ast_file *file, const char *kernel)
 {
-    for (int i = 0; file && i < file->items.count; i++) {
-        const ast *item = file->items.items[i];
-        for (int k = 0; item->kind == AST_BENCH && k < item->list.count; k++)
-            if (item->list.items[k]->name && !strcmp(item->list.items[k]->name, kernel)) return item;
-    }
-    return NULL;
+    return file ? map_get(file->benches, kernel) : NULL;
 }
 
 const ast *clause_of(const ast *item, const char *word)

@@ -41,8 +41,8 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
     arena *memory = e->module->memory;
     e->name = item->name;
     e->item = item;
-    e->params =
-        ARENA_ARRAY(memory, parameter, item->list.count + MAX_PARAMS + 1); /* a function's results come behind */
+    int results = item->kind == AST_TENSOR ? MAX_PARAMS : 0; /* a function's come behind */
+    e->params = ARENA_ARRAY(memory, parameter, item->list.count + results + 1);
     for (int i = 0; i < item->list.count; i++) {
         const ast *a = item->list.items[i];
         parameter *p = &e->params[e->param_count++];
@@ -148,6 +148,28 @@ static void find_uses(uses *u, const ast *node)
     find_uses_list(u, &node->phases);
 }
 
+static int compare_lines(const void *a, const void *b)
+{
+    const diagnostic *x = a, *y = b;
+    if (x->at.line != y->at.line) return x->at.line < y->at.line ? -1 : 1;
+    return x->at.column < y->at.column ? -1 : x->at.column > y->at.column;
+}
+
+/* The first of these that stands on this line or behind it. They are sorted: a file of 50,000 kernels may have as many
+ * warnings, and each kernel looks for its own. */
+static int first_at(const diagnostics *d, int line)
+{
+    int low = 0, high = d->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (d->items[middle].at.line < line)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Of the file's warnings those that stand in the kernel or in a function that it uses. */
 static void collect_warnings(qn_module *m, kernel_entry *e)
 {
@@ -155,13 +177,10 @@ static void collect_warnings(qn_module *m, kernel_entry *e)
     uses u = {.file = m->file};
     diagnostics own = {.memory = m->memory};
     add_use(&u, e->item);
-    for (int i = 0; i < m->found.count; i++) {
-        diagnostic *d = &m->found.items[i];
-        bool inside = false;
-        for (int k = 0; k < u.count; k++)
-            inside |= d->at.line >= u.items[k]->from.line && d->at.line <= u.items[k]->end_line;
-        if (inside) ARENA_PUSH(m->memory, own.items, own.count, own.capacity, *d);
-    }
+    for (int k = 0; k < u.count; k++)
+        for (int i = first_at(&m->found, u.items[k]->from.line);
+             i < m->found.count && m->found.items[i].at.line <= u.items[k]->end_line; i++)
+            ARENA_PUSH(m->memory, own.items, own.count, own.capacity, m->found.items[i]);
     if (own.count) diagnostics_print(&own, m->file, false, &e->warnings);
 }
 
@@ -186,11 +205,13 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
     diagnostics d = {.memory = m->memory};
     m->file = lang_parse(m->memory, m->path, words, length, &d);
     if (!d.errors) lang_check(m->file, &d);
+    if (d.count) qsort(d.items, (size_t)d.count, sizeof(*d.items), compare_lines);
     m->found = d;
     if (d.count) diagnostics_print(&d, m->file, false, &m->warnings);
     if (d.errors) return error_set(error, QN_BAD_SOURCE, "%s", text_get(&m->warnings));
     m->kernels = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
     m->gradients = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
+    m->by_name = map_new(m->memory);
     for (int i = 0; i < m->file->items.count; i++) {
         const ast *item = m->file->items.items[i];
         if (item->kind != AST_KERNEL && item->kind != AST_RAW && item->kind != AST_TENSOR) continue;
@@ -199,6 +220,7 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
             e->module = m;
             entry_from_ast(e, item);
             if (item->kind == AST_TENSOR) function_results(e, gradient);
+            map_set(m->by_name, e->name, e);
             collect_warnings(m, e);
         }
     }
@@ -288,27 +310,23 @@ kernel_entry *module_find(const qn_module *module, const char *spelled, qn_error
 {
     qn_mode mode;
     const char *kernel = function_name(spelled, &mode);
+    kernel_entry *found = module->by_name ? map_get(module->by_name, kernel) : NULL;
+    for (int i = 0; !module->by_name && i < module->kernel_count && !found; i++)
+        if (!strcmp(module->kernels[i].name, kernel)) found = &module->kernels[i];
+    if (found) return found;
     arena *memory = arena_new();
     const char **names = ARENA_ARRAY(memory, const char *, module->kernel_count + 1);
-    kernel_entry *found = NULL;
-    for (int i = 0; i < module->kernel_count && !found; i++) {
-        names[i] = module->kernels[i].name;
-        if (!strcmp(names[i], kernel)) found = &module->kernels[i];
-    }
-    for (int i = 0; i < module->gradient_count && !found; i++)
-        if (!strcmp(module->gradients[i].name, kernel)) found = &module->gradients[i];
-    if (!found) {
-        const ast *other = module->file ? ast_find(module->file, kernel) : NULL;
-        const char *near = suggest_name(kernel, names, module->kernel_count);
-        if (other)
-            error_set(error, QN_BAD_CALL, "%s: `%s` is not a kernel", module->path, kernel);
-        else if (near)
-            error_set(error, QN_BAD_CALL, "%s has no kernel `%s`; did you mean `%s`?", module->path, kernel, near);
-        else
-            error_set(error, QN_BAD_CALL, "%s has no kernel `%s`", module->path, kernel);
-    }
+    for (int i = 0; i < module->kernel_count; i++) names[i] = module->kernels[i].name;
+    const ast *other = module->file ? ast_find(module->file, kernel) : NULL;
+    const char *near = suggest_name(kernel, names, module->kernel_count);
+    if (other)
+        error_set(error, QN_BAD_CALL, "%s: `%s` is not a kernel", module->path, kernel);
+    else if (near)
+        error_set(error, QN_BAD_CALL, "%s has no kernel `%s`; did you mean `%s`?", module->path, kernel, near);
+    else
+        error_set(error, QN_BAD_CALL, "%s has no kernel `%s`", module->path, kernel);
     arena_free(memory);
-    return found;
+    return NULL;
 }
 
 const parameter *entry_param(const kernel_entry *entry, const char *name, int *number)

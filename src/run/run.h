@@ -97,7 +97,8 @@ struct qn_module {
     int gradient_count;
     kernel_entry **renamed; /* tensor functions whose results have other names */
     int renamed_count, renamed_capacity;
-    diagnostics found; /* warnings */
+    map *by_name;      /* kernels and gradients of a .qn file; NULL: a dump, or CUDA text */
+    diagnostics found; /* warnings, in the order of the source */
     text warnings;     /* all of them, printed */
     /* Of CUDA text alone (cuda_module.c): instances of templates become kernels as they are asked for. */
     const char *cuda_source, *cuda_options;
