@@ -44,6 +44,13 @@ static inline bool batch_open(batch *b, qn_context *context)
     return mkdtemp(b->folder) && context_slot(context, "emu", &b->slot, &error) == QN_OK;
 }
 
+/* From now on text is compiled in the checked mode, or not; before anything is added. */
+static inline void batch_check(batch *b, bool checked)
+{
+    const device_slot *s = &b->context->slots[b->slot];
+    s->driver->set_checked(s->device, checked);
+}
+
 static inline bool batch_same_facts(const tile_kernel *k, const tile_facts *facts)
 {
     for (int i = 0; i < k->param_count; i++)

@@ -1,7 +1,7 @@
 /*
  * The `emu` device: CUDA text on the CPU. In: the bytes that NVRTC gets, generated or the user's; launches. Out: what a
- * GPU would compute, slowly, and what it would not tell: barrier divergence, and in the checked mode races in shared
- * memory and accesses outside of arrays, with their lines. It is for correctness, not for speed.
+ * GPU would compute, slowly, and what it would not tell: barrier divergence, and in the checked mode races between
+ * its threads and accesses outside of arrays, with their lines. It is for correctness, not for speed.
  *
  * The text is compiled as C++ (emu_unit.c) and its threads run as coroutines (emu_engine.c). Arrays are the host's. In
  * the checked mode they are copied between wide margins, so that an index that is too large meets a margin and not the
@@ -156,7 +156,7 @@ static qn_status emu_load(device *base, const tile_kernel *k, const char *binary
 
 typedef struct margins { /* copies of the arrays, each with room around it */
     array_view views[MAX_PARAMS];
-    emu_range ranges[MAX_PARAMS + 8];
+    emu_range ranges[EMU_MAX_RANGES];
     int range_count;
     char *memory[MAX_PARAMS], *first[MAX_PARAMS]; /* first: of the host's array */
     size_t bytes[MAX_PARAMS];
@@ -195,6 +195,7 @@ static bool margins_open(margins *m, const tile_kernel *k, const array_view *arr
         memcpy(copy, m->first[i], m->bytes[i]);
         m->views[i].data = copy + ((char *)arrays[i].data - m->first[i]);
         m->ranges[m->range_count++] = (emu_range){.name = p->name,
+                                                  .kind = EMU_RANGE_WATCHED,
                                                   .first = (uintptr_t)copy,
                                                   .end = (uintptr_t)copy + m->bytes[i],
                                                   .elem_bytes = dtypes[p->elem].size_bytes,
@@ -215,11 +216,11 @@ static void margins_close(margins *m, const tile_kernel *k)
     }
 }
 
-static void margins_add(margins *m, const void *memory, size_t bytes)
+static void margins_add(margins *m, const void *memory, size_t bytes, emu_range_kind kind)
 {
     if (bytes)
         m->ranges[m->range_count++] =
-            (emu_range){.first = (uintptr_t)memory, .end = (uintptr_t)memory + bytes, .elem_bytes = 1};
+            (emu_range){.kind = kind, .first = (uintptr_t)memory, .end = (uintptr_t)memory + bytes, .elem_bytes = 1};
 }
 
 /* ---- launches ---- */
@@ -321,11 +322,11 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
     }
     int arrays = m ? m->range_count : 0;
     if (m) {
-        margins_add(m, s->scratch, (size_t)shape.scratch_bytes);
-        margins_add(m, s->sync, (size_t)shape.sync_bytes);
-        margins_add(m, &s->report, sizeof(s->report));
-        margins_add(m, s->ring, s->ring ? (size_t)CUDA_PRINT_WORDS * sizeof(int64_t) : 0);
-        margins_add(m, (const void *)p->library.first, p->library.end - p->library.first);
+        margins_add(m, s->scratch, (size_t)shape.scratch_bytes, EMU_RANGE_WATCHED);
+        margins_add(m, s->sync, (size_t)shape.sync_bytes, EMU_RANGE_SYNC);
+        margins_add(m, &s->report, sizeof(s->report), EMU_RANGE_OTHER);
+        margins_add(m, s->ring, s->ring ? (size_t)CUDA_PRINT_WORDS * sizeof(int64_t) : 0, EMU_RANGE_OTHER);
+        margins_add(m, (const void *)p->library.first, p->library.end - p->library.first, EMU_RANGE_OTHER);
         launch.ranges = m->ranges;
         launch.range_count = m->range_count;
     }

@@ -1,10 +1,12 @@
 /*
  * The checked mode of `emu`: every load, store and atomic of the text comes through emu_check_access before it happens.
  *
- * In: a thread, an address, a size. Out: findings. Shared memory has a shadow, a cell a byte: the last writer, the last
- * atomic and two readers, each with the barrier interval (epoch) and the warp's time it happened in. Two accesses of one byte by two
- * threads race when one of them writes, not both are atomic, no barrier of the block lies between them, and, inside a
- * warp, no __syncwarp of both. What the order of execution happened to be does not matter.
+ * In: a thread, an address, a size. Out: findings. Shared memory has a shadow, a cell a byte; an array has one, a cell an
+ * element: the last writer, the last atomic and two readers, each with the barrier interval (epoch) and the warp's time
+ * it happened in. Two accesses of one cell by two threads of a group (the blocks that live together: a team, or several)
+ * race when one of them writes, not both are atomic, no barrier of the block, or of the cluster or grid where they are
+ * of two blocks, lies between them, and, inside a warp, no __syncwarp of both. What the order of execution happened to
+ * be does not matter.
  * Other addresses must lie in an array of the kernel or in memory that belongs to the launch; an access that does not
  * ends the launch before it is made.
  * SPDX-License-Identifier: MIT
@@ -16,8 +18,9 @@
 
 typedef struct mark { /* one access */
     const void *place;
-    uint32_t epoch, time;
-    uint16_t thread;
+    uint32_t epoch, time;   /* epoch: of the block */
+    uint32_t together;      /* barriers of all blocks of the group so far */
+    uint16_t thread, block; /* block: its number in the group */
 } mark;
 
 typedef struct cell {
@@ -25,14 +28,15 @@ typedef struct cell {
 } cell;
 
 struct emu_shadow {
-    size_t size_bytes;
+    size_t count;
     cell cells[];
 };
 
-emu_shadow *emu_shadow_new(size_t shared_bytes)
+emu_shadow *emu_shadow_new(size_t count)
 {
-    emu_shadow *s = calloc(1, sizeof(*s) + shared_bytes * sizeof(cell));
-    if (s) s->size_bytes = shared_bytes;
+    if (count > (SIZE_MAX >> 8) / sizeof(cell)) return NULL;
+    emu_shadow *s = calloc(1, sizeof(*s) + count * sizeof(cell));
+    if (s) s->count = count;
     return s;
 }
 
@@ -46,35 +50,51 @@ static const char *kind_words(int kind)
     return kind & EMU_ATOMIC ? "atomic" : kind & EMU_WRITE ? "write" : "read";
 }
 
-/* Did the earlier access happen before this one for sure? */
+/* Did the earlier access happen before this one for sure? Of another group of blocks nothing is said: its programs are
+ * others, which `ref` watches. */
 static bool is_ordered(const emu_thread *self, const mark *earlier)
 {
-    if (earlier->epoch != self->block->epoch || earlier->thread == self->number) return true;
+    const emu_block *b = self->block;
+    if (earlier->block != b->number) return earlier->together != b->worker->together;
+    if (earlier->epoch != b->epoch || earlier->thread == self->number) return true;
     if (earlier->thread / EMU_WARP != self->number / EMU_WARP) return false;
     return self->warp->together[(earlier->thread % EMU_WARP) * EMU_WARP + self->lane] > earlier->time;
 }
 
-EMU_ON_STACK static void report_race(emu_thread *self, const mark *earlier, const char *earlier_kind, size_t offset,
-                                     int kind, const void *place)
+typedef struct touched { /* what a shadow is of */
+    emu_shadow *shadow;
+    const char *memory, *name; /* name: of an array, or NULL */
+    size_t first, count;       /* cells */
+    int cell_bytes;
+} touched;
+
+EMU_ON_STACK static void report_race(emu_thread *self, const touched *t, const mark *earlier, const char *earlier_kind,
+                                     size_t cell, int kind, const void *place)
 {
     emu_finding f = {.place = place, .other = earlier->place};
-    text who = {0};
-    emu_thread_words(self, &who);
-    snprintf(f.words, sizeof(f.words),
-             "shared-memory race: %s of byte %zu by %s, and %s of it by thread number %u with no barrier between",
-             kind_words(kind), offset, text_get(&who), earlier_kind, earlier->thread);
-    text_free(&who);
+    text words = {0};
+    text_print(&words, "%s-memory race: %s of byte %zu%s%s%s by ", t->memory, kind_words(kind),
+               cell * (size_t)t->cell_bytes, t->name ? " of `" : "", t->name ? t->name : "", t->name ? "`" : "");
+    emu_thread_words(self, &words);
+    text_print(&words, ", and %s of it by thread number %u", earlier_kind, earlier->thread);
+    if (earlier->block != self->block->number) text_add(&words, " of another block of its team");
+    text_add(&words, " with no barrier between");
+    snprintf(f.words, sizeof(f.words), "%s", text_get(&words));
+    text_free(&words);
     emu_finding_add(self->worker, &f);
 }
 
-EMU_ON_STACK static void check_races(emu_thread *self, size_t offset, size_t size_bytes, int kind, const void *place)
+EMU_ON_STACK static void check_races(emu_thread *self, const touched *t, int kind, const void *place)
 {
-    emu_shadow *shadow = self->block->shadow;
-    mark now = {
-        .place = place, .epoch = self->block->epoch, .time = self->warp->time, .thread = (uint16_t)self->number};
+    mark now = {.place = place,
+                .epoch = self->block->epoch,
+                .time = self->warp->time,
+                .together = self->worker->together,
+                .thread = (uint16_t)self->number,
+                .block = (uint16_t)self->block->number};
     bool told = false;
-    for (size_t i = offset; i < offset + size_bytes && i < shadow->size_bytes; i++) {
-        cell *c = &shadow->cells[i];
+    for (size_t i = t->first; i < t->first + t->count && i < t->shadow->count; i++) {
+        cell *c = &t->shadow->cells[i];
         const struct {
             const mark *earlier;
             const char *kind;
@@ -85,20 +105,38 @@ EMU_ON_STACK static void check_races(emu_thread *self, size_t offset, size_t siz
                       {&c->reads[1], "read", kind == EMU_READ}};
         for (int o = 0; o < COUNT(others) && !told; o++) {
             if (others[o].harmless || is_ordered(self, others[o].earlier)) continue;
-            report_race(self, others[o].earlier, others[o].kind, i, kind, place);
+            report_race(self, t, others[o].earlier, others[o].kind, i, kind, place);
             told = true;
         }
-        if (kind & EMU_ATOMIC) {
+        if (kind & EMU_ATOMIC)
             c->atomic = now;
-        } else if (kind & EMU_WRITE) {
+        else if (kind & EMU_WRITE)
             c->write = now;
-        } else if (c->reads[0].epoch != now.epoch || c->reads[0].thread == now.thread) {
-            if (c->reads[0].epoch != now.epoch) c->reads[1] = (mark){0};
-            c->reads[0] = now;
-        } else {
-            c->reads[1] = now;
-        }
+        else /* who may not come before an earlier reader stands for both */
+            c->reads[!is_ordered(self, &c->reads[0])] = now;
     }
+}
+
+/* Memory that the threads of a team share beyond their block. */
+EMU_ON_STACK static void check_range(emu_thread *self, int number, uintptr_t address, size_t size_bytes, int kind,
+                                     const void *place)
+{
+    emu_worker *w = self->worker;
+    const emu_range *r = &w->launch->ranges[number];
+    if (r->kind == EMU_RANGE_SYNC && kind & EMU_ATOMIC) w->together++; /* blocks that wait for each other by hand */
+    if (r->kind != EMU_RANGE_WATCHED) return;
+    emu_shadow **shadow = &w->range_shadows[number];
+    size_t cell_bytes = (size_t)r->elem_bytes, offset = address - r->first;
+    if (!*shadow && !w->range_tried[number]) *shadow = emu_shadow_new((r->end - r->first) / cell_bytes + 1);
+    w->range_tried[number] = true;
+    if (!*shadow) return; /* too large to be watched */
+    touched t = {.shadow = *shadow,
+                 .memory = "global",
+                 .name = r->name,
+                 .first = offset / cell_bytes,
+                 .count = (offset + size_bytes - 1) / cell_bytes - offset / cell_bytes + 1,
+                 .cell_bytes = r->elem_bytes};
+    check_races(self, &t, kind, place);
 }
 
 /* The array or shared memory that the address is nearest to. */
@@ -191,7 +229,12 @@ EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t
             uintptr_t first = (uintptr_t)w->pieces[i].data;
             if (address < first || address + size_bytes > first + w->pieces[i].size_bytes) continue;
             if (size_bytes <= 16 && address % size_bytes) report_range(self, NULL, address, size_bytes, kind, place);
-            check_races(self, offset, size_bytes, kind, place);
+            touched t = {.shadow = self->block->shadow,
+                         .memory = "shared",
+                         .first = offset,
+                         .count = size_bytes,
+                         .cell_bytes = 1};
+            check_races(self, &t, kind, place);
             return;
         }
         report_outside(self, address, size_bytes, kind, place);
@@ -201,6 +244,7 @@ EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t
     if (r) {
         bool misaligned = size_bytes <= 16 && size_bytes && address % size_bytes;
         if (misaligned || (r->read_only && kind != EMU_READ)) report_range(self, r, address, size_bytes, kind, place);
+        if (size_bytes) check_range(self, (int)(r - w->launch->ranges), address, size_bytes, kind, place);
     } else if (!find_neighbour(w, address, size_bytes)) {
         report_outside(self, address, size_bytes, kind, place);
     }

@@ -130,6 +130,7 @@ static bool block_prepare(emu_worker *w, emu_block *b, int64_t number, bool alon
     b->index[0] = (uint32_t)(number % grid[0]);
     b->index[1] = (uint32_t)(number / grid[0] % grid[1]);
     b->index[2] = (uint32_t)(number / grid[0] / grid[1]);
+    b->number = (int)(b - w->blocks);
     b->cluster = (int)(number / launch->cluster_blocks);
     b->cluster_rank = (int)(number % launch->cluster_blocks);
     b->thread_count = (int)(launch->block[0] * launch->block[1] * launch->block[2]);
@@ -161,6 +162,7 @@ static void run_group(emu_worker *w, int64_t first, int count)
 {
     w->inside = NULL;
     w->block_count = count;
+    w->together++;
     for (int i = 0; i < count; i++)
         if (!block_prepare(w, &w->blocks[i], first + i, count == 1)) w->no_memory = w->stopping = true;
     for (bool alive = true; alive && !w->stopping;) {
@@ -201,6 +203,15 @@ static void blocks_free(emu_worker *w)
     heap_free(w->blocks);
     w->blocks = NULL;
     w->block_capacity = 0;
+}
+
+static void range_shadows_free(emu_worker *w)
+{
+    for (int i = 0; i < EMU_MAX_RANGES; i++) {
+        emu_shadow_free(w->range_shadows[i]);
+        w->range_shadows[i] = NULL;
+        w->range_tried[i] = false;
+    }
 }
 
 typedef struct job {
@@ -249,6 +260,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
     if (blocks % launch->cluster_blocks)
         return error_set(error, QN_BAD_CALL, "%lld blocks are not whole clusters of %d", (long long)blocks,
                          launch->cluster_blocks);
+    CHECK(launch->range_count <= EMU_MAX_RANGES);
     pthread_mutex_lock(&e->lock);
     if (!e->pool) {
         e->pool = pool_new(e->threads);
@@ -258,6 +270,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
     int64_t groups = blocks / j.group_blocks;
     /* Small launches are not worth waking anybody. */
     pool_run(e->pool, groups, blocks * threads < 4096 ? groups : 1, work, &j);
+    for (int i = 0; i < e->threads; i++) range_shadows_free(&e->workers[i]);
     pthread_mutex_unlock(&e->lock);
     if (j.no_memory)
         return error_set(error, QN_NO_MEMORY, "no memory for the stacks of %lld threads that live at once",

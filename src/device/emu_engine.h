@@ -95,12 +95,20 @@ typedef struct emu_calls {
 typedef void emu_entry(void *const *arguments); /* one thread of a kernel; arguments as cuLaunchKernel has them */
 
 /* One global array, or another piece of memory that a kernel may touch. */
+typedef enum emu_range_kind {
+    EMU_RANGE_OTHER,
+    EMU_RANGE_WATCHED, /* races are looked for */
+    EMU_RANGE_SYNC     /* by which blocks wait for each other */
+} emu_range_kind;
+
 typedef struct emu_range {
     const char *name; /* NULL: not an array of the kernel */
     uintptr_t first, end;
     int elem_bytes;
     bool read_only;
+    emu_range_kind kind;
 } emu_range;
+#define EMU_MAX_RANGES 80
 
 typedef struct emu_finding {
     char words[600];           /* without file and line */
@@ -141,7 +149,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error);
 
 /* emu_check.c: the memory of the checked mode. */
 typedef struct emu_shadow emu_shadow;
-emu_shadow *emu_shadow_new(size_t shared_bytes);
+emu_shadow *emu_shadow_new(size_t count); /* cells; NULL: no memory */
 void emu_shadow_free(emu_shadow *s);
 
 #endif

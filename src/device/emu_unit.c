@@ -38,6 +38,7 @@ static const char *const flags[] = {"-std=gnu++17",
                                     "-fPIC",
                                     "-w"};
 #define MAX_DECLARED 1024
+static const char generated_name[] = "generated CUDA"; /* in place of a file's, for what no #line of the text names */
 
 static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-DQUERN_EMU_CHECKED"};
 /* In a template gcc forgets that dynamic shared memory is not initialised at run time, and calls what would do it. */
@@ -183,7 +184,7 @@ void emu_unit_write(const char *source, text *out)
     for (int i = 0; emu_text[i]; i++) text_add(out, emu_text[i]);
     for (int i = 0; emu_text_math[i]; i++) text_add(out, emu_text_math[i]);
     for (int i = 0; emu_text_checked[i]; i++) text_add(out, emu_text_checked[i]);
-    text_add(out, "#line 1 \"generated CUDA\"\n");
+    text_print(out, "#line 1 \"%s\"\n", generated_name);
     text_add(out, source);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
     declared *list = heap_array(MAX_DECLARED, sizeof(*list));
@@ -249,7 +250,7 @@ static qn_status refused(const compiler *c, const char *path, const text *output
     int lines = 0;
     for (const char *p = all; *p && lines < 12; lines++) {
         if (!strncmp(p, path, length)) {
-            text_add(&words, "generated CUDA");
+            text_add(&words, generated_name);
             p += length;
         }
         size_t rest = strcspn(p, "\n");
@@ -419,23 +420,27 @@ bool emu_library_line(const emu_library *l, const void *place, text *out)
     char program[512];
     if (program_find("addr2line", program, sizeof(program)) && process_run(arguments, &output, &code, NULL) == QN_OK &&
         !code) {
-        for (const char *p = text_get(&output); *p && !found;) {
-            size_t length = strcspn(p, "\n");
-            const char *extra = memmem(p, length, " (discriminator", 15);
-            size_t used = extra ? (size_t)(extra - p) : length;
-            const char *colon = memrchr(p, ':', used);
-            if (colon && colon > p && colon[1] != '?' && colon[1] != '0') {
-                const char *start = colon;
-                while (start > p && start[-1] != '/') start--;
-                bool header = (colon - start == 3 && !memcmp(start, "emu", 3)) ||
-                              (colon - start > 4 && !memcmp(colon - 4, ".cpp", 4));
-                if (!header) {
-                    text_add_bytes(out, start, used - (size_t)(start - p));
-                    found = true;
+        /* From the innermost function outwards: the first line of a source, else of the generated text (its prelude). */
+        for (int generated = 0; generated < 2 && !found; generated++)
+            for (const char *p = text_get(&output); *p && !found;) {
+                size_t length = strcspn(p, "\n");
+                const char *extra = memmem(p, length, " (discriminator", 15);
+                size_t used = extra ? (size_t)(extra - p) : length;
+                const char *colon = memrchr(p, ':', used);
+                if (colon && colon > p && colon[1] != '?' && colon[1] != '0') {
+                    const char *start = colon;
+                    while (start > p && start[-1] != '/') start--;
+                    size_t name = (size_t)(colon - start);
+                    bool header =
+                        (name == 3 && !memcmp(start, "emu", 3)) || (name > 4 && !memcmp(colon - 4, ".cpp", 4));
+                    bool ours = name == strlen(generated_name) && !memcmp(start, generated_name, name);
+                    if (!header && ours == (generated == 1)) {
+                        text_add_bytes(out, start, used - (size_t)(start - p));
+                        found = true;
+                    }
                 }
+                p += length + (p[length] == '\n');
             }
-            p += length + (p[length] == '\n');
-        }
     }
     text_free(&output);
     return found;

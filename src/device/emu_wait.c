@@ -87,6 +87,7 @@ static void together_check(emu_worker *w, int cluster, bool grid)
         waiting += w->blocks[i].waiting[grid];
     }
     if (!waiting || waiting < live) return;
+    w->together++;
     for (int i = 0; i < w->block_count; i++) {
         emu_block *b = &w->blocks[i];
         if (!grid && b->cluster != cluster) continue;

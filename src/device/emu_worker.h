@@ -29,6 +29,7 @@ typedef struct emu_barrier {
 struct emu_block {
     emu_worker *worker;
     uint32_t index[3];
+    int number; /* in its group */
     int cluster, cluster_rank;
     int thread_count, started, live;
     emu_thread *threads[EMU_MAX_THREADS]; /* NULL: not started, or ended */
@@ -71,10 +72,14 @@ struct emu_worker {
     emu_piece pieces[3];
     int piece_count;
     uint32_t epochs;
+    uint32_t together; /* counts groups, and barriers of all blocks of one */
     int64_t spins;
     bool stopping, no_memory;
     bool gave_way;  /* a thread wants other blocks to run */
     int last_range; /* where the last global access was */
+    /* Checked, of one launch: made when a range is first touched. */
+    emu_shadow *range_shadows[EMU_MAX_RANGES];
+    bool range_tried[EMU_MAX_RANGES];
 };
 
 /* emu_thread.c */

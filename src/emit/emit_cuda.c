@@ -62,8 +62,8 @@ static void run_phase(emitter *e, int phase, text *body)
     e->has_assert = e->prints = false;
     e->phase = phase;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
-    c->hazards = hazards_new(e);
-    c->now = hazards_new(e);
+    c->hazards = c->now = c->log = c->left = (hazards){0};
+    c->in_map = false;
     c->group = c->barriers = c->loop_barriers = 0;
     c->fold_room = c->column_room = c->broadcast_room = c->online_room = false;
     c->online_count = 0;
@@ -423,8 +423,9 @@ static text phase_text(emitter *e, int phase, const char *body)
         put(e, "%s:;", cuda_leave_label(e));
         e->depth++;
     }
-    bool touched = false;
-    for (int i = 0; i < c->kept_count; i++) touched |= c->hazards.buffer_read[i] || c->hazards.buffer_written[i];
+    bool touched = false; /* of the tiles that the next program has in the same place */
+    hazards_join(e, &c->hazards, &c->left);
+    for (int i = 0; i < c->hazards.count; i++) touched |= c->hazards.items[i].buffer != 0;
     if (touched && cuda_loops_over_programs(c)) put(e, "%s", barrier_text(e));
     e->depth--;
     put(e, "}");

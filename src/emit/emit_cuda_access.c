@@ -238,7 +238,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         l->want_vector = MAXIMUM(l->want_vector, a.width);
     }
     a.width = MINIMUM(a.width, vector);
-    hazard_array(e, access->array, op->code != OP_LOAD);
+    hazard_access(n, op, at);
     note_access(n, op, at, &a);
     return a;
 }

@@ -1,93 +1,14 @@
 /*
- * Scalars, control flow and barriers of generated CUDA.
+ * Scalars and control flow of generated CUDA.
  *
  * In: a block. Out: statements that all threads of the team run. Scalars are computed by every thread, so conditions
- * are the same in all; a scalar is stored by one. A barrier stands where an item reads what another thread wrote since
- * the last one, or writes what another thread still reads: `hazards` knows what was touched.
+ * are the same in all; a scalar is stored by one. What is open of memory that was touched goes through branches and
+ * around loops here; emit_cuda_hazard.c says where a barrier stands.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_cuda_nest.h"
 
 #include <string.h>
-
-/* ---- hazards ---- */
-
-hazards hazards_new(emitter *e)
-{
-    enum { MOST_BUFFERS = 4096 };
-    int arrays = e->k->param_count + 1;
-    return (hazards){ARENA_ARRAY(e->memory, bool, MOST_BUFFERS), ARENA_ARRAY(e->memory, bool, MOST_BUFFERS),
-                     ARENA_ARRAY(e->memory, bool, arrays), ARENA_ARRAY(e->memory, bool, arrays), false};
-}
-
-static void hazards_copy(emitter *e, hazards *to, const hazards *from, bool join)
-{
-    int buffers = e->cuda->kept_count, arrays = e->k->param_count + 1;
-    bool *a[] = {to->buffer_read, to->buffer_written, to->array_read, to->array_written};
-    bool *b[] = {from->buffer_read, from->buffer_written, from->array_read, from->array_written};
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < (i < 2 ? buffers : arrays); j++) a[i][j] = (join && a[i][j]) || b[i][j];
-    to->any = (join && to->any) || from->any;
-}
-
-static void hazards_clear(emitter *e, hazards *h)
-{
-    hazards none = hazards_new(e);
-    hazards_copy(e, h, &none, false);
-}
-
-void hazard_buffer(emitter *e, int buffer, bool writes)
-{
-    cuda_state *c = e->cuda;
-    if (!c->deciding && c->kept[buffer].kind == HOME_REGISTERS) return;
-    *(writes ? &c->now.buffer_written[buffer] : &c->now.buffer_read[buffer]) = true;
-    c->now.any = true;
-}
-
-/* Only arrays that the phase both reads and writes. */
-void hazard_array(emitter *e, int array, bool writes)
-{
-    cuda_state *c = e->cuda;
-    if (!e->read[array] || !e->written[array]) return;
-    *(writes ? &c->now.array_written[array] : &c->now.array_read[array]) = true;
-    c->now.any = true;
-}
-
-const char *barrier_text(emitter *e)
-{
-    const team *team = &e->cuda->team;
-    if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
-    if (team->kind == TEAM_BLOCK) return "__syncthreads();";
-    if (team->kind == TEAM_CLUSTER)
-        return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
-    return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
-}
-
-void put_barrier(emitter *e)
-{
-    cuda_state *c = e->cuda;
-    hazards_clear(e, &c->hazards);
-    c->barriers++;
-    if (*barrier_text(e)) put(e, "%s", barrier_text(e));
-}
-
-void hazard_commit(emitter *e)
-{
-    cuda_state *c = e->cuda;
-    const hazards *before = &c->hazards, *now = &c->now;
-    bool conflict = false;
-    if (now->any && before->any) {
-        for (int i = 0; i < c->kept_count; i++)
-            conflict |= (now->buffer_read[i] && before->buffer_written[i]) ||
-                        (now->buffer_written[i] && (before->buffer_read[i] || before->buffer_written[i]));
-        for (int i = 0; i < e->k->param_count; i++)
-            conflict |= (now->array_read[i] && before->array_written[i]) ||
-                        (now->array_written[i] && (before->array_read[i] || before->array_written[i]));
-    }
-    if (conflict) put_barrier(e);
-    if (now->any) hazards_copy(e, &c->hazards, &c->now, true);
-    if (now->any) hazards_clear(e, &c->now);
-}
 
 /* ---- scalars ---- */
 
@@ -111,9 +32,9 @@ static void put_broadcast(emitter *e, dtype t, const char *name)
     const char *room = arena_print(e->memory, "*(%s *)&broadcast_room[%s]", cuda_register_type(t),
                                    team->kind == TEAM_LANES ? "team_in_block" : "0");
     put(e, "if (thread == 0) %s = %s;", room, name);
-    put(e, "%s", barrier_text(e));
+    put_barrier(e);
     put(e, "%s = %s;", name, room);
-    put(e, "%s", barrier_text(e));
+    put_barrier(e);
 }
 
 /* A load, store or atomic of one element: a group without loops. */
@@ -180,29 +101,14 @@ void cuda_scalar_op(emitter *e, tile_op *op)
 
 /* ---- control flow ---- */
 
-/* What a trip wrote and the next one reads, or the other way round: a barrier between them. `outside` was touched
- * before the loop and still counts where the loop makes no trip. */
-static void end_loop(emitter *e, const hazards *outside)
-{
-    cuda_state *c = e->cuda;
-    bool writes = false;
-    for (int i = 0; i < c->kept_count; i++) writes |= c->hazards.buffer_written[i];
-    for (int i = 0; i < e->k->param_count; i++) writes |= c->hazards.array_written[i];
-    if (writes || c->barriers != c->loop_barriers) {
-        if (c->hazards.any) put_barrier(e);
-    }
-    hazards_copy(e, &c->hazards, outside, true);
-}
-
 static void emit_for(emitter *e, tile_op *op)
 {
     cuda_state *c = e->cuda;
     tile_block *body = op->regions[0];
     const value *carried = body->args + 1;
     size_t place = cuda_dot_enter(e, op);
-    int begin = e->time, barriers = c->loop_barriers;
-    hazards outside = hazards_new(e);
-    hazards_copy(e, &outside, &c->hazards, false);
+    int begin = e->time, barriers = c->loop_barriers, logged = c->log.count;
+    const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
     c->loop_barriers = c->barriers;
     emit_declare_variables(e, carried, op->operands + 3, op->result_count);
     const cuda_state around = *c;
@@ -215,7 +121,8 @@ static void emit_for(emitter *e, tile_op *op)
     cuda_block(e, body, carried);
     emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e, begin);
-    end_loop(e, &outside);
+    hazard_loop_ends(e, op, logged);
+    hazards_join(e, &c->hazards, &outside);
     e->depth--;
     e->out = out;
     home_put_loop(e, op, &inside, c->ahead, c->ahead_count);
@@ -233,9 +140,8 @@ static void emit_while(emitter *e, tile_op *op)
 {
     cuda_state *c = e->cuda;
     tile_block *test = op->regions[0], *body = op->regions[1];
-    int begin = e->time, barriers = c->loop_barriers;
-    hazards outside = hazards_new(e);
-    hazards_copy(e, &outside, &c->hazards, false);
+    int begin = e->time, barriers = c->loop_barriers, logged = c->log.count;
+    const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
     const tile_op *around = c->loop;
     c->loop = NULL;
     c->loop_barriers = c->barriers;
@@ -243,16 +149,16 @@ static void emit_while(emitter *e, tile_op *op)
     put(e, "for (;;) {");
     e->depth++;
     cuda_block(e, test, NULL);
-    hazards tested = hazards_new(e);
-    hazards_copy(e, &tested, &c->hazards, false);
+    const hazards tested = hazards_copy(e, &c->hazards);
     put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
     for (int i = 0; i < body->arg_count; i++)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
     cuda_block(e, body, body->args);
     emit_assign(e, emit_last_op(body), test->args);
     buffer_loop_ends(e, begin);
-    end_loop(e, &outside);
-    hazards_copy(e, &c->hazards, &tested, true);
+    hazard_loop_ends(e, op, logged);
+    hazards_join(e, &c->hazards, &outside);
+    hazards_join(e, &c->hazards, &tested);
     c->loop_barriers = barriers;
     c->loop = around;
     e->depth--;
@@ -263,25 +169,26 @@ static void emit_while(emitter *e, tile_op *op)
 static void emit_if(emitter *e, tile_op *op)
 {
     cuda_state *c = e->cuda;
-    hazards before = hazards_new(e), after = hazards_new(e);
+    const hazards before = hazards_copy(e, &c->hazards);
+    hazards after = {0};
     const tile_op *around = c->loop;
     c->loop = NULL;
-    hazards_copy(e, &before, &c->hazards, false);
     emit_declare_arms(e, op);
     put(e, "if (%s) {", emit_name(e, op->operands[0]));
     for (int r = 0; r < op->region_count; r++) {
         tile_block *arm = op->regions[r];
         bool empty = arm->op_count == 1 && !op->result_count;
-        hazards_copy(e, &c->hazards, &before, false);
+        c->hazards.count = 0;
+        hazards_join(e, &c->hazards, &before);
         if (r && empty) break;
         if (r) put(e, "} else {");
         e->depth++;
         cuda_block(e, arm, op->results);
         emit_assign_arm(e, op, arm);
         e->depth--;
-        hazards_copy(e, &after, &c->hazards, true);
+        hazards_join(e, &after, &c->hazards);
     }
-    hazards_copy(e, &c->hazards, &after, true);
+    hazards_join(e, &c->hazards, &after);
     c->loop = around;
     put(e, "}");
 }
@@ -304,7 +211,7 @@ static void emit_dot_item(emitter *e, tile_op *op)
         bool swapped;
         value v = op->operands[i];
         if (dot_operand_is_direct(e, v, &load, &swapped)) {
-            hazard_array(e, load->attr.access.array, false);
+            hazard_read_by_all(e, load);
             e->array_used[load->attr.access.array] = true;
             continue;
         }

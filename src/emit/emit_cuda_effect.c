@@ -22,6 +22,8 @@ void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
                       : team->kind == TEAM_LANES ? arena_print(e->memory, "__any_sync(team_mask, %s)", bad)
                                                  : arena_print(e->memory, "__syncthreads_or(%s)", bad);
     e->has_assert = true;
+    hazards_join(e, &e->cuda->left, &e->cuda->hazards);
+    hazards_join(e, &e->cuda->left, &e->cuda->now);
     text_print(to, "if (%s) {\n", any);
     text_print(to, "    %s%s(frame.report, 1, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
                need(e, "report_failure"), line);

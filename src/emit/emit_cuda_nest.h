@@ -157,12 +157,18 @@ creg online_scaled(cnest *n, value v, creg r); /* of a kept tile that was read *
 /* emit_cuda_control.c */
 void cuda_block(emitter *e, tile_block *b, const value *targets);
 void cuda_scalar_op(emitter *e, tile_op *op);
+
+/* emit_cuda_hazard.c */
 void hazard_buffer(emitter *e, int buffer, bool writes);
-void hazard_array(emitter *e, int array, bool writes);
+void hazard_access(cnest *n, const tile_op *op, place at);
+void hazard_read_by_all(emitter *e, const tile_op *load); /* by a product */
 void hazard_commit(emitter *e); /* after an item's touches are known, before its text: a barrier if they conflict */
 void put_barrier(emitter *e);
 const char *barrier_text(emitter *e);
-hazards hazards_new(emitter *e);
+hazards hazards_copy(emitter *e, const hazards *from);
+void hazards_join(emitter *e, hazards *to, const hazards *from);
+/* At the end of the body, whose accesses are in the log from `logged` on. */
+void hazard_loop_ends(emitter *e, const tile_op *loop, int logged);
 
 /* emit_cuda_effect.c */
 void cuda_print(emitter *e, tile_op *op);

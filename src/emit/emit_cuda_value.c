@@ -76,6 +76,11 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     }
     text body = {0}, *out = e->out;
     int depth = e->depth;
+    /* Not the region's: what the team has open is neither waited for inside it nor forgotten. */
+    const hazards open = n->c->hazards, now = n->c->now;
+    const bool around = n->c->in_map;
+    n->c->hazards = n->c->now = (hazards){0};
+    n->c->in_map = true;
     e->out = &body;
     e->depth = 0;
     e->value_text = texts;
@@ -86,6 +91,10 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     for (int r = 0; r < op->result_count; r++) put(e, "%s = %s;", results[r].words, emit_name(e, yield->operands[r]));
     e->depth--;
     put(e, "}");
+    CHECK(!n->c->hazards.count && !n->c->now.count);
+    n->c->hazards = open;
+    n->c->now = now;
+    n->c->in_map = around;
     e->out = out;
     e->depth = depth;
     e->value_text = before;

@@ -73,9 +73,22 @@ typedef struct kept { /* by buffer number */
     bool comes_ahead; /* all of it in slots, twice: the next trip's comes while this one's is used */
 } kept;
 
-typedef struct hazards { /* memory of others that was touched since the last barrier */
-    bool *buffer_read, *buffer_written, *array_read, *array_written;
-    bool any;
+/* Who makes an access: for each element the thread that has its position; the first thread of those that have its row,
+ * or of all; several. */
+typedef enum threads_of_touch { THREADS_OWN, THREADS_LEAD, THREADS_MANY } threads_of_touch;
+
+typedef struct touch { /* of memory that other threads may touch: emit_cuda_hazard.c */
+    int buffer;        /* a kept tile; 0: an array, accessed by op */
+    bool writes;
+    threads_of_touch threads;
+    const tile_op *op;
+    const pass_layout *layout; /* unless MANY; NULL: no loops */
+    place at;
+} touch;
+
+typedef struct hazards {
+    touch *items;
+    int count, capacity;
 } hazards;
 
 typedef struct online { /* top = max(from), sum = sum(exponent), exponent = exp(from - top): emit_cuda_online.c */
@@ -118,6 +131,9 @@ typedef struct cuda_state { /* of one phase */
     int64_t shared_bytes;        /* of a team, constant part */
     int slot_bytes;              /* of a thread, in shared memory */
     hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
+    hazards log;                 /* since the phase began */
+    hazards left;                /* open where a program ends early */
+    bool in_map;                 /* inside a region of single elements */
     int barriers, loop_barriers; /* counted while emitting; where the loop around began */
 } cuda_state;
 

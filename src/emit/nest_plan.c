@@ -64,6 +64,23 @@ value alias_root(const emitter *e, value v)
     return v;
 }
 
+/* Do both touch, position by position, the same elements and no others? Indices of a scatter may be equal where it is
+ * masked off, so then another position may have the element. */
+static bool in_place(const emitter *e, const tile_op *a, const tile_op *b)
+{
+    bool masked = a->attr.access.mask_count || b->attr.access.mask_count;
+    for (int axis = 0; axis < a->attr.access.rank && masked; axis++)
+        if (a->attr.access.kind[axis] == INDEX_TILE) return false;
+    return access_same(e, a, b);
+}
+
+/* In a pass of so many loops of the open group, is a position the business of one thread? On a GPU what stands outside
+ * the innermost loops is loaded by all threads that share a row, and stored by one of them. */
+static bool has_one_thread(const planner *p, int loop_count)
+{
+    return !p->e->cuda || loop_count > (p->open ? MAXIMUM(p->open->outer, 0) : 0);
+}
+
 void check_demand(emitter *e, value v, const place *at, void *context)
 {
     planner *p = context;
@@ -92,7 +109,8 @@ void check_demand(emitter *e, value v, const place *at, void *context)
         }
         place own = place_own(&type);
         bool in_step = w->group && w->group == p->open && w->pass == p->open->pass_count - 1 &&
-                       access_same(e, w->op, op) && place_same(&own, at, type.rank);
+                       in_place(e, w->op, op) && place_same(&own, at, type.rank) &&
+                       has_one_thread(p, p->open->passes[w->pass].loop_count);
         if (in_step)
             p->same_pass_only = true;
         else
@@ -114,18 +132,21 @@ static void note_demand(emitter *e, value v, const place *at, void *context)
     ARENA_PUSH(e->memory, p->reads, p->read_count, p->read_capacity, event);
 }
 
-/* May the store come after what the open group reads and writes? */
-static bool store_fits(const planner *p, const tile_op *store)
+/* May the store, of a pass of so many loops, come after what the open group reads and writes? */
+static bool store_fits(const planner *p, const tile_op *store, int loop_count)
 {
+    if (p->reads_own && !has_one_thread(p, loop_count)) return false;
     for (int i = 0; i < p->read_count; i++) {
         const memory_event *r = &p->reads[i];
-        if (r->op->attr.access.array == store->attr.access.array && !(r->own_place && access_same(p->e, r->op, store)))
-            return false;
+        if (r->op->attr.access.array != store->attr.access.array) continue;
+        if (!r->own_place || !in_place(p->e, r->op, store)) return false;
+        bool apart = p->open->passes[r->pass].loop_count != loop_count || !has_one_thread(p, loop_count);
+        if (p->e->cuda && apart) return false;
     }
     for (int i = 0; i < p->write_count; i++) {
         const memory_event *w = &p->writes[i];
         if (w->group == p->open && w->op->attr.access.array == store->attr.access.array &&
-            !access_same(p->e, w->op, store))
+            !in_place(p->e, w->op, store))
             return false;
     }
     return true;
@@ -139,7 +160,11 @@ static void check_own_loads(emitter *e, value v, const place *at, void *context)
     if (!value_is_virtual(e, v) || op->code != OP_LOAD || op->attr.access.array != store->attr.access.array) return;
     tile_type type = tile_type_of(e->k, v);
     place own = place_own(&type);
-    if (p->defined_at[v] >= 0 && !(place_same(&own, at, type.rank) && access_same(e, op, store))) force_value(p, v);
+    if (p->defined_at[v] < 0) return;
+    int64_t loops[MAX_RANK];
+    bool same = place_same(&own, at, type.rank) && in_place(e, op, store);
+    if (!same || (e->cuda && !loops_of(&type, loops))) force_value(p, v);
+    p->reads_own = true;
 }
 
 static pass_nest *add_pass(planner *p, const int64_t *loops, int count)
@@ -150,15 +175,25 @@ static pass_nest *add_pass(planner *p, const int64_t *loops, int count)
     return &p->open->passes[p->open->pass_count - 1];
 }
 
+static bool group_writes(const planner *p)
+{
+    for (int i = 0; i < p->write_count; i++)
+        if (p->writes[i].group && p->writes[i].group == p->open) return true;
+    return false;
+}
+
 /* The pass of the open group that can take the sink; NULL: it needs a group of its own. */
 static pass_nest *pass_for(planner *p, sink *s, const int64_t *loops, int count)
 {
+    const emitter *e = p->e;
     group *g = p->open;
     if (!g) return NULL;
     pass_nest *last = &g->passes[g->pass_count - 1];
     bool equal = last->loop_count == count && !memcmp(last->loops, loops, sizeof(int64_t) * (size_t)count);
     if (s->kind == SINK_REDUCE) {
         if (s->fold_axis == NO_AXIS) return NULL;
+        if (e->cuda && s->fold_axis == count && g->outer < 0 && group_writes(p))
+            return NULL; /* it has no inner loops */
         if (g->outer < 0 && equal) g->outer = s->fold_axis;
         if (g->outer != s->fold_axis) return NULL;
     }
@@ -168,7 +203,7 @@ static pass_nest *pass_for(planner *p, sink *s, const int64_t *loops, int count)
     p->joining = s;
     walk_sink(p->e, s, check_demand, p);
     if (p->must_close) return NULL;
-    if ((s->kind == SINK_STORE || s->kind == SINK_ATOMIC) && !store_fits(p, s->op)) return NULL;
+    if ((s->kind == SINK_STORE || s->kind == SINK_ATOMIC) && !store_fits(p, s->op, count)) return NULL;
     if (equal && p->least_pass < g->pass_count) return last;
     if (p->same_pass_only) return NULL;
     int outer = MAXIMUM(g->outer, 0);
@@ -184,6 +219,7 @@ void add_sink(planner *p, sink s)
     int64_t loops[MAX_RANK];
     int count = loops_of(&type, loops);
     p->joining = &s;
+    p->reads_own = false;
     if (s.kind == SINK_STORE || s.kind == SINK_ATOMIC) walk_sink(e, &s, check_own_loads, p);
     pass_nest *pass = pass_for(p, &s, loops, count);
     if (!pass) {

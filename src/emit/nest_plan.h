@@ -34,6 +34,7 @@ typedef struct planner {
     sink *joining;
     int least_pass;
     bool must_close, same_pass_only;
+    bool reads_own; /* the store that joins computes from its own array */
     int key, group_key, key_outer;
 } planner;
 

@@ -309,8 +309,8 @@ static void check(const char *source, const char *kernel, shape s, text *out)
         text_add(out, error.message);
         return;
     }
-    emu_range ranges[] = {{"x", (uintptr_t)x, (uintptr_t)(x + 64), 4, true},
-                          {"y", (uintptr_t)y, (uintptr_t)(y + 64), 4, false},
+    emu_range ranges[] = {{"x", (uintptr_t)x, (uintptr_t)(x + 64), 4, true, EMU_RANGE_WATCHED},
+                          {"y", (uintptr_t)y, (uintptr_t)(y + 64), 4, false, EMU_RANGE_WATCHED},
                           library_range};
     ranges[2].first = l.first;
     ranges[2].end = l.end;
@@ -408,6 +408,78 @@ TEST(atomic_and_plain)
                     one_block,
                     "generated CUDA:5: shared-memory race: atomic of byte 0 by thread 1 of block 0, and write of it by "
                     "thread number 0 with no barrier between [generated CUDA:4]\n");
+}
+
+/* Arrays have a cell for each element, and threads of all blocks of a team. */
+TEST(races_in_global_memory)
+{
+    EXPECT_FINDINGS(
+        "extern \"C\" __global__ void f(const int *x, int *y)\n"
+        "{\n"
+        "    y[threadIdx.x] = x[threadIdx.x];\n"
+        "    y[63 - threadIdx.x] = 2;\n"
+        "}\n",
+        one_block,
+        "generated CUDA:3: global-memory race: write of byte 128 of `y` by thread 32 of block 0, and write of it by "
+        "thread number 31 with no barrier between [generated CUDA:4]\n"
+        "generated CUDA:4: global-memory race: write of byte 124 of `y` by thread 32 of block 0, and write of it by "
+        "thread number 31 with no barrier between [generated CUDA:3]\n");
+    EXPECT_FINDINGS("extern \"C\" __global__ void f(const int *x, int *y)\n"
+                    "{\n"
+                    "    int t = threadIdx.x;\n"
+                    "    y[t] = x[t ^ 1];\n"
+                    "    __syncwarp();\n"
+                    "    y[t ^ 1] = 3;\n"
+                    "    __syncthreads();\n"
+                    "    y[63 - t] += 1;\n"
+                    "    __syncthreads();\n"
+                    "    atomicAdd(&y[t & 3], 1);\n"
+                    "    atomicMax(&y[t & 7], 1);\n"
+                    "}\n",
+                    one_block, "");
+    EXPECT_FINDINGS(
+        "extern \"C\" __global__ void f(const int *x, int *y)\n"
+        "{\n"
+        "    y[threadIdx.x & 31] = 0;\n"
+        "    __syncthreads();\n"
+        "    if (threadIdx.x == 40) y[5] = 1;\n"
+        "    atomicAdd(&y[5], 1);\n"
+        "}\n",
+        ((shape){.grid = {1, 1, 1}, .block = {64, 1, 1}}),
+        "generated CUDA:3: global-memory race: write of byte 0 of `y` by thread 32 of block 0, and write of it by "
+        "thread number 0 with no barrier between [generated CUDA:3]\n"
+        "generated CUDA:5: global-memory race: write of byte 20 of `y` by thread 40 of block 0, and atomic of it by "
+        "thread number 39 with no barrier between [generated CUDA:6]\n"
+        "generated CUDA:6: global-memory race: atomic of byte 20 of `y` by thread 41 of block 0, and write of it by "
+        "thread number 40 with no barrier between [generated CUDA:5]\n");
+}
+
+TEST(races_between_blocks_of_a_team)
+{
+    static const char text_of[] = "extern \"C\" __global__ void f(const int *x, int *y)\n"
+                                  "{\n"
+                                  "    const unsigned rank = emu_cluster_rank(), t = rank * 32 + threadIdx.x;\n"
+                                  "    y[t] = x[t];\n"
+                                  "    BARRIER;\n"
+                                  "    if (y[63 - t] > 100) y[t] = 5;\n"
+                                  "    emu_cluster_sync();\n"
+                                  "    y[63 - t] = 1;\n"
+                                  "}\n";
+    text with = {0}, without = {0};
+    text_print(&with, "#define BARRIER emu_cluster_sync()\n%s", text_of);
+    text_print(&without, "#define BARRIER __syncthreads()\n%s", text_of);
+    const shape cluster = {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = 2};
+    EXPECT_FINDINGS(text_get(&with), cluster, "");
+    text found = {0};
+    check(text_get(&without), "f", cluster, &found);
+    EXPECT(strstr(text_get(&found), "of another block of its team with no barrier between") != NULL);
+    EXPECT(strstr(text_get(&found), "generated CUDA:7: global-memory race: read of byte") != NULL);
+    text_free(&found);
+    text_free(&with);
+    text_free(&without);
+    /* Blocks that do not live together are other programs. */
+    EXPECT_FINDINGS("extern \"C\" __global__ void f(const int *x, int *y) { y[threadIdx.x] = blockIdx.x; }\n",
+                    ((shape){.grid = {3, 1, 1}, .block = {32, 1, 1}}), "");
 }
 
 TEST(outside_of_an_array)
@@ -529,5 +601,6 @@ TEST_MAIN(CASE(open_engine), CASE(reduction), CASE(transposed_tile), CASE(dynami
           CASE(grid_barrier), CASE(clusters), CASE(votes_and_matches), CASE(threads_in_three_axes),
           CASE(atomics_of_many_blocks), CASE(printing), CASE(names_that_are_missing), CASE(too_many_threads),
           CASE(right_text_has_no_findings), CASE(race_between_warps), CASE(race_inside_a_warp), CASE(atomic_and_plain),
-          CASE(outside_of_an_array), CASE(outside_of_shared_memory), CASE(misaligned_and_read_only),
-          CASE(barrier_divergence), CASE(a_lane_outside_its_mask), CASE(waiting_for_another_block), CASE(close_engine))
+          CASE(races_in_global_memory), CASE(races_between_blocks_of_a_team), CASE(outside_of_an_array),
+          CASE(outside_of_shared_memory), CASE(misaligned_and_read_only), CASE(barrier_divergence),
+          CASE(a_lane_outside_its_mask), CASE(waiting_for_another_block), CASE(close_engine))

@@ -1,6 +1,6 @@
 /*
- * The programs of tests/programs and kernels/ on `emu`: every tile kernel at some of the sizes and types that `check`
- * would choose, its CUDA text executed, against `ref`. Then the proof that it is the text that runs: one operator of it
+ * The programs of tests/hazards, tests/programs and kernels/ on the checked `emu`: every tile kernel at some of the sizes
+ * and types that `check` would choose, its CUDA text executed, against `ref`, without a finding. Then the proof that it is the text that runs: one operator of it
  * is changed, and the results no longer agree. Then asserts and prints.
  * SPDX-License-Identifier: MIT
  */
@@ -132,8 +132,9 @@ static void run_folder(const char *folder)
     struct dirent **list;
     snprintf(path, sizeof(path), "%s/%s", QUERN_ROOT, folder);
     int count = scandir(path, &list, NULL, alphasort);
-    EXPECT(count > 2);
+    EXPECT(count > 3);
     memory = arena_new();
+    batch_check(&kernels, true);
     for (int i = 0; i < count; i++) {
         const char *dot = strrchr(list[i]->d_name, '.');
         if (dot && !strcmp(dot, ".qn")) {
@@ -146,9 +147,17 @@ static void run_folder(const char *folder)
     EXPECT(batch_build(&kernels));
     run_jobs();
     batch_clear(&kernels);
+    batch_check(&kernels, false);
     for (int i = 0; i < module_count; i++) qn_module_free(modules[i]);
     arena_free(memory);
     module_count = 0;
+}
+
+/* Elements that fall to different threads, and loops that each element leaves at its own trip. */
+TEST(hazards)
+{
+    run_folder("tests/hazards");
+    EXPECT(compared > 80);
 }
 
 TEST(programs)
@@ -160,7 +169,7 @@ TEST(kernels_of_the_folder)
 {
     run_folder("kernels");
     printf("note: programs: %d outputs on emu against ref\n", compared);
-    EXPECT(compared > 150);
+    EXPECT(compared > 300);
 }
 
 /* Rows for every kind of team: lanes of a warp, a block, a cluster of blocks, the whole grid, and rows that no team
@@ -322,5 +331,5 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(programs), CASE(kernels_of_the_folder), CASE(long_rows),
+TEST_MAIN(CASE(open_context), CASE(hazards), CASE(programs), CASE(kernels_of_the_folder), CASE(long_rows),
           CASE(a_changed_operator_is_seen), CASE(asserts_and_prints), CASE(close_context))
