@@ -42,6 +42,8 @@
 #define qn_seed(...) QN_AT(qn_seed(__VA_ARGS__))
 #define qn_rand(...) QN_AT(qn_rand(__VA_ARGS__))
 #define qn_randn(...) QN_AT(qn_randn(__VA_ARGS__))
+#define qn_rand_seeded(...) QN_AT(qn_rand_seeded(__VA_ARGS__))
+#define qn_randn_seeded(...) QN_AT(qn_randn_seeded(__VA_ARGS__))
 #define qn_from_memory(...) QN_AT(qn_from_memory(__VA_ARGS__))
 #define qn_wrap_memory(...) QN_AT(qn_wrap_memory(__VA_ARGS__))
 #define qn_from_buffer(...) QN_AT(qn_from_buffer(__VA_ARGS__))

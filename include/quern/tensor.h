@@ -150,6 +150,10 @@ QN_API qn_tensor qn_eye(qn_tape *tape, qn_dtype type, int64_t rows, int64_t colu
 QN_API void qn_seed(qn_tape *tape, uint64_t seed);
 QN_API qn_tensor qn_rand(qn_tape *tape, qn_dtype type, qn_shape shape);  /* in [0, 1) */
 QN_API qn_tensor qn_randn(qn_tape *tape, qn_dtype type, qn_shape shape); /* mean 0, deviation 1 */
+/* The same from a seed alone: the tape's own seed and offset neither matter nor move. */
+QN_API qn_tensor qn_rand_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape shape);
+QN_API qn_tensor qn_randn_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape shape);
+QN_API qn_tensor qn_random_state(qn_tape *tape); /* {seed, offset}, u64[2]: a variable, to save and restore */
 QN_API qn_tensor qn_from_memory(qn_tape *tape, const void *data, qn_dtype type, qn_shape shape); /* copied now */
 /* The caller's memory, not copied where the device uses the host's memory; strides in elements or NULL: row-major. The
  * deleter (may be NULL) runs when nothing needs the data any more. */

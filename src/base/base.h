@@ -157,6 +157,13 @@ int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
 int process_number(void);
 const char *environment_get(const char *name); /* NULL when unset or empty */
 
+/* aside.c: a file that is whole or not there: written aside piece by piece, flushed to the disk, renamed. */
+typedef struct file_aside file_aside;
+qn_status file_begin(const char *path, file_aside **out, qn_error *error);
+qn_status file_append(file_aside *f, const void *data, size_t size_bytes, qn_error *error);
+/* Into its place if `status` is QN_OK, else nothing stays of it; frees f. Returns the status, or that of finishing. */
+qn_status file_finish(file_aside *f, qn_status status, qn_error *error);
+
 /* pool.c: persistent worker threads, static chunks, the caller works too. One job at a time; callers queue. */
 typedef struct pool pool;
 typedef void pool_work(void *context, int64_t first, int64_t last, int worker);

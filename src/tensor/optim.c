@@ -1,6 +1,7 @@
 /*
- * Optimisers on a tape: the variables around the formulas of optim_rules.c. In: parameters and gradients as handles. Out:
- * pending assignments of parameters, state and the number of steps.
+ * Optimisers on a tape: the variables around the formulas of optim_rules.c. In: groups of parameters, and gradients, as
+ * handles. Out: pending assignments of parameters, state and the number of steps. Parameters are numbered through all
+ * groups; a group has a kind, options and a rate of its own, the number of steps and the schedule are everybody's.
  * Invariant: every handle an optimiser keeps is a variable; what a step makes on the way has no handles left after it.
  * SPDX-License-Identifier: MIT
  */
@@ -11,14 +12,24 @@
 
 #include <string.h>
 
+typedef struct group {
+    qn_optimizer_kind kind;
+    qn_optimizer_options options;
+    qn_tensor rate;
+    int first, count, state_count;
+} group;
+
 struct qn_optimizer {
     arena *memory;
     qn_tape *tape;
-    qn_optimizer_kind kind;
-    qn_optimizer_options options;
-    qn_tensor rate, steps;
-    int count, state_count;
+    qn_tensor steps;
+    qn_schedule schedule; /* constant unless one was set */
+    double clip_norm;     /* 0: gradients are not clipped */
+    group *groups;
+    int group_count;
+    int count; /* parameters of all groups */
     qn_tensor *parameters;
+    const group **group_of;
     qn_tensor (*states)[OPTIM_STATES];
 };
 
@@ -51,10 +62,11 @@ static bool options_good(graph *g, qn_optimizer_kind kind, const qn_optimizer_op
     return true;
 }
 
-static bool parameters_good(qn_tape *tape, const char *name, const qn_tensor *parameters, int count)
+/* Those from `first` on; none of them, and none before, twice. */
+static bool parameters_good(qn_tape *tape, const char *name, const qn_tensor *parameters, int first, int count)
 {
     graph *g = tape->graph;
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < first + count; i++) {
         node n = tape_node(tape, name, parameters[i]);
         if (!n) return false;
         if (!tape_slot_of(parameters[i])->variable)
@@ -78,35 +90,55 @@ static qn_tensor variable_of(qn_tape *tape, dtype elem, const shape *s, double v
     return variable;
 }
 
-qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_optimizer_options *options,
-                               const qn_tensor *parameters, int count)
+static const char *name_of(const qn_optimizer *self)
 {
-    if ((unsigned)kind > QN_ROW_ADAGRAD || !tape_enter(tape, kind_names[kind])) return NULL;
-    qn_optimizer_options o = options ? *options : qn_optimizer_defaults(kind);
-    if (tape->graph->status || !options_good(tape->graph, kind, &o) ||
-        !parameters_good(tape, kind_names[kind], parameters, count))
-        return NULL;
+    return self->group_count == 1 ? kind_names[self->groups[0].kind] : "optimizer";
+}
+
+/* The group's parameters join the others; false with the error recorded. */
+static bool add_group(qn_optimizer *self, const qn_optimizer_group *from)
+{
+    qn_tape *tape = self->tape;
+    const char *name = kind_names[from->kind];
+    int first = self->count;
+    group *to = &self->groups[self->group_count++];
+    *to = (group){from->kind, from->options, {0}, first, from->count, optim_state_count(from->kind, &from->options)};
+    if (from->count > 0) memcpy(self->parameters + first, from->parameters, sizeof(qn_tensor) * (size_t)from->count);
+    if (!options_good(tape->graph, from->kind, &from->options) ||
+        !parameters_good(tape, name, self->parameters, first, from->count))
+        return false;
+    self->count += from->count;
+    to->rate = variable_of(tape, DT_F64, &(shape){0}, from->options.rate);
+    double start = from->kind == QN_ADAGRAD || from->kind == QN_ROW_ADAGRAD ? from->options.initial_sum : 0;
+    for (int i = first; i < self->count; i++) {
+        graph_node p = tape->graph->nodes[tape_slot_of(self->parameters[i])->node];
+        shape s = optim_state_shape(from->kind, &p.shape);
+        self->group_of[i] = to;
+        for (int k = 0; k < to->state_count; k++) self->states[i][k] = variable_of(tape, optim_elem(p.elem), &s, start);
+    }
+    return !tape->graph->status;
+}
+
+qn_optimizer *qn_optimizer_new_groups(qn_tape *tape, const qn_optimizer_group *groups, int count)
+{
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        if ((unsigned)groups[i].kind > QN_ROW_ADAGRAD || groups[i].count < 0) return NULL;
+        total += groups[i].count;
+    }
+    if (!tape_enter(tape, count == 1 ? kind_names[groups[0].kind] : "optimizer") || tape->graph->status) return NULL;
+    if (count < 1) return graph_fail(tape->graph, "optimizer", "it has no group of parameters"), NULL;
     arena *memory = arena_new();
     qn_optimizer *self = ARENA_NEW(memory, qn_optimizer);
     *self = (qn_optimizer){.memory = memory,
                            .tape = tape,
-                           .kind = kind,
-                           .options = o,
-                           .count = count,
-                           .state_count = optim_state_count(kind, &o),
-                           .parameters = ARENA_ARRAY(memory, qn_tensor, count)};
-    memcpy(self->parameters, parameters, sizeof(qn_tensor) * (size_t)count);
-    self->states = arena_alloc(memory, sizeof(*self->states) * (size_t)count);
-    shape scalar = {0};
-    self->rate = variable_of(tape, DT_F64, &scalar, o.rate);
-    self->steps = variable_of(tape, DT_F64, &scalar, 0);
-    double start = kind == QN_ADAGRAD || kind == QN_ROW_ADAGRAD ? o.initial_sum : 0;
-    for (int i = 0; i < count; i++) {
-        graph_node p = tape->graph->nodes[tape_slot_of(parameters[i])->node];
-        shape s = optim_state_shape(kind, &p.shape);
-        for (int k = 0; k < self->state_count; k++)
-            self->states[i][k] = variable_of(tape, optim_elem(p.elem), &s, start);
-    }
+                           .groups = ARENA_ARRAY(memory, group, count),
+                           .parameters = ARENA_ARRAY(memory, qn_tensor, total + 1),
+                           .group_of = ARENA_ARRAY(memory, const group *, total + 1)};
+    self->states = arena_alloc(memory, sizeof(*self->states) * (size_t)(total + 1));
+    bool good = true;
+    for (int i = 0; i < count && good; i++) good = add_group(self, &groups[i]);
+    if (good) self->steps = variable_of(tape, DT_F64, &(shape){0}, 0);
     if (tape->graph->status) {
         qn_optimizer_free(self);
         return NULL;
@@ -114,14 +146,39 @@ qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_o
     return self;
 }
 
+qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_optimizer_options *options,
+                               const qn_tensor *parameters, int count)
+{
+    if ((unsigned)kind > QN_ROW_ADAGRAD) return NULL;
+    qn_optimizer_group all = {kind, options ? *options : qn_optimizer_defaults(kind), parameters, count};
+    return qn_optimizer_new_groups(tape, &all, 1);
+}
+
 void qn_optimizer_free(qn_optimizer *self)
 {
     if (!self) return;
-    qn_release(self->rate);
     qn_release(self->steps);
+    for (int i = 0; i < self->group_count; i++) qn_release(self->groups[i].rate);
     for (int i = 0; i < self->count; i++)
-        for (int k = 0; k < self->state_count; k++) qn_release(self->states[i][k]);
+        for (int k = 0; k < OPTIM_STATES; k++) qn_release(self->states[i][k]);
     arena_free(self->memory);
+}
+
+void qn_optimizer_set_schedule(qn_optimizer *self, const qn_schedule *schedule)
+{
+    if (!self || !tape_enter(self->tape, "schedule")) return;
+    qn_schedule constant = {0};
+    const qn_schedule *s = schedule ? schedule : &constant;
+    if (schedule_good(self->tape->graph, s)) self->schedule = *s;
+}
+
+void qn_optimizer_set_clip_norm(qn_optimizer *self, double max_norm)
+{
+    if (!self || !tape_enter(self->tape, "clip_norm")) return;
+    if (!(max_norm >= 0))
+        graph_fail(self->tape->graph, "clip_norm", "the limit %g is negative", max_norm);
+    else
+        self->clip_norm = max_norm;
 }
 
 /* ---- steps ---- */
@@ -139,7 +196,7 @@ static bool gradient_fits(const qn_optimizer *self, int index, node gradient)
     graph *g = self->tape->graph;
     const graph_node *p = graph_get(g, tape_slot_of(self->parameters[index])->node), *d = graph_get(g, gradient);
     if (shape_same(&p->shape, &d->shape) && dtype_is_float(d->elem)) return true;
-    graph_fail(g, kind_names[self->kind], "the gradient of parameter %d is %s %s, the parameter is %s %s", index,
+    graph_fail(g, name_of(self), "the gradient of parameter %d is %s %s, the parameter is %s %s", index,
                dtypes[d->elem].text, graph_shape_words(g, &d->shape), dtypes[p->elem].text,
                graph_shape_words(g, &p->shape));
     return false;
@@ -149,11 +206,13 @@ static bool gradient_fits(const qn_optimizer *self, int index, node gradient)
 static bool collect_nodes(const qn_optimizer *self, const qn_tensor *gradients, node *d)
 {
     qn_tape *tape = self->tape;
-    const char *name = kind_names[self->kind];
-    if (!tape_node(tape, name, self->rate) || !tape_node(tape, name, self->steps)) return false;
+    const char *name = name_of(self);
+    if (!tape_node(tape, name, self->steps)) return false;
+    for (int i = 0; i < self->group_count; i++)
+        if (!tape_node(tape, name, self->groups[i].rate)) return false;
     for (int i = 0; i < self->count; i++) {
         if (!tape_node(tape, name, self->parameters[i])) return false;
-        for (int k = 0; k < self->state_count; k++)
+        for (int k = 0; k < self->group_of[i]->state_count; k++)
             if (!tape_node(tape, name, self->states[i][k])) return false;
         if (!gradients[i].tape) continue;
         d[i] = tape_node(tape, name, gradients[i]);
@@ -162,9 +221,20 @@ static bool collect_nodes(const qn_optimizer *self, const qn_tensor *gradients, 
     return true;
 }
 
+/* By group: the rate of this step, f64 of rank 0. */
+static node *rates_now(const qn_optimizer *self, arena *memory)
+{
+    graph *g = self->tape->graph;
+    node *rates = ARENA_ARRAY(memory, node, self->group_count + 1);
+    node factor = schedule_factor(self->tape, &self->schedule, tape_slot_of(self->steps)->node);
+    for (int i = 0; i < self->group_count; i++)
+        rates[i] = grad_mul(g, tape_slot_of(self->groups[i].rate)->node, factor);
+    return rates;
+}
+
 void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
 {
-    if (!self || !tape_enter(self->tape, kind_names[self->kind]) || self->tape->graph->status) return;
+    if (!self || !tape_enter(self->tape, name_of(self)) || self->tape->graph->status) return;
     graph *g = self->tape->graph;
     arena *memory = arena_new();
     node *d = ARENA_ARRAY(memory, node, self->count);
@@ -173,56 +243,25 @@ void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
         arena_free(memory);
         return;
     }
-    optim_step step = {.g = g, .kind = self->kind, .options = self->options, .rate = tape_slot_of(self->rate)->node};
-    step.steps = grad_plus(g, tape_slot_of(self->steps)->node, 1);
-    for (int i = 0; i < self->count; i++) {
+    const node *rates = rates_now(self, memory);
+    node steps = grad_plus(g, tape_slot_of(self->steps)->node, 1);
+    for (int i = 0; i < self->count && !g->status; i++) {
+        const group *of = self->group_of[i];
+        optim_step step = {.g = g, .kind = of->kind, .options = of->options, .steps = steps};
+        step.rate = rates[of - self->groups];
         optim_values old = {.parameter = tape_slot_of(self->parameters[i])->node};
-        for (int k = 0; k < self->state_count; k++) old.state[k] = tape_slot_of(self->states[i][k])->node;
+        for (int k = 0; k < of->state_count; k++) old.state[k] = tape_slot_of(self->states[i][k])->node;
         if (d[i]) new[i] = optim_update(&step, &old, d[i]);
     }
     if (!g->status) {
-        assign_node(self->steps, step.steps);
+        assign_node(self->steps, steps);
         for (int i = 0; i < self->count; i++) {
             if (!d[i]) continue;
             assign_node(self->parameters[i], new[i].parameter);
-            for (int k = 0; k < self->state_count; k++) assign_node(self->states[i][k], new[i].state[k]);
+            for (int k = 0; k < self->group_of[i]->state_count; k++) assign_node(self->states[i][k], new[i].state[k]);
         }
     }
     arena_free(memory);
-}
-
-void qn_optimizer_minimize(qn_optimizer *self, qn_tensor loss)
-{
-    if (!self) return;
-    arena *memory = arena_new();
-    qn_tensor *gradients = ARENA_ARRAY(memory, qn_tensor, self->count);
-    qn_grad(loss, self->parameters, self->count, gradients);
-    qn_optimizer_step(self, gradients);
-    for (int i = 0; i < self->count; i++) tape_forget(gradients[i]);
-    arena_free(memory);
-}
-
-qn_status qn_optimizer_set_rate(qn_optimizer *self, double rate, qn_error *error)
-{
-    if (!self) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the optimizer is NULL");
-    if (!(rate >= 0)) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the rate %g is negative", rate);
-    return qn_tensor_write(self->rate, &rate, sizeof(rate), error);
-}
-
-qn_tensor qn_optimizer_steps(const qn_optimizer *self)
-{
-    return self ? self->steps : (qn_tensor){0};
-}
-
-qn_tensor qn_optimizer_rate(const qn_optimizer *self)
-{
-    return self ? self->rate : (qn_tensor){0};
-}
-
-qn_tensor qn_optimizer_state(const qn_optimizer *self, int parameter, int which)
-{
-    bool there = self && parameter >= 0 && parameter < self->count && which >= 0 && which < self->state_count;
-    return there ? self->states[parameter][which] : (qn_tensor){0};
 }
 
 /* ---- clipping ---- */
@@ -262,4 +301,98 @@ void qn_clip_grad_value(qn_tensor *gradients, int count, double limit)
 {
     qn_tape *tape;
     clip_all("clip_grad_value", gradients, count, limit, false, &tape);
+}
+
+/* ---- minimising, facts ---- */
+
+void qn_optimizer_minimize(qn_optimizer *self, qn_tensor loss)
+{
+    if (!self) return;
+    arena *memory = arena_new();
+    qn_tensor *gradients = ARENA_ARRAY(memory, qn_tensor, self->count);
+    qn_grad(loss, self->parameters, self->count, gradients);
+    if (self->clip_norm > 0) {
+        qn_tensor *whole = ARENA_ARRAY(memory, qn_tensor, self->count);
+        qn_tape *tape;
+        memcpy(whole, gradients, sizeof(qn_tensor) * (size_t)self->count);
+        clip_all("clip_norm", gradients, self->count, self->clip_norm, true, &tape);
+        for (int i = 0; i < self->count; i++) tape_forget(whole[i]);
+    }
+    qn_optimizer_step(self, gradients);
+    for (int i = 0; i < self->count; i++) tape_forget(gradients[i]);
+    arena_free(memory);
+}
+
+qn_status qn_optimizer_set_rate(qn_optimizer *self, double rate, qn_error *error)
+{
+    if (!self) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the optimizer is NULL");
+    for (int i = 0; i < self->group_count; i++) QN_TRY(qn_optimizer_set_group_rate(self, i, rate, error));
+    return QN_OK;
+}
+
+qn_status qn_optimizer_set_group_rate(qn_optimizer *self, int index, double rate, qn_error *error)
+{
+    if (!self) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_group_rate: the optimizer is NULL");
+    if (index < 0 || index >= self->group_count)
+        return error_set(error, QN_BAD_CALL, "qn_optimizer_set_group_rate: there are %d groups, and no number %d",
+                         self->group_count, index);
+    if (!(rate >= 0)) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the rate %g is negative", rate);
+    return qn_tensor_write(self->groups[index].rate, &rate, sizeof(rate), error);
+}
+
+qn_tensor qn_optimizer_steps(const qn_optimizer *self)
+{
+    return self ? self->steps : (qn_tensor){0};
+}
+
+qn_tensor qn_optimizer_rate(const qn_optimizer *self)
+{
+    return qn_optimizer_group_rate(self, 0);
+}
+
+qn_tensor qn_optimizer_group_rate(const qn_optimizer *self, int index)
+{
+    return self && index >= 0 && index < self->group_count ? self->groups[index].rate : (qn_tensor){0};
+}
+
+qn_tensor qn_optimizer_rate_now(qn_optimizer *self, int index)
+{
+    if (!self || !tape_enter(self->tape, "rate_now") || self->tape->graph->status) return (qn_tensor){0};
+    if (index < 0 || index >= self->group_count) return (qn_tensor){0};
+    if (!tape_node(self->tape, "rate_now", self->steps) || !tape_node(self->tape, "rate_now", self->groups[index].rate))
+        return (qn_tensor){0};
+    arena *memory = arena_new();
+    qn_tensor rate = tape_handle(self->tape, rates_now(self, memory)[index]);
+    arena_free(memory);
+    return rate;
+}
+
+int qn_optimizer_count(const qn_optimizer *self)
+{
+    return self ? self->count : 0;
+}
+
+int qn_optimizer_group_count(const qn_optimizer *self)
+{
+    return self ? self->group_count : 0;
+}
+
+qn_tensor qn_optimizer_parameter(const qn_optimizer *self, int parameter)
+{
+    return self && parameter >= 0 && parameter < self->count ? self->parameters[parameter] : (qn_tensor){0};
+}
+
+qn_tensor qn_optimizer_state(const qn_optimizer *self, int parameter, int which)
+{
+    bool there = self && parameter >= 0 && parameter < self->count && which >= 0 && which < OPTIM_STATES;
+    return there ? self->states[parameter][which] : (qn_tensor){0};
+}
+
+const char *qn_optimizer_state_name(const qn_optimizer *self, int parameter, int which)
+{
+    if (!qn_optimizer_state(self, parameter, which).tape) return NULL;
+    qn_optimizer_kind kind = self->group_of[parameter]->kind;
+    if (kind == QN_SGD) return "momentum_buffer";
+    if (kind == QN_ADAM || kind == QN_ADAMW) return which ? "exp_avg_sq" : "exp_avg";
+    return "sum";
 }

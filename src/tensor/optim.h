@@ -35,6 +35,10 @@ shape optim_state_shape(qn_optimizer_kind kind, const shape *parameter);
 /* The new values; of few rows alone where the gradient is made of rows and that is allowed. */
 optim_values optim_update(const optim_step *s, const optim_values *old, node gradient);
 
+/* schedule.c: what the rates are multiplied with after `steps` steps (f64, rank 0). */
+bool schedule_good(graph *g, const qn_schedule *s); /* else with the error recorded */
+node schedule_factor(qn_tape *tape, const qn_schedule *s, node steps);
+
 /* Clipping: gradients in place; 0s are left out. Returns the norm of all (f32, rank 0), or 0. */
 node optim_clip_norm(graph *g, node *gradients, int count, double max_norm);
 void optim_clip_value(graph *g, node *gradients, int count, double limit);

@@ -60,6 +60,24 @@ static node state_word(graph *g, node state, int index, const shape *s)
     return tensor_broadcast(g, "random", tensor_drop(g, word, 1), s);
 }
 
+/* Words of random bits from a seed and an offset / 4, both of shape s. */
+static bool words_of(graph *g, node seed, node offset, const shape *s, int count, node *words)
+{
+    node element = graph_reshape(g, graph_iota(g, shape_count(s)), s);
+    for (int i = 0; i < count; i++)
+        words[i] = graph_map_index(g, OP_PHILOX, i, DT_U32, (node[]){seed, offset, element}, 3);
+    return words[0] != 0;
+}
+
+/* The same, of a seed of its own: the tape's state stays as it is. */
+static bool random_of_seed(qn_tape *tape, uint64_t seed, const shape *s, int count, node *words)
+{
+    graph *g = tape->graph;
+    node state = first_state(tape, seed);
+    node key = state ? state_word(g, state, 0, s) : 0, offset = state ? state_word(g, state, 1, s) : 0;
+    return key && offset && words_of(g, key, offset, s, count, words);
+}
+
 bool tensor_random(qn_tape *tape, const shape *s, int count, node *words)
 {
     graph *g = tape->graph;
@@ -73,12 +91,10 @@ bool tensor_random(qn_tape *tape, const shape *s, int count, node *words)
     if (!seed || !offset) return false;
     offset = graph_binary(g, OP_DIV, offset, tensor_number(g, offset, OFFSET_STEP));
     offset = graph_binary(g, OP_ADD, offset, tensor_number(g, offset, (double)tape->random_steps));
-    node element = graph_reshape(g, graph_iota(g, shape_count(s)), s);
-    for (int i = 0; i < count; i++)
-        words[i] = graph_map_index(g, OP_PHILOX, i, DT_U32, (node[]){seed, offset, element}, 3);
+    if (!words_of(g, seed, offset, s, count, words)) return false;
     tape->random_steps++;
     tape_assign_slot(tape, tape->random_state.slot, advanced(g, base, tape->random_steps));
-    return words[0] != 0;
+    return true;
 }
 
 /* word * scale + scale / 2 */
@@ -88,13 +104,24 @@ static node unit(graph *g, node word, double scale)
     return tensor_scalar(g, OP_ADD, tensor_scalar(g, OP_MUL, x, scale, false), scale / 2, false);
 }
 
+static node uniform(graph *g, node word)
+{
+    node x = unit(g, word, 0x1p-32); /* in (0, 1]: rounding makes ones, which PyTorch turns to zeros */
+    return graph_select(g, tensor_scalar(g, OP_EQ, x, 1, false), tensor_number(g, x, 0), x);
+}
+
 node tensor_uniform(qn_tape *tape, const shape *s)
 {
     node word;
-    graph *g = tape->graph;
-    if (!tensor_random(tape, s, 1, &word)) return 0;
-    node x = unit(g, word, 0x1p-32); /* in (0, 1]: rounding makes ones, which PyTorch turns to zeros */
-    return graph_select(g, tensor_scalar(g, OP_EQ, x, 1, false), tensor_number(g, x, 0), x);
+    return tensor_random(tape, s, 1, &word) ? uniform(tape->graph, word) : 0;
+}
+
+static node normal(graph *g, const node words[2])
+{
+    node logarithm = graph_unary(g, OP_LOG, unit(g, words[0], 0x1p-32));
+    node radius = graph_unary(g, OP_SQRT, tensor_scalar(g, OP_MUL, logarithm, -2, false));
+    node angle = unit(g, words[1], 0x1p-32 * 2 * 3.14159265358979323846);
+    return graph_binary(g, OP_MUL, radius, graph_unary(g, OP_SIN, angle));
 }
 
 static bool begin(qn_tape *tape, const char *op, qn_dtype type, const shape *s)
@@ -118,10 +145,27 @@ qn_tensor qn_randn(qn_tape *tape, qn_dtype type, qn_shape extents)
     shape s = shape_from_public(extents);
     node words[2];
     if (!begin(tape, "randn", type, &s) || !tensor_random(tape, &s, 2, words)) return (qn_tensor){0};
-    graph *g = tape->graph;
-    node logarithm = graph_unary(g, OP_LOG, unit(g, words[0], 0x1p-32));
-    node radius = graph_unary(g, OP_SQRT, tensor_scalar(g, OP_MUL, logarithm, -2, false));
-    node angle = unit(g, words[1], 0x1p-32 * 2 * 3.14159265358979323846);
-    node x = graph_binary(g, OP_MUL, radius, graph_unary(g, OP_SIN, angle));
-    return tape_handle(tape, graph_convert(g, x, (dtype)type));
+    return tape_handle(tape, graph_convert(tape->graph, normal(tape->graph, words), (dtype)type));
+}
+
+qn_tensor qn_rand_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape extents)
+{
+    shape s = shape_from_public(extents);
+    node word;
+    if (!begin(tape, "rand_seeded", type, &s) || !random_of_seed(tape, seed, &s, 1, &word)) return (qn_tensor){0};
+    return tape_handle(tape, graph_convert(tape->graph, uniform(tape->graph, word), (dtype)type));
+}
+
+qn_tensor qn_randn_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape extents)
+{
+    shape s = shape_from_public(extents);
+    node words[2];
+    if (!begin(tape, "randn_seeded", type, &s) || !random_of_seed(tape, seed, &s, 2, words)) return (qn_tensor){0};
+    return tape_handle(tape, graph_convert(tape->graph, normal(tape->graph, words), (dtype)type));
+}
+
+qn_tensor qn_random_state(qn_tape *tape)
+{
+    if (!tape_enter(tape, "random_state") || !state_slot(tape)) return (qn_tensor){0};
+    return tape->random_state;
 }

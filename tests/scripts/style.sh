@@ -16,7 +16,7 @@ finish() {
     fi
 }
 
-order="base ir lang tensor fuse passes emit device run profile data"
+order="base ir lang tensor fuse passes emit device run profile data model"
 wrong=0
 before=""
 for folder in $order; do
