@@ -35,8 +35,8 @@ typedef struct arguments {
     const char *report; /* an HTML file */
     char *const *typed; /* everything after the command's name, as it was typed */
     int typed_count;
-    bool separated;   /* there was a `--` */
-    int separated_at; /* words before it */
+    bool separated;                             /* there was a `--` */
+    int separated_at;                           /* words before it */
     bool memory, nodes, nvtx, counters, stalls; /* of profile */
     bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints,
         force, strict;
@@ -67,7 +67,12 @@ void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));   /*
 int report_error(const qn_error *error); /* writes the message; gives the exit status that fits */
 /* "quern bench kernels/gelu.qn --report out.html", as it could be typed again. */
 const char *typed_words(const command *c, const arguments *given, char *room, size_t size);
+/* What a terminal would obey is escaped in all of these: names, paths and lines of files are in what is written. */
+void write_safely(FILE *to, const char *text, size_t length);
+void print_safely(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void write_to_stdout(void *user, const char *text, size_t length);
+void write_data(void *user, const char *text,
+                size_t length); /* for files and programs: as it is, unless on a terminal */
 /* The word of the list nearest to `word`, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *list, int count);
 

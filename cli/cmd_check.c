@@ -39,7 +39,8 @@ static bool file_is_ready(qn_context *context, const char *path, const char *ker
     bool good = true;
     qn_module *module = open_module(context, path, exit_status);
     if (!module) return false;
-    fputs(kernel ? qn_kernel_warnings(module, kernel) : qn_module_warnings(module), stderr);
+    const char *warnings = kernel ? qn_kernel_warnings(module, kernel) : qn_module_warnings(module);
+    write_safely(stderr, warnings, strlen(warnings));
     for (int i = 0; i < given->settings.count && good; i++) {
         char name[256];
         const char *words = given->settings.items[i], *value = strchr(words, '=') + 1;
@@ -139,7 +140,7 @@ int command_show(const command *self, const arguments *given)
         const char *path = given->words.items[0];
         qn_status shown = given->stage && !strcmp(given->stage, "hints")
                               ? qn_show_hints(context, path, kernel, &options, NULL, write_to_stdout, NULL, &error)
-                              : qn_show(context, path, kernel, &options, write_to_stdout, NULL, &error);
+                              : qn_show(context, path, kernel, &options, write_data, NULL, &error);
         status = shown == QN_OK ? EXIT_OK : report_error(&error);
     }
     qn_module_free(module);
@@ -162,7 +163,7 @@ static bool read_command(void *user, const char *prompt, char *line, size_t size
         return false;
     }
     line[strcspn(line, "\r\n")] = 0;
-    if (source->echo) printf("%s\n", line);
+    if (source->echo) print_safely(stdout, "%s\n", line);
     return true;
 }
 

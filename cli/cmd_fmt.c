@@ -72,12 +72,12 @@ static int format_one(const char *path, const arguments *given)
     } else {
         bool same = source.length == result.length && !memcmp(source.data, result.data, source.length);
         if (given->check && !same) {
-            printf("%s\n", path);
+            print_safely(stdout, "%s\n", path);
             status = EXIT_FINDING;
         } else if (!given->check && given->write && strcmp(path, "-") != 0) {
             if (!same && !replace_file(path, &result)) status = EXIT_WRONG_CALL;
         } else if (!given->check) {
-            fwrite(result.data, 1, result.length, stdout);
+            write_data(NULL, result.data, result.length);
         }
     }
     free(source.data);

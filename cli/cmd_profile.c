@@ -164,7 +164,7 @@ static void print_hints(const char *text, size_t length)
 {
     if (!length) return;
     printf("\nhints\n");
-    fwrite(text, 1, length, stdout);
+    write_safely(stdout, text, length);
 }
 
 /* One of the names that the library has checked. */
@@ -185,7 +185,9 @@ static int print_profile(qn_profile *profile, const arguments *given, const qn_c
                               .format = (qn_table_format)choice(given->format, formats, 4),
                               .sort = given->sort,
                               .rows = (int)given->rows};
-    if (qn_profile_table(profile, &table, write_to_stdout, NULL, &error) != QN_OK) return report_error(&error);
+    if (qn_profile_table(profile, &table, table.format == QN_TABLE_TEXT ? write_to_stdout : write_data, NULL, &error) !=
+        QN_OK)
+        return report_error(&error);
     if (given->memory && table.format == QN_TABLE_TEXT) {
         printf("\n");
         if (qn_profile_memory(profile, write_to_stdout, NULL, &error) != QN_OK) return report_error(&error);
@@ -215,7 +217,7 @@ static void print_counters(const qn_counters *counters)
 static int print_stalls(const qn_samples *s, qn_status sampled, const qn_error *error)
 {
     if (sampled != QN_OK) {
-        printf("\nstalls\n  %s\n", error->message);
+        print_safely(stdout, "\nstalls\n  %s\n", error->message);
         return sampled == QN_FAILED ? report_error(error) : EXIT_OK;
     }
     printf("\nstalls: %lld samples of warps, %lld dropped\n", (long long)s->total, (long long)s->dropped);
@@ -265,7 +267,7 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     if (counted)
         print_counters(&counters);
     else if (counts)
-        printf("\ncounters\n  %s\n", uncounted.message);
+        print_safely(stdout, "\ncounters\n  %s\n", uncounted.message);
     if (counts && !counted && uncounted.status != QN_NO_DEVICE) exit_status = report_error(&uncounted);
     if (exit_status == EXIT_OK && given->stalls) exit_status = print_stalls(&samples, sampled, &unsampled);
     if (written != QN_OK) exit_status = report_error(&unwritten);

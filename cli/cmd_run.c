@@ -62,7 +62,7 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
         else if (qn_npy_write(path, &array, &error) != QN_OK)
             return report_error(&error);
         else
-            printf("%s: written to %s\n", param.name, path);
+            print_safely(stdout, "%s: written to %s\n", param.name, path);
     }
     return EXIT_OK;
 }
@@ -105,7 +105,7 @@ static void print_agreement(qn_module *module, const char *kernel, qn_call *call
         } else if (status == QN_NO_DEVICE) {
             printf("agreement with ref: not compared, a raw kernel has no tile IR\n");
         } else {
-            printf("agreement with ref: %s\n", error.message);
+            print_safely(stdout, "agreement with ref: %s\n", error.message);
         }
     }
     qn_call_free(reference);

@@ -79,7 +79,7 @@ const command commands[] = {
      "bench: compiles them in parallel, rejects those that spill registers or give other results, times\n"
      "the rest in turn. Every timing is kept in the cache; later calls at sizes like it use the fastest\n"
      "for the constants that they do not set (QUERN_TUNE=off: they do not).\n",
-     "set device effort budget json seed threads no-cache",
+     "set device effort budget json seed threads no-cache no-raw",
      "  quern tune kernels/matmul.qn matmul_tiled --set M=512 --set N=512 --set K=512 --budget 10s\n"
      "      the table of what was tried, the fastest first\n"
      "  quern tune kernels/matmul.qn matmul_tiled --set BN=128 --effort full --json tune.json\n"

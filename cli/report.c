@@ -17,6 +17,34 @@ bool colours_wanted(FILE *to)
     return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
+static void write_to_file(void *user, const char *text, size_t length)
+{
+    fwrite(text, 1, length, user);
+}
+
+void write_safely(FILE *to, const char *text, size_t length)
+{
+    qn_write_safe(text, length, colours_wanted(to), write_to_file, to);
+}
+
+void print_safely(FILE *to, const char *format, ...)
+{
+    char words[8192];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(words, sizeof(words), format, list);
+    va_end(list);
+    write_safely(to, words, strlen(words));
+}
+
+static void write_list(const char *format, va_list list)
+{
+    char words[8192];
+    vsnprintf(words, sizeof(words), format, list);
+    qn_write_safe(words, strlen(words), false, write_to_file, stderr);
+    fputc('\n', stderr);
+}
+
 static void write_error_head(void)
 {
     fputs(colours_wanted(stderr) ? "quern: \033[1;31merror:\033[0m " : "quern: error: ", stderr);
@@ -28,9 +56,8 @@ void complain(const char *format, ...)
     fflush(stdout);
     write_error_head();
     va_start(list, format);
-    vfprintf(stderr, format, list);
+    write_list(format, list);
     va_end(list);
-    fputc('\n', stderr);
 }
 
 void remark(const char *format, ...)
@@ -39,9 +66,8 @@ void remark(const char *format, ...)
     fflush(stdout);
     fputs("quern: note: ", stderr);
     va_start(list, format);
-    vfprintf(stderr, format, list);
+    write_list(format, list);
     va_end(list);
-    fputc('\n', stderr);
 }
 
 int report_error(const qn_error *error)
@@ -50,7 +76,8 @@ int report_error(const qn_error *error)
     fflush(stdout);
     /* Diagnostics and findings carry their own place and word "error". */
     if (error->status != QN_BAD_SOURCE && error->status != QN_FINDING) write_error_head();
-    fputs(length ? error->message : qn_status_name(error->status), stderr);
+    const char *words = length ? error->message : qn_status_name(error->status);
+    qn_write_safe(words, strlen(words), false, write_to_file, stderr);
     if (!length || error->message[length - 1] != '\n') fputc('\n', stderr);
     return error->status == QN_BAD_CALL || error->status == QN_BAD_FILE ? EXIT_WRONG_CALL : EXIT_FINDING;
 }
@@ -68,7 +95,16 @@ const char *typed_words(const command *c, const arguments *given, char *room, si
 void write_to_stdout(void *user, const char *text, size_t length)
 {
     (void)user;
-    fwrite(text, 1, length, stdout);
+    write_safely(stdout, text, length);
+}
+
+void write_data(void *user, const char *text, size_t length)
+{
+    (void)user;
+    if (isatty(STDOUT_FILENO))
+        write_safely(stdout, text, length);
+    else
+        fwrite(text, 1, length, stdout);
 }
 
 void write_result(void *user, const char *text, size_t length)
@@ -76,7 +112,7 @@ void write_result(void *user, const char *text, size_t length)
     progress_line *line = user;
     if (line->shown) fputs("\r\033[K", stderr);
     line->shown = false;
-    fwrite(text, 1, length, stdout);
+    write_safely(stdout, text, length);
     fflush(stdout);
 }
 
@@ -84,12 +120,13 @@ void write_progress(void *user, const char *text, size_t length)
 {
     progress_line *line = user;
     if (!line->terminal) {
-        fwrite(text, 1, length, stderr);
+        write_safely(stderr, text, length);
         return;
     }
     size_t shown = strcspn(text, "\n");
     if (shown > length) shown = length;
-    fprintf(stderr, "\r\033[K%.*s", shown > 79 ? 79 : (int)shown, text);
+    fputs("\r\033[K", stderr);
+    write_safely(stderr, text, shown > 79 ? 79 : shown);
     fflush(stderr);
     line->shown = true;
 }

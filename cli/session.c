@@ -10,8 +10,8 @@
 
 static void print_line(void *user, const char *line)
 {
-    FILE *to = user;
-    fprintf(to, "%s\n", line);
+    write_safely(user, line, strlen(line));
+    fputc('\n', user);
 }
 
 qn_context *open_context(const arguments *given, int *exit_status)
@@ -133,7 +133,7 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
             complain("%s has %d kernels; name one: quern %s %s %s", path, count, c->name, path, names[0]);
         if (count && !near && !other) list_kernels(module, stderr);
     } else {
-        fputs(qn_kernel_warnings(module, chosen), stderr);
+        write_safely(stderr, qn_kernel_warnings(module, chosen), strlen(qn_kernel_warnings(module, chosen)));
     }
     free(names);
     return chosen;
@@ -310,7 +310,7 @@ static void show_example(qn_module *module, const char *kernel, const arguments 
             missing++;
         }
     }
-    if (missing) fprintf(stderr, "%s\n", words);
+    if (missing) print_safely(stderr, "%s\n", words);
     qn_call_free(probe);
     input_files_free(inputs);
     free(inputs);

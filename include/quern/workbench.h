@@ -31,6 +31,10 @@ typedef struct qn_settings {
     int count;
 } qn_settings;
 
+/* Text with words of others (paths, names, lines of files) made fit for a terminal, which would obey control bytes and
+ * changes of direction in it: they come out as \xNN. colour: the colours that Quern's own tables use stay. */
+QN_API void qn_write_safe(const char *text, size_t length, bool colour, qn_write *write, void *user);
+
 /* fmt: canonical text. */
 QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user,
                                               qn_error *error);

@@ -150,8 +150,15 @@ int64_t clock_now_ns(void); /* monotonic */
 qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */
 qn_status folder_make(const char *path, qn_error *error);                                     /* with its parents */
-/* Runs a program found on PATH with its output captured; *exit_code is -1 if a signal ended it. output may be NULL. */
+/* Files of our own: plain files of this user that nobody else may write. No link is followed, no FIFO waited for. */
+bool file_is_own(int file);
+qn_status file_read_own(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
+bool file_append_own(const char *path, const void *data, size_t size_bytes); /* a line of a record: may be lost */
+/* process.c: runs a program found on PATH with its output captured; *exit_code is -1 if a signal ended it. output may be
+ * NULL. One that has not finished in time ($QUERN_COMPILE_LIMIT seconds, else 600; 0: no limit) is killed with all that it
+ * started, and that is a failure. */
 qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error);
+qn_status process_run_for(const char *const *arguments, double limit_s, text *output, int *exit_code, qn_error *error);
 bool program_find(const char *name, char *path, size_t path_size);
 int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
 int process_number(void);

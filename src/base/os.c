@@ -9,15 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 int64_t clock_now_ns(void)
 {
@@ -26,15 +22,10 @@ int64_t clock_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
+/* Closes the file. */
+static qn_status read_whole(FILE *file, const char *path, size_t limit_bytes, char **data, size_t *size_bytes,
+                            qn_error *error)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-    struct stat about;
-    if (fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
-        fclose(file);
-        return error_set(error, QN_BAD_FILE, "%s is a folder, not a file", path);
-    }
     char *bytes = NULL;
     size_t used = 0, capacity = 0;
     for (;;) {
@@ -69,6 +60,53 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     return QN_OK;
 }
 
+qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    struct stat about;
+    if (fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
+        fclose(file);
+        return error_set(error, QN_BAD_FILE, "%s is a folder, not a file", path);
+    }
+    return read_whole(file, path, limit_bytes, data, size_bytes, error);
+}
+
+bool file_is_own(int file)
+{
+    struct stat about;
+    return fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() &&
+           !(about.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* Never waits (for the other end of a FIFO), never follows a link. -1: not there, or not ours; then errno is of that. */
+static int open_own(const char *path, int flags)
+{
+    int file = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    if (file < 0 || file_is_own(file)) return file;
+    close(file);
+    errno = EPERM;
+    return -1;
+}
+
+qn_status file_read_own(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
+{
+    int number = open_own(path, O_RDONLY);
+    FILE *file = number >= 0 ? fdopen(number, "rb") : NULL;
+    if (file) return read_whole(file, path, limit_bytes, data, size_bytes, error);
+    int reason = errno;
+    if (number >= 0) close(number);
+    return error_set(error, QN_BAD_FILE, "cannot open %s as a file of this user: %s", path, strerror(reason));
+}
+
+bool file_append_own(const char *path, const void *data, size_t size_bytes)
+{
+    int file = open_own(path, O_WRONLY | O_APPEND | O_CREAT);
+    if (file < 0) return false;
+    bool good = write(file, data, size_bytes) == (ssize_t)size_bytes;
+    return close(file) == 0 && good;
+}
+
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
 {
     static _Atomic unsigned counter;
@@ -76,10 +114,10 @@ qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_e
     struct stat about;
     /* /dev/stdout and the like are written to, never replaced. */
     bool direct = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
-    if (direct)
-        snprintf(aside, sizeof(aside), "%s", path);
-    else
-        snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
+    int length = direct ? snprintf(aside, sizeof(aside), "%s", path)
+                        : snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
+    if (length < 0 || (size_t)length >= sizeof(aside))
+        return error_set(error, QN_BAD_FILE, "the path is too long: %.100s...", path);
     FILE *file = fopen(aside, "wb");
     if (!file) return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(errno));
     bool good = fwrite(data, 1, size_bytes, file) == size_bytes;
@@ -102,38 +140,6 @@ qn_status folder_make(const char *path, qn_error *error)
             return error_set(error, QN_BAD_FILE, "cannot make the folder %s: %s", part, strerror(errno));
         if (!path[i]) return QN_OK;
     }
-}
-
-qn_status process_run(const char *const *arguments, text *output, int *exit_code, qn_error *error)
-{
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC)) return error_set(error, QN_FAILED, "cannot make a pipe: %s", strerror(errno));
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    pid_t child;
-    int failed = posix_spawnp(&child, arguments[0], &actions, NULL, (char *const *)arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (failed) {
-        close(ends[0]);
-        return error_set(error, QN_FAILED, "cannot run %s: %s", arguments[0], strerror(failed));
-    }
-    char bytes[4096];
-    for (;;) {
-        ssize_t got = read(ends[0], bytes, sizeof(bytes));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        if (output) text_add_bytes(output, bytes, (size_t)got);
-    }
-    close(ends[0]);
-    int state = 0;
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
-    }
-    *exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-    return QN_OK;
 }
 
 bool program_find(const char *name, char *path, size_t path_size)

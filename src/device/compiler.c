@@ -39,6 +39,8 @@ static const char *const flags[] = {"-std=gnu11",
  * Other compilers do not know the flag. */
 static const char gnu_flag[] = "-fno-loop-unroll-and-jam";
 
+#define NAMING_LIMIT_S 10.0 /* for a program to say its name */
+
 static bool is_gnu(const compiler *c)
 {
     return strstr(c->name, "gcc") != NULL;
@@ -77,7 +79,7 @@ static void name_it(compiler *c)
     const char *arguments[] = {c->path, "--version", NULL};
     text output = {0};
     int code = 1;
-    if (process_run(arguments, &output, &code, NULL) == QN_OK && code == 0 && output.length)
+    if (process_run_for(arguments, NAMING_LIMIT_S, &output, &code, NULL) == QN_OK && code == 0 && output.length)
         snprintf(c->name, sizeof(c->name), "%.*s", (int)MINIMUM(strcspn(text_get(&output), "\n"), (size_t)120),
                  text_get(&output));
     text_free(&output);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { DEEPEST = 200, MOST_RESULTS = 4096 };
+enum { DEEPEST = 200, MOST_RESULTS = 4096, LONGEST_NAME = 255 };
 
 /* A parameter's extent is a value of the head, which comes later in the text. */
 typedef struct forward {
@@ -481,6 +481,35 @@ static bool read_kernel(reader *r)
     return !r->scan.failed;
 }
 
+/* Names become those of functions, variables and files: they are made of what names in a source are made of. A raw
+ * kernel's parameters keep theirs to themselves, and may have several with dots between. */
+static bool is_name(const char *name, bool parts)
+{
+    for (size_t length;; name += length + 1) {
+        length = parts ? strcspn(name, ".") : strlen(name);
+        if (!length || length > LONGEST_NAME || (name[0] >= '0' && name[0] <= '9')) return false;
+        for (size_t i = 0; i < length; i++) {
+            char c = name[i];
+            bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+            if (!fits) return false;
+        }
+        if (!name[length]) return true;
+    }
+}
+
+static const char *wrong_name(const tile_kernel *k, const char **what)
+{
+    *what = "kernel";
+    if (!is_name(k->name, false)) return k->name;
+    *what = "parameter";
+    for (int i = 0; i < k->param_count; i++)
+        if (!is_name(k->params[i].name, k->raw_language != NULL)) return k->params[i].name;
+    *what = "value";
+    for (int i = 1; i < k->value_count; i++)
+        if (k->values[i].name && !is_name(k->values[i].name, false)) return k->values[i].name;
+    return NULL;
+}
+
 qn_status tile_read(arena *memory, const char *file, const char *words, size_t length, tile_kernel **out,
                     qn_error *error)
 {
@@ -494,6 +523,11 @@ qn_status tile_read(arena *memory, const char *file, const char *words, size_t l
     bool good = read_kernel(&r);
     arena_free(scratch);
     if (!good) return QN_BAD_FILE;
+    const char *what, *wrong = wrong_name(r.k, &what);
+    if (wrong)
+        return error_set(error, QN_BAD_FILE,
+                         "%s: \"%.40s\" is no name of a %s: letters, digits and underscores, at most %d", file, wrong,
+                         what, LONGEST_NAME);
     qn_error broken;
     if (tile_verify(r.k, &broken) != QN_OK) return error_set(error, QN_BAD_FILE, "%s: %s", file, broken.message);
     *out = r.k;

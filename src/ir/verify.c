@@ -320,39 +320,6 @@ static bool check_head_end(verifier *v)
     return true;
 }
 
-/* Names become those of functions, variables and files: they are made of what names in a source are made of. A raw
- * kernel's parameters keep their names to themselves, and may have parts with dots between. */
-static bool is_name(const char *name, bool parts)
-{
-    for (size_t length; name; name += length + 1) {
-        length = parts ? strcspn(name, ".") : strlen(name);
-        if (!length || length > 255 || (name[0] >= '0' && name[0] <= '9')) return false;
-        for (size_t i = 0; i < length; i++) {
-            char c = name[i];
-            bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-            if (!fits) return false;
-        }
-        if (!name[length]) return true;
-    }
-    return false;
-}
-
-static bool check_names(verifier *v)
-{
-    const tile_kernel *k = v->k;
-    if (!is_name(k->name, false))
-        return verify_fail(v, "\"%.40s\" is no name of a kernel: letters, digits and underscores, at most 255",
-                           k->name ? k->name : "");
-    for (int i = 0; i < k->param_count; i++)
-        if (!is_name(k->params[i].name, k->raw_language != NULL))
-            return verify_fail(v, "\"%.40s\" is no name of a parameter: letters, digits and underscores, at most 255",
-                               k->params[i].name ? k->params[i].name : "");
-    for (int i = 1; i < k->value_count; i++)
-        if (k->values[i].name && !is_name(k->values[i].name, false))
-            return verify_fail(v, "\"%.40s\" is no name of a value", k->values[i].name);
-    return true;
-}
-
 static bool check_kernel(verifier *v)
 {
     const tile_kernel *k = v->k;
@@ -362,7 +329,7 @@ static bool check_kernel(verifier *v)
         return verify_fail(v, "a raw kernel hides %d of %d parameters", k->raw_hidden, k->param_count);
     if (k->phase_count < 0 || k->phase_count > 16) return verify_fail(v, "%d phases, of at most 16", k->phase_count);
     if (k->param_count > 64) return verify_fail(v, "%d parameters, of at most 64", k->param_count);
-    if (!check_names(v) || !check_params(v)) return false;
+    if (!check_params(v)) return false;
     v->in_head = true;
     if (!check_block(v, k->head, OP_NONE)) return false;
     v->op = NULL;

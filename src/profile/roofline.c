@@ -67,7 +67,7 @@ static bool read_kept(const char *path, qn_roofline *out)
 {
     char *words, *rest = NULL;
     size_t size;
-    if (file_read(path, 1 << 16, &words, &size, NULL) != QN_OK) return false;
+    if (file_read_own(path, 1 << 16, &words, &size, NULL) != QN_OK) return false;
     memset(out, 0, sizeof(*out));
     bool good = true;
     for (char *line = strtok_r(words, "\n", &rest); line && good; line = strtok_r(NULL, "\n", &rest))

@@ -353,13 +353,14 @@ int qn_profile_sum_count(const qn_profile *profile)
 
 void qn_profile_sum_get(const qn_profile *profile, int number, qn_profile_sum *sum)
 {
-    *sum = profile && number >= 0 && number < profile->sum_count ? profile->sums[number].sum : (qn_profile_sum){0};
+    if (sum)
+        *sum = profile && number >= 0 && number < profile->sum_count ? profile->sums[number].sum : (qn_profile_sum){0};
 }
 
 bool qn_profile_find(const qn_profile *profile, const char *name, qn_profile_sum *sum)
 {
     bool found = false;
-    for (int i = 0; profile && i < profile->sum_count; i++) {
+    for (int i = 0; profile && name && sum && i < profile->sum_count; i++) {
         const qn_profile_sum *s = &profile->sums[i].sum;
         if (strcmp(s->name, name) || (found && s->total_ns <= sum->total_ns)) continue;
         *sum = *s;
@@ -371,6 +372,8 @@ bool qn_profile_find(const qn_profile *profile, const char *name, qn_profile_sum
 void qn_profile_get_totals(const qn_profile *profile, qn_profile_totals *totals)
 {
     const qn_profile *p = profile;
+    if (totals) *totals = (qn_profile_totals){.device_source = ""};
+    if (!totals || !profile) return;
     *totals = (qn_profile_totals){.start_ns = p->start_ns,
                                   .end_ns = p->end_ns ? p->end_ns : record_clock_ns(),
                                   .records = p->records,

@@ -89,6 +89,7 @@ qn_status qn_bench(qn_bench_function *function, void *user, const qn_time_option
 
 void qn_bench_time_free(qn_bench_time *time)
 {
+    if (!time) return;
     race_arm arm = {.time = *time};
     race_arm_free(&arm);
     *time = time_unknown();

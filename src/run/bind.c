@@ -307,6 +307,7 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
         return error_set(error, QN_BAD_CALL,
                          "raw kernel `%s` would run its text as it is written; allow raw kernels for files you trust",
                          k->name);
+    if (!call->kernel->module->is_trusted) context_tell_raw(call->context, call->kernel->module->path);
     for (int i = 0; i < k->param_count; i++) {
         if (!is_array(&k->params[i]) || is_contiguous(&call->views[i])) continue;
         place at = {.line = k->params[i].line, .column = k->params[i].column};

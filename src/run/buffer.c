@@ -74,12 +74,12 @@ void qn_buffer_release(qn_buffer *buffer)
 
 void *qn_buffer_data(qn_buffer *buffer)
 {
-    return buffer->data;
+    return buffer ? buffer->data : NULL;
 }
 
 size_t qn_buffer_size_bytes(const qn_buffer *buffer)
 {
-    return buffer->size_bytes;
+    return buffer ? buffer->size_bytes : 0;
 }
 
 /* ---- on a device ---- */
@@ -124,7 +124,7 @@ qn_status qn_buffer_wrap_on(qn_context *context, const char *device, void *data,
 
 const char *qn_buffer_device(const qn_buffer *buffer)
 {
-    return buffer->slot >= 0 ? buffer->context->slots[buffer->slot].name : "";
+    return buffer && buffer->slot >= 0 ? buffer->context->slots[buffer->slot].name : "";
 }
 
 static qn_status check_part(const qn_buffer *buffer, size_t offset_bytes, const void *data, size_t size_bytes,

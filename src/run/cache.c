@@ -2,11 +2,12 @@
  * The cache of compiled binaries. In: a key (everything the binary depends on, as text). Out: the path of a binary that
  * was made from exactly this key.
  *
- * An entry is two files named after the hash of the key: NAME-HASH.so, and NAME-HASH.key with the size and hash of the
+ * An entry is two files named after the hash of the key: quern-NAME-HASH.so, and quern-NAME-HASH.key with the size and hash of the
  * binary and then the whole key. Both are written aside and renamed, the binary first, so an entry without its .key is
  * not there; on reading, the key is compared in full and the binary's size and hash are verified, and what does not fit
  * is removed and made again. So neither a crash, nor two processes at once, nor damage on the disk can load a wrong
- * binary. The .key's date is the time of last use: the least recently used go when the folder outgrows its limit.
+ * binary. Files of other names, and what is no plain file of this user, are never touched; a folder that others own or
+ * may write is not used at all, and what a full one cannot take goes to a private one. The .key's date is the time of last use: the least recently used go when the folder outgrows its limit.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -25,7 +26,9 @@
 
 #define BINARY_LIMIT_BYTES ((size_t)256 << 20)
 #define DEFAULT_LIMIT_BYTES ((int64_t)512 << 20)
-#define ASIDE_LIFE_S 3600 /* a file aside that is older was left by a crash */
+static const char key_mark[] = "quern 1 ";
+#define ROOM_BYTES ((size_t)256 << 10) /* a folder in which so much cannot be written is full */
+#define ASIDE_LIFE_S 3600              /* a file aside that is older was left by a crash */
 
 /* A key that is being made: others that ask for it wait, everybody else goes on. */
 typedef struct busy_key {
@@ -35,8 +38,9 @@ typedef struct busy_key {
 
 struct cache {
     char folder[3072];
-    char note[3200]; /* why the folder that was asked for is not used; or empty */
-    bool temporary;
+    char note[6400];  /* why the folder that was asked for is not used; or empty */
+    bool temporary;   /* `folder` is a private one that goes with the cache */
+    char spare[3072]; /* a private folder for what could not be kept in `folder`; or empty */
     int64_t limit_bytes;
     pthread_mutex_t lock; /* of `busy` and of shrinking */
     pthread_cond_t made;
@@ -46,12 +50,34 @@ struct cache {
 
 /* ---- the folder ---- */
 
-static bool usable(const char *folder)
+/* Libraries are loaded from it: whoever may write there runs code as this user. The folder itself is not changed. */
+static bool usable(cache *c)
 {
     struct stat about;
-    if (folder_make(folder, NULL) != QN_OK || stat(folder, &about) || !S_ISDIR(about.st_mode)) return false;
-    if (about.st_uid == geteuid() && (about.st_mode & 077)) (void)chmod(folder, 0700);
-    return access(folder, R_OK | W_OK | X_OK) == 0;
+    const char *folder = c->folder, *why = NULL;
+    if (folder_make(folder, NULL) != QN_OK || stat(folder, &about) || !S_ISDIR(about.st_mode))
+        why = "cannot be written";
+    else if (about.st_uid != geteuid())
+        why = "belongs to another user";
+    else if (about.st_mode & (S_IWGRP | S_IWOTH))
+        why = "may be written by others";
+    else if (access(folder, R_OK | W_OK | X_OK))
+        why = "cannot be written";
+    if (!why) return true;
+    bool open_to_others = why[0] == 'm', others = why[0] == 'b';
+    snprintf(c->note, sizeof(c->note), "the cache folder %s %s: compiled kernels are not kept%s%s%s%s", folder, why,
+             open_to_others ? " (chmod go-w " : "", open_to_others ? folder : "",
+             open_to_others ? ", or set QUERN_CACHE to another folder)" : "",
+             others ? " (set QUERN_CACHE to a folder of your own)" : "");
+    return false;
+}
+
+static bool make_private(char folder[3072])
+{
+    const char *base = environment_get("TMPDIR");
+    if (!base || strlen(base) > 2000) base = "/tmp";
+    snprintf(folder, 3072, "%s/quern-XXXXXX", base);
+    return mkdtemp(folder) != NULL;
 }
 
 static bool standard_folder(char *folder, size_t size)
@@ -94,16 +120,10 @@ cache *cache_open(const char *folder, bool temporary)
     } else if (found) {
         found = standard_folder(c->folder, sizeof(c->folder));
     }
-    if (found && usable(c->folder)) return c;
-    if (!temporary && found)
-        snprintf(c->note, sizeof(c->note), "the cache folder %s cannot be written: compiled kernels are not kept",
-                 c->folder);
-    else if (!temporary)
+    if (found && usable(c)) return c;
+    if (!temporary && !found)
         snprintf(c->note, sizeof(c->note), "there is no folder for the cache (set QUERN_CACHE or HOME)");
-    const char *base = environment_get("TMPDIR");
-    if (!base || strlen(base) > 2000) base = "/tmp";
-    snprintf(c->folder, sizeof(c->folder), "%s/quern-XXXXXX", base);
-    c->temporary = mkdtemp(c->folder) != NULL;
+    c->temporary = make_private(c->folder);
     return c;
 }
 
@@ -125,10 +145,22 @@ typedef struct entry {
     struct timespec used;
 } entry;
 
-static bool ends_with(const char *name, const char *end)
+typedef enum own_kind { NOT_OWN, OWN_KEY, OWN_BINARY, OWN_ASIDE } own_kind;
+
+/* What a file of this name is: quern-KERNEL-HASH.key or .so, or one of those on its way (.so.asideN.N, its source, and
+ * .key.N.N.part). Everything else in the folder is somebody else's. *length: of the name without the ending. */
+static own_kind own_name(const char *name, size_t *length)
 {
-    size_t length = strlen(name), tail = strlen(end);
-    return length > tail && !strcmp(name + length - tail, end);
+    static const char prefix[] = "quern-";
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0) return NOT_OWN;
+    const char *end = strchr(name, '.');
+    if (!end || end - name < (ptrdiff_t)sizeof(prefix) + 33 || end[-33] != '-') return NOT_OWN;
+    for (int i = -32; i < 0; i++)
+        if (!strchr("0123456789abcdef", end[i])) return NOT_OWN;
+    *length = (size_t)(end - name);
+    if (!strcmp(end, ".key")) return OWN_KEY;
+    if (!strcmp(end, ".so")) return OWN_BINARY;
+    return !strncmp(end, ".so.aside", 9) || !strncmp(end, ".key.", 5) ? OWN_ASIDE : NOT_OWN;
 }
 
 static int newer_first(const void *a, const void *b)
@@ -142,7 +174,19 @@ static bool file_about(const cache *c, const char *name, const char *end, struct
 {
     char path[3400];
     snprintf(path, sizeof(path), "%s/%.255s%s", c->folder, name, end);
-    return stat(path, about) == 0 && S_ISREG(about->st_mode);
+    return lstat(path, about) == 0 && S_ISREG(about->st_mode) && about->st_uid == geteuid();
+}
+
+/* A key that is ours begins with our head. */
+static bool has_head(const cache *c, const char *name)
+{
+    char path[3400], *words = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof(path), "%s/%.255s", c->folder, name);
+    bool good = file_read_own(path, BINARY_LIMIT_BYTES, &words, &size, NULL) == QN_OK &&
+                (size < sizeof(key_mark) - 1 ? !memcmp(words, key_mark, size) : !strncmp(words, key_mark, 6));
+    heap_free(words);
+    return good;
 }
 
 /* Whole entries, newest first, on the heap. Files that belong to none and are old go away. */
@@ -156,14 +200,15 @@ static entry *read_entries(const cache *c, int *count)
     time_t now = time(NULL);
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat about, binary;
-        bool is_key = ends_with(d->d_name, ".key"), is_binary = ends_with(d->d_name, ".so");
-        bool is_aside = strstr(d->d_name, ".aside");
-        if ((!is_key && !is_binary && !is_aside) || !file_about(c, d->d_name, "", &about)) continue;
+        size_t length = 0;
+        own_kind kind = own_name(d->d_name, &length);
+        if (kind == NOT_OWN || !file_about(c, d->d_name, "", &about)) continue;
+        bool is_key = kind == OWN_KEY, is_aside = kind == OWN_ASIDE;
         char name[256];
-        snprintf(name, sizeof(name), "%.*s", (int)(strlen(d->d_name) - (is_key ? 4 : 3)), d->d_name);
+        snprintf(name, sizeof(name), "%.*s", (int)length, d->d_name);
         bool whole = is_key && file_about(c, name, ".so", &binary);
-        bool orphan = is_aside || (is_key && !whole) || (is_binary && !file_about(c, name, ".key", &binary));
-        if (orphan && now - about.st_mtime > ASIDE_LIFE_S) {
+        bool orphan = is_aside || (is_key && !whole) || (kind == OWN_BINARY && !file_about(c, name, ".key", &binary));
+        if (orphan && now - about.st_mtime > ASIDE_LIFE_S && (!is_key || has_head(c, d->d_name))) {
             char path[3400];
             snprintf(path, sizeof(path), "%s/%s", c->folder, d->d_name);
             unlink(path);
@@ -194,14 +239,14 @@ static bool remove_entry(const cache *c, const char *name)
     return unlink(path) == 0 && good;
 }
 
-static void shrink(const cache *c)
+static void shrink(const cache *c, int64_t limit_bytes)
 {
     int count;
     entry *entries = read_entries(c, &count);
     int64_t total = 0;
     for (int i = 0; i < count; i++) {
         total += entries[i].size_bytes;
-        if (total > c->limit_bytes && i > 0)
+        if (total > limit_bytes && i > 0)
             remove_entry(c, entries[i].name); /* the newest stays: it is about to be loaded */
     }
     heap_free(entries);
@@ -214,7 +259,7 @@ static void key_head(char head[96], const char *binary, size_t size)
 {
     char hex[33];
     hash_to_hex(hash_bytes(binary, size), hex);
-    snprintf(head, 96, "quern 1 %zu %s\n", size, hex);
+    snprintf(head, 96, "%s%zu %s\n", key_mark, size, hex);
 }
 
 /* Is there a whole, undamaged entry for this very key? */
@@ -222,8 +267,8 @@ static bool verify(const char *binary_path, const char *key_path, const char *ke
 {
     char *stored = NULL, *binary = NULL;
     size_t stored_size = 0, binary_size = 0;
-    bool good = file_read(key_path, BINARY_LIMIT_BYTES, &stored, &stored_size, NULL) == QN_OK;
-    good = good && file_read(binary_path, BINARY_LIMIT_BYTES, &binary, &binary_size, NULL) == QN_OK;
+    bool good = file_read_own(key_path, BINARY_LIMIT_BYTES, &stored, &stored_size, NULL) == QN_OK;
+    good = good && file_read_own(binary_path, BINARY_LIMIT_BYTES, &binary, &binary_size, NULL) == QN_OK;
     if (good) {
         char head[96];
         key_head(head, binary, binary_size);
@@ -275,7 +320,7 @@ static void busy_enter(cache *c, busy_key *key)
 static void busy_leave(cache *c, busy_key *key, bool shrinks)
 {
     pthread_mutex_lock(&c->lock);
-    if (shrinks) shrink(c);
+    if (shrinks) shrink(c, c->limit_bytes);
     busy_key **at = &c->busy;
     while (*at != key) at = &(*at)->next;
     *at = key->next;
@@ -283,28 +328,104 @@ static void busy_leave(cache *c, busy_key *key, bool shrinks)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Nothing is there, or a plain file of ours that may be replaced. */
+static bool is_free(const char *path)
+{
+    struct stat about;
+    return lstat(path, &about) ? errno == ENOENT : S_ISREG(about.st_mode) && about.st_uid == geteuid();
+}
+
+/* Whether something can still be written: a compiler that fails on a full disk does not say so in a way to rely on. */
+static bool has_room(const char *folder, const char *hex)
+{
+    char path[3500];
+    static const char nothing[4096];
+    snprintf(path, sizeof(path), "%s/quern-room-%s.so.aside%ld", folder, hex, (long)getpid());
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool good = file >= 0;
+    for (size_t i = 0; good && i < ROOM_BYTES; i += sizeof(nothing))
+        good = write(file, nothing, sizeof(nothing)) == (ssize_t)sizeof(nothing);
+    if (file >= 0) good &= close(file) == 0;
+    if (file >= 0) unlink(path);
+    return good;
+}
+
+/* The private folder for what `folder` cannot take; made when it is first needed. NULL: there is none. */
+static const char *spare_folder(cache *c, const char *why)
+{
+    pthread_mutex_lock(&c->lock);
+    if (!c->spare[0] && !make_private(c->spare)) c->spare[0] = 0;
+    if (!c->note[0] && !c->temporary)
+        snprintf(c->note, sizeof(c->note), "the cache folder %s %s: not everything that was compiled is kept",
+                 c->folder, why);
+    pthread_mutex_unlock(&c->lock);
+    return c->spare[0] ? c->spare : NULL;
+}
+
+/* One entry in one folder. */
+typedef struct place {
+    char path[3500], key_path[3500], aside[3500];
+} place;
+
+static bool place_of(const char *folder, const char *name, const char *hex, unsigned number, place *out)
+{
+    snprintf(out->key_path, sizeof(out->key_path), "%s/quern-%.100s-%s.key", folder, name, hex);
+    snprintf(out->path, sizeof(out->path), "%s/quern-%.100s-%s.so", folder, name, hex);
+    int length = snprintf(out->aside, sizeof(out->aside), "%s/quern-%.100s-%s.so.aside%ld.%u", folder, name, hex,
+                          (long)getpid(), number);
+    return length > 0 && (size_t)length + 16 < sizeof(out->aside);
+}
+
+static qn_status make_at(const place *at, const char *key, size_t key_length, cache_make *make, void *context,
+                         qn_error *error)
+{
+    unlink(at->key_path); /* damaged, or of another key with this hash: gone before anybody else reads it */
+    qn_status status = make_entry(at->aside, at->path, at->key_path, key, key_length, make, context, error);
+    if (status != QN_OK) unlink(at->aside);
+    return status;
+}
+
+/* Where the folder is the trouble, not the work: less in it, then another one. */
+static qn_status make_somewhere(cache *c, const char *name, const char *hex, place *at, const char *key,
+                                size_t key_length, cache_make *make, void *context, qn_error *error)
+{
+    const char *why = "holds something else where a file should be";
+    if (is_free(at->path) && is_free(at->key_path)) {
+        qn_status status = make_at(at, key, key_length, make, context, error);
+        if (status == QN_OK || has_room(c->folder, hex)) return status;
+        pthread_mutex_lock(&c->lock);
+        if (!c->temporary) shrink(c, c->limit_bytes / 4);
+        pthread_mutex_unlock(&c->lock);
+        if (has_room(c->folder, hex)) status = make_at(at, key, key_length, make, context, error);
+        if (status == QN_OK) return status;
+        why = "is full, or cannot be written any more";
+    }
+    const char *spare = spare_folder(c, why);
+    if (!spare || !place_of(spare, name, hex, atomic_fetch_add(&c->counter, 1), at))
+        return error_set(error, QN_BAD_FILE, "the cache folder %s %s, and no temporary folder can be made (TMPDIR)",
+                         c->folder, why);
+    return make_at(at, key, key_length, make, context, error);
+}
+
 qn_status cache_get(cache *c, const char *name, const char *key, size_t key_length, cache_make *make, void *context,
                     char *path, size_t path_size, bool *found, qn_error *error)
 {
-    char hex[33], key_path[3500], aside[3500];
+    char hex[33];
+    place at;
     busy_key busy = {.hash = hash_bytes(key, key_length)};
     hash_to_hex(busy.hash, hex);
-    snprintf(key_path, sizeof(key_path), "%s/%.100s-%s.key", c->folder, name, hex);
-    if ((size_t)snprintf(path, path_size, "%s/%.100s-%s.so", c->folder, name, hex) >= path_size)
+    if (!place_of(c->folder, name, hex, atomic_fetch_add(&c->counter, 1), &at))
         return error_set(error, QN_BAD_FILE, "the cache folder's name is too long: %s", c->folder);
     busy_enter(c, &busy);
-    *found = verify(path, key_path, key, key_length);
+    *found = verify(at.path, at.key_path, key, key_length);
     qn_status status = QN_OK;
-    if (*found) {
-        (void)utimensat(AT_FDCWD, key_path, NULL, 0); /* the time of last use */
-    } else {
-        unlink(key_path); /* damaged, or of another key with this hash: gone before anybody else reads it */
-        snprintf(aside, sizeof(aside), "%s/%.100s-%s.so.aside%ld.%u", c->folder, name, hex, (long)getpid(),
-                 atomic_fetch_add(&c->counter, 1));
-        status = make_entry(aside, path, key_path, key, key_length, make, context, error);
-        if (status != QN_OK) unlink(aside);
-    }
+    if (*found)
+        (void)utimensat(AT_FDCWD, at.key_path, NULL, AT_SYMLINK_NOFOLLOW); /* the time of last use */
+    else
+        status = make_somewhere(c, name, hex, &at, key, key_length, make, context, error);
     busy_leave(c, &busy, !*found && status == QN_OK && !c->temporary);
+    if (status == QN_OK && (size_t)snprintf(path, path_size, "%s", at.path) >= path_size)
+        status = error_set(error, QN_BAD_FILE, "the cache folder's name is too long: %s", c->folder);
     return status;
 }
 
@@ -355,10 +476,10 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
     qn_status status = QN_OK;
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat about;
-        if (!ends_with(d->d_name, ".key") && !ends_with(d->d_name, ".so") && !strstr(d->d_name, ".so.aside") &&
-            strcmp(d->d_name, "variants.log") && strcmp(d->d_name, "tune.log"))
-            continue;
-        if (!file_about(c, d->d_name, "", &about)) continue;
+        size_t length;
+        own_kind kind = own_name(d->d_name, &length);
+        if (kind == NOT_OWN && strcmp(d->d_name, "variants.log") != 0 && strcmp(d->d_name, "tune.log") != 0) continue;
+        if (!file_about(c, d->d_name, "", &about) || (kind == OWN_KEY && !has_head(c, d->d_name))) continue;
         char path[3400];
         snprintf(path, sizeof(path), "%s/%s", c->folder, d->d_name);
         if (unlink(path) == 0) {
@@ -372,14 +493,22 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
     return status;
 }
 
+/* A folder that mkdtemp made for us: all in it is ours. */
+static void remove_private(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (!folder) return;
+    for (struct dirent *d; (d = readdir(folder));)
+        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0) (void)unlinkat(dirfd(folder), d->d_name, 0);
+    closedir(folder);
+    rmdir(path);
+}
+
 void cache_close(cache *c)
 {
     if (!c) return;
-    if (c->temporary) {
-        int64_t files, bytes;
-        (void)cache_clear(c, &files, &bytes, NULL);
-        rmdir(c->folder);
-    }
+    if (c->temporary) remove_private(c->folder);
+    if (c->spare[0]) remove_private(c->spare);
     pthread_cond_destroy(&c->made);
     pthread_mutex_destroy(&c->lock);
     heap_free(c);

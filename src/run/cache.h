@@ -10,7 +10,8 @@
 
 typedef struct cache cache;
 
-/* folder: NULL for $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern. `temporary`, or a folder that cannot
+/* A folder that is not this user's alone counts as one that cannot be written: libraries are loaded from it.
+ * folder: NULL for $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern. `temporary`, or a folder that cannot
  * be written: a private folder that cache_close removes. Never fails. */
 cache *cache_open(const char *folder, bool temporary);
 void cache_close(cache *c); /* NULL is fine */

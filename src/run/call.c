@@ -60,6 +60,10 @@ void call_unbind(qn_call *call)
 /* The entry's own spelling of a name, or NULL with E505. */
 static const char *known_name(const qn_call *call, const char *name, bool array, qn_error *error)
 {
+    if (!call) {
+        error_set(error, QN_BAD_CALL, "a setting%s%s: the call is NULL", name ? " of " : "", name ? name : "");
+        return NULL;
+    }
     const kernel_entry *e = call->kernel;
     if (!name) {
         error_set(error, QN_BAD_CALL, "a setting of kernel `%s` has no name", e->name);
@@ -312,6 +316,10 @@ static qn_status check_view(const qn_call *call, const parameter *p, const array
     }
     if (!v->data && !empty)
         return error_set(error, QN_BAD_CALL, "array `%s` has elements but its memory is NULL", p->name);
+    if ((uintptr_t)v->data % (uintptr_t)dtypes[v->elem].size_bytes)
+        return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "copy it to aligned memory", error,
+                           "array `%s` of %s does not begin at a multiple of %d bytes", p->name, dtypes[v->elem].text,
+                           dtypes[v->elem].size_bytes);
     return QN_OK;
 }
 
@@ -405,6 +413,7 @@ qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer,
 
 qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn_error *error)
 {
+    if (!array) return error_set(error, QN_BAD_CALL, "qn_call_get: the place for the array is NULL");
     const char *known = known_name(call, name, true, error);
     if (!known) return QN_BAD_CALL;
     int number;
@@ -425,5 +434,5 @@ qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn
 
 void qn_call_timing(const qn_call *call, qn_timing *timing)
 {
-    *timing = call->timing;
+    if (timing) *timing = call ? call->timing : (qn_timing){0};
 }

@@ -351,8 +351,8 @@ qn_status qn_plan_swap(qn_plan *p, qn_tensor input, qn_buffer *buffer, qn_error 
 
 void qn_plan_info(const qn_plan *p, qn_plan_facts *facts)
 {
-    *facts = (qn_plan_facts){0};
-    if (!p) return;
+    if (facts) *facts = (qn_plan_facts){0};
+    if (!p || !facts) return;
     const device_slot *s = &p->context->slots[p->slot];
     facts->kernels = p->kernel_count;
     facts->nodes = p->graph ? (int)s->driver->streams->graph_nodes(p->graph) : p->step_count;

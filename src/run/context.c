@@ -16,6 +16,12 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
+/* A file whose raw text was told about. */
+struct raw_file {
+    struct raw_file *next;
+    char path[];
+};
+
 /* QUERN_LOG=graph,fusion,guards,compile,cache,launch,code */
 static unsigned log_from_environment(void)
 {
@@ -139,6 +145,10 @@ void qn_context_close(qn_context *context)
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     tune_book_free(context->book);
     cache_close(context->cache);
+    for (struct raw_file *f = context->raw_files, *next; f; f = next) {
+        next = f->next;
+        heap_free(f);
+    }
     pthread_cond_destroy(&context->compiled);
     pthread_mutex_destroy(&context->log_lock);
     pthread_mutex_destroy(&context->lock);
@@ -150,14 +160,15 @@ void qn_context_close(qn_context *context)
 
 int qn_device_count(const qn_context *context)
 {
-    return context_slots((qn_context *)context);
+    return context ? context_slots((qn_context *)context) : 0;
 }
 
 void qn_device_get(const qn_context *context, int number, qn_device_info *info)
 {
+    if (!info) return;
     memset(info, 0, sizeof(*info));
     info->name = "";
-    if (number < 0 || number >= context_slots((qn_context *)context)) return;
+    if (!context || number < 0 || number >= context_slots((qn_context *)context)) return;
     const device_about *about = slot_about((qn_context *)context, number);
     info->name = context->slots[number].name;
     info->available = about->available;
@@ -169,7 +180,7 @@ void qn_device_get(const qn_context *context, int number, qn_device_info *info)
 
 const char *qn_device_best(const qn_context *context)
 {
-    for (int i = 0; i < context->slot_count; i++)
+    for (int i = 0; context && i < context->slot_count; i++)
         if (slot_about((qn_context *)context, i)->available) return context->slots[i].name;
     return "ref";
 }
@@ -301,6 +312,26 @@ void context_log(qn_context *context, unsigned kind, const char *format, ...)
     va_start(list, format);
     say(context, format, list);
     va_end(list);
+}
+
+void context_tell_raw(qn_context *context, const char *path)
+{
+    pthread_mutex_lock(&context->log_lock);
+    struct raw_file *f = context->raw_files;
+    while (f && strcmp(f->path, path) != 0) f = f->next;
+    bool known = f != NULL;
+    if (!known) {
+        f = heap_new(sizeof(*f) + strlen(path) + 1);
+        strcpy(f->path, path);
+        f->next = context->raw_files;
+        context->raw_files = f;
+    }
+    pthread_mutex_unlock(&context->log_lock);
+    if (!known)
+        context_say(context,
+                    "note: %s has raw kernels: their text is compiled and runs as it is, with all rights of "
+                    "this program",
+                    path);
 }
 
 void context_say(qn_context *context, const char *format, ...)

@@ -287,22 +287,22 @@ void qn_module_free(qn_module *module)
 
 int qn_module_kernel_count(const qn_module *module)
 {
-    return module->kernel_count;
+    return module ? module->kernel_count : 0;
 }
 
 const char *qn_module_kernel_name(const qn_module *module, int number)
 {
-    return number >= 0 && number < module->kernel_count ? module->kernels[number].name : "";
+    return module && number >= 0 && number < module->kernel_count ? module->kernels[number].name : "";
 }
 
 const char *qn_module_warnings(const qn_module *module)
 {
-    return text_get(&module->warnings);
+    return module ? text_get(&module->warnings) : "";
 }
 
 const char *qn_kernel_warnings(const qn_module *module, const char *kernel)
 {
-    const kernel_entry *e = module_find(module, kernel, NULL);
+    const kernel_entry *e = module && kernel ? module_find(module, kernel, NULL) : NULL;
     return e ? text_get(&e->warnings) : "";
 }
 
@@ -367,7 +367,7 @@ qn_status entry_error(const kernel_entry *entry, qn_status status, const char *c
 
 int qn_kernel_param_count(const qn_module *module, const char *kernel)
 {
-    kernel_entry *e = module_find(module, kernel, NULL);
+    kernel_entry *e = module && kernel ? module_find(module, kernel, NULL) : NULL;
     if (!e) return -1;
     int count = 0;
     for (int i = 0; i < e->param_count; i++) count += e->params[i].kind != PARAM_SCRATCH;
@@ -376,6 +376,7 @@ int qn_kernel_param_count(const qn_module *module, const char *kernel)
 
 qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param, qn_error *error)
 {
+    if (!module || !kernel || !param) return error_set(error, QN_BAD_CALL, "qn_kernel_param: an argument is NULL");
     kernel_entry *e = module_find(module, kernel, error);
     if (!e) return QN_BAD_CALL;
     int at = number;

@@ -45,13 +45,14 @@ static plan_place output_place(plan_build *b, const fuse_kernel *from, int index
 
 static qn_status allowed(const plan_build *b, const instance *i, qn_error *error)
 {
-    const qn_context *context = b->request->context;
+    qn_context *context = b->request->context;
     const char *device = context->slots[b->request->slot].driver->name;
     if (!i->kernel->raw_language) return QN_OK;
     if (!raw_runs_on(i->kernel->raw_language, device))
         return error_set(error, QN_NO_DEVICE, "raw kernel `%s` is %s text, which does not run on %s", i->kernel->name,
                          i->kernel->raw_language, device);
-    if (context->allow_raw || i->owner->module->is_trusted) return QN_OK;
+    if (i->owner->module->is_trusted) return QN_OK;
+    if (context->allow_raw) return context_tell_raw(context, i->owner->module->path), QN_OK;
     return error_set(error, QN_BAD_CALL,
                      "raw kernel `%s` would run its text as it is written; allow raw kernels for files you trust",
                      i->kernel->name);

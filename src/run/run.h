@@ -48,11 +48,12 @@ struct qn_context {
     struct cache *cache;        /* opened at the first compile; NULL before */
     struct kernel_store *store; /* kernels that fusion wrote; NULL before the first */
     bool no_cache, allow_raw;
-    bool closing;           /* what goes now is asked for by nobody */
-    char *cache_folder;     /* as asked for, or NULL */
-    char *dump_folder;      /* of QUERN_DUMP_DIR, or NULL */
-    bool no_tune;           /* QUERN_TUNE=off: records of tuning are not used */
-    struct tune_book *book; /* read at the first need; NULL before */
+    struct raw_file *raw_files; /* whose raw text was told about */
+    bool closing;               /* what goes now is asked for by nobody */
+    char *cache_folder;         /* as asked for, or NULL */
+    char *dump_folder;          /* of QUERN_DUMP_DIR, or NULL */
+    bool no_tune;               /* QUERN_TUNE=off: records of tuning are not used */
+    struct tune_book *book;     /* read at the first need; NULL before */
     void (*print)(void *user, const char *line);
     void *user;
     unsigned log;                         /* LOG_... from QUERN_LOG */
@@ -200,6 +201,8 @@ qn_status context_slot(const qn_context *context, const char *device, int *slot,
                        qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A line for the user whatever the log's switches are. */
+/* Once for a file: its raw text runs as it is. */
+void context_tell_raw(qn_context *context, const char *path);
 void context_say(qn_context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void *
 memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */

@@ -147,7 +147,7 @@ static struct tune_book *book_open(qn_context *context)
     book->memory = arena_new();
     char path[4096], *words = NULL;
     size_t size;
-    if (book_path(context, path, sizeof(path)) && file_read(path, BOOK_LIMIT_BYTES, &words, &size, NULL) == QN_OK)
+    if (book_path(context, path, sizeof(path)) && file_read_own(path, BOOK_LIMIT_BYTES, &words, &size, NULL) == QN_OK)
         for (char *line = words, *end; (end = strchr(line, '\n')); line = end + 1) {
             *end = 0;
             read_line(book, line);
@@ -182,12 +182,11 @@ void tune_record(qn_context *context, const char *key, const char *configuration
     snprintf(kernel, sizeof(kernel), "%.*s", (int)strcspn(key, "\n"), key);
     pthread_mutex_lock(&context->lock);
     book_put(book_open(context), (tune_entry){kernel, hex, configuration, median_ns});
-    FILE *file = book_path(context, path, sizeof(path)) ? fopen(path, "ae") : NULL;
-    if (file) { /* only a record: losing a line harms nothing */
-        char time[64];
-        plain_print(time, sizeof(time), "%.1f", median_ns);
-        fprintf(file, "%s\t%s\t%s\t%s\n", kernel, hex, configuration, time);
-        fclose(file);
+    if (book_path(context, path, sizeof(path))) { /* only a record: losing a line harms nothing */
+        text line = {0};
+        text_print(&line, "%s\t%s\t%s\t%.1f\n", kernel, hex, configuration, median_ns);
+        (void)file_append_own(path, text_get(&line), line.length);
+        text_free(&line);
     }
     pthread_mutex_unlock(&context->lock);
 }

@@ -95,7 +95,7 @@ void why_record(qn_context *context, const kernel_entry *entry, const char *devi
     text line = {0};
     text_print(&line, "%s\t%s\t%s\t%s\t%s\n", file, entry->name, device, constants, facts);
     bool known = false;
-    if (file_read(path, 4 * RECORD_LIMIT_BYTES, &old, &old_size, NULL) == QN_OK) {
+    if (file_read_own(path, 4 * RECORD_LIMIT_BYTES, &old, &old_size, NULL) == QN_OK) {
         for (const char *at = old; !known && (at = strstr(at, text_get(&line))); at++)
             known = at == old || at[-1] == '\n';
         if (old_size > RECORD_LIMIT_BYTES) {
@@ -104,11 +104,7 @@ void why_record(qn_context *context, const kernel_entry *entry, const char *devi
         }
         heap_free(old);
     }
-    FILE *record = known ? NULL : fopen(path, "ae");
-    if (record) {
-        fwrite(text_get(&line), 1, line.length, record); /* only a record: losing a line harms nothing */
-        fclose(record);
-    }
+    if (!known) (void)file_append_own(path, text_get(&line), line.length); /* losing a line harms nothing */
     text_free(&line);
 }
 
@@ -184,7 +180,7 @@ void why_print(qn_context *context, const kernel_entry *entry, text *out)
     arena *memory = arena_new();
     record *records = NULL;
     int count = 0, capacity = 0;
-    if (there && file_read(path, 4 * RECORD_LIMIT_BYTES, &words, &size, NULL) == QN_OK)
+    if (there && file_read_own(path, 4 * RECORD_LIMIT_BYTES, &words, &size, NULL) == QN_OK)
         for (char *line = words, *end; (end = strchr(line, '\n')); line = end + 1) {
             record r;
             *end = 0;

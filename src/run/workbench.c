@@ -41,8 +41,42 @@ qn_status qn_format_text(const char *name, const char *source, qn_write *write, 
     return status;
 }
 
+/* The length of "ESC [ 1 ; 31 m" with bold, faint, plain and the colours of tables alone; 0: something else. */
+static size_t colour_length(const char *at, size_t length)
+{
+    size_t i = 2;
+    if (length < 3 || at[0] != '\033' || at[1] != '[') return 0;
+    for (int number = 0; i < length && i < 12; i++) {
+        if (at[i] >= '0' && at[i] <= '9') {
+            number = 10 * number + (at[i] - '0');
+            continue;
+        }
+        if (number > 2 && (number < 31 || number > 36)) return 0;
+        if (at[i] == 'm') return i + 1;
+        if (at[i] != ';') return 0;
+        number = 0;
+    }
+    return 0;
+}
+
+void qn_write_safe(const char *words, size_t length, bool colour, qn_write *write, void *user)
+{
+    if (!words || !write) return;
+    text out = {0};
+    for (size_t i = 0; i < length;) {
+        size_t own = colour ? colour_length(words + i, length - i) : 0, plain = own ? 0 : 1;
+        while (plain && i + plain < length && !(colour && words[i + plain] == '\033')) plain++;
+        if (own) text_add_bytes(&out, words + i, own);
+        text_add_escaped(&out, ESCAPE_SCREEN, words + i, plain);
+        i += own + plain;
+    }
+    write(user, text_get(&out), out.length);
+    text_free(&out);
+}
+
 const char *qn_cache_note(qn_context *context)
 {
+    if (!context) return "";
     pthread_mutex_lock(&context->lock);
     const char *note = context->cache ? cache_note(context->cache) : "";
     pthread_mutex_unlock(&context->lock);

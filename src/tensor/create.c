@@ -177,6 +177,10 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
     if (!begin(tape, "from_buffer", type, extents, &s)) return (qn_tensor){0};
     graph *g = tape->graph;
     if (!buffer) return graph_fail(g, "from_buffer", "the buffer is NULL"), (qn_tensor){0};
+    if ((uintptr_t)qn_buffer_data(buffer) % (uintptr_t)dtypes[type].size_bytes)
+        return graph_fail(g, "from_buffer", "the buffer does not begin at a multiple of %d bytes, the size of %s",
+                          dtypes[type].size_bytes, dtypes[type].text),
+               (qn_tensor){0};
     int64_t low, high, room = (int64_t)qn_buffer_size_bytes(buffer) / dtypes[type].size_bytes;
     reach(&s, strides, &low, &high);
     low += offset_elements;
@@ -228,6 +232,10 @@ qn_tensor qn_wrap_memory(qn_tape *tape, void *data, qn_dtype type, qn_shape exte
     graph *g = tape->graph;
     int64_t low, high, size = dtypes[type].size_bytes;
     if (!data && shape_count(&s)) return graph_fail(g, "wrap_memory", "the data is NULL"), (qn_tensor){0};
+    if ((uintptr_t)data % (uintptr_t)size)
+        return graph_fail(g, "wrap_memory", "the data does not begin at a multiple of %lld bytes, the size of %s",
+                          (long long)size, dtypes[type].text),
+               (qn_tensor){0};
     reach(&s, strides, &low, &high);
     node leaf;
     if (host_memory(tape) && tape->context) {

@@ -123,6 +123,18 @@ TEST(processes_run)
     EXPECT(process_run(killed, NULL, &code, &error) == QN_OK && code == -1);
     const char *const absent[] = {"no-such-program-quern", NULL};
     EXPECT(process_run(absent, NULL, &code, &error) == QN_FAILED);
+    /* One that hangs is ended, with what it started; one that left something behind is over when it ends. */
+    const char *const hangs[] = {"sh", "-c", "sleep 60 & echo begun; sleep 60", NULL};
+    int64_t from = clock_now_ns();
+    text_clear(&output);
+    EXPECT(process_run_for(hangs, 0.5, &output, &code, &error) == QN_FAILED && code == -1);
+    EXPECT_TEXT(text_get(&output), "begun\n");
+    EXPECT(strstr(error.message, "after 0.5 s") && strstr(error.message, "QUERN_COMPILE_LIMIT"));
+    const char *const leaves[] = {"sh", "-c", "sleep 20 & echo gone", NULL};
+    text_clear(&output);
+    EXPECT(process_run_for(leaves, 0, &output, &code, &error) == QN_OK && code == 0);
+    EXPECT_TEXT(text_get(&output), "gone\n");
+    EXPECT(clock_now_ns() - from < (int64_t)15e9);
     char path[300];
     EXPECT(program_find("sh", path, sizeof(path)));
     EXPECT(!program_find("no-such-program-quern", path, sizeof(path)));

@@ -249,5 +249,148 @@ TEST(no_folder)
     EXPECT(process_run(arguments, NULL, &code, NULL) == QN_OK && !code);
 }
 
+/* ---- what is not ours ---- */
+
+static bool exists(const char *in, const char *name)
+{
+    char path[512];
+    struct stat about;
+    snprintf(path, sizeof(path), "%s/%s", in, name);
+    return lstat(path, &about) == 0;
+}
+
+static void put_old(const char *in, const char *name, const char *words)
+{
+    char path[512];
+    const struct timespec old[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
+    snprintf(path, sizeof(path), "%s/%s", in, name);
+    EXPECT(file_write(path, words, strlen(words), NULL) == QN_OK);
+    EXPECT(utimensat(AT_FDCWD, path, old, 0) == 0);
+}
+
+static void remove_all(const char *path)
+{
+    const char *arguments[] = {"rm", "-rf", path, NULL};
+    int code = 1;
+    EXPECT(process_run(arguments, NULL, &code, NULL) == QN_OK && !code);
+}
+
+#define HEX "0123456789abcdef0123456789abcdef"
+
+TEST(files_of_others)
+{
+    static const char *const foreign[] = {"libmine.so",        "server.key",
+                                          "notes.txt",         "a.so.aside",
+                                          "x-" HEX ".so",      "quern-short-0123.so",
+                                          "quern-.key",        "quern-k-" HEX ".sock",
+                                          "quern-k-" HEX ".c", "quern-other-" HEX ".key"};
+    char in[] = "/tmp/quern-foreign-XXXXXX", path[512];
+    bool found;
+    EXPECT(mkdtemp(in) && chmod(in, 0755) == 0);
+    for (int i = 0; i < COUNT(foreign); i++) put_old(in, foreign[i], "precious");
+    put_old(in, "quern-k-" HEX ".so", "left by a crash");
+    put_old(in, "quern-k-" HEX ".so.aside12.1", "left by a crash");
+    setenv("QUERN_CACHE_LIMIT", "1", 1); /* whatever may go goes */
+    cache *c = cache_open(in, false);
+    EXPECT_TEXT(cache_note(c), "");
+    EXPECT(get(c, "one", path, &found) && get(c, "two", path, &found));
+    int64_t files, bytes;
+    EXPECT(cache_clear(c, &files, &bytes, NULL) == QN_OK);
+    cache_close(c);
+    unsetenv("QUERN_CACHE_LIMIT");
+    for (int i = 0; i < COUNT(foreign); i++) EXPECT(exists(in, foreign[i]));
+    EXPECT(!exists(in, "quern-k-" HEX ".so") && !exists(in, "quern-k-" HEX ".so.aside12.1"));
+    struct stat about;
+    EXPECT(stat(in, &about) == 0 && (about.st_mode & 0777) == 0755); /* as it was */
+    remove_all(in);
+}
+
+TEST(folders_of_others)
+{
+    char in[] = "/tmp/quern-others-XXXXXX", path[512];
+    bool found;
+    EXPECT(mkdtemp(in));
+    static const int modes[] = {0770, 0707, 01777};
+    for (int i = 0; i < COUNT(modes); i++) {
+        EXPECT(chmod(in, (mode_t)modes[i]) == 0);
+        cache *c = cache_open(in, false);
+        EXPECT(strstr(cache_note(c), "may be written by others") && strstr(cache_note(c), "chmod go-w"));
+        EXPECT(get(c, "alpha", path, &found) && strncmp(path, in, strlen(in)) != 0 && holds(path, "alpha"));
+        cache_close(c);
+    }
+    EXPECT(chmod(in, 0700) == 0);
+    if (geteuid() == 0) {
+        EXPECT(chown(in, 54321, 54321) == 0);
+        cache *c = cache_open(in, false);
+        EXPECT(strstr(cache_note(c), "belongs to another user") && strstr(cache_note(c), "QUERN_CACHE"));
+        EXPECT(get(c, "alpha", path, &found) && strncmp(path, in, strlen(in)) != 0);
+        cache_close(c);
+        EXPECT(chown(in, 0, 0) == 0);
+        c = cache_open(in, false);
+        EXPECT(get(c, "alpha", path, &found) && !found && !strncmp(path, in, strlen(in)));
+        EXPECT(chown(path, 54321, 54321) == 0); /* planted: right in every byte, but of another user */
+        EXPECT(get(c, "alpha", path, &found) && !found && strncmp(path, in, strlen(in)) != 0);
+        cache_close(c);
+    } else {
+        printf("note: skipped folders and entries of other users in test_cache: only root can make them\n");
+    }
+    remove_all(in);
+}
+
+/* A FIFO, a folder or a link where a file should be: nothing waits, nothing is followed or removed, the work goes on. */
+TEST(no_plain_files)
+{
+    char in[] = "/tmp/quern-plain-XXXXXX", path[512], key_path[512], target[512];
+    bool found;
+    EXPECT(mkdtemp(in));
+    snprintf(target, sizeof(target), "%s/target", in);
+    for (int kind = 0; kind < 6; kind++) {
+        cache *c = cache_open(in, false);
+        EXPECT(get(c, "alpha", path, &found) && !strncmp(path, in, strlen(in)));
+        cache_close(c);
+        snprintf(key_path, sizeof(key_path), "%.*s.key", (int)strlen(path) - 3, path);
+        const char *at = kind % 2 ? key_path : path;
+        char made_at[512];
+        snprintf(made_at, sizeof(made_at), "%s", at);
+        EXPECT(rename(made_at, target) == 0);
+        EXPECT((kind / 2 == 0   ? mkfifo(made_at, 0600)
+                : kind / 2 == 1 ? mkdir(made_at, 0700)
+                                : symlink(target, made_at)) == 0);
+        alarm(20);
+        c = cache_open(in, false);
+        EXPECT(get(c, "alpha", path, &found) && !found && strncmp(path, in, strlen(in)) != 0 && holds(path, "alpha"));
+        EXPECT(strstr(cache_note(c), "holds something else"));
+        int64_t files, bytes;
+        EXPECT(cache_clear(c, &files, &bytes, NULL) == QN_OK);
+        char spare[512];
+        snprintf(spare, sizeof(spare), "%s", path);
+        cache_close(c);
+        alarm(0);
+        EXPECT(access(spare, F_OK) != 0);
+        EXPECT(exists(in, strrchr(made_at, '/') + 1));
+        EXPECT(unlink(made_at) == 0 || rmdir(made_at) == 0);
+    }
+    remove_all(in);
+}
+
+/* The folder is taken away while it is in use: as when its disk is full, nothing can be written there any more. */
+TEST(no_room)
+{
+    char in[] = "/tmp/quern-room-XXXXXX", path[512];
+    bool found;
+    EXPECT(mkdtemp(in));
+    cache *c = cache_open(in, false);
+    EXPECT(get(c, "alpha", path, &found));
+    remove_all(in);
+    EXPECT(get(c, "beta", path, &found) && !found && holds(path, "beta"));
+    EXPECT(strstr(cache_note(c), "is full, or cannot be written any more"));
+    EXPECT(get(c, "gamma", path, &found) && holds(path, "gamma"));
+    qn_error error;
+    EXPECT(cache_get(c, "kernel", "delta", 5, fail, NULL, path, sizeof(path), &found, &error) == QN_FAILED);
+    EXPECT_TEXT(error.message, "no luck"); /* what the work itself says */
+    cache_close(c);
+}
+
 TEST_MAIN(CASE(found_again), CASE(damage_is_noticed), CASE(several_processes), CASE(killed_while_writing),
-          CASE(size_limit), CASE(list_and_clear), CASE(no_folder))
+          CASE(size_limit), CASE(list_and_clear), CASE(no_folder), CASE(files_of_others), CASE(folders_of_others),
+          CASE(no_plain_files), CASE(no_room))

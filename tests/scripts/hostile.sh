@@ -1,0 +1,145 @@
+#!/bin/sh
+# The command among hostile files, names and folders: nothing of them runs without raw kernels, nothing reaches the
+# terminal as it is, reports and traces stay well-formed, no file of others is touched, and a compiler that hangs ends.
+. "$(dirname "$0")/../holds.sh"
+cd "$work" || exit 1
+not() { ! "$@"; }
+kernel='kernel k(in float x[n], out float y[n]) launch (n) { y[program(0)] = 2 * x[program(0)]; }'
+
+# A folder whose name ends the comment at the top of the generated text.
+evil='x */ int system(const char *); static void __attribute__((constructor)) q(void) { system("touch pwned"); } '
+mkdir -p "$evil"
+echo "$kernel" >"$evil/*.qn"
+for device in cpu emu; do
+    "$quern" devices --device "$device" | grep -q 'not available' && { echo "note: skipped hostile paths on $device: it is not there"; continue; }
+    holds "a path that ends a comment, on $device" "$quern" run "$evil/*.qn" --set n=3 --no-raw --device "$device" --no-cache
+    holds "... does not run, on $device" test ! -e pwned
+done
+"$quern" show "$evil/*.qn" k --stage cuda --device cuda --no-raw >cuda.txt
+holds "... in CUDA text it stands" grep -q 'int system' cuda.txt
+holds "... as a comment" not grep -q '[*]/ int' cuda.txt
+
+# The file and the names of a tile IR dump.
+"$quern" show "$evil/*.qn" k --stage tile >k.tile
+sed '1s|.*|kernel k file "a */ int system(const char *); static void __attribute__((constructor)) q(void) { system(\\"touch pwned\\"); } /*"|' k.tile >evil.tile
+holds "the file of a dump" "$quern" run evil.tile --set n=3 --no-raw
+holds "... does not run" test ! -e pwned
+mkdir keep
+sed '1s|^kernel k|kernel "../x"|' k.tile >name.tile
+holds "a dump with a path for a name is refused" not "$quern" run name.tile --set n=3 --keep keep/in
+holds "... with a message" sh -c "\"$quern\" run name.tile --set n=3 --keep keep/in 2>&1 | grep -q 'is no name of a kernel'"
+holds "... and writes nothing beside the folder" test -z "$(ls keep | grep -v '^in$')"
+
+# Raw kernels: refused where they shall not run, on every command; told about once for a file where they may.
+cat >raw.qn <<'QN'
+kernel k(in float x[n], out float y[n], const int B = 8) launch (cdiv(n, B)) tune (B in {8, 16}) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }
+c r(in float x[n], out float y[n])
+"""
+int system(const char *);
+void r(const float *x, float *y, long n) { system("touch raw_ran"); for (long i = 0; i < n; i++) y[i] = 2 * x[i]; }
+"""
+bench b (n = 1000) { k, r }
+QN
+"$quern" run raw.qn r --set n=3 --device cpu --no-raw >out 2>&1
+holds "run --no-raw" grep -q 'would run its text as it is written' out
+for command in "check raw.qn" "bench raw.qn --seconds 0.01 --device cpu" "profile raw.qn r --set n=3 --device cpu" "tune raw.qn k --set n=64 --budget 0.1s --device cpu" \
+    "show raw.qn r --stage c" "debug raw.qn k --set n=3 --script /dev/null"; do
+    "$quern" $command --no-raw >out 2>&1
+    holds "$command --no-raw is an option" not grep -q 'no-raw' out
+    holds "$command --no-raw runs nothing" test ! -e raw_ran
+done
+"$quern" run raw.qn r --set n=3 --device cpu >out 2>err
+holds "a raw kernel runs" test -e raw_ran
+holds "... and is told about" grep -q 'raw.qn has raw kernels: their text is compiled and runs as it is' err
+"$quern" bench raw.qn --seconds 0.01 --device cpu >out 2>err
+holds "... once for a file" test "$(grep -c 'has raw kernels' err)" = 1
+
+# Terminal escapes in names, files and messages.
+escape=$(printf '\033')
+bell=$(printf '\007')
+shown() { # NAME COMMAND...: neither stream has a control byte or a change of direction
+    what=$1
+    shift
+    "$@" >out 2>err </dev/null
+    cat out err >both
+    holds "$what" not env LC_ALL=C grep -q "[$escape$bell]" both
+    holds "$what, other directions" not env LC_ALL=C grep -q "$(printf '\342\200\256')" both
+    holds "$what, C1" not env LC_ALL=C grep -q "$(printf '\302\233')" both
+}
+name="a${escape}]0;owned${bell}$(printf '\342\200\256\302\233')31m.qn"
+printf 'kernel k(in float x[n], out float y[n]) launch (n) { y[program(0)] = z; } // %s[2J\n' "$escape" >"$name"
+shown "diagnostics" "$quern" run "$name" --set n=3
+shown "a file that is not there" "$quern" run "no$name"
+shown "an option" "$quern" run "--$name"
+shown "a command" "$quern" "$name"
+shown "fmt --check" "$quern" fmt --check "$name"
+printf 'kernel k(in float x[n], out float y[n]) launch (n) { /* %s[2J%s */ y[program(0)] = x[n]; print("\342\200\256 {}", n); }\n' "$escape" "$(printf '\302\233')" >"$name"
+shown "findings" "$quern" check "$name" --device ref
+printf 'kernel k(in float x[n], out float y[n]) launch (n) { y[program(0)] = x[0]; print("\342\200\256 {}", n); }\nbench b (n = 100) { k }\n' >"$name"
+shown "prints" "$quern" run "$name" --set n=3
+shown "a profile" "$quern" profile "$name" --device cpu --set n=3 --runs 1
+shown "the log" env QUERN_LOG=all "$quern" run "$name" --set n=3 --no-cache
+printf 'kernel k file "%s[2J"\n bad' "$escape" >bad.tile
+shown "a dump" "$quern" run bad.tile
+holds "data for programs stays as it is" sh -c "\"$quern\" fmt \"$name\" | LC_ALL=C grep -q '$(printf '\342\200\256')'"
+
+# Reports, pictures, tables and traces of files with hostile names stay what they are.
+html='<script>alert(1)<\x2fscript>"&'"'"',a.qn'
+printf 'kernel k(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }\nbench b (n = 1000) { k }\ntensor t(float x[n]) { return exp(x) * 2; }\n' >"$html"
+holds "bench outputs" "$quern" bench "$html" --seconds 0.01 --device cpu --report r.html --json r.json --csv r.csv --sweep n=64..128 --plot r.svg
+holds "profile outputs" "$quern" profile "$html" t --set n=64 --device cpu --runs 1 --report p.html --trace p.json --folded p.folded
+"$quern" show "$html" t --dot >d.svg
+for file in r.html p.html r.svg d.svg; do
+    holds "$file has no foreign script" not grep -q '<script>alert' "$file"
+done
+if command -v python3 >/dev/null; then
+    holds "JSON and SVG can be read" python3 -c "
+import json, csv, xml.dom.minidom
+json.load(open('r.json')); json.load(open('p.json')); xml.dom.minidom.parse('r.svg'); xml.dom.minidom.parse('d.svg')
+rows = list(csv.reader(open('r.csv'))); assert len({len(r) for r in rows}) == 1, rows"
+else
+    echo "note: skipped reading hostile JSON, SVG and CSV: no python3 here"
+fi
+
+# The cache: what is not its own stays, in a folder that stays as it is.
+mkdir cache_of_others
+chmod 755 cache_of_others
+for file in libmine.so server.key notes.txt; do
+    echo precious >"cache_of_others/$file"
+    touch -d '2 hours ago' "cache_of_others/$file"
+done
+echo "$kernel" >k.qn
+before=$(stat -c '%a' cache_of_others)
+QUERN_CACHE=$work/cache_of_others "$quern" devices >out 2>&1
+QUERN_CACHE=$work/cache_of_others "$quern" run k.qn --set n=3 --device cpu >out 2>&1
+QUERN_CACHE=$work/cache_of_others "$quern" cache list >out 2>&1
+QUERN_CACHE=$work/cache_of_others "$quern" cache clear >out 2>&1
+holds "files of others stay" test "$(cat cache_of_others/libmine.so cache_of_others/server.key cache_of_others/notes.txt | grep -c precious)" = 3
+holds "the folder's mode stays" test "$(stat -c '%a' cache_of_others)" = "$before"
+chmod 777 cache_of_others
+QUERN_CACHE=$work/cache_of_others "$quern" run k.qn --set n=3 --device cpu >out 2>err
+holds "a folder that others may write is told" grep -q 'may be written by others' err
+holds "... and not used" test -z "$(ls cache_of_others | grep '^quern-')"
+
+# A full disk under the cache, where one can be made.
+mkdir small
+if mount -t tmpfs -o size=8k,mode=700 tmpfs small 2>/dev/null; then
+    QUERN_CACHE=$work/small "$quern" run k.qn --set n=3 --device cpu >out 2>err
+    code=$?
+    umount small
+    holds "a full disk" test "$code" = 0
+    holds "... is told" grep -q 'is full' err
+else
+    echo "note: skipped a full disk: no file system can be mounted here (test_cache has the same without one)"
+fi
+
+# A compiler that hangs.
+printf '#!/bin/sh\ncase "$*" in *--version*) echo slowcc 1.0; exit;; esac\nsleep 60 &\nsleep 60\n' >slowcc
+chmod +x slowcc
+start=$(date +%s)
+QUERN_CC=$work/slowcc QUERN_COMPILE_LIMIT=1 "$quern" run k.qn --set n=3 --device cpu --no-cache >out 2>err
+code=$?
+holds "a compiler that hangs is an error" test "$code" = 1
+holds "... that names the limit" grep -q 'had not finished after 1 s and was ended; QUERN_COMPILE_LIMIT' err
+holds "... in time" test $(($(date +%s) - start)) -lt 30
+finish
