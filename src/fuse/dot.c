@@ -28,10 +28,13 @@ typedef struct dot_work {
     const group *grp;
     trace *t;
     node dot;
-    int rank;             /* of the result */
-    index_map **maps;     /* by node */
-    signed char *follows; /* by node: does it come after the product? 0: not asked yet, 1: yes, 2: no */
-    int terms[2], sums;   /* operands, the product */
+    int rank; /* of the result */
+    locals around;
+    index_map **maps;   /* by local */
+    bool *tried;        /* by local: its map was looked for */
+    bool *after;        /* by local: it comes after the product */
+    int terms[2], sums; /* operands, the product */
+    bool *needs;        /* by term: it stands on the product or on another fold */
     lower_output *outputs;
     int *folds, fold_count; /* terms */
     /* lowering */
@@ -52,48 +55,58 @@ static bool refuse(dot_work *w, const char *why)
 
 /* ---- where everything lies in the space ---- */
 
-static bool follows(dot_work *w, node n)
+static bool follows(const dot_work *w, node n)
 {
-    if (n == w->dot) return true;
-    if (!w->follows[n]) {
-        bool found = false;
+    int at = locals_find(&w->around, n);
+    return at >= 0 && w->after[at];
+}
+
+static void find_after(dot_work *w)
+{
+    for (int i = 0; i < w->around.count; i++) { /* inputs are older than their node */
+        node n = w->around.nodes[i];
         const graph_node *x = graph_get(w->b->g, n);
-        for (int i = 0; i < x->input_count && !w->b->in_memory[n]; i++) found |= follows(w, x->inputs[i]);
-        w->follows[n] = found ? 1 : 2;
+        w->after[i] = n == w->dot;
+        for (int k = 0; k < x->input_count && !w->b->in_memory[n]; k++) w->after[i] |= follows(w, x->inputs[k]);
     }
-    return w->follows[n] == 1;
 }
 
 static void set_map(dot_work *w, node n, const index_map *m)
 {
-    if (w->maps[n]) return;
-    w->maps[n] = ARENA_NEW(w->b->memory, index_map);
-    *w->maps[n] = *m;
+    index_map **to = &w->maps[locals_find(&w->around, n)];
+    if (*to) return;
+    *to = ARENA_NEW(w->b->memory, index_map);
+    **to = *m;
 }
 
-/* An operand, and what it is computed from, as far as that is clear. */
-static void set_operand(dot_work *w, node n, const index_map *m)
+/* The operands, and what they are computed from, as far as that is clear. */
+static void set_operands(dot_work *w)
 {
-    set_map(w, n, m);
-    const graph_node *x = graph_get(w->b->g, n);
-    index_map in;
-    for (int i = 0; i < x->input_count && !w->b->in_memory[n]; i++)
-        if (trace_pull(w->t, n, i, m, &in)) set_operand(w, x->inputs[i], &in);
+    for (int i = w->around.count - 1; i >= 0; i--) {
+        node n = w->around.nodes[i];
+        const graph_node *x = graph_get(w->b->g, n);
+        index_map in;
+        if (!w->maps[i] || w->after[i] || w->b->in_memory[n]) continue;
+        for (int k = 0; k < x->input_count; k++)
+            if (trace_pull(w->t, n, k, w->maps[i], &in)) set_map(w, x->inputs[k], &in);
+    }
 }
 
-/* The map of a node from that of an input: along the product if it follows it. */
+/* The map of a node from that of an input: along the product if it follows it. At most KERNEL_MOST_NODES deep. */
 static const index_map *find_map(dot_work *w, node n)
 {
+    int at = locals_find(&w->around, n);
     const graph_node *x = graph_get(w->b->g, n);
-    if (w->maps[n] || w->b->in_memory[n]) return w->maps[n];
-    bool after = follows(w, n);
+    if (at < 0) return NULL;
+    if (w->maps[at] || w->b->in_memory[n] || w->tried[at]) return w->maps[at];
+    w->tried[at] = true;
     for (int i = 0; i < x->input_count; i++) {
         index_map m;
-        if (after && !follows(w, x->inputs[i])) continue;
+        if (w->after[at] && !follows(w, x->inputs[i])) continue;
         const index_map *in = find_map(w, x->inputs[i]);
         if (in && trace_push(w->t, n, i, in, &m)) {
             set_map(w, n, &m);
-            return w->maps[n];
+            return w->maps[at];
         }
     }
     return NULL;
@@ -113,17 +126,20 @@ static unsigned class_axes(const dot_work *w, dot_class class)
     return axes;
 }
 
-/* Does the term stand on the product or on another fold? */
-static bool needs_results(const trace *t, int id)
+/* Which terms stand on the product or on another fold. */
+static void find_needs(dot_work *w)
 {
-    const term *x = &t->terms[id];
-    if (x->kind == TERM_BOUND || x->kind == TERM_FOLD) return true;
-    for (int i = 0; i < x->input_count; i++)
-        if (needs_results(t, x->inputs[i])) return true;
-    for (int i = 0; x->map && i < x->map->rank; i++)
-        for (int a = 0; a < t->atom_count; a++)
-            if (x->map->axes[i].factor[SPACE_AXES + a] && needs_results(t, t->atoms[a])) return true;
-    return false;
+    const trace *t = w->t;
+    w->needs = ARENA_ARRAY(w->b->memory, bool, t->term_count);
+    for (int id = 1; id < t->term_count; id++) { /* inputs and atoms are older */
+        const term *x = &t->terms[id];
+        bool needs = x->kind == TERM_BOUND || x->kind == TERM_FOLD;
+        for (int i = 0; i < x->input_count; i++) needs |= w->needs[x->inputs[i]];
+        for (int i = 0; x->map && i < x->map->rank; i++)
+            for (int a = 0; a < t->atom_count; a++)
+                if (x->map->axes[i].factor[SPACE_AXES + a]) needs |= w->needs[t->atoms[a]];
+        w->needs[id] = needs;
+    }
 }
 
 static bool check_fold(dot_work *w, int id)
@@ -132,8 +148,7 @@ static bool check_fold(dot_work *w, int id)
     unsigned depth = class_axes(w, CLASS_DEPTH), rows = class_axes(w, CLASS_ROWS),
              columns = class_axes(w, CLASS_COLUMNS);
     if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
-    if (needs_results(w->t, x->inputs[0]))
-        return refuse(w, "a reduction of a product's results needs all of them first");
+    if (w->needs[x->inputs[0]]) return refuse(w, "a reduction of a product's results needs all of them first");
     unsigned axes = w->t->terms[x->inputs[0]].axes;
     if (w->b->options->gpu && space_count(&w->t->space, depth) > DEEPEST_FOLD)
         return refuse(w, "so long a fold wants more programs than one for each column of tiles");
@@ -148,24 +163,36 @@ typedef struct operand_work {
     bool gathered;     /* read at places that are no slice of an array */
 } operand_work;
 
-static void count_ops(const trace *t, int id, operand_work *work)
+/* By term, each use of a value counted. */
+static operand_work *count_work(const dot_work *w)
 {
-    const term *x = &t->terms[id];
-    if (x->kind == TERM_OP && x->op != OP_CONVERT) ++*(ops[x->op].costly ? &work->costly : &work->cheap);
-    if (x->kind == TERM_ACCESS && x->guarded) work->gathered = true;
-    for (int k = 0; x->kind == TERM_ACCESS && k < x->map->rank; k++)
-        work->gathered |= affine_has_atoms(&x->map->axes[k]);
-    for (int i = 0; i < x->input_count; i++) count_ops(t, x->inputs[i], work);
+    const trace *t = w->t;
+    operand_work *work = ARENA_ARRAY(w->b->memory, operand_work, t->term_count);
+    for (int id = 1; id < t->term_count; id++) {
+        const term *x = &t->terms[id];
+        operand_work *sum = &work[id];
+        if (x->kind == TERM_OP && x->op != OP_CONVERT) ++*(ops[x->op].costly ? &sum->costly : &sum->cheap);
+        if (x->kind == TERM_ACCESS && x->guarded) sum->gathered = true;
+        for (int k = 0; x->kind == TERM_ACCESS && k < x->map->rank; k++)
+            sum->gathered |= affine_has_atoms(&x->map->axes[k]);
+        for (int i = 0; i < x->input_count; i++) {
+            const operand_work *from = &work[x->inputs[i]];
+            sum->cheap = MINIMUM(sum->cheap + from->cheap, MOST_PROLOGUE_OPS + 1);
+            sum->costly = MINIMUM(sum->costly + from->costly, 1);
+            sum->gathered |= from->gathered;
+        }
+    }
+    return work;
 }
 
 /* What stands before an operand is computed again by every program that reads it, and it is not read straight from its
  * array. */
 static bool check_operands(dot_work *w)
 {
+    const operand_work *counted = count_work(w);
     for (int side = 0; side < 2; side++) {
-        operand_work work = {0};
-        if (needs_results(w->t, w->terms[side])) return refuse(w, "an operand needs the result of a reduction first");
-        count_ops(w->t, w->terms[side], &work);
+        const operand_work work = counted[w->terms[side]];
+        if (w->needs[w->terms[side]]) return refuse(w, "an operand needs the result of a reduction first");
         if (work.gathered) return refuse(w, "an operand is not a slice of an array");
         bool straight = w->t->terms[w->terms[side]].kind == TERM_ACCESS;
         if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu))
@@ -198,8 +225,8 @@ static bool trace_all(dot_work *w, const space *s)
     trace *t = w->t = trace_new(b->memory, b->g, b->in_memory, b->options, s);
     const graph_node *dot = graph_get(b->g, w->dot);
     int roots[GRAPH_RANK], m = w->rank - 2, n = w->rank - 1, k = w->rank;
-    w->maps = ARENA_ARRAY(b->memory, index_map *, b->g->node_count);
-    w->follows = ARENA_ARRAY(b->memory, signed char, b->g->node_count);
+    w->maps = ARENA_ARRAY(b->memory, index_map *, w->around.count);
+    w->tried = ARENA_ARRAY(b->memory, bool, w->around.count);
     for (int i = 0; i < w->rank; i++) roots[i] = i;
     index_map result = index_map_root(s, roots, w->rank);
     roots[m] = m;
@@ -209,8 +236,9 @@ static bool trace_all(dot_work *w, const space *s)
     roots[n] = n;
     index_map right = index_map_root(s, roots, w->rank);
     set_map(w, w->dot, &result);
-    set_operand(w, dot->inputs[0], &left);
-    set_operand(w, dot->inputs[1], &right);
+    set_map(w, dot->inputs[0], &left);
+    set_map(w, dot->inputs[1], &right);
+    set_operands(w);
     trace_know(t, w->dot, &result);
     for (int i = 0; i < w->grp->node_count; i++) {
         node x = w->grp->nodes[i];
@@ -233,6 +261,7 @@ static bool trace_all(dot_work *w, const space *s)
         if (!w->outputs[i].term) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     }
     if (!w->terms[0] || !w->terms[1]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
+    find_needs(w);
     w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
     for (int i = 1; i < t->term_count; i++) {
         if (t->terms[i].kind != TERM_FOLD) continue;
@@ -433,13 +462,13 @@ static void bind_fold(dot_work *w, frame *f, int term)
     lower_bind(f, term, loop_over_depth(w, f->block, 0, start, add_fold, term));
 }
 
-static bool uses(const trace *t, int id, int wanted)
+static bool uses(const dot_work *w, int id, int wanted)
 {
-    if (id == wanted) return true;
-    const term *x = &t->terms[id];
-    for (int i = 0; i < x->input_count; i++)
-        if (uses(t, x->inputs[i], wanted)) return true;
-    return false;
+    bool *used = ARENA_ARRAY(w->b->memory, bool, w->t->term_count);
+    used[id] = true;
+    for (int at = id; at > wanted; at--) /* inputs are older */
+        for (int i = 0; used[at] && i < w->t->terms[at].input_count; i++) used[w->t->terms[at].inputs[i]] = true;
+    return used[wanted];
 }
 
 /* Axes of M, N and the batch that an output lacks: only the first program along them stores it. */
@@ -460,7 +489,7 @@ static void store_outputs(dot_work *w, frame *f, unsigned missing)
     for (int i = 0; i < w->fold_count; i++) {
         bool needed = false;
         for (int o = 0; o < w->grp->write_count; o++)
-            needed |= missing_axes(w, &w->outputs[o]) == missing && uses(w->t, w->outputs[o].term, w->folds[i]);
+            needed |= missing_axes(w, &w->outputs[o]) == missing && uses(w, w->outputs[o].term, w->folds[i]);
         bool known = f->values[w->folds[i]] || (f->outer && f->outer->values[w->folds[i]]);
         if (needed && !known) bind_fold(w, f, w->folds[i]);
     }
@@ -543,6 +572,9 @@ bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
     space_init(&s, extents, work.rank + 1);
     work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
     b->why = NULL;
+    if (!locals_gather(b, grp, &work.around)) return refuse(&work, "the kernel would be too long");
+    work.after = ARENA_ARRAY(b->memory, bool, work.around.count);
+    find_after(&work);
     if (!shape_count(&dot->shape) && grp->node_count > 1) return refuse(&work, "the product has no elements");
     for (int cuts = 0; !trace_all(&work, &s); cuts++) {
         if (b->why || work.t->cut_axis < 0) return false;

@@ -48,28 +48,101 @@ static void refusal_add(planner *p, int a, int b, const char *why)
 
 /* ---- order ---- */
 
-/* Does anything that `from` computes reach `to`, other than directly where `direct` is allowed? */
-static bool reaches(const planner *p, int from, int to, bool direct, bool *seen)
+/* A walk over cells along their edges, one edge a step. */
+typedef struct cell_walk {
+    int *stack, depth;
+    int *seen, mark; /* by cell: the mark, where it was reached */
+    int at;          /* whose edges are looked at; -1: the next of the stack */
+    int node, edge;
+} cell_walk;
+
+static cell_walk walk_begin(planner *p, int *seen, int *stack, int from)
 {
-    const cell *c = &p->cells[from];
-    for (int i = 0; i < c->g.node_count; i++) {
-        node n = c->g.nodes[i];
-        for (int u = 0; u < p->user_count[n]; u++) {
-            int next = p->cell_of[p->users[n][u]];
-            if (next == from || (direct && next == to)) continue;
-            if (next == to) return true;
-            if (seen[next]) continue;
-            seen[next] = true;
-            if (reaches(p, next, to, false, seen)) return true;
-        }
-    }
-    return false;
+    cell_walk w = {.stack = stack, .seen = seen, .mark = ++p->seen_number, .at = -1};
+    w.seen[from] = w.mark;
+    w.stack[w.depth++] = from;
+    return w;
 }
 
-static bool between(const planner *p, int a, int b, arena *scratch)
+/* The cell at the end of the next edge, towards users or towards what is read; -1: there is none, -2: no cell. */
+static int walk_step(const planner *p, cell_walk *w, bool forward)
 {
-    return reaches(p, a, b, true, ARENA_ARRAY(scratch, bool, p->cell_count)) ||
-           reaches(p, b, a, false, ARENA_ARRAY(scratch, bool, p->cell_count));
+    for (;;) {
+        if (w->at < 0) {
+            if (!w->depth) return -1;
+            w->at = w->stack[--w->depth];
+            w->node = w->edge = 0;
+        }
+        const cell *c = &p->cells[w->at];
+        if (!forward && w->edge < c->read_count) {
+            node from = plan_writer(p, c->reads[w->edge++]);
+            return p->is_op[from] ? p->cell_of[from] : -2;
+        }
+        for (; forward && w->node < c->g.node_count; w->node++, w->edge = 0)
+            if (w->edge < p->user_count[c->g.nodes[w->node]])
+                return p->cell_of[p->users[c->g.nodes[w->node]][w->edge++]];
+        w->at = -1;
+    }
+}
+
+static void walk_to(cell_walk *w, int next)
+{
+    if (w->seen[next] == w->mark) return;
+    w->seen[next] = w->mark;
+    w->stack[w->depth++] = next;
+}
+
+#define MOST_EDGES 8192 /* looked at for one pair, from each end: in a huge graph the two are then left apart */
+
+/* Does a way lead from a to b or back, other than directly from a to b? Ways only lead from lower positions to higher
+ * ones; they are looked for from both ends, so that one that is soon at its end decides. */
+static bool between(planner *p, int a, int b)
+{
+    bool direct = p->position[a] < p->position[b];
+    int from = direct ? a : b, to = direct ? b : a;
+    cell_walk down = walk_begin(p, p->seen, p->stack, from), up = walk_begin(p, p->seen_back, p->stack_back, to);
+    for (int edges = 0; edges < MOST_EDGES; edges++) {
+        int next = walk_step(p, &down, true);
+        if (next == -1) return false;
+        if (next != down.at && !(direct && down.at == from && next == to)) {
+            if (next == to || up.seen[next] == up.mark) return true;
+            if (p->position[next] < p->position[to]) walk_to(&down, next);
+        }
+        next = walk_step(p, &up, false);
+        if (next == -1) return false;
+        if (next == -2 || next == up.at || (direct && up.at == to && next == from)) continue;
+        if (next == from || down.seen[next] == down.mark) return true;
+        if (p->position[next] > p->position[from]) walk_to(&up, next);
+    }
+    return true;
+}
+
+/* Cell b becomes part of cell a, with nothing between them: what needs the lower one goes behind both. */
+static void settle_positions(planner *p, int a, int b)
+{
+    bool before = p->position[a] < p->position[b];
+    int from = before ? a : b, to = before ? b : a, low = p->position[from], high = p->position[to], behind = 0;
+    cell_walk needing = walk_begin(p, p->seen, p->stack, from);
+    for (int next; (next = walk_step(p, &needing, true)) >= 0;)
+        if (p->position[next] < high) walk_to(&needing, next);
+    int at = low;
+    for (int i = low; i <= high; i++) {
+        int c = p->by_position[i];
+        if (c < 0 || c == a || c == b) continue;
+        if (p->seen[c] == needing.mark) {
+            p->stack[behind++] = c;
+            continue;
+        }
+        p->position[c] = at;
+        p->by_position[at++] = c;
+    }
+    p->position[a] = at;
+    p->by_position[at++] = a;
+    for (int i = 0; i < behind; i++) {
+        p->position[p->stack[i]] = at;
+        p->by_position[at++] = p->stack[i];
+    }
+    while (at <= high) p->by_position[at++] = -1;
 }
 
 /* ---- joining ---- */
@@ -120,12 +193,13 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (x->g.kind == GROUP_DOT && y->g.kind == GROUP_DOT) return "two products";
     if (keeps(p, x, y)) return "it was asked to be kept";
     if (x->g.node_count + y->g.node_count > GROUP_MOST_NODES) return "the kernel would be too long";
-    if (between(p, a, b, scratch)) return "another kernel stands between them";
+    if (between(p, a, b)) return "another kernel stands between them";
     cell c = joined(p, x, y);
     if (c.g.write_count + c.read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
     const char *why = NULL;
     qn_error error = {0};
     if (!cell_build(p, &c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";
+    settle_positions(p, a, b);
     p->cells[b].dead = true;
     p->cells[a] = c;
     for (int i = 0; i < c.g.node_count; i++) p->cell_of[c.g.nodes[i]] = a;
@@ -218,6 +292,14 @@ static void join_all(planner *p)
 
 void group_nodes(planner *p)
 {
+    int count = p->cell_count;
+    p->position = ARENA_ARRAY(p->memory, int, count + 1);
+    p->by_position = ARENA_ARRAY(p->memory, int, count + 1);
+    p->seen = ARENA_ARRAY(p->memory, int, count + 1);
+    p->seen_back = ARENA_ARRAY(p->memory, int, count + 1);
+    p->stack = ARENA_ARRAY(p->memory, int, count + 1);
+    p->stack_back = ARENA_ARRAY(p->memory, int, count + 1);
+    for (int i = 0; i < count; i++) p->position[i] = p->by_position[i] = i; /* cells are in the order of their ops */
     p->early = true;
     join_all(p);
     p->early = false;

@@ -38,6 +38,17 @@ typedef struct builder {
     const char *why; /* out: what the answer no is for */
 } builder;
 
+/* locals.c: the ops of a group, the views between them, and what they read. */
+#define KERNEL_MOST_NODES 512 /* of one kernel, with what is followed: bounds the depth of a trace, and the text */
+
+typedef struct locals {
+    node *nodes; /* oldest first */
+    int count;
+} locals;
+/* False: there are more than KERNEL_MOST_NODES. */
+bool locals_gather(const builder *b, const group *grp, locals *out);
+int locals_find(const locals *l, node n); /* its place; -1: it is none of them */
+
 /* False: b->why says why not (or *error, if our own rules are broken). */
 typedef bool group_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error);
 group_build loop_build, dot_build;

@@ -18,40 +18,9 @@ static bool refuse(builder *b, const char *why)
 
 /* ---- the nodes around ---- */
 
-static void gather_locals(loop *p)
-{
-    const graph *g = p->b->g;
-    const group *grp = p->grp;
-    bool *seen = ARENA_ARRAY(p->b->memory, bool, g->node_count);
-    node newest = 0;
-    for (int i = 0; i < grp->node_count; i++) {
-        seen[grp->nodes[i]] = true;
-        newest = MAXIMUM(newest, grp->nodes[i]);
-    }
-    int count = 0;
-    for (node n = newest; n > 0; n--) {
-        if (!seen[n]) continue;
-        count++;
-        if (p->b->in_memory[n]) continue;
-        for (int i = 0; i < graph_get(g, n)->input_count; i++) seen[graph_get(g, n)->inputs[i]] = true;
-    }
-    p->locals = ARENA_ARRAY(p->b->memory, node, count);
-    p->maps = ARENA_ARRAY(p->b->memory, index_map *, count);
-    for (node n = 1; n <= newest; n++)
-        if (seen[n]) p->locals[p->local_count++] = n;
-}
-
 static int local_of(const loop *p, node n)
 {
-    int low = 0, high = p->local_count;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (p->locals[middle] < n)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < p->local_count && p->locals[low] == n ? low : -1;
+    return locals_find(&p->around, n);
 }
 
 static bool is_fold(const loop *p, node n)
@@ -118,13 +87,13 @@ static void give_map(loop *p, int local, const index_map *m)
 static bool push_maps(loop *p)
 {
     bool changed = false;
-    for (int i = 0; i < p->local_count && p->t->cut_axis < 0; i++) {
-        if (p->maps[i] || p->b->in_memory[p->locals[i]]) continue;
-        const graph_node *x = graph_get(p->b->g, p->locals[i]);
+    for (int i = 0; i < p->around.count && p->t->cut_axis < 0; i++) {
+        if (p->maps[i] || p->b->in_memory[p->around.nodes[i]]) continue;
+        const graph_node *x = graph_get(p->b->g, p->around.nodes[i]);
         for (int k = 0; k < x->input_count && !p->maps[i]; k++) {
             int from = local_of(p, x->inputs[k]);
             index_map m;
-            if (from < 0 || !p->maps[from] || !trace_push(p->t, p->locals[i], k, p->maps[from], &m)) continue;
+            if (from < 0 || !p->maps[from] || !trace_push(p->t, p->around.nodes[i], k, p->maps[from], &m)) continue;
             give_map(p, i, &m);
             changed = true;
         }
@@ -135,15 +104,15 @@ static bool push_maps(loop *p)
 static bool pull_maps(loop *p)
 {
     bool changed = false;
-    for (int i = p->local_count - 1; i >= 0 && p->t->cut_axis < 0; i--) {
-        if (!p->maps[i] || p->b->in_memory[p->locals[i]]) continue;
-        const graph_node *x = graph_get(p->b->g, p->locals[i]);
+    for (int i = p->around.count - 1; i >= 0 && p->t->cut_axis < 0; i--) {
+        if (!p->maps[i] || p->b->in_memory[p->around.nodes[i]]) continue;
+        const graph_node *x = graph_get(p->b->g, p->around.nodes[i]);
         if (graph_ops[x->code].class != GRAPH_CLASS_MAP && graph_ops[x->code].class != GRAPH_CLASS_MOVE) continue;
         if (x->code == GRAPH_PAD || x->code == GRAPH_CONCAT) continue;
         for (int k = 0; k < x->input_count; k++) {
             int to = local_of(p, x->inputs[k]);
             index_map m;
-            if (to < 0 || p->maps[to] || !trace_pull(p->t, p->locals[i], k, p->maps[i], &m)) continue;
+            if (to < 0 || p->maps[to] || !trace_pull(p->t, p->around.nodes[i], k, p->maps[i], &m)) continue;
             give_map(p, to, &m);
             changed = true;
         }
@@ -190,8 +159,8 @@ static bool complete(const loop *p, const shape *s, index_map *m)
  * input of another fold. */
 static bool guess_maps(loop *p)
 {
-    for (int i = 0; i < p->local_count; i++) {
-        node n = p->locals[i];
+    for (int i = 0; i < p->around.count; i++) {
+        node n = p->around.nodes[i];
         const graph_node *x = graph_get(p->b->g, n);
         if (p->b->in_memory[n]) continue;
         int from = x->input_count ? local_of(p, x->inputs[0]) : -1;
@@ -460,14 +429,18 @@ static bool analyse_once(loop *p)
     node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
     const shape *s = &graph_get(p->b->g, root)->shape;
     space_init(&p->space, s->extents, s->rank);
+    bool uncut = fold && is_position(graph_get(p->b->g, fold)); /* along one axis */
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
-        p->t->uncut = fold && is_position(graph_get(p->b->g, fold)); /* along one axis */
-        memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->local_count);
+        p->t->uncut = uncut;
+        memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->around.count);
         bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);
         if (fine) break;
         if (p->t->cut_axis < 0) return false;
-        if (!space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) return refuse(p->b, "a reshape mixes axes");
+        if (space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) continue;
+        if (p->grp->node_count > 1) return refuse(p->b, "a reshape mixes axes");
+        space_init(&p->space, s->extents, s->rank); /* no room for the pieces: quotients instead */
+        uncut = true;
     }
     int folds = 0;
     for (int i = 0; i < p->grp->node_count; i++) folds += is_fold(p, p->grp->nodes[i]);
@@ -482,7 +455,8 @@ static bool analyse_once(loop *p)
  * program takes some columns from top to bottom. */
 static bool analyse(loop *p)
 {
-    gather_locals(p);
+    if (!locals_gather(p->b, p->grp, &p->around)) return refuse(p->b, "the kernel would be too long");
+    p->maps = ARENA_ARRAY(p->b->memory, index_map *, p->around.count + 1);
     if (analyse_once(p)) return true;
     const char *why = p->b->why;
     if (p->shape != LOOP_COLUMN || !p->inner || space_count(&p->space, p->outer) > TURNED_MOST) return false;

@@ -26,8 +26,7 @@ typedef struct loop {
     loop_shape shape;
     unsigned outer, inner; /* axes of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
-    node *locals;          /* the group's ops, the views between them, and what they read; oldest first */
-    int local_count;
+    locals around;
     index_map **maps; /* by local; NULL: it has no one place */
     lower_output *outputs;
     int output_count;

@@ -60,15 +60,37 @@ static bool reads_storage(const fuse_plan *plan, int kernel, node leaf)
 
 /* ---- order ---- */
 
-/* before[a * count + b]: kernel a runs before kernel b, directly. */
-static bool reaches(const bool *before, int count, int from, int to, bool *seen)
+/* Which kernel runs before which, directly: lists of later kernels. */
+typedef struct kernel_edges {
+    int *first;     /* by kernel: an edge, or -1 */
+    int *to, *next; /* by edge */
+    int count, capacity, next_capacity;
+    int *seen, *stack, seen_number;
+    arena *memory;
+} kernel_edges;
+
+static void edge_add(kernel_edges *e, int from, int to)
 {
-    if (from == to) return true;
-    seen[from] = true;
-    for (int next = 0; next < count; next++)
-        if (before[(size_t)from * (size_t)count + (size_t)next] && !seen[next] &&
-            reaches(before, count, next, to, seen))
-            return true;
+    int next_count = e->count;
+    ARENA_PUSH(e->memory, e->next, next_count, e->next_capacity, e->first[from]);
+    ARENA_PUSH(e->memory, e->to, e->count, e->capacity, to);
+    e->first[from] = e->count - 1;
+}
+
+static bool reaches(kernel_edges *e, int from, int to)
+{
+    int depth = 0, number = ++e->seen_number;
+    e->stack[depth++] = from;
+    e->seen[from] = number;
+    while (depth) {
+        int at = e->stack[--depth];
+        if (at == to) return true;
+        for (int i = e->first[at]; i >= 0; i = e->next[i]) {
+            if (e->seen[e->to[i]] == number) continue;
+            e->seen[e->to[i]] = number;
+            e->stack[depth++] = e->to[i];
+        }
+    }
     return false;
 }
 
@@ -99,24 +121,56 @@ static int *find_writers(const fuse_plan *plan, arena *scratch)
     return writer;
 }
 
-bool *fuse_before(const fuse_plan *plan, const fuse_assign *assigns, int assign_count, arena *scratch)
+static kernel_edges find_edges(const fuse_plan *plan, const fuse_assign *assigns, int assign_count, arena *scratch)
 {
     int count = plan->kernel_count, *writer = find_writers(plan, scratch);
-    bool *before = ARENA_ARRAY(scratch, bool, (size_t)count *(size_t)count);
+    kernel_edges e = {.memory = scratch};
+    e.first = ARENA_ARRAY(scratch, int, count + 1);
+    e.seen = ARENA_ARRAY(scratch, int, count + 1);
+    e.stack = ARENA_ARRAY(scratch, int, count + 1);
+    for (int i = 0; i < count; i++) e.first[i] = -1;
     for (int i = 0; i < count; i++)
         for (int a = 0; a < plan->kernels[i].argument_count; a++) {
             node base = plan->kernels[i].arguments[a].base;
-            if (writer[base] >= 0 && writer[base] != i) before[(size_t)writer[base] * (size_t)count + (size_t)i] = true;
+            if (writer[base] >= 0 && writer[base] != i) edge_add(&e, writer[base], i);
         }
     for (int a = 0; a < assign_count; a++) {
         int to = writer[assigns[a].from];
-        for (int i = 0; i < count && to >= 0; i++) {
-            if (i == to || !reads_storage(plan, i, assigns[a].home)) continue;
-            bool *seen = ARENA_ARRAY(scratch, bool, count);
-            if (!reaches(before, count, to, i, seen)) before[(size_t)i * (size_t)count + (size_t)to] = true;
-        }
+        for (int i = 0; i < count && to >= 0; i++)
+            if (i != to && reads_storage(plan, i, assigns[a].home) && !reaches(&e, to, i)) edge_add(&e, i, to);
     }
+    return e;
+}
+
+bool *fuse_before(const fuse_plan *plan, const fuse_assign *assigns, int assign_count, arena *scratch)
+{
+    int count = plan->kernel_count;
+    const kernel_edges e = find_edges(plan, assigns, assign_count, scratch);
+    bool *before = ARENA_ARRAY(scratch, bool, (size_t)count *(size_t)count);
+    for (int i = 0; i < count; i++)
+        for (int edge = e.first[i]; edge >= 0; edge = e.next[edge])
+            before[(size_t)i * (size_t)count + (size_t)e.to[edge]] = true;
     return before;
+}
+
+/* The smallest of a heap of numbers, taken out. */
+static int take_smallest(int *heap, int *count)
+{
+    int smallest = heap[0], last = heap[--*count], at = 0;
+    for (int child; (child = 2 * at + 1) < *count; at = child) {
+        if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= last) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return smallest;
+}
+
+static void put_number(int *heap, int *count, int number)
+{
+    int at = (*count)++;
+    for (; at && heap[(at - 1) / 2] > number; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = number;
 }
 
 /* Kernels that read the old value of an assigned leaf go before the one that computes the new value, unless they need
@@ -130,20 +184,18 @@ static void order_kernels(memory_plan *m, arena *scratch)
         for (int i = writer[m->assigns[a].from] + 1; i < count && writer[m->assigns[a].from] >= 0 && !needed; i++)
             needed = reads_storage(plan, i, m->assigns[a].home);
     if (!needed) return;
-    const bool *before = fuse_before(plan, m->assigns, m->assign_count, scratch);
-    int *order = ARENA_ARRAY(scratch, int, count);
-    bool *done = ARENA_ARRAY(scratch, bool, count);
-    for (int at = 0; at < count; at++) {
-        int next = -1;
-        for (int i = 0; i < count && next < 0; i++) {
-            bool ready = !done[i];
-            for (int p = 0; p < count && ready; p++) ready = done[p] || !before[(size_t)p * (size_t)count + (size_t)i];
-            if (ready) next = i;
-        }
-        CHECK(next >= 0);
-        order[at] = next;
-        done[next] = true;
+    const kernel_edges e = find_edges(plan, m->assigns, m->assign_count, scratch);
+    int *order = ARENA_ARRAY(scratch, int, count), *waits = ARENA_ARRAY(scratch, int, count), at = 0, ready_count = 0;
+    int *ready = ARENA_ARRAY(scratch, int, count + 1);
+    for (int i = 0; i < e.count; i++) waits[e.to[i]]++;
+    for (int i = 0; i < count; i++)
+        if (!waits[i]) put_number(ready, &ready_count, i);
+    while (ready_count) { /* of those that are ready, the first in the old order */
+        int next = order[at++] = take_smallest(ready, &ready_count);
+        for (int edge = e.first[next]; edge >= 0; edge = e.next[edge])
+            if (!--waits[e.to[edge]]) put_number(ready, &ready_count, e.to[edge]);
     }
+    CHECK(at == count);
     renumber(plan, order, scratch);
 }
 
@@ -301,12 +353,6 @@ static int larger_first(const void *left, const void *right)
     return (a->n > b->n) - (a->n < b->n);
 }
 
-static int lower_first(const void *left, const void *right)
-{
-    const block *a = *(block *const *)left, *b = *(block *const *)right;
-    return (a->offset > b->offset) - (a->offset < b->offset);
-}
-
 /* The smallest gap between placed blocks that live at the same time, or the end. */
 static int64_t best_offset(const block *b, block *const *placed, int count)
 {
@@ -324,10 +370,26 @@ static int64_t best_offset(const block *b, block *const *placed, int count)
     return best >= 0 ? best : end;
 }
 
+static int earlier_first(const void *left, const void *right)
+{
+    const block *a = left, *b = right;
+    return a->first != b->first ? (a->first > b->first) - (a->first < b->first) : larger_first(left, right);
+}
+
+/* Into a list that is ordered by offset. */
+static void insert_block(block **placed, int count, block *b)
+{
+    int at = count;
+    for (; at && placed[at - 1]->offset > b->offset; at--) placed[at] = placed[at - 1];
+    placed[at] = b;
+}
+
+#define BLOCKS_BY_SIZE 2048 /* up to here all are looked at for each; more are placed as they come to life */
+
 static void place_workspace(memory_plan *m, arena *scratch)
 {
     fuse_plan *plan = m->plan;
-    int count = 0, nodes = plan->graph->node_count;
+    int count = 0, nodes = plan->graph->node_count, placed_count = 0;
     block *blocks = ARENA_ARRAY(scratch, block, nodes);
     for (int n = 1; n < nodes; n++) {
         if (m->first[n] < 0 || m->wanted[n] || m->root[n] != (node)n) continue;
@@ -335,13 +397,19 @@ static void place_workspace(memory_plan *m, arena *scratch)
         blocks[count++] =
             (block){.n = (node)n, .size = size * ALIGNMENT_BYTES, .first = m->first[n], .last = m->last[n]};
     }
-    qsort(blocks, (size_t)count, sizeof(block), larger_first);
+    bool by_time = count > BLOCKS_BY_SIZE;
+    if (count) qsort(blocks, (size_t)count, sizeof(block), by_time ? earlier_first : larger_first);
     block **placed = ARENA_ARRAY(scratch, block *, count + 1);
     for (int i = 0; i < count; i++) {
         block *b = &blocks[i];
-        b->offset = best_offset(b, placed, i);
-        placed[i] = b;
-        qsort(placed, (size_t)i + 1, sizeof(block *), lower_first);
+        if (by_time) { /* what has ended is in nobody's way any more */
+            int alive = 0;
+            for (int k = 0; k < placed_count; k++)
+                if (placed[k]->last >= b->first) placed[alive++] = placed[k];
+            placed_count = alive;
+        }
+        b->offset = best_offset(b, placed, placed_count);
+        insert_block(placed, placed_count++, b);
         plan->places[b->n] = (fuse_place){.offset_bytes = b->offset};
         plan->workspace_bytes = MAXIMUM(plan->workspace_bytes, b->offset + b->size);
     }

@@ -42,8 +42,8 @@ static bool reads_elsewhere(const planner *p, const cell *c, node u, node n)
     const cell *owner = &p->cells[p->cell_of[u]];
     bool here = cell_lists(c->g.nodes, c->g.node_count, u) && !is_copy(c, u);
     if (!here && !owner->dead && !cell_lists(owner->g.nodes, owner->g.node_count, n)) return true;
-    for (int i = 0; i < p->cell_count; i++) {
-        const cell *other = &p->cells[i];
+    for (int i = 0; i < p->copier_count[u]; i++) {
+        const cell *other = &p->cells[p->copiers[u][i]];
         if (!other->dead && is_copy(other, u) && !cell_lists(other->g.nodes, other->g.node_count, n)) return true;
     }
     return false;
@@ -81,10 +81,10 @@ void cell_settle(planner *p, cell *c)
                 plan_add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
     }
     if (g->kind == GROUP_CALL) { /* its results */
-        g->writes = ARENA_ARRAY(p->memory, node, p->node_count);
-        for (node n = 1; (int)n < p->node_count; n++)
-            if (p->reached[n] && graph_get(p->g, n)->code == GRAPH_RESULT && graph_get(p->g, n)->inputs[0] == g->anchor)
-                g->writes[g->write_count++] = n;
+        int count = 0;
+        for (node n = p->first_result[g->anchor]; n; n = p->next_result[n]) count++;
+        g->writes = ARENA_ARRAY(p->memory, node, count + 1);
+        for (node n = p->first_result[g->anchor]; n; n = p->next_result[n]) g->writes[count - ++g->write_count] = n;
     }
     if (c->read_count) qsort(c->reads, (size_t)c->read_count, sizeof(node), by_node);
     c->stamp = ++p->next_stamp;
@@ -201,27 +201,30 @@ static int64_t argument_bytes(const graph *g, const fuse_argument *a)
 }
 
 /* The ops and what is followed between them. */
-static void list_nodes(const planner *p, const cell *c, fuse_kernel *k)
+static void list_nodes(planner *p, const cell *c, fuse_kernel *k)
 {
-    bool *seen = ARENA_ARRAY(p->memory, bool, p->node_count);
     const group *g = &c->g;
-    for (int i = 0; i < g->node_count; i++) seen[g->nodes[i]] = true;
-    int count = 0;
-    for (node n = g->nodes[g->node_count - 1]; n > 0; n--) {
-        if (!seen[n]) continue;
-        count++;
-        for (int i = 0; i < graph_get(p->g, n)->input_count; i++) {
-            node from = graph_get(p->g, n)->inputs[i];
-            if (!p->in_memory[from]) seen[from] = true;
+    int capacity = 0;
+    k->nodes = NULL;
+    k->node_count = 0;
+    p->marked++;
+    for (int i = 0; i < g->node_count; i++) {
+        p->mark[g->nodes[i]] = p->marked;
+        ARENA_PUSH(p->memory, k->nodes, k->node_count, capacity, g->nodes[i]);
+    }
+    for (int at = 0; at < k->node_count; at++) {
+        const graph_node *x = graph_get(p->g, k->nodes[at]);
+        for (int i = 0; i < x->input_count; i++) {
+            node from = x->inputs[i];
+            if (p->in_memory[from] || p->mark[from] == p->marked) continue;
+            p->mark[from] = p->marked;
+            ARENA_PUSH(p->memory, k->nodes, k->node_count, capacity, from);
         }
     }
-    k->nodes = ARENA_ARRAY(p->memory, node, count);
-    k->node_count = 0;
-    for (node n = 1; n <= g->nodes[g->node_count - 1]; n++)
-        if (seen[n]) k->nodes[k->node_count++] = n;
+    qsort(k->nodes, (size_t)k->node_count, sizeof(node), by_node);
 }
 
-static void count_kernel(const planner *p, const cell *c, fuse_kernel *k)
+static void count_kernel(planner *p, const cell *c, fuse_kernel *k)
 {
     const group *g = &c->g;
     list_nodes(p, c, k);
@@ -281,41 +284,69 @@ static void fall_apart(planner *p, int at)
 {
     cell c = p->cells[at];
     p->cells[at].dead = true;
+    int first = p->cell_count;
     for (int i = 0; i < c.g.node_count; i++)
         if (!is_copy(&c, c.g.nodes[i])) make_cell(p, c.g.nodes[i]);
-    cells_settle(p);
+    for (int i = first; i < p->cell_count; i++) cell_settle(p, &p->cells[i]); /* now that all know where they are */
+    if (p->copying) cells_settle(p);
 }
 
-static qn_status build_all(planner *p, fuse_plan *plan, int *kernel_of, qn_error *error)
+/* An op whose kernel cannot be built with what is followed below it: that goes into memory first. False: nothing is. */
+static bool store_inputs(planner *p, node n)
 {
-    bool changed = true;
+    const graph_node *x = graph_get(p->g, n);
+    bool any = false;
+    for (int i = 0; i < x->input_count; i++) {
+        node from = x->inputs[i];
+        if (p->in_memory[from] || graph_get(p->g, from)->code == GRAPH_FULL) continue;
+        p->stored[from] = any = true;
+    }
+    return any;
+}
+
+/* *again: something has to be stored that was not; the plan is made anew. */
+static qn_status build_all(planner *p, fuse_plan *plan, int **kernel_of, bool *again, qn_error *error)
+{
     fuse_kernel *built = NULL;
-    int built_count = 0;
-    while (changed) { /* every cell once; after one fell apart, the new ones */
+    int *stamps = NULL; /* of the cells as they were built */
+    int built_count = 0, stamp_count = 0, built_capacity = 0, stamp_capacity = 0;
+    bool changed = true;
+    *again = false;
+    while (changed) { /* every cell once; after one fell apart, what is new or has changed */
         changed = false;
-        built = ARENA_ARRAY(p->memory, fuse_kernel, p->cell_count);
-        built_count = p->cell_count;
-        for (int i = 0; i < built_count && !changed; i++) {
+        for (int i = 0; i < p->cell_count; i++) {
             cell *c = &p->cells[i];
             const char *why = NULL;
             qn_error problem = {0};
-            if (c->dead || cell_build(p, c, p->memory, &built[i], &why, &problem)) continue;
-            if (c->g.node_count == 1)
+            if (i == built_count) {
+                ARENA_PUSH(p->memory, built, built_count, built_capacity, (fuse_kernel){0});
+                ARENA_PUSH(p->memory, stamps, stamp_count, stamp_capacity, 0);
+            }
+            if (c->dead || stamps[i] == c->stamp) continue;
+            stamps[i] = c->stamp;
+            if (cell_build(p, c, p->memory, &built[i], &why, &problem)) continue;
+            if (c->g.node_count > 1) {
+                fall_apart(p, i);
+                changed = true;
+            } else if (store_inputs(p, c->g.nodes[0])) {
+                *again = true;
+            } else {
                 return error_set(error, QN_FAILED, "%s: no kernel can be built: %s",
                                  graph_ops[graph_get(p->g, c->g.nodes[0])->code].text,
                                  why                  ? why
                                  : problem.message[0] ? problem.message
                                                       : "its shape does not fit");
-            fall_apart(p, i);
-            changed = true;
+            }
         }
     }
+    if (*again) return QN_OK;
+    *kernel_of = ARENA_ARRAY(p->memory, int, p->cell_count + 1);
     int *order = ARENA_ARRAY(p->memory, int, p->cell_count), count = order_cells(p, order);
     plan->kernels = ARENA_ARRAY(p->memory, fuse_kernel, count + 1);
     for (int i = 0; i < count; i++) {
         fuse_kernel *k = &plan->kernels[plan->kernel_count];
         *k = built[order[i]];
-        kernel_of[order[i]] = plan->kernel_count++;
+        (*kernel_of)[order[i]] = plan->kernel_count++;
         count_kernel(p, &p->cells[order[i]], k);
     }
     return QN_OK;
@@ -369,6 +400,11 @@ static planner *planner_new(graph *g, const fuse_leaf *leaves, int old_count, co
     p->users = ARENA_ARRAY(memory, node *, count);
     p->user_count = ARENA_ARRAY(memory, int, count);
     p->cell_of = ARENA_ARRAY(memory, int, count);
+    p->first_result = ARENA_ARRAY(memory, node, count);
+    p->next_result = ARENA_ARRAY(memory, node, count);
+    p->mark = ARENA_ARRAY(memory, int, count);
+    p->copiers = ARENA_ARRAY(memory, node *, count);
+    p->copier_count = ARENA_ARRAY(memory, int, count);
     return p;
 }
 
@@ -379,22 +415,27 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
     preparation prepared = plan_prepare(g, leaves, roots, root_count, memory);
     plan_part_roots(g, &prepared, leaves, roots, root_count);
     if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
-    planner *p = planner_new(g, leaves, old_count, options, memory);
-    node *now = ARENA_ARRAY(memory, node, root_count + 1);
-    for (int i = 0; i < root_count; i++) {
-        now[i] = prepared.now[roots[i]];
-        p->wanted[now[i]] = true;
-    }
-    plan_reach(g, p->leaves, p->node_count, now, root_count, p->reached);
-    plan_find_ops(p);
-    for (node n = 1; (int)n < p->node_count; n++)
-        if (p->reached[n] && p->is_op[n]) make_cell(p, n);
-    if (options->mode != FUSE_EAGER) group_nodes(p);
+    bool *stored = ARENA_ARRAY(memory, bool, g->node_count), again = true;
     fuse_plan *plan = ARENA_NEW(memory, fuse_plan);
     plan->memory = memory;
     plan->graph = g;
-    int *kernel_of = ARENA_ARRAY(memory, int, 2 * p->node_count + 1);
-    QN_TRY(build_all(p, plan, kernel_of, error));
+    planner *p = NULL;
+    int *kernel_of = NULL;
+    while (again) { /* each time more is stored */
+        p = planner_new(g, leaves, old_count, options, memory);
+        p->stored = stored;
+        node *now = ARENA_ARRAY(memory, node, root_count + 1);
+        for (int i = 0; i < root_count; i++) {
+            now[i] = prepared.now[roots[i]];
+            p->wanted[now[i]] = true;
+        }
+        plan_reach(g, p->leaves, p->node_count, now, root_count, p->reached);
+        plan_find_ops(p);
+        for (node n = 1; (int)n < p->node_count; n++)
+            if (p->reached[n] && p->is_op[n]) make_cell(p, n);
+        if (options->mode != FUSE_EAGER) group_nodes(p);
+        QN_TRY(build_all(p, plan, &kernel_of, &again, error));
+    }
     list_boundaries(p, plan, kernel_of);
     plan_rename(p, plan, &prepared, roots, root_count);
     *out = plan;

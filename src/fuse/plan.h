@@ -37,20 +37,28 @@ typedef struct planner {
     const fuse_options *options;
     bool *reached, *wanted, *is_op; /* by node; wanted: has to be in memory in the end */
     bool *in_memory;                /* as the builders see it: given, or an op that is not in the group */
+    bool *stored;                   /* by node: it is put into memory, because no kernel could be built around it */
     node **reads;                   /* by op: what it reads, through views */
     int *read_count;
     node **users; /* by node: ops that read it */
     int *user_count;
-    int *cell_of; /* by op */
+    node *first_result, *next_result; /* by node: a call's results as a list */
+    int *cell_of;                     /* by op */
+    int *mark, marked;                /* by node: a list was just put together with this number */
     cell *cells;
     int cell_count, cell_capacity, next_stamp;
-    bool *forced; /* by op: it is written, so that readers can compute others from it. recompute.c */
-    bool copying; /* some cell has copies */
-    bool early;   /* see builder */
+    int *position, *by_position; /* of cells, while grouping: what a cell reads has a lower one */
+    int *seen, *seen_back, *stack, *stack_back, seen_number; /* of walks over cells */
+    bool *forced;   /* by op: it is written, so that readers can compute others from it. recompute.c */
+    bool copying;   /* some cell has copies */
+    node **copiers; /* by node: cells that have a copy of it, or had; recompute.c */
+    int *copier_count;
+    bool early; /* see builder */
     refusal *refusals;
     int refusal_count, refusal_size;
 } planner;
 
+#define FOLLOW_MOST 64       /* views and cheap arithmetic, one upon the other, until one is put into memory */
 #define GROUP_MOST_NODES 160 /* of one kernel: longer texts cost more to compile than they save */
 
 /* prepare.c */

@@ -114,16 +114,27 @@ static bool is_cheap(const planner *p, node n)
     return bytes <= graph_size_bytes(p->g, n);
 }
 
-void plan_add_node(planner *p, node **list, int *count, node n)
+static void push_node(planner *p, node **list, int *count, node n)
 {
-    for (int i = 0; i < *count; i++)
-        if ((*list)[i] == n) return;
     if (!(*count & (*count - 1))) { /* powers of two: grow */
         node *grown = ARENA_ARRAY(p->memory, node, *count ? *count * 2 : 1);
         if (*count) memcpy(grown, *list, sizeof(node) * (size_t)*count);
         *list = grown;
     }
     (*list)[(*count)++] = n;
+}
+
+void plan_add_node(planner *p, node **list, int *count, node n)
+{
+    for (int i = 0; i < *count; i++)
+        if ((*list)[i] == n) return;
+    push_node(p, list, count, n);
+}
+
+/* Of users, which come in order. */
+static void add_last(planner *p, node **list, int *count, node n)
+{
+    if (!*count || (*list)[*count - 1] != n) push_node(p, list, count, n);
 }
 
 /* Operands that are no strided views; if all are and it is not enough, all of them. */
@@ -179,13 +190,20 @@ void plan_find_ops(planner *p)
         hungry |= p->options->mode == FUSE_STRICT && group_is_ordered(x);
         for (int i = 0; i < x->input_count; i++) feeds[x->inputs[i]] |= hungry;
     }
+    int *depth = ARENA_ARRAY(p->memory, int, p->node_count); /* of what is followed */
     for (node n = 1; (int)n < p->node_count; n++) {
         if (!p->reached[n]) continue;
         const graph_node *x = graph_get(p->g, n);
+        if (x->code == GRAPH_RESULT) {
+            p->next_result[n] = p->first_result[x->inputs[0]];
+            p->first_result[x->inputs[0]] = n;
+        }
         p->in_memory[n] = p->leaves[n].given || x->code == GRAPH_LEAF || x->code == GRAPH_RESULT;
         if (p->in_memory[n]) continue;
-        if (!feeds[n] && is_cheap(p, n)) continue;
-        p->is_op[n] = !is_followed(x) || p->wanted[n];
+        for (int i = 0; i < x->input_count; i++)
+            if (!p->in_memory[x->inputs[i]]) depth[n] = MAXIMUM(depth[n], depth[x->inputs[i]] + 1);
+        bool followed = is_followed(x) || (!feeds[n] && is_cheap(p, n));
+        p->is_op[n] = !followed || p->wanted[n] || p->stored[n] || depth[n] > FOLLOW_MOST;
         p->in_memory[n] = p->is_op[n];
     }
     /* What stands alone wants views of memory. */
@@ -217,8 +235,8 @@ void plan_find_ops(planner *p)
         }
         for (int k = 0; p->is_op[n] && k < p->read_count[n]; k++) {
             node read = p->reads[n][k], writer = plan_writer(p, read);
-            plan_add_node(p, &p->users[read], &p->user_count[read], n);
-            if (writer != read) plan_add_node(p, &p->users[writer], &p->user_count[writer], n);
+            add_last(p, &p->users[read], &p->user_count[read], n);
+            if (writer != read) add_last(p, &p->users[writer], &p->user_count[writer], n);
         }
     }
 }

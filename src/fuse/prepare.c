@@ -10,15 +10,17 @@
 
 #include <string.h>
 
-#define CONCAT_MOST 8 /* parts that one kernel puts together: it has so many parameters */
+#define CONCAT_MOST 8        /* parts that one kernel puts together: it has so many parameters ... */
+#define CONCAT_PARAMETERS 48 /* ... each has one and its extents */
 
 /* Parts of parts. */
 static node concat_tree(graph *g, node n)
 {
     const graph_node x = *graph_get(g, n);
-    if (x.input_count <= CONCAT_MOST) return n;
+    int most = MINIMUM(CONCAT_MOST, CONCAT_PARAMETERS / (1 + x.shape.rank));
+    if (x.input_count <= most) return n;
     node parts[CONCAT_MOST];
-    int count = 0, each = (x.input_count + CONCAT_MOST - 1) / CONCAT_MOST;
+    int count = 0, each = (x.input_count + most - 1) / most;
     for (int first = 0; first < x.input_count; first += each) {
         node part = graph_concat(g, x.inputs + first, MINIMUM(each, x.input_count - first), x.attr.axis);
         parts[count++] = part && graph_get(g, part)->code == GRAPH_CONCAT ? concat_tree(g, part) : part;

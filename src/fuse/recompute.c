@@ -65,19 +65,34 @@ static bool follow_chain(const planner *p, reader *r, node n, bool top)
     return true;
 }
 
-/* The cells that read n from memory; -1: one of them has to, or there are too many. */
+static bool add_reader(const planner *p, node n, int at, reader *readers, int *count)
+{
+    const cell *c = &p->cells[at];
+    if (c->dead || !cell_lists(c->reads, c->read_count, n)) return true;
+    int place = *count;
+    while (place && readers[place - 1].cell > at) place--;
+    if (place && readers[place - 1].cell == at) return true;
+    if (group_is_barrier(p, c)) return false;
+    node anchor = c->g.anchor; /* a product reads its operands many times */
+    if (anchor && listed(p->reads[anchor], p->read_count[anchor], n)) return false;
+    if (*count == MOST_READERS) return false;
+    for (int i = (*count)++; i > place; i--) readers[i].cell = readers[i - 1].cell;
+    readers[place].cell = at;
+    return true;
+}
+
+/* The cells that read n from memory, in order; -1: one of them has to, or there are too many. */
 static int find_readers(const planner *p, node n, reader *readers)
 {
     int count = 0;
-    for (int i = 0; i < p->cell_count; i++) {
-        const cell *c = &p->cells[i];
-        if (c->dead || !cell_lists(c->reads, c->read_count, n)) continue;
-        if (group_is_barrier(p, c)) return -1;
-        node anchor = c->g.anchor; /* a product reads its operands many times */
-        if (anchor && listed(p->reads[anchor], p->read_count[anchor], n)) return -1;
-        if (count == MOST_READERS) return -1;
-        readers[count++] = (reader){.cell = i};
+    for (int i = 0; i < p->user_count[n]; i++) {
+        node u = p->users[n][i];
+        bool good = add_reader(p, n, p->cell_of[u], readers, &count);
+        for (int k = 0; k < p->copier_count[u] && good; k++)
+            good = add_reader(p, n, (int)p->copiers[u][k], readers, &count);
+        if (!good) return -1;
     }
+    for (int i = 0; i < count; i++) readers[i] = (reader){.cell = readers[i].cell};
     return count;
 }
 
@@ -95,6 +110,8 @@ static cell with_chain(planner *p, const reader *r)
     c.g.nodes = nodes;
     c.g.node_count += r->chain_count;
     c.copies = copies;
+    for (int i = 0; i < r->chain_count; i++)
+        plan_add_node(p, &p->copiers[r->chain[i]], &p->copier_count[r->chain[i]], (node)r->cell);
     c.copy_count += r->chain_count;
     cell_settle(p, &c);
     return c;
@@ -188,19 +205,23 @@ static void hand_over(planner *p, node n)
     if (!owner->dead && cell_lists(owner->g.writes, owner->g.write_count, n)) return;
     for (int u = 0; u < p->user_count[n] && !owner->dead; u++)
         if (cell_lists(owner->g.nodes, owner->g.node_count, p->users[n][u])) return;
-    for (int i = 0; i < p->cell_count; i++) {
-        cell *c = &p->cells[i];
-        if (c->dead || c == owner || !listed(c->copies, c->copy_count, n)) continue;
-        for (int k = 0, kept = 0; k < owner->g.node_count; k++)
-            if (owner->g.nodes[k] != n) owner->g.nodes[kept++] = owner->g.nodes[k];
-        owner->g.node_count--;
-        int kept = 0;
-        for (int k = 0; k < c->copy_count; k++)
-            if (c->copies[k] != n) c->copies[kept++] = c->copies[k];
-        c->copy_count = kept;
-        p->cell_of[n] = i;
-        return;
+    int heir = -1; /* the first */
+    for (int i = 0; i < p->copier_count[n]; i++) {
+        int at = (int)p->copiers[n][i];
+        const cell *c = &p->cells[at];
+        if (!c->dead && c != owner && listed(c->copies, c->copy_count, n) && (heir < 0 || at < heir)) heir = at;
     }
+    if (heir < 0) return;
+    cell *c = &p->cells[heir];
+    int kept = 0;
+    for (int k = 0; k < owner->g.node_count; k++)
+        if (owner->g.nodes[k] != n) owner->g.nodes[kept++] = owner->g.nodes[k];
+    owner->g.node_count--;
+    kept = 0;
+    for (int k = 0; k < c->copy_count; k++)
+        if (c->copies[k] != n) c->copies[kept++] = c->copies[k];
+    c->copy_count = kept;
+    p->cell_of[n] = heir;
 }
 
 void group_recompute(planner *p)

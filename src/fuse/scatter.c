@@ -37,15 +37,18 @@ static node add_one(graph *g, const graph_node *n)
 static bool is_sorted(const graph *g, node n)
 {
     const graph_node *x = graph_get(g, n);
-    if (x->code == GRAPH_RESHAPE && graph_get(g, x->inputs[0])->shape.rank == 1) return is_sorted(g, x->inputs[0]);
-    if (x->shape.rank != 1) return false;
+    for (;; x = graph_get(g, x->inputs[0])) { /* through what keeps the order */
+        if (x->code == GRAPH_RESHAPE && graph_get(g, x->inputs[0])->shape.rank == 1) continue;
+        if (x->shape.rank != 1) return false;
+        bool sum = x->code == GRAPH_MAP && (x->attr.map == OP_SUB || x->attr.map == OP_ADD);
+        if (!sum) break;
+        if (graph_get(g, x->inputs[1])->code != GRAPH_FULL) return false;
+    }
     if (x->code == GRAPH_IOTA) return true;
     if (x->code == GRAPH_TAKE) {
         const graph_node *order = graph_get(g, x->inputs[1]);
         return order->code == GRAPH_ARGSORT && !order->attr.index && order->inputs[0] == x->inputs[0];
     }
-    if (x->code == GRAPH_MAP && (x->attr.map == OP_SUB || x->attr.map == OP_ADD))
-        return graph_get(g, x->inputs[1])->code == GRAPH_FULL && is_sorted(g, x->inputs[0]);
     if (x->code != GRAPH_SCAN || x->attr.fold != FOLD_SUM) return false;
     const graph_node *counted = graph_get(g, x->inputs[0]);
     return counted->code == GRAPH_MAP && counted->attr.map == OP_CONVERT &&

@@ -14,6 +14,7 @@
 
 #define MOST_ARGUMENTS 26
 #define MOST_PARAMS 56
+#define MOST_KERNELS 2048 /* of a plan: the search takes all pairs; a longer one has work enough */
 
 /* ---- one kernel for two ---- */
 
@@ -288,7 +289,7 @@ void fuse_side_by_side(fuse_plan *plan, const fuse_assign *assigns, int assign_c
     arena *scratch = arena_new();
     bool *small = ARENA_ARRAY(scratch, bool, count);
     for (int i = 0; i < count; i++) products += small[i] = is_small_product(plan->graph, &plan->kernels[i]);
-    if (products < 2) {
+    if (products < 2 || count > MOST_KERNELS) {
         arena_free(scratch);
         return;
     }

@@ -151,6 +151,7 @@ static int term_add(trace *t, term *x)
     unsigned at = (unsigned)term_hash(x) & (unsigned)(t->table_size - 1);
     for (; t->table[at]; at = (at + 1) & (unsigned)(t->table_size - 1))
         if (term_same(&t->terms[t->table[at]], x)) return t->table[at];
+    if (t->term_count >= TRACE_MOST_TERMS) fail(t, "the kernel would be too long");
     for (int i = 0; i < x->input_count; i++) x->axes |= t->terms[x->inputs[i]].axes;
     if (x->map) x->map = map_intern(t, x->map);
     t->table[at] = t->term_count;

@@ -14,6 +14,8 @@
 #include "fuse/fuse.h"
 #include "fuse/index.h"
 
+#define TRACE_MOST_TERMS 8192 /* joins of joins that read each other at many places grow beyond all measure */
+
 typedef enum term_kind {
     TERM_CONSTANT, /* number */
     TERM_ACCESS,   /* node n in memory at the map */

@@ -81,23 +81,36 @@ void realize_close(qn_tape *tape)
 
 /* ---- where things lie ---- */
 
+/* The node below n that n is a view of, or the same values; 0: it is computed. */
+static node looks_at(const graph *g, node n)
+{
+    const graph_node *at = graph_get(g, n);
+    bool moves = graph_ops[at->code].class == GRAPH_CLASS_MOVE && at->code != GRAPH_PAD && at->code != GRAPH_CONCAT;
+    return moves || at->code == GRAPH_DETACH ? at->inputs[0] : 0;
+}
+
 bool realize_where(const qn_tape *tape, node n, placed *out)
 {
-    const placed *p = tape_placed(tape, n);
-    if (p) {
-        *out = *p;
-        return true;
+    const graph *g = tape->graph;
+    int count = 0, at = 0;
+    node below = n;
+    for (; below && !tape_placed(tape, below); below = looks_at(g, below)) count++;
+    if (!below) return false;
+    *out = *tape_placed(tape, below);
+    if (!count) return true;
+    node few[32], *list = count > COUNT(few) ? heap_resize(NULL, sizeof(node) * (size_t)count) : few;
+    for (node v = n; v != below; v = looks_at(g, v)) list[at++] = v;
+    bool good = true;
+    while (good && at > 0) { /* from what lies in memory, upwards */
+        placed from = *out;
+        int64_t offset;
+        node v = list[--at];
+        if (graph_get(g, v)->code == GRAPH_DETACH) continue;
+        good = tape_view_step(g, v, from.strides, out->strides, &offset);
+        out->offset = from.offset + offset;
     }
-    const graph_node *at = graph_get(tape->graph, n);
-    bool moves = graph_ops[at->code].class == GRAPH_CLASS_MOVE && at->code != GRAPH_PAD && at->code != GRAPH_CONCAT;
-    if (at->code == GRAPH_DETACH) return realize_where(tape, at->inputs[0], out);
-    placed from;
-    int64_t offset;
-    if (!moves || !realize_where(tape, at->inputs[0], &from)) return false;
-    *out = (placed){.storage = from.storage};
-    if (!tape_view_step(tape->graph, n, from.strides, out->strides, &offset)) return false;
-    out->offset = from.offset + offset;
-    return true;
+    if (list != few) heap_free(list);
+    return good;
 }
 
 static placed row_major(const shape *s)
@@ -132,17 +145,20 @@ static bool view_over(const graph *g, node n, node base, placed *out)
     return true;
 }
 
+enum { MOST_VIEWS = 64 }; /* one upon the other; more are computed */
+
 /* The node whose memory holds n: below it while it is only looked at in another way. A slice is computed for itself:
  * the rest would be for nothing. */
 static node target_of(const graph *g, node n)
 {
     node base = n;
-    for (;;) {
+    for (int views = 0;; views++) {
         const graph_node *at = graph_get(g, base);
         placed ignored;
         if (at->code != GRAPH_RESHAPE && at->code != GRAPH_PERMUTE && at->code != GRAPH_EXPAND &&
             at->code != GRAPH_WINDOW && at->code != GRAPH_DETACH)
             return base;
+        if (views == MOST_VIEWS) return base;
         node below = at->inputs[0];
         if (!view_over(g, n, below, &ignored)) return base;
         base = below;

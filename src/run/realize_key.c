@@ -68,7 +68,8 @@ static void put_node(realizer *r, const graph_node *n)
 {
     const graph_attr *a = &n->attr;
     put(r, (uint32_t)n->code | (uint32_t)n->elem << 8 | (uint32_t)a->map << 16 | (uint32_t)a->fold << 28);
-    put(r, (uint32_t)n->input_count | (uint32_t)a->axis << 8 | (uint32_t)a->axis_set << 16 | (uint32_t)a->index << 24);
+    put(r, (uint32_t)n->input_count);
+    put(r, (uint32_t)a->axis << 8 | (uint32_t)a->axis_set << 16 | (uint32_t)a->index << 24);
     for (int i = 0; i < n->input_count; i++) put(r, (uint32_t)r->number[n->inputs[i]]);
     if (n->code == GRAPH_AGAIN || n->code == GRAPH_RESULT) put(r, (uint32_t)a->index);
     if (graph_ops[n->code].class == GRAPH_CLASS_MAP) return;

@@ -50,6 +50,17 @@ recompute *recompute_new(graph *g, const node *order, int count, arena *memory)
     return r;
 }
 
+static bool is_missing(const recompute *r, node n)
+{
+    return (int)n < r->known && r->passed[n] && !r->copies[n];
+}
+
+static node value_of(const recompute *r, node n)
+{
+    return (int)n < r->known && r->passed[n] ? r->copies[n] : n;
+}
+
+/* Of a node whose inputs have their copies. */
 static node copy_of(recompute *r, node n)
 {
     graph *g = r->g;
@@ -58,7 +69,7 @@ static node copy_of(recompute *r, node n)
     node *inputs = ARENA_ARRAY(r->memory, node, count);
     bool changed = false;
     for (int i = 0; i < count; i++) {
-        inputs[i] = recompute_value(r, old[i]);
+        inputs[i] = value_of(r, old[i]);
         changed |= inputs[i] != old[i];
         graph_code code = g->nodes[old[i]].code;
         if (start < 0 && code != GRAPH_FULL && code != GRAPH_IOTA) start = i;
@@ -70,7 +81,20 @@ static node copy_of(recompute *r, node n)
 
 node recompute_value(recompute *r, node n)
 {
-    if (!r || !n || (int)n >= r->known || !r->passed[n]) return n;
-    if (!r->copies[n]) r->copies[n] = copy_of(r, n);
-    return r->copies[n];
+    if (!r || !n) return n;
+    node *stack = NULL; /* what waits for copies of its inputs */
+    int depth = 0, capacity = 0;
+    if (is_missing(r, n)) ARENA_PUSH(r->memory, stack, depth, capacity, n);
+    while (depth) {
+        node at = stack[depth - 1];
+        int before = depth;
+        if (is_missing(r, at))
+            for (int i = r->g->nodes[at].input_count - 1; i >= 0; i--)
+                if (is_missing(r, r->g->nodes[at].inputs[i]))
+                    ARENA_PUSH(r->memory, stack, depth, capacity, r->g->nodes[at].inputs[i]);
+        if (depth > before) continue;
+        if (is_missing(r, at)) r->copies[at] = copy_of(r, at);
+        depth--;
+    }
+    return value_of(r, n);
 }

@@ -118,24 +118,37 @@ bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *stride
     }
 }
 
+int tape_views(const graph *g, node n, node *list, int room)
+{
+    int count = 0;
+    for (const graph_node *x = graph_get(g, n);; n = x->inputs[0], x = graph_get(g, n), count++) {
+        if (count < room) list[count] = n;
+        bool moves = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_PAD && x->code != GRAPH_CONCAT;
+        if (!moves) return count;
+    }
+}
+
 void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
 {
     const graph *g = tape->graph;
-    const graph_node *x = graph_get(g, n);
-    const placed *where = tape_placed(tape, n);
-    *base = n;
-    if (where && (x->code == GRAPH_LEAF || graph_ops[x->code].class != GRAPH_CLASS_MOVE)) {
+    arena *scratch = arena_new();
+    int count = tape_views(g, n, NULL, 0);
+    node *list = ARENA_ARRAY(scratch, node, count + 1);
+    tape_views(g, n, list, count + 1);
+    *base = list[count];
+    const placed *where = tape_placed(tape, *base);
+    if (where)
         memcpy(strides, where->strides, sizeof(int64_t) * GRAPH_RANK);
-        return;
-    }
-    int64_t from[GRAPH_RANK] = {0}, offset;
-    node source = n;
-    bool view = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_PAD && x->code != GRAPH_CONCAT;
-    if (view) tape_strides(tape, x->inputs[0], from, &source);
-    if (view && tape_view_step(g, n, from, strides, &offset))
-        *base = source;
     else
-        row_major(&x->shape, strides);
+        row_major(&graph_get(g, *base)->shape, strides);
+    for (int i = count - 1; i >= 0; i--) { /* from what is looked at, upwards */
+        int64_t from[GRAPH_RANK], offset;
+        memcpy(from, strides, sizeof(from));
+        if (tape_view_step(g, list[i], from, strides, &offset)) continue;
+        *base = list[i];
+        row_major(&graph_get(g, *base)->shape, strides);
+    }
+    arena_free(scratch);
 }
 
 qn_shape qn_tensor_strides(qn_tensor t)

@@ -114,6 +114,8 @@ qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, co
 void tape_collect(qn_tape *tape);
 
 /* facts.c: strides as PyTorch would have them; *base: the node whose memory it shares, itself if none. */
+/* From n down through views to what they are views of, into the list, as far as there is room; how many views. */
+int tape_views(const graph *g, node n, node *list, int room);
 void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base);
 /* Movement as a view: strides of n and the offset of its first element, both over memory in which its input has the
  * strides `from`. False: it is no view of that. */

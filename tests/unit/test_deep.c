@@ -1,0 +1,229 @@
+/*
+ * Long graphs: chains of every class of op as deep as a loop makes them, forward and backward, and graphs beside a limit
+ * of a kernel (arrays, parameters, results, terms). They are cut into kernels of bounded size; nothing overflows a
+ * stack, and the work grows with the length alone. Values are compared with the same in plain C.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+#include "test.h"
+
+#include <quern/nn.h>
+#include <quern/tensor.h>
+#include <stdlib.h>
+
+static qn_context *context;
+
+static qn_tape *tape_on(const char *device, qn_mode mode)
+{
+    qn_error error;
+    qn_tape *tape = NULL;
+    if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
+    EXPECT(!qn_tape_new(context, device, &tape, &error));
+    qn_tape_set_mode(tape, mode);
+    return tape;
+}
+
+/* The first and last of eight elements. */
+static void read_ends(qn_tensor t, double *first, double *last, int line)
+{
+    qn_error error;
+    float values[8] = {0};
+    if (qn_tensor_read(t, values, sizeof(values), &error)) {
+        printf("%s\n", error.message);
+        test_fail(__FILE__, line, "it cannot be read");
+    }
+    *first = values[0];
+    *last = values[7];
+}
+
+static const float start[8] = {1, 2, 3, 4, 0.1F, 0.2F, 0.3F, 0.4F};
+
+typedef enum chain_kind { CHEAP, BY_LEAVES, VIEWS, MIXED, COSTLY, FOLDS, PRODUCTS, PADS, CHAIN_KINDS } chain_kind;
+
+static qn_tensor chain(qn_tape *tape, qn_tensor y, chain_kind kind, int length)
+{
+    qn_tensor small = qn_from_memory(tape, start + 4, QN_F32, QN_SHAPE(2));
+    qn_tensor matrix = qn_from_memory(tape, start + 4, QN_F32, QN_SHAPE(2, 2));
+    for (int i = 0; i < length; i++) {
+        switch (kind) {
+        case CHEAP: y = qn_add_scalar(qn_mul_scalar(y, 0.5), 1); break;
+        case BY_LEAVES: y = qn_add(qn_mul(y, qn_sigmoid(small)), small); break;
+        case VIEWS: y = qn_transpose(qn_reshape(y, QN_SHAPE(2, 4)), 0, 1); break;
+        case MIXED: y = qn_add_scalar(qn_transpose(qn_reshape(qn_mul_scalar(y, 0.5), QN_SHAPE(2, 4)), 0, 1), 1); break;
+        case COSTLY: y = qn_sin(y); break;
+        case FOLDS: y = qn_sub(y, qn_mean(y, QN_ALL, false)); break;
+        case PRODUCTS: y = qn_matmul(y, matrix); break;
+        default: y = qn_slice(qn_pad(y, (qn_shape){2, {1, 0}}, (qn_shape){2, {0, 0}}, 3), 0, 0, 4, 1); break;
+        }
+    }
+    return y;
+}
+
+/* The same with numbers: eight of them as [4][2]. */
+static void chain_of_numbers(double *y, chain_kind kind, int length)
+{
+    for (int i = 0; i < length; i++) {
+        double old[8], mean = 0;
+        memcpy(old, y, sizeof(old));
+        for (int k = 0; k < 8; k++) mean += old[k] / 8;
+        for (int k = 0; k < 8; k++) {
+            double small = start[4 + k % 2];
+            int turned = k % 2 * 4 + k / 2; /* element [k / 2][k % 2] of the transpose of [2][4] */
+            switch (kind) {
+            case CHEAP: y[k] = old[k] * 0.5 + 1; break;
+            case BY_LEAVES: y[k] = old[k] / (1 + exp(-small)) + small; break;
+            case VIEWS: y[k] = old[turned]; break;
+            case MIXED: y[k] = old[turned] * 0.5 + 1; break;
+            case COSTLY: y[k] = sin(old[k]); break;
+            case FOLDS: y[k] = old[k] - mean; break;
+            case PRODUCTS: y[k] = old[k / 2 * 2] * start[4 + k % 2] + old[k / 2 * 2 + 1] * start[6 + k % 2]; break;
+            default: y[k] = k < 2 ? 3 : old[k - 2]; break;
+            }
+        }
+    }
+}
+
+static void expect_chain(const char *device, qn_mode mode, chain_kind kind, int length)
+{
+    qn_tape *tape = tape_on(device, mode);
+    double expected[8], first, last;
+    for (int k = 0; k < 8; k++) expected[k] = start[k];
+    chain_of_numbers(expected, kind, length);
+    read_ends(chain(tape, qn_from_memory(tape, start, QN_F32, QN_SHAPE(4, 2)), kind, length), &first, &last, __LINE__);
+    bool near = fabs(first - expected[0]) < 1e-4 && fabs(last - expected[7]) < 1e-4;
+    if (!near) printf("kind %d, %s, mode %d: %g and %g\n", kind, device, mode, first, last);
+    EXPECT(near);
+    qn_tape_free(tape);
+}
+
+TEST(chains)
+{
+    for (int kind = 0; kind < CHAIN_KINDS; kind++) {
+        expect_chain("ref", QN_FUSED, (chain_kind)kind, kind == FOLDS || kind == PRODUCTS ? 400 : 1500);
+        expect_chain("ref", QN_EAGER, (chain_kind)kind, 200);
+        expect_chain("ref", QN_STRICT, (chain_kind)kind, 200);
+    }
+    expect_chain("cpu", QN_FUSED, CHEAP, 3000);
+}
+
+TEST(long_chains)
+{
+    expect_chain("ref", QN_FUSED, CHEAP, 20000);
+    expect_chain("ref", QN_FUSED, VIEWS, 20000);
+}
+
+/* The gradient of sin of sin of ... */
+static void expect_gradient(int length, bool checkpoints)
+{
+    qn_tape *tape = tape_on("ref", QN_FUSED);
+    qn_tensor x = qn_from_memory(tape, start, QN_F32, QN_SHAPE(4, 2)), y = x, gradient;
+    double value = start[7], expected = 1, first, last;
+    for (int i = 0; i < length; i++) {
+        y = qn_sin(y);
+        if (checkpoints && i % 100 == 99) y = qn_checkpoint(y);
+        expected *= cos(value);
+        value = sin(value);
+    }
+    qn_grad(qn_sum(y, QN_ALL, false), &x, 1, &gradient);
+    read_ends(gradient, &first, &last, __LINE__);
+    EXPECT_NEAR(last, expected, 1e-4);
+    qn_tape_free(tape);
+}
+
+TEST(gradients)
+{
+    expect_gradient(800, false);
+    expect_gradient(800, true);
+}
+
+/* Loops of a tensor function are unrolled. */
+TEST(functions)
+{
+    static const char text[] =
+        "tensor t(float x[n]) { let h = x; for (int i = 0; i < 1500; i++) h = h * 0.5 + 1; return h; }\n"
+        "tensor u(float x[n]) { let h = x; for (int i = 0; i < 300000; i++) h = h + 1; return h; }\n";
+    qn_error error = {0};
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    qn_array result;
+    float x[4] = {1, 2, 3, 4};
+    int64_t n = 4;
+    if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
+    EXPECT(!qn_module_load_text(context, "loop.qn", text, &module, &error));
+    EXPECT(!qn_call_new(module, "t", &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error));
+    EXPECT(!qn_call_run(call, "cpu", &error));
+    EXPECT(!qn_call_get(call, "result0", &result, &error));
+    EXPECT_NEAR(((const float *)result.data)[3], 2, 1e-5);
+    qn_call_free(call);
+    EXPECT(qn_call_new(module, "u", &call, &error) || qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error) ||
+           qn_call_run(call, "cpu", &error));
+    EXPECT(strstr(error.message, "more than 200000 statements"));
+    qn_call_free(call);
+    qn_module_free(module);
+}
+
+/* ---- beside a limit ---- */
+
+static double sum_of(qn_tensor t, int line)
+{
+    qn_error error;
+    double value = NAN;
+    if (qn_tensor_item(qn_sum(qn_cast(t, QN_F64), QN_ALL, false), &value, &error)) {
+        printf("%s\n", error.message);
+        test_fail(__FILE__, line, "it cannot be read");
+    }
+    return value;
+}
+
+TEST(many_arrays)
+{
+    for (int mode = QN_FUSED; mode <= QN_STRICT; mode++) {
+        qn_tape *tape = tape_on("ref", (qn_mode)mode);
+        qn_tensor sum = qn_zeros(tape, QN_F32, QN_SHAPE(5)), parts[70], joined[70], outputs[70];
+        for (int i = 0; i < 70; i++) {
+            float data[5] = {(float)i, 1, 2, 3, 4};
+            parts[i] = qn_from_memory(tape, data, QN_F32, QN_SHAPE(5));
+            sum = qn_add(sum, parts[i]);
+            joined[i] = qn_reshape(parts[i], QN_SHAPE(1, 1, 1, 5, 1, 1, 1, 1));
+        }
+        EXPECT_NEAR(sum_of(sum, __LINE__), 70 * 10 + 69 * 35, 0);
+        for (int axis = 0; axis < 8; axis++)
+            EXPECT_NEAR(sum_of(qn_concat(joined, 70, axis), __LINE__), 70 * 10 + 69 * 35, 0);
+        for (int i = 0; i < 70; i++) outputs[i] = qn_mul_scalar(qn_sin(parts[0]), i);
+        qn_error error;
+        EXPECT(!qn_eval(tape, outputs, 70, &error));
+        EXPECT_NEAR(sum_of(outputs[69], __LINE__), 69 * (sin(1) + sin(2) + sin(3) + sin(4)), 1e-4);
+        qn_tape_free(tape);
+    }
+}
+
+/* Numbers of a kernel are parameters of it. */
+TEST(many_numbers)
+{
+    qn_tape *tape = tape_on("ref", QN_FUSED);
+    qn_tensor x = qn_from_memory(tape, start, QN_F32, QN_SHAPE(8)), y = x;
+    for (int i = 0; i < 100; i++) y = qn_add_scalar(y, 10 + 3 * i);
+    EXPECT_NEAR(sum_of(y, __LINE__), 11 + 8 * (1000.0 + 3 * 4950), 1);
+    qn_tape_free(tape);
+}
+
+/* Each step reads the one before at two places: 2^n ways lead through the graph. */
+TEST(many_ways)
+{
+    qn_tape *tape = tape_on("ref", QN_FUSED);
+    qn_tensor x = qn_from_memory(tape, start, QN_F32, QN_SHAPE(8)), y = x, z = qn_reshape(x, QN_SHAPE(2, 4));
+    for (int i = 0; i < 24; i++)
+        y = qn_concat((qn_tensor[]){qn_slice(y, 0, 1, QN_END, 1), qn_slice(y, 0, 0, 1, 1)}, 2, 0);
+    double first, last;
+    read_ends(y, &first, &last, __LINE__);
+    EXPECT_NEAR(first, 1, 0);
+    for (int i = 0; i < 60; i++) z = qn_minimum_scalar(qn_mul(z, z), 1); /* an operand of a product */
+    EXPECT_NEAR(sum_of(qn_matmul(z, qn_transpose(z, 0, 1)), __LINE__), 4, 1e-6);
+    for (int i = 0; i < 40; i++) y = qn_sub(y, qn_mul_scalar(qn_flip(y, QN_AXES(0)), 0.5));
+    EXPECT(isfinite(sum_of(y, __LINE__)));
+    qn_tape_free(tape);
+}
+
+TEST_MAIN(CASE(chains), CASE(long_chains), CASE(gradients), CASE(functions), CASE(many_arrays), CASE(many_numbers),
+          CASE(many_ways))
