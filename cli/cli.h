@@ -33,6 +33,8 @@ typedef struct arguments {
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
     int64_t rows, runs;
     const char *report; /* an HTML file */
+    const char *output, *codec; /* of data */
+    bool nulls, oracle;
     char *const *typed; /* everything after the command's name, as it was typed */
     int typed_count;
     bool separated;                             /* there was a `--` */
@@ -121,6 +123,7 @@ void *convert_array(const qn_array *array, qn_dtype to); /* row-major, on the he
 int command_bench(const command *self, const arguments *given);
 int command_cache(const command *self, const arguments *given);
 int command_check(const command *self, const arguments *given);
+int command_data(const command *self, const arguments *given);
 int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);

@@ -184,7 +184,7 @@ static int print_profile(qn_profile *profile, const arguments *given, const qn_c
     qn_table_options table = {.by = (qn_table_by)choice(given->by, groupings, 4),
                               .format = (qn_table_format)choice(given->format, formats, 4),
                               .sort = given->sort,
-                              .rows = (int)given->rows};
+                              .rows = given->rows > 1000000 ? 1000000 : (int)given->rows};
     if (qn_profile_table(profile, &table, table.format == QN_TABLE_TEXT ? write_to_stdout : write_data, NULL, &error) !=
         QN_OK)
         return report_error(&error);

@@ -127,6 +127,26 @@ const command commands[] = {
      "  quern devices --measure\n"
      "      also measure what each can do at best (memory, caches, arithmetic, launches), and keep it\n",
      command_devices},
+    {"data", "convert, describe, look at and make click logs", "data convert|stats|head|make ...", 1, MOST_WORDS,
+     "convert IN... OUT   raw Criteo logs (tab-separated, plain or .gz: label, 13 counts, 26 hexadecimal\n"
+     "                    categories, fields may be empty) or Parquet files, written as one Parquet file with\n"
+     "                    the columns labels, DENSE_0.., SPARSE_0..\n"
+     "stats FILES         the metadata that a model needs, as JSON to --output and as a table: tokens of each\n"
+     "                    category, mean and deviation of each count and of log(1 + count)\n"
+     "head FILES          the first rows\n"
+     "make                a data set with skewed categories, missing fields and a known signal, the same on\n"
+     "                    every machine, to try everything without a download\n"
+     "FILES are files, folders or patterns such as 'day_*.gz'; what a file is, is seen from its bytes.\n",
+     "output rows seed codec nulls oracle threads",
+     "  quern data make --rows 1M --seed 1 -o made.parquet\n"
+     "      a million rows, about a hundred megabytes\n"
+     "  quern data convert day_0.gz day_0.parquet --codec zstd\n"
+     "      a day of Criteo's logs, a fraction of its size and many times as fast to read\n"
+     "  quern data stats day_0.parquet -o metadata.json\n"
+     "      cardinalities, tokens, means\n"
+     "  quern data head day_0.parquet --rows 2\n"
+     "      two rows\n",
+     command_data},
     {"cache", "list or clear the compiled objects", "cache list|clear", 1, 1,
      "Compiled kernels are kept under $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern.\n", "",
      "  quern cache list\n"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum option_kind { FLAG, WORD, LIST, WHOLE, REAL, COUNT, DURATION } option_kind;
+typedef enum option_kind { FLAG, WORD, LIST, WHOLE, REAL, COUNT, AMOUNT, DURATION } option_kind;
 
 typedef struct option {
     const char *name;  /* without the dashes */
@@ -65,7 +65,12 @@ static const option options[] = {
      "of steps: W unrecorded, U recorded and thrown away, A kept; all that R times"},
     {"by", "NAME", WORD, PLACE(by), "rows of the table: op (default), shape, kernel, range"},
     {"sort", "COLUMN", WORD, PLACE(sort), "self_cpu, cpu, self_device, device, calls, memory, flops, name, ..."},
-    {"rows", "NUMBER", COUNT, PLACE(rows), "the most rows to print (default 30)"},
+    {"rows", "NUMBER", AMOUNT, PLACE(rows),
+     "the most rows to print (default 30; of data head 5); of data make: rows to make, such as 500k or 2M"},
+    {"output", "FILE", WORD, PLACE(output), "the file to write; -o FILE is the same"},
+    {"codec", "NAME", WORD, PLACE(codec), "compression of Parquet: none, snappy (default), zstd, gzip, lz4"},
+    {"nulls", NULL, FLAG, PLACE(nulls), "write missing fields as nulls (else counts as 0, categories as -1)"},
+    {"oracle", NULL, FLAG, PLACE(oracle), "of made data: also a column PROBABILITY with the true click probability"},
     {"format", "NAME", WORD, PLACE(format), "of the table: text (default), csv, json, markdown"},
     {"trace", "FILE", WORD, PLACE(trace),
      "a timeline for chrome://tracing and Perfetto, written while it runs; FILE.gz: compressed"},
@@ -163,6 +168,17 @@ static bool store(const option *o, const char *value, arguments *out)
             return complain("--%s takes a time such as 500ms, 30s or 2m, not `%s`", o->name, value), false;
         return true;
     }
+    case AMOUNT: {
+        double amount = strtod(value, &end);
+        double unit = *end == 'k' ? 1e3 : *end == 'M' ? 1e6 : *end == 'G' ? 1e9 : 1;
+        if (end != value && unit > 1) end++;
+        amount *= unit;
+        if (end == value || *end || !(amount >= 1 && amount <= 1e12) || amount != (double)(int64_t)amount)
+            return complain("--%s takes a whole number from 1, such as 100, 500k or 2M, not `%s`", o->name, value),
+                   false;
+        *(int64_t *)field = (int64_t)amount;
+        return true;
+    }
     case COUNT:
         *(int64_t *)field = strtoll(value, &end, 0);
         if (end == value || *end || errno || *(int64_t *)field < 1 || *(int64_t *)field > 4096)
@@ -191,10 +207,11 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
             out->separated_at = out->words.count;
             continue;
         }
-        const char *name = !strcmp(word, "-h") ? "help" : word + strspn(word, "-");
+        bool short_form = !strcmp(word, "-h") || !strcmp(word, "-o");
+        const char *name = short_form ? word[1] == 'h' ? "help" : "output" : word + strspn(word, "-");
         size_t length = strcspn(name, "=");
         const option *o = find(name, length);
-        if (!o || !takes(c, o->name) || (word[1] != '-' && strcmp(word, "-h") != 0)) {
+        if (!o || !takes(c, o->name) || (word[1] != '-' && !short_form)) {
             char bare[64];
             snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
             return complain_unknown(c, word, bare);

@@ -60,6 +60,9 @@ qn_status order_fill(qn_dataset *d, qn_error *error);
 /* Reads through what nobody has counted. */
 qn_status order_count(qn_dataset *d, qn_error *error);
 
+/* metadata_json.c */
+qn_status metadata_parse(const char *name, const char *bytes, size_t size, qn_metadata **metadata, qn_error *error);
+
 static inline bool is_in_split(const qn_dataset *d, int64_t row)
 {
     if (d->options.split == QN_SPLIT_ALL) return true;

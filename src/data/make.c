@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DENSE_COUNT = 13, SPARSE_COUNT = 26, HEAD_TOKENS = 64, CALIBRATION_ROWS = 8192 };
+enum { DENSE_COUNT = 13, SPARSE_COUNT = 26, HEAD_TOKENS = 64, CALIBRATION_ROWS = 8192, PAIR_COUNT = 3 };
+/* What a category's token is to the signal: its rank in the head, or one of the others, or missing. */
+enum { ITEM_OTHER = HEAD_TOKENS, ITEM_MISSING, ITEM_COUNT };
 #define BLOCK_ROWS ((int64_t)131072)
 #define ROW_LIMIT ((int64_t)1 << 40)
 #define GRAIN_ROWS 128
@@ -43,7 +45,7 @@ static const double sparse_effect[SPARSE_COUNT] = {0.25, 0.15, 0.30, 0.10, 0.0, 
 static const struct {
     int first, second;
     double effect;
-} pairs[] = {{5, 16, 0.30}, {12, 18, 0.25}, {8, 25, 0.25}};
+} pairs[PAIR_COUNT] = {{5, 16, 0.30}, {12, 18, 0.25}, {8, 25, 0.25}};
 
 typedef struct made_row {
     float dense[DENSE_COUNT];
@@ -56,10 +58,13 @@ typedef struct make_source {
     source base;
     qn_make_options options;
     uint64_t key;
-    double constant;                /* of the logit, for the click rate */
-    int64_t limits[SPARSE_COUNT];   /* the cardinalities */
-    double log_limit[SPARSE_COUNT]; /* of the cardinality plus one */
-    int64_t at, end;                /* rows */
+    double constant;                          /* of the logit, for the click rate */
+    int64_t limits[SPARSE_COUNT];             /* the cardinalities */
+    double log_limit[SPARSE_COUNT];           /* of the cardinality plus one */
+    double effects[SPARSE_COUNT][ITEM_COUNT]; /* of tokens, scaled */
+    double pair_effects[2][PAIR_COUNT][ITEM_COUNT];
+    double missing_effects[DENSE_COUNT];
+    int64_t at, end; /* rows */
     const row_memory *to;
 } make_source;
 
@@ -68,24 +73,24 @@ static double to_unit(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* e^x for |x| < 700, to about 1e-14. */
+/* e^x for |x| < 700, to about 1e-11: near enough, and the same everywhere. */
 static double exp_of(double x)
 {
+    static const double terms[] = {1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,
+                                   1.0 / 24,     1.0 / 6,     1.0 / 2,    1.0,       1.0};
     double k = (double)(int64_t)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
-    double r = x - k * 0.693147180369123816490 - k * 1.90821492927058770002e-10;
-    double sum = 1;
-    static const double inverse[] = {1.0 / 12, 1.0 / 11, 1.0 / 10, 1.0 / 9, 1.0 / 8, 1.0 / 7,
-                                     1.0 / 6,  1.0 / 5,  1.0 / 4,  1.0 / 3, 1.0 / 2, 1.0};
-    for (int i = 0; i < COUNT(inverse); i++) sum = sum * r * inverse[i] + 1;
+    double r = x - k * 0.693147180369123816490 - k * 1.90821492927058770002e-10, sum = 0;
+    for (int i = 0; i < COUNT(terms); i++) sum = sum * r + terms[i];
     uint64_t bits = (uint64_t)((int64_t)k + 1023) << 52;
     double scale;
     memcpy(&scale, &bits, 8);
     return sum * scale;
 }
 
-/* The natural logarithm of a normal x > 0. */
+/* The natural logarithm of a normal x > 0, to about 1e-11. */
 static double log_of(double x)
 {
+    static const double terms[] = {2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0};
     uint64_t bits;
     memcpy(&bits, &x, 8);
     double k = (double)((int64_t)(bits >> 52) - 1023);
@@ -93,10 +98,8 @@ static double log_of(double x)
     memcpy(&x, &bits, 8);
     if (x > 1.4142135623730951) x *= 0.5, k += 1;
     double s = (x - 1) / (x + 1), s2 = s * s, sum = 0;
-    static const double inverse[] = {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
-                                     1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
-    for (int i = 0; i < COUNT(inverse); i++) sum = sum * s2 + inverse[i];
-    return 2 * s * sum + k * 0.6931471805599453;
+    for (int i = 0; i < COUNT(terms); i++) sum = sum * s2 + terms[i];
+    return s * sum + k * 0.6931471805599453;
 }
 
 /* Sums of eight even numbers, scaled: near enough to a normal one. */
@@ -131,7 +134,7 @@ static void make_dense(const make_source *m, uint64_t row_key, made_row *out)
         uint64_t b = mix64(row_key + (uint64_t)(2 * i + 2) * 0x9e3779b97f4a7c15u);
         if (!m->options.no_missing && mix_below(mix64(a ^ b), 100) < dense_missing[i]) {
             out->dense[i] = __builtin_nanf("");
-            out->logit += 0.15 * effect_of(1, (uint64_t)i, 0);
+            out->logit += m->missing_effects[i];
             continue;
         }
         double count = (double)(int64_t)exp_of(dense_mean[i] + dense_spread[i] * normal_of(a, b));
@@ -146,25 +149,38 @@ static void make_dense(const make_source *m, uint64_t row_key, made_row *out)
 
 static void make_sparse(const make_source *m, uint64_t row_key, made_row *out)
 {
-    uint32_t items[SPARSE_COUNT]; /* ranks of the head; then the others together, then missing */
+    uint32_t items[SPARSE_COUNT];
     for (int i = 0; i < SPARSE_COUNT; i++) {
         uint64_t bits = mix64(row_key + (uint64_t)(64 + i) * 0x9e3779b97f4a7c15u);
         if (!m->options.no_missing && mix_below(mix64(bits + 1), 100) < sparse_missing[i]) {
             out->sparse[i] = MISSING_TOKEN;
-            items[i] = HEAD_TOKENS + 1;
+            items[i] = ITEM_MISSING;
         } else {
             double even = to_unit(bits);
             if (i & 1) even *= __builtin_sqrt(even); /* every second category is still more skewed */
             int64_t drawn = (int64_t)exp_of(even * m->log_limit[i]) - 1;
             uint32_t rank = (uint32_t)MINIMUM(drawn, m->limits[i] - 1);
             out->sparse[i] = token_of(i, rank);
-            items[i] = rank < HEAD_TOKENS ? rank : HEAD_TOKENS;
+            items[i] = rank < HEAD_TOKENS ? rank : ITEM_OTHER;
         }
-        if (items[i] != HEAD_TOKENS) out->logit += sparse_effect[i] * effect_of(2, (uint64_t)i, items[i]);
+        out->logit += m->effects[i][items[i]];
     }
-    for (int i = 0; i < COUNT(pairs); i++)
-        out->logit += pairs[i].effect * effect_of(3, (uint64_t)(2 * i), items[pairs[i].first]) *
-                      effect_of(3, (uint64_t)(2 * i + 1), items[pairs[i].second]);
+    for (int i = 0; i < PAIR_COUNT; i++)
+        out->logit += m->pair_effects[0][i][items[pairs[i].first]] * m->pair_effects[1][i][items[pairs[i].second]];
+}
+
+/* The world: what each token, missing field and pair does to the logit. */
+static void make_effects(make_source *m)
+{
+    for (int i = 0; i < DENSE_COUNT; i++) m->missing_effects[i] = 0.15 * effect_of(1, (uint64_t)i, 0);
+    for (uint32_t item = 0; item < ITEM_COUNT; item++) {
+        for (int i = 0; i < SPARSE_COUNT; i++)
+            m->effects[i][item] = item == ITEM_OTHER ? 0 : sparse_effect[i] * effect_of(2, (uint64_t)i, item);
+        for (int i = 0; i < PAIR_COUNT; i++) {
+            m->pair_effects[0][i][item] = pairs[i].effect * effect_of(3, (uint64_t)(2 * i), item);
+            m->pair_effects[1][i][item] = effect_of(3, (uint64_t)(2 * i + 1), item);
+        }
+    }
 }
 
 static void make_row(const make_source *m, uint64_t key, int64_t row, made_row *out)
@@ -273,6 +289,7 @@ qn_status make_open(const qn_make_options *make, const qn_dataset_options *optio
         m->options = *make;
         if (make->click_rate == 0) m->options.click_rate = 0.25;
         m->key = mix_two(make->seed, WORLD);
+        make_effects(m);
         for (int i = 0; i < SPARSE_COUNT; i++) {
             int64_t limit = make->cardinality_limit ? make->cardinality_limit : INT64_MAX;
             m->limits[i] = MINIMUM(cardinalities[i], limit);

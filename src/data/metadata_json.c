@@ -7,7 +7,7 @@
  * line. SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "data/source.h"
+#include "data/dataset.h"
 
 #include <errno.h>
 #include <math.h>
@@ -95,10 +95,9 @@ qn_status qn_metadata_write(const qn_metadata *m, const char *path, qn_error *er
 }
 
 typedef struct json {
-    const char *start, *at, *end, *path;
+    const char *start, *at, *end;
     const char *fault;
     qn_metadata *out;
-    int dense_capacity, sparse_capacity;
     bool has_dense[MOST_COLUMNS], has_sparse[MOST_COLUMNS];
 } json;
 
@@ -189,7 +188,7 @@ static bool take_real(json *j, double *out)
     memcpy(words, from, length);
     words[length] = 0;
     char *end;
-    *out = strtod(words, &end);
+    *out = number_parse(words, &end);
     if (!strcmp(words, "null") || !strcmp(words, "NaN")) return *out = (double)NAN, true;
     return !*end || fail(j, "this is not a number");
 }
@@ -324,13 +323,9 @@ static bool read_all(json *j)
            fail(j, "it names no column SPARSE_0, ... or DENSE_0, ...");
 }
 
-qn_status qn_metadata_read(const char *path, qn_metadata **metadata, qn_error *error)
+qn_status metadata_parse(const char *name, const char *bytes, size_t size, qn_metadata **metadata, qn_error *error)
 {
-    if (!path || !metadata) return error_set(error, QN_BAD_CALL, "qn_metadata_read: an argument is NULL");
     *metadata = NULL;
-    char *bytes;
-    size_t size;
-    QN_TRY(file_read(path, FILE_LIMIT_BYTES, &bytes, &size, error));
     json *j = calloc(1, sizeof(*j));
     qn_metadata *m = calloc(1, sizeof(*m));
     qn_status status = QN_OK;
@@ -340,28 +335,39 @@ qn_status qn_metadata_read(const char *path, qn_metadata **metadata, qn_error *e
         m->sparse = calloc(MOST_COLUMNS, sizeof(*m->sparse));
     }
     if (!j || !m || !m->dense || !m->sparse) {
-        status = error_set(error, QN_NO_MEMORY, "no memory to read %s", path);
+        status = error_set(error, QN_NO_MEMORY, "no memory to read %s", name);
     } else {
-        *j = (json){.start = bytes, .at = bytes, .end = bytes + size, .path = path, .out = m};
+        *j = (json){.start = bytes, .at = bytes, .end = bytes + size, .out = m};
         if (!read_all(j)) {
             int64_t line = 1, column = 1;
             for (const char *at = j->start; at < j->at && at < j->end; at++) {
                 line += *at == '\n';
                 column = *at == '\n' ? 1 : column + 1;
             }
-            status = error_set(error, QN_BAD_FILE,
-                               "%s:%lld:%lld: not metadata that Quern can read: %s; `quern data stats` "
-                               "writes such a file",
-                               path, (long long)line, (long long)column, j->fault);
+            status =
+                error_set(error, QN_BAD_FILE,
+                          "%s:%lld:%lld: not metadata that Quern can read: %s; `quern data stats` writes such a file",
+                          name, (long long)line, (long long)column, j->fault);
         }
     }
     free(j);
-    free(bytes);
     if (status) {
-        if (m) m->sparse_count = m->sparse ? MOST_COLUMNS : 0;
+        if (m) m->sparse_count = m->sparse ? MOST_COLUMNS : 0; /* tokens of columns that were only begun, too */
         qn_metadata_free(m);
         return status;
     }
     *metadata = m;
     return QN_OK;
+}
+
+qn_status qn_metadata_read(const char *path, qn_metadata **metadata, qn_error *error)
+{
+    if (!path || !metadata) return error_set(error, QN_BAD_CALL, "qn_metadata_read: an argument is NULL");
+    char *bytes;
+    size_t size;
+    *metadata = NULL;
+    QN_TRY(file_read(path, FILE_LIMIT_BYTES, &bytes, &size, error));
+    qn_status status = metadata_parse(path, bytes, size, metadata, error);
+    free(bytes);
+    return status;
 }

@@ -28,7 +28,7 @@ bool column_fault(column_reader *c, qn_status status, const char *format, ...)
     c->status = status;
     int length = snprintf(c->fault, sizeof(c->fault), "page %lld: ", (long long)c->page_number);
     va_start(list, format);
-    vsnprintf(c->fault + length, sizeof(c->fault) - (size_t)length, format, list);
+    plain_print_list(c->fault + length, sizeof(c->fault) - (size_t)length, format, list);
     va_end(list);
     return false;
 }
