@@ -143,6 +143,7 @@ static const char *converted(emitter *e, dtype from, dtype to, const char *opera
 
 static const char *bitcast(emitter *e, dtype from, dtype to, const char *operand, bool vector)
 {
+    if (from == DT_BOOL || to == DT_BOOL) return converted(e, from, to, operand, vector); /* registers hold no byte */
     const char *lanes = vector ? "x16" : "";
     bool from_half = from == DT_F16 || from == DT_BF16, to_half = to == DT_F16 || to == DT_BF16;
     if (from_half)

@@ -144,6 +144,7 @@ static const char *plain(emitter *e, const tile_op *op, dtype t, const char *con
     case OP_CONVERT: return converted(e, t, result, operands[0]);
     case OP_BITCAST:
         if (t == result) return operands[0];
+        if (t == DT_BOOL || result == DT_BOOL) return converted(e, t, result, operands[0]);
         return call(e, need(e, "bitcast_%s_%s", memory_name(t), memory_name(result)), operands, 1);
     case OP_SHL:
     case OP_SHR: {

@@ -116,9 +116,10 @@ bool tile_type_same(const tile_type *a, const tile_type *b)
 
 bool tile_broadcast(const tile_type *a, const tile_type *b, tile_type *out)
 {
+    dtype elem = a->elem; /* `out` may be one of the two */
     if (!a->rank || !b->rank) {
         *out = a->rank ? *a : *b;
-        out->elem = a->elem;
+        out->elem = elem;
         return true;
     }
     if (a->rank != b->rank) return false;

@@ -188,7 +188,8 @@ static bool is_comparison(const char *word)
 static const char *shift(const char *word, const binding *a, const binding *b, binding *out)
 {
     if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return "E211";
-    dtype type = a->untyped ? DT_I64 : type_promote(a->type);
+    dtype type = !a->untyped ? type_promote(a->type) : b->untyped ? DT_I64 : type_promote(b->type);
+    if (!constant_fits(a, type)) return "E103";
     int bits = dtypes[type].size_bytes * 8, count = (int)((uint64_t)b->number.i % (uint64_t)bits);
     int64_t i = a->number.i;
     if (word[0] == '<')

@@ -85,8 +85,12 @@ term lower_binary(walk *w, const char *word, const term *left, const term *right
     }
     term a = *left, b = *right;
     if (shift) {
-        a = left->kind == TERM_CONSTANT && left->constant.untyped ? term_cast(w, left, type_promote(right->elem), 0)
-                                                                  : term_promote(w, left);
+        a = left->kind == TERM_CONSTANT && left->constant.untyped
+                ? term_convert(
+                      w, left,
+                      right->kind == TERM_CONSTANT && right->constant.untyped ? DT_I64 : type_promote(right->elem), at)
+                : term_promote(w, left);
+        if (is_error(&a)) return a;
         b = right->kind == TERM_CONSTANT && right->constant.untyped ? term_cast(w, right, a.elem, 0)
                                                                     : term_promote(w, right);
         return combine(w, code, &a, &b, at);
