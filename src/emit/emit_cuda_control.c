@@ -151,6 +151,7 @@ static void emit_while(emitter *e, tile_op *op)
     cuda_block(e, test, NULL);
     const hazards tested = hazards_copy(e, &c->hazards);
     put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
+    put(e, "%s(); /* C++ may drop a loop that does nothing but go on */", need(e, "go_on"));
     for (int i = 0; i < body->arg_count; i++)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
     cuda_block(e, body, body->args);

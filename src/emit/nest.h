@@ -87,9 +87,10 @@ typedef struct emitter {
     bool *force;         /* keep this value */
     int *seen, seen_now; /* of walk_tree */
     place *seen_at;
-    int *buffer_of;       /* value to buffer number; 0: none */
-    bool *written, *read; /* by parameter: some op of this phase does */
-    buffer *buffers;      /* [0] unused */
+    struct plan_space *plan_space; /* of plan_block, for all blocks */
+    int *buffer_of;                /* value to buffer number; 0: none */
+    bool *written, *read;          /* by parameter: some op of this phase does */
+    buffer *buffers;               /* [0] unused */
     int buffer_count, buffer_capacity;
     const char **names; /* prelude functions needed */
     int name_count, name_capacity;

@@ -17,7 +17,8 @@ enum {
     HEAVY_IN_LONG_ROWS = 40,
     HEAVY_ARITHMETIC = 30, /* on a GPU, of plain arithmetic: registers are dearer */
     LONG_ON_GPU = 9,
-    LONGER_THAN_CHIP = 12
+    LONGER_THAN_CHIP = 12,
+    DEEPEST_TREE = 1000
 };
 
 bool writes_memory(const tile_op *op)
@@ -452,18 +453,24 @@ static void force_loads(planner *p)
 }
 
 /* Is a function (exp, a division) among what would be computed again? */
-static bool has_function(const emitter *e, value v)
+static void find_function(emitter *e, value v, const place *at, void *context)
 {
-    if (!value_is_virtual(e, v)) return false;
-    const tile_op *op = tile_def(e->k, v);
-    if (ops[op->code].costly || op->code == OP_MAP || op->code == OP_DIV || op->code == OP_MOD) return true;
-    for (int i = 0; i < op->operand_count; i++)
-        if (has_function(e, op->operands[i])) return true;
-    return false;
+    bool *found = context;
+    (void)at;
+    if (!value_is_virtual(e, v)) return;
+    op_code code = tile_def(e->k, v)->code;
+    *found |= ops[code].costly || code == OP_MAP || code == OP_DIV || code == OP_MOD;
+}
+
+static bool has_function(emitter *e, value v)
+{
+    bool found = false;
+    walk_tree(e, v, place_own(&e->k->values[v].type), find_function, &found);
+    return found;
 }
 
 /* From which weight on a value is kept rather than computed again. */
-static int heavy(const emitter *e, value v)
+static int heavy(emitter *e, value v)
 {
     if (row_is_long(e, &e->k->values[v].type)) return HEAVY_IN_LONG_ROWS;
     return e->cuda && !has_function(e, v) ? HEAVY_ARITHMETIC : HEAVY;
@@ -496,28 +503,78 @@ static void force_repeated(planner *p)
     }
 }
 
-plan plan_block(emitter *e, tile_block *b, const value *targets)
+/* ---- a block ---- */
+
+/* By value, for one block after the other: a planner leaves `defined_at` at -1, and the others are read only for values
+ * of its own block. */
+typedef struct plan_space {
+    int count;
+    int *defined_at, *home_pass, *demand_key, *demand_count, *buffer_of, *tree_depth;
+    group **home;
+    bool *demand_off;
+} plan_space;
+
+static plan_space *space_of(emitter *e)
 {
     int count = e->k->value_count;
-    int *buffer_of = ARENA_ARRAY(e->memory, int, count);
-    memcpy(buffer_of, e->buffer_of, sizeof(int) * (size_t)count);
-    int buffer_count = e->buffer_count;
+    if (e->plan_space && e->plan_space->count == count) return e->plan_space;
+    plan_space *s = ARENA_NEW(e->memory, plan_space);
+    s->count = count;
+    s->defined_at = ARENA_ARRAY(e->memory, int, count);
+    s->home_pass = ARENA_ARRAY(e->memory, int, count);
+    s->demand_key = ARENA_ARRAY(e->memory, int, count);
+    s->demand_count = ARENA_ARRAY(e->memory, int, count);
+    s->buffer_of = ARENA_ARRAY(e->memory, int, count);
+    s->tree_depth = ARENA_ARRAY(e->memory, int, count);
+    s->home = ARENA_ARRAY(e->memory, group *, count);
+    s->demand_off = ARENA_ARRAY(e->memory, bool, count);
+    for (int v = 0; v < count; v++) s->defined_at[v] = -1;
+    return e->plan_space = s;
+}
+
+/* Trees of virtual values are walked by recursion and become one loop body: a value on top of too many others is kept.
+ */
+static void force_deep(emitter *e, const tile_block *b, int *tree_depth)
+{
+    for (int i = 0; i < b->op_count; i++) {
+        const tile_op *op = b->ops[i];
+        int depth = 0;
+        for (int k = 0; k < op->operand_count; k++) depth = MAXIMUM(depth, tree_depth[op->operands[k]]);
+        for (int r = 0; r < op->result_count; r++) {
+            value v = op->results[r];
+            bool is_virtual = value_is_virtual(e, v);
+            if (is_virtual && depth >= DEEPEST_TREE) e->force[v] = true;
+            tree_depth[v] = is_virtual && !e->force[v] ? depth + 1 : 0;
+        }
+    }
+}
+
+plan plan_block(emitter *e, tile_block *b, const value *targets)
+{
+    plan_space *s = space_of(e);
+    int count = s->count, buffer_count = e->buffer_count;
+    memcpy(s->buffer_of, e->buffer_of, sizeof(int) * (size_t)count);
+    force_deep(e, b, s->tree_depth);
     for (;;) {
-        planner p = {.e = e, .block = b};
-        p.defined_at = ARENA_ARRAY(e->memory, int, count);
-        p.home = ARENA_ARRAY(e->memory, group *, count);
-        p.home_pass = ARENA_ARRAY(e->memory, int, count);
-        p.demand_key = ARENA_ARRAY(e->memory, int, count);
-        p.demand_count = ARENA_ARRAY(e->memory, int, count);
-        p.demand_off = ARENA_ARRAY(e->memory, bool, count);
-        for (int v = 0; v < count; v++) p.defined_at[v] = -1;
+        planner p = {.e = e, .block = b, .defined_at = s->defined_at, .home = s->home, .home_pass = s->home_pass};
+        p.demand_key = s->demand_key;
+        p.demand_count = s->demand_count;
+        p.demand_off = s->demand_off;
         for (int i = 0; i < b->op_count; i++)
-            for (int r = 0; r < b->ops[i]->result_count; r++) p.defined_at[b->ops[i]->results[r]] = i;
+            for (int r = 0; r < b->ops[i]->result_count; r++) {
+                value v = b->ops[i]->results[r];
+                p.defined_at[v] = i;
+                p.home[v] = NULL;
+                p.demand_key[v] = p.demand_count[v] = 0;
+                p.demand_off[v] = false;
+            }
         for (p.position = 0; p.position < b->op_count; p.position++) plan_op(&p, b->ops[p.position], targets);
         close_group(&p);
         if (!p.again) force_repeated(&p);
+        for (int i = 0; i < b->op_count; i++)
+            for (int r = 0; r < b->ops[i]->result_count; r++) p.defined_at[b->ops[i]->results[r]] = -1;
         if (!p.again) return p.plan;
-        memcpy(e->buffer_of, buffer_of, sizeof(int) * (size_t)count);
+        memcpy(e->buffer_of, s->buffer_of, sizeof(int) * (size_t)count);
         e->buffer_count = buffer_count;
     }
 }

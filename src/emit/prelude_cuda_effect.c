@@ -1,5 +1,5 @@
 /*
- * Effects in the CUDA prelude: the report of a failure, and records of `print` for the host (see prelude_cuda.h).
+ * Effects in the CUDA prelude: the report of a failure, a loop that may not end, and records of `print` for the host (see prelude_cuda.h).
  * In and out: text templates, see prelude_cuda_parts.h.
  * SPDX-License-Identifier: MIT
  */
@@ -13,6 +13,15 @@ const prelude_part cuda_effect_parts[] = {
      "    if (atomicCAS((unsigned long long *)words, 0ull, (unsigned long long)kind)) return; /* not the first */\n"
      "    words[1] = line;\n"
      "    words[2] = p0, words[3] = p1, words[4] = p2;\n"
+     "}\n"},
+    {"go_on", "", "",
+     "INLINE void go_on()\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    __asm__ volatile(\"\");\n"
+     "#else\n"
+     "    asm volatile(\"\");\n"
+     "#endif\n"
      "}\n"},
     {"print_open", "", "",
      "/* Room for a record, its head filled; 0 if there is none. */\n"

@@ -133,6 +133,12 @@ typedef struct diagnostics {
     int errors; /* not counting warnings */
 } diagnostics;
 
+/* The literal 1 makes a unit axis, the literal 0 drops one. */
+static inline bool ast_is_literal(const ast *node, int64_t i)
+{
+    return node && node->kind == AST_NUMBER && !node->is_float && node->number.i == i;
+}
+
 /* diagnose.c */
 void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

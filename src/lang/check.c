@@ -7,9 +7,9 @@
  * SPDX-License-Identifier: MIT
  */
 #include "lang/check.h"
+#include "lang/fault.h"
 
 #define ENOUGH_ERRORS 200
-#define CALL_DEPTH_LIMIT 200
 #define EXPANSION_LIMIT 1e5
 #define SUGGESTION_LIMIT 2000
 

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "lang/check.h"
+#include "lang/fault.h"
 
 static bool check_statement(checker *c, const ast *node);
 
@@ -49,7 +50,7 @@ static void check_subscripts(checker *c, const ast *node)
         if (subscript->third) check_expression(c, subscript->third);
         const ast *step = subscript->third;
         if (step && is_zero(step))
-            diagnose(c->d, "E402", step->at, "a step is any integer but 0", "a slice with step 0");
+            fault_step(c->d, step->at, true);
     }
 }
 
@@ -168,7 +169,7 @@ static void check_for(checker *c, const ast *node)
     check_expression(c, node->left);
     check_expression(c, node->right);
     if (node->third) check_expression(c, node->third);
-    if (is_zero(node->third)) diagnose(c->d, "E402", node->third->at, "use `while`", "a loop with step 0");
+    if (is_zero(node->third)) fault_step(c->d, node->third->at, false);
     ast_list names = {0};
     collect(c, node->right, &names);
     collect(c, node->third, &names);

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "lang/check.h"
+#include "lang/fault.h"
 
 void check_write(checker *c, symbol *s, place at)
 {
@@ -29,19 +30,12 @@ static void check_brackets(checker *c, const ast *node)
     }
 }
 
-static const char *count_words(checker *c, int least, int most)
-{
-    if (least == most) return arena_print(c->memory, "%d argument%s", least, least == 1 ? "" : "s");
-    if (most < 0) return arena_print(c->memory, "at least %d argument%s", least, least == 1 ? "" : "s");
-    return arena_print(c->memory, "%d to %d arguments", least, most);
-}
-
 static bool check_count(checker *c, const ast *node, const char *name, int least, int most)
 {
     int count = 0;
     for (int i = 0; i < node->list.count; i++) count += node->list.items[i]->kind != AST_NAMED;
     if (count >= least && (most < 0 || count <= most)) return true;
-    diagnose(c->d, "E213", node->at, NULL, "`%s` takes %s, got %d", name, count_words(c, least, most), count);
+    fault_argument_count(c->d, node->at, name, least, most, count);
     return false;
 }
 
@@ -50,9 +44,7 @@ static void refuse_named(checker *c, const ast *node, const char *name)
 {
     for (int i = 0; i < node->list.count; i++) {
         const ast *argument = node->list.items[i];
-        if (argument->kind == AST_NAMED)
-            diagnose(c->d, "E213", argument->at, "give it by position", "`%s` has no argument named `%s`", name,
-                     argument->name);
+        if (argument->kind == AST_NAMED) fault_named_argument(c->d, argument->at, name, argument->name);
     }
 }
 
@@ -175,6 +167,32 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
     if (!strcmp(b->name, "print")) check_print(c, node);
 }
 
+static void check_function_name(checker *c, const ast *argument, const ast *param, const ast *function)
+{
+    symbol *s = base_symbol(c, argument);
+    const call_node *item = argument->kind == AST_NAME ? map_get(c->items, argument->name) : NULL;
+    bool known = argument->kind == AST_NAME && ((item && item->item->kind == AST_FUNCTION) ||
+                                                builtin_find(argument->name) || (s && s->kind == SYMBOL_FUNCTION));
+    if (s) s->used = true;
+    if (!known)
+        diagnose(c->d, "E213", argument->from, "name a function", "`%s` of `%s` is a function", param->name,
+                 function->name);
+}
+
+/* One argument of a tensor function or kernel that a tensor function calls, by position or by name. */
+static void check_tensor_argument(checker *c, const ast *argument, int position, const ast *item)
+{
+    const ast *param = NULL, *value = argument->kind == AST_NAMED ? argument->left : argument;
+    if (argument->kind != AST_NAMED && item->kind == AST_TENSOR && position < item->list.count)
+        param = item->list.items[position];
+    for (int i = 0; argument->kind == AST_NAMED && i < item->list.count; i++)
+        if (!strcmp(item->list.items[i]->name, argument->name)) param = item->list.items[i];
+    if (param && param->is_function && value)
+        check_function_name(c, value, param, item);
+    else
+        check_expression(c, argument);
+}
+
 /* One argument of a function of the file: arrays are read or written as the parameter says. */
 static void check_argument(checker *c, const ast *argument, const ast *param, const ast *function)
 {
@@ -182,13 +200,7 @@ static void check_argument(checker *c, const ast *argument, const ast *param, co
     bool array = param->word[0] && strcmp(param->word, "const") && !param->is_tile;
     bool writes = !strcmp(param->word, "out") || !strcmp(param->word, "inout") || !strcmp(param->word, "scratch");
     if (param->is_function) {
-        const call_node *item = argument->kind == AST_NAME ? map_get(c->items, argument->name) : NULL;
-        bool known = argument->kind == AST_NAME && ((item && item->item->kind == AST_FUNCTION) ||
-                                                    builtin_find(argument->name) || (s && s->kind == SYMBOL_FUNCTION));
-        if (s) s->used = true;
-        if (!known)
-            diagnose(c->d, "E213", argument->from, "name a function", "`%s` of `%s` is a function", param->name,
-                     function->name);
+        check_function_name(c, argument, param, function);
     } else if (array && s && symbol_is_array(s)) {
         check_brackets(c, argument);
         if (strcmp(param->word, "out")) check_read(c, s, argument->at);
@@ -219,8 +231,8 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
         diagnose(c->d, "E212", node->at, item->kind == AST_CONSTANT ? NULL : "make the common part a function",
                  "the %s `%s` cannot be called %s", what, item->name, where);
     }
-    if (!callable || c->in_tensor) {
-        check_expressions(c, &node->list);
+    if (!callable || item->kind != AST_FUNCTION) {
+        for (int i = 0; i < node->list.count; i++) check_tensor_argument(c, node->list.items[i], i, item);
         return;
     }
     bool scalar = function_is_scalar(item);
@@ -247,7 +259,7 @@ static void check_gradient(checker *c, const ast *grad)
     const ast *name = grad->list.count ? grad->list.items[0] : NULL;
     call_node *f = name && name->kind == AST_NAME ? map_get(c->items, name->name) : NULL;
     if (grad->left->kind != AST_NAME || strcmp(grad->left->name, "grad") != 0) {
-        diagnose(c->d, "E212", grad->at, "functions are called by their names", "this cannot be called");
+        fault_not_callable(c->d, grad->at);
         return;
     }
     if (!f || f->item->kind != AST_TENSOR) {
@@ -290,7 +302,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
         if (gradient)
             check_gradient(c, callee);
         else {
-            diagnose(c->d, "E212", node->at, "functions are called by their names", "this cannot be called");
+            fault_not_callable(c->d, node->at);
             check_expression(c, callee);
         }
         check_expressions(c, &node->list);

@@ -12,6 +12,8 @@
 #define QUERN_LANG_LOWER_H
 
 #include "lang/ast.h"
+#include "lang/fault.h"
+#include "lang/typing.h"
 
 typedef struct axis {
     int64_t extent;    /* as in tile_type: a constant, or -value */
@@ -62,7 +64,8 @@ typedef struct variable {
     bool follows; /* shape follows the value: inside a scalar function that is applied to tiles */
     bool is_set;  /* false: a function's result before its first return */
     term now;
-    int loop_depth; /* where it was declared */
+    const term *kept; /* a copy of `now` as some snapshot saw it, or NULL */
+    int loop_depth;   /* where it was declared */
 } variable;
 
 typedef enum symbol_kind {
@@ -102,7 +105,7 @@ typedef struct cons_entry {
     int next;
 } cons_entry;
 
-enum { CONS_BUCKETS = 256 };
+enum { CONS_BUCKETS = 1 << 14, MAX_VALUES = 250000 };
 
 /* A loop variable and where it runs: first <= variable < limit when it counts up. */
 typedef struct loop_fact {
@@ -157,7 +160,7 @@ typedef struct walk {
     int value_depth_capacity;
     bool elementwise; /* inside a scalar function applied to tiles */
     value path;       /* there: the elements that are on this path; 0: all */
-    int call_depth, guard_depth;
+    int call_depth, guard_depth, expression_depth;
     bool at_top; /* directly in a phase's block: an `assume` may go to the host */
 } walk;
 
@@ -189,6 +192,7 @@ bool name_is_extent(const ast *kernel, const char *name);
 dtype type_promote(dtype t);
 bool type_join(dtype a, dtype b, dtype *out);
 const char *type_text(dtype t);
+typed term_typed(const term *t);
 term term_error(void);
 bool is_error(const term *t);
 term term_of_value(walk *w, value v); /* its shape without units, no bounds */

@@ -67,7 +67,7 @@ static bool lower_bracket(walk *w, const ast *node, bracket *out)
     if (node->third) good = lower_scalar_index(w, node->third, &out->step) && good;
     if (!good) return false;
     if (out->step.kind == TERM_CONSTANT && out->step.constant.number.i == 0) {
-        diagnose(w->d, "E402", node->third->at, "use a step of 1 or more, or a negative one", "slice step 0");
+        fault_step(w->d, node->third->at, true);
         return false;
     }
     out->axis.source = node->right;

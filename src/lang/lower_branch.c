@@ -10,20 +10,29 @@
 
 #include <string.h>
 
-/* Variables before a branch. */
+/* Variables before a branch. A file may have thousands of both: a term is copied once for all snapshots between two
+ * changes of it, and the lists go when the branch is done. */
 typedef struct snapshot {
-    term *terms;
+    arena *memory;
+    const term **terms;
     bool *set;
     int count;
 } snapshot;
 
 static snapshot snapshot_take(walk *w)
 {
-    snapshot s = {ARENA_ARRAY(w->memory, term, w->variable_count + 1),
-                  ARENA_ARRAY(w->memory, bool, w->variable_count + 1), w->variable_count};
+    snapshot s = {.memory = arena_new(), .count = w->variable_count};
+    s.terms = ARENA_ARRAY(s.memory, const term *, s.count + 1);
+    s.set = ARENA_ARRAY(s.memory, bool, s.count + 1);
     for (int i = 0; i < s.count; i++) {
-        s.terms[i] = w->variables[i]->now;
-        s.set[i] = w->variables[i]->is_set;
+        variable *v = w->variables[i];
+        if (!v->kept || memcmp(v->kept, &v->now, sizeof(v->now)) != 0) {
+            term *copy = ARENA_NEW(w->memory, term);
+            memcpy(copy, &v->now, sizeof(*copy));
+            v->kept = copy;
+        }
+        s.terms[i] = v->kept;
+        s.set[i] = v->is_set;
     }
     return s;
 }
@@ -31,8 +40,11 @@ static snapshot snapshot_take(walk *w)
 static void snapshot_restore(walk *w, const snapshot *s)
 {
     for (int i = 0; i < s->count; i++) {
-        w->variables[i]->now = s->terms[i];
-        w->variables[i]->is_set = s->set[i];
+        variable *v = w->variables[i];
+        if (v->kept != s->terms[i] || memcmp(&v->now, s->terms[i], sizeof(v->now)) != 0)
+            memcpy(&v->now, s->terms[i], sizeof(v->now));
+        v->kept = s->terms[i];
+        v->is_set = s->set[i];
     }
 }
 
@@ -72,7 +84,7 @@ static void branch_by_element(walk *w, value condition, const ast *then_body, co
     w->path = path;
     for (int i = 0; i < before.count; i++) {
         variable *v = w->variables[i];
-        const term *a = &yes.terms[i];
+        const term *a = yes.terms[i];
         if (!yes.set[i] || (v->is_set && v->now.value == a->value)) continue;
         if (!v->is_set) {
             v->now = *a;
@@ -90,6 +102,8 @@ static void branch_by_element(walk *w, value condition, const ast *then_body, co
         out.value = build_select(w, condition, a->value, v->now.value, 0);
         v->now = out;
     }
+    arena_free(before.memory);
+    arena_free(yes.memory);
 }
 
 typedef struct merge {
@@ -248,11 +262,14 @@ void lower_branch(walk *w, value condition, const ast *then_body, const ast *els
     w->at = at;
     w->at_top = at_top;
     m.op = op_make(w, OP_IF, &condition, 1);
-    for (int side = 0; side < 2; side++) m.yields[side] = ARENA_ARRAY(w->memory, value, 2 * before.count + 1);
-    for (int i = 0; i < before.count; i++) merge_variable(&m, w->variables[i], &yes.terms[i], yes.set[i]);
-    if (!m.op->result_count && does_nothing(m.blocks[0]) && does_nothing(m.blocks[1])) return;
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2; side++) m.yields[side] = ARENA_ARRAY(before.memory, value, 2 * before.count + 1);
+    for (int i = 0; i < before.count; i++) merge_variable(&m, w->variables[i], yes.terms[i], yes.set[i]);
+    bool nothing = !m.op->result_count && does_nothing(m.blocks[0]) && does_nothing(m.blocks[1]);
+    for (int side = 0; side < 2 && !nothing; side++)
         tile_append(w->k, m.blocks[side], op_make(w, OP_YIELD, m.yields[side], m.yield_count));
+    arena_free(before.memory);
+    arena_free(yes.memory);
+    if (nothing) return;
     m.op->regions[0] = m.blocks[0];
     m.op->regions[1] = m.blocks[1];
     m.op->region_count = 2;

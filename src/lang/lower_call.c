@@ -80,7 +80,7 @@ static term lower_cdiv(walk *w, const term *a, const term *b, place at)
 {
     term one = term_of_constant(constant_int(1));
     if (dtype_is_float(a->elem) || dtype_is_float(b->elem)) {
-        diagnose(w->d, "E211", at, "cast the operands", "`cdiv` needs integers");
+        fault_integers(w->d, at, "cdiv");
         return term_error();
     }
     term sum = lower_binary(w, "+", a, b, at);
@@ -102,7 +102,7 @@ term lower_builtin(walk *w, const builtin *b, const char *name, term *arguments,
         for (int i = 0; i < count; i++) numbers[i] = arguments[i].constant;
         if (constant_call(name, numbers, count, &out, &fault)) {
             if (!fault) return term_of_constant(out);
-            diagnose(w->d, fault, at, constant_fault_advice(fault), "%s", constant_fault_text(fault));
+            fault_constant(w->d, fault, at);
             return term_error();
         }
     }
@@ -131,7 +131,7 @@ static term lower_cast(walk *w, const ast *call)
 {
     dtype to;
     if (call->list.count != 1 || call->list.items[0]->kind == AST_NAMED) {
-        diagnose(w->d, "E213", call->at, "give one", "a cast takes 1 argument, got %d", call->list.count);
+        fault_argument_count(w->d, call->at, call->left->word, 1, 1, call->list.count);
         return term_error();
     }
     term t = lower_expression(w, call->list.items[0]);
@@ -147,19 +147,15 @@ static term lower_bitcast(walk *w, const ast *call)
     dtype to;
     const ast *type = call->list.items[0];
     if (type->kind != AST_TYPE_NAME || !resolve_type(w, type, &to)) {
-        if (type->kind != AST_TYPE_NAME)
-            diagnose(w->d, "E212", type->at, "write `bitcast(u32, x)`", "the first argument of `bitcast` is a type");
+        if (type->kind != AST_TYPE_NAME) fault_bitcast_type(w->d, type->from);
         return term_error();
     }
     term t = lower_expression(w, call->list.items[1]);
     if (!is_plain(w, &t, call->at)) return term_error();
-    if (t.kind == TERM_CONSTANT && t.constant.untyped)
-        t = term_cast(w, &t, dtype_is_float(t.elem) ? DT_F32 : DT_I64, 0);
-    if (dtypes[t.elem].size_bytes != dtypes[to].size_bytes) {
-        diagnose(w->d, "E213", call->at, "cast to a type of the same width first",
-                 "`bitcast` from `%s` to `%s` changes the width", type_text(t.elem), type_text(to));
-        return term_error();
-    }
+    typed x = term_typed(&t);
+    dtype from;
+    if (!typing_bitcast(w->d, &x, to, call->at, &from)) return term_error();
+    t = term_cast(w, &t, from, 0);
     term out = t;
     value v = term_value(w, &t);
     w->at = call->at;
@@ -190,7 +186,7 @@ term lower_random_call(walk *w, const char *name, term *arguments, int count, pl
     for (int i = 0; i < 3; i++) {
         if (!is_plain(w, &arguments[i], at)) return term_error();
         if (dtype_is_float(arguments[i].elem)) {
-            diagnose(w->d, "E211", at, "cast it", "`%s` needs integers", name);
+            fault_integers(w->d, at, name);
             return term_error();
         }
         arguments[i] = term_cast(w, &arguments[i], types[i], 0);
@@ -203,7 +199,7 @@ term lower_random_call(walk *w, const char *name, term *arguments, int count, pl
                    ? arguments[3].constant.number.i
                    : -1;
         if (lane < 0 || lane > 3) {
-            diagnose(w->d, "E217", at, "write 0, 1, 2 or 3", "the lane of `philox` is a constant from 0 to 3");
+            fault_lane(w->d, at);
             return term_error();
         }
     }
@@ -325,8 +321,7 @@ static term lower_assume(walk *w, const ast *call)
         c = term_condition(w, &c, node->at);
         w->at = call->at;
         if (c.kind == TERM_CONSTANT && !constant_truth(&c.constant))
-            diagnose(w->d, "E503", call->at, "choose other constants", "`assume` on line %d is false: %s",
-                     call->at.line, words);
+            fault_assume(w->d, call->at, words);
         else if (c.kind == TERM_VALUE)
             append_check(w, OP_ASSUME, &c, words);
         w->in_head = false;
@@ -339,9 +334,7 @@ static term lower_assume(walk *w, const ast *call)
     if (is_error(&c)) return c;
     w->at = call->at;
     if (c.kind == TERM_CONSTANT && !c.rank) {
-        if (!constant_truth(&c.constant))
-            diagnose(w->d, "E503", call->at, "choose other constants", "`assume` on line %d is false: %s",
-                     call->at.line, words);
+        if (!constant_truth(&c.constant)) fault_assume(w->d, call->at, words);
         return nothing;
     }
     append_check(w, OP_ASSUME, &c, words);
@@ -386,8 +379,7 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
     bool fold = b->class == BUILTIN_REDUCE || b->class == BUILTIN_SCAN ||
                 ((is_word(name, "min") || is_word(name, "max")) && count == 1);
     if (count < b->least || (b->most >= 0 && count > b->most)) {
-        diagnose(w->d, "E213", call->at, "see its parameters in the reference", "`%s` takes %d argument%s, got %d",
-                 name, b->least, b->least == 1 ? "" : "s", count);
+        fault_argument_count(w->d, call->at, name, b->least, b->most, count);
         return term_error();
     }
     if (count != call->list.count && !fold) {
@@ -423,7 +415,7 @@ term lower_call(walk *w, const ast *call)
 {
     if (call->left->kind == AST_TYPE_NAME) return lower_cast(w, call);
     if (call->left->kind != AST_NAME) {
-        diagnose(w->d, "E212", call->at, "call a function by its name", "this cannot be called");
+        fault_not_callable(w->d, call->at);
         return term_error();
     }
     const char *name = call->left->name;

@@ -14,23 +14,8 @@ static bool is_word(const char *word, const char *other)
 
 static term fault_term(walk *w, const char *code, place at)
 {
-    diagnose(w->d, code, at, constant_fault_advice(code), "%s", constant_fault_text(code));
+    fault_constant(w->d, code, at);
     return term_error();
-}
-
-static op_code binary_op(const char *word)
-{
-    static const struct {
-        const char *word;
-        op_code code;
-    } table[] = {
-        {"+", OP_ADD}, {"-", OP_SUB}, {"*", OP_MUL},  {"/", OP_DIV},  {"%", OP_MOD},  {"&", OP_AND},
-        {"|", OP_OR},  {"^", OP_XOR}, {"<<", OP_SHL}, {">>", OP_SHR}, {"<", OP_LT},   {"<=", OP_LE},
-        {">", OP_GT},  {">=", OP_GE}, {"==", OP_EQ},  {"!=", OP_NE},  {"&&", OP_AND}, {"||", OP_OR},
-    };
-    for (int i = 0; i < COUNT(table); i++)
-        if (is_word(table[i].word, word)) return table[i].code;
-    return OP_NONE;
 }
 
 /* An elementwise op over terms that have one type already. */
@@ -66,37 +51,17 @@ term lower_binary(walk *w, const char *word, const term *left, const term *right
         binding out;
         const char *fault = constant_binary(word, &left->constant, &right->constant, &out);
         if (fault && is_word(fault, "E206")) {
-            diagnose(w->d, "E206", at, "cast one of them", "`%s` with `%s`", type_text(left->elem),
-                     type_text(right->elem));
+            fault_join(w->d, at, left->elem, right->elem);
             return term_error();
         }
         return fault ? fault_term(w, fault, at) : term_of_constant(out);
     }
-    op_code code = binary_op(word);
+    op_code code = operator_code(word);
     CHECK(code != OP_NONE);
-    if (is_word(word, "&&") || is_word(word, "||")) {
-        term a = term_condition(w, left, at), b = term_condition(w, right, at);
-        return is_error(&a) || is_error(&b) ? term_error() : combine(w, code, &a, &b, at);
-    }
-    bool bits = code == OP_AND || code == OP_OR || code == OP_XOR, shift = code == OP_SHL || code == OP_SHR;
-    if ((bits || shift) && (dtype_is_float(left->elem) || dtype_is_float(right->elem))) {
-        diagnose(w->d, "E211", at, "cast the operands, or use `bitcast`", "operator `%s` needs integers", word);
-        return term_error();
-    }
-    term a = *left, b = *right;
-    if (shift) {
-        a = left->kind == TERM_CONSTANT && left->constant.untyped
-                ? term_convert(
-                      w, left,
-                      right->kind == TERM_CONSTANT && right->constant.untyped ? DT_I64 : type_promote(right->elem), at)
-                : term_promote(w, left);
-        if (is_error(&a)) return a;
-        b = right->kind == TERM_CONSTANT && right->constant.untyped ? term_cast(w, right, a.elem, 0)
-                                                                    : term_promote(w, right);
-        return combine(w, code, &a, &b, at);
-    }
-    bool bools = a.elem == DT_BOOL && b.elem == DT_BOOL && (bits || ops[code].class == CLASS_COMPARE);
-    if (!bools && !term_join(w, &a, &b, at)) return term_error();
+    typed both[2] = {term_typed(left), term_typed(right)};
+    dtype to[2];
+    if (!typing_binary(w->d, w->memory, TYPING_KERNEL, word, both, at, to)) return term_error();
+    term a = term_cast(w, left, to[0], 0), b = term_cast(w, right, to[1], 0);
     return combine(w, code, &a, &b, at);
 }
 
@@ -119,7 +84,10 @@ static term lower_unary(walk *w, const ast *node)
         if (!is_error(&t)) t.value = build(w, OP_NOT, &t.value, 1);
         return t;
     }
-    if (is_word(node->word, "~") && dtype_is_float(t.elem)) return fault_term(w, "E211", node->at);
+    if (is_word(node->word, "~") && dtype_is_float(t.elem)) {
+        fault_integers(w->d, node->at, "~");
+        return term_error();
+    }
     t = term_promote(w, &t);
     if (is_word(node->word, "-")) t.value = build(w, OP_NEG, &t.value, 1);
     if (is_word(node->word, "~")) t.value = build(w, OP_NOT, &t.value, 1);
@@ -219,10 +187,11 @@ static term lower_logical(walk *w, const ast *node)
 static term choose(walk *w, const term *c, term *a, term *b, place at)
 {
     if (is_error(c) || is_error(a) || is_error(b)) return term_error();
-    bool bools = a->elem == DT_BOOL && b->elem == DT_BOOL;
-    bool same = a->kind == TERM_VALUE && b->kind == TERM_VALUE && a->elem == b->elem &&
-                (!dtype_is_float(a->elem) || type_promote(a->elem) == a->elem);
-    if (!bools && !same && !term_join(w, a, b, at)) return term_error();
+    typed both[2] = {term_typed(a), term_typed(b)};
+    dtype type;
+    if (!typing_select(w->d, w->memory, TYPING_KERNEL, both, at, &type)) return term_error();
+    *a = term_cast(w, a, type, 0);
+    *b = term_cast(w, b, type, 0);
     term out = {.kind = TERM_VALUE, .elem = a->elem};
     if (!shape_join(w, a, b, &out, at) || !shape_join(w, &out, c, &out, at)) return term_error();
     w->at = at;
@@ -238,12 +207,6 @@ term lower_where(walk *w, const term *condition, const term *a, const term *b, p
 {
     term c = term_condition(w, condition, at), x = *a, y = *b;
     if (!is_plain(w, &x, at) || !is_plain(w, &y, at)) return term_error();
-    if (x.kind == TERM_CONSTANT && y.kind == TERM_CONSTANT && x.constant.untyped && y.constant.untyped) {
-        if (!term_join(w, &x, &y, at)) return term_error();
-        dtype type = x.elem == DT_F64 ? DT_F32 : x.elem;
-        x = term_cast(w, &x, type, 0);
-        y = term_cast(w, &y, type, 0);
-    }
     return choose(w, &c, &x, &y, at);
 }
 
@@ -272,13 +235,9 @@ static term cast_in(walk *w, tile_block *block, const term *t, dtype to)
 /* The common type of two sides that stand in blocks of their own. */
 static bool join_sides(walk *w, term *a, tile_block *a_block, term *b, tile_block *b_block, place at)
 {
-    if (a->elem == b->elem && !(a->kind == TERM_CONSTANT && a->constant.untyped) &&
-        !(b->kind == TERM_CONSTANT && b->constant.untyped))
-        return true;
-    term x = *a, y = *b;
-    x.value = y.value = 0; /* only the types */
-    if (!term_join(w, &x, &y, at)) return false;
-    dtype type = x.elem == DT_F64 && a->kind == TERM_CONSTANT && b->kind == TERM_CONSTANT ? DT_F32 : x.elem;
+    typed both[2] = {term_typed(a), term_typed(b)};
+    dtype type;
+    if (!typing_select(w->d, w->memory, TYPING_KERNEL, both, at, &type)) return false;
     *a = cast_in(w, a_block, a, type);
     *b = cast_in(w, b_block, b, type);
     return true;
@@ -353,7 +312,7 @@ static term lower_index(walk *w, const ast *node)
     return shape_brackets(w, &t, node);
 }
 
-term lower_expression(walk *w, const ast *node)
+static term lower_one(walk *w, const ast *node)
 {
     term out;
     switch (node->kind) {
@@ -374,4 +333,16 @@ term lower_expression(walk *w, const ast *node)
                  node->kind == AST_STRING ? "a text is not a value" : "a type is not a value");
         return term_error();
     }
+}
+
+term lower_expression(walk *w, const ast *node)
+{
+    if (w->expression_depth >= EXPRESSION_DEPTH_LIMIT) {
+        fault_expression_depth(w->d, node->at);
+        return term_error();
+    }
+    w->expression_depth++;
+    term out = lower_one(w, node);
+    w->expression_depth--;
+    return out;
 }

@@ -13,12 +13,6 @@ static bool is_word(const char *word, const char *other)
     return !strcmp(word, other);
 }
 
-static dtype sum_type(dtype t)
-{
-    if (dtype_is_float(t)) return t == DT_F64 ? DT_F64 : DT_F32;
-    return dtypes[t].kind == KIND_UINT ? DT_U64 : DT_I64;
-}
-
 static bool one_axis(walk *w, const ast *node, int rank, unsigned *set)
 {
     term t = lower_expression(w, node);
@@ -29,8 +23,7 @@ static bool one_axis(walk *w, const ast *node, int rank, unsigned *set)
     }
     int64_t axis = t.constant.number.i;
     if (axis < -rank || axis >= rank) {
-        diagnose(w->d, "E309", node->at, "axes count from 0; negative ones from the end", "axis %lld of rank %d",
-                 (long long)axis, rank);
+        fault_axis(w->d, node->at, axis, rank);
         return false;
     }
     *set |= 1u << (axis < 0 ? axis + rank : axis);
@@ -44,8 +37,7 @@ static bool axes_named(walk *w, const ast *call, int rank, unsigned *set)
     *set = 0;
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED && !is_word(call->list.items[i]->name, "axis")) {
-            diagnose(w->d, "E213", call->list.items[i]->at, "only `axis =` is known", "unknown argument `%s`",
-                     call->list.items[i]->name);
+            fault_named_argument(w->d, call->list.items[i]->at, call->left->name, call->list.items[i]->name);
             return false;
         }
     if (!named_argument(call, "axis", &named)) return true;
@@ -117,25 +109,12 @@ static value count_valid(walk *w, const term *t, unsigned set, const term *shape
     return shape->rank ? build_shape(w, OP_BROADCAST, n, term_type(shape, DT_I64)) : n;
 }
 
-static fold_kind fold_of(const char *name)
+static term lower_scan(walk *w, const term *t, const char *name, unsigned set, place at)
 {
-    static const struct {
-        const char *name;
-        fold_kind fold;
-    } table[] = {{"sum", FOLD_SUM},       {"mean", FOLD_SUM},      {"count", FOLD_SUM},  {"prod", FOLD_PROD},
-                 {"max", FOLD_MAX},       {"min", FOLD_MIN},       {"any", FOLD_ANY},    {"all", FOLD_ALL},
-                 {"argmax", FOLD_ARGMAX}, {"argmin", FOLD_ARGMIN}, {"cumsum", FOLD_SUM}, {"cumprod", FOLD_PROD},
-                 {"cummax", FOLD_MAX},    {"cummin", FOLD_MIN}};
-    for (int i = 0; i < COUNT(table); i++)
-        if (is_word(table[i].name, name)) return table[i].fold;
-    return FOLD_COUNT;
-}
-
-static term lower_scan(walk *w, const term *t, fold_kind fold, unsigned set, place at)
-{
+    fold_kind fold = fold_code(name);
     if (!set && t->rank == 1) set = 1;
     if (!set || set & (set - 1)) {
-        diagnose(w->d, "E313", at, "name it: `axis = 1`", "a scan of a tile of rank %d needs one `axis =`", t->rank);
+        fault_one_axis(w->d, at, name);
         return term_error();
     }
     term out = *t;
@@ -165,36 +144,33 @@ term lower_fold_call(walk *w, const ast *call, const char *name)
 {
     const ast *first = call->list.items[0];
     if (first->kind == AST_NAMED) {
-        diagnose(w->d, "E213", call->at, "give the tile first", "`%s` takes 1 argument, got 0", name);
+        fault_argument_count(w->d, call->at, name, 1, 1, 0);
         return term_error();
     }
     term t = lower_expression(w, first);
     if (is_error(&t)) return t;
     if (t.kind == TERM_ARRAY || t.kind == TERM_VOID) return term_convert(w, &t, DT_F32, first->at);
     if (!t.rank) {
-        diagnose(w->d, "E313", call->at, "a reduction takes a tile", "reduction of a scalar");
+        fault_reduce_scalar(w->d, call->at, name);
         return term_error();
     }
     unsigned set;
     if (!axes_named(w, call, t.rank, &set)) return term_error();
     w->at = call->at;
-    fold_kind fold = fold_of(name);
+    fold_kind fold = fold_code(name);
     bool scan = !strncmp(name, "cum", 3), everything = !set;
-    bool adds = fold == FOLD_SUM || fold == FOLD_PROD, position = fold == FOLD_ARGMAX || fold == FOLD_ARGMIN;
-    if (t.kind == TERM_CONSTANT && t.constant.untyped)
-        t = term_cast(w, &t, dtype_is_float(t.elem) ? DT_F32 : DT_I64, 0);
+    bool position = fold == FOLD_ARGMAX || fold == FOLD_ARGMIN;
+    if (t.kind == TERM_CONSTANT && t.constant.untyped) t = term_cast(w, &t, typing_alone(&t.constant), 0);
     if (position && (everything ? t.rank > 1 : (set & (set - 1)) != 0)) {
-        diagnose(w->d, "E313", call->at, "name one axis: `axis = 1`", "`%s` needs `axis =`", name);
+        fault_one_axis(w->d, call->at, name);
         return term_error();
     }
     if (fold == FOLD_ANY || fold == FOLD_ALL)
         t = term_condition(w, &t, first->at);
-    else if (adds && !is_word(name, "count"))
-        t = term_cast(w, &t, sum_type(t.elem), 0);
-    else if (scan && t.elem == DT_BOOL)
-        t = term_cast(w, &t, DT_I32, 0);
+    else
+        t = term_cast(w, &t, typing_fold(TYPING_KERNEL, name, t.elem), 0);
     if (is_error(&t)) return t;
-    if (scan) return lower_scan(w, &t, fold, set, call->at);
+    if (scan) return lower_scan(w, &t, name, set, call->at);
     if (everything) set = (1u << t.rank) - 1;
     term out = folded_shape(w, &t, set, everything);
     if (is_word(name, "count")) {

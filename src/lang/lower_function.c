@@ -10,7 +10,12 @@
 
 #include <string.h>
 
-enum { MAX_CALL_DEPTH = 64, MAX_ARGUMENTS = 64 };
+enum { MAX_ARGUMENTS = 64, FEW_ARGUMENTS = 4 };
+
+/* Calls nest deep and most have few arguments: the others lie in the arena. */
+#define ARGUMENT_TERMS(w, name, count)    \
+    term name##_few[FEW_ARGUMENTS] = {0}, \
+         *name = (count) <= FEW_ARGUMENTS ? name##_few : ARENA_ARRAY((w)->memory, term, (count))
 
 bool tree_has(const ast *node, ast_kind kind)
 {
@@ -27,7 +32,7 @@ bool tree_has(const ast *node, ast_kind kind)
 /* Loops in the function or in those it calls. */
 static bool function_loops(walk *w, const ast *node, int depth)
 {
-    if (!node || depth > MAX_CALL_DEPTH) return false;
+    if (!node || depth > CALL_DEPTH_LIMIT) return false;
     if (node->kind == AST_FOR || node->kind == AST_WHILE) return true;
     if (node->kind == AST_CALL && node->left->kind == AST_NAME) {
         const ast *item = ast_find(w->file, node->left->name);
@@ -108,16 +113,10 @@ static void frame_close(walk *w, const frame *f)
 static term convert_argument(walk *w, const term *t, dtype to, const char *name, place at)
 {
     if (is_error(t)) return *t;
-    bool typed = t->kind == TERM_VALUE || (t->kind == TERM_CONSTANT && !t->constant.untyped);
-    bool narrows =
-        typed && dtypes[t->elem].size_bytes > dtypes[to].size_bytes &&
-        ((dtype_is_float(t->elem) && dtype_is_float(to)) || (dtype_is_integer(t->elem) && dtype_is_integer(to)));
-    if (narrows) {
-        diagnose(w->d, "E213", at, "cast it, or declare the function with a generic type: `T f(T x)`",
-                 "argument `%s` would narrow `%s` to `%s`", name, type_text(t->elem), type_text(to));
-        return term_error();
-    }
-    return term_convert(w, t, to, at);
+    if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) return term_convert(w, t, to, at);
+    typed x = term_typed(t);
+    if (!typing_argument(w->d, w->memory, &x, to, name, at)) return term_error();
+    return term_cast(w, t, to, F_IMPLICIT);
 }
 
 /* Binds the generic types of a function to those of its arguments. */
@@ -130,12 +129,11 @@ static bool bind_generics(walk *w, const ast *function, const term *arguments, p
             if (!param->type || !param->type->is_generic || is_error(t)) continue;
             bool untyped = t->kind == TERM_CONSTANT && t->constant.untyped;
             if (untyped != (pass == 1)) continue;
-            dtype type = untyped ? (t->constant.kind == BIND_FLOAT ? DT_F32 : DT_I64) : t->elem;
+            dtype type = untyped ? typing_alone(&t->constant) : t->elem;
             symbol *s = symbol_find(w, param->type->word);
             if (s && s->kind == SYMBOL_TYPE) {
                 if (untyped || s->type == type) continue;
-                diagnose(w->d, "E215", at, "cast one of them", "`%s` is both `%s` and `%s`", param->type->word,
-                         type_text(s->type), type_text(type));
+                fault_generic(w->d, at, param->type->word, s->type, type);
                 return false;
             }
             symbol_push(w, (symbol){.name = param->type->word, .kind = SYMBOL_TYPE, .type = type});
@@ -251,14 +249,12 @@ static bool bind_constant_param(walk *w, const ast *param, const ast *argument, 
         if (name)
             symbol_push(w, s);
         else
-            diagnose(w->d, "E212", argument ? argument->at : param->at, "name a function",
-                     "`%s` needs the name of a function", param->name);
+            fault_needs_function(w->d, argument ? argument->at : param->at, param->name);
         return name != NULL;
     }
     if (is_error(t)) return false;
     if (t->kind != TERM_CONSTANT || t->rank) {
-        diagnose(w->d, "E217", argument ? argument->at : param->at, "pass a number or a `const` name",
-                 "not a compile-time constant: `%s`", param->name);
+        fault_not_constant(w->d, argument ? argument->at : param->at, param->name);
         return false;
     }
     symbol_push(w, (symbol){.name = param->name, .kind = SYMBOL_TERM, .term = *t});
@@ -268,16 +264,16 @@ static bool bind_constant_param(walk *w, const ast *param, const ast *argument, 
 /* A scalar function over evaluated arguments. `call` names the arguments of constants; it may be NULL. */
 static term apply_scalar(walk *w, const ast *function, const term *given, int count, const ast *call, place at)
 {
-    term arguments[MAX_ARGUMENTS] = {0}, shape = {0};
+    ARGUMENT_TERMS(w, arguments, count);
+    term shape = {0};
     bound_list bounds = {0};
     dtype type;
     if (count != function->list.count || count > MAX_ARGUMENTS) {
-        diagnose(w->d, "E213", at, "see its parameters", "`%s` takes %d argument%s, got %d", function->name,
-                 function->list.count, function->list.count == 1 ? "" : "s", count);
+        fault_argument_count(w->d, at, function->name, function->list.count, function->list.count, count);
         return term_error();
     }
-    if (w->call_depth >= MAX_CALL_DEPTH) {
-        diagnose(w->d, "E214", at, "write a loop", "recursion, or calls nested too deep: `%s`", function->name);
+    if (w->call_depth >= CALL_DEPTH_LIMIT) {
+        fault_call_depth(w->d, at, function->name);
         return term_error();
     }
     frame f = frame_open(w);
@@ -439,14 +435,14 @@ static bool bind_tile(walk *w, const ast *param, const ast *argument, const term
 term call_function(walk *w, const ast *function, const ast *call)
 {
     int count = call->list.count;
-    term arguments[MAX_ARGUMENTS] = {0};
+    ARGUMENT_TERMS(w, arguments, count);
     array_ref *arrays[MAX_ARGUMENTS] = {0};
     variable *aliases[MAX_ARGUMENTS] = {0};
     bool scalar = is_scalar_function(function), good = count == function->list.count && count <= MAX_ARGUMENTS;
     for (int i = 0; good && i < count; i++) {
         const ast *param = function->list.items[i], *node = call->list.items[i];
         if (node->kind == AST_NAMED) {
-            diagnose(w->d, "E213", node->at, "give it by position", "`%s` takes no named argument", function->name);
+            fault_named_argument(w->d, node->at, function->name, node->name);
             return term_error();
         }
         if (param->is_function) continue;
@@ -468,8 +464,8 @@ term call_function(walk *w, const ast *function, const ast *call)
         arguments[i] = lower_expression(w, node);
     }
     if (scalar || !good) return apply_scalar(w, function, arguments, count, call, call->at);
-    if (w->call_depth >= MAX_CALL_DEPTH) {
-        diagnose(w->d, "E214", call->at, "write a loop", "recursion, or calls nested too deep: `%s`", function->name);
+    if (w->call_depth >= CALL_DEPTH_LIMIT) {
+        fault_call_depth(w->d, call->at, function->name);
         return term_error();
     }
     frame f = frame_open(w);
@@ -498,12 +494,11 @@ term call_function(walk *w, const ast *function, const ast *call)
 
 term call_function_constant(walk *w, const symbol *s, const ast *call)
 {
-    term arguments[MAX_ARGUMENTS] = {0};
     int count = call->list.count;
+    ARGUMENT_TERMS(w, arguments, count);
     const ast *param = s->item;
     if (count != param->list.count || count > MAX_ARGUMENTS) {
-        diagnose(w->d, "E213", call->at, "see its parameters", "`%s` takes %d argument%s, got %d", s->name,
-                 param->list.count, param->list.count == 1 ? "" : "s", count);
+        fault_argument_count(w->d, call->at, s->name, param->list.count, param->list.count, count);
         return term_error();
     }
     const char *name = s->function;
@@ -524,7 +519,6 @@ term call_function_constant(walk *w, const symbol *s, const ast *call)
     else if (b && b->class == BUILTIN_ELEMENTWISE && b->op != OP_BITCAST && count >= b->least && count <= b->most)
         out = lower_builtin(w, b, name, arguments, count, call->at);
     else
-        diagnose(w->d, "E212", call->at, "name a scalar function of the file or an elementwise builtin of that arity",
-                 "`%s` cannot stand for `%s`", name, param->name);
+        fault_stands_for(w->d, call->at, name, param->name);
     return term_convert(w, &out, result, call->at);
 }

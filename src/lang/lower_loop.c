@@ -159,7 +159,7 @@ static bool lower_range(walk *w, const ast *node, range *r)
     w->at = node->at;
     int64_t step;
     if (value_constant(w, r->step, &step) && step == 0) {
-        diagnose(w->d, "E402", node->third ? node->third->at : node->at, "use a step of 1 or more", "step 0");
+        fault_step(w->d, node->third ? node->third->at : node->at, false);
         return false;
     }
     if (node->words[0] == '-')

@@ -97,8 +97,7 @@ bool shape_join(walk *w, const term *a, const term *b, term *out, place at)
         return true;
     }
     if (a->rank != b->rank) {
-        diagnose(w->d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row",
-                 "operands have ranks %d and %d", a->rank, b->rank);
+        fault_ranks(w->d, at, a->rank, b->rank);
         return false;
     }
     term joint = {.rank = a->rank};
@@ -108,8 +107,7 @@ bool shape_join(walk *w, const term *a, const term *b, term *out, place at)
         else if (b->axes[i].unit || axis_same(&a->axes[i], &b->axes[i]))
             joint.axes[i] = a->axes[i];
         else {
-            diagnose(w->d, "E302", at, "only a unit axis broadcasts: give both the same extent",
-                     "extents differ on axis %d: %s", i, two_axes(w, &a->axes[i], &b->axes[i]));
+            fault_extents(w->d, at, i, two_axes(w, &a->axes[i], &b->axes[i]));
             return false;
         }
     }
@@ -186,11 +184,6 @@ term shape_permute(walk *w, const term *t, const int *axes)
     return out;
 }
 
-static bool is_literal(const ast *node, int64_t i)
-{
-    return node && node->kind == AST_NUMBER && !node->is_float && node->number.i == i;
-}
-
 term shape_brackets(walk *w, const term *t, const ast *node)
 {
     if (is_error(t)) return *t;
@@ -199,7 +192,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
     for (int i = 0; i < node->list.count; i++) {
         const ast *bracket = node->list.items[i];
         if (!t->rank) {
-            diagnose(w->d, "E307", bracket->at, "remove them", "brackets on a scalar");
+            fault_scalar_brackets(w->d, bracket->at);
             return term_error();
         }
         bool inserts = !bracket->is_slice && !bracket->left, keeps = bracket->is_slice && !bracket->left;
@@ -211,7 +204,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
             out.axes[rank++] = (struct axis){.extent = 1, .unit = true};
             continue;
         }
-        bool drops = is_literal(bracket->left, 0) && !bracket->is_slice && axis < t->rank && t->axes[axis].unit;
+        bool drops = ast_is_literal(bracket->left, 0) && !bracket->is_slice && axis < t->rank && t->axes[axis].unit;
         if (!keeps && !drops) {
             diagnose(w->d, "E308", bracket->at,
                      "read it from memory, or use `where(iota(n) == k, ...)` and a reduction",
@@ -243,7 +236,7 @@ static bool axis_scalar(walk *w, const ast *expression, int64_t least, axis *out
 {
     term t = lower_expression(w, expression);
     if (is_error(&t)) return false;
-    *out = (axis){.source = expression, .unit = is_literal(expression, 1)};
+    *out = (axis){.source = expression, .unit = ast_is_literal(expression, 1)};
     t = term_index(w, &t, expression->at);
     if (is_error(&t)) return false;
     if (t.rank) {
@@ -292,12 +285,14 @@ static term lower_reshape(walk *w, const ast *call)
     }
     for (int i = 0; i < t.rank; i++)
         constant = constant && t.axes[i].extent > 0 && !__builtin_mul_overflow(from, t.axes[i].extent, &from);
-    if (!t.rank || !constant || from != to) {
-        diagnose(w->d, "E312", call->at, "the product of the extents stays the same, and all are constants",
-                 !t.rank    ? "`reshape` of a scalar"
-                 : constant ? "`reshape` changes the number of elements: %s to %s"
-                            : "`reshape` has a run-time extent: %s to %s",
-                 shape_text(w, &t), shape_text(w, &out));
+    if (t.rank && constant && from != to) {
+        fault_reshape(w->d, call->at, shape_text(w, &t), shape_text(w, &out));
+        return term_error();
+    }
+    if (!t.rank || !constant) {
+        diagnose(w->d, "E312", call->at, "the extents of a tile are constants",
+                 t.rank ? "`reshape` has a run-time extent: %s to %s" : "`reshape` of a scalar", shape_text(w, &t),
+                 shape_text(w, &out));
         return term_error();
     }
     out.bounds = (bound_list){0};
@@ -317,8 +312,7 @@ static term lower_permute(walk *w, const ast *call, bool transpose)
     unsigned seen = 0;
     if (transpose) {
         if (t.rank < 2) {
-            diagnose(w->d, "E309", call->at, "add an axis with `[]`",
-                     "`transpose` needs at least two axes, this has %d", t.rank);
+            fault_transpose(w->d, call->at, t.rank);
             return term_error();
         }
         for (int i = 0; i < t.rank; i++) axes[i] = i;
@@ -337,8 +331,7 @@ static term lower_permute(walk *w, const ast *call, bool transpose)
         }
     }
     if (!good) {
-        diagnose(w->d, "E309", call->at, "name every axis once, counting from 0",
-                 "`permute` of a tile of rank %d needs an order of its %d axes", t.rank, t.rank);
+        fault_permute(w->d, call->at, t.rank);
         return term_error();
     }
     return shape_permute(w, &t, axes);

@@ -347,6 +347,12 @@ void lower_jump(walk *w, const ast *node)
 
 void lower_statement(walk *w, const ast *node)
 {
+    if (w->k->value_count > MAX_VALUES) {
+        if (!w->d->errors)
+            diagnose(w->d, "E105", node->from, "functions are expanded where they are called: split it, or write loops",
+                     "`%s` has more than %d operations", w->kernel->name, MAX_VALUES);
+        return;
+    }
     w->at = node->at;
     switch (node->kind) {
     case AST_BLOCK: lower_block(w, node); break;

@@ -82,12 +82,10 @@ term term_cast(walk *w, const term *t, dtype to, unsigned flags)
     return out;
 }
 
-/* The type as it stands in a sentence. */
-static const char *kind_text(walk *w, const term *t)
+typed term_typed(const term *t)
 {
-    if (t->kind == TERM_CONSTANT && t->constant.untyped)
-        return t->constant.kind == BIND_FLOAT ? "a float" : "an integer";
-    return arena_print(w->memory, "`%s`", type_text(t->elem));
+    return (typed){
+        .type = t->elem, .constant = t->kind == TERM_CONSTANT ? &t->constant : NULL, .has_axes = t->rank > 0};
 }
 
 term term_convert(walk *w, const term *t, dtype to, place at)
@@ -98,20 +96,8 @@ term term_convert(walk *w, const term *t, dtype to, place at)
                  t->kind == TERM_ARRAY ? "an array is not a value" : "this call gives no value");
         return term_error();
     }
-    if (dtype_is_float(t->elem) && dtype_is_integer(to)) {
-        diagnose(w->d, "E205", at, arena_print(w->memory, "write `%s(x)`, or `floor` first", type_text(to)),
-                 "float to integer needs a cast: %s to `%s`", kind_text(w, t), type_text(to));
-        return term_error();
-    }
-    if (to == DT_BOOL && t->elem != DT_BOOL) {
-        diagnose(w->d, "E207", at, "compare: `x != 0`", "not a bool but %s", kind_text(w, t));
-        return term_error();
-    }
-    if (t->kind == TERM_CONSTANT && !constant_fits(&t->constant, to)) {
-        diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
-                 constant_text(w->memory, &t->constant), type_text(to));
-        return term_error();
-    }
+    typed x = term_typed(t);
+    if (!typing_convert(w->d, w->memory, &x, to, at)) return term_error();
     return term_cast(w, t, to, F_IMPLICIT);
 }
 
@@ -127,33 +113,15 @@ static bool is_operand(walk *w, term *t, place at)
     return false;
 }
 
-/* The type an operand takes beside `other`. */
-static bool follow(walk *w, term *free, dtype other, dtype *type, place at)
-{
-    *type = type_promote(other);
-    if (free->constant.kind == BIND_FLOAT && !dtype_is_float(*type)) *type = DT_F32;
-    if (constant_fits(&free->constant, *type)) return true;
-    diagnose(w->d, "E103", at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
-             constant_text(w->memory, &free->constant), type_text(*type));
-    return false;
-}
-
 bool term_join(walk *w, term *a, term *b, place at)
 {
     if (!is_operand(w, a, at) || !is_operand(w, b, at)) return false;
     dtype type;
-    if (is_untyped(a) && is_untyped(b)) {
+    typed both[2] = {term_typed(a), term_typed(b)};
+    if (is_untyped(a) && is_untyped(b) && !a->rank && !b->rank) /* still a number: exact */
         type = a->constant.kind == BIND_FLOAT || b->constant.kind == BIND_FLOAT ? DT_F64 : DT_I64;
-        if (a->rank || b->rank)
-            type = type == DT_F64 ? DT_F32 : DT_I64; /* filled tiles are float unless told otherwise */
-    } else if (is_untyped(a)) {
-        if (!follow(w, a, b->elem, &type, at)) return false;
-    } else if (is_untyped(b)) {
-        if (!follow(w, b, a->elem, &type, at)) return false;
-    } else if (!type_join(a->elem, b->elem, &type)) {
-        diagnose(w->d, "E206", at, "cast one of them", "`%s` with `%s`", type_text(a->elem), type_text(b->elem));
+    else if (!typing_join(w->d, w->memory, TYPING_KERNEL, both, 2, at, &type))
         return false;
-    }
     *a = term_cast(w, a, type, 0);
     *b = term_cast(w, b, type, 0);
     return true;
@@ -176,10 +144,8 @@ term term_condition(walk *w, const term *t, place at)
 {
     if (is_error(t)) return *t;
     if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) return term_convert(w, t, DT_BOOL, at);
-    if (dtype_is_float(t->elem)) {
-        diagnose(w->d, "E210", at, "compare it: `x != 0`", "a float is not a condition");
-        return term_error();
-    }
+    typed x = term_typed(t);
+    if (!typing_condition(w->d, &x, at)) return term_error();
     return t->elem == DT_BOOL ? *t : term_cast(w, t, DT_BOOL, 0);
 }
 
@@ -187,10 +153,7 @@ term term_index(walk *w, const term *t, place at)
 {
     if (is_error(t)) return *t;
     if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) return term_convert(w, t, DT_I64, at);
-    if (!dtype_is_integer(t->elem)) {
-        diagnose(w->d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not %s",
-                 kind_text(w, t));
-        return term_error();
-    }
+    typed x = term_typed(t);
+    if (!typing_index(w->d, w->memory, &x, at)) return term_error();
     return t->rank ? *t : term_cast(w, t, DT_I64, 0);
 }

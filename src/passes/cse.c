@@ -15,8 +15,6 @@
 
 #include <string.h>
 
-enum { BUCKETS = 256 };
-
 typedef struct entry {
     tile_op *op;
     uint64_t hash;
@@ -28,7 +26,8 @@ typedef struct table {
     arena *memory;
     entry *entries;
     int count, capacity;
-    int buckets[BUCKETS];
+    int *buckets;
+    uint64_t bucket_mask;
     int versions[64]; /* by array; parameters are at most 64 */
     int last_version;
 } table;
@@ -94,12 +93,12 @@ static tile_op *find_or_add(table *t, const tile_kernel *k, tile_op *op)
 {
     uint64_t hash = hash_op(k, op);
     int version = op->code == OP_LOAD ? t->versions[op->attr.access.array] : 0;
-    for (int i = t->buckets[hash % BUCKETS]; i >= 0; i = t->entries[i].next) {
+    for (int i = t->buckets[hash & t->bucket_mask]; i >= 0; i = t->entries[i].next) {
         const entry *e = &t->entries[i];
         if (e->hash == hash && e->version == version && same_op(k, e->op, op)) return e->op;
     }
-    entry fresh = {op, hash, version, t->buckets[hash % BUCKETS]};
-    t->buckets[hash % BUCKETS] = t->count;
+    entry fresh = {op, hash, version, t->buckets[hash & t->bucket_mask]};
+    t->buckets[hash & t->bucket_mask] = t->count;
     ARENA_PUSH(t->memory, t->entries, t->count, t->capacity, fresh);
     return NULL;
 }
@@ -115,7 +114,7 @@ static void forget(table *t, int count)
 {
     while (t->count > count) {
         const entry *e = &t->entries[--t->count];
-        t->buckets[e->hash % BUCKETS] = e->next;
+        t->buckets[e->hash & t->bucket_mask] = e->next;
     }
 }
 
@@ -143,8 +142,10 @@ static void cse_op(rewriter *r, tile_op *op, void *context)
 bool pass_cse(tile_kernel *k)
 {
     rewriter r = rewrite_start(k);
-    table t = {.memory = r.scratch};
-    memset(t.buckets, -1, sizeof(t.buckets));
+    table t = {.memory = r.scratch, .bucket_mask = 255};
+    while (t.bucket_mask < (uint64_t)k->value_count) t.bucket_mask = 2 * t.bucket_mask + 1;
+    t.buckets = ARENA_ARRAY(r.scratch, int, (int)t.bucket_mask + 1);
+    memset(t.buckets, -1, sizeof(int) * (t.bucket_mask + 1));
     rewrite_block(&r, k->head, cse_op, &t);
     forget(&t, 0);
     for (int i = 0; i < k->phase_count; i++) {

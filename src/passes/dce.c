@@ -2,8 +2,9 @@
  * dce: what nobody needs goes.
  * requires: nothing. keeps: everything. breaks: nothing.
  *
- * In: any kernel. Out: only ops that write, print, assert, assume or launch, and those they need; loops and branches
- * that do neither are gone, and so are carried values and results that nothing reads. Liveness starts at the effects
+ * In: any kernel. Out: only ops that write, print, assert, assume or launch, and those they need; counted loops and
+ * branches that do neither are gone, and so are carried values and results that nothing reads. A `while` stays: it may
+ * never end, and then nothing behind it happens. Liveness starts at the effects
  * and follows operands, extents, and for each carried value its initial and its yielded one.
  * SPDX-License-Identifier: MIT
  */
@@ -40,10 +41,15 @@ static bool has_effect(const tile_op *op)
     return ops[op->code].class == CLASS_EFFECT || ops[op->code].class == CLASS_HEAD;
 }
 
+static bool is_endless(const tile_op *op)
+{
+    return op->code == OP_WHILE;
+}
+
 static bool block_has_effect(const tile_block *b)
 {
     for (int i = 0; i < b->op_count; i++) {
-        if (has_effect(b->ops[i])) return true;
+        if (has_effect(b->ops[i]) || is_endless(b->ops[i])) return true;
         for (int r = 0; r < b->ops[i]->region_count; r++)
             if (block_has_effect(b->ops[i]->regions[r])) return true;
     }
@@ -90,9 +96,10 @@ static void prepare(marker *m, tile_block *b)
             }
             prepare(m, op->regions[r]);
         }
-        bool stays = false;
+        bool stays = is_endless(op);
         for (int r = 0; r < op->region_count; r++) stays |= block_has_effect(op->regions[r]);
         if (stays) mark_control(m, op);
+        for (int n = 0; stays && op->code == OP_MAP && n < op->result_count; n++) mark(m, op->results[n]);
     }
 }
 
@@ -153,7 +160,7 @@ static void sweep(marker *m, tile_block *b)
     int kept = 0;
     for (int i = 0; i < b->op_count; i++) {
         tile_op *op = b->ops[i];
-        bool stays = has_effect(op) || op->code == OP_YIELD || op->code == OP_CONDITION ||
+        bool stays = has_effect(op) || is_endless(op) || op->code == OP_YIELD || op->code == OP_CONDITION ||
                      any_live(m, op->results, op->result_count);
         for (int r = 0; r < op->region_count && !stays; r++) stays = block_has_effect(op->regions[r]);
         if (!stays) {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MOST_PARAMS = 64, MOST_DEPTH = 64, FIRST_COPY = 1 << 20 };
+enum { MOST_PARAMS = 64, FIRST_COPY = 1 << 20 };
 
 static const operand nothing = {.kind = OPERAND_VOID};
 
@@ -76,7 +76,7 @@ static int values_of(const ast_file *file, const ast *x, int depth)
 static int results_of(const ast_file *file, const ast *item, int depth)
 {
     const ast *end = last_return(item->body);
-    if (!end || depth > MOST_DEPTH) return 1;
+    if (!end || depth > CALL_DEPTH_LIMIT) return 1;
     int count = end->list.count == 1 ? values_of(file, end->list.items[0], depth) : end->list.count;
     return MINIMUM(MAXIMUM(count, 1), FUNCTION_RESULTS);
 }
@@ -139,8 +139,8 @@ bool trace_bind_known(tracer *t, const bindings *constants, const bindings *know
 operand trace_function(tracer *t, const ast *item, const operand *arguments, const bindings *constants,
                        const bindings *known, place at)
 {
-    if (t->depth >= MOST_DEPTH) {
-        diagnose(t->d, "E214", at, "write a loop", "recursion, or calls nested too deep: `%s`", item->name);
+    if (t->depth >= CALL_DEPTH_LIMIT) {
+        fault_call_depth(t->d, at, item->name);
         return operand_error();
     }
     const tracer outer = *t;
@@ -158,7 +158,11 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
         if (is_tensor_param(param)) {
             CHECK(x->kind == OPERAND_TENSOR);
             good = check_extents(t, param, x, &all, at);
-            local_push(t, (local){.name = param->name, .now = *x});
+            operand marked = *x; /* what broadcasts is what the declaration says, whoever calls */
+            marked.units = 0;
+            for (int k = 0; k < param->list.count; k++)
+                marked.units |= (unsigned)ast_is_literal(param->list.items[k], 1) << k;
+            local_push(t, (local){.name = param->name, .now = marked});
         } else {
             dtype type;
             operand value = *x;
@@ -169,7 +173,7 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
                 diagnose(t->d, "E505", param->at, arena_print(t->memory, "set it: %s=...", param->name),
                          "the scalar `%s` is not given and has no default", param->name);
             good = value.kind != OPERAND_VOID && trace_type(t, param->type, &type);
-            if (good) value = operand_convert(t, &value, type, at);
+            if (good) value = operand_argument(t, &value, type, param->name, at);
             good = good && !is_bad(&value);
             local_push(t, (local){.name = param->name, .now = value, .is_typed = true, .type = type});
         }

@@ -32,7 +32,7 @@ static bool read_slice(tracer *t, const ast *bracket, int axis, const shape *s, 
             if (!is_number(t, &by, bracket->third->at, &step)) return false;
         }
         if (!step) {
-            diagnose(t->d, "E402", bracket->third->at, "a step is any integer but 0", "a slice with step 0");
+            fault_step(t->d, bracket->third->at, true);
             return false;
         }
         int64_t last;
@@ -55,11 +55,8 @@ static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, 
 {
     operand i = trace_expression(t, bracket->left);
     if (!is_plain(t, &i, bracket->left->at)) return false;
-    dtype type = operand_type(t, &i);
-    if (!dtype_is_integer(type) || (i.kind == OPERAND_CONSTANT && i.constant.kind != BIND_INT)) {
-        diagnose(t->d, "E209", bracket->left->at, "cast it, such as `i64(x)`", "an index must be an integer");
-        return false;
-    }
+    typed index = operand_typed(t, &i);
+    if (!typing_index(t->d, t->memory, &index, bracket->left->at)) return false;
     out->start[axis] = 0;
     out->step[axis] = 1;
     out->part.extents[axis] = s->extents[axis];
@@ -84,11 +81,14 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list 
 {
     int axis = 0, given = 0;
     for (int i = 0; i < x->list.count; i++) given += x->list.items[i]->is_slice || x->list.items[i]->left;
+    if (!s->rank) {
+        fault_scalar_brackets(t->d, x->list.items[0]->at);
+        return false;
+    }
     if (given != s->rank) {
-        diagnose(t->d, s->rank ? "E306" : "E307", x->list.items[0]->at,
-                 s->rank ? "give one bracket for every axis: `[:]` for a whole axis" : "use it by its name",
-                 s->rank ? "a tensor of %d ax%s is given %d bracket%s" : "brackets on a scalar", s->rank,
-                 s->rank == 1 ? "is" : "es", given, given == 1 ? "" : "s");
+        diagnose(t->d, "E306", x->list.items[0]->at, "give one bracket for every axis: `[:]` for a whole axis",
+                 "a tensor of %d ax%s is given %d bracket%s", s->rank, s->rank == 1 ? "is" : "es", given,
+                 given == 1 ? "" : "s");
         return false;
     }
     out->part.rank = s->rank;
@@ -156,11 +156,7 @@ operand trace_access(tracer *t, const ast *x)
     if (!is_plain(t, &base, x->left->at)) return operand_error();
     const shape s = *operand_shape(t, &base);
     bracket_list a = {0};
-    if (base.kind == OPERAND_CONSTANT || !read_brackets(t, x, &s, &a)) {
-        if (base.kind == OPERAND_CONSTANT)
-            diagnose(t->d, "E307", x->list.items[0]->at, "use it by its name", "brackets on a scalar");
-        return operand_error();
-    }
+    if (!read_brackets(t, x, &s, &a)) return operand_error();
     site_set(t, x->at, "slice");
     node n = graph_slice(t->g, base.tensor, a.start, a.step, &a.part);
     operand index = {0};

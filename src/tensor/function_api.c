@@ -122,11 +122,6 @@ qn_axes api_axes(api_call *a, bool *keep)
     return out;
 }
 
-static bool is_literal_one(const ast *x)
-{
-    return x->kind == AST_NUMBER && !x->is_float && x->number.i == 1;
-}
-
 /* Extents from position `first` on; a literal 1 is a unit axis. */
 qn_shape api_shape(api_call *a, int first)
 {
@@ -137,7 +132,7 @@ qn_shape api_shape(api_call *a, int first)
         return s;
     }
     for (int i = first; i < a->count; i++) {
-        if (is_literal_one(a->places[i])) a->units |= 1u << s.rank;
+        if (ast_is_literal(a->places[i], 1)) a->units |= 1u << s.rank;
         s.extents[s.rank++] = api_integer(a, i);
     }
     return s;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MOST_ARGUMENTS = 64, MOST_DEPTH = 64 };
+enum { MOST_ARGUMENTS = 64 };
 
 const ast *named_of(const ast *call, const char *name)
 {
@@ -22,8 +22,7 @@ static bool no_named(tracer *t, const ast *call, const char *name)
 {
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED) {
-            diagnose(t->d, "E213", call->list.items[i]->at, "give it by position", "`%s` has no argument named `%s`",
-                     name, call->list.items[i]->name);
+            fault_named_argument(t->d, call->list.items[i]->at, name, call->list.items[i]->name);
             return false;
         }
     return true;
@@ -53,20 +52,27 @@ static operand elementwise(tracer *t, const builtin *b, const char *name, const 
     const char *fault = NULL;
     if (all && constant_call(name, constants, count, &out, &fault)) {
         if (!fault) return operand_of_constant(out);
-        diagnose(t->d, fault, at, constant_fault_advice(fault), "%s", constant_fault_text(fault));
+        fault_constant(t->d, fault, at);
         return operand_error();
     }
     site_set(t, at, b->name);
-    if (b->op == OP_SELECT) {
-        if (x[0].kind == OPERAND_CONSTANT && x[0].constant.kind != BIND_FLOAT)
-            return constant_truth(&x[0].constant) ? x[1] : x[2];
-        return trace_select(t, &x[0], &x[1], &x[2], at);
-    }
+    if (b->op == OP_SELECT) return trace_select(t, &x[0], &x[1], &x[2], at);
     if (!strcmp(name, "clamp")) {
-        operand low = trace_map(t, OP_MAX, (operand[]){x[0], x[1]}, 2, false, at);
-        return is_bad(&low) ? low : trace_map(t, OP_MIN, (operand[]){low, x[2]}, 2, false, at);
+        dtype type; /* of all three */
+        if (!operands_type(t, x, 3, at, &type)) return operand_error();
+        operand same[3];
+        for (int i = 0; i < 3; i++) {
+            same[i] = operand_cast(t, &x[i], type, at);
+            if (is_bad(&same[i])) return same[i];
+        }
+        operand low = trace_map(t, OP_MAX, same, 2, false, at);
+        return is_bad(&low) ? low : trace_map(t, OP_MIN, (operand[]){low, same[2]}, 2, false, at);
     }
     if (!strcmp(name, "cdiv")) {
+        if (dtype_is_float(operand_type(t, &x[0])) || dtype_is_float(operand_type(t, &x[1]))) {
+            fault_integers(t->d, at, "cdiv");
+            return operand_error();
+        }
         operand one = operand_of_constant(constant_int(1)), sum = trace_binary(t, "+", &x[0], &x[1], at);
         if (!is_bad(&sum)) sum = trace_binary(t, "-", &sum, &one, at);
         return is_bad(&sum) ? sum : trace_binary(t, "/", &sum, &x[1], at);
@@ -85,15 +91,17 @@ static operand call_bitcast(tracer *t, const ast *call)
 {
     dtype type;
     if (call->list.items[0]->kind != AST_TYPE_NAME) {
-        diagnose(t->d, "E213", call->list.items[0]->from, "write `bitcast(i32, x)`",
-                 "the first argument of `bitcast` is a type");
+        fault_bitcast_type(t->d, call->list.items[0]->from);
         return operand_error();
     }
     if (!trace_type(t, call->list.items[0], &type)) return operand_error();
     operand x = trace_expression(t, call->list.items[1]);
     if (!is_plain(t, &x, call->at)) return operand_error();
     site_set(t, call->at, "bitcast");
-    node n = operand_node(t, &x, operand_type(t, &x));
+    typed of = operand_typed(t, &x);
+    dtype from;
+    if (!typing_bitcast(t->d, &of, type, call->at, &from)) return operand_error();
+    node n = operand_node(t, &x, from);
     return operand_of_node(t, graph_map(t->g, OP_BITCAST, type, &n, 1), x.units, call->at);
 }
 
@@ -105,14 +113,18 @@ static operand random_numbers(tracer *t, const char *name, const operand *x, int
     int64_t lane = 0;
     operand given[3];
     static const dtype types[3] = {DT_U64, DT_U64, DT_I64};
-    if (count == 4 && (!is_number(t, &x[3], at, &lane) || lane < 0 || lane > 3)) {
-        diagnose(t->d, "E217", at, "write 0, 1, 2 or 3", "the lane of `philox` is a constant from 0 to 3");
-        return operand_error();
+    if (count == 4) {
+        bool known = x[3].kind == OPERAND_CONSTANT && x[3].constant.kind == BIND_INT;
+        lane = known ? x[3].constant.number.i : -1;
+        if (lane < 0 || lane > 3) {
+            fault_lane(t->d, at);
+            return operand_error();
+        }
     }
     for (int i = 0; i < 3; i++) {
         if (!is_plain(t, &x[i], at)) return operand_error();
         if (dtype_is_float(operand_type(t, &x[i]))) {
-            diagnose(t->d, "E209", at, "seed, offset and position are integers", "`%s` takes integers", name);
+            fault_integers(t->d, at, name);
             return operand_error();
         }
         given[i] = operand_cast(t, &x[i], types[i], at);
@@ -161,14 +173,7 @@ static bool right_count(tracer *t, const ast *call, const builtin *b)
 {
     int count = positional(call);
     if (count >= b->least && (b->most < 0 || count <= b->most)) return true;
-    char words[64];
-    if (b->least == b->most)
-        snprintf(words, sizeof(words), "%d argument%s", b->least, b->least == 1 ? "" : "s");
-    else if (b->most < 0)
-        snprintf(words, sizeof(words), "at least %d argument%s", b->least, b->least == 1 ? "" : "s");
-    else
-        snprintf(words, sizeof(words), "%d to %d arguments", b->least, b->most);
-    diagnose(t->d, "E213", call->at, NULL, "`%s` takes %s, got %d", b->name, words, count);
+    fault_argument_count(t->d, call->at, b->name, b->least, b->most, count);
     return false;
 }
 
@@ -232,23 +237,15 @@ static bool bind_generic(tracer *t, const ast *param, const operand *x, bool unt
 {
     bool untyped = x->kind == OPERAND_CONSTANT && x->constant.untyped;
     if (!param->type->is_generic || untyped != untyped_too) return true;
-    dtype type = untyped ? (x->constant.kind == BIND_FLOAT ? DT_F32 : DT_I64) : operand_type(t, x);
+    dtype type = untyped ? typing_alone(&x->constant) : operand_type(t, x);
     const local *l = local_find(t, param->type->word);
     if (!l) {
         local_push(t, (local){.name = param->type->word, .is_type = true, .type = type});
         return true;
     }
     if (untyped || l->type == type) return true;
-    diagnose(t->d, "E215", at, "cast one of them", "`%s` is both `%s` and `%s`", param->type->word, type_text(l->type),
-             type_text(type));
+    fault_generic(t->d, at, param->type->word, l->type, type);
     return false;
-}
-
-static bool narrows(const tracer *t, const operand *x, dtype to)
-{
-    dtype from = operand_type(t, x);
-    if (x->kind == OPERAND_CONSTANT) return false;
-    return dtypes[from].size_bytes > dtypes[to].size_bytes && dtype_is_float(from) == dtype_is_float(to);
 }
 
 /* Arguments as the parameters want them, in locals. Tensors all get the shape they have together. */
@@ -256,7 +253,7 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
                                   unsigned *units, bool *tensors)
 {
     int count = function->list.count, kept = 0, which[MOST_ARGUMENTS];
-    operand values[MOST_ARGUMENTS];
+    operand *values = ARENA_ARRAY(t->memory, operand, count + 1);
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < count; i++)
             if (!function->list.items[i]->is_function &&
@@ -267,26 +264,18 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
         dtype to;
         if (param->is_function) {
             if (!argument || argument->kind != AST_NAME) {
-                diagnose(t->d, "E212", at, "name a function", "`%s` needs the name of a function", param->name);
+                fault_needs_function(t->d, at, param->name);
                 return false;
             }
             local_push(t, (local){.name = param->name, .is_function = true, .function = argument->name, .item = param});
             continue;
         }
         if (!trace_type(t, param->type, &to)) return false;
-        if (narrows(t, &given[i], to)) {
-            diagnose(t->d, "E213", argument ? argument->at : at,
-                     "cast it, or declare the function with a generic type: `T f(T x)`",
-                     "argument `%s` would narrow `%s` to `%s`", param->name, type_text(operand_type(t, &given[i])),
-                     type_text(to));
-            return false;
-        }
         if (param_is_constant(param) && given[i].kind != OPERAND_CONSTANT) {
-            diagnose(t->d, "E217", argument ? argument->at : at, "pass a number or a `const` name",
-                     "not a compile-time constant: `%s`", param->name);
+            fault_not_constant(t->d, argument ? argument->at : at, param->name);
             return false;
         }
-        operand x = operand_convert(t, &given[i], to, argument ? argument->at : at);
+        operand x = operand_argument(t, &given[i], to, param->name, argument ? argument->at : at);
         if (is_bad(&x)) return false;
         *tensors |= x.kind == OPERAND_TENSOR;
         which[kept] = i;
@@ -308,12 +297,11 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
                               place at)
 {
     if (count != function->list.count || count > MOST_ARGUMENTS) {
-        diagnose(t->d, "E213", at, "see its parameters", "`%s` takes %d argument%s, got %d", function->name,
-                 function->list.count, function->list.count == 1 ? "" : "s", count);
+        fault_argument_count(t->d, at, function->name, function->list.count, function->list.count, count);
         return operand_error();
     }
-    if (t->depth >= MOST_DEPTH) {
-        diagnose(t->d, "E214", at, "write a loop", "recursion, or calls nested too deep: `%s`", function->name);
+    if (t->depth >= CALL_DEPTH_LIMIT) {
+        fault_call_depth(t->d, at, function->name);
         return operand_error();
     }
     const tracer outer = *t;
@@ -354,7 +342,8 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
     if (out.kind == OPERAND_TENSOR && operand_shape(t, &out)->rank) out.units = units;
     if (!tensors || (out.kind == OPERAND_TENSOR && operand_shape(t, &out)->rank)) return out;
     /* A result that does not depend on the tensors has their shape all the same. */
-    operand with[MOST_ARGUMENTS + 1] = {out};
+    operand *with = ARENA_ARRAY(t->memory, operand, count + 1);
+    with[0] = out;
     node nodes[MOST_ARGUMENTS + 1];
     int kept = 1;
     for (int i = 0; i < count; i++)
@@ -367,13 +356,12 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
 /* A name that stands for a function: of the file or a builtin. */
 static operand call_bound_function(tracer *t, const local *l, const ast *call)
 {
-    operand x[MOST_ARGUMENTS];
     int count = call->list.count;
+    operand *x = ARENA_ARRAY(t->memory, operand, count + 1);
     const ast *param = l->item;
     const char *name = l->function;
     if (count != param->list.count || count > MOST_ARGUMENTS) {
-        diagnose(t->d, "E213", call->at, "see its parameters", "`%s` takes %d argument%s, got %d", l->name,
-                 param->list.count, param->list.count == 1 ? "" : "s", count);
+        fault_argument_count(t->d, call->at, l->name, param->list.count, param->list.count, count);
         return operand_error();
     }
     for (int i = 0; i < count; i++) {
@@ -388,8 +376,7 @@ static operand call_bound_function(tracer *t, const local *l, const ast *call)
         return trace_scalar_function(t, item, x, count, NULL, call->at);
     if (b && b->class == BUILTIN_ELEMENTWISE && b->op != OP_BITCAST && count >= b->least && count <= b->most)
         return elementwise(t, b, name, x, count, call->at);
-    diagnose(t->d, "E212", call->at, "name a scalar function of the file or an elementwise builtin of that arity",
-             "`%s` cannot stand for `%s`", name, l->name);
+    fault_stands_for(t->d, call->at, name, l->name);
     return operand_error();
 }
 
@@ -402,7 +389,7 @@ static operand call_item(tracer *t, const ast *item, const ast *call)
                  "`%s` cannot be called here", item->name);
         return operand_error();
     }
-    operand x[MOST_ARGUMENTS] = {0};
+    operand *x = ARENA_ARRAY(t->memory, operand, call->list.count + 1);
     if (!no_named(t, call, item->name)) return operand_error();
     for (int i = 0; i < call->list.count && i < MOST_ARGUMENTS; i++) {
         if (i < item->list.count && item->list.items[i]->is_function) continue;
@@ -417,7 +404,11 @@ operand trace_call(tracer *t, const ast *call)
     const ast *callee = call->left;
     if (callee->kind == AST_TYPE_NAME) {
         dtype type;
-        if (call->list.count != 1 || !trace_type(t, callee, &type)) return operand_error();
+        if (call->list.count != 1 || call->list.items[0]->kind == AST_NAMED) {
+            fault_argument_count(t->d, call->at, callee->word, 1, 1, call->list.count);
+            return operand_error();
+        }
+        if (!trace_type(t, callee, &type)) return operand_error();
         operand x = trace_expression(t, call->list.items[0]);
         if (is_bad(&x)) return x;
         site_set(t, call->at, "cast");
@@ -425,7 +416,7 @@ operand trace_call(tracer *t, const ast *call)
     }
     if (callee->kind == AST_CALL) return trace_gradient_call(t, call);
     if (callee->kind != AST_NAME) {
-        diagnose(t->d, "E212", call->at, "functions are called by their names", "this cannot be called");
+        fault_not_callable(t->d, call->at);
         return operand_error();
     }
     const local *l = local_find(t, callee->name);

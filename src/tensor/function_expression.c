@@ -39,7 +39,7 @@ bool trace_type(tracer *t, const ast *type, dtype *out)
 
 static operand constant_fault(tracer *t, const char *code, place at)
 {
-    diagnose(t->d, code, at, constant_fault_advice(code), "%s", constant_fault_text(code));
+    fault_constant(t->d, code, at);
     return operand_error();
 }
 
@@ -63,38 +63,18 @@ static operand trace_name(tracer *t, const ast *x)
     return operand_error();
 }
 
-static const struct {
-    const char *word;
-    op_code code;
-} operators[] = {{"+", OP_ADD}, {"-", OP_SUB}, {"*", OP_MUL},  {"/", OP_DIV},  {"%", OP_MOD},  {"&", OP_AND},
-                 {"|", OP_OR},  {"^", OP_XOR}, {"<", OP_LT},   {"<=", OP_LE},  {">", OP_GT},   {">=", OP_GE},
-                 {"==", OP_EQ}, {"!=", OP_NE}, {"<<", OP_SHL}, {">>", OP_SHR}, {"&&", OP_AND}, {"||", OP_OR}};
-
-static const char *label_of(op_code code)
-{
-    return ops[code].text;
-}
-
 operand trace_binary(tracer *t, const char *word, const operand *a, const operand *b, place at)
 {
     binding out;
     if (!is_plain(t, a, at) || !is_plain(t, b, at)) return operand_error();
     if (a->kind == OPERAND_CONSTANT && b->kind == OPERAND_CONSTANT) {
         const char *fault = constant_binary(word, &a->constant, &b->constant, &out);
-        return fault ? constant_fault(t, fault, at) : operand_of_constant(out);
+        if (!fault) return operand_of_constant(out);
+        if (strcmp(fault, "E206") != 0) return constant_fault(t, fault, at);
+        fault_join(t->d, at, a->constant.type, b->constant.type);
+        return operand_error();
     }
-    op_code code = OP_NONE;
-    for (int i = 0; i < COUNT(operators); i++)
-        if (!strcmp(operators[i].word, word)) code = operators[i].code;
-    CHECK(code);
-    operand both[2] = {*a, *b};
-    if (!strcmp(word, "&&") || !strcmp(word, "||"))
-        for (int i = 0; i < 2; i++) {
-            both[i] = operand_condition(t, &both[i], at);
-            if (is_bad(&both[i])) return both[i];
-        }
-    site_set(t, at, label_of(code));
-    return trace_map(t, code, both, 2, false, at);
+    return trace_operator(t, word, (operand[]){*a, *b}, at);
 }
 
 static operand trace_unary(tracer *t, const ast *x)
@@ -106,11 +86,18 @@ static operand trace_unary(tracer *t, const ast *x)
         const char *fault = constant_unary(x->word, &a.constant, &out);
         return fault ? constant_fault(t, fault, x->at) : operand_of_constant(out);
     }
-    if (!strcmp(x->word, "+")) return a;
-    if (!strcmp(x->word, "!")) a = operand_condition(t, &a, x->at);
     op_code code = !strcmp(x->word, "-") ? OP_NEG : OP_NOT;
-    site_set(t, x->at, label_of(code));
-    return is_bad(&a) ? a : trace_map(t, code, &a, 1, false, x->at);
+    dtype type = operand_type(t, &a);
+    if (!strcmp(x->word, "!")) {
+        a = operand_condition(t, &a, x->at);
+    } else if (!strcmp(x->word, "~") && dtype_is_float(type)) {
+        fault_integers(t->d, x->at, "~");
+        return operand_error();
+    } else if (t->in_scalar || type == DT_BOOL) {
+        a = operand_cast(t, &a, type_promote(type), x->at);
+    }
+    site_set(t, x->at, ops[code].text);
+    return is_bad(&a) || x->word[0] == '+' ? a : trace_map(t, code, &a, 1, false, x->at);
 }
 
 /* A side that is not taken is not looked at. */
@@ -126,7 +113,7 @@ static operand trace_conditional(tracer *t, const ast *x)
     return trace_select(t, &c, &a, &b, x->at);
 }
 
-operand trace_expression(tracer *t, const ast *x)
+static operand trace_one(tracer *t, const ast *x)
 {
     switch (x->kind) {
     case AST_NUMBER: return operand_of_constant(constant_of_number(x));
@@ -149,4 +136,16 @@ operand trace_expression(tracer *t, const ast *x)
     case AST_INDEX: return trace_access(t, x);
     default: diagnose(t->d, "E104", x->at, NULL, "expected a value"); return operand_error();
     }
+}
+
+operand trace_expression(tracer *t, const ast *x)
+{
+    if (t->expression_depth >= EXPRESSION_DEPTH_LIMIT) {
+        fault_expression_depth(t->d, x->at);
+        return operand_error();
+    }
+    t->expression_depth++;
+    operand out = trace_one(t, x);
+    t->expression_depth--;
+    return out;
 }

@@ -13,8 +13,7 @@ static bool one_axis(tracer *t, const ast *x, int rank, unsigned *set)
     int64_t axis;
     if (!is_number(t, &value, x->at, &axis)) return false;
     if (axis < -rank || axis >= rank) {
-        diagnose(t->d, "E309", x->at, "axes count from 0; negative ones from the end", "axis %lld of rank %d",
-                 (long long)axis, rank);
+        fault_axis(t->d, x->at, axis, rank);
         return false;
     }
     *set |= 1u << (axis < 0 ? axis + rank : axis);
@@ -38,12 +37,6 @@ static node without_axes(tracer *t, node n)
     return n ? graph_reshape(t->g, n, &(shape){0}) : 0;
 }
 
-static dtype sum_type(dtype type)
-{
-    if (dtype_is_float(type)) return type;
-    return dtypes[type].kind == KIND_UINT ? DT_U64 : DT_I64;
-}
-
 static node scaled(tracer *t, node n, double by)
 {
     shape s = graph_get(t->g, n)->shape;
@@ -52,19 +45,14 @@ static node scaled(tracer *t, node n, double by)
 
 static operand scan(tracer *t, const ast *call, const builtin *b, const operand *x, unsigned set, bool given)
 {
-    static const struct {
-        const char *name;
-        fold_kind fold;
-    } scans[] = {{"cumsum", FOLD_SUM}, {"cumprod", FOLD_PROD}, {"cummax", FOLD_MAX}, {"cummin", FOLD_MIN}};
     int rank = operand_shape(t, x)->rank;
     if ((!given && rank != 1) || (given && (set & (set - 1)))) {
-        diagnose(t->d, "E313", call->at, "write `axis = k`", "`%s` runs along one axis", b->name);
+        fault_one_axis(t->d, call->at, b->name);
         return operand_error();
     }
-    fold_kind fold = FOLD_SUM;
-    for (int i = 0; i < COUNT(scans); i++)
-        if (!strcmp(scans[i].name, b->name)) fold = scans[i].fold;
-    return operand_of_node(t, graph_scan(t->g, fold, x->tensor, given ? __builtin_ctz(set) : 0), x->units, call->at);
+    node n = graph_convert(t->g, x->tensor, typing_fold(TYPING_TENSOR, b->name, operand_type(t, x)));
+    n = n ? graph_scan(t->g, fold_code(b->name), n, given ? __builtin_ctz(set) : 0) : 0;
+    return operand_of_node(t, n, x->units, call->at);
 }
 
 operand trace_reduce(tracer *t, const ast *call, const builtin *b)
@@ -75,13 +63,12 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED && strcmp(call->list.items[i]->name, "axis") != 0) {
-            diagnose(t->d, "E213", call->list.items[i]->at, "it has `axis = k`", "`%s` has no argument named `%s`",
-                     b->name, call->list.items[i]->name);
+            fault_named_argument(t->d, call->list.items[i]->at, b->name, call->list.items[i]->name);
             return operand_error();
         }
     const shape s = *operand_shape(t, &x);
     if (x.kind == OPERAND_CONSTANT || !s.rank) {
-        diagnose(t->d, "E313", call->at, "remove it", "`%s` of a scalar", b->name);
+        fault_reduce_scalar(t->d, call->at, b->name);
         return operand_error();
     }
     if (!axes_of(t, call, s.rank, &set, &given)) return operand_error();
@@ -96,17 +83,21 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     const char *name = b->name;
     bool position = !strcmp(name, "argmax") || !strcmp(name, "argmin");
     if (position && (set & (set - 1))) {
-        diagnose(t->d, "E313", call->at, "write `axis = k`", "`%s` needs one axis", name);
+        fault_one_axis(t->d, call->at, name);
         return operand_error();
     }
     if (!strcmp(name, "count")) {
-        binding b64 = constant_int(count);
-        b64.untyped = false;
-        return operand_of_constant(b64);
+        binding many = constant_int(count);
+        many.untyped = false;
+        if (!given) return operand_of_constant(many);
+        shape kept = s;
+        for (int k = 0; k < s.rank; k++)
+            if (set >> k & 1) kept.extents[k] = 1;
+        return operand_of_node(t, graph_full(g, DT_I64, &kept, many.number), set | x.units, call->at);
     }
     if (!strcmp(name, "sum") || !strcmp(name, "prod")) {
-        n = graph_convert(g, n, sum_type(type));
-        n = graph_reduce(g, name[0] == 's' ? FOLD_SUM : FOLD_PROD, n, set);
+        n = graph_convert(g, n, typing_fold(TYPING_TENSOR, name, type));
+        n = n ? graph_reduce(g, fold_code(name), n, set) : 0;
     } else if (!strcmp(name, "mean")) {
         n = graph_convert(g, n, type == DT_F64 ? type : DT_F32); /* narrow floats are rounded once, at the end */
         n = n ? graph_reduce(g, FOLD_SUM, n, set) : 0;
@@ -115,11 +106,9 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     } else if (!strcmp(name, "any") || !strcmp(name, "all")) {
         operand c = operand_condition(t, &x, call->at);
         if (is_bad(&c)) return c;
-        n = graph_reduce(g, name[1] == 'n' ? FOLD_ANY : FOLD_ALL, c.tensor, set);
+        n = graph_reduce(g, fold_code(name), c.tensor, set);
     } else {
-        fold_kind fold = position ? (name[3] == 'm' && name[4] == 'a' ? FOLD_ARGMAX : FOLD_ARGMIN)
-                                  : (!strcmp(name, "max") ? FOLD_MAX : FOLD_MIN);
-        n = graph_reduce(g, fold, n, set);
+        n = graph_reduce(g, fold_code(name), n, set);
     }
     if (!given) n = without_axes(t, n);
     return operand_of_node(t, n, given ? set | x.units : 0, call->at);

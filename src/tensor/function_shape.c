@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/function_api.h"
+#include "ir/graph_build.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@ static qn_tensor do_transpose(api_call *a)
     int rank = operand_shape(a->t, &a->values[0])->rank;
     unsigned u = api_units(a, 0);
     if (rank < 2) {
-        diagnose(a->t->d, "E309", a->call->at, "it swaps the last two axes", "`transpose` of rank %d", rank);
+        fault_transpose(a->t->d, a->call->at, rank);
         a->bad = true;
         return none;
     }
@@ -27,6 +28,15 @@ static qn_tensor do_permute(api_call *a)
 {
     qn_axes order = api_order(a, 1);
     int rank = operand_shape(a->t, &a->values[0])->rank;
+    unsigned seen = 0;
+    for (int k = 0; k < order.count; k++)
+        if (order.axes[k] >= -rank && order.axes[k] < rank)
+            seen |= 1u << (order.axes[k] < 0 ? order.axes[k] + rank : order.axes[k]);
+    if (!a->bad && (order.count != rank || seen != (1u << rank) - 1)) {
+        fault_permute(a->t->d, a->call->at, rank);
+        a->bad = true;
+        return none;
+    }
     for (int k = 0; k < order.count && !a->bad; k++) {
         int axis = order.axes[k] < 0 ? order.axes[k] + rank : order.axes[k];
         if (axis >= 0 && axis < rank) a->units |= (api_units(a, 0) >> axis & 1) << k;
@@ -37,6 +47,18 @@ static qn_tensor do_permute(api_call *a)
 static qn_tensor do_reshape(api_call *a)
 {
     qn_shape s = api_shape(a, 1);
+    const shape *from = operand_shape(a->t, &a->values[0]);
+    shape to = {.rank = s.rank};
+    int open = 0;
+    for (int k = 0; k < s.rank; k++) {
+        to.extents[k] = s.extents[k];
+        open += s.extents[k] < 0;
+    }
+    if (!a->bad && !open && shape_count(from) != shape_count(&to)) {
+        fault_reshape(a->t->d, a->call->at, graph_shape_words(a->t->g, from), graph_shape_words(a->t->g, &to));
+        a->bad = true;
+        return none;
+    }
     return qn_reshape(api_tensor(a, 0), s);
 }
 

@@ -212,11 +212,11 @@ static flow trace_for(tracer *t, const ast *x)
         return FLOW_RETURN;
     if (x->words[0] == '-') step = -step;
     if (!step) {
-        diagnose(t->d, "E402", x->at, "use a step other than 0", "a loop with step 0");
+        fault_step(t->d, x->third ? x->third->at : x->at, false);
         return FLOW_RETURN;
     }
     if ((x->word[0] == '<') != (step > 0)) return FLOW_ON; /* runs no iteration */
-    for (; compare(x->word, at, limit); at += step) {
+    for (bool more = true; more && compare(x->word, at, limit); more = !__builtin_add_overflow(at, step, &at)) {
         binding b = constant_int(at);
         b.untyped = false;
         int count = t->local_count;
@@ -266,8 +266,7 @@ static void trace_call_statement(tracer *t, const ast *x)
         } else if (!constant_truth(&c.constant)) {
             text words = {0};
             lang_format_expression(condition, &words);
-            diagnose(t->d, "E503", call->at, "call it with arguments for which this holds",
-                     "`assume` on line %d is false: %s", call->at.line, text_get(&words));
+            fault_assume(t->d, call->at, text_get(&words));
             text_free(&words);
         }
         return;
@@ -298,7 +297,7 @@ static flow trace_statement(tracer *t, const ast *x)
     case AST_CONSTANT: {
         operand value = trace_expression(t, x->left);
         if (value.kind == OPERAND_TENSOR)
-            diagnose(t->d, "E217", x->left->at, "write `let`", "not a compile-time constant: `%s`", x->name);
+            fault_not_constant(t->d, x->left->at, x->name);
         else if (!is_bad(&value))
             bind_value(t, x->type, &value, x->name, x->left->at);
         break;

@@ -48,7 +48,7 @@ typedef struct tracer {
     int first;      /* of the locals that are visible */
     bool in_scalar; /* a scalar function: types as in kernels */
     bool sums;      /* grad of a result that is not one number: of its sum */
-    int depth;
+    int depth, expression_depth;
     int64_t steps; /* statements run: a limit on unrolling */
     int copies;    /* AGAIN nodes made */
     /* of the function being run */
@@ -67,15 +67,19 @@ bool is_bad(const operand *x);
 bool is_number(tracer *t, const operand *x, place at, int64_t *out); /* an integer that the host knows: E217 */
 const shape *operand_shape(const tracer *t, const operand *x);       /* rank 0 for constants */
 dtype operand_type(const tracer *t, const operand *x);
-node operand_node(tracer *t, const operand *x, dtype type);                       /* of that type */
-operand operand_cast(tracer *t, const operand *x, dtype type, place at);          /* explicit */
-operand operand_convert(tracer *t, const operand *x, dtype type, place at);       /* implicit: E205, E207, E103 */
+node operand_node(tracer *t, const operand *x, dtype type);                 /* of that type */
+operand operand_cast(tracer *t, const operand *x, dtype type, place at);    /* explicit */
+operand operand_convert(tracer *t, const operand *x, dtype type, place at); /* implicit: E205, E207, E103 */
+operand operand_argument(tracer *t, const operand *x, dtype type, const char *name, place at); /* and E213 */
+typed operand_typed(const tracer *t, const operand *x);
 operand operand_condition(tracer *t, const operand *x, place at);                 /* to bool: E210 */
 bool operands_type(tracer *t, const operand *x, int count, place at, dtype *out); /* the common one: E206 */
 /* All to one shape: E301, E302. nodes[] get the type `type`; DT_COUNT: each keeps its own. */
 bool operands_join(tracer *t, const operand *x, int count, dtype type, place at, node *nodes, unsigned *units);
 /* The op over operands of a common type; as_float: integers become float. */
 operand trace_map(tracer *t, op_code code, const operand *x, int count, bool as_float, place at);
+/* A binary operator over operands that are not both constants. */
+operand trace_operator(tracer *t, const char *word, const operand x[2], place at);
 operand trace_select(tracer *t, const operand *condition, const operand *a, const operand *b, place at);
 bool is_plain(tracer *t, const operand *x, place at); /* a constant or one tensor: E212 */
 

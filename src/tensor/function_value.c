@@ -2,8 +2,7 @@
  * Operands of a tensor function: their types, their shapes, and elementwise ops over them. In: operands. Out: operands,
  * or a diagnostic and an error operand.
  *
- * Types: tensors of one type keep it; of two, the wider float (f16 with bf16: f32), a float over an integer. Numbers
- * and tensors of rank 0 follow a tensor of their own kind. In a scalar function the rules of kernels hold instead.
+ * Types are those of lang/typing.h: the rules of tensors, in a scalar function those of kernels.
  * Shapes: equal ranks, or rank 0; only marked axes broadcast.
  * SPDX-License-Identifier: MIT
  */
@@ -62,10 +61,11 @@ bool is_number(tracer *t, const operand *x, place at, int64_t *out)
         *out = x->constant.number.i;
         return true;
     }
-    if (is_plain(t, x, at))
-        diagnose(t->d, "E217", at, "use extents, `int` parameters, `const` names and numbers",
-                 x->kind == OPERAND_CONSTANT ? "an integer is wanted here"
-                                             : "a tensor's value is not known when the function is traced");
+    if (!is_plain(t, x, at)) return false;
+    typed of = operand_typed(t, x);
+    if (of.constant && !typing_index(t->d, t->memory, &of, at)) return false;
+    diagnose(t->d, "E217", at, "use extents, `int` parameters, `const` names and numbers",
+             "a tensor's value is not known when the function is traced");
     return false;
 }
 
@@ -95,89 +95,46 @@ operand operand_cast(tracer *t, const operand *x, dtype type, place at)
     return operand_of_node(t, graph_convert(t->g, x->tensor, type), x->units, at);
 }
 
+typed operand_typed(const tracer *t, const operand *x)
+{
+    return (typed){.type = operand_type(t, x),
+                   .constant = x->kind == OPERAND_CONSTANT ? &x->constant : NULL,
+                   .has_axes = operand_shape(t, x)->rank > 0};
+}
+
+static typing_rules rules_of(const tracer *t)
+{
+    return t->in_scalar ? TYPING_KERNEL : TYPING_TENSOR;
+}
+
 operand operand_convert(tracer *t, const operand *x, dtype type, place at)
 {
     if (!is_plain(t, x, at)) return operand_error();
-    dtype from = operand_type(t, x);
-    const char *code = NULL;
-    if (x->kind == OPERAND_CONSTANT) {
-        binding unused;
-        code = constant_convert(&x->constant, type, &unused);
-    } else if (dtype_is_float(from) && !dtype_is_float(type)) {
-        code = type == DT_BOOL ? "E207" : "E205";
-    } else if (type == DT_BOOL && from != DT_BOOL) {
-        code = "E207";
-    }
-    if (!code) return operand_cast(t, x, type, at);
-    diagnose(t->d, code, at, constant_fault_advice(code), "%s", constant_fault_text(code));
-    return operand_error();
+    typed from = operand_typed(t, x);
+    return typing_convert(t->d, t->memory, &from, type, at) ? operand_cast(t, x, type, at) : operand_error();
+}
+
+operand operand_argument(tracer *t, const operand *x, dtype type, const char *name, place at)
+{
+    if (!is_plain(t, x, at)) return operand_error();
+    typed from = operand_typed(t, x);
+    return typing_argument(t->d, t->memory, &from, type, name, at) ? operand_cast(t, x, type, at) : operand_error();
 }
 
 operand operand_condition(tracer *t, const operand *x, place at)
 {
     if (!is_plain(t, x, at)) return operand_error();
-    if (dtype_is_float(operand_type(t, x))) {
-        diagnose(t->d, "E210", at, "compare it with something", "a float is not a condition");
-        return operand_error();
-    }
-    if (operand_type(t, x) == DT_BOOL) return *x;
-    if (x->kind == OPERAND_CONSTANT) return operand_of_constant(constant_bool(constant_truth(&x->constant)));
-    operand zero = operand_of_constant(constant_int(0));
-    return trace_binary(t, "!=", x, &zero, at);
-}
-
-/* ---- types ---- */
-
-static bool tensors_join(dtype a, dtype b, dtype *out)
-{
-    bool a_float = dtype_is_float(a), b_float = dtype_is_float(b);
-    *out = a;
-    if (a == b) return true;
-    if (a_float != b_float || a == DT_BOOL || b == DT_BOOL) {
-        *out = a_float || b == DT_BOOL ? a : b;
-        return true;
-    }
-    if (!a_float) return type_join(a, b, out);
-    *out = dtypes[a].size_bytes > dtypes[b].size_bytes ? a : dtypes[a].size_bytes < dtypes[b].size_bytes ? b : DT_F32;
-    return true;
-}
-
-/* 0: an untyped number, 1: a typed one or a tensor of rank 0, 2: a tensor with axes. */
-static int weight(const tracer *t, const operand *x)
-{
-    if (x->kind == OPERAND_CONSTANT) return x->constant.untyped ? 0 : 1;
-    return operand_shape(t, x)->rank ? 2 : 1;
-}
-
-static int category(dtype type)
-{
-    return dtype_is_float(type) ? 2 : type == DT_BOOL ? 0 : 1;
+    typed from = operand_typed(t, x);
+    if (!typing_condition(t->d, &from, at)) return operand_error();
+    return from.type == DT_BOOL ? *x : operand_cast(t, x, DT_BOOL, at);
 }
 
 bool operands_type(tracer *t, const operand *x, int count, place at, dtype *out)
 {
-    int best = -1;
-    for (int i = 0; i < count; i++)
-        best = MAXIMUM(best, t->in_scalar ? MINIMUM(weight(t, &x[i]), 1) : weight(t, &x[i]));
-    bool begun = false;
-    for (int i = 0; i < count; i++) {
-        int mine = t->in_scalar ? MINIMUM(weight(t, &x[i]), 1) : weight(t, &x[i]);
-        dtype type = operand_type(t, &x[i]);
-        if (mine < best) continue;
-        bool good = !begun || (t->in_scalar ? type_join(*out, type, out) : tensors_join(*out, type, out));
-        if (!begun) *out = t->in_scalar && mine ? type_promote(type) : type;
-        begun = true;
-        if (good) continue;
-        diagnose(t->d, "E206", at, "cast one of them", "`%s` with `%s`", type_text(*out), type_text(type));
-        return false;
-    }
-    for (int i = 0; i < count; i++) { /* lighter ones only lift the kind */
-        dtype type = operand_type(t, &x[i]);
-        if (category(type) <= category(*out)) continue;
-        bool float64 = type == DT_F64 && !(x[i].kind == OPERAND_CONSTANT && x[i].constant.untyped);
-        *out = category(type) == 2 ? (float64 && t->in_scalar ? DT_F64 : DT_F32) : DT_I64;
-    }
-    return true;
+    typed all[4];
+    CHECK(count <= COUNT(all));
+    for (int i = 0; i < count; i++) all[i] = operand_typed(t, &x[i]);
+    return typing_join(t->d, t->memory, rules_of(t), all, count, at, out);
 }
 
 /* ---- shapes ---- */
@@ -191,8 +148,7 @@ bool operands_join(tracer *t, const operand *x, int count, dtype type, place at,
         const shape *mine = operand_shape(t, &x[i]);
         if (!mine->rank) continue;
         if (begun && mine->rank != s.rank) {
-            diagnose(t->d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row",
-                     "operands have ranks %d and %d", s.rank, mine->rank);
+            fault_ranks(t->d, at, s.rank, mine->rank);
             return false;
         }
         for (int k = 0; k < mine->rank; k++) {
@@ -201,12 +157,9 @@ bool operands_join(tracer *t, const operand *x, int count, dtype type, place at,
                 s.extents[k] = mine->extents[k];
                 marks = (marks & ~(1u << k)) | (unsigned)unit << k;
             } else if (!unit && s.extents[k] != mine->extents[k]) {
-                bool one = s.extents[k] == 1 || mine->extents[k] == 1;
-                diagnose(t->d, "E302", at,
-                         one ? "only axes made by `[]`, by a reduction or as a literal 1 broadcast"
-                             : "operands have equal extents, or unit axes",
-                         "extents differ on axis %d: %lld and %lld", k, (long long)s.extents[k],
-                         (long long)mine->extents[k]);
+                fault_extents(
+                    t->d, at, k,
+                    arena_print(t->memory, "%lld, %lld", (long long)s.extents[k], (long long)mine->extents[k]));
                 return false;
             }
         }
@@ -242,16 +195,28 @@ operand trace_map(tracer *t, op_code code, const operand *x, int count, bool as_
         if (!is_plain(t, &x[i], at)) return operand_error();
     if (!operands_type(t, x, count, at, &type)) return operand_error();
     if (as_float && !dtype_is_float(type)) type = DT_F32;
-    bool takes_bool = strchr(ops[code].types, 'B') != NULL, bools = takes_bool;
-    for (int i = 0; i < count; i++) bools &= operand_type(t, &x[i]) == DT_BOOL;
-    if (type == DT_BOOL && !takes_bool) type = DT_I32;
-    if (bools) type = DT_BOOL; /* kernels promote them, but not where the op is one of truth */
-    if (dtype_is_float(type) && !strchr(ops[code].types, 'F')) {
-        diagnose(t->d, "E211", at, "cast the operands to an integer type", "this operator needs integers");
-        return operand_error();
-    }
+    if (type == DT_BOOL && !strchr(ops[code].types, 'B')) type = DT_I32;
+    if (code == OP_NOT && operand_type(t, &x[0]) == DT_BOOL) type = DT_BOOL; /* of a truth: `~` has promoted it */
     if (!operands_join(t, x, count, type, at, nodes, &units)) return operand_error();
     return operand_of_node(t, graph_map(t->g, code, type, nodes, count), units, at);
+}
+
+operand trace_operator(tracer *t, const char *word, const operand x[2], place at)
+{
+    typed both[2] = {operand_typed(t, &x[0]), operand_typed(t, &x[1])};
+    operand converted[2];
+    dtype to[2];
+    node nodes[2];
+    unsigned units;
+    if (!typing_binary(t->d, t->memory, rules_of(t), word, both, at, to)) return operand_error();
+    for (int i = 0; i < 2; i++) {
+        converted[i] = operand_cast(t, &x[i], to[i], at);
+        if (is_bad(&converted[i])) return converted[i];
+    }
+    op_code code = operator_code(word);
+    site_set(t, at, ops[code].text);
+    if (!operands_join(t, converted, 2, DT_COUNT, at, nodes, &units)) return operand_error();
+    return operand_of_node(t, graph_map(t->g, code, to[0], nodes, 2), units, at);
 }
 
 operand trace_select(tracer *t, const operand *condition, const operand *a, const operand *b, place at)
@@ -261,12 +226,15 @@ operand trace_select(tracer *t, const operand *condition, const operand *a, cons
     node nodes[3];
     unsigned units;
     if (is_bad(&all[0]) || !is_plain(t, a, at) || !is_plain(t, b, at)) return operand_error();
-    if (!operands_type(t, all + 1, 2, at, &type)) return operand_error();
-    for (int i = 1; i < 3; i++) {
-        all[i] = operand_cast(t, &all[i], type, at);
+    typed arms[2] = {operand_typed(t, a), operand_typed(t, b)};
+    if (!typing_select(t->d, t->memory, rules_of(t), arms, at, &type)) return operand_error();
+    bool constant = true;
+    for (int i = 0; i < 3; i++) {
+        if (i) all[i] = operand_cast(t, &all[i], type, at);
         if (is_bad(&all[i])) return all[i];
-        all[i].constant.untyped = false;
+        constant &= all[i].kind == OPERAND_CONSTANT;
     }
+    if (constant) return constant_truth(&all[0].constant) ? all[1] : all[2];
     if (!operands_join(t, all, 3, DT_COUNT, at, nodes, &units)) return operand_error();
     return operand_of_node(t, graph_select(t->g, nodes[0], nodes[1], nodes[2]), units, at);
 }

@@ -1,0 +1,167 @@
+/*
+ * The sentences of fault.h.
+ * SPDX-License-Identifier: MIT
+ */
+#include "lang/fault.h"
+#include "lang/lower.h"
+
+#include <stdio.h>
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+void fault_call_depth(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E105", at, "split it; if it calls itself through a function constant, write a loop",
+             "calls nested deeper than %d: `%s`", CALL_DEPTH_LIMIT, name);
+}
+
+void fault_expression_depth(diagnostics *d, place at)
+{
+    diagnose(d, "E105", at, "give parts of it names", "expressions of nested calls deeper than %d",
+             EXPRESSION_DEPTH_LIMIT);
+}
+
+void fault_constant(diagnostics *d, const char *code, place at)
+{
+    diagnose(d, code, at, constant_fault_advice(code), "%s", constant_fault_text(code));
+}
+
+void fault_join(diagnostics *d, place at, dtype a, dtype b)
+{
+    diagnose(d, "E206", at, "cast one of them", "`%s` with `%s`", type_text(a), type_text(b));
+}
+
+void fault_integers(diagnostics *d, place at, const char *word)
+{
+    diagnose(d, "E211", at, "cast the operands, or use `bitcast`", "`%s` needs integers", word);
+}
+
+void fault_generic(diagnostics *d, place at, const char *name, dtype a, dtype b)
+{
+    diagnose(d, "E215", at, "cast one of them", "`%s` is both `%s` and `%s`", name, type_text(a), type_text(b));
+}
+
+void fault_narrow(diagnostics *d, place at, const char *name, dtype from, dtype to)
+{
+    diagnose(d, "E213", at, "cast it, or declare the function with a generic type: `T f(T x)`",
+             "argument `%s` would narrow `%s` to `%s`", name, type_text(from), type_text(to));
+}
+
+void fault_bitcast_type(diagnostics *d, place at)
+{
+    diagnose(d, "E213", at, "write `bitcast(u32, x)`", "the first argument of `bitcast` is a type");
+}
+
+void fault_bitcast_width(diagnostics *d, place at, dtype from, dtype to)
+{
+    diagnose(d, "E213", at, "cast to a type of the same width first", "`bitcast` from `%s` to `%s` changes the width",
+             type_text(from), type_text(to));
+}
+
+void fault_lane(diagnostics *d, place at)
+{
+    diagnose(d, "E217", at, "write 0, 1, 2 or 3", "the lane of `philox` is a constant from 0 to 3");
+}
+
+void fault_ranks(diagnostics *d, place at, int a, int b)
+{
+    diagnose(d, "E301", at, "add an axis with `[]`: `m[:][]` is a column, `m[][:]` a row",
+             "operands have ranks %d and %d", a, b);
+}
+
+void fault_extents(diagnostics *d, place at, int axis, const char *words)
+{
+    diagnose(
+        d, "E302", at,
+        "only unit axes broadcast, those made by `[]`, by a reduction or as a literal 1: give both the same extent",
+        "extents differ on axis %d: %s", axis, words);
+}
+
+void fault_scalar_brackets(diagnostics *d, place at)
+{
+    diagnose(d, "E307", at, "remove them", "brackets on a scalar");
+}
+
+void fault_axis(diagnostics *d, place at, int64_t axis, int rank)
+{
+    diagnose(d, "E309", at, "axes count from 0; negative ones from the end", "axis %lld of rank %d", (long long)axis,
+             rank);
+}
+
+void fault_transpose(diagnostics *d, place at, int rank)
+{
+    diagnose(d, "E309", at, "add an axis with `[]`", "`transpose` needs at least two axes, this has %d", rank);
+}
+
+void fault_permute(diagnostics *d, place at, int rank)
+{
+    diagnose(d, "E309", at, "name every axis once, counting from 0",
+             "`permute` of rank %d needs an order of its %d axes", rank, rank);
+}
+
+void fault_reduce_scalar(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E313", at, "it folds the axes of a tile or tensor: remove it", "`%s` of a scalar", name);
+}
+
+void fault_one_axis(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E313", at, "name one axis: `axis = 1`", "`%s` needs one `axis =`", name);
+}
+
+void fault_reshape(diagnostics *d, place at, const char *from, const char *to)
+{
+    diagnose(d, "E312", at, "the product of the extents stays the same",
+             "`reshape` changes the number of elements: %s to %s", from, to);
+}
+
+void fault_step(diagnostics *d, place at, bool slice)
+{
+    diagnose(d, "E402", at, "a step is any integer but 0", slice ? "a slice with step 0" : "a loop with step 0");
+}
+
+void fault_not_callable(diagnostics *d, place at)
+{
+    diagnose(d, "E212", at, "call a function by its name", "this cannot be called");
+}
+
+void fault_argument_count(diagnostics *d, place at, const char *name, int least, int most, int got)
+{
+    const char *advice = "see its parameters";
+    if (least == most)
+        diagnose(d, "E213", at, advice, "`%s` takes %d argument%s, got %d", name, least, plural(least), got);
+    else if (most < 0)
+        diagnose(d, "E213", at, advice, "`%s` takes at least %d argument%s, got %d", name, least, plural(least), got);
+    else
+        diagnose(d, "E213", at, advice, "`%s` takes %d to %d arguments, got %d", name, least, most, got);
+}
+
+void fault_named_argument(diagnostics *d, place at, const char *name, const char *argument)
+{
+    diagnose(d, "E213", at, "give it by position", "`%s` has no argument named `%s`", name, argument);
+}
+
+void fault_needs_function(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E212", at, "name a function", "`%s` needs the name of a function", name);
+}
+
+void fault_stands_for(diagnostics *d, place at, const char *function, const char *name)
+{
+    diagnose(d, "E212", at, "name a scalar function of the file or an elementwise builtin of that arity",
+             "`%s` cannot stand for `%s`", function, name);
+}
+
+void fault_not_constant(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E217", at, "pass a number or a `const` name", "not a compile-time constant: `%s`", name);
+}
+
+void fault_assume(diagnostics *d, place at, const char *words)
+{
+    diagnose(d, "E503", at, "call it with constants and arguments for which this holds",
+             "`assume` on line %d is false: %s", at.line, words);
+}
