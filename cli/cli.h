@@ -40,8 +40,8 @@ typedef struct arguments {
     bool separated;                             /* there was a `--` */
     int separated_at;                           /* words before it */
     bool memory, nodes, nvtx, counters, stalls; /* of profile */
-    bool help, time, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot, hints,
-        force, strict;
+    bool help, time, agree, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot,
+        hints, force, strict;
 } arguments;
 
 typedef struct command {

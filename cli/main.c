@@ -16,8 +16,8 @@ const command commands[] = {
      "clauses say; extents that no array gives come from --set.\n"
      "The results of a tensor function are called result0, result1, ...; of its gradient d_x for each\n"
      "float parameter x.\n",
-     "set in out device mode backward seed time verbose keep threads no-cache no-raw",
-     "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time\n"
+     "set in out device mode backward seed time agree verbose keep threads no-cache no-raw",
+     "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time --agree\n"
      "      run on generated numbers; print the shape, range and first elements of y\n"
      "  quern run kernels/softmax.qn softmax_row --in x=a.npy --out y=b.npy --device ref\n"
      "      the softmax of the rows of a.npy by the checking interpreter, into b.npy\n"

@@ -29,6 +29,8 @@ static const option options[] = {
     {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them"},
     {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
     {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
+    {"agree", NULL, FLAG, PLACE(agree),
+     "also run it on ref, which may take long, and print how far the results differ"},
     {"check", NULL, FLAG, PLACE(check), "change nothing; name the files that are not in canonical form, exit 1 if any"},
     {"write", NULL, FLAG, PLACE(write), "put the result back into the files"},
     {"stage", "NAME", WORD, PLACE(stage), "what to print (default c); the stages are listed below"},

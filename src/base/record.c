@@ -367,6 +367,7 @@ const record_facts *record_facts_keep(const record_facts *facts)
     f.file = record_name(facts->file);
     f.limit = record_name(facts->limit);
     f.line = facts->line;
+    f.product = facts->product;
     f.programs = facts->programs;
     f.read_bytes = facts->read_bytes;
     f.written_bytes = facts->written_bytes;

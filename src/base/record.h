@@ -86,6 +86,7 @@ typedef struct record_facts {
     const char *ops;             /* a fused kernel: the operations in it, "mul add gelu" */
     const char *file;            /* where it was written */
     int line;
+    bool product; /* it has a `dot`: it cannot simply join its neighbour */
     int64_t programs;
     double read_bytes, written_bytes, unfused_bytes, flops; /* unfused: what its operations would move one by one */
     int threads, registers, shared_bytes, spill_bytes;      /* of a block; of a thread; of a block; of a thread */

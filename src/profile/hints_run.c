@@ -217,8 +217,11 @@ static double passed_on(const record_facts *first, const record_facts *second)
     return best;
 }
 
-static bool is_light(const record_facts *f) /* few operations a byte: it can join its neighbour */
+/* Few operations a byte: it can join its neighbour. Products keep to themselves. What the tensor level made (it has ops)
+ * is fused as far as it can be within an evaluation, and cannot be across two: there is nothing to try. */
+static bool is_light(const record_facts *f)
 {
+    if (f->product || f->ops) return false;
     double bytes = f->read_bytes + f->written_bytes;
     return bytes > 0 && !(f->flops > 50 * bytes);
 }

@@ -56,6 +56,12 @@ void views_bytes(const tile_kernel *k, const array_view *views, double *read, do
     }
 }
 
+static void find_product(tile_kernel *k, tile_block *block, tile_op *op, void *context)
+{
+    *(bool *)context |= op->code == OP_DOT;
+    (void)k, (void)block;
+}
+
 const record_facts *launch_facts_keep(const launch_seen *l)
 {
     const tile_kernel *k = l->kernel;
@@ -73,6 +79,7 @@ const record_facts *launch_facts_keep(const launch_seen *l)
                       .variant = l->variant};
     if (!k->raw_language) launch_count(k, l->plan, slot_about(l->context, l->slot)->units, &counts);
     f.flops = counts.flops;
+    for (int i = 0; i < k->phase_count; i++) tile_walk((tile_kernel *)k, k->phases[i], find_product, &f.product);
     views_print(k, l->views, &shapes);
     views_bytes(k, l->views, &f.read_bytes, &f.written_bytes);
     if (l->fused) { /* it knows which elements are read once though the view repeats them */

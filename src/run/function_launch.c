@@ -147,13 +147,21 @@ static qn_status evaluate(qn_call *call, bool record, qn_error *error)
     qn_status status = record ? qn_capture_begin(r->tape, error) : QN_OK;
     bool recording = status == QN_OK && record; /* what is assigned before that is no part of the step */
     if (status == QN_OK) status = build(call, error);
+    const realizer *made = realize_open(r->tape);
+    int64_t making_ns = made->making_ns, loading_ns = made->loading_ns, compiled = made->compiled;
     int64_t start = clock_now_ns();
     if (status == QN_OK) status = qn_eval(r->tape, NULL, 0, error);
+    making_ns = made->making_ns - making_ns;
+    loading_ns = made->loading_ns - loading_ns;
+    call->timing.compile_ns = making_ns - loading_ns;
+    call->timing.load_ns = loading_ns;
+    call->timing.from_cache = making_ns && made->compiled == compiled;
     if (recording) {
         qn_error unread;
         qn_status end = qn_capture_end(r->tape, &r->plan, status == QN_OK ? error : &unread);
         if (status == QN_OK) status = end;
     }
+    start += making_ns; /* the kernels' time is what is left */
     if (status == QN_OK && record) {
         start = clock_now_ns();
         status = qn_plan_replay(r->plan, error);

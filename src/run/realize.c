@@ -257,11 +257,14 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
                                   .assign_count = work->assign_count,
                                   .buffer_count = r->buffer_count,
                                   .misalignment_bytes = misalignment};
-    int64_t from = record_begin();
+    int64_t from = record_begin(), start_ns = clock_now_ns();
     qn_status status = plan_new(&request, out, error);
     record_end(from, RECORD_OP, "plan", NULL, 0, r->order_count, 0);
     QN_TRY(status);
     plan *p = *out;
+    r->making_ns += clock_now_ns() - start_ns;
+    r->loading_ns += p->loading_ns;
+    r->compiled += p->compiled;
     p->key = heap_new(sizeof(uint32_t) * (size_t)r->key_count);
     memcpy(p->key, r->key, sizeof(uint32_t) * (size_t)r->key_count);
     p->key_words = r->key_count;

@@ -74,6 +74,8 @@ typedef struct plan {
     int node_count;          /* of the piece, before its passes */
     int64_t last_used;       /* the evaluation */
     const char *words;       /* "f32[64, 10]": its results, in records; NULL before the first */
+    int64_t loading_ns;      /* of the time that it took to make, the part that loaded compiled kernels */
+    int compiled;            /* kernels of it that came from no cache */
     int references;
 } plan;
 
@@ -138,6 +140,8 @@ typedef struct realizer {
     int base_capacity;
     struct qn_plan *captured;                    /* all that are not freed */
     int64_t evaluations, plans_made, step_count; /* step_count: of all plans that are kept */
+    int64_t making_ns, loading_ns; /* of plans, compiling and loading with it; the part that was loading */
+    int64_t compiled;              /* kernels that came from no cache */
 } realizer;
 
 realizer *realize_open(qn_tape *tape); /* made at the first call */

@@ -263,7 +263,7 @@ says err 'compile: square_multiply'
 says err 'square_multiply_phase0'
 holds "what was compiled is kept" sh -c "test -s '$work'/kept/square_multiply-*/kernel.c -a -s '$work'/kept/square_multiply-*/kernel.so"
 if command -v c++ >/dev/null; then
-    try 0 run kernels/square.qn square_blocks --device emu --set rows=20 --set cols=30 --time --keep "$work/kept" --verbose
+    try 0 run kernels/square.qn square_blocks --device emu --set rows=20 --set cols=30 --agree --keep "$work/kept" --verbose
     says out 'y: f32[20][30]'
     says out 'agreement with ref: not compared, a raw kernel has no tile IR'
     says err 'square_blocks<16>((const float *)frame.words[0]'

@@ -313,6 +313,18 @@ TEST(fusion_and_copies)
         add(&quiet, RECORD_KERNEL, i * 20, 18, (intptr_t)(i % 2 ? &other : &first), 0);
     }
     expect_run(HINT_missed_fusion, &loud, &quiet, NULL);
+    /* A product, and what the tensor level made, one after the other in run after run: nothing to fuse. */
+    record_facts product = second, made = first, made_too = second;
+    product.product = true;
+    made.ops = "add";
+    made_too.ops = "gelu";
+    const record_facts *const silent[][2] = {
+        {&first, &product}, {&product, &second}, {&made, &made_too}, {&made, &second}};
+    for (int kind = 0; kind < 4; kind++) {
+        run_open(&quiet);
+        for (int i = 0; i < 40; i++) add(&quiet, RECORD_KERNEL, i * 20, 18, (intptr_t)silent[kind][i % 2], 0);
+        expect_run(HINT_missed_fusion, &loud, &quiet, NULL);
+    }
     double gain;
     EXPECT(run_says(&loud, HINT_missed_fusion, NULL, &gain));
     /* 20 pairs of 36 us of a millisecond; 8.4 of their 16 MB pass between them */
