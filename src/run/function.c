@@ -131,7 +131,8 @@ static ast *signature_item(const kernel_entry *e, const ast *item, const graph *
                            arena *memory)
 {
     ast *kernel = ARENA_NEW(memory, ast), *phase = ARENA_NEW(memory, ast), *body = ARENA_NEW(memory, ast);
-    *kernel = (ast){.kind = AST_KERNEL, .at = item->at, .from = item->from, .name = e->name};
+    /* A gradient is called `grad(f)`, which is no name of a kernel. */
+    *kernel = (ast){.kind = AST_KERNEL, .at = item->at, .from = item->from, .name = item->name};
     for (int i = 0; i < item->list.count; i++) list_add(memory, &kernel->list, item->list.items[i]);
     for (int r = 0; r < count; r++) {
         const graph_node *n = graph_get(g, results[r]);
