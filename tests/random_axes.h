@@ -52,6 +52,7 @@ typedef struct axes_step {
     int a, b, axis, op; /* operands: earlier steps */
     unsigned set;       /* FLIP, FOLD: axes */
     bool keep;          /* FOLD */
+    int times;          /* CONCAT: so often b behind a */
     int order[AXES_RANK];
     int64_t size, stride, dilation, start, stop;
     int64_t before[AXES_RANK], after[AXES_RANK];
@@ -193,7 +194,7 @@ static inline double axes_at(const axes_program *p, const axes_step *s, const in
         break;
     case AXES_CONCAT:
         if (in[s->axis] < x->extents[s->axis]) break;
-        in[s->axis] -= x->extents[s->axis];
+        in[s->axis] = (in[s->axis] - x->extents[s->axis]) % y->extents[s->axis];
         return axes_get(y, in);
     case AXES_FOLD: return axes_fold_at(s, x, index);
     case AXES_BINARY: return axes_arithmetic(s->op, axes_broadcast(x, s, index), axes_broadcast(y, s, index));
@@ -432,7 +433,8 @@ static inline bool axes_draw_step(axes_program *p)
         if (p->steps[s.b].rank != s.rank || p->steps[s.b].is_bool) return false;
         for (int k = 0; k < s.rank; k++)
             if (k != s.axis && p->steps[s.b].extents[k] != s.extents[k]) return false;
-        s.extents[s.axis] += p->steps[s.b].extents[s.axis];
+        s.times = 1 + (axes_pick(p, 4) ? 0 : axes_pick(p, 12));
+        s.extents[s.axis] += s.times * p->steps[s.b].extents[s.axis];
         s.exact &= p->steps[s.b].exact;
         break;
     case AXES_FOLD:
@@ -584,7 +586,11 @@ static inline qn_tensor axes_tensor(const axes_program *p, int number, qn_tape *
     case AXES_EXPAND: return qn_expand(x, shape);
     case AXES_SLICE: return qn_slice(x, s->axis, s->start, s->stop < 0 ? QN_BEGIN : s->stop, s->stride);
     case AXES_FLIP: return qn_flip(x, axes_list(s->set));
-    case AXES_CONCAT: return qn_concat((qn_tensor[]){x, y}, 2, s->axis);
+    case AXES_CONCAT: {
+        qn_tensor parts[16] = {x};
+        for (int i = 0; i < s->times; i++) parts[1 + i] = y;
+        return qn_concat(parts, 1 + s->times, s->axis);
+    }
     case AXES_FOLD: return axes_fold_tensor(s, &p->steps[s->a], x);
     case AXES_BINARY: {
         qn_tensor (*const binary[])(qn_tensor, qn_tensor) = {qn_add, qn_sub, qn_mul, qn_maximum};

@@ -64,6 +64,7 @@ typedef struct fuse_boundary {
 /* Where a written node lies. */
 typedef struct fuse_place {
     node same_as;         /* in place of this leaf or node (an assignment's home, a dead input), or 0 */
+    node root;            /* where a chain of these ends: whose place it is */
     int64_t offset_bytes; /* in the plan's workspace; -1: it is a result and has memory of its own */
 } fuse_place;
 

@@ -435,6 +435,8 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
     assign_rest(&m, done);
     reuse_inputs(&m);
     place_workspace(&m, scratch);
+    for (int n = 1; n < nodes; n++)
+        if (m.root[n] != (node)n) plan->places[n].root = m.root[n];
     plan->peak_bytes = plan->workspace_bytes;
     for (int n = 1; n < nodes; n++)
         if (m.wanted[n] && m.first[n] >= 0) {

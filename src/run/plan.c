@@ -76,6 +76,16 @@ static void number_results(plan_build *b)
     }
 }
 
+enum { MOST_CALLS = 512 }; /* that wait for the compiler at once: each is some ten kilobytes */
+
+static qn_status compile(plan_build *b, qn_error *error)
+{
+    int64_t from = record_begin();
+    qn_status status = steps_compile(b, error);
+    record_end(from, RECORD_OP, "compile kernels", NULL, 0, b->plan->kernel_count, 0);
+    return status;
+}
+
 static qn_status build(plan_build *b, qn_error *error)
 {
     const plan_request *q = b->request;
@@ -103,15 +113,17 @@ static qn_status build(plan_build *b, qn_error *error)
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
     QN_TRY(status);
     p->workspace_bytes = p->fused->workspace_bytes;
-    int steps = 2 * p->fused->kernel_count;
+    int steps = p->fused->kernel_count;
     for (int i = 0; i < p->fused->kernel_count; i++)
         if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */
     p->steps = ARENA_ARRAY(p->memory, plan_step, steps + 1);
-    for (int i = 0; i < p->fused->kernel_count; i++) QN_TRY(step_make(b, &p->fused->kernels[i], error));
-    from = record_begin();
-    status = steps_compile(b, error);
-    record_end(from, RECORD_OP, "compile kernels", NULL, 0, p->kernel_count, 0);
-    return status;
+    for (int i = 0; i < p->fused->kernel_count; i++) {
+        QN_TRY(step_make(b, &p->fused->kernels[i], error));
+        if (b->call_count < MOST_CALLS) continue;
+        QN_TRY(compile(b, error));
+        steps_compiled(b);
+    }
+    return compile(b, error);
 }
 
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error)

@@ -14,8 +14,8 @@ typedef struct plan_build {
     fuse_leaf *leaves;
     int *result_of; /* by node below result_limit: its base, or 0 */
     int result_limit;
-    qn_call **calls; /* by step: bound, for the compiler; NULL for copies */
-    int call_count, call_capacity;
+    qn_call **calls; /* by step from first_step on: bound, for the compiler; NULL for copies */
+    int call_count, call_capacity, first_step;
 } plan_build;
 
 /* plan_step.c */

@@ -29,12 +29,10 @@ plan_place plan_place_of(const plan_build *b, node n)
     const graph_node *at = graph_get(b->plan->graph, n);
     int64_t size = dtypes[at->elem].size_bytes;
     if (at->code == GRAPH_LEAF) return (plan_place){.base = (int)(uintptr_t)at->attr.storage};
-    node same = f->places[n].same_as;
-    if (same && graph_get(b->plan->graph, same)->code == GRAPH_LEAF) {
-        const graph_node *home = graph_get(b->plan->graph, same);
+    if (f->places[n].root) n = f->places[n].root;
+    const graph_node *home = graph_get(b->plan->graph, n);
+    if (home->code == GRAPH_LEAF)
         return (plan_place){.base = (int)(uintptr_t)home->attr.storage, .offset_bytes = home->attr.offset * size};
-    }
-    if (same) return plan_place_of(b, same);
     if (f->places[n].offset_bytes >= 0) return (plan_place){.offset_bytes = f->places[n].offset_bytes};
     CHECK((int)n < b->result_limit && b->result_of[n]);
     return (plan_place){.base = b->result_of[n]};
@@ -172,7 +170,7 @@ qn_status steps_compile(plan_build *b, qn_error *error)
             if (status != QN_OK)
                 error_set(error, status, "%s", jobs[i].error.message);
             else
-                b->plan->steps[steps[i]].variant = jobs[i].variant;
+                b->plan->steps[b->first_step + steps[i]].variant = jobs[i].variant;
             if (status != QN_OK) continue;
             compiling_ns += jobs[i].variant->compile_ns;
             loading_ns += jobs[i].variant->load_ns;
@@ -181,7 +179,7 @@ qn_status steps_compile(plan_build *b, qn_error *error)
     }
     /* They ran side by side: the time that passed is shared out as theirs is. */
     double share = loading_ns ? (double)loading_ns / (double)(compiling_ns + loading_ns) : 0;
-    b->plan->loading_ns = (int64_t)(share * (double)(clock_now_ns() - start_ns));
+    b->plan->loading_ns += (int64_t)(share * (double)(clock_now_ns() - start_ns));
     heap_free(jobs);
     return status;
 }
@@ -189,6 +187,7 @@ qn_status steps_compile(plan_build *b, qn_error *error)
 void steps_compiled(plan_build *b)
 {
     for (int i = 0; i < b->call_count; i++)
-        if (b->calls[i] != b->plan->steps[i].call) heap_free(b->calls[i]);
+        if (b->calls[i] != b->plan->steps[b->first_step + i].call) heap_free(b->calls[i]);
     b->call_count = 0;
+    b->first_step = b->plan->step_count;
 }

@@ -69,6 +69,10 @@ static void run_seeds(const char *device, qn_mode mode, int count)
     signal(SIGSEGV, at_abort);
     int first = number_from("QUERN_AXES_SEED", 1);
     for (int seed = first; seed < first + count && test_failures_of_case < 5; seed++) {
+        if (seed % 500 == 0) { /* a context keeps every kernel it has seen */
+            qn_context_close(context);
+            if (qn_context_open(NULL, &context, &error)) break;
+        }
         snprintf(running, sizeof(running), "seed %d, %s %s\n", seed, device, modes[mode]);
         axes_program *p = axes_draw((uint64_t)seed);
         int last = p->count - 1, beside = seed % 3 ? last : seed / 3 % p->count;
