@@ -129,4 +129,36 @@ TEST(rows_of_the_talk)
     }
 }
 
-TEST_MAIN(CASE(every_writer), CASE(missing_fields), CASE(rows_of_the_talk))
+/* What Quern does not read it names. */
+TEST(refusals)
+{
+    static const char *const bad[][2] = {
+        {"brotli.parquet",
+         "row group 0, column DENSE_0, page 0: it is compressed with Brotli, which Quern does not read: "
+         "write it with zstd or snappy"},
+        {"metadata.json", "line 1: 1 field; a Criteo log has 40 on a line"}};
+    for (int i = 0; i < COUNT(bad); i++) {
+        char path[512];
+        snprintf(path, sizeof(path), QUERN_ROOT "/tests/fuzz/data/%s", bad[i][0]);
+        const char *paths[] = {path};
+        qn_error error = {0};
+        qn_dataset *d = NULL;
+        qn_batch b = {.capacity = 8};
+        qn_status status = qn_dataset_open(paths, 1, NULL, &d, &error);
+        if (!status) status = qn_dataset_next(d, &b, &error);
+        EXPECT(status == QN_BAD_FILE);
+        if (!strstr(error.message, bad[i][1])) test_text(error.message, bad[i][1], __FILE__, __LINE__);
+        qn_dataset_close(d);
+    }
+    qn_dataset_options other = {.dense_prefix = "I", .label_column = "clicked"};
+    const char *path = FOLDER "pandas.parquet";
+    qn_error error;
+    qn_dataset *d;
+    EXPECT(qn_dataset_open(&path, 1, &other, &d, &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "there is no column clicked"));
+    other = (qn_dataset_options){.dense_prefix = "I", .sparse_prefix = "C"};
+    EXPECT(qn_dataset_open(&path, 1, &other, &d, &error) == QN_BAD_FILE);
+    EXPECT(strstr(error.message, "no column begins with I or C; its columns are labels, DENSE_0, DENSE_1"));
+}
+
+TEST_MAIN(CASE(every_writer), CASE(missing_fields), CASE(rows_of_the_talk), CASE(refusals))
