@@ -1,7 +1,7 @@
 /*
  * Models: layers with named parameters in a tree, as a PyTorch user knows them. A `qn_model` is a node of the tree (what
  * PyTorch calls a module): it has children, parameters, buffers and a forward. docs/model.md is the guide; optimisers:
- * <quern/train.h>.
+ * <quern/train.h>; batches: <quern/loader.h>; metrics: <quern/metrics.h>; files: <quern/safetensors.h>.
  *
  * Example (a perceptron learns one point; saved and loaded again):
  *     qn_error error;

@@ -24,6 +24,13 @@ extern "C" {
 #define QN_API
 #endif
 
+/* Returns the status of a call that failed, from a function that returns one. */
+#define QN_CHECK(call)                                              \
+    do {                                                            \
+        qn_status qn_status_of_check = (call);                      \
+        if (qn_status_of_check != QN_OK) return qn_status_of_check; \
+    } while (0)
+
 typedef enum qn_status {
     QN_OK = 0,
     QN_FINDING,    /* the program ran and a check found something: the message tells the first finding */

@@ -107,6 +107,30 @@ QN_API QN_MUST_CHECK qn_status qn_tensor_item(qn_tensor t, double *value, qn_err
 QN_API QN_MUST_CHECK qn_status qn_tensor_write(qn_tensor t, const void *host, size_t size_bytes, qn_error *error);
 QN_API QN_MUST_CHECK qn_status qn_tensor_save_npy(qn_tensor t, const char *path, qn_error *error);
 
+/* The elements as NumPy prints them, then type and shape. Zeros are the defaults: 4 digits after the point, tensors of more
+ * than 1000 elements with 3 at each end of an axis and `...` between, lines of 100 characters. options may be NULL. */
+typedef struct qn_print_options {
+    int precision, threshold, edge, width;
+} qn_print_options;
+QN_API QN_MUST_CHECK qn_status qn_tensor_text(qn_tensor t, const qn_print_options *options, char **words,
+                                              qn_error *error); /* malloc'd */
+QN_API QN_MUST_CHECK qn_status qn_tensor_print(qn_tensor t, const qn_print_options *options, qn_error *error);
+/* Two tensors of one shape, of any types and tapes, element by element: |a - b| <= absolute + relative * |b|, NaN equal to
+ * NaN, infinities to themselves. */
+typedef struct qn_comparison {
+    int64_t count, beyond;         /* elements; those beyond the tolerance, mismatches of NaN and infinity included */
+    int64_t nan_mismatches;        /* NaN on one side alone */
+    int64_t infinity_mismatches;   /* infinite on one side alone, or of another sign */
+    double absolute, relative;     /* the largest errors among finite elements */
+    int64_t worst[QN_TENSOR_RANK]; /* the element farthest beyond (or nearest to) the tolerance, and there: */
+    double a, b, worst_absolute, worst_relative;
+    double worst_ulp; /* in units of the last place of the narrower type of floats; NAN of integers */
+    int rank;
+} qn_comparison;
+QN_API QN_MUST_CHECK qn_status qn_tensor_compare(qn_tensor a, qn_tensor b, double relative, double absolute,
+                                                 qn_comparison *out, qn_error *error);
+QN_API char *qn_comparison_text(const qn_comparison *comparison); /* a line or two, malloc'd */
+
 /* A step as a plan: what is evaluated between begin and end is recorded and replayed with almost no host cost. */
 QN_API QN_MUST_CHECK qn_status qn_capture_begin(qn_tape *tape, qn_error *error);
 QN_API QN_MUST_CHECK qn_status qn_capture_end(qn_tape *tape, qn_plan **plan, qn_error *error);

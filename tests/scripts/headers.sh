@@ -62,6 +62,10 @@ try "examples/mlp.c" cc -std=c11 $flags examples/mlp.c -L"$build" -Wl,-rpath,"$b
 if command -v cc >/dev/null; then
     try "examples/mlp.c reaches its loss" "$work/mlp"
 fi
+try "examples/train.c" cc -std=c11 $flags examples/train.c -L"$build" -Wl,-rpath,"$build" -lquern -lm -o "$work/train"
+if command -v cc >/dev/null; then
+    try "examples/train.c learns, and goes on to the same numbers" "$work/train" "$work/rings.safetensors"
+fi
 sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
 sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
 try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
