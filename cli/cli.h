@@ -32,7 +32,7 @@ typedef struct arguments {
     int64_t threads;
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
     int64_t rows, runs;
-    const char *report; /* an HTML file */
+    const char *report;         /* an HTML file */
     const char *output, *codec; /* of data */
     bool nulls, oracle;
     char *const *typed; /* everything after the command's name, as it was typed */
@@ -40,8 +40,8 @@ typedef struct arguments {
     bool separated;                             /* there was a `--` */
     int separated_at;                           /* words before it */
     bool memory, nodes, nvtx, counters, stalls; /* of profile */
-    bool help, time, agree, check, write, why, times, measure, verbose, no_cache, no_raw, annotate, backward, dot,
-        hints, force, strict;
+    bool help, time, agree, check, write, why, times, measure, verbose, no_cache, no_raw, no_emu, annotate, backward,
+        dot, hints, force, strict;
 } arguments;
 
 typedef struct command {

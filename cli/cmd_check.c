@@ -80,7 +80,8 @@ int command_check(const command *self, const arguments *given)
                                     .settings = settings_of(given),
                                     .seed = given->seed,
                                     .verbose = given->verbose,
-                                    .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps};
+                                    .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps,
+                                    .no_emu = given->no_emu};
         int exit_status = EXIT_OK;
         if (!file_is_ready(context, given->words.items[i], kernel, given, &exit_status)) {
             status = exit_status > status ? exit_status : status;

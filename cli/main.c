@@ -29,9 +29,11 @@ const command commands[] = {
      "Runs every kernel of the files (or only NAME) under the checking interpreter, over odd and\n"
      "even sizes of its own choosing, then compares the other devices with it. A finding names the\n"
      "source line, the programs and the element. Exit status 1 if there was any.\n"
+     "Its CUDA text runs on the CPU at one size, watched for races, barriers and bounds (--no-emu leaves\n"
+     "that out, --device emu runs it at all sizes).\n"
      "A tensor function is computed op by op by the interpreter and compared with the fused kernels of\n"
      "the other devices; one that gives a single number is checked with its gradient.\n",
-     "set device seed steps verbose keep threads no-cache no-raw",
+     "set device seed steps no-emu verbose keep threads no-cache no-raw",
      "  quern check kernels/*.qn\n"
      "      check all of the library\n"
      "  quern check kernels/matmul.qn matmul_tiled --set M=33 --set BM=16 --verbose\n"

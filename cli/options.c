@@ -91,6 +91,7 @@ static const option options[] = {
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},
     {"no-cache", NULL, FLAG, PLACE(no_cache), "compile afresh and keep nothing"},
+    {"no-emu", NULL, FLAG, PLACE(no_emu), "of check: do not run the kernels' CUDA text on the CPU"},
     {"no-raw", NULL, FLAG, PLACE(no_raw), "refuse raw kernels: they run code as it is written in the file"},
     {"help", NULL, FLAG, PLACE(help), "this text"},
 };

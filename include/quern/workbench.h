@@ -71,6 +71,7 @@ typedef struct qn_check_options {
     uint64_t seed;
     bool verbose;       /* a line per case */
     int64_t step_limit; /* ops that one program may run before R709; 0: 20 million */
+    bool no_emu;        /* do not run the CUDA text of kernels on `emu`, unless device says so */
 } qn_check_options;
 QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options,
                                              qn_write *write, void *user, qn_error *error);

@@ -244,22 +244,31 @@ static void print_words(void *context, const char *words)
 /* The findings as lines "file:line: words (the other on line 12; 5 times)". */
 static qn_status findings_error(const emu_program *p, const emu_launch *launch, qn_error *error)
 {
-    text words = {0};
+    text words = {0}, places[2][EMU_MAX_FINDINGS] = {0};
+    bool known[EMU_MAX_FINDINGS] = {0};
     for (int i = 0; i < launch->finding_count; i++) {
         const emu_finding *f = &launch->findings[i];
-        text other = {0};
-        if (f->place && emu_library_line(&p->library, f->place, &words)) {
-            text_add(&words, ": ");
-        } else if (!f->place && f->at.file) {
+        text *place = &places[0][i], *other = &places[1][i];
+        if (!f->place && f->at.file) {
             const char *slash = strrchr(f->at.file, '/');
-            text_print(&words, "%s:%d: ", slash ? slash + 1 : f->at.file, f->at.line);
+            text_print(place, "%s:%d", slash ? slash + 1 : f->at.file, f->at.line);
         }
-        text_print(&words, "%s, kernel `%s`", f->words, p->kernel->name);
-        if (f->other && emu_library_line(&p->library, f->other, &other))
-            text_print(&words, "; the other access: %s", text_get(&other));
+        if (f->place) (void)emu_library_line(&p->library, f->place, place);
+        if (f->other) (void)emu_library_line(&p->library, f->other, other);
+        for (int k = 0; k < i && !known[i]; k++) /* an unrolled loop has several places for one line */
+            known[i] = !strcmp(text_get(&places[0][k]), text_get(place)) && place->length &&
+                       !strcmp(text_get(&places[1][k]), text_get(other)) &&
+                       !strncmp(launch->findings[k].words, f->words, 16);
+        if (known[i]) continue;
+        text_print(&words, "%s%s%s, kernel `%s`", text_get(place), place->length ? ": " : "", f->words,
+                   p->kernel->name);
+        if (other->length) text_print(&words, "; the other access: %s", text_get(other));
         if (f->times > 1) text_print(&words, " (%lld times)", (long long)f->times);
         text_add(&words, "\n");
-        text_free(&other);
+    }
+    for (int i = 0; i < launch->finding_count; i++) {
+        text_free(&places[0][i]);
+        text_free(&places[1][i]);
     }
     qn_status status = error_set(error, launch->stopped ? QN_FAILED : QN_FINDING, "%s", text_get(&words));
     text_free(&words);

@@ -58,10 +58,19 @@ void emit_title(const tile_kernel *k, text *out)
     }
 }
 
+void emit_directive(const emitter *e, int line, text *out)
+{
+    if (e->options->line_directives && e->k->file && line) emit_add_line(line, e->k->file, out);
+}
+
 void put_line_comment(emitter *e, const tile_op *op)
 {
     const tile_kernel *k = e->k;
-    if (!op->line || op->line == e->line) return;
+    if (!op->line) return;
+    if (op->line == e->line) {
+        if (e->cuda) emit_directive(e, op->line, e->out); /* what stood between may be of another */
+        return;
+    }
     e->line = op->line;
     if (!k->source_lines || op->line > k->source_line_count) return;
     const char *source = k->source_lines[op->line - 1];
@@ -70,7 +79,7 @@ void put_line_comment(emitter *e, const tile_op *op)
     add_comment(&words, source);
     put(e, "/* %d: %s */", op->line, text_get(&words));
     text_free(&words);
-    if (e->options->line_directives && k->file) emit_add_line(op->line, k->file, e->out);
+    emit_directive(e, op->line, e->out);
 }
 
 void emit_failure(emitter *e, int line)

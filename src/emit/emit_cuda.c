@@ -436,6 +436,29 @@ static text phase_text(emitter *e, int phase, const char *body)
     return words;
 }
 
+/* Every line of a function says where it comes from: after a #line the compiler counts on. */
+static void keep_lines(text *functions, size_t from)
+{
+    text all = {0}, directive = {0};
+    for (const char *at = text_get(functions) + from; *at;) {
+        size_t length = strcspn(at, "\n");
+        if (!strncmp(at, "#line ", 6)) {
+            text_clear(&directive);
+            text_add_bytes(&directive, at, length);
+        } else {
+            if (directive.length) text_print(&all, "%s\n", text_get(&directive));
+            text_add_bytes(&all, at, length);
+            text_add(&all, "\n");
+        }
+        at += length + (at[length] == '\n');
+    }
+    functions->length = from;
+    functions->data[from] = 0;
+    text_add(functions, text_get(&all));
+    text_free(&all);
+    text_free(&directive);
+}
+
 /* One launch: a phase, and the next one if the launch gives it a ticket. */
 static qn_status put_launch(emitter *e, int phase, text *body, text *functions, qn_error *error)
 {
@@ -449,6 +472,7 @@ static qn_status put_launch(emitter *e, int phase, text *body, text *functions, 
     bool shared = c->shared_bytes || c->slot_bytes || (joined && (e->cuda->shared_bytes || e->cuda->slot_bytes));
     e->out = functions;
     e->depth = 0;
+    size_t start = functions->length;
     /* What is joined must not take registers that the many blocks of the phase before need. */
     int blocks = joined ? MAXIMUM(c->least_blocks, MOST_THREADS / c->team.block) : c->least_blocks;
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
@@ -469,6 +493,7 @@ static qn_status put_launch(emitter *e, int phase, text *body, text *functions, 
     e->depth = 0;
     put(e, "}");
     put(e, "%s", "");
+    if (e->options->line_directives) keep_lines(functions, start);
     text_free(&words);
     text_free(&more);
     return status;

@@ -301,8 +301,9 @@ const char *or_zero(emitter *e, const char *condition, const char *words)
     return condition ? arena_print(e->memory, "%s ? %s : 0", condition, words) : words;
 }
 
-static void line_to(text *to, const char *words)
+static void line_to(cnest *n, text *to, const char *words)
 {
+    emit_directive(n->e, n->line, to);
     text_add(to, words);
     text_add(to, "\n");
 }
@@ -346,18 +347,20 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
                        name, slot, skip, chunk, skip, predicated ? ", " : "", predicated ? ok : "");
         }
         if (!whole) {
-            line_to(&n->early, text_get(&vectors));
+            line_to(n, &n->early, text_get(&vectors));
         } else {
-            line_to(&n->early, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
-            line_to(&n->early, arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name,
-                                           slot, element));
+            line_to(n, &n->early,
+                    arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
+            line_to(n, &n->early,
+                    arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot,
+                                element));
         }
         text_free(&vectors);
     } else if (vector > 1) {
-        line_to(&n->early,
+        line_to(n, &n->early,
                 arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot, element));
     } else {
-        line_to(&n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
+        line_to(n, &n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
     }
     return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
 }
@@ -411,11 +414,11 @@ void cuda_store(cnest *n, caddress a, creg r)
                    predicated ? ", " : "", predicated ? ok : "");
     }
     if (!whole) {
-        line_to(&n->late, text_get(&vectors));
+        line_to(n, &n->late, text_get(&vectors));
     } else {
-        line_to(&n->late, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
+        line_to(n, &n->late, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
         const char *inside = cjoin(e, ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
-        line_to(&n->late,
+        line_to(n, &n->late,
                 arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
                             inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
     }

@@ -15,6 +15,7 @@
 void cput(cnest *n, int level, const char *format, ...)
 {
     va_list list;
+    emit_directive(n->e, n->line, &n->level[level]);
     va_start(list, format);
     text_print_list(&n->level[level], format, list);
     va_end(list);
@@ -583,11 +584,14 @@ static void emit_pass(cnest *n)
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         tile_type type = tile_type_of(e->k, s->v);
+        n->line = s->op->line;
         done[i] = cuda_fold_pairs(n, &folds[i]);
         if (!done[i]) values[i] = sink_value(n, s, place_own(&type), &done[i]);
     }
-    for (int i = 0; i < pass->sink_count; i++)
+    for (int i = 0; i < pass->sink_count; i++) {
+        n->line = pass->sinks[i].op->line;
         if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
+    }
     if (n->has_inner) put_chunks(n);
     text_clear(&n->level[LEVEL_CHUNK]);
     text_clear(&n->level[LEVEL_ELEMENT]);
@@ -596,8 +600,10 @@ static void emit_pass(cnest *n)
     text_clear(&n->arrays);
     forget(n, LEVEL_ROW);
     cuda_folds_join(n, folds, pass->sink_count);
-    for (int i = 0; i < pass->sink_count; i++)
+    for (int i = 0; i < pass->sink_count; i++) {
+        n->line = pass->sinks[i].op->line;
         if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) cuda_fold_end(n, &folds[i]);
+    }
 }
 
 /* The axes that a fold keeps, when they are not the outer ones. */

@@ -59,6 +59,7 @@ typedef struct cnest {
     const char *hit;      /* a test of elements that holds for one position of a row */
     const char *hit_rest; /* ... from the chunk's first element to it */
     int unroll;           /* chunks whose loads are in flight together */
+    int line;             /* of the source, of what is being computed; 0: not known */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */

@@ -210,7 +210,8 @@ creg cuda_compute(cnest *n, value v, place at)
     emitter *e = n->e;
     const tile_op *op = tile_def(e->k, v);
     creg r;
-    int tanh;
+    int tanh, line = n->line;
+    if (op->line) n->line = op->line;
     switch (op->code) {
     case OP_IOTA: r = compute_iota(n, v, op, at); break;
     case OP_BOUND: r = compute_bound(n, op, at); break;
@@ -218,12 +219,16 @@ creg cuda_compute(cnest *n, value v, place at)
     case OP_RESHAPE:
     case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
     case OP_LOAD: r = cuda_load(n, v, cuda_access(n, op, at), 0); break;
-    case OP_MAP: return compute_map(n, v, op, at);
+    case OP_MAP:
+        r = compute_map(n, v, op, at);
+        n->line = line;
+        return r;
     default:
         r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
                                            : compute_elementwise(n, v, op, at);
         break;
     }
+    n->line = line;
     cuda_remember(n, v, at, r);
     return r;
 }

@@ -172,6 +172,7 @@ const char *fold_lanes(emitter *e, fold_kind fold, dtype t, const char *v); /* h
 /* emit_c.c */
 void put(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* one indented line */
 void put_line_comment(emitter *e, const tile_op *op);
+void emit_directive(const emitter *e, int line, text *out); /* a #line, where they are asked for */
 /* The comment at the top: the kernel's name, and for one that is in no file the ops it was made of, with their lines. */
 void emit_title(const tile_kernel *k, text *out);
 void emit_block(emitter *e, tile_block *b, const value *targets);

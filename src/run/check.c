@@ -1,7 +1,7 @@
 /*
  * `check`. In: a file. Out: for every kernel, findings of the checking interpreter at odd and even sizes in random
  * program order, then the disagreements of every other device with it, on contiguous arrays and on views with gaps; one
- * summary line a kernel. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
+ * summary line a kernel. The CUDA text runs on `emu` in its checked mode, at one size unless that device is asked for. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
  * SPDX-License-Identifier: MIT
  */
 #include "run/check.h"
@@ -29,6 +29,7 @@ typedef struct checker {
     char told[16][256]; /* how failures begin that were told already */
     int told_count;
     int ran, skipped, compared, findings; /* of the kernel at hand */
+    int as_cuda;                          /* cases whose text ran on emu without being asked for */
     text skip_reason;                     /* the first one */
     text refused; /* a case whose constants or types the source refuses, with its message; the first one */
     text broken;  /* diagnostics of the first case that does not compile */
@@ -367,8 +368,17 @@ static bool wants(const checker *c, int slot)
     if (slot == c->ref_slot || (c->options->device && strcmp(c->options->device, s->name) != 0)) return false;
     bool raw = item && item->kind == AST_RAW;
     if (raw && !raw_runs_on(item->word, s->driver->name)) return false;
-    if (s->driver == &driver_emu && !raw && !c->options->device) return false; /* it takes long: only if asked */
+    if (s->driver == &driver_emu && !raw && !c->options->device) return false; /* see wants_text */
     return slot_about(c->context, slot)->available;
+}
+
+/* `emu` takes long: where nobody asks for it, it runs the text of one case. */
+static bool wants_text(const checker *c, int slot)
+{
+    const device_slot *s = &c->context->slots[slot];
+    bool raw = c->truth != c->entry;
+    return s->driver == &driver_emu && !raw && !c->options->device && !c->options->no_emu &&
+           slot_about(c->context, slot)->available;
 }
 
 static void run_case(checker *c, const check_case *at, int number)
@@ -392,6 +402,10 @@ static void run_case(checker *c, const check_case *at, int number)
     if (status != QN_OK && status != QN_FINDING) tell_failure(c, at, "ref", error.message);
     bool raw = c->truth != c->entry;
     for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
+        if (at->as_cuda && wants_text(c, slot)) {
+            run_device(c, at, slot, truth);
+            c->as_cuda++;
+        }
         if (!wants(c, slot) || !(at->on_devices || raw)) continue;
         run_device(c, at, slot, truth);
         if (at->strided && !raw) run_strided(c, at, slot, number, truth);
@@ -417,6 +431,7 @@ static void summary(checker *c)
     for (int slot = 0; slot < c->context->slot_count; slot++)
         if (wants(c, slot) && c->compared)
             text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].name);
+    const char *text_ran = c->as_cuda ? "; its CUDA text on emu, 1 case" : "";
     if (raw) text_print(&devices, " against the bench's first variant `%s`", c->truth->name);
     if (!c->ran && c->broken.length) {
         say(c, "%s%s: does not compile\n", text_get(&c->broken), c->entry->name);
@@ -426,10 +441,10 @@ static void summary(checker *c)
             c->entry->name, text_get(&c->skip_reason));
         c->findings++;
     } else if (c->findings) {
-        say(c, "%s: %d finding%s in %d cases on %s\n", c->entry->name, c->findings, c->findings == 1 ? "" : "s", c->ran,
-            text_get(&devices));
+        say(c, "%s: %d finding%s in %d cases on %s%s\n", c->entry->name, c->findings, c->findings == 1 ? "" : "s",
+            c->ran, text_get(&devices), text_ran);
     } else {
-        say(c, "%s: clean, %d cases on %s", c->entry->name, c->ran, text_get(&devices));
+        say(c, "%s: clean, %d cases on %s%s", c->entry->name, c->ran, text_get(&devices), text_ran);
         if (c->skipped) say(c, "; %d refused by the kernel", c->skipped);
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
@@ -472,7 +487,7 @@ static void check_kernel(checker *c, kernel_entry *entry)
     c->truth = find_truth(c, entry);
     if (!c->truth) return;
     c->memory = arena_new();
-    c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = 0;
+    c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = c->as_cuda = 0;
     c->empty_count = 0;
     c->stopped = c->endless = c->ended = false;
     text_clear(&c->skip_reason);

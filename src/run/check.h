@@ -15,6 +15,7 @@ typedef struct check_case {
     const char *empty; /* an extent that is zero, or NULL */
     bool on_devices;   /* compared on the other devices too; else ref alone */
     bool strided;      /* also with arrays that are not contiguous */
+    bool as_cuda;      /* its CUDA text on `emu` even if nobody asks for that device */
 } check_case;
 
 typedef struct check_cases {

@@ -309,6 +309,7 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
         put_pattern(&c, one, i);
         one->on_devices = patterns == 1 || (i > 0 && i < 5) || i == 7;
         one->strided = i == 1 || i == 3;
+        one->as_cuda = i == MINIMUM(patterns, 4) - 1; /* odd, and more than a few threads */
     }
     for (int t = 1; c.type_count && t < type_count; t++)
         for (int i = 1; i < MINIMUM(patterns, 3); i++) {

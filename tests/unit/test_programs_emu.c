@@ -267,6 +267,45 @@ TEST(a_changed_operator_is_seen)
     EXPECT(!agrees_with_text("i0 + v < n", "i0 + v > n"));
 }
 
+/* Without the barriers of its text a kernel is told with the lines of both accesses, whatever pass they went to. */
+TEST(a_missing_barrier_is_seen)
+{
+    static const char source[] =
+        "kernel back(in float a[n], out float y[n], scratch float s[n], out float z[n]) launch (1)\n"
+        "{\n"
+        "    y[:] = 0;\n"
+        "    s[:] = a[:] * 2;\n"
+        "    z[:] = s[n - 1 : n : -1];\n"
+        "    y[n - 1 : n : -1] = a[:];\n"
+        "}\n";
+    qn_module *m;
+    qn_call *call;
+    qn_error error;
+    CHECK(qn_module_load_text(context, "race.qn", source, &m, &error) == QN_OK);
+    CHECK(qn_call_new(m, "back", &call, &error) == QN_OK);
+    CHECK(qn_call_set_int(call, "n", 100, &error) == QN_OK && qn_call_generate(call, 3, &error) == QN_OK);
+    CHECK(call_bind(call, kernels.slot, false, &error) == QN_OK);
+    batch_check(&kernels, true);
+    batch_kernel *k = batch_add(&kernels, call, &error);
+    CHECK(k);
+    char *body = strstr(k->source.data, "__global__");
+    int barriers = 0;
+    static const char *const words[] = {"__syncthreads();", "__syncwarp(team_mask);"};
+    for (int i = 0; i < COUNT(words); i++)
+        for (char *at = body; at && (at = strstr(at, words[i])); barriers++) memset(at, ' ', strlen(words[i]));
+    EXPECT(barriers == 1);
+    EXPECT(batch_build(&kernels) && batch_launch(&kernels, k, call, &error) == QN_FINDING);
+    EXPECT(strstr(error.message, "race.qn:3: global-memory race: write of") ||
+           strstr(error.message, "race: race.qn:3"));
+    EXPECT(strstr(error.message, "race.qn:4") && strstr(error.message, "race.qn:5") &&
+           strstr(error.message, "race.qn:6"));
+    EXPECT(!strstr(error.message, "race.qn:7"));
+    qn_call_free(call);
+    batch_clear(&kernels);
+    batch_check(&kernels, false);
+    qn_module_free(m);
+}
+
 /* ---- effects ---- */
 
 static void collect(void *user, const char *line)
@@ -332,4 +371,5 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(hazards), CASE(programs), CASE(kernels_of_the_folder), CASE(long_rows),
-          CASE(a_changed_operator_is_seen), CASE(asserts_and_prints), CASE(close_context))
+          CASE(a_changed_operator_is_seen), CASE(a_missing_barrier_is_seen), CASE(asserts_and_prints),
+          CASE(close_context))

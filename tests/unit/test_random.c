@@ -3,10 +3,11 @@
  * They must check clean and agree. Row kernels hold whole rows and mix reductions, scans and loops; block kernels read
  * slices that stick out, keep, fill and accumulate over blocks. Float comparisons are only made on inputs, which
  * are equal everywhere, so that a rounding difference cannot flip a branch.
- * A failure prints the seed and the program. QUERN_RANDOM=COUNT runs more, QUERN_RANDOM_SEED=N starts elsewhere.
+ * A failure prints the seed and the program. QUERN_RANDOM=COUNT runs more (QUERN_RANDOM_EMU of those on the checked emu),
+ * QUERN_RANDOM_SEED=N starts elsewhere.
  * SPDX-License-Identifier: MIT
  */
-#include "base/base.h"
+#include "run/run.h"
 #include "test.h"
 
 #include <quern/quern.h>
@@ -300,11 +301,16 @@ TEST(random_programs_agree_on_emu)
     qn_context *context;
     qn_error error;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
-    int count = 12, failures = 0;
+    const char *count_words = getenv("QUERN_RANDOM_EMU"), *seed_words = getenv("QUERN_RANDOM_SEED");
+    int count = count_words ? atoi(count_words) : 12, failures = 0, slot;
+    uint64_t first = seed_words ? strtoull(seed_words, NULL, 10) : 501;
+    EXPECT(context_slot(context, "emu", &slot, &error) == QN_OK);
+    context->slots[slot].driver->set_checked(context->slots[slot].device, true);
+    context->slots[slot].checked = true;
     for (int i = 0; i < count && failures < 3; i++)
-        if (!run_seed(context, "emu", 501 + (uint64_t)i)) failures++;
+        if (!run_seed(context, "emu", first + (uint64_t)i)) failures++;
     EXPECT(failures == 0);
-    printf("note: random: %d programs on emu against ref\n", count);
+    printf("note: random: %d programs on the checked emu against ref\n", count);
     qn_context_close(context);
 }
 
