@@ -188,7 +188,7 @@ static void write_statements(generator *g, int count)
         case 8: {
             int i = g->loops++;
             indent(g);
-            text_print(&g->out, "for (int i%d = 0; i%d < %d; i%d++) {\n", i, i, 2 + pick(g, 3), i);
+            text_print(&g->out, "for (int c%d = 0; c%d < %d; c%d++) {\n", i, i, 2 + pick(g, 3), i);
             g->depth++;
             write_statements(g, 1 + pick(g, 3));
             g->depth--;
