@@ -1,7 +1,7 @@
 /*
  * Every layer against PyTorch: tests/data/layers.safetensors, which Python wrote (layers.py beside it), has weights,
  * inputs, outputs and gradients of PyTorch's layers and the weights after steps of its optimisers. The models here have
- * the same names and load the file as it is. On ref, cpu and emu.
+ * the same names and load the file as it is. On ref, cpu and emu, and on $QUERN_TEST_DEVICE.
  * SPDX-License-Identifier: MIT
  */
 #include <quern/model.h>
@@ -176,6 +176,7 @@ TEST(layers_are_pytorch_s)
 {
     layers_on("ref", false);
     layers_on("cpu", true);
+    if (getenv("QUERN_TEST_DEVICE")) layers_on(getenv("QUERN_TEST_DEVICE"), false);
 }
 
 /* ---- optimisers with a schedule and clipping ---- */
@@ -255,6 +256,7 @@ TEST(training_is_pytorch_s)
 {
     train_all("ref", false);
     train_all("cpu", true);
+    if (getenv("QUERN_TEST_DEVICE")) train_all(getenv("QUERN_TEST_DEVICE"), false);
 }
 
 /* The CUDA text of one layer and of one optimiser, on the CPU. */

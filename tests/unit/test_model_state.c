@@ -1,7 +1,8 @@
 /*
  * State in files: what is saved comes back bit for bit, the names and shapes are PyTorch's, a file that does not fit names
  * each tensor and changes nothing, and a run that was saved, ended and loaded goes on to the very numbers of one that was
- * not: dropout, schedule, clipping, Adam's moments and rows of a table included, on ref and cpu, recorded and not.
+ * not: dropout, schedule, clipping, Adam's moments and rows of a table included, on ref and cpu (and $QUERN_TEST_DEVICE),
+ * recorded and not.
  * SPDX-License-Identifier: MIT
  */
 #include <quern/model.h>
@@ -160,6 +161,7 @@ TEST(a_resumed_run_is_the_same_run)
     resume_on("ref", false);
     resume_on("ref", true);
     resume_on("cpu", true);
+    if (getenv("QUERN_TEST_DEVICE")) resume_on(getenv("QUERN_TEST_DEVICE"), true);
 }
 
 TEST(files_have_pytorch_names_and_shapes)
