@@ -115,6 +115,20 @@ if ls ./*.part bad.parquet x.parquet 2>/dev/null | grep -q .; then
     failed=$((failed + 1))
     echo "FAILED something half written was left"
 else passed=$((passed + 1)); fi
+# Where the codecs are missing, files without compression work, and the others name the package.
+QUERN_CODECS=none
+export QUERN_CODECS
+try 2 data head "$root/tests/data/pandas.parquet"
+says err 'row group 0, column labels, page 0: it is compressed with Snappy, which is not here: install the Debian package libsnappy1v5'
+try 2 data head "$root/tests/data/arrow_v2_zstd.parquet"
+says err 'it is compressed with Zstandard, which is not here: install the Debian package libzstd1'
+try 2 data head rows.gz
+says err 'rows.gz: it is compressed with gzip, and zlib is not here: install the Debian package zlib1g'
+try 2 data make --rows 10 -o x.parquet --codec lz4
+says err 'files cannot be compressed with LZ4, which is not here: install the Debian package liblz4-1'
+try 0 data make --rows 2000 --seed 3 -o d.parquet
+same "without codecs, without compression" d.parquet a.parquet
+unset QUERN_CODECS
 if [ -w /dev/full ]; then # a full disk
     ln -s /dev/full full.parquet.part
     try 2 data make --rows 200k -o full.parquet --codec none

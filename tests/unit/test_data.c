@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "data/codec.h"
+#include "data/source.h"
 #include <quern/data.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -129,6 +130,17 @@ static int by_probability(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double auc_of(const double *scores, int *places)
+{
+    double clicks = 0, rank_sum = 0;
+    for (int i = 0; i < MOST; i++) places[i] = i;
+    for (int i = 0; i < MOST; i++) first.probabilities[i] = scores[i];
+    qsort(places, MOST, sizeof(int), by_probability);
+    for (int i = 0; i < MOST; i++)
+        if (first.labels[places[i]] > 0) rank_sum += i + 1, clicks++;
+    return (rank_sum - clicks * (clicks + 1) / 2) / (clicks * (MOST - clicks));
+}
+
 /* What the true probabilities reach: the bound of any model. */
 TEST(oracle)
 {
@@ -137,25 +149,79 @@ TEST(oracle)
     EXPECT(take_all(d, 4096, &first));
     qn_dataset_close(d);
     static int places[MOST];
-    double clicks = 0, expected = 0, loss = 0, rank_sum = 0;
+    static double truth[MOST];
+    double clicks = 0, expected = 0, loss = 0;
     for (int i = 0; i < MOST; i++) {
-        double p = first.probabilities[i];
-        places[i] = i;
+        double p = truth[i] = first.probabilities[i];
         clicks += (double)first.labels[i];
         expected += p;
         loss -= first.labels[i] > 0 ? log(p) : log(1 - p);
         EXPECT(p > 0 && p < 1);
     }
-    qsort(places, MOST, sizeof(int), by_probability);
-    for (int i = 0; i < MOST; i++)
-        if (first.labels[places[i]] > 0) rank_sum += i + 1;
-    double auc = (rank_sum - clicks * (clicks + 1) / 2) / (clicks * (MOST - clicks)), rate = clicks / MOST;
+    double auc = auc_of(truth, places), rate = clicks / MOST;
     double entropy = -rate * log(rate) - (1 - rate) * log(1 - rate);
     EXPECT_NEAR(rate, 0.25, 0.015);
     EXPECT_NEAR(clicks, expected, 250);
     EXPECT_NEAR(auc, 0.80, 0.02);
     EXPECT(loss / MOST < entropy - 0.05);
     if (getenv("QUERN_VERBOSE")) printf("oracle: auc %.4f, log-loss %.4f, entropy %.4f\n", auc, loss / MOST, entropy);
+}
+
+enum { WEIGHTS = 1 << 18 };
+static float weights[WEIGHTS], squares[WEIGHTS];
+
+/* Places of a row's weights: a token each, and of each count its presence and its logarithm. */
+static double logit_of(int row, uint32_t *at, float *input)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < 26; i++, n++) {
+        at[n] = (uint32_t)(mix64((uint64_t)first.sparse[row][i] * 31 + (uint64_t)i) % (WEIGHTS - 64)) + 64;
+        input[n] = 1;
+    }
+    for (int i = 0; i < 13; i++, n++) {
+        bool missing = isnan(first.dense[row][i]);
+        at[n] = (uint32_t)(2 * i + missing);
+        input[n] = missing ? 1 : (log1pf(fmaxf(first.dense[row][i], 0)) - 2) / 2;
+    }
+    at[n] = 63;
+    input[n] = 1;
+    for (int i = 0; i <= n; i++) sum += (double)(weights[at[i]] * input[i]);
+    return sum;
+}
+
+/* A logistic regression, fitted in one pass over rows of another seed, comes near the oracle: the signal is not noise. */
+TEST(signal_can_be_learnt)
+{
+    enum { INPUTS = 40 };
+    qn_dataset_options keep = {.missing = QN_MISSING_NAN};
+    uint32_t at[INPUTS];
+    float input[INPUTS];
+    qn_dataset *d = make(15 * MOST, 21, &keep);
+    for (int round = 0; round < 15; round++) {
+        first.count = 0;
+        EXPECT(take_all(d, MOST, &first) && first.count == MOST);
+        for (int row = 0; row < MOST; row++) {
+            double p = 1 / (1 + exp(-logit_of(row, at, input)));
+            for (int i = 0; i < INPUTS; i++) {
+                float slope = (float)(p - (double)first.labels[row]) * input[i];
+                squares[at[i]] += slope * slope;
+                weights[at[i]] -= 0.05f * slope / (sqrtf(squares[at[i]]) + 1e-6f);
+            }
+        }
+    }
+    qn_dataset_close(d);
+    d = make(MOST, 22, &keep);
+    first.count = 0;
+    EXPECT(take_all(d, MOST, &first));
+    qn_dataset_close(d);
+    static double scores[MOST], truth[MOST];
+    static int places[MOST];
+    memcpy(truth, first.probabilities, sizeof(truth));
+    for (int row = 0; row < MOST; row++) scores[row] = logit_of(row, at, input);
+    double learnt = auc_of(scores, places), bound = auc_of(truth, places);
+    if (getenv("QUERN_VERBOSE")) printf("auc of a logistic regression %.4f, of the oracle %.4f\n", learnt, bound);
+    EXPECT(learnt > bound - 0.03 && learnt < bound);
 }
 
 /* The most frequent token has many rows, most tokens few. */
@@ -606,6 +672,6 @@ TEST(beginning)
     EXPECT(mkdtemp(folder) != NULL);
 }
 
-TEST_MAIN(CASE(beginning), CASE(made_rows_are_fixed), CASE(oracle), CASE(skew), CASE(codecs), CASE(nulls),
-          CASE(shuffling), CASE(positions), CASE(splits), CASE(ranges), CASE(many_files), CASE(metadata_file),
-          CASE(bad_logs), CASE(cut_files), CASE(gzip_logs), CASE(cleanup))
+TEST_MAIN(CASE(beginning), CASE(made_rows_are_fixed), CASE(oracle), CASE(signal_can_be_learnt), CASE(skew),
+          CASE(codecs), CASE(nulls), CASE(shuffling), CASE(positions), CASE(splits), CASE(ranges), CASE(many_files),
+          CASE(metadata_file), CASE(bad_logs), CASE(cut_files), CASE(gzip_logs), CASE(cleanup))

@@ -1,7 +1,7 @@
 /*
  * The readers of data files under seeded damage: the fuzzer's corpus and the files of other programs, replayed and with
  * bytes changed, cut, doubled and exchanged. No fuzzer is needed; tools/fuzz runs the same function for long.
- * QUERN_FUZZ=PERCENT runs more or fewer of the changes. SPDX-License-Identifier: MIT
+ * QUERN_FUZZ=PERCENT runs more or fewer of the changes, QUERN_FUZZ_SEED=NUMBER others. SPDX-License-Identifier: MIT
  */
 #include "test.h"
 
@@ -83,7 +83,8 @@ TEST(corpus)
 
 TEST(mutations)
 {
-    const char *percent = getenv("QUERN_FUZZ");
+    const char *percent = getenv("QUERN_FUZZ"), *other = getenv("QUERN_FUZZ_SEED");
+    if (other) state ^= mix64(strtoull(other, NULL, 10));
     int count = percent ? MAXIMUM(MUTATIONS * atoi(percent) / 100, 1) : MUTATIONS;
     char *data = malloc(SIZE_LIMIT_BYTES + 64);
     for (int i = 0; i < count && seed_count; i++) {
