@@ -32,6 +32,14 @@ accumulator declare_accumulator(nest *n, const sink *s, int count)
             a.more[i] = i ? arena_print(e->memory, "%s_%d", a.name, i) : a.name;
             put_at(n, n->outer, "%s %s = %s;", vector_c_type(a.elem), a.more[i], splat(e, a.elem, identity));
         }
+        int64_t extent = n->pass->loops[n->loops - 1];
+        bool is_long = n->loops - n->outer > 1 || extent < 0 || extent > 16 * SUM_CHAIN;
+        if (n->in_blocks && s->op->attr.fold == FOLD_SUM && dtype_is_float(a.elem) && a.elem != DT_F64 && is_long) {
+            a.block = arena_print(e->memory, "%s_block", a.name);
+            a.blocks = arena_print(e->memory, "%s_blocks", a.name);
+            put_at(n, n->outer, "%s %s = %s, %s = %s;", vector_c_type(a.elem), a.block, splat(e, a.elem, identity),
+                   a.blocks, splat(e, a.elem, identity));
+        }
     }
     return a;
 }
@@ -81,6 +89,35 @@ place place_of_result(const nest *n, const sink *s)
     return place_own(&type);
 }
 
+void put_sum_blocks(nest *n, const accumulator *all, int count, const char *filled, text *out)
+{
+    emitter *e = n->e;
+    bool any = false;
+    for (int i = 0; i < count; i++) any |= all[i].block != NULL;
+    if (!any) return;
+    text_print(out, "if (%s >= %d) {\n    %s = 0;\n", filled, SUM_CHAIN, filled);
+    for (int round = 0; round < 2; round++) { /* then, every SUM_BLOCKS of them, one level higher */
+        if (round)
+            text_print(out, "    if (++%s_blocks == %d) {\n        %s_blocks = 0;\n", filled, SUM_BLOCKS, filled);
+        for (int i = 0; i < count; i++) {
+            const accumulator *a = &all[i];
+            if (!a->block) continue;
+            const char *zero = splat(e, a->elem, number_text(e, a->elem, (number){0}));
+            if (round) {
+                text_print(out, "        %s = %s + %s, %s = %s;\n", a->blocks, a->blocks, a->block, a->block, zero);
+                continue;
+            }
+            for (int half = a->count / 2; half > 0; half /= 2)
+                for (int k = 0; k < half; k++)
+                    text_print(out, "    %s = %s + %s, %s = %s;\n", a->more[k], a->more[k], a->more[k + half],
+                               a->more[k + half], zero);
+            text_print(out, "    %s = %s + %s, %s = %s;\n", a->block, a->block, a->name, a->name, zero);
+        }
+        if (round) text_add(out, "    }\n");
+    }
+    text_add(out, "}\n");
+}
+
 /* The result of a fold is a scalar at the level of the outer loops. */
 void finish_fold(nest *n, const accumulator *a)
 {
@@ -91,6 +128,7 @@ void finish_fold(nest *n, const accumulator *a)
         for (int i = 0; i < half; i++)
             put_at(n, n->outer, "%s = %s;", a->more[i],
                    fold_step(e, fold, a->elem, a->more[i], a->more[i + half], true));
+    if (a->block) put_at(n, n->outer, "%s = %s + %s + %s;", a->name, a->name, a->block, a->blocks);
     const char *words = is_position(s) ? a->position : fold_lanes(e, fold, a->elem, a->name);
     if (!tile_type_of(e->k, s->result).rank) {
         put_at(n, n->outer, "%s = %s;", emit_name(e, s->result), words);

@@ -169,6 +169,8 @@ typedef struct vector_loop {
                  */
     text limits; /* declares inside_first and inside_last; empty: all that runs is inside */
     int unroll;
+    text blocks;             /* after some whole vectors: empties accumulators; empty: not needed */
+    const char *filled;      /* counts additions for it */
     bool even;               /* there are no parts of vectors */
     bool single;             /* one body for whole vectors and parts: it is long */
     const char *stream_head; /* how many positions until the streaming store is aligned, or NULL */
@@ -177,9 +179,21 @@ typedef struct vector_loop {
 static void put_whole(text *to, const vector_loop *l, const char *last, int depth)
 {
     text lines = {0};
-    text_print(&lines, "for (; j + %d <= %s; j += %d) {\n", 16 * l->unroll, last, 16 * l->unroll);
-    add_indented(&lines, text_get(&l->whole), 1);
-    text_add(&lines, "}\n");
+    int step = 16 * l->unroll, inner = l->blocks.length ? 1 : 0;
+    if (inner) {
+        text_print(&lines, "while (j + %d <= %s) {\n", step, last);
+        text_print(&lines, "    const long from = j, stop = %s - j > %d ? j + %d : %s;\n", last, SUM_CHAIN * step,
+                   SUM_CHAIN * step, last);
+        last = "stop";
+    }
+    text loop = {0};
+    text_print(&loop, "for (; j + %d <= %s; j += %d) {\n", step, last, step);
+    add_indented(&loop, text_get(&l->whole), 1);
+    text_add(&loop, "}\n");
+    if (inner) text_print(&loop, "%s += (j - from) / %d;\n%s", l->filled, step, text_get(&l->blocks));
+    add_indented(&lines, text_get(&loop), inner);
+    text_free(&loop);
+    if (inner) text_add(&lines, "}\n");
     add_indented(to, text_get(&lines), depth);
     text_free(&lines);
 }
@@ -314,6 +328,7 @@ static void emit_vector_pass(nest *n)
     bool even = limits_are_even(e, &n->known[vector_axis], extent);
     bool overlap = even && pays_to_overlap(n, part_only), unroll = overlap || pays_to_unroll(n, part_only);
     accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
+    n->in_blocks = true;
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         if (is_fold_in_buffer(s))
@@ -321,9 +336,18 @@ static void emit_vector_pass(nest *n)
         else if (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)
             accumulators[i] = declare_accumulator(n, s, unroll ? UNROLL : 1);
     }
+    n->in_blocks = false;
     n->inside = (constraints){0};
     n->stream_base = NULL;
-    vector_loop l = {.first = first[vector_axis], .last = last[vector_axis], .unroll = unroll ? UNROLL : 1};
+    text blocks = {0};
+    const char *filled = arena_print(e->memory, "filled%d", e->serial);
+    put_sum_blocks(n, accumulators, pass->sink_count, filled, &blocks);
+    if (blocks.length) put_at(n, n->outer, "long %s = 0, %s_blocks = 0;", filled, filled);
+    vector_loop l = {.blocks = blocks,
+                     .filled = filled,
+                     .first = first[vector_axis],
+                     .last = last[vector_axis],
+                     .unroll = unroll ? UNROLL : 1};
     n->partial = false;
     at_part(n, 0);
     n->from_zero = !strcmp(l.first, "0");
@@ -339,6 +363,7 @@ static void emit_vector_pass(nest *n)
         n->single = l.single;
         put_body(n, accumulators);
         l.part = take_level(n);
+        if (l.single && blocks.length) text_print(&l.part, "%s++;\n%s", filled, text_get(&blocks));
         n->partial = n->single = false;
         if (l.single) text_clear(&l.whole);
         if (l.single) overlap = false;
@@ -362,6 +387,7 @@ static void emit_vector_pass(nest *n)
     text_free(&l.whole);
     text_free(&l.part);
     text_free(&l.limits);
+    text_free(&l.blocks);
     for (int axis = vector_axis - 1; axis >= n->outer; axis--) {
         text around = {0};
         text_print(&around, "for (long i%d = %s; i%d < %s; i%d++) {\n", axis, first[axis], axis, last[axis], axis);

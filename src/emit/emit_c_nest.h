@@ -50,6 +50,7 @@ typedef struct nest {
     bool vector;      /* the pass has a loop of vectors: its last */
     bool partial;     /* the last level is written for `lanes` positions */
     bool single;      /* ... which may be all 16: the body serves for whole vectors too */
+    bool in_blocks;   /* float sums of this pass are emptied now and then: put_sum_blocks */
     bool from_zero;   /* the loop of vectors begins at position 0 */
     text level[MAX_RANK + 2];
     memo *memos;
@@ -114,7 +115,7 @@ bool limits_are_even(const emitter *e, const constraints *list, int64_t extent);
 void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first, const char **last);
 
 /* emit_c_fold.c */
-enum { UNROLL = 4, LIGHT_BODY = 6, CHAIN = 10, LONG_BODY = 14, CHAIN_TOO_LONG = 40 };
+enum { SUM_CHAIN = 64, SUM_BLOCKS = 64, UNROLL = 4, LIGHT_BODY = 6, CHAIN = 10, LONG_BODY = 14, CHAIN_TOO_LONG = 40 };
 
 typedef struct accumulator {
     const sink *sink;
@@ -122,6 +123,7 @@ typedef struct accumulator {
     const char *name, *position; /* position: argmax, argmin */
     const char *more[UNROLL];    /* of the unrolled bodies; [0] is name */
     int count;                   /* of accumulators */
+    const char *block, *blocks;  /* sums of floats: of whole blocks, and of SUM_BLOCKS of them; else NULL */
 } accumulator;
 
 /* emit_c_nest.c: one body of a pass in two halves. */
@@ -133,6 +135,9 @@ bool is_fold_in_buffer(const sink *s);
 accumulator declare_accumulator(nest *n, const sink *s, int count);
 void fold_in_loop(nest *n, const accumulator *a, reg r);
 void fold_into_buffer(nest *n, const sink *s, reg r);
+/* Statements that empty the accumulators of float sums into those of blocks: an error grows with the longest chain of
+ * additions, not with the row. Nothing if there is no such sum. filled: a variable that counts additions. */
+void put_sum_blocks(nest *n, const accumulator *all, int count, const char *filled, text *out);
 void finish_fold(nest *n, const accumulator *a);
 void keep_fold(nest *n, const sink *s); /* in its buffer, if another group needs it */
 void put_fill(nest *n, const sink *s);

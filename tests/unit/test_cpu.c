@@ -1,6 +1,6 @@
 /*
  * The cpu device through the public API: values, the host's floating-point state, asserts, prints, several threads,
- * compilers that are not there, and that a kernel from the cache starts no compiler.
+ * compilers that are not there, long sums, and that a kernel from the cache starts no compiler.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -236,5 +236,41 @@ TEST(ceilings)
     close_fixture(&f);
 }
 
+/* Sums of long rows: the error grows with the longest chain of additions, which is short however long the row. */
+TEST(long_sums)
+{
+    static const char words[] =
+        "kernel rows(in float x[m][n], out float s[m], out float d[m], out float e[m], out float a[m]) launch (m)\n"
+        "{ int r = program(0); s[r] = sum(x[r][:]); d[r] = sum(x[r][:] * x[r][:]); a[r] = mean(x[r][:]);\n"
+        "  e[r] = sum(exp(sin(x[r][:]) * tanh(x[r][:])) + sqrt(x[r][:])); }\n";
+    enum { LENGTH = (1 << 22) + 7 };
+    float *x = malloc(sizeof(float) * LENGTH), results[4];
+    static const char *const names[] = {"s", "d", "e", "a"};
+    double wants[4] = {0};
+    qn_error error;
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    for (int i = 0; i < LENGTH; i++) x[i] = 0.1f;
+    double one = (double)0.1f;
+    wants[0] = one * LENGTH;
+    wants[1] = (double)(0.1f * 0.1f) * LENGTH;
+    wants[2] = (exp(sin(one) * tanh(one)) + sqrt(one)) * LENGTH;
+    wants[3] = one;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "sums.qn", words, &module, &error) == QN_OK);
+    EXPECT(qn_call_new(module, "rows", &call, &error) == QN_OK);
+    int64_t shape[2] = {1, LENGTH};
+    EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 2, shape, NULL, &error) == QN_OK);
+    for (int i = 0; i < 4; i++)
+        EXPECT(qn_call_set_memory(call, names[i], &results[i], QN_F32, 1, shape, NULL, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "cpu", &error) == QN_OK);
+    for (int i = 0; i < 4; i++) EXPECT_NEAR(results[i] / wants[i], 1, 1e-6);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+    free(x);
+}
+
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
-          CASE(bad_text), CASE(ceilings))
+          CASE(bad_text), CASE(ceilings), CASE(long_sums))
