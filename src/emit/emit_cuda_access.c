@@ -326,10 +326,12 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     n->early_used = true;
     if (n->c->deciding) {
         int words = MAXIMUM(dtypes[a->elem].size_bytes / 4, 1);
-        if (named && e->force[named])
+        if (named && e->force[named]) {
             n->c->loads[e->pass_number].direct += words;
-        else
+            n->c->kept[buffer_for(e, named)].loaded_in = e->pass_number;
+        } else {
             n->c->loads[e->pass_number].early += words;
+        }
     }
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *whole = a->whole;

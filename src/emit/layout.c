@@ -411,6 +411,8 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
     if (early && c->slot_bytes && l->repeats) return 1;
+    for (int i = 1; i < c->kept_count && c->slot_bytes && l->repeats; i++) /* a tile that got no registers after all */
+        if (c->kept[i].loaded_in == e->pass_number && c->kept[i].kind != HOME_REGISTERS) return 1;
     int room = c->live_registers >= ROW_REGISTERS || c->slot_bytes ? IN_FLIGHT / 4 : IN_FLIGHT;
     int most = early ? MINIMUM(room / (early * l->vector), MOST_IN_FLIGHT) : MOST_UNROLLED;
     if (!l->repeats) return MAXIMUM(MINIMUM(most, MOST_IN_FLIGHT), 1);

@@ -63,6 +63,7 @@ typedef struct kept { /* by buffer number */
     int ahead; /* a load whose address follows from the count of the loop around it: elements side by side; 0: no */
     const pass_layout *layout; /* of the touches at the own place */
     int group;
+    int loaded_in;   /* the pass that loads it before its other work; 0: none */
     const char *why; /* of `elsewhere` */
     /* what was decided */
     int64_t bytes;    /* constant size; 0: from extents */

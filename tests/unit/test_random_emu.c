@@ -340,6 +340,7 @@ TEST(random_programs_in_the_checked_emu)
     int64_t end = seconds_words ? clock_now_ns() + atoi(seconds_words) * (int64_t)1000000000 : INT64_MAX;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
     EXPECT(batch_open(&kernels, context));
+    if (!count_words && !seconds_words) failures += run_some(200152, 1); /* a text that did not compile */
     while (done < count && failures < 3 && clock_now_ns() < end) {
         int some = MINIMUM(count - done, AT_ONCE);
         failures += run_some(first + (uint64_t)done, some);
