@@ -67,6 +67,8 @@ bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "quern: error: ..." on stderr */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* "quern: note: ..." on stderr */
 int report_error(const qn_error *error); /* writes the message; gives the exit status that fits */
+/* Grown (NULL: new, and zeroed). Without memory: the complaint, and the command ends with EXIT_FINDING. */
+void *memory_or_exit(void *memory, size_t size_bytes);
 /* "quern bench kernels/gelu.qn --report out.html", as it could be typed again. */
 const char *typed_words(const command *c, const arguments *given, char *room, size_t size);
 /* What a terminal would obey is escaped in all of these: names, paths and lines of files are in what is written. */

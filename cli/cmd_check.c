@@ -183,8 +183,7 @@ int command_debug(const command *self, const arguments *given)
             return EXIT_WRONG_CALL;
         }
     }
-    input_files *inputs = calloc(1, sizeof(*inputs));
-    if (!inputs) abort();
+    input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     qn_context *context = open_context(given, &status);
     if (context) module = open_module(context, given->words.items[0], &status);
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;

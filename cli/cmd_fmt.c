@@ -18,8 +18,7 @@ static void buffer_add(void *user, const char *text, size_t length)
     buffer *b = user;
     if (b->length + length + 1 > b->capacity) {
         b->capacity = (b->length + length + 1) * 2;
-        b->data = realloc(b->data, b->capacity);
-        if (!b->data) abort();
+        b->data = memory_or_exit(b->data, b->capacity);
     }
     if (length) memcpy(b->data + b->length, text, length);
     b->length += length;

@@ -153,8 +153,7 @@ typedef struct gathered {
 static void gather(void *user, const char *text, size_t length)
 {
     gathered *g = user;
-    g->text = realloc(g->text, g->length + length + 1);
-    if (!g->text) abort();
+    g->text = memory_or_exit(g->text, g->length + length + 1);
     memcpy(g->text + g->length, text, length);
     g->length += length;
     g->text[g->length] = 0;
@@ -281,8 +280,7 @@ static int profile_here(const command *self, const arguments *given, const words
     qn_module *module = NULL;
     qn_call *call = NULL;
     char room[512];
-    input_files *inputs = calloc(1, sizeof(*inputs));
-    if (!inputs) abort();
+    input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     if (given->words.count > 2) {
         complain("`quern profile` takes a file and a kernel; a program stands after --");
         free(inputs);
@@ -329,7 +327,7 @@ static int list_folder(const char *folder, char **names, int most)
     int count = 0;
     DIR *d = opendir(folder);
     for (struct dirent *e = d ? readdir(d) : NULL; e && count < most; e = readdir(d))
-        if (e->d_name[0] != '.') names[count++] = strdup(e->d_name);
+        if (e->d_name[0] != '.') names[count++] = strcpy(memory_or_exit(NULL, strlen(e->d_name) + 1), e->d_name);
     if (d) closedir(d);
     qsort(names, (size_t)count, sizeof(*names), by_name);
     return count;

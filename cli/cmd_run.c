@@ -71,8 +71,7 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
  * takes: it was asked for. */
 static void print_agreement(qn_module *module, const char *kernel, qn_call *call, const arguments *given)
 {
-    input_files *inputs = calloc(1, sizeof(*inputs));
-    if (!inputs) abort();
+    input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     int ignored;
     qn_error error;
     int params = qn_kernel_param_count(module, kernel);
@@ -141,8 +140,7 @@ int command_run(const command *self, const arguments *given)
     qn_error error;
     qn_module *module = NULL;
     qn_call *call = NULL;
-    input_files *inputs = calloc(1, sizeof(*inputs));
-    if (!inputs) abort();
+    input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     qn_context *context = open_context(given, &status);
     if (context) module = open_module(context, given->words.items[0], &status);
     char room[512];

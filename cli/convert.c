@@ -50,8 +50,7 @@ void *convert_array(const qn_array *array, qn_dtype to)
 {
     int64_t count = 1, index[QN_MAX_RANK] = {0};
     for (int axis = 0; axis < array->rank; axis++) count *= array->extents[axis];
-    void *out = malloc((size_t)count * qn_dtype_size_bytes(to) + 1);
-    if (!out) abort();
+    void *out = memory_or_exit(NULL, (size_t)count * qn_dtype_size_bytes(to) + 1);
     for (int64_t i = 0; i < count; i++) {
         double x = element_as_double(array, index);
         if (to == QN_F32)

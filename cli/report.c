@@ -70,6 +70,14 @@ void remark(const char *format, ...)
     va_end(list);
 }
 
+void *memory_or_exit(void *memory, size_t size_bytes)
+{
+    void *grown = memory ? realloc(memory, size_bytes) : calloc(1, size_bytes);
+    if (grown) return grown;
+    complain("no memory: %zu bytes more are needed", size_bytes);
+    exit(EXIT_FINDING);
+}
+
 int report_error(const qn_error *error)
 {
     size_t length = strlen(error->message);

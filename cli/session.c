@@ -108,8 +108,7 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
 {
     int count = qn_module_kernel_count(module);
     const char *path = given->words.items[0], *wanted = given->words.count > 1 ? given->words.items[1] : NULL;
-    const char **names = calloc((size_t)count + 1, sizeof(*names)), *chosen = NULL;
-    if (!names) abort();
+    const char **names = memory_or_exit(NULL, ((size_t)count + 1) * sizeof(*names)), *chosen = NULL;
     for (int i = 0; i < count; i++) {
         names[i] = qn_module_kernel_name(module, i);
         if (wanted ? !strcmp(names[i], wanted) : count == 1) chosen = names[i];
@@ -297,10 +296,9 @@ static bool missing_name(const qn_error *error, char *name, size_t size)
 static void show_example(qn_module *module, const char *kernel, const arguments *given, qn_error error)
 {
     qn_call *probe = NULL;
-    input_files *inputs = calloc(1, sizeof(*inputs));
+    input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     char name[256], words[2048] = "for example:";
     int ignored, missing = 0;
-    if (!inputs) abort();
     if (qn_call_new(module, kernel, &probe, &error) == QN_OK && bind(module, kernel, probe, given, inputs, &ignored)) {
         default_types(module, kernel, probe, given);
         for (int tries = 0; tries < 32 && qn_call_generate(probe, 0, &error) != QN_OK; tries++) {

@@ -25,21 +25,19 @@ static qn_status failed(const file_aside *f, int reason, qn_error *error)
 
 static void forget(file_aside *f)
 {
-    free(f->path);
-    free(f->aside);
-    free(f);
+    heap_free(f->path);
+    heap_free(f->aside);
+    heap_free(f);
 }
 
 qn_status file_begin(const char *path, file_aside **out, qn_error *error)
 {
     static _Atomic unsigned counter;
     *out = NULL;
-    file_aside *f = calloc(1, sizeof(*f));
+    file_aside *f = heap_new(sizeof(*f));
     size_t room = strlen(path) + 48;
-    CHECK(f);
-    f->path = strdup(path);
-    f->aside = malloc(room);
-    CHECK(f->path && f->aside);
+    f->path = heap_copy_text(path);
+    f->aside = heap_new(room);
     snprintf(f->aside, room, "%s.%d.%u.part", path, (int)getpid(), counter++);
     f->file = open(f->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->file < 0) {
@@ -65,14 +63,13 @@ qn_status file_append(file_aside *f, const void *data, size_t size_bytes, qn_err
 /* Some file systems refuse; then the rename must do. */
 static void flush_folder(const char *path)
 {
-    char *copy = strdup(path);
-    CHECK(copy);
+    char *copy = heap_copy_text(path);
     int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         (void)!fsync(folder);
         close(folder);
     }
-    free(copy);
+    heap_free(copy);
 }
 
 qn_status file_finish(file_aside *f, qn_status status, qn_error *error)

@@ -57,6 +57,7 @@ typedef struct heap_call {
     bool entered;
 } heap_call;
 bool heap_enter(heap_call *call);
+bool heap_begin(void); /* the same for a call that holds nothing open: one op of a tape */
 void heap_leave(heap_call *call);
 #define HEAP_ENTER_ELSE(refused)                                       \
     heap_call call_of_heap __attribute__((cleanup(heap_leave))) = {0}; \

@@ -219,10 +219,9 @@ void heap_in_use(int64_t change_bytes)
 
 /* ---- calls ---- */
 
-bool heap_enter(heap_call *call)
+bool heap_begin(void)
 {
-    call->entered = true;
-    if (depth++) return true;
+    if (depth) return true;
     is_short = false;
     if (atomic_load_explicit(&reserve.size_bytes, memory_order_acquire) &&
         !atomic_load_explicit(&reserve.live, memory_order_relaxed))
@@ -231,6 +230,14 @@ bool heap_enter(heap_call *call)
     bool whole = refill();
     pthread_mutex_unlock(&reserve.lock);
     is_short = !whole;
+    return whole;
+}
+
+bool heap_enter(heap_call *call)
+{
+    bool whole = heap_begin();
+    call->entered = true;
+    depth++;
     return whole;
 }
 

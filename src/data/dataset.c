@@ -124,6 +124,7 @@ static qn_status finish(qn_dataset *d, qn_status status, qn_dataset **out, qn_er
 qn_status qn_dataset_open(const char *const *paths, int count, const qn_dataset_options *options, qn_dataset **dataset,
                           qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!paths || count < 1 || !dataset) return error_set(error, QN_BAD_CALL, "qn_dataset_open: no paths were given");
     *dataset = NULL;
     path_list list;
@@ -147,6 +148,7 @@ qn_status qn_dataset_open(const char *const *paths, int count, const qn_dataset_
 qn_status qn_dataset_make(const qn_make_options *make, const qn_dataset_options *options, qn_dataset **dataset,
                           qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!make || !dataset) return error_set(error, QN_BAD_CALL, "qn_dataset_make: an argument is NULL");
     *dataset = NULL;
     qn_dataset *d = calloc(1, sizeof(*d));
@@ -215,6 +217,7 @@ static void count_split(void *context, int64_t first, int64_t last, int worker)
 
 qn_status qn_dataset_rows(qn_dataset *d, int64_t *rows, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d || !rows) return error_set(error, QN_BAD_CALL, "qn_dataset_rows: an argument is NULL");
     if (d->split_rows < 0) {
         qn_position here = qn_dataset_tell(d);

@@ -203,6 +203,7 @@ static qn_status gather_rows(gathering *g, qn_data_progress *progress, void *use
 qn_status qn_metadata_gather(qn_dataset *d, qn_data_progress *progress, void *user, qn_metadata **metadata,
                              qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d || !metadata) return error_set(error, QN_BAD_CALL, "qn_metadata_gather: an argument is NULL");
     *metadata = NULL;
     size_t dense = (size_t)d->schema.dense_count, sparse = (size_t)d->schema.sparse_count;

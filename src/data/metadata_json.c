@@ -80,6 +80,7 @@ static bool write_all(const qn_metadata *m, FILE *file)
 
 qn_status qn_metadata_write(const qn_metadata *m, const char *path, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!m || !path) return error_set(error, QN_BAD_CALL, "qn_metadata_write: an argument is NULL");
     text aside = {0};
     text_print(&aside, "%s.part", path);

@@ -64,6 +64,7 @@ static qn_status end_epoch(qn_dataset *d, const qn_batch *batch, bool *again, qn
 
 qn_status qn_dataset_next(qn_dataset *d, qn_batch *batch, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d || !batch) return error_set(error, QN_BAD_CALL, "qn_dataset_next: an argument is NULL");
     if (batch->capacity < 1) return error_set(error, QN_BAD_CALL, "qn_dataset_next: the batch has no capacity");
     batch->rows = 0;
@@ -95,6 +96,7 @@ qn_position qn_dataset_tell(const qn_dataset *d)
 
 qn_status qn_dataset_seek(qn_dataset *d, qn_position position, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d) return error_set(error, QN_BAD_CALL, "qn_dataset_seek: the data set is NULL");
     int64_t epochs = d->options.epochs ? d->options.epochs : 1;
     if (position.check != d->check)
@@ -111,6 +113,7 @@ qn_status qn_dataset_seek(qn_dataset *d, qn_position position, qn_error *error)
 
 qn_status qn_dataset_rewind(qn_dataset *d, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d) return error_set(error, QN_BAD_CALL, "qn_dataset_rewind: the data set is NULL");
     return qn_dataset_seek(d, (qn_position){0, 0, d->check}, error);
 }

@@ -234,6 +234,7 @@ static qn_status read_file(FILE *file, const char *path, qn_npy *npy, char **wor
 
 qn_status qn_npy_read(const char *path, qn_npy *npy, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!path || !npy) return error_set(error, QN_BAD_CALL, "qn_npy_read: an argument is NULL");
     memset(npy, 0, sizeof(*npy));
     FILE *file = fopen(path, "rb");
@@ -275,6 +276,7 @@ static char *pack(const qn_array *a, int axis, const char *from, char *to)
 
 qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!path || !array) return error_set(error, QN_BAD_CALL, "qn_npy_write: an argument is NULL");
     if ((int)array->type < 0 || (int)array->type >= DT_COUNT || array->rank < 0 || array->rank > ARRAY_RANK)
         return error_set(error, QN_BAD_CALL, "qn_npy_write: the array has no such type or rank");

@@ -355,12 +355,13 @@ static qn_status read_preamble(qn_safetensors *f, qn_error *error)
         status = error_set(error, QN_BAD_FILE, "cannot read %s: %s", f->path, strerror(errno));
     else
         status = parse(f, header, (size_t)length, size - f->data_start, error);
-    free(header);
+    heap_free(header);
     return status;
 }
 
 qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!path || !out) return error_set(error, QN_BAD_CALL, "qn_safetensors_open: an argument is NULL");
     *out = NULL;
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -407,6 +408,7 @@ int qn_safetensors_find(const qn_safetensors *f, const char *name)
 
 qn_status qn_safetensors_read(const qn_safetensors *f, int number, void *host, size_t size_bytes, qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_safetensor *t = qn_safetensors_get(f, number);
     if (!t || (!host && size_bytes))
         return error_set(error, QN_BAD_CALL, "qn_safetensors_read: there is no such tensor");

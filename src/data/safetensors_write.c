@@ -97,18 +97,18 @@ qn_status safetensors_begin(const char *path, const qn_safetensor *tensors, int 
 qn_status qn_safetensors_write(const char *path, const qn_safetensor *tensors, int count, const char *const *metadata,
                                qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!path || count < 0 || (count && !tensors))
         return error_set(error, QN_BAD_CALL, "qn_safetensors_write: an argument is NULL");
     for (int i = 0; i < count; i++)
         if (tensors[i].size_bytes && !tensors[i].data)
             return error_set(error, QN_BAD_CALL, "qn_safetensors_write: the data of tensor %d is NULL", i);
-    int *order = malloc(sizeof(int) * (size_t)(count + 1));
-    CHECK(order);
+    int *order = heap_new(sizeof(int) * (size_t)(count + 1));
     file_aside *file;
     qn_status status = safetensors_begin(path, tensors, count, metadata, &file, order, error);
     for (int i = 0; i < count && !status; i++)
         status = file_append(file, tensors[order[i]].data, tensors[order[i]].size_bytes, error);
     if (file) status = file_finish(file, status, error);
-    free(order);
+    heap_free(order);
     return status;
 }

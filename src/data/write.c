@@ -128,6 +128,7 @@ static void set_missing(qn_dataset *d, qn_missing missing)
 
 qn_status qn_dataset_write(qn_dataset *d, const char *path, const qn_write_options *options, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!d || !path) return error_set(error, QN_BAD_CALL, "qn_dataset_write: an argument is NULL");
     for (int i = 0; i < d->source_count; i++)
         if (!strcmp(path, d->sources[i]->path))

@@ -8,6 +8,8 @@
 #include "device/ceilings.h"
 #include "device/compiler.h"
 
+#include "device/failure.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,7 +217,7 @@ static char *take(size_t size_bytes)
 qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error)
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    if (!library) return failure_load(binary_path, error);
     job j = {0};
     static const char *const copy_names[] = {"copy_plain", "copy_around", "copy_string"};
     copy_loop *copies[COUNT(copy_names)] = {0};
@@ -336,7 +338,7 @@ qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, 
     out->fma_f32_gflop_per_s = basic.fma_all_gflop_per_s;
     out->fma_one_gflop_per_s = basic.fma_one_gflop_per_s;
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    if (!library) return failure_load(binary_path, error);
     /* The caches' parts of all workers lie in the same memory. */
     size_t parts = (size_t)threads * processor_cache_bytes(2);
     int64_t pieces = (int64_t)(MAXIMUM(bytes, parts) / PIECE + 1);

@@ -171,7 +171,7 @@ static bool find_symbol(void *library, const char *kernel, const char *suffix, v
 static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return error_set(error, QN_FAILED, "cannot load %s: %s", binary_path, dlerror());
+    if (!library) return failure_load(binary_path, error);
     cpu_program *p = heap_new(sizeof(*p));
     p->driver = &driver_cpu;
     p->device = (cpu_device *)base;
@@ -285,6 +285,9 @@ qn_status cpu_job_status(const cpu_program *p, int phase, const cpu_job *j, cons
         return error_set(error, QN_NO_MEMORY, "kernel `%s` needs %llu bytes of scratch memory for each thread",
                          p->kernel->name, (unsigned long long)j->scratch_bytes);
     if (!report->failed) return QN_OK;
+    if (report->failed == CPU_FAILED_MEMORY)
+        return error_set(error, QN_NO_MEMORY, "%s:%d: no memory for a tile whose extent the program computes",
+                         p->kernel->file ? p->kernel->file : p->kernel->name, (int)report->line);
     return failure_assert(p->kernel, (int)report->line, report->program, plan->programs[phase], error);
 }
 

@@ -106,13 +106,12 @@ qn_status cpu_series_run(device_series *s, const struct record_facts *const *fac
 {
     if (facts != s->named) name_jobs(s, facts);
     memset(s->reports, 0, sizeof(cpu_report) * (size_t)s->count);
+    for (int i = 0; i < s->count; i++) atomic_store(&s->work[i].no_memory, false); /* of the last time */
     pool_run_jobs(cpu_pool(s->device), s->jobs, s->count);
     for (int i = 0; i < s->count; i++) {
         const series_part *p = &s->parts[i];
         if (!s->reports[i].failed && !atomic_load(&s->work[i].no_memory)) continue;
-        qn_status status = cpu_job_status(p->program, p->phase, &s->work[i], p->plan, error);
-        atomic_store(&s->work[i].no_memory, false);
-        return status;
+        return cpu_job_status(p->program, p->phase, &s->work[i], p->plan, error);
     }
     return QN_OK;
 }

@@ -371,7 +371,10 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
     CHECK(s || status != QN_OK);
     if (status == QN_OK && cuda_prints(k) && p->device->options.print) {
         s->ring = malloc((size_t)CUDA_PRINT_WORDS * sizeof(int64_t));
-        if (s->ring) cuda_print_reset(s->ring, CUDA_PRINT_WORDS);
+        if (s->ring)
+            cuda_print_reset(s->ring, CUDA_PRINT_WORDS);
+        else
+            status = error_set(error, QN_NO_MEMORY, "no memory for what kernel `%s` prints", k->name);
     }
     if (status == QN_OK) cuda_frame_arguments(k, m ? m->views : arrays, plan, s->frame);
     for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = run_phase(p, i, plan, s, m, error);

@@ -68,17 +68,24 @@ static int find_shared(struct dl_phdr_info *info, size_t size, void *context)
     }
     if (!ours) return 0;
     s->data = info->dlpi_tls_data;
-    s->size_bytes = s->data ? bytes : 0;
+    s->size_bytes = bytes;
     return 1;
 }
 
 /* The pieces of this host thread's shared memory that the launch may use: all of it but unused dynamic memory. */
-static void find_pieces(emu_worker *w)
+static bool find_pieces(emu_worker *w)
 {
     const emu_launch *launch = w->launch;
-    launch->touch();
     segment_search s = {.address = (uintptr_t)launch->library_address};
     dl_iterate_phdr(find_shared, &s);
+    if (!s.data) { /* the loader makes it at the first touch, and ends the process where it cannot: ask before */
+        void *probe = malloc(s.size_bytes + 4096);
+        heap_free(probe);
+        if (!probe) return false;
+        launch->touch();
+        dl_iterate_phdr(find_shared, &s);
+        if (!s.data) s.size_bytes = 0;
+    }
     w->shared = s.data;
     w->shared_size = s.size_bytes;
     char *end = s.data + s.size_bytes, *dynamic = launch->dynamic ? launch->dynamic() : NULL;
@@ -86,13 +93,14 @@ static void find_pieces(emu_worker *w)
     w->piece_count = 0;
     if (!dynamic) {
         w->pieces[w->piece_count++] = (emu_piece){s.data, s.size_bytes};
-        return;
+        return true;
     }
     w->pieces[w->piece_count++] = (emu_piece){s.data, (size_t)(dynamic - s.data)};
     w->pieces[w->piece_count++] = (emu_piece){dynamic, launch->shared_bytes};
     if (dynamic + EMU_DYNAMIC_BYTES < end)
         w->pieces[w->piece_count++] =
             (emu_piece){dynamic + EMU_DYNAMIC_BYTES, (size_t)(end - dynamic) - EMU_DYNAMIC_BYTES};
+    return true;
 }
 
 /* Shared memory holds anything at first: NaN shows it. */
@@ -229,7 +237,10 @@ static void work(void *context, int64_t first, int64_t last, int number)
     w->launch = j->launch;
     w->stopping = w->no_memory = false;
     w->spins = 0;
-    find_pieces(w);
+    if (!find_pieces(w)) {
+        j->no_memory = true;
+        return;
+    }
     /* Images, shadows and blocks have the size of this launch's shared memory. */
     if (w->block_capacity < j->group_blocks || w->blocks_shared_size != w->shared_size) {
         blocks_free(w);

@@ -377,7 +377,10 @@ static int find_extent(struct dl_phdr_info *info, size_t size, void *context)
 qn_status emu_library_open(const char *path, emu_library *out, qn_error *error)
 {
     *out = (emu_library){.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
-    if (!out->handle) return error_set(error, QN_FAILED, "cannot load %s: %s", path, dlerror());
+    if (!out->handle) {
+        const char *why = dlerror();
+        return error_set(error, QN_FAILED, "cannot load %s: %s", path, why ? why : "the loader gives no reason");
+    }
     void (*bind)(const emu_calls *);
     if (!find_symbol(out->handle, "emu_bind", &bind, sizeof(bind)) ||
         !find_symbol(out->handle, "emu_touch", &out->touch, sizeof(out->touch))) {

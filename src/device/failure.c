@@ -4,6 +4,8 @@
  */
 #include "device/failure.h"
 
+#include <dlfcn.h>
+
 typedef struct assert_search {
     int line;
     const tile_op *found;
@@ -43,4 +45,10 @@ qn_status failure_bounds(const tile_kernel *k, int line, const int64_t program[3
                      "%s:%d: error: kernel `%s` touches element %lld of array `%s`, outside of it, in program %s",
                      k->file ? k->file : "", line, k->name, (long long)index,
                      array >= 0 && array < k->param_count ? k->params[array].name : "", name);
+}
+
+qn_status failure_load(const char *path, qn_error *error)
+{
+    const char *why = dlerror();
+    return error_set(error, QN_FAILED, "cannot load %s: %s", path, why ? why : "the loader gives no reason");
 }

@@ -14,5 +14,7 @@ qn_status failure_assert(const tile_kernel *k, int line, const int64_t program[3
 /* An access outside an array that a checked build found: parameter number and element offset. */
 qn_status failure_bounds(const tile_kernel *k, int line, const int64_t program[3], const int64_t programs[3],
                          int64_t array, int64_t index, qn_error *error);
+/* A library that dlopen did not load. */
+qn_status failure_load(const char *path, qn_error *error);
 
 #endif

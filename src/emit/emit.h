@@ -10,13 +10,14 @@
 
 /* What the generated C and the host agree on. The generated text declares the same structs itself (it has no headers);
  * a change here is a change of CPU_ABI_VERSION, which is part of the cache key. */
-#define CPU_ABI_VERSION 1
+#define CPU_ABI_VERSION 2
 typedef struct cpu_array {
     void *data;
     int64_t extents[MAX_RANK], strides[MAX_RANK]; /* strides in elements */
 } cpu_array;
+enum { CPU_FAILED_ASSERT = 1, CPU_FAILED_MEMORY };
 typedef struct cpu_report { /* filled by the first failing program; zero before the launch */
-    int64_t failed;         /* set with an atomic exchange; 1 once an assert failed */
+    int64_t failed;         /* set with an atomic exchange: one of these */
     int64_t line, program[3];
 } cpu_report;
 typedef struct cpu_launch {

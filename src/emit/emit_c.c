@@ -82,10 +82,10 @@ void put_line_comment(emitter *e, const tile_op *op)
     emit_directive(e, op->line, e->out);
 }
 
-void emit_failure(emitter *e, int line)
+void emit_failure(emitter *e, int kind, int line)
 {
     e->has_assert = true;
-    put(e, "if (!__atomic_exchange_n(&launch->report->failed, 1, __ATOMIC_ACQ_REL)) {");
+    put(e, "if (!__atomic_exchange_n(&launch->report->failed, %d, __ATOMIC_ACQ_REL)) {", kind);
     put(e, "    launch->report->line = %d;", line);
     for (int i = 0; i < 3; i++) put(e, "    launch->report->program[%d] = program%d;", i, i);
     put(e, "}");
@@ -154,7 +154,7 @@ void emit_scalar_op(emitter *e, tile_op *op)
         put(e, "if (%s) {", text_get(&condition));
         text_free(&condition);
         e->depth++;
-        emit_failure(e, op->line);
+        emit_failure(e, CPU_FAILED_ASSERT, op->line);
         e->depth--;
         put(e, "}");
         return;

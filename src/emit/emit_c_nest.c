@@ -305,7 +305,7 @@ static void put_failure(nest *n, const sink *s, const accumulator *a)
     e->depth = 0;
     put(e, "if (%s) {", a->name);
     e->depth++;
-    emit_failure(e, s->op->line);
+    emit_failure(e, CPU_FAILED_ASSERT, s->op->line);
     e->depth--;
     put(e, "}");
     e->out = out;

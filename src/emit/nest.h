@@ -177,7 +177,7 @@ void emit_directive(const emitter *e, int line, text *out); /* a #line, where th
 void emit_title(const tile_kernel *k, text *out);
 void emit_block(emitter *e, tile_block *b, const value *targets);
 void emit_scalar_op(emitter *e, tile_op *op);
-void emit_failure(emitter *e, int line);
+void emit_failure(emitter *e, int kind, int line); /* CPU_FAILED_ASSERT or CPU_FAILED_MEMORY */
 
 /* emit_variables.c: scalars that regions carry, in C and in CUDA */
 bool emit_is_tile(const emitter *e, value v);

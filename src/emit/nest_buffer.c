@@ -60,13 +60,20 @@ bool extent_at_launch(const emitter *e, value v)
     return true;
 }
 
+#define MOST_BYTES ((int64_t)1 << 56) /* more than any memory; so are sums of a few of them, and no overflow */
+
+static int64_t times(int64_t bytes, int64_t extent)
+{
+    return __builtin_mul_overflow(bytes, extent, &bytes) || bytes > MOST_BYTES ? MOST_BYTES : bytes;
+}
+
 /* 0: it depends on arguments. */
 static int64_t constant_bytes(const buffer *b)
 {
     int64_t bytes = dtypes[b->elem].size_bytes;
     for (int i = 0; i < b->shape.rank; i++) {
         if (b->shape.dims[i] < 0) return 0;
-        bytes *= b->shape.dims[i];
+        bytes = times(bytes, b->shape.dims[i]);
     }
     return (bytes + b->extra_bytes + 255) / 64 * 64;
 }
@@ -75,16 +82,18 @@ const char *buffer_bytes(emitter *e, const buffer *b)
 {
     int64_t constant = dtypes[b->elem].size_bytes;
     const char *factor = "";
+    int open = 0;
     if (constant_bytes(b)) return arena_print(e->memory, "%ldL", (long)constant_bytes(b));
     for (int i = 0; i < b->shape.rank; i++) {
         int64_t dim = b->shape.dims[i];
         const char *extent = extent_text(e, dim);
         if (dim >= 0)
-            constant *= dim;
+            constant = times(constant, dim);
         else
-            factor = arena_print(e->memory, "%s(%s > 0 ? %s : 0) * ", factor, extent, extent);
+            factor = arena_print(e->memory, "%s%s(%s, ", factor, need(e, "room_of"), extent), open++;
     }
-    return arena_print(e->memory, "((%s%ldL + %ldL) / 64 * 64)", factor, (long)constant, (long)b->extra_bytes + 255);
+    const char *room = arena_print(e->memory, "%s%ldL%.*s", factor, (long)constant, open, "))))))))))))");
+    return arena_print(e->memory, "((%s + %ldL) / 64 * 64)", room, (long)b->extra_bytes + 255);
 }
 
 /* The scalar ops that an extent is computed from, once each, in the function NAME_scratch_bytes. */
@@ -122,7 +131,17 @@ void buffer_prepare(emitter *e, int number)
     const buffer *b = &e->buffers[number];
     if (!b->run_time) return;
     const char *name = buffer_touch(e, number);
-    put(e, "%s = realloc(%s, %s);", name, name, buffer_bytes(e, b));
+    put(e, "{");
+    e->depth++;
+    put(e, "void *grown = realloc(%s, %s);", name, buffer_bytes(e, b));
+    put(e, "if (!grown) {");
+    e->depth++;
+    emit_failure(e, CPU_FAILED_MEMORY, e->line);
+    e->depth--;
+    put(e, "}");
+    put(e, "%s = grown;", name);
+    e->depth--;
+    put(e, "}");
 }
 
 /* Buffers that never live at once share a slot: of constant sizes, or of the same size. */

@@ -65,6 +65,14 @@ const prelude_part prelude_core_parts[] = {
     {"splat_$tx16", "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64", "",
      "INLINE $tx16 splat_$tx16($c x) { return ($tx16){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }\n"},
     {"splat_boolx16", "", "splat_i32x16", "INLINE mask16 splat_boolx16(int x) { return splat_i32x16(-(x != 0)); }\n"},
+    {"room_of", "", "",
+     "/* Bytes of `extent` parts; more than any memory where that is no number. */\n"
+     "INLINE long room_of(long extent, long bytes)\n"
+     "{\n"
+     "    long all;\n"
+     "    if (extent <= 0) return 0;\n"
+     "    return __builtin_mul_overflow(extent, bytes, &all) || all > 1L << 56 ? 1L << 56 : all;\n"
+     "}\n"},
     {"first_mask", "", "iota_i32x16 splat_i32x16",
      "INLINE mask16 first_mask(long count) { return iota_i32x16() < splat_i32x16((int)count); }\n"},
     /* Comparisons. */

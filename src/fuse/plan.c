@@ -318,6 +318,7 @@ static qn_status build_all(planner *p, fuse_plan *plan, int **kernel_of, bool *a
             cell *c = &p->cells[i];
             const char *why = NULL;
             qn_error problem = {0};
+            QN_TRY(heap_status(error));
             if (i == built_count) {
                 ARENA_PUSH(p->memory, built, built_count, built_capacity, (fuse_kernel){0});
                 ARENA_PUSH(p->memory, stamps, stamp_count, stamp_capacity, 0);
@@ -433,6 +434,7 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
         plan_find_ops(p);
         for (node n = 1; (int)n < p->node_count; n++)
             if (p->reached[n] && p->is_op[n]) make_cell(p, n);
+        QN_TRY(heap_status(error));
         if (options->mode != FUSE_EAGER) group_nodes(p);
         QN_TRY(build_all(p, plan, &kernel_of, &again, error));
     }

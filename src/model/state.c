@@ -119,8 +119,8 @@ static qn_status room_open(room *r, const qn_safetensor *tensors, int count, qn_
 
 static void room_close(room *r)
 {
-    free(r->data);
-    free(r->turned);
+    heap_free(r->data);
+    heap_free(r->turned);
 }
 
 /* ---- saving ---- */
@@ -157,6 +157,7 @@ static qn_status save(const state *s, const char *const *metadata, const char *p
 qn_status qn_model_save(qn_model *model, qn_optimizer *optimizer, const char *const *metadata, const char *path,
                         qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!model || !path) return error_set(error, QN_BAD_CALL, "qn_model_save: an argument is NULL");
     state s;
     qn_status status = collect(&s, model, optimizer, error);
@@ -288,6 +289,7 @@ static qn_status load_item(const item *one, const qn_safetensors *file, qn_error
 qn_status qn_model_load(qn_model *model, qn_optimizer *optimizer, const char *path, const qn_load_options *options,
                         qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!model || !path) return error_set(error, QN_BAD_CALL, "qn_model_load: an argument is NULL");
     qn_load_options o = options ? *options : (qn_load_options){0};
     qn_safetensors *file;

@@ -63,5 +63,5 @@ void qn_model_print(qn_model *model)
 {
     char *words = qn_model_text(model);
     fputs(words, stdout);
-    free(words);
+    heap_free(words);
 }

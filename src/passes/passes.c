@@ -47,6 +47,7 @@ static qn_status run_one(tile_kernel *k, int number, bool *changed, qn_error *er
     for (int i = 0; p->requires_passes && p->requires_passes[i]; i++)
         CHECK(find_pass(p->requires_passes[i], number) >= 0);
     *changed = p->run(k);
+    QN_TRY(heap_status(error));
     if (!*changed) return QN_OK;
     QN_TRY(verify_after(k, p->name, error));
     for (int i = 0; p->breaks && p->breaks[i]; i++) {

@@ -255,6 +255,7 @@ static qn_status judge(const bench *b, qn_error *error)
 qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options, qn_write *write,
                         qn_write *progress, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     static const qn_bench_options defaults;
     qn_error unread;
     baseline *against = NULL;

@@ -33,6 +33,7 @@ static qn_status run_cpu(void *user, qn_error *error)
 
 qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!call || !counters) return error_set(error, QN_BAD_CALL, "qn_call_count: an argument is NULL");
     *counters = (qn_counters){0};
     counted c = {.call = call};

@@ -110,6 +110,7 @@ static void fold(const qn_profile *p, const nesting *n, sink *to)
 
 qn_status qn_profile_write_folded(const qn_profile *profile, const char *path, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile || !path) return error_set(error, QN_BAD_CALL, "qn_profile_write_folded: an argument is NULL");
     qn_profile *p = (qn_profile *)profile;
     nesting n;

@@ -84,6 +84,7 @@ void hints_print_json(const hint_list *list, text *out)
 qn_status qn_profile_hints(const qn_profile *profile, const qn_hint_options *options, qn_write *write, void *user,
                            qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_hint_options all = {0};
     if (!profile || !write) return error_set(error, QN_BAD_CALL, "qn_profile_hints: an argument is NULL");
     if (!options) options = &all;

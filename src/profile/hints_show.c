@@ -50,6 +50,7 @@ static int units_of(qn_context *context, const qn_show_options *options)
 qn_status qn_show_hints(qn_context *context, const char *path, const char *kernel, const qn_show_options *options,
                         const qn_hint_options *format, qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_hint_options all = {0};
     qn_show_options asked = {0};
     if (!context || !path || !kernel || !write)

@@ -238,6 +238,7 @@ static void print_timeline(const qn_profile *p, const nesting *n, const memory_t
 
 qn_status qn_profile_memory(const qn_profile *profile, qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile || !write) return error_set(error, QN_BAD_CALL, "qn_profile_memory: an argument is NULL");
     qn_profile *p = (qn_profile *)profile;
     memory_timeline timelines[MOST_PLACES];

@@ -262,6 +262,7 @@ bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *o
 qn_status qn_bench_plot(const qn_bench_results *results, const char *bench, bool flops, qn_write *write, void *user,
                         qn_error *error)
 {
+    HEAP_ENTER(error);
     text out = {0};
     if (!results || !write) return error_set(error, QN_BAD_CALL, "qn_bench_plot: an argument is NULL");
     if (!bench && results->point_count) bench = results->points[0].bench;

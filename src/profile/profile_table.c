@@ -480,6 +480,7 @@ static void write_json(const view *v, text *out)
 qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *options, qn_write *write, void *user,
                            qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile || !write) return error_set(error, QN_BAD_CALL, "qn_profile_table: an argument is NULL");
     static void (*const writers[])(const view *, text *) = {[QN_TABLE_TEXT] = write_text,
                                                             [QN_TABLE_CSV] = write_csv,

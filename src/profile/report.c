@@ -211,6 +211,7 @@ static const qn_report_options *usual(const qn_report_options *options)
 qn_status qn_profile_report(const qn_profile *profile, const char *path, const qn_report_options *options,
                             qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_report_options *o = usual(options);
     if (!profile || !path) return error_set(error, QN_BAD_CALL, "qn_profile_report: an argument is NULL");
     if (profile->running)

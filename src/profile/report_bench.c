@@ -460,6 +460,7 @@ qn_status bench_report_write(const qn_bench_results *results, const bench_extras
 qn_status qn_bench_report(const qn_bench_results *results, const char *path, const qn_report_options *options,
                           qn_error *error)
 {
+    HEAP_ENTER(error);
     static const qn_report_options defaults;
     if (!results || !path) return error_set(error, QN_BAD_CALL, "qn_bench_report: an argument is NULL");
     return bench_report_write(results, NULL, path, options ? options : &defaults, error);

@@ -14,14 +14,14 @@
 #include <string.h>
 
 /* What is kept, by name. */
-#define FIELDS(F)                                                                                            \
-    F(read_gb_per_s)                                                                                         \
-    F(write_gb_per_s)                                                                                        \
-    F(copy_gb_per_s)                                                                                         \
-    F(cache_gb_per_s) F(inner_gb_per_s) F(fma_f32_gflop_per_s) F(fma_f64_gflop_per_s) F(fma_one_gflop_per_s) \
-        F(dot_f16_gflop_per_s) F(dot_bf16_gflop_per_s) F(dot_tf32_gflop_per_s) F(dot_f8_gflop_per_s)         \
-            F(dot_i8_gflop_per_s) F(exp_g_per_s) F(launch_ns) F(graph_launch_ns) F(host_to_device_gb_per_s)  \
-                F(device_to_host_gb_per_s) F(clock_mhz)
+#define FIELDS(F)                                                                                                  \
+    F(read_gb_per_s)                                                                                               \
+    F(write_gb_per_s)                                                                                              \
+    F(copy_gb_per_s)                                                                                               \
+    F(cache_gb_per_s)                                                                                              \
+    F(inner_gb_per_s) F(fma_f32_gflop_per_s) F(fma_f64_gflop_per_s) F(fma_one_gflop_per_s) F(dot_f16_gflop_per_s)  \
+        F(dot_bf16_gflop_per_s) F(dot_tf32_gflop_per_s) F(dot_f8_gflop_per_s) F(dot_i8_gflop_per_s) F(exp_g_per_s) \
+            F(launch_ns) F(graph_launch_ns) F(host_to_device_gb_per_s) F(device_to_host_gb_per_s) F(clock_mhz)
 
 static const struct {
     const char *name;
@@ -104,6 +104,7 @@ static qn_status measure(qn_context *context, int slot, qn_roofline *out, qn_err
 
 qn_status qn_roofline_get(qn_context *context, const char *device, bool again, qn_roofline *out, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     text path = {0};
     qn_error unread;

@@ -183,6 +183,7 @@ static void fill(lines *l, const char *file, qn_samples *out)
 
 qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     if (!call || !samples) return error_set(error, QN_BAD_CALL, "qn_call_sample: an argument is NULL");
     *samples = (qn_samples){0};

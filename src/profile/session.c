@@ -214,6 +214,7 @@ static session_phase phase_of(const qn_profile *p, int64_t step, int64_t *cycle)
 qn_status qn_profile_start(qn_context *context, const qn_profile_options *options, qn_profile **profile,
                            qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile) return error_set(error, QN_BAD_CALL, "qn_profile_start: there is nowhere to put the profile");
     *profile = NULL;
     if (options && (options->wait < 0 || options->warmup < 0 || options->active < 0 || options->repeat < 0))
@@ -294,6 +295,7 @@ static void stop_recording(qn_profile *p)
 
 qn_status qn_profile_stop(qn_profile *profile, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile) return error_set(error, QN_BAD_CALL, "qn_profile_stop: the profile is NULL");
     if (!profile->running) return QN_OK;
     stop_recording(profile);

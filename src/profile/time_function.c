@@ -75,6 +75,7 @@ static qn_status run(function_race *f, race_arm *arms, int count, const qn_time_
 qn_status qn_bench(qn_bench_function *function, void *user, const qn_time_options *options, qn_bench_time *time,
                    qn_error *error)
 {
+    HEAP_ENTER(error);
     qn_error unread;
     race_arm arm = {0};
     if (!error) error = &unread;
@@ -98,6 +99,7 @@ void qn_bench_time_free(qn_bench_time *time)
 qn_status qn_bench_compare(qn_bench_function *base, void *base_user, qn_bench_function *function, void *user,
                            const qn_time_options *options, qn_bench_comparison *out, qn_error *error)
 {
+    HEAP_ENTER(error);
     qn_error unread;
     race_arm arms[2] = {0};
     if (!error) error = &unread;

@@ -495,6 +495,7 @@ qn_status trace_close(trace_writer *t, const qn_profile *p, bool whole, qn_error
 
 qn_status qn_profile_write_trace(const qn_profile *profile, const char *path, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!profile || !path) return error_set(error, QN_BAD_CALL, "qn_profile_write_trace: an argument is NULL");
     qn_profile *p = (qn_profile *)profile;
     trace_writer *t;

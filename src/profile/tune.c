@@ -275,6 +275,7 @@ static qn_status open_kernel(tuning *t, const char *path, const char *kernel, qn
 qn_status qn_tune(qn_context *context, const char *path, const char *kernel, const qn_tune_options *options,
                   qn_write *write, qn_write *progress, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_tune_options defaults = {0};
     qn_error unread;
     if (!error) error = &unread;

@@ -77,6 +77,10 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
                         ? function_signature(entry, i, constants, &d)
                         : lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
         if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
+        if (!good && heap_is_short()) { /* what could not be lowered may be what had no memory */
+            instance_free(i, entry->module->context);
+            return heap_refuse(error);
+        }
         if (!good) { /* a tensor function is traced with the caller's shapes: what does not fit is the caller's */
             bool call = entry->item->kind == AST_TENSOR && d.count && !strncmp(d.items[0].code, "E5", 2);
             qn_status status = call ? QN_BAD_CALL : QN_BAD_SOURCE;
@@ -98,8 +102,12 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
     }
     i->uses = ARENA_ARRAY(i->memory, uint8_t, i->kernel->param_count + 1);
     extent_uses(i->kernel, i->uses);
-    *out = i;
-    return QN_OK;
+    qn_status status = heap_status(error);
+    if (status)
+        instance_free(i, entry->module->context);
+    else
+        *out = i;
+    return status;
 }
 
 qn_status entry_instance(kernel_entry *entry, const bindings *constants, instance **out, qn_error *error)

@@ -25,6 +25,7 @@ static qn_status make(qn_context *context, void *data, size_t size_bytes, qn_buf
 
 qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buffer, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !buffer) return error_set(error, QN_BAD_CALL, "qn_buffer_new: an argument is NULL");
     *buffer = NULL;
     void *data = memory_allocate(size_bytes);
@@ -42,6 +43,7 @@ qn_status qn_buffer_new(qn_context *context, size_t size_bytes, qn_buffer **buff
 qn_status qn_buffer_wrap(qn_context *context, void *data, size_t size_bytes, qn_deleter *deleter, void *user,
                          qn_buffer **buffer, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !buffer) return error_set(error, QN_BAD_CALL, "qn_buffer_wrap: an argument is NULL");
     *buffer = NULL;
     if (!data && size_bytes) return error_set(error, QN_BAD_CALL, "qn_buffer_wrap: %zu bytes at NULL", size_bytes);
@@ -87,6 +89,7 @@ size_t qn_buffer_size_bytes(const qn_buffer *buffer)
 qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_bytes, qn_buffer **buffer,
                            qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     if (!context || !buffer) return error_set(error, QN_BAD_CALL, "qn_buffer_new_on: an argument is NULL");
     *buffer = NULL;
@@ -113,6 +116,7 @@ qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_
 qn_status qn_buffer_wrap_on(qn_context *context, const char *device, void *data, size_t size_bytes, qn_deleter *deleter,
                             void *user, qn_buffer **buffer, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     if (!context || !buffer) return error_set(error, QN_BAD_CALL, "qn_buffer_wrap_on: an argument is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
@@ -149,6 +153,7 @@ static qn_status stream_for(const qn_buffer *buffer, const qn_stream *stream, de
 qn_status qn_buffer_write(qn_buffer *buffer, size_t offset_bytes, const void *data, size_t size_bytes,
                           qn_stream *stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     device_stream *own;
     QN_TRY(check_part(buffer, offset_bytes, data, size_bytes, "qn_buffer_write", error));
     QN_TRY(stream_for(buffer, stream, &own, error));
@@ -165,6 +170,7 @@ qn_status qn_buffer_write(qn_buffer *buffer, size_t offset_bytes, const void *da
 qn_status qn_buffer_read(qn_buffer *buffer, size_t offset_bytes, void *data, size_t size_bytes, qn_stream *stream,
                          qn_error *error)
 {
+    HEAP_ENTER(error);
     device_stream *own;
     QN_TRY(check_part(buffer, offset_bytes, data, size_bytes, "qn_buffer_read", error));
     QN_TRY(stream_for(buffer, stream, &own, error));
@@ -180,6 +186,7 @@ qn_status qn_buffer_read(qn_buffer *buffer, size_t offset_bytes, void *data, siz
 qn_status qn_buffer_copy(qn_buffer *to, size_t to_offset_bytes, qn_buffer *from, size_t from_offset_bytes,
                          size_t size_bytes, qn_stream *stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     device_stream *own;
     QN_TRY(check_part(to, to_offset_bytes, to, size_bytes, "qn_buffer_copy", error));
     QN_TRY(check_part(from, from_offset_bytes, from, size_bytes, "qn_buffer_copy", error));

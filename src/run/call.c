@@ -21,6 +21,7 @@ qn_call *call_new(kernel_entry *entry, qn_context *context)
 
 qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
     qn_mode mode;
@@ -154,6 +155,7 @@ void call_forget_setting(qn_call *call, const char *name)
 
 qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_error *error)
 {
+    HEAP_ENTER(error);
     const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
@@ -182,6 +184,7 @@ qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_er
 
 qn_status qn_call_set_float(qn_call *call, const char *name, double number, qn_error *error)
 {
+    HEAP_ENTER(error);
     const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
@@ -198,6 +201,7 @@ qn_status qn_call_set_float(qn_call *call, const char *name, double number, qn_e
 
 qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_error *error)
 {
+    HEAP_ENTER(error);
     const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
@@ -210,6 +214,7 @@ qn_status qn_call_set_type(qn_call *call, const char *name, qn_dtype type, qn_er
 
 qn_status qn_call_set_function(qn_call *call, const char *name, const char *function, qn_error *error)
 {
+    HEAP_ENTER(error);
     const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     bool is_type;
@@ -249,6 +254,7 @@ static qn_status evaluate(qn_call *call, const char *name, const char *words, bi
 
 qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, qn_error *error)
 {
+    HEAP_ENTER(error);
     const char *known = known_name(call, name, false, error);
     if (!known) return QN_BAD_CALL;
     if (!words || !words[strspn(words, " \t\n")])
@@ -396,12 +402,14 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
 qn_status qn_call_set_memory(qn_call *call, const char *name, void *data, qn_dtype type, int rank,
                              const int64_t *extents, const int64_t *strides, qn_error *error)
 {
+    HEAP_ENTER(error);
     return set_view(call, name, data, type, rank, extents, strides, NULL, error);
 }
 
 qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer, size_t offset_elements, qn_dtype type,
                              int rank, const int64_t *extents, const int64_t *strides, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!buffer)
         return error_set(error, QN_BAD_CALL, "qn_call_set_buffer: the buffer of `%s` is NULL", name ? name : "");
     size_t size = qn_dtype_size_bytes(type), offset_bytes;
@@ -413,6 +421,7 @@ qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer,
 
 qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!array) return error_set(error, QN_BAD_CALL, "qn_call_get: the place for the array is NULL");
     const char *known = known_name(call, name, true, error);
     if (!known) return QN_BAD_CALL;

@@ -61,6 +61,7 @@ struct qn_plan {
 
 qn_status qn_capture_begin(qn_tape *tape, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!tape_enter(tape, "capture_begin")) return error_set(error, QN_BAD_CALL, "qn_capture_begin: the tape is NULL");
     if (tape->capturing)
         return error_set(error, QN_BAD_CALL, "qn_capture_begin: a step of this tape is being recorded already");
@@ -203,6 +204,7 @@ static void forget_computed(qn_plan *p)
 
 qn_status qn_capture_end(qn_tape *tape, qn_plan **out, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!tape || !out) return error_set(error, QN_BAD_CALL, "qn_capture_end: an argument is NULL");
     *out = NULL;
     qn_plan *p = tape->capturing;
@@ -302,6 +304,7 @@ static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
 
 qn_status qn_plan_replay(qn_plan *p, qn_error *error)
 {
+    HEAP_ENTER(error);
     QN_TRY(usable(p, "qn_plan_replay", error));
     QN_TRY(qn_tape_error(p->tape, error));
     if (p->tape->assign_count) QN_TRY(realize_slots(p->tape, NULL, 0, error)); /* what was asked for earlier */
@@ -314,6 +317,7 @@ qn_status qn_plan_replay(qn_plan *p, qn_error *error)
 
 qn_status qn_plan_swap(qn_plan *p, qn_tensor input, qn_buffer *buffer, qn_error *error)
 {
+    HEAP_ENTER(error);
     QN_TRY(usable(p, "qn_plan_swap", error));
     if (!buffer) return error_set(error, QN_BAD_CALL, "qn_plan_swap: the buffer is NULL");
     const tape_slot *s = input.tape == p->tape ? tape_slot_of(input) : NULL;

@@ -36,7 +36,8 @@ typedef struct checker {
     text empty;   /* what was found with an empty array, in short */
     int empty_count;
     bool stopped, endless;
-    bool ended; /* nobody knows what is right: no summary */
+    bool ended;         /* nobody knows what is right: no summary */
+    qn_error no_memory; /* the first that had none */
     int total_findings;
 } checker;
 
@@ -62,10 +63,17 @@ static void tell(checker *c, const check_case *at, const char *device, const cha
     c->findings++;
 }
 
-/* A failure of a run, once: the same one at other sizes has the same place and code, or begins with the same words. */
-static void tell_failure(checker *c, const check_case *at, const char *device, const char *words)
+/* A failure of a run, once: the same one at other sizes has the same place and code, or begins with the same words. That
+ * there was no memory says nothing about the kernel: the check ends. */
+static void tell_failure(checker *c, const check_case *at, const char *device, const qn_error *error)
 {
     char start[256];
+    const char *words = error->message;
+    if (error->status == QN_NO_MEMORY) {
+        if (c->no_memory.status == QN_OK) c->no_memory = *error;
+        c->ended = true;
+        return;
+    }
     const char *code = strstr(words, "error ");
     int length = code ? (int)(code - words) + 10 : 60; /* "error E505" */
     snprintf(start, sizeof(start), "%s: %.*s", device, length, words);
@@ -264,7 +272,7 @@ static bool run_instrumented(checker *c, const check_case *at, int slot)
     s->checked = true;
     qn_status status = prepare(c, c->entry, at, &call, &error);
     if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status != QN_OK) tell_failure(c, at, s->name, error.message);
+    if (status != QN_OK) tell_failure(c, at, s->name, &error);
     qn_call_free(call);
     s->driver->set_checked(s->device, false);
     s->checked = false;
@@ -283,7 +291,7 @@ static void run_device(checker *c, const check_case *at, int slot, const array_v
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell_failure(c, at, device, error.message);
+        tell_failure(c, at, device, &error);
     c->compared++;
     qn_call_free(call);
 }
@@ -316,7 +324,7 @@ static void run_strided(checker *c, const check_case *at, int slot, int style, c
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell_failure(c, at, device, error.message);
+        tell_failure(c, at, device, &error);
     for (int i = 0; i < c->entry->param_count; i++) {
         if (!bases[i]) continue;
         if (status == QN_OK && !view_gaps_intact(&views[i], bases[i], sizes[i])) {
@@ -399,7 +407,7 @@ static void run_case(checker *c, const check_case *at, int number)
         return;
     }
     c->ran++;
-    if (status != QN_OK && status != QN_FINDING) tell_failure(c, at, "ref", error.message);
+    if (status != QN_OK && status != QN_FINDING) tell_failure(c, at, "ref", &error);
     bool raw = c->truth != c->entry;
     for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
         if (at->as_cuda && wants_text(c, slot)) {
@@ -554,6 +562,7 @@ static void set_checked(qn_context *context, bool checked)
 qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options, qn_write *write,
                         void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_check_options defaults = {0};
     if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_check_file: an argument is NULL");
     checker c = {.context = context, .options = options ? options : &defaults, .write = write, .user = user};
@@ -566,7 +575,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     qn_status status = c.options->kernel && !only ? QN_BAD_CALL : QN_OK;
     if (!c.options->kernel && !c.module->kernel_count)
         status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
-    for (int i = 0; status == QN_OK && i < c.module->kernel_count; i++)
+    for (int i = 0; status == QN_OK && c.no_memory.status == QN_OK && i < c.module->kernel_count; i++)
         if (!only || only == &c.module->kernels[i]) check_entry(&c, &c.module->kernels[i]);
     for (int i = 0; status == QN_OK && only && i < c.module->gradient_count; i++)
         if (only == &c.module->gradients[i]) check_kernel(&c, only);
@@ -576,6 +585,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     text_free(&c.empty);
     qn_module_free(c.module);
     set_checked(context, false);
+    if (status == QN_OK && c.no_memory.status) status = error_set(error, QN_NO_MEMORY, "%s", c.no_memory.message);
     if (status == QN_OK && c.total_findings)
         status =
             error_set(error, QN_FINDING, "%s: %d finding%s", path, c.total_findings, c.total_findings == 1 ? "" : "s");

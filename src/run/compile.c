@@ -53,6 +53,7 @@ static qn_status build(qn_context *context, int slot, variant *v, dump *d, char 
     text source = {0}, key = {0};
     CHECK(s->driver->emit);
     qn_status status = s->driver->emit(s->device, v->kernel, &source, error);
+    if (status == QN_OK) status = heap_status(error);
     if (status == QN_OK) {
         text_print(&key, "device %s, ABI %d\n", s->driver->name, CPU_ABI_VERSION);
         if (s->driver->tool) s->driver->tool(s->device, &key);

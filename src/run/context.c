@@ -93,6 +93,7 @@ int context_cheap_slot(qn_context *context)
 
 qn_status qn_context_open(const qn_context_options *options, qn_context **out, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!out) return error_set(error, QN_BAD_CALL, "qn_context_open: the place for the context is NULL");
     *out = NULL;
     const qn_context_options defaults = {0};
@@ -225,6 +226,7 @@ qn_status context_slot(const qn_context *context, const char *device, int *slot,
 
 qn_status qn_device_find(const qn_context *context, const char *name, qn_device_info *info, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     qn_error inner;
     if (!context || !name || !info) return error_set(error, QN_BAD_CALL, "qn_device_find: an argument is NULL");
@@ -248,6 +250,7 @@ char *qn_device_details(qn_context *context, const char *name)
 
 qn_status qn_device_adopt(qn_context *context, const char *device, void *native, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_adopt: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
@@ -258,6 +261,7 @@ qn_status qn_device_adopt(qn_context *context, const char *device, void *native,
 
 qn_status qn_device_wait(qn_context *context, const char *device, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_wait: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));
@@ -267,6 +271,7 @@ qn_status qn_device_wait(qn_context *context, const char *device, qn_error *erro
 
 qn_status qn_device_memory(qn_context *context, const char *device, qn_memory_statistics *out, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_device_memory: an argument is NULL");
     memset(out, 0, sizeof(*out));
@@ -287,6 +292,7 @@ qn_status qn_device_memory(qn_context *context, const char *device, qn_memory_st
 
 qn_status qn_device_trim(qn_context *context, const char *device, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     if (!context) return error_set(error, QN_BAD_CALL, "qn_device_trim: the context is NULL");
     QN_TRY(context_slot(context, device, &slot, error));

@@ -224,6 +224,7 @@ static const char *options_of(arena *memory, const qn_cuda_options *options, boo
 qn_status qn_compile_cuda(qn_context *context, const char *source, const qn_cuda_options *options, qn_module **module,
                           qn_error *error)
 {
+    HEAP_ENTER(error);
     const qn_cuda_options defaults = {0};
     if (!context || !source || !module) return error_set(error, QN_BAD_CALL, "qn_compile_cuda: an argument is NULL");
     if (!options) options = &defaults;
@@ -255,6 +256,7 @@ qn_status qn_compile_cuda(qn_context *context, const char *source, const qn_cuda
 qn_status qn_call_set_launch(qn_call *call, const int64_t *blocks, const int64_t *threads, int axes,
                              int64_t shared_bytes, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!call || !blocks || !threads) return error_set(error, QN_BAD_CALL, "qn_call_set_launch: an argument is NULL");
     if (!call->kernel->module->cuda_source)
         return error_set(error, QN_BAD_CALL,

@@ -412,6 +412,7 @@ static void print_line(void *context, const char *line)
 
 qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     if (!call || !read_line || !write) return error_set(error, QN_BAD_CALL, "qn_debug: an argument is NULL");
     if (call_is_function(call))
@@ -437,7 +438,7 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     if (!d.quit) {
         text words = {0};
         findings_print(&found, d.kernel, &words);
-        if (status != QN_OK && !found.count) say(&d, "%s\n", failure.message);
+        if (status != QN_OK && status != QN_NO_MEMORY && !found.count) say(&d, "%s\n", failure.message);
         say(&d, "%s", text_get(&words));
         if (status == QN_OK) say(&d, found.count ? "the kernel ended, with findings\n" : "the kernel ended\n");
         text_free(&words);
@@ -445,5 +446,5 @@ qn_status qn_debug(qn_call *call, qn_read_line *read_line, qn_write *write, void
     for (int i = 0; i < d.watch_count; i++) text_free(&d.watches[i].last);
     findings_free(&found);
     heap_free(d.places);
-    return QN_OK;
+    return status == QN_NO_MEMORY ? error_set(error, status, "%s", failure.message) : QN_OK;
 }

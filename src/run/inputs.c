@@ -389,6 +389,7 @@ static qn_status generate(qn_call *call, uint64_t seed, int slot, const bindings
 
 qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!call) return error_set(error, QN_BAD_CALL, "qn_call_generate: the call is NULL");
     for (int i = 0; i < MAX_PARAMS; i++) call->arguments[i].generated = false;
     int slot = context_cheap_slot(call->context); /* no GPU is woken for this */

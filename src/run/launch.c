@@ -215,6 +215,7 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
 
 qn_status qn_call_run(qn_call *call, const char *device, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!call) return error_set(error, QN_BAD_CALL, "qn_call_run: the call is NULL");
     int slot;
     QN_TRY(context_slot(call->context, device, &slot, error));

@@ -42,6 +42,7 @@ static qn_status find_loops(qn_context *context, int *slot, char *path, size_t p
 
 qn_status qn_measure(qn_context *context, const char *device, size_t copy_bytes, qn_ceilings *out, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     ceilings own;
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_measure: an argument is NULL");

@@ -237,6 +237,7 @@ static qn_status load(qn_context *context, const char *name, const char *words, 
     m->path = arena_copy_text(m->memory, name, strlen(name));
     bool dump = !memchr(words, 0, length) && is_dump(words);
     qn_status status = dump ? load_dump(m, words, length, error) : load_source(m, words, length, error);
+    if (!status) status = heap_status(error);
     if (status) {
         qn_module_free(m);
         return status;
@@ -247,6 +248,7 @@ static qn_status load(qn_context *context, const char *name, const char *words, 
 
 qn_status qn_module_load_file(qn_context *context, const char *path, qn_module **module, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !path || !module) return error_set(error, QN_BAD_CALL, "qn_module_load_file: an argument is NULL");
     *module = NULL;
     char *words;
@@ -260,6 +262,7 @@ qn_status qn_module_load_file(qn_context *context, const char *path, qn_module *
 qn_status qn_module_load_text(qn_context *context, const char *name, const char *words, qn_module **module,
                               qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !words || !module) return error_set(error, QN_BAD_CALL, "qn_module_load_text: an argument is NULL");
     *module = NULL;
     return load(context, name ? name : "text", words, strlen(words), module, error);
@@ -376,6 +379,7 @@ int qn_kernel_param_count(const qn_module *module, const char *kernel)
 
 qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!module || !kernel || !param) return error_set(error, QN_BAD_CALL, "qn_kernel_param: an argument is NULL");
     kernel_entry *e = module_find(module, kernel, error);
     if (!e) return QN_BAD_CALL;

@@ -98,6 +98,7 @@ static qn_status build(plan_build *b, qn_error *error)
     qn_status status = simplify(b, error);
     record_end(from, RECORD_OP, "simplify", NULL, 0, p->graph->node_count, 0);
     QN_TRY(status);
+    QN_TRY(heap_status(error));
     number_results(b);
     describe_leaves(b);
     p->roots = ARENA_ARRAY(p->memory, node, p->result_count + q->assign_count + 1);
@@ -118,6 +119,7 @@ static qn_status build(plan_build *b, qn_error *error)
         if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */
     p->steps = ARENA_ARRAY(p->memory, plan_step, steps + 1);
     for (int i = 0; i < p->fused->kernel_count; i++) {
+        QN_TRY(heap_status(error));
         QN_TRY(step_make(b, &p->fused->kernels[i], error));
         if (b->call_count < MOST_CALLS) continue;
         QN_TRY(compile(b, error));

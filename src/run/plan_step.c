@@ -151,9 +151,8 @@ static int first_of_entry(const plan_build *b, int number)
 
 qn_status steps_compile(plan_build *b, qn_error *error)
 {
-    compile_job *jobs = calloc((size_t)b->call_count + 1, sizeof(*jobs));
+    compile_job *jobs = heap_array((size_t)b->call_count + 1, sizeof(*jobs));
     int *steps = ARENA_ARRAY(b->plan->memory, int, b->call_count + 1);
-    CHECK(jobs);
     qn_status status = QN_OK;
     int64_t start_ns = clock_now_ns(), compiling_ns = 0, loading_ns = 0;
     /* First each kernel once, so that no thread waits for another; then those that differ in facts only. */

@@ -20,6 +20,7 @@ enum { MOST_PLANS = 256, MOST_STEPS = 2048, PRESERVED_BYTES = 64 };
 
 qn_status qn_tape_new(qn_context *context, const char *device, qn_tape **tape, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot = 0;
     if (!context || !tape) return error_set(error, QN_BAD_CALL, "qn_tape_new: an argument is NULL");
     *tape = NULL;
@@ -387,7 +388,8 @@ static const char *words_of(plan *p)
     return p->words;
 }
 
-static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan **made, qn_error *error)
+/* *stored: assignments were carried out, or failed in the middle, and are not pending any more. */
+static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan **made, bool *stored, qn_error *error)
 {
     realizer *r = tape->realizer;
     collect_targets(tape, slots, count);
@@ -411,6 +413,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
     } else {
         status = tape->capturing ? capture_add(tape, p, error) : plan_run(p, tape->context, r->slot, r->bases, error);
         if (status == QN_OK) place_roots(tape, p);
+        *stored = work.assign_count > 0;
         store_assigns(tape, copies); /* after a failed run too: a step is not done twice */
     }
     heap_free(copies);
@@ -419,11 +422,11 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
 }
 
 /* An evaluation in the record. */
-static qn_status evaluate_seen(qn_tape *tape, const uint32_t *slots, int count, qn_error *error)
+static qn_status evaluate_seen(qn_tape *tape, const uint32_t *slots, int count, bool *stored, qn_error *error)
 {
     plan *p = NULL;
     int64_t from = record_begin();
-    qn_status status = evaluate(tape, slots, count, &p, error);
+    qn_status status = evaluate(tape, slots, count, &p, stored, error);
     if (from)
         record_end(from, RECORD_OP, "eval", p ? words_of(p) : NULL, 0, p ? p->node_count : 0, tape->realizer->slot);
     return status;
@@ -434,19 +437,22 @@ qn_status realize_slots(qn_tape *tape, const uint32_t *slots, int count, qn_erro
     realizer *r = realize_open(tape);
     const device_slot *s = &tape->context->slots[r->slot];
     r->evaluations++;
-    qn_status status = evaluate_seen(tape, slots, count, error);
+    bool stored = false;
+    qn_status status = evaluate_seen(tape, slots, count, &stored, error);
     if (status != QN_OK) capture_failed(tape, status);
-    if (status != QN_NO_MEMORY || tape->capturing) return status;
+    /* Once more with what can be freed; where assignments went with the first, there is nothing left to do again. */
+    if (status != QN_NO_MEMORY || tape->capturing || stored) return status;
     storage_release(r->workspace);
     r->workspace = NULL;
     tape_collect(tape);
     if (s->driver->memory) s->driver->memory->trim(s->device);
     (void)heap_take_short(); /* there may be enough now */
-    return evaluate_seen(tape, slots, count, error);
+    return evaluate_seen(tape, slots, count, &stored, error);
 }
 
 qn_status qn_eval(qn_tape *tape, const qn_tensor *tensors, int count, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!tape_enter(tape, "eval")) return error_set(error, QN_BAD_CALL, "qn_eval: the tape is NULL");
     if (count < 0 || (count && !tensors)) return error_set(error, QN_BAD_CALL, "qn_eval: %d tensors at NULL", count);
     uint32_t few[16], *slots = count > COUNT(few) ? heap_array((size_t)count, sizeof(*slots)) : few;

@@ -123,11 +123,13 @@ static qn_status read(qn_tensor t, const char *function, void *host, size_t size
 
 qn_status qn_tensor_read(qn_tensor t, void *host, size_t size_bytes, qn_error *error)
 {
+    HEAP_ENTER(error);
     return read(t, "qn_tensor_read", host, size_bytes, error);
 }
 
 qn_status qn_tensor_item(qn_tensor t, double *value, qn_error *error)
 {
+    HEAP_ENTER(error);
     char bytes[8];
     QN_TRY(enter(t, "qn_tensor_item", error));
     const graph_node *n = graph_get(t.tape->graph, t.tape->slots[t.slot].node);
@@ -144,6 +146,7 @@ qn_status qn_tensor_item(qn_tensor t, double *value, qn_error *error)
 
 qn_status qn_tensor_save_npy(qn_tensor t, const char *path, qn_error *error)
 {
+    HEAP_ENTER(error);
     QN_TRY(enter(t, "qn_tensor_save_npy", error));
     if (!path) return error_set(error, QN_BAD_CALL, "qn_tensor_save_npy: the path is NULL");
     const graph_node *n = graph_get(t.tape->graph, t.tape->slots[t.slot].node);
@@ -195,6 +198,7 @@ static void was_written(qn_tape *tape, uint32_t slot, node leaf)
 
 qn_status qn_tensor_write(qn_tensor t, const void *host, size_t size_bytes, qn_error *error)
 {
+    HEAP_ENTER(error);
     QN_TRY(enter(t, "qn_tensor_write", error));
     qn_tape *tape = t.tape;
     node leaf = leaf_of(tape, t.slot);

@@ -308,6 +308,7 @@ qn_status show_file(qn_context *context, const char *path, const char *kernel, c
 qn_status qn_show(qn_context *context, const char *path, const char *kernel, const qn_show_options *options,
                   qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !path || !kernel || !write) return error_set(error, QN_BAD_CALL, "qn_show: an argument is NULL");
     text out = {0};
     qn_status status = show_file(context, path, kernel, options, NULL, &out, error);

@@ -61,11 +61,13 @@ static qn_status open_stream(qn_context *context, const char *device, void *nati
 
 qn_status qn_stream_new(qn_context *context, const char *device, qn_stream **stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     return open_stream(context, device, NULL, stream, error);
 }
 
 qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, qn_stream **stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!native) return error_set(error, QN_BAD_CALL, "qn_stream_wrap: the stream of the host program is NULL");
     return open_stream(context, device, native, stream, error);
 }
@@ -123,6 +125,7 @@ static void add_part(qn_graph *g, qn_call *call)
 
 qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!call || !stream) return error_set(error, QN_BAD_CALL, "qn_call_launch: an argument is NULL");
     if (stream->own) {
         QN_TRY(call_submit(call, stream->slot, stream->own, error));
@@ -143,6 +146,7 @@ qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
 
 qn_status qn_event_new(qn_context *context, const char *device, qn_event **out, qn_error *error)
 {
+    HEAP_ENTER(error);
     int slot;
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_event_new: an argument is NULL");
     *out = NULL;
@@ -201,6 +205,7 @@ static qn_graph *new_graph(const qn_stream *stream)
 
 qn_status qn_graph_begin(qn_stream *stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!stream) return error_set(error, QN_BAD_CALL, "qn_graph_begin: the stream is NULL");
     if (stream->own) QN_TRY(streams_of(stream->context, stream->slot)->capture(stream->own, error));
     if (stream->recording) return error_set(error, QN_BAD_CALL, "this stream is being recorded already");
@@ -210,6 +215,7 @@ qn_status qn_graph_begin(qn_stream *stream, qn_error *error)
 
 qn_status qn_graph_end(qn_stream *stream, qn_graph **graph, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!stream || !graph) return error_set(error, QN_BAD_CALL, "qn_graph_end: an argument is NULL");
     *graph = NULL;
     if (stream->own) {
@@ -246,6 +252,7 @@ static qn_status replay(qn_graph *g, qn_stream *stream, qn_error *error)
 
 qn_status qn_graph_launch(qn_graph *graph, qn_stream *stream, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!graph || !stream) return error_set(error, QN_BAD_CALL, "qn_graph_launch: an argument is NULL");
     QN_TRY(same_device(graph->context, graph->slot, stream->slot, "the graph", error));
     if (graph->own) return replay(graph, stream, error);

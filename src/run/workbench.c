@@ -23,6 +23,7 @@ qn_status call_apply(qn_call *call, const qn_settings *settings, qn_error *error
 
 qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!source || !write) return error_set(error, QN_BAD_CALL, "qn_format_text: an argument is NULL");
     arena *memory = arena_new();
     diagnostics d = {.memory = memory};
@@ -85,6 +86,7 @@ const char *qn_cache_note(qn_context *context)
 
 qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !write) return error_set(error, QN_BAD_CALL, "qn_cache_list: an argument is NULL");
     text out = {0};
     pthread_mutex_lock(&context->lock);
@@ -97,6 +99,7 @@ qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_err
 
 qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *removed_bytes, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context) return error_set(error, QN_BAD_CALL, "qn_cache_clear: the context is NULL");
     int64_t files = 0, bytes = 0;
     pthread_mutex_lock(&context->lock);

@@ -325,6 +325,7 @@ void qn_optimizer_minimize(qn_optimizer *self, qn_tensor loss)
 
 qn_status qn_optimizer_set_rate(qn_optimizer *self, double rate, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!self) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the optimizer is NULL");
     for (int i = 0; i < self->group_count; i++) QN_TRY(qn_optimizer_set_group_rate(self, i, rate, error));
     return QN_OK;
@@ -332,6 +333,7 @@ qn_status qn_optimizer_set_rate(qn_optimizer *self, double rate, qn_error *error
 
 qn_status qn_optimizer_set_group_rate(qn_optimizer *self, int index, double rate, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!self) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_group_rate: the optimizer is NULL");
     if (index < 0 || index >= self->group_count)
         return error_set(error, QN_BAD_CALL, "qn_optimizer_set_group_rate: there are %d groups, and no number %d",

@@ -114,6 +114,7 @@ bool tape_enter(qn_tape *tape, const char *label)
     if (!tape) return false;
     tape->graph->site = site_of_call;
     tape->graph->label = label;
+    if (!heap_begin() && !tape->graph->status) tape->graph->status = heap_refuse(&tape->graph->error);
     return true;
 }
 

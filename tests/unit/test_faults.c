@@ -1,0 +1,222 @@
+/*
+ * Memory that runs out in the middle of calls. Every allocation of a call fails in turn (tests/faults/shim.c, which the
+ * program starts itself again with): the call ends with a status and a message or with right results, and the same
+ * objects do the same call rightly afterwards. Also: sizes that nobody has.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "quiet.h"
+
+#include "base/base.h"
+
+#include <dlfcn.h>
+#include <quern/nn.h>
+#include <quern/workbench.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MEMORY = 1 };
+
+static void (*fault_arm)(int kind, long at, bool sticky);
+static long (*fault_seen)(int kind);
+
+static const char source[] =
+    "kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))\n"
+    "{ y[program(0) * B : B] = 2 * x[program(0) * B : B]; }\n"
+    "kernel rows(in float x[n], in i64 length[m], out float y[m]) launch (m)\n"
+    "{ tile float t = x[0 : length[program(0)]]; t = t * 2; y[program(0)] = sum(t) + max(t); }\n"
+    "kernel big(in float x[n], out float y[n], const int B = 16) launch (1)\n"
+    "{ tile float t[B] = 1; tile float u[B] = 2; for (int i = 0; i < n; i++) { t = t + u * x[i]; u = u + 1; }\n"
+    "  y[:] = sum(t) * 1e-8 + 1; }\n"
+    "tensor soft(float x[n]) { return softmax(x * 2) + sum(x); }\n"
+    "tensor whole(float x[n]) { return big(x, B = 1 << 24); }\n"
+    "tensor twice_function(float x[n]) { return twice(x); }\n";
+
+enum { N = 100 };
+static float x[N], y[N], expected[N];
+static int64_t length[N];
+
+typedef struct job {
+    const char *device, *kernel;
+} job;
+
+/* Everything from nothing, so that each stage meets its failure. */
+static qn_status from_nothing(const job *j, qn_error *error)
+{
+    qn_context *context = NULL;
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    const int64_t n = N, m = N;
+    bool rows = !strcmp(j->kernel, "rows");
+    qn_status status = qn_context_open(NULL, &context, error);
+    if (!status) status = qn_module_load_text(context, "faults.qn", source, &module, error);
+    if (!status) status = qn_call_new(module, j->kernel, &call, error);
+    if (!status) status = qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, error);
+    if (!status && rows) status = qn_call_set_memory(call, "length", length, QN_I64, 1, &m, NULL, error);
+    if (!status) status = qn_call_run(call, j->device, error);
+    qn_array array;
+    if (!status) status = qn_call_get(call, "y", &array, error);
+    if (!status) memcpy(y, array.data, sizeof(y));
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+    return status;
+}
+
+static void every_allocation(const char *what, qn_status (*work)(const job *j, qn_error *error), const job *j)
+{
+    qn_error error;
+    memset(y, 0, sizeof(y));
+    qn_status status = work(j, &error);
+    if (status == QN_NO_DEVICE) return;
+    EXPECT(status == QN_OK);
+    if (status) fprintf(stderr, "%s: %s\n", what, error.message);
+    memcpy(expected, y, sizeof(y));
+    for (int sticky = 0; sticky < 2; sticky++) {
+        long refused = 0, last = 1;
+        fault_arm(MEMORY, 0, false);
+        (void)work(j, &error);
+        last = fault_seen(MEMORY);
+        fault_arm(0, 0, false);
+        for (long at = 1; at <= last; at += 1 + at / 40) {
+            memset(y, 0, sizeof(y));
+            error.message[0] = 0;
+            fault_arm(MEMORY, at, sticky);
+            status = work(j, &error);
+            fault_arm(0, 0, false);
+            if (status) refused++;
+            if (status) EXPECT(error.message[0] && error.status == status);
+            if (!status && memcmp(y, expected, sizeof(y))) {
+                fprintf(stderr, "%s on %s: success without the result when allocation %ld failed\n", what, j->device,
+                        at);
+                EXPECT(false);
+            }
+        }
+        EXPECT(refused > 0 || last < 100); /* a call that was made before allocates hardly anything */
+        EXPECT(work(j, &error) == QN_OK && !memcmp(y, expected, sizeof(y)));
+    }
+}
+
+TEST(kernels_from_nothing)
+{
+    static const char *const devices[] = {"ref", "cpu", "emu"};
+    for (int d = 0; d < 3; d++) {
+        every_allocation("twice", from_nothing, &(job){devices[d], "twice"});
+        every_allocation("rows", from_nothing, &(job){devices[d], "rows"});
+    }
+}
+
+/* ---- the same objects go on ---- */
+
+static qn_context *context;
+static qn_module *module;
+
+static qn_status again(const job *j, qn_error *error)
+{
+    static qn_call *call;
+    const int64_t n = N;
+    const char *kernel = j->kernel ? j->kernel : "";
+    if (!j->kernel) {
+        qn_call_free(call);
+        call = NULL;
+        return QN_OK;
+    }
+    qn_status status = call ? QN_OK : qn_call_new(module, kernel, &call, error);
+    if (!status) status = qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, error);
+    if (!status) status = qn_call_run(call, j->device, error);
+    qn_array array;
+    qn_param param;
+    if (!status) status = qn_kernel_param(module, kernel, qn_kernel_param_count(module, kernel) - 1, &param, error);
+    if (!status) status = qn_call_get(call, !strcmp(kernel, "twice") ? "y" : param.name, &array, error);
+    if (!status) memcpy(y, array.data, sizeof(y));
+    return status;
+}
+
+TEST(same_objects)
+{
+    static const char *const devices[] = {"ref", "cpu", "emu"}, *const kernels[] = {"twice", "soft", "twice_function"};
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "faults.qn", source, &module, &error) == QN_OK);
+    for (int d = 0; d < 3; d++)
+        for (int k = 0; k < 3; k++) {
+            every_allocation(kernels[k], again, &(job){devices[d], kernels[k]});
+            (void)again(&(job){0}, &error);
+        }
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+/* Training: variables, gradients, a tape that lives on. */
+static qn_status train(const job *j, qn_error *error)
+{
+    qn_context *c = NULL;
+    qn_tape *tape = NULL;
+    qn_status status = qn_context_open(NULL, &c, error);
+    if (!status) status = qn_tape_new(c, j->device, &tape, error);
+    if (!status) {
+        qn_tensor a = qn_from_memory(tape, x, QN_F32, QN_SHAPE(N)), w = qn_variable(a);
+        qn_tensor out = qn_sum(qn_mul(qn_tanh(w), a), QN_ALL, false), gradient;
+        qn_grad(out, &w, 1, &gradient);
+        qn_assign(w, qn_sub(w, gradient));
+        status = qn_tape_error(tape, error);
+        if (!status) status = qn_tensor_read(w, y, sizeof(y), error);
+    }
+    qn_tape_free(tape);
+    qn_context_close(c);
+    return status;
+}
+
+TEST(tapes)
+{
+    every_allocation("train", train, &(job){"cpu", "train"});
+    every_allocation("train", train, &(job){"ref", "train"});
+}
+
+/* ---- sizes that nobody has ---- */
+
+TEST(huge_sizes)
+{
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "faults.qn", source, &module, &error) == QN_OK);
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        qn_call *call = NULL;
+        const int64_t n = N;
+        EXPECT(qn_call_new(module, "big", &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_int(call, "B", (int64_t)1 << 45, &error) == QN_OK);
+        qn_status status = qn_call_run(call, devices[d], &error);
+        EXPECT(status != QN_OK && error.message[0]);
+        EXPECT(qn_call_set_int(call, "B", 16, &error) == QN_OK);
+        EXPECT(qn_call_run(call, devices[d], &error) == QN_OK);
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+    qn_context_close(context);
+    EXPECT(heap_reserve_most_bytes() < ((size_t)16 << 20));
+}
+
+/* Before main: with the library that fails on order. */
+__attribute__((constructor)) static void begin(int count, char **words)
+{
+    (void)count;
+    void *arm = dlsym(RTLD_DEFAULT, "fault_arm"), *seen = dlsym(RTLD_DEFAULT, "fault_seen");
+    if (!arm) {
+        bool tried = getenv("LD_PRELOAD") && !strcmp(getenv("LD_PRELOAD"), FAULT_SHIM);
+        setenv("LD_PRELOAD", FAULT_SHIM, 1);
+        if (!tried) execv("/proc/self/exe", words);
+        perror("test_faults");
+        exit(1);
+    }
+    memcpy(&fault_arm, &arm, sizeof(arm));
+    memcpy(&fault_seen, &seen, sizeof(seen));
+    unsetenv("LD_PRELOAD"); /* compilers that are started are left alone */
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i % 7) - 2.5f;
+        length[i] = 1 + i % 50;
+    }
+}
+
+TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes))
