@@ -7,6 +7,7 @@
  */
 #include "profile/bench.h"
 #include "profile/environment.h"
+#include "profile/roofs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static bool limits_are_odd(const bench *b)
 {
     const char *limit;
     for (int i = 0; i < b->variant_count; i++)
-        if (share_is_odd(share_of_limit(b, &b->variants[i], &limit))) return true;
+        if (share_is_above(share_of_limit(b, &b->variants[i], &limit))) return true;
     return false;
 }
 

@@ -202,7 +202,6 @@ bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *o
 /* bench_report.c */
 /* NAN where the caches may have helped; else the share of the ceiling that the variant is nearest to. */
 double share_of_limit(const bench *b, const bench_variant *v, const char **limit);
-bool share_is_odd(double share); /* above what the ceiling can be off by: it takes a remark */
 void report_table(const bench *b, text *out);
 void report_messages(const bench *b, text *out); /* why variants are not ok */
 void bench_say(const bench *b, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of progress */

@@ -5,6 +5,7 @@
  */
 #include "profile/bench.h"
 #include "profile/environment.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -51,11 +52,6 @@ double share_of_limit(const bench *b, const bench_variant *v, const char **limit
     return by_compute ? compute : memory;
 }
 
-bool share_is_odd(double share)
-{
-    return share > 1.05;
-}
-
 enum { BASELINE_COLUMN = 8 };
 
 /* What makes the numbers of this table less certain. */
@@ -99,7 +95,7 @@ static void remarks(const bench *b, text *out)
     bool odd = false;
     remark_times(b, out);
     remark_copies(b, out);
-    for (int i = 0; i < b->variant_count; i++) odd |= share_is_odd(share_of_limit(b, &b->variants[i], &limit));
+    for (int i = 0; i < b->variant_count; i++) odd |= share_is_above(share_of_limit(b, &b->variants[i], &limit));
     if (odd)
         text_add(out,
                  "more than 100%: a limit was measured while the machine was busy with other work, or a large part "
@@ -150,7 +146,7 @@ static void row(const bench *b, const bench_variant *v, table *t)
     number_cell(t, timed ? v->bytes / time->median_ns : NAN, 1);
     number_cell(t, timed ? v->flops / time->median_ns : NAN, 1);
     if (isfinite(share))
-        table_cell(t, "%.0f%% %s", share * 100, limit);
+        table_cell(t, "%.0f%% %s", share * 100, limit_words(share, limit));
     else
         table_cell(t, "-");
     verdict_cell(t, &v->first);

@@ -5,6 +5,7 @@
  */
 #include "profile/hints.h"
 #include "profile/profile.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <string.h>
@@ -148,9 +149,9 @@ RULE_OF_KERNEL(low_intensity)
     bool wide = f->shapes && (strstr(f->shapes, " f32[") || strstr(f->shapes, " f64["));
     /* Half the bytes in half-size numbers; else what fusing with a neighbour saves: one of the arrays. */
     hint_of_kernel(out, HINT_low_intensity, k, 0, (wide ? 0.5 : 0.33) * fmin(share, 1), evidence, NULL,
-                   "%.2g operations for each byte where the device could do %.0f: %.0f%% of the memory's bandwidth is "
+                   "%.2g operations for each byte where the device could do %.0f: %.0f%% of the bandwidth of %s is "
                    "reached, so only fewer bytes help",
-                   intensity, ridge, 100 * share);
+                   intensity, ridge, 100 * share, limit_words(share, "memory"));
 }
 
 /* ---- products ---- */

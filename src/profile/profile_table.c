@@ -240,7 +240,7 @@ static double number_of(const view *v, const row *r, int column)
 static const char *words_of(const row *r, int column)
 {
     return column == NAME     ? r->name
-           : column == BOUND  ? r->bound
+           : column == BOUND  ? limit_words(r->roofline, r->bound)
            : column == DEVICE ? r->device
            : column == KIND   ? r->kind
                               : r->shapes;

@@ -8,6 +8,7 @@
  */
 #include "profile/report_assets.h"
 #include "profile/report_sources.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <quern/device.h>
@@ -117,7 +118,8 @@ static void put_verdict(const report_model *m, text *out)
         text_print(&words, "%s takes %.0f %% of the kernels' time", k->name,
                    100 * (double)k->total_ns / (double)MAXIMUM(m->kernel_ns, 1));
         if (isfinite(k->roof_share))
-            text_print(&words, " and reaches %.0f %% of the %s roof", 100 * k->roof_share, k->bound);
+            text_print(&words, " and reaches %.0f %% of the roof: %s", 100 * k->roof_share,
+                       limit_words(k->roof_share, k->bound));
         text_add(&words, ".");
     } else {
         text_add(&words, "No kernel ran while the profile was on.");

@@ -8,6 +8,7 @@
 #include "profile/report_bench.h"
 
 #include "profile/bench.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static void put_verdicts(const qn_bench_results *r, text *out)
         text_print(&words, "%s on %s (%s): %s is the fastest, ", p->bench, p->device, p->arguments, best->label);
         text_add_duration(&words, best->time.median_ns);
         if (isfinite(best->share_of_limit))
-            text_print(&words, ", %.0f %% of the %s limit", 100 * best->share_of_limit, best->limit);
+            text_print(&words, ", %.0f %% of the limit: %s", 100 * best->share_of_limit,
+                       limit_words(best->share_of_limit, best->limit));
         page_note(out, "verdict", text_get(&words));
         text_free(&words);
     }
@@ -108,7 +110,7 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, bool bas
     html_cell_number(out, timed ? v->bytes / t->median_ns : NAN, "%.1f");
     html_cell_number(out, timed ? v->flops / t->median_ns * 1e-3 : NAN, "%.3f");
     html_cell_number(out, 100 * v->share_of_limit, "%.0f");
-    html_cell_text(out, *v->limit ? v->limit : "-");
+    html_cell_text(out, *v->limit ? limit_words(v->share_of_limit, v->limit) : "-");
     comparison_cells(&v->first, out);
     if (baseline) comparison_cells(&v->baseline, out);
     html_cell_number(out, v->max_error, "%.1e");

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/report.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static void add_kernel(const report_kernel *k, text *out)
     add_words(out, "device", k->device);
     add_words(out, "file", k->file);
     add_words(out, "bound", k->bound);
+    add_words(out, "above", limit_words(INFINITY, k->bound)); /* a part of the run may be above what the whole is not */
     add_words(out, "ops", k->facts ? k->facts->ops : NULL);
     text_print(out, ",\"line\":%d,\"calls\":%lld,\"total\":%lld,\"registers\":%d,\"shared\":%d,\"blocks\":%lld",
                k->line, (long long)k->calls, (long long)k->total_ns, k->registers, k->shared_bytes,

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/report.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,7 +63,8 @@ static void put_dot(const plot *p, const roof_dot *d, double x, double y, double
     html_print(p->out, "%s %s: %.4g GFLOP/s, %.4g GB/s, %.3g FLOP/byte", d->name, d->about ? d->about : "", rate_of(d),
                d->bytes / d->time_ns, d->flops / d->bytes);
     if (isfinite(d->share)) html_print(p->out, ", %.1f %% of the time", 100 * d->share);
-    if (isfinite(d->roof_share)) html_print(p->out, ", %.0f %% of the %s roof", 100 * d->roof_share, d->bound);
+    if (isfinite(d->roof_share))
+        html_print(p->out, ", %.0f %% of the roof: %s", 100 * d->roof_share, limit_words(d->roof_share, d->bound));
     text_add(p->out, "</title></circle>");
 }
 
@@ -183,7 +185,8 @@ static void draw_device(const report_model *m, int number, text *out)
         first = false;
         html_text(out, dots[i].name);
         if (isfinite(dots[i].roof_share))
-            html_print(out, " (%.0f %% of the %s roof)", 100 * dots[i].roof_share, dots[i].bound);
+            html_print(out, " (%.0f %% of the roof: %s)", 100 * dots[i].roof_share,
+                       limit_words(dots[i].roof_share, dots[i].bound));
     }
     if (!first) text_add(out, "</p>\n");
 }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/report.h"
+#include "profile/roofs.h"
 
 #include <math.h>
 #include <quern/device.h>
@@ -48,7 +49,7 @@ void report_kernel_table(const report_model *m, text *out)
         html_cell_number(out, k->bytes / mean, "%.1f");
         html_cell_number(out, k->flops / mean * 1e-3, "%.3f");
         html_cell_number(out, 100 * k->roof_share, "%.0f");
-        html_cell_text(out, k->bound ? k->bound : "-");
+        html_cell_text(out, k->bound ? limit_words(k->roof_share, k->bound) : "-");
         html_cell_duration(out, (double)k->median_ns);
         html_cell_duration(out, (double)k->least_ns);
         html_cell_duration(out, (double)k->most_ns);

@@ -36,6 +36,29 @@ double roof_share(const qn_roofline *r, const record_facts *f, double time_ns, c
     return share;
 }
 
+bool share_is_above(double share)
+{
+    return share >= 1.005;
+}
+
+const char *limit_words(double share, const char *limit)
+{
+    static const struct {
+        const char *limit, *above;
+    } words[] = {
+        {"memory", "memory (in cache)"}, /* a profile's calls follow each other on the same arrays */
+        {"copy", "copy (measured low, or bytes untouched)"}, /* a bench's arrays are cold */
+        {"read", "read (measured low, or bytes untouched)"},
+        {"fma", "fma (limit measured low)"},
+        {"compute", "compute (limit measured low)"},
+        {"tensor cores", "tensor cores (limit measured low)"},
+    };
+    if (!limit || !share_is_above(share)) return limit;
+    for (int i = 0; i < COUNT(words); i++)
+        if (!strcmp(words[i].limit, limit)) return words[i].above;
+    return limit;
+}
+
 qn_roofline roofline_from(const qn_ceilings *c)
 {
     return (qn_roofline){.read_gb_per_s = c->read_gb_per_s,

@@ -122,5 +122,60 @@ TEST(operations_of_a_launch)
     EXPECT(!c.separable);
 }
 
+/* What is asked for: no tile counts for what stands over an edge, in programs, in trips, under masks, in gathers. */
+TEST(operations_of_tiles_over_an_edge)
+{
+    static const char source[] =
+        "kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))\n"
+        "{ int i = program(0) * B; y[i : B] = 2 * x[i : B] + 1; }\n"
+        "kernel mm(in float a[M][K], in float b[K][N], out float c[M][N], const int B = 16)\n"
+        "launch (cdiv(M, B), cdiv(N, B))\n"
+        "{ int i = program(0) * B, j = program(1) * B; tile float s[B][B] = 0;\n"
+        "  for (int k = 0; k < K; k += B) s += dot(a[i : B][k : B], b[k : B][j : B]);\n"
+        "  c[i : B][j : B] = s; }\n"
+        "kernel kept(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))\n"
+        "{ tile int i = program(0) * B + iota(B); tile int k = keep(i, i < n); y[k] = 2 * x[k]; }\n"
+        "kernel rows(in float x[M][N], out float y[M], const int B = 32, const int R = 8) launch (cdiv(M, R))\n"
+        "{ int i = program(0) * R; tile float s[R][1] = 0;\n"
+        "  for (int j = 0; j < N; j += B) s += sum(x[i : R][j : B] * 2, axis = 1);\n"
+        "  y[i : R] = reshape(s / 9, R); }\n"
+        "kernel running(in float x[n], out float y[n], const int B = 16) launch (1)\n"
+        "{ float carry = 0;\n"
+        "  for (int i = 0; i < n; i += B) { y[i : B] = x[i : B] + carry; carry = carry + 1; } }\n"
+        "kernel late(in float x[n], out float y[n], const int B = 16) launch (1)\n"
+        "{ tile float last[B] = 0;\n"
+        "  for (int i = 0; i < n; i += B) { y[i : B] = last; last = exp(x[0 : B]); } }\n"
+        "kernel half(in float x[n], out float y[m], const int B = 64) launch (1)\n"
+        "{ tile float t = x[0 : B] * 3; y[0 : B] = t + 1; }\n"
+        "kernel first(in float x[n], out float y[n], const int B = 64) launch (1)\n"
+        "{ tile int i = iota(B); y[0 : B] = x[0 : B] + where(i == 0, 1.0f, 0.0f); }\n";
+    const char *n[] = {"n=650"}, *large[] = {"n=64001"}, *mnk[] = {"M=33", "N=47", "K=70"}, *mn[] = {"M=1001", "N=70"};
+    const char *nm[] = {"n=64", "m=10"}, *small[] = {"n=50"};
+    EXPECT_NEAR(counts_of(source, "twice", n, 1).flops, 2 * 650, 0);
+    EXPECT_NEAR(counts_of(source, "twice", large, 1).flops, 2 * 64001, 0);
+    EXPECT_NEAR(counts_of(source, "mm", mnk, 3).flops, 2.0 * 33 * 47 * 70, 0);
+    EXPECT_NEAR(counts_of(source, "kept", n, 1).flops, 650, 0);
+    EXPECT_NEAR(counts_of(source, "rows", mn, 2).flops, 1001 * (70 + 70 + 3 + 1), 0);
+    EXPECT_NEAR(counts_of(source, "running", n, 1).flops, 650 + 41, 0);
+    EXPECT_NEAR(counts_of(source, "late", n, 1).flops, 41 * 16, 0); /* the last one too: one cannot know of trips */
+    EXPECT_NEAR(counts_of(source, "half", nm, 2).flops, 2 * 10, 0); /* nobody wants the others */
+    EXPECT_NEAR(counts_of(source, "first", small, 1).flops, 50, 0); /* zero is a number like others */
+}
+
+/* Of each kernel of a file at sizes that fit no tile: the textbook's count, by whatever tiles. */
+TEST(operations_of_a_convolution)
+{
+    const char *sizes[] = {"B=2", "C=3", "H=40", "W=70", "O=5", "R=3", "S=3", "T=float"};
+    double textbook = 2.0 * 2 * 5 * 38 * 68 * 3 * 9;
+    char *source = NULL;
+    size_t size_bytes;
+    qn_error error;
+    EXPECT(file_read(QUERN_ROOT "/kernels/conv2d.qn", 1 << 20, &source, &size_bytes, &error) == QN_OK);
+    EXPECT_NEAR(counts_of(source, "conv2d", sizes, 8).flops, textbook, textbook * 0.001);
+    EXPECT_NEAR(counts_of(source, "conv2d_gather", sizes, 8).flops, textbook, textbook * 0.001);
+    heap_free(source);
+}
+
 TEST_MAIN(CASE(floats_may_differ_a_little), CASE(what_is_not_finite_must_agree), CASE(integers_must_be_equal),
-          CASE(only_what_was_written_counts), CASE(operations_of_a_launch))
+          CASE(only_what_was_written_counts), CASE(operations_of_a_launch), CASE(operations_of_tiles_over_an_edge),
+          CASE(operations_of_a_convolution))

@@ -176,6 +176,20 @@ TEST(roofs)
     EXPECT(isnan(roof_share(&(qn_roofline){0}, &f, 10000, &bound)) && !bound);
 }
 
+/* Nothing is shown above 100 % of what was measured without a word why. */
+TEST(shares_above_the_limit)
+{
+    static const char *const limits[] = {"memory", "compute", "tensor cores", "copy", "read", "fma"};
+    for (int i = 0; i < COUNT(limits); i++) {
+        EXPECT_TEXT(limit_words(1.0, limits[i]), limits[i]);
+        EXPECT_TEXT(limit_words(1.0049, limits[i]), limits[i]); /* shown as 100 */
+        EXPECT(strchr(limit_words(1.006, limits[i]), '('));
+    }
+    EXPECT_TEXT(limit_words(1.2, "memory"), "memory (in cache)");
+    EXPECT_TEXT(limit_words(NAN, "memory"), "memory");
+    EXPECT(!limit_words(1.2, NULL));
+}
+
 /* Names that would break a page which wrote them as they are. */
 TEST(hostile_names)
 {
@@ -247,7 +261,7 @@ TEST(results)
     r.point_count = 1;
     EXPECT(qn_bench_report(&r, path_of("results.html"), NULL, &error) == QN_OK);
     char *page = check_page(path_of("results.html"));
-    const char *const wanted[] = {"a&lt;1&gt; is the fastest, 1.01 us, 50 % of the copy limit",
+    const char *const wanted[] = {"a&lt;1&gt; is the fastest, 1.01 us, 50 % of the limit: copy",
                                   "1 variant is wrong",
                                   "y[3] is 2 &amp; not 3",
                                   "1 beyond the picture",
@@ -409,6 +423,7 @@ int main(int argc, char **argv)
                                CASE(shortest_are_left_out),
                                CASE(memory),
                                CASE(roofs),
+                               CASE(shares_above_the_limit),
                                CASE(hostile_names),
                                CASE(nothing_recorded),
                                CASE(results),

@@ -84,7 +84,7 @@ for (const button of all("[data-csv]"))
 
 /* ---- the kernels of a time ---- */
 
-const kernelColumns = { calls: 2, total: 3, share: 4, mean: 5, bandwidth: 6, rate: 7, roof: 8 };
+const kernelColumns = { calls: 2, total: 3, share: 4, mean: 5, bandwidth: 6, rate: 7, roof: 8, bound: 9 };
 
 function setCell(row, column, value, words) {
     const cell = row.cells[column];
@@ -119,6 +119,7 @@ function showKernels(calls, totals, words) {
         setCell(row, kernelColumns.bandwidth, bandwidth, bandwidth.toFixed(1));
         setCell(row, kernelColumns.rate, rate, rate.toFixed(3));
         setCell(row, kernelColumns.roof, roof, roof.toFixed(0));
+        if (kernel.bound) row.cells[kernelColumns.bound].textContent = roof >= 100.5 ? kernel.above : kernel.bound;
     }
     byId("kernels-of").textContent = words;
     sortAgain(table);
