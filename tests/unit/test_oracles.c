@@ -1,11 +1,12 @@
 /*
  * Values known from elsewhere, computed by the kernels of kernels/ and by small programs here, on every device that is
  * there: GELU(1), the trace of the online softmax, squares, permuted strides, Philox normal numbers, the fused
- * add-multiply-relu row, softmax with a large logit, modulus-hash rows of two lines of click data.
+ * add-multiply-relu row and the LoRA epilogue, softmax with a large logit, modulus-hash rows of two lines of click data.
  * SPDX-License-Identifier: MIT
  */
 #include <quern/quern.h>
 #include <quern/workbench.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "test.h"
@@ -275,6 +276,54 @@ TEST(fused_add_multiply_relu)
     qn_module_free(module);
 }
 
+/* kernels/lora.qn: every version and activation, on the same numbers; the first row of relu is known from elsewhere. At
+ * 8 x 8 with m = 0.5, and at 8 x 10 with m = 2.3, where bias is drawn before y. */
+static double activated(const char *name, double v)
+{
+    if (!strcmp(name, "relu")) return v > 0 ? v : 0;
+    if (!strcmp(name, "sigmoid")) return 1 / (1 + exp(-v));
+    if (!strcmp(name, "gelu")) return 0.5 * v * (1 + erf(v / sqrt(2)));
+    return strcmp(name, "silu") ? v : v / (1 + exp(-v));
+}
+
+static void check_lora(qn_module *module, const char *where, const char *kernel, const char *act, int64_t columns)
+{
+    static const double row[8] = {1.7098, 0, 0, 0, 0.67049, 0, 0.34424, 0.011223};
+    const int64_t extents[2] = {8, columns}, count = 8 * columns;
+    double m = columns == 8 ? 0.5 : 2.3;
+    float x[80], y[80], z[80], bias[10];
+    qn_call *call;
+    if (!normal_numbers(where, 0, count, x) || !normal_numbers(where, columns == 8 ? 4 : 8, count, y) ||
+        !normal_numbers(where, columns == 8 ? 8 : 4, columns, bias))
+        return;
+    if (!module || !GOOD(qn_call_new(module, kernel, &call, &error))) return;
+    GOOD(qn_call_set_float(call, "m", m, &error));
+    GOOD(qn_call_set_function(call, "act", act, &error));
+    set_floats(call, "x", x, 2, extents);
+    set_floats(call, "y", y, 2, extents);
+    set_floats(call, "bias", bias, 1, &columns);
+    set_floats(call, strstr(kernel, "fused") ? "result0" : "z", z, 2, extents);
+    GOOD(qn_call_run(call, where, &error));
+    for (int i = 0; i < count; i++) {
+        double v = (double)x[i] + (double)bias[i % columns] + m * (double)y[i];
+        EXPECT_NEAR(z[i], activated(act, v), 2e-6);
+    }
+    for (int i = 0; i < 8 && columns == 8 && !strcmp(act, "relu"); i++) EXPECT_NEAR(z[i], row[i], 6e-5);
+    qn_call_free(call);
+}
+
+TEST(lora_epilogue)
+{
+    static const char *const names[] = {"lora_element", "lora_row", "lora_tile", "lora_fused", "eager lora_fused"};
+    static const char *const acts[] = {"relu", "sigmoid", "gelu", "silu", "none"};
+    qn_module *module = kernels("lora.qn");
+    EACH_DEVICE(where)
+    for (int k = 0; k < 5; k++)
+        for (int a = 0; a < 5; a++) check_lora(module, where, names[k], acts[a], a % 2 ? 10 : 8);
+    EACH_DEVICE(again) check_lora(module, again, "lora_tile", "relu", 10);
+    qn_module_free(module);
+}
+
 TEST(ones_and_ones)
 {
     static const char *const names[] = {"bias_relu", "bias_relu_row"};
@@ -353,5 +402,5 @@ TEST(close_last)
 
 TEST_MAIN(CASE(open_first), CASE(gelu_of_one), CASE(online_softmax_trace), CASE(softmax_of_1342),
           CASE(softmax_with_a_large_logit), CASE(squares), CASE(permuting_moves_strides_only),
-          CASE(philox_normal_numbers), CASE(fused_add_multiply_relu), CASE(ones_and_ones), CASE(modulus_hash_rows),
-          CASE(close_last))
+          CASE(philox_normal_numbers), CASE(fused_add_multiply_relu), CASE(lora_epilogue), CASE(ones_and_ones),
+          CASE(modulus_hash_rows), CASE(close_last))
