@@ -34,7 +34,9 @@
 
 #define FIRST_BYTES ((size_t)64 << 20) /* of the reserve; fewer where the address space is limited */
 #define SMALLEST_BYTES ((size_t)4 << 20)
-#define SHARE 4 /* the reserve is at least this part of what is in use */
+#define WORDS_BYTES \
+    ((size_t)1 << 20) /* of the program itself: for the words of the message where nothing can be mapped */
+#define SHARE 4       /* the reserve is at least this part of what is in use */
 
 /* One mapping of the reserve. Its memory is handed out from the front and is whole again when all has come back. */
 typedef struct chunk {
@@ -81,9 +83,20 @@ static size_t wanted_bytes(void)
     return (wanted + 4095) / 4096 * 4096;
 }
 
+/* The first one, which is never refused. The lock is held. */
+static void chunk_begin(void)
+{
+    static _Alignas(16) char room[WORDS_BYTES];
+    chunk *c = (chunk *)room;
+    if (c->size_bytes) return;
+    *c = (chunk){.next = reserve.chunks, .size_bytes = sizeof(room), .used_bytes = sizeof(chunk)};
+    reserve.chunks = c;
+}
+
 /* As much free room as is wanted, from chunks that are there and a new one. */
 static bool refill(void)
 {
+    chunk_begin();
     size_t wanted = wanted_bytes(), free_bytes = 0;
     for (const chunk *c = reserve.chunks; c; c = c->next) free_bytes += c->size_bytes - c->used_bytes;
     if (free_bytes + 4096 >= wanted) return true;
@@ -96,6 +109,7 @@ static void *reserve_take(size_t size_bytes)
     piece *p = NULL;
     if (need < size_bytes) return NULL;
     pthread_mutex_lock(&reserve.lock);
+    chunk_begin();
     size_t used = 0;
     for (chunk *c = reserve.chunks; c; c = c->next) {
         if (!p && c->size_bytes - c->used_bytes >= need) {
@@ -281,7 +295,7 @@ __attribute__((destructor)) static void reserve_end(void)
 {
     for (chunk **at = &reserve.chunks; *at;) {
         chunk *c = *at;
-        if (c->live) {
+        if (c->live || c->size_bytes == WORDS_BYTES) {
             at = &c->next;
             continue;
         }

@@ -411,7 +411,7 @@ pid_t waitpid(pid_t child, int *status, int options)
 {
     REAL(waitpid);
     pid_t ended = next_waitpid(child, status, options);
-    return fails(CHILDREN, ECHILD) ? -1 : ended;
+    return ended > 0 && fails(CHILDREN, ECHILD) ? -1 : ended; /* as where another part of the program waited for it */
 }
 
 int pipe(int ends[2])
