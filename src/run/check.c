@@ -147,7 +147,7 @@ static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, 
     QN_TRY(qn_call_new(c->module, entry->name, out, error));
     qn_status status = entry == c->truth && entry != c->entry ? match_types(c, *out, error) : QN_OK;
     if (status == QN_OK) status = apply(c, *out, at, error);
-    if (status == QN_OK) status = qn_call_generate(*out, c->options->seed, error);
+    if (status == QN_OK) status = call_generate(*out, c->options->seed, at->whole && c->truth == c->entry, error);
     if (status != QN_OK) {
         qn_call_free(*out);
         *out = NULL;

@@ -15,6 +15,7 @@ typedef struct check_case {
     const char *empty; /* an extent that is zero, or NULL */
     bool on_devices;   /* compared on the other devices too; else ref alone */
     bool strided;      /* also with arrays that are not contiguous */
+    bool whole;        /* integers of their whole range where they are not indices; else 0 and 1 */
     bool as_cuda;      /* its CUDA text on `emu` even if nobody asks for that device */
 } check_case;
 

@@ -21,6 +21,7 @@ typedef struct choice {
     const char *types[4]; /* generic type names */
     int type_count;
     bool indexes;    /* an integer input has no generator: its 0 and 1 may be indices, so no extent is one */
+    bool integers;   /* an array of integers is read */
     check_case base; /* scalars and constants that are the same in every case */
 } choice;
 
@@ -164,6 +165,16 @@ static bool has_plain_indices(const kernel_entry *e)
     return false;
 }
 
+static bool has_integers(const kernel_entry *e)
+{
+    for (int i = 0; i < e->param_count; i++) {
+        const parameter *p = &e->params[i];
+        bool is_read = p->rank >= 0 && (p->kind == PARAM_IN || p->kind == PARAM_INOUT);
+        if (is_read && !p->generic && dtype_is_integer(p->elem)) return true;
+    }
+    return false;
+}
+
 /* `assume(B1 == B + 1)` in the body: an extent that is a function of others takes its value. */
 static void obey_assumes(const choice *c, check_case *to, int units)
 {
@@ -300,6 +311,7 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
     choice c = {.entry = entry, .memory = memory};
     gather(&c, fixed, units);
     c.indexes = has_plain_indices(entry);
+    c.integers = has_integers(entry);
     const char *types[DT_COUNT];
     int type_count = types_of(&c, types), patterns = pattern_count(c.size_count);
     /* Compiling costs more than running: the other devices see a choice of the sizes. */
@@ -309,6 +321,7 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
         put_pattern(&c, one, i);
         one->on_devices = patterns == 1 || (i > 0 && i < 5) || i == 7;
         one->strided = i == 1 || i == 3;
+        one->whole = c.integers && i % 2 == 0 && i;
         one->as_cuda = i == MINIMUM(patterns, 4) - 1; /* odd, and more than a few threads */
     }
     for (int t = 1; c.type_count && t < type_count; t++)
@@ -317,7 +330,14 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
             put_types(&c, one, types[t]);
             put_pattern(&c, one, i);
             one->on_devices = i == 1 + t % 2;
+            dtype elem;
+            one->whole = i == 2 && dtype_from_text(types[t], &elem) && dtype_is_integer(elem);
         }
+    if (c.integers && patterns == 1) {
+        check_case *one = add_case(&c, out);
+        put_types(&c, one, types[0]);
+        one->whole = one->on_devices = true;
+    }
     for (int k = 0; entry->item && k < 6; k++)
         for (int i = MINIMUM(patterns, 5) - 1; i >= 0 && i > MINIMUM(patterns, 5) - 3; i--) {
             check_case trial = c.base;
@@ -342,4 +362,5 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
 void check_describe(const check_case *c, text *out)
 {
     for (int i = 0; i < c->count; i++) text_print(out, "%s%s=%s", i ? " " : "", c->names[i], c->values[i]);
+    if (c->whole) text_print(out, "%sintegers of any size", c->count ? ", " : "");
 }

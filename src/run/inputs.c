@@ -19,7 +19,8 @@ typedef enum generator_kind {
     GEN_INTEGERS,
     GEN_CONSTANT,
     GEN_RAMP,
-    GEN_PERMUTATION
+    GEN_PERMUTATION,
+    GEN_WHOLE /* of the type's range, extremes often; no clause names it */
 } generator_kind;
 static const struct {
     const char *name;
@@ -149,6 +150,20 @@ static void store_integers(const job *j, int64_t first, int64_t count, const int
     }
 }
 
+/* The first numbers, and a quarter of the others, are those where arithmetic goes wrong first; the rest have any number
+ * of bits. */
+static int64_t any_integer(dtype elem, int64_t index, uint32_t word)
+{
+    int bits = 8 * dtypes[elem].size_bytes;
+    bool is_signed = dtypes[elem].kind == KIND_INT;
+    int64_t most = (int64_t)(UINT64_MAX >> (64 - bits + is_signed));
+    const int64_t extremes[] = {most, is_signed ? -most - 1 : 0, is_signed ? -1 : 1, 1, 0};
+    if (index < COUNT(extremes)) return extremes[index];
+    if (word % 4 == 0) return extremes[(word >> 2) % COUNT(extremes)];
+    uint64_t mixed = (uint64_t)word * 0x9e3779b97f4a7c15u;
+    return integer_wrap(elem, (int64_t)mixed >> (word >> 8) % (uint32_t)bits);
+}
+
 /* Blocks first .. last-1 of the array. */
 static void make_blocks(void *context, int64_t first, int64_t last, int worker)
 {
@@ -158,7 +173,7 @@ static void make_blocks(void *context, int64_t first, int64_t last, int worker)
     int64_t integers[BLOCK];
     for (int64_t block = first; block < last; block++) {
         int64_t start = block * BLOCK, count = MINIMUM(BLOCK, j->count - start);
-        if (j->kind <= GEN_INTEGERS)
+        if (j->kind <= GEN_INTEGERS || j->kind == GEN_WHOLE)
             for (int i = 0; i < BLOCK; i += 4) philox_words(j->seed, j->offset, (uint64_t)(start + i) / 4, words + i);
         switch (j->kind) {
         case GEN_NORMAL: normal_pairs(words, floats, j->low, j->high); break;
@@ -183,6 +198,9 @@ static void make_blocks(void *context, int64_t first, int64_t last, int worker)
             break;
         case GEN_RAMP:
             for (int i = 0; i < BLOCK; i++) integers[i] = start + i;
+            break;
+        case GEN_WHOLE:
+            for (int i = 0; i < BLOCK; i++) integers[i] = any_integer(j->view->elem, start + i, words[i]);
             break;
         case GEN_PERMUTATION:
             for (int64_t i = 0; i < count; i++) integers[i] = j->order[start + i];
@@ -310,8 +328,8 @@ static qn_status read_generator(const ast_file *file, const ast *expression, con
     return clause_error(file, expression, "E505", "give an upper bound above the lower one", error, message);
 }
 
-qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name,
-                     uint64_t seed, const array_view *view, qn_error *error)
+static qn_status fill(const ast_file *file, const ast *generator, bool whole, const bindings *known, int units,
+                      const char *name, uint64_t seed, const array_view *view, qn_error *error)
 {
     hash128 hash = hash_bytes(name, strlen(name));
     job j = {.kind = dtype_is_float(view->elem) ? GEN_NORMAL : GEN_INTEGERS,
@@ -328,6 +346,7 @@ qn_status input_fill(const ast_file *file, const ast *generator, const bindings 
         step *= view->extents[a];
     }
     j.count = step;
+    if (whole && dtype_is_integer(view->elem)) j.kind = GEN_WHOLE;
     if (generator) QN_TRY(read_generator(file, generator, known, units, &j, error));
     if (!j.count) return QN_OK;
     int64_t *order = NULL;
@@ -345,6 +364,12 @@ qn_status input_fill(const ast_file *file, const ast *generator, const bindings 
     }
     heap_free(order);
     return QN_OK;
+}
+
+qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name,
+                     uint64_t seed, const array_view *view, qn_error *error)
+{
+    return fill(file, generator, false, known, units, name, seed, view, error);
 }
 
 void call_known(const qn_call *call, arena *memory, bindings *known)
@@ -367,7 +392,7 @@ void call_known(const qn_call *call, arena *memory, bindings *known)
     }
 }
 
-static qn_status generate(qn_call *call, uint64_t seed, int slot, const bindings *known, qn_error *error)
+static qn_status generate(qn_call *call, uint64_t seed, bool whole, int slot, const bindings *known, qn_error *error)
 {
     const tile_kernel *k = call->instance->kernel;
     const ast_file *file = call->kernel->module->file;
@@ -381,24 +406,30 @@ static qn_status generate(qn_call *call, uint64_t seed, int slot, const bindings
         for (int s = 0; clause && s < clause->list.count; s++)
             if (!strcmp(clause->list.items[s]->name, k->params[i].name)) generator = clause->list.items[s]->left;
         QN_TRY(call_allocate(call, call->declared[i], &call->views[i], error));
-        QN_TRY(input_fill(file, generator, known, units, k->params[i].name, seed, &call->views[i], error));
+        bool any = whole && dtype_is_integer(k->params[i].elem) && !call_is_function(call) && integers_may_be_any(k, i);
+        QN_TRY(fill(file, generator, any, known, units, k->params[i].name, seed, &call->views[i], error));
         a->generated = true;
     }
     return QN_OK;
 }
 
-qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error)
+qn_status call_generate(qn_call *call, uint64_t seed, bool whole, qn_error *error)
 {
-    HEAP_ENTER(error);
-    if (!call) return error_set(error, QN_BAD_CALL, "qn_call_generate: the call is NULL");
     for (int i = 0; i < MAX_PARAMS; i++) call->arguments[i].generated = false;
     int slot = context_cheap_slot(call->context); /* no GPU is woken for this */
     QN_TRY(call_bind(call, slot, true, error));
     arena *memory = arena_new();
     bindings known = {0};
     call_known(call, memory, &known);
-    qn_status status = generate(call, seed, slot, &known, error);
+    qn_status status = generate(call, seed, whole, slot, &known, error);
     arena_free(memory);
     call_unbind(call);
     return status;
+}
+
+qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error)
+{
+    HEAP_ENTER(error);
+    if (!call) return error_set(error, QN_BAD_CALL, "qn_call_generate: the call is NULL");
+    return call_generate(call, seed, false, error);
 }

@@ -353,6 +353,11 @@ qn_status call_apply(qn_call *call, const qn_settings *settings, qn_error *error
 /* inputs.c */
 const ast *bench_of(const ast_file *file, const char *kernel); /* the first bench that names it, or NULL */
 const ast *clause_of(const ast *item, const char *word);       /* or NULL */
+/* Inputs as qn_call_generate makes them; `whole`: integers without an input clause are of the whole range of their type,
+ * the extremes often, wherever integers_may_be_any. */
+qn_status call_generate(qn_call *call, uint64_t seed, bool whole, qn_error *error);
+/* integer_use.c: do the integers of this array reach no index, bound or condition? */
+bool integers_may_be_any(const tile_kernel *k, int array);
 /* Fills one array; a view with any strides. generator: the expression of the input clause, or NULL for the default. */
 qn_status input_fill(const ast_file *file, const ast *generator, const bindings *known, int units, const char *name,
                      uint64_t seed, const array_view *view, qn_error *error);

@@ -171,6 +171,56 @@ TEST(inputs_of_the_bench)
     EXPECT(check(with_bench, NULL) == QN_OK);
 }
 
+/* Bugs that zeros and ones do not show. */
+TEST(planted_integers)
+{
+    static const struct {
+        const char *name, *source;
+    } bugs[] = {
+        {"bump", "(in i8 x[n], out i8 y[n]) launch (1) { y[0 : n] = x[0 : n] + 1; }"},
+        {"square", "(in i16 x[n], out i16 y[n]) launch (1) { y[0 : n] = x[0 : n] * x[0 : n]; }"},
+        {"less", "(in u8 x[n], out u8 y[n]) launch (1) { y[0 : n] = 5 - x[0 : n]; }"},
+        {"narrow", "(in i32 x[n], out i16 y[n]) launch (1) { y[0 : n] = x[0 : n]; }"},
+        {"negative", "(in i8 x[n], out u8 y[n]) launch (1) { y[0 : n] = x[0 : n]; }"},
+        {"total", "(in i8 x[n], out i8 y[1]) launch (1) { y[0] = sum(x[0 : n]); }"},
+        {"step", "(inout i8 x[n]) launch (1) { x[0 : n] = x[0 : n] - 1; }"},
+        {"fixed", "(in i8 x[4], out i8 y[4]) launch (1) { y[0 : 4] = x[0 : 4] + 1; }"},
+    };
+    for (int i = 0; i < COUNT(bugs); i++) {
+        char source[300];
+        snprintf(source, sizeof(source), "kernel %s%s\n", bugs[i].name, bugs[i].source);
+        EXPECT(check(source, &(qn_check_options){.device = "ref", .no_emu = true}) == QN_FINDING);
+        EXPECT(says("R707") && says("integers of any size"));
+    }
+}
+
+/* What is an index, a bound or a condition stays small: no finding is made up. */
+TEST(indices_stay_small)
+{
+    static const char *const clean[] = {
+        "(in float x[n], in i32 at[m], out float y[m]) launch (1) { y[0 : m] = x[at[0 : m]]; }",
+        "(in float x[n], in i32 at[m], out float y[m]) launch (1) { y[0 : m] = x[(at[0 : m] + 3) % 2]; }",
+        "(in float x[n], in i32 c[1], out float y[1]) launch (1)\n"
+        "{ float s = 0; for (int i = 0; i < c[0]; i++) s += x[i]; y[0] = s; }",
+        "(in float x[n], in i32 at[2], out float y[1]) launch (1)\n"
+        "{ int a = at[0]; for (int i = 0; i < 2; i++) a = at[i] + 0 * a; y[0] = x[a]; }",
+        "(in float x[n], in i32 at[2], out float y[1]) launch (1)\n"
+        "{ int a = 0; if (n > 1) a = at[1]; y[0] = x[a]; }",
+        "(in float x[n], in i32 at[1], scratch i32 s[1], out float y[1]) launch (1)\n"
+        "{ s[0] = at[0]; y[0] = x[s[0]]; }",
+        "(in i32 x[1], out i32 y[1]) launch (1) { int a = x[0]; while (a > 0) a = a - 1; y[0] = a; }",
+        "(in i32 x[n], out float y[n]) launch (1) { y[0 : n] = exp(float(x[0 : n])); }",
+        "(in i32 x[n], out i64 y[1]) launch (1) { y[0] = sum(x[0 : n]); }",
+        "(in i8 x[n], out i8 y[n]) launch (1) { y[0 : n] = i8(x[0 : n] + 1); }",
+    };
+    for (int i = 0; i < COUNT(clean); i++) {
+        char source[300];
+        snprintf(source, sizeof(source), "kernel k%s\n", clean[i]);
+        EXPECT(check(source, &(qn_check_options){.device = "ref", .no_emu = true}) == QN_OK);
+        EXPECT(says("k: clean"));
+    }
+}
+
 TEST(raw_kernels)
 {
     if (strcmp(qn_device_best(context), "cpu")) return;
@@ -248,5 +298,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
-          CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(raw_kernels),
-          CASE(comparing), CASE(layouts), CASE(closing))
+          CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
+          CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing), CASE(layouts), CASE(closing))
