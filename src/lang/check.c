@@ -277,7 +277,8 @@ static void check_clauses(checker *c, const ast *item)
             check_settings_of(c, item, clause);
         } else if (!strcmp(clause->word, "gradient")) {
             const call_node *other = map_get(c->items, clause->name);
-            if (!other || (other->item->kind != AST_KERNEL && other->item->kind != AST_TENSOR))
+            if (!other ||
+                (other->item->kind != AST_KERNEL && other->item->kind != AST_RAW && other->item->kind != AST_TENSOR))
                 diagnose(c->d, "E201", clause->at, "name a kernel or a tensor function of this file",
                          "unknown gradient `%s`", clause->name);
         } else if (strcmp(clause->word, "options")) {

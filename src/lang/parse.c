@@ -295,6 +295,17 @@ static ast *parse_settings_clause(parser *p, const char *word, bool has_word)
     return parser_done(p, clause);
 }
 
+static ast *parse_gradient(parser *p)
+{
+    ast *clause = parser_node(p, AST_CLAUSE, p->now.at);
+    clause->word = "gradient";
+    parser_advance(p);
+    parser_expect(p, "(", NULL);
+    clause->name = parser_expect_name(p, "the name of a kernel or tensor function", &clause->at);
+    parser_expect(p, ")", NULL);
+    return parser_done(p, clause);
+}
+
 static ast *parse_kernel(parser *p, ast *item)
 {
     item->kind = AST_KERNEL;
@@ -320,13 +331,7 @@ static ast *parse_kernel(parser *p, ast *item)
             parser_advance(p);
             clause = parser_done(p, clause);
         } else if (parser_is_name(p, "gradient")) {
-            clause = parser_node(p, AST_CLAUSE, p->now.at);
-            clause->word = "gradient";
-            parser_advance(p);
-            parser_expect(p, "(", NULL);
-            clause->name = parser_expect_name(p, "the name of a kernel or tensor function", &clause->at);
-            parser_expect(p, ")", NULL);
-            clause = parser_done(p, clause);
+            clause = parse_gradient(p);
         } else {
             parser_unexpected(p, "a clause or `{`", "clauses are launch, tune, types, precise and gradient");
             break;
@@ -390,6 +395,10 @@ static ast *parse_raw(parser *p, ast *item)
                            : parser_is_name(p, "options") ? "options"
                                                           : NULL;
         bool settings = parser_is(p, "tune") || parser_is_name(p, "types");
+        if (parser_is_name(p, "gradient")) {
+            parser_push(p, &item->clauses, parse_gradient(p));
+            continue;
+        }
         if (!word && !settings) break;
         parser_push(p, &item->clauses, word ? parse_clause(p, word) : parse_settings_clause(p, p->now.word, true));
     }
