@@ -8,6 +8,7 @@
  * Beside the sums a kernel may fold what lives on one operand's side over K (norms of rows, the gradient of a bias
  * beside that of its weights): each such fold is a loop over K of its own, run by all programs if their epilogue needs
  * it, else only by those that store it.
+ * A product with few results and a deep K is split along K: each program sums a part, and a second phase joins them.
  * The order of additions depends on the sizes of the product alone, never on what is fused around it.
  * SPDX-License-Identifier: MIT
  */
@@ -20,6 +21,8 @@
 #define MOST_PROLOGUE_OPS 4
 #define SHORT_DEPTH 8
 #define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
+#define JOIN_PARTS 16     /* sums of parts of K that are added at once */
+#define JOIN_COLUMNS 64
 
 typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
 
@@ -45,6 +48,9 @@ typedef struct dot_work {
     int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
     value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
     value starts[2];                    /* of the tile in M and N */
+    int64_t parts;                      /* of the outermost axis of K; 1: it is not split */
+    int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
+    value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
 } dot_work;
 
 static bool refuse(dot_work *w, const char *why)
@@ -142,6 +148,16 @@ static void find_needs(dot_work *w)
     }
 }
 
+/* By the sizes of the product alone: a builder asks before and after its axes are known. */
+static int64_t find_parts(const dot_work *w)
+{
+    const space *s = &w->t->space;
+    dot_sizes size = {space_count(s, class_axes(w, CLASS_ROWS)), space_count(s, class_axes(w, CLASS_COLUMNS)),
+                      space_count(s, class_axes(w, CLASS_DEPTH)), space_count(s, class_axes(w, CLASS_BATCH))};
+    dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
+    return dot_choose_parts(w->b->options, elem, &size);
+}
+
 static bool check_fold(dot_work *w, int id)
 {
     const term *x = &w->t->terms[id];
@@ -150,7 +166,7 @@ static bool check_fold(dot_work *w, int id)
     if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
     if (w->needs[x->inputs[0]]) return refuse(w, "a reduction of a product's results needs all of them first");
     unsigned axes = w->t->terms[x->inputs[0]].axes;
-    if (w->b->options->gpu && space_count(&w->t->space, depth) > DEEPEST_FOLD)
+    if (w->b->options->gpu && (space_count(&w->t->space, depth) > DEEPEST_FOLD || find_parts(w) > 1))
         return refuse(w, "so long a fold wants more programs than one for each column of tiles");
     if (x->folded != depth || (axes & rows && axes & columns) || x->axes & depth)
         return refuse(w, "it reduces other axes than the product");
@@ -353,6 +369,14 @@ static void launch(dot_work *w)
         w->starts[side] = lower_op(l, l->phase, OP_MUL, DT_I64, (value[]){program, size}, 2, 0);
     }
     value rest = 0;
+    w->part = w->others = 0;
+    if (w->parts > 1) {
+        value parts = lower_scalar_value(l, l->phase, w->part_param);
+        counts[2] = lower_scalar_value(l, head, w->part_param);
+        value program = lower_program(l, 2);
+        w->part = lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){program, parts}, 2, 0);
+        rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){program, parts}, 2, 0);
+    }
     for (int axis = l->axis_count - 1; axis >= 0; axis--) {
         if (!is_program_axis(w, axis)) continue;
         bool first = true; /* the outermost of them takes what is left */
@@ -360,11 +384,12 @@ static void launch(dot_work *w)
         value extent = lower_head_extent(l, axis);
         counts[2] = counts[2] ? lower_op(l, head, OP_MUL, DT_I64, (value[]){counts[2], extent}, 2, 0) : extent;
         if (!rest) rest = lower_program(l, 2);
+        if (!w->others) w->others = rest;
         value length = lower_extent(l, axis);
         w->coordinates[axis] = first ? rest : lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){rest, length}, 2, 0);
         if (!first) rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){rest, length}, 2, 0);
     }
-    lower_phase_launch(l, 0, counts, counts[2] ? 3 : 2);
+    lower_phase_launch(l, l->k->phase_count - 1, counts, counts[2] ? 3 : 2);
 }
 
 /* A frame over two of M, N and K: which stand on tile axes 0 and 1. */
@@ -399,9 +424,15 @@ static value loop_over_depth(dot_work *w, tile_block *block, int level, value ca
     if (level == w->depth_count) return body(w, block, carried, term);
     int axis = w->depth[level];
     tile_type type = tile_type_of(l->k, carried);
-    value first = lower_integer(l, block, 0);
+    value first = lower_integer(l, block, 0), limit = lower_extent(l, axis);
     value step = lower_integer(l, block, axis == w->tile_axis[2] ? w->step : 1);
-    tile_op *op = tile_op_new(l->k, OP_FOR, (value[]){first, lower_extent(l, axis), step, carried}, 4);
+    if (!level && w->part) {
+        value chunk = lower_scalar_value(l, block, w->chunk_param);
+        first = lower_op(l, block, OP_MUL, DT_I64, (value[]){w->part, chunk}, 2, 0);
+        value end = lower_op(l, block, OP_ADD, DT_I64, (value[]){first, chunk}, 2, 0);
+        limit = lower_op(l, block, OP_MIN, DT_I64, (value[]){limit, end}, 2, 0);
+    }
+    tile_op *op = tile_op_new(l->k, OP_FOR, (value[]){first, limit, step, carried}, 4);
     tile_block *inner = tile_block_new(l->k);
     op->regions[0] = inner;
     op->region_count = 1;
@@ -521,6 +552,67 @@ static void store_by_first(dot_work *w, frame *f, unsigned missing)
     tile_append(l->k, f->block, op);
 }
 
+/* ---- parts of K ---- */
+
+/* A part is whole steps of the outermost loop over K. */
+static void begin_split(dot_work *w)
+{
+    lowering *l = w->l;
+    int axis = w->depth[0];
+    int64_t unit = axis == w->tile_axis[2] ? w->tiles.depth : 1, units = (l->extents[axis] + unit - 1) / unit;
+    w->parts = find_parts(w);
+    int64_t each = (units + w->parts - 1) / MAXIMUM(w->parts, 1);
+    w->parts = each ? (units + each - 1) / each : 1;
+    if (w->parts < 2) return;
+    w->part_param = lower_scalar(l, "parts", w->parts);
+    w->chunk_param = lower_scalar(l, "chunk", each * unit);
+}
+
+/* Every program leaves the sums of its part of K; the second phase adds them up in order, a row of JOIN_COLUMNS at a
+ * time, and goes on with the epilogue. Returns the joined sums; *f is the frame they are in. */
+static value join_parts(dot_work *w, frame **f, value sums)
+{
+    lowering *l = w->l;
+    tile_block *head = l->k->head;
+    dtype elem = tile_type_of(l->k, sums).elem;
+    value none = lower_integer(l, head, 1), extents[4] = {lower_scalar_value(l, head, w->part_param), none, none, none};
+    for (int axis = 0; axis < l->axis_count; axis++)
+        if (is_program_axis(w, axis))
+            extents[1] = lower_op(l, head, OP_MUL, DT_I64, (value[]){extents[1], lower_head_extent(l, axis)}, 2, 0);
+    for (int side = 0; side < 2; side++)
+        if (w->tile_axis[side] >= 0) extents[2 + side] = lower_head_extent(l, w->tile_axis[side]);
+    int scratch = lower_scratch(l, "part_sums", elem, extents, 4);
+    value others = w->others ? w->others : lower_integer(l, l->phase, 0);
+    value at[4] = {w->part, others, w->starts[0], w->starts[1]};
+    lower_store_array(l, *f, scratch, at, (int[]){-1, -1, 0, 1}, (bool[]){true, true, false, false}, sums);
+
+    w->parts = 1;
+    w->tiles.rows = 1;
+    w->tiles.columns = JOIN_COLUMNS;
+    lower_phase(l);
+    launch(w);
+    *f = frame_over(w, l->phase, 0, 1);
+    if (w->tile_axis[0] >= 0) frame_scalar(*f, w->tile_axis[0], w->starts[0]);
+    frame *wide = lower_frame(l, *f, l->phase);
+    wide->rank = 2;
+    wide->dims[0] = JOIN_PARTS;
+    wide->dims[1] = (*f)->dims[1];
+    value parts = lower_scalar_value(l, l->phase, w->part_param), joined;
+    value start = lower_broadcast(l, wide, lower_number(l, l->phase, elem, (number){0}), 3);
+    lower_for loop =
+        lower_for_begin(l, lower_integer(l, l->phase, 0), parts, lower_integer(l, l->phase, JOIN_PARTS), &start, 1);
+    frame *turn = lower_frame(l, wide, loop.body);
+    turn->rank = 2;
+    memcpy(turn->dims, wide->dims, sizeof(turn->dims));
+    others = w->others ? w->others : lower_integer(l, loop.body, 0);
+    value from[4] = {loop.index, others, w->starts[0], w->starts[1]};
+    value some = lower_load_array(l, turn, scratch, from, (int[]){0, -1, -1, 1}, (bool[]){false, true, true, false});
+    value next = lower_combine(l, turn, FOLD_SUM, loop.carried[0], some, 0);
+    next = lower_keep_beyond(l, turn, loop.index, parts, next, loop.carried[0]);
+    lower_for_end(l, l->phase, &loop, &next, &joined);
+    return lower_reduce(l, *f, lower_fill(l, wide, joined, FOLD_SUM), FOLD_SUM, w->dot, 1, false);
+}
+
 static dtype sum_elem(dtype elem)
 {
     return elem == DT_F64 ? DT_F64 : elem == DT_I8 || elem == DT_U8 ? DT_I32 : DT_F32;
@@ -538,6 +630,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         if (is_program_axis(w, axis)) size.products *= l->extents[axis];
     w->tiles = dot_choose_tiles(b->options, elem, &size);
     l->k->knob_warps = w->tiles.warps;
+    begin_split(w);
     lower_phase(l);
     launch(w);
     w->step = w->tiles.depth;
@@ -545,6 +638,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
     value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
+    if (w->parts > 1) product = join_parts(w, &f, product);
     if (dot->elem != sum && b->options->mode != FUSE_FUSED)
         product = lower_convert(l, l->phase, lower_convert(l, l->phase, product, dot->elem), sum);
     w->step = w->tiles.fold_depth;

@@ -22,4 +22,7 @@ typedef struct dot_sizes {
  * large. */
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size);
 
+/* dot_tiles.c: parts of K that are summed by programs of their own; 1: it is not split. */
+int64_t dot_choose_parts(const fuse_options *options, dtype elem, const dot_sizes *size);
+
 #endif

@@ -11,10 +11,15 @@
 #include "fuse/order.h"
 
 #define MANY_ROWS 4096
+#define SOME_ROWS 512
 #define MANY_PRODUCTS 16
 #define CPU_STEP 256
 #define FEW_THREADS 4
 #define GPU_FOLD_STEP 128
+#define GPU_PROGRAMS_EACH 2 /* of a split product, for each multiprocessor */
+#define GPU_PART 512        /* the shortest part of a split K */
+#define CPU_PART 4096
+#define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
 
 /* The power of two that holds n, within bounds. */
 static int tile_for(int64_t n, int least, int most)
@@ -27,12 +32,17 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
 {
     int step = 128 / dtypes[elem].size_bytes, fold = GPU_FOLD_STEP;
     bool halves = elem == DT_F16 || elem == DT_BF16;
+    if (size->depth >= GPU_DEEP)
+        return (dot_tiles){tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0,
+                           fold};
     if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold};
-    if (size->rows > MANY_ROWS) return (dot_tiles){128, tile_for(size->columns, 64, 128), step, 0, fold};
+    if (size->rows > MANY_ROWS)
+        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold};
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
-        return (dot_tiles){64, tile_for(size->columns, 16, 128), step, 4, fold};
-    if (size->columns <= 256) return (dot_tiles){32, 16, step, 4, fold};
-    return size->depth > 1024 ? (dot_tiles){64, 64, step, 4, fold} : (dot_tiles){32, 32, step, 4, fold};
+        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold};
+    if (size->rows > SOME_ROWS || size->depth > 1024)
+        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold};
+    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold};
 }
 
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
@@ -42,6 +52,17 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};
     if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
     return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
+}
+
+/* As many parts as let all units work, each deep enough that joining them is little beside it. */
+int64_t dot_choose_parts(const fuse_options *options, dtype elem, const dot_sizes *size)
+{
+    dot_tiles tiles = dot_choose_tiles(options, elem, size);
+    int64_t programs = size->products * ((size->rows + tiles.rows - 1) / tiles.rows) *
+                       ((size->columns + tiles.columns - 1) / tiles.columns);
+    int64_t wanted = (int64_t)MAXIMUM(options->units, 1) * (options->gpu ? GPU_PROGRAMS_EACH : 1);
+    int64_t parts = MINIMUM(wanted / MAXIMUM(programs, 1), size->depth / (options->gpu ? GPU_PART : CPU_PART));
+    return MAXIMUM(parts, 1);
 }
 
 /* ---- thin products ---- */

@@ -83,6 +83,10 @@ value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */
 value lower_fill(lowering *l, frame *f, value x, fold_kind fold);
 /* A combination step: a fold b. */
 value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b, node n);
+/* v folded over tile axes, which stay with extent 1; to_scalar: all of it becomes one number. n: the node it is for. */
+value lower_reduce(lowering *l, frame *f, value v, fold_kind fold, node n, unsigned tile_axes, bool to_scalar);
+/* Of things counted from `first` along axis 0 of the frame: where there is one (below count) now, else old. */
+value lower_keep_beyond(lowering *l, frame *f, value first, value count, value now, value old);
 void lower_store(lowering *l, frame *f, const lower_output *out, value v);
 void lower_checks(lowering *l, frame *f); /* asserts for indices, where options say so */
 

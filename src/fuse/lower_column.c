@@ -63,21 +63,6 @@ static void make_scratch(const loop *p, lowering *l, parts *c, const int *kept, 
     }
 }
 
-static value reduce_axis(lowering *l, frame *f, value v, const term *x, unsigned axes, bool to_scalar)
-{
-    tile_type type = tile_type_of(l->k, v);
-    tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
-    op->attr.fold = x->fold;
-    op->attr.axis_set = axes;
-    lower_note(l, op, x->n);
-    if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
-    for (int i = 0; i < type.rank; i++)
-        if (axes >> i & 1) type.dims[i] = 1;
-    value result = tile_result(l->k, op, to_scalar ? scalar_type(type.elem) : type);
-    tile_append(l->k, f->block, op);
-    return result;
-}
-
 static bool is_late_output(const loop *p, int i)
 {
     return p->late[p->outputs[i].term];
@@ -91,18 +76,6 @@ static bool output_is_wide(const loop *p, int i)
 }
 
 /* ---- joining ---- */
-
-/* Parts from `first` along axis 0 of the frame: where there is one, the new value, else the old. */
-static value assign_inside(lowering *l, frame *f, value first, value part_count, value now, value old)
-{
-    value one = lower_integer(l, f->block, 1);
-    tile_op *rows = tile_op_new(l->k, OP_BOUND, (value[]){first, one, part_count}, 3);
-    value inside = tile_result(l->k, rows, frame_type(f, DT_BOOL, 1));
-    tile_append(l->k, f->block, rows);
-    value next = lower_op(l, f->block, OP_SELECT, tile_type_of(l->k, now).elem, (value[]){inside, now, old}, 3, 0);
-    tile_def(l->k, next)->flags |= F_ASSIGN;
-    return next;
-}
 
 /* The joined value of a fold that keeps nothing, in any frame: a block of parts at a time. */
 static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, int i, value part_count)
@@ -121,9 +94,9 @@ static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, i
     bool safe = false;
     value some = lower_load_array(l, g, c->scratch[i], &loop.index, &axis, &safe);
     value next = lower_combine(l, g, x->fold, loop.carried[0], some, 0);
-    next = assign_inside(l, g, loop.index, part_count, next, loop.carried[0]);
+    next = lower_keep_beyond(l, g, loop.index, part_count, next, loop.carried[0]);
     lower_for_end(l, f->block, &loop, &next, &sum);
-    return reduce_axis(l, whole, sum, x, 1, true);
+    return lower_reduce(l, whole, sum, x->fold, x->n, 1, true);
 }
 
 static void join_scalars(const loop *p, lowering *l, frame *f, const parts *c, value part_count)
@@ -187,7 +160,7 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
         fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
         value sum = lower_combine(l, g, fold, loop.carried[i], v, 0);
-        next[i] = assign_inside(l, g, loop.index, part_count, sum, loop.carried[i]);
+        next[i] = lower_keep_beyond(l, g, loop.index, part_count, sum, loop.carried[i]);
     }
     lower_for_end(l, f->block, &loop, next, results);
     for (int i = 0; i < count; i++) {
@@ -195,7 +168,8 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         frame wide = *f;
         wide.dims[0] = c->join_rows;
         const term *x = &p->t->terms[c->folds[which[i]]];
-        lower_bind(f, c->folds[which[i]], reduce_axis(l, f, lower_fill(l, &wide, results[i], x->fold), x, 1, false));
+        lower_bind(f, c->folds[which[i]],
+                   lower_reduce(l, f, lower_fill(l, &wide, results[i], x->fold), x->fold, x->n, 1, false));
     }
     for (int i = 0; i < p->output_count; i++)
         if (is_late_output(p, i) && output_is_wide(p, i))
@@ -286,7 +260,8 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     lowering *l = loop_begin(p);
     int rows[SPACE_AXES], kept[SPACE_AXES];
     int row_count = loop_axes(p, l, p->outer, rows), kept_count = loop_axes(p, l, p->inner, kept);
-    parts c = {.join_rows = JOIN_ROWS};
+    bool gpu = p->b->options->gpu;
+    parts c = {.join_rows = gpu ? JOIN_ROWS_MANY : JOIN_ROWS};
     find_folds(p, l, &c);
     if (kept_count >= MAX_RANK) l->why = "a result has more axes than an array can have";
     if (l->why) return lower_finish(l, out, error);
@@ -306,8 +281,9 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
     int64_t others = 1;
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
-    /* Each row of the tile leaves a part: folding them here would move them between threads. */
-    int64_t chunks = chunk_count(p, turns, others, 4), rows_each = kept_count ? dims[0] : 1;
+    /* A CPU leaves each row of the tile as a part, since folding them is no more than joining them; on a GPU few programs
+     * join, and many parts would keep them waiting. */
+    int64_t chunks = chunk_count(p, turns, others, 4), rows_each = kept_count && !gpu ? dims[0] : 1;
     int chunk_param = lower_scalar(l, "chunks", chunks);
     c.part_count = chunks * rows_each;
     make_scratch(p, l, &c, kept, kept_count);
@@ -348,19 +324,23 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
     lower_checks(l, g);
     lower_for_end(l, f->block, &loop, next, results);
-    value first_part = kept_count ? lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0) : chunk;
+    value first_part = rows_each > 1 ? lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0) : chunk;
+    frame *left = lower_frame(l, f, f->block);
+    left->rank = rank;
+    left->dims[0] = rows_each;
+    left->dims[1] = dims[1];
     for (int i = 0; i < c.count; i++) {
         const term *x = &p->t->terms[c.folds[i]];
         value at[MAX_RANK] = {first_part}, part = results[i];
-        int axis[MAX_RANK] = {kept_count ? 0 : -1};
+        int axis[MAX_RANK] = {rows_each > 1 ? 0 : -1};
         bool safe[MAX_RANK] = {true};
         for (int k = 0; k < kept_count; k++) {
             at[k + 1] = starts[k];
             axis[k + 1] = k == kept_count - 1 ? 1 : -1;
             safe[k + 1] = k != kept_count - 1;
         }
-        if (!kept_count) part = reduce_axis(l, f, part, x, 1, true);
-        lower_store_array(l, f, c.scratch[i], at, axis, safe, part);
+        if (rows_each == 1) part = lower_reduce(l, f, part, x->fold, x->n, 1, !kept_count);
+        lower_store_array(l, left, c.scratch[i], at, axis, safe, part);
     }
     join_phases(p, l, &c, kept, kept_count);
     return lower_finish(l, out, error);
@@ -377,7 +357,7 @@ static value row_value(const loop *p, lowering *l, frame *f, int fold)
     const term *x = &p->t->terms[fold];
     value v = lower_term(l, f, x->inputs[0]);
     if (!(x->folded & p->inner) || !p->inner) return v;
-    return reduce_axis(l, f, lower_broadcast(l, f, v, 1), x, 1, true);
+    return lower_reduce(l, f, lower_broadcast(l, f, v, 1), x->fold, x->n, 1, true);
 }
 
 static void store_row_outputs(const loop *p, lowering *l, frame *f)

@@ -464,6 +464,32 @@ value lower_combine(lowering *l, frame *f, fold_kind fold, value a, value b, nod
     return lower_op(l, f->block, codes[fold], tile_type_of(l->k, a).elem, (value[]){a, b}, 2, n);
 }
 
+value lower_reduce(lowering *l, frame *f, value v, fold_kind fold, node n, unsigned tile_axes, bool to_scalar)
+{
+    tile_type type = tile_type_of(l->k, v);
+    tile_op *op = tile_op_new(l->k, OP_REDUCE, &v, 1);
+    op->attr.fold = fold;
+    op->attr.axis_set = tile_axes;
+    lower_note(l, op, n);
+    if (l->k->precise && dtype_is_float(type.elem)) op->flags |= F_PRECISE;
+    for (int i = 0; i < type.rank; i++)
+        if (tile_axes >> i & 1) type.dims[i] = 1;
+    value result = tile_result(l->k, op, to_scalar ? scalar_type(type.elem) : type);
+    tile_append(l->k, f->block, op);
+    return result;
+}
+
+value lower_keep_beyond(lowering *l, frame *f, value first, value count, value now, value old)
+{
+    value one = lower_integer(l, f->block, 1);
+    tile_op *rows = tile_op_new(l->k, OP_BOUND, (value[]){first, one, count}, 3);
+    value inside = tile_result(l->k, rows, frame_type(f, DT_BOOL, 1));
+    tile_append(l->k, f->block, rows);
+    value next = lower_op(l, f->block, OP_SELECT, tile_type_of(l->k, now).elem, (value[]){inside, now, old}, 3, 0);
+    tile_def(l->k, next)->flags |= F_ASSIGN;
+    return next;
+}
+
 void lower_bind(frame *f, int id, value v)
 {
     f->values[id] = v;

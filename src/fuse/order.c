@@ -18,6 +18,7 @@
 #define COLUMNS_GPU 128
 #define SCAN_BLOCK 4096
 #define LONG_ROW 65536
+#define LONG_ROW_GPU 8192
 #define FEW_ROWS 64
 
 /* A view [before][axis][after] as [before][after][axis]. */
@@ -92,7 +93,7 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
         return false;
     const char *name = scan_functions[of->attr.fold], *type = dtypes[of->elem].text;
     const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
-    bool few = to.extents[0] * to.extents[2] <= FEW_ROWS && to.extents[1] >= LONG_ROW;
+    bool few = to.extents[0] * to.extents[2] <= FEW_ROWS && to.extents[1] >= (options->gpu ? LONG_ROW_GPU : LONG_ROW);
     bool rows = few || to.extents[2] == 1;
     *out = fuse_kernel_of(memory, g, n, name, 2);
     out->arguments[0] = rows ? axis_last(from) : from;
@@ -170,10 +171,9 @@ static void merge_phase(text *t, arena *memory, dtype elem, bool descending, int
                "        high = where(passes, high, half);\n"
                "    }\n"
                "    tile int to = pair + (s + iota(%d) - own) + (low - other);\n",
-               block, block, 2LL * run, 2LL * run, (long long)run, 2LL * run,
-               (long long)run, dtypes[elem].text, from, block, __builtin_ctzll((unsigned long long)run),
-               dtypes[elem].text, from, before(memory, elem, descending, "w", "v"),
-               before(memory, elem, descending, "v", "w"), block);
+               block, block, 2LL * run, 2LL * run, (long long)run, 2LL * run, (long long)run, dtypes[elem].text, from,
+               block, __builtin_ctzll((unsigned long long)run), dtypes[elem].text, from,
+               before(memory, elem, descending, "w", "v"), before(memory, elem, descending, "v", "w"), block);
     if (last)
         text_print(t, "    y[r / B][r %% B][to] = place%d[r][s : %d];\n}\n", from, block);
     else
