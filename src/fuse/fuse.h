@@ -24,6 +24,7 @@ typedef enum fuse_mode { FUSE_FUSED, FUSE_EAGER, FUSE_STRICT } fuse_mode;
 typedef struct fuse_options {
     fuse_mode mode;
     bool gpu;           /* many threads, small tiles; else few threads, large ones */
+    bool cuda_text;     /* the device runs kernels that are written in CUDA */
     bool check_indices; /* assert that indices lie inside */
     int units;          /* threads or multiprocessors */
 } fuse_options;

@@ -245,7 +245,8 @@ tile_kernel *fuse_copy_text(arena *memory, dtype elem, int rank, int block)
         text_add(&index, "%142:%141 @0");
         snprintf(tile, sizeof(tile), "%s[%%210]", type);
     }
-    text_print(&words, "  %%211 = load x[%s] : %s\n  store y[%s] = %%211\n}\n", text_get(&index), tile, text_get(&index));
+    text_print(&words, "  %%211 = load x[%s] : %s\n  store y[%s] = %%211\n}\n", text_get(&index), tile,
+               text_get(&index));
     tile_kernel *k = NULL;
     CHECK(tile_read(memory, "copy", text_get(&words), words.length, &k, NULL) == QN_OK);
     text_free(&words);

@@ -37,11 +37,19 @@ bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view 
 
 /* scatter.c: additions by index in the order of the updates, whatever runs at once. */
 /* A graph in which each TAKE_ADD and GATHER_ADD that a kernel will compute has a fourth input: the order of its indices
- * (an ARGSORT). Additions of one update a place become arithmetic. Returns the node to use in place of n. */
-node fuse_scatter_prepare(graph *g, node n);
+ * (an ARGSORT); of rows in pieces (on a GPU) the index is in that order. Additions of one update a place become arithmetic. Returns the node to use in place of n. */
+node fuse_scatter_prepare(graph *g, node n, const fuse_options *options);
 /* inputs: views of base (base.base 0: zeros), index, updates, order. */
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out);
+
+/* RUN_SUM; inputs: views of index, updates, order. */
+bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
+                         fuse_kernel *out);
+
+/* sort.c: an ARGSORT as calls of kernels in CUDA and arithmetic around them; n itself where its keys are too wide. sorted
+ * (or NULL) gets the keys in their order where that costs nothing; else it is left alone. */
+node fuse_sort_prepare(graph *g, node n, node *sorted);
 
 /* dot_tiles.c: products with one row, one column or at most one step of depth as other nodes; else n. */
 node fuse_dot_prepare(graph *g, node n);

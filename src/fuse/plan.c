@@ -96,6 +96,7 @@ static group_kind kind_of(graph_code code)
     case GRAPH_DOT: return GROUP_DOT;
     case GRAPH_SCAN: return GROUP_SCAN;
     case GRAPH_ARGSORT: return GROUP_ARGSORT;
+    case GRAPH_RUN_SUM:
     case GRAPH_TAKE_ADD:
     case GRAPH_GATHER_ADD: return GROUP_SCATTER;
     case GRAPH_KERNEL: return GROUP_CALL;
@@ -117,6 +118,31 @@ static void make_cell(planner *p, node n)
 
 /* ---- building ---- */
 
+/* A kernel of ours: arrays in, then results, then scalars, all of which are constants. */
+static void build_own(planner *p, const cell *c, arena *memory, fuse_kernel *out)
+{
+    const graph_node *x = graph_get(p->g, c->g.anchor);
+    int arrays = 0;
+    while (arrays < x->input_count && out->arguments[arrays].base) arrays++;
+    out->scalar_count = x->input_count - arrays;
+    out->scalars = ARENA_ARRAY(memory, number, out->scalar_count + 1);
+    for (int i = arrays; i < x->input_count; i++) out->scalars[i - arrays] = graph_get(p->g, x->inputs[i])->attr.number;
+    fuse_argument *arguments = ARENA_ARRAY(memory, fuse_argument, arrays + c->g.write_count);
+    memcpy(arguments, out->arguments, sizeof(*arguments) * (size_t)arrays);
+    for (int i = 0; i < c->g.write_count; i++) {
+        const shape *s = &graph_get(p->g, c->g.writes[i])->shape;
+        fuse_view mine = fuse_view_row_major(p->g, c->g.writes[i]);
+        fuse_argument *a = &arguments[arrays + i];
+        *a = (fuse_argument){.base = mine.base, .rank = s->rank};
+        memcpy(a->extents, s->extents, sizeof(int64_t) * (size_t)a->rank);
+        memcpy(a->strides, mine.strides, sizeof(int64_t) * (size_t)a->rank);
+    }
+    out->arguments = arguments;
+    out->argument_count = arrays + c->g.write_count;
+    out->call = 0;
+    out->kernel = fuse_from_source(memory, x->attr.kernel->name, x->attr.kernel->source);
+}
+
 /* A call's arguments are its inputs; a constant scalar has no base. */
 static bool build_call(planner *p, const cell *c, arena *memory, fuse_kernel *out)
 {
@@ -133,6 +159,7 @@ static bool build_call(planner *p, const cell *c, arena *memory, fuse_kernel *ou
         memcpy(a->extents, input->shape.extents, sizeof(int64_t) * (size_t)a->rank);
         memcpy(a->strides, view.strides, sizeof(int64_t) * (size_t)a->rank);
     }
+    if (x->attr.kernel->source) build_own(p, c, memory, out);
     return true;
 }
 
@@ -147,7 +174,9 @@ static bool build_alone(planner *p, const cell *c, arena *memory, fuse_kernel *o
     switch (c->g.kind) {
     case GROUP_SCAN: return fuse_scan_kernel(memory, p->g, c->g.anchor, views, p->options, out);
     case GROUP_ARGSORT: return fuse_argsort_kernel(memory, p->g, c->g.anchor, views, p->options, out);
-    default: return fuse_scatter_kernel(memory, p->g, c->g.anchor, views, p->options, out);
+    default:
+        if (x->code == GRAPH_RUN_SUM) return fuse_run_sum_kernel(memory, p->g, c->g.anchor, views, p->options, out);
+        return fuse_scatter_kernel(memory, p->g, c->g.anchor, views, p->options, out);
     }
 }
 
@@ -413,7 +442,7 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
                               const fuse_options *options, arena *memory, fuse_plan **out, qn_error *error)
 {
     int old_count = g->node_count;
-    preparation prepared = plan_prepare(g, leaves, roots, root_count, memory);
+    preparation prepared = plan_prepare(g, leaves, roots, root_count, options, memory);
     plan_part_roots(g, &prepared, leaves, roots, root_count);
     if (g->status != QN_OK) return error_set(error, g->status, "%s", g->error.message);
     bool *stored = ARENA_ARRAY(memory, bool, g->node_count), again = true;

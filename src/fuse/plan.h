@@ -66,7 +66,8 @@ typedef struct preparation {
     node *now;     /* by node of the graph as it came: what computes it */
     int old_count; /* nodes of the graph as it came */
 } preparation;
-preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory);
+preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
+                         const fuse_options *options, arena *memory);
 /* Roots that became something that is no op of their own (another root, a leaf) become copies of it. */
 void plan_part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const node *roots, int root_count);
 /* Marks what has to be looked at: from the roots down to what is in memory. */

@@ -28,14 +28,15 @@ static node concat_tree(graph *g, node n)
     return graph_concat(g, parts, count, x.attr.axis);
 }
 
-static node prepare_node(graph *g, node n)
+static node prepare_node(graph *g, node n, const fuse_options *options)
 {
     const graph_node *x = graph_get(g, n);
     bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
     if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
-    if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n);
+    if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n, options);
     if (x->code == GRAPH_CONCAT) return concat_tree(g, n);
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
+    if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
     return n;
@@ -58,7 +59,7 @@ void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const n
 bool plan_is_alone(graph_code code)
 {
     return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
-           code == GRAPH_KERNEL;
+           code == GRAPH_RUN_SUM || code == GRAPH_KERNEL;
 }
 
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
@@ -71,7 +72,8 @@ static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, in
     return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
 }
 
-preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count, arena *memory)
+preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
+                         const fuse_options *options, arena *memory)
 {
     preparation p = {.old_count = g->node_count};
     p.now = ARENA_ARRAY(memory, node, g->node_count);
@@ -90,7 +92,7 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
         }
         g->site = x.site;
         g->label = x.label;
-        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n);
+        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n, options);
     }
     g->site = (graph_site){0};
     g->label = NULL;

@@ -3,8 +3,8 @@
  * kernels that add the updates of one place one after another, in the order in which they stand.
  *
  * The indices are sorted (stable), so that updates of one place are neighbours. The first of each such run adds the
- * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows, everything else element by
- * element in lanes. Indices outside add nothing.
+ * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows (on a GPU in pieces of runs),
+ * everything else element by element in lanes. Indices outside add nothing.
  * One update a place (the gradient of picking one class) needs no sorting: a selection by comparison, which fuses with
  * its neighbours.
  * SPDX-License-Identifier: MIT
@@ -12,8 +12,13 @@
 #include "fuse/order.h"
 #include "ir/graph_build.h"
 
+#include <string.h>
+
 #define LANES 256
 #define SHORT_ROW 16
+#define PART 16
+#define JOIN 64
+#define WIDE 128
 
 /* ---- the graph ---- */
 
@@ -55,12 +60,20 @@ static bool is_sorted(const graph *g, node n)
            graph_get(g, counted->inputs[0])->elem == DT_BOOL;
 }
 
-node fuse_scatter_prepare(graph *g, node n)
+/* Long rows on a GPU: runs are cut into pieces, and the index is given in its order. */
+static bool is_in_pieces(const graph_node *n, const fuse_options *options)
+{
+    int64_t row = 1;
+    for (int k = n->attr.axis + 1; k < n->shape.rank; k++) row *= n->shape.extents[k];
+    return n->code == GRAPH_TAKE_ADD && !n->attr.index && options->gpu && row >= SHORT_ROW;
+}
+
+node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
 {
     graph_node of = *graph_get(g, n);
     bool takes = of.code == GRAPH_TAKE_ADD;
     if (!takes && of.code != GRAPH_GATHER_ADD) return n;
-    if (of.input_count == 4) return n;
+    if (of.input_count == 4 || of.attr.index) return n;
     graph_site site = g->site;
     const char *label = g->label;
     g->site = of.site;
@@ -69,12 +82,20 @@ node fuse_scatter_prepare(graph *g, node n)
     if (!takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
         made = add_one(g, &of);
     } else {
-        node index = of.inputs[1];
+        node index = of.inputs[1], order, sorted = 0;
         shape line = {1, {shape_count(&graph_get(g, index)->shape)}};
         if (takes) index = graph_reshape(g, index, &line);
-        node order = is_sorted(g, index) ? graph_iota(g, graph_get(g, index)->shape.extents[0])
-                                         : graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
-        node inputs[] = {of.inputs[0], of.inputs[1], of.inputs[2], order};
+        if (is_sorted(g, index)) {
+            sorted = index;
+            order = graph_iota(g, graph_get(g, index)->shape.extents[0]);
+        } else {
+            if (options->cuda_text) index = graph_short_index(g, index, of.shape.extents[of.attr.axis]);
+            order = graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
+            if (options->cuda_text) order = fuse_sort_prepare(g, order, &sorted);
+        }
+        bool pieces = is_in_pieces(&of, options);
+        if (pieces && !sorted) sorted = graph_take(g, index, order, 0);
+        node inputs[] = {of.inputs[0], pieces ? sorted : of.inputs[1], of.inputs[2], order};
         of.inputs = inputs;
         of.input_count = 4;
         made = graph_intern(g, &of);
@@ -102,6 +123,59 @@ static const char rows_source[] = "kernel take_add(%sin %s index[n], in %s updat
                                   "        y[o][here][:] = %s(total);\n"
                                   "    }\n"
                                   "}\n";
+
+/* On a GPU a long run is no work for one program. Runs are cut where positions are multiples of PART: each piece is added
+ * up at once; a run of one piece is done then. Pieces of longer runs wait: the one a run begins with in `tail`, those it
+ * goes on with in `head`, and the second phase adds JOIN of them at a time, in order. */
+static const char pieces_source[] =
+    "kernel take_add(%sin %s index[n], in %s updates[O][n][E], in i64 order[n]%s,\n"
+    "                scratch %s head[O][cdiv(n, PART)][E], scratch %s tail[O][cdiv(n, PART)][E],\n"
+    "                const int PART = %d, const int JOIN = %d, const int WIDE = %d)\n"
+    "%s"
+    "launch (n, cdiv(E, WIDE), O)\n"
+    "{\n"
+    "    int p = program(0), e = program(1) * WIDE, o = program(2), end = min(p / PART * PART + PART, n);\n"
+    "    int here = index[p], before = index[max(p - 1, 0)], behind = index[min(end, n - 1)];\n"
+    "    bool first = p == 0 || before != here;\n"
+    "    if (here >= 0 && here < V && (first || p %% PART == 0)) {\n"
+    "        tile bool mine = index[p : PART] == here && p + iota(PART) < end;\n"
+    "        tile %s total = %s(sum(updates[o][keep(order[p : PART], mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "        if (first && (end == n || behind != here))\n"
+    "            y[o][here][e : WIDE] = %s(%stotal);\n"
+    "        else if (first)\n"
+    "            tail[o][p / PART][e : WIDE] = total;\n"
+    "        else\n"
+    "            head[o][p / PART][e : WIDE] = total;\n"
+    "    }\n"
+    "}\n"
+    "then launch (n / PART, cdiv(E, WIDE), O)\n"
+    "{\n"
+    "    int c = program(0), e = program(1) * WIDE, o = program(2), last = c * PART + PART - 1, parts = cdiv(n, "
+    "PART);\n"
+    "    int here = index[last], behind = index[min(last + 1, n - 1)], before = index[max(c * PART - 1, 0)];\n"
+    "    if (here >= 0 && here < V && last + 1 < n && behind == here && (c == 0 || before != here)) {\n"
+    "        tile %s total = tail[o][c][e : WIDE];\n"
+    "        int d = c + 1;\n"
+    "        while (d < parts) {\n"
+    "            tile int k = keep(d + iota(JOIN), d + iota(JOIN) < parts);\n"
+    "            tile bool mine = index[k * PART] == here;\n"
+    "            total = %s(total + sum(head[o][keep(k, mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "            d = all(mine) ? d + JOIN : parts;\n"
+    "        }\n"
+    "        y[o][here][e : WIDE] = %s(%stotal);\n"
+    "    }\n"
+    "}\n";
+
+/* Of equal neighbours the first alone counts: no place is met twice. */
+static const char firsts_source[] = "kernel take_add(%sin %s index[n], in %s updates[O][n][E]%s)\n"
+                                    "%s"
+                                    "launch (n, O)\n"
+                                    "{\n"
+                                    "    int p = program(0), o = program(1);\n"
+                                    "    int here = index[p], before = index[max(p - 1, 0)];\n"
+                                    "    if (here >= 0 && here < V && (p == 0 || before != here))\n"
+                                    "        y[o][here][:] = %s(%s%s(updates[o][p][:]));\n"
+                                    "}\n";
 
 static const char rows_copy[] = "launch (V, O)\n"
                                 "{\n"
@@ -148,9 +222,12 @@ static const char lanes_copy[] =
 
 typedef enum scatter_base { BASE_ZERO, BASE_COPIED, BASE_WRITTEN_OVER } scatter_base;
 
-static tile_kernel *scatter_text(arena *memory, bool rows, const char *type, const char *index_type, const char *inside,
-                                 scatter_base base)
+typedef enum scatter_form { FORM_LANES, FORM_ROWS, FORM_PIECES, FORM_FIRSTS } scatter_form;
+
+static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width, const char *type,
+                                 const char *index_type, const char *inside, scatter_base base)
 {
+    bool rows = form != FORM_LANES;
     const char *axes = rows ? "[O][V][E]" : "[A][V][B]", *from = base == BASE_COPIED ? "base" : "y", *before = "";
     const char *after = arena_print(memory, ", out %s y%s%s", type, axes, base == BASE_ZERO ? " = 0" : "");
     if (base == BASE_COPIED) before = arena_print(memory, "in %s base%s, ", type, axes);
@@ -161,6 +238,19 @@ static tile_kernel *scatter_text(arena *memory, bool rows, const char *type, con
     const char *copy = "", *start;
     if (rows) {
         if (base == BASE_COPIED) copy = rows_copy;
+        int wide = SHORT_ROW;
+        while (wide < width && wide < WIDE) wide *= 2;
+        start = base == BASE_ZERO ? "" : arena_print(memory, "%s(%s[o][here][e : WIDE]) + ", inside, from);
+        const char *whole = base == BASE_ZERO ? "" : arena_print(memory, "%s(%s[o][here][:]) + ", inside, from);
+        if (form == FORM_FIRSTS)
+            return fuse_from_source(
+                memory, "take_add",
+                arena_print(memory, firsts_source, before, index_type, type, after, copy, type, whole, inside));
+        if (form == FORM_PIECES)
+            return fuse_from_source(memory, "take_add",
+                                    arena_print(memory, pieces_source, before, index_type, type, after, inside, inside,
+                                                PART, JOIN, wide, copy, inside, inside, type, start, inside, inside,
+                                                type, start));
         start = base == BASE_ZERO ? arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside)
                                   : arena_print(memory, "%s(%s[o][here][:])", inside, from);
         return fuse_from_source(memory, "take_add",
@@ -180,20 +270,23 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
 {
     const graph_node *of = graph_get(g, n);
     bool takes = of->code == GRAPH_TAKE_ADD, has_base = inputs[0].base != 0;
-    int axis = of->attr.axis, index_rank = graph_get(g, of->inputs[1])->shape.rank;
+    int axis = of->attr.axis, index_rank = graph_get(g, of->inputs[2])->shape.rank - of->shape.rank + 1;
+    int index_axes = takes ? graph_get(g, of->inputs[1])->shape.rank : 1; /* 1 where it is sorted */
     fuse_argument base = {0}, index, updates, order, result;
     fuse_view mine = fuse_view_row_major(g, n);
-    CHECK(of->input_count == 4);
+    bool firsts = of->input_count == 3;
+    CHECK(of->input_count == 4 || (takes && of->attr.index));
     if ((has_base && !fuse_view_middle(g, of->inputs[0], &inputs[0], axis, 1, &base)) ||
-        !fuse_view_middle(g, of->inputs[1], &inputs[1], takes ? 0 : axis, takes ? index_rank : 1, &index) ||
+        !fuse_view_middle(g, of->inputs[1], &inputs[1], takes ? 0 : axis, index_axes, &index) ||
         !fuse_view_middle(g, of->inputs[2], &inputs[2], axis, takes ? index_rank : 1, &updates) ||
-        !fuse_view_middle(g, of->inputs[3], &inputs[3], takes ? 0 : axis, 1, &order) ||
+        (!firsts && !fuse_view_middle(g, of->inputs[3], &inputs[3], takes ? 0 : axis, 1, &order)) ||
         !fuse_view_middle(g, n, &mine, axis, 1, &result))
         return false;
-    bool rows = takes && result.extents[2] >= SHORT_ROW;
+    bool rows = firsts || (takes && result.extents[2] >= SHORT_ROW);
+    scatter_form form = firsts ? FORM_FIRSTS : is_in_pieces(of, options) ? FORM_PIECES : rows ? FORM_ROWS : FORM_LANES;
     const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[1])->elem].text;
     const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
-    *out = fuse_kernel_of(memory, g, n, graph_ops[of->code].text, 4 + has_base);
+    *out = fuse_kernel_of(memory, g, n, graph_ops[of->code].text, 4 - firsts + has_base);
     fuse_argument *to = out->arguments;
     if (has_base) *to++ = base;
     if (rows) {
@@ -202,11 +295,12 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
                                 .offset = index.offset,
                                 .extents = {index.extents[1]},
                                 .strides = {index.strides[1]}};
-        order = (fuse_argument){.base = order.base,
-                                .rank = 1,
-                                .offset = order.offset,
-                                .extents = {order.extents[1]},
-                                .strides = {order.strides[1]}};
+        if (!firsts)
+            order = (fuse_argument){.base = order.base,
+                                    .rank = 1,
+                                    .offset = order.offset,
+                                    .extents = {order.extents[1]},
+                                    .strides = {order.strides[1]}};
     } else if (takes) { /* the same indices for every element of a row */
         for (int k = 0; k < 3; k += 2) {
             index.extents[k] = order.extents[k] = updates.extents[k];
@@ -215,13 +309,102 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
     }
     *to++ = index;
     *to++ = updates;
-    *to++ = order;
+    if (!firsts) *to++ = order;
     *to = result;
-    out->kernel = scatter_text(memory, rows, type, index_type, inside, has_base ? BASE_COPIED : BASE_ZERO);
+    out->kernel =
+        scatter_text(memory, form, result.extents[2], type, index_type, inside, has_base ? BASE_COPIED : BASE_ZERO);
     if (has_base) {
-        out->over = scatter_text(memory, rows, type, index_type, inside, BASE_WRITTEN_OVER);
+        out->over = scatter_text(memory, form, result.extents[2], type, index_type, inside, BASE_WRITTEN_OVER);
         out->over_read = 0;
-        out->over_write = 4;
+        out->over_write = 4 - firsts;
     }
+    return true;
+}
+
+/* ---- sums of runs ---- */
+
+static const char run_rows_source[] =
+    "kernel run_sum(in %s index[n], in %s updates[n][E], in i64 order[n], out %s y[n][E])\n"
+    "launch (n)\n"
+    "{\n"
+    "    int p = program(0), here = index[p], before = index[max(p - 1, 0)];\n"
+    "    tile %s total = like(updates[p][:], %s(0));\n"
+    "    if (p == 0 || before != here) {\n"
+    "        for (int q = p; q < n; q++) {\n"
+    "            if (index[q] != here) break;\n"
+    "            total = %s(total + %s(updates[order[q]][:]));\n"
+    "        }\n"
+    "    }\n"
+    "    y[p][:] = %s(total);\n"
+    "}\n";
+
+static const char run_pieces_source[] =
+    "kernel run_sum(in %s index[n], in %s updates[n][E], in i64 order[n], out %s y[n][E],\n"
+    "               scratch %s head[cdiv(n, PART)][E], scratch %s tail[cdiv(n, PART)][E],\n"
+    "               const int PART = %d, const int JOIN = %d, const int WIDE = %d)\n"
+    "launch (n, cdiv(E, WIDE))\n"
+    "{\n"
+    "    int p = program(0), e = program(1) * WIDE, end = min(p / PART * PART + PART, n);\n"
+    "    int here = index[p], before = index[max(p - 1, 0)], behind = index[min(end, n - 1)];\n"
+    "    bool first = p == 0 || before != here;\n"
+    "    if (first || p %% PART == 0) {\n"
+    "        tile bool mine = index[p : PART] == here && p + iota(PART) < end;\n"
+    "        tile %s total = %s(sum(updates[keep(order[p : PART], mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "        if (first && (end == n || behind != here))\n"
+    "            y[p][e : WIDE] = %s(total);\n"
+    "        else if (first)\n"
+    "            tail[p / PART][e : WIDE] = total;\n"
+    "        else\n"
+    "            head[p / PART][e : WIDE] = total;\n"
+    "    }\n"
+    "    if (!first) y[p][e : WIDE] = %s(0);\n"
+    "}\n"
+    "then launch (n / PART, cdiv(E, WIDE))\n"
+    "{\n"
+    "    int c = program(0), e = program(1) * WIDE, last = c * PART + PART - 1, parts = cdiv(n, PART);\n"
+    "    int here = index[last], behind = index[min(last + 1, n - 1)], before = index[max(c * PART - 1, 0)];\n"
+    "    if (last + 1 < n && behind == here && (c == 0 || before != here)) {\n"
+    "        tile %s total = tail[c][e : WIDE];\n"
+    "        int d = c + 1;\n"
+    "        while (d < parts) {\n"
+    "            tile int k = keep(d + iota(JOIN), d + iota(JOIN) < parts);\n"
+    "            tile bool mine = index[k * PART] == here;\n"
+    "            total = %s(total + sum(head[keep(k, mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "            d = all(mine) ? d + JOIN : parts;\n"
+    "        }\n"
+    "        int p = last;\n"
+    "        while (p > c * PART && index[max(p - 1, 0)] == here) p = p - 1;\n"
+    "        y[p][e : WIDE] = %s(total);\n"
+    "    }\n"
+    "}\n";
+
+bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
+                         fuse_kernel *out)
+{
+    const graph_node *of = graph_get(g, n);
+    fuse_argument parts[4];
+    fuse_view mine = fuse_view_row_major(g, n);
+    for (int i = 0; i < 4; i++) {
+        node from = i < 3 ? of->inputs[i] : n;
+        fuse_argument a;
+        if (!fuse_view_middle(g, from, i < 3 ? &inputs[i] : &mine, 0, 1, &a)) return false;
+        parts[i] = (fuse_argument){.base = a.base, .rank = i % 2 ? 2 : 1, .offset = a.offset};
+        for (int k = 0; k < parts[i].rank; k++) {
+            parts[i].extents[k] = a.extents[k + 1];
+            parts[i].strides[k] = a.strides[k + 1];
+        }
+    }
+    const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[0])->elem].text;
+    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type, *source;
+    int wide = SHORT_ROW;
+    while (wide < parts[3].extents[1] && wide < WIDE) wide *= 2;
+    if (options->gpu)
+        source = arena_print(memory, run_pieces_source, index_type, type, type, inside, inside, PART, JOIN, wide,
+                             inside, inside, type, type, inside, inside, type);
+    else
+        source = arena_print(memory, run_rows_source, index_type, type, type, inside, inside, inside, inside, type);
+    *out = fuse_kernel_of(memory, g, n, "run_sum", 4);
+    memcpy(out->arguments, parts, sizeof(parts));
+    out->kernel = fuse_from_source(memory, "run_sum", source);
     return true;
 }

@@ -67,8 +67,13 @@ bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)
 {
     const graph_node *of = graph_get(g, n);
     bool takes = of->code == GRAPH_TAKE_ADD;
+    if (of->code == GRAPH_RUN_SUM) {
+        fuse_argument rows;
+        return fuse_view_middle(g, of->inputs[input], view, 0, 1, &rows);
+    }
     int axis = takes && (input == 1 || input == 3) ? 0 : of->attr.axis, axes = 1;
-    if (takes && (input == 1 || input == 2)) axes = graph_get(g, of->inputs[1])->shape.rank;
+    if (takes && input == 1) axes = graph_get(g, of->inputs[1])->shape.rank;
+    if (takes && input == 2) axes = graph_get(g, of->inputs[2])->shape.rank - of->shape.rank + 1;
     fuse_argument unused;
     return fuse_view_middle(g, of->inputs[input], view, axis, axes, &unused);
 }

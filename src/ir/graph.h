@@ -67,7 +67,8 @@ typedef struct graph_attr {
  * their types and shapes already. Inputs of the node: in and inout arrays in order, then scalar parameters as rank 0. */
 typedef struct graph_kernel {
     const char *name;
-    void *entry; /* the owner's: the kernel, its constants */
+    void *entry;        /* the owner's: the kernel, its constants */
+    const char *source; /* of a kernel that fusion itself calls: text of the language; then there is no entry */
     int output_count;
     dtype output_elem[16];
     shape output_shape[16];
@@ -151,6 +152,11 @@ node graph_dot(graph *g, node a, node b, dtype elem,
 node graph_take(graph *g, node x, node index, int axis);
 node graph_gather(graph *g, node x, node index, int axis);
 node graph_take_add(graph *g, node base, node index, node updates, int axis);
+/* index: equal ones are neighbours; of each run only the first row of updates is added. */
+node graph_take_add_firsts(graph *g, node base, node index, node updates);
+/* The index as i32, in the same order, with all that lies outside [0, limit) equal: sorts faster. */
+node graph_short_index(graph *g, node index, int64_t limit);
+node graph_run_sum(graph *g, node index, node updates, node order);
 node graph_gather_add(graph *g, node base, node index, node updates, int axis);
 node graph_kernel_call(graph *g, const graph_kernel *k, const node *inputs, int count);
 node graph_result(graph *g, node call, int index);

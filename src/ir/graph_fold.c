@@ -149,6 +149,38 @@ node graph_take_add(graph *g, node base, node index, node updates, int axis)
     return scatter(g, GRAPH_TAKE_ADD, base, index, updates, axis);
 }
 
+node graph_take_add_firsts(graph *g, node base, node index, node updates)
+{
+    node n = scatter(g, GRAPH_TAKE_ADD, base, index, updates, 0);
+    if (!n) return 0;
+    CHECK(g->nodes[index].shape.rank == 1);
+    graph_node firsts = g->nodes[n];
+    firsts.attr.index = 1;
+    return graph_intern(g, &firsts);
+}
+
+node graph_short_index(graph *g, node index, int64_t limit)
+{
+    if (!index || dtypes[g->nodes[index].elem].size_bytes <= 4 || limit >= INT32_MAX) return index;
+    shape s = g->nodes[index].shape;
+    dtype elem = g->nodes[index].elem;
+    node zero = graph_full(g, elem, &s, (number){.i = 0}), end = graph_full(g, elem, &s, (number){.i = limit});
+    node inside = graph_binary(g, OP_AND, graph_binary(g, OP_GE, index, zero), graph_binary(g, OP_LT, index, end));
+    return graph_convert(g, graph_select(g, inside, index, end), DT_I32);
+}
+
+node graph_run_sum(graph *g, node index, node updates, node order)
+{
+    if (!index || !updates || !order || !is_index(g, "run_sum", index) || !is_index(g, "run_sum", order)) return 0;
+    const shape *s = &g->nodes[updates].shape, *places = &g->nodes[index].shape;
+    if (places->rank != 1 || !shape_same(places, &g->nodes[order].shape) || !s->rank ||
+        s->extents[0] != places->extents[0])
+        return graph_fail(g, "run_sum", "the index %s, the order %s and the rows %s do not go together", WORDS(index),
+                          WORDS(order), WORDS(updates));
+    graph_node n = graph_like(g, GRAPH_RUN_SUM, updates, (node[]){index, updates, order}, 3);
+    return graph_intern(g, &n);
+}
+
 node graph_gather_add(graph *g, node base, node index, node updates, int axis)
 {
     return scatter(g, GRAPH_GATHER_ADD, base, index, updates, axis);

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct machine {
     const graph *graph;
@@ -308,6 +309,7 @@ static qn_status by_index(const machine *m, const graph_node *n, int64_t count, 
     bool adds = n->code == GRAPH_TAKE_ADD || n->code == GRAPH_GATHER_ADD;
     const graph_node *x = input_node(m, n, 0), *index_node = input_node(m, n, 1);
     const shape *places = adds ? &input_node(m, n, 2)->shape : &n->shape;
+    int64_t row = adds && places->rank && places->extents[0] ? shape_count(places) / places->extents[0] : 1;
     if (adds)
         for (int64_t j = 0; j < count; j++) r[j] = input(m, n, 0)[j];
     for (int64_t j = 0, all = shape_count(places); j < all; j++) {
@@ -316,10 +318,27 @@ static qn_status by_index(const machine *m, const graph_node *n, int64_t count, 
             return error_set(m->error, QN_FAILED, "%s: the index %lld lies outside axis %d of extent %lld",
                              graph_ops[n->code].text, (long long)bad, n->attr.axis,
                              (long long)x->shape.extents[n->attr.axis]);
+        if (adds && n->attr.index && j >= row && input(m, n, 1)[j / row].i == input(m, n, 1)[j / row - 1].i) continue;
         if (adds)
             r[at] = math_fold(FOLD_SUM, n->elem, r[at], input(m, n, 2)[j]);
         else
             r[j] = input(m, n, 0)[at];
+    }
+    return QN_OK;
+}
+
+static qn_status run_sum(const machine *m, const graph_node *n, cell *r)
+{
+    const cell *index = input(m, n, 0), *updates = input(m, n, 1), *order = input(m, n, 2);
+    int64_t count = n->shape.extents[0], row = count ? shape_count(&n->shape) / count : 0, first = 0;
+    memset(r, 0, sizeof(*r) * (size_t)(count * row));
+    for (int64_t p = 0; p < count; p++) {
+        if (!p || index[p].i != index[p - 1].i) first = p;
+        if (order[p].i < 0 || order[p].i >= count)
+            return error_set(m->error, QN_FAILED, "run_sum: the order %lld lies outside %lld rows",
+                             (long long)order[p].i, (long long)count);
+        for (int64_t e = 0; e < row; e++)
+            r[first * row + e] = math_fold(FOLD_SUM, n->elem, r[first * row + e], updates[order[p].i * row + e]);
     }
     return QN_OK;
 }
@@ -375,6 +394,7 @@ static qn_status compute(machine *m, node at)
     case GRAPH_SCAN: scan(m, n, count, r); break;
     case GRAPH_ARGSORT: argsort(m, n, count, r); break;
     case GRAPH_DOT: dot(m, n, count, r); break;
+    case GRAPH_RUN_SUM: QN_TRY(run_sum(m, n, r)); break;
     case GRAPH_TAKE:
     case GRAPH_GATHER:
     case GRAPH_TAKE_ADD:

@@ -111,8 +111,8 @@ static void print_after(const printer *p, const graph_node *n)
     case GRAPH_ARGSORT:
     case GRAPH_TAKE:
     case GRAPH_GATHER:
-    case GRAPH_TAKE_ADD:
     case GRAPH_GATHER_ADD: text_print(p->out, " axis %d", a->axis); break;
+    case GRAPH_TAKE_ADD: text_print(p->out, a->index ? " axis %d firsts" : " axis %d", a->axis); break;
     default: break;
     }
 }

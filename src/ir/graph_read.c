@@ -152,8 +152,11 @@ static bool read_after(reader *r, line *l)
     case GRAPH_ARGSORT:
     case GRAPH_TAKE:
     case GRAPH_GATHER:
-    case GRAPH_TAKE_ADD:
     case GRAPH_GATHER_ADD: return read_axis(r, l);
+    case GRAPH_TAKE_ADD:
+        if (!read_axis(r, l)) return false;
+        l->index = scan_accept(&r->scan, "firsts");
+        return true;
     default: return true;
     }
 }
@@ -302,7 +305,12 @@ static node build(reader *r, const line *l)
     case GRAPH_AGAIN: return graph_same(g, l->code, in[0], (int)l->index);
     case GRAPH_TAKE: return graph_take(g, in[0], in[1], (int)l->axis);
     case GRAPH_GATHER: return graph_gather(g, in[0], in[1], (int)l->axis);
-    case GRAPH_TAKE_ADD: return graph_take_add(g, in[0], in[1], in[2], (int)l->axis);
+    case GRAPH_TAKE_ADD:
+        if (!l->index) return graph_take_add(g, in[0], in[1], in[2], (int)l->axis);
+        if (l->axis || graph_get(g, in[1])->shape.rank != 1)
+            return scan_fail_at(&r->scan, l->line, "firsts are those of an index of one axis, added along axis 0");
+        return graph_take_add_firsts(g, in[0], in[1], in[2]);
+    case GRAPH_RUN_SUM: return graph_run_sum(g, in[0], in[1], in[2]);
     case GRAPH_GATHER_ADD: return graph_gather_add(g, in[0], in[1], in[2], (int)l->axis);
     case GRAPH_KERNEL: return build_kernel(r, l);
     case GRAPH_RESULT:

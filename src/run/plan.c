@@ -106,6 +106,7 @@ static qn_status build(plan_build *b, qn_error *error)
     for (int i = 0; i < q->assign_count; i++) p->roots[p->root_count++] = b->assigns[i].from;
     const fuse_options options = {.mode = q->mode,
                                   .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
+                                  .cuda_text = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .check_indices = q->check_indices,
                                   .units = about->units};
     from = record_begin();

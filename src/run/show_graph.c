@@ -114,7 +114,7 @@ static qn_status fuse(shown *s, qn_error *error)
         leaves[n].offset = x->attr.offset;
         memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
     }
-    fuse_options options = {.mode = modes[s->call->mode], .gpu = s->gpu, .units = s->units};
+    fuse_options options = {.mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &options, s->memory, &s->plan, error);
 }
 

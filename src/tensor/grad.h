@@ -24,16 +24,10 @@ node graph_checkpoint(graph *g, node x);
  * [index][row...]. False: it is not of this form. sparse.c */
 typedef struct sparse_rows {
     node index, updates;
+    int64_t limit; /* rows of the table */
 } sparse_rows;
 bool sparse_rows_find(graph *g, node gradient, sparse_rows *out);
-/* Every row once: sorted indices, whether an index is the first of its kind, and the sum of the updates of its kind. */
-typedef struct sparse_sums {
-    node index; /* [n], sorted */
-    node first; /* bool [n] */
-    node sums;  /* [n][row...]: the same for equal indices */
-} sparse_sums;
-sparse_sums sparse_rows_sum(graph *g, const sparse_rows *rows);
-/* values [n][row...] where an index is met first, else 0: what may be added at all indices. */
-node sparse_sums_once(graph *g, const sparse_sums *sums, node values);
+/* Every row once: sorted indices, and where an index is met first the sum of the updates of its kind, else 0. */
+sparse_rows sparse_rows_sum(graph *g, const sparse_rows *rows);
 
 #endif

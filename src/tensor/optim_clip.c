@@ -29,13 +29,6 @@ static node scaled(graph *g, node x, node factor)
     return graph_binary(g, OP_MUL, x, grad_everywhere(g, graph_convert(g, factor, g->nodes[x].elem), &s));
 }
 
-/* Each row once: its sum where its index is met first, else zeros. */
-static sparse_rows once(graph *g, const sparse_rows *rows)
-{
-    sparse_sums sums = sparse_rows_sum(g, rows);
-    return (sparse_rows){sums.index, sparse_sums_once(g, &sums, sums.sums)};
-}
-
 static node from_rows(graph *g, node like, node index, node updates)
 {
     return graph_take_add(g, grad_number(g, like, 0), index, updates, 0);
@@ -48,7 +41,7 @@ node optim_clip_norm(graph *g, node *gradients, int count, double max_norm)
     for (int i = 0; i < count; i++) {
         if (!gradients[i]) continue;
         node x = gradients[i];
-        if (sparse_rows_find(g, x, &rows)) x = once(g, &rows).updates;
+        if (sparse_rows_find(g, x, &rows)) x = sparse_rows_sum(g, &rows).updates;
         total = grad_add(g, total, sum_of_squares(g, x));
     }
     node norm = graph_unary(g, OP_SQRT, total);
@@ -76,7 +69,7 @@ void optim_clip_value(graph *g, node *gradients, int count, double limit)
     for (int i = 0; i < count; i++) {
         if (!gradients[i]) continue;
         if (sparse_rows_find(g, gradients[i], &rows)) {
-            sparse_rows single = once(g, &rows);
+            sparse_rows single = sparse_rows_sum(g, &rows);
             gradients[i] = from_rows(g, gradients[i], single.index, limited(g, single.updates, limit));
         } else {
             gradients[i] = limited(g, gradients[i], limit);

@@ -135,20 +135,37 @@ static optim_values update_all(const optim_step *s, const optim_values *old, nod
 }
 
 /* base with change added at the rows where each index is met first. */
-static node add_rows(graph *g, node base, const sparse_sums *rows, node change)
+static node add_rows(graph *g, node base, const sparse_rows *rows, node change)
 {
     if (!change) return 0;
-    node once = graph_convert(g, sparse_sums_once(g, rows, change), g->nodes[base].elem);
-    return graph_take_add(g, base, rows->index, once, 0);
+    return graph_take_add_firsts(g, base, rows->index, graph_convert(g, change, g->nodes[base].elem));
+}
+
+/* p - rate * d, where rows of d are sums: each summand can be taken off by itself, if that rounds nothing more. */
+static bool adds_up(const optim_step *s, dtype elem)
+{
+    return s->kind == QN_SGD && s->options.momentum == 0 && s->options.weight_decay == 0 && optim_elem(elem) == elem;
+}
+
+static optim_values update_by_parts(const optim_step *s, const optim_values *old, const sparse_rows *gradient)
+{
+    graph *g = s->g;
+    graph_node p = g->nodes[old->parameter];
+    rule_step one = {.all = s, .g = g, .p = old->parameter, .d = graph_convert(g, gradient->updates, p.elem)};
+    if (!one.d) return (optim_values){0};
+    one.shape = g->nodes[one.d].shape;
+    node change = graph_convert(g, sgd(&one, NULL), p.elem);
+    return (optim_values){.parameter = graph_take_add(g, old->parameter, gradient->index, change, 0)};
 }
 
 static optim_values update_rows(const optim_step *s, const optim_values *old, const sparse_rows *gradient)
 {
     graph *g = s->g;
     dtype elem = optim_elem(g->nodes[old->parameter].elem);
-    sparse_rows wide = {gradient->index, graph_convert(g, gradient->updates, elem)};
-    sparse_sums rows = sparse_rows_sum(g, &wide);
-    rule_step one = {.all = s, .g = g, .d = rows.sums};
+    sparse_rows wide = *gradient;
+    wide.updates = graph_convert(g, gradient->updates, elem);
+    sparse_rows rows = sparse_rows_sum(g, &wide);
+    rule_step one = {.all = s, .g = g, .d = rows.updates};
     one.p = graph_convert(g, graph_take(g, old->parameter, rows.index, 0), elem);
     if (!one.p || !one.d) return (optim_values){0};
     one.shape = g->nodes[one.p].shape;
@@ -174,6 +191,7 @@ optim_values optim_update(const optim_step *s, const optim_values *old, node gra
 {
     sparse_rows rows;
     if ((s->options.lazy_rows || untouched_stay(s)) && sparse_rows_find(s->g, gradient, &rows))
-        return update_rows(s, old, &rows);
+        return adds_up(s, s->g->nodes[old->parameter].elem) ? update_by_parts(s, old, &rows)
+                                                            : update_rows(s, old, &rows);
     return update_all(s, old, gradient);
 }

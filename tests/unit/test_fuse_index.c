@@ -94,8 +94,23 @@ TEST(long_rows)
     arena_free(memory);
 }
 
-static void scatter(dtype elem, const shape *base_shape, const shape *index_shape, int axis, bool takes, bool zero)
+/* The order, and an index that was sorted, as their kernels would leave them. */
+static void write_computed(arena *memory, graph *g, node n, void **data)
 {
+    for (int i = 1; i < graph_get(g, n)->input_count; i += 2) {
+        node from = graph_get(g, n)->inputs[i];
+        graph_tensor values;
+        if (graph_get(g, from)->code == GRAPH_LEAF) continue;
+        EXPECT(graph_interpret(g, &from, 1, NULL, false, memory, &values, NULL) == QN_OK);
+        data[from] = arena_alloc(memory, (size_t)graph_size_bytes(g, from) + 8);
+        graph_tensor_write(&values, data[from]);
+    }
+}
+
+static void scatter(dtype elem, const shape *base_shape, const shape *index_shape, int axis, bool takes, bool zero,
+                    bool gpu)
+{
+    fuse_options options = {.gpu = gpu};
     arena *memory = arena_new();
     graph *g = graph_new(memory);
     node base = zero ? graph_full_double(g, elem, base_shape, 0) : kernel_leaf(memory, g, elem, *base_shape, -2, 2);
@@ -114,8 +129,8 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
     node n = takes ? graph_take_add(g, base, index, updates, axis) : graph_gather_add(g, base, index, updates, axis);
     EXPECT(n);
     if (!n) printf("%s\n", g->error.message);
-    node made = fuse_scatter_prepare(g, n);
-    EXPECT(made && fuse_scatter_prepare(g, made) == made);
+    node made = fuse_scatter_prepare(g, n, &options);
+    EXPECT(made && fuse_scatter_prepare(g, made, &options) == made);
     if (graph_get(g, made)->code == GRAPH_MAP) { /* one update a place */
         graph_tensor both[2];
         EXPECT(graph_interpret(g, (node[]){n, made}, 2, NULL, false, memory, both, NULL) == QN_OK);
@@ -123,17 +138,13 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
         arena_free(memory);
         return;
     }
-    node order = graph_get(g, made)->inputs[3];
-    graph_tensor sorted;
-    EXPECT(graph_interpret(g, &order, 1, NULL, false, memory, &sorted, NULL) == QN_OK);
     void *data[64] = {0};
-    data[order] = arena_alloc(memory, (size_t)graph_size_bytes(g, order) + 8);
-    graph_tensor_write(&sorted, data[order]);
+    write_computed(memory, g, made, data);
     fuse_view views[4];
     for (int i = 0; i < 4; i++) views[i] = fuse_view_row_major(g, graph_get(g, made)->inputs[i]);
     if (zero) views[0].base = 0;
     fuse_kernel k;
-    EXPECT(fuse_scatter_kernel(memory, g, made, views, &(fuse_options){0}, &k));
+    EXPECT(fuse_scatter_kernel(memory, g, made, views, &options, &k));
     kernel_allocate(memory, g, &k, data);
     EXPECT(kernel_run(memory, g, &k, data));
     kernel_expect(memory, g, n, data[made], elem == DT_BF16 ? 2e-2 : 1e-5);
@@ -155,17 +166,17 @@ TEST(additions_by_index)
     static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_I8};
     for (int t = 0; t < COUNT(types); t++)
         for (int zero = 0; zero < 2; zero++) {
-            scatter(types[t], &(shape){2, {10, 20}}, &(shape){1, {33}}, 0, true, zero);
-            scatter(types[t], &(shape){2, {10, 20}}, &(shape){2, {3, 7}}, 0, true, zero);
-            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {3, 7}}, 1, true, zero);
-            scatter(types[t], &(shape){3, {3, 4, 18}}, &(shape){1, {9}}, 1, true, zero);
-            scatter(types[t], &(shape){1, {7}}, &(shape){1, {300}}, 0, true, zero);
-            scatter(types[t], &(shape){1, {7}}, &(shape){1, {0}}, 0, true, zero);
-            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {4, 23}}, 1, false, zero);
-            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {8, 10}}, 0, false, zero);
-            scatter(types[t], &(shape){3, {2, 5, 3}}, &(shape){3, {2, 6, 3}}, 1, false, zero);
-            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {4, 1}}, 1, false, zero);
-            scatter(types[t], &(shape){1, {600}}, &(shape){1, {700}}, 0, false, zero);
+            scatter(types[t], &(shape){2, {10, 20}}, &(shape){1, {33}}, 0, true, zero, t & 1);
+            scatter(types[t], &(shape){2, {10, 20}}, &(shape){2, {3, 7}}, 0, true, zero, t & 1);
+            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {3, 7}}, 1, true, zero, t & 1);
+            scatter(types[t], &(shape){3, {3, 4, 18}}, &(shape){1, {9}}, 1, true, zero, t & 1);
+            scatter(types[t], &(shape){1, {7}}, &(shape){1, {300}}, 0, true, zero, t & 1);
+            scatter(types[t], &(shape){1, {7}}, &(shape){1, {0}}, 0, true, zero, t & 1);
+            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {4, 23}}, 1, false, zero, t & 1);
+            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {8, 10}}, 0, false, zero, t & 1);
+            scatter(types[t], &(shape){3, {2, 5, 3}}, &(shape){3, {2, 6, 3}}, 1, false, zero, t & 1);
+            scatter(types[t], &(shape){2, {4, 10}}, &(shape){2, {4, 1}}, 1, false, zero, t & 1);
+            scatter(types[t], &(shape){1, {600}}, &(shape){1, {700}}, 0, false, zero, t & 1);
         }
 }
 
@@ -204,12 +215,8 @@ TEST(devices)
         shape s = {2, {7, kind ? 5 : 40}}, line = {1, {60}};
         node base = kernel_leaf(memory, g, DT_F32, s, -1, 1), index = kernel_leaf(memory, g, DT_I64, line, 0, 6.9);
         node updates = kernel_leaf(memory, g, DT_F32, (shape){2, {60, s.extents[1]}}, -1, 1);
-        n = fuse_scatter_prepare(g, graph_take_add(g, base, index, updates, 0));
-        node order = graph_get(g, n)->inputs[3];
-        graph_tensor sorted;
-        EXPECT(graph_interpret(g, &order, 1, NULL, false, memory, &sorted, NULL) == QN_OK);
-        data[order] = arena_alloc(memory, (size_t)graph_size_bytes(g, order) + 8);
-        graph_tensor_write(&sorted, data[order]);
+        n = fuse_scatter_prepare(g, graph_take_add(g, base, index, updates, 0), &options);
+        write_computed(memory, g, n, data);
         fuse_view views[4];
         for (int i = 0; i < 4; i++) views[i] = fuse_view_row_major(g, graph_get(g, n)->inputs[i]);
         EXPECT(fuse_scatter_kernel(memory, g, n, views, &options, &k));
@@ -220,4 +227,43 @@ TEST(devices)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(devices), CASE(scans), CASE(sorting), CASE(long_rows), CASE(additions_by_index))
+/* Runs of all lengths around the pieces they are cut into; only the first of a run counts where firsts are added. */
+TEST(sums_of_runs)
+{
+    static const int64_t lengths[] = {1, 15, 16, 17, 3, 64, 200, 1, 1, 1100, 33, 2};
+    static const int rows[] = {1, 5, 40, 200};
+    for (int c = 0; c < 2 * COUNT(rows); c++) {
+        arena *memory = arena_new();
+        graph *g = graph_new(memory);
+        int64_t count = 0, row = rows[c / 2];
+        for (int i = 0; i < COUNT(lengths); i++) count += lengths[i];
+        shape line = {1, {count}}, s = {2, {count, row}};
+        node index = kernel_leaf(memory, g, DT_I64, line, 0, 1), updates = kernel_leaf(memory, g, DT_F32, s, -4, 4);
+        node order = kernel_leaf(memory, g, DT_I64, line, 0, 1);
+        int64_t *to = graph_get(g, index)->attr.storage, *by = graph_get(g, order)->attr.storage;
+        for (int64_t i = 0, p = 0; i < COUNT(lengths); i++)
+            for (int64_t k = 0; k < lengths[i]; k++, p++) to[p] = 3 * i;
+        for (int64_t p = 0; p < count; p++) by[p] = (p * 7 + 3) % count;
+        fuse_options options = {.gpu = c & 1};
+        fuse_view views[3];
+        fuse_kernel k;
+        void *data[64] = {0};
+        node n = graph_run_sum(g, index, updates, order);
+        for (int i = 0; i < 3; i++) views[i] = fuse_view_row_major(g, graph_get(g, n)->inputs[i]);
+        EXPECT(fuse_run_sum_kernel(memory, g, n, views, &options, &k));
+        kernel_allocate(memory, g, &k, data);
+        EXPECT(kernel_run(memory, g, &k, data));
+        kernel_expect(memory, g, n, data[n], 1e-4); /* of up to 1,100, in another order */
+        node base = kernel_leaf(memory, g, DT_F32, (shape){2, {40, row}}, -1, 1);
+        n = graph_take_add_firsts(g, base, index, updates);
+        EXPECT(fuse_scatter_prepare(g, n, &options) == n);
+        for (int i = 0; i < 3; i++) views[i] = fuse_view_row_major(g, graph_get(g, n)->inputs[i]);
+        EXPECT(fuse_scatter_kernel(memory, g, n, views, &options, &k));
+        kernel_allocate(memory, g, &k, data);
+        EXPECT(kernel_run(memory, g, &k, data));
+        kernel_expect(memory, g, n, data[n], 1e-5);
+        arena_free(memory);
+    }
+}
+
+TEST_MAIN(CASE(sums_of_runs), CASE(devices), CASE(scans), CASE(sorting), CASE(long_rows), CASE(additions_by_index))
