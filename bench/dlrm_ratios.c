@@ -1,0 +1,225 @@
+/*
+ * Training steps and forward passes of the talk's and of Meta's DLRM, recorded as a plan and replayed. Tables are rows of
+ * one variable, so that all features are one lookup and one sparse update. Inputs of products are filled up with zeros
+ * to rows of a multiple of 16 bytes; the rows of weights that they meet stay zero.
+ *
+ * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten
+ * steps evaluated one by one, for a profile of their kernels]
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "ratios.h"
+
+#include <math.h>
+#include <quern/nn.h>
+#include <quern/train.h>
+#include <string.h>
+
+enum { FEATURES = 26, WIDTH = 16, DENSE = 16 /* 13 and zeros: rows of 64 bytes */, MOST_LAYERS = 8 };
+
+static const int64_t cardinality[FEATURES] = {1234907, 19682,   13779,  6866,    18489, 3,    6263, 1234, 49,
+                                              854680,  114026,  75735,  10,      2159,  7532, 61,   4,    918,
+                                              14,      1307783, 404742, 1105613, 87714, 9031, 76,   33};
+
+typedef struct network {
+    const char *name;
+    int bottom[MOST_LAYERS], top[MOST_LAYERS]; /* widths behind the input, 0 ends them */
+    bool outer;
+    qn_optimizer_kind optimizer;
+    int64_t batch;
+    bool forward;
+} network;
+
+static const network networks[] = {
+    {"small outer adam b64", {32, 16}, {32, 1}, true, QN_ADAM, 64, false},
+    {"main outer adam b128", {512, 256, 64, 16}, {512, 256, 1}, true, QN_ADAM, 128, false},
+    {"dot sgd b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, false},
+    {"dot sgd b2048", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 2048, false},
+    {"dot sgd b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, false},
+    {"dot forward b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, true},
+    {"dot forward b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, true},
+};
+
+static const char *device = "cuda", *only;
+static int64_t divisor = 1;
+static bool one_by_one, gpu;
+static qn_context *context;
+static qn_module *module;
+static const char *kernels = "kernels/dlrm.qn";
+
+typedef struct dlrm {
+    qn_tape *tape;
+    qn_tensor parameters[40];
+    int parameter_count;
+    qn_tensor table, sizes, bases;
+} dlrm;
+
+static qn_tensor parameter(dlrm *d, qn_tensor initial)
+{
+    qn_tensor v = qn_variable(initial);
+    d->parameters[d->parameter_count++] = v;
+    return v;
+}
+
+static qn_tensor layer(dlrm *d, int *next, qn_tensor x, bool last)
+{
+    qn_tensor y = qn_linear(x, d->parameters[*next], d->parameters[*next + 1]);
+    *next += 2;
+    return last ? y : qn_relu(y);
+}
+
+static void add_layers(dlrm *d, int64_t in, const int *widths)
+{
+    for (int i = 0; widths[i]; i++) {
+        double bound = 1 / sqrt((double)in);
+        parameter(d, qn_mul_scalar(qn_sub_scalar(qn_rand(d->tape, QN_F32, QN_SHAPE(in, widths[i])), 0.5), 2 * bound));
+        parameter(d, qn_mul_scalar(qn_sub_scalar(qn_rand(d->tape, QN_F32, QN_SHAPE(widths[i])), 0.5), 2 * bound));
+        in = widths[i];
+    }
+}
+
+static dlrm dlrm_new(const network *n)
+{
+    qn_error error;
+    dlrm d = {.parameter_count = 0};
+    TRY(qn_tape_new(context, device, &d.tape, &error));
+    qn_tape_set_tf32(d.tape, true);
+    int64_t sizes[FEATURES], bases[FEATURES], rows = 0, pairs = (FEATURES + 1) * FEATURES / 2 + 1; /* and a zero */
+    for (int f = 0; f < FEATURES; f++) {
+        bases[f] = rows;
+        rows += sizes[f] = (cardinality[f] + divisor - 1) / divisor;
+    }
+    d.sizes = qn_from_memory(d.tape, sizes, QN_I64, QN_SHAPE(FEATURES));
+    d.bases = qn_from_memory(d.tape, bases, QN_I64, QN_SHAPE(FEATURES));
+    d.table = parameter(&d, qn_randn(d.tape, QN_F32, QN_SHAPE(rows, WIDTH)));
+    int64_t all = (FEATURES + 1) * WIDTH;
+    add_layers(&d, DENSE, n->bottom);
+    add_layers(&d, n->outer ? all * all : pairs + WIDTH, n->top);
+    TRY(qn_eval(d.tape, NULL, 0, &error));
+    return d;
+}
+
+static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tensor sparse)
+{
+    int next = 1;
+    int64_t batch = n->batch, all = (FEATURES + 1) * WIDTH;
+    qn_tensor x = dense;
+    for (int i = 0; n->bottom[i]; i++) x = layer(d, &next, x, !n->bottom[i + 1]);
+    qn_tensor rows = qn_add(qn_mod(qn_add_scalar(sparse, 1), d->sizes), d->bases);
+    qn_tensor looked = qn_embedding(d->table, rows); /* [B][26][16] */
+    qn_tensor both[] = {qn_reshape(x, QN_SHAPE(batch, 1, WIDTH)), looked};
+    qn_tensor t = qn_concat(both, 2, 1);
+    qn_tensor z;
+    if (n->outer) {
+        qn_tensor c = qn_reshape(t, QN_SHAPE(batch, all));
+        z = qn_reshape(qn_mul(qn_unsqueeze(c, 2), qn_unsqueeze(c, 1)), QN_SHAPE(batch, all * all));
+    } else {
+        qn_call_kernel(module, gpu ? "interact_warp" : "interact", NULL, &t, 1, &z, 1);
+    }
+    for (int i = 0; n->top[i]; i++) z = layer(d, &next, z, !n->top[i + 1]);
+    return qn_reshape(z, QN_SHAPE(batch));
+}
+
+static qn_tensor step(dlrm *d, const network *n, qn_optimizer *optimizer, qn_tensor dense, qn_tensor sparse,
+                      qn_tensor labels)
+{
+    qn_tensor logits = dlrm_logits(d, n, dense, sparse);
+    if (n->forward) return qn_sigmoid(logits);
+    qn_tensor loss = qn_bce_with_logits(logits, labels, QN_MEAN);
+    qn_optimizer_minimize(optimizer, loss);
+    return loss;
+}
+
+static void time_network(const network *n)
+{
+    qn_error error;
+    double before = now_ns();
+    dlrm d = dlrm_new(n);
+    qn_tensor dense = qn_mul_scalar(qn_rand(d.tape, QN_F32, QN_SHAPE(n->batch, DENSE)), 10);
+    int64_t *ids = malloc(sizeof(*ids) * (size_t)(n->batch * FEATURES));
+    float *clicks = malloc(sizeof(*clicks) * (size_t)n->batch);
+    uint64_t state = 1;
+    for (int64_t i = 0; i < n->batch * FEATURES; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (int64_t)(state >> 33);
+    }
+    for (int64_t i = 0; i < n->batch; i++) clicks[i] = (float)(ids[i] & 1);
+    qn_tensor sparse = qn_from_memory(d.tape, ids, QN_I64, QN_SHAPE(n->batch, FEATURES));
+    qn_tensor labels = qn_from_memory(d.tape, clicks, QN_F32, QN_SHAPE(n->batch));
+    TRY(qn_eval(d.tape, &dense, 1, &error));
+    qn_optimizer_options options = qn_optimizer_defaults(n->optimizer);
+    options.rate = n->optimizer == QN_ADAM ? 1e-3 : 0.1;
+    options.lazy_rows = true;
+    qn_optimizer *optimizer =
+        n->forward ? NULL : qn_optimizer_new(d.tape, n->optimizer, &options, d.parameters, d.parameter_count);
+    TRY(qn_eval(d.tape, NULL, 0, &error));
+    double made = now_ns();
+    qn_plan *plan;
+    TRY(qn_capture_begin(d.tape, &error));
+    qn_tensor result = step(&d, n, optimizer, dense, sparse, labels);
+    TRY(qn_eval(d.tape, &result, 1, &error));
+    TRY(qn_capture_end(d.tape, &plan, &error));
+    double compiled = now_ns();
+    qn_plan_facts facts;
+    qn_plan_info(plan, &facts);
+    for (int i = 0; i < 3; i++) TRY(qn_plan_replay(plan, &error));
+    TRY(qn_device_wait(context, device, &error));
+    if (one_by_one) {
+        for (int i = 0; i < 10; i++) {
+            qn_scope_begin(d.tape);
+            result = step(&d, n, optimizer, dense, sparse, labels);
+            TRY(qn_eval(d.tape, &result, 1, &error));
+            qn_scope_end(d.tape);
+        }
+        TRY(qn_device_wait(context, device, &error));
+        return;
+    }
+    double samples[15];
+    int replays = 20;
+    for (int s = 0; s < 15; s++) {
+        double start = now_ns();
+        for (int i = 0; i < replays; i++) TRY(qn_plan_replay(plan, &error));
+        TRY(qn_device_wait(context, device, &error));
+        samples[s] = (now_ns() - start) / replays;
+    }
+    qsort(samples, 15, sizeof(*samples), by_value);
+    printf("%-24s %9.1f us  %d kernels  workspace %.1f MB peak %.1f MB  make %.0f ms compile %.0f ms\n", n->name,
+           samples[7] * 1e-3, facts.kernels, (double)facts.workspace_bytes * 1e-6, (double)facts.peak_bytes * 1e-6,
+           (made - before) * 1e-6, (compiled - made) * 1e-6);
+    fflush(stdout);
+    free(ids);
+    free(clicks);
+    qn_plan_free(plan);
+    qn_optimizer_free(optimizer);
+    qn_tape_free(d.tape);
+}
+
+int main(int argc, char **argv)
+{
+    qn_error error;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--device") && i + 1 < argc)
+            device = argv[++i];
+        else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+            only = argv[++i];
+        else if (!strcmp(argv[i], "--rows") && i + 1 < argc)
+            divisor = atoll(argv[++i]);
+        else if (!strcmp(argv[i], "--kernels") && i + 1 < argc)
+            kernels = argv[++i];
+        else if (!strcmp(argv[i], "--eager"))
+            one_by_one = true;
+        else {
+            fprintf(stderr,
+                    "usage: bench_dlrm [--device NAME] [--only WORD] [--rows DIVISOR] [--kernels FILE] [--eager]\n");
+            return 2;
+        }
+    }
+    gpu = strcmp(device, "cpu") && strcmp(device, "ref");
+    qn_context_options options = {.allow_raw = true};
+    TRY(qn_context_open(&options, &context, &error));
+    TRY(qn_module_load_file(context, kernels, &module, &error));
+    for (int i = 0; i < (int)(sizeof(networks) / sizeof(networks[0])); i++)
+        if (!only || strstr(networks[i].name, only)) time_network(&networks[i]);
+    qn_context_close(context);
+    return 0;
+}
