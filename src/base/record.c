@@ -276,6 +276,30 @@ void record_instant_slow(record_kind kind, const char *name, int64_t a, int64_t 
                      .thread = r->thread});
 }
 
+void record_share(uint64_t identity, const char *op, int64_t range, double weight)
+{
+    ring *r = ring_own();
+    if (!r || !record_is_on()) return;
+    int64_t now = ticks_now(), bits;
+    memcpy(&bits, &weight, sizeof(bits));
+    put(r, &(record){.start_ns = now,
+                     .end_ns = now,
+                     .name = op,
+                     .identity = identity,
+                     .a = range,
+                     .b = bits,
+                     .kind = RECORD_SHARE,
+                     .depth = r->depth,
+                     .thread = r->thread});
+}
+
+double record_share_weight(const record *r)
+{
+    double weight;
+    memcpy(&weight, &r->b, sizeof(weight));
+    return weight;
+}
+
 uint64_t record_identity(void)
 {
     return atomic_fetch_add_explicit(&state.identities, 1, memory_order_relaxed) + 1;
@@ -382,18 +406,26 @@ const record_facts *record_facts_keep(const record_facts *facts)
     f.waves = facts->waves;
     f.variant = facts->variant;
     f.part_count = facts->part_count;
+    f.owner_count = facts->owner_count;
     size_t part_bytes = sizeof(facts->parts[0]) * (size_t)facts->part_count;
-    uint64_t hash = hash_bytes(&f, sizeof(f)).low ^ (part_bytes ? hash_bytes(facts->parts, part_bytes).low : 0);
+    size_t owner_bytes = sizeof(facts->owners[0]) * (size_t)facts->owner_count;
+    uint64_t hash = hash_bytes(&f, sizeof(f)).low ^ (part_bytes ? hash_bytes(facts->parts, part_bytes).low : 0) ^
+                    (owner_bytes ? hash_bytes(facts->owners, owner_bytes).low : 0);
     facts_entry **chain = &state.facts[hash % COUNT(state.facts)];
     pthread_mutex_lock(&state.lock);
     facts_entry *e = *chain;
     while (e) {
         f.parts = e->facts.part_count == f.part_count ? e->facts.parts : NULL; /* compared by what is in them */
-        if (!memcmp(&e->facts, &f, sizeof(f)) && (!part_bytes || !memcmp(f.parts, facts->parts, part_bytes))) break;
+        f.owners = e->facts.owner_count == f.owner_count ? e->facts.owners : NULL;
+        if (!memcmp(&e->facts, &f, sizeof(f)) && (!part_bytes || !memcmp(f.parts, facts->parts, part_bytes)) &&
+            (!owner_bytes || !memcmp(f.owners, facts->owners, owner_bytes)))
+            break;
         e = e->next;
     }
-    if (!e && (e = malloc(sizeof(*e) + part_bytes))) {
-        f.parts = part_bytes ? memcpy(e + 1, facts->parts, part_bytes) : NULL;
+    if (!e && (e = malloc(sizeof(*e) + part_bytes + owner_bytes))) {
+        char *room = (char *)(e + 1);
+        f.parts = part_bytes ? memcpy(room, facts->parts, part_bytes) : NULL;
+        f.owners = owner_bytes ? memcpy(room + part_bytes, facts->owners, owner_bytes) : NULL;
         memcpy(&e->facts, &f, sizeof(f));
         e->next = *chain;
         *chain = e;

@@ -74,8 +74,21 @@ static inline void record_instant(record_kind kind, const char *name, int64_t a,
 }
 /* Names of ALLOCATE and FREE records: equal names have one address, whoever writes them. */
 extern const char record_host_memory[], record_device_memory[];
+/* Whose the time of a launch is: the operation `op` (interned), called in range `range` (its number; 0: in none), has
+ * the part `weight` of it, of 1. After the launch's own record, on its thread. */
+enum { RECORD_WHERE_IT_RAN = -1 }; /* for a range: the one that the launch itself is in */
+void record_share(uint64_t identity, const char *op, int64_t range, double weight);
+double record_share_weight(const record *r);
 uint64_t record_identity(void);             /* a new one */
 const char *record_name(const char *words); /* interned: lives as long as the process */
+
+/* What an operation has of a launch that is made again and again: as record_share tells it of one launch. */
+struct range_path;
+typedef struct record_part {
+    const char *op;                 /* interned */
+    const struct range_path *range; /* inside the range that starts the launch; NULL: that itself */
+    double weight;                  /* all of a launch: 1 */
+} record_part;
 
 /* What is known of a launch before it runs: `a` of records of kinds LAUNCH and KERNEL points at it (record_facts_of).
  * Interned like names: the same facts have one address, so a loop of launches adds nothing. Numbers that nobody knows
@@ -97,6 +110,8 @@ typedef struct record_facts {
     const void *texts;                       /* then: what was kept of its texts (run/texts.h); NULL: nothing */
     const struct record_facts *const *parts; /* of a graph or a captured step: its launches in order */
     int part_count;
+    const record_part *owners; /* whose its time is; NULL: records of kind SHARE tell */
+    int owner_count;
 } record_facts;
 const record_facts *record_facts_keep(const record_facts *facts); /* interned; NULL without memory */
 /* Before a compiled kernel goes: do any facts name it? Then they get its texts instead, which stay for good. */

@@ -24,6 +24,9 @@ graph *graph_new(arena *memory)
     g->nodes = ARENA_ARRAY(memory, graph_node, g->node_capacity);
     g->table_size = 1024;
     g->table = ARENA_ARRAY(memory, node, g->table_size);
+    g->range_count = 1;
+    g->range_capacity = 8;
+    g->ranges = ARENA_ARRAY(memory, graph_range, g->range_capacity);
     return g;
 }
 

@@ -12,6 +12,7 @@
 #ifndef QUERN_IR_GRAPH_H
 #define QUERN_IR_GRAPH_H
 
+#include "base/range.h"
 #include "ir/tile.h"
 
 #define GRAPH_RANK ARRAY_RANK
@@ -78,11 +79,23 @@ typedef struct graph_kernel {
     bool (*gradient)(graph *g, node call, const node *d_outputs, node *d_inputs);
 } graph_kernel;
 
-/* Where in the user's program a node was asked for: file and line of a C call or of a .qn file; file NULL: nowhere. */
+/* Where in the user's program a node was asked for: file and line of a C call or of a .qn file; file NULL: nowhere.
+ * Passes hand a node's site on to what they make of it. */
 typedef struct graph_site {
     const char *file; /* lives at least as long as the graph */
     int line;
+    unsigned origin : 31;  /* of a tape's graph: graph->ranges; of a plan's: the node of the evaluation; 0: nobody's */
+    unsigned gradient : 1; /* a gradient asked for it */
 } graph_site;
+
+/* A range (base/range.h) in which nodes were made. */
+typedef struct graph_range {
+    uint64_t number; /* of the push */
+    unsigned parent; /* in graph->ranges; 0: none */
+    int depth;       /* in its thread's stack, from 0 */
+    int node_count;  /* of the graph when it was noted: later nodes may be of it */
+    char name[RANGE_WORDS];
+} graph_range;
 
 typedef struct graph_node {
     graph_code code;
@@ -103,9 +116,12 @@ struct graph {
     int node_count, node_capacity;
     node *table; /* hash chains */
     int table_size;
-    graph_site site;   /* given to new nodes */
-    const char *label; /* given to new nodes */
-    qn_status status;  /* of the first error */
+    graph_site site;     /* given to new nodes */
+    const char *label;   /* given to new nodes */
+    graph_range *ranges; /* [0] is none */
+    int range_count, range_capacity;
+    unsigned range;   /* the newest node's, most likely */
+    qn_status status; /* of the first error */
     qn_error error;
 };
 

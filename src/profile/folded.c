@@ -1,13 +1,13 @@
 /*
  * Stacks for flame graphs. In: kept records. Out: a line for each stack that was seen, with the nanoseconds that its
  * last frame took for itself: "main;train;eval;softmax 1234". Time of the host stands under its threads; time on a
- * device that is not the host stands under the device, with the frames of the host that asked for it.
+ * device that is not the host stands under the device, with the ranges and the operation that called for it.
  *
  * Stacks are kept as a tree: a frame is its parent and a name. Parents end after what is in them, so the records are
  * gone through from the last.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/nesting.h"
+#include "profile/owners.h"
 #include "profile/sink.h"
 
 #include <stdlib.h>
@@ -36,13 +36,6 @@ static int frame_of(stacks *s, int parent, const char *name)
     frame fresh = {.parent = parent, .name = name, .next = *chain};
     ARENA_PUSH(s->memory, s->frames, s->count, s->capacity, fresh);
     return *chain = s->count - 1;
-}
-
-/* The frame of what a device did: under the device, the frames of the host that led to it. */
-static int device_frame(stacks *s, int root, const stacks *host, int of)
-{
-    if (of < 0 || host->frames[of].parent < 0) return root; /* the thread itself */
-    return frame_of(s, device_frame(s, root, host, host->frames[of].parent), host->frames[of].name);
 }
 
 static void add_frame(const stacks *s, int at, text *out)
@@ -77,7 +70,29 @@ static stacks *stacks_new(arena *memory)
     return s;
 }
 
-static void fold(const qn_profile *p, const nesting *n, sink *to)
+/* Under the device: the ranges in which the work was called, the operation, the kernel. */
+typedef struct device_stacks {
+    const qn_profile *profile;
+    const nesting *nesting;
+    stacks *stacks;
+} device_stacks;
+
+static void add_owned(void *user, const owned *o)
+{
+    const device_stacks *all = user;
+    const char *names[RANGE_DEPTH];
+    char words[32];
+    if (o->device < 0) return; /* it stands on its thread */
+    snprintf(words, sizeof(words), "GPU %u", all->profile->device_kept[o->device].device);
+    int at = frame_of(all->stacks, -1, record_name(words));
+    int count = owners_ranges(all->profile, all->nesting, o, names);
+    for (int i = 0; i < count; i++) at = frame_of(all->stacks, at, names[i]);
+    if (o->op) at = frame_of(all->stacks, at, o->op);
+    at = frame_of(all->stacks, at, o->kernel);
+    all->stacks->frames[at].own_ns += o->end_ns - o->start_ns;
+}
+
+static qn_status fold(const qn_profile *p, const nesting *n, sink *to, qn_error *error)
 {
     arena *memory = arena_new();
     stacks *host = stacks_new(memory), *devices = stacks_new(memory);
@@ -94,18 +109,12 @@ static void fold(const qn_profile *p, const nesting *n, sink *to)
         frames[i] = frame_of(host, parent, r->name);
         host->frames[frames[i]].own_ns += n->self_ns[i];
     }
-    for (int64_t i = 0; i < n->device_count; i++) {
-        const device_record *d = &p->device_kept[i];
-        char words[32];
-        snprintf(words, sizeof(words), "GPU %u", d->device);
-        int root = frame_of(devices, -1, record_name(words));
-        int at = frame_of(devices, device_frame(devices, root, host, n->host[i] >= 0 ? frames[n->host[i]] : -1),
-                          d->facts ? d->facts->kernel : d->name);
-        devices->frames[at].own_ns += d->end_ns - d->start_ns;
-    }
+    device_stacks all = {.profile = p, .nesting = n, .stacks = devices};
+    qn_status status = owners_visit(p, n, add_owned, &all, error);
     write_stacks(host, to);
     write_stacks(devices, to);
     arena_free(memory);
+    return status;
 }
 
 qn_status qn_profile_write_folded(const qn_profile *profile, const char *path, qn_error *error)
@@ -119,7 +128,7 @@ qn_status qn_profile_write_folded(const qn_profile *profile, const char *path, q
     pthread_mutex_lock(&p->lock);
     qn_status status = nesting_make(p, &n, error);
     if (status == QN_OK) {
-        fold(p, &n, to);
+        status = fold(p, &n, to, error);
         nesting_free(&n);
     }
     pthread_mutex_unlock(&p->lock);

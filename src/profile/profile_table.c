@@ -1,13 +1,13 @@
 /*
- * Tables of a profile. In: its sums, and the nesting of its kept records for what only that tells (device time and
- * memory of what encloses launches). Out: rows by op, by op and shape, by kernel or by range, as text, CSV, JSON or
+ * Tables of a profile. In: its sums, the nesting of its kept records for what only that tells (device time and memory of
+ * what encloses launches), and whose the device's time is (owners.h: operations, ranges). Out: rows by op, by op and shape, by kernel or by range, as text, CSV, JSON or
  * Markdown, with the columns and the last lines that users of PyTorch's profiler know.
  *
  * The time of a kernel that runs on the host's own threads counts as time of the host and of the device "cpu".
  * A column in which no row has anything is left out of text and Markdown; CSV and JSON always have all of them.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/nesting.h"
+#include "profile/owners.h"
 #include "profile/profile.h"
 #include "profile/roofs.h"
 
@@ -22,6 +22,7 @@ typedef struct row {
     double roofline;            /* share of it; NAN: not known */
     const char *bound;          /* "memory", "compute", "tensor cores": of what took longest; NULL: not known */
     double roof_ns, longest_ns; /* the time that `roofline` is of; of the sum that `bound` is of */
+    int64_t estimated_ns;       /* of its device time: from kernels that it shares with others */
 } row;
 
 typedef struct view {
@@ -32,6 +33,15 @@ typedef struct view {
     int row_count, row_capacity;
     row **rows_of; /* by sum; NULL: not shown */
     int64_t self_total_ns, device_total_ns;
+    /* Rows by name (interned), while device time is given to its owners: of ranges, of operations. */
+    struct names {
+        struct name_row {
+            const char *name;
+            int row; /* plus 1; 0: free */
+        } * items;
+        int size, used;
+    } ranges, operations;
+    const nesting *nesting;
 } view;
 
 /* ---- rows ---- */
@@ -42,7 +52,9 @@ static bool is_shown(const sum_entry *e, qn_table_by by)
     switch (by) {
     case QN_BY_KERNEL: return runs;
     case QN_BY_RANGE: return e->kind == RECORD_RANGE || e->kind == RECORD_STEP;
-    default: return e->kind != RECORD_ALLOCATE && e->kind != RECORD_FREE && e->kind != RECORD_WORK;
+    default:
+        return e->kind != RECORD_SHARE && e->kind != RECORD_ALLOCATE && e->kind != RECORD_FREE &&
+               e->kind != RECORD_WORK;
     }
 }
 
@@ -62,6 +74,72 @@ static row *row_of(view *v, const sum_entry *e)
     row fresh = {.name = e->sum.name, .kind = e->sum.kind, .shapes = e->sum.detail, .roofline = NAN};
     ARENA_PUSH(v->memory, v->rows, v->row_count, v->row_capacity, fresh);
     return &v->rows[v->row_count - 1];
+}
+
+/* ---- whose device time is whose ---- */
+
+static const char outside_ranges[] = "(outside ranges)";
+
+static struct name_row *find_name(const struct names *t, const char *name)
+{
+    uint64_t at = ((uint64_t)(uintptr_t)name * 0x9e3779b97f4a7c15u >> 32) % (uint64_t)t->size;
+    while (t->items[at].row && t->items[at].name != name) at = (at + 1) % (uint64_t)t->size;
+    return &t->items[at];
+}
+
+static row *row_named(view *v, struct names *t, const char *name, record_kind kind)
+{
+    if (2 * t->used >= t->size) {
+        struct names grown = {.size = 4 * t->size + 256, .used = t->used};
+        grown.items = ARENA_ARRAY(v->memory, struct name_row, grown.size);
+        for (int i = 0; i < t->size; i++)
+            if (t->items[i].row) *find_name(&grown, t->items[i].name) = t->items[i];
+        *t = grown;
+    }
+    struct name_row *found = find_name(t, name);
+    if (!found->row) {
+        row *r = row_of(v, &(sum_entry){.sum = {.name = name, .kind = record_kinds[kind].text}});
+        *found = (struct name_row){name, (int)(r - v->rows) + 1};
+        t->used++;
+    }
+    return &v->rows[found->row - 1];
+}
+
+static void add_owned(void *user, const owned *o)
+{
+    view *v = user;
+    const char *names[RANGE_DEPTH];
+    int64_t time_ns = o->end_ns - o->start_ns;
+    if (v->options.by == QN_BY_KERNEL) return;
+    int count = owners_ranges(v->profile, v->nesting, o, names);
+    for (int i = 0; i < count; i++) {
+        bool again = false; /* a range inside one of its name: the time is in both, and once in their row */
+        for (int k = i + 1; k < count; k++) again |= names[k] == names[i];
+        row *r = row_named(v, &v->ranges, names[i], RECORD_RANGE);
+        if (i == count - 1) r->device_self_ns += time_ns;
+        if (!again) r->device_total_ns += time_ns;
+        if (!again && o->shared_between_ranges) r->estimated_ns += time_ns;
+    }
+    if (!count && v->options.by == QN_BY_RANGE) {
+        row *r = row_named(v, &v->ranges, outside_ranges, RECORD_RANGE);
+        r->device_self_ns += time_ns;
+        r->device_total_ns += time_ns;
+        if (o->shared_between_ranges) r->estimated_ns += time_ns;
+    }
+    if (!o->op || v->options.by == QN_BY_RANGE) return;
+    row *r = row_named(v, &v->operations, o->op, RECORD_OP);
+    r->calls++;
+    r->device_calls++;
+    r->device_self_ns += time_ns;
+    r->device_total_ns += time_ns;
+    if (o->shared) r->estimated_ns += time_ns;
+}
+
+static void add_owners(view *v, const nesting *n)
+{
+    v->nesting = n;
+    qn_error ignored; /* without memory there are no times of owners */
+    (void)!owners_visit(v->profile, n, add_owned, v, &ignored);
 }
 
 /* What the kept records alone know, by sum. */
@@ -97,11 +175,15 @@ static void make_rows(view *v, const nesting *n)
         r->device_calls += kernel ? e->sum.calls : e->device_calls;
         r->device_self_ns += device_self_ns;
         /* The kernels of a graph stand in rows of their own; the launch of the graph has them nested. */
-        r->device_total_ns += kernel ? device_self_ns : starts ? MAXIMUM(device_self_ns, device_ns[i]) : device_ns[i];
+        if (e->kind != RECORD_RANGE)
+            r->device_total_ns += kernel   ? device_self_ns
+                                  : starts ? MAXIMUM(device_self_ns, device_ns[i])
+                                           : device_ns[i];
         r->memory_bytes += memory_bytes[i];
         if (kernel || starts) r->bytes += (double)e->sum.bytes;
         r->flops += (double)e->sum.flops;
     }
+    add_owners(v, n);
     v->rows_of = ARENA_ARRAY(v->memory, row *, p->sum_count + 1);
     for (int i = 0; i < p->sum_count; i++) v->rows_of[i] = numbers[i] ? &v->rows[numbers[i] - 1] : NULL;
 }
@@ -169,6 +251,7 @@ enum {
     DEVICE_SELF_SHARE,
     DEVICE_TOTAL,
     DEVICE_AVERAGE,
+    ESTIMATED,
     CALLS,
     MEMORY,
     FLOPS,
@@ -192,6 +275,7 @@ static const column columns[COLUMNS] = {
     [DEVICE_SELF_SHARE] = {"Self device %", "self_device_percent", NULL, SHARE},
     [DEVICE_TOTAL] = {"Device total", "device", "device_time_total", TIME},
     [DEVICE_AVERAGE] = {"Device time avg", "device_average", "device_time", TIME},
+    [ESTIMATED] = {"Estimated", "estimated_percent", NULL, SHARE},
     [CALLS] = {"# of Calls", "calls", "count", NUMBER},
     [MEMORY] = {"Memory", "memory", "self_device_memory_usage", SIZE},
     [FLOPS] = {"FLOPs", "flops", NULL, NUMBER},
@@ -223,10 +307,12 @@ static double number_of(const view *v, const row *r, int column)
     case DEVICE_SELF_SHARE: return r->device_self_ns ? share_of(r->device_self_ns, v->device_total_ns) : NAN;
     case DEVICE_TOTAL: return r->device_total_ns ? (double)r->device_total_ns : NAN;
     case DEVICE_AVERAGE: {
-        int64_t calls = r->device_self_ns ? r->device_calls : r->calls;
+        int64_t calls = r->device_self_ns && r->device_calls ? r->device_calls : r->calls;
         return r->device_total_ns && calls ? (double)r->device_total_ns / (double)calls : NAN;
     }
+    case ESTIMATED: return r->estimated_ns ? share_of(r->estimated_ns, r->device_total_ns) : NAN;
     case CALLS:
+        if (!r->calls && !r->device_calls) return NAN; /* a range of a captured step, which nobody enters again */
         return (double)((v->options.by == QN_BY_KERNEL || !r->calls) && r->device_calls ? r->device_calls : r->calls);
     case MEMORY: return r->memory_bytes ? (double)r->memory_bytes : NAN;
     case FLOPS: return r->flops > 0 ? r->flops : NAN;
@@ -355,6 +441,10 @@ static void add_footer(const view *v, text *out)
         if (p->device_source) text_print(out, " (%s)", p->device_source);
         text_add(out, "\n");
     }
+    if (!is_empty(v, ESTIMATED))
+        text_add(out,
+                 "Estimated: the part of a row's device time that is of kernels which several operations or ranges "
+                 "share; it is shared out by their bytes and FLOPs\n");
     if (p->device_reason) text_print(out, "Device times: %s\n", p->device_reason);
     if (p->lost + p->device_lost)
         text_print(out,

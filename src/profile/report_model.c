@@ -153,7 +153,7 @@ static slice_class class_of(const record *r)
 
 static bool is_slice(const record *r)
 {
-    return r->kind != RECORD_ALLOCATE && r->kind != RECORD_FREE;
+    return r->kind != RECORD_ALLOCATE && r->kind != RECORD_FREE && r->kind != RECORD_SHARE;
 }
 
 static void add_host(report_model *m, map *known)

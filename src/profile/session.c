@@ -9,6 +9,7 @@
  */
 #include "profile/device_side.h"
 
+#include "base/range.h"
 #include "device/nvtx.h"
 
 #include "profile/outputs.h"
@@ -147,9 +148,9 @@ static void take(void *user, const record *r)
     qn_profile *p = user;
     p->records++;
     int64_t self_ns = own_time(p, r);
-    if (r->identity && p->side) device_side_host(p->side, r, p->phase == PHASE_KEEP);
+    if (r->identity && r->kind != RECORD_SHARE && p->side) device_side_host(p->side, r, p->phase == PHASE_KEEP);
     if (p->phase != PHASE_KEEP) return;
-    add_to_sums(p, r, self_ns);
+    if (r->kind != RECORD_SHARE) add_to_sums(p, r, self_ns);
     keep(p, r);
     if (p->trace) trace_add(p->trace, r);
 }
@@ -323,27 +324,14 @@ void qn_profile_free(qn_profile *profile)
 
 /* ---- ranges ---- */
 
-typedef struct open_range {
-    int64_t from;
-    const char *name;
-} open_range;
-static _Thread_local open_range open_ranges[MOST_DEPTH];
-static _Thread_local int open_count;
-
 void qn_range_push(const char *name)
 {
-    record_mark(name ? name : "");
-    if (open_count < MOST_DEPTH)
-        open_ranges[open_count] = (open_range){record_begin(), record_is_on() ? record_name(name ? name : "") : NULL};
-    open_count++;
+    range_push(name);
 }
 
 void qn_range_pop(void)
 {
-    if (open_count <= 0) return;
-    record_mark(NULL);
-    if (--open_count < MOST_DEPTH)
-        record_end(open_ranges[open_count].from, RECORD_RANGE, open_ranges[open_count].name, NULL, 0, 0, 0);
+    range_pop();
 }
 
 /* ---- what was found ---- */

@@ -12,7 +12,7 @@
  */
 #include "profile/trace.h"
 
-#include "profile/nesting.h"
+#include "profile/owners.h"
 #include "profile/profile.h"
 #include "profile/sink.h"
 #include "run/run.h"
@@ -44,8 +44,9 @@ struct trace_writer {
     text out;
     int64_t base_ns, most_bytes, left_out;
     int events, process;
-    uint32_t thread_limit; /* above all that were seen */
-    bool steps, no_memory; /* no_memory: counters are missing */
+    uint32_t thread_limit;  /* above all that were seen */
+    uint32_t owner_threads; /* above those that have a row of ranges as their device saw them */
+    bool steps, no_memory;  /* no_memory: counters are missing */
     lane lanes[MOST_LANES];
     int lane_count;
     memory_book book;
@@ -178,6 +179,7 @@ void trace_add(trace_writer *t, const record *r)
         return;
     }
     t->thread_limit = MAXIMUM(t->thread_limit, r->thread + 1);
+    if (r->kind == RECORD_SHARE) return; /* at the end, with the others */
     if (r->kind == RECORD_ALLOCATE || r->kind == RECORD_FREE) {
         hold_memory(t, r);
         return;
@@ -307,66 +309,38 @@ void trace_add_device(trace_writer *t, const device_record *r)
     if (r->identity) add_arrow(t, true, r->identity, r->device, row, r->start_ns);
 }
 
-/* ---- the user's ranges, as devices saw them ---- */
+/* ---- the user's ranges and operations, as devices saw them ---- */
 
-typedef struct seen_range {
-    int64_t record, start_ns, end_ns;
-    uint32_t device, stream;
-} seen_range;
-
-static int outer_first(const void *a, const void *b)
+static int64_t row_of_ranges(trace_writer *t, const owner_slice *s)
 {
-    const seen_range *x = a, *y = b;
-    if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
-    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1;
-    return x->record > y->record ? -1 : x->record < y->record; /* what encloses ends later */
-}
-
-static int64_t row_of_ranges(const trace_writer *t, const seen_range *s)
-{
+    if (s->on_host) {
+        t->owner_threads = MAXIMUM(t->owner_threads, s->thread + 1);
+        return ROWS_OF_RANGES + s->thread;
+    }
     int i = 0;
     while (i + 1 < t->lane_count && (t->lanes[i].device != s->device || t->lanes[i].stream != s->stream)) i++;
     return ROWS_OF_RANGES + (t->lane_count ? t->lanes[i].row : 0);
 }
 
-/* From the first to the last kernel of each range, on each stream. */
+/* Where work was called, at the time it ran: ranges, and in them operations. */
 static void add_ranges(trace_writer *t, const qn_profile *p)
 {
     nesting n;
-    if (!p->device_count || nesting_make(p, &n, NULL) != QN_OK) return;
-    int64_t count = 0, capacity = 0;
-    seen_range *ranges = NULL;
-    int64_t *last = calloc((size_t)n.count + 1, sizeof(*last)); /* by record: its newest entry, plus 1 */
-    for (int64_t i = 0; i < n.device_count && last; i++) {
-        const device_record *d = &p->device_kept[i];
-        for (int64_t at = n.host[i]; at >= 0; at = n.parent[at]) {
-            if (p->kept[at].kind != RECORD_RANGE) continue;
-            seen_range *s = last[at] ? &ranges[last[at] - 1] : NULL;
-            if (s && s->device == d->device && s->stream == d->stream) {
-                s->start_ns = MINIMUM(s->start_ns, d->start_ns);
-                s->end_ns = MAXIMUM(s->end_ns, d->end_ns);
-                continue;
-            }
-            if (count == capacity) {
-                capacity = capacity ? 2 * capacity : 256;
-                seen_range *grown = realloc(ranges, sizeof(*grown) * (size_t)capacity);
-                if (!grown) goto end;
-                ranges = grown;
-            }
-            ranges[count++] = (seen_range){at, d->start_ns, d->end_ns, d->device, d->stream};
-            last[at] = count;
-        }
-    }
-    if (count) qsort(ranges, (size_t)count, sizeof(*ranges), outer_first);
+    owner_slice *slices = NULL;
+    int64_t count = 0;
+    if (nesting_make(p, &n, NULL) != QN_OK) return;
+    if (owners_timeline(p, &n, &slices, &count, NULL) != QN_OK) count = 0;
     for (int64_t i = 0; i < count; i++) {
-        const seen_range *s = &ranges[i];
-        if (begin_slice(t, "gpu_user_annotation", p->kept[s->record].name, s->device, row_of_ranges(t, s), s->start_ns,
-                        s->end_ns))
-            text_add(&t->out, "}}");
+        const owner_slice *s = &slices[i];
+        int64_t row = row_of_ranges(t, s);
+        if (!begin_slice(t, "gpu_user_annotation", s->name, s->on_host ? t->process : (int64_t)s->device, row,
+                         s->start_ns, s->end_ns))
+            continue;
+        add_words(&t->out, "kernel", s->kernel);
+        if (s->kernel) add_words(&t->out, "time", s->estimate ? "estimate: a share of its kernel" : "measured");
+        text_add(&t->out, "}}");
     }
-end:
-    heap_free(last);
-    heap_free(ranges);
+    heap_free(slices);
     nesting_free(&n);
 }
 
@@ -434,6 +408,11 @@ static void name_rows(trace_writer *t)
     if (t->steps) {
         name_row(t, "thread_name", t->process, ROW_OF_STEPS, "steps", 0);
         name_row(t, "thread_sort_index", t->process, ROW_OF_STEPS, NULL, 0);
+    }
+    for (uint32_t i = 0; i < MINIMUM(t->owner_threads, 4096u); i++) {
+        snprintf(words, sizeof(words), "%.32s: what was called, when it ran", record_thread_name(i));
+        name_row(t, "thread_name", t->process, ROWS_OF_RANGES + (int64_t)i, words, 0);
+        name_row(t, "thread_sort_index", t->process, ROWS_OF_RANGES + (int64_t)i, NULL, (int64_t)i + 1);
     }
     for (int i = 0; i < t->lane_count; i++) {
         const lane *l = &t->lanes[i];

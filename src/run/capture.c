@@ -10,7 +10,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/facts.h"
-#include "run/realize.h"
+#include "run/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,7 @@ typedef struct part {
     plan *plan;
     qn_buffer **buffers; /* by base less 1: as they were recorded, results too; retained */
     char **bases;
+    const range_path *const *paths; /* by origin: the range that each of its nodes was called in */
 } part;
 
 typedef struct written {
@@ -43,7 +44,9 @@ struct qn_plan {
     int written_count, written_capacity;
     swap *swaps;
     int swap_count, swap_capacity;
-    qn_status status; /* of the recording */
+    qn_status status;              /* of the recording */
+    uint64_t outside[RANGE_DEPTH]; /* ranges that were open when it began: those of a replay stand for them */
+    int outside_count;
     storage *workspace;
     int64_t workspace_bytes, result_bytes;
     plan_step *steps; /* with views of their own, which have their addresses */
@@ -72,6 +75,8 @@ qn_status qn_capture_begin(qn_tape *tape, qn_error *error)
     p->context = tape->context;
     p->slot = tape->realizer->slot;
     p->memory = arena_new();
+    const range_open *open = range_stack(&p->outside_count);
+    for (int i = 0; i < p->outside_count; i++) p->outside[i] = open[i].number;
     tape->capturing = p;
     return QN_OK;
 }
@@ -92,7 +97,8 @@ qn_status capture_add(qn_tape *tape, plan *from, qn_error *error)
     (void)error;
     part added = {.plan = plan_retain(from),
                   .buffers = ARENA_ARRAY(p->memory, qn_buffer *, bases + 1),
-                  .bases = ARENA_ARRAY(p->memory, char *, bases + 2)};
+                  .bases = ARENA_ARRAY(p->memory, char *, bases + 2),
+                  .paths = shares_paths(tape, p->outside, p->outside_count, p->memory)};
     for (int i = 0; i < bases; i++) {
         qn_buffer *b = i < from->buffer_count ? r->buffers[i] : r->results[i - from->buffer_count]->buffer;
         added.buffers[i] = qn_buffer_retain(b);
@@ -150,6 +156,9 @@ static void copy_steps(qn_plan *p)
             plan_step *to = &p->steps[p->step_count++];
             *to = p->parts[i].plan->steps[s];
             to->ready = NULL;
+            to->facts = NULL; /* they tell whose the time is, here by paths */
+            to->shares = NULL;
+            to->paths = p->parts[i].paths;
             if (!to->instance) continue;
             size_t bytes = sizeof(array_view) * (size_t)to->instance->kernel->param_count;
             to->views = arena_alloc(p->memory, bytes + 1);
@@ -189,7 +198,7 @@ static qn_status record_steps(qn_plan *p, qn_error *error)
     qn_status status = QN_OK;
     qn_error unread;
     for (int i = 0; i < p->step_count && status == QN_OK; i++)
-        status = step_run(&p->steps[i], p->context, p->slot, p->stream, error);
+        status = step_run(&p->steps[i], p->context, p->slot, p->stream, NULL, error);
     qn_status end = s->driver->streams->capture_end(p->stream, &p->graph, status == QN_OK ? error : &unread);
     return status == QN_OK ? end : status;
 }
@@ -290,7 +299,7 @@ static qn_status run_all(qn_plan *p, bool recorded, qn_error *error)
     const device_slot *s = &p->context->slots[p->slot];
     if (p->series) return s->driver->series_run(p->series, recorded ? step_facts_all(p) : NULL, error);
     if (!p->graph) {
-        for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, error));
+        for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, NULL, NULL, error));
         return QN_OK;
     }
     const record_facts *whole = recorded ? facts_of_all(p) : NULL;

@@ -76,7 +76,9 @@ const record_facts *launch_facts_keep(const launch_seen *l)
                       .unfused_bytes = NAN,
                       .occupancy = NAN,
                       .waves = NAN,
-                      .variant = l->variant};
+                      .variant = l->variant,
+                      .owners = l->owners,
+                      .owner_count = l->owner_count};
     if (!k->raw_language) launch_count(k, l->plan, slot_about(l->context, l->slot)->units, &counts);
     f.flops = counts.flops;
     for (int i = 0; i < k->phase_count; i++) tile_walk((tile_kernel *)k, k->phases[i], find_product, &f.product);

@@ -39,6 +39,8 @@ typedef struct launch_seen {
     const struct variant *variant;
     const struct graph *graph;       /* of `fused` */
     const struct fuse_kernel *fused; /* a kernel that fusion wrote; NULL otherwise */
+    const record_part *owners;       /* of a captured step: whose its time is; NULL otherwise */
+    int owner_count;
 } launch_seen;
 const record_facts *launch_facts_keep(const launch_seen *l); /* interned; NULL without memory */
 /* Of launches that go to the device together: a graph, a captured step. Interned. */

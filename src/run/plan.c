@@ -8,6 +8,7 @@
 #include "ir/graph_simplify.h"
 #include "run/facts.h"
 #include "run/plan.h"
+#include "run/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -190,6 +191,9 @@ const record_facts *step_facts(plan_step *s, qn_context *context, int slot)
     const kernel_entry *entry = s->instance->owner;
     graph_site site = {.file = s->instance->kernel->file, .line = entry->item ? entry->item->at.line : 0};
     if (s->fused && s->fused->write_count) site = graph_get(s->graph, s->fused->writes[0])->site;
+    arena *memory = s->paths ? arena_new() : NULL;
+    const record_part *owners = NULL;
+    int owner_count = s->paths ? shares_owners(s, memory, &owners) : 0;
     s->facts = launch_facts_keep(&(launch_seen){.context = context,
                                                 .slot = slot,
                                                 .name = s->name,
@@ -200,7 +204,13 @@ const record_facts *step_facts(plan_step *s, qn_context *context, int slot)
                                                 .plan = &s->launch,
                                                 .variant = s->variant,
                                                 .graph = s->graph,
-                                                .fused = s->fused});
+                                                .fused = s->fused,
+                                                .owners = owners,
+                                                .owner_count = owner_count});
+    if (memory) {
+        arena_free(memory);
+        s->shares = NULL;
+    }
     return s->facts;
 }
 
@@ -220,7 +230,7 @@ static qn_status run(plan_step *s, qn_context *context, int slot, device_stream 
     return program_launch(context, slot, k, s->variant->program, s->views, &s->launch, !s->call, error);
 }
 
-qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *stream, qn_error *error)
+qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *stream, uint64_t *seen, qn_error *error)
 {
     const driver *d = context->slots[slot].driver;
     bool copies = !s->instance;
@@ -228,6 +238,7 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     uint64_t identity = from || s->instance ? record_enter(s->name) : 0;
     qn_status status = run(s, context, slot, stream, error);
     record_leave(identity);
+    if (seen) *seen = from && !copies ? identity : 0;
     if (!from) return status;
     const record_facts *f = step_facts(s, context, slot);
     if (copies)
@@ -238,13 +249,15 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     return status;
 }
 
-qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error)
+qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, const int64_t *ranges, qn_error *error)
 {
     for (int i = 0; i < p->step_count; i++) {
         step_address(&p->steps[i], bases);
         int64_t start = context->log & LOG_LAUNCH ? clock_now_ns() : 0;
         QN_TRY(step_prepare(&p->steps[i], context, slot, error));
-        QN_TRY(step_run(&p->steps[i], context, slot, NULL, error));
+        uint64_t seen;
+        QN_TRY(step_run(&p->steps[i], context, slot, NULL, &seen, error));
+        if (seen && ranges) shares_record(&p->steps[i], p->memory, seen, ranges);
         if (context->log & LOG_LAUNCH)
             context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", p->steps[i].name,
                         context->slots[slot].name, (long long)p->steps[i].launch.programs[0][0],

@@ -137,6 +137,8 @@ qn_status step_make_call(plan_build *b, const fuse_kernel *from, qn_error *error
     qn_call *call = heap_new(sizeof(*call));
     plan_step *s = step_add(b, from->name, call);
     s->instance = i;
+    s->graph = b->plan->graph;
+    s->called = from->call;
     step_use(b, s, k);
     memcpy(s->views, views, sizeof(array_view) * (size_t)k->param_count);
     memcpy(s->arrays, arrays, sizeof(step_array) * (size_t)array_count);

@@ -9,7 +9,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
-#include "run/realize.h"
+#include "run/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +78,7 @@ void realize_close(qn_tape *tape)
     heap_free(r->root_target);
     heap_free(r->results);
     heap_free(r->bases);
+    heap_free(r->ranges);
 }
 
 /* ---- where things lie ---- */
@@ -411,7 +412,8 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
     if (status != QN_OK) {
         for (int i = 0; i < work.assign_count; i++) storage_release(copies[i]);
     } else {
-        status = tape->capturing ? capture_add(tape, p, error) : plan_run(p, tape->context, r->slot, r->bases, error);
+        status = tape->capturing ? capture_add(tape, p, error)
+                                 : plan_run(p, tape->context, r->slot, r->bases, shares_ranges(tape), error);
         if (status == QN_OK) place_roots(tape, p);
         *stored = work.assign_count > 0;
         store_assigns(tape, copies); /* after a failed run too: a step is not done twice */

@@ -48,6 +48,10 @@ typedef struct plan_step {
     const graph *graph;               /* of `fused` */
     const fuse_kernel *fused;         /* what fusion made it from; NULL: a module's kernel */
     const struct record_facts *facts; /* in records, once there was one */
+    node called;                      /* a module's kernel: the node of `graph` that calls it */
+    const struct step_share *shares;  /* whose its time is, once something was recorded (shares.h) */
+    int share_count;
+    const range_path *const *paths; /* of a captured step: by origin of nodes, the range each was called in */
     /* A copy. */
     plan_place from, to;
     char *copy_from, *copy_to; /* of the last run */
@@ -97,12 +101,15 @@ typedef struct plan_request {
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error); /* takes request->memory in any case */
 void plan_release(plan *p, qn_context *context, int slot);                    /* NULL is fine */
 plan *plan_retain(plan *p);
-/* Runs all steps on the device's own stream; does not wait where the device need not be waited for. */
-qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, qn_error *error);
+/* Runs all steps on the device's own stream; does not wait where the device need not be waited for. ranges: of
+ * shares_ranges, or NULL. */
+qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, const int64_t *ranges, qn_error *error);
 /* Puts the addresses into the views. */
 void step_address(plan_step *s, char *const *bases);
-/* One step whose views have their addresses. stream: of a driver with streams, or NULL. */
-qn_status step_run(plan_step *step, qn_context *context, int slot, device_stream *stream, qn_error *error);
+/* One step whose views have their addresses. stream: of a driver with streams, or NULL. *identity, where one is
+ * wanted: of its record, 0 where there is none. */
+qn_status step_run(plan_step *step, qn_context *context, int slot, device_stream *stream, uint64_t *identity,
+                   qn_error *error);
 /* Of a launch, for records; made once. NULL: a copy, or no memory. */
 const struct record_facts *step_facts(plan_step *step, qn_context *context, int slot);
 qn_status step_prepare(plan_step *step, qn_context *context, int slot, qn_error *error);
@@ -138,6 +145,8 @@ typedef struct realizer {
     storage **results;
     char **bases;
     int base_capacity;
+    int64_t *ranges; /* by number of a node, plus 1; while something is recorded */
+    int range_capacity;
     struct qn_plan *captured;                    /* all that are not freed */
     int64_t evaluations, plans_made, step_count; /* step_count: of all plans that are kept */
     int64_t making_ns, loading_ns; /* of plans, compiling and loading with it; the part that was loading */

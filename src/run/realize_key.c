@@ -197,6 +197,7 @@ graph *realize_piece(qn_tape *tape, arena *memory, node **map)
         const graph_node *from = graph_get(tape->graph, r->order[i]);
         const placed *p = tape_placed(tape, r->order[i]);
         piece->site = from->site;
+        piece->site.origin = (unsigned)i + 1;
         piece->label = from->label;
         if (p) {
             made[i] = graph_leaf(piece, from->elem, &from->shape, p->strides, p->offset,

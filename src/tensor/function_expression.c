@@ -21,7 +21,8 @@ void local_push(tracer *t, local l)
 
 void site_set(tracer *t, place at, const char *label)
 {
-    t->g->site = (graph_site){t->file->path, at.line};
+    t->g->site.file = t->file->path;
+    t->g->site.line = at.line;
     t->g->label = label;
 }
 

@@ -42,6 +42,7 @@ typedef struct gradient {
     arrival **arrivals; /* by node, newest first */
     node **of_results;  /* by KERNEL: what arrived at each of its results; NULL: nothing */
     recompute *again;   /* NULL: every forward value is kept */
+    unsigned origin;    /* of the call that wants it */
 } gradient;
 
 static void give(gradient *s, node to, node d)
@@ -166,10 +167,13 @@ static void of_kernel(gradient *s, node call)
     }
 }
 
-/* New nodes belong to the call that made the op they come from. */
+/* New nodes have the line of the call that made the op they come from, and the range of the call that wants the
+ * gradient. */
 static void name_after(gradient *s, const graph_node *n)
 {
     s->g->site = n->site;
+    s->g->site.origin = s->origin;
+    s->g->site.gradient = true;
     s->g->label = n->label;
 }
 
@@ -242,6 +246,7 @@ bool graph_gradient_from(graph *g, const node *outputs, const node *seeds, int o
     node *order = ARENA_ARRAY(memory, node, known);
     int order_count = graph_order(g, outputs, output_count, order);
     gradient s = {.g = g,
+                  .origin = site.origin,
                   .memory = memory,
                   .needed = ARENA_ARRAY(memory, bool, known),
                   .arrivals = ARENA_ARRAY(memory, arrival *, known),

@@ -232,9 +232,9 @@ static node *rates_now(const qn_optimizer *self, arena *memory)
     return rates;
 }
 
-void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
+static void take_step(qn_optimizer *self, const qn_tensor *gradients)
 {
-    if (!self || !tape_enter(self->tape, name_of(self)) || self->tape->graph->status) return;
+    if (!tape_enter(self->tape, name_of(self)) || self->tape->graph->status) return;
     graph *g = self->tape->graph;
     arena *memory = arena_new();
     node *d = ARENA_ARRAY(memory, node, self->count);
@@ -262,6 +262,15 @@ void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
         }
     }
     arena_free(memory);
+}
+
+/* Its work counts in a range of its own, whoever calls it. */
+void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
+{
+    if (!self) return;
+    bool pushed = range_push_once("optimizer");
+    take_step(self, gradients);
+    if (pushed) range_pop();
 }
 
 /* ---- clipping ---- */
@@ -310,7 +319,9 @@ void qn_optimizer_minimize(qn_optimizer *self, qn_tensor loss)
     if (!self) return;
     arena *memory = arena_new();
     qn_tensor *gradients = ARENA_ARRAY(memory, qn_tensor, self->count);
+    bool pushed = range_push_once("backward");
     qn_grad(loss, self->parameters, self->count, gradients);
+    if (pushed) range_pop();
     if (self->clip_norm > 0) {
         qn_tensor *whole = ARENA_ARRAY(memory, qn_tensor, self->count);
         qn_tape *tape;

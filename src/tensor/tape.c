@@ -19,7 +19,7 @@ static _Thread_local graph_site site_of_call;
 
 void qn_here(const char *file, int line)
 {
-    site_of_call = (graph_site){file, line};
+    site_of_call = (graph_site){.file = file, .line = line};
 }
 
 /* ---- storages ---- */
@@ -109,12 +109,33 @@ qn_status qn_tape_error(qn_tape *tape, qn_error *error)
     return status;
 }
 
+/* The range that the thread is in, as the graph knows it. What was noted and got no node is forgotten again, so a loop
+ * that makes none adds nothing. */
+static unsigned note_range(graph *g)
+{
+    int open;
+    const range_open *stack = range_stack(&open);
+    unsigned at = g->range;
+    while (at && (g->ranges[at].depth >= open || stack[g->ranges[at].depth].number != g->ranges[at].number))
+        at = g->ranges[at].parent;
+    while (g->range_count - 1 > (int)at && g->ranges[g->range_count - 1].node_count == g->node_count) g->range_count--;
+    for (int depth = at ? g->ranges[at].depth + 1 : 0; depth < open; depth++) {
+        graph_range fresh = {.number = stack[depth].number, .parent = at, .depth = depth, .node_count = g->node_count};
+        memcpy(fresh.name, stack[depth].name, sizeof(fresh.name));
+        ARENA_PUSH(g->memory, g->ranges, g->range_count, g->range_capacity, fresh);
+        at = (unsigned)g->range_count - 1;
+    }
+    return g->range = at;
+}
+
 bool tape_enter(qn_tape *tape, const char *label)
 {
     if (!tape) return false;
-    tape->graph->site = site_of_call;
-    tape->graph->label = label;
-    if (!heap_begin() && !tape->graph->status) tape->graph->status = heap_refuse(&tape->graph->error);
+    graph *g = tape->graph;
+    g->site = site_of_call;
+    g->label = label;
+    if (!heap_begin() && !g->status) g->status = heap_refuse(&g->error);
+    g->site.origin = g->ranges[g->range].number == range_now() ? g->range : note_range(g);
     return true;
 }
 

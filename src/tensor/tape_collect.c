@@ -33,10 +33,22 @@ static bool *mark(const qn_tape *tape, arena *scratch)
     return wanted;
 }
 
-static node copy_node(const qn_tape *tape, node n, const node *renamed, graph *to)
+/* The range under its new number; what nothing was made in stays behind. */
+static unsigned copy_range(const graph *from, unsigned range, unsigned *renamed, graph *to)
+{
+    if (!range || renamed[range]) return renamed[range];
+    graph_range copy = from->ranges[range];
+    copy.parent = copy_range(from, copy.parent, renamed, to);
+    copy.node_count = to->node_count;
+    ARENA_PUSH(to->memory, to->ranges, to->range_count, to->range_capacity, copy);
+    return renamed[range] = (unsigned)to->range_count - 1;
+}
+
+static node copy_node(const qn_tape *tape, node n, const node *renamed, unsigned *ranges, graph *to)
 {
     graph_node copy = *graph_get(tape->graph, n);
     to->site = copy.site;
+    to->site.origin = copy_range(tape->graph, copy.site.origin, ranges, to);
     to->label = copy.label;
     if (history_ends(tape, n)) {
         const placed *where = tape_placed(tape, n);
@@ -57,8 +69,9 @@ void tape_collect(qn_tape *tape)
     arena *scratch = arena_new();
     bool *wanted = mark(tape, scratch);
     node *renamed = ARENA_ARRAY(scratch, node, from->node_count);
+    unsigned *ranges = ARENA_ARRAY(scratch, unsigned, from->range_count);
     for (int n = 1; n < from->node_count; n++)
-        if (wanted[n]) renamed[n] = copy_node(tape, (node)n, renamed, to);
+        if (wanted[n]) renamed[n] = copy_node(tape, (node)n, renamed, ranges, to);
 
     placed *old = tape->placed;
     int old_capacity = tape->placed_capacity;
@@ -78,6 +91,7 @@ void tape_collect(qn_tape *tape)
     for (int i = 0; i < tape->assign_count; i++) tape->assigns[i].from = renamed[tape->assigns[i].from];
     tape->random_base = renamed[tape->random_base];
     to->site = from->site;
+    to->range = to->site.origin = copy_range(from, from->site.origin, ranges, to);
     to->label = from->label;
     to->status = status;
     to->error = from->error;

@@ -35,7 +35,7 @@ TEST(wrong_calls)
     node x = graph_leaf(g, DT_F32, &(shape){2, {2, 3}}, NULL, 0, data);
     node i = graph_leaf(g, DT_I64, &(shape){0}, NULL, 0, data + 1);
     node loss = graph_reduce(g, FOLD_SUM, x, 3);
-    g->site = (graph_site){"train.c", 12};
+    g->site = (graph_site){.file = "train.c", .line = 12};
     expect_error(g, x, x,
                  "grad (train.c:12): the loss has the shape [2, 3], not one element: reduce it, or say what arrives at "
                  "each");
@@ -46,9 +46,9 @@ TEST(wrong_calls)
     EXPECT_TEXT(g->error.message,
                 "grad (train.c:12): what arrives at output 0 is f32 [1, 1], the output is f32 [2, 3]");
     g->status = QN_OK;
-    g->site = (graph_site){"model.c", 7};
+    g->site = (graph_site){.file = "model.c", .line = 7};
     node bits = graph_map(g, OP_BITCAST, DT_F32, &x, 1);
-    g->site = (graph_site){"train.c", 12};
+    g->site = (graph_site){.file = "train.c", .line = 12};
     expect_error(
         g, graph_reduce(g, FOLD_SUM, bits, 3), x,
         "grad (model.c:7): bitcast of f32 has no derivative: detach its input if no gradient should flow there");
@@ -68,10 +68,10 @@ TEST(new_nodes_belong_to_the_call_they_come_from)
 {
     trial t = trial_new("sites");
     node x = trial_input(&t, (shape){1, {3}}, 0, 1);
-    t.g->site = (graph_site){"model.c", 3};
+    t.g->site = (graph_site){.file = "model.c", .line = 3};
     t.g->label = "softmax";
     node y = graph_unary(t.g, OP_EXP, x);
-    t.g->site = (graph_site){"train.c", 9};
+    t.g->site = (graph_site){.file = "train.c", .line = 9};
     t.g->label = "grad";
     node d, loss = trial_weigh(&t, y);
     EXPECT(graph_gradient(t.g, loss, &x, 1, &d));

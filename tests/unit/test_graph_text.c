@@ -73,7 +73,7 @@ TEST(one_node_prints_alone)
 {
     arena *memory = arena_new();
     graph *g = graph_new(memory);
-    g->site = (graph_site){"a b.c", 7};
+    g->site = (graph_site){.file = "a b.c", .line = 7};
     g->label = "mean";
     node x = graph_iota(g, 3), y = graph_unary(g, OP_NEG, x);
     text out = {0};
