@@ -19,7 +19,7 @@
  *     qn_context_close(context);
  *
  * Errors: a wrong call gives the empty handle, a call with an empty handle gives an empty handle, and the tape keeps the
- * first message (op, shapes, file and line); qn_eval, qn_tensor_read and qn_tape_error report it and forget it.
+ * first message (op, shapes, file and line); qn_eval, every way to read and qn_tape_error report it and forget it.
  * Axes: negative ones count from the end. Types: operands of different types meet as in PyTorch (float before integer
  * before bool, then the wider; f16 with bf16 gives f32; a tensor of rank 0 does not widen one with axes).
  * A tape and its tensors belong to one thread at a time.

@@ -35,7 +35,7 @@ static qn_tensor unary(const char *op, op_code code, qn_tensor x)
 {
     node n;
     qn_tape *tape = tape_begin(op, &x, 1, &n);
-    return tape ? tape_handle(tape, tensor_unary(tape->graph, code, n)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_unary(tape->graph, code, n)) : tape_failed();
 }
 
 #define UNARY(name, code)             \
@@ -76,28 +76,28 @@ qn_tensor qn_square(qn_tensor x)
 {
     node n;
     qn_tape *tape = tape_begin("square", &x, 1, &n);
-    return tape ? tape_handle(tape, graph_binary(tape->graph, OP_MUL, n, n)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, graph_binary(tape->graph, OP_MUL, n, n)) : tape_failed();
 }
 
 qn_tensor qn_reciprocal(qn_tensor x)
 {
     node n;
     qn_tape *tape = tape_begin("reciprocal", &x, 1, &n);
-    return tape ? tape_handle(tape, tensor_scalar(tape->graph, OP_DIV, n, 1, true)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_scalar(tape->graph, OP_DIV, n, 1, true)) : tape_failed();
 }
 
 qn_tensor qn_cast(qn_tensor x, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("cast", &x, 1, &n);
-    return tape ? tape_handle(tape, tensor_convert(tape->graph, n, (dtype)type)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_convert(tape->graph, n, (dtype)type)) : tape_failed();
 }
 
 qn_tensor qn_bitcast(qn_tensor x, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("bitcast", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     if (tensor_elem(tape->graph, n) == (dtype)type) return tape_handle(tape, n);
     return tape_handle(tape, graph_map(tape->graph, OP_BITCAST, (dtype)type, &n, 1));
 }
@@ -106,7 +106,7 @@ qn_tensor qn_detach(qn_tensor x)
 {
     node n;
     qn_tape *tape = tape_begin("detach", &x, 1, &n);
-    return tape ? tape_handle(tape, graph_same(tape->graph, GRAPH_DETACH, n, 0)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, graph_same(tape->graph, GRAPH_DETACH, n, 0)) : tape_failed();
 }
 
 /* ---- two operands ---- */
@@ -130,7 +130,7 @@ static qn_tensor binary(const char *op, op_code code, qn_tensor a, qn_tensor b)
 {
     node x[2];
     qn_tape *tape = tape_begin(op, (qn_tensor[]){a, b}, 2, x);
-    return tape ? tape_handle(tape, tensor_binary(tape->graph, code, x[0], x[1])) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_binary(tape->graph, code, x[0], x[1])) : tape_failed();
 }
 
 #define BINARY(name, code)                        \
@@ -165,7 +165,7 @@ qn_tensor qn_floor_div(qn_tensor a, qn_tensor b)
 {
     node x[2];
     qn_tape *tape = tape_begin("floor_div", (qn_tensor[]){a, b}, 2, x);
-    if (!tape || !tensor_meet(tape->graph, "floor_div", x, 2)) return (qn_tensor){0};
+    if (!tape || !tensor_meet(tape->graph, "floor_div", x, 2)) return tape_failed();
     graph *g = tape->graph;
     node quotient = graph_binary(g, OP_DIV, x[0], x[1]);
     if (quotient && dtype_is_float(graph_get(g, quotient)->elem)) {
@@ -236,7 +236,7 @@ static qn_tensor scalar(const char *op, op_code code, qn_tensor x, double s, boo
 {
     node n;
     qn_tape *tape = tape_begin(op, &x, 1, &n);
-    return tape ? tape_handle(tape, tensor_scalar(tape->graph, code, n, s, reversed)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_scalar(tape->graph, code, n, s, reversed)) : tape_failed();
 }
 
 #define SCALAR(name, code, reversed)                          \
@@ -265,7 +265,7 @@ qn_tensor qn_clamp(qn_tensor x, double low, double high)
 {
     node n;
     qn_tape *tape = tape_begin("clamp", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     if (low != -INFINITY) n = tensor_scalar(tape->graph, OP_MAX, n, low, false);
     if (high != INFINITY) n = tensor_scalar(tape->graph, OP_MIN, n, high, false);
     return tape_handle(tape, n);
@@ -277,7 +277,7 @@ qn_tensor qn_fma(qn_tensor a, qn_tensor b, qn_tensor c)
 {
     node x[3];
     qn_tape *tape = tape_begin("fma", (qn_tensor[]){a, b, c}, 3, x);
-    if (!tape || !tensor_meet(tape->graph, "fma", x, 3)) return (qn_tensor){0};
+    if (!tape || !tensor_meet(tape->graph, "fma", x, 3)) return tape_failed();
     graph *g = tape->graph;
     if (dtype_is_float(tensor_elem(g, x[0]))) return tape_handle(tape, graph_map(g, OP_FMA, DT_F32, x, 3));
     return tape_handle(tape, graph_binary(g, OP_ADD, graph_binary(g, OP_MUL, x[0], x[1]), x[2]));
@@ -300,5 +300,5 @@ qn_tensor qn_where(qn_tensor condition, qn_tensor a, qn_tensor b)
 {
     node x[3];
     qn_tape *tape = tape_begin("where", (qn_tensor[]){condition, a, b}, 3, x);
-    return tape ? tape_handle(tape, tensor_where(tape->graph, x[0], x[1], x[2])) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_where(tape->graph, x[0], x[1], x[2])) : tape_failed();
 }

@@ -79,11 +79,11 @@ qn_tensor qn_conv2d(qn_tensor x, qn_tensor weight, qn_tensor bias, const qn_conv
 {
     node n[3] = {0};
     qn_tape *tape = tape_begin("conv2d", (qn_tensor[]){x, weight, bias}, 2 + (bias.tape != NULL), n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     qn_conv2d_options given = options ? *options : (qn_conv2d_options){0};
     int64_t groups = or_else(given.groups, 1);
-    if (!conv_fits(g, n[0], n[1], n[2], groups)) return (qn_tensor){0};
+    if (!conv_fits(g, n[0], n[1], n[2], groups)) return tape_failed();
     windows w;
     for (int i = 0; i < 2; i++) {
         w.size[i] = tensor_shape(g, n[1])->extents[2 + i];
@@ -91,9 +91,9 @@ qn_tensor qn_conv2d(qn_tensor x, qn_tensor weight, qn_tensor bias, const qn_conv
         w.padding[i] = given.padding[i];
         w.dilation[i] = or_else(given.dilation[i], 1);
     }
-    if (!windows_fit(g, "conv2d", &w)) return (qn_tensor){0};
+    if (!windows_fit(g, "conv2d", &w)) return tape_failed();
     dtype elem = tensor_promote(g, "conv2d", n, 2);
-    if (elem == DT_COUNT) return (qn_tensor){0};
+    if (elem == DT_COUNT) return tape_failed();
     node y = convolve(g, tensor_convert(g, n[0], elem), tensor_convert(g, n[1], elem), &w, groups, tape->allow_tf32);
     if (n[2] && y) {
         shape column = {4, {1, tensor_shape(g, n[2])->extents[0], 1, 1}};
@@ -137,13 +137,13 @@ qn_tensor qn_max_pool2d(qn_tensor x, int64_t rows, int64_t columns, const qn_poo
     node n;
     windows w;
     qn_tape *tape = tape_begin("max_pool2d", &x, 1, &n);
-    if (!tape || !pool_windows(tape->graph, "max_pool2d", n, rows, columns, options, &w)) return (qn_tensor){0};
+    if (!tape || !pool_windows(tape->graph, "max_pool2d", n, rows, columns, options, &w)) return tape_failed();
     graph *g = tape->graph;
     if (!dtype_is_float(tensor_elem(g, n)))
         return graph_fail(g, "max_pool2d", "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text),
-               (qn_tensor){0};
+               tape_failed();
     node parts = window_both(g, n, &w, -INFINITY);
-    if (!parts) return (qn_tensor){0};
+    if (!parts) return tape_failed();
     return tape_handle(tape, tensor_drop(g, tensor_max(g, parts, last_two(g, parts)), last_two(g, parts)));
 }
 
@@ -161,11 +161,11 @@ qn_tensor qn_avg_pool2d(qn_tensor x, int64_t rows, int64_t columns, const qn_poo
     node n;
     windows w;
     qn_tape *tape = tape_begin("avg_pool2d", &x, 1, &n);
-    if (!tape || !pool_windows(tape->graph, "avg_pool2d", n, rows, columns, options, &w)) return (qn_tensor){0};
+    if (!tape || !pool_windows(tape->graph, "avg_pool2d", n, rows, columns, options, &w)) return tape_failed();
     graph *g = tape->graph;
     dtype elem = tensor_elem(g, tensor_float(g, n));
     node wide = tensor_wide(g, n), parts = window_both(g, wide, &w, 0);
-    if (!parts) return (qn_tensor){0};
+    if (!parts) return tape_failed();
     unsigned set = last_two(g, parts);
     node y;
     if (options && options->without_padding)

@@ -26,7 +26,7 @@ static bool begin(qn_tape *tape, const char *op, qn_dtype type, qn_shape extents
 static qn_tensor full(qn_tape *tape, const char *op, qn_dtype type, qn_shape extents, double value)
 {
     shape s;
-    if (!begin(tape, op, type, extents, &s)) return (qn_tensor){0};
+    if (!begin(tape, op, type, extents, &s)) return tape_failed();
     return tape_handle(tape, graph_full_double(tape->graph, (dtype)type, &s, value));
 }
 
@@ -63,15 +63,15 @@ static node ramp(graph *g, dtype elem, node i, double start, double step)
 qn_tensor qn_arange(qn_tape *tape, qn_dtype type, double start, double stop, double step)
 {
     shape s;
-    if (!begin(tape, "arange", type, (qn_shape){0}, &s)) return (qn_tensor){0};
+    if (!begin(tape, "arange", type, (qn_shape){0}, &s)) return tape_failed();
     graph *g = tape->graph;
     double count = ceil((stop - start) / step);
-    if (type == QN_BOOL) return graph_fail(g, "arange", "it does not give bool"), (qn_tensor){0};
+    if (type == QN_BOOL) return graph_fail(g, "arange", "it does not give bool"), tape_failed();
     if (step == 0 || !isfinite(count) || count > (double)LARGEST_EXTENT)
-        return graph_fail(g, "arange", "from %g to %g by %g is not a sequence", start, stop, step), (qn_tensor){0};
+        return graph_fail(g, "arange", "from %g to %g by %g is not a sequence", start, stop, step), tape_failed();
     if (dtype_is_integer((dtype)type) && (start != floor(start) || step != floor(step)))
         return graph_fail(g, "arange", "from %g by %g: %s needs whole numbers", start, step, dtypes[type].text),
-               (qn_tensor){0};
+               tape_failed();
     node x = ramp(g, (dtype)type, graph_iota(g, count < 0 ? 0 : (int64_t)count), start, step);
     return tape_handle(tape, tensor_convert(g, x, (dtype)type));
 }
@@ -80,10 +80,10 @@ qn_tensor qn_arange(qn_tape *tape, qn_dtype type, double start, double stop, dou
 qn_tensor qn_linspace(qn_tape *tape, qn_dtype type, double start, double stop, int64_t count)
 {
     shape s;
-    if (!begin(tape, "linspace", type, (qn_shape){1, {count}}, &s)) return (qn_tensor){0};
+    if (!begin(tape, "linspace", type, (qn_shape){1, {count}}, &s)) return tape_failed();
     graph *g = tape->graph;
     if (!dtype_is_float((dtype)type))
-        return graph_fail(g, "linspace", "it gives floats, not %s", dtypes[type].text), (qn_tensor){0};
+        return graph_fail(g, "linspace", "it gives floats, not %s", dtypes[type].text), tape_failed();
     double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
     node i = graph_iota(g, count), back = tensor_scalar(g, OP_SUB, i, (double)(count - 1), true);
     int64_t half = count / 2 + (count == 1);
@@ -95,7 +95,7 @@ qn_tensor qn_linspace(qn_tape *tape, qn_dtype type, double start, double stop, i
 qn_tensor qn_eye(qn_tape *tape, qn_dtype type, int64_t rows, int64_t columns)
 {
     shape s;
-    if (!begin(tape, "eye", type, (qn_shape){2, {rows, columns}}, &s)) return (qn_tensor){0};
+    if (!begin(tape, "eye", type, (qn_shape){2, {rows, columns}}, &s)) return tape_failed();
     graph *g = tape->graph;
     node same =
         tensor_binary(g, OP_EQ, tensor_insert(g, graph_iota(g, rows), 1), tensor_insert(g, graph_iota(g, columns), 0));
@@ -131,7 +131,7 @@ node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data)
 qn_tensor qn_empty(qn_tape *tape, qn_dtype type, qn_shape extents)
 {
     shape s;
-    if (!begin(tape, "empty", type, extents, &s)) return (qn_tensor){0};
+    if (!begin(tape, "empty", type, extents, &s)) return tape_failed();
     graph *g = tape->graph;
     qn_buffer *buffer = NULL; /* zeroed; a graph that never runs has none */
     qn_error error;
@@ -141,7 +141,7 @@ qn_tensor qn_empty(qn_tape *tape, qn_dtype type, qn_shape extents)
     if (status) {
         graph_fail(g, "empty", "%s", error.message);
         g->status = g->error.status = status;
-        return (qn_tensor){0};
+        return tape_failed();
     }
     storage *memory = storage_new(buffer);
     node leaf = tape_leaf(tape, (dtype)type, &s, NULL, 0, memory);
@@ -152,8 +152,8 @@ qn_tensor qn_empty(qn_tape *tape, qn_dtype type, qn_shape extents)
 qn_tensor qn_from_memory(qn_tape *tape, const void *data, qn_dtype type, qn_shape extents)
 {
     shape s;
-    if (!begin(tape, "from_memory", type, extents, &s)) return (qn_tensor){0};
-    if (!data && shape_count(&s)) return graph_fail(tape->graph, "from_memory", "the data is NULL"), (qn_tensor){0};
+    if (!begin(tape, "from_memory", type, extents, &s)) return tape_failed();
+    if (!data && shape_count(&s)) return graph_fail(tape->graph, "from_memory", "the data is NULL"), tape_failed();
     return tape_handle(tape, tape_leaf_from(tape, (dtype)type, &s, data));
 }
 
@@ -174,13 +174,13 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
                          const int64_t *strides)
 {
     shape s;
-    if (!begin(tape, "from_buffer", type, extents, &s)) return (qn_tensor){0};
+    if (!begin(tape, "from_buffer", type, extents, &s)) return tape_failed();
     graph *g = tape->graph;
-    if (!buffer) return graph_fail(g, "from_buffer", "the buffer is NULL"), (qn_tensor){0};
+    if (!buffer) return graph_fail(g, "from_buffer", "the buffer is NULL"), tape_failed();
     if ((uintptr_t)qn_buffer_data(buffer) % (uintptr_t)dtypes[type].size_bytes)
         return graph_fail(g, "from_buffer", "the buffer does not begin at a multiple of %d bytes, the size of %s",
                           dtypes[type].size_bytes, dtypes[type].text),
-               (qn_tensor){0};
+               tape_failed();
     int64_t low, high, room = (int64_t)qn_buffer_size_bytes(buffer) / dtypes[type].size_bytes;
     reach(&s, strides, &low, &high);
     low += offset_elements;
@@ -188,7 +188,7 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
     if (offset_elements < 0 || low < 0 || high > room)
         return graph_fail(g, "from_buffer", "elements %lld to %lld of a buffer of %lld", (long long)low,
                           (long long)high, (long long)room),
-               (qn_tensor){0};
+               tape_failed();
     storage *memory = storage_new(qn_buffer_retain(buffer));
     node leaf = tape_leaf(tape, (dtype)type, &s, strides, offset_elements, memory);
     storage_release(memory);
@@ -228,14 +228,14 @@ qn_tensor qn_wrap_memory(qn_tape *tape, void *data, qn_dtype type, qn_shape exte
                          qn_deleter *deleter, void *user)
 {
     shape s;
-    if (!begin(tape, "wrap_memory", type, extents, &s)) return (qn_tensor){0};
+    if (!begin(tape, "wrap_memory", type, extents, &s)) return tape_failed();
     graph *g = tape->graph;
     int64_t low, high, size = dtypes[type].size_bytes;
-    if (!data && shape_count(&s)) return graph_fail(g, "wrap_memory", "the data is NULL"), (qn_tensor){0};
+    if (!data && shape_count(&s)) return graph_fail(g, "wrap_memory", "the data is NULL"), tape_failed();
     if ((uintptr_t)data % (uintptr_t)size)
         return graph_fail(g, "wrap_memory", "the data does not begin at a multiple of %lld bytes, the size of %s",
                           (long long)size, dtypes[type].text),
-               (qn_tensor){0};
+               tape_failed();
     reach(&s, strides, &low, &high);
     node leaf;
     if (host_memory(tape) && tape->context) {
@@ -243,7 +243,7 @@ qn_tensor qn_wrap_memory(qn_tape *tape, void *data, qn_dtype type, qn_shape exte
         qn_error error;
         if (qn_buffer_wrap(tape->context, (char *)data + low * size, (size_t)((high - low) * size), deleter, user,
                            &buffer, &error))
-            return graph_fail(g, "wrap_memory", "%s", error.message), (qn_tensor){0};
+            return graph_fail(g, "wrap_memory", "%s", error.message), tape_failed();
         storage *memory = storage_new(buffer);
         leaf = tape_leaf(tape, (dtype)type, &s, strides, -low, memory);
         storage_release(memory);
@@ -259,12 +259,12 @@ qn_tensor qn_load_npy(qn_tape *tape, const char *path)
     qn_npy file;
     qn_error error;
     shape s;
-    if (!begin(tape, "load_npy", QN_F32, (qn_shape){0}, &s)) return (qn_tensor){0};
+    if (!begin(tape, "load_npy", QN_F32, (qn_shape){0}, &s)) return tape_failed();
     qn_status status = qn_npy_read(path, &file, &error);
     if (status) {
         graph_fail(tape->graph, "load_npy", "%s", error.message);
         tape->graph->status = tape->graph->error.status = status;
-        return (qn_tensor){0};
+        return tape_failed();
     }
     s.rank = file.array.rank;
     memcpy(s.extents, file.array.extents, sizeof(int64_t) * (size_t)s.rank);

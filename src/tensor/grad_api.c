@@ -46,5 +46,5 @@ qn_tensor qn_checkpoint(qn_tensor t)
 {
     node n;
     qn_tape *tape = tape_begin("checkpoint", &t, 1, &n);
-    return tape ? tape_handle(tape, graph_checkpoint(tape->graph, n)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, graph_checkpoint(tape->graph, n)) : tape_failed();
 }

@@ -29,7 +29,7 @@ qn_tensor qn_one_hot(qn_tensor index, int64_t classes, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("one_hot", &index, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     return tape_handle(tape, tensor_convert(tape->graph, tensor_one_hot(tape->graph, n, classes), (dtype)type));
 }
 
@@ -37,7 +37,7 @@ qn_tensor qn_index_select(qn_tensor x, int axis, qn_tensor index)
 {
     node n[2];
     qn_tape *tape = tape_begin("index_select", (qn_tensor[]){x, index}, 2, n);
-    if (!tape || (axis = tensor_axis(tape->graph, "index_select", n[0], axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "index_select", n[0], axis)) < 0) return tape_failed();
     return tape_handle(tape, tensor_take(tape->graph, n[0], n[1], axis));
 }
 
@@ -45,7 +45,7 @@ qn_tensor qn_index_add(qn_tensor base, int axis, qn_tensor index, qn_tensor upda
 {
     node n[3];
     qn_tape *tape = tape_begin("index_add", (qn_tensor[]){base, index, updates}, 3, n);
-    if (!tape || (axis = tensor_axis(tape->graph, "index_add", n[0], axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "index_add", n[0], axis)) < 0) return tape_failed();
     return tape_handle(tape, graph_take_add(tape->graph, n[0], n[1], n[2], axis));
 }
 
@@ -76,9 +76,9 @@ qn_tensor qn_gather(qn_tensor x, int axis, qn_tensor index)
 {
     node n[2];
     qn_tape *tape = tape_begin("gather", (qn_tensor[]){x, index}, 2, n);
-    if (!tape || (axis = tensor_axis(tape->graph, "gather", n[0], axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "gather", n[0], axis)) < 0) return tape_failed();
     graph *g = tape->graph;
-    if (!index_fits(g, "gather", n[0], n[1], axis)) return (qn_tensor){0};
+    if (!index_fits(g, "gather", n[0], n[1], axis)) return tape_failed();
     return tape_handle(tape, graph_gather(g, corner(g, n[0], tensor_shape(g, n[1]), axis), n[1], axis));
 }
 
@@ -95,16 +95,16 @@ qn_tensor qn_scatter_add(qn_tensor base, int axis, qn_tensor index, qn_tensor up
 {
     node n[3];
     qn_tape *tape = tape_begin("scatter_add", (qn_tensor[]){base, index, updates}, 3, n);
-    if (!tape || (axis = tensor_axis(tape->graph, "scatter_add", n[0], axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "scatter_add", n[0], axis)) < 0) return tape_failed();
     graph *g = tape->graph;
     const shape *places = tensor_shape(g, n[1]), *given = tensor_shape(g, n[2]);
-    if (!index_fits(g, "scatter_add", n[0], n[1], axis)) return (qn_tensor){0};
+    if (!index_fits(g, "scatter_add", n[0], n[1], axis)) return tape_failed();
     bool fits = given->rank == places->rank;
     for (int k = 0; k < places->rank && fits; k++) fits = places->extents[k] <= given->extents[k];
     if (!fits)
         return graph_fail(g, "scatter_add", "the updates %s are fewer than the index %s", tensor_words(g, n[2]),
                           tensor_words(g, n[1])),
-               (qn_tensor){0};
+               tape_failed();
     if (!shape_count(places)) return tape_handle(tape, n[0]);
     node part = corner(g, n[2], places, -1);
     return tape_handle(tape, graph_gather_add(g, n[0], filled(g, n[1], n[0], axis), filled(g, part, n[0], axis), axis));
@@ -123,7 +123,7 @@ qn_tensor qn_embedding(qn_tensor table, qn_tensor index)
 {
     node n[2];
     qn_tape *tape = tape_begin("embedding", (qn_tensor[]){table, index}, 2, n);
-    if (!tape || !is_table(tape->graph, "embedding", n[0])) return (qn_tensor){0};
+    if (!tape || !is_table(tape->graph, "embedding", n[0])) return tape_failed();
     return tape_handle(tape, tensor_take(tape->graph, n[0], n[1], 0));
 }
 
@@ -182,16 +182,16 @@ qn_tensor qn_embedding_bag(qn_tensor table, qn_tensor index, qn_tensor offsets, 
     node n[3] = {0};
     bool flat = offsets.tape != NULL;
     qn_tape *tape = tape_begin("embedding_bag", (qn_tensor[]){table, index, offsets}, 2 + flat, n);
-    if (!tape || !is_table(tape->graph, "embedding_bag", n[0])) return (qn_tensor){0};
+    if (!tape || !is_table(tape->graph, "embedding_bag", n[0])) return tape_failed();
     graph *g = tape->graph;
     if (tensor_shape(g, n[1])->rank != (flat ? 1 : 2) || (flat && tensor_shape(g, n[2])->rank != 1))
         return graph_fail(g, "embedding_bag", "it takes index [bags][n], or index [n] and offsets [bags], not %s%s%s",
                           tensor_words(g, n[1]), flat ? " and " : "", flat ? tensor_words(g, n[2]) : ""),
-               (qn_tensor){0};
+               tape_failed();
     if (flat && !dtype_is_integer(tensor_elem(g, n[2])))
         return graph_fail(g, "embedding_bag", "the offsets are %s: they must be integers",
                           dtypes[tensor_elem(g, n[2])].text),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(tape, flat ? flat_bags(g, n[0], n[1], n[2], mode == QN_BAG_MEAN)
                                   : row_bags(g, n[0], n[1], mode == QN_BAG_MEAN));
 }

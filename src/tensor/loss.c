@@ -17,7 +17,7 @@ qn_tensor qn_mse_loss(qn_tensor x, qn_tensor target, qn_reduction reduction)
 {
     node n[2];
     qn_tape *tape = tape_begin("mse_loss", (qn_tensor[]){x, target}, 2, n);
-    if (!tape || !tensor_meet(tape->graph, "mse_loss", n, 2)) return (qn_tensor){0};
+    if (!tape || !tensor_meet(tape->graph, "mse_loss", n, 2)) return tape_failed();
     graph *g = tape->graph;
     dtype elem = tensor_elem(g, tensor_float(g, n[0]));
     node difference = graph_binary(g, OP_SUB, tensor_wide(g, n[0]), tensor_wide(g, n[1]));
@@ -29,12 +29,12 @@ qn_tensor qn_bce_with_logits(qn_tensor logits, qn_tensor target, qn_reduction re
 {
     node n[2];
     qn_tape *tape = tape_begin("bce_with_logits", (qn_tensor[]){logits, target}, 2, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     if (!shape_same(tensor_shape(g, n[0]), tensor_shape(g, n[1])))
         return graph_fail(g, "bce_with_logits", "logits %s and target %s differ", tensor_words(g, n[0]),
                           tensor_words(g, n[1])),
-               (qn_tensor){0};
+               tape_failed();
     dtype elem = tensor_elem(g, tensor_float(g, n[0]));
     node x = tensor_wide(g, n[0]), y = tensor_convert(g, n[1], tensor_elem(g, x));
     node hit = graph_binary(g, OP_MUL, y, graph_unary(g, OP_SOFTPLUS, graph_unary(g, OP_NEG, x)));
@@ -75,14 +75,14 @@ qn_tensor qn_cross_entropy(qn_tensor logits, qn_tensor target, qn_reduction redu
 {
     node n[2];
     qn_tape *tape = tape_begin("cross_entropy", (qn_tensor[]){logits, target}, 2, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     int axis = class_axis(g, n[0], n[1]);
-    if (axis < 0) return (qn_tensor){0};
+    if (axis < 0) return tape_failed();
     dtype elem = tensor_elem(g, tensor_float(g, n[0]));
     node x = tensor_wide(g, n[0]), place = tensor_insert(g, tensor_convert(g, n[1], DT_I64), axis);
     node each = graph_binary(g, OP_SUB, tensor_logsumexp(g, x, 1u << axis), chosen(g, x, place, axis));
-    if (!each) return (qn_tensor){0};
+    if (!each) return tape_failed();
     if (ignore_index == QN_NO_INDEX) /* the mean is over all of them, a number that is known */
         return tape_handle(tape, tensor_convert(g, reduced(g, tensor_drop(g, each, 1u << axis), reduction), elem));
     shape places = *tensor_shape(g, place);

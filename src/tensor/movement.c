@@ -87,7 +87,7 @@ qn_tensor qn_reshape(qn_tensor x, qn_shape extents)
 {
     node n;
     qn_tape *tape = tape_begin("reshape", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     shape s = shape_from_public(extents);
     return tape_handle(tape, tensor_reshape(tape->graph, n, &s));
 }
@@ -96,15 +96,15 @@ qn_tensor qn_flatten(qn_tensor x, int first, int last)
 {
     node n;
     qn_tape *tape = tape_begin("flatten", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     const shape *s = tensor_shape(g, n);
     if (!s->rank) return tape_handle(tape, graph_reshape(g, n, &(shape){1, {1}}));
     first = tensor_axis(g, "flatten", n, first);
     last = tensor_axis(g, "flatten", n, last);
-    if (first < 0 || last < 0) return (qn_tensor){0};
+    if (first < 0 || last < 0) return tape_failed();
     if (first > last)
-        return graph_fail(g, "flatten", "axis %d does not come before axis %d", first, last), (qn_tensor){0};
+        return graph_fail(g, "flatten", "axis %d does not come before axis %d", first, last), tape_failed();
     shape flat = {0};
     for (int k = 0; k < s->rank; k++) {
         if (k > first && k <= last)
@@ -120,7 +120,7 @@ qn_tensor qn_squeeze(qn_tensor x, qn_axes axes)
     node n;
     unsigned set;
     qn_tape *tape = tape_begin("squeeze", &x, 1, &n);
-    if (!tape || !tensor_axis_set(tape->graph, "squeeze", n, axes, &set)) return (qn_tensor){0};
+    if (!tape || !tensor_axis_set(tape->graph, "squeeze", n, axes, &set)) return tape_failed();
     for (int k = 0; k < tensor_shape(tape->graph, n)->rank; k++)
         if (tensor_shape(tape->graph, n)->extents[k] != 1) set &= ~(1u << k);
     return tape_handle(tape, tensor_drop(tape->graph, n, set));
@@ -130,12 +130,12 @@ qn_tensor qn_unsqueeze(qn_tensor x, int axis)
 {
     node n;
     qn_tape *tape = tape_begin("unsqueeze", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     int rank = tensor_shape(tape->graph, n)->rank;
     if (axis < -rank - 1 || axis > rank)
         return graph_fail(tape->graph, "unsqueeze", "axis %d does not fit between the axes of %s", axis,
                           tensor_words(tape->graph, n)),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(tape, tensor_insert(tape->graph, n, axis < 0 ? axis + rank + 1 : axis));
 }
 
@@ -153,14 +153,14 @@ qn_tensor qn_permute(qn_tensor x, qn_axes order)
 {
     node n;
     qn_tape *tape = tape_begin("permute", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     int rank = tensor_shape(g, n)->rank, axes[GRAPH_RANK];
     if (order.count != rank)
         return graph_fail(g, "permute", "%d axes for a tensor of shape %s", order.count, tensor_words(g, n)),
-               (qn_tensor){0};
+               tape_failed();
     for (int k = 0; k < rank; k++)
-        if ((axes[k] = tensor_axis(g, "permute", n, order.axes[k])) < 0) return (qn_tensor){0};
+        if ((axes[k] = tensor_axis(g, "permute", n, order.axes[k])) < 0) return tape_failed();
     return tape_handle(tape, graph_permute(g, n, axes));
 }
 
@@ -168,10 +168,10 @@ qn_tensor qn_transpose(qn_tensor x, int a, int b)
 {
     node n;
     qn_tape *tape = tape_begin("transpose", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     a = tensor_axis(tape->graph, "transpose", n, a);
     b = tensor_axis(tape->graph, "transpose", n, b);
-    if (a < 0 || b < 0) return (qn_tensor){0};
+    if (a < 0 || b < 0) return tape_failed();
     return tape_handle(tape, tensor_swap(tape->graph, n, a, b));
 }
 
@@ -179,12 +179,12 @@ qn_tensor qn_expand(qn_tensor x, qn_shape extents)
 {
     node n;
     qn_tape *tape = tape_begin("expand", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     shape s = shape_from_public(extents);
     const shape *from = tensor_shape(tape->graph, n);
     for (int k = 0; k < s.rank && s.rank <= GRAPH_RANK; k++)
         if (s.extents[k] == -1 && k >= s.rank - from->rank) s.extents[k] = from->extents[k - (s.rank - from->rank)];
-    if (!graph_shape_fits(tape->graph, "expand", &s)) return (qn_tensor){0};
+    if (!graph_shape_fits(tape->graph, "expand", &s)) return tape_failed();
     return tape_handle(tape, tensor_broadcast(tape->graph, "expand", n, &s));
 }
 
@@ -226,7 +226,7 @@ qn_tensor qn_slice(qn_tensor x, int axis, int64_t start, int64_t stop, int64_t s
 {
     node n;
     qn_tape *tape = tape_begin("slice", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     axis = tensor_axis(tape->graph, "slice", n, axis);
     return tape_handle(tape, tensor_slice(tape->graph, n, axis, start, stop, step));
 }
@@ -235,15 +235,15 @@ qn_tensor qn_index(qn_tensor x, int axis, int64_t position)
 {
     node n;
     qn_tape *tape = tape_begin("index", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     axis = tensor_axis(g, "index", n, axis);
-    if (axis < 0) return (qn_tensor){0};
+    if (axis < 0) return tape_failed();
     int64_t extent = tensor_shape(g, n)->extents[axis];
     if (position < -extent || position >= extent)
         return graph_fail(g, "index", "position %lld is not in axis %d of %s", (long long)position, axis,
                           tensor_words(g, n)),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(
         tape, tensor_drop(g, slice_axis(g, n, axis, position < 0 ? position + extent : position, 1, 1), 1u << axis));
 }
@@ -253,7 +253,7 @@ qn_tensor qn_flip(qn_tensor x, qn_axes axes)
     node n;
     unsigned set;
     qn_tape *tape = tape_begin("flip", &x, 1, &n);
-    if (!tape || !tensor_axis_set(tape->graph, "flip", n, axes, &set)) return (qn_tensor){0};
+    if (!tape || !tensor_axis_set(tape->graph, "flip", n, axes, &set)) return tape_failed();
     shape s = *tensor_shape(tape->graph, n);
     int64_t start[GRAPH_RANK] = {0}, step[GRAPH_RANK];
     for (int k = 0; k < GRAPH_RANK; k++) {
@@ -268,9 +268,9 @@ qn_tensor qn_window(qn_tensor x, int axis, int64_t size, int64_t stride, int64_t
 {
     node n;
     qn_tape *tape = tape_begin("window", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     axis = tensor_axis(tape->graph, "window", n, axis);
-    if (axis < 0) return (qn_tensor){0};
+    if (axis < 0) return tape_failed();
     return tape_handle(tape, graph_window(tape->graph, n, axis, size, stride, dilation));
 }
 
@@ -298,7 +298,7 @@ static void split(qn_tape *tape, node n, int axis, const int64_t *sizes, int cou
 void qn_split(qn_tensor x, int axis, const int64_t *sizes, int count, qn_tensor *pieces)
 {
     node n;
-    for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){0};
+    for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("split", &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, "split", n, axis)) < 0) return;
     split(tape, n, axis, sizes, count, pieces);
@@ -307,7 +307,7 @@ void qn_split(qn_tensor x, int axis, const int64_t *sizes, int count, qn_tensor 
 void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces)
 {
     node n;
-    for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){0};
+    for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("chunk", &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, "chunk", n, axis)) < 0) return;
     if (count < 1) {
@@ -345,12 +345,12 @@ qn_tensor qn_pad(qn_tensor x, qn_shape before, qn_shape after, double value)
 {
     node n;
     qn_tape *tape = tape_begin("pad", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     int rank = tensor_shape(tape->graph, n)->rank;
     if (before.rank != rank || after.rank != rank)
         return graph_fail(tape->graph, "pad", "padding before %d and after %d axes of a tensor of shape %s",
                           before.rank, after.rank, tensor_words(tape->graph, n)),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(tape, tensor_pad(tape->graph, n, before.extents, after.extents, value));
 }
 
@@ -425,12 +425,12 @@ qn_tensor qn_repeat(qn_tensor x, qn_shape counts)
 {
     node n;
     qn_tape *tape = tape_begin("repeat", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     shape s = shape_from_public(counts);
-    if (!graph_shape_fits(tape->graph, "repeat", &s)) return (qn_tensor){0};
+    if (!graph_shape_fits(tape->graph, "repeat", &s)) return tape_failed();
     if (s.rank < tensor_shape(tape->graph, n)->rank)
         return graph_fail(tape->graph, "repeat", "%d counts for a tensor of shape %s", s.rank,
                           tensor_words(tape->graph, n)),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(tape, repeat(tape->graph, n, &s));
 }

@@ -57,7 +57,7 @@ qn_tensor qn_softmax(qn_tensor x, int axis)
 {
     node n;
     qn_tape *tape = tape_begin("softmax", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     return tape_handle(tape, tensor_softmax(tape->graph, n, tensor_axis(tape->graph, "softmax", n, axis)));
 }
 
@@ -65,7 +65,7 @@ qn_tensor qn_log_softmax(qn_tensor x, int axis)
 {
     node n;
     qn_tape *tape = tape_begin("log_softmax", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     return tape_handle(tape, tensor_log_softmax(tape->graph, n, tensor_axis(tape->graph, "log_softmax", n, axis)));
 }
 
@@ -113,12 +113,12 @@ qn_tensor qn_layer_norm(qn_tensor x, qn_shape normalized, qn_tensor weight, qn_t
     if (bias.tape) operands[bias_at = count++] = bias;
     node n[3];
     qn_tape *tape = tape_begin("layer_norm", operands, count, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     node w = weight_at ? n[weight_at] : 0, b = bias_at ? n[bias_at] : 0, wide = tensor_wide(g, n[0]);
     shape s = shape_from_public(normalized);
     unsigned set;
-    if (!norm_axes(g, "layer_norm", n[0], &s, w, b, &set)) return (qn_tensor){0};
+    if (!norm_axes(g, "layer_norm", n[0], &s, w, b, &set)) return tape_failed();
     node centred = graph_binary(g, OP_SUB, wide, spread(g, tensor_mean(g, wide, set), wide));
     node y = scale_rows(g, centred, set, w, b, epsilon);
     return tape_handle(tape, tensor_convert(g, y, tensor_elem(g, tensor_float(g, n[0]))));
@@ -128,11 +128,11 @@ qn_tensor qn_rms_norm(qn_tensor x, qn_shape normalized, qn_tensor weight, double
 {
     node n[2] = {0};
     qn_tape *tape = tape_begin("rms_norm", (qn_tensor[]){x, weight}, 1 + (weight.tape != NULL), n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     shape s = shape_from_public(normalized);
     unsigned set;
-    if (!norm_axes(g, "rms_norm", n[0], &s, n[1], 0, &set)) return (qn_tensor){0};
+    if (!norm_axes(g, "rms_norm", n[0], &s, n[1], 0, &set)) return tape_failed();
     node y = scale_rows(g, tensor_wide(g, n[0]), set, n[1], 0, epsilon);
     return tape_handle(tape, tensor_convert(g, y, tensor_elem(g, tensor_float(g, n[0]))));
 }
@@ -141,11 +141,11 @@ qn_tensor qn_dropout(qn_tensor x, double p)
 {
     node n;
     qn_tape *tape = tape_begin("dropout", &x, 1, &n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
-    if (!(p >= 0 && p <= 1)) return graph_fail(g, "dropout", "p is %g: it must be from 0 to 1", p), (qn_tensor){0};
+    if (!(p >= 0 && p <= 1)) return graph_fail(g, "dropout", "p is %g: it must be from 0 to 1", p), tape_failed();
     if (!dtype_is_float(tensor_elem(g, n)))
-        return graph_fail(g, "dropout", "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text), (qn_tensor){0};
+        return graph_fail(g, "dropout", "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text), tape_failed();
     if (p == 0) return tape_handle(tape, n);
     if (p == 1) return tape_handle(tape, tensor_number(g, n, 0));
     shape s = *tensor_shape(g, n);
@@ -189,7 +189,7 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
     const char *op = "scaled_dot_product_attention";
     node n[4] = {0};
     qn_tape *tape = tape_begin(op, (qn_tensor[]){q, k, v, mask}, 3 + (mask.tape != NULL), n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     const shape *s[3] = {tensor_shape(g, n[0]), tensor_shape(g, n[1]), tensor_shape(g, n[2])};
     bool fits = s[0]->rank >= 2 && s[1]->rank >= 2 && s[2]->rank >= 2;
@@ -197,17 +197,17 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
         s[1]->extents[s[1]->rank - 2] != s[2]->extents[s[2]->rank - 2])
         return graph_fail(g, op, "q %s, k %s, v %s: they should be [..][L][E], [..][S][E] and [..][S][D]",
                           tensor_words(g, n[0]), tensor_words(g, n[1]), tensor_words(g, n[2])),
-               (qn_tensor){0};
+               tape_failed();
     dtype elem = tensor_promote(g, op, n, 3);
-    if (elem == DT_COUNT) return (qn_tensor){0};
+    if (elem == DT_COUNT) return tape_failed();
     if (!dtype_is_float(elem))
-        return graph_fail(g, op, "it does not take %s: cast it", dtypes[elem].text), (qn_tensor){0};
+        return graph_fail(g, op, "it does not take %s: cast it", dtypes[elem].text), tape_failed();
     for (int i = 0; i < 3; i++) n[i] = tensor_convert(g, n[i], elem);
     int k_rank = s[1]->rank;
     if (scale == 0) scale = 1 / sqrt((double)s[0]->extents[s[0]->rank - 1]);
     node scores = scores_of(g, n[0], tensor_swap(g, n[1], k_rank - 2, k_rank - 1), tape->allow_tf32);
     scores = tensor_scalar(g, OP_MUL, scores, scale, false);
-    if (!scores) return (qn_tensor){0};
+    if (!scores) return tape_failed();
     int rank = tensor_shape(g, scores)->rank;
     if (causal)
         scores = forbid(
@@ -217,7 +217,7 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
         scores = forbid(g, scores, n[3]);
     else if (n[3])
         scores = tensor_binary(g, OP_ADD, scores, tensor_convert(g, n[3], tensor_elem(g, scores)));
-    if (!scores) return (qn_tensor){0};
+    if (!scores) return tape_failed();
     node weights = tensor_convert(g, tensor_softmax(g, scores, tensor_shape(g, scores)->rank - 1), elem);
     return tape_handle(tape, tensor_matmul(g, weights, n[2], tape->allow_tf32));
 }

@@ -104,7 +104,7 @@ qn_tensor qn_matmul(qn_tensor a, qn_tensor b)
 {
     node n[2];
     qn_tape *tape = tape_begin("matmul", (qn_tensor[]){a, b}, 2, n);
-    return tape ? tape_handle(tape, tensor_matmul(tape->graph, n[0], n[1], tape->allow_tf32)) : (qn_tensor){0};
+    return tape ? tape_handle(tape, tensor_matmul(tape->graph, n[0], n[1], tape->allow_tf32)) : tape_failed();
 }
 
 qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
@@ -112,7 +112,7 @@ qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
     node n[3] = {0};
     bool has_bias = bias.tape != NULL;
     qn_tape *tape = tape_begin("linear", (qn_tensor[]){x, weight, bias}, 2 + has_bias, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     const shape *w = tensor_shape(g, n[1]), *s = tensor_shape(g, n[0]);
     if (w->rank != 2 || !s->rank || s->extents[s->rank - 1] != w->extents[0] ||
@@ -120,7 +120,7 @@ qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
         return graph_fail(g, "linear", "x %s, weight %s%s%s: they should be [..][in], [in][out] and [out]",
                           tensor_words(g, n[0]), tensor_words(g, n[1]), has_bias ? ", bias " : "",
                           has_bias ? tensor_words(g, n[2]) : ""),
-               (qn_tensor){0};
+               tape_failed();
     node y = tensor_matmul(g, n[0], n[1], tape->allow_tf32);
     return tape_handle(tape, has_bias ? tensor_binary(g, OP_ADD, y, n[2]) : y);
 }
@@ -129,11 +129,11 @@ qn_tensor qn_outer(qn_tensor a, qn_tensor b)
 {
     node n[2];
     qn_tape *tape = tape_begin("outer", (qn_tensor[]){a, b}, 2, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     if (tensor_shape(g, n[0])->rank != 1 || tensor_shape(g, n[1])->rank != 1)
         return graph_fail(g, "outer", "%s and %s: both must be vectors", tensor_words(g, n[0]), tensor_words(g, n[1])),
-               (qn_tensor){0};
+               tape_failed();
     return tape_handle(tape, tensor_binary(g, OP_MUL, tensor_insert(g, n[0], 1), tensor_insert(g, n[1], 0)));
 }
 
@@ -163,16 +163,16 @@ qn_tensor qn_cdist(qn_tensor a, qn_tensor b)
 {
     node n[2];
     qn_tape *tape = tape_begin("cdist", (qn_tensor[]){a, b}, 2, n);
-    if (!tape) return (qn_tensor){0};
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     dtype elem = tensor_promote(g, "cdist", n, 2);
-    if (elem == DT_COUNT) return (qn_tensor){0};
+    if (elem == DT_COUNT) return tape_failed();
     shape s[2] = {*tensor_shape(g, n[0]), *tensor_shape(g, n[1])}, batch;
     if (s[0].rank < 2 || s[1].rank < 2 || s[0].extents[s[0].rank - 1] != s[1].extents[s[1].rank - 1] ||
         !batches_meet(g, n[0], n[1], &batch))
         return graph_fail(g, "cdist", "%s and %s: they should be [..][M][D] and [..][N][D]", tensor_words(g, n[0]),
                           tensor_words(g, n[1])),
-               (qn_tensor){0};
+               tape_failed();
     if (!dtype_is_float(elem)) elem = DT_F32;
     for (int i = 0; i < 2; i++) {
         n[i] = tensor_wide(g, tensor_convert(g, n[i], elem));
@@ -182,5 +182,5 @@ qn_tensor qn_cdist(qn_tensor a, qn_tensor b)
     int64_t rows = MAXIMUM(s[0].extents[s[0].rank - 2], s[1].extents[s[1].rank - 2]);
     bool direct = rows <= DIRECT_ROWS && rank < GRAPH_RANK;
     node squares = direct ? distances_directly(g, n[0], n[1], rank) : distances_by_product(g, n[0], n[1], rank);
-    return squares ? tape_handle(tape, tensor_convert(g, tensor_root(g, squares), elem)) : (qn_tensor){0};
+    return squares ? tape_handle(tape, tensor_convert(g, tensor_root(g, squares), elem)) : tape_failed();
 }

@@ -136,7 +136,7 @@ static bool begin(qn_tape *tape, const char *op, qn_dtype type, const shape *s)
 qn_tensor qn_rand(qn_tape *tape, qn_dtype type, qn_shape extents)
 {
     shape s = shape_from_public(extents);
-    if (!begin(tape, "rand", type, &s)) return (qn_tensor){0};
+    if (!begin(tape, "rand", type, &s)) return tape_failed();
     return tape_handle(tape, graph_convert(tape->graph, tensor_uniform(tape, &s), (dtype)type));
 }
 
@@ -144,7 +144,7 @@ qn_tensor qn_randn(qn_tape *tape, qn_dtype type, qn_shape extents)
 {
     shape s = shape_from_public(extents);
     node words[2];
-    if (!begin(tape, "randn", type, &s) || !tensor_random(tape, &s, 2, words)) return (qn_tensor){0};
+    if (!begin(tape, "randn", type, &s) || !tensor_random(tape, &s, 2, words)) return tape_failed();
     return tape_handle(tape, graph_convert(tape->graph, normal(tape->graph, words), (dtype)type));
 }
 
@@ -152,7 +152,7 @@ qn_tensor qn_rand_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape e
 {
     shape s = shape_from_public(extents);
     node word;
-    if (!begin(tape, "rand_seeded", type, &s) || !random_of_seed(tape, seed, &s, 1, &word)) return (qn_tensor){0};
+    if (!begin(tape, "rand_seeded", type, &s) || !random_of_seed(tape, seed, &s, 1, &word)) return tape_failed();
     return tape_handle(tape, graph_convert(tape->graph, uniform(tape->graph, word), (dtype)type));
 }
 
@@ -160,12 +160,12 @@ qn_tensor qn_randn_seeded(qn_tape *tape, uint64_t seed, qn_dtype type, qn_shape 
 {
     shape s = shape_from_public(extents);
     node words[2];
-    if (!begin(tape, "randn_seeded", type, &s) || !random_of_seed(tape, seed, &s, 2, words)) return (qn_tensor){0};
+    if (!begin(tape, "randn_seeded", type, &s) || !random_of_seed(tape, seed, &s, 2, words)) return tape_failed();
     return tape_handle(tape, graph_convert(tape->graph, normal(tape->graph, words), (dtype)type));
 }
 
 qn_tensor qn_random_state(qn_tape *tape)
 {
-    if (!tape_enter(tape, "random_state") || !state_slot(tape)) return (qn_tensor){0};
+    if (!tape_enter(tape, "random_state") || !state_slot(tape)) return tape_failed();
     return tape->random_state;
 }

@@ -117,13 +117,13 @@ static qn_tensor finish(const reduction *r, node n, bool keep)
 qn_tensor qn_sum(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "sum", x, axes) ? finish(&r, tensor_sum(r.g, r.x, r.set), keep) : (qn_tensor){0};
+    return begin(&r, "sum", x, axes) ? finish(&r, tensor_sum(r.g, r.x, r.set), keep) : tape_failed();
 }
 
 qn_tensor qn_prod(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    if (!begin(&r, "prod", x, axes)) return (qn_tensor){0};
+    if (!begin(&r, "prod", x, axes)) return tape_failed();
     node wide = tensor_convert(r.g, r.x, sum_elem(tensor_elem(r.g, r.x)));
     return finish(&r, graph_reduce(r.g, FOLD_PROD, wide, r.set), keep);
 }
@@ -131,25 +131,25 @@ qn_tensor qn_prod(qn_tensor x, qn_axes axes, bool keep)
 qn_tensor qn_mean(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "mean", x, axes) ? finish(&r, tensor_mean(r.g, r.x, r.set), keep) : (qn_tensor){0};
+    return begin(&r, "mean", x, axes) ? finish(&r, tensor_mean(r.g, r.x, r.set), keep) : tape_failed();
 }
 
 qn_tensor qn_max(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "max", x, axes) ? finish(&r, extreme(r.g, FOLD_MAX, r.x, r.set), keep) : (qn_tensor){0};
+    return begin(&r, "max", x, axes) ? finish(&r, extreme(r.g, FOLD_MAX, r.x, r.set), keep) : tape_failed();
 }
 
 qn_tensor qn_min(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "min", x, axes) ? finish(&r, extreme(r.g, FOLD_MIN, r.x, r.set), keep) : (qn_tensor){0};
+    return begin(&r, "min", x, axes) ? finish(&r, extreme(r.g, FOLD_MIN, r.x, r.set), keep) : tape_failed();
 }
 
 static qn_tensor logical(const char *op, fold_kind fold, qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    if (!begin(&r, op, x, axes)) return (qn_tensor){0};
+    if (!begin(&r, op, x, axes)) return tape_failed();
     if (tensor_elem(r.g, r.x) != DT_BOOL) r.x = graph_binary(r.g, OP_NE, r.x, tensor_number(r.g, r.x, 0));
     return finish(&r, graph_reduce(r.g, fold, r.x, r.set), keep);
 }
@@ -167,7 +167,7 @@ qn_tensor qn_all(qn_tensor x, qn_axes axes, bool keep)
 static qn_tensor position(const char *op, fold_kind fold, qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    if (!begin(&r, op, x, axes)) return (qn_tensor){0};
+    if (!begin(&r, op, x, axes)) return tape_failed();
     if (tensor_elem(r.g, r.x) == DT_BOOL) r.x = graph_convert(r.g, r.x, DT_U8);
     if (axes.count) return finish(&r, graph_reduce(r.g, fold, r.x, r.set), keep);
     shape flat = {1, {shape_count(tensor_shape(r.g, r.x))}}, ones = {.rank = keep ? tensor_shape(r.g, r.x)->rank : 0};
@@ -195,27 +195,27 @@ static qn_tensor rounded(const reduction *r, node n, bool keep)
 qn_tensor qn_var(qn_tensor x, qn_axes axes, double correction, bool keep)
 {
     reduction r;
-    return begin(&r, "var", x, axes) ? rounded(&r, variance(r.g, r.x, r.set, correction), keep) : (qn_tensor){0};
+    return begin(&r, "var", x, axes) ? rounded(&r, variance(r.g, r.x, r.set, correction), keep) : tape_failed();
 }
 
 qn_tensor qn_std(qn_tensor x, qn_axes axes, double correction, bool keep)
 {
     reduction r;
-    if (!begin(&r, "std", x, axes)) return (qn_tensor){0};
+    if (!begin(&r, "std", x, axes)) return tape_failed();
     return rounded(&r, graph_unary(r.g, OP_SQRT, variance(r.g, r.x, r.set, correction)), keep);
 }
 
 qn_tensor qn_logsumexp(qn_tensor x, qn_axes axes, bool keep)
 {
     reduction r;
-    if (!begin(&r, "logsumexp", x, axes)) return (qn_tensor){0};
+    if (!begin(&r, "logsumexp", x, axes)) return tape_failed();
     return rounded(&r, tensor_logsumexp(r.g, tensor_wide(r.g, r.x), r.set), keep);
 }
 
 qn_tensor qn_norm(qn_tensor x, double p, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "norm", x, axes) ? rounded(&r, norm(r.g, r.x, r.set, p), keep) : (qn_tensor){0};
+    return begin(&r, "norm", x, axes) ? rounded(&r, norm(r.g, r.x, r.set, p), keep) : tape_failed();
 }
 
 /* ---- scans ---- */
@@ -224,7 +224,7 @@ static qn_tensor scan(const char *op, fold_kind fold, qn_tensor x, int axis)
 {
     node n;
     qn_tape *tape = tape_begin(op, &x, 1, &n);
-    if (!tape || (axis = tensor_axis(tape->graph, op, n, axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, op, n, axis)) < 0) return tape_failed();
     if (fold == FOLD_SUM || fold == FOLD_PROD)
         n = tensor_convert(tape->graph, n, sum_elem(tensor_elem(tape->graph, n)));
     return tape_handle(tape, graph_scan(tape->graph, fold, n, axis));
@@ -256,16 +256,16 @@ qn_tensor qn_argsort(qn_tensor x, int axis, bool descending)
 {
     node n;
     qn_tape *tape = tape_begin("argsort", &x, 1, &n);
-    if (!tape || (axis = tensor_axis(tape->graph, "argsort", n, axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "argsort", n, axis)) < 0) return tape_failed();
     return tape_handle(tape, graph_argsort(tape->graph, n, axis, descending));
 }
 
 qn_tensor qn_sort(qn_tensor x, int axis, bool descending, qn_tensor *indices)
 {
     node n;
-    if (indices) *indices = (qn_tensor){0};
+    if (indices) *indices = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("sort", &x, 1, &n);
-    if (!tape || (axis = tensor_axis(tape->graph, "sort", n, axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "sort", n, axis)) < 0) return tape_failed();
     node order = graph_argsort(tape->graph, n, axis, descending);
     if (indices) *indices = tape_handle(tape, order);
     return tape_handle(tape, graph_gather(tape->graph, n, order, axis));
@@ -274,12 +274,12 @@ qn_tensor qn_sort(qn_tensor x, int axis, bool descending, qn_tensor *indices)
 qn_tensor qn_topk(qn_tensor x, int64_t k, int axis, bool largest, qn_tensor *indices)
 {
     node n;
-    if (indices) *indices = (qn_tensor){0};
+    if (indices) *indices = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("topk", &x, 1, &n);
-    if (!tape || (axis = tensor_axis(tape->graph, "topk", n, axis)) < 0) return (qn_tensor){0};
+    if (!tape || (axis = tensor_axis(tape->graph, "topk", n, axis)) < 0) return tape_failed();
     graph *g = tape->graph;
     if (k < 0 || k > tensor_shape(g, n)->extents[axis])
-        return graph_fail(g, "topk", "%lld of axis %d of %s", (long long)k, axis, tensor_words(g, n)), (qn_tensor){0};
+        return graph_fail(g, "topk", "%lld of axis %d of %s", (long long)k, axis, tensor_words(g, n)), tape_failed();
     node order = tensor_slice(g, graph_argsort(g, n, axis, largest), axis, 0, k, 1);
     if (indices) *indices = tape_handle(tape, order);
     return tape_handle(tape, graph_gather(g, n, order, axis));

@@ -128,8 +128,18 @@ static unsigned note_range(graph *g)
     return g->range = at;
 }
 
+/* The tape that this thread's latest call entered: what a call gives that fails still names it, so that reading that, or
+ * what was made from it, tells the tape's first error. */
+static _Thread_local qn_tape *entered;
+
+qn_tensor tape_failed(void)
+{
+    return (qn_tensor){.tape = entered};
+}
+
 bool tape_enter(qn_tape *tape, const char *label)
 {
+    entered = tape;
     if (!tape) return false;
     graph *g = tape->graph;
     g->site = site_of_call;
@@ -150,7 +160,7 @@ tape_slot *tape_slot_of(qn_tensor t)
 
 qn_tensor tape_handle(qn_tape *tape, node n)
 {
-    if (!n) return (qn_tensor){0};
+    if (!n) return (qn_tensor){.tape = tape};
     uint32_t number = tape->free_slot;
     if (number) {
         tape->free_slot = tape->slots[number].next_free;
@@ -166,7 +176,7 @@ qn_tensor tape_handle(qn_tape *tape, node n)
 node tape_node(qn_tape *tape, const char *op, qn_tensor t)
 {
     const tape_slot *s = tape_slot_of(t);
-    if (!t.tape) return graph_fail(tape->graph, op, "an operand is the empty tensor");
+    if (!t.tape || (!t.slot && t.tape == tape)) return graph_fail(tape->graph, op, "an operand is the empty tensor");
     if (t.tape != tape) return graph_fail(tape->graph, op, "the operands belong to different tapes");
     if (!s) return graph_fail(tape->graph, op, "an operand was released, or its scope has ended");
     return s->node;
@@ -296,9 +306,9 @@ void tape_assign_slot(qn_tape *tape, uint32_t number, node from)
 qn_tensor tape_variable(qn_tape *tape, node initial)
 {
     graph *g = tape->graph;
-    if (!initial) return (qn_tensor){0};
+    if (!initial) return (qn_tensor){.tape = tape};
     storage *home = tape_memory(tape, "variable", graph_size_bytes(g, initial));
-    if (!home) return (qn_tensor){0};
+    if (!home) return (qn_tensor){.tape = tape};
     home->written = true;
     shape s = graph_get(g, initial)->shape;
     node leaf = tape_leaf(tape, graph_get(g, initial)->elem, &s, NULL, 0, home);
@@ -316,7 +326,7 @@ qn_tensor qn_variable(qn_tensor initial)
 {
     node n;
     qn_tape *tape = tape_begin("variable", &initial, 1, &n);
-    return tape ? tape_variable(tape, n) : (qn_tensor){0};
+    return tape ? tape_variable(tape, n) : tape_failed();
 }
 
 void qn_assign(qn_tensor variable, qn_tensor value)

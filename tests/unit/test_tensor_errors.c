@@ -295,6 +295,33 @@ TEST(losses)
     tape_close();
 }
 
+/* Reading what a failed call gave, or what was made from it, tells what failed; and so does every way to read. */
+TEST(reading_tells_the_first_error)
+{
+    open_tape();
+    qn_error error;
+    double item;
+    float data[4];
+    char place[64];
+    for (int way = 0; way < 4; way++) {
+        snprintf(place, sizeof(place), "test_tensor_errors.c:%d", __LINE__ + 1);
+        qn_tensor wrong = qn_sum(qn_exp(qn_matmul(m, v)), QN_ALL, false);
+        EXPECT(!qn_tensor_valid(wrong));
+        qn_status status = way == 0   ? qn_tensor_read(wrong, data, sizeof(data), &error)
+                           : way == 1 ? qn_tensor_item(wrong, &item, &error)
+                           : way == 2 ? qn_tensor_save_npy(wrong, "/nowhere/x.npy", &error)
+                                      : qn_eval(tape, &wrong, 1, &error);
+        EXPECT(status == QN_BAD_CALL && strstr(error.message, "matmul (") && strstr(error.message, place));
+        EXPECT(strstr(error.message, "[2, 3] and [4]"));
+        EXPECT(qn_tape_error(tape, &error) == QN_OK); /* told once */
+        EXPECT(qn_tensor_item(wrong, &item, &error) == QN_BAD_CALL && strstr(error.message, "empty tensor"));
+        WRONG(qn_neg(wrong), "neg (HERE): an operand is the empty tensor");
+    }
+    EXPECT(qn_tensor_item((qn_tensor){0}, &item, &error) == QN_BAD_CALL);
+    EXPECT_TEXT(error.message, "qn_tensor_item: the tensor is empty");
+    tape_close();
+}
+
 TEST(variables)
 {
     open_tape();
@@ -322,4 +349,5 @@ TEST(exhausted_memory)
 }
 
 TEST_MAIN(CASE(handles), CASE(the_first_error_stays), CASE(arithmetic), CASE(making), CASE(movement), CASE(reductions),
-          CASE(by_index), CASE(layers), CASE(losses), CASE(variables), CASE(exhausted_memory))
+          CASE(by_index), CASE(layers), CASE(losses), CASE(reading_tells_the_first_error), CASE(variables),
+          CASE(exhausted_memory))
