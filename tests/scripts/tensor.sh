@@ -166,7 +166,7 @@ says err '`rows` is a tensor function: it has no programs to step through'
 # a mistake that only shapes show is told with its place
 printf 'tensor f(float x[m][n], float y[n][m]) { return x + y; }\n' >"$work/bad.qn"
 try 1 run "$work/bad.qn" --set m=2 --set n=3
-says err 'bad.qn:1:51: error E302: extents differ on axis 0: 2 and 3'
+says err 'bad.qn:1:51: error E302: extents differ on axis 0: 2, 3'
 try 0 run "$work/bad.qn" --set m=3 --set n=3
 
 # the library: the operations as array code
