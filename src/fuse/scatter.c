@@ -159,7 +159,7 @@ static const char pieces_source[] =
     "        while (d < parts) {\n"
     "            tile int k = keep(d + iota(JOIN), d + iota(JOIN) < parts);\n"
     "            tile bool mine = index[k * PART] == here;\n"
-    "            total = %s(total + sum(head[o][keep(k, mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "            total = %s(total + %s(sum(head[o][keep(k, mine)][e : WIDE], axis = 0)[0][:]));\n"
     "            d = all(mine) ? d + JOIN : parts;\n"
     "        }\n"
     "        y[o][here][e : WIDE] = %s(%stotal);\n"
@@ -250,7 +250,7 @@ static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width
             return fuse_from_source(memory, "take_add",
                                     arena_print(memory, pieces_source, before, index_type, type, after, inside, inside,
                                                 PART, JOIN, wide, copy, inside, inside, type, start, inside, inside,
-                                                type, start));
+                                                inside, type, start));
         start = base == BASE_ZERO ? arena_print(memory, "like(updates[o][order[p]][:], %s(0))", inside)
                                   : arena_print(memory, "%s(%s[o][here][:])", inside, from);
         return fuse_from_source(memory, "take_add",
@@ -369,7 +369,7 @@ static const char run_pieces_source[] =
     "        while (d < parts) {\n"
     "            tile int k = keep(d + iota(JOIN), d + iota(JOIN) < parts);\n"
     "            tile bool mine = index[k * PART] == here;\n"
-    "            total = %s(total + sum(head[keep(k, mine)][e : WIDE], axis = 0)[0][:]);\n"
+    "            total = %s(total + %s(sum(head[keep(k, mine)][e : WIDE], axis = 0)[0][:]));\n"
     "            d = all(mine) ? d + JOIN : parts;\n"
     "        }\n"
     "        int p = last;\n"
@@ -400,7 +400,7 @@ bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view 
     while (wide < parts[3].extents[1] && wide < WIDE) wide *= 2;
     if (options->gpu)
         source = arena_print(memory, run_pieces_source, index_type, type, type, inside, inside, PART, JOIN, wide,
-                             inside, inside, type, type, inside, inside, type);
+                             inside, inside, type, type, inside, inside, inside, type);
     else
         source = arena_print(memory, run_rows_source, index_type, type, type, inside, inside, inside, inside, type);
     *out = fuse_kernel_of(memory, g, n, "run_sum", 4);

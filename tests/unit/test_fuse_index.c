@@ -163,7 +163,7 @@ static void scatter(dtype elem, const shape *base_shape, const shape *index_shap
 
 TEST(additions_by_index)
 {
-    static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_I8};
+    static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_I8, DT_F64, DT_U8};
     for (int t = 0; t < COUNT(types); t++)
         for (int zero = 0; zero < 2; zero++) {
             scatter(types[t], &(shape){2, {10, 20}}, &(shape){1, {33}}, 0, true, zero, t & 1);

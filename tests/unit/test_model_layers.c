@@ -209,8 +209,10 @@ static void trains(const char *name, qn_optimizer_kind kind, qn_optimizer_option
     EXPECT(!qn_capture_begin(tape, &error));
     qn_tensor loss = qn_bce_with_logits(qn_model_forward(train, x), target, QN_MEAN);
     qn_optimizer_minimize(optimizer, loss);
-    EXPECT(!qn_eval(tape, &loss, 1, &error) && !qn_capture_end(tape, &plan, &error));
-    for (int i = 0; i < 6; i++) {
+    bool recorded = !qn_eval(tape, &loss, 1, &error) && !qn_capture_end(tape, &plan, &error);
+    EXPECT(recorded);
+    if (!recorded) printf("%s\n", error.message);
+    for (int i = 0; i < 6 && recorded; i++) {
         EXPECT(!qn_plan_replay(plan, &error));
         EXPECT(!qn_tensor_read(loss, &losses[i], sizeof(float), &error));
     }
