@@ -7,6 +7,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <quern/lora.h>
 #include <string.h>
 
 typedef struct layer_facts {
@@ -47,11 +48,14 @@ static bool positive(qn_model *parent, const char *label, int64_t a, int64_t b)
 
 /* ---- linear ---- */
 
-static qn_tensor forward_linear(qn_model *self, const qn_tensor *inputs, int count, void *user)
+qn_tensor model_forward_linear(qn_model *self, const qn_tensor *inputs, int count, void *user)
 {
-    (void)user;
+    const layer_facts *facts = user;
     if (!counted(self, count, 1, 1)) return (qn_tensor){0};
-    return qn_linear(inputs[0], model_tensor_of(self, "weight"), model_tensor_of(self, "bias"));
+    qn_tensor y = qn_linear(inputs[0], model_tensor_of(self, "weight"), model_tensor_of(self, "bias"));
+    if (!tape_slot_of(y)) return y;
+    y = model_lora_add(self, inputs[0], y);
+    return facts->function ? facts->function(y) : y;
 }
 
 static void add_linear(qn_model *self, const char *weight, const char *bias, int64_t in, int64_t out, qn_init init)
@@ -61,11 +65,26 @@ static void add_linear(qn_model *self, const char *weight, const char *bias, int
         model_parameter(self, bias, QN_SHAPE(out), qn_init_uniform(-1 / sqrt((double)in), 1 / sqrt((double)in)), false);
 }
 
-qn_model *qn_model_linear(qn_model *parent, const char *name, int64_t in, int64_t out, bool bias)
+static qn_model *linear(qn_model *parent, const char *name, int64_t in, int64_t out, bool bias,
+                        qn_tensor (*function)(qn_tensor))
 {
     if (!positive(parent, "linear", in, out)) return NULL;
-    qn_model *self = layer(parent, name, "linear", forward_linear, (layer_facts){.width = in});
+    layer_facts facts = {.width = in, .function = function};
+    qn_model *self = layer(parent, name, "linear", model_forward_linear, facts);
     if (self) add_linear(self, "weight", bias ? "bias" : NULL, in, out, qn_init_kaiming_uniform(sqrt(5)));
+    return finished(self);
+}
+
+qn_model *qn_model_linear(qn_model *parent, const char *name, int64_t in, int64_t out, bool bias)
+{
+    return linear(parent, name, in, out, bias, NULL);
+}
+
+qn_model *qn_lora_linear(qn_model *parent, const char *name, int64_t in, int64_t out, bool bias,
+                         qn_tensor (*activation)(qn_tensor), const qn_lora_options *options)
+{
+    qn_model *self = linear(parent, name, in, out, bias, activation);
+    if (self) qn_lora_add(self, "*", "default", options);
     return finished(self);
 }
 

@@ -17,7 +17,8 @@ typedef struct model_tensor {
     qn_tensor value;
     qn_init init; /* of a parameter */
     bool buffer, frozen;
-    bool turned; /* a matrix [in][out] that files hold as [out][in] */
+    bool turned;         /* a matrix [in][out] that files hold as [out][in] */
+    const char *adapter; /* the name of the one that it is of; NULL: none */
 } model_tensor;
 
 struct qn_model {
@@ -34,6 +35,7 @@ struct qn_model {
     int child_count, child_capacity;
     model_tensor *tensors;
     int tensor_count, tensor_capacity;
+    struct model_lora *lora; /* of a linear layer with adapters */
 };
 
 /* tree.c */
@@ -46,6 +48,18 @@ qn_tensor model_tensor_of(const qn_model *model, const char *name); /* its own; 
 typedef void model_visit(void *user, model_tensor *tensor);
 void model_each(qn_model *model, model_visit *visit, void *user);    /* its own, then those of its children, in order */
 const char *model_relative(const qn_model *model, const char *path); /* as seen from the model */
+
+/* layers.c */
+qn_forward model_forward_linear;
+
+/* lora.c: y, what a linear layer makes of x, with what its adapters in use add. */
+qn_tensor model_lora_add(const qn_model *self, qn_tensor x, qn_tensor y);
+
+/* state.c: the tensors of one adapter alone, under paths without its name. */
+qn_status model_save_adapter(qn_model *model, const char *adapter, const char *const *metadata, const char *path,
+                             qn_error *error);
+qn_status model_load_adapter(qn_model *model, const char *adapter, const char *path, const qn_load_options *options,
+                             qn_error *error);
 
 /* init.c: the value that a parameter begins with. */
 qn_tensor model_initial(qn_tape *tape, uint64_t seed, const char *path, qn_dtype type, qn_shape shape, qn_init init);

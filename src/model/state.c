@@ -25,6 +25,7 @@ typedef struct state {
     arena *memory;
     qn_model *model;
     qn_optimizer *optimizer;
+    const char *adapter; /* of this one alone; NULL: all */
     item *items;
     int count, capacity;
 } state;
@@ -35,10 +36,20 @@ static void add_item(state *s, const char *name, qn_tensor value, bool turned, b
     ARENA_PUSH(s->memory, s->items, s->count, s->capacity, one);
 }
 
+/* Its path; of an adapter that is alone in the file, without the adapter's name: in.lora_A.weight. */
+static const char *name_in_file(const state *s, const model_tensor *t)
+{
+    const char *path = model_relative(s->model, t->path);
+    if (!s->adapter) return path;
+    size_t end = strlen(t->name) + 1, cut = end + strlen(t->adapter) + 1;
+    return arena_print(s->memory, "%.*s.%s", (int)(strlen(path) - cut), path, t->name);
+}
+
 static void add_tensor(void *user, model_tensor *t)
 {
     state *s = user;
-    add_item(s, model_relative(s->model, t->path), t->value, t->turned, false);
+    if (s->adapter && (!t->adapter || strcmp(t->adapter, s->adapter) != 0)) return;
+    add_item(s, name_in_file(s, t), t->value, t->turned, false);
 }
 
 /* The tensor of the model that the optimiser's parameter is; NULL: of another model. */
@@ -70,9 +81,9 @@ static qn_status add_optimizer(state *s, qn_error *error)
     return QN_OK;
 }
 
-static qn_status collect(state *s, qn_model *model, qn_optimizer *optimizer, qn_error *error)
+static qn_status collect(state *s, qn_model *model, qn_optimizer *optimizer, const char *adapter, qn_error *error)
 {
-    *s = (state){.memory = arena_new(), .model = model, .optimizer = optimizer};
+    *s = (state){.memory = arena_new(), .model = model, .optimizer = optimizer, .adapter = adapter};
     model_each(model, add_tensor, s);
     qn_status status = optimizer ? add_optimizer(s, error) : QN_OK;
     for (int i = 0; i < s->count && !status; i++)
@@ -154,16 +165,28 @@ static qn_status save(const state *s, const char *const *metadata, const char *p
     return status;
 }
 
+static qn_status save_model(qn_model *model, qn_optimizer *optimizer, const char *adapter, const char *const *metadata,
+                            const char *path, qn_error *error)
+{
+    if (!model || !path) return error_set(error, QN_BAD_CALL, "qn_model_save: an argument is NULL");
+    state s;
+    qn_status status = collect(&s, model, optimizer, adapter, error);
+    if (!status) status = save(&s, metadata, path, error);
+    arena_free(s.memory);
+    return status;
+}
+
 qn_status qn_model_save(qn_model *model, qn_optimizer *optimizer, const char *const *metadata, const char *path,
                         qn_error *error)
 {
     HEAP_ENTER(error);
-    if (!model || !path) return error_set(error, QN_BAD_CALL, "qn_model_save: an argument is NULL");
-    state s;
-    qn_status status = collect(&s, model, optimizer, error);
-    if (!status) status = save(&s, metadata, path, error);
-    arena_free(s.memory);
-    return status;
+    return save_model(model, optimizer, NULL, metadata, path, error);
+}
+
+qn_status model_save_adapter(qn_model *model, const char *adapter, const char *const *metadata, const char *path,
+                             qn_error *error)
+{
+    return save_model(model, NULL, adapter, metadata, path, error);
 }
 
 /* ---- loading ---- */
@@ -286,20 +309,32 @@ static qn_status load_item(const item *one, const qn_safetensors *file, qn_error
     return status;
 }
 
-qn_status qn_model_load(qn_model *model, qn_optimizer *optimizer, const char *path, const qn_load_options *options,
-                        qn_error *error)
+static qn_status load_model(qn_model *model, qn_optimizer *optimizer, const char *adapter, const char *path,
+                            const qn_load_options *options, qn_error *error)
 {
-    HEAP_ENTER(error);
     if (!model || !path) return error_set(error, QN_BAD_CALL, "qn_model_load: an argument is NULL");
     qn_load_options o = options ? *options : (qn_load_options){0};
     qn_safetensors *file;
     QN_TRY(qn_tape_error(model->tape, error));
     QN_TRY(qn_safetensors_open(path, &file, error));
     state s;
-    qn_status status = collect(&s, model, optimizer, error);
+    qn_status status = collect(&s, model, optimizer, adapter, error);
     if (!status) status = compare(&s, file, path, &o, error);
     for (int i = 0; i < s.count && !status; i++) status = load_item(&s.items[i], file, error);
     arena_free(s.memory);
     qn_safetensors_close(file);
     return status;
+}
+
+qn_status qn_model_load(qn_model *model, qn_optimizer *optimizer, const char *path, const qn_load_options *options,
+                        qn_error *error)
+{
+    HEAP_ENTER(error);
+    return load_model(model, optimizer, NULL, path, options, error);
+}
+
+qn_status model_load_adapter(qn_model *model, const char *adapter, const char *path, const qn_load_options *options,
+                             qn_error *error)
+{
+    return load_model(model, NULL, adapter, path, options, error);
 }
