@@ -111,7 +111,9 @@ qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *o
         option += length + (option[length] == '\n');
     }
     emit_add_title(k, "Raw kernel", "", out);
-    raw_prelude(has_include(k, "cuda_fp16.h"), has_include(k, "cuda_bf16.h"), out);
+    /* The vendor's headers stand in the text only where it names their folder; the narrower include the wider. */
+    bool brain = has_include(k, "cuda_bf16.h") || has_include(k, "cuda_fp8.h") || has_include(k, "mma.h");
+    raw_prelude(brain || has_include(k, "cuda_fp16.h"), brain, out);
     if (k->raw_constants) text_add(out, k->raw_constants);
     raw_put_line(k, out);
     text bounds = {0};

@@ -86,17 +86,17 @@ static const char halves[] =
     "__device__ inline half __float2half(float x) { return x; }\n";
 
 static const char brains[] =
-    "struct bfloat {\n"
+    "struct __nv_bfloat16 {\n" /* by this name <cuda_fp16.h> declares it */
     "    unsigned short bits;\n"
-    "    bfloat() = default;\n"
-    "    __device__ bfloat(float x)\n"
+    "    __nv_bfloat16() = default;\n"
+    "    __device__ __nv_bfloat16(float x)\n"
     "    {\n"
     "        unsigned u = quern_bits(x);\n"
     "        bits = (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;\n"
     "    }\n"
     "    __device__ operator float() const { return quern_float((unsigned)bits << 16); }\n"
     "};\n"
-    "typedef bfloat __nv_bfloat16, bf16;\n"
+    "typedef __nv_bfloat16 bfloat, bf16;\n"
     "__device__ inline float __bfloat162float(bfloat x) { return x; }\n"
     "__device__ inline bfloat __float2bfloat16(float x) { return x; }\n";
 

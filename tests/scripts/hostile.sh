@@ -42,7 +42,7 @@ bench b (n = 1000) { k, r }
 QN
 "$quern" run raw.qn r --set n=3 --device cpu --no-raw >out 2>&1
 holds "run --no-raw" grep -q 'would run its text as it is written' out
-for command in "check raw.qn" "bench raw.qn --seconds 0.01 --device cpu" "profile raw.qn r --set n=3 --device cpu" "tune raw.qn k --set n=64 --budget 0.1s --device cpu" \
+for command in "check raw.qn" "bench raw.qn --seconds 0.01 --device cpu --threads 1" "profile raw.qn r --set n=3 --device cpu" "tune raw.qn k --set n=64 --budget 0.1s --device cpu" \
     "show raw.qn r --stage c" "debug raw.qn k --set n=3 --script /dev/null"; do
     "$quern" $command --no-raw >out 2>&1
     holds "$command --no-raw is an option" not grep -q 'no-raw' out
@@ -51,7 +51,7 @@ done
 "$quern" run raw.qn r --set n=3 --device cpu >out 2>err
 holds "a raw kernel runs" test -e raw_ran
 holds "... and is told about" grep -q 'raw.qn has raw kernels: their text is compiled and runs as it is' err
-"$quern" bench raw.qn --seconds 0.01 --device cpu >out 2>err
+"$quern" check raw.qn --no-emu >out 2>err
 holds "... once for a file" test "$(grep -c 'has raw kernels' err)" = 1
 
 # Terminal escapes in names, files and messages.
@@ -86,7 +86,7 @@ holds "data for programs stays as it is" sh -c "\"$quern\" fmt \"$name\" | LC_AL
 # Reports, pictures, tables and traces of files with hostile names stay what they are.
 html='<script>alert(1)<\x2fscript>"&'"'"',a.qn'
 printf 'kernel k(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }\nbench b (n = 1000) { k }\ntensor t(float x[n]) { return exp(x) * 2; }\n' >"$html"
-holds "bench outputs" "$quern" bench "$html" --seconds 0.01 --device cpu --report r.html --json r.json --csv r.csv --sweep n=64..128 --plot r.svg
+holds "bench outputs" "$quern" bench "$html" --seconds 0.01 --device cpu --threads 1 --report r.html --json r.json --csv r.csv --sweep n=64..128 --plot r.svg
 holds "profile outputs" "$quern" profile "$html" t --set n=64 --device cpu --runs 1 --report p.html --trace p.json --folded p.folded
 "$quern" show "$html" t --dot >d.svg
 for file in r.html p.html r.svg d.svg; do

@@ -6,6 +6,7 @@
 #include "quiet.h"
 
 #include <pthread.h>
+#include <quern/tensor.h>
 #include <quern/workbench.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -437,6 +438,42 @@ TEST(closing)
     qn_context_close(context);
 }
 
+/* Memory that no element of its type can begin at: refused, at every place where memory comes in. */
+TEST(misaligned_memory)
+{
+    static _Alignas(16) char bytes[64];
+    int64_t n = 4;
+    qn_context *own;
+    qn_module *mine = NULL;
+    qn_call *call = NULL;
+    qn_buffer *buffer = NULL;
+    qn_tape *tape = NULL;
+    EXPECT(qn_context_open(NULL, &own, &error) == QN_OK);
+    EXPECT(qn_module_load_text(own, "a.qn", source, &mine, &error) == QN_OK);
+    EXPECT(qn_call_new(mine, "scale", &call, &error) == QN_OK);
+    for (int offset = 1; offset < 4; offset++) {
+        EXPECT(qn_call_set_memory(call, "x", bytes + offset, QN_F32, 1, &n, NULL, &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "array `x` of f32 does not begin at a multiple of 4 bytes"));
+        EXPECT(qn_buffer_wrap(own, bytes + offset, 32, NULL, NULL, &buffer, &error) == QN_OK);
+        EXPECT(qn_call_set_buffer(call, "x", buffer, 0, QN_F32, 1, &n, NULL, &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "does not begin at a multiple of 4 bytes"));
+        EXPECT(qn_tape_new(own, "ref", &tape, &error) == QN_OK);
+        EXPECT(!qn_tensor_valid(qn_wrap_memory(tape, bytes + offset, QN_F32, QN_SHAPE(4), NULL, NULL, NULL)));
+        EXPECT(qn_tape_error(tape, &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "the data does not begin at a multiple of 4 bytes, the size of f32"));
+        EXPECT(!qn_tensor_valid(qn_from_buffer(tape, buffer, 0, QN_F32, QN_SHAPE(4), NULL)));
+        EXPECT(qn_tape_error(tape, &error) == QN_BAD_CALL);
+        EXPECT(strstr(error.message, "the buffer does not begin at a multiple of 4 bytes, the size of f32"));
+        EXPECT(qn_tensor_valid(qn_from_buffer(tape, buffer, 0, QN_I8, QN_SHAPE(4), NULL))); /* bytes begin anywhere */
+        qn_tape_free(tape);
+        qn_buffer_release(buffer);
+    }
+    EXPECT(qn_call_set_memory(call, "x", bytes + 4, QN_F32, 1, &n, NULL, &error) == QN_OK);
+    qn_call_free(call);
+    qn_module_free(mine);
+    qn_context_close(own);
+}
+
 TEST_MAIN(CASE(names), CASE(opening), CASE(devices), CASE(modules), CASE(settings), CASE(running),
           CASE(allocated_outputs), CASE(initial_values), CASE(function_constants), CASE(buffers),
-          CASE(printing_and_asserting), CASE(generated_inputs), CASE(threads), CASE(closing))
+          CASE(printing_and_asserting), CASE(generated_inputs), CASE(threads), CASE(misaligned_memory), CASE(closing))

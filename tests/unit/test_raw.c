@@ -403,6 +403,37 @@ TEST(messages_name_the_users_lines)
     nvrtc_free(n);
 }
 
+static bool is_there(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (file) fclose(file);
+    return file != NULL;
+}
+
+/* With the toolkit's folder its own headers are read, and get on with the types that stand in for them. */
+TEST(headers_of_the_toolkit)
+{
+    static const char folder[] = "/usr/local/cuda/include";
+    nvrtc *n = installed("headers_of_the_toolkit");
+    if (n && !is_there("/usr/local/cuda/include/cuda_fp16.h")) {
+        printf("note: skipped headers_of_the_toolkit: there are none in %s\n", folder);
+    } else if (n) {
+        static const char *const headers[] = {"#include <cuda_fp16.h>", "#include <cuda_bf16.h>",
+                                              "#include <cuda_fp16.h>\n#include <cuda_bf16.h>",
+                                              "#include <cuda_fp8.h>"};
+        char options[80], source[400];
+        snprintf(options, sizeof(options), "options (\"-I%s\")", folder);
+        for (int i = 0; i < COUNT(headers); i++) {
+            snprintf(source, sizeof(source),
+                     "%s\n__global__ void f(const float *x, long n) { volatile float y = __half2float(%s) + "
+                     "__bfloat162float(__float2bfloat16(2.0f)); }",
+                     headers[i], i ? "__hadd(__float2half(x[0]), __float2half(1.0f))" : "__float2half(x[0])");
+            expect_message(n, options, source, "");
+        }
+    }
+    nvrtc_free(n);
+}
+
 TEST_MAIN(CASE(functions_of_a_text), CASE(names_are_replaced_as_a_compiler_would), CASE(refusals),
           CASE(the_text_that_is_compiled), CASE(dumps_carry_everything), CASE(limits_of_a_launch), CASE(broken_text),
-          CASE(nvrtc_takes_them), CASE(messages_name_the_users_lines))
+          CASE(nvrtc_takes_them), CASE(messages_name_the_users_lines), CASE(headers_of_the_toolkit))
