@@ -32,8 +32,13 @@ typedef struct arguments {
     int64_t threads;
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
     int64_t rows, runs;
-    const char *report;         /* an HTML file */
-    const char *output, *codec; /* of data */
+    const char *report;                                                     /* an HTML file */
+    const char *output, *codec;                                             /* of data */
+    const char *config, *interaction, *optimizer, *tables, *map, *metadata; /* of train */
+    word_list data, validation;
+    int64_t batch, epochs, tokens, checkpoint_steps;
+    double rate;
+    bool resume, traced;
     bool nulls, oracle;
     char *const *typed; /* everything after the command's name, as it was typed */
     int typed_count;
@@ -61,6 +66,7 @@ extern const int command_count;
 /* False: the complaint was written to stderr. */
 bool options_parse(const command *c, int count, char **words, arguments *out);
 void options_help(const command *c, FILE *to);
+bool read_real(const char *words, double *number); /* the whole word is one */
 
 /* report.c: what every command says in the same way. */
 bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
@@ -128,11 +134,14 @@ int command_check(const command *self, const arguments *given);
 int command_data(const command *self, const arguments *given);
 int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
+int command_eval(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
+int command_predict(const command *self, const arguments *given);
 int command_profile(const command *self, const arguments *given);
 int command_run(const command *self, const arguments *given);
 int command_show(const command *self, const arguments *given);
+int command_train(const command *self, const arguments *given);
 int command_tune(const command *self, const arguments *given);
 
 #endif

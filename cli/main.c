@@ -149,6 +149,44 @@ const command commands[] = {
      "  quern data head day_0.parquet --rows 2\n"
      "      two rows\n",
      command_data},
+    {"train", "train a recommender on click logs", "train dlrm [FILES] [options]", 1, MOST_WORDS,
+     "Trains DLRM, a recommender: counts through a perceptron, categories through embedding tables, their\n"
+     "interaction through another perceptron, one probability of a click. Without --data on rows made on\n"
+     "the spot with a known signal, so that it works offline. The step is compiled and recorded once, then\n"
+     "replayed while a thread prepares the next batches. At the end, and after each epoch, log-loss and AUC\n"
+     "on rows that were held out are printed, beside the log-loss of a constant prediction: exit status 1\n"
+     "if the model is not better than that, or if the loss becomes NaN (the message then names the step, the\n"
+     "first operation that made it, and the last good checkpoint). Ctrl-C saves and ends with 130.\n",
+     "config data metadata validate epochs batch steps device interaction optimizer rate tables map out resume "
+     "checkpoint timeline rows tokens seed threads no-cache",
+     "  quern train dlrm\n"
+     "      on a million made rows, on the best device\n"
+     "  quern train dlrm --config main --data day_0.parquet --epochs 1 --batch 2048 --device cuda --out run\n"
+     "      the talk's larger model on a day of Criteo's logs; `tensorboard --logdir run` shows it\n"
+     "  quern train dlrm --data 'day_*.parquet' --validate day_23.parquet --out run --resume\n"
+     "      go on where a run was stopped or killed\n"
+     "  quern train dlrm --rows 200k --tokens 200 --epochs 2 --optimizer adam\n"
+     "      a quick try\n",
+     command_train},
+    {"eval", "log-loss and AUC of a trained recommender", "eval dlrm CHECKPOINT [FILES] [options]", 2, MOST_WORDS,
+     "CHECKPOINT is a file, or the folder of a training run: its last one. Prints the exact log-loss and AUC on\n"
+     "all rows of FILES (made rows without any); with --validate SHARE only on those that training with the\n"
+     "same share held out. Exit status 1 if a constant prediction is as good.\n",
+     "data validate device rows tokens seed threads no-cache",
+     "  quern eval dlrm run day_23.parquet\n"
+     "      the last checkpoint of a run on another day\n"
+     "  quern eval dlrm run --validate 0.1\n"
+     "      on the made rows that it was not trained on\n",
+     command_eval},
+    {"predict", "the probability of a click of each row", "predict CHECKPOINT [FILES] [options]", 1, MOST_WORDS,
+     "CHECKPOINT is a file, or the folder of a training run: its last one. Writes one probability for each row of\n"
+     "FILES, in their order: as CSV to stdout or to a file, as an array if its name ends in .npy.\n",
+     "data output validate device rows tokens seed threads no-cache",
+     "  quern predict run day_23.parquet -o clicks.npy\n"
+     "      float32, one number for each row\n"
+     "  quern predict run --rows 1000 | head\n"
+     "      of made rows, as text\n",
+     command_predict},
     {"cache", "list or clear the compiled objects", "cache list|clear", 1, 1,
      "Compiled kernels are kept under $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern.\n", "",
      "  quern cache list\n"

@@ -25,7 +25,8 @@ static const option options[] = {
     {"set", "NAME=VALUE", LIST, PLACE(settings),
      "an extent, a scalar, a constant or a type: 'n=1<<20', T=bf16, act=relu"},
     {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
-    {"out", "NAME=FILE", LIST, PLACE(outputs), "an output array to a .npy file (others are summarised)"},
+    {"out", "NAME=FILE", LIST, PLACE(outputs),
+     "an output array to a .npy file (others are summarised); of train: the folder for checkpoints"},
     {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them"},
     {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
     {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
@@ -61,7 +62,8 @@ static const option options[] = {
     {"annotate", NULL, FLAG, PLACE(annotate), "instructions under the source lines they came from"},
     {"measure", NULL, FLAG, PLACE(measure),
      "measure the ceilings: memory, caches, arithmetic, matrix units, launches; they are kept"},
-    {"steps", "NUMBER", WHOLE, PLACE(steps), "operations that one program may run before R709 (default 20000000)"},
+    {"steps", "NUMBER", WHOLE, PLACE(steps),
+     "operations that one program may run before R709 (default 20000000); of train: the run ends after so many"},
     {"runs", "NUMBER", COUNT, PLACE(runs), "how often to run it; each run is a step (default 10)"},
     {"schedule", "W,U,A,R", WORD, PLACE(schedule),
      "of steps: W unrecorded, U recorded and thrown away, A kept; all that R times"},
@@ -73,6 +75,24 @@ static const option options[] = {
     {"codec", "NAME", WORD, PLACE(codec), "compression of Parquet: none, snappy (default), zstd, gzip, lz4"},
     {"nulls", NULL, FLAG, PLACE(nulls), "write missing fields as nulls (else counts as 0, categories as -1)"},
     {"oracle", NULL, FLAG, PLACE(oracle), "of made data: also a column PROBABILITY with the true click probability"},
+    {"config", "FILE", WORD, PLACE(config), "the model as JSON; small, main and meta are built in (docs/train.md)"},
+    {"data", "FILES", LIST, PLACE(data), "click logs or Parquet files; more may follow as words (default: made rows)"},
+    {"metadata", "FILE", WORD, PLACE(metadata),
+     "facts of the columns, by `quern data stats` (default: gathered from the data first)"},
+    {"validate", "SHARE|FILE", LIST, PLACE(validation),
+     "rows that are not trained on: a share of the data (default 0.1; 0: none), or files"},
+    {"epochs", "NUMBER", AMOUNT, PLACE(epochs), "how often the data is gone through (default 1)"},
+    {"batch", "NUMBER", AMOUNT, PLACE(batch), "rows of a step (default 2048)"},
+    {"interaction", "NAME", WORD, PLACE(interaction),
+     "dot (default): products of all pairs of rows; outer: of all numbers, as in the talk; cat: none"},
+    {"optimizer", "NAME", WORD, PLACE(optimizer), "sgd, adagrad (default), adam, adamw, row_adagrad"},
+    {"rate", "NUMBER", REAL, PLACE(rate), "the learning rate (default 0.05; sgd 0.1, adam and adamw 0.001)"},
+    {"tables", "TYPE", WORD, PLACE(tables), "of the embedding tables: f32 (default), bf16"},
+    {"map", "NAME", WORD, PLACE(map), "tokens to rows: exact (default), modulus"},
+    {"tokens", "NUMBER", AMOUNT, PLACE(tokens), "of made rows: at most so many in each category (default 10k)"},
+    {"resume", NULL, FLAG, PLACE(resume), "go on from the last checkpoint in the folder, to the very same numbers"},
+    {"checkpoint", "STEPS", AMOUNT, PLACE(checkpoint_steps), "save after every so many steps (default: every minute)"},
+    {"timeline", NULL, FLAG, PLACE(traced), "profile ten steps; the timeline lies beside TensorBoard's files"},
     {"format", "NAME", WORD, PLACE(format), "of the table: text (default), csv, json, markdown"},
     {"trace", "FILE", WORD, PLACE(trace),
      "a timeline for chrome://tracing and Perfetto, written while it runs; FILE.gz: compressed"},
@@ -119,7 +139,7 @@ static const option *find(const char *name, size_t length)
 
 static bool complain_unknown(const command *c, const char *word, const char *name)
 {
-    const char *known[64];
+    const char *known[sizeof(options) / sizeof(options[0])];
     int count = 0;
     for (int i = 0; i < option_count; i++)
         if (takes(c, options[i].name)) known[count++] = options[i].name;
@@ -129,6 +149,13 @@ static bool complain_unknown(const command *c, const char *word, const char *nam
     else
         complain("`quern %s` has no option %s; `quern %s --help` lists its options", c->name, word, c->name);
     return false;
+}
+
+bool read_real(const char *words, double *number)
+{
+    char *end;
+    *number = strtod(words, &end);
+    return end != words && !*end;
 }
 
 static bool store(const option *o, const char *value, arguments *out)

@@ -50,11 +50,11 @@ extern "C" {
 
 typedef struct qn_dataset qn_dataset;
 
-typedef enum qn_split {
+typedef enum qn_data_split {
     QN_SPLIT_ALL,
     QN_SPLIT_TRAIN,   /* the rows that are not held out */
     QN_SPLIT_HELD_OUT /* the others; which rows these are depends on their numbers, held_out and split_seed alone */
-} qn_split;
+} qn_data_split;
 
 /* What becomes of an empty field, a null or a NaN. */
 typedef enum qn_missing {
@@ -65,7 +65,7 @@ typedef enum qn_missing {
 
 /* All zero is a good beginning: every row once, in the order of the files. */
 typedef struct qn_dataset_options {
-    qn_split split;
+    qn_data_split split;
     double held_out;     /* the share of rows that is held out, 0 to 1 */
     uint64_t split_seed; /* training and validation must agree in it */
     bool shuffle;        /* row groups in another order each epoch, and the rows within windows of them */

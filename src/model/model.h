@@ -10,6 +10,12 @@
 
 #include <quern/model.h>
 
+/* Rows of a tensor (its first axis) that files hold under a name of their own. */
+typedef struct model_part {
+    const char *path;
+    int64_t rows;
+} model_part;
+
 /* A parameter or buffer. */
 typedef struct model_tensor {
     const char *name, *path; /* path: from the root */
@@ -19,6 +25,9 @@ typedef struct model_tensor {
     bool buffer, frozen;
     bool turned;         /* a matrix [in][out] that files hold as [out][in] */
     const char *adapter; /* the name of the one that it is of; NULL: none */
+    /* Its rows from the first on, as files hold them; rows after the last part are zeros and in no file. */
+    const model_part *parts;
+    int part_count; /* 0: it is one, under its path */
 } model_tensor;
 
 struct qn_model {
@@ -44,6 +53,8 @@ qn_model *model_layer(qn_model *parent, const char *name, const char *label, qn_
                       size_t facts_bytes);
 /* As qn_model_parameter; turned: files hold its transpose. */
 qn_tensor model_parameter(qn_model *model, const char *name, qn_shape shape, qn_init init, bool turned);
+/* Of a tensor of this very model. Paths are below the model; both are copied. */
+void model_set_parts(qn_model *model, const char *name, const model_part *parts, int count);
 qn_tensor model_tensor_of(const qn_model *model, const char *name); /* its own; the empty handle if there is none */
 typedef void model_visit(void *user, model_tensor *tensor);
 void model_each(qn_model *model, model_visit *visit, void *user);    /* its own, then those of its children, in order */

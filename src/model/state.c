@@ -2,7 +2,8 @@
  * The state of a model as a safetensors file. Out: parameters and buffers by path; with an optimiser its steps, rates and
  * state and the tape's random numbers, under names with `/`, which no path has. In: the same, compared as a whole before
  * the first byte is written, so that a file that does not fit changes nothing. Tensors go one at a time through memory
- * of the largest; matrices [in][out] are turned to PyTorch's [out][in] on the way.
+ * of the largest; matrices [in][out] are turned to PyTorch's [out][in] on the way. A variable that files hold as several
+ * tensors (tables in one, rows that only fill up) is several items, one after the other.
  * SPDX-License-Identifier: MIT
  */
 #include "data/safetensors.h"
@@ -13,10 +14,11 @@
 
 #define MESSAGE_TENSORS 8 /* of those that do not fit, by name */
 
-/* What is saved: a variable under a name. */
+/* What is saved: a variable, or some rows of it, under a name. */
 typedef struct item {
     const char *name;
     qn_tensor value;
+    int64_t from, rows; /* rows -1: all of it */
     bool turned;
     bool of_optimizer;
 } item;
@@ -30,10 +32,14 @@ typedef struct state {
     int count, capacity;
 } state;
 
+static void add_part(state *s, item one)
+{
+    ARENA_PUSH(s->memory, s->items, s->count, s->capacity, one);
+}
+
 static void add_item(state *s, const char *name, qn_tensor value, bool turned, bool of_optimizer)
 {
-    item one = {name, value, turned, of_optimizer};
-    ARENA_PUSH(s->memory, s->items, s->count, s->capacity, one);
+    add_part(s, (item){name, value, 0, -1, turned, of_optimizer});
 }
 
 /* Its path; of an adapter that is alone in the file, without the adapter's name: in.lora_A.weight. */
@@ -49,15 +55,36 @@ static void add_tensor(void *user, model_tensor *t)
 {
     state *s = user;
     if (s->adapter && (!t->adapter || strcmp(t->adapter, s->adapter) != 0)) return;
-    add_item(s, name_in_file(s, t), t->value, t->turned, false);
+    if (!t->part_count) add_item(s, name_in_file(s, t), t->value, t->turned, false);
+    int64_t from = 0;
+    for (int i = 0; i < t->part_count; from += t->parts[i++].rows)
+        add_part(
+            s, (item){model_relative(s->model, t->parts[i].path), t->value, from, t->parts[i].rows, t->turned, false});
 }
 
-/* The tensor of the model that the optimiser's parameter is; NULL: of another model. */
-static const item *item_of(const state *s, qn_tensor parameter, int model_items)
+static bool same_value(qn_tensor a, qn_tensor b)
 {
-    for (int i = 0; i < model_items; i++)
-        if (s->items[i].value.slot == parameter.slot && s->items[i].value.stamp == parameter.stamp) return &s->items[i];
-    return NULL;
+    return a.slot == b.slot && a.stamp == b.stamp;
+}
+
+/* One state of a parameter, in the parts that the parameter has; false: the parameter is none of the model's. */
+static bool add_state(state *s, int parameter, int which, int model_items)
+{
+    bool met = false;
+    qn_tensor of = qn_optimizer_parameter(s->optimizer, parameter);
+    const char *kind = qn_optimizer_state_name(s->optimizer, parameter, which);
+    for (int i = 0; i < model_items; i++) {
+        item one = s->items[i];
+        if (!same_value(one.value, of)) continue;
+        met = true;
+        if (!kind) break;
+        one.value = qn_optimizer_state(s->optimizer, parameter, which);
+        one.name = arena_print(s->memory, "optimizer/%s/%s", one.name, kind);
+        one.turned = one.turned && qn_tensor_rank(one.value) == 2;
+        one.of_optimizer = true;
+        add_part(s, one);
+    }
+    return met;
 }
 
 static qn_status add_optimizer(state *s, qn_error *error)
@@ -68,14 +95,9 @@ static qn_status add_optimizer(state *s, qn_error *error)
     for (int i = 0; i < qn_optimizer_group_count(o); i++)
         add_item(s, arena_print(s->memory, "optimizer/rate/%d", i), qn_optimizer_group_rate(o, i), false, true);
     for (int i = 0; i < qn_optimizer_count(o); i++) {
-        const item *of = item_of(s, qn_optimizer_parameter(o, i), model_items);
-        if (!of) return error_set(error, QN_BAD_CALL, "parameter %d of the optimizer is none of the model's", i);
-        for (int k = 0; qn_optimizer_state_name(o, i, k); k++) {
-            qn_tensor value = qn_optimizer_state(o, i, k);
-            const char *name = arena_print(s->memory, "optimizer/%s/%s", of->name, qn_optimizer_state_name(o, i, k));
-            bool turned = of->turned && qn_tensor_rank(value) == 2;
-            add_item(s, name, value, turned, true);
-        }
+        if (!add_state(s, i, 0, model_items))
+            return error_set(error, QN_BAD_CALL, "parameter %d of the optimizer is none of the model's", i);
+        for (int k = 1; qn_optimizer_state_name(o, i, k); k++) add_state(s, i, k, model_items);
     }
     add_item(s, "random/state", qn_random_state(s->model->tape), false, true);
     return QN_OK;
@@ -97,9 +119,24 @@ static qn_safetensor described(const item *one)
 {
     qn_shape s = qn_tensor_shape(one->value);
     qn_safetensor t = {.name = one->name, .type = qn_tensor_dtype(one->value), .rank = s.rank};
-    for (int k = 0; k < s.rank; k++) t.extents[k] = s.extents[one->turned ? s.rank - 1 - k : k];
-    t.size_bytes = (size_t)qn_tensor_count(one->value) * qn_dtype_size_bytes(t.type);
+    if (one->rows >= 0) s.extents[0] = one->rows;
+    t.size_bytes = qn_dtype_size_bytes(t.type);
+    for (int k = 0; k < s.rank; k++) {
+        t.extents[k] = s.extents[one->turned ? s.rank - 1 - k : k];
+        t.size_bytes *= (size_t)s.extents[k];
+    }
     return t;
+}
+
+static size_t whole_bytes(const item *one)
+{
+    return (size_t)qn_tensor_count(one->value) * qn_dtype_size_bytes(qn_tensor_dtype(one->value));
+}
+
+/* Where the item begins in its variable. */
+static size_t offset_bytes(const item *one)
+{
+    return one->from ? whole_bytes(one) / (size_t)qn_tensor_extent(one->value, 0) * (size_t)one->from : 0;
 }
 
 /* [rows][columns] to [columns][rows], in blocks that stay in the cache. */
@@ -118,10 +155,8 @@ typedef struct room {
     char *data, *turned;
 } room;
 
-static qn_status room_open(room *r, const qn_safetensor *tensors, int count, qn_error *error)
+static qn_status room_open(room *r, size_t most, qn_error *error)
 {
-    size_t most = 0;
-    for (int i = 0; i < count; i++) most = MAXIMUM(most, tensors[i].size_bytes);
     r->data = malloc(most + 1);
     r->turned = malloc(most + 1);
     if (r->data && r->turned) return QN_OK;
@@ -142,9 +177,11 @@ static qn_status write_items(const state *s, const qn_safetensor *tensors, const
     for (int i = 0; i < s->count; i++) {
         const item *one = &s->items[order[i]];
         const qn_safetensor *t = &tensors[order[i]];
-        QN_TRY(qn_tensor_read(one->value, r->data, t->size_bytes, error));
-        if (one->turned) turn(r->turned, r->data, t->extents[1], t->extents[0], qn_dtype_size_bytes(t->type));
-        QN_TRY(file_append(file, one->turned ? r->turned : r->data, t->size_bytes, error));
+        if (!i || !same_value(one->value, s->items[order[i - 1]].value))
+            QN_TRY(qn_tensor_read(one->value, r->data, whole_bytes(one), error));
+        const char *data = r->data + offset_bytes(one);
+        if (one->turned) turn(r->turned, data, t->extents[1], t->extents[0], qn_dtype_size_bytes(t->type));
+        QN_TRY(file_append(file, one->turned ? r->turned : data, t->size_bytes, error));
     }
     return QN_OK;
 }
@@ -155,8 +192,10 @@ static qn_status save(const state *s, const char *const *metadata, const char *p
     int *order = ARENA_ARRAY(s->memory, int, s->count + 1);
     for (int i = 0; i < s->count; i++) tensors[i] = described(&s->items[i]);
     room r = {0};
+    size_t most = 0;
+    for (int i = 0; i < s->count; i++) most = MAXIMUM(most, whole_bytes(&s->items[i]));
     file_aside *file = NULL;
-    qn_status status = room_open(&r, tensors, s->count, error);
+    qn_status status = room_open(&r, most, error);
     if (!status) status = qn_eval(s->model->tape, NULL, 0, error); /* what is pending belongs to the state */
     if (!status) status = safetensors_begin(path, tensors, s->count, metadata, &file, order, error);
     if (!status) status = write_items(s, tensors, order, file, &r, error);
@@ -284,28 +323,44 @@ static void convert(char *to, qn_dtype to_type, const char *from, qn_dtype from_
     }
 }
 
-static qn_status load_item(const item *one, const qn_safetensors *file, qn_error *error)
+/* One item of the file into `whole`, the memory of its variable. */
+static qn_status load_item(const item *one, const qn_safetensors *file, int at, char *whole, qn_error *error)
 {
-    int at = qn_safetensors_find(file, one->name);
-    if (at < 0) return QN_OK;
     const qn_safetensor *in_file = qn_safetensors_get(file, at);
     qn_safetensor wanted = described(one);
-    qn_safetensor both[2] = {*in_file, wanted};
     room r = {0};
-    qn_status status = room_open(&r, both, 2, error);
+    qn_status status = room_open(&r, MAXIMUM(in_file->size_bytes, wanted.size_bytes), error);
     if (!status) status = qn_safetensors_read(file, at, r.data, in_file->size_bytes, error);
-    char *data = r.data, *other = r.turned;
+    char *data = r.data;
+    size_t size = qn_dtype_size_bytes(wanted.type);
     if (!status && wanted.type != in_file->type) {
-        convert(other, wanted.type, data, in_file->type, qn_tensor_count(one->value));
+        convert(r.turned, wanted.type, data, in_file->type, (int64_t)(wanted.size_bytes / size));
         data = r.turned;
-        other = r.data;
     }
-    if (!status && one->turned) {
-        turn(other, data, wanted.extents[0], wanted.extents[1], qn_dtype_size_bytes(wanted.type));
-        data = other;
-    }
-    if (!status) status = qn_tensor_write(one->value, data, wanted.size_bytes, error);
+    if (!status && one->turned)
+        turn(whole + offset_bytes(one), data, wanted.extents[0], wanted.extents[1], size);
+    else if (!status)
+        memcpy(whole + offset_bytes(one), data, wanted.size_bytes);
     room_close(&r);
+    return status;
+}
+
+/* All items of one variable. Rows that no file has are zeros; of what a file lacks, the variable keeps its own. */
+static qn_status load_variable(const item *items, int count, const qn_safetensors *file, qn_error *error)
+{
+    int present = 0;
+    for (int i = 0; i < count; i++) present += qn_safetensors_find(file, items[i].name) >= 0;
+    if (!present) return QN_OK;
+    size_t size = whole_bytes(items);
+    char *whole = calloc(size + 1, 1);
+    if (!whole) return error_set(error, QN_NO_MEMORY, "no memory for a tensor of %zu bytes", size);
+    qn_status status = present < count ? qn_tensor_read(items->value, whole, size, error) : QN_OK;
+    for (int i = 0; i < count && !status; i++) {
+        int at = qn_safetensors_find(file, items[i].name);
+        if (at >= 0) status = load_item(&items[i], file, at, whole, error);
+    }
+    if (!status) status = qn_tensor_write(items->value, whole, size, error);
+    free(whole);
     return status;
 }
 
@@ -320,7 +375,10 @@ static qn_status load_model(qn_model *model, qn_optimizer *optimizer, const char
     state s;
     qn_status status = collect(&s, model, optimizer, adapter, error);
     if (!status) status = compare(&s, file, path, &o, error);
-    for (int i = 0; i < s.count && !status; i++) status = load_item(&s.items[i], file, error);
+    for (int i = 0, of; i < s.count && !status; i += of) {
+        for (of = 1; i + of < s.count && same_value(s.items[i].value, s.items[i + of].value);) of++;
+        status = load_variable(&s.items[i], of, file, error);
+    }
     arena_free(s.memory);
     qn_safetensors_close(file);
     return status;

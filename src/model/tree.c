@@ -254,6 +254,16 @@ qn_tensor qn_model_buffer(qn_model *model, const char *name, qn_tensor initial)
     return add_tensor(model, name, initial, (model_tensor){.buffer = true});
 }
 
+void model_set_parts(qn_model *model, const char *name, const model_part *parts, int count)
+{
+    model_tensor *t = tensor_named(model, name);
+    if (!t) return;
+    model_part *copies = ARENA_ARRAY(model->memory, model_part, count);
+    for (int i = 0; i < count; i++) copies[i] = (model_part){path_below(model, parts[i].path), parts[i].rows};
+    t->parts = copies;
+    t->part_count = count;
+}
+
 qn_tensor model_tensor_of(const qn_model *model, const char *name)
 {
     const model_tensor *t = tensor_named(model, name);

@@ -367,7 +367,7 @@ TEST(positions)
         for (int split = 0; split < 3; split++)
             for (int drop = 0; drop < 2; drop++) {
                 qn_dataset_options o = {.shuffle = shuffle,
-                                        .split = (qn_split)split,
+                                        .split = (qn_data_split)split,
                                         .held_out = 0.3,
                                         .seed = 5,
                                         .window_rows = 1000,
