@@ -1,0 +1,165 @@
+#!/bin/sh
+# `quern train dlrm`, `eval dlrm`, `predict`: it learns, survives a kill, a full disk and a broken data file, and says what is wrong.
+# Usage: tests/scripts/train.sh BUILD_FOLDER
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "${1:-build}" && pwd)
+quern="$build/quern"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+passed=0
+failed=0
+good() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    echo "FAILED $1"
+}
+try() { # exit code, words...
+    wanted=$1
+    shift
+    call="quern $*"
+    "$quern" "$@" >out 2>err </dev/null
+    code=$?
+    if [ "$code" = "$wanted" ]; then good; else
+        bad "$call: exit $code, not $wanted"
+        cat out err
+    fi
+}
+says() { # out or err, text
+    if grep -qF -- "$2" "$1"; then good; else
+        bad "$call: std$1 lacks: $2"
+        cat "$1"
+    fi
+}
+
+# A small model on rows with few tokens comes within 0.005 of the AUC of the true probabilities, which nothing can beat.
+cat >tiny.json <<'END'
+{"sparse_embedding_sizes": {"SPARSE_0": 8, "SPARSE_1": 8, "SPARSE_2": 8, "SPARSE_3": 8, "SPARSE_4": 8, "SPARSE_5": 8,
+ "SPARSE_6": 8, "SPARSE_7": 8, "SPARSE_8": 8, "SPARSE_9": 8, "SPARSE_10": 8, "SPARSE_11": 8, "SPARSE_12": 8, "SPARSE_13": 8,
+ "SPARSE_14": 8, "SPARSE_15": 8, "SPARSE_16": 8, "SPARSE_17": 8, "SPARSE_18": 8, "SPARSE_19": 8, "SPARSE_20": 8,
+ "SPARSE_21": 8, "SPARSE_22": 8, "SPARSE_23": 8, "SPARSE_24": 8, "SPARSE_25": 8},
+ "dense_mlp": {"hidden_layer_sizes": [64], "output_size": 8}, "prediction_hidden_sizes": [32],
+ "optimizer": "adagrad", "learning_rate": 0.1, "batch_size": 256}
+END
+try 0 train dlrm --config tiny.json --rows 700k --tokens 8 --device cpu --out learnt
+says out "AUC "
+awk '/^log-loss/ { loss = $2; base = $NF } /^AUC/ { auc = $2 } /^of the true/ { best = $NF }
+     END { sub(/\)/, "", base); exit !(auc > best - 0.005 && auc < best + 0.005 && best > 0.8 && loss < base - 0.1) }' out
+if [ $? = 0 ]; then good; else
+    bad "the model does not come near the true probabilities"
+    cat out
+fi
+# Evaluating the checkpoint on the held-out rows gives the same number; predictions are probabilities of that many rows.
+grep '^AUC' out >auc
+try 0 eval dlrm learnt --validate 0.1 --rows 700k --tokens 8 --device cpu
+if grep '^AUC' out | cmp -s - auc; then good; else bad "eval differs from the end of training"; cat out auc; fi
+try 0 predict learnt --rows 500 --tokens 8 --device cpu
+[ "$(wc -l <out)" = 501 ] && awk 'NR > 1 && !($1 > 0 && $1 < 1) { exit 1 }' out && good || bad "500 probabilities"
+cp out as_text
+try 0 predict learnt --rows 500 --tokens 8 --device cpu -o p.npy
+says out "p.npy: 500 probabilities"
+try 0 predict learnt --rows 500 --tokens 8 --device cpu -o p.csv
+cmp -s p.csv as_text && good || bad "p.csv is not what stdout was"
+if python3 -c 'import numpy' 2>/dev/null; then
+    python3 -c 'import numpy, sys
+a = numpy.load("p.npy"); b = numpy.array([float(x) for x in open("as_text").read().split()[1:]])
+sys.exit(not (a.dtype == numpy.float32 and a.shape == (500,) and abs(a - b).max() < 1e-6))' && good || bad "p.npy"
+else
+    echo "SKIPPED reading p.npy: numpy is not installed"
+fi
+
+# TensorBoard's own reader sees the scalars.
+if python3 -c 'import tensorboard' 2>/dev/null; then
+    python3 - learnt/tensorboard <<'END' && good || bad "tensorboard does not read the event files"
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+a = EventAccumulator(sys.argv[1])
+a.Reload()
+tags = set(a.Tags()["scalars"])
+assert {"Loss/train", "LogLoss/valid", "AUC/valid", "samples/s"} <= tags, tags
+assert abs(a.Scalars("AUC/valid")[-1].value - float(open("auc").read().split()[1])) < 1e-5
+END
+else
+    echo "SKIPPED tensorboard reads the event files: the package is not installed"
+fi
+
+# Killed in the middle, and gone on: the same bytes as a run that was not.
+run="train dlrm --config tiny.json --rows 40k --tokens 8 --device cpu --checkpoint 10 --validate 0 --batch 64"
+try 0 $run --out whole --steps 500
+"$quern" $run --out killed --steps 500 >out 2>err </dev/null &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    ls killed/step_*.safetensors >/dev/null 2>&1 && break
+    sleep 0.2
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+try 0 $run --out killed --steps 500 --resume
+says err "going on from killed/step_"
+cmp -s whole/step_000000500.safetensors killed/step_000000500.safetensors && good || bad "a killed run goes on to other numbers"
+[ "$(ls killed | grep -c 'safetensors')" = 2 ] && good || bad "the last two checkpoints are kept, nothing else: $(ls killed)"
+
+# Ctrl-C saves.
+"$quern" $run --out stopped --epochs 1000 >out 2>err </dev/null &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    ls stopped/step_*.safetensors >/dev/null 2>&1 && break
+    sleep 0.2
+done
+kill -TERM $pid
+wait $pid
+code=$?
+call="quern $run, stopped"
+[ "$code" = 130 ] && good || bad "$call: exit $code, not 130"
+says err "--resume goes on from there"
+
+# A disk that takes no more: a warning, training goes on, the last good checkpoint stays.
+cp -r whole full
+(
+    trap '' XFSZ
+    ulimit -f 64
+    QUERN_CACHE=${QUERN_CACHE:-$work/none} "$quern" $run --out full --steps 520 --resume >out 2>err </dev/null
+    echo $? >code
+)
+call="quern $run on a full disk"
+[ "$(cat code)" = 0 ] && good || { bad "$call: exit $(cat code)"; cat out err; }
+says err "training goes on, the last good one is full/step_000000500.safetensors"
+cmp -s whole/step_000000500.safetensors full/step_000000500.safetensors && good || bad "the last good checkpoint changed"
+
+# A data file that is broken in the middle: saved, then told.
+"$quern" data make --rows 300k --seed 1 -o a.parquet --codec none >/dev/null
+cp a.parquet broken.parquet
+size=$(wc -c <broken.parquet)
+dd if=/dev/zero of=broken.parquet bs=4096 seek=$((size * 3 / 4 / 4096)) count=40 conv=notrunc 2>/dev/null
+"$quern" data make --rows 20k --seed 1 --codec none -o facts.parquet >/dev/null
+"$quern" data stats facts.parquet -o facts.json >/dev/null
+try 2 train dlrm --config tiny.json --data broken.parquet --metadata facts.json --device cpu --batch 2048 --validate 0 --out partly
+says err "broken.parquet"
+says err "the run was saved at step "
+
+# What is wrong is told with what to do.
+try 2 train dlrm --interaction dots
+says err "--interaction takes dot, outer or cat, not \`dots\`"
+try 2 train dlrm --optimizer sdg
+says err "--optimizer takes sgd, adagrad, adam, adamw or row_adagrad, not \`sdg\`"
+try 2 train dlrm --data nowhere.parquet
+says err "nowhere.parquet"
+try 2 train dlrm --config nowhere.json
+says err "nowhere.json"
+try 2 train llm
+says err "not \`llm\`"
+try 2 train dlrm --resume
+says err "--resume needs the folder of the checkpoints: --out FOLDER"
+try 2 train dlrm --validate 1.5
+says err "--validate takes a share below 1"
+try 2 train dlrm --config small --device cpu
+says err "--data made"
+try 2 eval dlrm nowhere
+says err "there is no checkpoint in nowhere"
+try 2 predict p.npy
+says err "p.npy"
+try 1 train dlrm --config tiny.json --rows 20k --tokens 8 --optimizer sgd --rate 100000 --device cpu --batch 64
+grep -q "is not a number. First: \|has not learnt" err && good || { bad "a rate that is far too high"; cat out err; }
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
