@@ -37,6 +37,8 @@ const builtin builtins[] = {
     {"fma", BUILTIN_ELEMENTWISE, 3, 3, OP_FMA},
     {"min", BUILTIN_ELEMENTWISE, 1, 2, OP_MIN}, /* with one argument a reduction */
     {"max", BUILTIN_ELEMENTWISE, 1, 2, OP_MAX},
+    {"minimum", BUILTIN_ELEMENTWISE, 2, 2, OP_MIN}, /* as the C API calls them */
+    {"maximum", BUILTIN_ELEMENTWISE, 2, 2, OP_MAX},
     {"clamp", BUILTIN_ELEMENTWISE, 3, 3, OP_NONE},
     {"where", BUILTIN_ELEMENTWISE, 3, 3, OP_SELECT},
     {"cdiv", BUILTIN_ELEMENTWISE, 2, 2, OP_NONE},
@@ -107,7 +109,11 @@ const builtin builtins[] = {
     {"concat", BUILTIN_TENSOR, 1, -1, OP_NONE},
     {"stack", BUILTIN_TENSOR, 1, -1, OP_NONE},
     {"split", BUILTIN_TENSOR, 2, 2, OP_NONE},
+    {"chunk", BUILTIN_TENSOR, 2, 2, OP_NONE},
     {"flip", BUILTIN_TENSOR, 1, 1, OP_NONE},
+    {"flatten", BUILTIN_TENSOR, 1, 1, OP_NONE},
+    {"squeeze", BUILTIN_TENSOR, 1, 1, OP_NONE},
+    {"unsqueeze", BUILTIN_TENSOR, 1, 1, OP_NONE},
     {"pad", BUILTIN_TENSOR, 2, 3, OP_NONE},
     {"window", BUILTIN_TENSOR, 2, 2, OP_NONE},
     {"expand", BUILTIN_TENSOR, 2, -1, OP_NONE},
@@ -123,6 +129,7 @@ const builtin builtins[] = {
     {"zeros", BUILTIN_TENSOR, 1, -1, OP_NONE},
     {"ones", BUILTIN_TENSOR, 1, -1, OP_NONE},
     {"full", BUILTIN_TENSOR, 2, -1, OP_NONE},
+    {"arange", BUILTIN_TENSOR, 1, 3, OP_NONE},
     {"linspace", BUILTIN_TENSOR, 3, 3, OP_NONE},
     {"eye", BUILTIN_TENSOR, 1, 2, OP_NONE},
     {"square", BUILTIN_TENSOR, 1, 1, OP_NONE},

@@ -122,7 +122,8 @@ term lower_builtin(walk *w, const builtin *b, const char *name, term *arguments,
         arguments[0] = term_as_float(w, &arguments[0]);
         return apply(w, OP_TF32, arguments, 1, at);
     }
-    bool keeps_integers = is_word(name, "abs") || is_word(name, "sign") || is_word(name, "min") || is_word(name, "max");
+    bool keeps_integers = is_word(name, "abs") || is_word(name, "sign") || is_word(name, "min") ||
+                          is_word(name, "max") || is_word(name, "minimum") || is_word(name, "maximum");
     if (!join_all(w, arguments, count, !keeps_integers, at)) return term_error();
     return apply(w, b->op, arguments, count, at);
 }

@@ -118,6 +118,14 @@ static qn_tensor do_rand(api_call *a)
     return !strcmp(a->name, "rand") ? qn_rand(a->t->tape, QN_F32, s) : qn_randn(a->t->tape, QN_F32, s);
 }
 
+/* arange(stop), arange(start, stop), arange(start, stop, step): integers. */
+static qn_tensor do_arange(api_call *a)
+{
+    int64_t start = a->count > 1 ? api_integer(a, 0) : 0, stop = api_integer(a, a->count > 1);
+    int64_t step = a->count > 2 ? api_integer(a, 2) : 1;
+    return a->bad ? none : qn_arange(a->t->tape, QN_I64, (double)start, (double)stop, (double)step);
+}
+
 static qn_tensor do_linspace(api_call *a)
 {
     double start = api_float(a, 0), stop = api_float(a, 1);
@@ -196,6 +204,54 @@ static qn_tensor do_split(api_call *a)
     qn_tensor first = a->more[0];
     memmove(a->more, a->more + 1, sizeof(a->more[0]) * (size_t)a->more_count);
     return first;
+}
+
+/* chunk(x, count, axis = 0): equal parts, the last may be smaller. */
+static qn_tensor do_chunk(api_call *a)
+{
+    int axis = api_axis(a, 0);
+    int64_t parts = api_integer(a, 1);
+    if (a->bad) return none;
+    if (parts < 1 || parts > FUNCTION_RESULTS) {
+        diagnose(a->t->d, "E317", a->places[1]->at, "take the parts with slices", "`chunk` into %lld parts (1 to %d)",
+                 (long long)parts, FUNCTION_RESULTS);
+        a->bad = true;
+        return none;
+    }
+    qn_chunk(api_tensor(a, 0), axis, (int)parts, a->more);
+    a->more_count = (int)parts - 1;
+    qn_tensor first = a->more[0];
+    memmove(a->more, a->more + 1, sizeof(a->more[0]) * (size_t)a->more_count);
+    return first;
+}
+
+static qn_tensor do_flatten(api_call *a)
+{
+    int64_t first = api_named_integer(a, "first", 0), last = api_named_integer(a, "last", -1);
+    return a->bad ? none : qn_flatten(api_tensor(a, 0), (int)first, (int)last);
+}
+
+static qn_tensor do_squeeze(api_call *a)
+{
+    bool given;
+    qn_axes axes = api_axes(a, &given);
+    a->units = 0; /* those axes are gone */
+    return a->bad ? none : qn_squeeze(api_tensor(a, 0), axes);
+}
+
+/* unsqueeze(x, axis = 0): the new axis is one that broadcasts, as that of `x[][:]`. */
+static qn_tensor do_unsqueeze(api_call *a)
+{
+    int64_t axis = api_named_integer(a, "axis", 0);
+    int rank = operand_shape(a->t, &a->values[0])->rank;
+    unsigned units = api_units(a, 0);
+    if (a->bad) return none;
+    if (axis < 0) axis += rank + 1;
+    if (axis >= 0 && axis <= rank) {
+        unsigned below = (1u << axis) - 1;
+        a->units = (units & below) | 1u << axis | (units & ~below) << 1;
+    }
+    return qn_unsqueeze(api_tensor(a, 0), (int)axis);
 }
 
 static qn_tensor do_flip(api_call *a)
@@ -319,6 +375,7 @@ static const struct {
                  {"full", do_full},
                  {"rand", do_rand},
                  {"randn", do_rand},
+                 {"arange", do_arange},
                  {"linspace", do_linspace},
                  {"eye", do_eye},
                  {"logsumexp", do_logsumexp},
@@ -328,6 +385,10 @@ static const struct {
                  {"concat", do_concat},
                  {"stack", do_stack},
                  {"split", do_split},
+                 {"chunk", do_chunk},
+                 {"flatten", do_flatten},
+                 {"squeeze", do_squeeze},
+                 {"unsqueeze", do_unsqueeze},
                  {"flip", do_flip},
                  {"pad", do_pad},
                  {"window", do_window},
