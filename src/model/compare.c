@@ -138,6 +138,7 @@ qn_status qn_tensor_compare(qn_tensor a, qn_tensor b, double relative, double ab
 char *qn_comparison_text(const qn_comparison *c)
 {
     text out = {0};
+    if (!c) return NULL;
     text_print(&out, "%lld of %lld elements differ beyond the tolerance", (long long)c->beyond, (long long)c->count);
     if (c->nan_mismatches) text_print(&out, ", %lld by NaN", (long long)c->nan_mismatches);
     if (c->infinity_mismatches) text_print(&out, ", %lld by infinity", (long long)c->infinity_mismatches);

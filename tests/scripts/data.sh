@@ -35,6 +35,12 @@ same() { # what, file, file
     fi
 }
 
+snappy=yes
+if "$quern" data head "$root/tests/data/pandas.parquet" 2>&1 | grep -q 'which is not here'; then
+    snappy=no
+    echo "note: skipped files compressed with Snappy: the library is not here"
+fi
+if [ $snappy = yes ]; then
 try 0 data head "$root/tests/data/pandas.parquet" --rows 1
 cat >wanted <<'END'
 row 0
@@ -44,6 +50,7 @@ row 0
           be4ee537 8a0b74cc 4cdc3efa d20856aa b8170bba 9512c20b c38e2f28 14f65a5d 25b1b089 d7c1fc0b 7caf609c 30436bfc ed10571d
 END
 same "the first row" out wanted
+fi
 
 # A log, its gzip file and what they become hold the same rows.
 try 0 data head "$root/tests/data/rows.tsv" --rows 100
@@ -53,9 +60,11 @@ try 0 data convert rows.gz rows.parquet --nulls --codec none
 says out "rows.parquet: 48 rows, "
 try 0 data head rows.parquet --rows 100
 same "converted with nulls" out log
-try 0 data convert "$root/tests/data/duckdb.parquet" again.parquet --codec none --nulls
-try 0 data head again.parquet --rows 100
-same "converted from another program's file" out log
+if [ $snappy = yes ]; then
+    try 0 data convert "$root/tests/data/duckdb.parquet" again.parquet --codec none --nulls
+    try 0 data head again.parquet --rows 100
+    same "converted from another program's file" out log
+fi
 mkdir many && cp rows.parquet many/a.parquet && cp rows.parquet many/b.parquet
 try 0 data convert many -o both.parquet --codec none
 says out "both.parquet: 96 rows, "
