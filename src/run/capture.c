@@ -69,6 +69,7 @@ qn_status qn_capture_begin(qn_tape *tape, qn_error *error)
     if (tape->capturing)
         return error_set(error, QN_BAD_CALL, "qn_capture_begin: a step of this tape is being recorded already");
     QN_TRY(qn_tape_error(tape, error));
+    qn_random_state(tape); /* made before the step: made by it, it would begin anew in each replay */
     QN_TRY(realize_slots(tape, NULL, 0, error)); /* initial values of variables are no part of the step */
     qn_plan *p = heap_new(sizeof(*p));
     p->tape = tape;

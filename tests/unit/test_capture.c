@@ -172,6 +172,33 @@ static void equals_evaluation(void)
     model_free(&m);
 }
 
+/* The first random numbers of a tape are drawn inside a step: each replay draws others, as evaluations do. */
+static void random_numbers_go_on(void)
+{
+    qn_tape *tape;
+    qn_plan *plan = NULL;
+    double fresh[3], replayed[3];
+    for (int recorded = 0; recorded < 2; recorded++) {
+        EXPECT(good(qn_tape_new(context, where, &tape, &error)));
+        qn_tensor sum = {0};
+        if (recorded) {
+            EXPECT(good(qn_capture_begin(tape, &error)));
+            sum = qn_sum(qn_randn(tape, QN_F32, QN_SHAPE(4)), QN_ALL, false);
+            EXPECT(good(qn_eval(tape, &sum, 1, &error)) && good(qn_capture_end(tape, &plan, &error)));
+        }
+        for (int i = 0; i < 3; i++) {
+            if (recorded)
+                EXPECT(good(qn_plan_replay(plan, &error)));
+            else
+                sum = qn_sum(qn_randn(tape, QN_F32, QN_SHAPE(4)), QN_ALL, false);
+            EXPECT(good(qn_tensor_item(sum, recorded ? &replayed[i] : &fresh[i], &error)));
+        }
+        qn_plan_free(plan);
+        qn_tape_free(tape);
+    }
+    EXPECT(fresh[0] != fresh[1] && !memcmp(fresh, replayed, sizeof(fresh)));
+}
+
 /* Inputs by buffers, results that follow, what was made from them. */
 static void inputs_and_results(void)
 {
@@ -260,6 +287,7 @@ static void wrong_calls(void)
 }
 
 ON_EVERY_DEVICE(equals_evaluation)
+ON_EVERY_DEVICE(random_numbers_go_on)
 ON_EVERY_DEVICE(inputs_and_results)
 ON_EVERY_DEVICE(wrong_calls)
 
@@ -329,5 +357,5 @@ TEST(closing)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opening), CASE(on_devices_equals_evaluation), CASE(on_devices_inputs_and_results),
-          CASE(on_devices_wrong_calls), CASE(nothing_is_allocated), CASE(closing))
+TEST_MAIN(CASE(opening), CASE(on_devices_equals_evaluation), CASE(on_devices_random_numbers_go_on),
+          CASE(on_devices_inputs_and_results), CASE(on_devices_wrong_calls), CASE(nothing_is_allocated), CASE(closing))
