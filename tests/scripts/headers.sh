@@ -66,6 +66,10 @@ try "examples/train.c" cc -std=c11 $flags examples/train.c -L"$build" -Wl,-rpath
 if command -v cc >/dev/null; then
     try "examples/train.c learns, and goes on to the same numbers" "$work/train" "$work/rings.safetensors"
 fi
+try "examples/lora.c" cc -std=c11 $flags examples/lora.c -L"$build" -Wl,-rpath,"$build" -lquern -lm -o "$work/lora-example"
+if command -v cc >/dev/null; then
+    try "examples/lora.c learns, keeps its base, and saves by fusion" "$work/lora-example" "$work/adapter.safetensors" cpu
+fi
 sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
 sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
 try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
