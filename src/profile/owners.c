@@ -129,6 +129,33 @@ static void add_shares(owners *s, int64_t last, const char *kernel, const record
     }
 }
 
+/* The ranges of a piece by what tells them apart, outermost first. */
+static int chain_of(const owners *s, const struct piece *one, const void *chain[RANGE_DEPTH])
+{
+    int count = 0;
+    for (const range_path *at = one->path; at && count < RANGE_DEPTH; at = at->parent) chain[count++] = at;
+    for (int64_t at = one->range; at >= 0 && count < RANGE_DEPTH; at = s->nesting->parent[at])
+        if (s->profile->kept[at].kind == RECORD_RANGE) chain[count++] = &s->profile->kept[at];
+    for (int a = 0, b = count - 1; a < b; a++, b--) {
+        const void *swap = chain[a];
+        chain[a] = chain[b];
+        chain[b] = swap;
+    }
+    return count;
+}
+
+static int common_ranges(const owners *s)
+{
+    const void *first[RANGE_DEPTH], *other[RANGE_DEPTH];
+    int common = chain_of(s, &s->pieces[0], first);
+    for (int i = 1; i < s->piece_count && common; i++) {
+        int count = chain_of(s, &s->pieces[i], other), same = 0;
+        while (same < common && same < count && first[same] == other[same]) same++;
+        common = same;
+    }
+    return common;
+}
+
 /* Whole nanoseconds, so that the parts add up: what is left over is the last one's. */
 static void give_out(owners *s, int64_t host, int64_t device, int64_t start_ns, int64_t end_ns)
 {
@@ -137,6 +164,7 @@ static void give_out(owners *s, int64_t host, int64_t device, int64_t start_ns, 
     int64_t from = start_ns;
     for (int i = 1; i < s->piece_count; i++)
         ranges |= s->pieces[i].range != s->pieces[0].range || s->pieces[i].path != s->pieces[0].path;
+    int common = ranges ? common_ranges(s) : RANGE_DEPTH;
     for (int i = 0; i < s->piece_count; i++) {
         const struct piece *one = &s->pieces[i];
         done += one->weight;
@@ -153,7 +181,8 @@ static void give_out(owners *s, int64_t host, int64_t device, int64_t start_ns, 
                                   .host = host,
                                   .device = device,
                                   .shared = s->piece_count > 1,
-                                  .shared_between_ranges = ranges});
+                                  .shared_between_ranges = ranges,
+                                  .common = common});
         from = to;
     }
     s->piece_count = 0;

@@ -18,7 +18,8 @@ typedef struct owned {
     int64_t start_ns, end_ns;
     int64_t host, device; /* the record that started it, -1: not kept; the device's record, -1: it is `host` itself */
     bool shared;          /* with another operation: its time is an estimate */
-    bool shared_between_ranges; /* the time of the range is an estimate too */
+    bool shared_between_ranges; /* and with another range */
+    int common; /* of its ranges, outermost first, so many have all of the kernel: their time is measured */
 } owned;
 typedef void owned_take(void *user, const owned *o);
 

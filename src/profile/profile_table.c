@@ -118,7 +118,7 @@ static void add_owned(void *user, const owned *o)
         row *r = row_named(v, &v->ranges, names[i], RECORD_RANGE);
         if (i == count - 1) r->device_self_ns += time_ns;
         if (!again) r->device_total_ns += time_ns;
-        if (!again && o->shared_between_ranges) r->estimated_ns += time_ns;
+        if (!again && i >= o->common) r->estimated_ns += time_ns;
     }
     if (!count && v->options.by == QN_BY_RANGE) {
         row *r = row_named(v, &v->ranges, outside_ranges, RECORD_RANGE);
@@ -128,7 +128,6 @@ static void add_owned(void *user, const owned *o)
     }
     if (!o->op || v->options.by == QN_BY_RANGE) return;
     row *r = row_named(v, &v->operations, o->op, RECORD_OP);
-    r->calls++;
     r->device_calls++;
     r->device_self_ns += time_ns;
     r->device_total_ns += time_ns;
@@ -297,6 +296,7 @@ static double share_of(int64_t part, int64_t whole)
 static double number_of(const view *v, const row *r, int column)
 {
     double device_ns = (double)r->device_self_ns;
+    if (!r->calls && column >= SELF_SHARE && column <= AVERAGE) return NAN; /* the host did nothing of that name */
     switch (column) {
     case SELF_SHARE: return share_of(r->self_ns, v->self_total_ns);
     case SELF: return (double)r->self_ns;

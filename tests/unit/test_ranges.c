@@ -285,6 +285,27 @@ TEST(estimates)
     network_free(&n);
 }
 
+/* What encloses all of a kernel knows its time, though what is inside it does not. */
+TEST(enclosing)
+{
+    network n = network_of("cpu", QN_FUSED);
+    qn_tensor a = {0}, b = {0};
+    qn_profile *p = started(false);
+    QN_RANGE("layer")
+    {
+        QN_RANGE("one") a = qn_exp(n.x);
+        QN_RANGE("two") b = qn_mul(qn_tanh(a), a);
+        OK(qn_eval(n.tape, &b, 1, &error));
+    }
+    OK(qn_profile_stop(p, &error));
+    char *ranges = table_of(p, QN_BY_RANGE, QN_TABLE_CSV);
+    EXPECT(isnan(cell(ranges, "layer", "estimated_percent")) && cell(ranges, "one", "estimated_percent") == 100);
+    EXPECT(cell(ranges, "layer", "device_ns") == cell(ranges, "one", "device_ns") + cell(ranges, "two", "device_ns"));
+    free(ranges);
+    qn_profile_free(p);
+    network_free(&n);
+}
+
 /* One kernel, one operation, one range: nothing is estimated, and no word of it. */
 TEST(measured)
 {
@@ -440,5 +461,5 @@ TEST(close_fake)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_fake), CASE(eager), CASE(fused), CASE(replays), CASE(estimates), CASE(measured),
+TEST_MAIN(CASE(open_fake), CASE(eager), CASE(fused), CASE(replays), CASE(estimates), CASE(enclosing), CASE(measured),
           CASE(called_outside), CASE(timeline), CASE(ranges_are_forgotten), CASE(cost), CASE(close_fake))
