@@ -135,6 +135,7 @@ int command_data(const command *self, const arguments *given);
 int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
 int command_eval(const command *self, const arguments *given);
+int command_export(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
 int command_predict(const command *self, const arguments *given);

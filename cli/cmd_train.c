@@ -378,3 +378,13 @@ int command_predict(const command *self, const arguments *given)
     close_context(context);
     return status;
 }
+
+int command_export(const command *self, const arguments *given)
+{
+    qn_error error;
+    if (!is_dlrm(self, given)) return EXIT_WRONG_CALL;
+    if (!given->output) return complain("where to? quern export dlrm CHECKPOINT -o model.onnx"), EXIT_WRONG_CALL;
+    if (qn_dlrm_export(given->words.items[1], given->output, &error)) return report_error(&error);
+    print_safely(stdout, "%s: counts [N][dense], tokens [N][sparse] to probability [N]\n", given->output);
+    return EXIT_OK;
+}

@@ -187,6 +187,13 @@ const command commands[] = {
      "  quern predict run --rows 1000 | head\n"
      "      of made rows, as text\n",
      command_predict},
+    {"export", "a trained recommender as ONNX", "export dlrm CHECKPOINT -o FILE", 2, 2,
+     "CHECKPOINT is a file, or the folder of a training run: its last one. FILE has opset 17, the inputs `counts`\n"
+     "(NaN where one is missing) and `tokens`, and the output `probability`; large tables go to FILE.data.\n",
+     "output",
+     "  quern export dlrm run -o model.onnx\n"
+     "      for onnxruntime and all that reads ONNX\n",
+     command_export},
     {"cache", "list or clear the compiled objects", "cache list|clear", 1, 1,
      "Compiled kernels are kept under $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern.\n", "",
      "  quern cache list\n"

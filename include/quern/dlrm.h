@@ -163,6 +163,10 @@ QN_API QN_MUST_CHECK qn_status qn_dlrm_predict(qn_context *context, const char *
                                                const qn_dlrm_options *options, qn_dlrm_take *take, void *user,
                                                qn_error *error);
 
+/* As ONNX, opset 17: counts [N][dense] (NaN: missing) and tokens [N][sparse] to probability [N]. Large tensors go to
+ * PATH.data. */
+QN_API QN_MUST_CHECK qn_status qn_dlrm_export(const char *checkpoint, const char *path, qn_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,8 @@
 #define _GNU_SOURCE
 #include "data/tensorboard.h"
 
+#include "data/protobuf.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,33 +50,6 @@ static uint32_t masked(const void *data, size_t size_bytes)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* ---- protobuf ---- */
-
-static void add_varint(text *t, uint64_t value)
-{
-    for (; value > 127; value >>= 7) text_add_bytes(t, &(char){(char)(value | 128)}, 1);
-    text_add_bytes(t, &(char){(char)value}, 1);
-}
-
-static void add_little(text *t, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) text_add_bytes(t, &(char){(char)(value >> (8 * i))}, 1);
-}
-
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-
-static void add_key(text *t, int field, int wire)
-{
-    add_varint(t, (uint64_t)field << 3 | (uint64_t)wire);
-}
-
-static void add_bytes(text *t, int field, const char *bytes, size_t count)
-{
-    add_key(t, field, WIRE_BYTES);
-    add_varint(t, count);
-    text_add_bytes(t, bytes, count);
-}
-
 static void begin_event(text *t)
 {
     struct timespec now;
@@ -82,8 +57,8 @@ static void begin_event(text *t)
     double wall = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     uint64_t bits;
     memcpy(&bits, &wall, 8);
-    add_key(t, 1, WIRE_64);
-    add_little(t, bits, 8);
+    proto_key(t, 1, WIRE_64);
+    proto_little(t, bits, 8);
 }
 
 /* ---- writing ---- */
@@ -97,10 +72,10 @@ struct event_file {
 static void write_record(event_file *f, const text *payload)
 {
     text record = {0};
-    add_little(&record, payload->length, 8);
-    add_little(&record, masked(record.data, 8), 4);
+    proto_little(&record, payload->length, 8);
+    proto_little(&record, masked(record.data, 8), 4);
     text_add_bytes(&record, payload->data, payload->length);
-    add_little(&record, masked(payload->data, payload->length), 4);
+    proto_little(&record, masked(payload->data, payload->length), 4);
     ssize_t wrote = f->reason ? 0 : write(f->file, record.data, record.length);
     if (!f->reason && wrote != (ssize_t)record.length) {
         f->reason = wrote < 0 ? errno : ENOSPC;
@@ -127,7 +102,7 @@ qn_status events_open(const char *folder, event_file **out, qn_error *error)
     if (f->file < 0) f->reason = errno;
     text event = {0};
     begin_event(&event);
-    add_bytes(&event, 3, "brain.Event:2", 13);
+    proto_bytes(&event, 3, "brain.Event:2", 13);
     write_record(f, &event);
     text_free(&event);
     if (f->reason) return events_close(f, error);
@@ -142,16 +117,16 @@ void events_scalar(event_file *f, const char *tag, int64_t step, double value)
     float number = (float)value;
     uint32_t bits;
     memcpy(&bits, &number, 4);
-    add_bytes(&one, 1, tag, strlen(tag));
-    add_key(&one, 2, WIRE_32);
-    add_little(&one, bits, 4);
-    add_bytes(&summary, 1, one.data, one.length);
+    proto_bytes(&one, 1, tag, strlen(tag));
+    proto_key(&one, 2, WIRE_32);
+    proto_little(&one, bits, 4);
+    proto_bytes(&summary, 1, one.data, one.length);
     begin_event(&event);
     if (step) {
-        add_key(&event, 2, WIRE_VARINT);
-        add_varint(&event, (uint64_t)step);
+        proto_key(&event, 2, WIRE_VARINT);
+        proto_varint(&event, (uint64_t)step);
     }
-    add_bytes(&event, 5, summary.data, summary.length);
+    proto_bytes(&event, 5, summary.data, summary.length);
     write_record(f, &event);
     text_free(&one);
     text_free(&summary);

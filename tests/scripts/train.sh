@@ -4,6 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-build}" && pwd)
 quern="$build/quern"
+python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -69,8 +70,8 @@ else
 fi
 
 # TensorBoard's own reader sees the scalars.
-if python3 -c 'import tensorboard' 2>/dev/null; then
-    python3 - learnt/tensorboard <<'END' && good || bad "tensorboard does not read the event files"
+if "$python" -c 'import tensorboard' 2>/dev/null; then
+    "$python" - learnt/tensorboard <<'END' && good || bad "tensorboard does not read the event files"
 import sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 a = EventAccumulator(sys.argv[1])
