@@ -143,6 +143,7 @@ int command_profile(const command *self, const arguments *given);
 int command_run(const command *self, const arguments *given);
 int command_show(const command *self, const arguments *given);
 int command_train(const command *self, const arguments *given);
+int train_lora(const arguments *given); /* cmd_train_lora.c: `train lora` */
 int command_tune(const command *self, const arguments *given);
 
 #endif

@@ -198,12 +198,14 @@ static void print_trained(const qn_dlrm_result *r)
 static bool is_dlrm(const command *self, const arguments *given)
 {
     if (!strcmp(given->words.items[0], "dlrm")) return true;
-    complain("`quern %s` knows the model `dlrm`, not `%s`", self->name, given->words.items[0]);
+    const char *models = strcmp(self->name, "train") ? "the model `dlrm`" : "the models `dlrm` and `lora`";
+    complain("`quern %s` knows %s, not `%s`", self->name, models, given->words.items[0]);
     return false;
 }
 
 int command_train(const command *self, const arguments *given)
 {
+    if (!strcmp(given->words.items[0], "lora")) return train_lora(given);
     if (!is_dlrm(self, given)) return EXIT_WRONG_CALL;
     int status;
     qn_error error;

@@ -149,14 +149,18 @@ const command commands[] = {
      "  quern data head day_0.parquet --rows 2\n"
      "      two rows\n",
      command_data},
-    {"train", "train a recommender on click logs", "train dlrm [FILES] [options]", 1, MOST_WORDS,
+    {"train", "train a recommender on click logs; fine-tune with LoRA", "train dlrm [FILES] [options] | lora [options]",
+     1, MOST_WORDS,
      "Trains DLRM, a recommender: counts through a perceptron, categories through embedding tables, their\n"
      "interaction through another perceptron, one probability of a click. Without --data on rows made on\n"
      "the spot with a known signal, so that it works offline. The step is compiled and recorded once, then\n"
      "replayed while a thread prepares the next batches. At the end, and after each epoch, log-loss and AUC\n"
      "on rows that were held out are printed, beside the log-loss of a constant prediction: exit status 1\n"
      "if the model is not better than that, or if the loss becomes NaN (the message then names the step, the\n"
-     "first operation that made it, and the last good checkpoint). Ctrl-C saves and ends with 130.\n",
+     "first operation that made it, and the last good checkpoint). Ctrl-C saves and ends with 130.\n"
+     "lora fine-tunes a small network with adapters of low rank on a generated task and shows what fusion saved\n"
+     "in a step (docs/lora.md); it takes --steps, --batch, --rate, --seed, --device, and --out for the adapter's\n"
+     "file.\n",
      "config data metadata validate epochs batch steps device interaction optimizer rate tables map out resume "
      "checkpoint timeline rows tokens seed threads no-cache",
      "  quern train dlrm\n"
@@ -166,7 +170,9 @@ const command commands[] = {
      "  quern train dlrm --data 'day_*.parquet' --validate day_23.parquet --out run --resume\n"
      "      go on where a run was stopped or killed\n"
      "  quern train dlrm --rows 200k --tokens 200 --epochs 2 --optimizer adam\n"
-     "      a quick try\n",
+     "      a quick try\n"
+     "  quern train lora --device cpu --out adapter.safetensors\n"
+     "      fine-tuning, and the kernels and bytes of a step, fused and eager\n",
      command_train},
     {"eval", "log-loss and AUC of a trained recommender", "eval dlrm CHECKPOINT [FILES] [options]", 2, MOST_WORDS,
      "CHECKPOINT is a file, or the folder of a training run: its last one. Prints the exact log-loss and AUC on\n"

@@ -33,6 +33,22 @@ says() { # out or err, text
     fi
 }
 
+# Fine-tuning with adapters: learnt, the base as good as before, and a step of fewer kernels and bytes when fused.
+try 0 train lora --device cpu --steps 200 --out adapter.safetensors
+awk '/^new task  / { learnt = $6 < 0.2 * $4 } /^old task  / { kept = $6 < 2 * $4 + 0.001 }
+     /^a step, fused/ { kernels = $4; bytes = $6 } /^a step, eager/ { saved = kernels < $4 / 2 && bytes < $6 / 2 }
+     END { exit !(learnt && kept && saved) }' out
+if [ $? = 0 ] && [ -s adapter.safetensors ]; then good; else
+    bad "train lora did not learn, lost its base or saved nothing"
+    cat out
+fi
+try 2 train lora rows.parquet
+says err "it takes no files"
+try 1 train lora --device cpu --steps 1
+says err "the adapter did not learn the new task"
+try 2 train lstm
+says err "knows the models \`dlrm\` and \`lora\`, not \`lstm\`"
+
 # A small model on rows with few tokens comes within 0.005 of the AUC of the true probabilities, which nothing can beat.
 cat >tiny.json <<'END'
 {"sparse_embedding_sizes": {"SPARSE_0": 8, "SPARSE_1": 8, "SPARSE_2": 8, "SPARSE_3": 8, "SPARSE_4": 8, "SPARSE_5": 8,
