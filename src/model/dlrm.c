@@ -193,6 +193,7 @@ static qn_status build(qn_dlrm *d, const qn_metadata *m, qn_error *error)
 qn_status qn_dlrm_new(qn_tape *tape, const qn_dlrm_config *config, const qn_metadata *metadata, uint64_t seed,
                       qn_dlrm **model, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!tape || !config || !metadata || !model)
         return error_set(error, QN_BAD_CALL, "qn_dlrm_new: an argument is NULL");
     *model = NULL;

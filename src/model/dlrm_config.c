@@ -307,6 +307,7 @@ static qn_status compare_widths(reading *r, const json_node *root)
 
 qn_status qn_dlrm_config_parse(const char *name, const char *words, qn_dlrm_config *config, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!name || !words || !config) return error_set(error, QN_BAD_CALL, "qn_dlrm_config_parse: an argument is NULL");
     const char *known[COUNT(keys)];
     for (int i = 0; i < COUNT(keys); i++) known[i] = keys[i].key;
@@ -332,6 +333,7 @@ qn_status qn_dlrm_config_parse(const char *name, const char *words, qn_dlrm_conf
 
 qn_status qn_dlrm_config_read(const char *path, qn_dlrm_config *config, qn_error *error)
 {
+    HEAP_ENTER(error);
     static const struct {
         const char *name;
         const unsigned char *words;

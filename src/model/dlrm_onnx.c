@@ -423,6 +423,7 @@ static qn_status export_file(const qn_safetensors *file, const qn_dlrm_config *c
 
 qn_status qn_dlrm_export(const char *checkpoint, const char *path, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!checkpoint || !path) return error_set(error, QN_BAD_CALL, "qn_dlrm_export: an argument is NULL");
     char from[QN_DLRM_PATH];
     qn_dlrm_config c;

@@ -235,6 +235,7 @@ qn_status dlrm_new_like(qn_tape *tape, const char *path, const qn_dlrm_config *c
 
 qn_status qn_dlrm_open(qn_tape *tape, const char *checkpoint, qn_dlrm_config *config, qn_dlrm **model, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!tape || !checkpoint || !model) return error_set(error, QN_BAD_CALL, "qn_dlrm_open: an argument is NULL");
     *model = NULL;
     char path[QN_DLRM_PATH];

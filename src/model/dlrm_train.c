@@ -5,7 +5,7 @@
  * device, so that it is exact), and the logits of one batch for the AUC.
  *
  * What is saved is enough to go on to the very same numbers: the place in the data after the last step, not where the
- * reading thread is. Nothing that is not finite is ever saved. SPDX-License-Identifier: MIT
+ * reading thread is. After a loss that is no number nothing is saved. SPDX-License-Identifier: MIT
  */
 #include "model/dlrm_train.h"
 
@@ -455,6 +455,7 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
 qn_status qn_dlrm_train(qn_context *context, const qn_dlrm_config *config, const qn_dlrm_options *options,
                         qn_dlrm_result *result, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !config || !options || !result)
         return error_set(error, QN_BAD_CALL, "qn_dlrm_train: an argument is NULL");
     *result = (qn_dlrm_result){.loss = NAN, .oracle_auc = NAN, .oracle_loss = NAN};
@@ -472,12 +473,11 @@ qn_status qn_dlrm_train(qn_context *context, const qn_dlrm_config *config, const
     char from[QN_DLRM_PATH];
     bool resumed = options->resume && options->out && dlrm_find_checkpoint(options->out, from, sizeof(from));
     qn_status status = QN_OK;
-    if (resumed) { /* shapes are the checkpoint's; how long and how fast, the caller says */
+    if (resumed) { /* shapes and rate are the checkpoint's; the data and how long, the caller says */
         dlrm_state state;
         qn_dlrm_config saved;
         status = dlrm_read_state(from, &saved, &state, error);
         saved.epochs = config->epochs;
-        saved.rate = config->rate;
         memcpy(saved.train_path, config->train_path, sizeof(saved.train_path));
         memcpy(saved.validation_path, config->validation_path, sizeof(saved.validation_path));
         if (!status) {

@@ -186,6 +186,7 @@ static void use_close(use *u)
 qn_status qn_dlrm_eval(qn_context *context, const char *checkpoint, const qn_dlrm_options *options,
                        qn_dlrm_result *result, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !checkpoint || !options || !result)
         return error_set(error, QN_BAD_CALL, "qn_dlrm_eval: an argument is NULL");
     memset(result, 0, sizeof(*result));
@@ -212,6 +213,7 @@ qn_status qn_dlrm_eval(qn_context *context, const char *checkpoint, const qn_dlr
 qn_status qn_dlrm_predict(qn_context *context, const char *checkpoint, const qn_dlrm_options *options,
                           qn_dlrm_take *take, void *user, qn_error *error)
 {
+    HEAP_ENTER(error);
     if (!context || !checkpoint || !options || !take)
         return error_set(error, QN_BAD_CALL, "qn_dlrm_predict: an argument is NULL");
     use u = {0};
