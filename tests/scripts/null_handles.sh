@@ -15,8 +15,10 @@ flags="-std=gnu11 -w -I$root/include"
 [ -n "$sanitize" ] && flags="$flags -fsanitize=$sanitize"
 
 make_calls() {
-# One line for each declaration: comments and line ends away, cut at semicolons.
+# One line for each declaration: macros, comments and line ends away, cut at semicolons.
 sed 's://.*$::' "$header" | awk '
+    /^[ \t]*#/ { macro = 1 }
+    macro { macro = /\\$/; next }
     { line = line " " $0 }
     END {
         while ((start = index(line, "/*")) > 0) {
