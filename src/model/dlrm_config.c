@@ -325,6 +325,8 @@ qn_status qn_dlrm_config_parse(const char *name, const char *words, qn_dlrm_conf
         const json_node *v = json_find(&root, keys[i].key);
         if (v) status = keys[i].read(&r, v);
     }
+    /* A rate alone is the talk's 0.1, which is one of SGD: with it Adam and Adagrad begin by losing their way. */
+    if (!status && json_find(&root, "learning_rate") && !json_find(&root, "optimizer")) made.optimizer = QN_SGD;
     if (!status) status = compare_widths(&r, &root);
     if (!status) *config = made;
     arena_free(memory);

@@ -50,6 +50,7 @@ TEST(configurations)
     EXPECT_OK(qn_dlrm_config_read("small", &c, &error));
     EXPECT(c.dense_hidden_count == 1 && c.dense_hidden[0] == 32 && c.prediction_hidden[0] == 32 && c.batch == 64);
     EXPECT(c.width == 16 && c.sparse_count == 26 && c.dense_count == 13 && c.map == QN_MAP_MODULUS && c.rate == 0.1);
+    EXPECT(c.optimizer == QN_SGD); /* a rate without an optimiser */
     EXPECT_TEXT(c.device, "cuda");
     EXPECT_OK(qn_dlrm_config_read("main", &c, &error));
     EXPECT(c.dense_hidden_count == 3 && c.dense_hidden[2] == 64 && c.prediction_hidden_count == 2 && c.batch == 128);
