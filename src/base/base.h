@@ -10,7 +10,9 @@
 #ifndef QUERN_BASE_BASE_H
 #define QUERN_BASE_BASE_H
 
+#include <pthread.h>
 #include <quern/status.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,18 +53,40 @@ static inline qn_status heap_status(qn_error *error)
 {
     return heap_is_short() ? heap_refuse(error) : QN_OK;
 }
+/* A step that works on memory of its own: what it began to make is nobody else's yet, its caller frees that after an
+ * error, and it holds no file, child or thread. When it needs more than the reserve it is left where it is (lists outside
+ * of arenas are lost then). After it the caller need not ask heap_status. */
+typedef qn_status heap_step(void *context, qn_error *error);
+qn_status heap_try(heap_step *step, void *context, qn_error *error);
+bool heap_is_stopped(void); /* a call was left in the middle of its changes: every further one is refused */
+void heap_allow_reserve(size_t size_bytes); /* for tests: no more than that from now on (0: all), and not stopped */
 /* A public call begins with HEAP_ENTER: it is refused when there is no reserve, and short of memory only by what happens
- * in it. Calls inside calls (callbacks too) belong to the outermost one. The value: what the function returns then. */
+ * in it. Calls inside calls (callbacks too) belong to the outermost one. The value: what the function returns then, and
+ * when it is left in the middle. HEAP_GUARD is for the latter alone: work of a thread of the library. */
 typedef struct heap_call {
-    bool entered;
+    struct heap_call *outer;
+    int depth, held_count; /* of calls and locks when it began */
+    bool is_step;
+    jmp_buf back;
 } heap_call;
 bool heap_enter(heap_call *call);
-bool heap_begin(void); /* the same for a call that holds nothing open: one op of a tape */
+void heap_guard(heap_call *call);
+/* The same for a call that is not left in the middle, one op of a tape: refused without so much in the reserve. */
+bool heap_begin(size_t need_bytes);
 void heap_leave(heap_call *call);
-#define HEAP_ENTER_ELSE(refused)                                       \
-    heap_call call_of_heap __attribute__((cleanup(heap_leave))) = {0}; \
-    if (!heap_enter(&call_of_heap)) return refused
+#define HEAP_ENTER_ELSE(refused)                                 \
+    heap_call call_of_heap __attribute__((cleanup(heap_leave))); \
+    if (!heap_enter(&call_of_heap)) return refused;              \
+    if (setjmp(call_of_heap.back)) return refused
 #define HEAP_ENTER(error) HEAP_ENTER_ELSE(heap_refuse(error))
+#define HEAP_GUARD()                                             \
+    heap_call call_of_heap __attribute__((cleanup(heap_leave))); \
+    heap_guard(&call_of_heap);                                   \
+    if (setjmp(call_of_heap.back)) return
+
+/* A mutex that is known to heap.c: a call that is left gives it back. */
+void lock_take(pthread_mutex_t *lock);
+void lock_give(pthread_mutex_t *lock);
 
 /* arena.c: memory that dies all at once, from the heap: allocation never fails to the caller. */
 typedef struct arena arena;

@@ -9,6 +9,9 @@
  * from the reserve is as good as any other memory: a step that is over before anybody asks is right.
  * The reserve is untouched pages: room in the address space. It grows with what is in use, since the rest of a step may
  * need as much as its beginning. Sizes that the user chose (arrays, tiles) do not come from here: their callers check.
+ * A step that needs more than the reserve is given up: what works on its own memory alone (heap_try) is left by a jump
+ * and ends like any other error; anything else is left by a jump out of the public call, and since its objects may be
+ * half changed the library answers no call from then on. The process of the user goes on in either case.
  * Invariant: when an outermost call of the library begins, there is a whole reserve, or the call is refused.
  * SPDX-License-Identifier: MIT
  */
@@ -37,6 +40,8 @@
 #define WORDS_BYTES \
     ((size_t)1 << 20) /* of the program itself: for the words of the message where nothing can be mapped */
 #define SHARE 4       /* the reserve is at least this part of what is in use */
+#define KEPT 4        /* a step that can be given up leaves this part of the reserve to those that cannot */
+#define MOST_LOCKS 16 /* held by one thread at once */
 
 /* One mapping of the reserve. Its memory is handed out from the front and is whole again when all has come back. */
 typedef struct chunk {
@@ -55,11 +60,16 @@ static struct {
     _Atomic size_t size_bytes; /* of all chunks */
     _Atomic int live;          /* pieces of all chunks: 0 nearly always */
     _Atomic size_t in_use_bytes;
-    size_t most_bytes; /* ever handed out at once */
+    size_t most_bytes;    /* ever handed out at once */
+    size_t allowed_bytes; /* to hand out at once; 0: all that is there */
 } reserve = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static _Atomic bool is_stopped; /* a call was left in the middle of its changes */
 static _Thread_local int depth; /* of public calls on this thread */
 static _Thread_local bool is_short;
+static _Thread_local heap_call *guard; /* the innermost place that this thread can jump back to */
+static _Thread_local pthread_mutex_t *held[MOST_LOCKS];
+static _Thread_local int held_count;
 
 /* ---- the reserve ---- */
 
@@ -94,25 +104,31 @@ static void chunk_begin(void)
 }
 
 /* As much free room as is wanted, from chunks that are there and a new one. */
-static bool refill(void)
+static bool refill(size_t need_bytes)
 {
     chunk_begin();
-    size_t wanted = wanted_bytes(), free_bytes = 0;
+    size_t wanted = MAXIMUM(wanted_bytes(), (need_bytes + 4096) & ~(size_t)4095), free_bytes = 0;
     for (const chunk *c = reserve.chunks; c; c = c->next) free_bytes += c->size_bytes - c->used_bytes;
     if (free_bytes + 4096 >= wanted) return true;
-    return chunk_add(wanted) || free_bytes >= wanted / 2;
+    return chunk_add(wanted) || free_bytes >= MAXIMUM(wanted / 2, need_bytes);
 }
 
-static void *reserve_take(size_t size_bytes)
+/* With `spare`, a part of it is left. */
+static void *reserve_take(size_t size_bytes, bool spare)
 {
     size_t need = (size_bytes + sizeof(piece) + 15) & ~(size_t)15;
     piece *p = NULL;
     if (need < size_bytes) return NULL;
     pthread_mutex_lock(&reserve.lock);
     chunk_begin();
-    size_t used = 0;
+    size_t used = 0, all = 0;
+    for (const chunk *c = reserve.chunks; c; c = c->next) used += c->used_bytes, all += c->size_bytes;
+    if (reserve.allowed_bytes) all = MINIMUM(all, reserve.allowed_bytes);
+    if (spare) all -= all / KEPT;
+    bool allowed = need <= all && used <= all - need;
+    used = 0;
     for (chunk *c = reserve.chunks; c; c = c->next) {
-        if (!p && c->size_bytes - c->used_bytes >= need) {
+        if (allowed && !p && c->size_bytes - c->used_bytes >= need) {
             p = (piece *)((char *)c + c->used_bytes);
             c->used_bytes += need;
             c->live++;
@@ -163,12 +179,47 @@ static size_t size_of(void *memory)
     return size_bytes ? size_bytes : malloc_usable_size(memory);
 }
 
+_Noreturn static void give_up(heap_call *to)
+{
+    while (held_count > to->held_count) pthread_mutex_unlock(held[--held_count]);
+    guard = to;
+    depth = to->depth;
+    longjmp(to->back, 1);
+}
+
 static void *short_of(size_t size_bytes)
 {
     is_short = true;
-    void *memory = reserve_take(size_bytes);
+    /* What a lock protects may be half changed. */
+    bool alone = guard && guard->is_step && held_count == guard->held_count;
+    void *memory = reserve_take(size_bytes, alone);
     if (memory) return memory;
-    base_check_failed("the reserve holds what a step needs", __FILE__, __LINE__);
+    if (alone) give_up(guard);
+    heap_call *to = guard;
+    while (to && to->is_step) to = to->outer;
+    if (!to) base_check_failed("the reserve holds what a step needs", __FILE__, __LINE__);
+    is_stopped = true;
+    give_up(to);
+}
+
+/* ---- locks ---- */
+
+void lock_take(pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    CHECK(held_count < MOST_LOCKS);
+    held[held_count++] = lock;
+}
+
+void lock_give(pthread_mutex_t *lock)
+{
+    int i = held_count - 1;
+    while (i > 0 && held[i] != lock) i--;
+    if (i >= 0 && held[i] == lock) {
+        held_count--;
+        for (; i < held_count; i++) held[i] = held[i + 1];
+    }
+    pthread_mutex_unlock(lock);
 }
 
 /* ---- memory ---- */
@@ -227,42 +278,83 @@ void heap_in_use(int64_t change_bytes)
     size_t now = atomic_fetch_add(&reserve.in_use_bytes, (size_t)change_bytes) + (size_t)change_bytes;
     if (change_bytes < 0 || now / SHARE <= atomic_load_explicit(&reserve.size_bytes, memory_order_relaxed)) return;
     pthread_mutex_lock(&reserve.lock);
-    (void)refill(); /* without it the next outermost call is refused, not this one */
+    (void)refill(0); /* without it the next outermost call is refused, not this one */
     pthread_mutex_unlock(&reserve.lock);
 }
 
 /* ---- calls ---- */
 
-bool heap_begin(void)
+bool heap_begin(size_t need_bytes)
 {
     if (depth) return true;
     is_short = false;
-    if (atomic_load_explicit(&reserve.size_bytes, memory_order_acquire) &&
+    if (is_stopped) return false;
+    if (atomic_load_explicit(&reserve.size_bytes, memory_order_acquire) > need_bytes &&
         !atomic_load_explicit(&reserve.live, memory_order_relaxed))
         return true;
     pthread_mutex_lock(&reserve.lock);
-    bool whole = refill();
+    bool whole = refill(need_bytes);
     pthread_mutex_unlock(&reserve.lock);
     is_short = !whole;
     return whole;
 }
 
+void heap_guard(heap_call *call)
+{
+    call->is_step = false;
+    call->outer = guard;
+    call->depth = ++depth;
+    call->held_count = held_count;
+    guard = call;
+}
+
 bool heap_enter(heap_call *call)
 {
-    bool whole = heap_begin();
-    call->entered = true;
-    depth++;
-    return whole;
+    bool whole = heap_begin(0);
+    heap_guard(call);
+    return whole && !is_stopped;
 }
 
 void heap_leave(heap_call *call)
 {
-    if (call->entered) depth--;
+    depth = call->depth - 1;
+    guard = call->outer;
+}
+
+qn_status heap_try(heap_step *step, void *context, qn_error *error)
+{
+    heap_call here = {.is_step = true, .outer = guard, .depth = depth, .held_count = held_count};
+    guard = &here;
+    if (setjmp(here.back)) {
+        guard = here.outer;
+        return heap_refuse(error);
+    }
+    qn_status status = step(context, error);
+    guard = here.outer;
+    return status ? status : heap_status(error);
 }
 
 qn_status heap_refuse(qn_error *error)
 {
+    if (is_stopped)
+        return error_set(error, QN_NO_MEMORY,
+                         "no memory: a call was left in the middle since the system gave no more; save what you have "
+                         "and start the program again");
     return error_set(error, QN_NO_MEMORY, "no memory: the system gives no more; free some and call again");
+}
+
+bool heap_is_stopped(void)
+{
+    return is_stopped;
+}
+
+void heap_allow_reserve(size_t size_bytes)
+{
+    pthread_mutex_lock(&reserve.lock);
+    reserve.allowed_bytes = size_bytes;
+    for (const chunk *c = reserve.chunks; c && size_bytes; c = c->next) reserve.allowed_bytes += c->used_bytes;
+    pthread_mutex_unlock(&reserve.lock);
+    is_stopped = false;
 }
 
 bool heap_is_short(void)

@@ -78,6 +78,13 @@ static bool spin_for_change(pool *p, uint32_t seen)
     return false;
 }
 
+/* A piece that is given up for lack of memory is over like any other: others wait for it, and for what it uses. */
+static void do_piece(pool_work *work, void *context, int64_t first, int64_t last, int number)
+{
+    HEAP_GUARD();
+    work(context, first, last, number);
+}
+
 static void take_pieces(pool *p, int number, bool recorded)
 {
     int64_t first = atomic_load_explicit(&p->next, memory_order_relaxed);
@@ -89,7 +96,7 @@ static void take_pieces(pool *p, int number, bool recorded)
                                                    memory_order_relaxed))
             continue;
         int64_t from = recorded ? record_begin() : 0;
-        p->work(p->context, first, first + piece, number);
+        do_piece(p->work, p->context, first, first + piece, number);
         record_end(from, RECORD_WORK, "work", NULL, 0, piece, number);
         first = atomic_load_explicit(&p->next, memory_order_relaxed);
     }
@@ -165,12 +172,12 @@ static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *co
 {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    pthread_mutex_lock(&p->callers);
+    lock_take(&p->callers);
     number_words before = number_words_begin();
     if (p->threads == 1 || count <= grain) {
-        work(context, 0, count, 0);
+        do_piece(work, context, 0, count, 0);
         number_words_end(before);
-        pthread_mutex_unlock(&p->callers);
+        lock_give(&p->callers);
         return;
     }
     p->work = work;
@@ -193,7 +200,7 @@ static void run(pool *p, int64_t count, int64_t grain, pool_work *work, void *co
     }
     if (atomic_exchange(&p->is_short, false)) heap_set_short();
     number_words_end(before);
-    pthread_mutex_unlock(&p->callers);
+    lock_give(&p->callers);
 }
 
 void pool_run(pool *p, int64_t count, int64_t grain, pool_work *work, void *context)
@@ -233,7 +240,7 @@ static void take_part(void *context, int64_t first, int64_t last, int worker)
                                                        memory_order_relaxed))
                 continue;
             if (s->seen && at == 0) atomic_store_explicit(&j->begun, record_now(), memory_order_relaxed);
-            j->work(j->context, at, at + piece, worker);
+            do_piece(j->work, j->context, at, at + piece, worker);
             if (s->seen) atomic_store_explicit(&j->ended, record_now(), memory_order_relaxed);
             atomic_fetch_add_explicit(&j->done, piece, memory_order_release);
             at = atomic_load_explicit(&j->next, memory_order_relaxed);

@@ -65,12 +65,16 @@ static bool drain(int from, text *output)
     }
 }
 
+/* How a child ended: -1 is a wait status of none. */
+enum { UNKNOWN = -1 };
+
 static bool has_ended(pid_t child, int *state, int flags)
 {
     pid_t got;
     while ((got = waitpid(child, state, flags)) < 0 && errno == EINTR) {
     }
-    return got != 0; /* also where somebody else in this process has waited for it */
+    if (got < 0) *state = UNKNOWN; /* somebody else in this process has waited for it */
+    return got != 0;
 }
 
 /* False: it was killed. */
@@ -108,7 +112,12 @@ qn_status process_run_for(const char *const *arguments, double limit_s, text *ou
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
     bool in_time = wait_for(child, ends[0], limit_s, output, &state);
     close(ends[0]);
-    *exit_code = in_time && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    *exit_code = in_time && state != UNKNOWN && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    if (in_time && state == UNKNOWN)
+        return error_set(error, QN_FAILED,
+                         "how %s ended is not known: something else in this process waits for all children, or ignores "
+                         "SIGCHLD",
+                         arguments[0]);
     if (in_time) return QN_OK;
     return error_set(error, QN_FAILED,
                      "%s had not finished after %g s and was ended; QUERN_COMPILE_LIMIT=SECONDS sets another limit (0: "

@@ -75,13 +75,13 @@ const range_path *range_path_keep(const range_path *parent, const char *name)
     name = record_name(name);
     uint64_t hash = ((uint64_t)(uintptr_t)parent * 31 + (uint64_t)(uintptr_t)name) * 0x9e3779b97f4a7c15u;
     path_entry **chain = &paths.chains[hash >> 56];
-    pthread_mutex_lock(&paths.lock);
+    lock_take(&paths.lock);
     path_entry *e = *chain;
     while (e && (e->path.parent != parent || e->path.name != name)) e = e->next;
     if (!e && (e = malloc(sizeof(*e)))) {
         *e = (path_entry){{parent, name}, *chain};
         *chain = e;
     }
-    pthread_mutex_unlock(&paths.lock);
+    lock_give(&paths.lock);
     return e ? &e->path : NULL;
 }

@@ -170,7 +170,7 @@ static void make_key(void)
 static ring *ring_make(void)
 {
     pthread_once(&state.once, make_key);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     ring *r = atomic_load(&state.rings);
     while (r && (atomic_load(&r->used) || atomic_load(&r->head) != atomic_load(&r->tail))) r = r->next;
     if (!r) {
@@ -180,7 +180,7 @@ static ring *ring_make(void)
         if (r) r->items = calloc(capacity, sizeof(record));
         if (!r || !r->items) { /* without memory nothing is recorded */
             heap_free(r);
-            pthread_mutex_unlock(&state.lock);
+            lock_give(&state.lock);
             return NULL;
         }
         r->capacity = capacity;
@@ -191,7 +191,7 @@ static ring *ring_make(void)
     r->name = own_name ? own_name : syscall(SYS_gettid) == getpid() ? "main" : NULL;
     r->depth = 0;
     atomic_store(&r->used, true);
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     pthread_setspecific(state.key, r);
     return own = r;
 }
@@ -363,7 +363,7 @@ const char *record_name(const char *words)
 {
     if (!words) return NULL;
     name_entry **chain = &state.names[hash_bytes(words, strlen(words)).low % COUNT(state.names)];
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     name_entry *e = *chain;
     while (e && strcmp(e->words, words)) e = e->next;
     if (!e) {
@@ -375,7 +375,7 @@ const char *record_name(const char *words)
             *chain = e;
         }
     }
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     return e ? e->words : "";
 }
 
@@ -412,7 +412,7 @@ const record_facts *record_facts_keep(const record_facts *facts)
     uint64_t hash = hash_bytes(&f, sizeof(f)).low ^ (part_bytes ? hash_bytes(facts->parts, part_bytes).low : 0) ^
                     (owner_bytes ? hash_bytes(facts->owners, owner_bytes).low : 0);
     facts_entry **chain = &state.facts[hash % COUNT(state.facts)];
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     facts_entry *e = *chain;
     while (e) {
         f.parts = e->facts.part_count == f.part_count ? e->facts.parts : NULL; /* compared by what is in them */
@@ -430,14 +430,14 @@ const record_facts *record_facts_keep(const record_facts *facts)
         e->next = *chain;
         *chain = e;
     }
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     return e ? &e->facts : NULL;
 }
 
 static int visit_facts(const void *variant, bool retire, const void *texts)
 {
     int found = 0;
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     for (int i = 0; i < COUNT(state.facts); i++)
         for (facts_entry *e = state.facts[i]; e; e = e->next) {
             if (e->facts.variant != variant) continue;
@@ -446,7 +446,7 @@ static int visit_facts(const void *variant, bool retire, const void *texts)
             e->facts.variant = NULL;
             e->facts.texts = texts;
         }
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     return found;
 }
 
@@ -463,16 +463,16 @@ void record_facts_retire(const void *variant, const void *texts)
 void record_name_thread(const char *name)
 {
     own_name = record_name(name);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     if (own) own->name = own_name;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
 }
 
 /* ---- reading ---- */
 
 qn_status record_start(int ring_records, qn_error *error)
 {
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     bool busy = record_is_on();
     if (!busy) {
         state.ring_records = ring_records > 0 ? ring_records : USUAL_RECORDS;
@@ -485,7 +485,7 @@ qn_status record_start(int ring_records, qn_error *error)
         anchor_add();
         atomic_fetch_or(&record_switches, RECORD_WRITES);
     }
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     return busy ? error_set(error, QN_BAD_CALL, "a profile is being recorded already: stop it first") : QN_OK;
 }
 
@@ -523,19 +523,19 @@ int64_t record_dropped(void)
 
 int record_thread_count(void)
 {
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     int count = state.threads;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     return count;
 }
 
 const char *record_thread_name(uint32_t thread)
 {
     const char *name = NULL;
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     for (ring *r = atomic_load(&state.rings); r && !name; r = r->next)
         if (r->thread == thread) name = r->name;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     if (name) return name;
     char words[32];
     snprintf(words, sizeof(words), "thread %u", thread);

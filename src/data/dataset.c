@@ -169,7 +169,7 @@ qn_status qn_dataset_make(const qn_make_options *make, const qn_dataset_options 
 
 void qn_dataset_close(qn_dataset *d)
 {
-    if (!d) return;
+    if (!d || heap_is_stopped()) return;
     for (int i = 0; i < d->source_count; i++) source_close(d->sources[i]);
     if (d->workers) pool_free(d->workers);
     free(d->sources);

@@ -82,18 +82,18 @@ static void *run_ahead(void *context)
 {
     stream *s = context;
     for (bool more = true; more;) {
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         while (s->made - s->taken == BLOCK_COUNT && !s->stop) pthread_cond_wait(&s->moved, &s->lock);
         bool stop = s->stop;
-        pthread_mutex_unlock(&s->lock);
+        lock_give(&s->lock);
         if (stop) break;
         block *b = &s->blocks[s->made % BLOCK_COUNT];
         b->size = read_gzip(s, b->bytes, BLOCK_BYTES);
         more = b->size > 0;
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         s->made++;
         pthread_cond_signal(&s->moved);
-        pthread_mutex_unlock(&s->lock);
+        lock_give(&s->lock);
     }
     return NULL;
 }
@@ -122,10 +122,10 @@ void stream_close(stream *s)
 {
     if (!s) return;
     if (s->threaded) {
-        pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         s->stop = true;
         pthread_cond_signal(&s->moved);
-        pthread_mutex_unlock(&s->lock);
+        lock_give(&s->lock);
         pthread_join(s->thread, NULL);
     }
     for (int i = 0; i < BLOCK_COUNT; i++) free(s->blocks[i].bytes);
@@ -136,9 +136,9 @@ void stream_close(stream *s)
 
 static int64_t take_block(stream *s, char *to, size_t room)
 {
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     while (s->made == s->taken) pthread_cond_wait(&s->moved, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     block *b = &s->blocks[s->taken % BLOCK_COUNT];
     if (b->size <= 0) return b->size; /* the last one stays */
     int64_t size = MINIMUM((int64_t)room, b->size - s->block_at);
@@ -146,10 +146,10 @@ static int64_t take_block(stream *s, char *to, size_t room)
     s->block_at += size;
     if (s->block_at < b->size) return size;
     s->block_at = 0;
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     s->taken++;
     pthread_cond_signal(&s->moved);
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     return size;
 }
 

@@ -205,12 +205,12 @@ static void cpu_unload(program *base)
 
 pool *cpu_pool(cpu_device *d)
 {
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     if (!d->pool) {
         d->memory = heap_array((size_t)d->threads, sizeof(cpu_memory));
         d->pool = pool_new(d->threads);
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return d->pool;
 }
 
@@ -218,9 +218,9 @@ pool *cpu_pool(cpu_device *d)
 static void print_line(void *context, const char *line)
 {
     cpu_device *d = context;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     if (d->options.print) d->options.print(d->options.print_user, line);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
 }
 
 bool cpu_grow(cpu_memory *m, uint64_t size_bytes)

@@ -91,10 +91,10 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
     uint64_t identity = record_enter("copy to the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
-        pthread_mutex_lock(&d->copy_lock);
+        lock_take(&d->copy_lock);
         staged = stages_ready(d);
         if (staged) status = write_staged(d, stream_of(d, s), address, from, size_bytes, error);
-        pthread_mutex_unlock(&d->copy_lock);
+        lock_give(&d->copy_lock);
     }
     if (!staged) {
         int result = d->api.cuMemcpyHtoDAsync_v2(address, from, size_bytes, stream_of(d, s));
@@ -123,10 +123,10 @@ qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, 
     uint64_t identity = record_enter("copy from the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
     if (size_bytes > SMALL_BYTES) {
-        pthread_mutex_lock(&d->copy_lock);
+        lock_take(&d->copy_lock);
         staged = stages_ready(d);
         if (staged) status = read_staged(d, stream_of(d, s), to, address, size_bytes, error);
-        pthread_mutex_unlock(&d->copy_lock);
+        lock_give(&d->copy_lock);
     }
     if (!staged) {
         int result = d->api.cuMemcpyDtoHAsync_v2(to, address, size_bytes, stream_of(d, s));

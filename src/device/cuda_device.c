@@ -171,9 +171,9 @@ static void probe(cuda_device *d)
 static void about(const device *base, device_about *out)
 {
     cuda_device *d = (cuda_device *)base;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     probe(d);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     *out = (device_about){
         .available = d->unavailable.status == QN_OK, .absent = d->absent, .units = d->target.multiprocessors};
     out->cache_bytes = (size_t)d->target.l2_bytes;
@@ -227,14 +227,14 @@ static qn_status make_context(cuda_device *d, qn_error *error)
 qn_status cuda_open(cuda_device *d, qn_error *error)
 {
     QN_TRY(cuda_is_lost(d, error));
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     probe(d);
     qn_status status = QN_OK;
     if (d->unavailable.status)
         status = error_set(error, QN_NO_DEVICE, "the device %s is not available: %s", d->name, d->unavailable.message);
     else if (!d->opened)
         status = make_context(d, error);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return status;
 }
 
@@ -264,7 +264,7 @@ static qn_status adopt(device *base, void *native, qn_error *error)
     int handle = -1;
     void *popped;
     if (!native) return error_set(error, QN_BAD_CALL, "the CUDA context of the host program is NULL");
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     probe(d);
     qn_status status = QN_OK;
     if (d->unavailable.status)
@@ -278,7 +278,7 @@ static qn_status adopt(device *base, void *native, qn_error *error)
         d->context = native;
         d->adopted = true;
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return status;
 }
 

@@ -53,7 +53,7 @@ typedef struct filling {
 static void *fill_kernel(const filling *f)
 {
     cuda_device *d = f->device;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     if (!d->fill_tried && !f->capturing) {
         d->fill_tried = true;
         bool able =
@@ -62,7 +62,7 @@ static void *fill_kernel(const filling *f)
             d->fill_function = NULL;
     }
     void *function = d->fill_function;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return function;
 }
 

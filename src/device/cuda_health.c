@@ -50,9 +50,9 @@ bool cuda_health(device *base, device_health *out)
     const cuda_api *api = &d->api;
     unsigned long long reasons = 0;
     *out = (device_health){.clock_mhz = NAN};
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     bool there = d->probed && !d->unavailable.status && open_health(d);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     if (!there) return false;
     out->clock_mhz = ask_kind(d->health, api->nvmlDeviceGetClockInfo, CLOCK_MULTIPROCESSOR);
     out->memory_clock_mhz = ask_kind(d->health, api->nvmlDeviceGetClockInfo, CLOCK_MEMORY);

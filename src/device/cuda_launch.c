@@ -69,9 +69,9 @@ void cuda_unload(program *base)
     cuda_device *d = p->device;
     bool pushed, busy = false;
     qn_error ignored;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     for (device_stream *s = d->streams; s; s = s->next) busy |= s->pending != 0;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     if (busy) cuda_settle(d);
     if (cuda_enter(d, &pushed, &ignored) == QN_OK) {
         d->api.cuModuleUnload(p->module);

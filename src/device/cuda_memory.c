@@ -110,9 +110,9 @@ static qn_status make(cuda_device *d, size_t size, qn_error *error)
     uint64_t address = 0;
     int result = d->api.cuMemAlloc_v2(&address, size);
     if (result == CUDA_OUT_OF_MEMORY && d->block_count) {
-        pthread_mutex_unlock(&d->lock);
+        lock_give(&d->lock);
         cuda_settle(d);
-        pthread_mutex_lock(&d->lock);
+        lock_take(&d->lock);
         trim(d);
         result = d->api.cuMemAlloc_v2(&address, size);
     }
@@ -131,12 +131,12 @@ qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *e
     *out = NULL;
     QN_TRY(cuda_enter(d, &pushed, error));
     size_t size = rounded(size_bytes);
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     cuda_block *b = find_free(d, size);
     bool settle = !b && has_pending(d, size);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     if (settle) cuda_settle(d);
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     b = find_free(d, size);
     qn_status status = QN_OK;
     if (!b) {
@@ -153,7 +153,7 @@ qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *e
         *out = (void *)(uintptr_t)b->address;
         record_instant(RECORD_ALLOCATE, record_device_memory, (int64_t)b->size_bytes, (int64_t)b->address);
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     cuda_leave(d, pushed);
     return status;
 }
@@ -162,7 +162,7 @@ void cuda_release(device *base, void *memory)
 {
     cuda_device *d = (cuda_device *)base;
     if (!memory) return;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     int at = place_of(d, (uint64_t)(uintptr_t)memory);
     CHECK(at < d->block_count && d->blocks[at].address == (uint64_t)(uintptr_t)memory);
     CHECK(d->blocks[at].state == BLOCK_USED);
@@ -170,7 +170,7 @@ void cuda_release(device *base, void *memory)
     d->memory.used_bytes -= (int64_t)d->blocks[at].size_bytes;
     d->memory.kept_bytes += (int64_t)d->blocks[at].size_bytes;
     record_instant(RECORD_FREE, record_device_memory, (int64_t)d->blocks[at].size_bytes, (int64_t)(uintptr_t)memory);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
 }
 
 static void memory_trim(device *base)
@@ -180,9 +180,9 @@ static void memory_trim(device *base)
     qn_error ignored;
     if (!d->opened || cuda_enter(d, &pushed, &ignored) != QN_OK) return;
     cuda_settle(d);
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     trim(d);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     cuda_leave(d, pushed);
 }
 
@@ -215,9 +215,9 @@ static qn_status settle_all(device *base, qn_error *error)
 static void statistics(device *base, memory_statistics *out)
 {
     cuda_device *d = (cuda_device *)base;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     *out = d->memory;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     bool pushed;
     qn_error ignored;
     size_t free_bytes = 0, total_bytes = 0;

@@ -27,14 +27,14 @@ qn_status cuda_tickets_open(cuda_device *d, qn_error *error)
     const size_t size = (size_t)CUDA_TICKET_BYTES * CUDA_REPORTS;
     uint64_t memory = 0;
     int result = 0;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     if (!d->tickets) {
         result = d->api.cuMemAlloc_v2(&memory, size);
         if (!result) result = d->api.cuMemsetD8Async(memory, 0, size, d->own.handle);
         if (!result) result = d->api.cuStreamSynchronize(d->own.handle);
         if (!result) d->tickets = memory;
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return result ? cuda_failed(d, result, NULL, "allocating tickets", error) : QN_OK;
 }
 
@@ -49,23 +49,23 @@ void cuda_report_close(cuda_device *d)
 int cuda_report_take(cuda_device *d, device_launch *l)
 {
     int found = 0;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     while (found < CUDA_REPORTS && d->launches[found]) found++;
     if (found < CUDA_REPORTS) {
         memset(&d->reports[found], 0, sizeof(cuda_report));
         d->launches[found] = l;
         d->report_limit = MAXIMUM(d->report_limit, found + 1);
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return found < CUDA_REPORTS ? found : -1;
 }
 
 void cuda_report_give(cuda_device *d, int report)
 {
     if (report < 0) return;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     d->launches[report] = NULL;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
 }
 
 static qn_status tell(const device_launch *l, const cuda_report *r, qn_error *error)
@@ -93,14 +93,14 @@ qn_status cuda_report_read(device_stream *s, qn_error *error)
     cuda_device *d = s->device;
     qn_status status = QN_OK;
     qn_error unread;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     for (int i = 0; i < d->report_limit; i++) {
         device_launch *l = d->launches[i];
         if (!l || (l->stream && l->stream != s)) continue;
         qn_status one = read_one(d, l, status == QN_OK ? error : &unread);
         if (status == QN_OK) status = one;
     }
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return status;
 }
 
@@ -108,8 +108,8 @@ qn_status cuda_report_read_one(device_launch *l, qn_error *error)
 {
     cuda_device *d = l->program->device;
     if (!d->reports[l->report].failed && !l->print) return QN_OK;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     qn_status status = read_one(d, l, error);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     return status;
 }

@@ -44,10 +44,10 @@ static qn_status stream_open(device *base, void *native, device_stream **out, qn
         heap_free(s);
         return cuda_failed(d, result, NULL, "making a stream", error);
     }
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     s->next = d->streams;
     d->streams = s;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     *out = s;
     return QN_OK;
 }
@@ -63,7 +63,7 @@ static void stream_close(device_stream *s)
         if (s->owned) d->api.cuStreamDestroy_v2(s->handle);
         cuda_leave(d, pushed);
     }
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     for (device_stream **p = &d->streams; *p; p = &(*p)->next)
         if (*p == s) {
             *p = s->next;
@@ -71,7 +71,7 @@ static void stream_close(device_stream *s)
         }
     for (int i = 0; i < CUDA_REPORTS; i++)
         if (d->launches[i] && d->launches[i]->stream == s) d->launches[i]->stream = NULL;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     heap_free(s);
 }
 
@@ -96,18 +96,18 @@ void cuda_settle(cuda_device *d)
 {
     bool pushed, busy = false;
     qn_error ignored;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     for (device_stream *s = d->streams; s; s = s->next) busy |= s->capturing;
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
     if (busy || !d->opened || cuda_enter(d, &pushed, &ignored) != QN_OK) return;
     int result = d->api.cuCtxSynchronize();
     if (result) cuda_failed(d, result, d->streams, "waiting for the device", &ignored);
     cuda_leave(d, pushed);
     if (result) return;
-    pthread_mutex_lock(&d->lock);
+    lock_take(&d->lock);
     for (device_stream *s = d->streams; s; s = s->next) atomic_store(&s->pending, 0);
     cuda_memory_settled(d);
-    pthread_mutex_unlock(&d->lock);
+    lock_give(&d->lock);
 }
 
 static qn_status wait_event(device_stream *s, device_event *e, qn_error *error)

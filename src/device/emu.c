@@ -231,14 +231,14 @@ static void print_words(void *context, const char *words)
     emu_device *d = context;
     if (!d->options.print) return;
     char line[1024];
-    pthread_mutex_lock(&d->print_lock);
+    lock_take(&d->print_lock);
     while (*words) {
         size_t length = strcspn(words, "\n");
         snprintf(line, sizeof(line), "%.*s", (int)MINIMUM(length, sizeof(line) - 1), words);
         d->options.print(d->options.print_user, line);
         words += length + (words[length] == '\n');
     }
-    pthread_mutex_unlock(&d->print_lock);
+    lock_give(&d->print_lock);
 }
 
 /* The findings as lines "file:line: words (the other on line 12; 5 times)". */
@@ -343,9 +343,9 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
     if (m) m->range_count = arrays;
     QN_TRY(status);
     if (s->ring) {
-        pthread_mutex_lock(&d->print_lock);
+        lock_take(&d->print_lock);
         cuda_print_drain(s->ring, CUDA_PRINT_WORDS, k, d->options.print, d->options.print_user);
-        pthread_mutex_unlock(&d->print_lock);
+        lock_give(&d->print_lock);
     }
     if (launch.finding_count) return findings_error(p, &launch, error);
     if (s->report.failed == CUDA_FAILED_BOUNDS)

@@ -29,7 +29,7 @@ struct emu_engine {
 void emu_finding_add(emu_worker *w, const emu_finding *found)
 {
     emu_launch *launch = w->launch;
-    pthread_mutex_lock(&w->engine->finding_lock);
+    lock_take(&w->engine->finding_lock);
     emu_finding *same = NULL;
     for (int i = 0; i < launch->finding_count && !same; i++) {
         emu_finding *f = &launch->findings[i];
@@ -43,7 +43,7 @@ void emu_finding_add(emu_worker *w, const emu_finding *found)
         launch->findings[launch->finding_count] = *found;
         launch->findings[launch->finding_count++].times = 1;
     }
-    pthread_mutex_unlock(&w->engine->finding_lock);
+    lock_give(&w->engine->finding_lock);
 }
 
 /* ---- groups of blocks ---- */
@@ -272,7 +272,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
         return error_set(error, QN_BAD_CALL, "%lld blocks are not whole clusters of %d", (long long)blocks,
                          launch->cluster_blocks);
     CHECK(launch->range_count <= EMU_MAX_RANGES);
-    pthread_mutex_lock(&e->lock);
+    lock_take(&e->lock);
     if (!e->pool) {
         e->pool = pool_new(e->threads);
         e->workers = heap_array((size_t)e->threads, sizeof(emu_worker));
@@ -282,7 +282,7 @@ qn_status emu_engine_run(emu_engine *e, emu_launch *launch, qn_error *error)
     /* Small launches are not worth waking anybody. */
     pool_run(e->pool, groups, blocks * threads < 4096 ? groups : 1, work, &j);
     for (int i = 0; i < e->threads; i++) range_shadows_free(&e->workers[i]);
-    pthread_mutex_unlock(&e->lock);
+    lock_give(&e->lock);
     if (j.no_memory)
         return error_set(error, QN_NO_MEMORY, "no memory for the stacks of %lld threads that live at once",
                          (long long)threads * j.group_blocks);

@@ -75,10 +75,10 @@ static qn_status open_library(nvrtc *n, qn_error *error)
 qn_status nvrtc_ready(nvrtc *n, qn_error *error)
 {
     if (atomic_load_explicit(&n->ready, memory_order_acquire)) return QN_OK;
-    pthread_mutex_lock(&n->lock);
+    lock_take(&n->lock);
     qn_status status = n->ready ? QN_OK : open_library(n, error);
     if (status == QN_OK) atomic_store_explicit(&n->ready, true, memory_order_release);
-    pthread_mutex_unlock(&n->lock);
+    lock_give(&n->lock);
     return status;
 }
 

@@ -44,25 +44,25 @@ struct qn_loader {
 static void *work(void *user)
 {
     qn_loader *self = user;
-    pthread_mutex_lock(&self->lock);
+    lock_take(&self->lock);
     for (;;) {
         while (!self->closing && self->next_number < self->end && self->next_number >= self->given + self->slot_count)
             pthread_cond_wait(&self->freed, &self->lock);
         if (self->closing || self->next_number >= self->end) break;
         int64_t number = self->next_number++;
         slot *s = &self->slots[number % self->slot_count];
-        pthread_mutex_unlock(&self->lock);
+        lock_give(&self->lock);
         s->batch.number = number;
         s->batch.rows = 0;
         s->error.message[0] = 0;
         s->status = self->options.fill(&s->batch, self->options.user, &s->error);
-        pthread_mutex_lock(&self->lock);
+        lock_take(&self->lock);
         if ((s->status || s->batch.rows <= 0) && number < self->end) self->end = number;
         s->ready = true;
         pthread_cond_broadcast(&self->filled);
         if (number >= self->end) pthread_cond_broadcast(&self->freed); /* the others need not wait for room */
     }
-    pthread_mutex_unlock(&self->lock);
+    lock_give(&self->lock);
     return NULL;
 }
 
@@ -136,11 +136,11 @@ qn_status qn_loader_new(qn_context *context, const qn_loader_options *options, q
 
 void qn_loader_free(qn_loader *self)
 {
-    if (!self) return;
-    pthread_mutex_lock(&self->lock);
+    if (!self || heap_is_stopped()) return;
+    lock_take(&self->lock);
     self->closing = true;
     pthread_cond_broadcast(&self->freed);
-    pthread_mutex_unlock(&self->lock);
+    lock_give(&self->lock);
     for (int i = 0; i < self->thread_count; i++) pthread_join(self->threads[i], NULL);
     for (int i = 0; i < self->slot_count; i++)
         for (int k = 0; k < QN_LOADER_FIELDS; k++) qn_buffer_release(self->slots[i].memory[k]);
@@ -175,7 +175,7 @@ static void await(qn_loader *self, const slot *s)
 qn_status qn_loader_next(qn_loader *self, const qn_loaded **batch, qn_error *error)
 {
     if (!self || !batch) return error_set(error, QN_BAD_CALL, "qn_loader_next: an argument is NULL");
-    pthread_mutex_lock(&self->lock);
+    lock_take(&self->lock);
     give_back(self);
     slot *s = &self->slots[self->taken % self->slot_count];
     await(self, s); /* also the batch that ends the data: it is filled, and stays */
@@ -189,7 +189,7 @@ qn_status qn_loader_next(qn_loader *self, const qn_loaded **batch, qn_error *err
         self->taken++;
         self->waits.batches++;
     }
-    pthread_mutex_unlock(&self->lock);
+    lock_give(&self->lock);
     return status;
 }
 

@@ -91,7 +91,7 @@ static void release_tensor(void *user, model_tensor *t)
 
 void qn_model_free(qn_model *root)
 {
-    if (!root) return;
+    if (!root || heap_is_stopped()) return;
     root = root->root;
     model_each(root, release_tensor, NULL);
     arena_free(root->memory);

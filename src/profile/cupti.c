@@ -62,10 +62,10 @@ static buffer *buffer_of(uint8_t *bytes)
 
 static void request(uint8_t **bytes, size_t *size_bytes, size_t *most_records)
 {
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     buffer *b = state.on ? state.on->free : NULL;
     if (b) state.on->free = b->next;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     if (!b) b = aligned_alloc(_Alignof(buffer), sizeof(*b));
     *bytes = b ? b->bytes : NULL;
     *size_bytes = b ? BUFFER_BYTES : 0;
@@ -79,13 +79,13 @@ static void complete(void *context, uint32_t stream, uint8_t *bytes, size_t size
     buffer *b = buffer_of(bytes);
     b->next = NULL;
     b->valid_bytes = valid_bytes;
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     cupti *c = state.on;
     if (c) {
         *c->full_end = b;
         c->full_end = &b->next;
     }
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     if (!c) heap_free(b);
 }
 
@@ -175,10 +175,10 @@ static qn_status begin(cupti *c, qn_error *error)
 {
     QN_TRY(cuda_api_open(&c->api, CUDA_LIBRARY_CUPTI, error));
     c->api.cuptiGetVersion(&c->version);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     bool busy = state.on != NULL;
     if (!busy) state.on = c;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     if (busy) return error_set(error, QN_NO_DEVICE, "another profile is tracing the GPU already");
     int result = c->api.cuptiActivityRegisterCallbacks(request, complete);
     if (result) return refused(c, result, "cuptiActivityRegisterCallbacks", error);
@@ -240,9 +240,9 @@ void cupti_free(cupti *c)
 {
     if (!c) return;
     cupti_stop(c);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     if (state.on == c) state.on = NULL;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     free_buffers(c->full);
     free_buffers(c->free);
     cuda_api_close(&c->api);
@@ -283,11 +283,11 @@ void cupti_take(cupti *c, bool flush, bool forced, const cupti_takers *takers)
 {
     if (flush) c->api.cuptiActivityFlushAll(0);
     if (forced) c->api.cuptiActivityFlushAll(FLUSH_FORCED);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     buffer *full = c->full, **last = &full;
     c->full = NULL;
     c->full_end = &c->full;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
     if (!full) return;
     for (buffer *b = full; b; b = b->next) {
         void *of = NULL;
@@ -298,10 +298,10 @@ void cupti_take(cupti *c, bool flush, bool forced, const cupti_takers *takers)
     size_t dropped = 0;
     if (!c->api.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) && dropped)
         takers->dropped(takers->user, (int64_t)dropped);
-    pthread_mutex_lock(&state.lock);
+    lock_take(&state.lock);
     *last = c->free;
     c->free = full;
-    pthread_mutex_unlock(&state.lock);
+    lock_give(&state.lock);
 }
 
 int64_t cupti_clock_offset_ns(const cupti *c)

@@ -125,13 +125,13 @@ qn_status qn_profile_write_folded(const qn_profile *profile, const char *path, q
     nesting n;
     sink *to;
     QN_TRY(sink_open(path, &to, error));
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     qn_status status = nesting_make(p, &n, error);
     if (status == QN_OK) {
         status = fold(p, &n, to, error);
         nesting_free(&n);
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     qn_status written = sink_close(to, status == QN_OK, status == QN_OK ? error : NULL);
     return status == QN_OK ? written : status;
 }

@@ -29,30 +29,30 @@ static struct {
 
 qn_profile *profile_of_environment(void)
 {
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     qn_profile *p = of_process.profile;
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
     return p;
 }
 
 /* Stops it and writes its files; once. Who comes meanwhile waits until they are written. */
 static void finish(void)
 {
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     qn_profile *p = of_process.profile;
     qn_context *context = of_process.context;
     of_process.profile = NULL;
     while (!p && of_process.writing) pthread_cond_wait(&of_process.written, &of_process.lock);
     if (p) of_process.writing = true;
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
     if (!p) return;
     qn_error error;
     if (qn_profile_stop(p, &error) != QN_OK) context_say(context, "QUERN_PROFILE: %s", error.message);
     qn_profile_free(p);
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     of_process.writing = false;
     pthread_cond_broadcast(&of_process.written);
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
 }
 
 /* ---- signals ---- */
@@ -68,9 +68,9 @@ static void *watch(void *unused)
     (void)unused;
     while (sem_wait(&of_process.wake)) continue;
     int number = of_process.signal_number;
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     qn_profile_interrupted(of_process.profile);
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
     finish();
     signal(number, SIG_DFL);
     raise(number);
@@ -125,7 +125,7 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
     if (!words) return QN_OK;
     qn_status status = QN_OK;
     text outputs = {0};
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     if (!of_process.profile) {
         qn_error inner;
         number_files(words, of_process.started + 1, &outputs);
@@ -141,15 +141,15 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
             error_set(error, status, "QUERN_PROFILE: %s", inner.message);
         }
     }
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
     text_free(&outputs);
     return status;
 }
 
 void profile_context_closing(const qn_context *context)
 {
-    pthread_mutex_lock(&of_process.lock);
+    lock_take(&of_process.lock);
     bool ends = (of_process.profile || of_process.writing) && of_process.context == context;
-    pthread_mutex_unlock(&of_process.lock);
+    lock_give(&of_process.lock);
     if (ends) finish();
 }

@@ -245,12 +245,12 @@ qn_status qn_profile_memory(const qn_profile *profile, qn_write *write, void *us
     int count = 0;
     nesting n = {0};
     text out = {0};
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     qn_status status = nesting_make(p, &n, error);
     if (status == QN_OK) status = memory_timelines_make(p, timelines, &count, error);
     if (status == QN_OK && !count) text_add(&out, "nothing was allocated while the profile ran\n");
     for (int i = 0; i < count; i++) print_timeline(p, &n, &timelines[i], &out);
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (status == QN_OK) write(user, text_get(&out), out.length);
     memory_timelines_free(timelines, count);
     nesting_free(&n);

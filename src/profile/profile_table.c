@@ -585,7 +585,7 @@ qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *op
     if (column < 0) return QN_BAD_CALL;
     nesting n;
     text out = {0};
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     qn_status status = nesting_make(p, &n, error);
     if (status == QN_OK) {
         v.memory = arena_new();
@@ -596,7 +596,7 @@ qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *op
         arena_free(v.memory);
         nesting_free(&n);
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (status == QN_OK) write(user, text_get(&out), out.length);
     text_free(&out);
     return status;

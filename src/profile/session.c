@@ -183,7 +183,7 @@ static void look_at_clocks(qn_profile *p)
 static void *collect(void *user)
 {
     qn_profile *p = user;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     for (int turn = 1; !p->stopping; turn++) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -194,11 +194,11 @@ static void *collect(void *user)
         drain(p);
         if (p->side) device_side_collect(p->side);
         if (turn % CLOCK_TURNS || p->stopping) continue;
-        pthread_mutex_unlock(&p->lock);
+        lock_give(&p->lock);
         look_at_clocks(p);
-        pthread_mutex_lock(&p->lock);
+        lock_take(&p->lock);
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     return NULL;
 }
 
@@ -253,7 +253,7 @@ void qn_profile_step(qn_profile *profile)
 {
     qn_profile *p = profile ? profile : profile_of_environment();
     if (!p || !p->running) return;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     drain(p);
     int64_t now = record_clock_ns(), cycle = p->cycle;
     if (p->phase == PHASE_KEEP) {
@@ -275,17 +275,17 @@ void qn_profile_step(qn_profile *profile)
     if (p->side && ends) device_side_settle(p->side);
     if (p->side) device_side_phase(p->side, p->phase == PHASE_KEEP);
     p->cycle = cycle;
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (ends) p->options.ready(p->options.user, p);
 }
 
 static void stop_recording(qn_profile *p)
 {
     record_stop();
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     p->stopping = true;
     pthread_cond_signal(&p->wake);
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     pthread_join(p->collector, NULL);
     drain(p);
     p->lost += record_dropped();
@@ -310,7 +310,7 @@ void qn_profile_interrupted(qn_profile *profile)
 
 void qn_profile_free(qn_profile *profile)
 {
-    if (!profile) return;
+    if (!profile || heap_is_stopped()) return;
     if (profile->running) stop_recording(profile);
     outputs_free(profile);
     pthread_mutex_destroy(&profile->lock);

@@ -478,13 +478,13 @@ qn_status qn_profile_write_trace(const qn_profile *profile, const char *path, qn
     if (!profile || !path) return error_set(error, QN_BAD_CALL, "qn_profile_write_trace: an argument is NULL");
     qn_profile *p = (qn_profile *)profile;
     trace_writer *t;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     qn_status status = trace_open(p, path, 0, &t, error);
     if (status == QN_OK) {
         for (int64_t i = 0; i < p->kept_count; i++) trace_add(t, &p->kept[i]);
         for (int64_t i = 0; i < p->device_count; i++) trace_add_device(t, &p->device_kept[i]);
         status = trace_close(t, p, true, error);
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     return status;
 }

@@ -56,13 +56,20 @@ static int knob_of(const bindings *constants, int number)
     return b && b->number.i > 0 && b->number.i < 1 << 20 ? (int)b->number.i : 0;
 }
 
-static qn_status instance_make(kernel_entry *entry, const bindings *constants, const char *key, instance **out,
-                               qn_error *error)
+typedef struct lowering {
+    kernel_entry *entry;
+    const bindings *constants;
+    const char *key;
+    instance *made;
+} lowering;
+
+static qn_status lower(void *context, qn_error *error)
 {
-    instance *i = calloc(1, sizeof(*i));
-    if (!i) return error_set(error, QN_NO_MEMORY, "no memory for an instance");
-    i->memory = arena_new();
-    i->key = arena_copy_text(i->memory, key, strlen(key));
+    const lowering *l = context;
+    kernel_entry *entry = l->entry;
+    const bindings *constants = l->constants;
+    instance *i = l->made;
+    i->key = arena_copy_text(i->memory, l->key, strlen(l->key));
     for (int k = 0; k < constants->count; k++) {
         binding b = constants->items[k];
         b.name = arena_copy_text(i->memory, b.name, strlen(b.name));
@@ -77,16 +84,10 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
                         ? function_signature(entry, i, constants, &d)
                         : lang_lower(entry->module->file, entry->item, &i->constants, i->memory, &d, &i->kernel);
         if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
-        if (!good && heap_is_short()) { /* what could not be lowered may be what had no memory */
-            instance_free(i, entry->module->context);
-            return heap_refuse(error);
-        }
+        if (!good && heap_is_short()) return heap_refuse(error); /* what could not be lowered may have had no memory */
         if (!good) { /* a tensor function is traced with the caller's shapes: what does not fit is the caller's */
             bool call = entry->item->kind == AST_TENSOR && d.count && !strncmp(d.items[0].code, "E5", 2);
-            qn_status status = call ? QN_BAD_CALL : QN_BAD_SOURCE;
-            error_set(error, status, "%s", text_get(&i->warnings));
-            instance_free(i, entry->module->context);
-            return status;
+            return error_set(error, call ? QN_BAD_CALL : QN_BAD_SOURCE, "%s", text_get(&i->warnings));
         }
         CHECK(i->kernel);
         i->kernel->knob_warps = knob_of(constants, 0);
@@ -95,14 +96,22 @@ static qn_status instance_make(kernel_entry *entry, const bindings *constants, c
         i->kernel->knob_cluster = knob_of(constants, 3);
         if (i->kernel->param_count > MAX_PARAMS) {
             place nowhere = {0};
-            instance_free(i, entry->module->context);
             return entry_error(entry, QN_BAD_SOURCE, "E105", nowhere, "split it", error,
                                "kernel `%s` has more than %d parameters and extents", entry->name, MAX_PARAMS);
         }
     }
     i->uses = ARENA_ARRAY(i->memory, uint8_t, i->kernel->param_count + 1);
     extent_uses(i->kernel, i->uses);
-    qn_status status = heap_status(error);
+    return QN_OK;
+}
+
+static qn_status instance_make(kernel_entry *entry, const bindings *constants, const char *key, instance **out,
+                               qn_error *error)
+{
+    instance *i = calloc(1, sizeof(*i));
+    if (!i) return error_set(error, QN_NO_MEMORY, "no memory for an instance");
+    i->memory = arena_new();
+    qn_status status = heap_try(lower, &(lowering){entry, constants, key, i}, error);
     if (status)
         instance_free(i, entry->module->context);
     else
@@ -115,7 +124,7 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
     qn_context *context = entry->module->context;
     text key = {0};
     key_print(constants, &key);
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     instance *i = entry->instances;
     while (i && strcmp(i->key, text_get(&key))) i = i->next;
     qn_status status = QN_OK;
@@ -131,7 +140,7 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
                         *i->key ? i->key : "no constants", (double)(clock_now_ns() - start) * 1e-6);
         }
     }
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     text_free(&key);
     *out = i;
     return status;

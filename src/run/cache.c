@@ -305,7 +305,7 @@ static qn_status make_entry(const char *aside, const char *binary_path, const ch
 
 static void busy_enter(cache *c, busy_key *key)
 {
-    pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     for (bool waits = true; waits;) {
         waits = false;
         for (const busy_key *k = c->busy; k; k = k->next)
@@ -314,18 +314,18 @@ static void busy_enter(cache *c, busy_key *key)
     }
     key->next = c->busy;
     c->busy = key;
-    pthread_mutex_unlock(&c->lock);
+    lock_give(&c->lock);
 }
 
 static void busy_leave(cache *c, busy_key *key, bool shrinks)
 {
-    pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     if (shrinks) shrink(c, c->limit_bytes);
     busy_key **at = &c->busy;
     while (*at != key) at = &(*at)->next;
     *at = key->next;
     pthread_cond_broadcast(&c->made);
-    pthread_mutex_unlock(&c->lock);
+    lock_give(&c->lock);
 }
 
 /* Nothing is there, or a plain file of ours that may be replaced. */
@@ -353,12 +353,12 @@ static bool has_room(const char *folder, const char *hex)
 /* The private folder for what `folder` cannot take; made when it is first needed. NULL: there is none. */
 static const char *spare_folder(cache *c, const char *why)
 {
-    pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     if (!c->spare[0] && !make_private(c->spare)) c->spare[0] = 0;
     if (!c->note[0] && !c->temporary)
         snprintf(c->note, sizeof(c->note), "the cache folder %s %s: not everything that was compiled is kept",
                  c->folder, why);
-    pthread_mutex_unlock(&c->lock);
+    lock_give(&c->lock);
     return c->spare[0] ? c->spare : NULL;
 }
 
@@ -393,9 +393,9 @@ static qn_status make_somewhere(cache *c, const char *name, const char *hex, pla
     if (is_free(at->path) && is_free(at->key_path)) {
         qn_status status = make_at(at, key, key_length, make, context, error);
         if (status == QN_OK || has_room(c->folder, hex)) return status;
-        pthread_mutex_lock(&c->lock);
+        lock_take(&c->lock);
         if (!c->temporary) shrink(c, c->limit_bytes / 4);
-        pthread_mutex_unlock(&c->lock);
+        lock_give(&c->lock);
         if (has_room(c->folder, hex)) status = make_at(at, key, key_length, make, context, error);
         if (status == QN_OK) return status;
         why = "is full, or cannot be written any more";

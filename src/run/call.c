@@ -40,7 +40,7 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
 
 void qn_call_free(qn_call *call)
 {
-    if (!call) return;
+    if (!call || heap_is_stopped()) return;
     function_run_free(call);
     call_release_device(call);
     for (int i = 0; i < MAX_PARAMS; i++) {

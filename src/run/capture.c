@@ -420,7 +420,7 @@ void capture_abandon(qn_tape *tape)
 
 void qn_plan_free(qn_plan *p)
 {
-    if (!p) return;
+    if (!p || heap_is_stopped()) return;
     if (p->tape) {
         qn_plan **at = &p->tape->realizer->captured;
         while (*at != p) at = &(*at)->next;

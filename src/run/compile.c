@@ -45,6 +45,34 @@ static void add_code(text *key, const char *source)
     }
 }
 
+typedef struct emission {
+    const device_slot *slot;
+    const tile_kernel *kernel;
+    text *source;
+} emission;
+
+static qn_status emit(void *context, qn_error *error)
+{
+    const emission *e = context;
+    return e->slot->driver->emit(e->slot->device, e->kernel, e->source, error);
+}
+
+typedef struct transformation {
+    const instance *from;
+    const tile_facts *facts;
+    variant *to;
+    dump *dump;
+} transformation;
+
+static qn_status transform(void *context, qn_error *error)
+{
+    const transformation *t = context;
+    tile_kernel *k = t->to->kernel = tile_clone(t->from->kernel, t->to->memory);
+    for (int i = 0; i < k->param_count; i++) k->params[i].facts = t->facts[i];
+    dump_begin(t->dump, t->dump->context, k);
+    return k->raw_language ? QN_OK : passes_run(k, NULL, t->dump->wanted ? dump_stage : NULL, t->dump, error);
+}
+
 /* Text and binary of a kernel that went through the pipeline. */
 static qn_status build(qn_context *context, int slot, variant *v, dump *d, char *path, size_t path_size,
                        qn_error *error)
@@ -52,8 +80,7 @@ static qn_status build(qn_context *context, int slot, variant *v, dump *d, char 
     const device_slot *s = &context->slots[slot];
     text source = {0}, key = {0};
     CHECK(s->driver->emit);
-    qn_status status = s->driver->emit(s->device, v->kernel, &source, error);
-    if (status == QN_OK) status = heap_status(error);
+    qn_status status = heap_try(emit, &(emission){s, v->kernel, &source}, error);
     if (status == QN_OK) {
         text_print(&key, "device %s, ABI %d\n", s->driver->name, CPU_ABI_VERSION);
         if (s->driver->tool) s->driver->tool(s->device, &key);
@@ -89,10 +116,8 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
     char path[4096];
     int64_t start = clock_now_ns();
     if (s->driver->emit) {
-        v->kernel = tile_clone(from->kernel, v->memory);
-        for (int i = 0; i < v->kernel->param_count; i++) v->kernel->params[i].facts = facts[i];
-        dump_begin(d, context, v->kernel);
-        if (!v->kernel->raw_language) QN_TRY(passes_run(v->kernel, NULL, d->wanted ? dump_stage : NULL, d, error));
+        d->context = context;
+        QN_TRY(heap_try(transform, &(transformation){from, facts, v, d}, error));
         QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
     } else {
         v->kernel = from->kernel;

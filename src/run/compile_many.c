@@ -33,6 +33,7 @@ void call_usual_views(qn_call *call)
 
 static qn_status compile_one(compile_job *j, int slot)
 {
+    HEAP_ENTER(&j->error);
     qn_call *call = j->call;
     if (!j->usual) {
         if (!call->bound || call->slot != slot) QN_TRY(call_bind(call, slot, false, &j->error));

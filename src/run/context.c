@@ -54,18 +54,18 @@ static void add_slot(qn_context *c, const driver *driver, int number)
 const device_about *slot_about(qn_context *context, int slot)
 {
     device_slot *s = &context->slots[slot];
-    pthread_mutex_lock(&context->about_lock);
+    lock_take(&context->about_lock);
     if (!s->known) {
         s->driver->about(s->device, &s->about);
         s->known = true;
     }
-    pthread_mutex_unlock(&context->about_lock);
+    lock_give(&context->about_lock);
     return &s->about;
 }
 
 int context_slots(qn_context *context)
 {
-    pthread_mutex_lock(&context->about_lock);
+    lock_take(&context->about_lock);
     int first = context->counted ? context->slot_count : 0, last = context->slot_count;
     context->counted = true;
     for (int i = first; i < last; i++) {
@@ -75,7 +75,7 @@ int context_slots(qn_context *context)
             add_slot(context, s->driver, number);
     }
     int count = context->slot_count;
-    pthread_mutex_unlock(&context->about_lock);
+    lock_give(&context->about_lock);
     return count;
 }
 
@@ -139,7 +139,7 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
 
 void qn_context_close(qn_context *context)
 {
-    if (!context) return;
+    if (!context || heap_is_stopped()) return;
     profile_context_closing(context);
     context->closing = true;
     store_free(context);
@@ -305,9 +305,9 @@ static void say(qn_context *context, const char *format, va_list list)
 {
     text line = {0};
     text_print_list(&line, format, list);
-    pthread_mutex_lock(&context->log_lock);
+    lock_take(&context->log_lock);
     context->print(context->user, text_get(&line));
-    pthread_mutex_unlock(&context->log_lock);
+    lock_give(&context->log_lock);
     text_free(&line);
 }
 
@@ -322,7 +322,7 @@ void context_log(qn_context *context, unsigned kind, const char *format, ...)
 
 void context_tell_raw(qn_context *context, const char *path)
 {
-    pthread_mutex_lock(&context->log_lock);
+    lock_take(&context->log_lock);
     struct raw_file *f = context->raw_files;
     while (f && strcmp(f->path, path) != 0) f = f->next;
     bool known = f != NULL;
@@ -332,7 +332,7 @@ void context_tell_raw(qn_context *context, const char *path)
         f->next = context->raw_files;
         context->raw_files = f;
     }
-    pthread_mutex_unlock(&context->log_lock);
+    lock_give(&context->log_lock);
     if (!known)
         context_say(context,
                     "note: %s has raw kernels: their text is compiled and runs as it is, with all rights of "

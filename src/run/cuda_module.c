@@ -134,7 +134,7 @@ kernel_entry *cuda_module_instance(qn_module *m, const char *name, qn_error *err
     kernel_entry *found = NULL;
     text why = {0};
     bool known = false;
-    pthread_mutex_lock(&m->context->lock);
+    lock_take(&m->context->lock);
     for (int i = 0; i < m->kernel_count && !found; i++)
         if (!strcmp(m->kernels[i].name, name)) found = &m->kernels[i];
     while (!found && !known && raw_next_function(&at, &f)) {
@@ -147,7 +147,7 @@ kernel_entry *cuda_module_instance(qn_module *m, const char *name, qn_error *err
         else if (make_kernel(m, &f, instance, &k, &why))
             found = add_entry(m, k, instance);
     }
-    pthread_mutex_unlock(&m->context->lock);
+    lock_give(&m->context->lock);
     if (!found && known)
         error_set(error, QN_BAD_CALL, "%s: kernel `%s` cannot be called: %s", m->path, name, text_get(&why));
     else if (!found)

@@ -32,7 +32,7 @@ kernel_entry *store_kernel(qn_context *context, const tile_kernel *k)
     text words = {0};
     tile_print(k, &words);
     text_print(&words, "%d %d %d\n", k->knob_warps, k->knob_group, k->split_loops);
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     struct kernel_store *s = store_of(context);
     kernel_entry *e = map_get(s->entries, text_get(&words));
     if (!e) {
@@ -43,7 +43,7 @@ kernel_entry *store_kernel(qn_context *context, const tile_kernel *k)
         map_set(s->entries, arena_copy_text(memory, text_get(&words), words.length), e);
         ARENA_PUSH(memory, s->list, s->count, s->capacity, e);
     }
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     text_free(&words);
     return e;
 }

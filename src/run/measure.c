@@ -31,10 +31,10 @@ static qn_status find_loops(qn_context *context, int *slot, char *path, size_t p
     text_add(&key, text_get(&source));
     loops work = {s, text_get(&source)};
     bool found;
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     qn_status status = cache_get(context_cache(context), "measure", text_get(&key), key.length, assemble, &work, path,
                                  path_size, &found, error);
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     text_free(&source);
     text_free(&key);
     return status;

@@ -227,6 +227,19 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
     return QN_OK;
 }
 
+typedef struct loading {
+    qn_module *module;
+    const char *words;
+    size_t length;
+} loading;
+
+static qn_status load_step(void *context, qn_error *error)
+{
+    const loading *l = context;
+    bool dump = !memchr(l->words, 0, l->length) && is_dump(l->words);
+    return dump ? load_dump(l->module, l->words, l->length, error) : load_source(l->module, l->words, l->length, error);
+}
+
 static qn_status load(qn_context *context, const char *name, const char *words, size_t length, qn_module **out,
                       qn_error *error)
 {
@@ -235,9 +248,7 @@ static qn_status load(qn_context *context, const char *name, const char *words, 
     m->context = context;
     m->memory = arena_new();
     m->path = arena_copy_text(m->memory, name, strlen(name));
-    bool dump = !memchr(words, 0, length) && is_dump(words);
-    qn_status status = dump ? load_dump(m, words, length, error) : load_source(m, words, length, error);
-    if (!status) status = heap_status(error);
+    qn_status status = heap_try(load_step, &(loading){m, words, length}, error);
     if (status) {
         qn_module_free(m);
         return status;
@@ -279,7 +290,7 @@ static void entry_free(kernel_entry *e)
 
 void qn_module_free(qn_module *module)
 {
-    if (!module) return;
+    if (!module || heap_is_stopped()) return;
     for (int i = 0; i < module->kernel_count; i++) entry_free(&module->kernels[i]);
     for (int i = 0; i < module->gradient_count; i++) entry_free(&module->gradients[i]);
     for (int i = 0; i < module->renamed_count; i++) entry_free(module->renamed[i]);

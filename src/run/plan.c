@@ -36,8 +36,9 @@ static void describe_leaves(plan_build *b)
 }
 
 /* The graph's passes, on what is wanted and assigned. */
-static qn_status simplify(plan_build *b, qn_error *error)
+static qn_status simplify(void *context, qn_error *error)
 {
+    plan_build *b = context;
     const plan_request *q = b->request;
     graph *g = q->graph;
     node *roots = ARENA_ARRAY(b->plan->memory, node, q->wanted_count + q->assign_count + 1);
@@ -87,6 +88,20 @@ static qn_status compile(plan_build *b, qn_error *error)
     return status;
 }
 
+typedef struct fusion {
+    plan_build *build;
+    const fuse_options *options;
+} fusion;
+
+static qn_status fuse(void *context, qn_error *error)
+{
+    const fusion *f = context;
+    const plan_build *b = f->build;
+    plan *p = b->plan;
+    return fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, b->request->assign_count,
+                          f->options, p->memory, &p->fused, error);
+}
+
 static qn_status build(plan_build *b, qn_error *error)
 {
     const plan_request *q = b->request;
@@ -96,10 +111,9 @@ static qn_status build(plan_build *b, qn_error *error)
     b->wanted = ARENA_ARRAY(p->memory, node, q->wanted_count + 1);
     b->assigns = ARENA_ARRAY(p->memory, fuse_assign, q->assign_count + 1);
     int64_t from = record_begin();
-    qn_status status = simplify(b, error);
+    qn_status status = heap_try(simplify, b, error);
     record_end(from, RECORD_OP, "simplify", NULL, 0, p->graph->node_count, 0);
     QN_TRY(status);
-    QN_TRY(heap_status(error));
     number_results(b);
     describe_leaves(b);
     p->roots = ARENA_ARRAY(p->memory, node, p->result_count + q->assign_count + 1);
@@ -111,8 +125,7 @@ static qn_status build(plan_build *b, qn_error *error)
                                   .check_indices = q->check_indices,
                                   .units = about->units};
     from = record_begin();
-    status = fuse_plan_make(p->graph, b->leaves, b->unique, p->result_count, b->assigns, q->assign_count, &options,
-                            p->memory, &p->fused, error);
+    status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
     QN_TRY(status);
     p->workspace_bytes = p->fused->workspace_bytes;

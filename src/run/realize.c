@@ -31,7 +31,7 @@ qn_status qn_tape_new(qn_context *context, const char *device, qn_tape **tape, q
 
 void qn_tape_free(qn_tape *tape)
 {
-    if (!tape) return;
+    if (!tape || heap_is_stopped()) return;
     capture_abandon(tape);
     if (tape->realizer) realize_close(tape);
     block_pool *blocks = tape->realizer ? tape->realizer->blocks : NULL;
@@ -232,13 +232,33 @@ static void evict(qn_tape *tape)
     plan_release(p, tape->context, r->slot);
 }
 
+typedef struct copying {
+    qn_tape *tape;
+    arena *memory;
+    node *map;
+    graph *piece;
+} copying;
+
+static qn_status copy_piece(void *context, qn_error *error)
+{
+    copying *c = context;
+    (void)error;
+    c->piece = realize_piece(c->tape, c->memory, &c->map);
+    return QN_OK;
+}
+
 static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, qn_error *error)
 {
     realizer *r = tape->realizer;
     static const fuse_mode modes[] = {[QN_FUSED] = FUSE_FUSED, [QN_EAGER] = FUSE_EAGER, [QN_STRICT] = FUSE_STRICT};
     arena *memory = arena_new();
-    node *map;
-    graph *piece = realize_piece(tape, memory, &map);
+    copying copied = {.tape = tape, .memory = memory};
+    qn_status status = heap_try(copy_piece, &copied, error);
+    if (status) {
+        arena_free(memory);
+        return status;
+    }
+    const node *map = copied.map;
     node *wanted = ARENA_ARRAY(memory, node, work->target_count + 1);
     fuse_assign *assigns = ARENA_ARRAY(memory, fuse_assign, work->assign_count + 1);
     int *misalignment = ARENA_ARRAY(memory, int, r->buffer_count + 1);
@@ -251,7 +271,7 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
                                   .slot = r->slot,
                                   .mode = modes[tape->mode],
                                   .check_indices = tape->check_indices,
-                                  .graph = piece,
+                                  .graph = copied.piece,
                                   .memory = memory,
                                   .wanted = wanted,
                                   .wanted_count = work->target_count,
@@ -260,7 +280,7 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
                                   .buffer_count = r->buffer_count,
                                   .misalignment_bytes = misalignment};
     int64_t from = record_begin(), start_ns = clock_now_ns();
-    qn_status status = plan_new(&request, out, error);
+    status = plan_new(&request, out, error);
     record_end(from, RECORD_OP, "plan", NULL, 0, r->order_count, 0);
     QN_TRY(status);
     plan *p = *out;

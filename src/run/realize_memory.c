@@ -57,11 +57,11 @@ static void pool_destroy(block_pool *p)
 void block_pool_free(block_pool *p)
 {
     if (!p) return;
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     drop_kept(p);
     p->closed = true;
     bool last = !p->in_use;
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (last) pool_destroy(p);
 }
 
@@ -79,7 +79,7 @@ static void give_back(void *user, void *data)
     block_pool *p = b->pool;
     (void)data;
     record_instant(RECORD_FREE, record_host_memory, (int64_t)b->size_bytes, (int64_t)(uintptr_t)b->data);
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     p->in_use--;
     bool closed = p->closed, last = closed && !p->in_use;
     if (closed) {
@@ -90,14 +90,14 @@ static void give_back(void *user, void *data)
         b->next = *at;
         *at = b;
     }
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (last) pool_destroy(p);
 }
 
 static block *take(block_pool *p, size_t size_bytes)
 {
     size_t size = rounded(size_bytes);
-    pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     block **at = &p->kept;
     while (*at && (*at)->size_bytes < size) at = &(*at)->next;
     block *b = *at;
@@ -118,7 +118,7 @@ static block *take(block_pool *p, size_t size_bytes)
         }
     }
     if (b) p->in_use++;
-    pthread_mutex_unlock(&p->lock);
+    lock_give(&p->lock);
     if (b) record_instant(RECORD_ALLOCATE, record_host_memory, (int64_t)b->size_bytes, (int64_t)(uintptr_t)b->data);
     return b;
 }

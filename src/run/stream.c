@@ -74,7 +74,7 @@ qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, 
 
 void qn_stream_free(qn_stream *stream)
 {
-    if (!stream) return;
+    if (!stream || heap_is_stopped()) return;
     if (stream->own) streams_of(stream->context, stream->slot)->close(stream->own);
     qn_graph_free(stream->recording);
     heap_free(stream);
@@ -268,7 +268,7 @@ int64_t qn_graph_node_count(const qn_graph *graph)
 
 void qn_graph_free(qn_graph *graph)
 {
-    if (!graph) return;
+    if (!graph || heap_is_stopped()) return;
     if (graph->own) streams_of(graph->context, graph->slot)->graph_close(graph->own);
     heap_free(graph->calls);
     heap_free(graph->parts);

@@ -180,7 +180,7 @@ void tune_record(qn_context *context, const char *key, const char *configuration
     char hex[33], path[4096], kernel[256];
     key_hash(key, hex);
     snprintf(kernel, sizeof(kernel), "%.*s", (int)strcspn(key, "\n"), key);
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     book_put(book_open(context), (tune_entry){kernel, hex, configuration, median_ns});
     if (book_path(context, path, sizeof(path))) { /* only a record: losing a line harms nothing */
         text line = {0};
@@ -188,16 +188,16 @@ void tune_record(qn_context *context, const char *key, const char *configuration
         (void)file_append_own(path, text_get(&line), line.length);
         text_free(&line);
     }
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
 }
 
 bool tune_knows(qn_context *context, const char *kernel)
 {
     bool known = false;
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     const struct tune_book *book = context->no_cache ? NULL : book_open(context);
     for (int i = 0; book && i < book->count && !known; i++) known = !strcmp(book->entries[i].kernel, kernel);
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     return known;
 }
 
@@ -233,7 +233,7 @@ bool tune_best(qn_context *context, const char *key, const bindings *settings, t
     char hex[33];
     key_hash(key, hex);
     const tune_entry *best = NULL;
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     const struct tune_book *book = book_open(context);
     for (int i = 0; i < book->count; i++) {
         const tune_entry *e = &book->entries[i];
@@ -241,7 +241,7 @@ bool tune_best(qn_context *context, const char *key, const bindings *settings, t
         if (agrees(e->configuration, settings)) best = e;
     }
     if (best) text_add(configuration, best->configuration);
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     return best != NULL;
 }
 

@@ -175,7 +175,7 @@ qn_status variant_get(qn_call *call, variant **out, qn_error *error)
     tile_facts facts[MAX_PARAMS] = {0};
     if (call->kernel->dump) QN_TRY(facts_check(call, call->kernel->dump, error));
     launch_facts(call, facts);
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     variant *found;
     int others = 0;
     for (bool same; !(found = find(call, facts)); pthread_cond_wait(&context->compiled, &context->lock)) {
@@ -191,16 +191,16 @@ qn_status variant_get(qn_call *call, variant **out, qn_error *error)
         pending_variant mine = {.next = context->pending, .instance = i, .slot = call->slot, .facts = facts};
         context->pending = &mine;
         if (context->slots[call->slot].driver->emit) (void)context_cache(context); /* opened under the lock */
-        pthread_mutex_unlock(&context->lock);
+        lock_give(&context->lock);
         status = variant_compile(context, call->slot, i, facts, &found, error);
-        pthread_mutex_lock(&context->lock);
+        lock_take(&context->lock);
         pending_variant **at = &context->pending;
         while (*at != &mine) at = &(*at)->next;
         *at = mine.next;
         if (status == QN_OK) add(call, facts, nothing, found);
         pthread_cond_broadcast(&context->compiled);
     }
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     if (status == QN_OK) *out = found;
     return status;
 }

@@ -173,9 +173,9 @@ void why_print(qn_context *context, const kernel_entry *entry, text *out)
 {
     char path[PATH_MAX], file[PATH_MAX], *words = NULL;
     size_t size;
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     bool there = record_path(context, path, sizeof(path));
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     file_of(entry, file);
     arena *memory = arena_new();
     record *records = NULL;

@@ -78,9 +78,9 @@ void qn_write_safe(const char *words, size_t length, bool colour, qn_write *writ
 const char *qn_cache_note(qn_context *context)
 {
     if (!context) return "";
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     const char *note = context->cache ? cache_note(context->cache) : "";
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     return note;
 }
 
@@ -89,9 +89,9 @@ qn_status qn_cache_list(qn_context *context, qn_write *write, void *user, qn_err
     HEAP_ENTER(error);
     if (!context || !write) return error_set(error, QN_BAD_CALL, "qn_cache_list: an argument is NULL");
     text out = {0};
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     qn_status status = cache_list(context_cache(context), &out, error);
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     if (status == QN_OK) write(user, text_get(&out), out.length);
     text_free(&out);
     return status;
@@ -102,11 +102,11 @@ qn_status qn_cache_clear(qn_context *context, int64_t *removed_files, int64_t *r
     HEAP_ENTER(error);
     if (!context) return error_set(error, QN_BAD_CALL, "qn_cache_clear: the context is NULL");
     int64_t files = 0, bytes = 0;
-    pthread_mutex_lock(&context->lock);
+    lock_take(&context->lock);
     qn_status status = cache_clear(context_cache(context), &files, &bytes, error);
     if (status == QN_OK) why_forget(context, &files, &bytes);
     if (status == QN_OK) tune_forget(context);
-    pthread_mutex_unlock(&context->lock);
+    lock_give(&context->lock);
     if (removed_files) *removed_files = files;
     if (removed_bytes) *removed_bytes = bytes;
     return status;

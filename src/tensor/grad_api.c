@@ -7,6 +7,34 @@
 
 #include <string.h>
 
+typedef struct gradient_work {
+    qn_tape *tape;
+    const node *outputs, *seeds, *inputs; /* seeds NULL: of a loss */
+    int output_count, count;
+    node *out;
+    bool good, over;
+} gradient_work;
+
+static qn_status find_gradient(void *context, qn_error *error)
+{
+    gradient_work *w = context;
+    graph *g = w->tape->graph;
+    (void)error;
+    w->good = w->seeds ? graph_gradient_from(g, w->outputs, w->seeds, w->output_count, w->inputs, w->count, w->out)
+                       : graph_gradient(g, w->outputs[0], w->inputs, w->count, w->out);
+    w->over = true;
+    return QN_OK;
+}
+
+/* It adds as much as there is: the one op that may need more than any reserve. */
+static bool gradient(gradient_work w)
+{
+    qn_error error;
+    (void)heap_try(find_gradient, &w, &error);
+    w.tape->is_broken |= !w.over;
+    return w.good;
+}
+
 void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *gradients)
 {
     if (count < 1) return;
@@ -17,7 +45,9 @@ void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *grad
     operands[0] = loss;
     memcpy(operands + 1, inputs, sizeof(qn_tensor) * (size_t)count);
     qn_tape *tape = tape_begin("grad", operands, 1 + count, nodes);
-    if (tape && graph_gradient(tape->graph, nodes[0], nodes + 1, count, out))
+    if (tape &&
+        gradient((gradient_work){
+            .tape = tape, .outputs = nodes, .output_count = 1, .inputs = nodes + 1, .count = count, .out = out}))
         for (int i = 0; i < count; i++) gradients[i] = tape_handle(tape, out[i]);
     arena_free(memory);
 }
@@ -37,7 +67,13 @@ void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int output_c
     memcpy(operands + 2 * output_count, inputs, sizeof(qn_tensor) * (size_t)count);
     qn_tape *tape = tape_begin("grad", operands, operand_count, nodes);
     const node *d = nodes + output_count, *x = nodes + 2 * output_count;
-    if (tape && graph_gradient_from(tape->graph, nodes, d, output_count, x, count, out))
+    if (tape && gradient((gradient_work){.tape = tape,
+                                         .outputs = nodes,
+                                         .seeds = d,
+                                         .output_count = output_count,
+                                         .inputs = x,
+                                         .count = count,
+                                         .out = out}))
         for (int i = 0; i < count; i++) gradients[i] = tape_handle(tape, out[i]);
     arena_free(memory);
 }

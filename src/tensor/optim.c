@@ -156,7 +156,7 @@ qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_o
 
 void qn_optimizer_free(qn_optimizer *self)
 {
-    if (!self) return;
+    if (!self || heap_is_stopped()) return;
     qn_release(self->steps);
     for (int i = 0; i < self->group_count; i++) qn_release(self->groups[i].rate);
     for (int i = 0; i < self->count; i++)

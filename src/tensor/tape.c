@@ -144,7 +144,12 @@ bool tape_enter(qn_tape *tape, const char *label)
     graph *g = tape->graph;
     g->site = site_of_call;
     g->label = label;
-    if (!heap_begin() && !g->status) g->status = heap_refuse(&g->error);
+    /* Every list of the graph may double in one op. */
+    if (!heap_begin(arena_used_bytes(tape->memory) + arena_used_bytes(g->memory)) && !g->status)
+        g->status = heap_refuse(&g->error);
+    if (tape->is_broken)
+        g->status = error_set(&g->error, QN_NO_MEMORY,
+                              "this tape ran out of memory in the middle of a gradient: make it again");
     g->site.origin = g->ranges[g->range].number == range_now() ? g->range : note_range(g);
     return true;
 }

@@ -57,7 +57,8 @@ struct qn_tape {
     char device[16];
     qn_mode mode;
     bool allow_tf32, check_indices;
-    arena *memory; /* as long as the tape; the graph's own goes with the graph */
+    bool is_broken; /* a change of the graph was left in the middle for lack of memory */
+    arena *memory;  /* as long as the tape; the graph's own goes with the graph */
     graph *graph;
     placed *placed; /* by node; as many as placed_capacity */
     int placed_capacity;
@@ -84,7 +85,7 @@ node tape_node(qn_tape *tape, const char *op, qn_tensor t);
 /* The same for all operands of a call of `op`, with the call's site and label set. NULL: one is not good, or the tape
  * has an error already. */
 qn_tape *tape_begin(const char *op, const qn_tensor *operands, int count, node *nodes);
-qn_tensor tape_failed(void); /* what a call gives that fails: no tensor, but it knows the tape */
+qn_tensor tape_failed(void);                  /* what a call gives that fails: no tensor, but it knows the tape */
 qn_tensor tape_handle(qn_tape *tape, node n); /* a new slot in this scope; the empty handle for 0 */
 void tape_forget(qn_tensor t);                /* qn_release without a collection: nodes keep their numbers */
 /* Starts an API call that has no operands: takes the call site, sets the label; false if there is no tape. */

@@ -61,18 +61,45 @@ static node copy_node(const qn_tape *tape, node n, const node *renamed, unsigned
     return graph_intern(to, &copy);
 }
 
+typedef struct collection {
+    const qn_tape *tape;
+    arena *memory, *scratch;
+    graph *to;
+    node *renamed;
+    unsigned *ranges;
+} collection;
+
+static qn_status copy_all(void *context, qn_error *error)
+{
+    collection *c = context;
+    const graph *from = c->tape->graph;
+    (void)error;
+    c->to = graph_new(c->memory);
+    bool *wanted = mark(c->tape, c->scratch);
+    c->renamed = ARENA_ARRAY(c->scratch, node, from->node_count);
+    c->ranges = ARENA_ARRAY(c->scratch, unsigned, from->range_count);
+    for (int n = 1; n < from->node_count; n++)
+        if (wanted[n]) c->renamed[n] = copy_node(c->tape, (node)n, c->renamed, c->ranges, c->to);
+    return QN_OK;
+}
+
 void tape_collect(qn_tape *tape)
 {
     if (tape->capturing) return;
-    graph *from = tape->graph, *to = graph_new(arena_new());
-    qn_status status = from->status;
+    qn_error error;
     arena *scratch = arena_new();
-    bool *wanted = mark(tape, scratch);
-    node *renamed = ARENA_ARRAY(scratch, node, from->node_count);
-    unsigned *ranges = ARENA_ARRAY(scratch, unsigned, from->range_count);
-    for (int n = 1; n < from->node_count; n++)
-        if (wanted[n]) renamed[n] = copy_node(tape, (node)n, renamed, ranges, to);
-
+    collection c = {.tape = tape, .memory = arena_new(), .scratch = scratch};
+    graph *from = tape->graph;
+    if (heap_try(copy_all, &c, &error)) { /* there is no room for both: it stays as it is */
+        tape->collect_at = MAXIMUM(2 * from->node_count, FEWEST_NODES);
+        arena_free(scratch);
+        arena_free(c.memory);
+        return;
+    }
+    graph *to = c.to;
+    node *renamed = c.renamed;
+    unsigned *ranges = c.ranges;
+    qn_status status = from->status;
     placed *old = tape->placed;
     int old_capacity = tape->placed_capacity;
     tape->graph = to;

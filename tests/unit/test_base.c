@@ -5,7 +5,9 @@
 #include "base/base.h"
 #include "quiet.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 TEST(arena_gives_zeroed_aligned_memory)
@@ -123,6 +125,9 @@ TEST(processes_run)
     EXPECT(process_run(killed, NULL, &code, &error) == QN_OK && code == -1);
     const char *const absent[] = {"no-such-program-quern", NULL};
     EXPECT(process_run(absent, NULL, &code, &error) == QN_FAILED);
+    void (*before)(int) = signal(SIGCHLD, SIG_IGN); /* nobody can wait then, and a failure is no success */
+    EXPECT(process_run(echo, NULL, &code, &error) == QN_FAILED && code == -1 && strstr(error.message, "SIGCHLD"));
+    signal(SIGCHLD, before);
     /* One that hangs is ended, with what it started; one that left something behind is over when it ends. */
     const char *const hangs[] = {"sh", "-c", "sleep 60 & echo begun; sleep 60", NULL};
     int64_t from = clock_now_ns();

@@ -198,6 +198,106 @@ TEST(huge_sizes)
     EXPECT(heap_reserve_most_bytes() < ((size_t)16 << 20));
 }
 
+/* ---- more is needed than the reserve has ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#define MAY_LOSE(on) ((on) ? __lsan_disable() : __lsan_enable())
+#else
+#define MAY_LOSE(on) (void)(on)
+#endif
+
+enum { KERNELS = 1500, STEPS = 1500 };
+
+static qn_status load_many(const char *words, qn_error *error)
+{
+    qn_module *m = NULL;
+    qn_status status = qn_module_load_text(context, "many.qn", words, &m, error);
+    EXPECT(status || qn_kernel_param_count(m, "k7") > 0);
+    qn_module_free(m);
+    return status;
+}
+
+static qn_tensor chain(qn_tape *tape, qn_tensor *w)
+{
+    qn_tensor at = *w = qn_variable(qn_from_memory(tape, x, QN_F32, QN_SHAPE(N)));
+    for (int i = 0; i < STEPS; i++) at = qn_tanh(qn_mul(at, *w));
+    return at;
+}
+
+/* Steps on memory of their own are given up, and the same objects do the same rightly afterwards. */
+TEST(steps_are_given_up)
+{
+    qn_error error;
+    text words = {0};
+    for (int i = 0; i < KERNELS; i++)
+        text_print(&words, "kernel k%d(in float x[n], out float y[n]) launch (1) { y[:] = x[:] * %d + 1; }\n", i, i);
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    MAY_LOSE(true);
+    heap_allow_reserve((size_t)200 << 10);
+    fault_arm(MEMORY, 20, true);
+    EXPECT(load_many(text_get(&words), &error) == QN_NO_MEMORY && error.message[0]);
+    fault_arm(0, 0, false);
+    EXPECT(!heap_is_stopped());
+    heap_allow_reserve(0);
+    EXPECT(load_many(text_get(&words), &error) == QN_OK);
+
+    qn_tape *tape = NULL;
+    EXPECT(qn_tape_new(context, "ref", &tape, &error) == QN_OK);
+    qn_tensor w, at = chain(tape, &w), gradient;
+    heap_allow_reserve((size_t)400 << 10);
+    fault_arm(MEMORY, 10, true);
+    qn_status status = qn_tensor_read(at, y, sizeof(y), &error);
+    fault_arm(0, 0, false);
+    EXPECT(status == QN_NO_MEMORY && !heap_is_stopped());
+    heap_allow_reserve(0);
+    EXPECT(qn_tensor_read(at, y, sizeof(y), &error) == QN_OK && y[0] != 0);
+
+    /* A tape is the one thing that such a step changes: it says what to do. */
+    at = qn_sum(chain(tape, &w), QN_ALL, false);
+    heap_allow_reserve((size_t)100 << 10);
+    fault_arm(MEMORY, 1, true);
+    qn_grad(at, &w, 1, &gradient);
+    fault_arm(0, 0, false);
+    EXPECT(!heap_is_stopped());
+    heap_allow_reserve(0);
+    EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY && strstr(error.message, "make it again"));
+    EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY);
+    qn_tape_free(tape);
+    MAY_LOSE(false);
+    qn_context_close(context);
+    text_free(&words);
+    EXPECT(train(&(job){"cpu", "train"}, &error) == QN_OK);
+}
+
+/* Whatever the reserve and wherever it ends, the process goes on: calls are refused with a word. */
+TEST(reserves_of_any_size)
+{
+    static const job jobs[] = {{"cpu", "twice"}, {"ref", "rows"}, {"emu", "twice"}};
+    qn_error error;
+    long stopped = 0, refused = 0;
+    MAY_LOSE(true);
+    for (int j = 0; j < COUNT(jobs); j++)
+        for (size_t bytes = 4096; bytes <= (size_t)256 << 10; bytes *= 4)
+            for (long at = 1; at < 3000; at += 1 + at / 3) {
+                heap_allow_reserve(bytes);
+                fault_arm(MEMORY, at, true);
+                error.message[0] = 0;
+                qn_status status = from_nothing(&jobs[j], &error);
+                bool was = heap_is_stopped();
+                qn_status after = from_nothing(&jobs[j], &error);
+                fault_arm(0, 0, false);
+                EXPECT(!status || error.message[0]);
+                EXPECT(!was || after == QN_NO_MEMORY);
+                stopped += was;
+                refused += status != QN_OK;
+            }
+    heap_allow_reserve(0);
+    EXPECT(refused > 0 && stopped > 0 && stopped < refused);
+    EXPECT(from_nothing(&jobs[0], &error) == QN_OK);
+    MAY_LOSE(false);
+}
+
 /* Before main: with the library that fails on order. */
 __attribute__((constructor)) static void begin(int count, char **words)
 {
@@ -219,4 +319,5 @@ __attribute__((constructor)) static void begin(int count, char **words)
     }
 }
 
-TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes))
+TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes), CASE(steps_are_given_up),
+          CASE(reserves_of_any_size))
