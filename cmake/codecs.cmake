@@ -27,7 +27,7 @@ if(QUERN_CODECS)
     quern_codec(ZSTD zstd "ZSTD_decompress;ZSTD_compress;ZSTD_compressBound;ZSTD_isError;ZSTD_getFrameContentSize")
     quern_codec(LZ4 lz4 "LZ4_decompress_safe;LZ4_compress_default;LZ4_compressBound")
     if(IS_ABSOLUTE "${quern_libstdcxx}")
-        quern_codec(SNAPPY snappy "snappy_compress;snappy_uncompress;snappy_max_compressed_length;snappy_uncompressed_length"
+        quern_codec(SNAPPY snappy "snappy_uncompress;snappy_uncompressed_length"
             ${quern_libstdcxx} m)
     endif()
 endif()

@@ -1,8 +1,8 @@
 /*
  * Compression. In: bytes and a codec's number. Out: the bytes expanded or shrunk, or a plain "no".
  *
- * The work is done by zlib, Zstandard, LZ4 and Snappy. Their functions are declared here (the ABIs are frozen) and
- * referred to weakly: a build links the archives where they exist (cmake/codecs.cmake); where one was not linked, its
+ * The work is done by zlib, Zstandard, LZ4 and Snappy, the last only where it expands (snappy.c shrinks). Their
+ * functions are declared here (the ABIs are frozen) and referred to weakly: a build links the archives where they exist (cmake/codecs.cmake); where one was not linked, its
  * shared library is opened at first use; where that is missing too, `codec_missing` says what to install. Sizes come
  * from files, so what a header claims is first compared with what the codec can reach. SPDX-License-Identifier: MIT
  */
@@ -48,16 +48,14 @@ WEAK unsigned long long ZSTD_getFrameContentSize(const void *, size_t);
 WEAK int LZ4_decompress_safe(const char *, char *, int, int);
 WEAK int LZ4_compress_default(const char *, char *, int, int);
 WEAK int LZ4_compressBound(int);
-WEAK int snappy_compress(const char *, size_t, char *, size_t *);
 WEAK int snappy_uncompress(const char *, size_t, char *, size_t *);
-WEAK size_t snappy_max_compressed_length(size_t);
 WEAK int snappy_uncompressed_length(const char *, size_t, size_t *);
 
 /* Every function once: the linked one, or that of the shared library. */
 #define ZLIB(F) F(inflateInit2_) F(inflate) F(inflateReset) F(inflateEnd) F(deflateInit2_) F(deflate) F(deflateEnd)
 #define ZSTD(F) F(ZSTD_decompress) F(ZSTD_compress) F(ZSTD_compressBound) F(ZSTD_isError) F(ZSTD_getFrameContentSize)
 #define LZ4(F) F(LZ4_decompress_safe) F(LZ4_compress_default) F(LZ4_compressBound)
-#define SNAPPY(F) F(snappy_compress) F(snappy_uncompress) F(snappy_max_compressed_length) F(snappy_uncompressed_length)
+#define SNAPPY(F) F(snappy_uncompress) F(snappy_uncompressed_length)
 #define FIELD(name) __typeof__(&name) name;
 static struct {
     ZLIB(FIELD) ZSTD(FIELD) LZ4(FIELD) SNAPPY(FIELD)
@@ -197,7 +195,7 @@ size_t codec_bound_bytes(codec c, size_t size)
 {
     if (codec_missing(c)) return size;
     switch (c) {
-    case CODEC_SNAPPY: return use.snappy_max_compressed_length(size);
+    case CODEC_SNAPPY: return 32 + size + size / 6;
     case CODEC_GZIP: return size + size / 1000 + 128;
     case CODEC_ZSTD: return use.ZSTD_compressBound(size);
     case CODEC_LZ4: return size > INT_MAX ? 0 : (size_t)use.LZ4_compressBound((int)size);
@@ -221,7 +219,7 @@ size_t codec_shrink(codec c, const void *data, size_t size, void *out)
     size_t bound = codec_bound_bytes(c, size);
     switch (c) {
     case CODEC_NONE: return size ? (memcpy(out, data, size), size) : 0;
-    case CODEC_SNAPPY: return use.snappy_compress(data, size, out, &bound) ? 0 : bound;
+    case CODEC_SNAPPY: return snappy_shrink(data, size, out);
     case CODEC_GZIP: return gzip_shrink(data, size, out);
     case CODEC_ZSTD: {
         size_t length = use.ZSTD_compress(out, bound, data, size, 3);

@@ -31,6 +31,7 @@ bool codec_plausible(codec c, const void *data, size_t size, size_t out_size);
 size_t codec_bound_bytes(codec c, size_t size);
 /* Returns the compressed size, 0 on failure. `out` has room for codec_bound_bytes. */
 size_t codec_shrink(codec c, const void *data, size_t size, void *out);
+size_t snappy_shrink(const void *data, size_t size, void *out); /* snappy.c */
 
 /* A gzip file as a stream. */
 typedef struct gunzip gunzip;

@@ -617,6 +617,39 @@ TEST(cut_files)
     free(bytes);
 }
 
+/* Bytes of few and of many kinds, around the lengths where the format changes, come back from the library's expander. */
+TEST(snappy_shrinks)
+{
+    enum { MOST_BYTES = 200000 };
+    if (codec_missing(CODEC_SNAPPY)) {
+        printf("note: skipped Snappy: %s\n", codec_missing(CODEC_SNAPPY));
+        return;
+    }
+    static const size_t around[] = {1, 4, 60, 61, 64, 68, 256, 257, 2048, 4096, 65536, 65540, 131072, MOST_BYTES - 3};
+    uint8_t *data = malloc(MOST_BYTES), *back = malloc(MOST_BYTES);
+    uint8_t *shrunk = malloc(codec_bound_bytes(CODEC_SNAPPY, MOST_BYTES));
+    uint32_t state = 1;
+    for (int kind = 0; kind < 8; kind++) {
+        for (size_t i = 0; i < MOST_BYTES; i++) {
+            state = state * 1664525u + 1013904223u;
+            bool repeats = kind & 4 && i > 3000 && state >> 20 & 255;
+            data[i] =
+                repeats ? data[i - 3000 + 2990 * (size_t)(kind & 1)] : (uint8_t)((state >> 24) % (1u << 2 * kind % 9));
+        }
+        for (int n = 0; n < COUNT(around); n++)
+            for (size_t size = around[n] - 1; size <= around[n] + 2; size++) {
+                size_t length = codec_shrink(CODEC_SNAPPY, data, size, shrunk);
+                EXPECT(length && length <= codec_bound_bytes(CODEC_SNAPPY, size));
+                EXPECT(codec_expand(CODEC_SNAPPY, shrunk, length, back, size) && !memcmp(data, back, size));
+            }
+    }
+    memset(data, 7, MOST_BYTES);
+    EXPECT(codec_shrink(CODEC_SNAPPY, data, MOST_BYTES, shrunk) < MOST_BYTES / 15);
+    free(data);
+    free(back);
+    free(shrunk);
+}
+
 TEST(gzip_logs)
 {
     if (codec_missing(CODEC_GZIP)) {
@@ -674,4 +707,4 @@ TEST(beginning)
 
 TEST_MAIN(CASE(beginning), CASE(made_rows_are_fixed), CASE(oracle), CASE(signal_can_be_learnt), CASE(skew),
           CASE(codecs), CASE(nulls), CASE(shuffling), CASE(positions), CASE(splits), CASE(ranges), CASE(many_files),
-          CASE(metadata_file), CASE(bad_logs), CASE(cut_files), CASE(gzip_logs), CASE(cleanup))
+          CASE(metadata_file), CASE(bad_logs), CASE(cut_files), CASE(snappy_shrinks), CASE(gzip_logs), CASE(cleanup))
