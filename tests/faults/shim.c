@@ -166,7 +166,7 @@ void *realloc(void *memory, size_t size)
 
 void free(void *memory)
 {
-    if (is_early(memory)) return;
+    if (is_early(memory) || looking_up) return; /* what dlsym frees while it looks for free is lost */
     REAL(free);
     next_free(memory);
 }

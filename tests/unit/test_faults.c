@@ -74,10 +74,14 @@ static void every_allocation(const char *what, qn_status (*work)(const job *j, q
     memcpy(expected, y, sizeof(y));
     for (int sticky = 0; sticky < 2; sticky++) {
         long refused = 0, last = 1;
-        fault_arm(MEMORY, 0, false);
-        (void)work(j, &error);
-        last = fault_seen(MEMORY);
-        fault_arm(0, 0, false);
+        long fewest = 0; /* memory that lies otherwise may make another plan once */
+        for (int turn = 0; turn < 3; turn++) {
+            fault_arm(MEMORY, 0, false);
+            (void)work(j, &error);
+            last = fault_seen(MEMORY);
+            fault_arm(0, 0, false);
+            fewest = turn ? MINIMUM(fewest, last) : last;
+        }
         for (long at = 1; at <= last; at += 1 + at / 40) {
             memset(y, 0, sizeof(y));
             error.message[0] = 0;
@@ -92,7 +96,7 @@ static void every_allocation(const char *what, qn_status (*work)(const job *j, q
                 EXPECT(false);
             }
         }
-        EXPECT(refused > 0 || last < 100); /* a call that was made before allocates hardly anything */
+        EXPECT(refused > 0 || fewest < 100); /* a call that was made before allocates hardly anything */
         EXPECT(work(j, &error) == QN_OK && !memcmp(y, expected, sizeof(y)));
     }
 }
