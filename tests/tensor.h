@@ -42,9 +42,16 @@ static inline void tape_close(void)
     tape = NULL;
 }
 
+/* Where the interpreter reads a leaf: its memory, or a copy (in the arena `context`) of what a device has of its own. */
 static inline const void *tensor_memory(void *context, const graph_node *leaf)
 {
-    return qn_buffer_data(((const storage *)leaf->attr.storage)->buffer);
+    qn_buffer *buffer = ((const storage *)leaf->attr.storage)->buffer;
+    qn_error error;
+    if (strncmp(qn_buffer_device(buffer), "cuda", 4) != 0) return qn_buffer_data(buffer);
+    size_t size_bytes = qn_buffer_size_bytes(buffer);
+    void *copy = arena_alloc(context, size_bytes + 1);
+    if (qn_buffer_read(buffer, 0, copy, size_bytes, NULL, &error)) test_fail(__FILE__, __LINE__, error.message);
+    return copy;
 }
 
 /* What the tape's device computes is what the interpreter says. */
@@ -82,7 +89,7 @@ static inline int64_t tensor_values(qn_tensor t, double *out, int64_t room)
         return -1;
     }
     arena *scratch = arena_new();
-    graph_memory where = {.find = tensor_memory};
+    graph_memory where = {.find = tensor_memory, .context = scratch};
     graph_tensor result;
     int64_t count = -1;
     if (graph_interpret(t.tape->graph, &slot->node, 1, &where, false, scratch, &result, &error)) {
