@@ -8,7 +8,8 @@
  * and no file that an undisturbed run does not leave.
  *
  * A line of the list: NAME WHAT COMMAND..., WHAT being `same` (stdout and files are compared), `loose` (numbers on stdout
- * may differ: times), either with `-cold` (an empty cache) or `-tells` (what fails is told on stdout). {q} is the quern program, {r} the root of the tree, {b}
+ * may differ: times), either with `-cold` (an empty cache) or `-tells` (what fails is told on stdout) or
+ * `-or-ref` (the program takes the best device and says which: without a compiler `ref` in place of `cpu`, all else the same). {q} is the quern program, {r} the root of the tree, {b}
  * the folder of built programs; the command runs in an empty folder of its own.
  * SPDX-License-Identifier: MIT
  */
@@ -42,7 +43,7 @@ enum { FAULTS = sizeof(faults) / sizeof(faults[0]) };
 typedef struct command {
     char *line, *words[MOST_WORDS];
     int word_count;
-    bool same, cold, tells;
+    bool same, cold, tells, or_ref;
     char *output, *files, *left; /* of the undisturbed run */
     long counts[FAULTS], next[FAULTS], step[FAULTS];
 } command;
@@ -249,6 +250,18 @@ static void finding(const command *c, int number, long at, const char *what)
     free(said);
 }
 
+/* The same words, but for the device. */
+static bool same_on_ref(const char *output, const char *undisturbed)
+{
+    while (*output && *undisturbed) {
+        bool device = !strncmp(undisturbed, "cpu", 3) && !strncmp(output, "ref", 3);
+        if (!device && *output != *undisturbed) return false;
+        output += device ? 3 : 1;
+        undisturbed += device ? 3 : 1;
+    }
+    return *output == *undisturbed;
+}
+
 static void look(const command *c, int number, long at)
 {
     int status = run(c, number, at);
@@ -268,7 +281,8 @@ static void look(const command *c, int number, long at)
         if (!*said && !(c->tells && *output)) finding(c, number, at, "a status without a word");
     } else {
         survived++;
-        if (c->same && strcmp(output, c->output)) finding(c, number, at, "success, and another output");
+        if (c->same && strcmp(output, c->output) && !(c->or_ref && same_on_ref(output, c->output)))
+            finding(c, number, at, "success, and another output");
         if (c->same && strcmp(files, c->files)) finding(c, number, at, "success, and other files");
     }
     char *more = new_line(left, c->left);
@@ -325,6 +339,7 @@ static bool read_commands(const char *path, const char *only)
         c->same = !strncmp(what, "same", 4);
         c->cold = strstr(what, "-cold") != NULL;
         c->tells = strstr(what, "-tells") != NULL;
+        c->or_ref = strstr(what, "-or-ref") != NULL;
         for (char *word; (word = strsep(&at, " ")) && c->word_count + 1 < MOST_WORDS;)
             if (*word) c->words[c->word_count++] = expand(word);
         command_count++;
