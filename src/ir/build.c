@@ -221,21 +221,32 @@ static tile_block *clone_block(tile_kernel *to, const tile_block *from)
     return b;
 }
 
+static const char *copy_words(arena *memory, const char *words)
+{
+    return words ? arena_copy_text(memory, words, strlen(words)) : NULL;
+}
+
+/* Nothing of the copy lies in the memory of the kernel it was made from: a stored kernel outlives the plan. */
 tile_kernel *tile_clone(const tile_kernel *k, arena *memory)
 {
     tile_kernel *copy = copy_bytes(memory, k, sizeof(*k));
     copy->memory = memory;
     copy->name = arena_copy_text(memory, k->name, strlen(k->name));
-    copy->file = k->file ? arena_copy_text(memory, k->file, strlen(k->file)) : NULL;
+    copy->file = copy_words(memory, k->file);
+    copy->raw_language = copy_words(memory, k->raw_language);
+    copy->raw_source = copy_words(memory, k->raw_source);
+    copy->raw_constants = copy_words(memory, k->raw_constants);
+    copy->raw_path = copy_words(memory, k->raw_path);
+    copy->raw_instance = copy_words(memory, k->raw_instance);
+    copy->raw_options = copy_words(memory, k->raw_options);
     copy->params = copy_bytes(memory, k->params, sizeof(tile_param) * (size_t)k->param_count);
     for (int p = 0; p < k->param_count; p++)
         copy->params[p].name = arena_copy_text(memory, k->params[p].name, strlen(k->params[p].name));
     copy->value_capacity = k->value_count;
     copy->values = copy_bytes(memory, k->values, sizeof(tile_value) * (size_t)k->value_count);
     for (int v = 1; v < k->value_count; v++) {
-        const char *name = k->values[v].name;
         copy->values[v].op = NULL;
-        copy->values[v].name = name ? arena_copy_text(memory, name, strlen(name)) : NULL;
+        copy->values[v].name = copy_words(memory, k->values[v].name);
     }
     copy->alias_capacity = k->alias_count;
     copy->aliases = copy_bytes(memory, k->aliases, sizeof(tile_alias) * (size_t)k->alias_count);

@@ -229,6 +229,11 @@ TEST(dumps_carry_everything)
         tile_print(again, &second);
         EXPECT_TEXT(text_get(&second), text_get(&first));
         EXPECT(!strcmp(again->raw_source, k->raw_source) && !again->raw_instance == !k->raw_instance);
+        tile_kernel *copy = tile_clone(k, memory); /* a kernel in the store outlives the plan that it came from */
+        EXPECT(copy->raw_language != k->raw_language && copy->raw_source != k->raw_source);
+        EXPECT(copy->raw_constants != k->raw_constants && (!k->raw_path || copy->raw_path != k->raw_path));
+        EXPECT((!k->raw_instance || copy->raw_instance != k->raw_instance) &&
+               (!k->raw_options || copy->raw_options != k->raw_options));
         text_free(&first);
         text_free(&second);
         arena_free(memory);
