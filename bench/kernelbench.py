@@ -1,0 +1,441 @@
+#!/usr/bin/env python3
+"""A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
+
+Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45]
+       [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
+
+FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
+get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
+scalars by their names. `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
+until its numbers and operations fit a CPU; they are the same on every machine.
+Each problem runs in a process of its own, which is ended after the timeout. Quern is checked against eager first; what
+is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
+below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion`).
+--plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
+"""
+import argparse
+import ast
+import ctypes as C
+import glob
+import json
+import logging
+import math
+import multiprocessing
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
+STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads")
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
+          torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12}
+
+
+# ---- problems ----
+
+class Problem:
+    """One function of one file, with the module beside it."""
+
+    def __init__(self, folder, level, number):
+        self.folder, self.level, self.number = folder, level, number
+        self.functions = os.path.join(folder, f"level{level}.qn")
+        found = glob.glob(os.path.join(folder, f"level{level}", f"{number}_*.py"))
+        self.path = found[0] if found else None
+        self.name = os.path.basename(found[0])[:-3] if found else f"k{number}"
+        text = open(self.functions).read()
+        head = re.search(r"^tensor k%d\((.*?)\)\s*(?:$|\{)" % number, text, re.M | re.S)
+        self.arrays, self.scalars = [], []  # (name, extents), names
+        for word in re.split(r",\s*", head.group(1)):
+            m = re.match(r"(?:const )?\w+ (\w+)((?:\[[^\]]*\])*)", word.strip())
+            extents = re.findall(r"\[([^\]]*)\]", m.group(2))
+            if extents:
+                self.arrays.append((m.group(1), extents))
+            else:
+                self.scalars.append(m.group(1))
+
+    def module(self, changed):
+        """The module's names, with some sizes changed as soon as they are given."""
+        names = {"__name__": "problem"}
+        for node in ast.parse(open(self.path).read()).body:
+            exec(compile(ast.Module([node], []), self.path, "exec"), names)
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    for n in ast.walk(target):
+                        if isinstance(n, ast.Name) and n.id in changed:
+                            names[n.id] = changed[n.id]
+        return names
+
+    def build(self, changed, device):
+        names = self.module(changed)
+        with torch.device(device):
+            torch.manual_seed(self.number)
+            model = names["Model"](*names["get_init_inputs"]())
+            inputs = names["get_inputs"]()
+        model = model.to(device)
+        return names, model, [x.to(device) if torch.is_tensor(x) else x for x in inputs]
+
+    def cost(self, changed):
+        """Numbers and operations at these sizes, without computing anything."""
+        logging.disable(logging.WARNING)  # it misses a package that is not asked for
+        from torch.utils.flop_counter import FlopCounterMode
+        _, model, inputs = self.build(changed, "meta")
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            out = model(*inputs)
+        outs = [out] if torch.is_tensor(out) else [x for x in out if torch.is_tensor(x)]
+        every = [x for x in inputs if torch.is_tensor(x)] + list(model.parameters()) + outs
+        return sum(x.numel() for x in every), counter.get_total_flops()
+
+    def sizes(self, which):
+        if which == "full":
+            return {}
+        most_numbers, most_operations = LIMITS[which]
+        changed, fixed = {}, set()
+        names = self.module({})
+        while True:
+            numbers, operations = self.cost(changed)
+            if numbers <= most_numbers and operations <= most_operations:
+                return changed
+            best, best_size = None, 7
+            for name, value in {**names, **changed}.items():
+                size = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+                if name in fixed or name.startswith("__") or not isinstance(size, int) or isinstance(size, bool):
+                    continue
+                if STRUCTURE.search(name) and not re.search(r"_features$", name):
+                    continue
+                size = size * 4 if name.startswith("batch") else size  # what repeats goes first
+                if size > best_size:
+                    best, best_size = name, size
+            if best is None:
+                return changed
+            value = changed.get(best, names[best])
+            half = (value[0] // 2,) if isinstance(value, tuple) else value // 2
+            try:
+                self.cost({**changed, best: half})
+                changed[best] = half
+            except Exception:
+                fixed.add(best)
+
+    def values(self, names, inputs):
+        """Numbers for the function's scalars, and the tensors for its arrays."""
+        scalars = {n: names[n] for n in self.scalars if n in names}
+        words = re.findall(r"def forward\(self, (.*?)\)", open(self.path).read(), re.S)[0].split(",")
+        for word, x in zip(words, inputs):
+            if not torch.is_tensor(x):
+                scalars[word.split(":")[0].strip()] = x
+        return scalars
+
+    def tensors(self, model, inputs):
+        return [x for x in inputs if torch.is_tensor(x)] + [p for p in model.parameters() if p.dim()]
+
+    def settings(self, scalars, tensors):
+        """--set words for the command: extents and scalars."""
+        numbers = {}
+        for (_, extents), t in zip(self.arrays, tensors):
+            for name, size in zip(extents, t.shape):
+                if re.match(r"[A-Za-z_]\w*$", name):
+                    numbers[name] = size
+        numbers.update({n: v for n, v in scalars.items() if n in self.scalars})
+        return [word for n, v in numbers.items() for word in ("--set", f"{n}={v}")]
+
+
+# ---- Quern through its C interface ----
+
+class Quern:
+    def __init__(self, library, device):
+        self.q, self.device, self.error = C.CDLL(library), device.encode(), C.create_string_buffer(65536)
+        self.context, self.stream = C.c_void_p(), C.c_void_p()
+        self.ok(self.q.qn_context_open(None, C.byref(self.context), self.error), "open")
+        if device == "cuda":
+            torch.cuda.set_stream(torch.cuda.Stream())
+            torch.zeros(1, device="cuda")
+            current = C.c_void_p()
+            C.CDLL("libcuda.so.1").cuCtxGetCurrent(C.byref(current))
+            self.ok(self.q.qn_device_adopt(self.context, self.device, current, self.error), "adopt")
+            native = C.c_void_p(torch.cuda.current_stream().cuda_stream)
+            self.ok(self.q.qn_stream_wrap(self.context, self.device, native, C.byref(self.stream), self.error), "stream")
+
+    def ok(self, status, what):
+        if status:
+            words = self.error.raw.replace(b"\0", b" ").strip()[:300].decode("utf8", "replace")
+            raise RuntimeError(f"{what}: {words}")
+
+    def bind(self, call, name, t, keep):
+        rank = max(t.dim(), 1)
+        shape, strides = (C.c_int64 * rank)(*t.shape), (C.c_int64 * rank)(*t.stride())
+        if t.is_cuda:
+            buffer = C.c_void_p()
+            size = t.untyped_storage().nbytes() - t.storage_offset() * t.element_size()
+            self.ok(self.q.qn_buffer_wrap_on(self.context, self.device, C.c_void_p(t.data_ptr()),
+                                             C.c_size_t(max(size, 1)), None, None, C.byref(buffer), self.error), "wrap")
+            self.ok(self.q.qn_call_set_buffer(call, name.encode(), buffer, C.c_size_t(0), DTYPES[t.dtype], t.dim(), shape,
+                                              strides, self.error), name)
+            keep.append(buffer)
+        else:
+            self.ok(self.q.qn_call_set_memory(call, name.encode(), C.c_void_p(t.data_ptr()), DTYPES[t.dtype], t.dim(),
+                                              shape, strides, self.error), name)
+        keep.append(t)
+
+    def call(self, problem, mode, tensors, scalars, result):
+        module, call, keep = C.c_void_p(), C.c_void_p(), []
+        self.ok(self.q.qn_module_load_file(self.context, problem.functions.encode(), C.byref(module), self.error), "load")
+        name = f"{mode} k{problem.number}" if mode != "fused" else f"k{problem.number}"
+        self.ok(self.q.qn_call_new(module, name.encode(), C.byref(call), self.error), "call")
+        for (array, _), t in zip(problem.arrays, tensors):
+            self.bind(call, array, t.detach(), keep)
+        for n, v in scalars.items():
+            if n not in problem.scalars:
+                continue
+            if isinstance(v, float):
+                self.ok(self.q.qn_call_set_float(call, n.encode(), C.c_double(v), self.error), n)
+            else:
+                self.ok(self.q.qn_call_set_int(call, n.encode(), C.c_int64(int(v)), self.error), n)
+        self.bind(call, "result0", result, keep)
+        return call, keep
+
+    def run(self, call):
+        """Waits: a tensor function runs on the device's own stream."""
+        self.ok(self.q.qn_call_run(call, self.device, self.error), "run")
+
+
+# ---- times ----
+
+def median_us(f, device, waits, budget_s=0.25):
+    """waits: f returns when its work is done. The GPU's second-level cache is emptied before each call."""
+    if device == "cuda":
+        empty = torch.empty(64 << 20, dtype=torch.int32, device=device)
+        torch.cuda.synchronize()
+    f()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    f()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    once = time.perf_counter() - start
+    count = 1 if once > 2 else max(5, min(50, int(budget_s / max(once, 1e-5))))
+    times, events = [], []
+    for _ in range(count):
+        if device == "cuda":
+            empty.zero_()
+        if device == "cuda" and not waits:
+            events.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+            events[-1][0].record()
+            f()
+            events[-1][1].record()
+            continue
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        f()
+        times.append((time.perf_counter() - start) * 1e6)
+    if events:
+        torch.cuda.synchronize()
+        times = [a.elapsed_time(b) * 1e3 for a, b in events]
+    return statistics.median(times)
+
+
+def relative_error(got, want):
+    if not want.dtype.is_floating_point:
+        return float((got != want).float().mean())
+    far = (got - want).abs().max().item() if want.numel() >= 1 << 28 else (got.double() - want.double()).abs().max().item()
+    return far / max(want.abs().max().item(), 1e-30)
+
+
+def run_one(problem, options, pipe):
+    """In a process of its own: sends dictionaries that the parent joins, so that what was known before an end is kept."""
+    try:
+        device = options.device
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
+        torch.backends.cudnn.benchmark = True
+        names, model, inputs = problem.build(problem.sizes(options.sizes), device)
+        scalars, tensors = problem.values(names, inputs), problem.tensors(model, inputs)
+        pipe.send({"settings": problem.settings(scalars, tensors)})
+        quern = Quern(options.library, device)
+        with torch.no_grad():
+            want = model(*[x.clone() if torch.is_tensor(x) else x for x in inputs])
+            want = want if torch.is_tensor(want) else want[0]
+            pipe.send({"eager_us": median_us(lambda: model(*inputs), device, False)})
+            result = torch.empty(tuple(want.shape), dtype=want.dtype, device=device)
+            call, _keep = quern.call(problem, options.mode, tensors, scalars, result)
+            start = time.perf_counter()
+            quern.run(call)
+            pipe.send({"first_s": time.perf_counter() - start})
+            error = relative_error(result, want)
+            right = error < (2e-2 if options.tf32 else 2e-3)
+            pipe.send({"error": error, "status": "ok" if right else "WRONG"})
+            del want
+            if right:
+                pipe.send({"quern_us": median_us(lambda: quern.run(call), device, True)})
+            if not options.no_compile:
+                compiled = torch.compile(model)
+                compiled(*inputs)
+                pipe.send({"compiled_us": median_us(lambda: compiled(*inputs), device, False)})
+    except Exception as problem_of_it:
+        pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
+    pipe.close()
+
+
+def run_apart(problem, options):
+    """Forked, so that nothing is imported again; the parent never touches the device."""
+    row = {"level": problem.level, "number": problem.number, "name": problem.name, "status": "NONE"}
+    context = multiprocessing.get_context("fork")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=run_one, args=(problem, options, its))
+    process.start()
+    its.close()
+    end = time.monotonic() + options.timeout
+    while True:
+        try:
+            if not mine.poll(max(end - time.monotonic(), 0)):
+                stage = "compiling Quern's plan or its first run" if "eager_us" in row else "eager"
+                row.update(status="TIME", why=f"not done after {options.timeout:g} s"
+                           + ("" if "first_s" in row else f": {stage}"))
+                os.kill(process.pid, signal.SIGKILL)
+                break
+            row.update(mine.recv())
+        except EOFError:
+            break
+    process.join()
+    if row["status"] == "NONE":
+        row.update(status="ENDED", why=f"its process ended with {process.exitcode}")
+    peers = [row[k] for k in ("eager_us", "compiled_us") if k in row]
+    if "quern_us" in row and peers:
+        row["ratio"] = min(peers) / row["quern_us"]
+    return row
+
+
+# ---- what the plan says ----
+
+def plan_text(problem, settings, options):
+    words = [options.quern, "show", problem.functions, f"k{problem.number}", "--stage", "fusion", "--device",
+             options.device, *settings]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    return done.stdout if done.returncode == 0 else "", (done.stderr.strip().splitlines() or [""])[0]
+
+
+def plan_reason(text):
+    """The slowest kernel by the plan's own estimate, and what it says of it."""
+    best, best_us = "", -1.0
+    for line in text.splitlines():
+        m = re.match(r"  (?:estimate|takes about) ([0-9.]+) (ns|us|ms|s)\b(.*)", line)
+        if m:
+            time_us = float(m.group(1)) * {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[m.group(2)]
+            if time_us > best_us:
+                best, best_us = f"{kernel}: {line.strip()}", time_us
+        elif line.startswith("kernel "):
+            kernel = " ".join(line.split()[1:3])
+    if not best:
+        edges = re.findall(r"^boundary \S+ .*?\(([0-9.]+) (KB|MB|GB)\) (from kernel .*)$", text, re.M)
+        size = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
+        best = "largest boundary " + max(((float(a) * size[b], f"{a} {b} {c}") for a, b, c in edges), default=(0, "none"))[1]
+    kernels = len(re.findall(r"^kernel ", text, re.M))
+    return f"{kernels} kernels; " + best
+
+
+def plan_all(problems, options):
+    rows = []
+    for problem in problems:
+        try:
+            changed = problem.sizes(options.sizes)
+            names, model, inputs = problem.build(changed, "meta")
+            settings = problem.settings(problem.values(names, inputs), problem.tensors(model, inputs))
+            text, wrong = plan_text(problem, settings, options)
+            m = re.search(r"^plan: .*$", text, re.M)
+            both = re.search(r"estimate ([0-9.e+-]+) us.* eager ([0-9.e+-]+) us", m.group(0)) if m else None
+            ratio = float(both.group(2)) / float(both.group(1)) if both else 0.0
+            rows.append((ratio, problem, m.group(0) if m else wrong or plan_reason(text), plan_reason(text)))
+        except Exception as why:
+            rows.append((-1.0, problem, f"{type(why).__name__}: {str(why)[:200]}", ""))
+    for ratio, problem, words, reason in sorted(rows, key=lambda r: r[0]):
+        print(f"L{problem.level} {problem.number:3d} {problem.name[:40]:40s} {words}")
+        if reason and reason != words:
+            print(f"{'':48s}{reason}")
+
+
+# ---- the table ----
+
+def number(row, key):
+    return f"{row[key]:12.1f}" if key in row else f"{'-':>12s}"
+
+
+def print_table(rows, problems, options):
+    print(f"\n{'problem':50s} {'status':6s} {'eager us':>12s} {'compiled us':>12s} {'quern us':>12s} {'ratio':>7s} "
+          f"{'error':>8s} {'first s':>7s}")
+    for row in sorted(rows, key=lambda r: r.get("ratio", -1)):
+        ratio = f"{row['ratio']:7.2f}" if "ratio" in row else f"{'-':>7s}"
+        error = f"{row['error']:8.1e}" if "error" in row else f"{'-':>8s}"
+        first = f"{row['first_s']:7.2f}" if "first_s" in row else f"{'-':>7s}"
+        print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {number(row, 'eager_us')} "
+              f"{number(row, 'compiled_us')} {number(row, 'quern_us')} {ratio} {error} {first}")
+        if row.get("why"):
+            print(f"      {row['why']}")
+        if row.get("ratio", 0) < 0.8 and "settings" in row and os.path.exists(options.quern):
+            try:
+                row["reason"] = plan_reason(plan_text(problems[row["level"], row["number"]], row["settings"], options)[0])
+            except subprocess.TimeoutExpired:
+                row["reason"] = "planning takes more than a minute"
+            print(f"      because: {row['reason']}")
+    for level in sorted({r["level"] for r in rows}):
+        mine = [r for r in rows if r["level"] == level]
+        ratios = [r["ratio"] for r in mine if "ratio" in r]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
+        print(f"level {level}: {len(ratios)} of {len(mine)} right and timed; geometric mean {mean:.3f}; "
+              f"at least 1: {sum(x >= 1 for x in ratios)}; below 0.8: {sum(x < .8 for x in ratios)}; "
+              f"below 0.5: {sum(x < .5 for x in ratios)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--sizes", default="full", choices=("full", "medium", "small"))
+    parser.add_argument("--level", default="")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds a problem")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
+    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--mode", default="fused", choices=("fused", "eager", "strict"))
+    parser.add_argument("--json", default="")
+    parser.add_argument("--library", default=os.path.join(HERE, "..", "build", "libquern.so"))
+    parser.add_argument("--quern", default=os.path.join(HERE, "..", "build", "quern"))
+    options = parser.parse_args()
+    levels = options.level.split(",") if options.level else sorted(
+        re.findall(r"level(\d+)\.qn", " ".join(os.listdir(options.folder))))
+    problems = {}
+    for level in map(int, levels):
+        text = open(os.path.join(options.folder, f"level{level}.qn")).read()
+        numbers = sorted(int(x) for x in re.findall(r"^tensor k(\d+)\(", text, re.M))
+        if options.only:
+            numbers = [n for n in map(int, options.only.split(",")) if n in numbers]
+        problems.update({(level, n): Problem(options.folder, level, n) for n in numbers})
+    if options.plan:
+        return plan_all(problems.values(), options)
+    rows, start = [], time.monotonic()
+    for problem in problems.values():
+        if time.monotonic() - start > options.seconds:
+            print(f"no time for level {problem.level}, {problem.number} and what follows")
+            break
+        row = run_apart(problem, options)
+        rows.append(row)
+        print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {row.get('ratio', 0):7.2f} "
+              f"{row.get('why', '')}", flush=True)
+        if options.json:
+            with open(options.json, "w") as f:
+                json.dump(rows, f, indent=1)
+    print_table(rows, problems, options)
+    if options.json:
+        with open(options.json, "w") as f:
+            json.dump(rows, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
