@@ -100,10 +100,20 @@ int command_check(const command *self, const arguments *given)
     return status;
 }
 
+/* SVG into a file or a pipe, a table on a terminal, where SVG could not be read. */
+static int show_onnx(const arguments *given)
+{
+    qn_error error;
+    qn_status shown = qn_show_onnx(given->words.items[0], given->dot || !isatty(1), write_data, NULL, &error);
+    return shown == QN_OK ? EXIT_OK : report_error(&error);
+}
+
 int command_show(const command *self, const arguments *given)
 {
     int status = EXIT_WRONG_CALL;
     qn_error error;
+    const char *end = strrchr(given->words.items[0], '.');
+    if (end && !strcmp(end, ".onnx")) return show_onnx(given);
     if (!settings_are_whole(given)) return EXIT_WRONG_CALL;
     if (given->stage) {
         const char *names[64];

@@ -93,7 +93,7 @@ const command commands[] = {
      "need none: --arch names the one to compile for. With all sizes given, the kernel is specialised as\n"
      "for a launch on contiguous arrays. Of a tensor function: its graph, what fusion made of it (the\n"
      "default), where intermediates lie, or the stage of each kernel that it becomes; sizes that are not\n"
-     "given are those of its bench.\n",
+     "given are those of its bench. Of an ONNX model: a table of its nodes on a terminal, else a picture.\n",
      "stage set device mode backward dot arch annotate why times no-cache no-raw",
      "  quern show kernels/gelu.qn gelu_tile\n"
      "      the C that the cpu device compiles\n"
@@ -103,7 +103,9 @@ const command commands[] = {
      "      what an A100 would run, line by line\n"
      "  quern show kernels/softmax.qn softmax_fused --backward; quern show kernels/softmax.qn softmax_fused --dot > "
      "g.svg\n"
-     "      the kernels of its gradient, with what fusion saved; a picture of the graph\n",
+     "      the kernels of its gradient, with what fusion saved; a picture of the graph\n"
+     "  quern show model.onnx > model.svg\n"
+     "      the graph of an ONNX model, from `quern export` or elsewhere\n",
      command_show},
     {"debug", "step through a kernel", "debug FILE [NAME] [options]", 1, 2,
      "Runs the kernel under the interpreter and stops where you say. At the prompt: break LINE,\n"

@@ -55,6 +55,8 @@ typedef struct qn_show_options {
 } qn_show_options;
 QN_API QN_MUST_CHECK qn_status qn_show(qn_context *context, const char *path, const char *kernel,
                                        const qn_show_options *options, qn_write *write, void *user, qn_error *error);
+/* An ONNX model, whoever wrote it: a table of its nodes, or (`picture`) its graph as SVG. No tensor's bytes are looked at. */
+QN_API QN_MUST_CHECK qn_status qn_show_onnx(const char *path, bool picture, qn_write *write, void *user, qn_error *error);
 QN_API int qn_stage_count(void);
 QN_API const char *qn_stage_name(int number, const char **summary);
 

@@ -65,6 +65,8 @@ one() { # name, options of training
     "$quern" export dlrm "$name" -o "$name.onnx" >log 2>&1 && good || { bad "$name: export"; cat log; return; }
     "$quern" predict "$name" rows.tsv --device cpu -o "$name.csv" >log 2>&1 || { bad "$name: predict"; cat log; return; }
     [ -s "$name.onnx.data" ] && good || bad "$name: large tables are not beside the model"
+    "$quern" show "$name.onnx" >"$name.svg" 2>log && grep -q '</svg>' "$name.svg" && grep -q '>probability</text>' "$name.svg" && good ||
+        { bad "$name: picture"; cat log; }
     [ -n "$have_python" ] || return
     "$python" compare.py "$name.onnx" "$name.csv" >log 2>&1 && good || { bad "$name: onnxruntime"; tail -5 log; }
 }
