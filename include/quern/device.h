@@ -110,7 +110,8 @@ QN_API QN_MUST_CHECK qn_status qn_buffer_copy(qn_buffer *to, size_t to_offset_by
 
 QN_API QN_MUST_CHECK qn_status qn_stream_new(qn_context *context, const char *device, qn_stream **stream,
                                              qn_error *error);
-/* The host program's own stream (a CUstream), which stays its own. */
+/* The host program's own stream (a CUstream), which stays its own. NULL is its default stream, as are the handles of the
+ * legacy and the per-thread default stream. */
 QN_API QN_MUST_CHECK qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, qn_stream **stream,
                                               qn_error *error);
 QN_API void qn_stream_free(qn_stream *stream); /* waits; NULL is fine */
@@ -121,8 +122,24 @@ QN_API QN_MUST_CHECK qn_status qn_stream_wait(qn_stream *stream, qn_error *error
 QN_API QN_MUST_CHECK qn_status qn_stream_wait_event(qn_stream *stream, qn_event *event, qn_error *error);
 
 /* As qn_call_run, but does not wait. All arrays are buffers on the stream's device (or its addresses). After the first
- * launch a repeated one allocates nothing and computes nothing again that has not changed. */
+ * launch a repeated one allocates nothing and computes nothing again that has not changed. The host program may be
+ * recording a graph from the stream: what must be compiled or allocated first is, and the launches become part of the
+ * graph; call and scratch memory then stay as long as the graph. */
 QN_API QN_MUST_CHECK qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error);
+/* For calls that are repeated: new addresses of `count` arrays that qn_call_set_memory gave, by the number of their
+ * parameter (qn_kernel_param), ascending. Their shapes and types stay, and so does where they are, on the host or on the
+ * device. Nothing is looked up. */
+QN_API QN_MUST_CHECK qn_status qn_call_move(qn_call *call, const int *params, void *const *addresses, int count,
+                                            qn_error *error);
+/* An array as it will be when the call runs on this device with what is set now: type, extents, row-major strides, no
+ * data. Outputs need not be set. */
+QN_API QN_MUST_CHECK qn_status qn_call_expect(qn_call *call, const char *device, const char *name, qn_array *array,
+                                              qn_error *error);
+/* Bytes of scratch memory that a launch of the call needs on this device (0 on one that uses the host's memory);
+ * everything must be set. It is planned and compiled here, so that the launch need not. */
+QN_API QN_MUST_CHECK qn_status qn_call_scratch(qn_call *call, const char *device, int64_t *size_bytes, qn_error *error);
+/* The caller's memory on the device for that, aligned to 256 bytes, instead of the call's own; NULL: the call's own. */
+QN_API QN_MUST_CHECK qn_status qn_call_set_scratch(qn_call *call, void *memory, int64_t size_bytes, qn_error *error);
 
 QN_API QN_MUST_CHECK qn_status qn_event_new(qn_context *context, const char *device, qn_event **event, qn_error *error);
 QN_API void qn_event_free(qn_event *event); /* NULL is fine */

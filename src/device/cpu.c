@@ -325,5 +325,6 @@ const driver driver_cpu = {
     .launch = cpu_launch_program,
     .series_open = cpu_series_open,
     .series_run = cpu_series_run,
+    .series_move = cpu_series_move,
     .series_close = cpu_series_close,
 };

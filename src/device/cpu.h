@@ -60,6 +60,7 @@ qn_status cpu_job_status(const cpu_program *p, int phase, const cpu_job *j, cons
 
 /* cpu_series.c */
 qn_status cpu_series_open(device *base, const series_launch *launches, int count, device_series **out, qn_error *error);
+void cpu_series_move(device_series *s, const series_launch *launches, int count);
 qn_status cpu_series_run(device_series *s, const struct record_facts *const *facts, qn_error *error);
 void cpu_series_close(device_series *s);
 

@@ -92,6 +92,17 @@ qn_status cpu_series_open(device *base, const series_launch *launches, int count
     return QN_OK;
 }
 
+void cpu_series_move(device_series *s, const series_launch *launches, int count)
+{
+    cpu_array *next = s->views;
+    for (int i = 0; i < count; i++) {
+        const tile_kernel *k = ((const cpu_program *)launches[i].program)->kernel;
+        for (int p = 0; p < k->param_count; p++)
+            if (k->params[p].kind <= PARAM_SCRATCH) next[p].data = launches[i].arrays[p].data;
+        next += k->param_count;
+    }
+}
+
 /* A launch ends with its last phase. */
 static void name_jobs(device_series *s, const struct record_facts *const *facts)
 {

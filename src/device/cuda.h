@@ -125,6 +125,10 @@ qn_status cuda_open(cuda_device *d, qn_error *error); /* probes, and makes the c
 /* Makes the context current for this thread; *pushed is what cuda_leave undoes. Fails if the device is lost. */
 qn_status cuda_enter(cuda_device *d, bool *pushed, qn_error *error);
 void cuda_leave(cuda_device *d, bool pushed);
+/* While the host program records a graph of its own the driver refuses what may wait, such as asking for memory or loading
+ * a program, on every thread; between these two it does not. *mode: for the second. */
+void cuda_relax(cuda_device *d, int *mode);
+void cuda_relaxed(cuda_device *d, int mode);
 
 /* cuda_error.c */
 /* A result of the driver as a status and a text; one that a CUDA context does not survive marks the device lost.
@@ -166,6 +170,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
 void cuda_unload(program *base);
 qn_status cuda_prepare(program *base, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                        qn_error *error);
+void cuda_move(device_launch *l, const array_view *arrays);
 qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error);
 qn_status cuda_finish(device_launch *l, qn_error *error);
 void cuda_discard(device_launch *l);

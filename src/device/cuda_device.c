@@ -258,6 +258,17 @@ void cuda_leave(cuda_device *d, bool pushed)
     if (pushed) d->api.cuCtxPopCurrent_v2(&popped);
 }
 
+void cuda_relax(cuda_device *d, int *mode)
+{
+    *mode = CUDA_CAPTURE_RELAXED;
+    if (d->api.cuThreadExchangeStreamCaptureMode) d->api.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+void cuda_relaxed(cuda_device *d, int mode)
+{
+    if (d->api.cuThreadExchangeStreamCaptureMode) d->api.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 static qn_status adopt(device *base, void *native, qn_error *error)
 {
     cuda_device *d = (cuda_device *)base;
@@ -352,6 +363,7 @@ const driver driver_cuda = {
     .unload = cuda_unload,
     .launch = cuda_launch_and_wait,
     .prepare = cuda_prepare,
+    .move = cuda_move,
     .submit = cuda_submit,
     .finish = cuda_finish,
     .discard = cuda_discard,

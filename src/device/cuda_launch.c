@@ -47,7 +47,10 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     p->phase_count = k->raw_language ? 1 : k->phase_count;
     CHECK(p->phase_count <= CUDA_MOST_PHASES);
     p->prints = cuda_prints(k);
+    int mode;
+    cuda_relax(d, &mode);
     int result = d->api.cuModuleLoadData(&p->module, image);
+    cuda_relaxed(d, mode);
     qn_status status = QN_OK;
     if (result) status = cuda_failed(d, result, NULL, "loading a compiled kernel", error);
     if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &d->target, &p->layout, error);
@@ -195,8 +198,11 @@ static qn_status open_print(device_launch *l, qn_error *error)
     void *memory = NULL;
     if (!l->program->prints || l->print || !d->options.print) return QN_OK;
     size_t size = sizeof(int64_t) * (size_t)CUDA_PRINT_WORDS;
-    CUDA_TRY(d, d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED),
-             "allocating pinned memory");
+    int mode;
+    cuda_relax(d, &mode);
+    int result = d->api.cuMemHostAlloc(&memory, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
+    cuda_relaxed(d, mode);
+    CUDA_TRY(d, result, "allocating pinned memory");
     memset(memory, 0, size);
     l->print = memory;
     cuda_print_reset(l->print, CUDA_PRINT_WORDS);
@@ -275,6 +281,19 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
     qn_status status = refresh(l, arrays, plan, error);
     cuda_leave(d, pushed);
     return status;
+}
+
+/* Where the word of an array's address is, it is again: only the addresses are written. */
+void cuda_move(device_launch *l, const array_view *arrays)
+{
+    const tile_kernel *k = l->program->kernel;
+    int word = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        bool array = k->params[i].kind < PARAM_SCALAR;
+        for (int phase = 0; phase < l->phase_count && array; phase++)
+            l->phases[phase].frame[word] = (int64_t)(intptr_t)arrays[i].data;
+        word += array ? 1 + 2 * k->params[i].rank : 1;
+    }
 }
 
 void cuda_discard(device_launch *l)

@@ -108,6 +108,8 @@ static qn_status no_memory(cuda_device *d, size_t size, qn_error *error)
 static qn_status make(cuda_device *d, size_t size, qn_error *error)
 {
     uint64_t address = 0;
+    int mode;
+    cuda_relax(d, &mode);
     int result = d->api.cuMemAlloc_v2(&address, size);
     if (result == CUDA_OUT_OF_MEMORY && d->block_count) {
         lock_give(&d->lock);
@@ -116,6 +118,7 @@ static qn_status make(cuda_device *d, size_t size, qn_error *error)
         trim(d);
         result = d->api.cuMemAlloc_v2(&address, size);
     }
+    cuda_relaxed(d, mode);
     if (result == CUDA_OUT_OF_MEMORY) return no_memory(d, size, error);
     if (result) return cuda_failed(d, result, NULL, "allocating memory", error);
     d->memory.system_allocations++;

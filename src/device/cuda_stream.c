@@ -29,7 +29,7 @@ void cuda_stream_note(device_stream *s, const char *kernel)
     s->recent[number % CUDA_RECENT] = kernel;
 }
 
-static qn_status stream_open(device *base, void *native, device_stream **out, qn_error *error)
+static qn_status open_stream(device *base, bool owned, void *native, device_stream **out, qn_error *error)
 {
     cuda_device *d = (cuda_device *)base;
     bool pushed;
@@ -37,8 +37,8 @@ static qn_status stream_open(device *base, void *native, device_stream **out, qn
     device_stream *s = heap_new(sizeof(*s));
     s->device = d;
     s->handle = native;
-    s->owned = !native;
-    int result = native ? 0 : d->api.cuStreamCreate(&s->handle, CUDA_STREAM_OWN);
+    s->owned = owned;
+    int result = owned ? d->api.cuStreamCreate(&s->handle, CUDA_STREAM_OWN) : 0;
     cuda_leave(d, pushed);
     if (result) {
         heap_free(s);
@@ -52,6 +52,24 @@ static qn_status stream_open(device *base, void *native, device_stream **out, qn
     return QN_OK;
 }
 
+static qn_status stream_open(device *base, device_stream **out, qn_error *error)
+{
+    return open_stream(base, true, NULL, out, error);
+}
+
+static qn_status stream_wrap(device *base, void *native, device_stream **out, qn_error *error)
+{
+    return open_stream(base, false, native, out, error);
+}
+
+/* Does somebody record a graph from it: we, or the host program? */
+static bool is_recorded(const device_stream *s)
+{
+    int status = 0;
+    if (s->capturing || s->owned || s == &s->device->own) return s->capturing;
+    return !s->device->api.cuStreamIsCapturing(s->handle, &status) && status;
+}
+
 static void stream_close(device_stream *s)
 {
     if (!s) return;
@@ -59,7 +77,7 @@ static void stream_close(device_stream *s)
     bool pushed;
     qn_error ignored;
     if (cuda_enter(d, &pushed, &ignored) == QN_OK) {
-        if (!s->capturing) d->api.cuStreamSynchronize(s->handle);
+        if (!is_recorded(s)) d->api.cuStreamSynchronize(s->handle);
         if (s->owned) d->api.cuStreamDestroy_v2(s->handle);
         cuda_leave(d, pushed);
     }
@@ -79,7 +97,7 @@ qn_status cuda_wait(device_stream *s, qn_error *error)
 {
     cuda_device *d = s->device;
     bool pushed;
-    if (s->capturing)
+    if (is_recorded(s))
         return error_set(error, QN_BAD_CALL, "a stream that is being recorded cannot be waited for; end the recording");
     QN_TRY(cuda_enter(d, &pushed, error));
     int64_t from = record_begin();
@@ -97,7 +115,7 @@ void cuda_settle(cuda_device *d)
     bool pushed, busy = false;
     qn_error ignored;
     lock_take(&d->lock);
-    for (device_stream *s = d->streams; s; s = s->next) busy |= s->capturing;
+    for (device_stream *s = d->streams; s; s = s->next) busy |= is_recorded(s);
     lock_give(&d->lock);
     if (busy || !d->opened || cuda_enter(d, &pushed, &ignored) != QN_OK) return;
     int result = d->api.cuCtxSynchronize();
@@ -276,6 +294,7 @@ static qn_status event_elapsed(device_event *from, device_event *to, double *ns,
 
 const driver_streams cuda_streams = {
     .open = stream_open,
+    .wrap = stream_wrap,
     .close = stream_close,
     .wait = cuda_wait,
     .wait_event = wait_event,

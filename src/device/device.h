@@ -75,8 +75,9 @@ typedef struct driver_memory {
 
 /* Work that the host does not wait for. */
 typedef struct driver_streams {
-    qn_status (*open)(device *d, void *native, device_stream **out,
-                      qn_error *error); /* native: the caller's, or NULL */
+    qn_status (*open)(device *d, device_stream **out, qn_error *error);
+    /* The host program's own, which stays its own; NULL: its default stream. */
+    qn_status (*wrap)(device *d, void *native, device_stream **out, qn_error *error);
     void (*close)(device_stream *s);
     qn_status (*wait)(device_stream *s, qn_error *error); /* until all is done; tells what failed since the last wait */
     qn_status (*wait_event)(device_stream *s, device_event *e, qn_error *error); /* later work only */
@@ -152,6 +153,8 @@ typedef struct driver {
      * makes or refreshes *launch, `submit` puts all phases on a stream (NULL: the device's own). */
     qn_status (*prepare)(program *p, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                          qn_error *error);
+    /* A prepared launch with the same plan and arrays of the same shapes at other addresses. */
+    void (*move)(device_launch *launch, const array_view *arrays);
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */
@@ -162,6 +165,8 @@ typedef struct driver {
     qn_status (*series_open)(device *d, const series_launch *launches, int count, device_series **out, qn_error *error);
     /* facts: by launch, for records, or NULL. */
     qn_status (*series_run)(device_series *s, const struct record_facts *const *facts, qn_error *error);
+    /* The same launches with arrays at other addresses. */
+    void (*series_move)(device_series *s, const series_launch *launches, int count);
     void (*series_close)(device_series *s); /* NULL is fine */
     const driver_memory *memory;            /* NULL: the host's */
     const driver_streams *streams;          /* NULL: launches wait */

@@ -444,7 +444,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     for (int i = 0; i < k->param_count; i++)
         call->has_initials |= k->params[i].has_initial && k->params[i].kind == PARAM_OUT;
     call->bound = true;
-    call->pointers_changed = false;
+    call->pointers_changed = call->moved = false;
     call->slot = slot;
     return QN_OK;
 }
@@ -455,6 +455,32 @@ qn_status call_bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     return bind(call, slot, inputs_too, error);
 }
 
+/* Facts of a launch go no further than this. */
+static bool same_alignment(const void *a, const void *b)
+{
+    return ((uintptr_t)a ^ (uintptr_t)b) % 128 == 0;
+}
+
+qn_status call_move(qn_call *call, qn_error *error)
+{
+    const tile_kernel *k = call->instance->kernel;
+    bool far = call->context->slots[call->slot].driver->memory != NULL;
+    for (int i = 0; i < k->param_count; i++) {
+        if (!is_array(&k->params[i]) || k->params[i].kind == PARAM_SCRATCH) continue;
+        const argument *a = &call->arguments[call->declared[i]];
+        if ((far && !a->direct) || a->view.data == call->views[i].data) continue;
+        if (!same_alignment(a->view.data, call->views[i].data)) {
+            call->variant = NULL;
+            call->facts = NULL;
+            call->prepared = false;
+        }
+        set_view(call, i, &a->view);
+    }
+    QN_TRY(check_overlap(call, k, error));
+    call->moved = false;
+    return QN_OK;
+}
+
 qn_status call_refresh(qn_call *call, qn_error *error)
 {
     const tile_kernel *k = call->instance->kernel;
@@ -462,6 +488,6 @@ qn_status call_refresh(qn_call *call, qn_error *error)
         if (is_array(&k->params[i]) && k->params[i].kind != PARAM_SCRATCH)
             set_view(call, i, &call->arguments[call->declared[i]].view);
     QN_TRY(check_overlap(call, k, error));
-    call->pointers_changed = call->staged = call->all_direct = false;
+    call->pointers_changed = call->moved = call->staged = call->all_direct = false;
     return QN_OK;
 }

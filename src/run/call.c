@@ -419,6 +419,30 @@ qn_status qn_call_set_buffer(qn_call *call, const char *name, qn_buffer *buffer,
     return set_view(call, name, (char *)buffer->data + offset_bytes, type, rank, extents, strides, buffer, error);
 }
 
+qn_status qn_call_move(qn_call *call, const int *params, void *const *addresses, int count, qn_error *error)
+{
+    if (!call || count < 0 || (count && (!params || !addresses)))
+        return error_set(error, QN_BAD_CALL, "qn_call_move: an argument is NULL");
+    const kernel_entry *e = call->kernel;
+    for (int i = 0, number = 0, at = -1; i < count; i++) {
+        if (i && params[i] <= params[i - 1])
+            return error_set(error, QN_BAD_CALL, "qn_call_move: parameters are numbered in order, each once");
+        for (; number < e->param_count && at < params[i]; number++) at += e->params[number].kind != PARAM_SCRATCH;
+        argument *a = at == params[i] && at >= 0 ? &call->arguments[number - 1] : NULL;
+        if (!a || !a->given || a->buffer)
+            return error_set(error, QN_BAD_CALL,
+                             "qn_call_move: parameter %d of `%s` is not an array that qn_call_set_memory gave",
+                             params[i], e->name);
+        if ((uintptr_t)addresses[i] % (uintptr_t)dtypes[a->view.elem].size_bytes || (!addresses[i] && a->view.data))
+            return error_set(error, QN_BAD_CALL, "array `%s` of %s does not begin at a multiple of %d bytes",
+                             e->params[number - 1].name, dtypes[a->view.elem].text, dtypes[a->view.elem].size_bytes);
+        if (a->view.data == addresses[i]) continue;
+        a->view.data = addresses[i];
+        call->moved = true;
+    }
+    return QN_OK;
+}
+
 qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn_error *error)
 {
     HEAP_ENTER(error);

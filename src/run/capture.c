@@ -157,6 +157,7 @@ static void copy_steps(qn_plan *p)
             plan_step *to = &p->steps[p->step_count++];
             *to = p->parts[i].plan->steps[s];
             to->ready = NULL;
+            to->is_ready = false;
             to->facts = NULL; /* they tell whose the time is, here by paths */
             to->shares = NULL;
             to->paths = p->parts[i].paths;
@@ -194,7 +195,7 @@ static qn_status record_steps(qn_plan *p, qn_error *error)
     QN_TRY(s->driver->memory->settle(s->device, error));
     if (p->graph) s->driver->streams->graph_close(p->graph);
     p->graph = NULL;
-    if (!p->stream) QN_TRY(s->driver->streams->open(s->device, NULL, &p->stream, error));
+    if (!p->stream) QN_TRY(s->driver->streams->open(s->device, &p->stream, error));
     QN_TRY(s->driver->streams->capture(p->stream, error));
     qn_status status = QN_OK;
     qn_error unread;

@@ -14,4 +14,15 @@ bool function_in_tape(const kernel_entry *entry, const instance *i, const bindin
 /* What graph_kernel.entry is: the instance of a module's kernel. */
 void *function_kernel_entry(void *module, const ast *item, const bindings *constants, diagnostics *d);
 
+/* function_plan.c: the plan of a traced function with its addresses open. by_param: buffers of its arrays in the tape,
+ * by tile parameter. */
+typedef struct function_plan function_plan;
+qn_status function_plan_take(qn_call *call, qn_tape *tape, qn_buffer *const *by_param, function_plan **out,
+                             qn_error *error);
+/* With the call's arrays as they lie now, on a stream (NULL: the device's own); does not wait. */
+qn_status function_plan_run(function_plan *f, qn_call *call, qn_tape *tape, device_stream *stream, qn_error *error);
+int64_t function_plan_scratch(const function_plan *f); /* bytes */
+bool function_plan_has_indices(const function_plan *f);
+void function_plan_free(function_plan *f); /* NULL is fine */
+
 #endif

@@ -1,8 +1,9 @@
 /*
  * Running a tensor function. In: a call. Out: its results are in their arrays. The call has a tape on the device; its
  * arrays are leaves over their own memory, each result is a variable whose home is the result's array, so that the last
- * kernel writes there. The first launch traces the function and evaluates it; when the next one finds the same arrays
- * and numbers the step is recorded, and from then on replayed.
+ * kernel writes there. The first launch traces the function and makes its plan, which serves every later launch with
+ * arrays of these shapes, wherever they lie and on whichever stream. When a launch on the device's own stream finds the
+ * same arrays and numbers as the one before, the step is recorded, and from then on replayed.
  * SPDX-License-Identifier: MIT
  */
 #include "run/function.h"
@@ -15,8 +16,11 @@
 typedef struct function_run {
     qn_tape *tape;
     int slot;
-    qn_plan *plan;                /* recorded; NULL before */
-    array_view views[MAX_PARAMS]; /* those of the last launch */
+    qn_plan *plan;       /* recorded; NULL before */
+    function_plan *open; /* of `planned`; NULL: none yet */
+    array_view planned[MAX_PARAMS];
+    qn_buffer *buffers[MAX_PARAMS]; /* by tile parameter, while the function is traced */
+    array_view views[MAX_PARAMS];   /* those of the last launch */
     instance *instance;
     uint64_t numbers; /* a hash of the call's settings then */
 } function_run;
@@ -26,6 +30,7 @@ void function_run_free(qn_call *call)
     function_run *r = call->run;
     if (!r) return;
     qn_plan_free(r->plan);
+    function_plan_free(r->open);
     qn_tape_free(r->tape);
     heap_free(r);
     call->run = NULL;
@@ -90,6 +95,7 @@ static qn_status make_leaves(qn_call *call, node *by_declared, qn_tensor *output
         storage *memory = NULL;
         int64_t offset = 0;
         QN_TRY(wrap(call, v, &memory, &offset, error));
+        call->run->buffers[i] = memory->buffer;
         int64_t strides[GRAPH_RANK] = {0};
         memcpy(strides, v->strides, sizeof(strides));
         node leaf = tape_leaf(tape, v->elem, &s, strides, offset, memory);
@@ -173,26 +179,78 @@ static qn_status evaluate(qn_call *call, bool record, qn_error *error)
     return status;
 }
 
+/* Shapes, types, layouts and alignment, which a plan is made for. */
+static bool fits_plan(const qn_call *call)
+{
+    const function_run *r = call->run;
+    const tile_kernel *k = call->instance->kernel;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind >= PARAM_SCALAR) continue;
+        const array_view *a = &r->planned[i], *b = &call->views[i];
+        if (((uintptr_t)a->data ^ (uintptr_t)b->data) % 64 || a->elem != b->elem || a->rank != b->rank ||
+            memcmp(a->extents, b->extents, sizeof(a->extents)) != 0 ||
+            memcmp(a->strides, b->strides, sizeof(a->strides)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The plan for the call's shapes as they are, made now if there is none. */
+static qn_status make_plan(qn_call *call, qn_error *error)
+{
+    function_run *r = call->run;
+    if (r->open && fits_plan(call)) return QN_OK;
+    function_plan_free(r->open);
+    r->open = NULL;
+    const realizer *made = realize_open(r->tape);
+    int64_t making_ns = made->making_ns, loading_ns = made->loading_ns, compiled = made->compiled;
+    qn_scope_begin(r->tape);
+    qn_status status = build(call, error);
+    if (status == QN_OK) status = function_plan_take(call, r->tape, r->buffers, &r->open, error);
+    qn_scope_end(r->tape);
+    making_ns = made->making_ns - making_ns;
+    loading_ns = made->loading_ns - loading_ns;
+    call->timing.compile_ns = making_ns - loading_ns;
+    call->timing.load_ns = loading_ns;
+    call->timing.from_cache = making_ns && made->compiled == compiled;
+    memcpy(r->planned, call->views, sizeof(r->planned));
+    return status;
+}
+
 /* Everything in its place, and whether the last launch was the same: in the steady state nothing is looked at. */
 static qn_status make_ready(qn_call *call, int slot, bool host_allowed, bool *same, qn_error *error)
 {
-    bool changed = !call->bound || call->slot != slot || call->pointers_changed || !call->staged;
-    if (!call->bound || call->slot != slot)
+    bool rebound = !call->bound || call->slot != slot;
+    bool moved_alone = !rebound && !call->pointers_changed && call->moved && call->staged;
+    bool changed = rebound || call->pointers_changed || call->moved || !call->staged;
+    if (rebound)
         QN_TRY(call_bind(call, slot, false, error));
     else if (call->pointers_changed)
         QN_TRY(call_refresh(call, error));
+    else if (call->moved)
+        QN_TRY(call_move(call, error));
     if (!call->staged || (!host_allowed && !call->all_direct)) {
         int64_t start = clock_now_ns();
         QN_TRY(call_stage(call, host_allowed, error));
         call->all_direct = !host_allowed;
         if (call->context->slots[slot].driver->memory) call->timing.allocate_ns = clock_now_ns() - start;
     }
+    function_run *before = call->run;
     QN_TRY(open_run(call, slot, error));
     function_run *r = call->run;
     *same = r->instance && !changed;
     if (*same) return QN_OK;
-    uint64_t numbers = settings_hash(call);
-    *same = r->instance == call->instance && r->numbers == numbers && !memcmp(r->views, call->views, sizeof(r->views));
+    qn_plan_free(r->plan); /* it was for other arrays; should it not have been, it is recorded again */
+    r->plan = NULL;
+    if (moved_alone && r == before && r->instance) return QN_OK;
+    /* Settings, and so numbers, change with a binding alone. */
+    uint64_t numbers = rebound || r != before ? settings_hash(call) : r->numbers;
+    bool as_planned = r->instance == call->instance && r->numbers == numbers;
+    if (!as_planned) {
+        function_plan_free(r->open);
+        r->open = NULL;
+    }
+    *same = as_planned && !memcmp(r->views, call->views, sizeof(r->views));
     r->instance = call->instance;
     r->numbers = numbers;
     memcpy(r->views, call->views, sizeof(r->views));
@@ -209,6 +267,20 @@ static qn_status replay(qn_call *call, qn_error *error)
     return QN_OK;
 }
 
+/* Arrays that are new: the plan with their addresses. */
+static qn_status run_open(qn_call *call, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[call->slot];
+    function_run *r = call->run;
+    QN_TRY(make_plan(call, error));
+    if (function_plan_has_indices(r->open)) return evaluate(call, false, error);
+    int64_t start = clock_now_ns();
+    QN_TRY(function_plan_run(r->open, call, r->tape, NULL, error));
+    if (s->driver->memory) QN_TRY(s->driver->memory->settle(s->device, error));
+    call->timing.kernel_ns = clock_now_ns() - start;
+    return QN_OK;
+}
+
 qn_status function_launch(qn_call *call, int slot, qn_error *error)
 {
     bool same;
@@ -219,8 +291,10 @@ qn_status function_launch(qn_call *call, int slot, qn_error *error)
     if (far) call->timing.copy_in_ns = clock_now_ns() - start;
     if (same && call->run->plan)
         QN_TRY(replay(call, error));
+    else if (same)
+        QN_TRY(evaluate(call, true, error));
     else
-        QN_TRY(evaluate(call, same, error));
+        QN_TRY(run_open(call, error));
     start = clock_now_ns();
     if (far) QN_TRY(call_copy_out(call, NULL, error));
     if (far) call->timing.copy_out_ns = clock_now_ns() - start;
@@ -231,17 +305,23 @@ qn_status function_launch(qn_call *call, int slot, qn_error *error)
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error)
 {
     bool same;
-    if (stream)
-        return error_set(error, QN_BAD_CALL,
-                         "`%s` is a tensor function: it runs on the device's own stream, so wait for it, or capture a "
-                         "step of a tape",
-                         call->kernel->name);
     QN_TRY(make_ready(call, slot, false, &same, error));
-    if (!same || !call->run->plan)
-        QN_TRY(evaluate(call, true, error));
-    else
-        QN_TRY(qn_plan_replay(call->run->plan, error));
+    if (!stream && same) { /* what is repeated as it is on the device's own stream is recorded */
+        QN_TRY(call->run->plan ? qn_plan_replay(call->run->plan, error) : evaluate(call, true, error));
+    } else {
+        QN_TRY(make_plan(call, error));
+        QN_TRY(function_plan_run(call->run->open, call, call->run->tape, stream, error));
+    }
     call->has_run = true;
+    return QN_OK;
+}
+
+qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_error *error)
+{
+    bool same;
+    QN_TRY(make_ready(call, slot, false, &same, error));
+    QN_TRY(make_plan(call, error));
+    *size_bytes = function_plan_scratch(call->run->open);
     return QN_OK;
 }
 

@@ -109,6 +109,9 @@ static qn_status make_ready(qn_call *call, int slot, bool host_allowed, qn_error
         QN_TRY(call_refresh(call, error));
         call->variant = NULL;
         call->facts = NULL;
+    } else if (call->moved) {
+        QN_TRY(call_move(call, error));
+        if (call->prepared) d->move(call->ready, call->views);
     }
     if (!call->staged) {
         int64_t start = clock_now_ns();
@@ -199,6 +202,8 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
         call->staged = false; /* host memory that an earlier run was allowed */
         QN_TRY(make_ready(call, slot, false, error));
         call->all_direct = true;
+    } else if (call->moved) {
+        QN_TRY(make_ready(call, slot, false, error));
     }
     int64_t from = record_begin();
     uint64_t identity = record_enter(call->kernel->name);

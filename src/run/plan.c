@@ -195,7 +195,13 @@ qn_status step_prepare(plan_step *s, qn_context *context, int slot, qn_error *er
 {
     const driver *d = context->slots[slot].driver;
     if (!s->instance || !d->prepare) return QN_OK;
-    return d->prepare(s->variant->program, s->views, &s->launch, &s->ready, error);
+    if (s->is_ready) {
+        d->move(s->ready, s->views); /* the rest of a step never changes */
+        return QN_OK;
+    }
+    QN_TRY(d->prepare(s->variant->program, s->views, &s->launch, &s->ready, error));
+    s->is_ready = true;
+    return QN_OK;
 }
 
 const record_facts *step_facts(plan_step *s, qn_context *context, int slot)
@@ -262,14 +268,15 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     return status;
 }
 
-qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, const int64_t *ranges, qn_error *error)
+qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
+                   const int64_t *ranges, qn_error *error)
 {
     for (int i = 0; i < p->step_count; i++) {
         step_address(&p->steps[i], bases);
         int64_t start = context->log & LOG_LAUNCH ? clock_now_ns() : 0;
         QN_TRY(step_prepare(&p->steps[i], context, slot, error));
         uint64_t seen;
-        QN_TRY(step_run(&p->steps[i], context, slot, NULL, &seen, error));
+        QN_TRY(step_run(&p->steps[i], context, slot, stream, &seen, error));
         if (seen && ranges) shares_record(&p->steps[i], p->memory, seen, ranges);
         if (context->log & LOG_LAUNCH)
             context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", p->steps[i].name,

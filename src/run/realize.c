@@ -433,7 +433,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
         for (int i = 0; i < work.assign_count; i++) storage_release(copies[i]);
     } else {
         status = tape->capturing ? capture_add(tape, p, error)
-                                 : plan_run(p, tape->context, r->slot, r->bases, shares_ranges(tape), error);
+                                 : plan_run(p, tape->context, r->slot, NULL, r->bases, shares_ranges(tape), error);
         if (status == QN_OK) place_roots(tape, p);
         *stored = work.assign_count > 0;
         store_assigns(tape, copies); /* after a failed run too: a step is not done twice */
@@ -441,6 +441,20 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
     heap_free(copies);
     drop_results(r, p->result_count);
     return status;
+}
+
+qn_status realize_plan(qn_tape *tape, plan **out, qn_error *error)
+{
+    realizer *r = realize_open(tape);
+    const realize_work work = {.assigns = tape->assigns, .assign_count = tape->assign_count};
+    r->evaluations++;
+    collect_targets(tape, NULL, 0);
+    QN_TRY(realize_key(tape, &work, error));
+    QN_TRY(get_plan(tape, &work, out, error));
+    storage **none = heap_array((size_t)work.assign_count + 1, sizeof(storage *));
+    store_assigns(tape, none);
+    heap_free(none);
+    return QN_OK;
 }
 
 /* An evaluation in the record. */

@@ -43,6 +43,7 @@ typedef struct plan_step {
     step_array *arrays;
     int array_count;
     device_launch *ready;             /* of a driver with memory of its own */
+    bool is_ready;                    /* it was prepared: only addresses change from now on */
     qn_call *call;                    /* a module's kernel: keeps it alive */
     bool has_initials;                /* an output is filled before each launch */
     const graph *graph;               /* of `fused` */
@@ -101,9 +102,10 @@ typedef struct plan_request {
 qn_status plan_new(const plan_request *request, plan **out, qn_error *error); /* takes request->memory in any case */
 void plan_release(plan *p, qn_context *context, int slot);                    /* NULL is fine */
 plan *plan_retain(plan *p);
-/* Runs all steps on the device's own stream; does not wait where the device need not be waited for. ranges: of
+/* Runs all steps on a stream (NULL: the device's own); does not wait where the device need not be waited for. ranges: of
  * shares_ranges, or NULL. */
-qn_status plan_run(plan *p, qn_context *context, int slot, char *const *bases, const int64_t *ranges, qn_error *error);
+qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
+                   const int64_t *ranges, qn_error *error);
 /* Puts the addresses into the views. */
 void step_address(plan_step *s, char *const *bases);
 /* One step whose views have their addresses. stream: of a driver with streams, or NULL. *identity, where one is
@@ -156,6 +158,9 @@ typedef struct realizer {
 realizer *realize_open(qn_tape *tape); /* made at the first call */
 /* Computes the slots' nodes and every pending assignment. */
 qn_status realize_slots(qn_tape *tape, const uint32_t *slots, int count, qn_error *error);
+/* The plan of every pending assignment, found or made and not run; the realizer has its buffers. The assignments count
+ * as carried out: whoever runs the plan does that. */
+qn_status realize_plan(qn_tape *tape, plan **out, qn_error *error);
 void realize_close(qn_tape *tape);
 /* Where a node lies without computing anything: placed, a leaf, or a view of one of those. False: it is not computed. */
 bool realize_where(const qn_tape *tape, node n, placed *out);

@@ -158,7 +158,8 @@ struct qn_call {
     argument arguments[MAX_PARAMS]; /* by declared parameter */
     /* What binding made; valid while `bound`. */
     bool bound, pointers_changed;
-    int slot; /* device it was bound for */
+    bool moved; /* addresses changed, and neither shapes nor on which side of the bus they are */
+    int slot;   /* device it was bound for */
     instance *instance;
     variant *variant;             /* NULL until the first launch after a bind */
     int declared[MAX_PARAMS];     /* tile parameter to declared parameter; -1 for extents */
@@ -174,7 +175,9 @@ struct qn_call {
     const struct record_facts *facts; /* in records, once there was one */
     qn_mode mode;                     /* of a tensor function */
     struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
-    int assumed_units;                /* `show` for a device that is not there: its units; 0: the device's own */
+    void *scratch;                    /* the caller's, for launches on a device with memory of its own; NULL: none */
+    int64_t scratch_bytes;
+    int assumed_units; /* `show` for a device that is not there: its units; 0: the device's own */
     qn_timing timing;
 };
 
@@ -236,6 +239,9 @@ void argument_free_owned(argument *a);
 bool raw_runs_on(const char *language, const char *device); /* "cuda" on cuda and emu, "c" on cpu */
 void call_unbind(qn_call *call);                            /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error);     /* only pointers changed: new views, overlap again */
+/* After qn_call_move: new addresses in the views, overlap again. What was staged, and the variant where every address is
+ * as well aligned as before, stays. */
+qn_status call_move(qn_call *call, qn_error *error);
 /* The instance for what is given so far: types and constants bound, open ones as the record of tuning says. */
 qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error);
 /* Types, constants and extents of the call's arrays under these settings. */
@@ -259,6 +265,8 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
 qn_status function_launch(qn_call *call, int slot, qn_error *error);
 /* Without waiting, on a device with streams; arrays must be on the device. */
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
+/* Bytes of scratch memory of a launch; plans it. Arrays must be on the device. */
+qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_error *error);
 void function_run_free(qn_call *call);
 double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
 
@@ -312,6 +320,8 @@ void calls_compile(compile_job *jobs, int count, int slot, int threads);
 /* Views become the device's: buffers on it as they are, mirrors for host memory. `host_allowed` false: host memory is
  * an error. */
 qn_status call_stage(qn_call *call, bool host_allowed, qn_error *error);
+/* Scratch arrays of a bound kernel, one behind the other, and where each begins; 0 without any. */
+int64_t call_scratch_bytes(const qn_call *call, int64_t *offsets);
 qn_status call_copy_in(qn_call *call, device_stream *s, qn_error *error);
 qn_status call_copy_out(qn_call *call, device_stream *s, qn_error *error);
 void call_release_device(qn_call *call); /* mirrors, the prepared launch */

@@ -117,6 +117,14 @@ static qn_status stage_one(qn_call *call, int number, bool host_allowed, qn_erro
     int64_t low, high, size = dtypes[p->elem].size_bytes;
     array_view *v = &call->views[number];
     bool fresh;
+    if (p->kind == PARAM_SCRATCH && call->scratch) {
+        int64_t offsets[MAX_PARAMS], need = call_scratch_bytes(call, offsets);
+        if (need > call->scratch_bytes)
+            return error_set(error, QN_BAD_CALL, "`%s` needs %lld bytes of scratch memory here, and was given %lld",
+                             call->kernel->name, (long long)need, (long long)call->scratch_bytes);
+        v->data = (char *)call->scratch + offsets[number];
+        return QN_OK;
+    }
     view_reach(v, &low, &high);
     QN_TRY(mirror(call, declared, (size_t)((high - low) * size) + 1, &fresh, error));
     if (fresh && a->allocated) { /* the call's own memory begins with zeros, here as on the host */
@@ -126,6 +134,20 @@ static qn_status stage_one(qn_call *call, int number, bool host_allowed, qn_erro
     }
     v->data = (char *)a->mirror - low * size;
     return QN_OK;
+}
+
+int64_t call_scratch_bytes(const qn_call *call, int64_t *offsets)
+{
+    const tile_kernel *k = call->instance->kernel;
+    int64_t end = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind != PARAM_SCRATCH) continue;
+        int64_t count = 1;
+        for (int axis = 0; axis < k->params[i].rank; axis++) count *= call->plan.extents[i][axis];
+        offsets[i] = end;
+        end += (count * dtypes[k->params[i].elem].size_bytes + 255) / 256 * 256;
+    }
+    return end;
 }
 
 qn_status call_stage(qn_call *call, bool host_allowed, qn_error *error)

@@ -8,6 +8,7 @@
 
 #include <quern/device.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct qn_stream {
     qn_context *context;
@@ -44,7 +45,8 @@ static const driver_streams *streams_of(const qn_context *context, int slot)
     return context->slots[slot].driver->streams;
 }
 
-static qn_status open_stream(qn_context *context, const char *device, void *native, qn_stream **out, qn_error *error)
+static qn_status open_stream(qn_context *context, const char *device, bool wrapped, void *native, qn_stream **out,
+                             qn_error *error)
 {
     int slot;
     if (!context || !out) return error_set(error, QN_BAD_CALL, "qn_stream_new: an argument is NULL");
@@ -52,7 +54,9 @@ static qn_status open_stream(qn_context *context, const char *device, void *nati
     QN_TRY(context_slot(context, device, &slot, error));
     const device_slot *s = slot_of(context, slot);
     device_stream *own = NULL;
-    if (s->driver->streams) QN_TRY(s->driver->streams->open(s->device, native, &own, error));
+    const driver_streams *streams = s->driver->streams;
+    if (streams)
+        QN_TRY(wrapped ? streams->wrap(s->device, native, &own, error) : streams->open(s->device, &own, error));
     qn_stream *stream = heap_new(sizeof(*stream));
     *stream = (qn_stream){.context = context, .slot = slot, .own = own};
     *out = stream;
@@ -62,14 +66,13 @@ static qn_status open_stream(qn_context *context, const char *device, void *nati
 qn_status qn_stream_new(qn_context *context, const char *device, qn_stream **stream, qn_error *error)
 {
     HEAP_ENTER(error);
-    return open_stream(context, device, NULL, stream, error);
+    return open_stream(context, device, false, NULL, stream, error);
 }
 
 qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, qn_stream **stream, qn_error *error)
 {
     HEAP_ENTER(error);
-    if (!native) return error_set(error, QN_BAD_CALL, "qn_stream_wrap: the stream of the host program is NULL");
-    return open_stream(context, device, native, stream, error);
+    return open_stream(context, device, true, native, stream, error);
 }
 
 void qn_stream_free(qn_stream *stream)
@@ -139,6 +142,57 @@ qn_status qn_call_launch(qn_call *call, qn_stream *stream, qn_error *error)
         g->calls = heap_resize(g->calls, sizeof(*g->calls) * (size_t)g->call_capacity);
     }
     g->calls[g->call_count++] = call;
+    return QN_OK;
+}
+
+qn_status qn_call_expect(qn_call *call, const char *device, const char *name, qn_array *array, qn_error *error)
+{
+    HEAP_ENTER(error);
+    int slot;
+    if (!call || !name || !array) return error_set(error, QN_BAD_CALL, "qn_call_expect: an argument is NULL");
+    QN_TRY(context_slot(call->context, device, &slot, error));
+    QN_TRY(call_bind(call, slot, true, error));
+    const tile_kernel *k = call->instance->kernel;
+    for (int i = 0; i < k->param_count; i++) {
+        if (k->params[i].kind >= PARAM_SCRATCH || strcmp(k->params[i].name, name) != 0) continue;
+        *array = (qn_array){.type = (qn_dtype)k->params[i].elem, .rank = k->params[i].rank};
+        int64_t step = 1;
+        for (int axis = array->rank - 1; axis >= 0; axis--) {
+            array->extents[axis] = call->plan.extents[i][axis];
+            array->strides[axis] = step;
+            step *= MAXIMUM(array->extents[axis], 1);
+        }
+        return QN_OK;
+    }
+    return error_set(error, QN_BAD_CALL, "`%s` has no array `%s`", call->kernel->name, name);
+}
+
+qn_status qn_call_scratch(qn_call *call, const char *device, int64_t *size_bytes, qn_error *error)
+{
+    HEAP_ENTER(error);
+    int slot;
+    int64_t offsets[MAX_PARAMS];
+    if (!call || !size_bytes) return error_set(error, QN_BAD_CALL, "qn_call_scratch: an argument is NULL");
+    *size_bytes = 0;
+    QN_TRY(context_slot(call->context, device, &slot, error));
+    if (!slot_of(call->context, slot)->driver->memory) return QN_OK;
+    if (call_is_function(call)) return function_scratch(call, slot, size_bytes, error);
+    if (!call->bound || call->slot != slot || call->pointers_changed || call->moved)
+        QN_TRY(call_bind(call, slot, false, error));
+    *size_bytes = call_scratch_bytes(call, offsets);
+    return call->variant ? QN_OK : variant_get(call, &call->variant, error);
+}
+
+qn_status qn_call_set_scratch(qn_call *call, void *memory, int64_t size_bytes, qn_error *error)
+{
+    if (!call || size_bytes < 0) return error_set(error, QN_BAD_CALL, "qn_call_set_scratch: an argument is NULL");
+    if ((uintptr_t)memory % 256)
+        return error_set(error, QN_BAD_CALL,
+                         "qn_call_set_scratch: the memory does not begin at a multiple of 256 bytes");
+    if (call->scratch == memory && call->scratch_bytes == size_bytes) return QN_OK;
+    call->scratch = memory;
+    call->scratch_bytes = memory ? size_bytes : 0;
+    call->staged = false;
     return QN_OK;
 }
 

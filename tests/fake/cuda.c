@@ -20,7 +20,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MARK "FAKECUBIN\n"
 
-enum { MOST_BLOCKS = 4096, MOST_COUNTERS = 64, MOST_ORDERS = 16 };
+enum { CAPTURE_UNSUPPORTED = 900, MOST_BLOCKS = 4096, MOST_COUNTERS = 64, MOST_ORDERS = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -46,6 +46,7 @@ static struct {
     int serial, device_count;
     fake_listener *listener; /* the fake CUPTI */
     uint32_t calls, graphs;
+    int strict; /* recordings that are not relaxed */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = (size_t)256 << 20, .device_count = 1};
 
 /* ---- orders and counts, for the tests ---- */
@@ -94,6 +95,19 @@ void fake_listen(fake_listener *listener)
     fake.listener = listener;
 }
 
+/* What the driver refuses while a graph is recorded, unless the thread says that it knows. */
+static _Thread_local int capture_mode;
+
+static bool may_wait(const char *function)
+{
+    static const char *const names[] = {"cuMemAlloc_v2",    "cuMemFree_v2",        "cuMemHostAlloc",
+                                        "cuModuleLoadData", "cuModuleUnload",      "cuEventQuery",
+                                        "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strcmp(function, names[i])) return true;
+    return false;
+}
+
 /* Counts the call; its result if it is to fail. */
 static int ask(const char *function)
 {
@@ -108,6 +122,7 @@ static int ask(const char *function)
     if (at < MOST_COUNTERS) fake.counters[at].count++;
     for (int i = 0; i < fake.order_count; i++)
         if (!strcmp(fake.orders[i].name, function) && fake.orders[i].after-- == 0) result = fake.orders[i].result;
+    if (fake.strict && capture_mode != CUDA_CAPTURE_RELAXED && may_wait(function)) result = CAPTURE_UNSUPPORTED;
     if (fake.sticky) result = fake.sticky;
     if (result >= 700 && result < 720) fake.sticky = result;
     pthread_mutex_unlock(&fake.lock);
@@ -372,6 +387,7 @@ typedef struct graph {
 
 typedef struct stream {
     graph *recording;
+    bool is_strict; /* the recording refuses what may wait */
 } stream;
 
 typedef struct module {
@@ -462,9 +478,15 @@ static uint32_t next_call(void)
     return call;
 }
 
+/* NULL: a default stream, also by its handles 1 (legacy) and 2 (per thread). */
+static stream *stream_of(void *handle)
+{
+    return (uintptr_t)handle <= 2 ? NULL : handle;
+}
+
 static int put(void *handle, const work *w, void *const *parameters)
 {
-    stream *s = handle;
+    stream *s = stream_of(handle);
     if (!s || !s->recording) return run_told(w, parameters, next_call(), 0, 0);
     graph *g = s->recording;
     if (g->count == g->capacity) {
@@ -672,15 +694,25 @@ FAKE(cuStreamWaitEvent, void *handle, void *event, unsigned flags)
 
 FAKE(cuStreamIsCapturing, void *handle, int *status)
 {
-    *status = ((stream *)handle)->recording != NULL;
+    const stream *s = stream_of(handle);
+    *status = s && s->recording != NULL;
+    return 0;
+}
+
+FAKE(cuThreadExchangeStreamCaptureMode, int *mode)
+{
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
     return 0;
 }
 
 FAKE(cuStreamBeginCapture_v2, void *handle, int mode)
 {
-    (void)mode;
     ASK();
     stream *s = handle;
+    s->is_strict = mode != CUDA_CAPTURE_RELAXED;
+    fake.strict += s->is_strict;
     s->recording = calloc(1, sizeof(graph));
     if (!s->recording) return CUDA_OUT_OF_MEMORY;
     s->recording->owners = 1;
@@ -694,6 +726,7 @@ FAKE(cuStreamEndCapture, void *handle, void **out)
     stream *s = handle;
     *out = s->recording;
     s->recording = NULL;
+    fake.strict -= s->is_strict;
     return *out ? 0 : CUDA_INVALID_VALUE;
 }
 
