@@ -7,14 +7,10 @@
 #include <math.h>
 #include <quern/nn.h>
 #include <quern/train.h>
+#include <quern/try.h>
 #include <stdio.h>
 
 enum { POINTS = 256 };
-
-#define TRY(call)           \
-    do {                    \
-        if (call) return 1; \
-    } while (0)
 
 static void spirals(float points[][2], int64_t *classes)
 {
@@ -50,14 +46,14 @@ static int train(qn_tape *tape, double *value, int *kernels, qn_error *error)
 
     qn_tensor p[] = {weights(tape, 2, 64), zeros(tape, 64), weights(tape, 64, 3), zeros(tape, 3)};
     qn_optimizer *adam = qn_optimizer_new(tape, QN_ADAM, &options, p, 4);
-    TRY(qn_capture_begin(tape, error)); /* what follows is recorded */
+    QN_TRY(qn_capture_begin(tape, error)); /* what follows is recorded */
     qn_tensor hidden = qn_gelu(qn_linear(x, p[0], p[1]));
     qn_tensor loss = qn_cross_entropy(qn_linear(hidden, p[2], p[3]), y, QN_MEAN, QN_NO_INDEX);
     qn_optimizer_minimize(adam, loss); /* gradients, and what Adam assigns */
-    TRY(qn_eval(tape, &loss, 1, error));
-    TRY(qn_capture_end(tape, &step, error));
-    for (int i = 0; i < 300; i++) TRY(qn_plan_replay(step, error));
-    TRY(qn_tensor_item(loss, value, error));
+    QN_TRY(qn_eval(tape, &loss, 1, error));
+    QN_TRY(qn_capture_end(tape, &step, error));
+    for (int i = 0; i < 300; i++) QN_TRY(qn_plan_replay(step, error));
+    QN_TRY(qn_tensor_item(loss, value, error));
 
     qn_plan_info(step, &facts);
     *kernels = facts.kernels;

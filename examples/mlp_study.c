@@ -9,6 +9,7 @@
 #include <math.h>
 #include <quern/model.h>
 #include <quern/profile.h>
+#include <quern/try.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,6 @@ static const struct {
     {"d2048", {.dim = 2048, .layers = 64, .batch = 1024, .steps = 2}},
     {"d4096", {.dim = 4096, .layers = 64, .batch = 1024, .steps = 15, .adam = true}},
 };
-
-#define TRY(call)           \
-    do {                    \
-        if (call) return 1; \
-    } while (0)
 
 static double now_ms(void)
 {
@@ -100,8 +96,8 @@ static int take_step(mlp *m, qn_error *error)
 
 static int record_step(mlp *m, qn_error *error)
 {
-    TRY(qn_capture_begin(m->tape, error));
-    TRY(take_step(m, error));
+    QN_TRY(qn_capture_begin(m->tape, error));
+    QN_TRY(take_step(m, error));
     return qn_capture_end(m->tape, &m->step, error);
 }
 
@@ -123,7 +119,7 @@ static int run(mlp *m, int first, double *loss, qn_error *error)
         }
         if (!m->step) qn_scope_end(m->tape);
         qn_profile_step(NULL);
-        TRY(failed);
+        QN_TRY(failed);
     }
     return 0;
 }
@@ -213,7 +209,7 @@ static int sweep(qn_context *context, const study *base, const char *what, int m
         if (!strcmp(what, "layers")) at = s.layers = base->layers * k;
         if (!strcmp(what, "batch")) at = s.batch = base->batch * k;
         if (!strcmp(what, "dim")) at = s.dim = base->dim * k;
-        TRY(measure(context, &s, &t, &loss, error));
+        QN_TRY(measure(context, &s, &t, &loss, error));
         times_ms[k - 1] = t.least_ms;
         printf("%7dx  %10lld  %10.3f  %10.3f  %8.2f  %12.3f\n", k, (long long)at, t.median_ms, t.least_ms,
                t.least_ms / times_ms[0], t.least_ms / k);

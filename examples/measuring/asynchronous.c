@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include <quern/device.h>
+#include <quern/try.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -13,11 +14,6 @@ enum { LAUNCHES = 20 };
 
 static const char scale[] = "kernel scale(inout float x[n], const int BLOCK = 1024) launch (cdiv(n, BLOCK))\n"
                             "{ x[program(0) * BLOCK : BLOCK] = 0.5 * x[program(0) * BLOCK : BLOCK] + 1; }\n";
-
-#define TRY(call)                                                   \
-    do {                                                            \
-        if (call) return fprintf(stderr, "%s\n", error.message), 1; \
-    } while (0)
 
 static double now_us(void)
 {
@@ -37,26 +33,26 @@ int main(void)
     qn_buffer *x;
     qn_event *from, *to;
     double ns;
-    TRY(qn_context_open(NULL, &context, &error));
+    QN_MUST(qn_context_open(NULL, &context, &error), error);
     const char *device = qn_device_best(context);
-    TRY(qn_module_load_text(context, "scale.qn", scale, &module, &error));
-    TRY(qn_buffer_new_on(context, device, sizeof(float) * (size_t)n, &x, &error));
-    TRY(qn_call_new(module, "scale", &call, &error));
-    TRY(qn_call_set_buffer(call, "x", x, 0, QN_F32, 1, &n, NULL, &error));
-    TRY(qn_stream_new(context, device, &stream, &error));
-    TRY(qn_event_new(context, device, &from, &error));
-    TRY(qn_event_new(context, device, &to, &error));
-    TRY(qn_call_launch(call, stream, &error)); /* warm */
-    TRY(qn_stream_wait(stream, &error));
+    QN_MUST(qn_module_load_text(context, "scale.qn", scale, &module, &error), error);
+    QN_MUST(qn_buffer_new_on(context, device, sizeof(float) * (size_t)n, &x, &error), error);
+    QN_MUST(qn_call_new(module, "scale", &call, &error), error);
+    QN_MUST(qn_call_set_buffer(call, "x", x, 0, QN_F32, 1, &n, NULL, &error), error);
+    QN_MUST(qn_stream_new(context, device, &stream, &error), error);
+    QN_MUST(qn_event_new(context, device, &from, &error), error);
+    QN_MUST(qn_event_new(context, device, &to, &error), error);
+    QN_MUST(qn_call_launch(call, stream, &error), error); /* warm */
+    QN_MUST(qn_stream_wait(stream, &error), error);
 
     double start = now_us();
-    TRY(qn_event_record(from, stream, &error));
-    for (int i = 0; i < LAUNCHES; i++) TRY(qn_call_launch(call, stream, &error));
-    TRY(qn_event_record(to, stream, &error));
+    QN_MUST(qn_event_record(from, stream, &error), error);
+    for (int i = 0; i < LAUNCHES; i++) QN_MUST(qn_call_launch(call, stream, &error), error);
+    QN_MUST(qn_event_record(to, stream, &error), error);
     double handed_over = now_us() - start;
-    TRY(qn_stream_wait(stream, &error));
+    QN_MUST(qn_stream_wait(stream, &error), error);
     double done = now_us() - start;
-    TRY(qn_event_elapsed(from, to, &ns, &error));
+    QN_MUST(qn_event_elapsed(from, to, &ns, &error), error);
 
     printf("%d launches on %s\n", LAUNCHES, device);
     bool waits = handed_over > 0.8 * done;

@@ -10,14 +10,10 @@
 #include <quern/nn.h>
 #include <quern/profile.h>
 #include <quern/train.h>
+#include <quern/try.h>
 #include <stdio.h>
 
 enum { BATCH = 128, WIDTH = 128, LAYERS = 8, STEPS = 30 };
-
-#define TRY(call)                                                   \
-    do {                                                            \
-        if (call) return fprintf(stderr, "%s\n", error.message), 1; \
-    } while (0)
 
 static void to_stdout(void *user, const char *words, size_t length)
 {
@@ -45,7 +41,7 @@ static int train(qn_context *context, bool print_each, const char *path)
     qn_profile_totals totals;
     qn_tensor parameters[2 * LAYERS];
     double value = 0;
-    TRY(qn_tape_new(context, NULL, &tape, &error));
+    QN_MUST(qn_tape_new(context, NULL, &tape, &error), error);
     qn_tensor x = qn_randn(tape, QN_F32, QN_SHAPE(BATCH, WIDTH)), y = x;
     for (int i = 0; i < LAYERS; i++) {
         qn_tensor w = qn_mul_scalar(qn_randn(tape, QN_F32, QN_SHAPE(WIDTH, WIDTH)), sqrt(2.0 / WIDTH));
@@ -54,27 +50,27 @@ static int train(qn_context *context, bool print_each, const char *path)
     }
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAM);
     qn_optimizer *adam = qn_optimizer_new(tape, QN_ADAM, &options, parameters, 2 * LAYERS);
-    TRY(qn_capture_begin(tape, &error));
+    QN_MUST(qn_capture_begin(tape, &error), error);
     for (int i = 0; i < LAYERS; i++) y = qn_gelu(qn_linear(y, parameters[2 * i], parameters[2 * i + 1]));
     qn_tensor loss = qn_mean(qn_mul(y, y), QN_ALL, false);
     qn_optimizer_minimize(adam, loss);
-    TRY(qn_eval(tape, &loss, 1, &error));
-    TRY(qn_capture_end(tape, &step, &error));
+    QN_MUST(qn_eval(tape, &loss, 1, &error), error);
+    QN_MUST(qn_capture_end(tape, &step, &error), error);
 
-    TRY(qn_profile_start(context, NULL, &profile, &error));
+    QN_MUST(qn_profile_start(context, NULL, &profile, &error), error);
     for (int i = 0; i < STEPS; i++) {
-        QN_RANGE("step") TRY(qn_plan_replay(step, &error));
-        if (print_each) QN_RANGE("print the loss") TRY(qn_tensor_item(loss, &value, &error));
+        QN_RANGE("step") QN_MUST(qn_plan_replay(step, &error), error);
+        if (print_each) QN_RANGE("print the loss") QN_MUST(qn_tensor_item(loss, &value, &error), error);
         qn_profile_step(profile);
     }
-    TRY(qn_tensor_item(loss, &value, &error));
-    TRY(qn_profile_stop(profile, &error));
+    QN_MUST(qn_tensor_item(loss, &value, &error), error);
+    QN_MUST(qn_profile_stop(profile, &error), error);
     qn_profile_get_totals(profile, &totals);
     printf("%s: %.3f ms a step, the host waited %d times, loss %.5f\n",
            print_each ? "loss printed every step" : "loss read at the end  ",
            (double)(totals.end_ns - totals.start_ns) * 1e-6 / STEPS, count_waits(profile), value);
-    TRY(qn_profile_hints(profile, &(qn_hint_options){.most = 2}, to_stdout, NULL, &error));
-    TRY(qn_profile_write_trace(profile, path, &error));
+    QN_MUST(qn_profile_hints(profile, &(qn_hint_options){.most = 2}, to_stdout, NULL, &error), error);
+    QN_MUST(qn_profile_write_trace(profile, path, &error), error);
     qn_profile_free(profile);
     qn_plan_free(step);
     qn_optimizer_free(adam);
@@ -88,7 +84,7 @@ int main(int count, char **words)
     qn_error error;
     qn_context *context;
     const char *folder = count > 1 ? words[1] : ".";
-    TRY(qn_context_open(NULL, &context, &error));
+    QN_MUST(qn_context_open(NULL, &context, &error), error);
     snprintf(path, sizeof(path), "%s/each_step.json", folder);
     if (train(context, true, path)) return 1;
     snprintf(path, sizeof(path), "%s/at_the_end.json", folder);

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include <quern/bench.h>
+#include <quern/try.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,11 +15,6 @@ static const char square[] = "kernel square(in float x[n], out float y[n], const
                              "    int i = program(0) * BLOCK;\n"
                              "    y[i : BLOCK] = x[i : BLOCK] * x[i : BLOCK];\n"
                              "}\n";
-
-#define TRY(call)                                                   \
-    do {                                                            \
-        if (call) return fprintf(stderr, "%s\n", error.message), 1; \
-    } while (0)
 
 static void run(void *user)
 {
@@ -34,12 +30,13 @@ int main(void)
     qn_module *module;
     qn_call *call;
     qn_bench_time time;
-    TRY(qn_context_open(&(qn_context_options){.no_cache = true}, &context, &error)); /* as on a new machine */
-    TRY(qn_module_load_text(context, "square.qn", square, &module, &error));
-    TRY(qn_call_new(module, "square", &call, &error));
-    TRY(qn_call_set_int(call, "n", n, &error));
-    TRY(qn_call_generate(call, 1, &error));
-    TRY(qn_bench(run, call, &(qn_time_options){.seconds = 0.3, .calls = 1}, &time, &error));
+    QN_MUST(qn_context_open(&(qn_context_options){.no_cache = true}, &context, &error),
+            error); /* as on a new machine */
+    QN_MUST(qn_module_load_text(context, "square.qn", square, &module, &error), error);
+    QN_MUST(qn_call_new(module, "square", &call, &error), error);
+    QN_MUST(qn_call_set_int(call, "n", n, &error), error);
+    QN_MUST(qn_call_generate(call, 1, &error), error);
+    QN_MUST(qn_bench(run, call, &(qn_time_options){.seconds = 0.3, .calls = 1}, &time, &error), error);
     printf("first call   %10.3f ms\n", time.first_ns * 1e-6);
     printf("median       %10.3f ms of %d calls, after %d thrown away\n", time.median_ns * 1e-6, time.sample_count,
            time.warmup_count);

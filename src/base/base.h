@@ -11,7 +11,7 @@
 #define QUERN_BASE_BASE_H
 
 #include <pthread.h>
-#include <quern/status.h>
+#include <quern/try.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -26,12 +26,6 @@
 /* Our own mistakes: always on, prints the place, aborts. Never for bad input. */
 #define CHECK(condition) ((condition) ? (void)0 : base_check_failed(#condition, __FILE__, __LINE__))
 _Noreturn void base_check_failed(const char *condition, const char *file, int line);
-
-#define QN_TRY(expression)                                \
-    do {                                                  \
-        qn_status status_of_try = (expression);           \
-        if (status_of_try != QN_OK) return status_of_try; \
-    } while (0)
 
 /* heap.c: memory that never fails to the caller. When the system has none it comes from a reserve, the thread is short of
  * memory from then on, and heap_status says so at the end of every step of the work. For what is small beside the work

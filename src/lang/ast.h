@@ -139,6 +139,10 @@ static inline bool ast_is_literal(const ast *node, int64_t i)
     return node && node->kind == AST_NUMBER && !node->is_float && node->number.i == i;
 }
 
+/* habits.c: what Quern has instead of a word, or of a named argument, of another language; NULL if nothing is known */
+const char *habit_advice(const char *word);
+const char *habit_argument(const char *name);
+
 /* diagnose.c */
 void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -61,6 +61,7 @@ const builtin builtins[] = {
     {"reshape", BUILTIN_SHAPE, 2, 1 + ARRAY_RANK, OP_NONE},
     {"iota", BUILTIN_SHAPE, 1, 1, OP_NONE},
     {"dot", BUILTIN_DOT, 2, 3, OP_NONE},
+    {"@", BUILTIN_DOT, 2, 2, OP_NONE}, /* `a @ b`: of tiles as `dot`, of tensors as `matmul` */
     {"keep", BUILTIN_VALIDITY, 2, 2, OP_NONE},
     {"fill", BUILTIN_VALIDITY, 2, 2, OP_NONE},
     {"like", BUILTIN_VALIDITY, 2, 2, OP_NONE},

@@ -76,10 +76,13 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
             (call && c->in_tensor && c->nodes[i].item->kind != AST_CONSTANT))
             list[count++] = c->nodes[i].item->name;
     for (int i = 0; i < builtin_count && call && count < SUGGESTION_LIMIT; i++)
-        if (builtins[i].class != BUILTIN_TENSOR || c->in_tensor) list[count++] = builtins[i].name;
+        if (builtins[i].name[0] != '@' && (builtins[i].class != BUILTIN_TENSOR || c->in_tensor))
+            list[count++] = builtins[i].name;
     const char *near = suggest_name(name, list, count);
+    const char *habit = habit_advice(name);
     diagnose(c->d, "E201", at,
-             near   ? arena_print(c->memory, "did you mean `%s`?", near)
+             habit  ? habit
+             : near ? arena_print(c->memory, "did you mean `%s`?", near)
              : call ? "declare the function in this file"
                     : "declare it first",
              "unknown %s `%s`", call ? "function" : "name", name);

@@ -98,7 +98,10 @@ static void check_named(checker *c, const ast *node, const builtin *b)
         const ast *argument = node->list.items[i];
         if (argument->kind != AST_NAMED) continue;
         if (!takes_axis || strcmp(argument->name, "axis"))
-            diagnose(c->d, "E213", argument->at, takes_axis ? "it has `axis = k`" : NULL,
+            diagnose(c->d, "E213", argument->at,
+                     habit_argument(argument->name) ? habit_argument(argument->name)
+                     : takes_axis                   ? "it has `axis = k`"
+                                                    : NULL,
                      "`%s` has no argument named `%s`", b->name, argument->name);
         else if (positional > 1)
             diagnose(c->d, "E213", argument->at, "a reduction takes one tile", "`%s` of two operands has no `axis`",

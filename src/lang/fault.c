@@ -36,7 +36,10 @@ void fault_join(diagnostics *d, place at, dtype a, dtype b)
 
 void fault_integers(diagnostics *d, place at, const char *word)
 {
-    diagnose(d, "E211", at, "cast the operands, or use `bitcast`", "`%s` needs integers", word);
+    diagnose(d, "E211", at,
+             word[0] == '^' ? "`^` is exclusive-or; a power is `pow(x, 2)`, or `x * x`"
+                            : "cast the operands, or use `bitcast`",
+             "`%s` needs integers", word);
 }
 
 void fault_generic(diagnostics *d, place at, const char *name, dtype a, dtype b)
@@ -141,7 +144,8 @@ void fault_argument_count(diagnostics *d, place at, const char *name, int least,
 
 void fault_named_argument(diagnostics *d, place at, const char *name, const char *argument)
 {
-    diagnose(d, "E213", at, "give it by position", "`%s` has no argument named `%s`", name, argument);
+    const char *habit = habit_argument(argument);
+    diagnose(d, "E213", at, habit ? habit : "give it by position", "`%s` has no argument named `%s`", name, argument);
 }
 
 void fault_needs_function(diagnostics *d, place at, const char *name)

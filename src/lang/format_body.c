@@ -100,6 +100,15 @@ static void expression_inside(printer *p, const ast *node)
         print_expression(p, node->third);
         break;
     case AST_CALL:
+        if (node->left->kind == AST_NAME && node->left->name[0] == '@') {
+            print_expression(p, node->list.items[0]);
+            print_inline_comments(p, node->at);
+            if (p->line.length && p->line.data[p->line.length - 1] != ' ') print_word(p, " ");
+            print_word(p, "@ ");
+            print_break(p, operator_weight("*"), false);
+            print_expression(p, node->list.items[1]);
+            break;
+        }
         print_expression(p, node->left);
         print_bracketed(p, "(", &node->list, ")");
         break;

@@ -23,7 +23,7 @@ static const char *const types[] = {"float", "f32", "double", "f64", "f16", "bf1
 static const char *const operators[] = {"<<=", ">>=", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=",
                                         "-=",  "*=",  "/=", "%=", "&=", "|=", "^=", "++", "--", "+",  "-",
                                         "*",   "/",   "%",  "&",  "|",  "^",  "!",  "~",  "<",  ">",  "=",
-                                        "?",   ":",   ";",  ",",  "(",  ")",  "[",  "]",  "{",  "}"};
+                                        "?",   ":",   ";",  ",",  "(",  ")",  "[",  "]",  "{",  "}",  "@"};
 
 static bool name_starts(char c)
 {
@@ -273,12 +273,22 @@ static void read_number(lexer *x, token *t)
     x->at = end;
 }
 
+/* Behind `.name.name` that begins here. */
+static size_t chain_end(const char *s, size_t end)
+{
+    while (s[end] == '.' && name_starts(s[end + 1]))
+        for (end++; name_goes_on(s[end]);) end++;
+    return end;
+}
+
 static void read_name(lexer *x, token *t)
 {
     const char *s = x->file->text;
     size_t start = x->at, end = start;
     while (name_goes_on(s[end])) end++;
     size_t length = end - start;
+    bool dotted = s[end] == '.' && name_starts(s[end + 1]);
+    if (dotted) length = (end = chain_end(s, end)) - start;
     x->at = end;
     if (length > NAME_LIMIT_BYTES) {
         place at = t->at;
@@ -301,6 +311,10 @@ static void read_name(lexer *x, token *t)
     }
     t->kind = TOKEN_NAME;
     t->word = arena_copy_text(x->file->memory, s + start, length);
+    if (!dotted) return;
+    place at = t->at;
+    at.end_column = at.column + (int)length;
+    habit_dotted(x->d, x->file->memory, at, t->word);
 }
 
 static void read_raw(lexer *x, token *t)
@@ -364,7 +378,7 @@ static void read_unknown(lexer *x, token *t)
     size_t start = x->at, first = 0;
     while (x->at < x->file->length) {
         char c = s[x->at];
-        if (is_blank(c) || name_goes_on(c) || c == '"' || (c > 0 && strchr("+-*/%&|^!~<>=?:;,()[]{}", c))) break;
+        if (is_blank(c) || name_goes_on(c) || c == '"' || (c > 0 && strchr("+-*/%&|^!~<>=?:;,()[]{}@", c))) break;
         if (c == '.' && digit(s[x->at + 1])) break;
         size_t length = MAXIMUM(sequence_length((const unsigned char *)s + x->at, x->file->length - x->at), 1);
         if (!first) first = length;
@@ -382,6 +396,30 @@ static void read_unknown(lexer *x, token *t)
                  (int)first, s + start);
 }
 
+/* A member or method of an expression, `(a + b).sum`, or a line for a preprocessor: reported, and as if it were not
+ * there. */
+static bool skip_foreign(lexer *x)
+{
+    const char *s = x->file->text;
+    size_t start = x->at;
+    place at = place_here(x);
+    bool member = s[start] == '.' && name_starts(s[start + 1]);
+    bool directive = s[start] == '#' && (name_starts(s[start + 1]) || s[start + 1] == ' ');
+    if (!member && !directive) return false;
+    if (member)
+        x->at = chain_end(s, start);
+    else
+        while (x->at < x->file->length && s[x->at] != '\n') x->at++;
+    at.end_column = at.column + (int)(x->at - start);
+    if (member)
+        habit_dotted(x->d, x->file->memory, at, arena_copy_text(x->file->memory, s + start, x->at - start));
+    else
+        diagnose(x->d, "E110", at,
+                 "a comment is `// ...`, a constant `const int N = 4;`, another file `import \"name.qn\";`",
+                 "there is no preprocessor, and `#` begins no comment");
+    return true;
+}
+
 token lex_next(lexer *x)
 {
     const char *s = x->file->text;
@@ -390,7 +428,8 @@ token lex_next(lexer *x)
     if (x->stopped)
         x->at = x->file->length;
     else
-        skip_blanks(x);
+        do skip_blanks(x);
+        while (x->at < x->file->length && skip_foreign(x));
     t.at = place_here(x);
     t.blank_before = x->line > x->last_line + 1 && x->last_line > 0;
     if (x->at < x->file->length) {

@@ -217,8 +217,9 @@ static value dot_operand(walk *w, const term *t)
 
 bool is_dot_call(walk *w, const ast *node)
 {
-    return node && node->kind == AST_CALL && node->left->kind == AST_NAME && is_word(node->left->name, "dot") &&
-           node->list.count == 2 && !symbol_find(w, "dot") && !ast_find(w->file, "dot");
+    if (!node || node->kind != AST_CALL || node->left->kind != AST_NAME || node->list.count != 2) return false;
+    if (is_word(node->left->name, "@")) return true;
+    return is_word(node->left->name, "dot") && !symbol_find(w, "dot") && !ast_find(w->file, "dot");
 }
 
 static bool dot_operands_fit(walk *w, const term *a, const term *b, place at)

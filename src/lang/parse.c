@@ -70,7 +70,9 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     /* What is missing at the end of a line is missing there, not at the start of the next. */
     bool missing = expected[0] == '`' && strchr(";,)]", expected[1]) && p->now.at.line > p->end_line && p->end_line > 0;
     if (missing) at = (place){.line = p->end_line, .column = p->end_column};
-    parser_error(p, "E104", at, advice, "expected %s, found %s", expected, token_describe(p, &p->now));
+    bool word = p->now.kind == TOKEN_NAME;
+    const char *habit = word && !missing ? habit_advice(p->now.word) : NULL;
+    parser_error(p, "E104", at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
     if (missing && expected[1] == ';') p->panic = false; /* as if it were there: the next line is a statement */
 }
 
@@ -170,11 +172,29 @@ static void note_generic(parser *p, const char *word)
     if (p->generic_count < COUNT(p->generics)) p->generics[p->generic_count++] = word;
 }
 
+/* `half x`, `float32 x`: said once, and read on, so that the other types of the list are looked at too. A name alone,
+ * `x_ptr,`, lacks its type. */
+static bool foreign_type(parser *p)
+{
+    if (p->now.kind != TOKEN_NAME || parser_at_type(p)) return false;
+    const char *habit = habit_advice(p->now.word), *after = p->next.kind == TOKEN_OPERATOR ? p->next.word : "";
+    if (habit && (p->next.kind == TOKEN_NAME || after[0] == '*')) {
+        diagnose(p->d, "E104", p->now.at, habit, "expected a type, found `%.60s`", p->now.word);
+        parser_advance(p);
+        return true;
+    }
+    if (habit || !after[0] || !strchr(",):", after[0])) return false;
+    parser_error(p, "E104", p->now.at, "a parameter has a type, and an array its extents: `in float x[n]`, `int k`",
+                 "expected a type, found `%.60s`", p->now.word);
+    return true;
+}
+
 ast *parse_type(parser *p)
 {
     ast *node = parser_node(p, AST_TYPE, p->now.at);
     node->word = "float";
     if (p->panic) return node;
+    if (foreign_type(p)) return node;
     if (!parser_at_type(p)) {
         parser_unexpected(p, "a type",
                           p->now.kind == TOKEN_NAME ? "types are float, i32, ..., or a generic one such as `T`" : NULL);
@@ -187,6 +207,15 @@ ast *parse_type(parser *p)
                      "expected a type, found `tf32`, which is only a rounding");
     parser_advance(p);
     return parser_done(p, node);
+}
+
+void parser_no_pointer(parser *p)
+{
+    if (p->panic || (!parser_is(p, "*") && !parser_is(p, "&"))) return;
+    diagnose(p->d, "E110", p->now.at,
+             "an array is a parameter with its extents, `in float x[n]` or `out float y[rows][cols]`",
+             "there are no pointers");
+    while (parser_is(p, "*") || parser_is(p, "&") || parser_is_name(p, "__restrict__")) parser_advance(p);
 }
 
 /* "(" [ setting { "," setting } ] ")" */
@@ -225,6 +254,7 @@ static ast *parse_param(parser *p)
     }
     param->type = parse_type(p);
     if (param->type->is_generic) note_generic(p, param->type->word);
+    parser_no_pointer(p);
     param->name = parser_expect_name(p, "the name of a parameter", &param->at);
     if (is_const && parser_accept(p, "(")) {
         param->is_function = true;
@@ -528,6 +558,12 @@ static ast *parse_item(parser *p)
         parser_error(p, "E104", p->now.at, "write what is needed in this file",
                      "`import` is reserved and means nothing yet");
         return NULL;
+    } else if (parser_is(p, "@")) {
+        if (p->next.kind == TOKEN_NAME && strchr(p->next.word, '.')) p->panic = true; /* `@triton.jit`: was said */
+        parser_error(p, "E110", p->now.at,
+                     "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`",
+                     "there are no decorators");
+        return NULL;
     } else {
         parser_unexpected(p, "kernel, tensor, bench, const, c, cuda or a function", NULL);
         return NULL;
@@ -563,6 +599,22 @@ static void add_item(parser *p, ast *item)
     }
 }
 
+/* `sum(x, 1)` becomes `sum(x, axis = 1)`, unless the file has a `sum` of its own. */
+static void name_axes(parser *p)
+{
+    for (int i = 0; i < p->axis_calls.count; i++) {
+        ast *call = p->axis_calls.items[i], *value = call->list.items[1];
+        if (map_get(p->file->by_name, call->left->name)) continue;
+        ast *named = parser_node(p, AST_NAMED, value->from);
+        named->name = habit_axis(call->left->name);
+        named->left = value;
+        named->height = value->height + 1;
+        named->end_line = value->end_line;
+        named->end_column = value->end_column;
+        call->list.items[1] = named;
+    }
+}
+
 ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d)
 {
     ast_file *file = ARENA_NEW(memory, ast_file);
@@ -589,5 +641,6 @@ ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t 
         if (item) add_item(&p, item);
         if (p.panic) next_item(&p, p.now.at.line != before.line || p.now.at.column != before.column);
     }
+    name_axes(&p);
     return file;
 }

@@ -66,6 +66,7 @@ typedef struct parser {
     bool panic;                            /* an error was reported; silent until the next statement or item */
     const char *generics[PARAM_LIMIT + 1]; /* types of this item that are generic */
     int generic_count;
+    ast_list axis_calls; /* calls whose axis may stand by position, until all names are known */
 } parser;
 
 /* parse.c */
@@ -88,6 +89,7 @@ void parser_push(parser *p, ast_list *list, ast *item);
 bool word_is_generic(const char *word); /* a capital letter and digits */
 bool parser_at_type(const parser *p);   /* a type stands here, by its look */
 ast *parse_type(parser *p);
+void parser_no_pointer(parser *p); /* E110 for `*` behind a type, which is skipped */
 
 /* parse_expression.c */
 ast *parse_expression(parser *p);
@@ -97,6 +99,11 @@ ast *parse_binary_rest(parser *p, ast *left); /* after an operand that was read 
 void parse_set(parser *p, ast_list *list);
 void parse_expressions(parser *p, ast_list *list); /* "(" expr { "," expr } ")" */
 void parse_extents(parser *p, ast_list *list);     /* { "[" expr "]" } */
+
+/* habits.c: what people write who come from elsewhere */
+void habit_dotted(diagnostics *d, arena *memory, place at, const char *word); /* E110, each piece of advice once */
+const char *habit_axis(const char *name); /* a second argument of this builtin by position is its `axis`; or NULL */
+void habit_slice(parser *p, const ast *subscript); /* W603: `[i : i + B]`, `[-1]` */
 
 /* parse_statement.c */
 ast *parse_block(parser *p);

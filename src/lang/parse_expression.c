@@ -8,9 +8,9 @@
 static const struct {
     const char *word;
     int level; /* the higher the tighter */
-} binary_operators[] = {{"||", 1}, {"&&", 2}, {"|", 3},  {"^", 4},  {"&", 5},  {"==", 6},
-                        {"!=", 6}, {"<", 7},  {"<=", 7}, {">", 7},  {">=", 7}, {"<<", 8},
-                        {">>", 8}, {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10}};
+} binary_operators[] = {{"||", 1}, {"&&", 2}, {"|", 3},  {"^", 4},  {"&", 5},  {"==", 6}, {"!=", 6},
+                        {"<", 7},  {"<=", 7}, {">", 7},  {">=", 7}, {"<<", 8}, {">>", 8}, {"+", 9},
+                        {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10}, {"@", 10}};
 
 static int level_of(const parser *p)
 {
@@ -65,6 +65,21 @@ static bool is_generic_here(const parser *p, const char *word)
     return false;
 }
 
+/* `(float)x` and what else may follow a type in parentheses only in C. */
+static bool starts_operand(const parser *p)
+{
+    return p->now.kind == TOKEN_NAME || p->now.kind == TOKEN_NUMBER || parser_is(p, "(");
+}
+
+static ast *parse_c_cast(parser *p, ast *type, place at)
+{
+    if (p->panic) return type;
+    at.end_column = p->end_column;
+    diagnose(p->d, "E110", at, arena_print(p->file->memory, "write `%s(x)`", type->word),
+             "a cast is not written in parentheses");
+    return parse_postfix(p);
+}
+
 static ast *parse_primary(parser *p)
 {
     token t = p->now;
@@ -103,11 +118,12 @@ static ast *parse_primary(parser *p)
             break;
         }
         if (parser_accept(p, "(")) {
+            bool cast = p->now.kind == TOKEN_TYPE && p->next.kind == TOKEN_OPERATOR && !strcmp(p->next.word, ")");
             node = parse_expression(p);
             node->parenthesised = true;
             node->from = t.at;
-            parser_expect(p, ")", NULL);
-            return node;
+            parser_expect(p, ")", "there are no tuples: axes are a set, `axis = {0, 1}`");
+            return cast && starts_operand(p) ? parse_c_cast(p, node, t.at) : node;
         }
         parser_unexpected(p, "an expression",
                           parser_is(p, "++") || parser_is(p, "--") ? "`++` and `--` are statements: write `x++;`"
@@ -116,6 +132,18 @@ static ast *parse_primary(parser *p)
         return nothing(p);
     }
     parser_advance(p);
+    return parser_done(p, node);
+}
+
+/* `x[r, :]`: reported, and the rest of the bracket is skipped. */
+static ast *parse_commas(parser *p, ast *node)
+{
+    diagnose(p->d, "E110", p->now.at, "write `x[r][:]`, one bracket for each axis", "a bracket holds one axis");
+    for (int depth = 0; p->now.kind != TOKEN_END && !parser_is(p, ";") && (depth || !parser_is(p, "]"));) {
+        depth += parser_is(p, "[") - parser_is(p, "]");
+        parser_advance(p);
+    }
+    parser_expect(p, "]", NULL);
     return parser_done(p, node);
 }
 
@@ -128,18 +156,42 @@ static ast *parse_subscript(parser *p, place from)
     if (parser_is(p, ":")) {
         node->is_slice = true;
         parser_advance(p);
+        if (parser_is(p, ",")) return parse_commas(p, node);
         parser_expect(p, "]", form);
         return parser_done(p, node);
     }
     node->left = parse_expression(p);
+    if (!p->panic && parser_is(p, ",")) return parse_commas(p, node);
     if (parser_accept(p, ":")) {
         node->is_slice = true;
         if (!p->panic && parser_is(p, "]")) parser_unexpected(p, "the length of the slice", form);
         node->right = parse_expression(p);
         if (parser_accept(p, ":")) node->third = parse_expression(p);
     }
+    if (!p->panic && parser_is(p, ",")) return parse_commas(p, node);
     parser_expect(p, "]", NULL);
+    habit_slice(p, node);
     return parser_done(p, node);
+}
+
+/* `axis = (0, 1)` is the set `{0, 1}`; with one value in them the parentheses are what they always are. */
+static void parse_axes(parser *p, ast *node)
+{
+    place open = p->now.at;
+    parser_advance(p);
+    ast *first = parse_expression(p);
+    if (parser_is(p, ",")) {
+        node->is_set = true;
+        parser_push(p, &node->list, first);
+        while (parser_accept(p, ","))
+            if (!parser_is(p, ")")) parser_push(p, &node->list, parse_expression(p));
+        parser_expect(p, ")", NULL);
+        return;
+    }
+    parser_expect(p, ")", NULL);
+    first->parenthesised = true;
+    first->from = open;
+    node->left = parse_binary_rest(p, first);
 }
 
 static ast *parse_argument(parser *p)
@@ -153,10 +205,22 @@ static ast *parse_argument(parser *p)
     if (parser_is(p, "{")) {
         node->is_set = true;
         parse_set(p, &node->list);
+    } else if (!strcmp(node->name, "axis") && parser_is(p, "(")) {
+        parse_axes(p, node);
     } else {
         node->left = parse_expression(p);
     }
     return parser_done(p, node);
+}
+
+/* `sum(x, 1)`: whether that is an axis depends on what the file calls `sum`, which is known at its end. */
+static void note_axis(parser *p, ast *call)
+{
+    if (p->panic || call->list.count < 2 || call->left->kind != AST_NAME || !habit_axis(call->left->name)) return;
+    const ast *second = call->list.items[1];
+    if (second->kind == AST_UNARY) second = second->left;
+    if (call->list.items[0]->kind != AST_NAMED && second->kind == AST_NUMBER && !second->is_float)
+        parser_push(p, &p->axis_calls, call);
 }
 
 ast *parse_postfix(parser *p)
@@ -183,6 +247,7 @@ ast *parse_postfix(parser *p)
                 while (parser_accept(p, ","));
                 parser_expect(p, ")", NULL);
             }
+            note_axis(p, outer);
         } else {
             break;
         }
@@ -225,6 +290,26 @@ static void check_operands(parser *p, const ast *node)
                  "`%.40s^%.40s` in a constant is exclusive-or", a->word, b->word);
 }
 
+/* `x ** 2`: reported, and read as a product. */
+static void power_of(parser *p, place at)
+{
+    at.end_column = at.column + 2;
+    diagnose(p->d, "E110", at, "write `pow(x, 2)`, or `x * x`", "there is no operator `**`");
+    parser_advance(p);
+}
+
+/* `a @ b` is a call of the builtin of that name: `matmul` of tensors, `dot` of tiles, whatever the file defines. */
+static ast *product_of(parser *p, const ast *binary)
+{
+    ast *call = parser_node(p, AST_CALL, binary->from), *callee = parser_node(p, AST_NAME, binary->at);
+    callee->name = "@";
+    call->at = binary->at;
+    call->left = parser_done(p, callee);
+    parser_push(p, &call->list, binary->left);
+    parser_push(p, &call->list, binary->right);
+    return call;
+}
+
 /* Operators of at least this level, after the operand `left`. */
 static ast *climb(parser *p, ast *left, int least)
 {
@@ -234,9 +319,10 @@ static ast *climb(parser *p, ast *left, int least)
         node->word = p->now.word;
         node->left = left;
         parser_advance(p);
+        if (node->word[0] == '*' && parser_is(p, "*")) power_of(p, node->at);
         node->right = climb(p, parse_unary(p), level + 1);
         check_operands(p, node);
-        left = parser_done(p, node);
+        left = parser_done(p, node->word[0] == '@' ? product_of(p, node) : node);
     }
     return left;
 }

@@ -64,12 +64,15 @@ static ast *parse_declaration(parser *p)
     ast *node = parser_node(p, AST_DECLARE, p->now.at);
     node->is_tile = parser_accept(p, "tile");
     node->type = parse_type(p);
+    parser_no_pointer(p);
     do {
         ast *declarator = parser_node(p, AST_DECLARATOR, p->now.at);
         declarator->name = parser_expect_name(p, "the name of a variable", &declarator->at);
         parse_extents(p, &declarator->list);
         if (declarator->list.count && !node->is_tile)
-            parser_error(p, "E104", declarator->at, "a block of elements is a `tile`",
+            parser_error(p, "E104", declarator->at,
+                         arena_print(p->file->memory, "a block of elements is a tile: `tile %s %s[...] = 0;`",
+                                     node->type->word, declarator->name),
                          "extents on `%s`, which is not a tile", declarator->name);
         parser_expect(p, "=", "every declaration has a value");
         declarator->left = parse_expression(p);
@@ -116,9 +119,11 @@ static ast *parse_simple(parser *p)
         parser_expect(p, ";", NULL);
         return parser_done(p, node);
     }
-    if (!p->panic && p->now.kind == TOKEN_NAME && first->kind == AST_NAME)
-        parser_error(p, "E104", first->at, "types are float, i32, ..., or a generic one such as `T`",
+    if (!p->panic && first->kind == AST_NAME && (p->now.kind == TOKEN_NAME || p->now.kind == TOKEN_TYPE)) {
+        const char *habit = habit_advice(first->name);
+        parser_error(p, "E104", first->at, habit ? habit : "types are float, i32, ..., or a generic one such as `T`",
                      "expected a type, found `%s`", first->name);
+    }
     if (!prefix) first = parse_binary_rest(p, first);
     parser_expect(p, ";", NULL);
     if (!p->panic) {
@@ -155,7 +160,7 @@ static ast *parse_for(parser *p)
     static const char *const comparisons[] = {"<", "<=", ">", ">="}, *const steps[] = {"+=", "-=", "++", "--"};
     ast *node = parser_node(p, AST_FOR, p->now.at);
     parser_advance(p);
-    parser_expect(p, "(", NULL);
+    parser_expect(p, "(", "a loop is `for (int i = 0; i < n; i++)`");
     if (!p->panic && p->now.kind == TOKEN_TYPE && !strcmp(p->now.word, "int"))
         parser_advance(p);
     else
@@ -173,8 +178,14 @@ static ast *parse_for(parser *p)
     if (!node->word[0]) parser_unexpected(p, "`<`, `<=`, `>` or `>=`", "for other conditions use `while`");
     node->right = parse_expression(p);
     parser_expect(p, ";", NULL);
+    const char *prefix = parser_is(p, "++") || parser_is(p, "--") ? p->now.word : NULL;
+    if (prefix) parser_advance(p);
     expect_variable(p, node->name);
-    for (int i = 0; i < COUNT(steps); i++)
+    if (prefix) {
+        node->words = prefix;
+        node->length = 2;
+    }
+    for (int i = 0; i < COUNT(steps) && !prefix; i++)
         if (parser_accept(p, steps[i])) {
             node->words = steps[i];
             node->length = 2;
@@ -251,6 +262,22 @@ static ast *parse_word(parser *p, ast_kind kind)
     return parser_done(p, node);
 }
 
+/* `++i;` is `i++;`: as a statement they are the same. */
+static ast *parse_prefix(parser *p)
+{
+    ast *node = parser_node(p, AST_ASSIGN, p->now.at);
+    node->word = p->now.word;
+    parser_advance(p);
+    node->left = parse_postfix(p);
+    node->at = node->from;
+    const ast *base = node->left->kind == AST_INDEX ? node->left->left : node->left;
+    if (base->kind != AST_NAME || base->parenthesised)
+        parser_error(p, "E104", base->at, "assign to a variable or to an access `x[...]`",
+                     "only names and their elements are assigned");
+    parser_expect(p, ";", NULL);
+    return parser_done(p, node);
+}
+
 static ast *parse_by_kind(parser *p)
 {
     if (parser_is(p, "{")) return parse_block(p);
@@ -272,6 +299,9 @@ static ast *parse_by_kind(parser *p)
     if (parser_is(p, "let")) return parse_let(p);
     if (parser_is(p, "const")) return parse_constant(p);
     if (parser_is(p, "tile") || (parser_at_type(p) && p->next.kind == TOKEN_NAME)) return parse_declaration(p);
+    bool pointer = p->now.kind == TOKEN_TYPE && p->next.kind == TOKEN_OPERATOR && !strcmp(p->next.word, "*");
+    if (pointer) return parse_declaration(p);
+    if (parser_is(p, "++") || parser_is(p, "--")) return parse_prefix(p);
     if (p->now.kind == TOKEN_KEYWORD && !parser_is(p, "true") && !parser_is(p, "false")) {
         parser_unexpected(p, "a statement", parser_is(p, "else") ? "this `else` has no `if`" : NULL);
         return parser_node(p, AST_EMPTY, p->now.at);

@@ -166,7 +166,11 @@ static bool names_known(api_call *a)
         for (int k = 0; k < a->asked_count; k++) known |= !known && !strcmp(a->asked[k], argument->name);
         if (known) continue;
         const char *near = suggest_name(argument->name, a->asked, a->asked_count);
-        diagnose(a->t->d, "E213", argument->at, near ? arena_print(a->t->memory, "did you mean `%s`?", near) : NULL,
+        const char *habit = habit_argument(argument->name);
+        diagnose(a->t->d, "E213", argument->at,
+                 habit  ? habit
+                 : near ? arena_print(a->t->memory, "did you mean `%s`?", near)
+                        : NULL,
                  "`%s` has no argument named `%s`", a->name, argument->name);
         return false;
     }

@@ -166,6 +166,7 @@ static const struct {
     api_function *run;
 } functions[] = {{"dot", do_dot},
                  {"matmul", do_matmul},
+                 {"@", do_matmul},
                  {"linear", do_linear},
                  {"outer", do_outer},
                  {"cdist", do_cdist},

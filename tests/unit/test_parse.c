@@ -336,7 +336,10 @@ TEST(limits)
     expect_code(repeat("kernel k(int a) launch (1) {", "for (int i = 0; i < 1; i++) ", 5000, ";}"), "E105");
     expect_code(repeat("bench b (n in {1", ", 1", 100000, "}) { nothing }"), "E201");
     expect_code(repeat("", "kernel ", 100000, ""), "E104");
-    expect_code(repeat("", "@ ", 100000, ""), "E101");
+    expect_code(repeat("", "$ ", 100000, ""), "E101");
+    expect_code(repeat("", "@ ", 100000, ""), "E110");
+    expect_code(repeat(open, "1 @ ", 100000, "1; }"), "E105");
+    expect_code(repeat(open, "x.", 100000, "y; }"), "E105");
     expect_code(repeat("", "\"", 100000, ""), "E104");
     expect_code(repeat("const int A = 3;", " ", (16 << 20) + 1, ""), "E105");
 }

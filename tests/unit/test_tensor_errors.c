@@ -303,14 +303,23 @@ TEST(reading_tells_the_first_error)
     double item;
     float data[4];
     char place[64];
-    for (int way = 0; way < 4; way++) {
+    char *words = NULL;
+    qn_comparison comparison;
+    for (int way = 0; way < 11; way++) {
         snprintf(place, sizeof(place), "test_tensor_errors.c:%d", __LINE__ + 1);
         qn_tensor wrong = qn_sum(qn_exp(qn_matmul(m, v)), QN_ALL, false);
         EXPECT(!qn_tensor_valid(wrong));
         qn_status status = way == 0   ? qn_tensor_read(wrong, data, sizeof(data), &error)
                            : way == 1 ? qn_tensor_item(wrong, &item, &error)
                            : way == 2 ? qn_tensor_save_npy(wrong, "/nowhere/x.npy", &error)
-                                      : qn_eval(tape, &wrong, 1, &error);
+                           : way == 3 ? qn_eval(tape, &wrong, 1, &error)
+                           : way == 4 ? qn_tensor_text(wrong, NULL, &words, &error)
+                           : way == 5 ? qn_tensor_print(wrong, NULL, &error)
+                           : way == 6 ? qn_tensor_compare(wrong, m, 0, 0, &comparison, &error)
+                           : way == 7 ? qn_tensor_compare(m, wrong, 0, 0, &comparison, &error)
+                           : way == 8 ? qn_tensor_write(wrong, data, sizeof(data), &error)
+                           : way == 9 ? qn_tensor_read(qn_variable(wrong), data, sizeof(data), &error)
+                                      : qn_tensor_read(qn_add(m, qn_relu(wrong)), data, sizeof(data), &error);
         EXPECT(status == QN_BAD_CALL && strstr(error.message, "matmul (") && strstr(error.message, place));
         EXPECT(strstr(error.message, "[2, 3] and [4]"));
         EXPECT(qn_tape_error(tape, &error) == QN_OK); /* told once */

@@ -1,0 +1,341 @@
+/*
+ * Habits of other languages: what people write who know Triton, CUDA, NumPy, PyTorch, Python or C, and what Quern has
+ * instead. In: a word, dotted or not, that the lexer, the parser or the checker could not use. Out: one sentence of
+ * advice, or NULL.
+ *
+ * The table is asked only where something is wrong already (a dot behind a name always is): most of these words are
+ * good names of variables. A dotted word is looked up whole, then by its beginning (`tl.`), then by its end (`.shape`).
+ * SPDX-License-Identifier: MIT
+ */
+#include "lang/parse.h"
+
+typedef struct habit {
+    const char *word, *advice;
+} habit;
+
+static const habit habits[] = {
+    /* Triton */
+    {"tl.load", "read a slice, which knows where its array ends and needs no mask: `tile float v = x[i : BLOCK];`"},
+    {"tl.store", "assign to a slice, which writes only what lies inside the array: `y[i : BLOCK] = v;`"},
+    {"tl.program_id", "write `program(0)`"},
+    {"tl.num_programs", "write `programs(0)`"},
+    {"tl.arange", "a slice needs no offsets: write `x[i : BLOCK]`; numbers themselves are `iota(BLOCK)`"},
+    {"tl.constexpr", "a compile-time constant is a parameter `const int BLOCK = 1024`"},
+    {"tl.zeros", "declare the tile with its extents: `tile float acc[BM][BN] = 0;`"},
+    {"tl.full", "declare the tile with its extents: `tile float acc[BM][BN] = -inf;`"},
+    {"tl.cdiv", "write `cdiv(n, BLOCK)`"},
+    {"tl.trans", "write `transpose(t)`"},
+    {"tl.make_block_ptr", "there are no pointers: slice the array, `a[i : BM][k : BK]`"},
+    {"tl.dtype", "types are float, bf16, f16, i32, ..., or a generic one such as `T`"},
+    {"tl.float32", "write `float`"},
+    {"tl.float16", "write `f16`"},
+    {"tl.bfloat16", "write `bf16`"},
+    {"tl.int32", "write `i32`"},
+    {"tl.int64", "write `i64`"},
+    {"triton.jit",
+     "there are no decorators: a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`"},
+    {"triton.autotune", "list candidates behind the parameters: `tune (BLOCK in {64, 128}, warps in {4, 8})`"},
+    {"triton.cdiv", "write `cdiv(n, BLOCK)`"},
+    {"mask", "a slice knows where its array ends; other masks are `keep(t, condition)`"},
+    {"other", "a slice that sticks out has no value there; give it one with `fill(x[i : BLOCK], 0)`"},
+    {"offsets", "a slice needs no offsets: write `x[i : BLOCK]`"},
+    /* CUDA */
+    {"threadIdx", "a tile has no threads: a program works on a whole block `x[i : BLOCK]`; CUDA as it is goes into a "
+                  "`cuda` kernel"},
+    {"blockIdx", "write `program(0)`"},
+    {"blockDim", "the length of a block is a parameter `const int BLOCK = 256` and a slice `x[i : BLOCK]`"},
+    {"gridDim", "write `programs(0)`"},
+    {"warpSize", "a tile has no warps: reductions such as `sum(v)` use them"},
+    {"__global__", "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`; CUDA as it is goes "
+                   "into `cuda name(...) launch (...) block (256) \"\"\"source\"\"\"`"},
+    {"__device__", "a function is `float name(float x) { ... }`; it is expanded where it is called"},
+    {"__host__", "a function is `float name(float x) { ... }`; it is expanded where it is called"},
+    {"__forceinline__", "remove it: functions are expanded where they are called"},
+    {"__shared__", "a block of elements is a tile, `tile float s[256] = 0;`: the compiler chooses registers or shared "
+                   "memory"},
+    {"__restrict__", "remove it: arrays of a launch never overlap"},
+    {"__syncthreads", "remove it: a tile has no threads to wait for; another phase is `then launch (...)`"},
+    {"__syncwarp", "remove it: a tile has no threads to wait for"},
+    {"__shfl_down_sync", "reduce the tile: `sum(v)`, `max(v)`"},
+    {"__shfl_xor_sync", "reduce the tile: `sum(v)`, `max(v)`"},
+    {"__ldg", "read the array: `x[i]`"},
+    {"atomicAdd", "write `atomic_add(y[i], v)`"},
+    {"atomicMax", "write `atomic_max(y[i], v)`"},
+    {"atomicMin", "write `atomic_min(y[i], v)`"},
+    {"atomicCAS", "write `atomic_cas(y[i], expected, v)`"},
+    {"atomicExch", "write `atomic_exchange(y[i], v)`"},
+    {"float2", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"float4", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"double2", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"int4", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"__half2", "there are no vector types: a slice of `f16` is read in the widest pieces there are"},
+    {"half2", "there are no vector types: a slice of `f16` is read in the widest pieces there are"},
+    {"__half", "write `f16`"},
+    {"__nv_bfloat16", "write `bf16`"},
+    {"dim3", "the launch gives its counts: `launch (cdiv(n, 32), cdiv(m, 32))`"},
+    {"expf", "write `exp`: functions take every type"},
+    {"__expf", "write `exp`: the device's fast form is the default"},
+    {"exp2f", "write `exp2`: functions take every type"},
+    {"logf", "write `log`: functions take every type"},
+    {"__logf", "write `log`: the device's fast form is the default"},
+    {"sqrtf", "write `sqrt`: functions take every type"},
+    {"rsqrtf", "write `rsqrt`: functions take every type"},
+    {"tanhf", "write `tanh`: functions take every type"},
+    {"erff", "write `erf`: functions take every type"},
+    {"sinf", "write `sin`: functions take every type"},
+    {"cosf", "write `cos`: functions take every type"},
+    {"powf", "write `pow`: functions take every type"},
+    {"fabsf", "write `abs`: functions take every type"},
+    {"fabs", "write `abs`: functions take every type"},
+    {"fmaxf", "write `max`: functions take every type"},
+    {"fmax", "write `max`: functions take every type"},
+    {"fminf", "write `min`: functions take every type"},
+    {"fmin", "write `min`: functions take every type"},
+    {"fmaf", "write `fma`: functions take every type"},
+    {"floorf", "write `floor`: functions take every type"},
+    {"ceilf", "write `ceil`: functions take every type"},
+    {"__fdividef", "write `a / b`: the device's fast form is the default"},
+    {"INFINITY", "write `inf`"},
+    {"NAN", "write `nan`"},
+    {"FLT_MAX", "write `inf`"},
+    {"M_PI", "write `pi`"},
+    {"printf", "write `print(\"m = {}\", m);`"},
+    /* NumPy and PyTorch */
+    {".T", "write `transpose(x)`"},
+    {".mT", "write `transpose(x)`"},
+    {".t", "write `transpose(x)`"},
+    {".shape", "extents have names, those in the parameter's brackets: `float x[rows][cols]`"},
+    {".size", "extents have names, those in the parameter's brackets: `float x[rows][cols]`"},
+    {".ndim", "the rank is the number of the parameter's brackets"},
+    {".dtype", "name the type in the parameter, `T x[n]` for any of them"},
+    {".to", "cast by calling the type: `bf16(x)`"},
+    {".astype", "cast by calling the type: `bf16(x)`"},
+    {".type", "cast by calling the type: `bf16(x)`"},
+    {".float", "cast by calling the type: `float(x)`"},
+    {".half", "cast by calling the type: `f16(x)`"},
+    {".bfloat16", "cast by calling the type: `bf16(x)`"},
+    {".view", "write `reshape(x, a, b)`"},
+    {".item", "a reduction of everything, such as `sum(x)`, is one number already"},
+    {".contiguous", "remove it: layout is the compiler's business"},
+    {".cuda", "remove it: the caller chooses the device"},
+    {".backward", "write `grad(f)(x, ...)` for a tensor function f"},
+    {".x", "there are no members: an array of numbers is `float x[n]`, a program's number `program(0)`"},
+    {"torch.nn", "functions go by their names: `gelu(x)`, `softmax(x, axis = 1)`, `layer_norm(x, gain, bias)`"},
+    {"torch.mm", "write `a @ b`, or `matmul(a, b)`"},
+    {"torch.bmm", "write `a @ b`, or `matmul(a, b)`"},
+    {"torch.cat", "write `concat(a, b, axis = 1)`"},
+    {"torch.amax", "write `max(x, axis = 1)`"},
+    {"torch.tensor", "numbers need no tensor; a block of them is `full(0.5, n)`, `arange(10)` or a parameter"},
+    {"torch.float32", "write `float`"},
+    {"torch.float16", "write `f16`"},
+    {"torch.bfloat16", "write `bf16`"},
+    {"np.dot", "write `a @ b`, or `matmul(a, b)`"},
+    {"np.float32", "write `float`"},
+    {"np.concatenate", "write `concat(a, b, axis = 1)`"},
+    {"np.power", "write `pow(x, 2)`"},
+    {"np.newaxis", "an axis of one is `[]`: `m[:][]` is a column, `m[][:]` a row"},
+    {"mm", "write `a @ b`, or `matmul(a, b)`"},
+    {"bmm", "write `a @ b`, or `matmul(a, b)`"},
+    {"cat", "write `concat(a, b, axis = 1)`"},
+    {"concatenate", "write `concat(a, b, axis = 1)`"},
+    {"view", "write `reshape(x, a, b)`"},
+    {"amax", "write `max(x, axis = 1)`"},
+    {"amin", "write `min(x, axis = 1)`"},
+    {"exp_", "there is nothing in place: write `exp(x)`"},
+    {"zeros_like", "write `like(x, 0)`"},
+    {"ones_like", "write `like(x, 1)`"},
+    {"full_like", "write `like(x, v)`"},
+    {"masked_fill", "write `where(mask, value, x)`"},
+    {"einsum", "write `matmul`, `outer` or a product and a `sum` over an axis"},
+    {"tril", "write `where(iota(n)[:][] >= iota(n)[][:], x, 0)`"},
+    {"triu", "write `where(iota(n)[:][] <= iota(n)[][:], x, 0)`"},
+    {"leaky_relu", "declare it: `T leaky_relu(T x) { return x >= 0 ? x : 0.01 * x; }`"},
+    {"elu", "declare it: `T elu(T x) { return x > 0 ? x : exp(x) - 1; }`"},
+    /* Python */
+    {"def", "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`, a function of tensors "
+            "`tensor name(float x[n]) { return ...; }`"},
+    {"class", "a model is tensor functions and their parameters; layers with state are in the C library's `model.h`"},
+    {"lambda", "declare a function: `float name(float x) { return ...; }`"},
+    {"range", "a loop is `for (int i = 0; i < n; i++)`"},
+    {"len", "extents have names, those in the parameter's brackets"},
+    {"None", "an axis of one is `[]`: `m[:][]` is a column, `m[][:]` a row"},
+    {"newaxis", "an axis of one is `[]`: `m[:][]` is a column, `m[][:]` a row"},
+    {"True", "write `true`"},
+    {"False", "write `false`"},
+    {"and", "write `&&`"},
+    {"or", "write `||`"},
+    {"not", "write `!`"},
+    {"is", "write `==`"},
+    {"pass", "write `;`"},
+    {"elif", "write `else if`"},
+    {"self", "a function has only its parameters"},
+    /* types */
+    {"float32", "write `float`"},
+    {"float64", "write `double`"},
+    {"float16", "write `f16`"},
+    {"half", "write `f16`"},
+    {"bfloat16", "write `bf16`"},
+    {"fp32", "write `float`"},
+    {"fp16", "write `f16`"},
+    {"fp8", "write `f8e4m3` or `f8e5m2`"},
+    {"int8", "write `i8`"},
+    {"int16", "write `i16`"},
+    {"int32", "write `i32`"},
+    {"int64", "write `i64`"},
+    {"uint8", "write `u8`"},
+    {"uint32", "write `u32`"},
+    {"int8_t", "write `i8`"},
+    {"int16_t", "write `i16`"},
+    {"int32_t", "write `i32`"},
+    {"int64_t", "write `i64`"},
+    {"uint8_t", "write `u8`"},
+    {"uint16_t", "write `u16`"},
+    {"uint32_t", "write `u32`"},
+    {"uint64_t", "write `u64`"},
+    {"char", "write `i8` or `u8`"},
+    {"short", "write `i16`"},
+    {"long", "write `i64`; an `int` of counting has 64 bits"},
+    {"unsigned", "write `u32`"},
+    {"size_t", "write `int`: it has 64 bits"},
+    {"auto", "name the type: `float s = ...;`, `tile float v = ...;`, in a tensor function `let h = ...;`"},
+    {"var", "name the type: `float s = ...;`, `tile float v = ...;`, in a tensor function `let h = ...;`"},
+    {"constexpr", "write `const int N = 4;`"},
+    {"static", "remove it: there is one file"},
+    {"inline", "remove it: functions are expanded where they are called"},
+    {"extern", "remove it: CUDA as it is goes into a `cuda` kernel"},
+    {"template", "a generic type is a capital letter: `T twice(T x) { return 2 * x; }`"},
+    {"struct", "there are no structures: pass arrays and numbers"},
+    {"typedef", "types are float, bf16, f16, i32, ..., or a generic one such as `T`"},
+};
+
+/* What a beginning says when the whole word is not there. */
+static const habit beginnings[] = {
+    {"tl.", "functions go by their bare names: `exp`, `max`, `dot`, `where`"},
+    {"triton.", "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`"},
+    {"np.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"numpy.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"torch.", "functions go by their bare names: `softmax(x, axis = 1)`, `sum(x, axis = 0)`"},
+    {"F.", "functions go by their bare names: `gelu(x)`, `softmax(x, axis = 1)`"},
+    {"nn.", "functions go by their bare names: `gelu(x)`, `layer_norm(x, gain, bias)`"},
+    {"jnp.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"math.", "functions go by their bare names: `sqrt(x)`, `exp(x)`"},
+    {"std.", "functions go by their bare names: `max(a, b)`"},
+};
+
+/* Arguments given by a name that Quern calls otherwise. */
+static const habit arguments[] = {
+    {"dim", "write `axis = k`"},
+    {"dims", "write `axis = {0, 1}`"},
+    {"keepdim", "a reduction leaves an axis of one behind; `keep = false` drops it"},
+    {"keepdims", "a reduction leaves an axis of one behind; `keep = false` drops it"},
+    {"keep_dims", "a reduction leaves an axis of one behind; `keep = false` drops it"},
+    {"eps", "write `epsilon = 1e-5`"},
+    {"dtype", "cast by calling the type: `bf16(x)`"},
+    {"mask", "a slice knows where its array ends; other masks are `keep(t, condition)`"},
+    {"other", "a slice that sticks out has no value there; give it one with `fill(x[i : BLOCK], 0)`"},
+    {"start_dim", "write `first = 1`"},
+    {"is_causal", "write `causal = true`"},
+    {"attn_mask", "give the mask as the fourth argument"},
+    {"reduction", "the mean is the default; write `sum = true` or `each = true`"},
+    {"ignore_index", "write `ignore = k`"},
+    {"unbiased", "write `correction = 1` or `correction = 0`"},
+};
+
+static const char *advice_in(const habit *table, int count, const char *word)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(table[i].word, word)) return table[i].advice;
+    return NULL;
+}
+
+const char *habit_advice(const char *word)
+{
+    return advice_in(habits, COUNT(habits), word);
+}
+
+const char *habit_argument(const char *name)
+{
+    return advice_in(arguments, COUNT(arguments), name);
+}
+
+/* `tl.exp` where `exp` is a function: only the beginning goes. */
+static const char *bare_function(arena *memory, const char *word)
+{
+    const char *last = strrchr(word, '.') + 1;
+    return builtin_find(last) ? arena_print(memory, "write `%s(...)`", last) : NULL;
+}
+
+static const char *dotted_advice(arena *memory, const char *word)
+{
+    const char *advice = habit_advice(word), *dot = strchr(word, '.');
+    for (int i = 0; !advice && i < COUNT(beginnings); i++) {
+        if (strncmp(word, beginnings[i].word, strlen(beginnings[i].word))) continue;
+        advice = bare_function(memory, word);
+        if (!advice) advice = beginnings[i].advice;
+    }
+    const char *first = arena_copy_text(memory, word, (size_t)(dot - word));
+    if (!advice) advice = habit_advice(first); /* threadIdx.x */
+    if (!advice) advice = habit_advice(strrchr(word, '.'));
+    if (advice) return advice;
+    const char *last = strrchr(word, '.') + 1;
+    if (builtin_find(last))
+        return arena_print(memory, "functions are called by name: `%s(%s, ...)`", last, dot == word ? "x" : first);
+    return "there are no members and no methods: arrays, extents and functions go by their bare names";
+}
+
+void habit_dotted(diagnostics *d, arena *memory, place at, const char *word)
+{
+    const char *advice = dotted_advice(memory, word);
+    for (int i = 0; i < d->count; i++) /* a pasted kernel says threadIdx.x often */
+        if (!strcmp(d->items[i].code, "E110") && d->items[i].advice && !strcmp(d->items[i].advice, advice)) return;
+    diagnose(d, "E110", at, advice, "there is no `%.60s` in Quern", word);
+}
+
+const char *habit_axis(const char *name)
+{
+    static const char *const names[] = {"softmax", "log_softmax", "logsumexp", "var",  "std",
+                                        "squeeze", "unsqueeze",   "flip",      "sort", "argsort"};
+    const builtin *b = builtin_find(name);
+    if (!b) return NULL;
+    if (b->class == BUILTIN_REDUCE || b->class == BUILTIN_SCAN) return "axis";
+    for (int i = 0; i < COUNT(names); i++)
+        if (!strcmp(names[i], name)) return "axis";
+    return !strcmp(name, "flatten") ? "first" : NULL;
+}
+
+static bool same_words(const ast *a, const ast *b)
+{
+    text one = {0}, two = {0};
+    lang_format_expression(a, &one);
+    lang_format_expression(b, &two);
+    bool same = !strcmp(text_get(&one), text_get(&two));
+    text_free(&one);
+    text_free(&two);
+    return same;
+}
+
+void habit_slice(parser *p, const ast *subscript)
+{
+    const ast *start = subscript->left, *length = subscript->right;
+    if (p->panic || !start) return;
+    if (!subscript->is_slice) {
+        if (start->kind == AST_UNARY && !strcmp(start->word, "-") && start->left->kind == AST_NUMBER)
+            diagnose(p->d, "W603", start->from, "the last element of an axis n is `[n - 1]`",
+                     "an index below 0 lies outside: it does not count from the end");
+        return;
+    }
+    if (!length || length->kind != AST_BINARY || strcmp(length->word, "+") || length->parenthesised) return;
+    const ast *rest = NULL;
+    if (start->kind != AST_NUMBER && same_words(start, length->left)) rest = length->right;
+    if (!rest && start->kind != AST_NUMBER && same_words(start, length->right)) rest = length->left;
+    if (!rest) return;
+    text words = {0}, whole = {0};
+    lang_format_expression(start, &words);
+    lang_format_expression(length, &whole);
+    text_add(&words, " : ");
+    lang_format_expression(rest, &words);
+    diagnose(p->d, "W603", length->from, arena_print(p->file->memory, "write `[%s]`", text_get(&words)),
+             "a slice is start and length: this one is `%s` long", text_get(&whole));
+    text_free(&words);
+    text_free(&whole);
+}
