@@ -17,6 +17,7 @@
 #include "device/cuda_frame.h"
 #include "device/device.h"
 #include "device/nvrtc.h"
+#include "device/tensor_map.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -103,6 +104,9 @@ typedef struct cuda_phase {
     bool ticket;
     int64_t sync_bytes;
     int64_t *frame;
+    const cuda_map *maps; /* at the start of the frame */
+    int map_count;
+    map_numbers *mapped; /* what they were encoded from; a rank of 0: not yet */
     void *parameters[1];
 } cuda_phase;
 
@@ -117,7 +121,8 @@ struct device_launch {
     int64_t programs[3]; /* of the phase with most axes, to name a program */
     int64_t *print;      /* pinned and mapped, or NULL: what the kernel prints */
     uint64_t print_address;
-    int64_t words[]; /* the frames */
+    map_numbers *mapped; /* of all phases; NULL: no maps */
+    int64_t words[];     /* the frames */
 };
 
 /* cuda_device.c */

@@ -18,9 +18,10 @@ static int argument_words(const tile_kernel *k)
     return count;
 }
 
-int cuda_frame_words(const tile_kernel *k)
+int cuda_frame_words(const tile_kernel *k, int maps)
 {
-    return argument_words(k) + CUDA_FRAME_TAIL_WORDS;
+    int words = maps * CUDA_MAP_WORDS + argument_words(k) + CUDA_FRAME_TAIL_WORDS;
+    return maps ? (words + CUDA_FRAME_ALIGNED_WORDS - 1) / CUDA_FRAME_ALIGNED_WORDS * CUDA_FRAME_ALIGNED_WORDS : words;
 }
 
 void cuda_frame_arguments(const tile_kernel *k, const array_view *arrays, const launch_plan *plan, int64_t *words)

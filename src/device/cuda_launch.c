@@ -210,6 +210,21 @@ static qn_status open_print(device_launch *l, qn_error *error)
     return QN_OK;
 }
 
+/* Only those whose array is not the one of the last time. */
+static qn_status encode_maps(cuda_device *d, cuda_phase *phase, const array_view *arrays, qn_error *error)
+{
+    if (phase->map_count && !d->api.cuTensorMapEncodeTiled)
+        return error_set(error, QN_NO_DEVICE, "the copy engine needs a driver of CUDA 12.0 or newer");
+    for (int i = 0; i < phase->map_count && !phase->empty; i++) {
+        map_numbers numbers;
+        QN_TRY(map_numbers_of(&phase->maps[i], &arrays[phase->maps[i].param], &numbers, error));
+        if (!memcmp(&numbers, &phase->mapped[i], sizeof(numbers))) continue;
+        CUDA_TRY(d, map_for_driver(&d->api, &numbers, phase->frame + i * CUDA_MAP_WORDS), "encoding a tensor map");
+        phase->mapped[i] = numbers;
+    }
+    return QN_OK;
+}
+
 static qn_status refresh(device_launch *l, const array_view *arrays, const launch_plan *plan, qn_error *error)
 {
     cuda_program *p = l->program;
@@ -236,14 +251,15 @@ static qn_status refresh(device_launch *l, const array_view *arrays, const launc
                       .scratch = (void *)(uintptr_t)l->scratch,
                       .print = (void *)(uintptr_t)l->print_address,
                       .units = d->target.multiprocessors};
-    cuda_frame_arguments(p->kernel, arrays, plan, l->phases[0].frame);
     for (int i = 0; i < l->phase_count; i++) {
-        if (i) memcpy(l->phases[i].frame, l->phases[0].frame, sizeof(int64_t) * (size_t)cuda_frame_words(p->kernel));
+        int64_t *frame = l->phases[i].frame + l->phases[i].map_count * CUDA_MAP_WORDS;
+        QN_TRY(encode_maps(d, &l->phases[i], arrays, error));
+        cuda_frame_arguments(p->kernel, arrays, plan, frame);
         uint64_t words = l->phases[i].ticket       ? d->tickets + CUDA_TICKET_BYTES * (uint64_t)l->report
                          : l->phases[i].sync_bytes ? l->sync
                                                    : 0;
         tail.sync = (void *)(uintptr_t)words;
-        cuda_frame_tail(p->kernel, plan, i, &tail, l->phases[i].frame);
+        cuda_frame_tail(p->kernel, plan, i, &tail, frame);
     }
     return QN_OK;
 }
@@ -261,20 +277,37 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
         l = NULL;
     }
     if (!l) {
-        size_t words = (size_t)cuda_frame_words(p->kernel);
-        l = heap_new(sizeof(*l) + sizeof(int64_t) * words * (size_t)p->phase_count);
+        size_t words = 0;
+        int maps = 0;
+        const cuda_map *list[CUDA_MOST_PHASES] = {0};
+        int counts[CUDA_MOST_PHASES] = {0};
+        for (int i = 0; i < p->phase_count; i++) {
+            maps += counts[i] = cuda_layout_maps(p->layout, i, &list[i]);
+            words += (size_t)cuda_frame_words(p->kernel, counts[i]);
+        }
+        l = heap_new(sizeof(*l) + sizeof(int64_t) * words);
+        l->mapped = maps ? heap_array((size_t)maps, sizeof(map_numbers)) : NULL;
         l->program = p;
         l->phase_count = p->phase_count;
         l->report = cuda_report_take(d, l);
         if (l->report < 0) {
+            heap_free(l->mapped);
             heap_free(l);
             cuda_leave(d, pushed);
             *launch = NULL;
             return error_set(error, QN_FAILED, "%d calls are ready on %s at once; free some", CUDA_REPORTS, d->name);
         }
+        words = 0;
+        maps = 0;
         for (int i = 0; i < p->phase_count; i++) {
-            l->phases[i].frame = l->words + words * (size_t)i;
-            l->phases[i].parameters[0] = l->phases[i].frame;
+            cuda_phase *phase = &l->phases[i];
+            phase->frame = l->words + words;
+            phase->parameters[0] = phase->frame;
+            phase->maps = list[i];
+            phase->map_count = counts[i];
+            phase->mapped = l->mapped + maps;
+            maps += counts[i];
+            words += (size_t)cuda_frame_words(p->kernel, counts[i]);
         }
     }
     *launch = l;
@@ -310,6 +343,7 @@ void cuda_discard(device_launch *l)
         d->api.cuMemFreeHost(l->print);
         cuda_leave(d, pushed);
     }
+    heap_free(l->mapped);
     heap_free(l);
 }
 

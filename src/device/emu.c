@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "device/emu_unit.h"
 #include "device/failure.h"
+#include "device/tensor_map.h"
 #include "emit/raw.h"
 
 #include <pthread.h>
@@ -276,13 +277,14 @@ static qn_status findings_error(const emu_program *p, const emu_launch *launch, 
 }
 
 typedef struct scene { /* memory of one launch besides its arrays */
-    int64_t frame[CUDA_FRAME_MOST_WORDS];
+    _Alignas(64) int64_t frame[CUDA_FRAME_MOST_WORDS];
     cuda_report report;
     void *scratch, *sync;
     int64_t *ring;
 } scene;
 
-static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, scene *s, margins *m, qn_error *error)
+static qn_status run_phase(emu_program *p, int phase, const array_view *arrays, const launch_plan *plan, scene *s,
+                           margins *m, qn_error *error)
 {
     const tile_kernel *k = p->kernel;
     emu_device *d = p->device;
@@ -311,7 +313,16 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
                       .sync = shape.sync_bytes ? s->sync : NULL,
                       .print = s->ring,
                       .units = d->target.multiprocessors};
-    cuda_frame_tail(k, plan, phase, &tail, s->frame);
+    const cuda_map *maps = NULL;
+    int map_count = cuda_layout_maps(p->layout, phase, &maps);
+    int64_t *frame = s->frame + map_count * CUDA_MAP_WORDS;
+    for (int i = 0; i < map_count; i++) {
+        map_numbers numbers;
+        QN_TRY(map_numbers_of(&maps[i], &arrays[maps[i].param], &numbers, error));
+        map_for_emu(&numbers, s->frame + i * CUDA_MAP_WORDS);
+    }
+    cuda_frame_arguments(k, arrays, plan, frame);
+    cuda_frame_tail(k, plan, phase, &tail, frame);
     void *arguments[] = {s->frame};
     emu_launch launch = {.entry = p->entries[phase],
                          .arguments = arguments,
@@ -329,7 +340,7 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
         launch.grid[i] = (uint32_t)shape.grid[i];
         if (shape.block[0]) launch.block[i] = (uint32_t)shape.block[i];
     }
-    int arrays = m ? m->range_count : 0;
+    int ranges = m ? m->range_count : 0;
     if (m) {
         margins_add(m, s->scratch, (size_t)shape.scratch_bytes, EMU_RANGE_WATCHED);
         margins_add(m, s->sync, (size_t)shape.sync_bytes, EMU_RANGE_SYNC);
@@ -340,7 +351,7 @@ static qn_status run_phase(emu_program *p, int phase, const launch_plan *plan, s
         launch.range_count = m->range_count;
     }
     qn_status status = emu_engine_run(d->engine, &launch, error);
-    if (m) m->range_count = arrays;
+    if (m) m->range_count = ranges;
     QN_TRY(status);
     if (s->ring) {
         lock_take(&d->print_lock);
@@ -363,7 +374,8 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
     emu_program *p = (emu_program *)base;
     const tile_kernel *k = p->kernel;
     CHECK(k->param_count <= MAX_PARAMS);
-    scene *s = calloc(1, sizeof(*s));
+    scene *s = aligned_alloc(_Alignof(scene), sizeof(scene)); /* the frame of a kernel with maps is aligned */
+    if (s) memset(s, 0, sizeof(*s));
     margins *m = p->library.checked ? calloc(1, sizeof(*m)) : NULL;
     qn_status status = QN_OK;
     if (!s || (p->library.checked && !m) || (m && !margins_open(m, k, arrays)))
@@ -376,8 +388,8 @@ static qn_status emu_launch_program(program *base, const array_view *arrays, con
         else
             status = error_set(error, QN_NO_MEMORY, "no memory for what kernel `%s` prints", k->name);
     }
-    if (status == QN_OK) cuda_frame_arguments(k, m ? m->views : arrays, plan, s->frame);
-    for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = run_phase(p, i, plan, s, m, error);
+    for (int i = 0; i < p->phase_count && status == QN_OK; i++)
+        status = run_phase(p, i, m ? m->views : arrays, plan, s, m, error);
     if (m) margins_close(m, k);
     heap_free(m);
     if (s) {

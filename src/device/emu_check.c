@@ -20,6 +20,7 @@ typedef struct mark { /* one access */
     const void *place;
     uint32_t epoch, time;   /* epoch: of the block */
     uint32_t together;      /* barriers of all blocks of the group so far */
+    uint32_t fences;        /* of the thread, between what it writes and the copy engine */
     uint16_t thread, block; /* block: its number in the group */
 } mark;
 
@@ -90,6 +91,7 @@ EMU_ON_STACK static void check_races(emu_thread *self, const touched *t, int kin
                 .epoch = self->block->epoch,
                 .time = self->warp->time,
                 .together = self->worker->together,
+                .fences = self->block->background ? self->block->background->fences[self->number] : 0,
                 .thread = (uint16_t)self->number,
                 .block = (uint16_t)self->block->number};
     bool told = false;
@@ -115,6 +117,32 @@ EMU_ON_STACK static void check_races(emu_thread *self, const touched *t, int kin
         else /* who may not come before an earlier reader stands for both */
             c->reads[!is_ordered(self, &c->reads[0])] = now;
     }
+}
+
+EMU_ON_STACK void emu_check_fenced(emu_thread *self, uint32_t offset, uint32_t size_bytes, const char *what,
+                                   emu_place at)
+{
+    const emu_block *b = self->block;
+    for (size_t i = offset; b->shadow && i < (size_t)offset + size_bytes && i < b->shadow->count; i++) {
+        const mark *write = &b->shadow->cells[i].write;
+        if (write->epoch < b->first_epoch || write->fences != b->background->fences[write->thread]) continue;
+        emu_finding f = {.at = at, .other = write->place};
+        text who = {0};
+        emu_thread_words(self, &who);
+        snprintf(f.words, sizeof(f.words),
+                 "no fence: %s that %s asks for reads byte %zu of shared memory, which thread number %u wrote with no "
+                 "fence_async since",
+                 what, text_get(&who), i, write->thread);
+        text_free(&who);
+        emu_finding_add(self->worker, &f);
+        return;
+    }
+}
+
+void emu_check_forget(emu_block *b, uint32_t offset, uint32_t size_bytes)
+{
+    for (size_t i = offset; b->shadow && i < (size_t)offset + size_bytes && i < b->shadow->count; i++)
+        b->shadow->cells[i] = (cell){0};
 }
 
 /* Memory that the threads of a team share beyond their block. */
@@ -218,6 +246,13 @@ static emu_block *find_neighbour(emu_worker *w, uintptr_t address, size_t size_b
     return NULL;
 }
 
+/* What the lanes of its warp have shown each other. */
+static bool is_gathered(const emu_thread *self, uintptr_t address, size_t size_bytes)
+{
+    uintptr_t first = (uintptr_t)self->warp->gathered;
+    return address >= first && address + size_bytes <= first + sizeof(self->warp->gathered);
+}
+
 EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t size_bytes, int kind,
                                    const void *place)
 {
@@ -235,6 +270,7 @@ EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t
                          .count = size_bytes,
                          .cell_bytes = 1};
             check_races(self, &t, kind, place);
+            if (self->block->background) emu_bulk_check(self, (uint32_t)offset, size_bytes, kind, place);
             return;
         }
         report_outside(self, address, size_bytes, kind, place);
@@ -245,7 +281,7 @@ EMU_ON_STACK void emu_check_access(emu_thread *self, const void *pointer, size_t
         bool misaligned = size_bytes <= 16 && size_bytes && address % size_bytes;
         if (misaligned || (r->read_only && kind != EMU_READ)) report_range(self, r, address, size_bytes, kind, place);
         if (size_bytes) check_range(self, (int)(r - w->launch->ranges), address, size_bytes, kind, place);
-    } else if (!find_neighbour(w, address, size_bytes)) {
+    } else if (!find_neighbour(w, address, size_bytes) && !is_gathered(self, address, size_bytes)) {
         report_outside(self, address, size_bytes, kind, place);
     }
 }

@@ -133,7 +133,10 @@ static bool block_prepare(emu_worker *w, emu_block *b, int64_t number, bool alon
     uint32_t *together = b->together;
     emu_shadow *shadow = b->shadow;
     char *image = b->image;
-    *b = (emu_block){.worker = w, .warps = warps, .together = together, .shadow = shadow, .image = image};
+    emu_background_reset(b, false);
+    emu_background *background = b->background;
+    *b = (emu_block){
+        .worker = w, .warps = warps, .together = together, .shadow = shadow, .image = image, .background = background};
     const uint32_t *grid = launch->grid;
     b->index[0] = (uint32_t)(number % grid[0]);
     b->index[1] = (uint32_t)(number / grid[0] % grid[1]);
@@ -143,7 +146,7 @@ static bool block_prepare(emu_worker *w, emu_block *b, int64_t number, bool alon
     b->cluster_rank = (int)(number % launch->cluster_blocks);
     b->thread_count = (int)(launch->block[0] * launch->block[1] * launch->block[2]);
     b->live = b->thread_count;
-    b->epoch = ++w->epochs;
+    b->epoch = b->first_epoch = ++w->epochs;
     int warp_count = (b->thread_count + EMU_WARP - 1) / EMU_WARP;
     if (!b->warps) b->warps = calloc(EMU_MAX_THREADS / EMU_WARP, sizeof(emu_warp));
     if (!b->warps) return false;
@@ -206,6 +209,7 @@ static void blocks_free(emu_worker *w)
         heap_free(w->blocks[i].warps);
         heap_free(w->blocks[i].together);
         heap_free(w->blocks[i].image);
+        emu_background_reset(&w->blocks[i], true);
         emu_shadow_free(w->blocks[i].shadow);
     }
     heap_free(w->blocks);

@@ -28,6 +28,7 @@ typedef enum emu_state {
     EMU_AT_BARRIER, /* waits for the threads of its block */
     EMU_AT_CLUSTER,
     EMU_AT_GRID,
+    EMU_AT_PHASE, /* waits for the end of a phase */
     EMU_DONE
 } emu_state;
 
@@ -74,11 +75,24 @@ typedef struct emu_thread {
     uint32_t mask;
     int barrier;
     uint64_t value, argument, result;
-    emu_place place; /* where it waits */
+    uint32_t phase_block, phase_offset; /* EMU_AT_PHASE: where the phase is: block of the group, byte of its memory */
+    emu_place place;                    /* where it waits */
 } emu_thread;
 
+/* A product of four warps, as the text asks for it: rows of 64, n columns, 32 bytes of k. */
+typedef enum emu_matrix_type { EMU_BF16, EMU_F16, EMU_TF32, EMU_E4M3, EMU_S8 } emu_matrix_type;
+typedef struct emu_matrix_call {
+    int type, n, add, turn_a, turn_b, line;
+    const char *file;
+    void *sums;
+    uint64_t a, b;             /* descriptors */
+    const uint32_t *registers; /* the left operand of all lanes of the warp, four each; NULL: a is its descriptor */
+} emu_matrix_call;
+
+enum { EMU_PHASE_INIT, EMU_PHASE_EXPECT, EMU_PHASE_ARRIVE, EMU_PHASE_WAIT }; /* also in the text's header */
+
 /* What the text calls. The header declares the same struct; a change is a change of EMU_ABI_VERSION. */
-#define EMU_ABI_VERSION 1
+#define EMU_ABI_VERSION 2
 typedef struct emu_calls {
     int (*barrier)(emu_thread *self, int number, int count, int value, const char *file, int line);
     uint64_t (*warp)(emu_thread *self, uint32_t mask, int collective, uint64_t value, uint64_t argument,
@@ -90,7 +104,33 @@ typedef struct emu_calls {
     void (*access)(emu_thread *self, const void *address, size_t size_bytes, int kind, const void *place);
     void (*print)(emu_thread *self, const char *words);
     void (*stop)(emu_thread *self, const char *words, const char *file, int line); /* does not return */
+    uint32_t (*address)(emu_thread *self, const void *pointer);                    /* in shared memory */
+    void (*arrive)(emu_thread *self, int number, int count, const char *file,
+                   int line); /* a barrier, without waiting */
+    void (*phase)(emu_thread *self, void *bar, int what, int number, const char *file, int line);
+    void (*bulk_in)(emu_thread *self, void *to, const void *map, void *bar, const int *place, int rank, uint32_t mask,
+                    const char *file, int line); /* mask 0: to this block */
+    void (*bulk_out)(emu_thread *self, const void *map, const void *from, const int *place, int rank, const char *file,
+                     int line);
+    void (*bulk_commit)(emu_thread *self);
+    void (*bulk_wait)(emu_thread *self, int pending, const char *file, int line);
+    void (*fence_async)(emu_thread *self);
+    void (*matrix)(emu_thread *self, const emu_matrix_call *call);
+    void (*matrix_commit)(emu_thread *self);
+    void (*matrix_wait)(emu_thread *self, int pending, const char *file, int line);
 } emu_calls;
+
+/* The 128 bytes of a tensor map, as this engine reads them; device/tensor_map.c writes them. Axis 0 is the innermost. */
+#define EMU_MAP_MARK 0x70616d75 /* "umap" */
+typedef struct emu_map {
+    uint64_t address;
+    uint32_t mark;
+    uint16_t elem_bytes;
+    uint8_t rank, swizzle; /* swizzle: bytes of a line, 0 for none */
+    int64_t extents[5];
+    int64_t strides[4]; /* bytes, of axes 1 .. */
+    uint32_t box[5];
+} emu_map;
 
 typedef void emu_entry(void *const *arguments); /* one thread of a kernel; arguments as cuLaunchKernel has them */
 

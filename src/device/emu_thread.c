@@ -179,6 +179,7 @@ static void place_words(const emu_thread *t, text *out)
         [EMU_AT_BARRIER] = "waits for its block",
         [EMU_AT_CLUSTER] = "waits for its cluster",
         [EMU_AT_GRID] = "waits for the grid",
+        [EMU_AT_PHASE] = "waits for a phase",
         [EMU_DONE] = "has ended",
     };
     emu_thread_words(t, out);
@@ -186,9 +187,49 @@ static void place_words(const emu_thread *t, text *out)
     if (t->state != EMU_DONE) text_print(out, " (%s:%d)", emu_file_name(t->place.file), t->place.line);
 }
 
+/* Some thread waits for a phase: all places where somebody waits, with how many do. */
+static bool report_phases(emu_worker *w)
+{
+    enum { MOST_PLACES = 8 };
+    const emu_thread *first[MOST_PLACES];
+    int counts[MOST_PLACES] = {0}, places = 0;
+    bool phases = false;
+    for (int i = 0; i < w->block_count; i++) {
+        const emu_block *b = &w->blocks[i];
+        for (int n = 0; n < b->thread_count; n++) {
+            const emu_thread *t = b->threads[n];
+            if (!t || t->state == EMU_DONE) continue;
+            phases |= t->state == EMU_AT_PHASE;
+            int at = 0;
+            while (at < places && (first[at]->state != t->state || first[at]->place.line != t->place.line ||
+                                   first[at]->phase_offset != t->phase_offset))
+                at++;
+            if (at == MOST_PLACES) continue;
+            if (at == places) first[places++] = t;
+            counts[at]++;
+        }
+    }
+    if (!phases) return false;
+    text words = {0};
+    text_add(&words, "nobody can go on: ");
+    for (int i = 0; i < places; i++) {
+        if (i) text_add(&words, "; ");
+        place_words(first[i], &words);
+        if (first[i]->state == EMU_AT_PHASE) text_print(&words, " at byte %u", first[i]->phase_offset);
+        if (counts[i] > 1) text_print(&words, " with %d others", counts[i] - 1);
+    }
+    emu_finding f = {.at = first[0]->place};
+    snprintf(f.words, sizeof(f.words), "%s", text_get(&words));
+    text_free(&words);
+    emu_finding_add(w, &f);
+    w->launch->stopped = true;
+    return true;
+}
+
 /* Nobody can go on: one thread that waits, and one that is elsewhere. */
 void emu_report_stuck(emu_worker *w)
 {
+    if (report_phases(w)) return;
     const emu_thread *waiting = NULL, *other = NULL;
     int ended = 0, of_block = 0;
     for (int i = 0; i < w->block_count; i++) {

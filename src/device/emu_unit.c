@@ -183,6 +183,7 @@ void emu_unit_write(const char *source, text *out)
                EMU_THREAD_BYTES);
     for (int i = 0; emu_text[i]; i++) text_add(out, emu_text[i]);
     for (int i = 0; emu_text_math[i]; i++) text_add(out, emu_text_math[i]);
+    for (int i = 0; emu_text_async[i]; i++) text_add(out, emu_text_async[i]);
     for (int i = 0; emu_text_checked[i]; i++) text_add(out, emu_text_checked[i]);
     text_print(out, "#line 1 \"%s\"\n", generated_name);
     text_add(out, source);

@@ -50,7 +50,7 @@ static void barrier_places(emu_thread *self, emu_barrier *at)
     if (!at->arrived) {
         at->first = self->place;
         at->first_thread = self->number;
-    } else if (self->worker->launch->checked && at->first.line != self->place.line) {
+    } else if (!self->barrier && self->worker->launch->checked && at->first.line != self->place.line) {
         emu_finding f = {.at = self->place};
         snprintf(f.words, sizeof(f.words),
                  "barrier divergence: thread %u of a block waits here, thread %u of it on line %d", self->number,
@@ -64,16 +64,27 @@ EMU_ON_STACK static int call_barrier(emu_thread *self, int number, int count, in
     emu_block *b = self->block;
     emu_barrier *at = &b->barriers[number & (EMU_BARRIERS - 1)];
     self->place = (emu_place){file, line};
+    self->barrier = number;
     barrier_places(self, at);
     at->arrived++;
     at->expected = count;
     at->sum += value != 0;
-    self->barrier = number;
     self->state = EMU_AT_BARRIER;
     if (at->arrived >= (count ? count : b->live))
         barrier_open(b, at, number); /* also this thread: it waits for its turn */
     emu_wait(self);
     return (int)self->result;
+}
+
+/* Is counted and goes on. */
+EMU_ON_STACK void emu_call_arrive(emu_thread *self, int number, int count, const char *file, int line)
+{
+    emu_block *b = self->block;
+    emu_barrier *at = &b->barriers[number & (EMU_BARRIERS - 1)];
+    self->place = (emu_place){file, line};
+    at->arrived++;
+    at->expected = count;
+    if (at->arrived >= count) barrier_open(b, at, number);
 }
 
 /* A barrier of several blocks: of the caller's cluster, or of everything that is alive. */
@@ -110,6 +121,7 @@ EMU_ON_STACK static void call_together(emu_thread *self, int grid, const char *f
 void emu_thread_end(emu_thread *self)
 {
     emu_block *b = self->block;
+    if (b->background) emu_background_end(self);
     self->state = EMU_DONE;
     b->ended_lanes[self->number / EMU_WARP] |= 1u << self->lane;
     b->live--;
@@ -304,6 +316,17 @@ const emu_calls *emu_engine_calls(void)
                                     .give_way = call_give_way,
                                     .access = emu_check_access,
                                     .print = call_print,
-                                    .stop = call_stop};
+                                    .stop = call_stop,
+                                    .address = emu_call_address,
+                                    .arrive = emu_call_arrive,
+                                    .phase = emu_call_phase,
+                                    .bulk_in = emu_call_bulk_in,
+                                    .bulk_out = emu_call_bulk_out,
+                                    .bulk_commit = emu_call_bulk_commit,
+                                    .bulk_wait = emu_call_bulk_wait,
+                                    .fence_async = emu_call_fence_async,
+                                    .matrix = emu_call_matrix,
+                                    .matrix_commit = emu_call_matrix_commit,
+                                    .matrix_wait = emu_call_matrix_wait};
     return &calls;
 }

@@ -26,6 +26,39 @@ typedef struct emu_barrier {
     uint32_t first_thread;
 } emu_barrier;
 
+/* Work in the background. A copy in lands when its phase ends, one out happens when its thread waits for it, a product
+ * likewise: as late as the hardware may be. */
+typedef struct emu_copy {
+    emu_map map;
+    int place[5];
+    uint32_t offset, size_bytes; /* of the block's shared memory */
+    uint32_t bar;                /* in: the phase it reports to, as an offset likewise */
+    uint16_t thread;             /* out: who asked */
+    uint32_t group;              /* out: of that thread; 0: not committed yet */
+    emu_place at;
+} emu_copy;
+
+typedef struct emu_product {
+    emu_matrix_call call;
+    uint32_t left[16]; /* the registers of the thread's four lanes, where the left operand is in registers */
+    uint32_t group;    /* 0: not committed yet */
+    uint32_t *saved;   /* checked: the sums as they were before, which nobody may look at meanwhile; or NULL */
+} emu_product;
+
+typedef struct emu_products { /* of a thread, in order */
+    emu_product *list;
+    int count, capacity;
+    uint32_t groups;
+} emu_products;
+
+typedef struct emu_background { /* of a block; made when it first asks for something */
+    emu_copy *in, *out;
+    int in_count, in_capacity, out_count, out_capacity;
+    uint32_t out_groups[EMU_MAX_THREADS];
+    uint32_t fences[EMU_MAX_THREADS]; /* of each thread, between ordinary writes and the background */
+    emu_products products[EMU_MAX_THREADS];
+} emu_background;
+
 struct emu_block {
     emu_worker *worker;
     uint32_t index[3];
@@ -42,6 +75,8 @@ struct emu_block {
     char *image; /* its shared memory while another block runs; NULL: it is alone */
     uint32_t *together;
     emu_shadow *shadow;
+    uint32_t first_epoch;       /* when it began */
+    emu_background *background; /* NULL: it has asked for nothing */
 };
 
 typedef struct emu_piece {
@@ -98,5 +133,40 @@ void emu_thread_end(emu_thread *self);
 void emu_finding_add(emu_worker *w, const emu_finding *found);
 /* emu_check.c */
 void emu_check_access(emu_thread *self, const void *address, size_t size_bytes, int kind, const void *place);
+/* Checked: bytes of the block's shared memory that were written by a thread that has not fenced since are read by
+ * `what` ("a copy", "a product"); the bytes themselves are as if never written. */
+void emu_check_fenced(emu_thread *self, uint32_t offset, uint32_t size_bytes, const char *what, emu_place at);
+void emu_check_forget(emu_block *b, uint32_t offset, uint32_t size_bytes); /* the copy engine wrote them */
+/* emu_wait.c */
+void emu_call_arrive(emu_thread *self, int number, int count, const char *file, int line);
+/* emu_phase.c */
+char *emu_block_memory(const emu_block *b);
+emu_background *emu_background_of(emu_block *b); /* makes it; ends the launch where there is no memory */
+bool emu_background_reset(emu_block *b, bool free_all);
+void emu_background_end(emu_thread *self); /* a thread ends */
+uint32_t emu_call_address(emu_thread *self, const void *pointer);
+void emu_call_phase(emu_thread *self, void *bar, int what, int number, const char *file, int line);
+void emu_call_fence_async(emu_thread *self);
+bool emu_phase_is_ready(emu_block *b, uint32_t bar); /* its phase can end */
+void emu_phase_asked(emu_block *b, uint32_t bar);    /* something changed: end it if somebody waits */
+void emu_failed(emu_thread *self, emu_place at, bool stop, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* emu_bulk.c */
+void emu_call_bulk_in(emu_thread *self, void *to, const void *map, void *bar, const int *place, int rank, uint32_t mask,
+                      const char *file, int line);
+void emu_call_bulk_out(emu_thread *self, const void *map, const void *from, const int *place, int rank,
+                       const char *file, int line);
+void emu_call_bulk_commit(emu_thread *self);
+void emu_call_bulk_wait(emu_thread *self, int pending, const char *file, int line);
+void emu_bulk_land(emu_block *b, uint32_t bar);        /* the copies in of a phase that ends */
+void emu_bulk_finish(emu_thread *self, uint32_t last); /* copies out of groups up to this one; 0: all */
+/* Is somebody filling, or still reading, these bytes? Findings of an ordinary access. */
+void emu_bulk_check(emu_thread *self, uint32_t offset, size_t size_bytes, int kind, const void *place);
+/* emu_matrix.c */
+void emu_call_matrix(emu_thread *self, const emu_matrix_call *call);
+void emu_call_matrix_commit(emu_thread *self);
+void emu_call_matrix_wait(emu_thread *self, int pending, const char *file, int line);
+/* A product that is not awaited reads these bytes: its line, or 0. */
+int emu_matrix_reads(const emu_block *b, uint32_t offset, uint32_t size_bytes);
 
 #endif

@@ -12,7 +12,8 @@
 #include "emit/emit.h"
 
 /* What generated text and host agree on. A phase N of kernel NAME is `extern "C" __global__ void NAME_phaseN(frame)`.
- * The frame is one struct by value of 8-byte words, in order: for each parameter of the kernel, an array (in, out,
+ * The frame is one struct by value of 8-byte words, in order: the phase's tensor maps, if it has any (the struct is then
+ * 64-byte aligned, and the parameter `const __grid_constant__`); for each parameter of the kernel, an array (in, out,
  * inout, scratch): pointer, `rank` extents, `rank` strides (elements); a scalar or an extent: one word (integers
  * sign-extended to i64, bool 0 or 1, floats as the bits of a double). Then the tail below. */
 #define CUDA_ABI_VERSION 1
@@ -43,6 +44,23 @@ typedef struct cuda_target {
 } cuda_target;
 cuda_target cuda_target_default(int arch); /* 0: 90, the H200's numbers */
 
+/* An array as the copy engine fetches boxes of it (sm_90). Axis 0 is the innermost: its elements lie one beside another.
+ * An axis of the map is an axis of the array in steps: {axis 1, step 1}: as it is; {axis 2, step 1, count 64} and {axis
+ * 2, step 64} are one axis of the array in pieces of 64. The array has a map where its fact `bulk` holds. */
+enum { CUDA_MAP_AXES = 5, CUDA_MAP_WORDS = 16, CUDA_MOST_MAPS = 8 };
+typedef struct cuda_map_axis {
+    int axis;  /* of the array; -1: none, one element */
+    int step;  /* elements of it */
+    int count; /* the extent; 0: as many steps as the array has */
+} cuda_map_axis;
+typedef struct cuda_map {
+    int param; /* the array's */
+    int rank;
+    cuda_map_axis axes[CUDA_MAP_AXES];
+    int box[CUDA_MAP_AXES]; /* elements of a copy, 256 at most */
+    int swizzle;            /* 128, 64, 32: bytes of the box's line; 0: none */
+} cuda_map;
+
 typedef struct cuda_shape {
     int64_t grid[3];      /* blocks; beyond 2^31 in [1] too; [0] is 0: the launch of the phase before does it */
     int threads;          /* of a block */
@@ -65,6 +83,8 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
 void cuda_layout_free(cuda_layout *layout);
 qn_status cuda_shape_of(const cuda_layout *layout, int phase, const launch_plan *plan, cuda_shape *out,
                         qn_error *error);
+/* The tensor maps at the start of a phase's frame, in order; 0: none. The text's own list, good as long as the layout. */
+int cuda_layout_maps(const cuda_layout *layout, int phase, const cuda_map **maps);
 qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,
                         const cuda_target *target, cuda_shape *out, qn_error *error);
 

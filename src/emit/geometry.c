@@ -24,6 +24,8 @@ typedef struct phase_shape {
     int *sized;  /* buffers whose size comes from the launch */
     int sized_count, sized_capacity;
     buffer *buffers;
+    const cuda_map *maps;
+    int map_count;
 } phase_shape;
 
 struct cuda_layout {
@@ -280,6 +282,13 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     return QN_OK;
 }
 
+int cuda_layout_maps(const cuda_layout *l, int phase, const cuda_map **maps)
+{
+    if (!l) return 0;
+    *maps = l->phases[phase].maps;
+    return l->phases[phase].map_count;
+}
+
 qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan, const array_view *arrays,
                         const cuda_target *target, cuda_shape *out, qn_error *error)
 {
@@ -321,6 +330,17 @@ static int64_t reach_of(const array_view *v)
     return reach;
 }
 
+/* Does the copy engine know it? Lines of unit stride, the rest on multiples of 16 bytes and never in place. */
+static bool is_bulk(const array_view *v)
+{
+    int64_t size = dtypes[v->elem].size_bytes;
+    if (v->rank < 1 || (uintptr_t)v->data % 16) return false;
+    if (v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1) return false;
+    for (int i = 0; i + 1 < v->rank; i++)
+        if (v->extents[i] > 1 && (v->strides[i] <= 0 || v->strides[i] * size % 16)) return false;
+    return true;
+}
+
 static int class_of(int64_t extent)
 {
     static const int64_t limits[] = {256, 1024, 16384, 65536, 262144, 1 << 22};
@@ -356,6 +376,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
         f->contiguous = is_contiguous(v);
         f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
         f->aligned = is_aligned(v);
+        f->bulk = is_bulk(v);
         f->small = reach_of(v) < (int64_t)1 << 31;
     }
 }

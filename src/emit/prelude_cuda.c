@@ -111,22 +111,15 @@ static bool other_text(const char *name, text *needs, text *out)
 {
     size_t length = strlen(name);
     if (length > 3 && !strcmp(name + length - 3, "x16") && !strncmp(name, "convert_", 8)) return false;
-    return prelude_convert(name, needs, out) || bitcast_text(name, needs, out) || cuda_memory_text(name, needs, out);
+    return prelude_convert(name, needs, out) || bitcast_text(name, needs, out) || cuda_memory_text(name, needs, out) ||
+           cuda_phase_text(name, needs, out);
 }
 
 bool prelude_cuda_emit(const char *const *names, int count, text *out, const char **unknown)
 {
-    static const prelude_part *const tables[] = {cuda_core_parts,
-                                                 cuda_float_parts,
-                                                 cuda_math_parts,
-                                                 cuda_precise_parts,
-                                                 cuda_atomic_parts,
-                                                 cuda_memory_parts,
-                                                 cuda_team_parts,
-                                                 cuda_effect_parts,
-                                                 cuda_mma_parts,
-                                                 cuda_dot_parts,
-                                                 NULL};
+    static const prelude_part *const tables[] = {
+        cuda_core_parts, cuda_float_parts,  cuda_math_parts, cuda_precise_parts, cuda_atomic_parts, cuda_memory_parts,
+        cuda_team_parts, cuda_effect_parts, cuda_mma_parts,  cuda_dot_parts,     cuda_phase_parts,  NULL};
     static const prelude_set set = {tables, variable, other_text};
     text_add(out, "#define INLINE static __device__ __forceinline__\n");
     return prelude_assemble(&set, names, count, out, unknown);

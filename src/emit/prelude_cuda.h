@@ -56,6 +56,22 @@
  *   void grid_call()   first of all: the next launch may begin. With grid_begin
  *   int grid_begin()   the launch before this one has ended: a condition with its result, 0, guards all of global memory
  *
+ * sm_90: copies by the copy engine and products of four warps (128 threads, all of them call). `bar` is 8 bytes of shared
+ * memory, `map` a tensor_map at the start of the frame, which is `const __grid_constant__`; names of the parts in [].
+ *   [tensor_map] struct tensor_map, unsigned shared_address(p)
+ *   [phases] phase_init(bar, count), phases_ready(), phase_expect(bar, bytes), phase_arrive(bar),
+ *                   phase_arrive_at(bar, rank), phase_wait(bar, parity)
+ *   [bulk_in_<n>d] bulk_in_<n>d(to, map, bar, x, y ...), n = 2 to 5; x is the innermost; [bulk_in_<n>d_to] the same with
+ *                   a mask of blocks of the cluster at the end; [bulk_out_<n>d] bulk_out_<n>d(map, from, x, y ...)
+ *   [bulk_groups] bulk_commit(), bulk_wait_read<N>(), bulk_wait<N>(), fence_async(), map_prefetch(map)
+ *   [matrix_groups] matrix_descriptor<SWIZZLE>(first, leading_bytes, stride_bytes), matrix_fence(), matrix_commit(),
+ *                   matrix_wait<N>(), matrix_keep(sums)
+ *   [wgmma_<t>_n<N>] wgmma_<t>_n<N><TURN_A, TURN_B>(sums, a, b, add), t = bf16 f16 (turns) tf32 e4m3 s8 (no template);
+ *                   [.._ra] wgmma_<t>_n<N>_ra<TURN_B>(sums, a0, a1, a2, a3, b, add)
+ *   [store_matrices] store_matrices(row, r0, r1, r2, r3)
+ *   [roles] registers_more<N>(), registers_less<N>(), barrier_named(number, threads), barrier_named_arrive(number,
+ *                   threads), warp_number()
+ *
  * Effects:
  *   void report_failure(void *report, long kind, long line, long p0, long p1, long p2)   the first one is kept
  *   long *print_open(void *ring, long words, long op, long p0, long p1, long p2)   0: no room; see below

@@ -357,6 +357,8 @@ static bool read_facts(reader *r, tile_param *p)
             p->facts.contiguous = true;
         else if (scan_accept(&r->scan, "aligned"))
             p->facts.aligned = true;
+        else if (scan_accept(&r->scan, "bulk"))
+            p->facts.bulk = true;
         else if (scan_accept(&r->scan, "small"))
             p->facts.small = true;
         else if (scan_accept(&r->scan, "streams"))

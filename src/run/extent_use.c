@@ -3,6 +3,7 @@
  * tile is as long as it, and whether it bounds slices along the last axis of an array, which are read and written in
  * vectors. Facts of other extents (the number of rows, of programs, of turns of a loop) would make variants that differ
  * in nothing: they are dropped, so that a new batch size compiles nothing.
+ * That an array can be copied in bulk is a fact where the kernel multiplies: others do not ask.
  * An extent that only short arrays of one axis have (a loss for each row) is not worth a variant for each class either.
  * SPDX-License-Identifier: MIT
  */
@@ -37,6 +38,8 @@ static void use_op(tile_kernel *k, tile_block *block, tile_op *op, void *context
         }
     }
     if (ops[op->code].class == CLASS_MEMORY) use_access(k, op, uses);
+    for (int p = 0; p < k->param_count && op->code == OP_DOT; p++)
+        if (k->params[p].kind < PARAM_SCALAR) uses[p] |= ARRAY_OF_PRODUCT;
 }
 
 void extent_uses(tile_kernel *k, uint8_t *uses)
@@ -56,6 +59,7 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
 {
     for (int p = 0; p < k->param_count; p++) {
         tile_facts *f = &facts[p];
+        f->bulk &= (uses[p] & ARRAY_OF_PRODUCT) != 0;
         bool is_extent = k->params[p].kind == PARAM_EXTENT || (uses[p] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE));
         if (k->params[p].kind < PARAM_SCALAR || !is_extent) continue;
         bool along = uses[p] & (EXTENT_OF_TILE | EXTENT_BOUNDS);

@@ -49,8 +49,8 @@ void launch_facts(const qn_call *call, tile_facts *facts)
 static bool same_facts(const tile_facts *a, const tile_facts *b)
 {
     return a->last_unit == b->last_unit && a->contiguous == b->contiguous && a->aligned == b->aligned &&
-           a->small == b->small && a->streams == b->streams && a->one == b->one && a->by16 == b->by16 &&
-           a->size_class == b->size_class;
+           a->bulk == b->bulk && a->small == b->small && a->streams == b->streams && a->one == b->one &&
+           a->by16 == b->by16 && a->size_class == b->size_class;
 }
 
 static bool fits(const variant *v, const tile_facts *facts, int count)
@@ -71,6 +71,7 @@ void facts_print(const tile_kernel *k, const tile_facts *facts, text *out)
         } words[] = {{f->contiguous, "contiguous"},
                      {f->last_unit && !f->contiguous, "last_unit"},
                      {f->aligned, "aligned"},
+                     {f->bulk, "bulk"},
                      {f->small, "small"},
                      {f->streams, "streams"},
                      {f->one, "one"},
@@ -222,6 +223,16 @@ static bool is_aligned(const array_view *v)
     return good;
 }
 
+static bool is_bulk(const array_view *v)
+{
+    int64_t size = dtypes[v->elem].size_bytes;
+    bool good =
+        v->rank && (uintptr_t)v->data % 16 == 0 && (v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1);
+    for (int i = 0; i + 1 < v->rank; i++)
+        good &= v->extents[i] <= 1 || (v->strides[i] > 0 && v->strides[i] * size % 16 == 0);
+    return good;
+}
+
 qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error)
 {
     for (int i = 0; i < k->param_count; i++) {
@@ -235,6 +246,7 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
             if (f->last_unit && v->rank && v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1)
                 broken = "of unit stride on its last axis";
             if (f->aligned && !is_aligned(v)) broken = "aligned to 64 bytes";
+            if (f->bulk && !is_bulk(v)) broken = "laid out for bulk copies (strides and address multiples of 16 bytes)";
             if (f->small && count >= (int64_t)1 << 31) broken = "smaller than 2^31 elements";
         } else {
             if (f->one && number != 1) broken = "one";

@@ -269,6 +269,31 @@ FAKE(cuCtxSynchronize, void)
     return ask(__func__);
 }
 
+/* As emu's engine reads a map; the numbers of element types are the driver's. */
+FAKE(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, void *address, const uint64_t *extents,
+     const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion,
+     int fill)
+{
+    static const uint16_t sizes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+    static const uint8_t swizzles[] = {0, 32, 64, 128};
+    (void)steps, (void)interleave, (void)promotion, (void)fill;
+    ASK();
+    if (type < 0 || type >= COUNT(sizes) || rank < 1 || rank > 5) return CUDA_INVALID_VALUE;
+    emu_map m = {.address = (uint64_t)(uintptr_t)address,
+                 .mark = EMU_MAP_MARK,
+                 .elem_bytes = sizes[type],
+                 .rank = (uint8_t)rank,
+                 .swizzle = swizzles[swizzle & 3]};
+    for (unsigned i = 0; i < rank; i++) {
+        m.extents[i] = (int64_t)extents[i];
+        if (i) m.strides[i - 1] = (int64_t)strides[i - 1];
+        m.box[i] = box[i];
+    }
+    memset(map, 0, 128);
+    memcpy(map, &m, sizeof(m));
+    return 0;
+}
+
 FAKE(cuProfilerStart, void)
 {
     return ask(__func__);

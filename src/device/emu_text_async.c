@@ -1,0 +1,41 @@
+/*
+ * The part of emu's header for work in the background: phases, copies of boxes, products of four warps. The prelude's
+ * functions (emit/prelude_cuda_phase.c) call these; the engine does the work (emu_phase.c, emu_bulk.c, emu_matrix.c).
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/emu_unit.h"
+
+const char *const emu_text_async[] = {
+    "// ---- work in the background ----\n"
+    "enum { EMU_PHASE_INIT, EMU_PHASE_EXPECT, EMU_PHASE_ARRIVE, EMU_PHASE_WAIT };\n"
+    "enum { EMU_MATRIX_bf16, EMU_MATRIX_f16, EMU_MATRIX_tf32, EMU_MATRIX_e4m3, EMU_MATRIX_s8 };\n"
+    "static inline unsigned long __cvta_generic_to_shared(const void *p) { return emu_calls->address(emu_self(), p); "
+    "}\n"
+    "static inline void emu_barrier_arrive(int number, int count, EMU_WHERE) { emu_calls->arrive(emu_self(), number, "
+    "count, file, line); }\n"
+    "static inline void emu_phase(unsigned long long *bar, int what, int number, const char *file, int line) { "
+    "emu_calls->phase(emu_self(), bar, what, number, file, line); }\n"
+    "static inline void emu_bulk_in(void *to, const void *map, unsigned long long *bar, const int *place, int rank, "
+    "unsigned mask, const char *file, int line)\n"
+    "{\n"
+    "    emu_calls->bulk_in(emu_self(), to, map, bar, place, rank, mask, file, line);\n"
+    "}\n"
+    "static inline void emu_bulk_out(const void *map, const void *from, const int *place, int rank, const char *file, "
+    "int line)\n"
+    "{\n"
+    "    emu_calls->bulk_out(emu_self(), map, from, place, rank, file, line);\n"
+    "}\n"
+    "static inline void emu_bulk_commit() { emu_calls->bulk_commit(emu_self()); }\n"
+    "static inline void emu_bulk_wait(int pending, const char *file, int line) { emu_calls->bulk_wait(emu_self(), "
+    "pending, file, line); }\n"
+    "static inline void emu_fence_async() { emu_calls->fence_async(emu_self()); }\n"
+    "static inline void emu_matrix(int type, int n, void *sums, unsigned long a, const unsigned *registers, unsigned "
+    "long b, int add, int turn_a, int turn_b, const char *file, int line)\n"
+    "{\n"
+    "    const emu_matrix_call call = {type, n, add, turn_a, turn_b, line, file, sums, a, b, registers};\n"
+    "    emu_calls->matrix(emu_self(), &call);\n"
+    "}\n"
+    "static inline void emu_matrix_commit() { emu_calls->matrix_commit(emu_self()); }\n"
+    "static inline void emu_matrix_wait(int pending, const char *file, int line) { emu_calls->matrix_wait(emu_self(), "
+    "pending, file, line); }\n",
+    NULL};

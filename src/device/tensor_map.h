@@ -1,0 +1,29 @@
+/*
+ * Tensor maps: an array as the copy engine of sm_90 sees it. In: what the compiled text asks for (cuda_map) and the
+ * array of a launch. Out: the 128 bytes at the start of the frame, for a GPU by its driver, for emu as plain numbers.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_DEVICE_TENSOR_MAP_H
+#define QUERN_DEVICE_TENSOR_MAP_H
+
+#include "device/cuda_api.h"
+#include "emit/emit_cuda.h"
+
+/* Everything that a map depends on; two equal ones have the same map. Axis 0 is the innermost. */
+typedef struct map_numbers {
+    uint64_t address;
+    int rank, swizzle;
+    dtype elem;
+    uint64_t extents[CUDA_MAP_AXES], strides[CUDA_MAP_AXES]; /* strides in bytes; [0] is an element */
+    uint32_t box[CUDA_MAP_AXES];
+} map_numbers;
+
+/* QN_FAILED with the reason where the array has no map: the variant's facts should have said so. */
+qn_status map_numbers_of(const cuda_map *map, const array_view *array, map_numbers *out, qn_error *error);
+
+/* words: CUDA_MAP_WORDS of them. */
+void map_for_emu(const map_numbers *numbers, int64_t *words);
+/* 0, or the driver's result. */
+int map_for_driver(const cuda_api *api, const map_numbers *numbers, int64_t *words);
+
+#endif
