@@ -34,6 +34,9 @@ typedef struct ops_inputs {
     qn_tensor picks;               /* i64 [4] below rows */
     qn_tensor image, filter, bias; /* [2][4][6][5], [6][2][3][2], [6] */
     qn_tensor labels;              /* i64 [rows] below columns */
+    qn_tensor volume;              /* [1][4][3][4][3] */
+    qn_tensor deep;                /* [4][2][2][1][2]: a weight for it */
+    qn_tensor gain;                /* [4]: positive, one for each channel of the image */
 } ops_inputs;
 
 typedef struct ops_outputs {
@@ -109,6 +112,9 @@ static inline ops_inputs ops_inputs_make(qn_tape *tape, qn_dtype type, ops_form 
     in.filter = ops_tensor(tape, type, QN_SHAPE(6, 2, 3, 2), 12, low, high);
     in.bias = ops_tensor(tape, type, QN_SHAPE(6), 13, low, high);
     in.labels = ops_tensor(tape, QN_I64, QN_SHAPE(rows), 14, 0, (double)columns);
+    in.volume = ops_tensor(tape, type, QN_SHAPE(1, 4, 3, 4, 3), 15, low, high);
+    in.deep = ops_tensor(tape, type, QN_SHAPE(4, 2, 2, 1, 2), 16, low, high);
+    in.gain = ops_tensor(tape, type, QN_SHAPE(4), 17, is_float ? 0.5 : 1, is_float ? 2 : 8);
     return in;
 }
 
@@ -232,6 +238,23 @@ static inline void ops_movement(const ops_inputs *in, ops_outputs *out)
     ops_add(out, "window", qn_window(a, 1, 2, 2, 1));
 }
 
+/* Triangles, diagonals, turns: of everything that has two axes. */
+static inline void ops_triangles(const ops_inputs *in, ops_outputs *out)
+{
+    ops_add(out, "tril", qn_tril(in->a, 0));
+    ops_add(out, "tril_below", qn_tril(in->cube, -2));
+    ops_add(out, "triu_above", qn_triu(in->a, 1));
+    ops_add(out, "diagonal", qn_diagonal(in->a, 0, 0, 1));
+    ops_add(out, "diagonal_right", qn_diagonal(in->cube, 2, 1, 2));
+    ops_add(out, "diagonal_left", qn_diagonal(in->cube, -1, -1, 0));
+    ops_add(out, "roll", qn_roll(in->a, QN_SHAPE(3), QN_ALL));
+    ops_add(out, "roll_axes", qn_roll(in->cube, QN_SHAPE(1, -2), QN_AXES(1, 2)));
+    ops_add(out, "masked_fill", qn_masked_fill(in->a, in->mask, 1));
+    qn_tensor pieces[2];
+    qn_unbind(in->cube, 0, 2, pieces);
+    ops_add(out, "unbind_1", pieces[1]);
+}
+
 /* What makes new tensors. */
 static inline void ops_joins(const ops_inputs *in, ops_outputs *out)
 {
@@ -292,6 +315,13 @@ static inline void ops_scans(const ops_inputs *in, ops_outputs *out)
     ops_add(out, "cumprod_1", qn_cumprod(qn_slice(in->p, 1, 0, 3, 1), 1));
     ops_add(out, "cummax_1", qn_cummax(in->a, 1));
     ops_add(out, "cummin_0", qn_cummin(in->a, 0));
+    ops_add(out, "cumsum_back", qn_cumsum_with(in->a, 1, true, false));
+    ops_add(out, "cumsum_before", qn_cumsum_with(in->a, 0, false, true));
+    ops_add(out, "cumsum_after", qn_cumsum_with(in->a, 1, true, true));
+    ops_add(out, "cumprod_before", qn_cumprod_with(qn_slice(in->p, 1, 0, 3, 1), 1, false, true));
+    ops_add(out, "cummax_back", qn_cummax_with(in->a, 1, true, false));
+    ops_add(out, "cummax_before", qn_cummax_with(in->a, 1, false, true));
+    ops_add(out, "cummin_after", qn_cummin_with(in->a, 0, true, true));
 }
 
 static inline void ops_sorts(const ops_inputs *in, ops_outputs *out)
@@ -310,11 +340,17 @@ static inline void ops_indices(const ops_inputs *in, ops_outputs *out)
     ops_add(out, "index_select_0", qn_index_select(in->a, 0, in->picks));
     ops_add(out, "embedding", qn_embedding(in->a, qn_reshape(in->picks, QN_SHAPE(2, 2))));
     ops_add(out, "one_hot", qn_one_hot(in->labels, in->columns, in->type));
+    qn_tensor four = qn_expand(qn_unsqueeze(in->row, 0), QN_SHAPE(4, in->columns));
+    ops_add(out, "index_copy_0", qn_index_copy(in->a, 0, in->picks, four));
+    qn_tensor places[2] = {qn_unsqueeze(qn_arange(in->tape, QN_I64, 0, (double)in->rows, 1), 1), in->index};
+    ops_add(out, "index_put", qn_index_put(in->a, places, 2, in->one, false));
+    ops_add(out, "index_put_row", qn_index_put(in->a, &in->picks, 1, in->row, false));
     if (in->is_bool) return;
     qn_tensor updates = qn_slice(in->b, 1, 0, 3, 1);
     ops_add(out, "scatter_add_1", qn_scatter_add(in->a, 1, in->index, updates));
     qn_tensor rows = qn_concat((qn_tensor[]){in->row, in->row, in->row, in->row}, 4, 0);
     ops_add(out, "index_add_0", qn_index_add(in->a, 0, in->picks, qn_reshape(rows, QN_SHAPE(4, in->columns))));
+    ops_add(out, "index_put_add", qn_index_put(in->a, places, 2, qn_slice(in->b, 1, 0, 3, 1), true));
 }
 
 static inline void ops_products(const ops_inputs *in, ops_outputs *out)
@@ -325,6 +361,76 @@ static inline void ops_products(const ops_inputs *in, ops_outputs *out)
     ops_add(out, "outer", qn_outer(in->row, in->row));
     ops_add(out, "linear", qn_linear(in->a, in->right, in->bias));
     ops_add(out, "cdist", qn_cdist(in->a, in->b));
+}
+
+/* Products by other names, and letters. */
+static inline void ops_einsum(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor batch = qn_expand(qn_unsqueeze(in->right, 0), QN_SHAPE(2, in->columns, 6));
+    ops_add(out, "bmm", qn_bmm(in->cube, batch));
+    ops_add(out, "addmm", qn_addmm(in->bias, in->a, in->right, 0.5, 2));
+    ops_add(out, "baddbmm", qn_baddbmm(qn_unsqueeze(in->bias, 0), in->cube, batch, 1, -1));
+    ops_add(out, "einsum_product", qn_einsum("ij,jk->ik", (qn_tensor[]){in->a, in->right}, 2));
+    ops_add(out, "einsum_scores", qn_einsum("b i d, b j d -> b i j", (qn_tensor[]){in->cube, in->cube}, 2));
+    ops_add(out, "einsum_turned", qn_einsum("bij->jbi", &in->cube, 1));
+    ops_add(out, "einsum_sum", qn_einsum("bij->i", &in->cube, 1));
+    ops_add(out, "einsum_outer", qn_einsum("i,j->ji", (qn_tensor[]){in->row, in->bias}, 2));
+    ops_add(out, "einsum_three", qn_einsum("...ij,jk,k->...i", (qn_tensor[]){in->cube, in->right, in->bias}, 3));
+    ops_add(out, "einsum_trace", qn_einsum("ii", (qn_tensor[]){qn_matmul(in->a, qn_transpose(in->b, 0, 1))}, 1));
+    ops_add(out, "einsum_inner", qn_einsum("ij,ij", (qn_tensor[]){in->a, in->b}, 2));
+}
+
+static inline void ops_activations(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor a = qn_mul_scalar(in->a, 2); /* -4 to 4: beyond all corners */
+    ops_add(out, "leaky_relu", qn_leaky_relu(a, 0.1));
+    ops_add(out, "elu", qn_elu(a, 1.5));
+    ops_add(out, "selu", qn_selu(a));
+    ops_add(out, "celu", qn_celu(a, 2));
+    ops_add(out, "mish", qn_mish(a));
+    ops_add(out, "hardswish", qn_hardswish(a));
+    ops_add(out, "hardsigmoid", qn_hardsigmoid(a));
+    ops_add(out, "hardtanh", qn_hardtanh(a, -1, 2));
+    ops_add(out, "relu6", qn_relu6(qn_mul_scalar(a, 2)));
+    ops_add(out, "softsign", qn_softsign(a));
+    ops_add(out, "logsigmoid", qn_logsigmoid(a));
+    ops_add(out, "threshold", qn_threshold(a, 1, -3));
+    ops_add(out, "prelu", qn_prelu(a, in->row));
+    ops_add(out, "prelu_one", qn_prelu(in->cube, in->one));
+    ops_add(out, "glu", qn_glu(in->cube, 0));
+    ops_add(out, "swiglu", qn_swiglu(in->cube, QN_NONE, 0));
+    ops_add(out, "swiglu_two", qn_swiglu(in->a, in->b, 0));
+    ops_add(out, "logaddexp", qn_logaddexp(in->a, in->b));
+}
+
+static inline void ops_norms(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor mean, variance, shift = qn_slice(in->bias, 0, 0, 4, 1), none = QN_NONE;
+    ops_add(
+        out, "batch_norm",
+        qn_batch_norm(in->image, qn_detach(shift), qn_detach(in->gain), in->gain, shift, false, 0.1, 1e-5, NULL, NULL));
+    ops_add(out, "batch_norm_training",
+            qn_batch_norm(in->image, shift, in->gain, in->gain, shift, true, 0.2, 1e-5, &mean, &variance));
+    ops_add(out, "batch_norm_mean", mean);
+    ops_add(out, "batch_norm_variance", variance);
+    ops_add(out, "batch_norm_plain", qn_batch_norm(in->volume, none, none, none, none, true, 0, 1e-3, NULL, NULL));
+    ops_add(out, "group_norm", qn_group_norm(in->image, 2, in->gain, shift, 1e-5));
+    ops_add(out, "instance_norm", qn_instance_norm(in->image, in->gain, none, 1e-5));
+}
+
+static inline void ops_losses(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor logs = qn_log_softmax(in->a, 1), sides = qn_sub_scalar(qn_mul_scalar(qn_cast(in->mask, in->type), 2), 1);
+    ops_add(out, "l1_loss", qn_l1_loss(in->a, in->b, QN_MEAN));
+    ops_add(out, "smooth_l1_loss", qn_smooth_l1_loss(in->a, in->b, 0.5, QN_MEAN));
+    ops_add(out, "huber_loss", qn_huber_loss(in->a, in->b, 1.5, QN_EACH));
+    ops_add(out, "kl_div", qn_kl_div(logs, qn_softmax(in->b, 1), false, QN_BATCH_MEAN));
+    ops_add(out, "kl_div_logs", qn_kl_div(logs, in->b, true, QN_SUM));
+    ops_add(out, "nll_loss", qn_nll_loss(logs, in->labels, QN_MEAN, QN_NO_INDEX));
+    ops_add(out, "nll_loss_ignore", qn_nll_loss(logs, in->labels, QN_SUM, 1));
+    ops_add(out, "hinge_embedding_loss", qn_hinge_embedding_loss(in->a, sides, 1.25, QN_MEAN));
+    ops_add(out, "triplet_margin_loss", qn_triplet_margin_loss(in->a, in->b, in->p, 1, 2, 1e-6, QN_MEAN));
+    ops_add(out, "cosine_similarity", qn_cosine_similarity(in->a, in->b, 1, 1e-8));
 }
 
 static inline void ops_layers(const ops_inputs *in, ops_outputs *out)
@@ -350,6 +456,51 @@ static inline void ops_images(const ops_inputs *in, ops_outputs *out)
     ops_add(out, "avg_pool2d", qn_avg_pool2d(in->image, 3, 3, &pool));
 }
 
+static inline void ops_convolutions(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor line = qn_flatten(in->image, 2, 3), taps = qn_flatten(in->filter, 2, 3);
+    ops_add(out, "conv1d",
+            qn_conv(line, taps, in->bias, &(qn_conv_options){.stride = {2}, .dilation = {3}, .groups = 2}));
+    ops_add(out, "conv3d",
+            qn_conv(in->volume, in->deep, in->gain,
+                    &(qn_conv_options){.stride = {1, 2, 1}, .padding = {1, 0, 1}, .groups = 2}));
+    ops_add(out, "conv_transpose1d",
+            qn_conv_transpose(line, qn_slice(taps, 0, 0, 4, 1), QN_NONE,
+                              &(qn_conv_options){.stride = {2}, .padding = {1}}));
+    qn_conv_options o = {
+        .stride = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}, .output_padding = {1, 2}, .groups = 2};
+    ops_add(out, "conv_transpose2d",
+            qn_conv_transpose(in->image, qn_slice(in->filter, 0, 0, 4, 1), qn_slice(in->bias, 0, 0, 4, 1), &o));
+    ops_add(out, "conv_transpose3d",
+            qn_conv_transpose(in->volume, in->deep, QN_NONE, &(qn_conv_options){.stride = {2, 1, 1}}));
+}
+
+static inline void ops_pools(const ops_inputs *in, ops_outputs *out)
+{
+    qn_tensor line = qn_flatten(in->image, 2, 3);
+    qn_pool_options up = {.stride = {2, 2, 2}, .padding = {1, 1, 1}, .ceil_mode = true}, alone = up;
+    alone.without_padding = true;
+    ops_add(out, "max_pool1d", qn_max_pool(line, QN_SHAPE(3), &(qn_pool_options){.dilation = {2}, .padding = {1}}));
+    ops_add(out, "max_pool2d_up", qn_max_pool(in->image, QN_SHAPE(3, 2), &up));
+    ops_add(out, "max_pool3d", qn_max_pool(in->volume, QN_SHAPE(2, 2, 2), &(qn_pool_options){.stride = {1, 2, 1}}));
+    ops_add(out, "avg_pool1d", qn_avg_pool(line, QN_SHAPE(4), NULL));
+    ops_add(out, "avg_pool2d_up", qn_avg_pool(in->image, QN_SHAPE(3, 2), &up));
+    ops_add(out, "avg_pool2d_alone", qn_avg_pool(in->image, QN_SHAPE(3, 2), &alone));
+    ops_add(out, "avg_pool3d", qn_avg_pool(in->volume, QN_SHAPE(2, 3, 2), &(qn_pool_options){.divisor = 5}));
+    /* No two elements of a window are equal: to which of them a gradient goes is a matter of taste. */
+    qn_tensor rising = qn_mul_scalar(qn_arange(in->tape, in->type, 0, 30, 1), 1.0 / 1024);
+    ops_add(out, "adaptive_max_pool1d", qn_adaptive_max_pool(qn_add(line, rising), QN_SHAPE(7)));
+    ops_add(out, "adaptive_avg_pool2d", qn_adaptive_avg_pool(in->image, QN_SHAPE(3, 3)));
+    ops_add(out, "adaptive_avg_pool2d_one", qn_adaptive_avg_pool(in->image, QN_SHAPE(1, 1)));
+    ops_add(out, "adaptive_max_pool3d", qn_adaptive_max_pool(in->volume, QN_SHAPE(2, 4, 1)));
+    ops_add(out, "upsample_nearest", qn_upsample_nearest(in->image, QN_SHAPE(12, 10)));
+    ops_add(out, "upsample_nearest_odd", qn_upsample_nearest(in->image, QN_SHAPE(11, 4)));
+    ops_add(out, "upsample_linear1d", qn_upsample_linear(line, QN_SHAPE(47), false));
+    ops_add(out, "upsample_bilinear2d", qn_upsample_linear(in->image, QN_SHAPE(9, 10), false));
+    ops_add(out, "upsample_bilinear2d_corners", qn_upsample_linear(in->image, QN_SHAPE(11, 3), true));
+    ops_add(out, "upsample_trilinear3d", qn_upsample_linear(in->volume, QN_SHAPE(5, 4, 6), false));
+}
+
 enum { OPS_FLOATS = 1, OPS_INTEGERS = 2, OPS_BOOL = 4, OPS_ANY = 7, OPS_NUMBERS = 3 };
 
 static const struct ops_group {
@@ -358,14 +509,28 @@ static const struct ops_group {
     unsigned kinds; /* of types it takes */
     bool empty;     /* it has a meaning for tensors without elements */
 } ops_groups[] = {
-    {"unary", ops_unary, OPS_NUMBERS, true},      {"functions", ops_functions, OPS_FLOATS, true},
-    {"binary", ops_binary, OPS_ANY, true},        {"divisions", ops_divisions, OPS_NUMBERS, true},
-    {"casts", ops_casts, OPS_ANY, true},          {"movement", ops_movement, OPS_ANY, true},
-    {"joins", ops_joins, OPS_ANY, true},          {"sums", ops_sums, OPS_NUMBERS, true},
-    {"extremes", ops_extremes, OPS_ANY, false},   {"scans", ops_scans, OPS_NUMBERS, true},
-    {"sorts", ops_sorts, OPS_NUMBERS, true},      {"indices", ops_indices, OPS_ANY, false},
-    {"products", ops_products, OPS_FLOATS, true}, {"layers", ops_layers, OPS_FLOATS, false},
+    {"unary", ops_unary, OPS_NUMBERS, true},
+    {"functions", ops_functions, OPS_FLOATS, true},
+    {"binary", ops_binary, OPS_ANY, true},
+    {"divisions", ops_divisions, OPS_NUMBERS, true},
+    {"casts", ops_casts, OPS_ANY, true},
+    {"movement", ops_movement, OPS_ANY, true},
+    {"joins", ops_joins, OPS_ANY, true},
+    {"sums", ops_sums, OPS_NUMBERS, true},
+    {"extremes", ops_extremes, OPS_ANY, false},
+    {"scans", ops_scans, OPS_NUMBERS, true},
+    {"sorts", ops_sorts, OPS_NUMBERS, true},
+    {"indices", ops_indices, OPS_ANY, false},
+    {"products", ops_products, OPS_FLOATS, true},
+    {"layers", ops_layers, OPS_FLOATS, false},
     {"images", ops_images, OPS_FLOATS, false},
+    {"triangles", ops_triangles, OPS_ANY, false},
+    {"einsum", ops_einsum, OPS_FLOATS, false},
+    {"activations", ops_activations, OPS_FLOATS, true},
+    {"norms", ops_norms, OPS_FLOATS, false},
+    {"losses", ops_losses, OPS_FLOATS, false},
+    {"convolutions", ops_convolutions, OPS_FLOATS, false},
+    {"pools", ops_pools, OPS_FLOATS, false},
 };
 
 static inline bool ops_takes(int group, dtype elem)

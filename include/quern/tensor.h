@@ -216,6 +216,8 @@ QN_API qn_tensor qn_gt(qn_tensor a, qn_tensor b);
 QN_API qn_tensor qn_ge(qn_tensor a, qn_tensor b);
 QN_API qn_tensor qn_fma(qn_tensor a, qn_tensor b, qn_tensor c); /* a * b + c */
 QN_API qn_tensor qn_where(qn_tensor condition, qn_tensor a, qn_tensor b);
+QN_API qn_tensor qn_masked_fill(qn_tensor x, qn_tensor mask, double value); /* the value where the mask is true */
+QN_API qn_tensor qn_logaddexp(qn_tensor a, qn_tensor b);                    /* log(exp(a) + exp(b)) */
 QN_API qn_tensor qn_clamp(qn_tensor x, double low, double high);
 QN_API qn_tensor qn_cast(qn_tensor x, qn_dtype type);
 QN_API qn_tensor qn_bitcast(qn_tensor x, qn_dtype type); /* of equal size */
@@ -265,8 +267,15 @@ QN_API qn_tensor qn_pad(qn_tensor x, qn_shape before, qn_shape after, double val
 QN_API qn_tensor qn_concat(const qn_tensor *tensors, int count, int axis);
 QN_API qn_tensor qn_stack(const qn_tensor *tensors, int count, int axis);
 QN_API void qn_split(qn_tensor x, int axis, const int64_t *sizes, int count, qn_tensor *pieces);
-QN_API void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces); /* equal ones; the last may be smaller */
+QN_API void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces);  /* equal ones; the last may be smaller */
+QN_API void qn_unbind(qn_tensor x, int axis, int count, qn_tensor *pieces); /* all its positions; the axis goes away */
 QN_API qn_tensor qn_repeat(qn_tensor x, qn_shape counts);
+/* What leaves an axis at its end comes in at its beginning; one shift and QN_ALL: of all elements as one line. */
+QN_API qn_tensor qn_roll(qn_tensor x, qn_shape shifts, qn_axes axes);
+/* Of the last two axes: 0 above (tril) or below (triu) the diagonal, which may lie beside the main one. */
+QN_API qn_tensor qn_tril(qn_tensor x, int64_t diagonal);
+QN_API qn_tensor qn_triu(qn_tensor x, int64_t diagonal);
+QN_API qn_tensor qn_diagonal(qn_tensor x, int64_t offset, int a, int b); /* of axes a and b, as a new last axis */
 #define QN_END INT64_MAX
 #define QN_BEGIN INT64_MIN
 
@@ -290,6 +299,11 @@ QN_API qn_tensor qn_cumsum(qn_tensor x, int axis);
 QN_API qn_tensor qn_cumprod(qn_tensor x, int axis);
 QN_API qn_tensor qn_cummax(qn_tensor x, int axis);
 QN_API qn_tensor qn_cummin(qn_tensor x, int axis);
+/* reverse: from the end; exclusive: up to the element before, the first one being 0, 1 or the type's least or greatest. */
+QN_API qn_tensor qn_cumsum_with(qn_tensor x, int axis, bool reverse, bool exclusive);
+QN_API qn_tensor qn_cumprod_with(qn_tensor x, int axis, bool reverse, bool exclusive);
+QN_API qn_tensor qn_cummax_with(qn_tensor x, int axis, bool reverse, bool exclusive);
+QN_API qn_tensor qn_cummin_with(qn_tensor x, int axis, bool reverse, bool exclusive);
 QN_API qn_tensor qn_argsort(qn_tensor x, int axis, bool descending);                  /* stable; NaN is the greatest */
 QN_API qn_tensor qn_sort(qn_tensor x, int axis, bool descending, qn_tensor *indices); /* indices or NULL */
 QN_API qn_tensor qn_topk(qn_tensor x, int64_t k, int axis, bool largest, qn_tensor *indices); /* in order */
@@ -300,11 +314,22 @@ QN_API qn_tensor qn_gather(qn_tensor x, int axis, qn_tensor index);
 QN_API qn_tensor qn_index_select(qn_tensor x, int axis, qn_tensor index); /* the axis becomes the axes of index */
 QN_API qn_tensor qn_scatter_add(qn_tensor base, int axis, qn_tensor index, qn_tensor updates);
 QN_API qn_tensor qn_index_add(qn_tensor base, int axis, qn_tensor index, qn_tensor updates);
+/* base with what index_select would read replaced; of equal indices the last one counts. index of rank 1. */
+QN_API qn_tensor qn_index_copy(qn_tensor base, int axis, qn_tensor index, qn_tensor updates);
+/* base[indices[0], indices[1], ..] = values (or += values), as in NumPy: indices of the first axes, which broadcast;
+ * values broadcast to their axes and the remaining ones of base. */
+QN_API qn_tensor qn_index_put(qn_tensor base, const qn_tensor *indices, int count, qn_tensor values, bool accumulate);
 QN_API qn_tensor qn_one_hot(qn_tensor index, int64_t classes, qn_dtype type);
 
 /* ---- products ---- */
 
 QN_API qn_tensor qn_matmul(qn_tensor a, qn_tensor b); /* vectors, matrices, batches that broadcast */
+QN_API qn_tensor qn_bmm(qn_tensor a, qn_tensor b);    /* [B][M][K], [B][K][N] */
+/* beta * c + alpha * (a @ b); c broadcasts. addmm: matrices, baddbmm: batches of them. */
+QN_API qn_tensor qn_addmm(qn_tensor c, qn_tensor a, qn_tensor b, double beta, double alpha);
+QN_API qn_tensor qn_baddbmm(qn_tensor c, qn_tensor a, qn_tensor b, double beta, double alpha);
+/* "bij,bjk->bik": letters name axes; one that the result lacks is summed over. `...`: axes in front of the others. */
+QN_API qn_tensor qn_einsum(const char *equation, const qn_tensor *operands, int count);
 QN_API qn_tensor qn_outer(qn_tensor a, qn_tensor b);
 QN_API qn_tensor qn_cdist(qn_tensor a, qn_tensor b); /* Euclidean distances of rows: [..][M][D], [..][N][D] */
 

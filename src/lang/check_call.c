@@ -128,7 +128,8 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
             check_count(c, node, b->name, b->least, b->most);
         for (int i = 0; i < node->list.count; i++) {
             ast_kind kind = node->list.items[i]->kind;
-            if (kind != AST_TYPE_NAME && (kind != AST_STRING || !effect)) check_expression(c, node->list.items[i]);
+            bool words = kind == AST_STRING && (effect || (i == 0 && !strcmp(b->name, "einsum")));
+            if (kind != AST_TYPE_NAME && !words) check_expression(c, node->list.items[i]);
         }
         return;
     }

@@ -176,6 +176,22 @@ qn_tensor qn_floor_div(qn_tensor a, qn_tensor b)
     return tape_handle(tape, quotient);
 }
 
+/* The greater one, and what the distance adds: nothing overflows, and equal infinities have no distance. */
+qn_tensor qn_logaddexp(qn_tensor a, qn_tensor b)
+{
+    node x[2];
+    qn_tape *tape = tape_begin("logaddexp", (qn_tensor[]){a, b}, 2, x);
+    if (!tape || !tensor_meet(tape->graph, "logaddexp", x, 2)) return tape_failed();
+    graph *g = tape->graph;
+    dtype elem = tensor_elem(g, tensor_float(g, x[0]));
+    for (int i = 0; i < 2; i++) x[i] = tensor_wide(g, x[i]);
+    node equal = graph_binary(g, OP_EQ, x[0], x[1]);
+    node apart = graph_select(g, equal, tensor_number(g, x[0], 0), graph_binary(g, OP_SUB, x[0], x[1]));
+    node more = graph_unary(g, OP_SOFTPLUS, graph_unary(g, OP_NEG, graph_unary(g, OP_ABS, apart)));
+    node y = graph_binary(g, OP_ADD, graph_binary(g, OP_MAX, x[0], x[1]), more);
+    return tape_handle(tape, tensor_convert(g, y, elem));
+}
+
 /* ---- a tensor and a number ---- */
 
 /* Powers that are products and roots, as one would write them. */
@@ -301,4 +317,16 @@ qn_tensor qn_where(qn_tensor condition, qn_tensor a, qn_tensor b)
     node x[3];
     qn_tape *tape = tape_begin("where", (qn_tensor[]){condition, a, b}, 3, x);
     return tape ? tape_handle(tape, tensor_where(tape->graph, x[0], x[1], x[2])) : tape_failed();
+}
+
+qn_tensor qn_masked_fill(qn_tensor x, qn_tensor mask, double value)
+{
+    node n[2];
+    qn_tape *tape = tape_begin("masked_fill", (qn_tensor[]){x, mask}, 2, n);
+    if (!tape) return tape_failed();
+    graph *g = tape->graph;
+    if (tensor_elem(g, n[1]) != DT_BOOL)
+        return graph_fail(g, "masked_fill", "the mask is %s, not bool", dtypes[tensor_elem(g, n[1])].text),
+               tape_failed();
+    return tape_handle(tape, tensor_where(g, n[1], tensor_number(g, n[0], value), n[0]));
 }

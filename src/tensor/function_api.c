@@ -3,7 +3,7 @@
  * Out: what the C function gives.
  *
  * Behind each name stands one small function, which takes its arguments by position and by name. A named argument that
- * nobody asked for is an error. Names and counts of arguments stand in lang/builtins.c.
+ * nobody asked for is an error. Names and counts of arguments stand in lang/tensor_functions.def.
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/function_api.h"
@@ -12,16 +12,19 @@
 
 /* ---- arguments ---- */
 
-qn_tensor api_tensor(api_call *a, int i)
+static qn_tensor tensor_of(api_call *a, const operand *x)
 {
-    if (i >= a->count || a->bad) return (qn_tensor){0};
-    const operand *x = &a->values[i];
     dtype type = x->kind == OPERAND_CONSTANT && x->constant.untyped && x->constant.kind == BIND_FLOAT
                      ? DT_F32
                      : operand_type(a->t, x);
     qn_tensor handle = tape_handle(a->t->tape, operand_node(a->t, x, type));
     qn_here(a->t->file->path, a->call->at.line);
     return handle;
+}
+
+qn_tensor api_tensor(api_call *a, int i)
+{
+    return i >= a->count || a->bad ? (qn_tensor){0} : tensor_of(a, &a->values[i]);
 }
 
 int64_t api_integer(api_call *a, int i)
@@ -150,11 +153,78 @@ unsigned api_units(const api_call *a, int i)
     return i < a->count ? a->values[i].units : 0;
 }
 
+double api_option(api_call *a, int i, const char *name, double otherwise)
+{
+    return i < a->count ? api_float(a, i) : api_named_float(a, name, otherwise);
+}
+
+qn_tensor api_option_tensor(api_call *a, int i, const char *name)
+{
+    if (i < a->count) return api_tensor(a, i);
+    const ast *n = named(a, name);
+    if (!n || a->bad) return (qn_tensor){0};
+    operand x = trace_expression(a->t, n->left);
+    if (!is_plain(a->t, &x, n->left->at)) {
+        a->bad = true;
+        return (qn_tensor){0};
+    }
+    return tensor_of(a, &x);
+}
+
+bool api_each(api_call *a, const char *name, int64_t *out, int count)
+{
+    if (a->asked_count < COUNT(a->asked)) a->asked[a->asked_count++] = name;
+    const ast *n = named_of(a->call, name);
+    if (!n || a->bad) return false;
+    if (n->is_set && n->list.count != count) {
+        diagnose(a->t->d, "E213", n->at, "give one number, or one for each axis",
+                 "`%s` of `%s` has %d numbers for %d axes", name, a->name, n->list.count, count);
+        a->bad = true;
+    }
+    for (int i = 0; i < count && !a->bad; i++) {
+        const ast *item = n->is_set ? n->list.items[i] : n->left;
+        operand x = trace_expression(a->t, item);
+        a->bad = !is_number(a->t, &x, item->at, &out[i]);
+    }
+    return !a->bad;
+}
+
+qn_tensor api_list(api_call *a, int count)
+{
+    qn_tensor first = a->more[0];
+    a->more_count = count - 1;
+    memmove(a->more, a->more + 1, sizeof(a->more[0]) * (size_t)a->more_count);
+    return first;
+}
+
+/* The equation of einsum is the one argument that is no value. */
+static bool api_takes_words(const builtin *b, int position)
+{
+    return position == 0 && !strcmp(b->name, "einsum");
+}
+
 /* ---- calls ---- */
+
+static const struct {
+    const char *name;
+    api_function *run;
+} functions[] = {
+    {"@", api_run_matmul},
+#define TENSOR_FUNCTION(name, least, most) {#name, api_run_##name},
+#define TILE_FUNCTION(name) {#name, api_run_##name},
+#include "lang/tensor_functions.def"
+};
+
+static api_function *function_named(const char *name)
+{
+    for (int i = 0; i < COUNT(functions); i++)
+        if (!strcmp(functions[i].name, name)) return functions[i].run;
+    return NULL;
+}
 
 bool function_api_has(const char *name)
 {
-    return api_shape_function(name) || api_layer_function(name);
+    return function_named(name) != NULL;
 }
 
 /* Named arguments that the function did not look for. */
@@ -192,12 +262,16 @@ operand trace_api(tracer *t, const ast *call, const builtin *b)
     for (int i = 0; i < call->list.count; i++) {
         const ast *argument = call->list.items[i];
         if (argument->kind == AST_NAMED || a->count == API_ARGUMENTS) continue;
+        if (argument->kind == AST_STRING && api_takes_words(b, a->count)) {
+            a->values[a->count] = operand_of_constant(constant_int(0));
+            a->places[a->count++] = argument;
+            continue;
+        }
         a->values[a->count] = trace_expression(t, argument);
         if (!is_plain(t, &a->values[a->count], argument->at)) return operand_error();
         a->places[a->count++] = argument;
     }
-    api_function *run = api_shape_function(b->name);
-    if (!run) run = api_layer_function(b->name);
+    api_function *run = function_named(b->name);
     if (!run) {
         diagnose(t->d, "E212", call->at, strcmp(b->name, "grad") ? NULL : "write `grad(f)(x, ...)`",
                  "`%s` cannot be called like this", b->name);

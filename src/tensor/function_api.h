@@ -1,7 +1,8 @@
 /*
- * A call of the tensor API from a .qn file: its arguments, and one function for each name. function_api.c takes the
- * arguments and finds the function; function_shape.c has those that make and move tensors, function_layer.c products,
- * layers and losses.
+ * A call of the tensor API from a .qn file: its arguments, and one function `api_run_NAME` for each row of
+ * lang/tensor_functions.def. function_api.c takes the arguments and finds the function; function_shape.c has those that
+ * make and move tensors, function_layer.c products, layers and losses, function_image.c convolutions, pools and
+ * upsampling.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TENSOR_FUNCTION_API_H
@@ -38,10 +39,17 @@ int api_axis(api_call *a, int otherwise);   /* `axis = k`, of the first argument
 qn_axes api_axes(api_call *a, bool *keep);  /* `axis = {j, k}`; keep: some were named, and stay as unit axes */
 qn_shape api_shape(api_call *a, int first); /* extents from argument `first` on */
 qn_axes api_order(api_call *a, int first);
-unsigned api_units(const api_call *a, int i); /* unit axes of argument i */
+unsigned api_units(const api_call *a, int i);                              /* unit axes of argument i */
+double api_option(api_call *a, int i, const char *name, double otherwise); /* by position or by name */
+qn_tensor api_option_tensor(api_call *a, int i, const char *name);         /* the empty one if neither is given */
+/* `name = k` for all axes, or `name = {j, k}` for each: `count` numbers into out; false: it is not given. */
+bool api_each(api_call *a, const char *name, int64_t *out, int count);
+qn_tensor api_list(api_call *a, int count); /* several results: the first of a->more, and the others after it */
 
-/* By name, or NULL. */
-api_function *api_shape_function(const char *name);
-api_function *api_layer_function(const char *name);
+#define TENSOR_FUNCTION(name, least, most) api_function api_run_##name;
+#define TILE_FUNCTION(name) api_function api_run_##name;
+#include "lang/tensor_functions.def"
+#undef TENSOR_FUNCTION
+#undef TILE_FUNCTION
 
 #endif

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/function_trace.h"
+#include "tensor/ops.h"
 
 #include <string.h>
 
@@ -43,16 +44,37 @@ static node scaled(tracer *t, node n, double by)
     return graph_binary(t->g, OP_DIV, n, graph_full_double(t->g, graph_get(t->g, n)->elem, &s, by));
 }
 
+/* `reverse = true`, `exclusive = true` of a scan. */
+static bool flag_of(tracer *t, const ast *call, const char *name, bool *out)
+{
+    const ast *named = named_of(call, name);
+    *out = false;
+    if (!named) return true;
+    operand x = named->left ? trace_expression(t, named->left) : operand_error();
+    bool known = x.kind == OPERAND_CONSTANT && x.constant.kind != BIND_FLOAT;
+    if (known) *out = constant_truth(&x.constant);
+    if (!known) diagnose(t->d, "E217", named->at, "write `true` or `false`", "`%s` is a constant", name);
+    return known;
+}
+
 static operand scan(tracer *t, const ast *call, const builtin *b, const operand *x, unsigned set, bool given)
 {
+    bool reverse, exclusive;
+    if (!flag_of(t, call, "reverse", &reverse) || !flag_of(t, call, "exclusive", &exclusive)) return operand_error();
     int rank = operand_shape(t, x)->rank;
     if ((!given && rank != 1) || (given && (set & (set - 1)))) {
         fault_one_axis(t->d, call->at, b->name);
         return operand_error();
     }
     node n = graph_convert(t->g, x->tensor, typing_fold(TYPING_TENSOR, b->name, operand_type(t, x)));
-    n = n ? graph_scan(t->g, fold_code(b->name), n, given ? __builtin_ctz(set) : 0) : 0;
+    n = tensor_scan(t->g, fold_code(b->name), n, given ? __builtin_ctz(set) : 0, reverse, exclusive);
     return operand_of_node(t, n, x->units, call->at);
+}
+
+static bool takes_named(const builtin *b, const char *name)
+{
+    if (!strcmp(name, "axis")) return true;
+    return b->class == BUILTIN_SCAN && (!strcmp(name, "reverse") || !strcmp(name, "exclusive"));
 }
 
 operand trace_reduce(tracer *t, const ast *call, const builtin *b)
@@ -62,7 +84,7 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     operand x = trace_expression(t, call->list.items[0]);
     if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
     for (int i = 0; i < call->list.count; i++)
-        if (call->list.items[i]->kind == AST_NAMED && strcmp(call->list.items[i]->name, "axis") != 0) {
+        if (call->list.items[i]->kind == AST_NAMED && !takes_named(b, call->list.items[i]->name)) {
             fault_named_argument(t->d, call->list.items[i]->at, b->name, call->list.items[i]->name);
             return operand_error();
         }

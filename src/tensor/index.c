@@ -110,6 +110,115 @@ qn_tensor qn_scatter_add(qn_tensor base, int axis, qn_tensor index, qn_tensor up
     return tape_handle(tape, graph_gather_add(g, n[0], filled(g, n[1], n[0], axis), filled(g, part, n[0], axis), axis));
 }
 
+/* ---- written over ---- */
+
+/* Rows `index` (rank 1) of x replaced by rows of updates [index][..]; of equal indices the last one counts. Which row
+ * of the updates a row of x gets is found by sorting the indices, backwards, so that each run begins with its last. */
+static node put_rows(graph *g, node x, node index, node updates)
+{
+    shape rows = *tensor_shape(g, x), line = {1, {rows.extents[0]}}, column = {.rank = rows.rank};
+    int64_t count = tensor_shape(g, index)->extents[0];
+    if (!count || !shape_count(&rows)) return x;
+    node back = tensor_turn(g, tensor_convert(g, index, DT_I64), 1), order = graph_argsort(g, back, 0, false);
+    node number = graph_binary(g, OP_SUB, tensor_number(g, order, (double)count), order); /* of the update, from 1 */
+    node sorted = graph_take(g, back, order, 0);
+    node winner = graph_take_add_firsts(g, graph_full_double(g, DT_I64, &line, 0), sorted, number);
+    if (!winner) return 0;
+    node given = tensor_scalar(g, OP_GT, winner, 0, false);
+    node place = tensor_scalar(g, OP_MAX, tensor_scalar(g, OP_SUB, winner, 1, false), 0, false);
+    for (int k = 0; k < rows.rank; k++) column.extents[k] = k ? 1 : rows.extents[0];
+    return tensor_where(g, graph_reshape(g, given, &column), graph_take(g, updates, place, 0), x);
+}
+
+/* The axis in front, or back where it was. */
+static node axis_to(graph *g, node x, int from, int to)
+{
+    if (!x) return 0;
+    int rank = tensor_shape(g, x)->rank, axes[GRAPH_RANK];
+    for (int k = 0, next = 0; k < rank; k++) {
+        if (next == from) next++;
+        axes[k] = k == to ? from : next++;
+    }
+    return graph_permute(g, x, axes);
+}
+
+static bool is_index(graph *g, const char *op, node index)
+{
+    if (dtype_is_integer(tensor_elem(g, index))) return true;
+    return graph_fail(g, op, "the index is %s: it must be an integer", dtypes[tensor_elem(g, index)].text), false;
+}
+
+qn_tensor qn_index_copy(qn_tensor base, int axis, qn_tensor index, qn_tensor updates)
+{
+    node n[3];
+    qn_tape *tape = tape_begin("index_copy", (qn_tensor[]){base, index, updates}, 3, n);
+    if (!tape || (axis = tensor_axis(tape->graph, "index_copy", n[0], axis)) < 0) return tape_failed();
+    graph *g = tape->graph;
+    shape wanted = *tensor_shape(g, n[0]);
+    if (!is_index(g, "index_copy", n[1])) return tape_failed();
+    if (tensor_shape(g, n[1])->rank == 1) wanted.extents[axis] = tensor_shape(g, n[1])->extents[0];
+    if (tensor_shape(g, n[1])->rank != 1 || !shape_same(tensor_shape(g, n[2]), &wanted))
+        return graph_fail(g, "index_copy", "the index is %s and the updates are %s, they should be [n] and %s",
+                          tensor_words(g, n[1]), tensor_words(g, n[2]), graph_shape_words(g, &wanted)),
+               tape_failed();
+    node updates_first = axis_to(g, tensor_convert(g, n[2], tensor_elem(g, n[0])), axis, 0);
+    node y = put_rows(g, axis_to(g, n[0], axis, 0), n[1], updates_first);
+    return tape_handle(tape, axis_to(g, y, 0, axis));
+}
+
+/* Indices of the first axes, of shapes that broadcast, as one index of rank 1 into those axes as one. */
+static node joined_index(graph *g, const node *indices, int count, const shape *from, shape *places)
+{
+    node joined = 0, each[GRAPH_RANK];
+    for (int i = 0; i < count; i++) {
+        if (!is_index(g, "index_put", indices[i])) return 0;
+        each[i] = tensor_convert(g, indices[i], DT_I64);
+    }
+    if (!tensor_shapes_meet(g, "index_put", each, count, places)) return 0;
+    for (int i = 0; i < count; i++) {
+        node next = tensor_broadcast(g, "index_put", each[i], places);
+        if (joined) joined = tensor_scalar(g, OP_MUL, joined, (double)from->extents[i], false);
+        joined = joined ? graph_binary(g, OP_ADD, joined, next) : next;
+    }
+    shape line = {1, {shape_count(places)}};
+    return joined ? graph_reshape(g, joined, &line) : 0;
+}
+
+qn_tensor qn_index_put(qn_tensor base, const qn_tensor *indices, int count, qn_tensor values, bool accumulate)
+{
+    const char *op = "index_put";
+    node n[2 + GRAPH_RANK];
+    qn_tensor operands[2 + GRAPH_RANK] = {base, values};
+    int given = MINIMUM(MAXIMUM(count, 0), GRAPH_RANK);
+    for (int i = 0; i < given; i++) operands[2 + i] = indices[i];
+    qn_tape *tape = tape_begin(op, operands, 2 + given, n);
+    if (!tape) return tape_failed();
+    graph *g = tape->graph;
+    shape s = *tensor_shape(g, n[0]), places, wanted, rows, updates;
+    if (count < 1 || count > s.rank)
+        return graph_fail(g, op, "%d indices for a tensor of shape %s", count, tensor_words(g, n[0])), tape_failed();
+    node index = joined_index(g, n + 2, count, &s, &places);
+    if (!index || places.rank + s.rank - count > GRAPH_RANK) {
+        if (index)
+            graph_fail(g, op, "indices %s and %s have too many axes", graph_shape_words(g, &places),
+                       tensor_words(g, n[0]));
+        return tape_failed();
+    }
+    rows = updates = (shape){1, {1}};
+    wanted = places;
+    updates.extents[0] = shape_count(&places);
+    for (int k = 0; k < count; k++) rows.extents[0] *= s.extents[k];
+    for (int k = count; k < s.rank; k++) {
+        rows.extents[rows.rank++] = updates.extents[updates.rank++] = s.extents[k];
+        wanted.extents[wanted.rank++] = s.extents[k];
+    }
+    node whole = tensor_broadcast(g, op, tensor_convert(g, n[1], tensor_elem(g, n[0])), &wanted);
+    node from = graph_reshape(g, n[0], &rows), put = graph_reshape(g, whole, &updates);
+    if (!whole || !put) return tape_failed();
+    node y = accumulate ? graph_take_add(g, from, index, put, 0) : put_rows(g, from, index, put);
+    return tape_handle(tape, graph_reshape(g, y, &s));
+}
+
 /* ---- embeddings ---- */
 
 static bool is_table(graph *g, const char *op, node table)

@@ -248,20 +248,26 @@ qn_tensor qn_index(qn_tensor x, int axis, int64_t position)
         tape, tensor_drop(g, slice_axis(g, n, axis, position < 0 ? position + extent : position, 1, 1), 1u << axis));
 }
 
-qn_tensor qn_flip(qn_tensor x, qn_axes axes)
+node tensor_turn(graph *g, node x, unsigned set)
 {
-    node n;
-    unsigned set;
-    qn_tape *tape = tape_begin("flip", &x, 1, &n);
-    if (!tape || !tensor_axis_set(tape->graph, "flip", n, axes, &set)) return tape_failed();
-    shape s = *tensor_shape(tape->graph, n);
+    if (!x) return 0;
+    shape s = *tensor_shape(g, x);
     int64_t start[GRAPH_RANK] = {0}, step[GRAPH_RANK];
     for (int k = 0; k < GRAPH_RANK; k++) {
         bool back = set >> k & 1;
         step[k] = back ? -1 : 1;
         if (back && s.extents[k]) start[k] = s.extents[k] - 1;
     }
-    return tape_handle(tape, graph_slice(tape->graph, n, start, step, &s));
+    return graph_slice(g, x, start, step, &s);
+}
+
+qn_tensor qn_flip(qn_tensor x, qn_axes axes)
+{
+    node n;
+    unsigned set;
+    qn_tape *tape = tape_begin("flip", &x, 1, &n);
+    if (!tape || !tensor_axis_set(tape->graph, "flip", n, axes, &set)) return tape_failed();
+    return tape_handle(tape, tensor_turn(tape->graph, n, set));
 }
 
 qn_tensor qn_window(qn_tensor x, int axis, int64_t size, int64_t stride, int64_t dilation)
@@ -320,6 +326,20 @@ void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces)
         pieces[i] = tape_handle(tape, slice_axis(tape->graph, n, axis, size ? at : 0, size, 1));
         at += size;
     }
+}
+
+void qn_unbind(qn_tensor x, int axis, int count, qn_tensor *pieces)
+{
+    node n;
+    for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
+    qn_tape *tape = tape_begin("unbind", &x, 1, &n);
+    if (!tape || (axis = tensor_axis(tape->graph, "unbind", n, axis)) < 0) return;
+    if (count != tensor_shape(tape->graph, n)->extents[axis]) {
+        graph_fail(tape->graph, "unbind", "%d pieces of axis %d of %s", count, axis, tensor_words(tape->graph, n));
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        pieces[i] = tape_handle(tape, tensor_drop(tape->graph, slice_axis(tape->graph, n, axis, i, 1, 1), 1u << axis));
 }
 
 /* ---- joins ---- */

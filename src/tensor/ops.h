@@ -44,12 +44,18 @@ node tensor_insert(graph *g, node x, int axis);        /* an axis of extent 1 */
 node tensor_swap(graph *g, node x, int a, int b);
 node tensor_slice(graph *g, node x, int axis, int64_t start, int64_t stop, int64_t step);
 node tensor_pad(graph *g, node x, const int64_t *before, const int64_t *after, double value);
+node tensor_turn(graph *g, node x, unsigned set); /* those axes backwards */
+
+/* triangle.c */
+node tensor_diagonal(graph *g, node x, int64_t offset, int a, int b); /* axes a and b become a last one */
 
 /* reduce.c: axes of `set` become 1 */
 node tensor_sum(graph *g, node x, unsigned set);  /* integers: i64 or u64 */
 node tensor_mean(graph *g, node x, unsigned set); /* integers: f32 */
 node tensor_max(graph *g, node x, unsigned set);
 node tensor_logsumexp(graph *g, node x, unsigned set);
+node tensor_norm(graph *g, node x, unsigned set, double p); /* wide */
+node tensor_scan(graph *g, fold_kind fold, node x, int axis, bool reverse, bool exclusive);
 node tensor_root(graph *g, node x); /* sqrt whose gradient at 0 is 0 */
 
 /* index.c */

@@ -107,6 +107,59 @@ qn_tensor qn_matmul(qn_tensor a, qn_tensor b)
     return tape ? tape_handle(tape, tensor_matmul(tape->graph, n[0], n[1], tape->allow_tf32)) : tape_failed();
 }
 
+/* Batches of matrices alone. */
+static node batch_product(graph *g, const char *op, node a, node b, bool tf32)
+{
+    if (tensor_shape(g, a)->rank != 3 || tensor_shape(g, b)->rank != 3 ||
+        tensor_shape(g, a)->extents[0] != tensor_shape(g, b)->extents[0])
+        return graph_fail(g, op, "%s and %s: they should be [B][M][K] and [B][K][N]", tensor_words(g, a),
+                          tensor_words(g, b));
+    return tensor_matmul(g, a, b, tf32);
+}
+
+qn_tensor qn_bmm(qn_tensor a, qn_tensor b)
+{
+    node n[2];
+    qn_tape *tape = tape_begin("bmm", (qn_tensor[]){a, b}, 2, n);
+    return tape ? tape_handle(tape, batch_product(tape->graph, "bmm", n[0], n[1], tape->allow_tf32)) : tape_failed();
+}
+
+/* beta * c + alpha * product; a beta of 0 leaves c's NaN out, as PyTorch does. */
+static qn_tensor add_product(const char *op, qn_tensor c, qn_tensor a, qn_tensor b, double beta, double alpha)
+{
+    node n[3];
+    qn_tape *tape = tape_begin(op, (qn_tensor[]){c, a, b}, 3, n);
+    if (!tape) return tape_failed();
+    graph *g = tape->graph;
+    node product;
+    if (op[0] == 'b') {
+        product = batch_product(g, op, n[1], n[2], tape->allow_tf32);
+    } else {
+        if (tensor_shape(g, n[1])->rank != 2 || tensor_shape(g, n[2])->rank != 2)
+            return graph_fail(g, op, "%s and %s: they should be [M][K] and [K][N]", tensor_words(g, n[1]),
+                              tensor_words(g, n[2])),
+                   tape_failed();
+        product = tensor_matmul(g, n[1], n[2], tape->allow_tf32);
+    }
+    if (!product) return tape_failed();
+    shape s = *tensor_shape(g, product);
+    node base = tensor_broadcast(g, op, n[0], &s);
+    if (alpha != 1) product = tensor_scalar(g, OP_MUL, product, alpha, false);
+    if (!base || beta == 0) return tape_handle(tape, base ? product : 0);
+    if (beta != 1) base = tensor_scalar(g, OP_MUL, base, beta, false);
+    return tape_handle(tape, tensor_binary(g, OP_ADD, base, product));
+}
+
+qn_tensor qn_addmm(qn_tensor c, qn_tensor a, qn_tensor b, double beta, double alpha)
+{
+    return add_product("addmm", c, a, b, beta, alpha);
+}
+
+qn_tensor qn_baddbmm(qn_tensor c, qn_tensor a, qn_tensor b, double beta, double alpha)
+{
+    return add_product("baddbmm", c, a, b, beta, alpha);
+}
+
 qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
 {
     node n[3] = {0};

@@ -76,7 +76,7 @@ static node variance(graph *g, node x, unsigned set, double correction)
     return graph_binary(g, OP_DIV, total, tensor_number(g, total, over));
 }
 
-static node norm(graph *g, node x, unsigned set, double p)
+node tensor_norm(graph *g, node x, unsigned set, double p)
 {
     x = tensor_wide(g, x);
     node size = graph_unary(g, OP_ABS, x);
@@ -215,40 +215,63 @@ qn_tensor qn_logsumexp(qn_tensor x, qn_axes axes, bool keep)
 qn_tensor qn_norm(qn_tensor x, double p, qn_axes axes, bool keep)
 {
     reduction r;
-    return begin(&r, "norm", x, axes) ? rounded(&r, norm(r.g, r.x, r.set, p), keep) : tape_failed();
+    return begin(&r, "norm", x, axes) ? rounded(&r, tensor_norm(r.g, r.x, r.set, p), keep) : tape_failed();
 }
 
 /* ---- scans ---- */
 
-static qn_tensor scan(const char *op, fold_kind fold, qn_tensor x, int axis)
+/* What a fold begins with, in a type. */
+static number identity_of(fold_kind fold, dtype elem)
+{
+    if (fold == FOLD_SUM || fold == FOLD_PROD) {
+        int64_t one = fold == FOLD_PROD;
+        return dtype_is_float(elem) ? (number){.f = (double)one} : (number){.i = one};
+    }
+    bool least = fold == FOLD_MAX, is_signed = dtype_is_signed(elem);
+    if (dtype_is_float(elem)) return (number){.f = least ? -INFINITY : INFINITY};
+    int64_t lowest = is_signed ? (int64_t)(~0ull << (dtypes[elem].size_bytes * 8 - 1)) : 0;
+    return (number){.i = integer_wrap(elem, least ? lowest : ~lowest)};
+}
+
+/* Backwards: turned round before and after. Exclusive: moved one place on, the fold's beginning in front. */
+node tensor_scan(graph *g, fold_kind fold, node x, int axis, bool reverse, bool exclusive)
+{
+    if (!x) return 0;
+    if (reverse) x = tensor_turn(g, x, 1u << axis);
+    x = graph_scan(g, fold, x, axis);
+    if (exclusive && x && tensor_shape(g, x)->extents[axis]) {
+        int64_t before[GRAPH_RANK] = {0};
+        shape s = *tensor_shape(g, x);
+        before[axis] = 1;
+        x = graph_pad(g, x, before, NULL, &s, identity_of(fold, tensor_elem(g, x)));
+    }
+    return reverse ? tensor_turn(g, x, 1u << axis) : x;
+}
+
+static qn_tensor scan(const char *op, fold_kind fold, qn_tensor x, int axis, bool reverse, bool exclusive)
 {
     node n;
     qn_tape *tape = tape_begin(op, &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, op, n, axis)) < 0) return tape_failed();
     if (fold == FOLD_SUM || fold == FOLD_PROD)
         n = tensor_convert(tape->graph, n, sum_elem(tensor_elem(tape->graph, n)));
-    return tape_handle(tape, graph_scan(tape->graph, fold, n, axis));
+    return tape_handle(tape, tensor_scan(tape->graph, fold, n, axis, reverse, exclusive));
 }
 
-qn_tensor qn_cumsum(qn_tensor x, int axis)
-{
-    return scan("cumsum", FOLD_SUM, x, axis);
-}
-
-qn_tensor qn_cumprod(qn_tensor x, int axis)
-{
-    return scan("cumprod", FOLD_PROD, x, axis);
-}
-
-qn_tensor qn_cummax(qn_tensor x, int axis)
-{
-    return scan("cummax", FOLD_MAX, x, axis);
-}
-
-qn_tensor qn_cummin(qn_tensor x, int axis)
-{
-    return scan("cummin", FOLD_MIN, x, axis);
-}
+#define SCAN(name, fold)                                                            \
+    qn_tensor qn_##name(qn_tensor x, int axis)                                      \
+    {                                                                               \
+        return scan(#name, fold, x, axis, false, false);                            \
+    }                                                                               \
+    qn_tensor qn_##name##_with(qn_tensor x, int axis, bool reverse, bool exclusive) \
+    {                                                                               \
+        return scan(#name, fold, x, axis, reverse, exclusive);                      \
+    }
+SCAN(cumsum, FOLD_SUM)
+SCAN(cumprod, FOLD_PROD)
+SCAN(cummax, FOLD_MAX)
+SCAN(cummin, FOLD_MIN)
+#undef SCAN
 
 /* ---- order ---- */
 

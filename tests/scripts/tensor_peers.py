@@ -2,7 +2,8 @@
 
 Usage: tensor_peers.py FOLDER. Each folder FOLDER/TYPE-FORM holds the inputs in-NAME.npy and one file for each operation;
 an operation that this script does not know is a failure, so that both lists stay the same. NumPy computes in the type of
-its inputs except for f16, which goes through f32. Ends with "N passed, N failed".
+its inputs except for f16, which goes through f32; what only PyTorch has is compared with PyTorch. Files
+grad-NAME-INPUT.npy are gradients of half the sum of squares of an operation. Ends with "N passed, N failed".
 SPDX-License-Identifier: MIT
 """
 
@@ -17,7 +18,7 @@ try:
 except ImportError:
     torch = None
 
-INPUTS = ["a", "b", "p", "mask", "row", "one", "cube", "right", "index", "picks", "image", "filter", "bias", "labels"]
+INPUTS = ["a", "b", "p", "mask", "row", "one", "cube", "right", "index", "picks", "image", "filter", "bias", "labels", "volume", "deep", "gain"]
 STEP = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 
 
@@ -269,7 +270,7 @@ TORCH = {
     "silu": lambda i: functional.silu(i.a),
     "softplus": lambda i: functional.softplus(i.a),
     "sigmoid": lambda i: torch.sigmoid(i.a),
-    "clamp": lambda i: torch.clamp(i.a, -1, 1),
+    "clamp": lambda i: torch.clamp(i.a, -1 if i.a.dtype != torch.uint8 else 0, 1),
     "add": lambda i: i.a + i.b,
     "mul_one": lambda i: i.one * i.a,
     "div": lambda i: i.a / i.p,
@@ -317,7 +318,126 @@ TORCH = {
     "conv2d": lambda i: functional.conv2d(i.image, i.filter, i.bias, (2, 1), (1, 2), groups=2),
     "max_pool2d": lambda i: functional.max_pool2d(i.image, 2),
     "avg_pool2d": lambda i: functional.avg_pool2d(i.image, 3, (1, 2), (1, 1)),
+    "tril": lambda i: torch.tril(i.a),
+    "tril_below": lambda i: torch.tril(i.cube, -2),
+    "triu_above": lambda i: torch.triu(i.a, 1),
+    "diagonal": lambda i: torch.diagonal(i.a),
+    "diagonal_right": lambda i: torch.diagonal(i.cube, 2, 1, 2),
+    "diagonal_left": lambda i: torch.diagonal(i.cube, -1, -1, 0),
+    "roll": lambda i: torch.roll(i.a, 3),
+    "roll_axes": lambda i: torch.roll(i.cube, (1, -2), (1, 2)),
+    "masked_fill": lambda i: i.a.masked_fill(i.mask, 1),
+    "unbind_1": lambda i: torch.unbind(i.cube)[1],
+    "cumsum_back": lambda i: i.a.flip(1).cumsum(1).flip(1),
+    "cumsum_before": lambda i: shifted(i.a.cumsum(0), 0, 0),
+    "cumsum_after": lambda i: shifted(i.a.flip(1).cumsum(1), 1, 0).flip(1),
+    "cumprod_before": lambda i: shifted(i.p[:, :3].cumprod(1), 1, 1),
+    "cummax_back": lambda i: i.a.flip(1).cummax(1).values.flip(1),
+    "cummax_before": lambda i: shifted(i.a.cummax(1).values, 1, least(i.a.dtype)),
+    "cummin_after": lambda i: shifted(i.a.flip(0).cummin(0).values, 0, greatest(i.a.dtype)).flip(0),
+    "index_copy_0": lambda i: put(i.a, i.picks, i.row),
+    "index_put": lambda i: i.a.index_put((torch.arange(len(i.a))[:, None], i.index), i.one),
+    "index_put_row": lambda i: put(i.a, i.picks, i.row),
+    "index_put_add": lambda i: i.a.index_put((torch.arange(len(i.a))[:, None], i.index), i.b[:, :3], accumulate=True),
+    "bmm": lambda i: torch.bmm(i.cube, i.right.expand(2, -1, -1)),
+    "addmm": lambda i: torch.addmm(i.bias, i.a, i.right, beta=0.5, alpha=2),
+    "baddbmm": lambda i: torch.baddbmm(i.bias[None], i.cube, i.right.expand(2, -1, -1), alpha=-1),
+    "einsum_product": lambda i: torch.einsum("ij,jk->ik", i.a, i.right),
+    "einsum_scores": lambda i: torch.einsum("bid,bjd->bij", i.cube, i.cube),
+    "einsum_turned": lambda i: torch.einsum("bij->jbi", i.cube),
+    "einsum_sum": lambda i: torch.einsum("bij->i", i.cube),
+    "einsum_outer": lambda i: torch.einsum("i,j->ji", i.row, i.bias),
+    "einsum_three": lambda i: torch.einsum("...ij,jk,k->...i", i.cube, i.right, i.bias),
+    "einsum_trace": lambda i: torch.einsum("ii", i.a @ i.b.T),
+    "einsum_inner": lambda i: torch.einsum("ij,ij", i.a, i.b),
+    "leaky_relu": lambda i: functional.leaky_relu(2 * i.a, 0.1),
+    "elu": lambda i: functional.elu(2 * i.a, 1.5),
+    "selu": lambda i: functional.selu(2 * i.a),
+    "celu": lambda i: functional.celu(2 * i.a, 2),
+    "mish": lambda i: functional.mish(2 * i.a),
+    "hardswish": lambda i: functional.hardswish(2 * i.a),
+    "hardsigmoid": lambda i: functional.relu6(2 * i.a + 3) / 6,
+    "hardtanh": lambda i: functional.hardtanh(2 * i.a, -1, 2),
+    "relu6": lambda i: functional.relu6(4 * i.a),
+    "softsign": lambda i: functional.softsign(2 * i.a),
+    "logsigmoid": lambda i: functional.logsigmoid(2 * i.a),
+    "threshold": lambda i: functional.threshold(2 * i.a, 1, -3),
+    "prelu": lambda i: functional.prelu(2 * i.a, i.row),
+    "prelu_one": lambda i: functional.prelu(i.cube, i.one),
+    "glu": lambda i: functional.glu(i.cube, 0),
+    "swiglu": lambda i: functional.silu(i.cube[:1]) * i.cube[1:],
+    "swiglu_two": lambda i: functional.silu(i.a) * i.b,
+    "logaddexp": lambda i: torch.logaddexp(i.a, i.b),
+    "batch_norm": lambda i: functional.batch_norm(i.image, i.bias[:4].detach(), i.gain.detach(), i.gain, i.bias[:4]),
+    "batch_norm_training": lambda i: batch_norm(i)[0],
+    "batch_norm_mean": lambda i: batch_norm(i)[1],
+    "batch_norm_variance": lambda i: batch_norm(i)[2],
+    "batch_norm_plain": lambda i: functional.batch_norm(i.volume, None, None, training=True, eps=1e-3),
+    "group_norm": lambda i: functional.group_norm(i.image, 2, i.gain, i.bias[:4]),
+    "instance_norm": lambda i: functional.instance_norm(i.image, weight=i.gain),
+    "l1_loss": lambda i: functional.l1_loss(i.a, i.b),
+    "smooth_l1_loss": lambda i: functional.smooth_l1_loss(i.a, i.b, beta=0.5),
+    "huber_loss": lambda i: functional.huber_loss(i.a, i.b, reduction="none", delta=1.5),
+    "kl_div": lambda i: functional.kl_div(torch.log_softmax(i.a, 1), torch.softmax(i.b, 1), reduction="batchmean"),
+    "kl_div_logs": lambda i: functional.kl_div(torch.log_softmax(i.a, 1), i.b, reduction="sum", log_target=True),
+    "nll_loss": lambda i: functional.nll_loss(torch.log_softmax(i.a, 1), i.labels),
+    "nll_loss_ignore": lambda i: functional.nll_loss(torch.log_softmax(i.a, 1), i.labels, reduction="sum", ignore_index=1),
+    "hinge_embedding_loss": lambda i: functional.hinge_embedding_loss(i.a, 2 * i.mask.to(i.a.dtype) - 1, margin=1.25),
+    "triplet_margin_loss": lambda i: functional.triplet_margin_loss(i.a, i.b, i.p),
+    "cosine_similarity": lambda i: functional.cosine_similarity(i.a, i.b),
+    "conv1d": lambda i: functional.conv1d(i.image.flatten(2), i.filter.flatten(2), i.bias, 2, dilation=3, groups=2),
+    "conv3d": lambda i: functional.conv3d(i.volume, i.deep, i.gain, (1, 2, 1), (1, 0, 1), groups=2),
+    "conv_transpose1d": lambda i: functional.conv_transpose1d(i.image.flatten(2), i.filter[:4].flatten(2), None, 2, 1),
+    "conv_transpose2d": lambda i: functional.conv_transpose2d(
+        i.image, i.filter[:4], i.bias[:4], (2, 3), (1, 0), (1, 2), 2, (1, 2)
+    ),
+    "conv_transpose3d": lambda i: functional.conv_transpose3d(i.volume, i.deep, None, (2, 1, 1)),
+    "max_pool1d": lambda i: functional.max_pool1d(i.image.flatten(2), 3, 3, 1, 2),
+    "max_pool2d_up": lambda i: functional.max_pool2d(i.image, (3, 2), 2, 1, ceil_mode=True),
+    "max_pool3d": lambda i: functional.max_pool3d(i.volume, 2, (1, 2, 1)),
+    "avg_pool1d": lambda i: functional.avg_pool1d(i.image.flatten(2), 4),
+    "avg_pool2d_up": lambda i: functional.avg_pool2d(i.image, (3, 2), 2, 1, ceil_mode=True),
+    "avg_pool2d_alone": lambda i: functional.avg_pool2d(i.image, (3, 2), 2, 1, True, False),
+    "avg_pool3d": lambda i: functional.avg_pool3d(i.volume, (2, 3, 2), divisor_override=5),
+    "adaptive_max_pool1d": lambda i: functional.adaptive_max_pool1d(i.image.flatten(2) + (torch.arange(30) / 1024).to(i.image.dtype), 7),
+    "adaptive_avg_pool2d": lambda i: functional.adaptive_avg_pool2d(i.image, 3),
+    "adaptive_avg_pool2d_one": lambda i: functional.adaptive_avg_pool2d(i.image, 1),
+    "adaptive_max_pool3d": lambda i: functional.adaptive_max_pool3d(i.volume, (2, 4, 1)),
+    "upsample_nearest": lambda i: functional.interpolate(i.image, (12, 10)),
+    "upsample_nearest_odd": lambda i: functional.interpolate(i.image, (11, 4)),
+    "upsample_linear1d": lambda i: functional.interpolate(i.image.flatten(2), 47, mode="linear"),
+    "upsample_bilinear2d": lambda i: functional.interpolate(i.image, (9, 10), mode="bilinear"),
+    "upsample_bilinear2d_corners": lambda i: functional.interpolate(i.image, (11, 3), mode="bilinear", align_corners=True),
+    "upsample_trilinear3d": lambda i: functional.interpolate(i.volume, (5, 4, 6), mode="trilinear"),
 }
+# Results that no gradient reaches, and one that PyTorch counts twice where an index stands twice.
+NO_GRADIENT = {"batch_norm_mean", "batch_norm_variance", "index_put"}
+
+
+def least(dtype):
+    return torch.finfo(dtype).min * 2 if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def greatest(dtype):
+    return torch.finfo(dtype).max * 2 if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def shifted(x, axis, first):
+    """One place on, `first` in front."""
+    return torch.cat([torch.full_like(x.narrow(axis, 0, 1), first), x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+
+
+def put(x, places, row):
+    """Row after row: of equal places the last one counts."""
+    x = x.clone()
+    for k in places.tolist():
+        x[k] = row
+    return x
+
+
+def batch_norm(i):
+    mean, variance = i.bias[:4].detach().clone(), i.gain.detach().clone()
+    return functional.batch_norm(i.image, mean, variance, i.gain, i.bias[:4], True, 0.2), mean, variance
 
 
 class Inputs:
@@ -340,48 +460,78 @@ def compare(got, want, step):
     return None if worst <= 64 * step * scale else "differs by %.3g of %.3g" % (worst, scale)
 
 
+def gradients(name, folder, dtype):
+    """Of half the sum of squares of an operation, by each input, from PyTorch; {} where it has none."""
+    given = Inputs(folder, lambda x: torch.from_numpy(np.ascontiguousarray(x)))
+    leaves = {}
+    for key in INPUTS:
+        x = getattr(given, key)
+        if x.dtype == dtype:
+            leaves[key] = x.requires_grad_()
+    y = TORCH[name](given)
+    if not y.requires_grad:
+        return {}
+    try:
+        found = torch.autograd.grad(y, list(leaves.values()), y.detach(), allow_unused=True)
+    except RuntimeError:  # it has no derivative there
+        return {}
+    return {key: d for key, d in zip(leaves, found) if d is not None}
+
+
+def compare_gradients(place, folder, files, tally):
+    """Files grad-NAME-INPUT.npy beside what PyTorch finds: each of its gradients must be there."""
+    for name in sorted({file[5 : file.rindex("-")] for file in files}):
+        if name not in TORCH or name in NO_GRADIENT:
+            continue
+        for key, want in gradients(name, folder, torch.float64).items():
+            path = os.path.join(folder, "grad-%s-%s.npy" % (name, key))
+            got = np.load(path) if os.path.exists(path) else np.zeros(want.shape)
+            tally(compare(got, want.numpy(), STEP[np.dtype(np.float64)] * 16), "%s gradient of %s by %s: PyTorch" % (place, name, key))
+
+
 def main():
     passed = failed = 0
     np.seterr(all="ignore")
+
+    def tally(problem, words):
+        nonlocal passed, failed
+        if problem:
+            print("%s: %s" % (words, problem))
+        failed += problem is not None
+        passed += problem is None
+
     for place in sorted(os.listdir(sys.argv[1])):
         folder = os.path.join(sys.argv[1], place)
         given = Inputs(folder, lambda x: x)
         inputs = Inputs(folder, wide)
         tensors = Inputs(folder, lambda x: torch.from_numpy(np.ascontiguousarray(x))) if torch else None
-        for file in sorted(os.listdir(folder)):
+        files = sorted(os.listdir(folder))
+        if torch:
+            compare_gradients(place, folder, [file for file in files if file.startswith("grad-")], tally)
+        for file in files:
             name = file[: -len(".npy")]
-            if name.startswith("in-"):
+            if name.startswith("in-") or name.startswith("grad-"):
                 continue
             got = np.load(os.path.join(folder, file))
             step = max(STEP.get(given.a.dtype, 0), STEP.get(got.dtype, 0))
             if name.startswith("cast_"):
                 from_p = given.a.dtype.kind == "f" and got.dtype.kind == "u"
-                want = (given.p if from_p else given.a).astype(got.dtype)
+                tally(compare(got, (given.p if from_p else given.a).astype(got.dtype), step), "%s %s: NumPy" % (place, name))
             elif name in OPS:
-                want = OPS[name](inputs)
-            else:
-                print("%s: %s is not known here" % (place, name))
-                failed += 1
-                continue
-            problem = compare(got, want, step)
-            if problem:
-                print("%s %s: NumPy: %s" % (place, name, problem))
-            failed += problem is not None
-            passed += problem is None
+                tally(compare(got, OPS[name](inputs), step), "%s %s: NumPy" % (place, name))
+            elif name not in TORCH:
+                tally("not known here", "%s %s" % (place, name))
             if not torch or name not in TORCH:
                 continue
             try:
                 other = TORCH[name](tensors)
-            except (RuntimeError, NotImplementedError, IndexError):  # a type or shape that PyTorch does not take
+            except (RuntimeError, NotImplementedError, IndexError, ValueError):  # what PyTorch does not take
                 continue
             problem = compare(got, other.numpy(), step)
             counted = got.dtype == np.uint64 and other.dtype == torch.int64  # sums of unsigned are u64, as in NumPy
             if not problem and other.numpy().dtype != got.dtype and not counted:
                 problem = "type %s, should be %s" % (got.dtype, other.numpy().dtype)
-            if problem:
-                print("%s %s: PyTorch: %s" % (place, name, problem))
-            failed += problem is not None
-            passed += problem is None
+            tally(problem, "%s %s: PyTorch" % (place, name))
     if not torch:
         print("note: skipped: the tensor level against PyTorch, which is not installed (NumPy was compared)")
     print("%d passed, %d failed" % (passed, failed))

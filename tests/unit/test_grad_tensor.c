@@ -177,6 +177,80 @@ TEST(convolutions_and_pools)
     tape_close();
 }
 
+TEST(convolutions_of_all_ranks)
+{
+    tape_open();
+    qn_tensor line = numbers(QN_SHAPE(2, 4, 7), -1, 1), taps = numbers(QN_SHAPE(4, 2, 3), -1, 1),
+              four = numbers(QN_SHAPE(4), -1, 1);
+    qn_conv_options one = {.stride = {2}, .padding = {1}, .groups = 2, .output_padding = {1}};
+    CHECK_OF(qn_conv(line, taps, four, &one), line, taps, four);
+    CHECK_OF(qn_conv_transpose(line, taps, four, &one), line, taps, four);
+    qn_tensor x = numbers(QN_SHAPE(1, 2, 3, 4), -1, 1), w = numbers(QN_SHAPE(2, 3, 2, 3), -1, 1);
+    CHECK_OF(qn_conv_transpose(x, w, QN_NONE, &(qn_conv_options){.stride = {2, 1}, .dilation = {1, 2}}), x, w);
+    qn_tensor volume = numbers(QN_SHAPE(1, 2, 3, 3, 2), -1, 1), deep = numbers(QN_SHAPE(2, 2, 2, 1, 2), -1, 1);
+    CHECK_OF(qn_conv(volume, deep, QN_NONE, NULL), volume, deep);
+    CHECK_OF(qn_conv_transpose(volume, deep, QN_NONE, &(qn_conv_options){.stride = {1, 2, 1}}), volume, deep);
+    CHECK_OF(qn_max_pool(volume, QN_SHAPE(2, 2, 2), NULL), volume);
+    CHECK_OF(qn_avg_pool(volume, QN_SHAPE(2, 2, 1), &(qn_pool_options){.ceil_mode = true}), volume);
+    CHECK_OF(qn_adaptive_avg_pool(line, QN_SHAPE(3)), line);
+    CHECK_OF(qn_adaptive_max_pool(x, QN_SHAPE(2, 3)), x);
+    CHECK_OF(qn_upsample_nearest(x, QN_SHAPE(6, 5)), x);
+    CHECK_OF(qn_upsample_linear(x, QN_SHAPE(5, 6), false), x);
+    CHECK_OF(qn_upsample_linear(line, QN_SHAPE(4), true), line);
+    tape_close();
+}
+
+TEST(activations_and_norms)
+{
+    tape_open();
+    qn_tensor x = numbers(QN_SHAPE(2, 4, 3), -4, 4), w = numbers(QN_SHAPE(4), 0.5, 1.5),
+              b = numbers(QN_SHAPE(4), -1, 1);
+    CHECK_OF(qn_leaky_relu(x, 0.1), x);
+    CHECK_OF(qn_elu(x, 1.5), x);
+    CHECK_OF(qn_selu(x), x);
+    CHECK_OF(qn_celu(x, 2), x);
+    CHECK_OF(qn_mish(x), x);
+    CHECK_OF(qn_hardswish(x), x);
+    CHECK_OF(qn_hardtanh(x, -1, 2), x);
+    CHECK_OF(qn_softsign(x), x);
+    CHECK_OF(qn_logsigmoid(x), x);
+    CHECK_OF(qn_threshold(x, 0.5, 2), x);
+    CHECK_OF(qn_prelu(x, w), x, w);
+    CHECK_OF(qn_glu(x, 1), x);
+    CHECK_OF(qn_swiglu(x, QN_NONE, 1), x);
+    CHECK_OF(qn_batch_norm(x, QN_NONE, QN_NONE, w, b, true, 0.1, 1e-5, NULL, NULL), x, w, b);
+    CHECK_OF(qn_batch_norm(x, b, w, QN_NONE, QN_NONE, false, 0.1, 1e-5, NULL, NULL), x, b, w);
+    CHECK_OF(qn_group_norm(x, 2, w, b, 1e-5), x, w, b);
+    CHECK_OF(qn_instance_norm(x, w, b, 1e-5), x, w, b);
+    tape_close();
+}
+
+TEST(losses_and_products_by_other_names)
+{
+    tape_open();
+    qn_tensor a = numbers(QN_SHAPE(3, 4), -2, 2), b = numbers(QN_SHAPE(3, 4), -2, 2),
+              c = numbers(QN_SHAPE(3, 4), -2, 2);
+    CHECK_OF(qn_logaddexp(a, b), a, b);
+    CHECK_OF(qn_smooth_l1_loss(a, b, 0.5, QN_MEAN), a, b);
+    CHECK_OF(qn_huber_loss(a, b, 0.5, QN_EACH), a, b);
+    CHECK_OF(qn_kl_div(a, b, true, QN_BATCH_MEAN), a, b);
+    CHECK_OF(qn_kl_div(a, qn_exp(b), false, QN_MEAN), a, b);
+    CHECK_OF(qn_nll_loss(a, I64(QN_SHAPE(3), 3, 0, 2), QN_MEAN, QN_NO_INDEX), a);
+    CHECK_OF(qn_hinge_embedding_loss(a, qn_sign(qn_detach(b)), 1, QN_MEAN), a);
+    CHECK_OF(qn_triplet_margin_loss(a, b, c, 3, 2, 1e-6, QN_SUM), a, b, c);
+    CHECK_OF(qn_cosine_similarity(a, b, 1, 1e-8), a, b);
+    CHECK_OF(qn_addmm(a, a, qn_matmul(qn_transpose(b, 0, 1), c), 0.5, 2), a, b, c);
+    CHECK_OF(qn_einsum("ij,kj,kl->il", (qn_tensor[]){a, b, c}, 3), a, b, c);
+    CHECK_OF(qn_square(qn_tril(a, 1)), a);
+    CHECK_OF(qn_square(qn_diagonal(a, 1, 0, 1)), a);
+    CHECK_OF(qn_square(qn_roll(a, QN_SHAPE(1), QN_AXES(1))), a);
+    CHECK_OF(qn_square(qn_cumsum_with(a, 1, true, true)), a);
+    qn_tensor rows = numbers(QN_SHAPE(3, 4), -1, 1), index = I64(QN_SHAPE(3), 2, 0, 2);
+    CHECK_OF(qn_square(qn_index_copy(a, 0, index, rows)), a, rows);
+    CHECK_OF(qn_square(qn_index_put(a, &index, 1, rows, true)), a, rows);
+    tape_close();
+}
+
 TEST(variables_of_equal_values_have_gradients_of_their_own)
 {
     tape_open();
@@ -248,5 +322,6 @@ TEST(wrong_calls)
 }
 
 TEST_MAIN(CASE(reductions_and_order), CASE(movement_and_index), CASE(products), CASE(layers_and_losses),
-          CASE(convolutions_and_pools), CASE(variables_of_equal_values_have_gradients_of_their_own),
+          CASE(convolutions_and_pools), CASE(convolutions_of_all_ranks), CASE(activations_and_norms),
+          CASE(losses_and_products_by_other_names), CASE(variables_of_equal_values_have_gradients_of_their_own),
           CASE(from_several_outputs), CASE(checkpoints_give_the_same_numbers), CASE(wrong_calls))

@@ -275,9 +275,71 @@ TEST(layers)
     tape_close();
 }
 
+TEST(layers_of_channels)
+{
+    open_tape();
+    qn_tensor image = qn_zeros(tape, QN_F32, QN_SHAPE(1, 4, 5, 5)), w = qn_zeros(tape, QN_F32, QN_SHAPE(4, 3, 3, 3));
+    qn_tensor three = qn_zeros(tape, QN_F32, QN_SHAPE(3)), none = QN_NONE;
+    WRONG(qn_conv(m, m, none, NULL), "conv (HERE): x is [2, 3]: it should be [N][C] and one to three more axes");
+    WRONG(qn_conv(image, w, none, NULL), "conv (HERE): x [1, 4, 5, 5], weight [4, 3, 3, 3], groups 1: they should be "
+                                         "[N][C][H][W], [O][C / groups][KH][KW] and [O]");
+    WRONG(qn_conv_transpose(image, w, v, NULL),
+          "conv_transpose (HERE): x [1, 4, 5, 5], weight [4, 3, 3, 3], bias [4], groups 1: they should be "
+          "[N][C][H][W], [C][O / groups][KH][KW] and [O]");
+    WRONG(qn_conv_transpose(image, w, none, &(qn_conv_options){.output_padding = {1, 0}}),
+          "conv_transpose (HERE): an output padding of 1 with stride 1 and dilation 1: it must be smaller");
+    WRONG(qn_conv_transpose(image, w, none, &(qn_conv_options){.padding = {4, 0}}),
+          "conv_transpose (HERE): nothing is left of axis 2 of [1, 4, 5, 5] with a padding of 4");
+    WRONG(qn_max_pool(image, QN_SHAPE(1, 1, 1, 1), NULL), "max_pool (HERE): windows of 4 axes: 1 to 3");
+    WRONG(qn_avg_pool(image, QN_SHAPE(2), &(qn_pool_options){.dilation = {2}}),
+          "avg_pool (HERE): windows of an average have no dilation");
+    WRONG(qn_adaptive_avg_pool(image, QN_SHAPE(0)),
+          "adaptive_avg_pool (HERE): windows for [0] results over the last axes of [1, 4, 5, 5]");
+    WRONG(qn_upsample_nearest(m, QN_SHAPE(2, 2, 2)),
+          "upsample_nearest (HERE): the last axes of [2, 3] cannot become [2, 2, 2]");
+    WRONG(qn_upsample_linear(qn_cast(m, QN_I32), QN_SHAPE(4), false),
+          "upsample_linear (HERE): it does not take i32: cast it");
+    WRONG(qn_batch_norm(image, three, v, none, none, false, 0.1, 1e-5, NULL, NULL),
+          "batch_norm (HERE): the mean is [3], it should be [4]: one number for each channel of [1, 4, 5, 5]");
+    WRONG(qn_batch_norm(image, none, none, none, none, false, 0.1, 1e-5, NULL, NULL),
+          "batch_norm (HERE): it is not training: pass the running mean and variance");
+    WRONG(qn_group_norm(image, 3, none, none, 1e-5), "group_norm (HERE): 3 groups of the 4 channels of [1, 4, 5, 5]");
+    WRONG(qn_instance_norm(v, none, none, 1e-5), "instance_norm (HERE): x is [4]: it should be [N][C][..]");
+    WRONG(qn_prelu(m, v),
+          "prelu (HERE): x [2, 3], weight [4]: the weight should be [1] or one number for each channel");
+    WRONG(qn_glu(m, 1), "glu (HERE): axis 1 of [2, 3] has no two halves");
+    tape_close();
+}
+
+TEST(parts_and_letters)
+{
+    open_tape();
+    qn_tensor pair[2] = {m, m}, pieces[3];
+    WRONG(qn_tril(v, 0), "tril (HERE): x is [4]: it should have at least two axes");
+    WRONG(qn_diagonal(m, 0, 1, -1), "diagonal (HERE): axis 1 is given twice");
+    WRONG(qn_roll(m, QN_SHAPE(1, 2), QN_AXES(0)), "roll (HERE): 2 shifts for 1 axes");
+    WRONG((qn_unbind(m, 0, 3, pieces), pieces[0]), "unbind (HERE): 3 pieces of axis 0 of [2, 3]");
+    WRONG(qn_masked_fill(m, m, 0), "masked_fill (HERE): the mask is f32, not bool");
+    WRONG(qn_bmm(m, m), "bmm (HERE): [2, 3] and [2, 3]: they should be [B][M][K] and [B][K][N]");
+    WRONG(qn_addmm(m, v, v, 1, 1), "addmm (HERE): [4] and [4]: they should be [M][K] and [K][N]");
+    WRONG(qn_einsum("ij,jk->ik", pair, 2), "einsum (HERE): \"ij,jk->ik\": a letter stands for two extents");
+    WRONG(qn_einsum("ij->ik", pair, 1), "einsum (HERE): \"ij->ik\": a letter of the result is in no operand");
+    WRONG(qn_einsum("i,j->ij", pair, 2), "einsum (HERE): \"i,j->ij\": an operand has other axes than letters");
+    WRONG(qn_einsum("ij", pair, 2), "einsum (HERE): \"ij\": there are more operands than letters");
+    WRONG(qn_index_copy(m, 0, i64s, m),
+          "index_copy (HERE): the index is [4] and the updates are [2, 3], they should be [n] and [4, 3]");
+    WRONG(qn_index_put(m, &v, 1, v, false), "index_put (HERE): the index is f32: it must be an integer");
+    WRONG(qn_index_put(m, (qn_tensor[]){i64s, i64s, i64s}, 3, v, false),
+          "index_put (HERE): 3 indices for a tensor of shape [2, 3]");
+    tape_close();
+}
+
 TEST(losses)
 {
     open_tape();
+    WRONG(qn_huber_loss(m, m, -1, QN_MEAN), "huber_loss (HERE): its corner is at -1: it cannot be negative");
+    WRONG(qn_nll_loss(m, i64s, QN_MEAN, QN_NO_INDEX),
+          "nll_loss (HERE): logits [2, 3] and target [4]: they should be [N][C][..] and [N][..]");
     WRONG(qn_mse_loss(m, v, QN_MEAN), "mse_loss (HERE): shapes [2, 3] and [4] do not broadcast");
     WRONG(qn_bce_with_logits(m, v, QN_MEAN), "bce_with_logits (HERE): logits [2, 3] and target [4] differ");
     WRONG(qn_cross_entropy(m, i64s, QN_MEAN, -100),
@@ -358,5 +420,5 @@ TEST(exhausted_memory)
 }
 
 TEST_MAIN(CASE(handles), CASE(the_first_error_stays), CASE(arithmetic), CASE(making), CASE(movement), CASE(reductions),
-          CASE(by_index), CASE(layers), CASE(losses), CASE(reading_tells_the_first_error), CASE(variables),
-          CASE(exhausted_memory))
+          CASE(by_index), CASE(layers), CASE(layers_of_channels), CASE(parts_and_letters), CASE(losses),
+          CASE(reading_tells_the_first_error), CASE(variables), CASE(exhausted_memory))

@@ -173,6 +173,27 @@ static void save(qn_tensor t, const char *folder, const char *name)
     }
 }
 
+/* Gradients of half the sum of squares by every input that matters: grad-NAME-INPUT.npy. */
+static void save_gradients(qn_tensor y, const char *name, const char *folder, const qn_tensor *inputs,
+                           const char *const *names, int count)
+{
+    qn_tensor d[16], seed = qn_detach(y);
+    if (qn_tensor_dtype(y) != QN_F64) return;
+    qn_grad_from(&y, &seed, 1, inputs, count, d);
+    qn_error error;
+    if (qn_tape_error(y.tape, &error)) {
+        printf("%s: %s\n", name, error.message);
+        test_fail(__FILE__, __LINE__, "no gradient");
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        char file[80];
+        if (graph_get(y.tape->graph, tape_slot_of(d[i])->node)->code == GRAPH_FULL) continue; /* it does not matter */
+        snprintf(file, sizeof(file), "grad-%s-%s", name, names[i] + 3);
+        save(d[i], folder, file);
+    }
+}
+
 /* FOLDER/f32-plain/in-a.npy and FOLDER/f32-plain/sum_0.npy. */
 TEST(peers)
 {
@@ -192,12 +213,21 @@ TEST(peers)
             const struct {
                 const char *name;
                 qn_tensor t;
-            } inputs[] = {{"in-a", in.a},         {"in-b", in.b},          {"in-p", in.p},
-                          {"in-mask", in.mask},   {"in-row", in.row},      {"in-one", in.one},
-                          {"in-cube", in.cube},   {"in-right", in.right},  {"in-index", in.index},
-                          {"in-picks", in.picks}, {"in-image", in.image},  {"in-filter", in.filter},
-                          {"in-bias", in.bias},   {"in-labels", in.labels}};
-            for (int i = 0; i < COUNT(inputs); i++) save(inputs[i].t, place, inputs[i].name);
+            } inputs[] = {{"in-a", in.a},         {"in-b", in.b},           {"in-p", in.p},
+                          {"in-mask", in.mask},   {"in-row", in.row},       {"in-one", in.one},
+                          {"in-cube", in.cube},   {"in-right", in.right},   {"in-index", in.index},
+                          {"in-picks", in.picks}, {"in-image", in.image},   {"in-filter", in.filter},
+                          {"in-bias", in.bias},   {"in-labels", in.labels}, {"in-volume", in.volume},
+                          {"in-deep", in.deep},   {"in-gain", in.gain}};
+            qn_tensor leaves[COUNT(inputs)];
+            const char *leaf_names[COUNT(inputs)];
+            int leaf_count = 0;
+            for (int i = 0; i < COUNT(inputs); i++) {
+                save(inputs[i].t, place, inputs[i].name);
+                if (qn_tensor_dtype(inputs[i].t) != QN_F64) continue;
+                leaf_names[leaf_count] = inputs[i].name;
+                leaves[leaf_count++] = inputs[i].t;
+            }
             for (int group = 0; group < COUNT(ops_groups); group++) {
                 static ops_outputs out;
                 if (!ops_takes(group, types[t]) || (form == FORM_EMPTY && !ops_groups[group].empty)) continue;
@@ -205,6 +235,8 @@ TEST(peers)
                 ops_groups[group].build(&in, &out);
                 for (int i = 0; i < out.count; i++)
                     if (qn_tensor_dtype(out.tensors[i]) != QN_BF16) save(out.tensors[i], place, out.names[i]);
+                for (int i = 0; i < out.count && types[t] == DT_F64 && form == FORM_PLAIN; i++)
+                    save_gradients(out.tensors[i], out.names[i], place, leaves, leaf_names, leaf_count);
             }
             qn_tape_free(tape);
         }
