@@ -134,7 +134,7 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
         return;
     }
     if (b->class == BUILTIN_TENSOR)
-        diagnose(c->d, "E212", node->at, !strcmp(b->name, "matmul") ? "use `dot`" : NULL,
+        diagnose(c->d, "E212", node->at, !strcmp(b->name, "matmul") ? "use `dot`" : habit_advice(b->name),
                  "`%s` works on whole tensors: only tensor functions call it", b->name);
     bool effect = b->class == BUILTIN_STATEMENT || b->class == BUILTIN_ATOMIC;
     if (is_statement && !effect)
