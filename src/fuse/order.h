@@ -50,6 +50,11 @@ bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view 
 /* sort.c: an ARGSORT as calls of kernels in CUDA and arithmetic around them; n itself where its keys are too wide. sorted
  * (or NULL) gets the keys in their order where that costs nothing; else it is left alone. */
 node fuse_sort_prepare(graph *g, node n, node *sorted);
+/* The one result of a kernel that is written out: its module is made from the source. */
+node fuse_source_call(graph *g, const char *name, const char *source, dtype elem, const shape *s, const node *inputs,
+                      int count);
+/* The first `count` positions of an ARGSORT of x; 0: by sorting it all. */
+node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count);
 
 /* dot_tiles.c: products with one row, one column or at most one step of depth as other nodes; else n. */
 node fuse_dot_prepare(graph *g, node n);

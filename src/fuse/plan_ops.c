@@ -83,7 +83,7 @@ static bool is_view(const planner *p, node n, int i)
     arena *scratch = arena_new();
     fuse_view view;
     bool yes = plan_view(p, x->inputs[i], scratch, &view);
-    if (yes && x->code != GRAPH_KERNEL) yes = fuse_view_suits(p->g, n, i, &view);
+    if (yes) yes = fuse_view_suits(p->g, n, i, &view);
     arena_free(scratch);
     return yes;
 }

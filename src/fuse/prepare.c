@@ -62,6 +62,20 @@ bool plan_is_alone(graph_code code)
            code == GRAPH_RUN_SUM || code == GRAPH_KERNEL;
 }
 
+/* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. */
+static node first_of_sort(graph *g, const graph_node *x, const node *now)
+{
+    if (x->code != GRAPH_SLICE) return 0;
+    const graph_node sort = *graph_get(g, x->inputs[0]);
+    if (sort.code != GRAPH_ARGSORT) return 0;
+    for (int k = 0; k < x->shape.rank; k++)
+        if (x->attr.start[k] || x->attr.step[k] != 1 ||
+            (k != sort.attr.axis && x->shape.extents[k] != sort.shape.extents[k]))
+            return 0;
+    return fuse_select_prepare(g, now[sort.inputs[0]], sort.attr.axis, sort.attr.index,
+                               x->shape.extents[sort.attr.axis]);
+}
+
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
 static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, int input, node now)
 {
@@ -92,7 +106,8 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
         }
         g->site = x.site;
         g->label = x.label;
-        p.now[n] = prepare_node(g, changed ? graph_again(g, n, inputs) : n, options);
+        node selected = options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, p.now) : 0;
+        p.now[n] = selected ? selected : prepare_node(g, changed ? graph_again(g, n, inputs) : n, options);
     }
     g->site = (graph_site){0};
     g->label = NULL;

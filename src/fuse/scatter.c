@@ -3,8 +3,9 @@
  * kernels that add the updates of one place one after another, in the order in which they stand.
  *
  * The indices are sorted (stable), so that updates of one place are neighbours. The first of each such run adds the
- * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows (on a GPU in pieces of runs),
- * everything else element by element in lanes. Indices outside add nothing.
+ * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows, everything else element by
+ * element in lanes; on a GPU both in pieces of runs, so that one index that occurs a million times is no work for one
+ * thread. Indices outside add nothing. Where every update is the same number its indices are counted.
  * One update a place (the gradient of picking one class) needs no sorting: a selection by comparison, which fuses with
  * its neighbours.
  * SPDX-License-Identifier: MIT
@@ -15,6 +16,10 @@
 #include <string.h>
 
 #define LANES 256
+#define LANE_PART 256
+#define MOST_BINS 8192   /* of a block, in shared memory */
+#define COUNT_SPAN 16384 /* indices of a block, as long as there are few blocks */
+#define MOST_COUNTERS 528
 #define SHORT_ROW 16
 #define PART 16
 #define JOIN 64
@@ -68,6 +73,47 @@ static bool is_in_pieces(const graph_node *n, const fuse_options *options)
     return n->code == GRAPH_TAKE_ADD && !n->attr.index && options->gpu && row >= SHORT_ROW;
 }
 
+/* Each block has bins of its own; they are added up like any array. */
+static const char bins_source[] =
+    "cuda count_bins(in i32 index[n], out i32 y[parts][bins])\n"
+    "    launch (parts) block (512) shared (bins * 4)\n"
+    "\"\"\"\n"
+    "extern \"C\" __global__ void __launch_bounds__(512) count_bins(const int *index, int *y, long n, long parts, long "
+    "bins)\n"
+    "{\n"
+    "    extern __shared__ int line[];\n"
+    "    const long each = (n + parts - 1) / parts, first = blockIdx.x * each, end = first + each < n ? first + each : "
+    "n;\n"
+    "    for (int i = threadIdx.x; i < bins; i += 512) line[i] = 0;\n"
+    "    __syncthreads();\n"
+    "    for (long i = first + threadIdx.x; i < end; i += 512) {\n"
+    "        const int at = index[i];\n"
+    "        if (at >= 0 && at < bins) atomicAdd(&line[at], 1);\n"
+    "    }\n"
+    "    __syncthreads();\n"
+    "    for (int i = threadIdx.x; i < bins; i += 512) y[blockIdx.x * bins + i] = line[i];\n"
+    "}\n"
+    "\"\"\"\n";
+
+/* base + how often each place is meant, times the one number that is added. 0: the updates are no one number. */
+static node add_counts(graph *g, const graph_node *n)
+{
+    const graph_node *updates = graph_get(g, n->inputs[2]);
+    while (updates->code == GRAPH_EXPAND || updates->code == GRAPH_RESHAPE) updates = graph_get(g, updates->inputs[0]);
+    int64_t bins = n->shape.extents[n->attr.axis], count = shape_count(&graph_get(g, n->inputs[1])->shape);
+    if (updates->code != GRAPH_FULL || bins > MOST_BINS || count > INT32_MAX) return 0;
+    dtype inside = n->elem == DT_F16 || n->elem == DT_BF16 ? DT_F32 : n->elem;
+    node one = graph_convert(g, graph_full(g, n->elem, &n->shape, updates->attr.number), inside);
+    node index = graph_short_index(g, graph_reshape(g, n->inputs[1], &(shape){1, {count}}), bins);
+    int64_t parts = MAXIMUM(MINIMUM(count / COUNT_SPAN, MOST_COUNTERS), 1);
+    node counts = fuse_source_call(g, "count_bins", bins_source, DT_I32, &(shape){2, {parts, bins}}, &index, 1);
+    shape line = {.rank = n->shape.rank};
+    for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? bins : 1;
+    counts = graph_reshape(g, graph_reduce(g, FOLD_SUM, counts, 1), &line);
+    node times = graph_binary(g, OP_MUL, spread(g, graph_convert(g, counts, inside), &n->shape), one);
+    return graph_convert(g, graph_binary(g, OP_ADD, graph_convert(g, n->inputs[0], inside), times), n->elem);
+}
+
 node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
 {
     graph_node of = *graph_get(g, n);
@@ -78,10 +124,10 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
     const char *label = g->label;
     g->site = of.site;
     g->label = of.label;
-    node made;
-    if (!takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
+    node made = takes && options->cuda_text ? add_counts(g, &of) : 0;
+    if (!made && !takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
         made = add_one(g, &of);
-    } else {
+    } else if (!made) {
         node index = of.inputs[1], order, sorted = 0;
         shape line = {1, {shape_count(&graph_get(g, index)->shape)}};
         if (takes) index = graph_reshape(g, index, &line);
@@ -211,6 +257,67 @@ static const char lanes_source[] =
     "    y[a][keep(here, first)][b] = %s(total);\n"
     "}\n";
 
+/* On a GPU a lane adds up at most LANE_PART elements: a run is cut where positions are multiples of that. The piece a run
+ * begins with waits in `tail`, those it goes on with in `head`, and the second phase adds them in order. */
+static const char lane_pieces_source[] =
+    "kernel gather_add(%sin %s index[A][n][B], in %s updates[A][n][B], in i64 order[A][n][B]%s,\n"
+    "                  scratch %s head[A][cdiv(n, PART)][B], scratch %s tail[A][cdiv(n, PART)][B],\n"
+    "                  const int PART = %d, const int LANES = %d)\n"
+    "%s"
+    "launch (cdiv(n * B, LANES), A)\n"
+    "{\n"
+    "    int a = program(1);\n"
+    "    tile int k = program(0) * LANES + iota(LANES), p = keep(k / B, k < n * B), b = k %% B;\n"
+    "    tile int here = index[a][order[a][p][b]][b];\n"
+    "    tile int before = index[a][order[a][keep(p - 1, p > 0)][b]][b];\n"
+    "    tile bool inside = here >= 0 && here < V;\n"
+    "    tile bool first = inside && (p == 0 || fill(before, -1) != here);\n"
+    "    tile bool begins = first || (inside && p %% PART == 0);\n"
+    "    tile %s total = like(here, %s(0));\n"
+    "    tile int q = like(here, 0);\n"
+    "    q = p;\n"
+    "    tile bool on = like(here, false), more = like(here, false);\n"
+    "    on = begins;\n"
+    "    while (any(on)) {\n"
+    "        tile int at = order[a][keep(q, on)][b];\n"
+    "        total = %s(total + %s(updates[a][at][b]));\n"
+    "        q = q + 1;\n"
+    "        tile int next = index[a][order[a][keep(q, on && q < n)][b]][b];\n"
+    "        on = on && q < n && fill(next, -1) == here;\n"
+    "        more = more || (on && q %% PART == 0);\n"
+    "        on = on && q %% PART != 0;\n"
+    "    }\n"
+    "    tile int whole = keep(here, first && !more);\n"
+    "    y[a][whole][b] = %s(%stotal);\n"
+    "    tail[a][keep(p / PART, first && more)][b] = total;\n"
+    "    head[a][keep(p / PART, begins && !first)][b] = total;\n"
+    "}\n"
+    "then launch (cdiv(n / PART * B, LANES), A)\n"
+    "{\n"
+    "    int a = program(1), parts = cdiv(n, PART);\n"
+    "    tile int k = program(0) * LANES + iota(LANES), c = keep(k / B, k < n / PART * B), b = k %% B;\n"
+    "    tile int last = c * PART + PART - 1;\n"
+    "    tile int here = index[a][order[a][last][b]][b];\n"
+    "    tile int behind = index[a][order[a][keep(last + 1, last + 1 < n)][b]][b];\n"
+    "    tile int before = index[a][order[a][keep(c * PART - 1, c > 0)][b]][b];\n"
+    "    tile bool first = here >= 0 && here < V && last + 1 < n && fill(behind, -1) == here && (c == 0 || "
+    "fill(before, -1) != here);\n"
+    "    tile %s total = like(here, %s(0));\n"
+    "    total = fill(tail[a][keep(c, first)][b], 0);\n"
+    "    tile int d = like(here, 0);\n"
+    "    d = c + 1;\n"
+    "    tile bool on = like(here, false);\n"
+    "    on = first;\n"
+    "    while (any(on)) {\n"
+    "        total = %s(total + fill(head[a][keep(d, on)][b], 0));\n"
+    "        d = d + 1;\n"
+    "        tile int next = index[a][order[a][keep(d * PART, on && d < parts)][b]][b];\n"
+    "        on = on && d < parts && fill(next, -1) == here;\n"
+    "    }\n"
+    "    tile int whole = keep(here, first);\n"
+    "    y[a][whole][b] = %s(%stotal);\n"
+    "}\n";
+
 static const char lanes_copy[] =
     "launch (cdiv(V * B, %d), A)\n"
     "{\n"
@@ -222,12 +329,12 @@ static const char lanes_copy[] =
 
 typedef enum scatter_base { BASE_ZERO, BASE_COPIED, BASE_WRITTEN_OVER } scatter_base;
 
-typedef enum scatter_form { FORM_LANES, FORM_ROWS, FORM_PIECES, FORM_FIRSTS } scatter_form;
+typedef enum scatter_form { FORM_LANES, FORM_LANE_PIECES, FORM_ROWS, FORM_PIECES, FORM_FIRSTS } scatter_form;
 
 static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width, const char *type,
                                  const char *index_type, const char *inside, scatter_base base)
 {
-    bool rows = form != FORM_LANES;
+    bool rows = form >= FORM_ROWS;
     const char *axes = rows ? "[O][V][E]" : "[A][V][B]", *from = base == BASE_COPIED ? "base" : "y", *before = "";
     const char *after = arena_print(memory, ", out %s y%s%s", type, axes, base == BASE_ZERO ? " = 0" : "");
     if (base == BASE_COPIED) before = arena_print(memory, "in %s base%s, ", type, axes);
@@ -258,6 +365,13 @@ static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width
                                             inside, inside, type));
     }
     if (base == BASE_COPIED) copy = arena_print(memory, lanes_copy, LANES, LANES, LANES);
+    if (form == FORM_LANE_PIECES) {
+        start = base == BASE_ZERO ? "" : arena_print(memory, "%s(%s[a][whole][b]) + ", inside, from);
+        return fuse_from_source(memory, "gather_add",
+                                arena_print(memory, lane_pieces_source, before, index_type, type, after, inside, inside,
+                                            LANE_PART, LANES, copy, inside, inside, inside, inside, type, start, inside,
+                                            inside, inside, type, start));
+    }
     start =
         base == BASE_ZERO ? "" : arena_print(memory, "    total = %s(%s[a][keep(here, first)][b]);\n", inside, from);
     return fuse_from_source(memory, "gather_add",
@@ -283,7 +397,8 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
         !fuse_view_middle(g, n, &mine, axis, 1, &result))
         return false;
     bool rows = firsts || (takes && result.extents[2] >= SHORT_ROW);
-    scatter_form form = firsts ? FORM_FIRSTS : is_in_pieces(of, options) ? FORM_PIECES : rows ? FORM_ROWS : FORM_LANES;
+    scatter_form lanes = options->gpu ? FORM_LANE_PIECES : FORM_LANES;
+    scatter_form form = firsts ? FORM_FIRSTS : is_in_pieces(of, options) ? FORM_PIECES : rows ? FORM_ROWS : lanes;
     const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[1])->elem].text;
     const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
     *out = fuse_kernel_of(memory, g, n, graph_ops[of->code].text, 4 - firsts + has_base);

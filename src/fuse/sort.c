@@ -1,7 +1,9 @@
 /*
- * Sorting on a GPU by kernels written in CUDA. In: an ARGSORT of keys of at most 32 bits. Out: other nodes: each key and
- * its position as one number of 64 bits (arithmetic, which fuses with what computes the keys), a kernel that sorts runs
- * of up to 8,192 in shared memory, kernels that merge two runs into one, and the positions out of the numbers again.
+ * Sorting on a GPU by kernels written in CUDA. In: an ARGSORT of keys of at most 32 bits, or its first k positions. Out:
+ * other nodes: a kernel that makes of each key and its position one number of 64 bits and sorts runs of up to 8,192 of
+ * them in shared memory (of short rows several a block by merging, long ones by digits), kernels that merge two runs into
+ * one, the last of which leaves positions. The first k of many: a warp reads a row, or a part of it, and keeps the best 32 so far, one a lane; what
+ * comes in is sorted into them only where something of it is better than the k-th.
  *
  * Numbers are distinct, so every order of comparisons gives the one stable result. The bits of a key rise with its
  * value: signed integers and floats have their sign bit turned; NaN is above all, whatever its bits, and -0 is 0.
@@ -14,8 +16,13 @@
 #include <string.h>
 
 #define EACH 8
-#define SHORTEST_RUN 256
+#define SHORTEST_RUN 8
 #define LONGEST_RUN 8192
+#define BLOCK_SPAN 2048         /* elements of a block, of so many rows as that is */
+#define SHORTEST_BY_DIGITS 2048 /* and at least 256 threads */
+#define MOST_KEPT 32
+#define WARPS_WANTED 8192
+#define SHORTEST_PART 2048
 
 /* ---- the kernels ---- */
 
@@ -48,21 +55,36 @@ static const char merge_text[] =
     "    }\n"
     "}\n";
 
+/* What is sorted: the bits of a key rise, its position breaks ties. */
+static const char float_key[] = "__device__ __forceinline__ unsigned key_of(float v)\n"
+                                "{\n"
+                                "    unsigned bits = __float_as_uint(v == 0 ? 0.0f : v);\n"
+                                "    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;\n"
+                                "    return v != v ? 0xffffffffu : bits;\n"
+                                "}\n";
+static const char signed_key[] =
+    "__device__ __forceinline__ unsigned key_of(int v) { return (unsigned)v ^ 0x80000000u; }\n";
+static const char unsigned_key[] = "__device__ __forceinline__ unsigned key_of(unsigned v) { return v; }\n";
+
+/* SPAN elements a block: one run of a row, or several rows that are shorter than a run. */
 static const char runs_source[] =
-    "cuda sort_runs(in u64 x[rows][n], out u64 y[rows][n], const int RUN = %d, const int EACH = %d)\n"
-    "    launch (cdiv(n, RUN), rows) block (RUN / EACH) shared ((RUN + RUN / EACH) * 8)\n"
+    "cuda sort_runs(in %s x[rows][n], out %s y[rows][n], const int RUN = %d, const int SPAN = %d, const int EACH = "
+    "%d)\n"
+    "    launch (cdiv(rows * cdiv(n, RUN), SPAN / RUN)) block (SPAN / EACH) shared ((SPAN + SPAN / EACH) * 8)\n"
     "\"\"\"\n"
     "#define PLACE(i) ((int)(i) + (int)(i) / EACH)\n"
-    "%s"
-    "extern \"C\" __global__ void __launch_bounds__(RUN / EACH)\n"
-    "    sort_runs(const unsigned long *x, unsigned long *y, long rows, long n)\n"
+    "%s%s%s"
+    "extern \"C\" __global__ void __launch_bounds__(SPAN / EACH)\n"
+    "    sort_runs(const %s *x, %s *y, long rows, long n)\n"
     "{\n"
     "    extern __shared__ unsigned long line[];\n"
-    "    long first = (long)blockIdx.x * RUN;\n"
-    "    int count = n - first < RUN ? (int)(n - first) : RUN, me = threadIdx.x;\n"
-    "    x += blockIdx.y * n + first;\n"
-    "    y += blockIdx.y * n + first;\n"
-    "    for (int i = me; i < RUN; i += RUN / EACH) line[PLACE(i)] = i < count ? x[i] : ~0ul;\n"
+    "    const long runs = (n + RUN - 1) / RUN, run_first = (long)blockIdx.x * (SPAN / RUN);\n"
+    "    const int me = threadIdx.x;\n"
+    "    for (int i = me; i < SPAN; i += SPAN / EACH) {\n"
+    "        const long number = run_first + i / RUN, row = number / runs, at = (number - row * runs) * RUN + i %% "
+    "RUN;\n"
+    "        line[PLACE(i)] = row < rows && at < n ? NUMBER(x[row * n + at], at) : ~0ul;\n"
+    "    }\n"
     "    __syncthreads();\n"
     "    unsigned long own[EACH];\n"
     "#pragma unroll\n"
@@ -88,38 +110,168 @@ static const char runs_source[] =
     "#pragma unroll\n"
     "    for (int k = 0; k < EACH; k++) line[PLACE(me * EACH + k)] = own[k];\n"
     "    __syncthreads();\n"
-    "    for (int i = me; i < count; i += RUN / EACH) y[i] = line[PLACE(i)];\n"
+    "    for (int i = me; i < SPAN; i += SPAN / EACH) {\n"
+    "        const long number = run_first + i / RUN, row = number / runs, at = (number - row * runs) * RUN + i %% "
+    "RUN;\n"
+    "        if (row < rows && at < n) y[row * n + at] = LEFT(line[PLACE(i)]);\n"
+    "    }\n"
+    "}\n"
+    "\"\"\"\n";
+
+/* Longer runs by the digits of the key, 8 bits a pass, the lowest first. Element i of a run is kept by warp i / (32 EACH),
+ * in its register i / 32 % EACH, by lane i % 32: a warp counts its own digits in that order, so every pass is stable and
+ * positions need no comparing. LOWEST: bits below it are the same in all keys. */
+static const char digits_source[] =
+    "cuda sort_digits(in %s x[rows][n], out %s y[rows][n], const int RUN = %d, const int EACH = %d, const int LOWEST = "
+    "%d)\n"
+    "    launch (rows * cdiv(n, RUN)) block (RUN / EACH) shared (RUN * 8 + RUN / EACH * 32)\n"
+    "\"\"\"\n"
+    "%s%s"
+    "extern \"C\" __global__ void __launch_bounds__(RUN / EACH)\n"
+    "    sort_digits(const %s *x, %s *y, long rows, long n)\n"
+    "{\n"
+    "    extern __shared__ unsigned long line[];\n"
+    "    constexpr int THREADS = RUN / EACH, WARPS = THREADS / 32;\n"
+    "    unsigned *const counts = (unsigned *)(line + RUN); /* [WARPS][256] */\n"
+    "    __shared__ unsigned sums[8];\n"
+    "    const long runs = (n + RUN - 1) / RUN, row = blockIdx.x / runs, from = (blockIdx.x - row * runs) * RUN;\n"
+    "    const int me = threadIdx.x, lane = me %% 32, warp = me / 32, first = warp * 32 * EACH + lane;\n"
+    "    unsigned *const mine = counts + warp * 256;\n"
+    "    unsigned long own[EACH];\n"
+    "    unsigned rank[EACH];\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < EACH; k++) {\n"
+    "        const long at = from + first + k * 32;\n"
+    "        own[k] = at < n ? NUMBER(x[row * n + at], at) : ~0ul;\n"
+    "    }\n"
+    "    for (int shift = 32 + LOWEST; shift < 64; shift += 8) {\n"
+    "        for (int i = lane; i < 256; i += 32) mine[i] = 0;\n"
+    "        __syncwarp();\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < EACH; k++) {\n"
+    "            const unsigned digit = (unsigned)(own[k] >> shift) & 255u;\n"
+    "            const unsigned same = __match_any_sync(0xffffffffu, digit), before = same & ((1u << lane) - 1);\n"
+    "            const unsigned old = mine[digit];\n"
+    "            rank[k] = old + __popc(before);\n"
+    "            __syncwarp();\n"
+    "            if (!before) mine[digit] = old + __popc(same);\n"
+    "            __syncwarp();\n"
+    "        }\n"
+    "        __syncthreads();\n"
+    "        unsigned total = 0, sum = 0;\n"
+    "        if (me < 256) {\n"
+    "            for (int w = 0; w < WARPS; w++) {\n"
+    "                const unsigned here = counts[w * 256 + me];\n"
+    "                counts[w * 256 + me] = total;\n"
+    "                total += here;\n"
+    "            }\n"
+    "            sum = total;\n"
+    "#pragma unroll\n"
+    "            for (int d = 1; d < 32; d *= 2) {\n"
+    "                const unsigned other = __shfl_up_sync(0xffffffffu, sum, d);\n"
+    "                if (lane >= d) sum += other;\n"
+    "            }\n"
+    "            if (lane == 31) sums[warp] = sum;\n"
+    "        }\n"
+    "        __syncthreads();\n"
+    "        if (me < 256) {\n"
+    "            unsigned start = sum - total;\n"
+    "            for (int w = 0; w < warp; w++) start += sums[w];\n"
+    "            for (int w = 0; w < WARPS; w++) counts[w * 256 + me] += start;\n"
+    "        }\n"
+    "        __syncthreads();\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < EACH; k++) line[mine[(unsigned)(own[k] >> shift) & 255u] + rank[k]] = own[k];\n"
+    "        __syncthreads();\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < EACH; k++) own[k] = line[first + k * 32];\n"
+    "        __syncthreads();\n"
+    "    }\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < EACH; k++) {\n"
+    "        const long at = from + first + k * 32;\n"
+    "        if (at < n) y[row * n + at] = LEFT(own[k]);\n"
+    "    }\n"
     "}\n"
     "\"\"\"\n";
 
 static const char merge_source[] =
-    "cuda merge_runs(in u64 x[rows][n], out u64 y[rows][n], i64 run, const int EACH = %d)\n"
-    "    launch (cdiv(n, 256 * EACH), rows) block (256)\n"
+    "cuda merge_runs(in u64 x[rows][n], out %s y[rows][n], i64 run, const int EACH = %d)\n"
+    "    launch (rows * cdiv(n, 256 * EACH)) block (256)\n"
     "\"\"\"\n"
     "#define PLACE(i) (i)\n"
-    "%s"
+    "%s%s"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "    merge_runs(const unsigned long *x, unsigned long *y, long run, long rows, long n)\n"
+    "    merge_runs(const unsigned long *x, %s *y, long run, long rows, long n)\n"
     "{\n"
-    "    long at = ((long)blockIdx.x * 256 + threadIdx.x) * EACH;\n"
+    "    const long blocks = (n + 256 * EACH - 1) / (256 * EACH), row = blockIdx.x / blocks;\n"
+    "    const long at = ((blockIdx.x - row * blocks) * 256 + threadIdx.x) * EACH;\n"
     "    if (at >= n) return;\n"
-    "    x += blockIdx.y * n;\n"
-    "    y += blockIdx.y * n;\n"
+    "    x += row * n;\n"
+    "    y += row * n;\n"
     "    long base = at / (2 * run) * (2 * run), left = n - base;\n"
     "    int a_count = (int)(left < run ? left : run), b_count = (int)(left - a_count < run ? left - a_count : run);\n"
     "    unsigned long own[EACH];\n"
     "    merge(x, base, a_count, b_count, (int)(at - base), own);\n"
     "#pragma unroll\n"
     "    for (int k = 0; k < EACH; k++)\n"
-    "        if (at + k < n) y[at + k] = own[k];\n"
+    "        if (at + k < n) y[at + k] = LEFT(own[k]);\n"
     "}\n"
     "\"\"\"\n";
 
-static node call(graph *g, const char *name, const char *source, const node *inputs, int count)
+/* A warp for each part of a row; the parts' best follow one another in y. */
+static const char select_source[] =
+    "cuda select_first(in %s x[rows][n], out u64 y[rows][m], const int KEPT = %d)\n"
+    "    launch (cdiv(rows * (m / KEPT), 8)) block (256)\n"
+    "\"\"\"\n"
+    "%s"
+    "__device__ __forceinline__ unsigned long exchange(unsigned long v, int distance, bool smaller)\n"
+    "{\n"
+    "    const unsigned long other = __shfl_xor_sync(0xffffffffu, v, distance);\n"
+    "    return (other < v) == smaller ? other : v;\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "    select_first(const %s *x, unsigned long *y, long rows, long n, long m)\n"
+    "{\n"
+    "    const int lane = threadIdx.x %% 32;\n"
+    "    const long parts = m / KEPT, me = (long)blockIdx.x * 8 + threadIdx.x / 32, row = me / parts, part = me %% "
+    "parts;\n"
+    "    if (row >= rows) return;\n"
+    "    const long each = (n + parts - 1) / parts, end = (part + 1) * each < n ? (part + 1) * each : n;\n"
+    "    unsigned long best = ~0ul, worst = ~0ul;\n"
+    "    for (long first = part * each; first < end; first += 128) {\n"
+    "        unsigned long own[4];\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < 4; k++) {\n"
+    "            const long at = first + k * 32 + lane;\n"
+    "            own[k] = at < end ? NUMBER(x[row * n + at], at) : ~0ul;\n"
+    "        }\n"
+    "#pragma unroll\n"
+    "        for (int k = 0; k < 4; k++) {\n"
+    "            if (!__any_sync(0xffffffffu, own[k] < worst)) continue;\n"
+    "            unsigned long v = own[k];\n"
+    "#pragma unroll\n"
+    "            for (int size = 2; size <= 32; size *= 2)\n"
+    "#pragma unroll\n"
+    "                for (int distance = size / 2; distance; distance /= 2)\n"
+    "                    v = exchange(v, distance, !(lane & distance) == !!(lane & size));\n"
+    "            best = v < best ? v : best;\n"
+    "#pragma unroll\n"
+    "            for (int distance = 16; distance; distance /= 2) best = exchange(best, distance, !(lane & "
+    "distance));\n"
+    "            worst = __shfl_sync(0xffffffffu, best, KEPT - 1);\n"
+    "        }\n"
+    "    }\n"
+    "    if (lane < KEPT) y[row * m + part * KEPT + lane] = best;\n"
+    "}\n"
+    "\"\"\"\n";
+
+node fuse_source_call(graph *g, const char *name, const char *source, dtype elem, const shape *s, const node *inputs,
+                      int count)
 {
     graph_kernel *k = ARENA_NEW(g->memory, graph_kernel);
-    *k = (graph_kernel){.name = name, .source = source, .output_count = 1, .output_elem = {DT_U64}};
-    k->output_shape[0] = graph_get(g, inputs[0])->shape;
+    *k = (graph_kernel){.name = name, .source = source, .output_count = 1, .output_elem = {elem}};
+    k->output_shape[0] = *s;
     hash128 hash = hash_bytes(source, strlen(source));
     k->identity = hash.low;
     return graph_result(g, graph_kernel_call(g, k, inputs, count), 0);
@@ -132,53 +284,105 @@ static node constant(graph *g, dtype elem, const shape *s, int64_t n)
     return graph_full(g, elem, s, (number){.i = n});
 }
 
-/* Bits that rise with the value, as u32. */
-static node rising_bits(graph *g, node x)
+/* The axis last and all others as one: what the kernels read. Types of 32 bits have keys in the kernels. */
+typedef struct sorting {
+    node x;       /* [rows][n] */
+    shape turned; /* of the operand, its axis last */
+    int back[GRAPH_RANK];
+    const char *type, *c_type, *key; /* key: a function and NUMBER */
+    int lowest;                      /* bit of the key that may differ */
+} sorting;
+
+static bool begin(graph *g, node x, int axis, bool descending, sorting *s)
 {
-    dtype elem = graph_get(g, x)->elem;
-    shape s = graph_get(g, x)->shape;
-    node top = constant(g, DT_U32, &s, 0x80000000);
-    if (elem == DT_BOOL || elem == DT_U8 || elem == DT_U16 || elem == DT_U32) return graph_convert(g, x, DT_U32);
-    if (!dtype_is_float(elem))
-        return graph_binary(g, OP_XOR, graph_map(g, OP_BITCAST, DT_U32, (node[]){graph_convert(g, x, DT_I32)}, 1), top);
-    x = graph_convert(g, x, DT_F32);
-    node zero = graph_full_double(g, DT_F32, &s, 0);
-    x = graph_select(g, graph_binary(g, OP_EQ, x, zero), zero, x);
-    node bits = graph_map(g, OP_BITCAST, DT_U32, &x, 1);
-    node positive = graph_binary(g, OP_XOR, bits, top), negative = graph_unary(g, OP_NOT, bits);
-    node key = graph_select(g, graph_binary(g, OP_LT, x, zero), negative, positive);
-    return graph_select(g, graph_unary(g, OP_ISNAN, x), constant(g, DT_U32, &s, 0xffffffff), key);
+    const shape whole = graph_get(g, x)->shape;
+    dtype elem = graph_get(g, x)->elem, wide;
+    int64_t length = whole.extents[axis], count = shape_count(&whole);
+    if (dtypes[elem].size_bytes > 4 || count < 2 || length > INT32_MAX || count / SHORTEST_RUN > INT32_MAX)
+        return false;
+    int order[GRAPH_RANK], used = 0;
+    for (int k = 0; k < whole.rank; k++)
+        if (k != axis) order[used++] = k;
+    order[used] = axis;
+    for (int k = 0; k < whole.rank; k++) s->back[order[k]] = k;
+    x = graph_permute(g, x, order);
+    s->turned = graph_get(g, x)->shape;
+    wide = dtype_is_float(elem) ? DT_F32 : elem == DT_I8 || elem == DT_I16 || elem == DT_I32 ? DT_I32 : DT_U32;
+    s->x = graph_convert(g, graph_reshape(g, x, &(shape){2, {count / length, length}}), wide);
+    s->type = dtypes[wide].text;
+    s->lowest = elem == DT_BF16 ? 16 : 0;
+    s->c_type = wide == DT_F32 ? "float" : wide == DT_I32 ? "int" : "unsigned";
+    s->key =
+        arena_print(g->memory, "%s#define NUMBER(v, at) ((unsigned long)%skey_of(v) << 32 | (unsigned long)(at))\n",
+                    wide == DT_F32   ? float_key
+                    : wide == DT_I32 ? signed_key
+                                     : unsigned_key,
+                    descending ? "~" : "");
+    return true;
+}
+
+static node positions_of(graph *g, node numbers)
+{
+    const shape s = graph_get(g, numbers)->shape;
+    return graph_convert(g, graph_binary(g, OP_AND, numbers, constant(g, DT_U64, &s, 0xffffffff)), DT_I64);
+}
+
+static node finish(graph *g, const sorting *s, node positions, int64_t count)
+{
+    shape turned = s->turned;
+    turned.extents[turned.rank - 1] = count;
+    return graph_permute(g, graph_reshape(g, positions, &turned), s->back);
 }
 
 node fuse_sort_prepare(graph *g, node n, node *sorted)
 {
+    static const char whole[] = "#define LEFT(v) (v)\n", places[] = "#define LEFT(v) (long)((v) & 0xffffffff)\n";
     const graph_node of = *graph_get(g, n);
-    int rank = of.shape.rank, axis = of.attr.axis, order[GRAPH_RANK], back[GRAPH_RANK], used = 0;
-    dtype elem = graph_get(g, of.inputs[0])->elem;
-    int64_t length = of.shape.extents[axis], count = shape_count(&of.shape);
-    if (dtypes[elem].size_bytes > 4 || count < 2 || length > INT32_MAX || count / length > 65535) return n;
-    for (int k = 0; k < rank; k++)
-        if (k != axis) order[used++] = k;
-    order[used] = axis;
-    for (int k = 0; k < rank; k++) back[order[k]] = k;
-    node x = graph_permute(g, of.inputs[0], order);
-    shape turned = graph_get(g, x)->shape, rows = {2, {count / length, length}};
-    node key = rising_bits(g, graph_reshape(g, x, &rows));
-    if (of.attr.index) key = graph_unary(g, OP_NOT, key);
-    node place = graph_expand(g, graph_reshape(g, graph_iota(g, length), &(shape){2, {1, length}}), &rows);
-    node high = graph_binary(g, OP_SHL, graph_convert(g, key, DT_U64), constant(g, DT_U64, &rows, 32));
-    node both = graph_binary(g, OP_OR, high, graph_convert(g, place, DT_U64));
-    int64_t run = SHORTEST_RUN;
+    sorting s;
+    if (!begin(g, of.inputs[0], of.attr.axis, of.attr.index, &s)) return n;
+    shape rows = graph_get(g, s.x)->shape;
+    int64_t length = rows.extents[1], run = SHORTEST_RUN;
     while (run < length && run < LONGEST_RUN) run *= 2;
-    both = call(g, "sort_runs", arena_print(g->memory, runs_source, (int)run, EACH, merge_text), &both, 1);
-    const char *merging = arena_print(g->memory, merge_source, EACH, merge_text);
-    for (; run < length; run *= 2)
-        both = call(g, "merge_runs", merging, (node[]){both, constant(g, DT_I64, &(shape){0}, run)}, 2);
-    node positions = graph_convert(g, graph_binary(g, OP_AND, both, constant(g, DT_U64, &rows, 0xffffffff)), DT_I64);
-    if (sorted && elem == DT_I32 && !of.attr.index) { /* their bits are there already */
-        node bits = graph_convert(g, graph_binary(g, OP_SHR, both, constant(g, DT_U64, &rows, 32)), DT_U32);
-        bits = graph_binary(g, OP_XOR, bits, constant(g, DT_U32, &rows, 0x80000000));
-        *sorted = graph_permute(g, graph_reshape(g, graph_map(g, OP_BITCAST, DT_I32, &bits, 1), &turned), back);
+    bool gives_keys = sorted && graph_get(g, of.inputs[0])->elem == DT_I32 && !of.attr.index, ends = run >= length;
+    bool ends_here = ends && !gives_keys;
+    const char *left = ends_here ? places : whole, *c_type = ends_here ? "long" : "unsigned long", *source;
+    dtype elem = ends_here ? DT_I64 : DT_U64;
+    if (run >= SHORTEST_BY_DIGITS)
+        source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, EACH, s.lowest, s.key, left,
+                             s.c_type, c_type);
+    else
+        source = arena_print(g->memory, runs_source, s.type, dtypes[elem].text, (int)run, (int)MAXIMUM(run, BLOCK_SPAN),
+                             EACH, merge_text, s.key, left, s.c_type, c_type);
+    node both =
+        fuse_source_call(g, run >= SHORTEST_BY_DIGITS ? "sort_digits" : "sort_runs", source, elem, &rows, &s.x, 1);
+    for (; run < length; run *= 2) {
+        bool last = 2 * run >= length && !gives_keys;
+        source = arena_print(g->memory, merge_source, last ? "i64" : "u64", EACH, merge_text, last ? places : whole,
+                             last ? "long" : "unsigned long");
+        both = fuse_source_call(g, "merge_runs", source, last ? DT_I64 : DT_U64, &rows,
+                                (node[]){both, constant(g, DT_I64, &(shape){0}, run)}, 2);
     }
-    return graph_permute(g, graph_reshape(g, positions, &turned), back);
+    if (!gives_keys) return finish(g, &s, both, length);
+    node bits = graph_convert(g, graph_binary(g, OP_SHR, both, constant(g, DT_U64, &rows, 32)), DT_U32);
+    bits = graph_binary(g, OP_XOR, bits, constant(g, DT_U32, &rows, 0x80000000)); /* the keys are there already */
+    *sorted = finish(g, &s, graph_map(g, OP_BITCAST, DT_I32, &bits, 1), length);
+    return finish(g, &s, positions_of(g, both), length);
+}
+
+node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count)
+{
+    sorting s;
+    int64_t length = graph_get(g, x)->shape.extents[axis];
+    if (count < 1 || count > MOST_KEPT || length <= 2 * count || !begin(g, x, axis, descending, &s)) return 0;
+    int64_t rows = graph_get(g, s.x)->shape.extents[0];
+    int64_t parts = MAXIMUM(MINIMUM((WARPS_WANTED + rows - 1) / rows, length / SHORTEST_PART), 1);
+    node best =
+        fuse_source_call(g, "select_first", arena_print(g->memory, select_source, s.type, (int)count, s.key, s.c_type),
+                         DT_U64, &(shape){2, {rows, parts * count}}, &s.x, 1);
+    if (parts > 1)
+        best = fuse_source_call(
+            g, "select_first",
+            arena_print(g->memory, select_source, "u64", (int)count, "#define NUMBER(v, at) (v)\n", "unsigned long"),
+            DT_U64, &(shape){2, {rows, count}}, &best, 1);
+    return finish(g, &s, positions_of(g, best), count);
 }

@@ -63,9 +63,20 @@ bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, i
            merge_axes(s, view->strides, axis + axes, s->rank, &out->extents[2], &out->strides[2]);
 }
 
+/* Kernels of ours that are written in CUDA know no strides. */
+static bool is_row_major(const graph *g, node n, const fuse_view *view)
+{
+    const shape *s = &graph_get(g, n)->shape;
+    fuse_view plain = fuse_view_row_major(g, n);
+    for (int k = 0; k < s->rank; k++)
+        if (s->extents[k] > 1 && view->strides[k] != plain.strides[k]) return false;
+    return true;
+}
+
 bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)
 {
     const graph_node *of = graph_get(g, n);
+    if (of->code == GRAPH_KERNEL) return !of->attr.kernel->source || is_row_major(g, of->inputs[input], view);
     bool takes = of->code == GRAPH_TAKE_ADD;
     if (of->code == GRAPH_RUN_SUM) {
         fuse_argument rows;

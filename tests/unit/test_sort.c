@@ -1,0 +1,140 @@
+/*
+ * Sorting, selecting and adding by index as a GPU does it, on emu ($QUERN_TEST_DEVICE: elsewhere) against the interpreter:
+ * rows shorter and longer than a run, more rows than a grid is wide, equal keys, NaN, infinities and both zeros; the
+ * first k of rows that are read in parts; one index that occurs all the time; counting.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor.h"
+
+#include <math.h>
+
+static unsigned seed = 1;
+
+static int draw(int limit)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int)((seed >> 8) % (unsigned)limit);
+}
+
+/* Few different numbers, so that many are equal. */
+static qn_tensor numbers(qn_dtype elem, qn_shape shape, int different)
+{
+    int64_t count = 1;
+    for (int k = 0; k < shape.rank; k++) count *= shape.extents[k];
+    double *values = malloc(sizeof(double) * (size_t)(count + 1));
+    bool real = elem == QN_F32 || elem == QN_BF16;
+    for (int64_t i = 0; i < count; i++) {
+        int what = real ? draw(40) : 40;
+        values[i] = what == 0 ? NAN : what == 1 ? INFINITY : what == 2 ? -INFINITY : what == 3 ? -0.0 : draw(different);
+        if (what > 3 && elem != QN_U8 && elem != QN_BOOL) values[i] -= different / 2;
+    }
+    float *data = malloc(sizeof(float) * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++) data[i] = (float)values[i];
+    qn_tensor x = qn_cast(qn_from_memory(tape, data, QN_F32, shape), elem);
+    free(values);
+    free(data);
+    return x;
+}
+
+static void all_values(qn_tensor t)
+{
+    int64_t count = qn_tensor_count(t);
+    double *values = malloc(sizeof(double) * (size_t)(count + 1));
+    EXPECT(tensor_values(t, values, count) == count);
+    free(values);
+}
+
+static void begin(void)
+{
+    if (!getenv("QUERN_TEST_DEVICE")) setenv("QUERN_TEST_DEVICE", "emu", 1);
+    tensor_on_device = true;
+    tape_open();
+}
+
+TEST(sorting)
+{
+    static const struct {
+        qn_shape shape;
+        int axis;
+        qn_dtype elem;
+    } cases[] = {
+        {{1, {1}}, 0, QN_F32},       {{1, {2}}, 0, QN_F32},      {{2, {5, 3}}, 1, QN_F32},
+        {{2, {300, 7}}, 1, QN_I32},  {{2, {9, 257}}, 1, QN_F32}, {{3, {3, 40, 5}}, 1, QN_F32},
+        {{2, {70, 6}}, 0, QN_BF16},  {{1, {9000}}, 0, QN_F32},   {{2, {66000, 2}}, 1, QN_U8},
+        {{2, {2, 2049}}, 1, QN_I32}, {{1, {17}}, 0, QN_BOOL},
+    };
+    for (int i = 0; i < COUNT(cases); i++)
+        for (int down = 0; down < 2; down++) {
+            begin();
+            qn_tensor places, x = numbers(cases[i].elem, cases[i].shape, 50);
+            all_values(qn_sort(x, cases[i].axis, down, &places));
+            all_values(places);
+            tape_close();
+        }
+}
+
+TEST(selecting)
+{
+    static const struct {
+        int64_t shape[2], k;
+        int axis;
+        qn_dtype elem;
+    } cases[] = {
+        {{5, 100}, 8, 1, QN_F32},  {{3, 129}, 1, 1, QN_F32}, {{2, 5000}, 32, 1, QN_I32}, {{1, 9001}, 5, 1, QN_F32},
+        {{40, 6}, 3, 0, QN_F32},   {{4, 20}, 10, 1, QN_F32}, {{3, 70}, 33, 1, QN_F32},   {{2, 4}, 0, 1, QN_F32},
+        {{66000, 5}, 2, 1, QN_U8}, {{7, 65}, 7, 1, QN_BF16},
+    };
+    for (int i = 0; i < COUNT(cases); i++)
+        for (int largest = 0; largest < 2; largest++) {
+            begin();
+            qn_tensor places, x = numbers(cases[i].elem, QN_SHAPE(cases[i].shape[0], cases[i].shape[1]), 30);
+            all_values(qn_topk(x, cases[i].k, cases[i].axis, largest, &places));
+            all_values(places);
+            tape_close();
+        }
+}
+
+/* A selection is no sort: what is launched says so. */
+TEST(first_of_many_are_selected)
+{
+    begin();
+    qn_tensor x = numbers(QN_F32, QN_SHAPE(4, 1000), 30), order = qn_argsort(x, 1, true);
+    all_values(qn_add(qn_slice(order, 1, 0, 4, 1), qn_slice(order, 1, 2, 6, 1))); /* the second begins elsewhere */
+    tape_close();
+}
+
+static qn_tensor indices(int64_t count, int places, int usual)
+{
+    int64_t *at = malloc(sizeof(int64_t) * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++) at[i] = draw(3) < usual ? places / 2 : draw(places);
+    qn_tensor index = qn_from_memory(tape, at, QN_I64, QN_SHAPE(count));
+    free(at);
+    return index;
+}
+
+TEST(adding)
+{
+    static const struct {
+        int64_t count, width;
+        int places, usual;
+        qn_dtype elem;
+    } cases[] = {
+        {1, 1, 1, 0, QN_F32},    {700, 1, 30, 0, QN_F32}, {700, 1, 4, 2, QN_F32},  {2000, 1, 5, 3, QN_F32},
+        {1025, 3, 7, 2, QN_F32}, {300, 20, 9, 2, QN_F32}, {900, 2, 40, 1, QN_I32}, {600, 1, 3, 3, QN_BF16},
+        {512, 1, 1, 3, QN_F32},  {513, 2, 2, 3, QN_I32},
+    };
+    for (int i = 0; i < COUNT(cases); i++)
+        for (int same = 0; same < 2; same++) {
+            begin();
+            qn_shape shape = QN_SHAPE(cases[i].count, cases[i].width), to = QN_SHAPE(cases[i].places, cases[i].width);
+            qn_tensor index = indices(cases[i].count, cases[i].places, cases[i].usual);
+            float data[8192];
+            for (int64_t k = 0; k < cases[i].count * cases[i].width; k++) data[k] = (float)(draw(9) - 4);
+            qn_tensor updates = same ? qn_full(tape, cases[i].elem, shape, 2)
+                                     : qn_cast(qn_from_memory(tape, data, QN_F32, shape), cases[i].elem);
+            all_values(qn_index_add(qn_full(tape, cases[i].elem, to, 1), 0, index, updates));
+            tape_close();
+        }
+}
+
+TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding))
