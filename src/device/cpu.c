@@ -145,7 +145,7 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
             int64_t number = plan->scalars_bits[i];
             f->one = number == 1;
             f->by16 = number % 16 == 0;
-            if (p->kind == PARAM_EXTENT) f->size_class = class_of(number);
+            f->size_class = class_of(number); /* of what is no extent it is dropped: extent_facts */
             continue;
         }
         const array_view *v = &arrays[i];

@@ -236,6 +236,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
         l->want_vector = MAXIMUM(l->want_vector, a.width);
+        *(a.width > 1 ? &l->wide : &l->narrow) += 1;
     }
     a.width = MINIMUM(a.width, vector);
     hazard_access(n, op, at);

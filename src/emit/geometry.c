@@ -349,15 +349,6 @@ static int class_of(int64_t extent)
     return class + 6;
 }
 
-/* A parameter of its own kind, or a scalar that an array has as an extent. */
-static bool is_extent(const tile_kernel *k, int param)
-{
-    bool found = k->params[param].kind == PARAM_EXTENT;
-    for (int i = 0; i < k->param_count; i++)
-        for (int axis = 0; axis < k->params[i].rank; axis++) found |= k->params[i].extent_param[axis] == param;
-    return found;
-}
-
 void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
     for (int i = 0; i < k->param_count; i++) {
@@ -369,7 +360,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             int64_t number = plan->scalars_bits[i];
             f->one = number == 1;
             f->by16 = number % 16 == 0;
-            if (is_extent(k, i)) f->size_class = class_of(number);
+            f->size_class = class_of(number); /* of what is no extent the caller drops it */
             continue;
         }
         const array_view *v = &arrays[i];

@@ -156,6 +156,8 @@ static void choose_vector(const emitter *e, pass_layout *l)
         if (!(l->row_axes >> axis & 1)) last = axis;
     l->vector = MINIMUM(l->want_vector, 8);
     if (last < 0 || l->row_fast || e->cuda->target->checked) l->vector = 1;
+    /* Elements of a vector that are loaded one by one lie a vector apart in neighbouring threads: most accesses decide. */
+    if (l->narrow > 2 && l->narrow > l->wide) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
     int64_t dim = l->loops[last];
     if (single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */

@@ -42,6 +42,7 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns */
     /* what the first run saw */
     int want_vector;            /* the widest access that is aligned, in elements; 1: none */
+    int wide, narrow;           /* accesses of elements that are aligned for vectors, and others */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
     int weight;                 /* of its sinks */
     /* what was decided */

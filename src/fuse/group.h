@@ -28,6 +28,17 @@ typedef struct group {
     int write_count;
 } group;
 
+/* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on
+ * extents and on the kind of device alone. */
+typedef struct fuse_cost {
+    double bytes; /* to and from memory */
+    double ops;   /* arithmetic, by elements; functions count for several */
+    double loads; /* of elements, by what they keep the load units busy */
+    int launches;
+    double time_ns;    /* 0: nothing is known */
+    const char *bound; /* "memory", "arithmetic", "loads", "launches": what takes longest */
+} fuse_cost;
+
 typedef struct builder {
     arena *memory; /* of the kernel; when only asked: scratch */
     graph *g;
@@ -36,6 +47,7 @@ typedef struct builder {
     const fuse_options *options;
     bool early;      /* rows find each other first: folds over all rows join them later, where nothing minds */
     const char *why; /* out: what the answer no is for */
+    fuse_cost cost;  /* out: of a loop, what the answer yes will take */
 } builder;
 
 /* locals.c: the ops of a group, the views between them, and what they read. */

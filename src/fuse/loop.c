@@ -6,7 +6,7 @@
  * proposals: the trace from the outputs down proves that each value is needed where it is computed.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/loop.h"
+#include "fuse/cost.h"
 
 #include <string.h>
 
@@ -23,9 +23,16 @@ static int local_of(const loop *p, node n)
     return locals_find(&p->around, n);
 }
 
+static bool is_unrolled(const loop *p, node n)
+{
+    if (p->unroll == UNROLL_NONE || !fold_is_small(p->b->g, n)) return false;
+    if (fold_is_window(p->b->g, p->b->in_memory, n)) return true;
+    return p->unroll == UNROLL_ALL && fold_is_worth_a_text(p->b->g, n);
+}
+
 static bool is_fold(const loop *p, node n)
 {
-    return graph_get(p->b->g, n)->code == GRAPH_REDUCE && !p->b->in_memory[n];
+    return graph_get(p->b->g, n)->code == GRAPH_REDUCE && !p->b->in_memory[n] && !is_unrolled(p, n);
 }
 
 /* ---- the space ---- */
@@ -345,7 +352,7 @@ static int64_t repeated_work(const loop *p)
 {
     const trace *t = p->t;
     unsigned all = p->outer | p->inner, last = p->space.axis_count ? 1u << (p->space.axis_count - 1) : 0;
-    int64_t more = 0;
+    int64_t more = 0, *often = ARENA_ARRAY(p->b->memory, int64_t, p->around.count + 1); /* by local, at all places */
     for (int i = 1; i < t->term_count; i++) {
         const term *x = &t->terms[i];
         if (x->kind != TERM_OP || !x->n || !ops[x->op].costly) continue;
@@ -353,8 +360,11 @@ static int64_t repeated_work(const loop *p)
         /* A row of columns is computed by each program that has these columns. */
         if ((p->shape == LOOP_ROW || p->shape == LOOP_BOTH) && x->axes & p->inner) times = space_count(&p->space, all);
         if (p->shape == LOOP_MAP && x->axes & last) times = MAXIMUM(times, space_count(&p->space, all) / 4);
-        more += MAXIMUM(times - shape_count(&graph_get(t->g, x->n)->shape), 0);
+        int at = local_of(p, x->n);
+        if (at >= 0) often[at] += times;
     }
+    for (int i = 0; i < p->around.count; i++)
+        more += MAXIMUM(often[i] - shape_count(&graph_get(t->g, p->around.nodes[i])->shape), 0);
     return more;
 }
 
@@ -400,11 +410,15 @@ static int rows_held(const loop *p)
 static int parameters(const loop *p)
 {
     int count = p->space.axis_count + p->output_count;
+    bool *seen = ARENA_ARRAY(p->b->memory, bool, p->around.count + 1); /* by local: it has an array by its own axes */
     for (int i = 1; i < p->t->term_count; i++) {
         const term *x = &p->t->terms[i];
-        if (x->kind != TERM_ACCESS) continue;
-        bool own = x->guarded;
+        int at = x->kind == TERM_ACCESS ? local_of(p, x->n) : -1;
+        if (at < 0) continue;
+        bool own = x->guarded || p->unroll != UNROLL_NONE; /* elements of a window share one */
         for (int k = 0; k < x->map->rank; k++) own |= affine_has_atoms(&x->map->axes[k]);
+        if (own && seen[at]) continue;
+        seen[at] |= own;
         count += own ? 1 + x->map->rank : 1;
     }
     return count;
@@ -433,6 +447,7 @@ static bool analyse_once(loop *p)
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
         p->t->uncut = uncut;
+        p->t->unroll = p->unroll;
         memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->around.count);
         bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);
         if (fine) break;
@@ -465,13 +480,39 @@ static bool analyse(loop *p)
     return refuse(p->b, why);
 }
 
+/* What there is to unroll. */
+static unroll_kind most_unrolled(const builder *b, const group *grp)
+{
+    unroll_kind most = UNROLL_NONE;
+    for (int i = 0; i < grp->node_count; i++) {
+        node n = grp->nodes[i];
+        if (b->in_memory[n] || !fold_is_small(b->g, n)) continue;
+        if (fold_is_window(b->g, b->in_memory, n))
+            most = MAXIMUM(most, UNROLL_WINDOWS);
+        else if (fold_is_worth_a_text(b->g, n))
+            most = UNROLL_ALL;
+    }
+    return most;
+}
+
+/* Small folds as chains of terms or as folds of the space: of what can be, the one that takes the shortest time. */
 loop *loop_analyse(builder *b, const group *grp)
 {
-    loop *p = ARENA_NEW(b->memory, loop);
-    p->b = b;
-    p->grp = grp;
+    loop *best = NULL;
     b->why = grp->write_count ? NULL : "nothing of it is needed";
-    return grp->write_count && analyse(p) ? p : NULL;
+    if (!grp->write_count) return NULL;
+    for (int unroll = most_unrolled(b, grp); unroll >= UNROLL_NONE; unroll--) {
+        loop *p = ARENA_NEW(b->memory, loop);
+        p->b = b;
+        p->grp = grp;
+        p->unroll = (unroll_kind)unroll;
+        if (!analyse(p)) continue;
+        fuse_cost cost = cost_of_loop(p);
+        if (best && cost.time_ns >= b->cost.time_ns) continue;
+        b->cost = cost;
+        best = p;
+    }
+    return best;
 }
 
 /* ---- what the builders share ---- */

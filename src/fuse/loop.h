@@ -25,6 +25,7 @@ typedef struct loop {
     space space;
     loop_shape shape;
     unsigned outer, inner; /* axes of the space */
+    unroll_kind unroll;    /* small folds that are chains of terms, no folds of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
     locals around;
     index_map **maps; /* by local; NULL: it has no one place */

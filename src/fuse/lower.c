@@ -30,6 +30,27 @@ affine lower_place(const lowering *l, node n, const index_map *m)
     return place;
 }
 
+bool lower_axis_is_inside(const lowering *l, const term *x, int k)
+{
+    const affine *a = &x->map->axes[k];
+    const space *s = &l->t->space;
+    int64_t high = 0;
+    if (a->constant || affine_has_atoms(a)) return false;
+    for (int i = 0; i < s->axis_count; i++) {
+        if (a->factor[i] < 0) return false;
+        high += a->factor[i] * (s->axes[i].extent - 1);
+    }
+    return high > 0 && high < graph_get(l->t->g, x->n)->shape.extents[k];
+}
+
+affine lower_inside_place(const lowering *l, const term *x)
+{
+    index_map inside = *x->map;
+    for (int k = 0; k < inside.rank; k++)
+        if (!lower_axis_is_inside(l, x, k)) inside.axes[k] = affine_constant(0);
+    return lower_place(l, x->n, &inside);
+}
+
 /* Can axis `outer`, whose next inner axis is `inner`, go on counting where that ends? */
 static bool form_joins(const space *s, const affine *form, int outer, int inner)
 {
@@ -43,15 +64,17 @@ static bool terms_join(const lowering *l, int outer, int inner)
         const term *x = &l->t->terms[i];
         if (x->kind >= TERM_INDEX && x->kind <= TERM_QUOTIENT && !form_joins(s, &x->index, outer, inner)) return false;
         if (x->kind != TERM_ACCESS) continue;
-        bool whole = !x->guarded;
+        bool whole = !x->guarded; /* its place is one number; elements of a window differ from it by constants */
         for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
         if (whole) {
             affine place = lower_place(l, x->n, x->map);
             if (!form_joins(s, &place, outer, inner)) return false;
             continue;
         }
+        affine inside = lower_inside_place(l, x);
+        if (!form_joins(s, &inside, outer, inner)) return false;
         for (int k = 0; k < x->map->rank; k++)
-            if (!form_joins(s, &x->map->axes[k], outer, inner)) return false;
+            if (!lower_axis_is_inside(l, x, k) && !form_joins(s, &x->map->axes[k], outer, inner)) return false;
     }
     return true;
 }

@@ -34,6 +34,7 @@ typedef struct frame {
     lower_axis axes[SPACE_AXES]; /* by kernel axis */
     value *values;               /* by term; 0: not computed here */
     value mask;                  /* which elements exist; 0: not asked for yet */
+    bool inside;                 /* lower_whole held: no coordinate of the tile leaves what it goes through */
 } frame;
 
 /* What is written: a node of the graph, at a dense map. */
@@ -78,6 +79,8 @@ value lower_stored(lowering *l, frame *f, int term); /* of an ACCESS: as it lies
 void lower_bind(frame *f, int term, value v);
 /* The term's values folded over those tile axes of the frame that its folded axes run along. */
 value lower_fold(lowering *l, frame *f, int term);
+/* A scalar: all elements of the tile exist, and no coordinate lies in padding. */
+value lower_whole(lowering *l, frame *f);
 value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */
 /* Where it is false, x becomes the identity of the fold. x gets the frame's full shape. */
 value lower_fill(lowering *l, frame *f, value x, fold_kind fold);

@@ -22,6 +22,25 @@ static void store_outputs(const loop *p, lowering *l, frame *f)
     lower_checks(l, f);
 }
 
+/* Where each element reads many others the tests of their places cost more than the reading: a tile that has all of them
+ * inside goes without. */
+static void store_whole_and_rest(const loop *p, lowering *l, frame *f)
+{
+    value whole = lower_whole(l, f);
+    tile_op *branch = tile_op_new(l->k, OP_IF, &whole, 1);
+    branch->region_count = 2;
+    for (int i = 0; i < 2; i++) {
+        frame *g = lower_frame(l, f, branch->regions[i] = tile_block_new(l->k));
+        g->rank = f->rank;
+        for (int k = 0; k < f->rank; k++) g->dims[k] = f->dims[k];
+        for (int k = 0; k < l->axis_count; k++) g->axes[k].outside &= i == 1;
+        g->inside = i == 0;
+        store_outputs(p, l, g);
+        tile_append(l->k, g->block, tile_op_new(l->k, OP_YIELD, NULL, 0));
+    }
+    tile_append(l->k, f->block, branch);
+}
+
 /* The kernel axis that neighbours in memory of some array run along, where that is not the last one; -1: none. */
 static int turned_axis(const loop *p, const lowering *l)
 {
@@ -68,6 +87,9 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     loop_programs(l, f, axes, blocks, count, 0, 0, starts);
     if (row >= 0) frame_tile(f, axes[row], 0, starts[row], true);
     if (count) frame_tile(f, axes[count - 1], f->rank - 1, starts[count - 1], true);
-    store_outputs(p, l, f);
+    if (p->unroll != UNROLL_NONE && count)
+        store_whole_and_rest(p, l, f);
+    else
+        store_outputs(p, l, f);
     return lower_finish(l, out, error);
 }

@@ -29,8 +29,11 @@ static value number_value(lowering *l, tile_block *b, dtype elem, number n)
     return lower_scalar_value(l, b, lower_number_param(l, elem, n));
 }
 
+#define LITERAL_OFFSET 256 /* where windows are structure, so is how far their elements lie apart */
+
 static value size_value(lowering *l, tile_block *b, int64_t n)
 {
+    if (l->t->unroll != UNROLL_NONE && llabs(n) <= LITERAL_OFFSET) return lower_integer(l, b, n);
     return number_value(l, b, DT_I64, (number){.i = n});
 }
 
@@ -135,6 +138,7 @@ static value inside_value(lowering *l, frame *f, const term *x)
 {
     affine moved = x->index;
     moved.constant -= x->low;
+    if (f->inside && !affine_has_atoms(&moved)) return lower_number(l, f->block, DT_BOOL, (number){.i = 1});
     value start, extent = size_value(l, f->block, x->high - x->low);
     int tile_axis;
     int64_t step;
@@ -146,6 +150,54 @@ static value inside_value(lowering *l, frame *f, const term *x)
     value low = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){v, zero}, 2, 0);
     value high = lower_op(l, f->block, OP_LT, DT_BOOL, (value[]){v, extent}, 2, 0);
     return lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){low, high}, 2, 0);
+}
+
+static value both(lowering *l, frame *f, value a, value b)
+{
+    return a ? lower_op(l, f->block, OP_AND, DT_BOOL, (value[]){a, b}, 2, 0) : b;
+}
+
+/* 0 <= the coordinate < limit in the whole tile. */
+static value tile_inside(lowering *l, frame *f, const affine *a, value limit)
+{
+    value start;
+    int tile_axis;
+    int64_t step, low = 0, high = 0;
+    affine_parts(l, f, a, &start, &tile_axis, &step);
+    if (!start) start = lower_integer(l, f->block, 0);
+    for (int i = 0; i < l->axis_count; i++) {
+        int64_t reach = f->axes[i].tile ? axis_factor(l, a, i) * (f->dims[f->axes[i].tile_axis] - 1) : 0;
+        low += MINIMUM(reach, 0);
+        high += MAXIMUM(reach, 0);
+    }
+    value first = sum_of(l, f->block, start, low ? lower_integer(l, f->block, low) : 0);
+    value last = sum_of(l, f->block, start, high ? lower_integer(l, f->block, high) : 0);
+    value above = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){first, lower_integer(l, f->block, 0)}, 2, 0);
+    value below = lower_op(l, f->block, OP_LT, DT_BOOL, (value[]){last, limit}, 2, 0);
+    return both(l, f, above, below);
+}
+
+value lower_whole(lowering *l, frame *f)
+{
+    value whole = 0;
+    for (int i = 0; i < l->axis_count; i++) {
+        affine along = {0};
+        if (!f->axes[i].tile || !f->axes[i].outside) continue;
+        for (int k = l->t->space.axis_count - 1, unit = 1; k >= 0; k--) {
+            if (l->axis_of[k] != i) continue;
+            along.factor[k] = unit;
+            unit *= (int)l->t->space.axes[k].extent;
+        }
+        whole = both(l, f, whole, tile_inside(l, f, &along, lower_extent(l, i)));
+    }
+    for (int i = 1; i < l->t->term_count; i++) {
+        const term *x = &l->t->terms[i];
+        if (x->kind != TERM_INSIDE || affine_has_atoms(&x->index)) continue;
+        affine moved = x->index;
+        moved.constant -= x->low;
+        whole = both(l, f, whole, tile_inside(l, f, &moved, size_value(l, f->block, x->high - x->low)));
+    }
+    return whole ? whole : lower_number(l, f->block, DT_BOOL, (number){.i = 1});
 }
 
 static value quotient_value(lowering *l, frame *f, const term *x)
@@ -204,11 +256,67 @@ static int by_stride(const void *a, const void *b)
     return p != q ? (p < q ? 1 : -1) : x[1] < y[1] ? -1 : x[1] > y[1];
 }
 
+/* Places of one array that differ by constants (the elements of a window): axes of the view, each with a literal index. */
+typedef struct family {
+    int count;
+    int64_t strides[GRAPH_RANK], extents[GRAPH_RANK], at[GRAPH_RANK];
+} family;
+
+/* Do two maps differ in their constants alone? */
+static bool are_neighbours(const index_map *a, const index_map *b)
+{
+    for (int k = 0; k < a->rank; k++) {
+        affine x = a->axes[k];
+        x.constant = b->axes[k].constant;
+        if (!affine_same(&x, &b->axes[k])) return false;
+    }
+    return true;
+}
+
+static bool is_whole(const term *x)
+{
+    bool whole = !x->guarded;
+    for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
+    return whole;
+}
+
+/* The family of an access; *place becomes that of its first member. */
+static family family_of(const lowering *l, const term *x, affine *place)
+{
+    family all = {0};
+    int64_t low[GRAPH_RANK], high[GRAPH_RANK];
+    int rank = x->map->rank;
+    if (l->t->unroll == UNROLL_NONE) return all;
+    for (int k = 0; k < rank; k++) low[k] = high[k] = x->map->axes[k].constant;
+    for (int i = 1; i < l->t->term_count; i++) {
+        const term *y = &l->t->terms[i];
+        if (y->kind != TERM_ACCESS || y->n != x->n || !is_whole(y) || !are_neighbours(x->map, y->map)) continue;
+        for (int k = 0; k < rank; k++) {
+            low[k] = MINIMUM(low[k], y->map->axes[k].constant);
+            high[k] = MAXIMUM(high[k], y->map->axes[k].constant);
+        }
+    }
+    index_map first = *x->map;
+    for (int k = 0; k < rank; k++) {
+        if (low[k] == high[k]) continue;
+        index_map unit = {.rank = rank};
+        unit.axes[k].constant = 1;
+        const index_map zero = {.rank = rank};
+        all.strides[all.count] = lower_place(l, x->n, &unit).constant - lower_place(l, x->n, &zero).constant;
+        all.extents[all.count] = high[k] - low[k] + 1;
+        all.at[all.count++] = first.axes[k].constant - low[k];
+        first.axes[k].constant = low[k];
+    }
+    *place = lower_place(l, x->n, &first);
+    return all;
+}
+
 /* Everything of a place in memory that depends on kernel axes alone: one strided view. */
-static void reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, reach *r)
+static void reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, const family *near,
+                       reach *r)
 {
     int64_t axes[SPACE_AXES][2];
-    int count = 0, order[SPACE_AXES];
+    int count = 0, order[MAX_RANK], first = near ? near->count : 0;
     for (int i = 0; i < l->axis_count; i++) {
         int64_t stride = axis_factor(l, place, i);
         if (!stride) continue;
@@ -216,15 +324,25 @@ static void reach_view(lowering *l, frame *f, param_kind kind, node base, const 
         axes[count++][1] = i;
     }
     qsort(axes, (size_t)count, sizeof(axes[0]), by_stride);
-    fuse_argument view = {.base = base, .rank = count, .offset = place->constant};
+    if (first + count > MAX_RANK) {
+        l->why = "a window has more axes than an array can have";
+        return;
+    }
+    fuse_argument view = {.base = base, .rank = first + count, .offset = place->constant};
+    for (int i = 0; i < first; i++) {
+        order[i] = -1;
+        view.extents[i] = near->extents[i];
+        view.strides[i] = near->strides[i];
+    }
     for (int i = 0; i < count; i++) {
-        order[i] = (int)axes[i][1];
-        view.extents[i] = l->extents[order[i]];
-        view.strides[i] = axes[i][0];
+        order[first + i] = (int)axes[i][1];
+        view.extents[first + i] = l->extents[order[first + i]];
+        view.strides[first + i] = axes[i][0];
     }
     r->access.array = lower_array(l, kind, base, &view, order);
     if (r->access.array < 0) return;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < first; i++) reach_scalar(r, lower_integer(l, f->block, near->at[i]), true);
+    for (int i = first; i < first + count; i++) {
         const lower_axis *x = &f->axes[order[i]];
         CHECK(x->set);
         if (x->tile)
@@ -252,7 +370,7 @@ static void reach_guard(lowering *l, frame *f, reach *r)
     for (int i = 0; i < rank; i++) {
         value at = r->operands[operand];
         operand += r->access.kind[i] == INDEX_SLICE ? 2 : 1;
-        if (r->access.kind[i] == INDEX_SLICE) continue;
+        if (r->access.kind[i] == INDEX_SLICE || r->access.safe[i]) continue;
         value extent = lower_scalar_value(l, f->block, l->k->params[r->access.array].extent_param[i]);
         value zero = lower_integer(l, f->block, 0);
         value low = lower_op(l, f->block, OP_GE, DT_BOOL, (value[]){at, zero}, 2, 0);
@@ -262,42 +380,87 @@ static void reach_guard(lowering *l, frame *f, reach *r)
     }
 }
 
-/* Each axis of the node by its own coordinate. */
-static void reach_own(lowering *l, frame *f, const term *x, reach *r)
+/* An axis of a view for an access by computed indices: of the node, with its own coordinate, or a kernel axis. */
+typedef struct own_axis {
+    int64_t stride, extent;
+    int axis, kernel_axis; /* one of them is -1 */
+} own_axis;
+
+static int by_own_stride(const void *a, const void *b)
+{
+    const own_axis *x = a, *y = b;
+    int64_t p = llabs(x->stride), q = llabs(y->stride);
+    if (p != q) return p < q ? 1 : -1;
+    return x->axis != y->axis ? (x->axis < y->axis ? -1 : 1) : x->kernel_axis - y->kernel_axis;
+}
+
+static int own_axes_of(const lowering *l, const term *x, own_axis *list, int64_t *offset)
 {
     const graph_node *n = graph_get(l->t->g, x->n);
-    int64_t strides[GRAPH_RANK];
-    int axes[GRAPH_RANK], none[GRAPH_RANK], count = 0;
+    const affine zero = {0};
     index_map unit = {.rank = n->shape.rank};
-    fuse_argument view = {.base = x->n, .offset = lower_place(l, x->n, &unit).constant};
+    affine inside = lower_inside_place(l, x);
+    int count = 0;
+    *offset = lower_place(l, x->n, &unit).constant;
+    for (int i = 0; i < l->axis_count; i++) {
+        int64_t stride = axis_factor(l, &inside, i);
+        if (stride) list[count++] = (own_axis){stride, l->extents[i], -1, i};
+    }
     for (int k = 0; k < n->shape.rank; k++) {
-        none[k] = -1;
+        if (lower_axis_is_inside(l, x, k)) continue;
+        if (n->shape.extents[k] == 1 && affine_same(&x->map->axes[k], &zero)) continue;
         unit.axes[k].constant = 1;
-        strides[k] = lower_place(l, x->n, &unit).constant - view.offset;
+        list[count++] = (own_axis){lower_place(l, x->n, &unit).constant - *offset, n->shape.extents[k], k, -1};
         unit.axes[k].constant = 0;
-        const affine zero = {0};
-        if (n->shape.extents[k] != 1 || !affine_same(&x->map->axes[k], &zero)) axes[count++] = k;
     }
-    view.rank = count;
+    qsort(list, (size_t)count, sizeof(*list), by_own_stride);
+    return count;
+}
+
+static void reach_coordinate(lowering *l, frame *f, const affine *a, reach *r)
+{
+    value start;
+    int tile_axis;
+    int64_t step;
+    bool simple = affine_parts(l, f, a, &start, &tile_axis, &step);
+    bool taken = tile_axis >= 0 && r->tile_axes >> tile_axis & 1; /* two slices cannot share an axis */
+    if (!simple || taken)
+        reach_tile(l, r, affine_value(l, f, a));
+    else if (tile_axis >= 0)
+        reach_slice(l, f, r, start, size_value(l, f->block, step), tile_axis, f->inside && !affine_has_atoms(a));
+    else
+        reach_scalar(r, start ? start : lower_integer(l, f->block, 0), f->inside && !affine_has_atoms(a));
+}
+
+/* Each axis of the node that may be left by its own coordinate; the others together, along kernel axes. */
+static void reach_own(lowering *l, frame *f, const term *x, reach *r)
+{
+    own_axis list[SPACE_AXES + GRAPH_RANK];
+    int kernel_axes[MAX_RANK], count;
+    fuse_argument view = {.base = x->n};
+    count = view.rank = own_axes_of(l, x, list, &view.offset);
+    if (count > MAX_RANK) {
+        l->why = "an access has more axes than an array can have";
+        return;
+    }
     for (int i = 0; i < count; i++) {
-        view.extents[i] = n->shape.extents[axes[i]];
-        view.strides[i] = strides[axes[i]];
+        kernel_axes[i] = list[i].kernel_axis;
+        view.extents[i] = list[i].extent;
+        view.strides[i] = list[i].stride;
     }
-    r->access.array = lower_array(l, PARAM_IN, x->n, &view, none);
+    r->access.array = lower_array(l, PARAM_IN, x->n, &view, kernel_axes);
     if (r->access.array < 0) return;
     for (int i = 0; i < count; i++) {
-        const affine *a = &x->map->axes[axes[i]];
-        value start;
-        int tile_axis;
-        int64_t step;
-        bool simple = affine_parts(l, f, a, &start, &tile_axis, &step);
-        bool taken = tile_axis >= 0 && r->tile_axes >> tile_axis & 1; /* two slices cannot share an axis */
-        if (!simple || taken)
-            reach_tile(l, r, affine_value(l, f, a));
-        else if (tile_axis >= 0)
-            reach_slice(l, f, r, start, size_value(l, f->block, step), tile_axis, false);
+        const lower_axis *along = list[i].axis < 0 ? &f->axes[list[i].kernel_axis] : NULL;
+        CHECK(!along || along->set);
+        if (!along)
+            reach_coordinate(l, f, &x->map->axes[list[i].axis], r);
+        else if (!along->tile)
+            reach_scalar(r, along->start, true);
+        else if (r->tile_axes >> along->tile_axis & 1)
+            reach_tile(l, r, sum_of(l, f->block, along->start, iota(l, f, along->tile_axis)));
         else
-            reach_scalar(r, start ? start : lower_integer(l, f->block, 0), false);
+            reach_slice(l, f, r, along->start, 0, along->tile_axis, !along->outside);
     }
     if (x->guarded) reach_guard(l, f, r);
     reach_existing(l, f, r);
@@ -316,13 +479,13 @@ static value access_value(lowering *l, frame *f, const term *x)
 {
     const graph_node *n = graph_get(l->t->g, x->n);
     reach r = {0};
-    bool whole = !x->guarded;
-    for (int k = 0; k < x->map->rank; k++) whole &= !affine_has_atoms(&x->map->axes[k]);
     affine place = lower_place(l, x->n, x->map);
-    if (whole)
-        reach_view(l, f, PARAM_IN, x->n, &place, &r);
-    else
+    if (is_whole(x)) {
+        family near = family_of(l, x, &place);
+        reach_view(l, f, PARAM_IN, x->n, &place, &near, &r);
+    } else {
         reach_own(l, f, x, &r);
+    }
     if (l->why) return lower_number(l, f->block, n->elem, (number){0});
     return load(l, f, &r, n->elem);
 }
@@ -343,7 +506,7 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     const graph_node *x = graph_get(l->t->g, out->n);
     affine place = index_linear(&out->map, &x->shape, NULL);
     reach r = {0};
-    reach_view(l, f, PARAM_OUT, out->n, &place, &r);
+    reach_view(l, f, PARAM_OUT, out->n, &place, NULL, &r);
     if (l->why) return;
     store(l, f, &r, lower_convert(l, f->block, v, x->elem), out->n);
 }

@@ -473,6 +473,10 @@ static int computed_term(trace *t, node n, const index_map *m)
     case GRAPH_MAP: return map_term(t, n, m);
     case GRAPH_PAD: return pull_pad(t, n, m);
     case GRAPH_CONCAT: return pull_concat(t, n, m);
+    case GRAPH_REDUCE:
+        if (t->unroll == UNROLL_NONE || !fold_is_small(t->g, n))
+            return fail(t, "it is computed by a kernel of its own");
+        return trace_small_fold(t, n, m);
     case GRAPH_TAKE:
     case GRAPH_GATHER: return pull_index(t, n, m);
     case GRAPH_DETACH:

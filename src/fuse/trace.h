@@ -52,6 +52,9 @@ typedef struct trace_known {
     index_map input; /* of the node's input 0 */
 } trace_known;
 
+/* Which of the small folds a kernel takes as chains of terms (small_fold.c); the others are folds of its space. */
+typedef enum unroll_kind { UNROLL_NONE, UNROLL_WINDOWS, UNROLL_ALL } unroll_kind;
+
 typedef struct trace {
     arena *memory;
     const graph *g;
@@ -73,10 +76,12 @@ typedef struct trace {
     int known_count, known_capacity;
     int *checks; /* bool terms: indices that lie inside */
     int check_count, check_capacity;
-    int guard;       /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
-    const char *why; /* the first thing that cannot be; NULL: nothing */
-    bool uncut;      /* axes stay whole: a reshape is done by quotients instead */
-    int cut_axis;    /* >= 0: the trace wants this axis cut; space_cut, and begin again */
+    int guard;          /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
+    const char *why;    /* the first thing that cannot be; NULL: nothing */
+    unroll_kind unroll; /* which small folds are chains of terms */
+    int unrolled;       /* elements of the chains that are being followed, one inside the other; 0: none */
+    bool uncut;         /* axes stay whole: a reshape is done by quotients instead */
+    int cut_axis;       /* >= 0: the trace wants this axis cut; space_cut, and begin again */
     int64_t cut_inner;
 } trace;
 
@@ -91,6 +96,15 @@ int trace_node(trace *t, node n, const index_map *m);
 bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
 /* The map of the result of op n from the map of its input i; false: it has none that is clear. */
 bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
+
+/* small_fold.c */
+#define SMALL_FOLD_AXIS 64                    /* extents up to here are structure ... */
+#define SMALL_FOLD_MOST 128                   /* ... and folds of so many elements are chains, with those inside them */
+#define SMALL_FOLD_RESULTS ((int64_t)1 << 15) /* of a fold whose extents are small, but no window's */
+bool fold_is_small(const graph *g, node n);
+bool fold_is_worth_a_text(const graph *g, node n);
+bool fold_is_window(const graph *g, const bool *in_memory, node n); /* a small one over windows alone */
+int trace_small_fold(trace *t, node n, const index_map *m);         /* 0: t->why or t->cut_axis says why not */
 
 /* Terms for index arithmetic. */
 int trace_op(trace *t, op_code op, dtype elem, node n, const int *inputs, int count);

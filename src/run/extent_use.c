@@ -3,7 +3,12 @@
  * tile is as long as it, and whether it bounds slices along the last axis of an array, which are read and written in
  * vectors. Facts of other extents (the number of rows, of programs, of turns of a loop) would make variants that differ
  * in nothing: they are dropped, so that a new batch size compiles nothing.
+<<<<<<< HEAD
  * That an array can be copied in bulk is a fact where the kernel multiplies: others do not ask.
+=======
+ * A tile may also be as long as a number that no array has (a window of something padded): that one decides how many
+ * threads take it, as any other.
+>>>>>>> e59c249 (Small folds are chains of terms, and a tile's length is a fact whoever has it)
  * An extent that only short arrays of one axis have (a loss for each row) is not worth a variant for each class either.
  * SPDX-License-Identifier: MIT
  */
@@ -61,9 +66,14 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
         tile_facts *f = &facts[p];
         f->bulk &= (uses[p] & ARRAY_OF_PRODUCT) != 0;
         bool is_extent = k->params[p].kind == PARAM_EXTENT || (uses[p] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE));
-        if (k->params[p].kind < PARAM_SCALAR || !is_extent) continue;
+        if (k->params[p].kind < PARAM_SCALAR) continue;
+        if (!is_extent) {
+            f->size_class = -1;
+            continue;
+        }
         bool along = uses[p] & (EXTENT_OF_TILE | EXTENT_BOUNDS);
-        bool is_short = !(uses[p] & EXTENT_OF_MATRIX) && plan->scalars_bits[p] <= SHORT_EXTENT;
+        bool is_short = uses[p] & EXTENT_OF_ARRAY && !(uses[p] & EXTENT_OF_MATRIX);
+        is_short &= plan->scalars_bits[p] <= SHORT_EXTENT;
         f->one &= along && !is_short;
         f->by16 &= along && !is_short;
         if (!(uses[p] & EXTENT_OF_TILE))

@@ -161,6 +161,7 @@ static void usual_facts(show_request *r, const instance *i, tile_facts *facts)
         for (int p = 0; p < probe.param_count; p++) params[p].facts = unknown;
         cuda_choose_facts(&probe, call->views, &call->plan);
         for (int p = 0; p < probe.param_count; p++) facts[p] = params[p].facts;
+        extent_facts(i->kernel, i->uses, &call->plan, facts);
     } else {
         launch_facts(call, facts);
     }

@@ -251,7 +251,7 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
         } else {
             if (f->one && number != 1) broken = "one";
             if (f->by16 && number % 16) broken = "divisible by 16";
-            if (k->params[i].kind == PARAM_EXTENT && f->size_class >= 0 && !size_class_holds(f->size_class, number))
+            if (f->size_class >= 0 && !size_class_holds(f->size_class, number))
                 broken = "in another size class";
         }
         if (broken)

@@ -1,0 +1,251 @@
+/*
+ * Small folds: windows, pools, stencils and sums over short axes, whose elements are chains of terms in a map. Values on
+ * every device against plain C, with padding, strides, dilations, sizes that fill no tile, and NaN; plans that show that
+ * nothing is exchanged for a window, and that what is long is not taken apart.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+#include "test.h"
+
+#include "on_devices.h"
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+static qn_context *context;
+static qn_error error;
+static const char *where;
+
+static const char *const source =
+    "tensor biggest(float x[N][H][W], int k, int s, int p, int d) {\n"
+    "  let q = pad(pad(x, p, p, axis = 1, value = -inf), p, p, axis = 2, value = -inf);\n"
+    "  return max(window(window(q, k, axis = 1, stride = s, dilation = d), k, axis = 2, stride = s, dilation = d),\n"
+    "             axis = {3, 4})[:][:][:][0][0];\n"
+    "}\n"
+    "tensor one_by_one(float x[N][H][W], int k, int s, int p, int d) {\n"
+    "  let q = pad(pad(x, p, p, axis = 1, value = -inf), p, p, axis = 2, value = -inf);\n"
+    "  let a = max(window(q, k, axis = 1, stride = s, dilation = d), axis = 3)[:][:][:][0];\n"
+    "  return max(window(a, k, axis = 2, stride = s, dilation = d), axis = 3)[:][:][:][0];\n"
+    "}\n"
+    "tensor total(float x[N][H][W], int k, int s, int p, int d) {\n"
+    "  let q = pad(pad(x, p, p, axis = 1), p, p, axis = 2);\n"
+    "  return sum(window(window(q, k, axis = 1, stride = s, dilation = d), k, axis = 2, stride = s, dilation = d),\n"
+    "             axis = {3, 4})[:][:][:][0][0];\n"
+    "}\n"
+    "tensor long_window(float x[n]) { return max(window(pad(x, 50, 49, axis = 0, value = -inf), 100, axis = 0), axis = "
+    "1)[:][0]; }\n"
+    "tensor middle(float x[A][B][C]) { return sum(x, axis = 1)[:][0][:]; }\n"
+    "tensor best(float x[A][B][C]) { return argmax(x, axis = 1)[:][0][:]; }\n"
+    "tensor least(float x[A][B][C]) { return argmin(x, axis = 1)[:][0][:]; }\n"
+    "tensor soft(float x[A][B][C]) { return softmax(x, axis = 1); }\n"
+    "tensor gelu_pool(float x[N][H][W]) {\n"
+    "  return max(window(window(gelu(x), 5, axis = 1), 5, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
+    "}\n"
+    "tensor product_pool(float a[N][M][K], float b[K][W]) {\n"
+    "  return max(window(window(matmul(a, b), 3, axis = 1), 3, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
+    "}\n";
+
+static qn_module *module;
+
+/* ---- values ---- */
+
+enum { N = 2, MOST = 80 };
+static float image[N * MOST * MOST], results[N * MOST * MOST * 4];
+
+static float noise(int i)
+{
+    uint64_t x = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    return (float)((double)((x * 0x94d049bb133111ebu) >> 11) * 0x1p-53 * 2 - 1);
+}
+
+typedef struct window_case {
+    int h, w, k, s, p, d;
+} window_case;
+
+static int places(int size, const window_case *c)
+{
+    int left = size + 2 * c->p - c->d * (c->k - 1) - 1;
+    return left < 0 ? 0 : left / c->s + 1;
+}
+
+static double expected(const window_case *c, bool sum, int n, int y, int x)
+{
+    double r = sum ? 0 : -INFINITY;
+    for (int i = 0; i < c->k; i++)
+        for (int j = 0; j < c->k; j++) {
+            int a = y * c->s - c->p + i * c->d, b = x * c->s - c->p + j * c->d;
+            if (a < 0 || a >= c->h || b < 0 || b >= c->w) continue;
+            double v = image[(n * c->h + a) * c->w + b];
+            if (sum)
+                r += v;
+            else if (isnan(v) || v > r)
+                r = isnan(r) ? r : v;
+        }
+    return r;
+}
+
+static void check_window(const char *name, const window_case *c, bool sum)
+{
+    qn_call *call;
+    int oh = places(c->h, c), ow = places(c->w, c), wrong = 0;
+    EXPECT(!qn_call_new(module, name, &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", image, QN_F32, 3, (int64_t[]){N, c->h, c->w}, NULL, &error));
+    EXPECT(!qn_call_set_int(call, "k", c->k, &error) && !qn_call_set_int(call, "s", c->s, &error));
+    EXPECT(!qn_call_set_int(call, "p", c->p, &error) && !qn_call_set_int(call, "d", c->d, &error));
+    memset(results, 0x55, sizeof(results));
+    EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 3, (int64_t[]){N, oh, ow}, NULL, &error));
+    if (qn_call_run(call, where, &error)) {
+        printf("%s on %s: %s\n", name, where, error.message);
+        wrong = -1;
+    }
+    for (int i = 0; i < N * oh * ow && !wrong; i++) {
+        double want = expected(c, sum, i / ow / oh, i / ow % oh, i % ow), got = results[i];
+        bool same = isnan(want) ? isnan(got) : fabs(got - want) <= 1e-5 || got == want;
+        if (!same)
+            printf("%s on %s, %dx%d k %d s %d p %d d %d: [%d] is %g, not %g\n", name, where, c->h, c->w, c->k, c->s,
+                   c->p, c->d, i, got, want);
+        wrong += !same;
+    }
+    EXPECT(!wrong);
+    qn_call_free(call);
+}
+
+static void windows(void)
+{
+    static const window_case cases[] = {
+        {7, 9, 3, 1, 0, 1},   {7, 9, 3, 1, 1, 1},   {13, 70, 2, 2, 0, 1}, {13, 70, 3, 2, 1, 1}, {9, 33, 3, 1, 2, 2},
+        {11, 41, 2, 5, 0, 1}, {20, 64, 4, 3, 1, 3}, {5, 5, 5, 1, 0, 1},   {1, 40, 1, 1, 0, 1},  {12, 37, 8, 1, 4, 1},
+    };
+    bool slow = !strcmp(where, "ref") || !strcmp(where, "emu");
+    for (int i = 0; i < N * MOST * MOST; i++) image[i] = noise(i);
+    image[17] = NAN;
+    for (int i = 0; i < COUNT(cases); i++) {
+        if (slow && i % 3 == 2) continue;
+        check_window(i % 3 ? "biggest" : "one_by_one", &cases[i], false);
+        if (i % 2) check_window("total", &cases[i], true);
+    }
+    check_window("eager biggest", &cases[3], false);
+    check_window("strict total", &cases[3], true);
+}
+
+/* A short axis between others, with as many results as make it worth a text of its own. */
+static void short_axes(void)
+{
+    enum { A = 5, B = 6, C = 7001 };
+    bool slow = !strcmp(where, "ref") || !strcmp(where, "emu");
+    int64_t c = slow ? 801 : C, a = slow ? 2 : A, extents[] = {a, B, c};
+    float *x = calloc((size_t)(A * B * C), sizeof(float)), *y = calloc((size_t)(A * B * C), sizeof(float));
+    int64_t *p = calloc((size_t)(A * C), sizeof(int64_t));
+    for (int64_t i = 0; i < a * B * c; i++) x[i] = noise((int)i % 9973);
+    x[3] = x[c + 3] = NAN;
+    static const char *const names[] = {"middle", "best", "least", "soft"};
+    for (int f = 0; f < COUNT(names); f++) {
+        qn_call *call;
+        int64_t kept[] = {a, c};
+        int wrong = 0;
+        EXPECT(!qn_call_new(module, names[f], &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 3, extents, NULL, &error));
+        if (f == 3) EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 3, extents, NULL, &error));
+        if (f == 0) EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 2, kept, NULL, &error));
+        if (f == 1 || f == 2) EXPECT(!qn_call_set_memory(call, "result0", p, QN_I64, 2, kept, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        for (int64_t i = 0; i < a * c; i++) {
+            const float *column = &x[i / c * B * c + i % c];
+            double sum = 0, bottom = 0;
+            int best = 0, least = 0;
+            for (int k = 0; k < B; k++) {
+                float v = column[k * c], m = column[best * c], l = column[least * c];
+                sum += v;
+                bottom += exp(v);
+                if (!isnan(m) && (isnan(v) || v > m)) best = k;
+                if (!isnan(l) && (isnan(v) || v < l)) least = k;
+            }
+            if (f == 0) wrong += !(fabs(y[i] - sum) < 1e-5 || (isnan(sum) && isnan(y[i])));
+            if (f == 1) wrong += p[i] != best;
+            if (f == 2) wrong += p[i] != least;
+            for (int k = 0; k < B && f == 3; k++) {
+                double want = exp(column[k * c]) / bottom, got = y[i / c * B * c + i % c + k * c];
+                wrong += !(fabs(got - want) < 1e-5 || (isnan(want) && isnan(got)));
+            }
+        }
+        if (wrong) printf("%s on %s: %d wrong\n", names[f], where, wrong);
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+    free(x), free(y), free(p);
+}
+
+ON_EVERY_DEVICE(windows)
+ON_EVERY_DEVICE(short_axes)
+
+/* ---- plans ---- */
+
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+static char *shown(const char *name, const char *stage, const char *const *settings, int count)
+{
+    static const char *const path = "small_folds.qn";
+    text out = {0};
+    FILE *file = fopen(path, "w");
+    if (file) fputs(source, file), fclose(file);
+    qn_show_options options = {.stage = stage, .device = "cuda", .arch = "sm_90a", .settings = {settings, count}};
+    bool good = qn_show(context, path, name, &options, collect, &out, &error) == QN_OK;
+    if (!good) printf("%s: %s\n", name, error.message);
+    EXPECT(good);
+    remove(path);
+    char *words = strdup(text_get(&out));
+    text_free(&out);
+    return words;
+}
+
+static int count_of(const char *words, const char *what)
+{
+    int count = 0;
+    for (const char *at = words; (at = strstr(at, what)); at++) count++;
+    return count;
+}
+
+TEST(a_pool_is_a_map)
+{
+    static const char *const sizes[] = {"N=512", "H=128", "W=128", "k=3", "s=2", "p=1", "d=1"};
+    char *fusion = shown("one_by_one", "fusion", sizes, COUNT(sizes));
+    char *tile = shown("one_by_one", "tile", sizes, COUNT(sizes));
+    EXPECT(count_of(fusion, "kernel ") >= 1 && !strstr(fusion, "kernel 1:"));
+    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && count_of(tile, "phase {") == 1);
+    free(fusion), free(tile);
+}
+
+TEST(a_longer_window_gets_the_threads_it_needs)
+{
+    static const char *const sizes[] = {"n=100000"};
+    char *layout = shown("long_window", "layout", sizes, 1);
+    EXPECT(!strstr(layout, "all blocks together"));
+    free(layout);
+}
+
+TEST(softmax_of_few_classes_keeps_its_folds)
+{
+    static const char *const sizes[] = {"A=64", "B=16", "C=65536"};
+    char *tile = shown("soft", "tile", sizes, COUNT(sizes));
+    EXPECT(count_of(tile, "reduce") == 2); /* computed once for each column, not for each element */
+    free(tile);
+}
+
+TEST(opened)
+{
+    EXPECT(!qn_context_open(NULL, &context, &error));
+    EXPECT(!qn_module_load_text(context, "small_folds.qn", source, &module, &error));
+}
+
+TEST(closed)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_longer_window_gets_the_threads_it_needs),
+          CASE(softmax_of_few_classes_keeps_its_folds), CASE(on_devices_windows), CASE(on_devices_short_axes),
+          CASE(closed))
