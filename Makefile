@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-.PHONY: all tests run test nightly check-gpu check-report setup format lint sanitize tsan install clean wc
+.PHONY: all tests run test nightly python wheel check-gpu check-report setup format lint sanitize tsan install clean wc
 
 # Ninja has jobs of its own: what `make -j` says to its children is not for it, and a newer one stops at it.
 unexport MAKEFLAGS MFLAGS
@@ -38,6 +38,14 @@ check-gpu: tests
 # Reports in headless Chromium; skipped, and told so, where there is none.
 check-report: tests
 	@tools/check-report $(BUILD)
+
+# The Python package in a virtual environment, with NumPy and torch where they can be had, and its tests.
+python: all
+	@tools/python $(BUILD)
+
+# One wheel for every CPython from 3.11 on, audited, installed in a clean environment and tested there.
+wheel: all
+	@tools/python $(BUILD) wheel
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

@@ -266,7 +266,7 @@ static qn_status make_plan(qn_tape *tape, const realize_work *work, plan **out, 
     for (int i = 0; i < work->assign_count; i++)
         assigns[i] = (fuse_assign){.home = map[r->number[tape->slots[work->assigns[i].slot].home_leaf]],
                                    .from = map[r->number[work->assigns[i].from]]};
-    for (int i = 0; i < r->buffer_count; i++) misalignment[i] = (int)((uintptr_t)r->buffers[i]->data % 64);
+    for (int i = 0; i < r->buffer_count; i++) misalignment[i] = buffer_misalignment(r->buffers[i]);
     const plan_request request = {.context = tape->context,
                                   .slot = r->slot,
                                   .mode = modes[tape->mode],

@@ -165,6 +165,8 @@ void realize_close(qn_tape *tape);
 /* Where a node lies without computing anything: placed, a leaf, or a view of one of those. False: it is not computed. */
 bool realize_where(const qn_tape *tape, node n, placed *out);
 char *storage_data(const storage *s);
+/* Of its first byte from a multiple of 64, as plans know it. */
+int buffer_misalignment(const qn_buffer *b);
 qn_status realize_workspace(qn_tape *tape, int64_t size_bytes, storage **kept, qn_error *error);
 
 /* ---- realize_key.c: the canonical piece of the graph ---- */

@@ -47,11 +47,18 @@ static int buffer_number(realizer *r, qn_buffer *b)
     return b->seen_number = r->buffer_count;
 }
 
+int buffer_misalignment(const qn_buffer *b)
+{
+    int bytes = (int)((uintptr_t)b->data % 64);
+    /* Half an element: nothing that lies whole elements further is aligned, wherever the buffer will be. */
+    return bytes && b->anywhere && b->element_bytes > 1 ? b->element_bytes / 2 : bytes;
+}
+
 static void put_leaf(realizer *r, const graph_node *n, const placed *p)
 {
     put(r, (uint32_t)GRAPH_LEAF | (uint32_t)n->elem << 8);
     const qn_buffer *b = p->storage->buffer;
-    put(r, (uint32_t)buffer_number(r, p->storage->buffer) << 8 | (uint32_t)((uintptr_t)b->data % 64));
+    put(r, (uint32_t)buffer_number(r, p->storage->buffer) << 8 | (uint32_t)buffer_misalignment(b));
     put_wide(r, p->offset);
     put_extents(r, &n->shape);
     for (int k = 0; k < n->shape.rank; k++) put_wide(r, p->strides[k]);

@@ -1,0 +1,170 @@
+"""Gradients of Quern's functions under torch's autograd.
+
+The gradient of f for seeds (what arrives at its results) is a tensor function of its own, written as text and compiled with
+f's file: `grad` of the sum of results times seeds. It is fused with a recomputed forward pass, takes f's inputs and the seeds,
+and has a gradient itself in the same way, so double backward works. torch is imported here, and only by those who use it.
+"""
+
+import torch
+
+from . import _quern
+
+_FLOATS = {"f32", "f64", "f16", "bf16"}
+
+
+class Signature:
+    """How a function is called: which parameters are given, in which order, with what rank."""
+
+    def __init__(self, function, args, keywords):
+        params = function.parameters
+        order = [p for p in params if p[1] in ("in", "inout", "scalar")]
+        known = {p[0] for p in order}
+        self.values = dict(zip((p[0] for p in order), args))
+        self.settings = {}
+        for name, value in keywords.items():
+            if name in known:
+                self.values[name] = value
+            elif value is not None:
+                self.settings[name] = value
+        self.params = [p for p in order if p[0] in self.values]
+        self.arrays = [p[0] for p in self.params if p[1] != "scalar"]
+        self.result_count = sum(1 for p in params if p[1] == "out") + sum(1 for p in params if p[1] == "inout")
+
+    def key(self):
+        ranks = tuple((n, self.values[n].dim()) for n in self.arrays)
+        return (ranks, tuple(p[0] for p in self.params), tuple(sorted((k, str(v)) for k, v in self.settings.items())))
+
+
+def _declare(name, type, rank):
+    return f"{type} {name}" + "".join(f"[{name}_n{axis}]" for axis in range(rank))
+
+
+def _gradient_text(function, signature, wanted, seeds):
+    """seeds: (number of the result, type, rank)."""
+    base = function.name.split()[-1]
+    seed = f"seed{base.count('__back')}"  # a gradient's own inputs have seeds among them
+    declared, named = [], []
+    for name, kind, type, _ in signature.params:
+        declared.append(_declare(name, type, 0 if kind == "scalar" else signature.values[name].dim()))
+        named.append(name)
+    arguments = list(named) + [f"{k} = {_literal(v)}" for k, v in signature.settings.items()]
+    seed_names = [f"{seed}_{number}" for number, _, _ in seeds]
+    declared += [_declare(f"{seed}_{number}", type, rank) for number, type, rank in seeds]
+    results = [f"r_{i}" for i in range(signature.result_count)]
+    let = results[0] if len(results) == 1 else f"({', '.join(results)})"
+    total = " + ".join(f"sum(r_{number} * {seed}_{number})" for number, _, _ in seeds)
+    everything = ", ".join(named + seed_names)
+    return (
+        f"\ntensor {base}__seeded({', '.join(declared)})\n{{\n"
+        f"    let {let} = {base}({', '.join(arguments)});\n    return {total};\n}}\n"
+        f"tensor {base}__back({', '.join(declared)})\n{{\n"
+        f"    return grad({base}__seeded, {', '.join(wanted)})({everything});\n}}\n"
+    )
+
+
+def _literal(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value).rpartition(".")[2] if isinstance(value, torch.dtype) else str(value)
+
+
+def gradient_of(function, signature, wanted, seeds):
+    """The Function that gives the gradients of `wanted` for seeds, made once for a signature."""
+    key = (signature.key(), wanted, seeds)
+    found = function._gradients.get(key)
+    if found is None:
+        from .module import compile
+
+        mode, _, base = function.name.rpartition(" ")
+        text = function.module.text + _gradient_text(function, signature, wanted, seeds)
+        module = compile(text, function.module._name)
+        found = module[f"{mode} {base}__back".strip()]
+        function._gradients[key] = found
+    return found
+
+
+def backward(function, signature, wanted, grads):
+    """Gradients in the order of `wanted`; grads by result, None where nothing arrives."""
+    seeds, given = [], []
+    for number, grad in enumerate(grads):
+        if grad is None:
+            continue
+        seeds.append((number, _type_word(grad.dtype), grad.dim()))
+        given.append(grad)
+    if not seeds:
+        return [None] * len(wanted)
+    back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
+    values = [signature.values[p[0]] for p in signature.params]
+    made = back(*values, *given)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _type_word(dtype):
+    return {torch.float32: "float", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
+
+
+class _Apply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, function, keywords, *args):
+        result = function._run(args, keywords)
+        ctx.function, ctx.keywords = function, keywords
+        ctx.tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in args]
+        ctx.save_for_backward(*[args[i] for i in ctx.tensors])
+        ctx.set_materialize_grads(False)
+        if isinstance(result, tuple):
+            whole = [r for r in result if not r.is_floating_point()]
+            if whole:
+                ctx.mark_non_differentiable(*whole)
+        return result
+
+    @staticmethod
+    def backward(ctx, *grads):
+        args = list(ctx.others)
+        for position, tensor in zip(ctx.tensors, ctx.saved_tensors):
+            args[position] = tensor
+        signature = Signature(ctx.function, args, ctx.keywords)
+        needed = ctx.needs_input_grad[2:]
+        wanted = [p[0] for p, need in zip(signature.params, needed) if need]
+        found = iter(backward(ctx.function, signature, wanted, grads))
+        return (None, None, *[next(found) if need else None for need in needed])
+
+
+def apply(function, args, keywords):
+    """The call with autograd following it."""
+    if "checked" not in function._gradients:
+        _check(function, args, keywords)
+    if keywords:
+        if keywords.get("out") is not None:
+            raise _quern.CallError(
+                f"`{function.name}`: out= cannot be followed by autograd: leave it out, or call it under torch.no_grad()"
+            )
+        args, keywords = list(args), dict(keywords)
+        names = [p[0] for p in function.parameters if p[1] in ("in", "scalar")]
+        for name in names[len(args) :]:
+            if name not in keywords:
+                break
+            args.append(keywords.pop(name))
+    return _Apply.apply(function, keywords, *args)
+
+
+def _check(function, args, keywords):
+    """That there is a gradient is said where the function is called, not where backward comes to it."""
+    if any(p[1] == "inout" for p in function.parameters):
+        raise _quern.CallError(
+            f"`{function.name}` changes its arrays in place, which autograd cannot follow: call it under torch.no_grad(), or write "
+            f"a tensor function that calls it"
+        )
+    signature = Signature(function, args, keywords)
+    outline = [(_type_name(v), tuple(v.shape)) if isinstance(v, torch.Tensor) else v for v in signature.values.values()]
+    results = function._callable.shapes(tuple(outline), signature.settings)
+    seeds = [(i, "float" if type == "f32" else type, len(e)) for i, (type, e) in enumerate(results) if type in _FLOATS]
+    wanted = [n for n in signature.arrays if signature.values[n].requires_grad]
+    back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
+    shapes = [(type, e) for type, e in results if type in _FLOATS]
+    back._callable.shapes(tuple(outline + shapes), None)
+    function._gradients["checked"] = back
+
+
+def _type_name(tensor):
+    return str(tensor.dtype).rpartition(".")[2]

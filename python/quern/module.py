@@ -1,0 +1,235 @@
+"""Modules and functions: what `quern.load` and `quern.compile` give.
+
+A Function is called with tensors; the C side (`_quern.Callable`) does all of it, unless a gradient is wanted (autograd.py)
+or torch.compile is tracing (library.py).
+"""
+
+import os
+import sys
+
+from . import _quern
+
+
+def _never():
+    return False
+
+
+_compiling = _never  # torch.compiler.is_compiling, once torch is there
+
+
+def attach_torch():
+    """Takes note of torch, if somebody imported it."""
+    global _compiling
+    if _compiling is _never and "torch" in sys.modules:
+        compiler = getattr(sys.modules["torch"], "compiler", None)
+        _compiling = getattr(compiler, "is_compiling", _never)
+    return _compiling is not _never
+
+
+class Function:
+    """A kernel or tensor function. Call it with its `in` and `inout` arrays and its scalars, in order or by name; constants,
+    extents and types by name; `out=` gives its results (a tensor, or a tuple of them)."""
+
+    def __init__(self, module, name):
+        self.module = module
+        self.name = name
+        self.__name__ = name
+        self._callable = module._module.callable(name)
+        self._run = self._callable.run
+        self.parameters = tuple(self._callable.params())
+        """(name, kind, type, rank) of each parameter; results of tensor functions are `out`."""
+        self._gradients = {}
+        self._operator = None
+        if attach_torch():
+            self._register()
+
+    def __call__(self, *args, **keywords):
+        if _compiling():
+            return self._traced(args, keywords)
+        result = self._run(args, keywords)
+        if result is NotImplemented:
+            from . import autograd
+
+            return autograd.apply(self, args, keywords)
+        return result
+
+    def _register(self):
+        """Its operator for torch.compile, made before anything is traced."""
+        from . import library
+
+        self._operator = library.operator_of(self)
+
+    def _traced(self, args, keywords):
+        if self._operator is None:
+            raise _quern.CallError(
+                f"`{self.name}` was loaded before torch was imported: import torch first, or call it once outside torch.compile"
+            )
+        return self._operator(*args, **keywords)
+
+    # ---- what it is ----
+
+    def shapes(self, *arrays, **keywords):
+        """Types and extents of the results for inputs given as ("f32", (2, 3)), or as tensors."""
+        given = tuple(a if isinstance(a, (tuple, int, float)) or a is None else _outline(a) for a in arrays)
+        return self._callable.shapes(given, keywords)
+
+    # ---- looking inside ----
+
+    def _show(self, stage, device=None, arch=None, backward=False, picture=False, settings=None):
+        flags = (1 if backward else 0) | (2 if picture else 0)
+        items = [f"{k}={v}" for k, v in (settings or {}).items()]
+        return _quern.show(self.module.path, self.name, device, stage, arch, items, flags, 0.0)
+
+    def source(self, language="c", **settings):
+        """The generated text: "c" or "cuda"; also every other stage of `quern show` ("tile", "layout", "sass", ...)."""
+        return self._show(language, settings=self._example(settings))
+
+    def ptx(self, arch=None, **settings):
+        return self._show("ptx", arch=arch, settings=self._example(settings))
+
+    def sass(self, arch=None, **settings):
+        return self._show("sass", arch=arch, settings=self._example(settings))
+
+    def schedule(self, **settings):
+        """How it is mapped to the machine: the layout of a kernel, the fusion of a tensor function."""
+        return self._show("fusion" if self.is_function else "layout", settings=self._example(settings))
+
+    def explain(self, **settings):
+        """What bounds it and what to try, from the compiled text; of a tensor function, what fused and why not more."""
+        return self._show("fusion" if self.is_function else "hints", settings=self._example(settings))
+
+    def graph(self, backward=False, **settings):
+        """Of a tensor function: its graph with the kernels as boxes, as SVG text."""
+        return self._show("graph", backward=backward, picture=True, settings=self._example(settings))
+
+    @property
+    def is_function(self):
+        """A tensor function, which becomes several kernels; else one kernel."""
+        return any(kind == "out" and type == "" for _, kind, type, _ in self.parameters) or not any(
+            kind in ("out", "inout") for _, kind, _, _ in self.parameters
+        )
+
+    def _example(self, settings):
+        return settings
+
+    # ---- measuring ----
+
+    def bench(self, *args, seconds=0.3, **keywords):
+        """The time of a call with these arguments: a Timing."""
+        from . import measure
+
+        return measure.bench(self, args, keywords, seconds)
+
+    def check(self, *args, **keywords):
+        """Runs it under the checking interpreter too and compares: raises `quern.Finding` for what it finds, or gives the
+        largest error."""
+        from . import measure
+
+        return measure.check(self, args, keywords)
+
+    def tune(self, *args, seconds=30.0, **keywords):
+        """Times the candidates of its `tune` clauses for arguments like these; later calls take the fastest."""
+        from . import measure
+
+        return measure.tune(self, args, keywords, seconds)
+
+    def __repr__(self):
+        words = ", ".join(
+            f"{kind} {type} {name}" if type else f"{kind} {name}" for name, kind, type, _ in self.parameters
+        )
+        return f"<quern function {self.name}({words})>"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        from . import notebook
+
+        return notebook.function_bundle(self)
+
+
+def _outline(tensor):
+    return (str(tensor.dtype).rpartition(".")[2], tuple(int(n) for n in tensor.shape))
+
+
+class Module:
+    """The kernels and tensor functions of one file or text: attributes by name, `module["strict f"]` for modes and
+    `module["scale<float>"]` for templates of CUDA text."""
+
+    _text_language = "qn"
+
+    def __init__(self, module, name, text, path=None):
+        self._module = module
+        self._name = name
+        self._text = text
+        self._path = path
+        self._functions = {}
+        for each in module.names():
+            if each.isidentifier() and not hasattr(type(self), each):
+                setattr(self, each, self[each])
+
+    def __getitem__(self, name):
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = Function(self, name)
+        return found
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except _quern.CallError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self):
+        return sorted(set(super().__dir__()) | set(self._module.names()))
+
+    def __iter__(self):
+        return iter(self._module.names())
+
+    @property
+    def text(self):
+        return self._text
+
+    @property
+    def warnings(self):
+        return self._module.warnings()
+
+    @property
+    def path(self):
+        """The file; of a text, one that is made now and goes with the process."""
+        if self._path is None:
+            import atexit
+            import tempfile
+
+            handle, self._path = tempfile.mkstemp(suffix=".qn", prefix="quern-")
+            with os.fdopen(handle, "w") as file:
+                file.write(self._text)
+            atexit.register(_remove, self._path)
+        return self._path
+
+    def __repr__(self):
+        return f"<quern module {self._name}: {', '.join(self._module.names())}>"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        from . import notebook
+
+        return notebook.module_bundle(self)
+
+
+def _remove(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def compile(text, name="<text>"):
+    """A module of the kernels and tensor functions in a text."""
+    return Module(_quern.load(name, text), name, text)
+
+
+def load(path):
+    """A module of the kernels and tensor functions in a .qn file."""
+    path = os.fspath(path)
+    with open(path) as file:
+        text = file.read()
+    return Module(_quern.load(path, text), os.path.basename(path), text, path)

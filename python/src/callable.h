@@ -1,0 +1,85 @@
+/*
+ * A kernel or tensor function of a module, as a callable. An entry is one prepared call: a qn_call for one signature
+ * (shapes, types, layouts, numbers, settings, device, stream), found again by the bytes of its key; launching it again
+ * costs new addresses and the launch. SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PYTHON_CALLABLE_H
+#define QUERN_PYTHON_CALLABLE_H
+
+#include "python.h"
+
+enum { KEY_BYTES = 4096, MOST_ENTRIES = 64, MOST_SETTINGS = 32 };
+
+typedef struct callable_param {
+    const char *name;      /* of the module */
+    PyObject *name_object; /* interned */
+    qn_param_kind kind;
+    int rank;
+} callable_param;
+
+typedef struct entry {
+    struct entry *next; /* most recently used first */
+    char *key;
+    int key_bytes;
+    bool busy; /* a thread is in it with the GIL released */
+    qn_call *call;
+    char device[16];
+    qn_stream *stream;       /* NULL: on the host */
+    int params[MOST_ARRAYS]; /* numbers of its arrays, ascending */
+    int array_count;
+    output_recipe recipes[MOST_ARRAYS]; /* by array; without a function: the caller gives it */
+    PyObject *scratch;                  /* or NULL */
+    PyObject *held;                     /* while its first launch runs: what it works on */
+} entry;
+
+typedef struct callable {
+    PyObject_HEAD PyObject *owner; /* keeps the module */
+    qn_module *module;
+    char *name;
+    callable_param *params;
+    int param_count;
+    int inputs[MOST_ARRAYS], input_count;   /* parameters by position */
+    int outputs[MOST_ARRAYS], output_count; /* `out` arrays */
+    bool has_out;                           /* a parameter of that name */
+    bool is_text;                           /* of CUDA text: arrays are flat, and the launch is given */
+    entry *entries;
+    int entry_count;
+} callable;
+
+/* Everything of one call before it is looked up. */
+typedef struct binding {
+    callable *self;
+    PyObject *values[MOST_ARRAYS]; /* by parameter; borrowed; NULL: not given */
+    PyObject *settings[MOST_SETTINGS][2];
+    int setting_count;
+    PyObject *device, *blocks, *threads, *shared; /* borrowed, or NULL */
+    view views[MOST_ARRAYS];                      /* by array, in the order of parameters */
+    int params[MOST_ARRAYS];
+    bool made[MOST_ARRAYS]; /* to be allocated */
+    int array_count;
+    const view *first; /* the first array that was given */
+    bool wants_grad;
+    void *stream;
+    bool on_device;
+    char key[KEY_BYTES];
+    int key_bytes;
+} binding;
+
+/* callable_bind.c: arguments into a binding, with its key. False: an exception is set; views are released. */
+bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords);
+void binding_release(binding *b);
+/* The name of the device it runs on. */
+bool binding_device(const binding *b, char name[16]);
+/* Numbers, types and settings into a call. */
+bool binding_apply(const binding *b, qn_call *call);
+bool set_value(qn_call *call, const char *name, PyObject *value);
+
+/* callable_entry.c: the entry of a binding, made (and its first launch run) if there is none. */
+entry *entry_find(binding *b);
+/* The results as the caller gets them; launched. NULL: an exception is set. */
+PyObject *entry_first(binding *b);
+PyObject *entry_again(entry *e, binding *b);
+void entry_free(entry *e);
+PyObject *entry_shapes(callable *self, PyObject *arrays, PyObject *keywords);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * Prepared calls. In: a binding. Out: the results. The first call of a signature asks for the shapes of results, has the
+ * framework make them, compiles (as a job, so that Ctrl-C works) and launches; every later one finds its entry by the key,
+ * gives it the new addresses and launches: on the stream of the producer without waiting, or on the host with the GIL
+ * released.
+ * SPDX-License-Identifier: MIT
+ */
+#include "callable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- streams of the frameworks, wrapped once each and kept ---- */
+
+typedef struct known_stream {
+    struct known_stream *next;
+    char device[16];
+    void *native;
+    qn_stream *stream;
+} known_stream;
+static known_stream *streams;
+
+static qn_stream *stream_of(const char *device, void *native)
+{
+    for (known_stream *s = streams; s; s = s->next)
+        if (s->native == native && !strcmp(s->device, device)) return s->stream;
+    qn_error error;
+    known_stream *s = calloc(1, sizeof(*s));
+    if (!s) return PyErr_NoMemory(), NULL;
+    if (qn_stream_wrap(the_context(), device, native, &s->stream, &error) != QN_OK) {
+        free(s);
+        raise_error(&error);
+        return NULL;
+    }
+    snprintf(s->device, sizeof(s->device), "%s", device);
+    s->native = native;
+    s->next = streams;
+    streams = s;
+    return s->stream;
+}
+
+/* ---- entries ---- */
+
+void entry_free(entry *e)
+{
+    qn_call_free(e->call);
+    for (int i = 0; i < e->array_count; i++) output_forget(&e->recipes[i]);
+    Py_XDECREF(e->scratch);
+    Py_XDECREF(e->held);
+    free(e->key);
+    free(e);
+}
+
+entry *entry_find(binding *b)
+{
+    entry **at = &b->self->entries;
+    for (entry *e; (e = *at); at = &e->next) {
+        if (e->busy || e->key_bytes != b->key_bytes || memcmp(e->key, b->key, (size_t)b->key_bytes) != 0) continue;
+        if (at != &b->self->entries) { /* to the front */
+            *at = e->next;
+            e->next = b->self->entries;
+            b->self->entries = e;
+        }
+        return e;
+    }
+    return NULL;
+}
+
+/* The least recently used ones go. */
+static void keep(callable *self, entry *e)
+{
+    e->next = self->entries;
+    self->entries = e;
+    self->entry_count++;
+    if (self->entry_count <= MOST_ENTRIES) return;
+    entry **last = NULL;
+    for (entry **at = &self->entries->next; *at; at = &(*at)->next)
+        if (!(*at)->busy) last = at;
+    if (!last) return;
+    entry *old = *last;
+    *last = old->next;
+    self->entry_count--;
+    entry_free(old);
+}
+
+static PyObject *raised(qn_status status, const qn_error *error)
+{
+    (void)status;
+    return raise_error(error);
+}
+
+static bool set_array(qn_call *call, const char *name, const view *v)
+{
+    qn_error error;
+    if (qn_call_set_memory(call, name, v->data, v->type, v->rank, v->extents, v->strides, &error) == QN_OK) return true;
+    raise_error(&error);
+    return false;
+}
+
+/* New tensors for what the caller does not give, into objects[]. */
+static bool make_outputs(entry *e, binding *b, PyObject **objects)
+{
+    for (int i = 0; i < b->array_count; i++) {
+        if (!b->made[i]) continue;
+        objects[i] = output_make(&e->recipes[i]);
+        if (!objects[i] || !view_plain(objects[i], &b->views[i])) return false;
+    }
+    return true;
+}
+
+static void drop_outputs(binding *b, PyObject **objects, bool keep_objects)
+{
+    for (int i = 0; i < b->array_count; i++) {
+        if (!b->made[i] || !objects[i]) continue;
+        view_release(&b->views[i]);
+        if (!keep_objects) Py_DECREF(objects[i]);
+    }
+}
+
+/* What a call returns: its results; without any, what it changed in place. */
+static PyObject *results(binding *b, PyObject **objects)
+{
+    const callable *self = b->self;
+    PyObject *found[MOST_ARRAYS];
+    int count = 0;
+    qn_param_kind wanted = self->output_count ? QN_PARAM_OUT : QN_PARAM_INOUT;
+    for (int i = 0; i < b->array_count; i++) {
+        if (self->params[b->params[i]].kind != wanted) continue;
+        found[count++] = objects[i] ? objects[i] : Py_NewRef(b->values[b->params[i]]);
+    }
+    if (count == 0) Py_RETURN_NONE;
+    if (count == 1) return found[0];
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; i < count; i++) {
+        if (tuple)
+            PyTuple_SetItem(tuple, i, found[i]);
+        else
+            Py_DECREF(found[i]);
+    }
+    return tuple;
+}
+
+/* ---- the first launch ---- */
+
+static qn_status run_on_host(void *context, qn_error *error)
+{
+    entry *e = context;
+    return qn_call_run(e->call, e->device, error);
+}
+
+static qn_status prepare_on_device(void *context, qn_error *error)
+{
+    entry *e = context;
+    int64_t ignored;
+    return qn_call_scratch(e->call, e->device, &ignored, error);
+}
+
+static void abandon(void *context)
+{
+    entry_free(context);
+}
+
+static entry *entry_new(binding *b)
+{
+    qn_error error;
+    entry *e = calloc(1, sizeof(*e));
+    if (!e) return (entry *)PyErr_NoMemory();
+    e->key = malloc((size_t)b->key_bytes + 1);
+    if (!e->key) {
+        free(e);
+        return (entry *)PyErr_NoMemory();
+    }
+    memcpy(e->key, b->key, (size_t)b->key_bytes);
+    e->key_bytes = b->key_bytes;
+    e->array_count = b->array_count;
+    memcpy(e->params, b->params, sizeof(e->params));
+    if (!binding_device(b, e->device)) {
+        entry_free(e);
+        return NULL;
+    }
+    if (qn_call_new(b->self->module, b->self->name, &e->call, &error) != QN_OK) {
+        raise_error(&error);
+        entry_free(e);
+        return NULL;
+    }
+    bool good = binding_apply(b, e->call);
+    for (int i = 0; i < b->array_count && good; i++)
+        if (!b->made[i]) good = set_array(e->call, b->self->params[b->params[i]].name, &b->views[i]);
+    for (int i = 0; i < b->array_count && good; i++) {
+        qn_array shape;
+        if (!b->made[i]) continue;
+        good = qn_call_expect(e->call, e->device, b->self->params[b->params[i]].name, &shape, &error) == QN_OK;
+        if (!good) raise_error(&error);
+        good = good && output_plan(b->first, &shape, &e->recipes[i]);
+    }
+    if (good && b->on_device) good = (e->stream = stream_of(e->device, b->stream)) != NULL;
+    if (good) return e;
+    entry_free(e);
+    return NULL;
+}
+
+/* Scratch memory by the framework, so that it lies in the pool of a graph that is being recorded. */
+static bool give_scratch(entry *e, const binding *b)
+{
+    int64_t size_bytes = 0;
+    qn_error error;
+    view v;
+    if (qn_call_scratch(e->call, e->device, &size_bytes, &error) != QN_OK) return raise_error(&error), false;
+    if (!size_bytes) return true;
+    e->scratch = output_bytes(b->first, size_bytes + 256);
+    if (!e->scratch || !view_plain(e->scratch, &v)) return false;
+    uintptr_t at = ((uintptr_t)v.data + 255) / 256 * 256;
+    view_release(&v);
+    if (qn_call_set_scratch(e->call, (void *)at, size_bytes, &error) == QN_OK) return true;
+    raise_error(&error);
+    return false;
+}
+
+/* Everything that a job which nobody waits for any more works on. */
+static PyObject *hold(const binding *b, PyObject **objects)
+{
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < b->array_count; i++) {
+        PyObject *each = objects[i] ? objects[i] : b->values[b->params[i]];
+        if (each) PyList_Append(list, each);
+    }
+    return list;
+}
+
+PyObject *entry_first(binding *b)
+{
+    PyObject *objects[MOST_ARRAYS] = {0};
+    entry *e = entry_new(b);
+    qn_error error;
+    if (!e) return NULL;
+    bool good = make_outputs(e, b, objects);
+    for (int i = 0; i < b->array_count && good; i++)
+        if (b->made[i]) good = set_array(e->call, b->self->params[b->params[i]].name, &b->views[i]);
+    if (!good) {
+        drop_outputs(b, objects, false);
+        entry_free(e);
+        return NULL;
+    }
+    e->held = hold(b, objects);
+    if (!job_run(b->self->name, b->on_device ? prepare_on_device : run_on_host, e, abandon)) {
+        drop_outputs(b, objects, false);
+        return NULL;
+    }
+    Py_CLEAR(e->held);
+    if (b->on_device) {
+        good = give_scratch(e, b);
+        if (good && qn_call_launch(e->call, e->stream, &error) != QN_OK) good = raise_error(&error) != NULL;
+    }
+    drop_outputs(b, objects, good);
+    if (!good) {
+        entry_free(e);
+        return NULL;
+    }
+    keep(b->self, e);
+    return results(b, objects);
+}
+
+/* ---- later ones ---- */
+
+PyObject *entry_again(entry *e, binding *b)
+{
+    PyObject *objects[MOST_ARRAYS];
+    void *addresses[MOST_ARRAYS];
+    qn_error error;
+    memset(objects, 0, sizeof(*objects) * (size_t)b->array_count);
+    if (!make_outputs(e, b, objects)) {
+        drop_outputs(b, objects, false);
+        return NULL;
+    }
+    for (int i = 0; i < b->array_count; i++) addresses[i] = b->views[i].data;
+    qn_status status = qn_call_move(e->call, e->params, addresses, b->array_count, &error);
+    if (status == QN_OK && e->stream) {
+        status = qn_call_launch(e->call, e->stream, &error);
+    } else if (status == QN_OK) {
+        e->busy = true;
+        Py_BEGIN_ALLOW_THREADS status = qn_call_run(e->call, e->device, &error);
+        Py_END_ALLOW_THREADS e->busy = false;
+    }
+    drop_outputs(b, objects, status == QN_OK);
+    if (status != QN_OK) return raised(status, &error);
+    return results(b, objects);
+}
+
+/* ---- shapes alone ---- */
+
+/* arrays: for each parameter by position ("f32", (2, 3)), a number, or None. Gives [("f32", (2, 3)), ...]. */
+PyObject *entry_shapes(callable *self, PyObject *arrays, PyObject *keywords)
+{
+    qn_error error;
+    qn_call *call = NULL;
+    const char *device = host_device();
+    PyObject *list = NULL, *name, *value;
+    if (!device) return NULL;
+    if (qn_call_new(self->module, self->name, &call, &error) != QN_OK) return raise_error(&error);
+    bool good = true;
+    for (int i = 0; i < self->input_count && i < PyTuple_Size(arrays) && good; i++) {
+        const callable_param *p = &self->params[self->inputs[i]];
+        PyObject *each = PyTuple_GetItem(arrays, i);
+        if (each == Py_None) continue;
+        if (p->kind == QN_PARAM_SCALAR) {
+            good = set_value(call, p->name, each);
+            continue;
+        }
+        view v = {.data = (void *)(uintptr_t)((i + 1) << 20)};
+        PyObject *extents = PyTuple_Check(each) && PyTuple_Size(each) == 2 ? PyTuple_GetItem(each, 1) : NULL;
+        good = extents && PyTuple_Check(extents) && PyTuple_Size(extents) <= QN_MAX_RANK &&
+               dtype_from_object(PyTuple_GetItem(each, 0), &v.type);
+        if (!good)
+            PyErr_Format(PyExc_TypeError, "argument `%s`: a type and extents are wanted, (\"f32\", (2, 3))", p->name);
+        v.rank = good ? (int)PyTuple_Size(extents) : 0;
+        int64_t step = 1;
+        for (int k = v.rank - 1; k >= 0 && good; k--) {
+            v.extents[k] = PyLong_AsLongLong(PyTuple_GetItem(extents, k));
+            v.strides[k] = step;
+            step *= v.extents[k] > 1 ? v.extents[k] : 1;
+            good = !PyErr_Occurred();
+        }
+        good = good && set_array(call, p->name, &v);
+    }
+    Py_ssize_t at = 0;
+    while (good && keywords && PyDict_Next(keywords, &at, &name, &value)) {
+        const char *words = PyUnicode_AsUTF8AndSize(name, NULL);
+        if (value != Py_None) good = words && set_value(call, words, value);
+    }
+    if (good) list = PyList_New(0);
+    for (int i = 0; i < self->output_count && list; i++) {
+        qn_array shape;
+        if (qn_call_expect(call, device, self->params[self->outputs[i]].name, &shape, &error) != QN_OK) {
+            raise_error(&error);
+            Py_CLEAR(list);
+            break;
+        }
+        PyObject *extents = PyTuple_New(shape.rank);
+        for (int k = 0; k < shape.rank; k++) PyTuple_SetItem(extents, k, PyLong_FromLongLong(shape.extents[k]));
+        PyObject *pair = Py_BuildValue("(sN)", qn_dtype_name(shape.type), extents);
+        if (!pair || PyList_Append(list, pair)) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    qn_call_free(call);
+    return list;
+}

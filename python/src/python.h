@@ -1,0 +1,108 @@
+/*
+ * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying,
+ * output.c makes new tensors of the framework of the inputs, callable.c is a kernel or tensor function as a callable with
+ * its cache of prepared calls, job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking,
+ * benchmarking and tuning, module.c the module and its exceptions.
+ *
+ * The limited API of Python 3.11 is all that is used. The GIL guards every table here; it is released while Quern compiles,
+ * runs on the host or waits, and a prepared call is `busy` meanwhile.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_PYTHON_PYTHON_H
+#define QUERN_PYTHON_PYTHON_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "dlpack.h"
+
+#include <quern/device.h>
+#include <quern/raw.h>
+#include <quern/workbench.h>
+
+enum { MOST_ARRAYS = 64 };
+
+/* ---- module.c ---- */
+
+extern PyObject *error_type, *call_error, *source_error, *device_error, *finding_error;
+qn_context *the_context(void);                /* opened at the first use; NULL: an exception is set */
+PyObject *raise_error(const qn_error *error); /* as the exception of its status; returns NULL */
+const char *host_device(void);                /* "cpu", or "ref" without a compiler; NULL: an exception is set */
+PyObject *imported(const char *name); /* a module that somebody imported: new reference, or NULL without error */
+
+/* ---- tensor.c ---- */
+
+typedef enum family {
+    FAMILY_NONE,    /* not a tensor */
+    FAMILY_TORCH,   /* torch.Tensor or Parameter itself */
+    FAMILY_TABLE,   /* another type with the exchange table */
+    FAMILY_NUMPY,   /* or anything else with the buffer protocol */
+    FAMILY_DLPACK,  /* __dlpack__ */
+    FAMILY_REFUSED, /* a subclass of torch.Tensor */
+} family;
+
+typedef struct type_facts {
+    PyObject *type; /* kept */
+    family family;
+    const dlpack_exchange *exchange; /* NULL: none */
+} type_facts;
+
+typedef struct view {
+    void *data;
+    qn_dtype type;
+    int rank, device_type, device_id;
+    int64_t extents[QN_MAX_RANK], strides[QN_MAX_RANK];
+    bool read_only, wants_grad;
+    const type_facts *facts;
+    PyObject *object; /* borrowed */
+    /* What must be given back when the call is over. */
+    Py_buffer buffer;
+    bool has_buffer;
+    dlpack_versioned *versioned;
+    dlpack_managed *managed;
+} view;
+
+const type_facts *type_facts_of(PyObject *object); /* NULL: an exception is set */
+/* The object's memory; `name` is the argument in messages. False: an exception is set. */
+bool view_get(PyObject *object, const char *name, bool writable, view *out);
+void view_release(view *v);
+/* The stream on which the producer works now, for a CUDA tensor. False: an exception is set. */
+bool view_stream(const view *v, void **stream);
+/* The address and shape of a tensor that the framework just made: nothing to check. */
+bool view_plain(PyObject *object, view *out);
+bool view_same_device(const view *a, const view *b);
+bool grad_is_enabled(void); /* torch's */
+/* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
+bool dtype_from_object(PyObject *object, qn_dtype *type);
+
+/* ---- output.c ---- */
+
+typedef struct output_recipe {
+    PyObject *function, *arguments, *keywords; /* of torch.empty or numpy.empty; all kept */
+} output_recipe;
+/* How the framework of `like` makes a tensor of this shape. */
+bool output_plan(const view *like, const qn_array *shape, output_recipe *out);
+PyObject *output_make(const output_recipe *recipe);
+void output_forget(output_recipe *recipe);
+/* Bytes on the device of `like`, as a tensor of its framework: scratch memory. */
+PyObject *output_bytes(const view *like, int64_t size_bytes);
+
+/* ---- job.c ---- */
+
+typedef qn_status job_function(void *context, qn_error *error);
+/* Runs it without the GIL on a thread of its own while this one waits and listens to signals. Ctrl-C: KeyboardInterrupt at
+ * once; the work goes on until it ends by itself, then `abandon` (with the GIL) frees the context. `what`: for the line
+ * that is told after a second. */
+bool job_run(const char *what, job_function *function, void *context, void (*abandon)(void *context));
+
+/* ---- callable.c, callable_entry.c ---- */
+
+extern PyObject *callable_type;
+bool callable_open(PyObject *module);
+PyObject *callable_new(PyObject *owner, qn_module *module, const char *name, bool is_text);
+
+/* ---- workbench.c ---- */
+
+extern PyMethodDef workbench_methods[];
+
+#endif

@@ -1,0 +1,377 @@
+/*
+ * Python objects as views of memory. In: an object and the name of its argument. Out: address, type, extents, strides,
+ * device. Three ways, cheapest first: the C exchange table of the object's type (kept by type: the lookup happens once),
+ * the buffer protocol, `__dlpack__`. Nothing is copied; what is borrowed lives as long as the object, everything else is
+ * given back by view_release.
+ *
+ * What the exchange does not check is checked here: negative bits, subclasses (fake tensors among them), gradients,
+ * element types and ranks that Quern has not, memory that must not be written.
+ * SPDX-License-Identifier: MIT
+ */
+#include "python.h"
+
+#include <string.h>
+
+enum { MOST_TYPES = 64 };
+static type_facts types[MOST_TYPES];
+static int type_count;
+static PyObject *name_requires_grad, *name_is_neg, *grad_mode;
+
+/* ---- types ---- */
+
+static const dlpack_exchange *exchange_of(PyObject *type)
+{
+    PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
+    if (!capsule) {
+        PyErr_Clear();
+        return NULL;
+    }
+    const dlpack_header *at = NULL;
+    if (PyCapsule_IsValid(capsule, "dlpack_exchange_api")) at = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_DECREF(capsule); /* the table lives as long as the process */
+    while (at && at->version.major != DLPACK_MAJOR) at = at->previous;
+    return (const dlpack_exchange *)at;
+}
+
+static bool is_torch(PyObject *type, bool *exact)
+{
+    PyObject *torch = imported("torch"), *tensor = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
+    PyObject *nn = imported("torch.nn"), *parameter = nn ? PyObject_GetAttrString(nn, "Parameter") : NULL;
+    bool is = tensor && PyObject_IsSubclass(type, tensor) == 1;
+    *exact = type == tensor || (parameter && type == parameter);
+    PyErr_Clear();
+    Py_XDECREF(torch);
+    Py_XDECREF(tensor);
+    Py_XDECREF(nn);
+    Py_XDECREF(parameter);
+    return is;
+}
+
+const type_facts *type_facts_of(PyObject *object)
+{
+    PyObject *type = (PyObject *)Py_TYPE(object);
+    for (int i = 0; i < type_count; i++)
+        if (types[i].type == type) return &types[i];
+    bool exact = false;
+    type_facts f = {.type = type, .exchange = exchange_of(type)};
+    if (is_torch(type, &exact))
+        f.family = exact ? FAMILY_TORCH : FAMILY_REFUSED;
+    else if (f.exchange)
+        f.family = FAMILY_TABLE;
+    else if (PyObject_CheckBuffer(object))
+        f.family = FAMILY_NUMPY;
+    else if (PyObject_HasAttrString(object, "__dlpack__"))
+        f.family = FAMILY_DLPACK;
+    if (PyBytes_Check(object) || PyLong_Check(object) || PyFloat_Check(object)) f.family = FAMILY_NONE;
+    if (type_count == MOST_TYPES)
+        type_count--; /* the last place is for all that come late */
+    else
+        Py_INCREF(type);
+    types[type_count] = f;
+    return &types[type_count++];
+}
+
+/* ---- element types ---- */
+
+static bool type_from_code(int code, int bits, qn_dtype *out)
+{
+    static const struct {
+        uint8_t code, bits;
+        qn_dtype type;
+    } known[] = {{CODE_FLOAT, 32, QN_F32},   {CODE_FLOAT, 64, QN_F64}, {CODE_FLOAT, 16, QN_F16},
+                 {CODE_BFLOAT, 16, QN_BF16}, {CODE_INT, 8, QN_I8},     {CODE_INT, 16, QN_I16},
+                 {CODE_INT, 32, QN_I32},     {CODE_INT, 64, QN_I64},   {CODE_UINT, 8, QN_U8},
+                 {CODE_UINT, 16, QN_U16},    {CODE_UINT, 32, QN_U32},  {CODE_UINT, 64, QN_U64},
+                 {CODE_BOOL, 8, QN_BOOL}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        if (known[i].code == code && known[i].bits == bits) {
+            *out = known[i].type;
+            return true;
+        }
+    return false;
+}
+
+static bool type_from_format(const char *format, Py_ssize_t size_bytes, qn_dtype *out)
+{
+    const char *at = format ? format : "B";
+    if (*at == '@' || *at == '=' || *at == '<') at++;
+    if (strlen(at) != 1) return false;
+    if (*at == '?') return type_from_code(CODE_BOOL, 8, out);
+    int code = strchr("efd", *at)     ? CODE_FLOAT
+               : strchr("bhilq", *at) ? CODE_INT
+               : strchr("BHILQ", *at) ? CODE_UINT
+                                      : -1;
+    return code >= 0 && type_from_code(code, (int)size_bytes * 8, out);
+}
+
+bool dtype_from_object(PyObject *object, qn_dtype *type)
+{
+    static const struct {
+        const char *name;
+        qn_dtype type;
+    } names[] = {{"float32", QN_F32}, {"float64", QN_F64}, {"float16", QN_F16}, {"bfloat16", QN_BF16},
+                 {"half", QN_F16},    {"int8", QN_I8},     {"int16", QN_I16},   {"int32", QN_I32},
+                 {"int64", QN_I64},   {"long", QN_I64},    {"uint8", QN_U8},    {"uint16", QN_U16},
+                 {"uint32", QN_U32},  {"uint64", QN_U64},  {"bool", QN_BOOL}};
+    PyObject *words = PyType_Check(object) ? PyObject_GetAttrString(object, "__name__") : PyObject_Str(object);
+    const char *text = words ? PyUnicode_AsUTF8AndSize(words, NULL) : NULL;
+    bool good = false;
+    if (text) {
+        const char *dot = strrchr(text, '.');
+        if (dot) text = dot + 1;
+        good = qn_dtype_from_name(text, type);
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !good; i++)
+            if (!strcmp(names[i].name, text)) {
+                *type = names[i].type;
+                good = true;
+            }
+    }
+    PyErr_Clear();
+    Py_XDECREF(words);
+    return good;
+}
+
+/* ---- views ---- */
+
+static bool refuse(PyObject *kind, const char *name, const char *words)
+{
+    PyErr_Format(kind, "argument `%s`: %s", name, words);
+    return false;
+}
+
+static bool take(const dlpack_tensor *t, const char *name, view *out)
+{
+    if (t->type.lanes != 1 || !type_from_code(t->type.code, t->type.bits, &out->type)) {
+        PyErr_Format(
+            PyExc_TypeError,
+            "argument `%s`: Quern has no element type like this one (DLPack code %d, %d bits); it has f32, f64, f16, "
+            "bf16, integers of 8 to 64 bits and bool: convert it first",
+            name, t->type.code, t->type.bits * t->type.lanes);
+        return false;
+    }
+    if (t->rank > QN_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "argument `%s` has %d axes; at most %d are possible", name, t->rank,
+                     QN_MAX_RANK);
+        return false;
+    }
+    out->data = t->data ? (char *)t->data + t->offset_bytes : NULL;
+    out->rank = t->rank;
+    out->device_type = t->device_type;
+    out->device_id = t->device_id;
+    if (out->device_type == DEVICE_CUDA_MANAGED) out->device_type = DEVICE_CUDA;
+    if (out->device_type == DEVICE_CUDA_HOST) out->device_type = DEVICE_HOST, out->device_id = 0;
+    int64_t step = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        out->extents[i] = t->extents[i];
+        out->strides[i] = t->strides ? t->strides[i] : step;
+        step *= t->extents[i] > 1 ? t->extents[i] : 1;
+    }
+    if (out->device_type == DEVICE_HOST || out->device_type == DEVICE_CUDA) return true;
+    PyErr_Format(PyExc_TypeError,
+                 "argument `%s` is on a device (DLPack type %d) that Quern does not know; it knows the host and CUDA",
+                 name, out->device_type);
+    return false;
+}
+
+static bool take_torch(PyObject *object, const char *name, view *out)
+{
+    if (!name_is_neg) name_is_neg = PyUnicode_InternFromString("is_neg");
+    if (!name_requires_grad) name_requires_grad = PyUnicode_InternFromString("requires_grad");
+    bool floats = out->type <= QN_BF16;
+    if (!floats) return true;
+    PyObject *answer = PyObject_CallMethodObjArgs(object, name_is_neg, NULL);
+    if (!answer) return false;
+    bool negative = answer == Py_True;
+    Py_DECREF(answer);
+    if (negative)
+        return refuse(
+            PyExc_TypeError, name,
+            "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the other "
+            "sign; call .resolve_neg() first");
+    answer = PyObject_GetAttr(object, name_requires_grad);
+    if (!answer) return false;
+    out->wants_grad = answer == Py_True;
+    Py_DECREF(answer);
+    return true;
+}
+
+static bool take_buffer(PyObject *object, const char *name, bool writable, view *out)
+{
+    if (PyObject_GetBuffer(object, &out->buffer, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0))) {
+        PyErr_Clear();
+        if (!writable || PyObject_GetBuffer(object, &out->buffer, PyBUF_STRIDES | PyBUF_FORMAT))
+            return PyErr_Clear(), refuse(PyExc_TypeError, name, "its memory cannot be had by the buffer protocol");
+        PyBuffer_Release(&out->buffer);
+        return refuse(PyExc_ValueError, name, "it is read-only, and would be written");
+    }
+    out->has_buffer = true;
+    const Py_buffer *b = &out->buffer;
+    if (!type_from_format(b->format, b->itemsize, &out->type)) {
+        PyErr_Format(PyExc_TypeError,
+                     "argument `%s`: Quern has no element type like this one (buffer format `%s`); it has f32, f64, "
+                     "f16, integers "
+                     "of 8 to 64 bits and bool, in the machine's byte order: convert it first",
+                     name, b->format ? b->format : "B");
+        return false;
+    }
+    if (b->ndim > QN_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "argument `%s` has %d axes; at most %d are possible", name, b->ndim,
+                     QN_MAX_RANK);
+        return false;
+    }
+    out->data = b->buf;
+    out->rank = b->ndim;
+    out->device_type = DEVICE_HOST;
+    out->read_only = b->readonly;
+    for (int i = 0; i < b->ndim; i++) {
+        out->extents[i] = b->shape[i];
+        out->strides[i] = b->shape[i] > 1 ? b->strides[i] / b->itemsize : 1;
+        if (b->shape[i] > 1 && b->strides[i] % b->itemsize)
+            return refuse(PyExc_ValueError, name, "its strides are no multiples of its element size; copy it first");
+    }
+    return true;
+}
+
+/* `__dlpack__` of an object of any library; on CUDA its work is ordered before the legacy default stream. */
+static bool take_dlpack(PyObject *object, const char *name, bool writable, view *out)
+{
+    PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+    long kind = DEVICE_HOST;
+    if (device && PyTuple_Check(device)) kind = PyLong_AsLong(PyTuple_GetItem(device, 0));
+    Py_XDECREF(device);
+    PyErr_Clear();
+    PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *keywords = PyDict_New();
+    PyObject *capsule = NULL, *version = Py_BuildValue("(ii)", DLPACK_MAJOR, 0), *stream = PyLong_FromLong(1);
+    if (method && none && keywords && version && stream) {
+        PyDict_SetItemString(keywords, "max_version", version);
+        if (kind == DEVICE_CUDA) PyDict_SetItemString(keywords, "stream", stream);
+        capsule = PyObject_Call(method, none, keywords);
+        if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) { /* older than DLPack 1.0 */
+            PyErr_Clear();
+            PyDict_DelItemString(keywords, "max_version");
+            capsule = PyObject_Call(method, none, keywords);
+        }
+    }
+    Py_XDECREF(method);
+    Py_XDECREF(none);
+    Py_XDECREF(keywords);
+    Py_XDECREF(version);
+    Py_XDECREF(stream);
+    if (!capsule) return false;
+    bool good = false;
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        out->versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        PyCapsule_SetName(capsule, "used_dltensor_versioned");
+        out->read_only = out->versioned->flags & DLPACK_READ_ONLY;
+        good = take(&out->versioned->tensor, name, out);
+    } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+        out->managed = PyCapsule_GetPointer(capsule, "dltensor");
+        PyCapsule_SetName(capsule, "used_dltensor");
+        good = take(&out->managed->tensor, name, out);
+    } else {
+        refuse(PyExc_TypeError, name, "its __dlpack__ gives no DLPack capsule");
+    }
+    Py_DECREF(capsule);
+    if (good && writable && out->read_only)
+        return refuse(PyExc_ValueError, name, "it is read-only, and would be written");
+    return good;
+}
+
+/* Why a subclass of torch.Tensor is not taken. */
+static bool refuse_subclass(PyObject *object, const char *name)
+{
+    PyObject *words = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+    const char *type = words ? PyUnicode_AsUTF8AndSize(words, NULL) : "?";
+    if (type && (strstr(type, "Fake") || strstr(type, "Functional")))
+        PyErr_Format(
+            PyExc_TypeError,
+            "argument `%s` is a %s, which has no memory: PyTorch is tracing; under torch.compile call the function "
+            "itself, `q.f(x)`, which traces as an operator",
+            name, type);
+    else
+        PyErr_Format(PyExc_TypeError,
+                     "argument `%s` is a %s, a subclass of torch.Tensor whose memory may mean anything; give "
+                     "x.as_subclass(torch.Tensor) if it means what it says",
+                     name, type ? type : "?");
+    Py_XDECREF(words);
+    return false;
+}
+
+bool view_get(PyObject *object, const char *name, bool writable, view *out)
+{
+    const type_facts *f = type_facts_of(object);
+    *out = (view){.facts = f, .object = object};
+    bool good = false;
+    switch (f->family) {
+    case FAMILY_TORCH:
+    case FAMILY_TABLE:
+        if (f->exchange && f->exchange->borrow) {
+            dlpack_tensor t;
+            good = f->exchange->borrow(object, &t) == 0 && take(&t, name, out);
+        } else {
+            good = take_dlpack(object, name, writable, out);
+        }
+        if (good && f->family == FAMILY_TORCH) good = take_torch(object, name, out);
+        break;
+    case FAMILY_NUMPY: good = take_buffer(object, name, writable, out); break;
+    case FAMILY_DLPACK: good = take_dlpack(object, name, writable, out); break;
+    case FAMILY_REFUSED: refuse_subclass(object, name); break;
+    default: {
+        PyObject *words = PyObject_GetAttrString((PyObject *)f->type, "__name__");
+        PyErr_Format(PyExc_TypeError, "argument `%s` must be a tensor or an array, not %U", name,
+                     words ? words : object);
+        Py_XDECREF(words);
+    }
+    }
+    if (good) return true;
+    if (!PyErr_Occurred()) refuse(PyExc_TypeError, name, "its memory cannot be had");
+    view_release(out);
+    return false;
+}
+
+bool view_plain(PyObject *object, view *out)
+{
+    const type_facts *f = type_facts_of(object);
+    dlpack_tensor t;
+    if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", true, out);
+    *out = (view){.facts = f, .object = object};
+    return f->exchange->borrow(object, &t) == 0 && take(&t, "out", out);
+}
+
+void view_release(view *v)
+{
+    if (v->has_buffer) PyBuffer_Release(&v->buffer);
+    if (v->versioned && v->versioned->deleter) v->versioned->deleter(v->versioned);
+    if (v->managed && v->managed->deleter) v->managed->deleter(v->managed);
+    v->has_buffer = false;
+    v->versioned = NULL;
+    v->managed = NULL;
+}
+
+bool view_stream(const view *v, void **stream)
+{
+    *stream = NULL; /* the legacy default stream, which is where __dlpack__ put its work in order */
+    if (!v->facts->exchange || !v->facts->exchange->current_stream) return true;
+    if (v->facts->exchange->current_stream(DEVICE_CUDA, v->device_id, stream) == 0) return true;
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the current CUDA stream cannot be had");
+    return false;
+}
+
+bool view_same_device(const view *a, const view *b)
+{
+    return a->device_type == b->device_type && (a->device_type == DEVICE_HOST || a->device_id == b->device_id);
+}
+
+bool grad_is_enabled(void)
+{
+    if (!grad_mode) {
+        PyObject *torch = imported("torch");
+        if (torch) grad_mode = PyObject_GetAttrString(torch, "is_grad_enabled");
+        Py_XDECREF(torch);
+    }
+    PyObject *answer = grad_mode ? PyObject_CallNoArgs(grad_mode) : NULL;
+    bool on = answer == Py_True;
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return on;
+}

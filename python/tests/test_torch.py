@@ -1,0 +1,181 @@
+"""torch tensors: exchange, what the exchange does not check, gradients, torch.compile. On the CPU, and on CUDA where it is."""
+
+import gc
+import unittest
+import weakref
+
+from .support import module, needs_torch, quern, torch
+
+F = torch.nn.functional if torch else None
+DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
+
+
+@needs_torch
+class Torch(unittest.TestCase):
+    def setUp(self):
+        self.q = module()
+        torch.manual_seed(1)
+
+    def close(self, a, b, tolerance=1e-5):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+    def test_values(self):
+        for device in DEVICES:
+            x = torch.randn(20, 30, device=device)
+            for v in (x, x.t(), x[:, ::3], x[2:9, 4:], x[:0], x.expand(20, 30), torch.nn.Parameter(x, requires_grad=False)):
+                self.close(self.q.add(v, v), 2 * v)
+                out = torch.empty_like(v)
+                self.assertIs(self.q.add(v, v, out=out), out)
+                self.close(out, 2 * v)
+            self.assertEqual(self.q.add(x, x).device, x.device)
+            for type in (torch.float64, torch.float16, torch.bfloat16):
+                y = x.to(type)
+                self.close(self.q.add(y, y), y + y, 1e-2)
+            p, s = self.q.two(x)
+            self.close(p, torch.softmax(x, 1))
+            self.close(s[:, 0], (x * x).sum(1), 1e-4)
+
+    def raises(self, kind, words, function, *args, **keywords):
+        with self.assertRaises(kind) as caught:
+            function(*args, **keywords)
+        self.assertIn(words, str(caught.exception))
+
+    def test_what_the_exchange_does_not_check(self):
+        x = torch.randn(4, 4)
+        self.raises(TypeError, "argument `a`: a tensor with its negative bit set", self.q.add, torch._neg_view(x), x)
+        imaginary = torch.randn(4, 4, dtype=torch.complex64).conj().imag
+        self.assertTrue(imaginary.is_neg())
+        self.raises(TypeError, "negative bit", self.q.add, x, imaginary)
+        self.close(self.q.add(x, imaginary.resolve_neg()), x + imaginary)
+        self.raises(TypeError, "argument `a`", self.q.add, torch.randn(4, 4, dtype=torch.complex64).conj(), x)
+        with torch._subclasses.FakeTensorMode():
+            fake = torch.empty(4, 4)
+        self.raises(TypeError, "argument `a` is a FakeTensor", self.q.add, fake, x)
+
+        class Other(torch.Tensor):
+            pass
+
+        self.raises(TypeError, "argument `b` is a Other", self.q.add, x, x.as_subclass(Other))
+        for bad in (x.to_sparse(), torch.empty(4, 4, device="meta")):
+            with self.assertRaises(Exception):
+                self.q.add(bad, x)
+        self.raises(TypeError, "argument `s` is a number here: give x.item()", self.q.soft, x, torch.tensor(2.0))
+        self.raises(quern.CallError, "overlap", self.q.add, x, x, out=x)
+        self.raises(quern.CallError, "overlap", self.q.add, x, x, out=x.t())
+
+    def test_gradients(self):
+        for device in DEVICES:
+            x = torch.randn(6, 5, dtype=torch.float64, device=device, requires_grad=True)
+            w = torch.randn(5, 4, dtype=torch.float64, device=device, requires_grad=True)
+            self.assertTrue(torch.autograd.gradcheck(lambda x, w: self.q.lin(x, w, 3.0), (x, w)))
+            self.assertTrue(torch.autograd.gradgradcheck(lambda x, w: self.q.lin(x, w), (x, w)))
+            self.assertTrue(torch.autograd.gradcheck(lambda x: self.q.lin(x, w.detach(), s=0.5), (x,)))
+            f = torch.randn(7, 3, device=device, requires_grad=True)
+            p, s = self.q.two(f)
+            (p[:, 0].sum() + s.sum()).backward()
+            found, f.grad = f.grad, None
+            (torch.softmax(f, 1)[:, 0].sum() + (f * f).sum()).backward()
+            self.close(found, f.grad, 1e-4)
+            p, s = self.q.two(f.detach().requires_grad_())
+            s.sum().backward()  # only one of the results
+
+    def test_gradient_of_a_kernel(self):
+        for device in DEVICES:
+            x = torch.randn(100, device=device, requires_grad=True)
+            self.q.scaled(x, 3.0, B=128).sum().backward()
+            self.close(x.grad, torch.full_like(x, 3))
+            self.raises(quern.Error, "has no gradient", self.q.twice, x)
+            with torch.no_grad():
+                self.close(self.q.twice(x), 2 * x)
+            self.raises(quern.CallError, "out= cannot be followed by autograd", self.q.scaled, x, 3.0, out=torch.empty_like(x))
+            self.raises(ValueError, "argument `y` requires grad and would be written", self.q.axpy, x.detach(), x, 2.0)
+
+    def test_modes_of_autograd(self):
+        x = torch.randn(4, 4, requires_grad=True)
+        with torch.inference_mode():
+            y = self.q.add(x, x)
+        self.assertTrue(y.is_inference())
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assertEqual(self.q.add(x, x).dtype, torch.float32)
+        from torch.utils.checkpoint import checkpoint
+
+        checkpoint(lambda x: self.q.soft(x) ** 2, x, use_reentrant=False).sum().backward()
+        found, x.grad = x.grad, None
+        (torch.softmax(2 * x, 1) ** 2).sum().backward()
+        self.close(found, x.grad)
+
+    def test_compile(self):
+        x = torch.randn(6, 5, requires_grad=True)
+        w = torch.randn(5, 4, requires_grad=True)
+
+        def ours(x, w):
+            return self.q.lin(torch.sin(x), w, 3.0).sum()
+
+        (3 * F.gelu(torch.sin(x) @ w)).sum().backward()
+        wanted = x.grad, w.grad
+        for backend in ("eager", "aot_eager"):
+            torch._dynamo.reset()
+            x.grad = w.grad = None
+            torch.compile(ours, backend=backend, fullgraph=True)(x, w).backward()
+            self.close(x.grad, wanted[0])
+            self.close(w.grad, wanted[1])
+        torch._dynamo.reset()
+
+    def test_new_sizes_compile_once(self):
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        def ours(x):
+            return self.q.soft(x * 2) + 1
+
+        torch._dynamo.reset()
+        compiled = torch.compile(ours, backend=backend, dynamic=True, fullgraph=True)
+        for n in range(4, 24):
+            x = torch.randn(n, 2 * n)
+            self.close(compiled(x), torch.softmax(4 * x, 1) + 1)
+        self.assertLessEqual(len(graphs), 2)
+        torch._dynamo.reset()
+
+    def test_opcheck(self):
+        x, w = torch.randn(6, 5, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+        torch.library.opcheck(self.q.lin._operator, (x, w, 3.0))
+        torch.library.opcheck(self.q.two._operator, (torch.randn(3, 4),))
+        torch.library.opcheck(self.q.axpy._operator, (torch.randn(8), torch.randn(8), 2.0))
+
+    def test_lifetimes(self):
+        for device in DEVICES:
+            x = torch.randn(4, 4, device=device, requires_grad=True)
+            y = self.q.add(x, x)
+            seen = weakref.ref(x)
+            del x, y
+            gc.collect()
+            self.assertIsNone(seen())
+
+    def test_a_layer(self):
+        class Layer(torch.nn.Module):
+            def __init__(self, q):
+                super().__init__()
+                self.q = q
+                self.weight = torch.nn.Parameter(torch.randn(5, 4) / 5)
+
+            def forward(self, x):
+                return self.q.lin(x, self.weight, 1.0)
+
+        layer = Layer(self.q)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+        x, target = torch.randn(64, 5), torch.randn(64, 4)
+        losses = []
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = F.mse_loss(layer(x), target)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        self.assertLess(losses[-1], losses[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
