@@ -39,8 +39,8 @@ QN_API void qn_write_safe(const char *text, size_t length, bool colour, qn_write
 QN_API QN_MUST_CHECK qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user,
                                               qn_error *error);
 
-/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; layout, cuda, ptx, sass for a GPU, which need not be
- * there; `why`: the variants compiled so far for it in this cache and why. Of a tensor function (its name may say a mode:
+/* show: any stage of one kernel: ast, tile, a pass's name, c, asm; layout, schedule, loops, cuda, ptx, sass for a GPU, which
+ * need not be there; `why`: the variants compiled so far for it in this cache and why. Of a tensor function (its name may say a mode:
  * "eager f"): graph, fusion, memory, and the stages of the kernels that it becomes. */
 typedef struct qn_show_options {
     const char *stage;  /* NULL: "c"; of a tensor function "fusion" */

@@ -5,6 +5,7 @@
  */
 #include "emit/access_notes.h"
 
+#include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 
 #include <stdlib.h>
@@ -139,7 +140,9 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        const char *why;
         out->from = out->count;
+        if (cuda_schedule(k, p, target, memory, &why)) continue;
         status = cuda_phase(&e, p, target, &body, error);
     }
     text_free(&body);

@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/access_notes.h"
+#include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/prelude_cuda.h"
 #include "emit/raw.h"
@@ -188,7 +189,7 @@ static void put_frame(emitter *e)
 }
 
 /* Only what the body names. */
-static void put_arrays(emitter *e, const char *body)
+void cuda_put_arrays(emitter *e, const char *body)
 {
     for (int p = 0; p < e->k->param_count; p++) {
         const tile_param *param = &e->k->params[p];
@@ -410,7 +411,7 @@ static text phase_text(emitter *e, int phase, const char *body)
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
     if (c->broadcast_room)
         put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
-    put_arrays(e, body);
+    cuda_put_arrays(e, body);
     put_team(e);
     put_homes(e);
     put_programs(e, launch_axes(e->k, phase));
@@ -524,6 +525,13 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     put_frame(&e);
     if (target->checked) need(&e, "report_failure");
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        const char *why;
+        const schedule *s = cuda_schedule(k, p, target, e.memory, &why);
+        if (s) {
+            loop_program program = loops_build(s, e.memory);
+            emit_cuda_loops(&e, &program, &functions);
+            continue;
+        }
         status = cuda_phase(&e, p, target, &body, error);
         if (status == QN_OK) status = put_launch(&e, p, &body, &functions, error);
     }

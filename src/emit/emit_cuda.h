@@ -93,5 +93,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
 
 /* `show --stage layout`: team, threads, the layout of each pass, homes of kept values, conversions and hints. */
 qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
+/* `show --stage schedule`; loops: also the program that is built from it, `--stage loops`. */
+qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, bool loops, text *out, qn_error *error);
 
 #endif

@@ -4,6 +4,7 @@
  * computed here, by the same formulas as in the text.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/raw.h"
 
@@ -26,6 +27,7 @@ typedef struct phase_shape {
     buffer *buffers;
     const cuda_map *maps;
     int map_count;
+    const schedule *schedule; /* NULL: the fields above say it all */
 } phase_shape;
 
 struct cuda_layout {
@@ -98,6 +100,44 @@ static void note_phase(arena *memory, const emitter *e, phase_shape *s)
     }
 }
 
+const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
+                              const char **why)
+{
+    const cuda_target whole = complete(target);
+    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes};
+    *why = NULL;
+    if (!whole.checked) return schedule_phase(k, phase, &machine, memory, why);
+    *why = "a checked build tests each access"; /* which the copy engine does not */
+    return NULL;
+}
+
+static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
+{
+    cuda_map *maps = ARENA_ARRAY(memory, cuda_map, from->map_count);
+    for (int i = 0; i < from->map_count; i++) {
+        const sched_map *m = &from->maps[i];
+        maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES};
+        for (int axis = 0; axis < m->rank; axis++) {
+            maps[i].axes[axis] = (cuda_map_axis){.axis = m->rank - 1 - axis, .step = 1};
+            maps[i].box[axis] = m->box[m->rank - 1 - axis];
+        }
+    }
+    *s = (phase_shape){.schedule = from, .maps = maps, .map_count = from->map_count, .carries = -1};
+}
+
+/* As many blocks as run at once, each with one program after the other. */
+static qn_status schedule_shape(const cuda_layout *l, const schedule *s, const launch_plan *plan, cuda_shape *out,
+                                qn_error *error)
+{
+    int64_t programs = plan->programs[s->phase][0] * plan->programs[s->phase][1] * plan->programs[s->phase][2];
+    if (programs > MOST_BLOCKS)
+        return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
+                         l->kernel->name, (long long)programs);
+    int64_t blocks = MINIMUM(programs, (int64_t)l->target.multiprocessors * s->choice.blocks);
+    *out = (cuda_shape){.grid = {blocks, 1, 1}, .threads = s->threads, .cluster = 1, .shared_bytes = s->shared_bytes};
+    return QN_OK;
+}
+
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
 {
     arena *memory = arena_new();
@@ -112,6 +152,12 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
         e.facts = facts_compute(k, memory);
         text body = {0};
         for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+            const char *why;
+            const schedule *chosen = cuda_schedule(k, p, &l->target, memory, &why);
+            if (chosen) {
+                note_schedule(memory, chosen, &l->phases[p]);
+                continue;
+            }
             status = cuda_phase(&e, p, &l->target, &body, error);
             if (status != QN_OK) break;
             note_phase(memory, &e, &l->phases[p]);
@@ -209,6 +255,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
 {
     if (l->kernel->raw_language) return raw_cuda_shape(l->kernel, plan, &l->target, out, error);
     const phase_shape *s = &l->phases[phase];
+    if (s->schedule) return schedule_shape(l, s->schedule, plan, out, error);
     const team *t = &s->team;
     int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
     int64_t row = t->row_param >= 0 ? plan->scalars_bits[t->row_param] : 0, blocks = 1;

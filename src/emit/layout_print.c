@@ -1,8 +1,10 @@
 /*
  * `show --stage layout`: what layout.c decided, in words. In: a kernel that went through the pipeline. Out: for each
  * phase its team, the layout of each pass over it, the home of every kept tile and, where that is not registers, why.
+ * `show --stage schedule` and `loops`: the phases that have a schedule, and why the others have none.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 
 #include <inttypes.h>
@@ -107,6 +109,12 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
         bool joined = false;
+        const char *why;
+        const schedule *scheduled = cuda_schedule(k, p, target, memory, &why);
+        if (scheduled) {
+            schedule_print(scheduled, out);
+            continue;
+        }
         status = cuda_phase(&e, p, target, &body, error);
         if (status == QN_OK) print_phase(&e, p, out);
         if (status == QN_OK && p + 1 < k->phase_count)
@@ -116,4 +124,25 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
     text_free(&body);
     arena_free(memory);
     return status;
+}
+
+qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, bool loops, text *out, qn_error *error)
+{
+    if (k->raw_language) return error_set(error, QN_BAD_CALL, "raw kernel `%s` has no schedule", k->name);
+    arena *memory = arena_new();
+    text_print(out, "schedule %s\n", k->name);
+    for (int p = 0; p < k->phase_count; p++) {
+        const char *why;
+        const schedule *s = cuda_schedule(k, p, target, memory, &why);
+        if (s)
+            schedule_print(s, out);
+        else
+            text_print(out, "launch of phase %d: as `--stage layout` shows%s%s\n", p,
+                       why ? "; its product is not fed: " : "", why ? why : "");
+        if (!s || !loops) continue;
+        loop_program program = loops_build(s, memory);
+        loops_print(&program, out);
+    }
+    arena_free(memory);
+    return QN_OK;
 }

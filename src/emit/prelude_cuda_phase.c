@@ -184,6 +184,35 @@ const prelude_part cuda_phase_parts[] = {
      "    for (int i = 0; i < N; i++) asm volatile(\"\" : \"+r\"(sums[i])::\"memory\");\n"
      "#endif\n"
      "}\n"},
+    {"matrix_at", "", "matrix_groups",
+     "/* A descriptor so many 16 bytes further on: the upper half stays a constant, which saves instructions. */\n"
+     "INLINE unsigned long long matrix_at(unsigned long long place, unsigned step)\n"
+     "{\n"
+     "    return (place & 0xffffffff00000000) | ((unsigned)place + step);\n"
+     "}\n"},
+    {"pack_bf16", "", "f32_to_bf16",
+     "/* Two neighbours, rounded, in one register. */\n"
+     "INLINE unsigned pack_bf16(float low, float high)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    return f32_to_bf16(low) | (unsigned)f32_to_bf16(high) << 16;\n"
+     "#else\n"
+     "    unsigned both;\n"
+     "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(high), \"f\"(low));\n"
+     "    return both;\n"
+     "#endif\n"
+     "}\n"},
+    {"pack_f16", "", "f32_to_f16",
+     "INLINE unsigned pack_f16(float low, float high)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    return f32_to_f16(low) | (unsigned)f32_to_f16(high) << 16;\n"
+     "#else\n"
+     "    unsigned both;\n"
+     "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(high), \"f\"(low));\n"
+     "    return both;\n"
+     "#endif\n"
+     "}\n"},
     {"store_matrices", "", "tensor_map",
      "/* Four 8x8 matrices of 16-bit elements to shared memory: lane l gives the address of row l % 8 of matrix l / 8. "
      "*/\n"

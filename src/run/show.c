@@ -16,13 +16,16 @@ static const struct {
                      "of a tensor function: its kernels, what each reads, writes and saves, and why no fewer"},
                     {"memory", "of a tensor function: where intermediates lie, and when"},
                     {"tile", "the tile IR as it was lowered"}},
-  last_stages[] = {{"c", "the text for the compiler"},
-                   {"asm", "the instructions it became"},
-                   {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
-                   {"cuda", "for a GPU: the CUDA C text"},
-                   {"ptx", "for a GPU: the PTX it became, with registers, spills and occupancy"},
-                   {"sass", "for a GPU: the machine's instructions"},
-                   {"hints", "for a GPU: what bounds it, as far as that is known before it runs"}};
+  last_stages[] = {
+      {"c", "the text for the compiler"},
+      {"asm", "the instructions it became"},
+      {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
+      {"schedule", "for a GPU: what was chosen for a product that is fed by bulk copies, or why it is not"},
+      {"loops", "for a GPU: the program that is built from the schedule"},
+      {"cuda", "for a GPU: the CUDA C text"},
+      {"ptx", "for a GPU: the PTX it became, with registers, spills and occupancy"},
+      {"sass", "for a GPU: the machine's instructions"},
+      {"hints", "for a GPU: what bounds it, as far as that is known before it runs"}};
 
 int qn_stage_count(void)
 {
@@ -275,8 +278,10 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
         return QN_OK;
     }
     if (options->arch && !show_is_cuda(stage))
-        return error_set(error, QN_BAD_CALL,
-                         "the stage `%s` is not of a GPU: --arch goes with layout, cuda, ptx, sass and hints", stage);
+        return error_set(
+            error, QN_BAD_CALL,
+            "the stage `%s` is not of a GPU: --arch goes with layout, schedule, loops, cuda, ptx, sass and hints",
+            stage);
     if (options->annotate && strcmp(stage, "ptx") != 0 && strcmp(stage, "sass") != 0)
         return error_set(error, QN_BAD_CALL, "--annotate goes with the stages ptx and sass, not with `%s`", stage);
     show_request r = {.stage = stage, .annotate = options->annotate, .taker = taker};

@@ -57,7 +57,7 @@ says err '`hopper` is no GPU architecture; write one such as sm_90a'
 try 2 $gelu --stage cuda --arch sm_60
 says err 'architecture 60 is too old: 75 is the first that is supported'
 try 2 $gelu --stage c --arch sm_80
-says err 'the stage `c` is not of a GPU: --arch goes with layout, cuda, ptx, sass and hints'
+says err 'the stage `c` is not of a GPU: --arch goes with layout, schedule, loops, cuda, ptx, sass and hints'
 try 2 $gelu --stage cuda --annotate
 says err '--annotate goes with the stages ptx and sass, not with `cuda`'
 try 2 show kernels/gelu.qn gelu_vector --set n=1024 --stage layout

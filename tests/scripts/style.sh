@@ -16,7 +16,7 @@ finish() {
     fi
 }
 
-order="base ir lang tensor fuse passes emit device run profile data model"
+order="base ir lang tensor fuse passes schedule loops emit device run profile data model"
 wrong=0
 before=""
 for folder in $order; do

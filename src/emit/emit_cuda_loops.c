@@ -1,0 +1,567 @@
+/*
+ * Loop programs as CUDA C. In: a program (loops/loops.h). Out: one __global__ function. One case for each kind of node;
+ * nothing is chosen here.
+ *
+ * Names in the text: `call` the parameter, `call.maps` its tensor maps, `frame` the rest of it; `warp`, `lane`; a_ring,
+ * b_ring, out_room in shared memory; `full` and `empty` the phases of each stage; `stage`, `parity` of the role; `sums`
+ * the registers of a product, `totals` those of all steps where they are summed up apart, `row` and `column` a pair's place in the tile.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/emit_cuda_loops.h"
+#include "emit/emit_cuda_nest.h"
+
+#include <inttypes.h>
+
+enum {
+    LINE = SCHED_LINE_BYTES,
+    EIGHT_LINES = 8 * SCHED_LINE_BYTES,
+    GROUP_BYTES = 64 * SCHED_LINE_BYTES,
+    CHUNK = 64,
+    NOWHERE =
+        1 << 30 /* outside of every array: what is fetched there is zero, so an empty k needs no case of its own */
+};
+
+typedef struct printer {
+    emitter *e;
+    const schedule *s;
+} printer;
+
+static void print_nodes(printer *p, const loop_node *n);
+
+static void open_brace(emitter *e)
+{
+    e->depth++;
+}
+
+static void close_brace(emitter *e)
+{
+    e->depth--;
+    put(e, "}");
+}
+
+static int rows_of_group(const schedule *s)
+{
+    return s->choice.tile[0] / s->choice.groups;
+}
+
+/* ---- where an element is ---- */
+
+static const char *place_text(emitter *e, sched_place at, int axis, const char *element)
+{
+    if (axis == at.row) return "row";
+    return axis == at.column ? arena_print(e->memory, "(column%s)", element) : NULL;
+}
+
+/* An index along an axis of an array; element: what is added to the column of a pair. */
+static const char *index_text(printer *p, const tile_op *op, sched_place at, int axis, int operand, const char *element)
+{
+    emitter *e = p->e;
+    const struct access *a = &op->attr.access;
+    const char *start = emit_name(e, op->operands[operand]);
+    if (a->kind[axis] != INDEX_SLICE) return arena_print(e->memory, "(long)%s", start);
+    const char *place = place_text(e, at, a->result_axis[axis], element);
+    if (!place) return arena_print(e->memory, "%s", start);
+    number step;
+    if (tile_is_constant(e->k, op->operands[operand + 1], &step) && step.i == 1)
+        return arena_print(e->memory, "(%s + %s)", start, place);
+    return arena_print(e->memory, "(%s + (long)%s * %s)", start, place, emit_name(e, op->operands[operand + 1]));
+}
+
+typedef struct element {
+    const char *pointer, *test; /* test: NULL: always inside */
+} element;
+
+static element element_of(printer *p, const tile_op *op, sched_place at, const char *which)
+{
+    emitter *e = p->e;
+    const struct access *a = &op->attr.access;
+    const char *name = e->k->params[a->array].name;
+    element x = {.pointer = arena_print(e->memory, "%s_array", name)};
+    e->array_used[a->array] = true;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        const char *index = index_text(p, op, at, axis, operand, which), *stride = stride_text(e, a->array, axis);
+        x.pointer = arena_print(e->memory, "%s + %s * %s", x.pointer, index, stride);
+        if (!a->safe[axis])
+            x.test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", x.test ? x.test : "",
+                                 x.test ? " && " : "", index, name, axis);
+        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+    }
+    for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
+        x.test =
+            arena_print(e->memory, "%s%s%s", x.test ? x.test : "", x.test ? " && " : "", emit_name(e, op->operands[i]));
+    return x;
+}
+
+/* ---- loads ---- */
+
+static bool follows_column(const schedule *s, const tile_op *op)
+{
+    return s->places[op->results[0]].column >= 0;
+}
+
+static void print_load(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const tile_op *op = n->op;
+    dtype elem = e->k->params[op->attr.access.array].elem;
+    sched_place at = p->s->places[op->results[0]];
+    const char *type = cuda_register_type(elem), *name = emit_name(e, op->results[0]);
+    const char *read = need(e, "read_%s", memory_name(elem));
+    if (!n->number[0] || !follows_column(p->s, op)) { /* of one element, or the same for both */
+        element x = element_of(p, op, at, n->number[0] ? "" : " + v");
+        put(e, "const %s %s = %s%s%s(%s)%s;", type, name, x.test ? x.test : "", x.test ? " ? " : "", read, x.pointer,
+            x.test ? " : 0" : "");
+        return;
+    }
+    element first = element_of(p, op, at, ""), second = element_of(p, op, at, " + 1");
+    put(e, "%s %s_pair[2] = {0, 0};", type, name);
+    if (n->number[0] == 2) {
+        const char *both = need(e, "load_%sx2%s", memory_name(elem), n->number[1] ? "_constant" : "");
+        if (!second.test) {
+            put(e, "%s(%s_pair, %s);", both, name, first.pointer);
+        } else {
+            put(e, "if (%s) %s(%s_pair, %s);", second.test, both, name, first.pointer);
+            put(e, "else if (%s) %s_pair[0] = %s(%s);", first.test, name, read, first.pointer);
+        }
+        return;
+    }
+    put(e, "%s%s%s%s_pair[0] = %s(%s);", first.test ? "if (" : "", first.test ? first.test : "", first.test ? ") " : "",
+        name, read, first.pointer);
+    put(e, "%s%s%s%s_pair[1] = %s(%s);", second.test ? "if (" : "", second.test ? second.test : "",
+        second.test ? ") " : "", name, read, second.pointer);
+}
+
+/* ---- arithmetic ---- */
+
+static void print_let(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const tile_op *op = n->op;
+    value v = op->results[0];
+    tile_type type = tile_type_of(e->k, v);
+    const char *name = emit_name(e, v), *c = cuda_register_type(type.elem);
+    sched_place at = p->s->places[v];
+    if (!type.rank && op->code == OP_LOAD) {
+        element x = element_of(p, op, at, "");
+        put(e, "const %s %s = %s%s%s(%s)%s;", c, name, x.test ? x.test : "", x.test ? " ? " : "",
+            need(e, "read_%s", memory_name(type.elem)), x.pointer, x.test ? " : 0" : "");
+        return;
+    }
+    if (!type.rank) {
+        cuda_scalar_op(e, (tile_op *)op);
+        return;
+    }
+    const char *operands[3] = {0};
+    for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
+    const char *place = place_text(e, at, op->attr.index, " + v");
+    switch (op->code) {
+    case OP_BROADCAST:
+    case OP_RESHAPE: put(e, "const %s %s = %s;", c, name, operands[0]); return;
+    case OP_IOTA: put(e, "const %s %s = %s;", c, name, place ? place : "0"); return;
+    case OP_BOUND:
+        put(e, "const bool %s = (unsigned long)(%s + (long)%s * %s) < (unsigned long)%s;", name, operands[0],
+            place ? place : "0", operands[1], operands[2]);
+        return;
+    default: put(e, "const %s %s = %s;", c, name, cuda_expression(e, op, operands)); return;
+    }
+}
+
+/* ---- loops ---- */
+
+static void print_tiles(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    int axes = launch_axes(e->k, p->s->phase);
+    put(e, "for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {");
+    open_brace(e);
+    if (axes == 1) {
+        put(e, "const long program0 = tile, program1 = 0, program2 = 0;");
+    } else {
+        put(e, "const int down = (int)frame.programs[0], across = (int)frame.programs[1];");
+        put(e, "const int layer = %s, in_layer = tile - layer * down * across;",
+            axes > 2 ? "tile / (down * across)" : "0");
+        put(e, "const int first_row = in_layer / (%d * across) * %d, in_run = in_layer - first_row * across;",
+            n->number[0], n->number[0]);
+        put(e, "const int rows = down - first_row < %d ? down - first_row : %d;", n->number[0], n->number[0]);
+        put(e, "const long program0 = first_row + in_run %% rows, program1 = in_run / rows, program2 = layer;");
+    }
+    put(e, "(void)program0, (void)program1, (void)program2;");
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+static void print_steps(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const char *first = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
+    int each = n->number[1] ? n->number[0] * n->number[1] : n->number[0];
+    put_line_comment(e, n->op);
+    const char *nowhere = arena_print(e->memory, "%s < %s ? %s : %d", first, limit, first, NOWHERE);
+    put(e, "const int steps = %s < %s ? (int)((%s - %s + %d) / %d)%s : 1;", first, limit, limit, first, each - 1, each,
+        n->number[1] > 1 ? arena_print(e->memory, " * %d", n->number[1]) : "");
+    put(e, "const long start = %s;", nowhere);
+    text_add(e->out, "#pragma unroll 1\n");
+    put(e, "for (int step = 0; step < steps; step++) {");
+    open_brace(e);
+    put(e, "const long %s = start + (long)step * %d;", emit_name(e, n->op->regions[0]->args[0]), n->number[0]);
+    put(e, "(void)%s;", emit_name(e, n->op->regions[0]->args[0]));
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+static void print_role(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const sched_role *role = n->number[0] ? &p->s->multiply : &p->s->fill;
+    if (n->number[0])
+        put(e, "else { /* %s */", role->name);
+    else
+        put(e, "if (warp >= %d) { /* %s */", role->first_warp, role->name);
+    open_brace(e);
+    need(e, "roles");
+    if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
+    if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");
+    if (n->number[0]) {
+        put(e, "const int group = warp / 4, warp_row = group * %d + warp %% 4 * 16;", rows_of_group(p->s));
+        for (int i = 0; i < p->s->operand_count; i++) {
+            const sched_operand *o = &p->s->operands[i];
+            put(e, "const unsigned long long place%d = matrix_descriptor<128>(%s%s, %d, %d);", i, o->ring.name,
+                o->side ? "" : arena_print(e->memory, " + group * %d", rows_of_group(p->s) / 64 * GROUP_BYTES),
+                o->along_k ? 16 : GROUP_BYTES, EIGHT_LINES);
+        }
+    }
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+/* ---- the ring ---- */
+
+/* Coordinates of a box, innermost first; of the tile axes: what is added to the start. */
+static const char *coordinates(printer *p, const tile_op *op, const char *const *added)
+{
+    emitter *e = p->e;
+    const struct access *a = &op->attr.access;
+    const char *words = "";
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        const char *index = emit_name(e, op->operands[operand]);
+        if (added[axis]) index = arena_print(e->memory, "(%s + %s)", index, added[axis]);
+        words = arena_print(e->memory, ", (int)%s%s", index, words);
+        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+    }
+    return words;
+}
+
+static void print_bulk_in(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const sched_operand *o = &p->s->operands[n->number[1]];
+    const char *added[MAX_RANK] = {0};
+    if (n->number[0]) added[o->tile_axis] = arena_print(e->memory, "%d", n->number[0] * o->box_size);
+    put(e, "%s(%s + stage * %" PRId64 " + %" PRId64 ", &call.maps[%d], full + stage%s);",
+        need(e, "bulk_in_%dd", o->load->attr.access.rank), o->ring.name, o->ring.stage_bytes,
+        o->ring.stage_bytes / o->boxes * n->number[0], o->map, coordinates(p, n->op, added));
+}
+
+/* 32 bytes of k further on, in units of 16 bytes. */
+static int step_of(const sched_operand *o)
+{
+    return (o->along_k ? 32 : 16 * LINE) / 16;
+}
+
+static void print_matrix(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const schedule *s = p->s;
+    const char *first = n->number[0] == LOOPS_ADD         ? "1"
+                        : n->number[0] == LOOPS_FROM_ZERO ? "q != 0"
+                                                          : "q ? 1 : before >= 0";
+    put(e, "matrix_fence();");
+    for (int i = 0; i < s->product_count; i++) {
+        const sched_operand *a = &s->operands[s->products[i].left], *b = &s->operands[s->products[i].right];
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "for (int q = 0; q < %d; q++)", LINE / 32);
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "    for (int m = 0; m < %d; m++)", rows_of_group(s) / 64);
+        put(e, "        %s<%d, %d>(sums[m], matrix_at(place%d, stage * %d + m * %d + q * %d),",
+            need(e, "wgmma_%s_n%d", s->matrix, s->choice.tile[1]), !a->along_k, !b->along_k, s->products[i].left,
+            (int)a->ring.stage_bytes / 16, GROUP_BYTES / 16, step_of(a));
+        put(e, "            matrix_at(place%d, stage * %d + q * %d), %s);", s->products[i].right,
+            (int)b->ring.stage_bytes / 16, step_of(b), i ? "1" : first);
+    }
+    put(e, "matrix_commit();");
+}
+
+static void print_release(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    if (n->number[0] == LOOPS_BEFORE) {
+        put(e, "if (before >= 0) {");
+        put(e, "    matrix_wait<1>();");
+        put(e, "    if (threadIdx.x %% 128 == 0) phase_arrive(empty + before);");
+        put(e, "}");
+        put(e, "before = stage;");
+        return;
+    }
+    put(e, "matrix_wait<0>();");
+    for (int m = 0; m < rows_of_group(p->s) / 64; m++) put(e, "matrix_keep(sums[%d]);", m);
+    if (n->number[0] == LOOPS_THIS)
+        put(e, "if (threadIdx.x %% 128 == 0) phase_arrive(empty + stage);");
+    else
+        put(e, "if (before >= 0 && threadIdx.x %% 128 == 0) phase_arrive(empty + before);");
+}
+
+static void print_sums_begin(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    int blocks = rows_of_group(p->s) / 64, count = p->s->choice.tile[1] / 2;
+    const char *name = n->number[1] ? "totals" : "sums";
+    put(e, "float %s[%d][%d];", name, blocks, count);
+    if (n->number[0])
+        put(e, "for (int i = 0; i < %d; i++) %s[i / %d][i %% %d] = 0;", blocks * count, name, count, count);
+    if (n->number[1])
+        put(e, "float sums[%d][%d];", blocks, count);
+    else
+        put(e, "int before = -1;");
+}
+
+static void print_add_sums(printer *p)
+{
+    int blocks = rows_of_group(p->s) / 64, count = p->s->choice.tile[1] / 2;
+    text_add(p->e->out, "#pragma unroll\n");
+    put(p->e, "for (int i = 0; i < %d; i++) totals[i / %d][i %% %d] += sums[i / %d][i %% %d];", blocks * count, count,
+        count, count, count);
+}
+
+/* ---- results ---- */
+
+static void print_chunks(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const schedule *s = p->s;
+    int chunks = s->choice.tile[1] / CHUNK;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int part = 0; part < %d; part++) {", rows_of_group(s) / 64 * chunks);
+    open_brace(e);
+    put(e, "const int first_row = warp_row + part / %d * 64, first_column = part %% %d * %d;", chunks, chunks, CHUNK);
+    for (int i = 0; i < s->store_count; i++)
+        if (s->stores[i].map >= 0)
+            put(e, "%s out%d[32];", cuda_register_type(e->k->params[s->stores[i].op->attr.access.array].elem), i);
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+static void print_pairs(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int pair = 0; pair < 16; pair++) {");
+    open_brace(e);
+    put(e,
+        "const int row = first_row + lane / 4 + pair %% 2 * 8, column = first_column + pair / 2 * 8 + lane %% 4 * 2;");
+    put(e, "(void)row, (void)column;");
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+static void print_elements(printer *p, const loop_node *n, const loop_node *loads)
+{
+    emitter *e = p->e;
+    int chunks = p->s->choice.tile[1] / CHUNK;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int v = 0; v < 2; v++) {");
+    open_brace(e);
+    put(e, "const float %s = %s[part / %d][part %% %d * 32 + pair * 2 + v];", emit_name(e, p->s->sums),
+        p->s->apart ? "totals" : "sums", chunks, chunks);
+    for (; loads && loads->code == LOOP_LOAD; loads = loads->next) {
+        value v = loads->op->results[0];
+        if (!follows_column(p->s, loads->op)) continue;
+        put(e, "const %s %s = %s_pair[v];", cuda_register_type(tile_type_of(e->k, v).elem), emit_name(e, v),
+            emit_name(e, v));
+    }
+    print_nodes(p, n->body);
+    close_brace(e);
+}
+
+static void print_store(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    dtype elem = e->k->params[n->op->attr.access.array].elem;
+    element x = element_of(p, n->op, p->s->places[n->op->operands[0]], " + v");
+    put(e, "%s%s%s%s(%s, %s);", x.test ? "if (" : "", x.test ? x.test : "", x.test ? ") " : "",
+        need(e, "write_%s", memory_name(elem)), x.pointer, emit_name(e, n->operand));
+}
+
+static int64_t turn_bytes(const schedule *s)
+{
+    return s->out.stage_bytes / s->out_buffers;
+}
+
+static void print_out(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const sched_store *store = &p->s->stores[n->number[0]];
+    const char *elem = memory_name(e->k->params[n->op->attr.access.array].elem);
+    int number = n->number[0];
+    put(e, "{");
+    open_brace(e);
+    put(e, "char *const to = out_room + warp * %" PRId64 " + turn * %" PRId64 " + %" PRId64 ";", p->s->out.stage_bytes,
+        turn_bytes(p->s), store->offset);
+    text_add(e->out, "#pragma unroll\n");
+    if (store->boxes == 1) { /* 16-bit elements: four 8 x 8 matrices, 16 rows of 16 columns */
+        const char *pack = need(e, "pack_%s", elem);
+        need(e, "store_matrices");
+        put(e, "for (int n = 0; n < 32; n += 8)");
+        put(e, "    store_matrices(to + lane %% 16 * %d + ((n / 4 + lane / 16) ^ lane %% 8) * 16,", LINE);
+        put(e, "        %s(out%d[n], out%d[n + 1]), %s(out%d[n + 2], out%d[n + 3]),", pack, number, number, pack,
+            number, number);
+        put(e, "        %s(out%d[n + 4], out%d[n + 5]), %s(out%d[n + 6], out%d[n + 7]));", pack, number, number, pack,
+            number, number);
+    } else {
+        put(e, "for (int n = 0; n < 16; n++)");
+        put(e, "    %s((%s *)(to + n / 8 * %" PRId64 " + (n %% 2 * 8 + lane / 4) * %d +", need(e, "store_%sx2", elem),
+            cuda_memory_type(e->k->params[n->op->attr.access.array].elem), store->box_bytes, LINE);
+        put(e, "        ((n / 2 %% 4 * 2 + lane %% 4 / 2) ^ lane / 4) * 16 + lane %% 2 * 8), out%d + n * 2);", number);
+    }
+    close_brace(e);
+}
+
+static void print_out_send(printer *p)
+{
+    emitter *e = p->e;
+    const schedule *s = p->s;
+    need(e, "bulk_groups");
+    put(e, "fence_async();");
+    put(e, "__syncwarp();");
+    put(e, "if (lane == 0) {");
+    open_brace(e);
+    for (int i = 0; i < s->store_count; i++) {
+        const sched_store *store = &s->stores[i];
+        const tile_op *op = store->op;
+        const struct access *a = &op->attr.access;
+        if (store->map < 0) continue;
+        for (int box = 0; box < store->boxes; box++) {
+            const char *added[MAX_RANK] = {0};
+            for (int axis = 0; axis < a->rank; axis++)
+                if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[op->operands[0]].row)
+                    added[axis] = "first_row";
+            added[a->rank - 1] = arena_print(e->memory, "first_column + %d", box * store->box_size);
+            put(e, "%s(&call.maps[%d], out_room + warp * %" PRId64 " + turn * %" PRId64 " + %" PRId64 "%s);",
+                need(e, "bulk_out_%dd", a->rank), store->map, s->out.stage_bytes, turn_bytes(s),
+                store->offset + box * store->box_bytes, coordinates(p, op, added));
+        }
+    }
+    put(e, "bulk_commit();");
+    close_brace(e);
+    if (s->out_buffers > 1) put(e, "turn ^= 1;");
+}
+
+/* ---- one node ---- */
+
+static void print_node(printer *p, const loop_node *n, const loop_node *first)
+{
+    emitter *e = p->e;
+    switch (n->code) {
+    case LOOP_ROLE: print_role(p, n); break;
+    case LOOP_ONE:
+        put(e, "if (warp == %d && lane == 0) {", p->s->fill.first_warp);
+        open_brace(e);
+        print_nodes(p, n->body);
+        close_brace(e);
+        break;
+    case LOOP_TILES: print_tiles(p, n); break;
+    case LOOP_FOR:
+        emit_for_head(e, n->op);
+        open_brace(e);
+        print_nodes(p, n->body);
+        close_brace(e);
+        break;
+    case LOOP_STEPS: print_steps(p, n); break;
+    case LOOP_LET: print_let(p, n); break;
+    case LOOP_RING_BEGIN: put(e, "int stage = 0, parity = %d;", n->number[0]); break;
+    case LOOP_RING_NEXT: put(e, "if (++stage == %d) stage = 0, parity ^= 1;", n->number[0]); break;
+    case LOOP_WAIT: put(e, "phase_wait(%s + stage, parity);", n->number[0] ? "empty" : "full"); break;
+    case LOOP_EXPECT: put(e, "phase_expect(full + stage, %d);", n->number[0]); break;
+    case LOOP_BULK_IN: print_bulk_in(p, n); break;
+    case LOOP_SUMS_BEGIN: print_sums_begin(p, n); break;
+    case LOOP_ADD_SUMS: print_add_sums(p); break;
+    case LOOP_MATRIX: print_matrix(p, n); break;
+    case LOOP_RELEASE: print_release(p, n); break;
+    case LOOP_CHUNKS: print_chunks(p, n); break;
+    case LOOP_PAIRS: print_pairs(p, n); break;
+    case LOOP_LOAD: print_load(p, n); break;
+    case LOOP_ELEMENTS: print_elements(p, n, first); break;
+    case LOOP_KEEP: put(e, "out%d[pair * 2 + v] = %s;", n->number[0], emit_name(e, n->operand)); break;
+    case LOOP_STORE: print_store(p, n); break;
+    case LOOP_OUT_WAIT:
+        put(e, "if (lane == 0) bulk_wait_read<%d>();", n->number[0]);
+        put(e, "__syncwarp();");
+        break;
+    case LOOP_OUT: print_out(p, n); break;
+    case LOOP_OUT_SEND: print_out_send(p); break;
+    case LOOP_OUT_END: put(e, "if (lane == 0) bulk_wait_read<0>();"); break;
+    case LOOP_COUNT: break;
+    }
+}
+
+static void print_nodes(printer *p, const loop_node *n)
+{
+    for (const loop_node *first = n; n; n = n->next) print_node(p, n, first);
+}
+
+void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
+{
+    const schedule *s = program->schedule;
+    const char *name = e->k->name;
+    printer p = {e, s};
+    text body = {0};
+    cuda_state *c = ARENA_NEW(e->memory, cuda_state);
+    int count = e->k->value_count, axes = launch_axes(e->k, s->phase);
+    e->cuda = c;
+    e->phase = s->phase;
+    e->line = 0;
+    e->uses = ARENA_ARRAY(e->memory, int, count);
+    e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
+    e->out = &body;
+    e->depth = 2;
+    need(e, "phases");
+    need(e, "matrix_at");
+    print_nodes(&p, program->first);
+
+    e->out = functions;
+    e->depth = 0;
+    put(e, "struct __align__(64) %s_phase%d_frame {", name, s->phase);
+    put(e, "    tensor_map maps[%d];", s->map_count);
+    put(e, "    %s_frame rest;", name);
+    put(e, "};");
+    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d)", s->threads, s->choice.blocks);
+    put(e, "%s_phase%d(const __grid_constant__ %s_phase%d_frame call)", name, s->phase, name, s->phase);
+    put(e, "{");
+    e->depth = 1;
+    put(e, "extern __shared__ __align__(1024) char shared_room[];");
+    put(e, "const %s_frame &frame = call.rest;", name);
+    need(e, "grid_begin");
+    put(e, "grid_call();");
+    cuda_put_arrays(e, text_get(&body));
+    for (int i = 0; i < s->operand_count; i++)
+        put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);
+    if (s->out.stage_bytes) put(e, "char *const out_room = shared_room + %" PRId64 ";", s->out.offset);
+    put(e,
+        "unsigned long long *const full = (unsigned long long *)(shared_room + %" PRId64 "), *const empty = full + %d;",
+        s->phases_offset, s->choice.stages);
+    put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
+    put(e, "const int tiles = (int)(frame.programs[0]%s%s);", axes > 1 ? " * frame.programs[1]" : "",
+        axes > 2 ? " * frame.programs[2]" : "");
+    put(e, "if (threadIdx.x == 0) {");
+    put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, 1), phase_init(empty + i, %d);", s->choice.stages,
+        s->choice.groups);
+    put(e, "    phases_ready();");
+    put(e, "}");
+    put(e, "__syncthreads();");
+    put(e, "if (grid_begin() == 0) {");
+    text_add(functions, text_get(&body));
+    put(e, "}");
+    e->depth = 0;
+    put(e, "}");
+    put(e, "%s", "");
+    text_free(&body);
+}

@@ -1,0 +1,134 @@
+/*
+ * From a schedule to a loop program: two roles, each with the loops of the product.
+ *
+ * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies.
+ * multiply  for each program: its scalars, the same loops, and for each step: until the stage is full; products, of which
+ *           one group is always on its way, so the stage before is released; then the epilogue.
+ * Scalars are computed by each role that needs them: starts of slices, limits of loops, what the epilogue asks for.
+ * SPDX-License-Identifier: MIT
+ */
+#include "loops/loops.h"
+
+#include <string.h>
+
+const char *const loop_names[LOOP_COUNT] = {
+#define LOOP(name, text) text,
+#include "loops/loop_ops.def"
+#undef LOOP
+};
+
+loop_node **loops_add(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second)
+{
+    loop_node *n = ARENA_NEW(memory, loop_node);
+    *n = (loop_node){.code = code, .op = op, .number = {first, second}};
+    *tail = n;
+    return &n->next;
+}
+
+loop_node **loops_open(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second,
+                       loop_node ***after)
+{
+    *after = loops_add(memory, tail, code, op, first, second);
+    return &(*tail)->body;
+}
+
+loop_node **loops_scalars(const schedule *s, arena *memory, const tile_block *b, const bool *needed, loop_node **tail)
+{
+    for (int i = 0; i < b->op_count; i++) {
+        const tile_op *op = b->ops[i];
+        bool scalar = op->result_count == 1 && !op->region_count && !tile_type_of(s->kernel, op->results[0]).rank;
+        if (scalar && op->code != OP_CONST && needed[op->results[0]])
+            tail = loops_add(memory, tail, LOOP_LET, op, 0, 0);
+    }
+    return tail;
+}
+
+/* A scalar, and what it is computed from. */
+static void need(const schedule *s, value v, bool *needed)
+{
+    const tile_op *op = tile_def(s->kernel, v);
+    if (needed[v]) return;
+    needed[v] = true;
+    for (int i = 0; op && !op->region_count && i < op->operand_count; i++) need(s, op->operands[i], needed);
+}
+
+static void need_limits(const schedule *s, bool *needed)
+{
+    for (int i = 0; i < s->loop_count; i++)
+        for (int o = 0; o < 3; o++) need(s, s->loops[i]->operands[o], needed);
+}
+
+/* The loops around the product; the place inside the last of them, and of the steps of k. */
+static loop_node **open_loops(const schedule *s, arena *memory, const bool *needed, loop_node **tail,
+                              loop_node ***after)
+{
+    loop_node **behind;
+    tail = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, tail);
+    *after = NULL;
+    for (int i = 0; i < s->loop_count; i++) {
+        const tile_op *loop = s->loops[i];
+        bool last = i + 1 == s->loop_count;
+        tail = loops_open(memory, tail, last ? LOOP_STEPS : LOOP_FOR, loop, s->choice.tile[2],
+                          s->ends_with_k ? 0 : s->step / s->choice.tile[2], &behind);
+        if (!*after) *after = behind;
+        tail = loops_scalars(s, memory, loop->regions[0], needed, tail);
+    }
+    return tail;
+}
+
+static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail)
+{
+    bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
+    loop_node **after_role, **after_one, **after_tiles, **after;
+    int bytes = 0;
+    need_limits(s, needed);
+    for (int n = 0; n < s->operand_count; n++) {
+        const tile_op *load = s->operands[n].load;
+        for (int i = 0; i < load->operand_count; i++) need(s, load->operands[i], needed);
+        bytes += (int)s->operands[n].ring.stage_bytes;
+    }
+    loop_node **in = loops_open(memory, tail, LOOP_ROLE, NULL, 0, 0, &after_role);
+    in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
+    in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 1, 0);
+    in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
+    in = open_loops(s, memory, needed, in, &after);
+    in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
+    in = loops_add(memory, in, LOOP_EXPECT, NULL, bytes, 0);
+    for (int n = 0; n < s->operand_count; n++)
+        for (int box = 0; box < s->operands[n].boxes; box++)
+            in = loops_add(memory, in, LOOP_BULK_IN, s->operands[n].load, box, n);
+    loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
+    return after_role;
+}
+
+static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **tail)
+{
+    bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
+    loop_node **after_role, **after_tiles, **after;
+    need_limits(s, needed);
+    for (int v = 1; v < s->kernel->value_count; v++)
+        if (s->needed[v] && !tile_type_of(s->kernel, (value)v).rank) needed[v] = true;
+    loop_node **in = loops_open(memory, tail, LOOP_ROLE, NULL, 1, 0, &after_role);
+    in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 0, 0);
+    in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
+    bool zero = s->loop_count > 1; /* an outer loop may have no trip at all */
+    in = loops_add(memory, in, LOOP_SUMS_BEGIN, NULL, zero || s->apart, s->apart);
+    in = open_loops(s, memory, needed, in, &after);
+    in = loops_add(memory, in, LOOP_WAIT, NULL, 0, 0);
+    in = loops_add(memory, in, LOOP_MATRIX, NULL, s->apart ? LOOPS_FROM_ZERO : zero ? LOOPS_ADD : LOOPS_ADD_LATER, 0);
+    in = loops_add(memory, in, LOOP_RELEASE, NULL, s->apart ? LOOPS_THIS : LOOPS_BEFORE, 0);
+    if (s->apart) in = loops_add(memory, in, LOOP_ADD_SUMS, NULL, 0, 0);
+    loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
+    in = s->apart ? after : loops_add(memory, after, LOOP_RELEASE, NULL, LOOPS_LAST, 0);
+    loops_epilogue(s, memory, in);
+    if (s->out.stage_bytes) loops_add(memory, after_tiles, LOOP_OUT_END, NULL, 0, 0);
+    return after_role;
+}
+
+loop_program loops_build(const schedule *s, arena *memory)
+{
+    loop_program p = {.schedule = s};
+    loop_node **tail = build_fill(s, memory, &p.first);
+    build_multiply(s, memory, tail);
+    return p;
+}

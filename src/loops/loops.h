@@ -1,0 +1,50 @@
+/*
+ * Loop programs: what runs, built from a schedule and the tile IR without another decision. Printers read them.
+ *
+ * A program is a tree of nodes in order of execution. Values are the tile IR's: a register has the number of the value it
+ * holds, in the epilogue the element at the thread's place. What all nodes share (rooms, roles, boxes, places) is in the
+ * schedule, which a printer may read but not judge.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_LOOPS_LOOPS_H
+#define QUERN_LOOPS_LOOPS_H
+
+#include "schedule/schedule.h"
+
+typedef enum loop_code {
+#define LOOP(name, text) LOOP_##name,
+#include "loops/loop_ops.def"
+#undef LOOP
+    LOOP_COUNT
+} loop_code;
+extern const char *const loop_names[LOOP_COUNT];
+
+enum { LOOPS_FROM_ZERO, LOOPS_ADD, LOOPS_ADD_LATER }; /* MATRIX: what the first product of a step, of a tile, does */
+enum { LOOPS_THIS, LOOPS_BEFORE, LOOPS_LAST };        /* RELEASE */
+
+typedef struct loop_node {
+    loop_code code;
+    const tile_op *op; /* FOR, STEPS, LET, LOAD, STORE */
+    value operand;     /* KEEP, STORE */
+    int number[2];
+    struct loop_node *body, *next;
+} loop_node;
+
+typedef struct loop_program {
+    const schedule *schedule;
+    loop_node *first;
+} loop_program;
+
+loop_program loops_build(const schedule *s, arena *memory);
+void loops_print(const loop_program *p, text *out); /* `show --stage loops` */
+
+/* epilogue.c: chunks of the finished sums, appended after *tail. */
+loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail);
+/* A node at *tail; the place after it. */
+loop_node **loops_add(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second);
+loop_node **loops_open(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second,
+                       loop_node ***after); /* the place inside it; *after: behind it */
+/* `let` nodes for the scalars of a block that are needed, in order. */
+loop_node **loops_scalars(const schedule *s, arena *memory, const tile_block *b, const bool *needed, loop_node **tail);
+
+#endif

@@ -1,0 +1,231 @@
+/*
+ * The recipe `fed`: which numbers a product gets on a Hopper GPU. In: a phase of tile IR and a machine. Out: a schedule,
+ * or why there is none.
+ *
+ * The tile is the program's own: fusion and the author chose it. 128 x 256 with four stages of 64 k fills shared memory
+ * and registers of a unit; smaller tiles leave room for two blocks, so that one stores while the other multiplies.
+ * Results go through shared memory to bulk stores, 64 columns at a time: stores of a thread's own elements, 4 to 8
+ * bytes each, cost up to a third of a short product.
+ * SPDX-License-Identifier: MIT
+ */
+#include "schedule/fed.h"
+
+enum {
+    HOPPER = 90, /* wgmma is of this architecture alone */
+    GROUP_ROWS = 64,
+    GROUP_WARPS = 4,
+    MOST_COLUMNS = 256,
+    MOST_SUMS = 128, /* registers of a thread */
+    MOST_STAGES = 8,
+    ENOUGH_STAGES = 4,
+    FILL_REGISTERS = 24,
+    MULTIPLY_REGISTERS = 240,
+    RUN = 8, /* rows of tiles that take turns over all columns: what they read stays in the cache */
+    CHUNK_COLUMNS = 64,
+    WARP_ROWS = 16,
+    BLOCK_OVERHEAD_BYTES = 1024, /* of shared memory, that the system takes */
+    PHASE_BYTES = 8
+};
+
+bool fed_refuse(fed_work *w, const char *why)
+{
+    if (!w->why) w->why = why;
+    return false;
+}
+
+bool fed_array_is_bulk(const tile_param *p)
+{
+    return p->kind < PARAM_SCALAR && p->facts.bulk && p->rank >= 2 && p->rank <= SCHED_MAP_RANK;
+}
+
+int fed_map_add(schedule *s, sched_map map)
+{
+    CHECK(s->map_count < SCHED_MOST_MAPS);
+    s->maps[s->map_count] = map;
+    return s->map_count++;
+}
+
+static bool choose_matrix(fed_work *w)
+{
+    schedule *s = w->s;
+    dtype a = s->kernel->params[s->operands[0].load->attr.access.array].elem;
+    if (tile_type_of(s->kernel, s->sums).elem != DT_F32) return fed_refuse(w, "its sums are not f32");
+    for (int i = 0; i < s->operand_count; i++)
+        if (s->kernel->params[s->operands[i].load->attr.access.array].elem != a) a = DT_F32;
+    if (a != DT_BF16 && a != DT_F16) return fed_refuse(w, "its operands are neither bf16 nor f16");
+    s->matrix = dtypes[a].text;
+    s->choice.tile[2] = SCHED_LINE_BYTES / dtypes[a].size_bytes;
+    if (s->step % s->choice.tile[2] && !s->ends_with_k)
+        return fed_refuse(w, "its steps of k are no multiple of 128 bytes");
+    if (s->apart && s->step != s->choice.tile[2])
+        return fed_refuse(w, "it adds up products of other steps of k than 128 bytes");
+    return true;
+}
+
+static bool choose_tile(fed_work *w)
+{
+    schedule *s = w->s;
+    sched_choice *c = &s->choice;
+    tile_type sums = tile_type_of(s->kernel, s->sums);
+    int64_t rows = sums.dims[0], columns = sums.dims[1];
+    c->groups = rows == GROUP_ROWS ? 1 : 2;
+    if ((rows != GROUP_ROWS && rows != 2 * GROUP_ROWS && rows != 4 * GROUP_ROWS) || columns < CHUNK_COLUMNS ||
+        columns % CHUNK_COLUMNS || columns > MOST_COLUMNS)
+        return fed_refuse(w, "its tile is not of 64, 128 or 256 rows and 64, 128, 192 or 256 columns");
+    if (rows / c->groups * columns / (32 * GROUP_WARPS) * (s->apart ? 2 : 1) > MOST_SUMS)
+        return fed_refuse(w, "its tile has more sums than two groups have registers for");
+    c->tile[0] = (int)rows;
+    c->tile[1] = (int)columns;
+    c->order = s->kernel->knob_group ? s->kernel->knob_group : RUN;
+    return true;
+}
+
+static void choose_copies(schedule *s)
+{
+    static const char *const names[2][SCHED_MOST_OPERANDS] = {
+        {"a_ring", "a1_ring", "a2_ring", "a3_ring", "a4_ring", "a5_ring", "a6_ring", "a7_ring"},
+        {"b_ring", "b1_ring", "b2_ring", "b3_ring", "b4_ring", "b5_ring", "b6_ring", "b7_ring"}};
+    int counts[2] = {0};
+    for (int i = 0; i < s->operand_count; i++) {
+        sched_operand *o = &s->operands[i];
+        const struct access *a = &o->load->attr.access;
+        dtype elem = s->kernel->params[a->array].elem;
+        int size = s->choice.tile[o->side], line = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
+        o->box_size = o->along_k ? size : line;
+        o->boxes = size / o->box_size;
+        sched_map map = {.array = a->array, .elem = elem, .rank = a->rank};
+        for (int axis = 0; axis < a->rank; axis++)
+            map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
+        o->map = fed_map_add(s, map);
+        o->ring.name = names[o->side][counts[o->side]++];
+        o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
+        o->ring.lines = (int)(o->ring.stage_bytes / SCHED_LINE_BYTES);
+    }
+}
+
+/* May a store go through shared memory, as boxes of 16 rows and 128 bytes? */
+static bool store_is_bulk(const schedule *s, const sched_store *store)
+{
+    const tile_op *op = store->op;
+    const struct access *a = &op->attr.access;
+    const tile_param *p = &s->kernel->params[a->array];
+    sched_place at = s->places[op->operands[0]];
+    int row = -1, column = -1, size = dtypes[p->elem].size_bytes;
+    if (!fed_array_is_bulk(p) || a->mask_count || (size != 2 && size != 4)) return false;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        bool slice = a->kind[axis] == INDEX_SLICE;
+        number step;
+        if (tile_type_of(s->kernel, op->operands[operand]).rank) return false;
+        if (slice && (!tile_is_constant(s->kernel, op->operands[operand + 1], &step) || step.i != 1)) return false;
+        if (slice && a->result_axis[axis] == at.row) row = axis;
+        if (slice && a->result_axis[axis] == at.column) column = axis;
+        operand += slice ? 2 : 1;
+    }
+    return row >= 0 && column == a->rank - 1;
+}
+
+static void choose_stores(schedule *s)
+{
+    int64_t bytes = 0;
+    for (int n = 0; n < s->store_count; n++) {
+        sched_store *store = &s->stores[n];
+        const struct access *a = &store->op->attr.access;
+        if (!store_is_bulk(s, store)) continue;
+        dtype elem = s->kernel->params[a->array].elem;
+        sched_map map = {.array = a->array, .elem = elem, .rank = a->rank};
+        store->box_size = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
+        store->boxes = CHUNK_COLUMNS / store->box_size;
+        store->box_bytes = WARP_ROWS * SCHED_LINE_BYTES;
+        store->offset = bytes;
+        bytes += store->boxes * store->box_bytes;
+        for (int axis = 0; axis < a->rank; axis++) map.box[axis] = 1;
+        for (int axis = 0; axis < a->rank; axis++)
+            if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[store->op->operands[0]].row)
+                map.box[axis] = WARP_ROWS;
+        map.box[a->rank - 1] = store->box_size;
+        store->map = fed_map_add(s, map);
+    }
+    s->out = (sched_room){.name = "out", .stages = s->choice.groups * GROUP_WARPS, .stage_bytes = bytes};
+}
+
+/* As many stages as there is room for; smaller tiles leave half of it to a second block. */
+static bool choose_stages(fed_work *w, const sched_machine *machine)
+{
+    schedule *s = w->s;
+    sched_choice *c = &s->choice;
+    int64_t step = 0;
+    for (int i = 0; i < s->operand_count; i++) step += s->operands[i].ring.stage_bytes;
+    int64_t out = s->out.stage_bytes * s->out.stages, phases = 2 * PHASE_BYTES * MOST_STAGES;
+    for (c->blocks = 2; c->blocks; c->blocks--) {
+        int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
+        for (s->out_buffers = 2; s->out_buffers; s->out_buffers--) {
+            int64_t stages = (room - out * s->out_buffers) / step;
+            if (c->blocks > 1 && (c->groups > 1 || stages < ENOUGH_STAGES)) continue;
+            if (s->out_buffers > 1 && stages < ENOUGH_STAGES) continue;
+            if (stages < 2) continue;
+            c->stages = (int)MINIMUM(stages, s->kernel->knob_stages ? MAXIMUM(s->kernel->knob_stages, 2) : MOST_STAGES);
+            s->out.stage_bytes *= s->out_buffers;
+            return true;
+        }
+    }
+    return fed_refuse(w, "its tile does not fit into shared memory twice");
+}
+
+static void place_rooms(schedule *s)
+{
+    int64_t offset = 0;
+    for (int i = 0; i < s->operand_count; i++) {
+        sched_room *ring = &s->operands[i].ring;
+        ring->stages = s->choice.stages;
+        ring->offset = offset;
+        offset += ring->stage_bytes * ring->stages;
+    }
+    s->out.offset = offset;
+    s->out.lines = (int)(s->out.stage_bytes / SCHED_LINE_BYTES);
+    offset += s->out.stage_bytes * s->out.stages;
+    s->phases_offset = offset;
+    s->shared_bytes = offset + 2 * PHASE_BYTES * s->choice.stages;
+}
+
+/* A whole group fetches where registers are to be handed over; else a warp will do. */
+static void choose_roles(schedule *s)
+{
+    bool hand_over = s->choice.groups > 1;
+    int warps = s->choice.groups * GROUP_WARPS, fill = hand_over ? GROUP_WARPS : 1;
+    s->multiply = (sched_role){"multiply", 0, warps, hand_over ? MULTIPLY_REGISTERS : 0, false};
+    s->fill = (sched_role){"fill", warps, fill, hand_over ? FILL_REGISTERS : 0, true};
+    s->threads = 32 * (warps + fill);
+}
+
+static bool has_product(const tile_block *b)
+{
+    for (int i = 0; i < b->op_count; i++) {
+        if (b->ops[i]->code == OP_DOT) return true;
+        for (int r = 0; r < b->ops[i]->region_count; r++)
+            if (has_product(b->ops[i]->regions[r])) return true;
+    }
+    return false;
+}
+
+const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,
+                               const char **why)
+{
+    schedule *s = ARENA_NEW(memory, schedule);
+    fed_work w = {.s = s, .memory = memory};
+    *s = (schedule){.kernel = k, .phase = phase};
+    *why = NULL;
+    if (k->raw_language || !has_product(k->phases[phase])) return NULL;
+    bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
+    suits = suits && (!k->precise || fed_refuse(&w, "the kernel is precise"));
+    suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
+    if (suits) {
+        choose_copies(s);
+        choose_stores(s);
+        suits = choose_stages(&w, machine);
+    }
+    *why = w.why;
+    if (!suits) return NULL;
+    place_rooms(s);
+    choose_roles(s);
+    return s;
+}

@@ -1,0 +1,69 @@
+/*
+ * A schedule as text: one decision a line, with the tile IR's numbers of values. For `show --stage schedule` and tests.
+ * SPDX-License-Identifier: MIT
+ */
+#include "schedule/schedule.h"
+
+#include <inttypes.h>
+
+static void print_role(const sched_role *r, text *out)
+{
+    text_print(out, "  role %-8s warps %d", r->name, r->warps);
+    if (r->registers) text_print(out, " registers %d", r->registers);
+    text_add(out, r->one_thread ? " one thread\n" : "\n");
+}
+
+static void print_room(const sched_room *r, const char *stages, text *out)
+{
+    text_print(out, "  room %-8s %d lines of %d bytes, %d %s ; %" PRId64 " bytes at %" PRId64 "\n", r->name, r->lines,
+               SCHED_LINE_BYTES, r->stages, stages, r->stage_bytes * r->stages, r->offset);
+}
+
+static void print_box(const schedule *s, int map, text *out)
+{
+    const sched_map *m = &s->maps[map];
+    text_print(out, "%s[", s->kernel->params[m->array].name);
+    for (int i = 0; i < m->rank; i++) text_print(out, "%s%d", i ? ", " : "", m->box[i]);
+    text_add(out, "]");
+}
+
+void schedule_print(const schedule *s, text *out)
+{
+    const sched_choice *c = &s->choice;
+    text_print(out, "launch of phase %d: fed tile=%dx%dx%d stages=%d groups=%d order=%d blocks=%d\n", s->phase,
+               c->tile[0], c->tile[1], c->tile[2], c->stages, c->groups, c->order, c->blocks);
+    print_role(&s->fill, out);
+    print_role(&s->multiply, out);
+    for (int i = 0; i < s->operand_count; i++) print_room(&s->operands[i].ring, "stages", out);
+    if (s->out.stage_bytes) print_room(&s->out, "warps", out);
+    for (int i = 0; i < s->operand_count; i++) {
+        const sched_operand *o = &s->operands[i];
+        text_print(out, "  copy %%%u bulk ", o->load->results[0]);
+        print_box(s, o->map, out);
+        text_print(out, " x %d > %s, along %s\n", o->boxes, o->ring.name,
+                   o->along_k ? "k"
+                   : o->side  ? "columns"
+                              : "rows");
+    }
+    for (int i = 0; i < s->product_count; i++) {
+        const sched_product *p = &s->products[i];
+        text_print(out, "  dot %%%u wgmma_%s n %d %s %s\n", p->dot->results[0], s->matrix, c->tile[1],
+                   s->operands[p->left].ring.name, s->operands[p->right].ring.name);
+    }
+    text_print(out, "  loops %d%s\n", s->loop_count, s->ends_with_k ? ", the last to the end of the operands" : "");
+    text_print(out, "  home %%%u registers %d%s\n", s->sums, c->tile[0] * c->tile[1] / (c->groups * 128),
+               s->apart ? ", and as many for the sums of a step" : "");
+    for (int n = 0; n < s->store_count; n++) {
+        const sched_store *store = &s->stores[n];
+        text_print(out, "  store %s ", s->kernel->params[store->op->attr.access.array].name);
+        if (store->map < 0) {
+            text_add(out, "by element\n");
+        } else {
+            text_add(out, "bulk ");
+            print_box(s, store->map, out);
+            text_print(out, " x %d, %d buffer%s\n", store->boxes, s->out_buffers, s->out_buffers == 1 ? "" : "s");
+        }
+    }
+    text_print(out, "  shape grid min(programs, %d a unit), threads %d, shared %" PRId64 ", maps %d\n", c->blocks,
+               s->threads, s->shared_bytes, s->map_count);
+}

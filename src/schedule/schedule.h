@@ -1,0 +1,125 @@
+/*
+ * Schedules: what was chosen for one phase of a kernel on one machine, before anything is written.
+ *
+ * A decision is a choice that could be otherwise with the same results; each is a field here. schedule_phase looks at the
+ * tile IR and either fills a schedule or says why the phase has none (it then goes through the older emitter). loops/
+ * builds exactly one program from a schedule, emit/ prints that program. The launch's shape comes from here, too.
+ * There is one recipe, `fed`: a loop over k whose operands one warp fetches by bulk copies into rings of shared memory,
+ * while groups of four warps multiply from there; what follows per element is done on the sums in registers.
+ * Memory: everything is in the arena that schedule_phase was given. docs/schedule.md explains the text form.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_SCHEDULE_SCHEDULE_H
+#define QUERN_SCHEDULE_SCHEDULE_H
+
+#include "ir/interp.h"
+
+enum {
+    SCHED_MOST_LOOPS = 6,  /* around the product, all over k */
+    SCHED_MOST_STORES = 4, /* of the epilogue */
+    SCHED_MOST_OPERANDS = 8,
+    SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
+    SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES,
+    SCHED_MAP_RANK = 5,    /* axes of an array that a bulk copy can walk */
+    SCHED_LINE_BYTES = 128 /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
+};
+
+/* What the recipes ask about a machine. */
+typedef struct sched_machine {
+    int arch, units;
+    int64_t shared_bytes; /* of a block */
+} sched_machine;
+
+/* The recipe's numbers: with kernel and machine enough to make the schedule again. */
+typedef struct sched_choice {
+    int tile[3]; /* rows, columns, elements of k that are multiplied at once */
+    int stages;  /* steps of k that are there or on their way */
+    int groups;  /* of four warps, each with its rows of the tile */
+    int order;   /* programs of axis 0 in runs of so many, each run over all of axis 1 */
+    int blocks;  /* of a unit at once */
+} sched_choice;
+
+typedef struct sched_role {
+    const char *name;
+    int first_warp, warps;
+    int registers;   /* 0: as many as the launch gives */
+    bool one_thread; /* the others of its warps do nothing */
+} sched_role;
+
+/* Shared memory in lines of 128 bytes, swizzled. A ring has several stages. */
+typedef struct sched_room {
+    const char *name;
+    int lines, stages;
+    int64_t stage_bytes, offset;
+} sched_room;
+
+/* A part of an array that the copy engine moves at once. */
+typedef struct sched_map {
+    int array;
+    dtype elem;
+    int rank, box[SCHED_MAP_RANK]; /* by axis of the array, outermost first */
+} sched_map;
+
+typedef struct sched_operand {
+    const tile_op *load;
+    int side;                 /* 0: left, of rows; 1: right, of columns */
+    bool along_k;             /* its elements lie side by side along k; else along the rows or columns of the tile */
+    int k_axis, tile_axis;    /* of the array */
+    int map, boxes, box_size; /* copies of a step, and how many rows or columns one brings */
+    sched_room ring;
+} sched_operand;
+
+typedef struct sched_product {
+    const tile_op *dot;
+    int left, right; /* operands */
+} sched_product;
+
+typedef struct sched_store {
+    const tile_op *op;
+    int map;             /* -1: element by element */
+    int64_t offset;      /* of its buffers within a warp's part of the room */
+    int64_t box_bytes;   /* 16 lines */
+    int boxes, box_size; /* of a chunk of 64 columns */
+} sched_store;
+
+/* How a value of the epilogue lies along the sums: which of its axes are rows and columns; -1: none. */
+typedef struct sched_place {
+    signed char row, column;
+} sched_place;
+
+typedef struct schedule {
+    const tile_kernel *kernel;
+    int phase;
+    sched_choice choice;
+    const tile_op *loops[SCHED_MOST_LOOPS]; /* outermost first; the products are in the last */
+    int loop_count;
+    sched_product products[SCHED_MOST_PRODUCTS]; /* in order */
+    int product_count;
+    /* The matrix units cut off what does not fit into a sum, ordinary addition rounds. Apart: the products of a step are
+     * summed up by themselves, and that sum is then added to the tile's. */
+    bool apart;
+    value sums;         /* of the outermost loop: the finished tile */
+    bool ends_with_k;   /* the last loop ends where the operands do: what is fetched beyond is zero */
+    int step;           /* of the last loop as it was written */
+    const char *matrix; /* the instruction's operands: bf16, f16 */
+    sched_role fill, multiply;
+    sched_operand operands[SCHED_MOST_OPERANDS];
+    int operand_count;
+    sched_store stores[SCHED_MOST_STORES];
+    int store_count;
+    sched_room out;  /* a warp's part of it: stage_bytes; stages: warps */
+    int out_buffers; /* of each store, taken in turns */
+    sched_map maps[SCHED_MOST_MAPS];
+    int map_count;
+    sched_place *places; /* by value; of what the stores need */
+    bool *needed;        /* by value: some store needs it */
+    int64_t phases_offset, shared_bytes;
+    int threads;
+} schedule;
+
+/* NULL: the phase has no recipe; *why then says what stands against it, or is NULL where there is no product at all. */
+const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,
+                               const char **why);
+void schedule_print(const schedule *s, text *out);
+
+#endif

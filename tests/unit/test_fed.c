@@ -1,0 +1,276 @@
+/*
+ * Products that are fed by bulk copies (schedule/fed.c): their schedules as text, their CUDA text on emu against ref,
+ * what has no such schedule and says why, and what NVRTC makes of the text: no spills, no products one after the other.
+ * Data are small whole numbers, so that sums are exact in every order.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/cubin.h"
+#include "device/nvrtc.h"
+#include "ir/tile.h"
+#include "test.h"
+
+#include <quern/quern.h>
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+#define FILE_PATH QUERN_ROOT "/tests/data/fed.qn"
+
+static qn_context *context;
+static qn_module *module;
+
+static void keep(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* settings: "M=8 N=8 T=bf16". */
+static char *show(const char *path, const char *kernel, const char *stage, const char *settings)
+{
+    text out = {0};
+    qn_error error;
+    char words[8][32];
+    const char *list[8];
+    int count = 0, used;
+    for (; count < 8 && sscanf(settings, " %31s%n", words[count], &used) == 1; settings += used) {
+        list[count] = words[count];
+        count++;
+    }
+    qn_show_options options = {.stage = stage, .arch = "sm_90a", .settings = {list, count}};
+    if (qn_show(context, path, kernel, &options, keep, &out, &error) != QN_OK) text_print(&out, "%s", error.message);
+    return out.data ? out.data : calloc(1, 1);
+}
+
+static bool is_fed(const char *kernel, const char *settings)
+{
+    char *words = show(FILE_PATH, kernel, "schedule", settings);
+    bool fed = strstr(words, ": fed tile=") != NULL;
+    if (!fed) printf("%s with %s: %s\n", kernel, settings, words);
+    free(words);
+    return fed;
+}
+
+typedef struct array {
+    const char *name;
+    dtype elem;
+    int rank;
+    int64_t extents[3];
+    void *data;
+} array;
+
+static int64_t count_of(const array *a)
+{
+    int64_t count = 1;
+    for (int i = 0; i < a->rank; i++) count *= a->extents[i];
+    return count;
+}
+
+static void fill(array *a, int seed)
+{
+    size_t size = (size_t)dtypes[a->elem].size_bytes;
+    a->data = aligned_alloc(64, ((size_t)count_of(a) * size + 127) / 64 * 64);
+    for (int64_t i = 0; i < count_of(a); i++) {
+        double x = (double)((i * (5 + seed) + i / (3 + seed)) % 5 - 2);
+        element_write(a->elem, (char *)a->data + (size_t)i * size, (number){.f = x, .i = (int64_t)x});
+    }
+}
+
+/* The arrays on ref and on emu; the last `results` of them are compared. */
+static void compare(const char *kernel, array *arrays, int count, int results, dtype t)
+{
+    qn_error error;
+    void *written[2][2] = {{NULL}};
+    bool good = true;
+    for (int i = 0; i < count; i++) fill(&arrays[i], i);
+    for (int d = 0; d < 2 && good; d++) {
+        qn_call *call;
+        EXPECT(qn_call_new(module, kernel, &call, &error) == QN_OK);
+        for (int i = 0; i < count && good; i++) {
+            const array *a = &arrays[i];
+            size_t bytes = (size_t)count_of(a) * (size_t)dtypes[a->elem].size_bytes;
+            void *data = a->data;
+            if (i >= count - results) {
+                data = written[d][i - count + results] = aligned_alloc(64, (bytes + 127) / 64 * 64);
+                memcpy(data, a->data, bytes);
+            }
+            good =
+                qn_call_set_memory(call, a->name, data, (qn_dtype)a->elem, a->rank, a->extents, NULL, &error) == QN_OK;
+        }
+        good = good && qn_call_run(call, d ? "emu" : "ref", &error) == QN_OK;
+        if (!good) printf("%s of %s: %s\n", kernel, dtypes[t].text, error.message);
+        EXPECT(good);
+        qn_call_free(call);
+    }
+    for (int r = 0; r < results && good; r++) {
+        const array *a = &arrays[count - results + r];
+        int bad = 0;
+        for (int64_t i = 0; i < count_of(a); i++) {
+            size_t at = (size_t)i * (size_t)dtypes[a->elem].size_bytes;
+            number want = element_read(a->elem, (char *)written[0][r] + at);
+            number got = element_read(a->elem, (char *)written[1][r] + at);
+            if ((dtype_is_float(a->elem) ? want.f != got.f : want.i != got.i) && !bad++)
+                printf("%s of %s: element %d of %s is %g, not %g\n", kernel, dtypes[t].text, (int)i, a->name, got.f,
+                       want.f);
+        }
+        EXPECT(!bad);
+    }
+    for (int i = 0; i < count; i++) free(arrays[i].data);
+    for (int d = 0; d < 2; d++)
+        for (int r = 0; r < results; r++) free(written[d][r]);
+}
+
+static void run_plain(const char *kernel, dtype t, dtype out, bool turn_a, bool turn_b, int64_t m, int64_t n, int64_t k)
+{
+    array arrays[] = {{.name = "a", .elem = t, .rank = 2, .extents = {turn_a ? k : m, turn_a ? m : k}},
+                      {.name = "b", .elem = t, .rank = 2, .extents = {turn_b ? n : k, turn_b ? k : n}},
+                      {.name = "c", .elem = out, .rank = 2, .extents = {m, n}}};
+    compare(kernel, arrays, 3, 1, t);
+}
+
+TEST(every_residue)
+{
+    EXPECT(is_fed("plain", "M=65 N=72 K=136 T=bf16"));
+    static const int64_t shapes[][3] = {{1, 8, 8}, {64, 64, 64}, {65, 72, 136}, {130, 200, 72}, {7, 64, 0}};
+    for (int i = 0; i < COUNT(shapes); i++)
+        run_plain("plain", DT_BF16, DT_BF16, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
+    run_plain("plain", DT_F16, DT_F16, false, false, 65, 72, 136);
+}
+
+TEST(every_order)
+{
+    EXPECT(is_fed("turned", "M=136 N=70 K=72 T=f16"));
+    EXPECT(is_fed("both_columns", "M=264 N=136 K=72 T=bf16"));
+    run_plain("turned", DT_F16, DT_F32, true, true, 136, 70, 72);
+    run_plain("both_columns", DT_BF16, DT_BF16, true, false, 264, 136, 72);
+}
+
+TEST(batches_loops_and_terms)
+{
+    EXPECT(is_fed("batches", "B=2 M=66 N=200 K=136 T=bf16"));
+    EXPECT(is_fed("nested", "R=3 M=66 N=72 K=72 T=bf16"));
+    EXPECT(is_fed("terms", "M=66 N=72 K=136 T=bf16"));
+    array batches[] = {{.name = "a", .elem = DT_BF16, .rank = 3, .extents = {2, 66, 136}},
+                       {.name = "b", .elem = DT_BF16, .rank = 3, .extents = {2, 136, 200}},
+                       {.name = "c", .elem = DT_BF16, .rank = 3, .extents = {2, 66, 200}}};
+    compare("batches", batches, 3, 1, DT_BF16);
+    for (int64_t r = 0; r < 4; r += 3) {
+        array nested[] = {{.name = "a", .elem = DT_BF16, .rank = 3, .extents = {r, 66, 72}},
+                          {.name = "b", .elem = DT_BF16, .rank = 3, .extents = {r, 72, 72}},
+                          {.name = "c", .elem = DT_F32, .rank = 2, .extents = {66, 72}}};
+        compare("nested", nested, 3, 1, DT_BF16);
+    }
+    array terms[] = {{.name = "a", .elem = DT_BF16, .rank = 3, .extents = {2, 66, 136}},
+                     {.name = "b", .elem = DT_BF16, .rank = 3, .extents = {2, 136, 72}},
+                     {.name = "c", .elem = DT_F32, .rank = 2, .extents = {66, 72}}};
+    compare("terms", terms, 3, 1, DT_BF16);
+}
+
+TEST(what_follows)
+{
+    EXPECT(is_fed("epilogue", "M=66 N=136 K=72 T=bf16"));
+    EXPECT(is_fed("bytes", "M=66 N=72 K=72 T=bf16"));
+    {
+        const int64_t m = 66, n = 136, k = 72;
+        array arrays[] = {{.name = "a", .elem = DT_BF16, .rank = 2, .extents = {m, k}},
+                          {.name = "b", .elem = DT_BF16, .rank = 2, .extents = {k, n}},
+                          {.name = "bias", .elem = DT_BF16, .rank = 1, .extents = {n}},
+                          {.name = "rest", .elem = DT_BF16, .rank = 2, .extents = {m, n}},
+                          {.name = "scale", .elem = DT_F32, .rank = 1, .extents = {m}},
+                          {.name = "sum", .elem = DT_F32, .rank = 2, .extents = {m, n}},
+                          {.name = "c", .elem = DT_BF16, .rank = 2, .extents = {m, n}}};
+        compare("epilogue", arrays, 7, 2, DT_BF16);
+    }
+    run_plain("bytes", DT_BF16, DT_I8, false, false, 66, 72, 72);
+}
+
+/* No map walks rows of 65 elements: the older way, and the schedule says why. */
+TEST(what_is_not_fed_says_why)
+{
+    static const struct {
+        const char *kernel, *settings, *why;
+    } cases[] = {{"plain", "M=64 N=64 K=65 T=bf16", "no bulk copy walks `a`"},
+                 {"plain", "M=64 N=64 K=64 T=float", "its operands are neither bf16 nor f16"},
+                 {"plain", "M=64 N=64 K=64 T=bf16 BM=32", "its tile is not of 64, 128 or 256 rows"},
+                 {"plain", "M=64 N=64 K=64 T=bf16 BM=256 BN=256", "more sums than two groups have registers for"}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        char *words = show(FILE_PATH, cases[i].kernel, "schedule", cases[i].settings);
+        EXPECT(strstr(words, "its product is not fed: "));
+        EXPECT(strstr(words, cases[i].why));
+        if (!strstr(words, cases[i].why)) printf("%s\n", words);
+        free(words);
+    }
+    run_plain("plain", DT_BF16, DT_BF16, false, false, 64, 64, 65);
+}
+
+TEST(schedules_as_text)
+{
+    char *words = show(QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "schedule", "M=4096 N=4096 K=4096 T=bf16");
+    EXPECT_TEXT(words, "schedule matmul_tiled\n"
+                       "launch of phase 0: fed tile=128x256x64 stages=4 groups=2 order=8 blocks=1\n"
+                       "  role fill     warps 4 registers 24 one thread\n"
+                       "  role multiply warps 8 registers 240\n"
+                       "  room a_ring   128 lines of 128 bytes, 4 stages ; 65536 bytes at 0\n"
+                       "  room b_ring   256 lines of 128 bytes, 4 stages ; 131072 bytes at 65536\n"
+                       "  room out      32 lines of 128 bytes, 8 warps ; 32768 bytes at 196608\n"
+                       "  copy %27 bulk a[128, 64] x 1 > a_ring, along k\n"
+                       "  copy %29 bulk b[64, 64] x 4 > b_ring, along columns\n"
+                       "  dot %39 wgmma_bf16 n 256 a_ring b_ring\n"
+                       "  loops 1, the last to the end of the operands\n"
+                       "  home %40 registers 128\n"
+                       "  store c bulk c[16, 64] x 1, 2 buffers\n"
+                       "  shape grid min(programs, 1 a unit), threads 384, shared 229440, maps 3\n");
+    free(words);
+}
+
+/* Products that wait for each other, or registers that spill, are many times slower, and only the assembler tells. */
+TEST(the_assembler_is_content)
+{
+    static const struct {
+        const char *kernel, *settings, *symbol;
+    } cases[] = {{"plain", "M=4096 N=4096 K=4096 T=bf16 BM=128 BN=256", "plain_phase0"},
+                 {"both_columns", "M=4096 N=4096 K=4096 T=bf16", "both_columns_phase0"},
+                 {"epilogue", "M=4096 N=4096 K=4096 T=bf16", "epilogue_phase0"},
+                 {"terms", "M=4096 N=4096 K=4096 T=bf16", "terms_phase0"}};
+    nvrtc *n = nvrtc_new();
+    qn_error error;
+    if (nvrtc_ready(n, &error) != QN_OK) {
+        printf("note: skipped the_assembler_is_content: %s\n", error.message);
+        nvrtc_free(n);
+        return;
+    }
+    for (int i = 0; i < COUNT(cases); i++) {
+        char *source = show(FILE_PATH, cases[i].kernel, "cuda", cases[i].settings);
+        nvrtc_output o = {0};
+        cubin_usage usage = {0};
+        bool good =
+            nvrtc_compile(n, source, "fed.cu", &(nvrtc_options){.arch = 90, .usage = true}, &o, &error) == QN_OK;
+        EXPECT(good);
+        if (!good) printf("%s: %s\n", cases[i].kernel, error.message);
+        EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, cases[i].symbol, &usage));
+        EXPECT(usage.local_bytes == 0);
+        EXPECT(!strstr(text_get(&o.log), "(C75"));
+        EXPECT(strstr(text_get(&o.ptx), "wgmma.mma_async") && strstr(text_get(&o.ptx), "cp.async.bulk.tensor"));
+        nvrtc_output_free(&o);
+        free(source);
+    }
+    nvrtc_free(n);
+}
+
+TEST(open_module)
+{
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    qn_status status = qn_module_load_file(context, FILE_PATH, &module, &error);
+    if (status != QN_OK) printf("%s\n", error.message);
+    EXPECT(status == QN_OK);
+    if (status != QN_OK) exit(1);
+}
+
+TEST(close_module)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(every_order),
+          CASE(batches_loops_and_terms), CASE(what_follows), CASE(what_is_not_fed_says_why),
+          CASE(the_assembler_is_content), CASE(close_module))
