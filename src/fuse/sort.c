@@ -18,8 +18,9 @@
 #define EACH 8
 #define SHORTEST_RUN 8
 #define LONGEST_RUN 8192
-#define BLOCK_SPAN 2048         /* elements of a block, of so many rows as that is */
-#define SHORTEST_BY_DIGITS 2048 /* and at least 256 threads */
+#define BLOCK_SPAN 2048 /* elements of a block, of so many rows as that is */
+#define SHORTEST_BY_DIGITS 2048
+#define DIGIT_THREADS 256 /* one a digit; more elements a thread mean fewer counts to add up */
 #define MOST_KEPT 32
 #define WARPS_WANTED 8192
 #define SHORTEST_PART 2048
@@ -354,8 +355,8 @@ node fuse_sort_prepare(graph *g, node n, node *sorted)
     const char *left = ends_here ? places : whole, *c_type = ends_here ? "long" : "unsigned long", *source;
     dtype elem = ends_here ? DT_I64 : DT_U64;
     if (run >= SHORTEST_BY_DIGITS)
-        source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, EACH, s.lowest, s.key, left,
-                             s.c_type, c_type);
+        source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, (int)run / DIGIT_THREADS,
+                             s.lowest, s.key, left, s.c_type, c_type);
     else
         source = arena_print(g->memory, runs_source, s.type, dtypes[elem].text, (int)run, (int)MAXIMUM(run, BLOCK_SPAN),
                              EACH, merge_text, s.key, left, s.c_type, c_type);
