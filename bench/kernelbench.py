@@ -200,45 +200,41 @@ class Quern:
         return call, keep
 
     def run(self, call):
-        """Waits: a tensor function runs on the device's own stream."""
-        self.ok(self.q.qn_call_run(call, self.device, self.error), "run")
+        """On a GPU in PyTorch's stream, and not waited for."""
+        if self.stream:
+            self.ok(self.q.qn_call_launch(call, self.stream, self.error), "launch")
+        else:
+            self.ok(self.q.qn_call_run(call, self.device, self.error), "run")
 
 
 # ---- times ----
 
-def median_us(f, device, waits, budget_s=0.25):
-    """waits: f returns when its work is done. The GPU's second-level cache is emptied before each call."""
-    if device == "cuda":
-        empty = torch.empty(64 << 20, dtype=torch.int32, device=device)
-        torch.cuda.synchronize()
+def median_us(f, device, budget_s=0.25):
+    """The GPU's second-level cache is emptied before each call; its times are those between two events."""
+    gpu = device == "cuda"
+    wait = torch.cuda.synchronize if gpu else lambda: None
+    empty = torch.empty(64 << 20, dtype=torch.int32, device=device) if gpu else None
     f()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    wait()
     start = time.perf_counter()
     f()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    wait()
     once = time.perf_counter() - start
     count = 1 if once > 2 else max(5, min(50, int(budget_s / max(once, 1e-5))))
     times, events = [], []
     for _ in range(count):
-        if device == "cuda":
+        if gpu:
             empty.zero_()
-        if device == "cuda" and not waits:
             events.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
             events[-1][0].record()
             f()
             events[-1][1].record()
-            continue
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        f()
-        times.append((time.perf_counter() - start) * 1e6)
-    if events:
-        torch.cuda.synchronize()
-        times = [a.elapsed_time(b) * 1e3 for a, b in events]
-    return statistics.median(times)
+        else:
+            start = time.perf_counter()
+            f()
+            times.append((time.perf_counter() - start) * 1e6)
+    wait()
+    return statistics.median(times or [a.elapsed_time(b) * 1e3 for a, b in events])
 
 
 def relative_error(got, want):
@@ -261,22 +257,24 @@ def run_one(problem, options, pipe):
         with torch.no_grad():
             want = model(*[x.clone() if torch.is_tensor(x) else x for x in inputs])
             want = want if torch.is_tensor(want) else want[0]
-            pipe.send({"eager_us": median_us(lambda: model(*inputs), device, False)})
+            pipe.send({"eager_us": median_us(lambda: model(*inputs), device)})
             result = torch.empty(tuple(want.shape), dtype=want.dtype, device=device)
             call, _keep = quern.call(problem, options.mode, tensors, scalars, result)
             start = time.perf_counter()
             quern.run(call)
+            if device == "cuda":
+                torch.cuda.synchronize()
             pipe.send({"first_s": time.perf_counter() - start})
             error = relative_error(result, want)
             right = error < (2e-2 if options.tf32 else 2e-3)
             pipe.send({"error": error, "status": "ok" if right else "WRONG"})
             del want
             if right:
-                pipe.send({"quern_us": median_us(lambda: quern.run(call), device, True)})
+                pipe.send({"quern_us": median_us(lambda: quern.run(call), device)})
             if not options.no_compile:
                 compiled = torch.compile(model)
                 compiled(*inputs)
-                pipe.send({"compiled_us": median_us(lambda: compiled(*inputs), device, False)})
+                pipe.send({"compiled_us": median_us(lambda: compiled(*inputs), device)})
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()

@@ -3,12 +3,9 @@
  * tile is as long as it, and whether it bounds slices along the last axis of an array, which are read and written in
  * vectors. Facts of other extents (the number of rows, of programs, of turns of a loop) would make variants that differ
  * in nothing: they are dropped, so that a new batch size compiles nothing.
-<<<<<<< HEAD
  * That an array can be copied in bulk is a fact where the kernel multiplies: others do not ask.
-=======
  * A tile may also be as long as a number that no array has (a window of something padded): that one decides how many
  * threads take it, as any other.
->>>>>>> e59c249 (Small folds are chains of terms, and a tile's length is a fact whoever has it)
  * An extent that only short arrays of one axis have (a loss for each row) is not worth a variant for each class either.
  * SPDX-License-Identifier: MIT
  */
