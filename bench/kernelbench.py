@@ -10,7 +10,7 @@ scalars by their names. `medium` and `small` halve the largest sizes of a proble
 until its numbers and operations fit a CPU; they are the same on every machine.
 Each problem runs in a process of its own, which is ended after the timeout. Quern is checked against eager first; what
 is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
-below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion`).
+below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
 """
 import argparse
@@ -34,6 +34,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
 STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads")
+UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
           torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12}
 
@@ -312,7 +313,7 @@ def run_apart(problem, options):
 # ---- what the plan says ----
 
 def plan_text(problem, settings, options):
-    words = [options.quern, "show", problem.functions, f"k{problem.number}", "--stage", "fusion", "--device",
+    words = [options.quern, "show", problem.functions, f"k{problem.number}", "--stage", "fusion", "--why", "--device",
              options.device, *settings]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     return done.stdout if done.returncode == 0 else "", (done.stderr.strip().splitlines() or [""])[0]
@@ -322,9 +323,9 @@ def plan_reason(text):
     """The slowest kernel by the plan's own estimate, and what it says of it."""
     best, best_us = "", -1.0
     for line in text.splitlines():
-        m = re.match(r"  (?:estimate|takes about) ([0-9.]+) (ns|us|ms|s)\b(.*)", line)
+        m = re.match(r"  takes about ([0-9.e+]+) (ns|us|ms|s)\b", line)
         if m:
-            time_us = float(m.group(1)) * {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}[m.group(2)]
+            time_us = float(m.group(1)) * UNITS[m.group(2)]
             if time_us > best_us:
                 best, best_us = f"{kernel}: {line.strip()}", time_us
         elif line.startswith("kernel "):
@@ -346,8 +347,8 @@ def plan_all(problems, options):
             settings = problem.settings(problem.values(names, inputs), problem.tensors(model, inputs))
             text, wrong = plan_text(problem, settings, options)
             m = re.search(r"^plan: .*$", text, re.M)
-            both = re.search(r"estimate ([0-9.e+-]+) us.* eager ([0-9.e+-]+) us", m.group(0)) if m else None
-            ratio = float(both.group(2)) / float(both.group(1)) if both else 0.0
+            times = [float(a) * UNITS[b] for a, b in re.findall(r" ([0-9.e+-]+) (ns|us|ms|s)\b", m.group(0))] if m else []
+            ratio = times[1] / times[0] if len(times) == 2 and times[0] else 0.0
             rows.append((ratio, problem, m.group(0) if m else wrong or plan_reason(text), plan_reason(text)))
         except Exception as why:
             rows.append((-1.0, problem, f"{type(why).__name__}: {str(why)[:200]}", ""))

@@ -1,5 +1,5 @@
 /*
- * What kernels will take, estimated before they exist (fuse_cost: group.h).
+ * What kernels will take, estimated before they exist (fuse_cost: fuse.h).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_FUSE_COST_H

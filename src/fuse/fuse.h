@@ -29,6 +29,17 @@ typedef struct fuse_options {
     int units;          /* threads or multiprocessors */
 } fuse_options;
 
+/* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on
+ * extents and on the kind of device alone. */
+typedef struct fuse_cost {
+    double bytes; /* to and from memory */
+    double ops;   /* arithmetic, by elements; functions count for several */
+    double loads; /* of elements, by what they keep the load units busy */
+    int launches;
+    double time_ns;    /* 0: nothing is known */
+    const char *bound; /* "memory", "arithmetic", "loads", "launches": what takes longest */
+} fuse_cost;
+
 /* What one array parameter of a kernel is called with: a strided view of a node's memory. */
 typedef struct fuse_argument {
     node base; /* a leaf, or a node that an earlier kernel of the plan (or this one) writes, row-major */
@@ -52,6 +63,7 @@ typedef struct fuse_kernel {
     int over_read, over_write; /* its place among the arguments is that of over_read */
     int64_t read_bytes, written_bytes, flops;
     int64_t saved_bytes; /* of intermediates that were not written and read again */
+    fuse_cost cost;
 } fuse_kernel;
 
 /* An edge between two kernels, or from a kernel to a result: why the value went through memory. */
@@ -83,6 +95,7 @@ typedef struct fuse_plan {
     fuse_place *places; /* by node; only of nodes that some kernel writes */
     int64_t workspace_bytes;
     int64_t peak_bytes; /* workspace and results */
+    double eager_ns;    /* estimated: a kernel for each op, as a sum */
 } fuse_plan;
 
 /* leaves: by node. wanted: results with memory of their own (or views of leaves, which no kernel writes). */
@@ -95,6 +108,8 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
 
 /* report.c: `kernel N: ...` lines with bytes, FLOPs, what fusion saved, and the boundaries. */
 void fuse_print(const fuse_plan *plan, text *out);
+void fuse_print_why(const fuse_plan *plan, text *out); /* ... and what each is estimated to take, and what bounds it */
+double fuse_plan_ns(const fuse_plan *plan);            /* estimated */
 /* "softmax matmul": what the user called, where that is known, else the ops. */
 void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out);
 void fuse_print_memory(const fuse_plan *plan, text *out);

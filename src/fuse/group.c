@@ -199,6 +199,13 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     const char *why = NULL;
     qn_error error = {0};
     if (!cell_build(p, &c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";
+    if (c.g.kind == GROUP_LOOP) {
+        c.cost = p->built;
+        c.costed = c.stamp;
+        double one = cell_cost(p, &p->cells[a])->time_ns, other = cell_cost(p, &p->cells[b])->time_ns;
+        if (one > 0 && other > 0 && c.cost.time_ns > one + other)
+            return "computing it again where it is needed would take longer than its way through memory";
+    }
     settle_positions(p, a, b);
     p->cells[b].dead = true;
     p->cells[a] = c;

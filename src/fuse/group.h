@@ -28,17 +28,6 @@ typedef struct group {
     int write_count;
 } group;
 
-/* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on
- * extents and on the kind of device alone. */
-typedef struct fuse_cost {
-    double bytes; /* to and from memory */
-    double ops;   /* arithmetic, by elements; functions count for several */
-    double loads; /* of elements, by what they keep the load units busy */
-    int launches;
-    double time_ns;    /* 0: nothing is known */
-    const char *bound; /* "memory", "arithmetic", "loads", "launches": what takes longest */
-} fuse_cost;
-
 typedef struct builder {
     arena *memory; /* of the kernel; when only asked: scratch */
     graph *g;

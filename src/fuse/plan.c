@@ -203,6 +203,7 @@ bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, cons
     bool fine = (c->g.kind == GROUP_LOOP ? loop_build : dot_build)(&b, &c->g, out, error);
     for (int i = 0; i < c->g.node_count; i++) p->in_memory[c->g.nodes[i]] = p->is_op[c->g.nodes[i]];
     *why = b.why;
+    p->built = b.cost;
     if (out && fine) keep_kernel(out, memory);
     if (out) arena_free(scratch);
     return fine;
@@ -378,6 +379,7 @@ static qn_status build_all(planner *p, fuse_plan *plan, int **kernel_of, bool *a
         *k = built[order[i]];
         (*kernel_of)[order[i]] = plan->kernel_count++;
         count_kernel(p, &p->cells[order[i]], k);
+        k->cost = *cell_cost(p, &p->cells[order[i]]);
     }
     return QN_OK;
 }
@@ -464,9 +466,11 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
         for (node n = 1; (int)n < p->node_count; n++)
             if (p->reached[n] && p->is_op[n]) make_cell(p, n);
         QN_TRY(heap_status(error));
+        for (int i = 0; i < p->cell_count; i++) p->eager_ns += cell_cost(p, &p->cells[i])->time_ns;
         if (options->mode != FUSE_EAGER) group_nodes(p);
         QN_TRY(build_all(p, plan, &kernel_of, &again, error));
     }
+    plan->eager_ns = p->eager_ns;
     list_boundaries(p, plan, kernel_of);
     plan_rename(p, plan, &prepared, roots, root_count);
     *out = plan;

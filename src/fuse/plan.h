@@ -21,6 +21,8 @@ typedef struct cell {
     int read_count;
     node *copies; /* of `g.nodes`: computed here too, so as not to be read; another cell owns them. recompute.c */
     int copy_count;
+    int costed;     /* the stamp for which `cost` was estimated */
+    fuse_cost cost; /* time_ns 0: nothing is known */
 } cell;
 
 /* Two cells (by stamp) that do not go together. */
@@ -53,7 +55,9 @@ typedef struct planner {
     bool copying;   /* some cell has copies */
     node **copiers; /* by node: cells that have a copy of it, or had; recompute.c */
     int *copier_count;
-    bool early; /* see builder */
+    bool early;      /* see builder */
+    fuse_cost built; /* of the last cell that cell_build accepted */
+    double eager_ns; /* estimated: every op a kernel of its own */
     refusal *refusals;
     int refusal_count, refusal_size;
 } planner;
@@ -99,6 +103,8 @@ void group_recompute(planner *p);
 void cell_settle(planner *p, cell *c);
 void cells_settle(planner *p);                        /* all; those that write nothing are dead */
 bool cell_lists(const node *list, int count, node n); /* in an ascending list */
+/* plan_cost.c: what its kernel will take. */
+const fuse_cost *cell_cost(planner *p, cell *c);
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error);
 
 #endif

@@ -37,7 +37,36 @@ static void print_value(const graph *g, node n, text *out)
     shape_print(&x->shape, out);
 }
 
-static void print_kernel(const fuse_plan *plan, int number, text *out)
+static void add_time(text *out, double time_ns)
+{
+    if (time_ns < 1e3)
+        text_print(out, "%.0f ns", time_ns);
+    else if (time_ns < 1e6)
+        text_print(out, "%.3g us", time_ns * 1e-3);
+    else if (time_ns < 1e9)
+        text_print(out, "%.3g ms", time_ns * 1e-6);
+    else
+        text_print(out, "%.3g s", time_ns * 1e-9);
+}
+
+static void print_cost(const fuse_cost *c, text *out)
+{
+    if (c->time_ns <= 0) return;
+    text_add(out, "  takes about ");
+    add_time(out, c->time_ns);
+    text_print(out, ", bound by %s: moves ", c->bound ? c->bound : "memory");
+    fuse_add_bytes(out, (int64_t)c->bytes);
+    text_print(out, ", %.3g operations, %.3g loads\n", c->ops, c->loads);
+}
+
+double fuse_plan_ns(const fuse_plan *plan)
+{
+    double sum = 0;
+    for (int i = 0; i < plan->kernel_count; i++) sum += plan->kernels[i].cost.time_ns;
+    return sum;
+}
+
+static void print_kernel(const fuse_plan *plan, int number, bool why, text *out)
 {
     const fuse_kernel *k = &plan->kernels[number];
     const graph *g = plan->graph;
@@ -50,6 +79,7 @@ static void print_kernel(const fuse_plan *plan, int number, text *out)
     text_print(out, "  FLOPs %lld  saved ", (long long)k->flops);
     fuse_add_bytes(out, k->saved_bytes);
     text_add(out, "\n");
+    if (why) print_cost(&k->cost, out);
     for (int i = 0; i < k->node_count; i++) {
         const graph_node *x = graph_get(g, k->nodes[i]);
         if (is_silent(x)) continue;
@@ -77,9 +107,9 @@ void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out)
     }
 }
 
-void fuse_print(const fuse_plan *plan, text *out)
+static void print_plan(const fuse_plan *plan, bool why, text *out)
 {
-    for (int i = 0; i < plan->kernel_count; i++) print_kernel(plan, i, out);
+    for (int i = 0; i < plan->kernel_count; i++) print_kernel(plan, i, why, out);
     for (int i = 0; i < plan->boundary_count; i++) {
         const fuse_boundary *b = &plan->boundaries[i];
         text_add(out, "boundary ");
@@ -91,4 +121,19 @@ void fuse_print(const fuse_plan *plan, text *out)
         else
             text_print(out, ") from kernel %d to %d: %s\n", b->producer, b->consumer, b->why);
     }
+}
+
+void fuse_print(const fuse_plan *plan, text *out)
+{
+    print_plan(plan, false, out);
+}
+
+void fuse_print_why(const fuse_plan *plan, text *out)
+{
+    print_plan(plan, true, out);
+    text_print(out, "plan: %d kernels take about ", plan->kernel_count);
+    add_time(out, fuse_plan_ns(plan));
+    text_add(out, "; a kernel for each op would take ");
+    add_time(out, plan->eager_ns);
+    text_add(out, "\n");
 }

@@ -250,6 +250,7 @@ static fuse_kernel joined(arena *memory, const fuse_kernel *a, const fuse_kernel
     k.written_bytes += b->written_bytes;
     k.flops += b->flops;
     k.saved_bytes += b->saved_bytes;
+    k.cost.time_ns = MAXIMUM(a->cost.time_ns, b->cost.time_ns); /* they run at once */
     return k;
 }
 

@@ -202,6 +202,8 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
     if (status == QN_OK && s.plan) {
         if (options->dot)
             show_picture(s.plan, s.results, s.count, s.names, MAX_PARAMS, out);
+        else if (options->why && options->stage && !strcmp(stage, "fusion"))
+            fuse_print_why(s.plan, out);
         else if (kernels || options->why)
             status = show_kernels(&s, stage, options, taker, out, error);
         else if (!strcmp(stage, "memory"))

@@ -185,13 +185,16 @@ static void collect(void *user, const char *words, size_t length)
     text_add_bytes(user, words, length);
 }
 
+static bool why;
+
 static char *shown(const char *name, const char *stage, const char *const *settings, int count)
 {
     static const char *const path = "small_folds.qn";
     text out = {0};
     FILE *file = fopen(path, "w");
     if (file) fputs(source, file), fclose(file);
-    qn_show_options options = {.stage = stage, .device = "cuda", .arch = "sm_90a", .settings = {settings, count}};
+    qn_show_options options = {
+        .stage = stage, .device = "cuda", .arch = "sm_90a", .settings = {settings, count}, .why = why};
     bool good = qn_show(context, path, name, &options, collect, &out, &error) == QN_OK;
     if (!good) printf("%s: %s\n", name, error.message);
     EXPECT(good);
@@ -234,6 +237,37 @@ TEST(softmax_of_few_classes_keeps_its_folds)
     free(tile);
 }
 
+/* 25 functions a result cost more than the way of one through memory. */
+TEST(a_function_under_windows_is_stored)
+{
+    static const char *const sizes[] = {"N=64", "H=512", "W=512"};
+    char *fusion = shown("gelu_pool", "fusion", sizes, COUNT(sizes));
+    EXPECT(strstr(fusion, "kernel 1:") && !strstr(fusion, "kernel 2:"));
+    EXPECT(strstr(fusion, "would take longer than its way through memory") || strstr(fusion, "many times over"));
+    free(fusion);
+}
+
+TEST(a_product_under_windows_is_stored)
+{
+    static const char *const sizes[] = {"N=64", "M=512", "K=512", "W=512"};
+    char *fusion = shown("product_pool", "fusion", sizes, COUNT(sizes));
+    EXPECT(strstr(fusion, "kernel 1:") && !strstr(fusion, "kernel 2:"));
+    EXPECT(strstr(fusion, "needs all of them first"));
+    free(fusion);
+}
+
+/* Arithmetic that costs less than its bytes goes into the windows; an estimate and its bound stand beside each kernel. */
+TEST(plans_tell_their_estimates)
+{
+    static const char *const sizes[] = {"N=512", "H=128", "W=128", "k=3", "s=2", "p=1", "d=1"};
+    why = true;
+    char *fusion = shown("one_by_one", "fusion", sizes, COUNT(sizes));
+    why = false;
+    EXPECT(strstr(fusion, "takes about ") && strstr(fusion, ", bound by "));
+    EXPECT(strstr(fusion, "plan: 1 kernels take about ") && strstr(fusion, "a kernel for each op would take "));
+    free(fusion);
+}
+
 TEST(opened)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
@@ -247,5 +281,6 @@ TEST(closed)
 }
 
 TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_longer_window_gets_the_threads_it_needs),
-          CASE(softmax_of_few_classes_keeps_its_folds), CASE(on_devices_windows), CASE(on_devices_short_axes),
-          CASE(closed))
+          CASE(softmax_of_few_classes_keeps_its_folds), CASE(a_function_under_windows_is_stored),
+          CASE(a_product_under_windows_is_stored), CASE(plans_tell_their_estimates), CASE(on_devices_windows),
+          CASE(on_devices_short_axes), CASE(closed))
