@@ -64,6 +64,11 @@ QN_API const char *qn_stage_name(int number, const char **summary);
  * from the seed and the parameter's name. Extents must be known by then. */
 QN_API QN_MUST_CHECK qn_status qn_call_generate(qn_call *call, uint64_t seed, qn_error *error);
 
+/* Everything that has a value when the call runs on this device as it is set now, in lines "name=value" that are settings:
+ * extents, types, constants, scalars. Outputs need not be set. */
+QN_API QN_MUST_CHECK qn_status qn_call_known(qn_call *call, const char *device, qn_write *write, void *user,
+                                             qn_error *error);
+
 /* check: every kernel of a file under the checking interpreter at odd and even sizes, then the other devices against
  * it. */
 typedef struct qn_check_options {

@@ -81,26 +81,32 @@ class Function:
         return _quern.show(self.module.path, self.name, device, stage, arch, items, flags, 0.0)
 
     def source(self, language="c", **settings):
-        """The generated text: "c" or "cuda"; also every other stage of `quern show` ("tile", "layout", "sass", ...)."""
-        return self._show(language, settings=self._example(settings))
+        """The generated text: "c" or "cuda"; also every other stage of `quern show` ("tile", "layout", "sass", ...). Sizes, which
+        a tensor function needs, by name: `source("cuda", m=64, n=1000)`."""
+        return self._show(language, settings=settings)
 
     def ptx(self, arch=None, **settings):
-        return self._show("ptx", arch=arch, settings=self._example(settings))
+        return self._show("ptx", arch=arch, settings=settings)
 
     def sass(self, arch=None, **settings):
-        return self._show("sass", arch=arch, settings=self._example(settings))
+        return self._show("sass", arch=arch, settings=settings)
 
     def schedule(self, **settings):
         """How it is mapped to the machine: the layout of a kernel, the fusion of a tensor function."""
-        return self._show("fusion" if self.is_function else "layout", settings=self._example(settings))
+        return self._show("fusion" if self.is_function else "layout", settings=settings)
 
-    def explain(self, **settings):
-        """What bounds it and what to try, from the compiled text; of a tensor function, what fused and why not more."""
-        return self._show("fusion" if self.is_function else "hints", settings=self._example(settings))
+    def explain(self, *args, **settings):
+        """For arguments like these, or sizes by name: what fused and why not more (of a tensor function), then what bounds it on
+        a GPU and what to try."""
+        if args:
+            settings = {**dict(self._callable.known(args, {})), **settings}
+        text = self._show("fusion", settings=settings) if self.is_function else ""
+        items = [f"{k}={v}" for k, v in settings.items()]
+        return text + _quern.hints(self.module.path, self.name, None, None, None, items, 0, 0.0)
 
     def graph(self, backward=False, **settings):
         """Of a tensor function: its graph with the kernels as boxes, as SVG text."""
-        return self._show("graph", backward=backward, picture=True, settings=self._example(settings))
+        return self._show("graph", backward=backward, picture=True, settings=settings)
 
     @property
     def is_function(self):
@@ -108,9 +114,6 @@ class Function:
         return any(kind == "out" and type == "" for _, kind, type, _ in self.parameters) or not any(
             kind in ("out", "inout") for _, kind, _, _ in self.parameters
         )
-
-    def _example(self, settings):
-        return settings
 
     # ---- measuring ----
 

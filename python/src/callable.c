@@ -80,7 +80,9 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
         result = Py_NewRef(Py_NotImplemented);
     } else {
         entry *e = entry_find(&b);
+        PyObject *range = b.first->facts->family == FAMILY_TORCH ? range_enter(b.self->name) : NULL;
         result = e ? entry_again(e, &b) : entry_first(&b);
+        range_leave(range);
     }
     binding_release(&b);
     return result;
@@ -98,6 +100,19 @@ static PyObject *callable_convert(PyObject *self, PyObject *const *args, Py_ssiz
     long bytes = b.key_bytes;
     binding_release(&b);
     return PyLong_FromLong(bytes);
+}
+
+static PyObject *callable_known(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    binding b;
+    if (count != 2 || !PyTuple_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "known(args, keywords)");
+        return NULL;
+    }
+    if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
+    PyObject *list = entry_known(&b);
+    binding_release(&b);
+    return list;
 }
 
 static PyObject *callable_shapes(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -137,6 +152,8 @@ static PyMethodDef methods[] = {
     {"convert", (PyCFunction)(void (*)(void))callable_convert, METH_FASTCALL,
      "convert(args, keywords): its views alone"},
     {"shapes", (PyCFunction)(void (*)(void))callable_shapes, METH_FASTCALL, "shapes(arrays, keywords): of the results"},
+    {"known", (PyCFunction)(void (*)(void))callable_known, METH_FASTCALL,
+     "known(args, keywords): extents and the like"},
     {"params", callable_params, METH_NOARGS, "params(): (name, kind, type, rank) of each"},
     {"prepared", callable_size, METH_NOARGS, "prepared(): how many signatures are ready"},
     {0}};

@@ -80,6 +80,8 @@ entry *entry_find(binding *b);
 PyObject *entry_first(binding *b);
 PyObject *entry_again(entry *e, binding *b);
 void entry_free(entry *e);
+/* [(name, value), ...]: extents, types, constants and scalars of a call like this one. */
+PyObject *entry_known(binding *b);
 PyObject *entry_shapes(callable *self, PyObject *arrays, PyObject *keywords);
 
 #endif

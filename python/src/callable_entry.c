@@ -287,6 +287,35 @@ PyObject *entry_again(entry *e, binding *b)
     return results(b, objects);
 }
 
+/* ---- what is known of a call ---- */
+
+static void add_lines(void *user, const char *text, size_t length)
+{
+    PyObject *list = user;
+    for (const char *at = text, *end = text + length; at < end;) {
+        const char *line = memchr(at, '\n', (size_t)(end - at)), *equals = memchr(at, '=', (size_t)(end - at));
+        if (!line || !equals) return;
+        PyObject *pair =
+            Py_BuildValue("(s#s#)", at, (Py_ssize_t)(equals - at), equals + 1, (Py_ssize_t)(line - equals - 1));
+        if (pair) PyList_Append(list, pair);
+        Py_XDECREF(pair);
+        at = line + 1;
+    }
+}
+
+PyObject *entry_known(binding *b)
+{
+    qn_error error;
+    entry *e = entry_new(b);
+    PyObject *list = e ? PyList_New(0) : NULL;
+    if (list && qn_call_known(e->call, e->device, add_lines, list, &error) != QN_OK) {
+        Py_CLEAR(list);
+        raise_error(&error);
+    }
+    if (e) entry_free(e);
+    return list;
+}
+
 /* ---- shapes alone ---- */
 
 /* arrays: for each parameter by position ("f32", (2, 3)), a number, or None. Gives [("f32", (2, 3)), ...]. */

@@ -101,6 +101,13 @@ extern PyObject *callable_type;
 bool callable_open(PyObject *module);
 PyObject *callable_new(PyObject *owner, qn_module *module, const char *name, bool is_text);
 
+/* ---- profile.c ---- */
+
+bool profile_open(PyObject *module);
+/* A range of torch's profiler while that records; NULL: it does not. Neither sets an exception. */
+PyObject *range_enter(const char *name);
+void range_leave(PyObject *range);
+
 /* ---- workbench.c ---- */
 
 extern PyMethodDef workbench_methods[];

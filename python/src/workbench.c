@@ -5,11 +5,12 @@
  */
 #include "python.h"
 
+#include <quern/profile.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ITEMS = 64 };
-typedef enum { SHOW, CHECK_FILE, BENCH, TUNE } kind;
+typedef enum { SHOW, HINTS, CHECK_FILE, BENCH, TUNE } kind;
 
 typedef struct request {
     kind kind;
@@ -65,6 +66,11 @@ static qn_status perform(void *context, qn_error *error)
         o.backward = r->backward;
         o.dot = r->picture;
         return qn_show(the_context(), r->path, r->kernel, &o, take, r, error);
+    }
+    case HINTS: {
+        qn_show_options o = {.arch = r->arch, .settings = settings};
+        qn_hint_options format = {0};
+        return qn_show_hints(the_context(), r->path, r->kernel, &o, &format, take, r, error);
     }
     case CHECK_FILE: {
         qn_check_options o = {.kernel = r->kernel, .device = r->device, .settings = settings};
@@ -128,6 +134,12 @@ static PyObject *show(PyObject *self, PyObject *args)
     return run(SHOW, "what is shown", args);
 }
 
+static PyObject *hints(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return run(HINTS, "what is looked at", args);
+}
+
 static PyObject *check(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -147,6 +159,7 @@ static PyObject *tune(PyObject *self, PyObject *args)
 }
 
 PyMethodDef workbench_methods[] = {{"show", show, METH_VARARGS, "a stage of a kernel, as text"},
+                                   {"hints", hints, METH_VARARGS, "`quern show --stage hints`, as text"},
                                    {"check", check, METH_VARARGS, "`quern check`, as text"},
                                    {"bench", bench, METH_VARARGS, "`quern bench`, as text"},
                                    {"tune", tune, METH_VARARGS, "`quern tune`, as text"},

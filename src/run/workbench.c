@@ -21,6 +21,34 @@ qn_status call_apply(qn_call *call, const qn_settings *settings, qn_error *error
     return QN_OK;
 }
 
+qn_status qn_call_known(qn_call *call, const char *device, qn_write *write, void *user, qn_error *error)
+{
+    HEAP_ENTER(error);
+    int slot;
+    if (!call || !write) return error_set(error, QN_BAD_CALL, "qn_call_known: an argument is NULL");
+    QN_TRY(context_slot(call->context, device, &slot, error));
+    QN_TRY(call_bind(call, slot, true, error));
+    arena *memory = arena_new();
+    bindings known = {0};
+    text out = {0};
+    call_known(call, memory, &known);
+    for (int i = 0; i < known.count; i++) {
+        const binding *b = &known.items[i];
+        if (strchr(b->name, ' ')) continue; /* of the instance's key */
+        text_print(&out, "%s=", b->name);
+        switch (b->kind) {
+        case BIND_TYPE: text_print(&out, "%s\n", dtypes[b->type].text); break;
+        case BIND_FLOAT: text_print(&out, "%.17g\n", b->number.f); break;
+        case BIND_FUNCTION: text_print(&out, "%s\n", b->function); break;
+        default: text_print(&out, "%lld\n", (long long)b->number.i); break;
+        }
+    }
+    write(user, text_get(&out), out.length);
+    text_free(&out);
+    arena_free(memory);
+    return QN_OK;
+}
+
 qn_status qn_format_text(const char *name, const char *source, qn_write *write, void *user, qn_error *error)
 {
     HEAP_ENTER(error);

@@ -189,6 +189,24 @@ TEST(mistakes)
     qn_module_free(module);
 }
 
+/* Indices that the host has are tested at every launch, also where nothing but their values changed. */
+TEST(indices_are_tested_again)
+{
+    qn_module *module = load("tensor pick(float table[n][d], i64 index[m]) { return table[index][:]; }");
+    float table[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    int64_t index[2] = {3, 0};
+    qn_error error;
+    qn_call *call = call_of(module, "pick");
+    set(call, "table", table, 2, 4, 3);
+    EXPECT(good(qn_call_set_memory(call, "index", index, QN_I64, 1, (int64_t[]){2}, NULL, &error), &error));
+    for (int turn = 0; turn < 4; turn++) EXPECT_NEAR(run(call, "cpu", "result0", 6)[0], 9, 0);
+    index[1] = 4;
+    EXPECT(qn_call_run(call, "cpu", &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "index 4 is outside axis 0") != NULL);
+    qn_call_free(call);
+    qn_module_free(module);
+}
+
 /* ---- on a tape ---- */
 
 static const char *const with_kernels =
@@ -389,6 +407,7 @@ int main(int argc, char **argv)
                                CASE(gradients_have_names),
                                CASE(what_changes_between_launches),
                                CASE(mistakes),
+                               CASE(indices_are_tested_again),
                                CASE(kernels_and_functions_on_a_tape),
                                CASE(mistakes_on_a_tape),
                                CASE(appendix_attention_block),

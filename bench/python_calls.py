@@ -1,0 +1,91 @@
+"""Host time of one call from Python: Quern, torch and Triton in turns in one process, medians in microseconds.
+
+    PYTHONPATH=python python3 bench/python_calls.py [seconds]
+
+The GPU is kept idle (tiny tensors, a wait before each sample), so that what is timed is the host's work for a launch. On a machine
+without CUDA the same is done with CPU tensors, where the time is that of the whole call.
+"""
+
+import statistics
+import sys
+import time
+
+import torch
+
+import quern
+
+SOURCE = """
+kernel add(in float a[n], in float b[n], out float y[n], const int B = 1024) launch (cdiv(n, B))
+{ y[program(0) * B : B] = a[program(0) * B : B] + b[program(0) * B : B]; }
+tensor add3(float a[n], float b[n]) { return a + b; }
+tensor chain(float a[n], float b[n]) { return gelu(a * b) + a; }
+"""
+
+cuda = torch.cuda.is_available()
+device = "cuda" if cuda else "cpu"
+wait = torch.cuda.synchronize if cuda else (lambda: None)
+seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+N = 1024
+
+q = quern.compile(SOURCE, "bench.qn")
+a, b, out = (torch.randn(N, device=device) for _ in range(3))
+g = a.clone().requires_grad_()
+converted = q.add._callable.convert
+args, keywords = (a, b), {"out": out}
+
+rows = {
+    "quern kernel, out=": lambda: q.add(a, b, out=out),
+    "quern kernel, allocating": lambda: q.add(a, b),
+    "quern function, out=": lambda: q.add3(a, b, out=out),
+    "quern function, allocating": lambda: q.add3(a, b),
+    "quern function, gradient wanted": lambda: q.add3(g, b),
+    "quern conversion alone": lambda: converted(args, keywords),
+    "torch.add, out=": lambda: torch.add(a, b, out=out),
+    "torch.add": lambda: torch.add(a, b),
+    "torch.add, gradient wanted": lambda: torch.add(g, b),
+    "torch.empty_like": lambda: torch.empty_like(a),
+}
+
+try:
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def _add(a, b, y, n, B: tl.constexpr):
+        at = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(y + at, tl.load(a + at, mask=at < n) + tl.load(b + at, mask=at < n), mask=at < n)
+
+    if cuda:
+        rows["triton, out given"] = lambda: _add[(1,)](a, b, out, N, B=1024)
+except ImportError:
+    pass
+
+
+def sample(function, count):
+    wait()
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    end = time.perf_counter()
+    wait()
+    return (end - start) / count * 1e6
+
+
+def main():
+    for function in rows.values():
+        function()
+        sample(function, 20)
+    times = {name: [] for name in rows}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, function in rows.items():
+            times[name].append(sample(function, 100))
+    for name, values in times.items():
+        values.sort()
+        print(f"{name:34s} {statistics.median(values):8.2f} us   (least {values[0]:.2f}, {len(values)} samples of 100)")
+    q.add(a, b, out=out)
+    torch.testing.assert_close(out, a + b)
+    torch.testing.assert_close(q.chain(a, b), torch.nn.functional.gelu(a * b) + a)
+
+
+main()

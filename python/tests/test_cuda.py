@@ -1,0 +1,138 @@
+"""CUDA tensors: streams, graphs, no waiting, memory that stays flat. Needs a GPU; what needs none is in test_torch.py."""
+
+import time
+import unittest
+
+from .support import module, needs_cuda, quern, torch
+
+SLOW = """
+tensor chain(float x[m][n], float w[n][n]) {
+  let y = matmul(x, w);
+  let z = matmul(gelu(y), w);
+  return z - mean(z, axis = 1);
+}
+tensor fresh(float x[m][n], float w[n][n]) { return softmax(matmul(exp(x), w), axis = 1) * 3; }
+"""
+
+
+def chain(x, w):
+    z = torch.nn.functional.gelu(x @ w) @ w
+    return z - z.mean(1, keepdim=True)
+
+
+@needs_cuda
+class Cuda(unittest.TestCase):
+    def setUp(self):
+        self.q = module()
+        self.r = quern.compile(SLOW, "slow.qn")
+        torch.manual_seed(1)
+        self.x = torch.randn(64, 128, device="cuda")
+        self.w = torch.randn(128, 128, device="cuda") / 12
+
+    def close(self, a, b, tolerance=2e-3):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+    def test_default_stream(self):
+        self.close(self.r.chain(self.x, self.w), chain(self.x, self.w))
+        out = torch.empty_like(self.x)
+        self.assertIs(self.r.chain(self.x, self.w, out=out), out)
+        self.close(out, chain(self.x, self.w))
+
+    def test_order_on_streams(self):
+        big = torch.randn(4096, 4096, device="cuda")
+        for stream in [torch.cuda.Stream() for _ in range(3)]:
+            with torch.cuda.stream(stream):
+                x = self.x
+                for _ in range(5):
+                    torch.mm(big, big)  # keeps the stream busy, so that what is out of order shows
+                    x = self.q.add(x.add(1), x)
+                found = x * 1
+            stream.synchronize()
+            wanted = self.x
+            for _ in range(5):
+                wanted = 2 * wanted + 1
+            self.close(found, wanted)
+
+    def test_does_not_wait(self):
+        big = torch.randn(8192, 8192, device="cuda")
+        out = torch.empty_like(self.x)
+        self.r.chain(self.x, self.w, out=out)
+        torch.cuda.synchronize()
+        for _ in range(6):
+            torch.mm(big, big)
+        start = time.perf_counter()
+        self.r.chain(self.x, self.w, out=out)
+        asked = time.perf_counter() - start
+        torch.cuda.synchronize()
+        self.assertLess(asked, (time.perf_counter() - start) / 3)
+
+    def test_graph(self):
+        """Recorded by torch: after a warm-up, and without one."""
+        for name, wanted in (("chain", chain), ("fresh", lambda x, w: torch.softmax(x.exp() @ w, 1) * 3)):
+            function = self.r[name]
+            if name == "chain":
+                function(self.x, self.w)
+            x = self.x.clone()
+            graph = torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph):
+                y = function(x, self.w)
+                z = self.q.add(y, y)
+            for turn in range(3):
+                x.copy_(torch.randn_like(x))
+                graph.replay()
+                torch.cuda.synchronize()
+                self.close(y, wanted(x, self.w))
+                self.close(z, 2 * y)
+            del graph
+
+    def test_graph_with_gradient(self):
+        x = self.x.clone().requires_grad_()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.q.soft(x).square().sum().backward()
+        torch.cuda.current_stream().wait_stream(stream)
+        x.grad = None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.q.soft(x).square().sum().backward()
+        graph.replay()
+        torch.cuda.synchronize()
+        found, x.grad = x.grad.clone(), None
+        torch.softmax(2 * x, 1).square().sum().backward()
+        self.close(found, x.grad)
+
+    def test_devices(self):
+        with self.assertRaises(ValueError) as caught:
+            self.q.add(self.x, torch.randn(64, 128))
+        self.assertIn("argument `b` is on the host (device 0), and `a` on a GPU (device 0)", str(caught.exception))
+        with self.assertRaises(ValueError):
+            self.q.add(self.x, self.x, device="cpu")
+
+    def test_memory_is_flat(self):
+        def turn():
+            self.r.chain(self.x, self.w)
+
+        for _ in range(20):
+            turn()
+        torch.cuda.synchronize()
+        torch_bytes, free = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
+        for _ in range(3000):
+            turn()
+        torch.cuda.synchronize()
+        self.assertEqual(torch.cuda.memory_allocated(), torch_bytes)
+        self.assertGreaterEqual(torch.cuda.mem_get_info()[0], free - (1 << 22))
+
+    def test_profiler_sees_it(self):
+        from torch.profiler import ProfilerActivity, profile
+
+        self.q.twice(self.x.view(-1))
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
+            self.q.twice(self.x.view(-1))
+            torch.cuda.synchronize()
+        self.assertTrue([e for e in p.events() if "twice" in e.name])
+
+
+if __name__ == "__main__":
+    unittest.main()
