@@ -68,7 +68,18 @@ bool options_parse(const command *c, int count, char **words, arguments *out);
 void options_help(const command *c, FILE *to);
 bool read_real(const char *words, double *number); /* the whole word is one */
 
+/* pipe.c: `-` in the place of a file that an option names is the standard output: the file is written aside and copied
+ * there at the end, and everything else that the command says goes to stderr meanwhile. */
+typedef struct pipe_out {
+    int saved; /* the real standard output, or -1 */
+    char path[64];
+    char setting[320]; /* NAME=path, of --out */
+} pipe_out;
+bool pipe_begin(pipe_out *s, arguments *given); /* false with a complaint */
+bool pipe_end(pipe_out *s);
+
 /* report.c: what every command says in the same way. */
+int terminal_width(FILE *to);  /* in characters; COLUMNS where it is no terminal; 0: unknown */
 bool colours_wanted(FILE *to); /* a terminal, NO_COLOR unset, TERM not dumb */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2))); /* "quern: error: ..." on stderr */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));   /* "quern: note: ..." on stderr */
@@ -78,6 +89,7 @@ void *memory_or_exit(void *memory, size_t size_bytes);
 /* "quern bench kernels/gelu.qn --report out.html", as it could be typed again. */
 const char *typed_words(const command *c, const arguments *given, char *room, size_t size);
 /* What a terminal would obey is escaped in all of these: names, paths and lines of files are in what is written. */
+void paint(FILE *to, const char *text, size_t length); /* paint.c: diagnostics and verdicts in colour */
 void write_safely(FILE *to, const char *text, size_t length);
 void print_safely(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void write_to_stdout(void *user, const char *text, size_t length);
@@ -86,10 +98,11 @@ void write_data(void *user, const char *text,
 /* The word of the list nearest to `word`, or NULL if none is near. */
 const char *nearest_word(const char *word, const char *const *list, int count);
 
-/* Progress on stderr: on a terminal one line that is written over, elsewhere a line for every step. Both take a
+/* Progress on stderr: on a terminal one line that is written over, elsewhere a line every few seconds. Both take a
  * progress_line as `user`. */
 typedef struct progress_line {
     bool terminal, shown;
+    double told_s; /* when the last line was written, if it is no terminal */
 } progress_line;
 void write_result(void *user, const char *text, size_t length); /* to stdout, the line taken away first */
 void write_progress(void *user, const char *text, size_t length);
@@ -98,6 +111,7 @@ void write_progress(void *user, const char *text, size_t length);
 qn_context *open_context(const arguments *given, int *exit_status);
 /* The device of --device, else the best; notes on stderr if a better one is not there or a setting was not followed. */
 const char *choose_device(const qn_context *context, const arguments *given);
+const char *wanted_device(const qn_context *context, const arguments *given); /* the same without a word */
 void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */
@@ -105,14 +119,14 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
 /* The name with the mode of --mode and --backward: "eager grad(f)"; NULL with a complaint. Lives in *room. */
 const char *spell_kernel(const qn_module *module, const char *kernel, const arguments *given, char *room, size_t size,
                          int *exit_status);
-/* A call with settings, --in arrays and generated inputs. *inputs is filled with what must outlive the call. */
+/* A call with settings, --in arrays, sizes of its bench on this device (NULL: none), and generated inputs. *inputs is filled with what must outlive the call. */
 typedef struct input_files {
     qn_npy files[MOST_WORDS];
     void *converted[MOST_WORDS]; /* the numbers in the parameter's type, where the file has another; or NULL */
     int count;
 } input_files;
-qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, input_files *inputs,
-                      int *exit_status);
+qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, const char *device,
+                      input_files *inputs, int *exit_status);
 void input_files_free(input_files *inputs);
 /* "x=a.npy": the length of the name, or -1 with a complaint. */
 int setting_name_length(const char *option, const char *words);

@@ -27,7 +27,7 @@ static bool settings_are_whole(const arguments *given)
 /* A word is a file if it looks like a path or there is a file of that name; else it is a kernel's name. */
 static bool is_file(const char *word)
 {
-    return strpbrk(word, "./") || !access(word, F_OK);
+    return !strcmp(word, "-") || strpbrk(word, "./") || !access(word, F_OK);
 }
 
 /* Tells the file's warnings. Every setting must be known to some kernel of it: a wrong name is a wrong call, not a
@@ -61,6 +61,19 @@ static bool file_is_ready(qn_context *context, const char *path, const char *ker
     return good;
 }
 
+/* Objects of a JSON list, as they come. */
+typedef struct json_list {
+    FILE *file;
+    int count;
+} json_list;
+
+static void add_object(void *user, const char *text, size_t length)
+{
+    json_list *list = user;
+    fputs(list->count++ ? ",\n  " : "\n  ", list->file);
+    fwrite(text, 1, length, list->file);
+}
+
 int command_check(const command *self, const arguments *given)
 {
     int status = EXIT_WRONG_CALL, files = given->words.count;
@@ -73,6 +86,14 @@ int command_check(const command *self, const arguments *given)
     if (!context) return status;
     status = EXIT_OK;
     choose_device(context, given);
+    FILE *json = given->json ? fopen(given->json, "w") : NULL;
+    if (given->json && !json) {
+        complain("cannot write %s: %s", given->json, strerror(errno));
+        close_context(context);
+        return EXIT_WRONG_CALL;
+    }
+    json_list list = {.file = json};
+    if (json) fputs("[", json);
     for (int i = 0; i < files; i++) {
         qn_error error;
         qn_check_options options = {.kernel = kernel,
@@ -81,7 +102,9 @@ int command_check(const command *self, const arguments *given)
                                     .seed = given->seed,
                                     .verbose = given->verbose,
                                     .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps,
-                                    .no_emu = given->no_emu};
+                                    .no_emu = given->no_emu,
+                                    .each = json ? add_object : NULL,
+                                    .each_user = &list};
         int exit_status = EXIT_OK;
         if (!file_is_ready(context, given->words.items[i], kernel, given, &exit_status)) {
             status = exit_status > status ? exit_status : status;
@@ -94,6 +117,11 @@ int command_check(const command *self, const arguments *given)
             exit_status = report_error(&error);
         fflush(stdout);
         if (exit_status > status) status = exit_status;
+    }
+    if (json) fputs("\n]\n", json);
+    if (json && (ferror(json) | fclose(json))) {
+        complain("cannot write %s", given->json);
+        status = EXIT_FINDING;
     }
     close_context(context);
     (void)self;
@@ -197,7 +225,7 @@ int command_debug(const command *self, const arguments *given)
     qn_context *context = open_context(given, &status);
     if (context) module = open_module(context, given->words.items[0], &status);
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
-    if (kernel) call = prepare_call(module, kernel, given, inputs, &status);
+    if (kernel) call = prepare_call(module, kernel, given, NULL, inputs, &status);
     if (call)
         status =
             qn_debug(call, read_command, write_to_stdout, &source, &error) == QN_OK ? EXIT_OK : report_error(&error);

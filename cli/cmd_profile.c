@@ -183,7 +183,8 @@ static int print_profile(qn_profile *profile, const arguments *given, const qn_c
     qn_table_options table = {.by = (qn_table_by)choice(given->by, groupings, 4),
                               .format = (qn_table_format)choice(given->format, formats, 4),
                               .sort = given->sort,
-                              .rows = given->rows > 1000000 ? 1000000 : (int)given->rows};
+                              .rows = given->rows > 1000000 ? 1000000 : (int)given->rows,
+                              .width = terminal_width(stdout)};
     if (qn_profile_table(profile, &table, table.format == QN_TABLE_TEXT ? write_to_stdout : write_data, NULL, &error) !=
         QN_OK)
         return report_error(&error);
@@ -281,6 +282,13 @@ static int profile_here(const command *self, const arguments *given, const words
     qn_call *call = NULL;
     char room[512];
     input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
+    const char *first = given->words.items[0], *end = strrchr(first, '.');
+    bool source = end && (!strcmp(end, ".qn") || !strcmp(end, ".tile"));
+    if (!source && strcmp(first, "-") && !access(first, X_OK)) {
+        complain("`%s` is a program: put -- before it, quern profile [options] -- %s", first, first);
+        free(inputs);
+        return EXIT_WRONG_CALL;
+    }
     if (given->words.count > 2) {
         complain("`quern profile` takes a file and a kernel; a program stands after --");
         free(inputs);
@@ -290,7 +298,7 @@ static int profile_here(const command *self, const arguments *given, const words
     if (context) module = open_module(context, given->words.items[0], &status);
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel) kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
-    if (kernel) call = prepare_call(module, kernel, given, inputs, &status);
+    if (kernel) call = prepare_call(module, kernel, given, wanted_device(context, given), inputs, &status);
     if (call) status = profile_call(context, call, given, outputs, plan);
     qn_call_free(call);
     input_files_free(inputs);

@@ -69,7 +69,8 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
 
 /* The largest difference from the reference interpreter, which runs the same call on the same inputs, however long that
  * takes: it was asked for. */
-static void print_agreement(qn_module *module, const char *kernel, qn_call *call, const arguments *given)
+static void print_agreement(qn_module *module, const char *kernel, qn_call *call, const char *device,
+                            const arguments *given)
 {
     input_files *inputs = memory_or_exit(NULL, sizeof(*inputs));
     int ignored;
@@ -77,7 +78,7 @@ static void print_agreement(qn_module *module, const char *kernel, qn_call *call
     int params = qn_kernel_param_count(module, kernel);
     qn_param param;
     qn_array mine, truth;
-    qn_call *reference = prepare_call(module, kernel, given, inputs, &ignored);
+    qn_call *reference = prepare_call(module, kernel, given, device, inputs, &ignored);
     if (reference) {
         qn_status status = qn_call_run(reference, "ref", &error);
         if (status == QN_OK || status == QN_FINDING) {
@@ -146,7 +147,8 @@ int command_run(const command *self, const arguments *given)
     char room[512];
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel) kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
-    if (kernel && outputs_are_known(module, kernel, given)) call = prepare_call(module, kernel, given, inputs, &status);
+    if (kernel && outputs_are_known(module, kernel, given))
+        call = prepare_call(module, kernel, given, wanted_device(context, given), inputs, &status);
     if (call) {
         const char *device;
         if (run_somewhere(context, call, given, &device, &error) != QN_OK) {
@@ -154,7 +156,7 @@ int command_run(const command *self, const arguments *given)
         } else {
             status = give_outputs(module, kernel, call, given);
             if (given->time) print_timing(call);
-            if (given->agree && strcmp(device, "ref") != 0) print_agreement(module, kernel, call, given);
+            if (given->agree && strcmp(device, "ref") != 0) print_agreement(module, kernel, call, device, given);
         }
     }
     qn_call_free(call);

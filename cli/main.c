@@ -33,11 +33,13 @@ const command commands[] = {
      "that out, --device emu runs it at all sizes).\n"
      "A tensor function is computed op by op by the interpreter and compared with the fused kernels of\n"
      "the other devices; one that gives a single number is checked with its gradient.\n",
-     "set device seed steps no-emu verbose keep threads no-cache no-raw",
+     "set device seed steps json no-emu verbose keep threads no-cache no-raw",
      "  quern check kernels/*.qn\n"
      "      check all of the library\n"
      "  quern check kernels/matmul.qn matmul_tiled --set M=33 --set BM=16 --verbose\n"
-     "      one kernel, with an extent and a constant fixed, a line for every case\n",
+     "      one kernel, with an extent and a constant fixed, a line for every case\n"
+     "  cat my.qn | quern check - --json - | jq\n"
+     "      from the standard input, the results as JSON to the standard output\n",
      command_check},
     {"bench", "check and time every variant of an operation", "bench FILE [NAME] [options]", 1, 2,
      "For every bench block of FILE (or only NAME): checks each variant against the reference, times\n"
@@ -125,7 +127,7 @@ const command commands[] = {
      "      name the files that differ from it; exit status 1 if any does\n",
      command_fmt},
     {"devices", "list what there is to run on", "devices [options]", 0, 0,
-     "Lists every device, or why it is not there and what to install.\n", "device measure threads",
+     "Lists every device, or why it is not there and what to install.\n", "device measure json threads",
      "  quern devices\n"
      "      one line for each device\n"
      "  quern devices --measure\n"
@@ -275,7 +277,9 @@ int main(int count, char **words)
         return EXIT_WRONG_CALL;
     }
     if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h")) return print_overview(stdout), EXIT_OK;
-    if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V")) return printf("quern %s\n", qn_version()), EXIT_OK;
+    if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V") || !strcmp(words[1], "-v") ||
+        (!strcmp(words[1], "version") && count == 2))
+        return printf("quern %s\n", qn_version()), EXIT_OK;
     if (words[1][0] == '-') {
         complain("options come after a command: quern COMMAND %s (`quern help` lists the commands)", words[1]);
         return EXIT_WRONG_CALL;
@@ -284,7 +288,10 @@ int main(int count, char **words)
     if (!c || !options_parse(c, count - 2, words + 2, &given)) return EXIT_WRONG_CALL;
     if (given.help) return options_help(c, stdout), EXIT_OK;
     if (!words_fit(c, &given)) return EXIT_WRONG_CALL;
+    pipe_out to_stdout;
+    if (!pipe_begin(&to_stdout, &given)) return EXIT_WRONG_CALL;
     int status = c->run(c, &given);
+    if (!pipe_end(&to_stdout) && status == EXIT_OK) status = EXIT_FINDING;
     if (fflush(stdout) || ferror(stdout)) {
         complain("the output could not be written");
         if (status == EXIT_OK) status = EXIT_FINDING;

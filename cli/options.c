@@ -27,7 +27,7 @@ static const option options[] = {
     {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
     {"out", "NAME=FILE", LIST, PLACE(outputs),
      "an output array to a .npy file (others are summarised); of train: the folder for checkpoints"},
-    {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them"},
+    {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them, gpu is cuda"},
     {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
     {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
     {"agree", NULL, FLAG, PLACE(agree),
@@ -43,9 +43,10 @@ static const option options[] = {
     {"why", NULL, FLAG, PLACE(why), "why each compiled variant of the kernel exists"},
     {"times", NULL, FLAG, PLACE(times), "the time of each pass"},
     {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
-    {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant (of profile: per row)"},
+    {"json", "FILE", WORD, PLACE(json),
+     "also write the results as JSON, one object per variant (of check: per kernel, of profile: per row); - is stdout"},
     {"hints", NULL, FLAG, PLACE(hints), "after each table: what bounds each variant, and what to try"},
-    {"csv", "FILE", WORD, PLACE(csv), "also write the results as CSV, one line per variant and point"},
+    {"csv", "FILE", WORD, PLACE(csv), "also write the results as CSV, one line per variant and point; - is stdout"},
     {"sweep", "NAME=RANGE", LIST, PLACE(sweeps),
      "at every value: n=2^10..2^28 doubles, n=1..9*3 multiplies, n=100..900+100 adds, BLOCK=64,256 lists"},
     {"plot", "FILE", WORD, PLACE(plot), "of a sweep: also draw GB/s and TFLOP/s against it, with the roof, as SVG"},
@@ -166,7 +167,10 @@ static bool store(const option *o, const char *value, arguments *out)
     errno = 0;
     switch (o->kind) {
     case FLAG: *(bool *)field = true; return true;
-    case WORD: *(const char **)field = value; return true;
+    case WORD:
+        if (!strcmp(o->name, "device") && !strcmp(value, "gpu")) value = "cuda";
+        *(const char **)field = value;
+        return true;
     case LIST: {
         word_list *list = (word_list *)field;
         if (list->count == MOST_WORDS) return complain("too many --%s options: at most %d", o->name, MOST_WORDS), false;

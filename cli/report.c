@@ -8,7 +8,20 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
+
+int terminal_width(FILE *to)
+{
+    struct winsize size;
+    const char *given = getenv("COLUMNS");
+    if (isatty(fileno(to)) && !ioctl(fileno(to), TIOCGWINSZ, &size) && size.ws_col > 0) return size.ws_col;
+    int width = given ? atoi(given) : 0;
+    return width >= 20 && width < 100000 ? width : 0;
+}
+
+static const double QUIET_S = 5;
 
 bool colours_wanted(FILE *to)
 {
@@ -19,7 +32,10 @@ bool colours_wanted(FILE *to)
 
 static void write_to_file(void *user, const char *text, size_t length)
 {
-    fwrite(text, 1, length, user);
+    if (colours_wanted(user))
+        paint(user, text, length);
+    else
+        fwrite(text, 1, length, user);
 }
 
 void write_safely(FILE *to, const char *text, size_t length)
@@ -127,14 +143,21 @@ void write_result(void *user, const char *text, size_t length)
 void write_progress(void *user, const char *text, size_t length)
 {
     progress_line *line = user;
-    if (!line->terminal) {
+    if (!line->terminal) { /* a log of a build or a job: enough to see that it lives */
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        double now_s = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+        if (!line->told_s) line->told_s = now_s;
+        if (now_s < line->told_s + QUIET_S) return;
+        line->told_s = now_s;
         write_safely(stderr, text, length);
         return;
     }
     size_t shown = strcspn(text, "\n");
     if (shown > length) shown = length;
     fputs("\r\033[K", stderr);
-    write_safely(stderr, text, shown > 79 ? 79 : shown);
+    size_t room = terminal_width(stderr) > 1 ? (size_t)terminal_width(stderr) - 1 : 79;
+    write_safely(stderr, text, shown > room ? room : shown);
     fflush(stderr);
     line->shown = true;
 }

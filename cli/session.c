@@ -47,6 +47,11 @@ qn_context *open_context(const arguments *given, int *exit_status)
     return NULL;
 }
 
+const char *wanted_device(const qn_context *context, const arguments *given)
+{
+    return given->device ? given->device : qn_device_best(context);
+}
+
 const char *choose_device(const qn_context *context, const arguments *given)
 {
     qn_device_info info;
@@ -314,8 +319,14 @@ static void show_example(qn_module *module, const char *kernel, const arguments 
     free(inputs);
 }
 
-qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, input_files *inputs,
-                      int *exit_status)
+static void tell_sizes(void *user, const char *words, size_t length)
+{
+    (void)user;
+    remark("%.*s, of its bench; others with --set", (int)length, words);
+}
+
+qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, const char *device,
+                      input_files *inputs, int *exit_status)
 {
     qn_error error;
     qn_call *call = NULL;
@@ -325,6 +336,10 @@ qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *gi
     }
     if (!bind(module, kernel, call, given, inputs, exit_status)) goto failed;
     default_types(module, kernel, call, given);
+    if (device && qn_call_take_bench(call, device, tell_sizes, NULL, &error) != QN_OK) {
+        *exit_status = report_error(&error);
+        goto failed;
+    }
     if (qn_call_generate(call, given->seed, &error) != QN_OK) {
         *exit_status = report_error(&error);
         if (missing_name(&error, (char[256]){0}, 256)) show_example(module, kernel, given, error);

@@ -150,6 +150,7 @@ typedef struct qn_table_options {
     const char *sort; /* "self_cpu", "cpu", "self_device", "device", "calls", "memory", "flops", "name", or PyTorch's
                          name of it ("self_cpu_time_total"); NULL: "self_cpu", of kernels "self_device" */
     int rows;         /* of text and Markdown: so many, and a line that counts the others; 0: 30; below 0: all */
+    int width;        /* of text: columns are left out to fit; 0: all of them */
 } qn_table_options;
 QN_API QN_MUST_CHECK qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *options,
                                                 qn_write *write, void *user, qn_error *error);

@@ -68,6 +68,10 @@ QN_API QN_MUST_CHECK qn_status qn_call_generate(qn_call *call, uint64_t seed, qn
  * extents, types, constants, scalars. Outputs need not be set. */
 QN_API QN_MUST_CHECK qn_status qn_call_known(qn_call *call, const char *device, qn_write *write, void *user,
                                              qn_error *error);
+/* Extents, constants and scalars that are not set as the kernel's bench has them on this device (not on ref and emu, which
+ * would not end at such sizes). `told` gets "n = 1024, m = 8", what was taken; it may be NULL. */
+QN_API QN_MUST_CHECK qn_status qn_call_take_bench(qn_call *call, const char *device, qn_write *told, void *user,
+                                                  qn_error *error);
 
 /* check: every kernel of a file under the checking interpreter at odd and even sizes, then the other devices against
  * it. */
@@ -79,6 +83,8 @@ typedef struct qn_check_options {
     bool verbose;       /* a line per case */
     int64_t step_limit; /* ops that one program may run before R709; 0: 20 million */
     bool no_emu;        /* do not run the CUDA text of kernels on `emu`, unless device says so */
+    qn_write *each; /* called with a JSON object for each kernel as it is done; NULL: not wanted */
+    void *each_user;
 } qn_check_options;
 QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options,
                                              qn_write *write, void *user, qn_error *error);
@@ -103,6 +109,7 @@ typedef struct qn_bench_options {
     bool force;                        /* compare even if that was another machine, GPU or driver */
     bool strict;                       /* AMBIGUOUS against the baseline is a finding, like SLOWER */
     double margin;                     /* of comparisons, relative; 0: 0.01, against a baseline 0.03 */
+    int width;                         /* of the terminal: tables leave out columns to fit; 0: all columns */
     bool hints;                        /* after each table: what bounds each variant, and what to try */
     struct qn_bench_results **results; /* NULL: not wanted; see bench.h. Filled even where variants were wrong */
 } qn_bench_options;

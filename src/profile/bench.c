@@ -160,6 +160,8 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
 static qn_status run_points(bench *b, const plan *p, const char *path, qn_error *error)
 {
     int64_t points = plan_points(p);
+    b->step_total = points * ((int64_t)4 * b->block->list.count + 1);
+    b->step_count = 0;
     bool sweeps = b->options->sweeps.count > 0;
     qn_status status = QN_OK;
     for (int64_t number = 0; number < points && status == QN_OK; number++) {

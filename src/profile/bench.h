@@ -76,6 +76,7 @@ typedef struct plan_setting {
     int choice_count;
     const char *words;        /* the caller's value instead, or NULL */
     const char *const *swept; /* the caller's values, choice_count of them; or NULL */
+    int leader;               /* 1 + the setting that this one is swept together with; 0: none */
 } plan_setting;
 typedef struct plan {
     plan_setting items[64];
@@ -95,6 +96,7 @@ typedef struct bench {
     bench_variant *variants;
     int variant_count, reference; /* the first variant that has IR and was not skipped; -1 if none */
     const plan *plan;             /* of the block */
+    int64_t step_count, step_total, step_start_ns; /* of what progress tells */
     point at;
     bench_arrays arrays; /* at the point's own size */
     device_event *events[2];
@@ -189,6 +191,7 @@ qn_status baseline_unmatched(const baseline *b, const bench *now, qn_error *erro
 
 /* bench_sweep.c */
 /* The values of "n=2^10..2^28" as words. */
+bool sweep_has(const char *item, const char *name); /* of "rows,cols=1..8": is it one of the names? */
 qn_status sweep_read(arena *memory, const char *item, const char *const **words, int *count, qn_error *error);
 void sweep_table(const qn_bench_results *r, const char *bench, bool colour, text *out);
 double variant_rate(const qn_bench_variant *v, bool flops); /* GB/s or TFLOP/s; NAN: not timed, or unknown */

@@ -77,11 +77,16 @@ static bool listed(const char *name, size_t length, const char *const *names, in
 static qn_status check_name(const char *item, const char *const *names, int count, qn_error *error)
 {
     char name[256];
-    if (listed(item, strcspn(item, "="), names, count)) return QN_OK;
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, "="), item);
+    if (listed(item, strcspn(item, ",="), names, count)) return QN_OK;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(item, ",="), item);
     const char *near = suggest_name(name, names, count);
     return error_set(error, QN_BAD_CALL, "no kernel of these benches has a setting `%s`%s%s%s", name,
                      near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+}
+
+static bool setting_is_swept(arena *memory, const char *setting, const char *sweep)
+{
+    return sweep_has(sweep, arena_copy_text(memory, setting, strcspn(setting, "=")));
 }
 
 qn_status plan_check_caller(const bench *b, qn_error *error)
@@ -106,10 +111,14 @@ qn_status plan_check_caller(const bench *b, qn_error *error)
         const char *item = b->options->sweeps.items[i], *const * words;
         int values;
         status = sweep_read(memory, item, &words, &values, error);
-        if (status == QN_OK) status = check_name(item, names, count, error);
+        for (const char *at = item; status == QN_OK && *at != '='; at += *at == ',') {
+            status = check_name(at, names, count, error);
+            at += strcspn(at, ",=");
+        }
         for (int k = 0; k < b->options->settings.count && status == QN_OK; k++)
-            if (!strncmp(b->options->settings.items[k], item, strcspn(item, "=") + 1))
-                status = error_set(error, QN_BAD_CALL, "`%.*s` is both set and swept", (int)strcspn(item, "="), item);
+            if (setting_is_swept(memory, b->options->settings.items[k], item))
+                status = error_set(error, QN_BAD_CALL, "`%.*s` is both set and swept",
+                                   (int)strcspn(b->options->settings.items[k], "="), b->options->settings.items[k]);
     }
     arena_free(memory);
     return status;
@@ -149,12 +158,20 @@ static qn_status plan_add_sweeps(bench *b, plan *out, qn_error *error)
     int count = block_names(b->module, b->block, names, COUNT(names));
     for (int i = 0; i < b->options->sweeps.count; i++) {
         const char *item = b->options->sweeps.items[i];
-        size_t length = strcspn(item, "=");
-        if (!listed(item, length, names, count)) continue;
-        plan_setting *s = plan_setting_of(b, out, item, length);
-        if (!s) return too_many(b, error);
-        s->words = NULL;
-        QN_TRY(sweep_read(b->memory, item, &s->swept, &s->choice_count, error));
+        const plan_setting *leader = NULL;
+        for (const char *at = item; *at != '='; at += *at == ',') {
+            size_t length = strcspn(at, ",=");
+            const char *name = at;
+            at += length;
+            if (!listed(name, length, names, count)) continue;
+            plan_setting *s = plan_setting_of(b, out, name, length);
+            if (!s) return too_many(b, error);
+            s->words = NULL;
+            QN_TRY(sweep_read(b->memory, item, &s->swept, &s->choice_count, error));
+            if (leader) s->choice_count = 1; /* it turns with its leader */
+            if (leader) s->leader = 1 + (int)(leader - out->items);
+            if (!leader) leader = s;
+        }
     }
     return QN_OK;
 }
@@ -262,7 +279,8 @@ qn_status plan_point(bench *b, const plan *p, int64_t number, point *out, qn_err
         const plan_setting *s = &p->items[i];
         binding value = {0};
         if (s->words || s->swept)
-            QN_TRY(evaluate_words(b, s->swept ? s->swept[choices[i]] : s->words, &known, s->name, &value, error));
+            QN_TRY(evaluate_words(b, s->swept ? s->swept[choices[s->leader ? s->leader - 1 : i]] : s->words, &known,
+                                  s->name, &value, error));
         else
             QN_TRY(evaluate(b, b->module->file, s->choices[choices[i]], &known, s->name, &value, error));
         point_set(b, out, &known, s->name, value);
@@ -392,6 +410,30 @@ static bool may_shrink(const bench *b, const point_setting *s)
     return true;
 }
 
+/* The small sizes are moved to where the `assume`s of every variant hold. */
+static void obey_assumes(const bench *b, const point *from, point *at)
+{
+    bindings sizes = {0};
+    bool movable[COUNT(at->items)] = {false};
+    for (int i = 0; i < at->count; i++) {
+        binding value = at->items[i].value;
+        value.name = at->items[i].name;
+        bindings_set(b->memory, &sizes, value);
+        movable[i] = may_shrink(b, &from->items[i]);
+    }
+    for (int i = 0; i < b->variant_count; i++) {
+        const kernel_entry *entry = module_find(b->module, b->variants[i].kernel, NULL);
+        if (entry && entry->item && b->variants[i].status != VARIANT_SKIPPED)
+            assume_fit(b->module->file, entry->item, &sizes, movable, slot_about(b->context, b->slot)->units,
+                       b->memory);
+    }
+    for (int i = 0; i < at->count; i++) {
+        if (!movable[i]) continue;
+        at->items[i].value.number.i = sizes.items[i].number.i;
+        at->items[i].words = arena_print(b->memory, "%lld", (long long)sizes.items[i].number.i);
+    }
+}
+
 bool point_shrink(const bench *b, const point *from, bool odd, int attempt, point *out)
 {
     /* By how many extents there are: few may be long enough for several blocks, many must be short. */
@@ -411,7 +453,7 @@ bool point_shrink(const bench *b, const point *from, bool odd, int attempt, poin
         size = odd ? size + attempt : size * factors[attempt];
         if (size >= s->value.number.i) continue;
         s->value.number.i = size;
-        s->words = arena_print(b->memory, "%lld", (long long)size);
     }
+    obey_assumes(b, from, out);
     return true;
 }

@@ -11,15 +11,32 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* Each variant is checked at two small sizes and in full, and timed: that many lines come. */
+static void add_progress(bench *b, text *line)
+{
+    if (!b->step_total) return;
+    if (!b->step_count) b->step_start_ns = clock_now_ns();
+    b->step_count = MINIMUM(b->step_count + 1, b->step_total);
+    text_print(line, "[%lld/%lld] ", (long long)b->step_count, (long long)b->step_total);
+}
+
+static double seconds_left(const bench *b)
+{
+    double spent = (double)(clock_now_ns() - b->step_start_ns) * 1e-9;
+    return spent / (double)(b->step_count - 1) * (double)(b->step_total - b->step_count + 1);
+}
+
 void bench_say(const bench *b, const char *format, ...)
 {
     if (!b->options->progress || !b->progress) return;
     text line = {0};
     va_list list;
     text_print(&line, "%s: ", b->block->name);
+    add_progress((bench *)b, &line);
     va_start(list, format);
     text_print_list(&line, format, list);
     va_end(list);
+    if (b->step_count > 2 && b->step_total >= b->step_count) text_print(&line, ", %.0f s left", seconds_left(b));
     text_add(&line, "\n");
     b->progress(b->user, text_get(&line), line.length);
     text_free(&line);
@@ -114,14 +131,21 @@ static void number_cell(table *t, double number, int digits)
         table_cell(t, "-");
 }
 
-/* "1.34x FASTER", "SAME", "0.7 to 1.4x" where it cannot be told. */
+enum { FEW_ROUNDS = 3 }; /* fewer cannot tell anything but twice the time */
+
+/* "1.34x FASTER", "SAME", "0.71..1.43x AMBIGUOUS" where it cannot be told. */
 static void verdict_cell(table *t, const qn_bench_comparison *c)
 {
     switch (c->verdict) {
     case QN_FASTER: table_cell(t, "%.2fx FASTER", 1 / c->ratio); break;
     case QN_SLOWER: table_cell(t, "%.2fx SLOWER", c->ratio); break;
     case QN_SAME: table_cell(t, "SAME"); break;
-    case QN_AMBIGUOUS: table_cell(t, "%.2f..%.2f AMBIGUOUS", c->ratio_low, c->ratio_high); break;
+    case QN_AMBIGUOUS: /* in the direction of the others: above 1 is faster */
+        if (c->rounds > 0 && c->rounds < FEW_ROUNDS)
+            table_cell(t, "too few samples");
+        else
+            table_cell(t, "%.2f..%.2fx AMBIGUOUS", 1 / c->ratio_high, 1 / c->ratio_low);
+        break;
     default: table_cell(t, "-"); break;
     }
 }
@@ -181,6 +205,7 @@ void report_table(const bench *b, text *out)
 {
     static const char *const heads[] = {"variant",  "time",          "+-",           "20% 80%", "GB/s",  "GFLOP/s",
                                         "of limit", "against first", "and baseline", "error",   "status"};
+    static const char *const least[] = {"20% 80%", "GFLOP/s", "error", "+-", "of limit", "GB/s"};
     int columns = b->baseline ? COUNT(heads) : COUNT(heads) - 1;
     text size = {0};
     table t;
@@ -200,8 +225,12 @@ void report_table(const bench *b, text *out)
         if (i != BASELINE_COLUMN || b->baseline) table_cell(&t, "%s", heads[i]);
     for (int i = 0; i < b->variant_count; i++)
         if (!b->variants[i].elsewhere) row(b, &b->variants[i], &t);
+    int dropped = table_fit(&t, b->options->width, least, COUNT(least));
     table_print(&t, b->options->colour, out);
     table_close(&t);
+    if (dropped)
+        text_print(out, "%d column%s left out to fit the terminal; --csv - has all\n", dropped,
+                   dropped == 1 ? "" : "s");
     report_messages(b, out);
     elsewhere(b, out);
     remarks(b, out);

@@ -63,7 +63,8 @@ static void keep_variant(const bench *b, arena *memory, const bench_variant *v, 
 static bool is_swept(const bench *b, const char *name)
 {
     for (int i = 0; i < b->plan->count; i++)
-        if (!strcmp(b->plan->items[i].name, name)) return b->plan->items[i].choice_count > 1;
+        if (!strcmp(b->plan->items[i].name, name))
+            return b->plan->items[i].choice_count > 1 || b->plan->items[i].leader;
     return false;
 }
 

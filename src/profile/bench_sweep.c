@@ -2,7 +2,7 @@
  * Sweeps: a setting at many values. In: "n=2^10..2^28". Out: the list of values, and after all points one table: a row
  * for each value, a column for each variant.
  *
- * A range doubles from its first value to its last; `*3` after it multiplies by 3, `+100` adds 100. Values may also be
+ * Names that are joined by commas, "rows,cols=2^6..2^10", take every value together. A range doubles from its first value to its last; `*3` after it multiplies by 3, `+100` adds 100. Values may also be
  * listed: "BLOCK=64,256,1000".
  * SPDX-License-Identifier: MIT
  */
@@ -15,6 +15,17 @@
 #include <string.h>
 
 enum { MOST_VALUES = 1000 };
+
+bool sweep_has(const char *item, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = item; *at && *at != '=';) {
+        size_t word = strcspn(at, ",=");
+        if (word == length && !strncmp(at, name, length)) return true;
+        at += word + (at[word] == ',');
+    }
+    return false;
+}
 
 /* "4096", "2^12", "1<<12". */
 static bool read_value(const char **at, int64_t *out)
@@ -39,10 +50,12 @@ static bool read_value(const char **at, int64_t *out)
 
 static qn_status not_a_sweep(const char *item, qn_error *error)
 {
-    return error_set(error, QN_BAD_CALL,
-                     "a sweep is NAME=FIRST..LAST (doubling), NAME=FIRST..LAST*FACTOR, NAME=FIRST..LAST+STEP or "
-                     "NAME=VALUE,VALUE,... of whole numbers such as 1000 or 2^20, not `%s`",
-                     item);
+    return error_set(
+        error, QN_BAD_CALL,
+        "a sweep is NAME=FIRST..LAST (doubling), NAME=FIRST..LAST*FACTOR, NAME=FIRST..LAST+STEP or "
+        "NAME=VALUE,VALUE,... of whole numbers such as 1000 or 2^20 (NAME,NAME=... sweeps both together), not "
+        "`%s`",
+        item);
 }
 
 static qn_status read_range(const char *item, const char *at, int64_t first, int64_t *values, int *count,
@@ -134,11 +147,11 @@ static void head(table *t, const qn_bench_point *p, const char *unit)
         if (p->settings[i].swept) table_cell(t, "%s", p->settings[i].name);
     for (int v = 0; v < p->variant_count; v++)
         if (!is_elsewhere(p, v)) table_cell(t, "%s", p->variants[v].label);
-    table_cell(t, "roof %s", unit);
+    if (unit) table_cell(t, "roof %s", unit);
     table_cell(t, "fastest");
 }
 
-static void row(table *t, const qn_bench_point *p, const qn_bench_point *like, bool flops)
+static void row(table *t, const qn_bench_point *p, const qn_bench_point *like, bool flops, bool times)
 {
     double roof = NAN, least = INFINITY;
     const char *fastest = "-";
@@ -147,16 +160,25 @@ static void row(table *t, const qn_bench_point *p, const qn_bench_point *like, b
     for (int k = 0; k < p->variant_count; k++) {
         const qn_bench_variant *v = &p->variants[k];
         double rate = variant_rate(v, flops);
+        text time = {0};
         if (v->time.median_ns < least) {
             least = v->time.median_ns;
             fastest = v->label;
         }
         if (isnan(roof)) roof = variant_roof(p, v, flops);
         if (is_elsewhere(like, k)) continue;
-        if (v->time.sample_count && isfinite(rate))
+        if (times && v->time.sample_count) {
+            text_add_duration(&time, v->time.median_ns);
+            table_cell(t, "%s", text_get(&time));
+            text_free(&time);
+        } else if (v->time.sample_count && isfinite(rate))
             table_cell(t, "%.*f", rate < 10 ? 2 : 1, rate);
         else
             table_cell(t, "%s", v->time.sample_count ? "-" : variant_status_names[v->status]);
+    }
+    if (times) {
+        table_cell(t, "%s", fastest);
+        return;
     }
     if (isfinite(roof) && !p->in_cache)
         table_cell(t, "%.*f", roof < 10 ? 2 : 1, roof);
@@ -181,14 +203,17 @@ void sweep_table(const qn_bench_results *r, const char *name, bool colour, text 
     for (int i = 0; i < like->setting_count; i++) columns += like->settings[i].swept;
     for (int v = 0; v < like->variant_count; v++) variants += !is_elsewhere(like, v);
     if (columns + variants > TABLE_MOST_COLUMNS) return;
-    text_print(out, "%s%s%s on %s: %s\n", colour ? "\033[1m" : "", name, colour ? "\033[0m" : "", like->device, unit);
-    table_open(&t, columns + variants);
-    t.left[0] = false;
-    t.left[columns + variants - 1] = true;
-    head(&t, like, unit);
-    for (int i = 0; i < r->point_count; i++)
-        if (!strcmp(r->points[i].bench, name)) row(&t, &r->points[i], like, flops);
-    table_print(&t, false, out);
-    table_close(&t);
-    text_add(out, "\n");
+    for (int times = 1; times >= 0; times--) {
+        text_print(out, "%s%s%s on %s: %s\n", colour ? "\033[1m" : "", name, colour ? "\033[0m" : "", like->device,
+                   times ? "time" : unit);
+        table_open(&t, columns + variants - times);
+        t.left[0] = false;
+        t.left[columns + variants - 1 - times] = true;
+        head(&t, like, times ? NULL : unit);
+        for (int i = 0; i < r->point_count; i++)
+            if (!strcmp(r->points[i].bench, name)) row(&t, &r->points[i], like, flops, times);
+        table_print(&t, false, out);
+        table_close(&t);
+        text_add(out, "\n");
+    }
 }

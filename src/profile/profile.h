@@ -50,6 +50,9 @@ typedef struct table {
 void table_open(table *t, int columns); /* call table_close when done */
 void table_cell(table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void table_print(const table *t, bool colour, text *out); /* rows whose last cell is not "ok" stand out in colour */
+/* Leaves out columns, by their heads, those that matter least first, until the table is at most so wide (0: any width).
+ * How many went. */
+int table_fit(table *t, int width, const char *const *least, int count);
 void table_close(table *t);
 /* "3.21 ms", "812 us", "45 ns": three digits and a unit. */
 void text_add_duration(text *t, double time_ns);

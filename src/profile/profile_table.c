@@ -453,6 +453,11 @@ static void add_footer(const view *v, text *out)
                    (long long)(p->lost + p->device_lost));
 }
 
+/* What a narrow terminal does without. */
+static const int first_to_go[] = {
+    ESTIMATED, SHAPES,         KIND,       DEVICE, FLOPS,      AVERAGE,  TOTAL_SHARE,  MEMORY,           FLOPS_RATE,
+    BOUND,     DEVICE_AVERAGE, SELF_SHARE, TOTAL,  BYTES_RATE, ROOFLINE, DEVICE_TOTAL, DEVICE_SELF_SHARE};
+
 static void write_text(const view *v, text *out)
 {
     int shown[COLUMNS], count = 0;
@@ -471,9 +476,15 @@ static void write_text(const view *v, text *out)
             print_cell(v, &v->rows[k], shown[i], &cell);
             table_cell(&t, "%s", text_get(&cell));
         }
+    const char *least[COUNT(first_to_go)];
+    for (int i = 0; i < COUNT(first_to_go); i++) least[i] = columns[first_to_go[i]].title;
+    int dropped = table_fit(&t, v->options.width, least, COUNT(least));
     table_print(&t, false, out);
     table_close(&t);
     text_free(&cell);
+    if (dropped)
+        text_print(out, "%d column%s left out to fit the terminal; --format csv has all\n", dropped,
+                   dropped == 1 ? "" : "s");
     add_footer(v, out);
 }
 

@@ -58,6 +58,43 @@ void table_print(const table *t, bool colour, text *out)
     }
 }
 
+static int width_of_all(const table *t)
+{
+    int total = 0;
+    for (int column = 0; column < t->columns; column++) {
+        int widest = 0;
+        for (int i = column; i < t->cell_count; i += t->columns) {
+            int width = width_of(t->cells[i]);
+            widest = MAXIMUM(widest, width);
+        }
+        total += widest + (column ? 2 : 0);
+    }
+    return total;
+}
+
+static void drop_column(table *t, int column)
+{
+    int kept = 0;
+    for (int i = 0; i < t->cell_count; i++)
+        if (i % t->columns != column) t->cells[kept++] = t->cells[i];
+    for (int i = column; i + 1 < t->columns; i++) t->left[i] = t->left[i + 1];
+    t->cell_count = kept;
+    t->columns--;
+}
+
+int table_fit(table *t, int width, const char *const *least, int count)
+{
+    int dropped = 0;
+    for (int i = 0; width > 0 && i < count && width_of_all(t) > width; i++)
+        for (int column = 1; column < t->columns; column++) {
+            if (strcmp(t->cells[column], least[i]) != 0) continue;
+            drop_column(t, column);
+            dropped++;
+            break;
+        }
+    return dropped;
+}
+
 void table_close(table *t)
 {
     arena_free(t->memory);

@@ -31,9 +31,12 @@ typedef struct checker {
     int ran, skipped, compared, findings; /* of the kernel at hand */
     int as_cuda;                          /* cases whose text ran on emu without being asked for */
     text skip_reason;                     /* the first one */
-    text refused; /* a case whose constants or types the source refuses, with its message; the first one */
-    text broken;  /* diagnostics of the first case that does not compile */
-    text empty;   /* what was found with an empty array, in short */
+    text refused;   /* a case whose constants or types the source refuses, with its message; the first one */
+    text broken;    /* diagnostics of the first case that does not compile */
+    text assumed;   /* the first `assume` that refused a case, as it stands in the source */
+    text told_text; /* everything said about the kernel, where `each` wants it */
+    text misfit; /* a case of a tensor function at which shapes do not fit though nothing rules it out; the first one */
+    text empty;  /* what was found with an empty array, in short */
     int empty_count;
     bool stopped, endless;
     bool ended;         /* nobody knows what is right: no summary */
@@ -50,6 +53,7 @@ static void say(checker *c, const char *format, ...)
     text_print_list(&line, format, list);
     va_end(list);
     c->write(c->user, text_get(&line), line.length);
+    if (c->options->each) text_add_bytes(&c->told_text, text_get(&line), line.length);
     text_free(&line);
 }
 
@@ -163,6 +167,30 @@ static bool is_refusal(const qn_error *error)
             strstr(error->message, "is empty: the upper bound"));
 }
 
+/* Why a case was refused: by an `assume`, which is the kernel's right, or because the shapes of a tensor function do not
+ * fit at sizes that its extents allow, which is a mistake of the function. */
+static void note_refusal(checker *c, const check_case *at, const qn_error *error, const char *where)
+{
+    /* "file:3:5: error E503: `assume` on line 3 is false: n > 4", or at a launch "... assume is false: n > 4 with n = 1" */
+    const char *code = strstr(error->message, "error E503: "), *is_false = code ? strstr(code, " is false: ") : NULL;
+    if (is_false) {
+        const char *words = is_false + strlen(" is false: "), *with = strstr(words, " with ");
+        int length = (int)strcspn(words, "\n"), line = 0, column;
+        if (with && with - words < length) length = (int)(with - words);
+        for (const char *p = error->message; p < code && !line; p++) /* behind the path, which may hold colons */
+            if (*p == ':' && sscanf(p, ":%d:%d: error", &line, &column) != 2) line = 0;
+        if (!c->assumed.length) text_print(&c->assumed, "`assume(%.*s)` on line %d", length, words, line);
+        return;
+    }
+    bool tensor = c->entry->item && c->entry->item->kind == AST_TENSOR && !at->empty;
+    if (!tensor || c->misfit.length || strstr(error->message, "is empty: the upper bound")) return;
+    text_print(
+        &c->misfit,
+        "%s on ref with %s:\n%s  extents that must agree have one name; what else must hold is said by `assume`, as "
+        "`assume(D %% 4 == 0);`\n",
+        c->entry->name, *where ? where : "no settings", error->message);
+}
+
 static void skip(checker *c, const check_case *at, const qn_error *error)
 {
     text where = {0};
@@ -172,6 +200,7 @@ static void skip(checker *c, const check_case *at, const qn_error *error)
         text_add(&c->broken, error->message);
     if (error->status == QN_BAD_SOURCE && !c->refused.length)
         text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
+    note_refusal(c, at, error, text_get(&where));
     if (c->options->verbose) say(c, "  skipped %s: %s", text_get(&where), error->message);
     text_free(&where);
 }
@@ -441,8 +470,16 @@ static void summary(checker *c)
             text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].name);
     const char *text_ran = c->as_cuda ? "; its CUDA text on emu, 1 case" : "";
     if (raw) text_print(&devices, " against the bench's first variant `%s`", c->truth->name);
+    if (c->ran && c->misfit.length) {
+        say(c, "%s", text_get(&c->misfit));
+        c->findings++;
+    }
     if (!c->ran && c->broken.length) {
         say(c, "%s%s: does not compile\n", text_get(&c->broken), c->entry->name);
+        c->findings++;
+    } else if (!c->ran && c->assumed.length) {
+        say(c, "%s: no size that was tried satisfies %s; give sizes with --set\n", c->entry->name,
+            text_get(&c->assumed));
         c->findings++;
     } else if (!c->ran) {
         say(c, "%s: every case that was tried is refused; give sizes with --set. The first refusal:\n%s",
@@ -453,14 +490,58 @@ static void summary(checker *c)
             c->ran, text_get(&devices), text_ran);
     } else {
         say(c, "%s: clean, %d cases on %s%s", c->entry->name, c->ran, text_get(&devices), text_ran);
-        if (c->skipped) say(c, "; %d refused by the kernel", c->skipped);
+        if (c->skipped)
+            say(c, "; %d refused by %s", c->skipped, c->assumed.length ? text_get(&c->assumed) : "the kernel");
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
     }
     if (c->empty_count)
         say(c, "  with an empty array ref finds, not counted: %s; --set NAME=0 reports it in full\n",
             text_get(&c->empty));
-    if (c->ran && c->refused.length) say(c, "  it does not compile with %s\n", text_get(&c->refused));
+    if (c->ran && c->refused.length && !c->misfit.length)
+        say(c, "  it does not compile with %s\n", text_get(&c->refused));
     text_free(&devices);
+}
+
+static void add_quoted(text *out, const char *name, const char *words)
+{
+    text_print(out, "\"%s\": \"", name);
+    for (; *words; words++) {
+        unsigned char c = (unsigned char)*words;
+        if (c == '"' || c == '\\')
+            text_print(out, "\\%c", c);
+        else if (c < 32)
+            text_print(out, "\\u%04x", c);
+        else
+            text_add_bytes(out, words, 1);
+    }
+    text_add(out, "\"");
+}
+
+/* The kernel as one JSON object: what the summary says, for programs. */
+static void tell_each(checker *c)
+{
+    if (!c->options->each) return;
+    text out = {0};
+    text_add(&out, "{");
+    add_quoted(&out, "file", c->module->file ? c->module->file->path : "");
+    text_add(&out, ", ");
+    add_quoted(&out, "kernel", c->entry->name);
+    text_print(&out, ", \"status\": \"%s\", \"cases\": %d, \"findings\": %d, \"refused\": %d, \"stopped\": %s",
+               c->findings ? "found"
+               : c->ran    ? "clean"
+                           : "skipped",
+               c->ran, c->findings, c->skipped, c->stopped ? "true" : "false");
+    text_add(&out, ", \"devices\": [");
+    int count = 0;
+    if (c->truth == c->entry) text_print(&out, "\"ref\""), count++;
+    for (int slot = 0; slot < c->context->slot_count; slot++)
+        if ((wants(c, slot) && c->compared) || (c->as_cuda && wants_text(c, slot)))
+            text_print(&out, "%s\"%s\"", count++ ? ", " : "", c->context->slots[slot].name);
+    text_add(&out, "], ");
+    add_quoted(&out, "text", text_get(&c->told_text));
+    text_add(&out, "}");
+    c->options->each(c->options->each_user, text_get(&out), out.length);
+    text_free(&out);
 }
 
 /* Who is right for this kernel; NULL with a line of explanation if it cannot be checked here. */
@@ -501,6 +582,9 @@ static void check_kernel(checker *c, kernel_entry *entry)
     text_clear(&c->skip_reason);
     text_clear(&c->refused);
     text_clear(&c->broken);
+    text_clear(&c->assumed);
+    text_clear(&c->misfit);
+    text_clear(&c->told_text);
     text_clear(&c->empty);
     check_cases cases = {0};
     check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, c->memory, &cases);
@@ -512,6 +596,7 @@ static void check_kernel(checker *c, kernel_entry *entry)
             break; /* enough to read; the other sizes would not end either */
     }
     if (!c->ended) summary(c);
+    tell_each(c);
     c->total_findings += c->findings;
     arena_free(c->memory);
 }
@@ -582,6 +667,9 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     text_free(&c.skip_reason);
     text_free(&c.refused);
     text_free(&c.broken);
+    text_free(&c.assumed);
+    text_free(&c.misfit);
+    text_free(&c.told_text);
     text_free(&c.empty);
     qn_module_free(c.module);
     set_checked(context, false);

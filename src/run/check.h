@@ -29,6 +29,9 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
 void check_describe(const check_case *c, text *out); /* "rows=3 cols=5 T=f32" */
 /* The value of a setting of the bench that names this kernel, as words; NULL if there is none. */
 const char *check_bench_words(const ast_file *file, const char *kernel, const char *name, int units, arena *memory);
+/* The same where the bench says something else `on` this device. */
+const char *check_bench_words_on(const ast_file *file, const char *kernel, const char *name, const char *device,
+                                 arena *memory);
 
 /* check_compare.c */
 typedef struct comparison {

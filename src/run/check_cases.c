@@ -89,6 +89,20 @@ const char *check_bench_words(const ast_file *file, const char *kernel, const ch
     return NULL;
 }
 
+const char *check_bench_words_on(const ast_file *file, const char *kernel, const char *name, const char *device,
+                                 arena *memory)
+{
+    const ast *bench = bench_of(file, kernel);
+    for (int c = 0; bench && c < bench->clauses.count; c++) {
+        const ast *clause = bench->clauses.items[c];
+        if (strcmp(clause->word, "on") || strncmp(device, clause->name, strlen(clause->name))) continue;
+        for (int i = 0; i < clause->list.count; i++)
+            if (!strcmp(clause->list.items[i]->name, name))
+                return setting_words(file, clause->list.items[i], cpu_count(), memory);
+    }
+    return check_bench_words(file, kernel, name, cpu_count(), memory);
+}
+
 static bool is_extent_name(const kernel_entry *e, const char *name)
 {
     const ast *item = e->item;
@@ -175,36 +189,36 @@ static bool has_integers(const kernel_entry *e)
     return false;
 }
 
-/* `assume(B1 == B + 1)` in the body: an extent that is a function of others takes its value. */
+static bool same_case(const check_case *a, const check_case *b)
+{
+    bool same = a->count == b->count && a->on_devices == b->on_devices && a->strided == b->strided &&
+                a->whole == b->whole && a->as_cuda == b->as_cuda;
+    for (int i = 0; same && i < a->count; i++)
+        same = !strcmp(a->names[i], b->names[i]) && !strcmp(a->values[i], b->values[i]);
+    return same;
+}
+
+/* Moves the case's sizes to where the kernel's `assume`s hold. */
 static void obey_assumes(const choice *c, check_case *to, int units)
 {
-    const ast *item = c->entry->item;
-    const ast *body = item && item->kind == AST_KERNEL && item->phases.count ? item->phases.items[0]->body : NULL;
-    if (item && item->kind == AST_TENSOR) body = item->body;
-    for (int i = 0; body && i < body->list.count; i++) {
-        const ast *call = body->list.items[i]->kind == AST_CALL_STATEMENT ? body->list.items[i]->left : NULL;
-        if (!call || !call->left || !call->left->name || strcmp(call->left->name, "assume") || !call->list.count)
-            continue;
-        const ast *equal = call->list.items[0];
-        if (equal->kind != AST_BINARY || strcmp(equal->word, "==") || equal->left->kind != AST_NAME) continue;
-        bindings known = {0};
-        for (int s = 0; s < c->size_count; s++)
-            for (int n = 0; n < to->count; n++)
-                if (!strcmp(to->names[n], c->sizes[s]))
-                    bindings_set(c->memory, &known,
-                                 (binding){.name = c->sizes[s],
-                                           .kind = BIND_INT,
-                                           .type = DT_I64,
-                                           .number = {.i = atoll(to->values[n])}});
-        diagnostics d = {.memory = c->memory};
-        binding value = {0};
-        const char *unbound = NULL;
-        if (!bindings_find(&known, equal->left->name) ||
-            !lang_evaluate(c->entry->module->file, equal->right, &known, units, &d, &value, &unbound) ||
-            value.kind != BIND_INT || value.number.i < 0)
-            continue;
-        put(to, equal->left->name, arena_print(c->memory, "%lld", (long long)value.number.i));
+    bindings sizes = {0};
+    bool movable[MAX_PARAMS] = {false};
+    for (int n = 0; n < to->count; n++) {
+        char *end;
+        long long value = strtoll(to->values[n], &end, 10);
+        if (*end || end == to->values[n]) continue;
+        bindings_set(c->memory, &sizes,
+                     (binding){.name = to->names[n], .kind = BIND_INT, .type = DT_I64, .number = {.i = value}});
+        for (int s = 0; s < c->size_count; s++) movable[sizes.count - 1] |= !strcmp(c->sizes[s], to->names[n]);
     }
+    int known = sizes.count;
+    assume_fit(c->entry->module->file, c->entry->item, &sizes, movable, units, c->memory);
+    for (int i = 0; i < known; i++)
+        if (movable[i])
+            put(to, sizes.items[i].name, arena_print(c->memory, "%lld", (long long)sizes.items[i].number.i));
+    for (int s = 0; s < c->size_count && to->empty; s++)
+        for (int n = 0; n < to->count; n++)
+            if (!strcmp(to->names[n], to->empty) && strcmp(to->values[n], "0")) to->empty = NULL;
 }
 
 static check_case *add_case(const choice *c, check_cases *out)
@@ -356,7 +370,14 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
         put_size(&c, one, z, 0);
         one->on_devices = zeros++ == 0;
     }
-    for (int i = 0; i < out->count; i++) obey_assumes(&c, &out->items[i], units);
+    int kept = 0;
+    for (int i = 0; i < out->count; i++) { /* cases that an `assume` made alike are one */
+        bool known = false;
+        if (entry->item) obey_assumes(&c, &out->items[i], units);
+        for (int k = 0; k < kept; k++) known |= same_case(&out->items[k], &out->items[i]);
+        if (!known) out->items[kept++] = out->items[i];
+    }
+    out->count = kept;
 }
 
 void check_describe(const check_case *c, text *out)

@@ -23,22 +23,39 @@ struct raw_file {
 };
 
 /* QUERN_LOG=graph,fusion,guards,compile,cache,launch,code */
-static unsigned log_from_environment(void)
+static qn_status log_from_environment(unsigned *log, qn_error *error)
 {
     static const struct {
         const char *word;
         unsigned bit;
     } words[] = {{"compile", LOG_COMPILE}, {"cache", LOG_CACHE},   {"launch", LOG_LAUNCH}, {"code", LOG_CODE},
                  {"graph", LOG_GRAPH},     {"fusion", LOG_FUSION}, {"guards", LOG_GUARDS}, {"all", ~0u}};
-    unsigned log = 0;
+    *log = 0;
     const char *list = environment_get("QUERN_LOG");
     for (const char *p = list ? list : ""; *p;) {
         size_t length = strcspn(p, ",");
-        for (int i = 0; i < COUNT(words); i++)
-            if (strlen(words[i].word) == length && !memcmp(p, words[i].word, length)) log |= words[i].bit;
+        bool known = !length;
+        for (int i = 0; i < COUNT(words); i++) {
+            if (strlen(words[i].word) != length || memcmp(p, words[i].word, length)) continue;
+            *log |= words[i].bit;
+            known = true;
+        }
+        if (!known)
+            return error_set(
+                error, QN_BAD_CALL,
+                "QUERN_LOG has no `%.*s`; it knows compile, cache, launch, code, graph, fusion, guards and "
+                "all, with commas between them",
+                (int)MINIMUM(length, 60), p);
         p += length + (p[length] == ',');
     }
-    return log;
+    return QN_OK;
+}
+
+/* Where a program that gave no function of its own sees what it asked QUERN_LOG for. */
+static void print_to_stderr(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", line);
 }
 
 static void add_slot(qn_context *c, const driver *driver, int number)
@@ -100,6 +117,8 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     if (!options) options = &defaults;
     if (options->threads < 0)
         return error_set(error, QN_BAD_CALL, "qn_context_open: %d threads; give 0 for all cores", options->threads);
+    unsigned log;
+    QN_TRY(log_from_environment(&log, error));
     qn_context *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a context");
     pthread_mutex_init(&c->lock, NULL);
@@ -110,7 +129,8 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
     c->allow_raw = options->allow_raw;
     c->print = options->print;
     c->user = options->user;
-    c->log = log_from_environment();
+    c->log = log;
+    if (log && !c->print) c->print = print_to_stderr;
     if (options->verbose) c->log |= LOG_COMPILE | LOG_CODE;
     const char *dump_folder = environment_get("QUERN_DUMP_DIR"), *tune = environment_get("QUERN_TUNE");
     const char *nvtx = environment_get("QUERN_NVTX");
@@ -156,6 +176,7 @@ void qn_context_close(qn_context *context)
     pthread_mutex_destroy(&context->about_lock);
     heap_free(context->cache_folder);
     heap_free(context->dump_folder);
+    heap_free(context->input);
     heap_free(context);
 }
 
@@ -202,6 +223,7 @@ static int find_slot(const qn_context *context, int count, const char *device)
 qn_status context_slot(const qn_context *context, const char *device, int *slot, qn_error *error)
 {
     if (!device) device = qn_device_best(context);
+    if (same_name(device, "gpu")) device = "cuda"; /* as other libraries call it */
     int found = find_slot(context, context->slot_count, device);
     if (found < 0) { /* a second GPU is known only once it was asked for */
         int count = context_slots((qn_context *)context);

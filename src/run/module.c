@@ -257,6 +257,27 @@ static qn_status load(qn_context *context, const char *name, const char *words, 
     return QN_OK;
 }
 
+/* The path `-`: the standard input, which is read once and kept with the context. */
+static qn_status read_input(qn_context *context, qn_error *error)
+{
+    if (context->input) return QN_OK;
+    size_t capacity = 1 << 16, length = 0, got;
+    char *words = heap_new(capacity);
+    while ((got = fread(words + length, 1, capacity - length - 1, stdin)) > 0) {
+        length += got;
+        if (length > FILE_LIMIT_BYTES) {
+            heap_free(words);
+            return error_set(error, QN_BAD_FILE, "the standard input has more than %zu bytes",
+                             (size_t)FILE_LIMIT_BYTES);
+        }
+        if (capacity - length < 2) words = heap_resize(words, capacity *= 2);
+    }
+    words[length] = 0;
+    context->input = words;
+    context->input_bytes = length;
+    return QN_OK;
+}
+
 qn_status qn_module_load_file(qn_context *context, const char *path, qn_module **module, qn_error *error)
 {
     HEAP_ENTER(error);
@@ -264,6 +285,10 @@ qn_status qn_module_load_file(qn_context *context, const char *path, qn_module *
     *module = NULL;
     char *words;
     size_t length;
+    if (!strcmp(path, "-")) {
+        QN_TRY(read_input(context, error));
+        return load(context, "<stdin>", context->input, context->input_bytes, module, error);
+    }
     QN_TRY(file_read(path, FILE_LIMIT_BYTES, &words, &length, error));
     qn_status status = load(context, path, words, length, module, error);
     heap_free(words);

@@ -57,6 +57,8 @@ struct qn_context {
     void (*print)(void *user, const char *line);
     void *user;
     unsigned log;                         /* LOG_... from QUERN_LOG */
+    char *input; /* of the path `-`, once it was read */
+    size_t input_bytes;
     _Atomic int64_t compiles, cache_hits; /* programs made by a compiler; programs found in the cache */
 };
 
@@ -376,5 +378,9 @@ qn_status input_fill(const ast_file *file, const ast *generator, const bindings 
                      uint64_t seed, const array_view *view, qn_error *error);
 /* Everything that has a value in a bound call: constants, types, extents, scalars. */
 void call_known(const qn_call *call, arena *memory, bindings *known);
+
+/* check_assume.c: moves sizes (bindings of integers; those that are movable) so that the `assume`s of the item hold, as far
+ * as they speak of sizes and of constants with defaults. */
+void assume_fit(const ast_file *file, const ast *item, bindings *sizes, const bool *movable, int units, arena *memory);
 
 #endif

@@ -132,14 +132,14 @@ TEST(refusals)
                  "    y[:] = x[:];\n"
                  "}\n",
                  NULL) == QN_OK);
-    EXPECT(says("odd: clean, ") && says(" refused by the kernel"));
+    EXPECT(says("odd: clean, ") && !says(" refused by"));
     EXPECT(check("kernel large(in float x[n], out float y[n]) launch (1)\n"
                  "{\n"
                  "    assume(n > 1000000);\n"
                  "    y[:] = x[:];\n"
                  "}\n",
                  NULL) == QN_FINDING);
-    EXPECT(says("large: every case that was tried is refused") && says("E503"));
+    EXPECT(says("large: no size that was tried satisfies `assume(n > 1000000)` on line 3; give sizes with --set"));
     const char *items[] = {"n=48"};
     EXPECT(check("kernel fixed(in float x[n], out float y[n]) launch (1)\n{ assume(n == 48); y[:] = x[:]; }\n",
                  &(qn_check_options){.settings = {items, 1}, .verbose = true}) == QN_OK);

@@ -1,0 +1,103 @@
+#!/bin/sh
+# One way for all commands: `-` is a stream, JSON of check and devices, versions, `gpu`, sizes of the bench, QUERN_LOG to
+# stderr with its words checked, a program that profile is given without `--`.
+# Usage: tests/scripts/command.sh BUILD_FOLDER
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
+build=$(cd "${1:-build}" && pwd)
+quern="$build/quern"
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUERN_CACHE="$work/cache"
+cd "$work" || exit 1
+passed=0
+failed=0
+# try EXIT ARGUMENTS...: stdin is file.qn; the output is in out and err.
+try() {
+    wanted=$1
+    shift
+    call="quern $*"
+    "$quern" "$@" >out 2>err <file.qn
+    code=$?
+    if [ "$code" = "$wanted" ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED $call: exit $code, not $wanted"
+        cat out err
+    fi
+}
+says() {
+    if grep -qF -- "$2" "$1"; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED $call: $1 lacks: $2"
+        cat "$1"
+    fi
+}
+cat >file.qn <<'END'
+kernel copy(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)) { y[program(0) * B : B] = x[program(0) * B : B]; }
+bench copy (n = 1 << 30) on cpu (n = 300) { copy }
+END
+for word in version --version -v; do
+    try 0 $word
+    says out "quern "
+done
+try 0 check - --no-emu
+says out "copy: clean, "
+try 0 check - --no-emu --json -
+says out '"file": "<stdin>", "kernel": "copy", "status": "clean"'
+says err "copy: clean, "
+try 0 run - --device cpu
+says out "y: f32[300]"
+says err "n = 300, of its bench; others with --set"
+try 0 run - --device cpu --set n=7
+says out "y: f32[7]"
+try 2 run - --device ref
+try 0 run - --device cpu --out y=-
+says out "NUMPY"
+try 0 profile file.qn copy --device cpu --runs 1
+says err "n = 300, of its bench; others with --set"
+try 0 bench - --device cpu --seconds 0.01 --json -
+[ "$(head -c 1 out)" = "[" ]
+passed=$((passed + !$?)) failed=$((failed + $?))
+try 2 bench - --json - --csv -
+says err "only one of the files can be -"
+try 0 devices --json -
+says out '{"name": "cpu", "available": true'
+try 1 run - --device gpu
+says err "the device cuda is not available"
+cp /bin/true program
+try 2 profile ./program
+says err "\`./program\` is a program: put -- before it, quern profile [options] -- ./program"
+QUERN_LOG=fuson try 2 run - --device cpu
+says err "QUERN_LOG has no \`fuson\`; it knows compile, cache, launch, code, graph, fusion, guards and all"
+# A program of the library that gave no `print` sees its log on stderr.
+cat >log.c <<'END'
+#include <quern/try.h>
+#include <quern/tensor.h>
+int main(void)
+{
+    qn_error error;
+    qn_context *context;
+    qn_tape *tape;
+    double value;
+    QN_MUST(qn_context_open(NULL, &context, &error), error);
+    QN_MUST(qn_tape_new(context, "cpu", &tape, &error), error);
+    QN_MUST(qn_tensor_item(qn_exp(qn_scalar(tape, QN_F32, 0)), &value, &error), error);
+    qn_tape_free(tape);
+    qn_context_close(context);
+    return value != 1;
+}
+END
+flags=
+sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt")
+[ -n "$sanitize" ] && flags="-fsanitize=$sanitize"
+call="a program with QUERN_LOG"
+if cc $flags -I"$root/include" log.c "$build/libquern.a" -lm -ldl -lpthread -o log && QUERN_LOG=fusion ./log 2>err; then
+    says err "kernel"
+else
+    failed=$((failed + 1))
+    echo "FAILED $call"
+    cat err
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,53 @@
+#!/bin/sh
+# What a terminal sees: tables that fit its width, colours there alone and not with NO_COLOR, progress on one line and
+# little of it in a pipe, sweeps with times and paired sizes, verdicts in one direction.
+# Usage: tests/scripts/terminal.sh BUILD_FOLDER
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
+quern="$(cd "${1:-build}" && pwd)/quern"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUERN_CACHE="$work/cache"
+cd "$work" || exit 1
+passed=0
+failed=0
+holds() {
+    what=$1
+    shift
+    if "$@"; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        cat out err
+    fi
+}
+cat >file.qn <<'END'
+kernel a(in float x[n][m], out float y[n][m])  launch (n) { y[program(0)][:] = x[program(0)][:]; }
+kernel b(in float x[n][m], out float y[n][m])  launch (n) { y[program(0)][:] = 1 * x[program(0)][:]; }
+bench copies (n = 8, m = 16) { a, b }
+END
+printf 'kernel k(in float x[n])  launch (1) { y[0] = x[0]; }\n' >wrong.qn
+widest() { awk -v most="$1" '/^variant|^a |^b |^Name|^-|^k/ && length($0) > most { bad = 1 } END { exit bad }' out; }
+COLUMNS=70 "$quern" bench file.qn --seconds 0.01 >out 2>err
+holds "a table of at most 70" widest 70
+holds "what is left out is told" grep -q 'left out to fit the terminal' out
+holds "nothing but a line or two of progress in a pipe" test "$(wc -l <err)" -le 2
+COLUMNS=90 "$quern" profile file.qn a --device cpu --runs 2 >out 2>err
+holds "a profile of at most 90" widest 90
+"$quern" bench file.qn --seconds 0.01 --sweep n,m=4..16 >out 2>err
+holds "a sweep has times" grep -q '^copies on cpu: time' out
+holds "paired sizes" test "$(grep -c '^ *16 *16 ' out)" = 2
+holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
+"$quern" check wrong.qn >out 2>err
+holds "no colours in a pipe" sh -c '! grep -q "$(printf "\033")" out err'
+if command -v script >/dev/null; then
+    export TERM=xterm
+    script -qec "$quern check wrong.qn" /dev/null >out 2>err </dev/null
+    holds "colours of a diagnostic" grep -q "$(printf '\033\\[31merror E201:')" out
+    holds "colours of its caret" grep -q "$(printf '\033\\[1;32m.*\\^')" out
+    NO_COLOR=1 script -qec "$quern check wrong.qn" /dev/null >out 2>err </dev/null
+    holds "none with NO_COLOR" sh -c '! grep -q "$(printf "\033")" out'
+    script -qec "stty cols 80; $quern bench file.qn --seconds 0.01" /dev/null >out 2>err </dev/null
+    holds "progress counts and says what is left" grep -q '\[[0-9]*/9\] timing .* s left' out
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
