@@ -62,9 +62,10 @@ static double times(const loop *p, const term *x)
     return (double)space_count(&p->space, row && axes & p->inner ? all : axes);
 }
 
-/* Rows of a few elements keep few of the lanes busy that they get. */
+/* On a GPU rows of a few elements keep few of the lanes busy that they get. */
 static double row_waste(const loop *p)
 {
+    if (!p->b->options->gpu) return 1;
     if (p->shape != LOOP_ROW || p->turned)
         return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
     int last = p->space.axis_count - 1;

@@ -94,8 +94,9 @@ typedef struct fuse_plan {
     int boundary_count;
     fuse_place *places; /* by node; only of nodes that some kernel writes */
     int64_t workspace_bytes;
-    int64_t peak_bytes; /* workspace and results */
-    double eager_ns;    /* estimated: a kernel for each op, as a sum */
+    int64_t peak_bytes;  /* workspace and results */
+    double eager_ns;     /* estimated: a kernel for each op, as a sum */
+    int64_t eager_bytes; /* what such kernels would have in memory at once at most, with the results */
 } fuse_plan;
 
 /* leaves: by node. wanted: results with memory of their own (or views of leaves, which no kernel writes). */

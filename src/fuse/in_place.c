@@ -34,16 +34,22 @@ static bool touches_memory(const tile_op *op)
     return op->code == OP_LOAD || op->code == OP_STORE || op->code == OP_ATOMIC;
 }
 
+typedef struct fold_search {
+    bool rows, pointwise;
+} fold_search;
+
 static void note_fold(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
-    if (ops[op->code].class == CLASS_FOLD || op->code == OP_ATOMIC) *(bool *)context = false;
+    fold_search *s = context;
+    bool fold = ops[op->code].class == CLASS_FOLD && !(s->rows && op->code == OP_REDUCE);
+    if (fold || op->code == OP_ATOMIC) s->pointwise = false;
 }
 
-bool fuse_is_pointwise(const tile_kernel *k)
+bool fuse_is_pointwise(const tile_kernel *k, bool rows)
 {
-    bool pointwise = k->phase_count == 1;
-    if (pointwise) tile_walk((tile_kernel *)k, k->phases[0], note_fold, &pointwise);
-    return pointwise;
+    fold_search s = {rows, k->phase_count == 1};
+    if (s.pointwise) tile_walk((tile_kernel *)k, k->phases[0], note_fold, &s);
+    return s.pointwise;
 }
 
 /* ---- the same elements ---- */

@@ -19,6 +19,7 @@
 
 #define ALIGNMENT_BYTES 256
 #define COPY_BLOCK 4096
+#define PEAK_MATTERS ((int64_t)16 << 20) /* bytes below which another text for a lower peak is not worth it */
 
 typedef struct memory_plan {
     fuse_plan *plan;
@@ -313,13 +314,14 @@ static void assign_rest(memory_plan *m, const bool *done)
 
 /* ---- places ---- */
 
-/* What a kernel of arithmetic alone reads for the last time may give its place to what it writes there. */
-static void reuse_inputs(memory_plan *m)
+/* What a kernel of arithmetic alone reads for the last time may give its place to what it writes there. rows: a kernel of
+ * row reductions too, which then has to hold its rows. */
+static void reuse_inputs(memory_plan *m, bool rows)
 {
     fuse_plan *plan = m->plan;
     for (int i = 0; i < plan->kernel_count; i++) {
         fuse_kernel *k = &plan->kernels[i];
-        if (!k->kernel || (!k->over && !fuse_is_pointwise(k->kernel))) continue;
+        if (!k->kernel || (!k->over && !fuse_is_pointwise(k->kernel, rows))) continue;
         for (int w = 0; w < k->write_count; w++) {
             node to = k->writes[w];
             if (m->wanted[to] || m->root[to] != to || !graph_size_bytes(plan->graph, to)) continue;
@@ -338,6 +340,25 @@ static void reuse_inputs(memory_plan *m)
             }
         }
     }
+}
+
+/* What lives at once at most, with the results. */
+static int64_t live_bytes(const memory_plan *m, arena *scratch)
+{
+    const fuse_plan *plan = m->plan;
+    int64_t *change = ARENA_ARRAY(scratch, int64_t, plan->kernel_count + 2), live = 0, peak = 0, results = 0;
+    for (int n = 1; n < plan->graph->node_count; n++) {
+        int64_t bytes = m->first[n] >= 0 ? graph_size_bytes(plan->graph, (node)n) : 0;
+        if (m->wanted[n]) results += bytes;
+        if (!bytes || m->wanted[n] || m->root[n] != (node)n) continue;
+        change[m->first[n]] += bytes;
+        change[m->last[n] + 1] -= bytes;
+    }
+    for (int i = 0; i <= plan->kernel_count; i++) {
+        live += change[i];
+        peak = MAXIMUM(peak, live);
+    }
+    return peak + results;
 }
 
 typedef struct block {
@@ -433,7 +454,9 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
     find_lives(&m);
     for (int a = 0; a < assign_count; a++) done[a] = take_home(&m, &assigns[a]);
     assign_rest(&m, done);
-    reuse_inputs(&m);
+    reuse_inputs(&m, false);
+    int64_t live = live_bytes(&m, scratch);
+    if (plan->eager_bytes && live > plan->eager_bytes && live > PEAK_MATTERS) reuse_inputs(&m, true);
     place_workspace(&m, scratch);
     for (int n = 1; n < nodes; n++)
         if (m.root[n] != (node)n) plan->places[n].root = m.root[n];
@@ -458,8 +481,8 @@ void fuse_print_memory(const fuse_plan *plan, text *out)
         for (int w = 0; w < k->write_count; w++) last[k->writes[w]] = MAXIMUM(last[k->writes[w]], i + 1);
         for (int a = 0; a < k->argument_count; a++) last[k->arguments[a].base] = i + 1;
     }
-    text_print(out, "workspace %lld bytes, peak %lld bytes\n", (long long)plan->workspace_bytes,
-               (long long)plan->peak_bytes);
+    text_print(out, "workspace %lld bytes, peak %lld bytes; a kernel for each op would need %lld bytes\n",
+               (long long)plan->workspace_bytes, (long long)plan->peak_bytes, (long long)plan->eager_bytes);
     text_print(out, "%-8s %-24s %12s %12s  %s\n", "node", "value", "bytes", "offset", "kernels");
     for (int n = 1; n < g->node_count; n++) {
         if (!first[n]) continue;

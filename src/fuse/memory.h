@@ -21,8 +21,8 @@ tile_kernel *fuse_join_kernels(arena *memory, const tile_kernel *a, const tile_k
 /* in_place.c */
 /* The kind of the array parameter that argument `argument` is for. */
 param_kind fuse_argument_kind(const tile_kernel *k, int argument);
-/* No folds, no products, no atomics: every program computes elements one by one. */
-bool fuse_is_pointwise(const tile_kernel *k);
+/* No folds (unless `rows`: reductions of what a program reads at once), no products, no atomics. */
+bool fuse_is_pointwise(const tile_kernel *k, bool rows);
 /* Makes the arrays of arguments `read` and `write` one inout parameter, if both have the same view and the kernel reads
  * exactly the elements that it writes, before it writes them. The argument that stays is of `write`'s node. */
 bool fuse_in_place(arena *memory, fuse_kernel *kernel, int read, int write);

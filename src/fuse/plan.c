@@ -467,10 +467,12 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
             if (p->reached[n] && p->is_op[n]) make_cell(p, n);
         QN_TRY(heap_status(error));
         for (int i = 0; i < p->cell_count; i++) p->eager_ns += cell_cost(p, &p->cells[i])->time_ns;
+        p->eager_bytes = cells_peak_bytes(p);
         if (options->mode != FUSE_EAGER) group_nodes(p);
         QN_TRY(build_all(p, plan, &kernel_of, &again, error));
     }
     plan->eager_ns = p->eager_ns;
+    plan->eager_bytes = p->eager_bytes;
     list_boundaries(p, plan, kernel_of);
     plan_rename(p, plan, &prepared, roots, root_count);
     *out = plan;

@@ -57,6 +57,7 @@ typedef struct planner {
     int *copier_count;
     bool early;      /* see builder */
     fuse_cost built; /* of the last cell that cell_build accepted */
+    int64_t eager_bytes;
     double eager_ns; /* estimated: every op a kernel of its own */
     refusal *refusals;
     int refusal_count, refusal_size;
@@ -103,8 +104,9 @@ void group_recompute(planner *p);
 void cell_settle(planner *p, cell *c);
 void cells_settle(planner *p);                        /* all; those that write nothing are dead */
 bool cell_lists(const node *list, int count, node n); /* in an ascending list */
-/* plan_cost.c: what its kernel will take. */
+/* plan_cost.c: what its kernel will take; of cells of one op each, what they have in memory at once at most. */
 const fuse_cost *cell_cost(planner *p, cell *c);
+int64_t cells_peak_bytes(const planner *p);
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error);
 
 #endif

@@ -40,6 +40,9 @@ static const char *const source =
     "tensor gelu_pool(float x[N][H][W]) {\n"
     "  return max(window(window(gelu(x), 5, axis = 1), 5, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
     "}\n"
+    "tensor attend(float q[64][256][32], float k[64][256][32], float v[64][256][32]) {\n"
+    "  return matmul(softmax(matmul(q, transpose(k)) * 0.125, axis = 2), v);\n"
+    "}\n"
     "tensor product_pool(float a[N][M][K], float b[K][W]) {\n"
     "  return max(window(window(matmul(a, b), 3, axis = 1), 3, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
     "}\n";
@@ -268,6 +271,74 @@ TEST(plans_tell_their_estimates)
     free(fusion);
 }
 
+/* ---- memory ---- */
+
+static long long peak_of(const char *path, const char *name, const char *device, bool backward)
+{
+    text out = {0};
+    qn_show_options options = {.stage = "memory", .device = device, .backward = backward};
+    bool good = qn_show(context, path, name, &options, collect, &out, &error) == QN_OK;
+    if (!good) printf("%s: %s\n", name, error.message);
+    const char *at = good ? strstr(text_get(&out), ", peak ") : NULL;
+    long long peak = at ? atoll(at + strlen(", peak ")) : -1;
+    text_free(&out);
+    return peak;
+}
+
+/* A kernel for each op writes over what is not needed again; fused ones hold no more. */
+TEST(peaks_are_no_higher_than_eager)
+{
+    static const struct {
+        const char *file, *name;
+        bool backward;
+    } zoo[] = {{"attention_block.qn", "attention_block", false},
+               {"swiglu.qn", "swiglu", false},
+               {"swiglu.qn", "swiglu", true},
+               {"softmax.qn", "softmax_fused", false},
+               {"softmax.qn", "softmax_fused", true}};
+    static const char *const devices[] = {"cpu", "cuda"};
+    FILE *file = fopen("small_folds.qn", "w");
+    if (file) fputs(source, file), fclose(file);
+    for (int d = 0; d < COUNT(devices); d++) {
+        for (int i = 0; i < COUNT(zoo); i++) {
+            char path[400], eager[80];
+            snprintf(path, sizeof(path), QUERN_ROOT "/kernels/%s", zoo[i].file);
+            snprintf(eager, sizeof(eager), "eager %s", zoo[i].name);
+            long long fused = peak_of(path, zoo[i].name, devices[d], zoo[i].backward);
+            long long apart = peak_of(path, eager, devices[d], zoo[i].backward);
+            if (fused > apart) printf("%s on %s: %lld, eager %lld\n", zoo[i].name, devices[d], fused, apart);
+            EXPECT(fused > 0 && fused <= apart);
+        }
+        long long fused = peak_of("small_folds.qn", "attend", devices[d], false);
+        EXPECT(fused > 0 && fused <= peak_of("small_folds.qn", "eager attend", devices[d], false));
+    }
+    remove("small_folds.qn");
+}
+
+/* Rows that are written over what they were computed from. */
+TEST(rows_in_place)
+{
+    enum { COUNT_OF = 64 * 256 * 32 };
+    float *x = calloc(4 * COUNT_OF, sizeof(float));
+    static const char *const names[] = {"attend", "eager attend"};
+    for (int i = 0; i < COUNT_OF; i++) x[i] = noise(i % 99991) * 3;
+    for (int mode = 0; mode < 2; mode++) {
+        qn_call *call;
+        float *y = x + (2 + mode) * COUNT_OF;
+        EXPECT(!qn_call_new(module, names[mode], &call, &error));
+        for (int a = 0; a < 3; a++)
+            EXPECT(!qn_call_set_memory(call, (const char *const[]){"q", "k", "v"}[a], x, QN_F32, 3,
+                                       (int64_t[]){64, 256, 32}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 3, (int64_t[]){64, 256, 32}, NULL, &error));
+        EXPECT(!qn_call_run(call, "cpu", &error));
+        qn_call_free(call);
+    }
+    int wrong = 0;
+    for (int i = 0; i < COUNT_OF; i++) wrong += !(fabsf(x[2 * COUNT_OF + i] - x[3 * COUNT_OF + i]) < 1e-4f);
+    EXPECT(!wrong);
+    free(x);
+}
+
 TEST(opened)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
@@ -282,5 +353,6 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_longer_window_gets_the_threads_it_needs),
           CASE(softmax_of_few_classes_keeps_its_folds), CASE(a_function_under_windows_is_stored),
-          CASE(a_product_under_windows_is_stored), CASE(plans_tell_their_estimates), CASE(on_devices_windows),
+          CASE(a_product_under_windows_is_stored), CASE(plans_tell_their_estimates),
+          CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place), CASE(on_devices_windows),
           CASE(on_devices_short_axes), CASE(closed))
