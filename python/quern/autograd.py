@@ -49,10 +49,10 @@ def _gradient_text(function, signature, wanted, seeds):
         named.append(name)
     arguments = list(named) + [f"{k} = {_literal(v)}" for k, v in signature.settings.items()]
     seed_names = [f"{seed}_{number}" for number, _, _ in seeds]
-    declared += [_declare(f"{seed}_{number}", type, rank) for number, type, rank in seeds]
+    declared += [_declare(f"{seed}_{number}", type, max(rank, 1)) for number, type, rank in seeds]
     results = [f"r_{i}" for i in range(signature.result_count)]
     let = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    total = " + ".join(f"sum(r_{number} * {seed}_{number})" for number, _, _ in seeds)
+    total = " + ".join(f"sum(r_{n} * {seed}_{n})" if rank else f"r_{n} * {seed}_{n}[0]" for n, _, rank in seeds)
     everything = ", ".join(named + seed_names)
     return (
         f"\ntensor {base}__seeded({', '.join(declared)})\n{{\n"
@@ -90,7 +90,7 @@ def backward(function, signature, wanted, grads):
         if grad is None:
             continue
         seeds.append((number, _type_word(grad.dtype), grad.dim()))
-        given.append(grad)
+        given.append(grad if grad.dim() else grad.reshape(1))  # a parameter without axes would be a number
     if not seeds:
         return [None] * len(wanted)
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
@@ -107,12 +107,14 @@ class _Apply(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, keywords, *args):
         result = function._run(args, keywords)
-        ctx.function, ctx.keywords = function, keywords
-        ctx.tensors = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-        ctx.others = [None if isinstance(a, torch.Tensor) else a for a in args]
-        ctx.save_for_backward(*[args[i] for i in ctx.tensors])
+        ctx.function, ctx.keywords, ctx.others = function, keywords, None
+        if function._takes_numbers:
+            ctx.others = [None if isinstance(a, torch.Tensor) else a for a in args]
+            ctx.save_for_backward(*[a if isinstance(a, torch.Tensor) else None for a in args])
+        else:
+            ctx.save_for_backward(*args)
         ctx.set_materialize_grads(False)
-        if isinstance(result, tuple):
+        if type(result) is tuple:
             whole = [r for r in result if not r.is_floating_point()]
             if whole:
                 ctx.mark_non_differentiable(*whole)
@@ -120,14 +122,18 @@ class _Apply(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        args = list(ctx.others)
-        for position, tensor in zip(ctx.tensors, ctx.saved_tensors):
-            args[position] = tensor
+        args = ctx.saved_tensors
+        if ctx.others is not None:
+            args = [tensor if tensor is not None else other for tensor, other in zip(args, ctx.others)]
         signature = Signature(ctx.function, args, ctx.keywords)
         needed = ctx.needs_input_grad[2:]
         wanted = [p[0] for p, need in zip(signature.params, needed) if need]
         found = iter(backward(ctx.function, signature, wanted, grads))
         return (None, None, *[next(found) if need else None for need in needed])
+
+
+_direct = super(torch.autograd.Function, _Apply).apply  # without the wrapper for functorch, which costs as much as the rest
+_functorch_is_on = torch._C._are_functorch_transforms_active
 
 
 def apply(function, args, keywords):
@@ -145,7 +151,9 @@ def apply(function, args, keywords):
             if name not in keywords:
                 break
             args.append(keywords.pop(name))
-    return _Apply.apply(function, keywords, *args)
+    if _functorch_is_on():
+        return _Apply.apply(function, keywords, *args)
+    return _direct(function, keywords, *args)
 
 
 def _check(function, args, keywords):
@@ -161,7 +169,7 @@ def _check(function, args, keywords):
     seeds = [(i, "float" if type == "f32" else type, len(e)) for i, (type, e) in enumerate(results) if type in _FLOATS]
     wanted = [n for n in signature.arrays if signature.values[n].requires_grad]
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
-    shapes = [(type, e) for type, e in results if type in _FLOATS]
+    shapes = [(type, e or (1,)) for type, e in results if type in _FLOATS]
     back._callable.shapes(tuple(outline + shapes), None)
     function._gradients["checked"] = back
 

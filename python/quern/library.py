@@ -226,7 +226,7 @@ def _register_autograd(function, name):
             return [None] * len(wanted)
         gradient = autograd.gradient_of(function, signature, tuple(wanted), seeds)
         values = [signature.values[p[0]] for p in signature.params]
-        made = gradient._operator(*values, *[g for g in grads if g is not None])
+        made = gradient._operator(*values, *[g if g.dim() else g.reshape(1) for g in grads if g is not None])
         return list(made) if isinstance(made, (tuple, list)) else [made]
 
     torch.library.register_autograd(f"quern::{name}", back, setup_context=setup, lib=_library)

@@ -38,6 +38,7 @@ class Function:
         self._run = self._callable.run
         self.parameters = tuple(self._callable.params())
         """(name, kind, type, rank) of each parameter; results of tensor functions are `out`."""
+        self._takes_numbers = any(p[1] == "scalar" for p in self.parameters)
         self._gradients = {}
         self._operator = None
         if attach_torch():

@@ -76,7 +76,7 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
     }
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
     PyObject *result;
-    if (b.wants_grad && grad_is_enabled()) {
+    if (b.wants_grad) {
         result = Py_NewRef(Py_NotImplemented);
     } else {
         entry *e = entry_find(&b);
@@ -110,7 +110,8 @@ static PyObject *callable_known(PyObject *self, PyObject *const *args, Py_ssize_
         return NULL;
     }
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
-    PyObject *list = entry_known(&b);
+    PyObject *list =
+        b.wants_grad ? PyErr_Format(call_error, "call .detach() on what requires grad first") : entry_known(&b);
     binding_release(&b);
     return list;
 }

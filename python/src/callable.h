@@ -58,7 +58,7 @@ typedef struct binding {
     bool made[MOST_ARRAYS]; /* to be allocated */
     int array_count;
     const view *first; /* the first array that was given */
-    bool wants_grad;
+    bool wants_grad;   /* and autograd is on: nothing after this was looked at */
     void *stream;
     bool on_device;
     char key[KEY_BYTES];

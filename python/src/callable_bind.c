@@ -179,7 +179,10 @@ static bool add_array(binding *b, int param)
                      b->first->device_id);
         return false;
     }
-    if (v->wants_grad && p->kind == QN_PARAM_IN) b->wants_grad = true;
+    if (v->wants_grad && p->kind == QN_PARAM_IN && grad_is_enabled()) {
+        b->wants_grad = true;
+        return true;
+    }
     if (v->wants_grad && writable && grad_is_enabled()) {
         PyErr_Format(PyExc_ValueError,
                      "argument `%s` requires grad and would be written, which autograd cannot follow: give a tensor "
@@ -188,7 +191,8 @@ static bool add_array(binding *b, int param)
                      p->name);
         return false;
     }
-    int64_t head[] = {v->type, v->rank, v->device_type == DEVICE_HOST && (uintptr_t)v->data % 64 == 0};
+    bool aligned = v->device_type == DEVICE_HOST && (uintptr_t)v->data % 64 == 0;
+    int64_t head[] = {v->type, v->rank, v->facts->family, aligned};
     key_add(b, head, sizeof(head));
     key_add(b, v->extents, sizeof(int64_t) * (size_t)v->rank);
     key_add(b, v->strides, sizeof(int64_t) * (size_t)v->rank);
@@ -252,6 +256,7 @@ static bool fill(binding *b, PyObject *args, PyObject *keywords)
     for (int i = 0; i < self->param_count; i++) {
         if (self->params[i].kind == QN_PARAM_CONST) continue;
         if (self->params[i].kind == QN_PARAM_SCALAR ? !add_number(b, i) : !add_array(b, i)) return false;
+        if (b->wants_grad) return true;
     }
     for (int i = 0; i < b->setting_count; i++) {
         key_add(b, &b->settings[i][0], sizeof(PyObject *));

@@ -103,7 +103,8 @@ static bool make_outputs(entry *e, binding *b, PyObject **objects)
 {
     for (int i = 0; i < b->array_count; i++) {
         if (!b->made[i]) continue;
-        objects[i] = output_make(&e->recipes[i]);
+        int like = e->recipes[i].like;
+        objects[i] = output_make(&e->recipes[i], like ? b->views[like - 1].object : NULL);
         if (!objects[i] || !view_plain(objects[i], &b->views[i])) return false;
     }
     return true;
@@ -193,6 +194,8 @@ static entry *entry_new(binding *b)
         good = qn_call_expect(e->call, e->device, b->self->params[b->params[i]].name, &shape, &error) == QN_OK;
         if (!good) raise_error(&error);
         good = good && output_plan(b->first, &shape, &e->recipes[i]);
+        for (int k = 0; k < b->array_count && good && !e->recipes[i].like; k++)
+            if (!b->made[k] && output_is_like(&b->views[k], &shape)) e->recipes[i].like = k + 1;
     }
     if (good && b->on_device) good = (e->stream = stream_of(e->device, b->stream)) != NULL;
     if (good) return e;

@@ -64,8 +64,29 @@ bool output_plan(const view *like, const qn_array *shape, output_recipe *out)
     return good;
 }
 
-PyObject *output_make(const output_recipe *recipe)
+bool output_is_like(const view *v, const qn_array *shape)
 {
+    if (v->facts->family != FAMILY_TORCH || v->type != shape->type || v->rank != shape->rank) return false;
+    int64_t step = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->extents[i] != shape->extents[i] || v->extents[i] < 2 || v->strides[i] != step) return false;
+        step *= v->extents[i];
+    }
+    return true;
+}
+
+PyObject *output_make(const output_recipe *recipe, PyObject *like)
+{
+    if (like) {
+        static PyObject *empty_like;
+        if (!empty_like) {
+            PyObject *torch = imported("torch");
+            empty_like = torch ? PyObject_GetAttrString(torch, "empty_like") : NULL;
+            Py_XDECREF(torch);
+            if (!empty_like) return NULL;
+        }
+        return PyObject_CallFunctionObjArgs(empty_like, like, NULL);
+    }
     return PyObject_Call(recipe->function, recipe->arguments, recipe->keywords);
 }
 
@@ -81,7 +102,7 @@ PyObject *output_bytes(const view *like, int64_t size_bytes)
     qn_array shape = {.type = QN_U8, .rank = 1, .extents = {size_bytes}, .strides = {1}};
     output_recipe recipe;
     if (!output_plan(like, &shape, &recipe)) return NULL;
-    PyObject *made = output_make(&recipe);
+    PyObject *made = output_make(&recipe, NULL);
     output_forget(&recipe);
     return made;
 }

@@ -79,10 +79,13 @@ bool dtype_from_object(PyObject *object, qn_dtype *type);
 
 typedef struct output_recipe {
     PyObject *function, *arguments, *keywords; /* of torch.empty or numpy.empty; all kept */
+    int like; /* of an array of the call that it is like, plus 1: torch.empty_like(that); 0: none */
 } output_recipe;
 /* How the framework of `like` makes a tensor of this shape. */
 bool output_plan(const view *like, const qn_array *shape, output_recipe *out);
-PyObject *output_make(const output_recipe *recipe);
+/* Is the array of this shape what torch.empty_like makes of v? */
+bool output_is_like(const view *v, const qn_array *shape);
+PyObject *output_make(const output_recipe *recipe, PyObject *like);
 void output_forget(output_recipe *recipe);
 /* Bytes on the device of `like`, as a tensor of its framework: scratch memory. */
 PyObject *output_bytes(const view *like, int64_t size_bytes);
@@ -107,6 +110,10 @@ bool profile_open(PyObject *module);
 /* A range of torch's profiler while that records; NULL: it does not. Neither sets an exception. */
 PyObject *range_enter(const char *name);
 void range_leave(PyObject *range);
+
+/* ---- outline.c ---- */
+
+PyObject *outline_of(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* ---- workbench.c ---- */
 

@@ -15,7 +15,8 @@
 enum { MOST_TYPES = 64 };
 static type_facts types[MOST_TYPES];
 static int type_count;
-static PyObject *name_requires_grad, *name_is_neg, *grad_mode;
+static PyObject *name_requires_grad, *grad_mode;
+static PyCFunction is_neg; /* of torch.Tensor, without the way to it */
 
 /* ---- types ---- */
 
@@ -173,13 +174,23 @@ static bool take(const dlpack_tensor *t, const char *name, view *out)
     return false;
 }
 
+/* A method without arguments that every tensor has: the C function behind it. */
+static bool find_is_neg(PyObject *object)
+{
+    PyObject *bound = PyObject_GetAttrString(object, "is_neg");
+    bool good = bound && PyCFunction_CheckExact(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS;
+    if (good) is_neg = PyCFunction_GetFunction(bound);
+    if (bound && !good) PyErr_SetString(PyExc_TypeError, "torch.Tensor.is_neg is not what it was");
+    Py_XDECREF(bound);
+    return good;
+}
+
 static bool take_torch(PyObject *object, const char *name, view *out)
 {
-    if (!name_is_neg) name_is_neg = PyUnicode_InternFromString("is_neg");
+    if (out->type > QN_BF16) return true; /* only floats have bits and gradients */
     if (!name_requires_grad) name_requires_grad = PyUnicode_InternFromString("requires_grad");
-    bool floats = out->type <= QN_BF16;
-    if (!floats) return true;
-    PyObject *answer = PyObject_CallMethodObjArgs(object, name_is_neg, NULL);
+    if (!is_neg && !find_is_neg(object)) return false;
+    PyObject *answer = is_neg(object, NULL);
     if (!answer) return false;
     bool negative = answer == Py_True;
     Py_DECREF(answer);
@@ -188,7 +199,7 @@ static bool take_torch(PyObject *object, const char *name, view *out)
             PyExc_TypeError, name,
             "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the other "
             "sign; call .resolve_neg() first");
-    answer = PyObject_GetAttr(object, name_requires_grad);
+    answer = PyObject_GenericGetAttr(object, name_requires_grad);
     if (!answer) return false;
     out->wants_grad = answer == Py_True;
     Py_DECREF(answer);

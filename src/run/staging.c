@@ -97,7 +97,10 @@ static qn_status find_place(qn_call *call, int declared, bool *direct, qn_error 
                          call->kernel->params[declared].name, call->kernel->name,
                          call->context->slots[a->buffer->slot].name, s->name);
     }
-    *direct = a->given && !a->buffer && s->driver->memory && s->driver->memory->owns(s->device, a->view.data);
+    int64_t low, high;
+    view_reach(&a->view, &low, &high);
+    *direct = a->given && !a->buffer && s->driver->memory &&
+              (low == high || s->driver->memory->owns(s->device, a->view.data)); /* nothing is everywhere */
     return QN_OK;
 }
 

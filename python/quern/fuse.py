@@ -1,0 +1,65 @@
+"""`@quern.fuse`: a Python function of torch-like operations becomes one tensor function, forward and backward fused.
+
+    @quern.fuse
+    def gelu_bias(x, bias):
+        return torch.nn.functional.gelu(x + bias)
+
+The function runs once with stand-ins for its tensors (trace.py); what they meet is written as a tensor function. Types, ranks, axes of
+extent one and plain Python values are what that text depends on: the guard, made in C, is their outline. New sizes compile nothing that
+was compiled before. What is not known raises TypeError with its name: keep it outside, or use torch.compile(backend="quern").
+"""
+
+import functools
+
+from . import _quern
+
+
+def fuse(function=None, *, mode="fused"):
+    """Decorates a function; mode: "fused", "strict" (rounds as eager does) or "eager"."""
+    if function is None:
+        return functools.partial(fuse, mode=mode)
+    return Fused(function, mode)
+
+
+def _pick(args, keywords, place):
+    if isinstance(place, tuple):  # without axes
+        return _pick(args, keywords, place[0]).reshape(1)
+    return args[place] if isinstance(place, int) else keywords[place]
+
+
+class Fused:
+    """A traced function. `texts` has what was written for each kind of arguments."""
+
+    def __init__(self, function, mode):
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._mode = mode
+        self._known = {}
+
+    def __call__(self, *args, **keywords):
+        key = _quern.outline(args, keywords or None)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._trace(args, keywords)
+        quern_function, places = found
+        if places is None:  # the arguments as they are
+            return quern_function(*args)
+        return quern_function(*[_pick(args, keywords, p) for p in places])
+
+    def _trace(self, args, keywords):
+        from . import trace
+        from .module import compile
+
+        text, places = trace.written(self._function, args, keywords)
+        name = self._function.__name__ if self._function.__name__.isidentifier() else "fused"
+        module = compile(text, f"<fused {name}>")
+        prefix = "" if self._mode == "fused" else self._mode + " "
+        whole = not keywords and places == list(range(len(args)))
+        return module[prefix + trace.name_of(self._function)], None if whole else places
+
+    @property
+    def texts(self):
+        return [function.module.text for function, _ in self._known.values()]
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
