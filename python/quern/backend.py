@@ -1,0 +1,372 @@
+"""`torch.compile(model, backend="quern")`: AOTAutograd's functional graphs, cut into islands that Quern fuses and computes
+(island.py, aten.py) and what is left, which torch computes node by node, each with its reason.
+
+    torch.compile(model, backend="quern", options={"strict": True})
+    print(quern.explain(model, x))        # what fused, what torch keeps, why, and what it costs
+
+Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), product_limit
+(multiplications up to which a product or convolution is Quern's), leave (names of operators that torch keeps).
+"""
+
+import collections
+import operator
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from . import aten, island
+from .aten import Unsupported
+
+DEFAULTS = {"strict": False, "smallest_island": 2, "product_limit": 1 << 21, "leave": ()}
+_reports = []  # of `explain`, while it runs
+
+
+def options_from(given, mode):
+    """What the caller asked for, checked."""
+    found = dict(DEFAULTS)
+    if mode not in (None, "default"):
+        raise ValueError(f"backend \"quern\" has no mode {mode!r}: leave it out; options are {', '.join(DEFAULTS)}")
+    for name, value in (given or {}).items():
+        if name not in DEFAULTS:
+            raise ValueError(f"backend \"quern\" has no option {name!r}: it has {', '.join(DEFAULTS)}")
+        kind = type(DEFAULTS[name])
+        if kind is tuple:
+            value = (value,) if isinstance(value, str) else tuple(value)
+        elif type(value) is not kind:
+            raise TypeError(f"option {name!r} of backend \"quern\" is a {kind.__name__}, not {value!r}")
+        found[name] = value
+    return found
+
+
+# ---- decompositions ----
+
+# Operators that are more to Quern than to torch: taken apart, so that their parts fuse with what is around them.
+_APART = """native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm
+    native_batch_norm_backward _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+    _softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward threshold_backward sigmoid_backward
+    tanh_backward hardtanh_backward leaky_relu_backward elu_backward hardswish_backward hardsigmoid_backward mish_backward
+    softplus softplus_backward log_sigmoid_forward log_sigmoid_backward nll_loss_forward nll_loss_backward
+    nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss
+    huber_loss_backward binary_cross_entropy binary_cross_entropy_backward addcmul addcdiv lerp rsub tril triu select_backward
+    slice_backward upsample_nearest2d upsample_bilinear2d linalg_vector_norm logsumexp index_add softshrink hardshrink
+    prelu glu glu_backward selu celu stack std var_mean sum masked_fill dot mv norm""".split()
+
+
+def decompositions():
+    table = dict(torch._decomp.core_aten_decompositions())
+    extra = [getattr(torch.ops.aten, name) for name in _APART if hasattr(torch.ops.aten, name)]
+    for target, how in torch._decomp.get_decompositions(extra).items():
+        if target not in aten.OPS:
+            table.setdefault(target, how)
+    for target in list(table):
+        # torch's attention on the CPU: the decomposition gives weights where its gradient wants sums.
+        if target in _KEPT or "scaled_dot_product" in str(target):
+            del table[target]
+    return table
+
+
+_KEPT = set(aten.first(dict.fromkeys("_softmax _log_softmax gelu silu mish hardswish hardsigmoid leaky_relu elu hardtanh baddbmm addmm roll".split())))
+
+
+# ---- cutting ----
+
+
+class _Support(OperatorSupportBase):
+    def __init__(self, options):
+        self.options = options
+        self.reasons = {}
+
+    def is_node_supported(self, submodules, node):
+        if node.op != "call_function":
+            return False
+        if node not in self.reasons:
+            name = str(node.target)
+            left = any(word in (name, name.partition(".")[2].rpartition(".")[0], name.partition(".")[2]) for word in self.options["leave"])
+            self.reasons[node] = "asked for" if left else island.reason_against(node, self.options["product_limit"])
+        return self.reasons[node] is None
+
+
+def _order(graph):
+    return {node: i for i, node in enumerate(graph.nodes)}
+
+
+def _edges(nodes):
+    """Inputs and results of a set of nodes: results are what somebody outside needs, views followed to what they show."""
+    inside = set(nodes)
+    inputs, results = [], []
+    for node in nodes:
+        for x in node.all_input_nodes:
+            if x not in inside and x not in inputs:
+                inputs.append(x)
+    for node in nodes:
+        if any(user not in inside for user in node.users):
+            base = _base(node, inside)
+            if base in inside and base not in results:
+                results.append(base)
+    return inputs, results
+
+
+def _base(node, inside):
+    """What a view shows, as far as it lies inside; a value itself. Several results: the item."""
+    while node in inside and island.is_view(node):
+        source = node.all_input_nodes[0]
+        if node.target is operator.getitem and not island.is_view(source):
+            break
+        node = source
+    return node
+
+
+def _fits(nodes):
+    inputs, results = _edges(nodes)
+    return len(inputs) + len(results) <= island.MOST_VALUES and len(results) <= island.MOST_RESULTS
+
+
+def _pieces(nodes):
+    """In order, as few as can be that a tensor function can have as parameters."""
+    if _fits(nodes) or len(nodes) == 1:
+        return [nodes]
+    half = len(nodes) // 2
+    while half > 1 and nodes[half].target is operator.getitem:
+        half -= 1
+    return _pieces(nodes[:half]) + _pieces(nodes[half:])
+
+
+def _work(nodes):
+    return sum(1 for n in nodes if not island.is_view(n) and n.target not in _FREE)
+
+
+_FREE = set(aten.first(dict.fromkeys("full full_like zeros_like ones_like scalar_tensor arange arange.start_step clone".split())))
+
+
+def _trim(nodes):
+    """Without views at the edges: those of inputs that nobody inside needs, and those that only the outside needs."""
+    nodes = list(nodes)
+    while True:
+        inside = set(nodes)
+        kept = [
+            n
+            for n in nodes
+            if any(u in inside for u in n.users) or not (island.is_view(n) and n.target is not operator.getitem)
+        ]
+        kept = [n for n in kept if n.target is not operator.getitem or n.all_input_nodes[0] in inside]
+        if len(kept) == len(nodes):
+            return nodes
+        nodes = kept
+
+
+def cut(gm, options, report):
+    """Replaces what Quern can compute by calls of islands."""
+    support = _Support(options)
+    partitioner = CapabilityBasedPartitioner(gm, support, allows_single_node_partition=True)
+    order = _order(gm.graph)
+    made = []
+    for partition in partitioner.propose_partitions():
+        nodes = sorted(partition.nodes, key=order.__getitem__)
+        for piece in _pieces(_trim(nodes)):
+            piece = _trim(piece)
+            if _work(piece) < options["smallest_island"]:
+                report.left(piece, f"fewer than {options['smallest_island']} computing operators together")
+                continue
+            made.append(piece)
+    for number, piece in enumerate(made):
+        _replace(gm, piece, f"island{number}", options, report)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and support.reasons.get(node) is not None:
+            report.left([node], support.reasons[node])
+    gm.graph.eliminate_dead_code()
+    gm.graph.lint()
+    gm.recompile()
+
+
+def _replace(gm, nodes, name, options, report):
+    inputs, results = _edges(nodes)
+    if not results:
+        return
+    try:
+        made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"])
+    except Unsupported as reason:
+        report.left(nodes, str(reason))
+        return
+    report.islands.append(made)
+    inside, graph = set(nodes), gm.graph
+    # The call stands where all its inputs are known and nobody needs a result yet.
+    order = _order(graph)
+    last = max((order[x] for x in inputs), default=-1)
+    anchor = next((n for n in graph.nodes if order[n] > last and n.op not in ("placeholder", "get_attr")), None)
+    first_user = min(order[u] for n in nodes for u in n.users if u not in inside)
+    if order[anchor] > first_user:
+        _hoist(graph, inputs, first_user, order)
+        anchor = list(graph.nodes)[0]
+        order = _order(graph)
+        last = max((order[x] for x in inputs), default=-1)
+        anchor = next(n for n in graph.nodes if order[n] > last and n.op not in ("placeholder", "get_attr"))
+    with graph.inserting_before(anchor):
+        call = graph.call_function(made, tuple(inputs))
+        call.meta["val"] = tuple(x.meta["val"] for x in results) if len(results) > 1 else results[0].meta["val"]
+        places = {}
+        for i, x in enumerate(results):
+            if len(results) == 1:
+                places[x] = call
+            else:
+                places[x] = graph.call_function(operator.getitem, (call, i))
+                places[x].meta["val"] = x.meta["val"]
+        # Views that the outside needs, of results and of inputs.
+        for node in nodes:
+            if node in places or not any(u not in inside for u in node.users):
+                continue
+            _rebuild(graph, node, places, inside)
+    for node, place in places.items():
+        node.replace_all_uses_with(place, delete_user_cb=lambda user: user not in inside)
+    for node in reversed(nodes):
+        if not node.users:
+            graph.erase_node(node)
+
+
+def _rebuild(graph, node, places, inside):
+    if node in places or node not in inside:
+        return places.get(node, node)
+    for x in node.all_input_nodes:
+        _rebuild(graph, x, places, inside)
+    places[node] = graph.node_copy(node, lambda x: places.get(x, x))
+    return places[node]
+
+
+def _hoist(graph, inputs, before, order):
+    """Inputs that stand late for no reason (nodes in between are other islands' calls): moved before the first user."""
+    target = next(n for n in graph.nodes if order[n] == before)
+    wanted, seen = [], set()
+
+    def visit(n):
+        if n in seen or n.op in ("placeholder", "get_attr") or order[n] < before:
+            return
+        seen.add(n)
+        for x in n.all_input_nodes:
+            visit(x)
+        wanted.append(n)
+
+    for x in inputs:
+        visit(x)
+    for n in wanted:
+        target.prepend(n)
+
+
+# ---- the backend ----
+
+
+class Report:
+    """What became of one graph."""
+
+    def __init__(self, kind, gm):
+        self.kind = kind
+        self.count = sum(1 for n in gm.graph.nodes if n.op == "call_function")
+        self.islands = []
+        self._left = {}
+
+    def left(self, nodes, reason):
+        for node in nodes:
+            if node.op == "call_function" and not island.is_view(node):
+                self._left.setdefault(node.name, (str(node.target), reason))
+
+    @property
+    def kept(self):
+        """(operator, reason): how often."""
+        return collections.Counter(self._left.values())
+
+
+def _compiler(kind, options):
+    def compile_graph(gm, example_inputs):
+        report = Report(kind, gm)
+        cut(gm, options, report)
+        for reports in _reports:
+            reports.append(report)
+        _LazyGraphModule.force_recompile(gm)
+        forward = gm.forward
+
+        def call(args):
+            given = list(args)
+            args.clear()
+            return forward(*given)
+
+        call._boxed_call = True
+        return call
+
+    return compile_graph
+
+
+def backend(gm, example_inputs, *, options=None, mode=None):
+    """What torch.compile calls."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    chosen = options_from(options, mode)
+    return aot_autograd(
+        fw_compiler=_compiler("forward", chosen),
+        bw_compiler=_compiler("backward", chosen),
+        inference_compiler=_compiler("inference", chosen),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )(gm, example_inputs)
+
+
+class Explanation:
+    """What `explain` found: `reports` by graph, and its text."""
+
+    def __init__(self, reports, times):
+        self.reports = reports
+        self.times = times
+
+    def __str__(self):
+        lines = []
+        for report in self.reports:
+            fused = sum(len(i.nodes) for i in report.islands)
+            lines.append(f"{report.kind}: {report.count} operators, {fused} of them in {len(report.islands)} islands")
+            for made in report.islands:
+                names = collections.Counter(_short(n.target) for n in made.nodes)
+                words = ", ".join(f"{n} x{c}" if c > 1 else n for n, c in names.most_common(8))
+                lines.append(f"  {made.name}: {len(made.nodes)} operators: {words}{', ...' if len(names) > 8 else ''}")
+            for (target, reason), count in sorted(report.kept.items(), key=lambda item: -item[1]):
+                lines.append(f"  torch keeps {_short(target)} x{count}: {reason}")
+        for name, seconds in self.times.items():
+            lines.append(f"{name}: {seconds * 1e6:.1f} us a call")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _short(target):
+    name = str(target)
+    return "getitem" if target is operator.getitem else name.removeprefix("aten.").removesuffix(".default")
+
+
+def explain(model, *args, options=None, gradient=True, **keywords):
+    """Compiles a model (or function) for these arguments and says what fused, what torch keeps and why, and what a call costs.
+    The gradient is looked at too where a parameter or argument wants one (it is added to their `.grad`)."""
+    import time
+
+    reports, times = [], {}
+    _reports.append(reports)
+    torch._dynamo.reset()
+    try:
+        compiled = torch.compile(model, backend=lambda gm, inputs: backend(gm, inputs, options=options))
+
+        def run(function):
+            result = function(*args, **keywords)
+            tensors = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+            if gradient and tensors:
+                torch.autograd.backward([t.sum() for t in tensors])
+
+        for name, function in (("eager", model), ("quern", compiled)):
+            best = None
+            for _ in range(7):
+                start = time.perf_counter()
+                run(function)
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+                spent = time.perf_counter() - start
+                best = spent if best is None else min(best, spent)
+            times[name] = best
+    finally:
+        _reports.pop()
+    return Explanation(reports, times)

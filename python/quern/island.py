@@ -1,0 +1,201 @@
+"""Islands: parts of a functional FX graph that Quern computes. In: the nodes of one, in order. Out: a tensor function in text,
+compiled, and a callable that takes torch's tensors and gives fresh ones with the strides that torch was promised.
+
+What an island gives away are computed values: views of them, and views of its inputs, are made outside by torch, for nothing.
+"""
+
+import torch
+
+from . import aten
+from .aten import Unsupported
+
+MOST_VALUES = 60  # inputs and results: a tensor function has 64 parameters
+MOST_RESULTS = 16
+
+
+def is_view(node):
+    return node.op == "call_function" and node.target in aten.VIEWS
+
+
+def is_tensor(node):
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def check_value(value):
+    if not isinstance(value, torch.Tensor):
+        return
+    if value.dtype not in aten.WORDS:
+        raise Unsupported(f"elements of {str(value.dtype).rpartition('.')[2]}")
+    if value.dim() > aten.MOST_AXES:
+        raise Unsupported(f"{value.dim()} axes")
+    if value.layout != torch.strided:
+        raise Unsupported(f"a layout of {value.layout}")
+    if any(isinstance(n, int) and n == 0 for n in value.shape):
+        raise Unsupported("a tensor without elements")
+
+
+def values_of(value):
+    return [v for v in value if v is not None] if isinstance(value, (list, tuple)) else [value]
+
+
+def reason_against(node, limit):
+    """Why torch keeps this node; None if Quern can have it."""
+    if node.target not in aten.OPS:
+        return aten.reason_unknown(node.target)
+    try:
+        devices = set()
+        for x in [node, *node.all_input_nodes]:
+            value = x.meta.get("val")
+            if value is None:
+                return "its shape is not known"
+            for each in values_of(value):
+                check_value(each)
+                if isinstance(each, torch.Tensor):
+                    devices.add(each.device)
+        if len(devices) > 1:
+            return "tensors on two devices"
+        if devices and next(iter(devices)).type not in ("cpu", "cuda"):
+            return f"a device of kind {next(iter(devices)).type}"
+        if not any(isinstance(v, torch.Tensor) for v in values_of(node.meta["val"])):
+            return "it computes no tensor"
+        w = Writer(limit)
+        for x in node.all_input_nodes:
+            w.take(x)
+        w.write(node)
+    except Unsupported as reason:
+        return str(reason)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # arguments that no row expects
+        return f"arguments of another form ({type(error).__name__})"
+    return None
+
+
+class Writer(aten.Writer):
+    def __init__(self, limit):
+        super().__init__()
+        self.products = {"limit": limit}
+        self.parameters = []  # declarations
+        self.first = []  # statements before all others
+
+    def take(self, node):
+        """An input: a tensor, or a number that torch knows at each call."""
+        name, value = f"p{len(self.parameters)}", node.meta["val"]
+        if isinstance(value, (list, tuple)):  # only while a node is tried: its results are written apart
+            self.names[node] = [f"{name}_{i}" for i in range(len(value))]
+            self.parameters.append(name)
+            return
+        if isinstance(value, (torch.SymInt, int)):
+            self.parameters.append(f"int {name}")
+            self.names[node] = name
+            if isinstance(value, torch.SymInt):
+                self.symbols.setdefault(str(value.node.expr), name)
+            return
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"an input of {type(value).__name__}")
+        extents = []
+        for axis, n in enumerate(value.shape):
+            if not isinstance(n, int):
+                words = f"{name}_n{axis}"
+                self.symbols.setdefault(str(n.node.expr), words)
+            else:
+                words = str(n)
+            extents.append(f"[{words}]")
+        self.parameters.append(f"{aten.WORDS[value.dtype]} {name}{''.join(extents) or '[1]'}")
+        self.names[node] = name
+        if not value.dim():
+            self.first.append(f"let {name}_0 = squeeze({name}, axis = 0);")
+            self.names[node] = f"{name}_0"
+
+    def write(self, node):
+        self.node = node
+        keywords = {k: v for k, v in node.kwargs.items() if k not in ("layout", "pin_memory", "memory_format", "non_blocking")}
+        words = aten.OPS[node.target](self, *node.args, **keywords)
+        if isinstance(words, list):
+            self.names[node] = [None if each is None else self.let(each) for each in words]
+        else:
+            self.names[node] = self.let(words)
+
+
+def dense_order(value):
+    """The order of axes in which this tensor would be row-major; None if it is no permutation of one."""
+    shape, strides = list(value.shape), list(value.stride())
+    order = sorted(range(len(shape)), key=lambda k: (-_hint(strides[k]), k))
+    expected = 1
+    for k in reversed(order):
+        if _hint(shape[k]) != 1:
+            if _hint(strides[k]) != expected:
+                return None
+            expected *= _hint(shape[k])
+    wide = [k for k in order if _hint(shape[k]) != 1]
+    if wide == sorted(wide):
+        return list(range(len(shape)))
+    return order
+
+
+def _hint(n):
+    return n if isinstance(n, int) else n.node.hint or 7
+
+
+class Island:
+    """Compiled at its first call; then one call into C for each call of torch's."""
+
+    def __init__(self, name, inputs, nodes, results, strict, limit):
+        self.name = name
+        self.nodes = nodes
+        self.input_values = [x.meta["val"] for x in inputs]
+        self.result_values = [x.meta["val"] for x in results]
+        w = Writer(limit)
+        for x in inputs:
+            w.take(x)
+        for x in nodes:
+            w.write(x)
+        given, self.turns = [], []
+        for x in results:
+            value, words = x.meta["val"], w.text(x)
+            order = dense_order(value)
+            if order is None:
+                raise Unsupported("strides that overlap or leave gaps")
+            if order == list(range(value.dim())):
+                self.turns.append(None)
+            else:  # made row-major in the order of its strides, and turned back as a view
+                words = f"permute({words}, {', '.join(map(str, order))})"
+                self.turns.append([order.index(k) for k in range(value.dim())])
+            if words in w.names.values() and any(words == w.names.get(i) for i in inputs):
+                words = f"{words} + {'false' if value.dtype == torch.bool else 0}"
+            given.append(words)
+        body = w.first + w.lines + [f"return {', '.join(given)};"]
+        self.text = f"tensor {name}({', '.join(w.parameters)})\n{{\n    " + "\n    ".join(body) + "\n}\n"
+        self.flat = [i for i, v in enumerate(self.input_values) if isinstance(v, torch.Tensor) and not v.dim()]
+        self.mode = "strict " if strict else ""
+        self.run = None
+        self.function = None
+
+    def compile(self):
+        from .module import compile
+
+        self.function = compile(self.text, f"<torch.compile: {self.name}>")[self.mode + self.name]
+        self.run = self.function._callable.run
+        return self.run
+
+    def __call__(self, *args):
+        run = self.run or self.compile()
+        if self.flat:
+            args = list(args)
+            for i in self.flat:
+                args[i] = args[i].reshape(1)
+            args = tuple(args)
+        made = run(args, None)
+        if made is NotImplemented:
+            with torch.no_grad():
+                made = run(args, None)
+        for i, turn in enumerate(self.turns):
+            if turn is None:
+                continue
+            if len(self.turns) == 1:
+                return made.permute(turn)
+            made = list(made)
+            made[i] = made[i].permute(turn)
+        return made
+
+    @property
+    def __name__(self):
+        return self.name

@@ -1,0 +1,242 @@
+"""The torch.compile backend: models against eager, forward and gradient, and what a backend promises. A few models in the
+ordinary run; QUERN_TEST_MODELS=all for all of them, or names of some."""
+
+import gc
+import importlib.metadata
+import os
+import unittest
+import warnings
+
+from .support import needs_torch, quern, torch
+
+if torch:
+    from torch.utils._pytree import tree_leaves
+
+    from . import backend_models as models
+
+    warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
+DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
+QUICK = """gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
+    batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum""".split()
+
+
+def compiled(function, dynamic=None, **options):
+    from quern import backend
+
+    torch._dynamo.reset()
+    return torch.compile(function, backend=lambda g, x: backend.backend(g, x, options=options or None), dynamic=dynamic)
+
+
+def reports_of(function, *args, **options):
+    """Runs it once; what became of its graphs."""
+    from quern import backend
+
+    found = []
+    backend._reports.append(found)
+    try:
+        result = compiled(function, **options)(*args)
+    finally:
+        backend._reports.pop()
+    return result, found
+
+
+def parameters_of(function):
+    layers = [function] + [c.cell_contents for c in getattr(function, "__closure__", None) or ()]
+    found = []
+    for layer in layers:
+        for each in layer if isinstance(layer, list) else [layer]:
+            if isinstance(each, torch.nn.Module):
+                found += each.parameters()
+            elif isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad:
+                found.append(each)
+    return found
+
+
+def run(function, args, leaves):
+    """Results, and gradients of a weighted sum of them."""
+    for leaf in leaves:
+        leaf.grad = None
+    results = tree_leaves(function(*args))
+    seeds = [r for r in results if r.requires_grad]
+    if seeds:
+        weights = [torch.linspace(0.3, 1.7, r.numel(), device=r.device).sin().view(r.shape).to(r.dtype) for r in seeds]
+        torch.autograd.backward(seeds, weights)
+    return [r.detach() for r in results], [leaf.grad for leaf in leaves]
+
+
+@needs_torch
+class Models(unittest.TestCase):
+    def check(self, name, device):
+        torch.manual_seed(0)
+        function, args = models.MODELS[name](device)
+        leaves = [a for a in args if a.requires_grad] + parameters_of(function)
+        buffers = {k: v.clone() for k, v in function.named_buffers()} if isinstance(function, torch.nn.Module) else {}
+        wanted, wanted_gradients = run(function, args, leaves)
+        after = {k: v.clone() for k, v in function.named_buffers()} if buffers else {}
+        for k, v in buffers.items():
+            dict(function.named_buffers())[k].copy_(v)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found, gradients = run(compiled(function), args, leaves)
+        for k, v in after.items():
+            torch.testing.assert_close(dict(function.named_buffers())[k], v, rtol=1e-4, atol=1e-5)
+        for a, b in zip(found + gradients, wanted + wanted_gradients):
+            self.assertEqual(a is None, b is None, name)
+            if a is not None:
+                torch.testing.assert_close(a, b, rtol=3e-4, atol=3e-5, msg=lambda words: f"{name} on {device}: {words}")
+                self.assertEqual(a.stride(), b.stride(), name)
+
+    def test_models(self):
+        chosen = os.environ.get("QUERN_TEST_MODELS", "")
+        names = list(models.MODELS) if chosen == "all" else chosen.split() or QUICK
+        for device in DEVICES:
+            for name in names:
+                with self.subTest(name, device=device):
+                    self.check(name, device)
+
+
+@needs_torch
+class Backend(unittest.TestCase):
+    def test_found_by_name(self):
+        found = importlib.metadata.entry_points(group="torch_dynamo_backends", name="quern")
+        if not list(found):
+            self.skipTest("the package is not installed")
+        x = torch.randn(5, 6)
+        torch._dynamo.reset()
+        torch.testing.assert_close(torch.compile(lambda x: torch.sin(x) * 2, backend="quern")(x), torch.sin(x) * 2)
+        self.assertIn("quern", torch._dynamo.list_backends())
+
+    def test_options_are_checked(self):
+        from quern.backend import options_from
+
+        self.assertEqual(options_from({"leave": "aten.mm"}, None)["leave"], ("aten.mm",))
+        for bad, words in (
+            (({"fast": 1}, None), "no option 'fast'"),
+            (({"strict": 1}, None), "is a bool, not 1"),
+            ((None, "reduce-overhead"), "no mode 'reduce-overhead'"),
+        ):
+            with self.assertRaises((ValueError, TypeError)) as caught:
+                options_from(*bad)
+            self.assertIn(words, str(caught.exception))
+
+    def test_what_is_left_to_torch_and_why(self):
+        x = torch.randn(8, 8)
+
+        def f(x):
+            y = torch.dropout(torch.tanh(x) * 2 + 1, 0.5, True)
+            return torch.linalg.inv(y + 9 * torch.eye(8)).exp() * y + torch.atan(x)
+
+        _, reports = reports_of(f, x)
+        kept = {str(target): reason for report in reports for target, reason in report.kept}
+        self.assertEqual(kept["aten.native_dropout.default"], "random numbers are torch's")
+        self.assertEqual(next(r for t, r in kept.items() if "atan" in t), "Quern has no row for it")
+        self.assertTrue(any("linalg_inv" in t for t in kept))
+        _, reports = reports_of(lambda x: torch.tanh(x) * 2 + x, x, leave=("aten.tanh.default",))
+        self.assertEqual([k for r in reports for k in r.kept], [("aten.tanh.default", "asked for")])
+        _, reports = reports_of(lambda x: (x @ x).relu() + 1, x, product_limit=100)
+        self.assertIn("a large product", [r for report in reports for _, r in report.kept][0])
+        _, reports = reports_of(lambda x: x + 1, x)
+        self.assertEqual([len(r.islands) for r in reports], [0])  # too small an island
+
+    def test_random_numbers_are_torchs(self):
+        def f(x):
+            return torch.dropout(x * 2, 0.5, True) + 1
+
+        x = torch.randn(64)
+        both = []
+        for function in (f, torch.compile(f, backend="aot_eager"), compiled(f)):
+            torch.manual_seed(3)
+            both.append((function(x) != 1).float().mean().item())
+        self.assertTrue(all(0.2 < share < 0.8 for share in both))
+
+    def test_strides_and_views(self):
+        x = torch.randn(4, 5, 6)
+
+        def f(x):
+            y = torch.tanh(x) * 2
+            z = y.permute(2, 0, 1)
+            return z, y[1:], (x.transpose(0, 1) * 3).exp(), z.contiguous() + 1, x[:, 1:]
+
+        for a, b in zip(compiled(f)(x), f(x)):
+            self.assertEqual((a.stride(), a.storage_offset(), a.shape), (b.stride(), b.storage_offset(), b.shape))
+            torch.testing.assert_close(a, b)
+        channels = torch.randn(2, 8, 5, 5).to(memory_format=torch.channels_last)
+        y = compiled(lambda x: torch.relu(x) * 2 + 1)(channels)
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
+        view = compiled(lambda x: (x[0], x.sin() * 2))(x)[0]
+        self.assertEqual(view.data_ptr(), x.data_ptr())
+
+    def test_results_are_fresh(self):
+        f = compiled(lambda x: torch.sin(x) * 2)
+        x = torch.randn(100)
+        first = f(x)
+        kept = first.clone()
+        for _ in range(5):
+            f(torch.randn(100))
+        self.assertTrue(torch.equal(first, kept))
+
+    def test_inputs_that_change(self):
+        def f(x, y):
+            x.mul_(2)
+            return torch.exp(x) * y + 1
+
+        x, y = torch.randn(6), torch.randn(6)
+        other = x.clone()
+        torch.testing.assert_close(compiled(f)(other, y), f(x, y))
+        self.assertTrue(torch.equal(other, x))
+
+    def test_sizes_that_change(self):
+        from quern import backend
+
+        found = []
+        backend._reports.append(found)
+        try:
+            f = compiled(lambda x, w: torch.softmax(x @ w, -1).view(-1) * 2 + x.shape[0], dynamic=True)
+            for rows in range(3, 23):
+                x, w = torch.randn(rows, 5), torch.randn(5, 7)
+                torch.testing.assert_close(f(x, w), torch.softmax(x @ w, -1).view(-1) * 2 + rows, rtol=1e-4, atol=1e-5)
+        finally:
+            backend._reports.pop()
+        self.assertLessEqual(len(found), 2)
+        self.assertTrue(all(report.islands for report in found))
+
+    def test_strict_has_the_bits_of_eager(self):
+        x = torch.randn(50, 40).to(torch.bfloat16)
+
+        def f(x):
+            return (x * 1.7 + 0.3) * x - x * 0.11
+
+        self.assertTrue(torch.equal(compiled(f, strict=True)(x), f(x)))
+
+    def test_many_values(self):
+        """More inputs and results than a tensor function has parameters."""
+        given = [torch.randn(3) for _ in range(80)]
+
+        def f(*x):
+            return [torch.sin(a) * b + 1 for a, b in zip(x, x[1:] + x[:1])]
+
+        found, reports = reports_of(f, *given)
+        for a, b in zip(found, f(*given)):
+            torch.testing.assert_close(a, b)
+        self.assertGreater(len(reports[0].islands), 1)
+
+    def test_memory_is_flat(self):
+        f = compiled(lambda x: torch.sin(x) * 2 + x.sum())
+        x = torch.randn(64)
+        f(x)
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(2000):
+            f(x)
+        gc.collect()
+        self.assertLess(len(gc.get_objects()) - before, 100)
+
+    def test_explain(self):
+        layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(0.1))
+        words = str(quern.explain(layer, torch.randn(4, 8)))
+        for part in ("forward: ", "backward: ", "island0: ", "torch keeps ", "random numbers are torch's", "us a call"):
+            self.assertIn(part, words)
+
+
+if __name__ == "__main__":
+    unittest.main()
