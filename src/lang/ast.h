@@ -25,6 +25,7 @@ typedef enum ast_kind {
     /* settings: clauses[0] (word "settings"); clauses: on, input, tolerance, bytes, flops; list: AST_VARIANT */
     AST_BENCH,
     AST_CONSTANT, /* item or statement: type, name, left: expr */
+    AST_IMPORT,   /* words: the path; name: the name space; is_set: it was given with `as`. In `imports`, not in `items` */
     /* parts of items */
     /* word: "" in out inout scratch const; is_tile; type; name; list: extents (empty: scalar, or rank-0 array when
      * in/out/inout/scratch); left: default or initial, or NULL; function constants: word const, is_function, list:
@@ -111,12 +112,21 @@ typedef struct ast_file {
     size_t length;
     const char **lines; /* NUL-terminated copies, [0] is line 1 */
     int line_count;
-    ast_list items;
+    ast_list imports, items;
     map *by_name; /* the first item of a name that is not a bench */
     map *benches; /* the first bench that names a kernel */
+    struct ast_file *importer; /* of an imported file */
+    struct ast_file **sources; /* of the first file: all that were imported, in order */
+    int source_count, source_capacity;
+    const char **spaces; /* name spaces of this file */
+    int space_count, space_capacity;
     ast_comment *comments;
     int comment_count, comment_capacity;
 } ast_file;
+
+/* import.c */
+#define FOREIGN_LINES 10000000 /* line 3 of the second imported file is 2 * FOREIGN_LINES + 3 */
+const char *source_of_line(const ast_file *file, int *line, const ast_file **source); /* its path; the line is in it */
 
 /* Diagnostics: collected, sorted by place at the end, at most 20 shown. */
 typedef struct diagnostic {
@@ -132,6 +142,12 @@ typedef struct diagnostics {
     int count, capacity;
     int errors; /* not counting warnings */
 } diagnostics;
+
+/* Of another file, under a name space. */
+static inline bool ast_is_imported(const ast *item)
+{
+    return item && item->from.line >= FOREIGN_LINES;
+}
 
 /* The literal 1 makes a unit axis, the literal 0 drops one. */
 static inline bool ast_is_literal(const ast *node, int64_t i)

@@ -90,14 +90,15 @@ void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, 
         const diagnostic *item = order[i];
         bool warning = item->code[0] == 'W';
         if (colour) text_add(out, "\033[1m");
-        text_add(out, file->path);
-        if (item->at.line > 0) text_print(out, ":%d:%d", item->at.line, item->at.column);
+        const ast_file *source;
+        int line = item->at.line;
+        text_add(out, source_of_line(file, &line, &source));
+        if (line > 0) text_print(out, ":%d:%d", line, item->at.column);
         text_add(out, ": ");
         if (colour) text_add(out, warning ? "\033[35m" : "\033[31m");
         text_add(out, warning ? "warning " : "error ");
         text_print(out, "%s:%s %s%s\n", item->code, colour ? "\033[0;1m" : "", item->message, colour ? "\033[0m" : "");
-        if (item->at.line > 0 && item->at.line <= file->line_count)
-            print_source(file->lines[item->at.line - 1], item->at, colour, out);
+        if (line > 0 && line <= source->line_count) print_source(source->lines[line - 1], item->at, colour, out);
         if (item->advice) text_print(out, "  %s\n", item->advice);
     }
     if (d->count > SHOWN_LIMIT) text_print(out, "... and %d more\n", d->count - SHOWN_LIMIT);

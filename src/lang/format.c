@@ -205,7 +205,7 @@ static void bench_item(printer *p, const ast *item)
         }
         print_inline_comments(p, variant->from);
         if (variant->word[0]) text_print(&p->line, "%s ", variant->word);
-        print_word(p, variant->name);
+        print_name(p, variant->name);
         if (variant->list.count) settings(p, &variant->list);
     }
     print_close(p, saved, item->list.count ? " }" : "}");
@@ -219,6 +219,13 @@ static void item_text(printer *p, const ast *item)
     case AST_KERNEL: kernel_item(p, item); break;
     case AST_RAW: raw_item(p, item); break;
     case AST_BENCH: bench_item(p, item); break;
+    case AST_IMPORT:
+        print_word(p, "import ");
+        text_add_quoted(&p->line, item->words, item->length);
+        if (item->is_set) text_print(&p->line, " as %s", item->name);
+        print_word(p, ";");
+        print_finish(p);
+        break;
     case AST_CONSTANT:
         print_simple(p, item);
         print_finish(p);
@@ -247,8 +254,9 @@ void lang_format(const ast_file *file, text *out)
 {
     printer p = {.file = file, .out = out, .memory = arena_new(), .group = -1, .code_end = -1};
     bool tall_before = false;
-    for (int i = 0; i < file->items.count; i++) {
-        const ast *item = file->items.items[i];
+    for (int i = 0; i < file->imports.count + file->items.count; i++) {
+        const ast *item = i < file->imports.count ? file->imports.items[i] : file->items.items[i - file->imports.count];
+        if (ast_is_imported(item) && !file->importer) continue; /* it stands in its own file */
         /* Comments behind the last item stay there; those above this one come with it. */
         place first = item->from;
         while (p.next_comment < file->comment_count && !file->comments[p.next_comment].own_line &&

@@ -39,7 +39,8 @@ typedef struct saved_group {
 } saved_group;
 
 /* format_line.c */
-void print_word(printer *p, const char *words);        /* to the line */
+void print_word(printer *p, const char *words);
+void print_name(printer *p, const char *name);        /* to the line */
 void print_break(printer *p, int weight, bool forced); /* the line may break here */
 saved_group print_open(printer *p, const char *bracket);
 void print_close(printer *p, saved_group saved, const char *bracket);

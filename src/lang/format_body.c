@@ -67,7 +67,7 @@ static void expression_inside(printer *p, const ast *node)
         break;
     case AST_NAME:
         print_inline_comments(p, node->at);
-        print_word(p, node->name);
+        print_name(p, node->name);
         break;
     case AST_STRING:
         print_inline_comments(p, node->at);

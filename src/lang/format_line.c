@@ -12,6 +12,18 @@ void print_word(printer *p, const char *words)
     text_add(&p->line, words);
 }
 
+/* `space.name` for a name of an imported file. */
+void print_name(printer *p, const char *name)
+{
+    for (int i = 0; i < p->file->space_count; i++) {
+        size_t length = strlen(p->file->spaces[i]);
+        if (strncmp(name, p->file->spaces[i], length) || strncmp(name + length, "__", 2)) continue;
+        text_print(&p->line, "%s.%s", p->file->spaces[i], name + length + 2);
+        return;
+    }
+    print_word(p, name);
+}
+
 void print_break(printer *p, int weight, bool forced)
 {
     breakpoint b = {.at = (int)p->line.length, .weight = p->nesting * 32 + weight, .group = p->group, .forced = forced};

@@ -56,10 +56,10 @@ static size_t sequence_length(const unsigned char *s, size_t left)
 }
 
 /* True if the file is text at all: a few bad places are reported one by one, many mean that it is something else. */
-static bool check_encoding(ast_file *file, char *bytes, char *shown, diagnostics *d)
+static bool check_encoding(const ast_file *file, int first_line, char *bytes, char *shown, diagnostics *d)
 {
     const unsigned char *s = (const unsigned char *)file->text;
-    int line = 1, reported = 0;
+    int line = first_line + 1, reported = 0;
     size_t line_start = 0;
     for (size_t i = 0; i < file->length;) {
         size_t length = s[i] ? sequence_length(s + i, file->length - i) : 0;
@@ -89,10 +89,11 @@ static bool check_encoding(ast_file *file, char *bytes, char *shown, diagnostics
 
 void lex_start(lexer *x, ast_file *file, diagnostics *d)
 {
-    *x = (lexer){.file = file, .d = d, .line = 1, .last_line = 0};
+    int first_line = x->first_line;
+    *x = (lexer){.file = file, .d = d, .line = first_line + 1, .first_line = first_line};
     char *bytes = (char *)file->text; /* our own copy: made by lang_parse */
     char *shown = arena_copy_text(file->memory, file->text, file->length);
-    x->stopped = !check_encoding(file, bytes, shown, d);
+    x->stopped = !check_encoding(file, first_line, bytes, shown, d);
     int count = 1;
     for (size_t i = 0; i < file->length; i++) count += bytes[i] == '\n';
     file->lines = ARENA_ARRAY(file->memory, const char *, count);
@@ -312,6 +313,11 @@ static void read_name(lexer *x, token *t)
     t->kind = TOKEN_NAME;
     t->word = arena_copy_text(x->file->memory, s + start, length);
     if (!dotted) return;
+    const char *dot = strchr(t->word, '.');
+    if (name_space_known(x->file, t->word, (size_t)(dot - t->word)) && !strchr(dot + 1, '.')) {
+        t->word = arena_print(x->file->memory, "%.*s__%s", (int)(dot - t->word), t->word, dot + 1);
+        return;
+    }
     place at = t->at;
     at.end_column = at.column + (int)length;
     habit_dotted(x->d, x->file->memory, at, t->word);

@@ -528,6 +528,61 @@ static bool starts_raw(const parser *p)
     return (parser_is_name(p, "c") || parser_is_name(p, "cuda")) && p->next.kind == TOKEN_NAME;
 }
 
+static void add_space(parser *p, const char *name)
+{
+    ARENA_PUSH(p->file->memory, p->file->spaces, p->file->space_count, p->file->space_capacity, name);
+}
+
+/* `import "folder/helpers.qn";` is the name space `helpers`, `import "helpers.qn" as h;` is `h`. It must be known before
+ * the token behind the `;` is read, which may be a name in it. */
+static void parse_import(parser *p)
+{
+    ast *node = parser_node(p, AST_IMPORT, p->now.at);
+    node->blank_before = p->now.blank_before;
+    parser_advance(p);
+    if (p->now.kind != TOKEN_STRING) {
+        parser_unexpected(p, "the path of a file in quotes", "write `import \"helpers.qn\";`");
+        return;
+    }
+    node->at = p->now.at;
+    node->words = p->now.word;
+    node->length = p->now.length;
+    const char *path = arena_copy_text(p->file->memory, node->words, node->length), *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path, *dot = strchr(base, '.');
+    node->name = arena_copy_text(p->file->memory, base, dot ? (size_t)(dot - base) : strlen(base));
+    bool given = p->next.kind == TOKEN_NAME && !strcmp(p->next.word, "as");
+    bool plain = *node->name != 0;
+    for (const char *c = node->name; *c; c++)
+        plain &= *c == '_' || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                 (c > node->name && *c >= '0' && *c <= '9');
+    if (!plain && !given) {
+        parser_error(p, "E111", p->now.at, "give it one: `import \"my-file.qn\" as mine;`",
+                     "`%.100s` is no name for a name space", node->name);
+        return;
+    }
+    if (!given) add_space(p, node->name);
+    parser_advance(p);
+    if (given) {
+        parser_advance(p);
+        if (p->now.kind == TOKEN_NAME) add_space(p, p->now.word);
+        node->is_set = true;
+        node->name = parser_expect_name(p, "the name of the name space", &(place){0});
+    }
+    parser_expect(p, ";", NULL);
+    if (p->panic) return;
+    for (int i = 0; i < p->file->imports.count; i++)
+        if (!strcmp(p->file->imports.items[i]->name, node->name)) {
+            diagnose(p->d, "E202", node->at, "give one of them another name with `as`",
+                     "the name space `%.100s` is already there (at line %d)", node->name,
+                     p->file->imports.items[i]->at.line % FOREIGN_LINES);
+            return;
+        }
+    if (p->file->items.count && !p->file->imports.count)
+        diagnose(p->d, "E111", node->at, "put it before everything else", "an `import` stands at the top of the file");
+    parser_push(p, &p->file->imports, parser_done(p, node));
+    import_file(p, node);
+}
+
 static ast *parse_item(parser *p)
 {
     ast *item = parser_node(p, AST_FUNCTION, p->now.at);
@@ -555,8 +610,7 @@ static ast *parse_item(parser *p)
              (parser_at_type(p) && p->next.kind == TOKEN_NAME))
         parse_function(p, item);
     else if (parser_is(p, "import")) {
-        parser_error(p, "E104", p->now.at, "write what is needed in this file",
-                     "`import` is reserved and means nothing yet");
+        parse_import(p);
         return NULL;
     } else if (parser_is(p, "@")) {
         if (p->next.kind == TOKEN_NAME && strchr(p->next.word, '.')) p->panic = true; /* `@triton.jit`: was said */
@@ -585,7 +639,7 @@ static void next_item(parser *p, bool moved)
     }
 }
 
-static void add_item(parser *p, ast *item)
+void parser_add_item(parser *p, ast *item)
 {
     ast_file *file = p->file;
     parser_push(p, &file->items, item);
@@ -615,7 +669,8 @@ static void name_axes(parser *p)
     }
 }
 
-ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d)
+static ast_file *parse_file(arena *memory, ast_file *root, ast_file *importer, const char *path, const char *words,
+                            size_t length, diagnostics *d)
 {
     ast_file *file = ARENA_NEW(memory, ast_file);
     file->memory = memory;
@@ -631,16 +686,32 @@ ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t 
     }
     file->text = arena_copy_text(memory, words, length);
     file->length = length;
+    file->importer = importer;
     parser p = {.file = file, .d = d};
+    if (root) {
+        ARENA_PUSH(memory, root->sources, root->source_count, root->source_capacity, file);
+        p.lex.first_line = root->source_count * FOREIGN_LINES;
+    }
     lex_start(&p.lex, file, d);
     p.now = lex_next(&p.lex);
     p.next = lex_next(&p.lex);
     while (p.now.kind != TOKEN_END) {
         place before = p.now.at;
         ast *item = parse_item(&p);
-        if (item) add_item(&p, item);
+        if (item) parser_add_item(&p, item);
         if (p.panic) next_item(&p, p.now.at.line != before.line || p.now.at.column != before.column);
     }
     name_axes(&p);
     return file;
+}
+
+ast_file *lang_parse(arena *memory, const char *path, const char *words, size_t length, diagnostics *d)
+{
+    return parse_file(memory, NULL, NULL, path, words, length, d);
+}
+
+ast_file *lang_parse_imported(ast_file *root, ast_file *importer, const char *path, const char *words, size_t length,
+                              diagnostics *d)
+{
+    return parse_file(root->memory, root, importer, path, words, length, d);
 }

@@ -48,6 +48,7 @@ typedef struct lexer {
     size_t at;         /* offset into file->text */
     size_t line_start; /* offset of the first byte of the line */
     int line;
+    int first_line; /* less one: of an imported file */
     int last_line; /* line where the last token or comment ended */
     bool stopped;  /* nothing but TOKEN_END from now on */
 } lexer;
@@ -104,6 +105,13 @@ void parse_extents(parser *p, ast_list *list);     /* { "[" expr "]" } */
 void habit_dotted(diagnostics *d, arena *memory, place at, const char *word); /* E110, each piece of advice once */
 const char *habit_axis(const char *name); /* a second argument of this builtin by position is its `axis`; or NULL */
 void habit_slice(parser *p, const ast *subscript); /* W603: `[i : i + B]`, `[-1]` */
+
+/* import.c */
+void import_file(parser *p, const ast *import); /* E111, or what is wrong in the file */
+bool name_space_known(const ast_file *file, const char *name, size_t length);
+ast_file *lang_parse_imported(ast_file *root, ast_file *importer, const char *path, const char *words, size_t length,
+                              diagnostics *d); /* parse.c */
+void parser_add_item(parser *p, ast *item);    /* parse.c */
 
 /* parse_statement.c */
 ast *parse_block(parser *p);

@@ -661,7 +661,8 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     if (!c.options->kernel && !c.module->kernel_count)
         status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
     for (int i = 0; status == QN_OK && c.no_memory.status == QN_OK && i < c.module->kernel_count; i++)
-        if (!only || only == &c.module->kernels[i]) check_entry(&c, &c.module->kernels[i]);
+        if (only ? only == &c.module->kernels[i] : !ast_is_imported(c.module->kernels[i].item))
+            check_entry(&c, &c.module->kernels[i]);
     for (int i = 0; status == QN_OK && only && i < c.module->gradient_count; i++)
         if (only == &c.module->gradients[i]) check_kernel(&c, only);
     text_free(&c.skip_reason);

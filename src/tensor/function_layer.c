@@ -33,7 +33,10 @@ qn_tensor api_run_matmul(api_call *a)
 
 qn_tensor api_run_linear(api_call *a)
 {
-    return qn_linear(api_tensor(a, 0), api_tensor(a, 1), api_tensor(a, 2));
+    qn_tensor weight = api_tensor(a, 1);
+    if (api_named_bool(a, "transposed", false))
+        weight = qn_transpose(weight, 0, 1); /* [out][in], as PyTorch keeps them */
+    return qn_linear(api_tensor(a, 0), weight, api_tensor(a, 2));
 }
 
 qn_tensor api_run_bmm(api_call *a)

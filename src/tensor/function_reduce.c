@@ -33,11 +33,6 @@ bool axes_of(tracer *t, const ast *call, int rank, unsigned *set, bool *given)
     return true;
 }
 
-static node without_axes(tracer *t, node n)
-{
-    return n ? graph_reshape(t->g, n, &(shape){0}) : 0;
-}
-
 static node scaled(tracer *t, node n, double by)
 {
     shape s = graph_get(t->g, n)->shape;
@@ -57,6 +52,23 @@ static bool flag_of(tracer *t, const ast *call, const char *name, bool *out)
     return known;
 }
 
+/* What a reduction over these axes gives: they stay as unit axes, or go away where `axis =` was not given or `keep = false`
+ * says so. */
+static operand folded(tracer *t, const ast *call, node n, unsigned set, const operand *x, bool given)
+{
+    bool keep = given;
+    if (named_of(call, "keep") && !flag_of(t, call, "keep", &keep)) return operand_error();
+    if (!n || keep) return operand_of_node(t, n, keep ? set | x->units : 0, call->at);
+    shape from = graph_get(t->g, n)->shape, to = {0};
+    unsigned units = 0;
+    for (int k = 0; k < from.rank; k++) {
+        if (set >> k & 1) continue;
+        units |= (x->units >> k & 1) << to.rank;
+        to.extents[to.rank++] = from.extents[k];
+    }
+    return operand_of_node(t, graph_reshape(t->g, n, &to), units, call->at);
+}
+
 static operand scan(tracer *t, const ast *call, const builtin *b, const operand *x, unsigned set, bool given)
 {
     bool reverse, exclusive;
@@ -74,6 +86,7 @@ static operand scan(tracer *t, const ast *call, const builtin *b, const operand 
 static bool takes_named(const builtin *b, const char *name)
 {
     if (!strcmp(name, "axis")) return true;
+    if (b->class != BUILTIN_SCAN && !strcmp(name, "keep")) return true;
     return b->class == BUILTIN_SCAN && (!strcmp(name, "reverse") || !strcmp(name, "exclusive"));
 }
 
@@ -115,7 +128,7 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
         shape kept = s;
         for (int k = 0; k < s.rank; k++)
             if (set >> k & 1) kept.extents[k] = 1;
-        return operand_of_node(t, graph_full(g, DT_I64, &kept, many.number), set | x.units, call->at);
+        return folded(t, call, graph_full(g, DT_I64, &kept, many.number), set, &x, given);
     }
     if (!strcmp(name, "sum") || !strcmp(name, "prod")) {
         n = graph_convert(g, n, typing_fold(TYPING_TENSOR, name, type));
@@ -132,6 +145,5 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     } else {
         n = graph_reduce(g, fold_code(name), n, set);
     }
-    if (!given) n = without_axes(t, n);
-    return operand_of_node(t, n, given ? set | x.units : 0, call->at);
+    return folded(t, call, n, set, &x, given);
 }

@@ -14,7 +14,7 @@
 #define FOLDER QUERN_ROOT "/tests/errors"
 
 /* Codes that a golden file must show. */
-static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108", "E109", "E110", "E201",
+static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108", "E109", "E110", "E111", "E201",
                                     "E202", "E203", "E204", "E208", "E212", "E213", "E214", "E216", "E218", "E402",
                                     "E403", "E404", "W602", "W603", "E205", "E206", "E207", "E209", "E210", "E211", "E215",
                                     "E217", "E219", "E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308",
