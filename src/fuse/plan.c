@@ -216,6 +216,7 @@ static int64_t node_flops(const graph *g, node n)
     const graph_node *x = graph_get(g, n);
     int64_t count = shape_count(&x->shape);
     if (x->code == GRAPH_REDUCE) return shape_count(&graph_get(g, x->inputs[0])->shape);
+    if (x->code == GRAPH_KERNEL) return x->attr.kernel->flops;
     if (x->code == GRAPH_DOT) {
         const shape *a = &graph_get(g, x->inputs[0])->shape;
         return 2 * count * a->extents[a->rank - 1];

@@ -1,10 +1,11 @@
 /*
  * What happens to a graph before its ops are grouped. In: the graph and what is wanted. Out: for each node what computes
- * it: additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors
+ * it: products of products through a softmax become loops (scores.c), additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors
  * without elements become constants, and what stands alone gets copies of inputs that it cannot take where they lie.
  * Wanted nodes keep their names: what a node was prepared into is renamed in the finished plan.
  * SPDX-License-Identifier: MIT
  */
+#include "fuse/scores.h"
 #include "fuse/order.h"
 #include "fuse/plan.h"
 
@@ -93,11 +94,21 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
     p.now = ARENA_ARRAY(memory, node, g->node_count);
     bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
     plan_reach(g, leaves, g->node_count, roots, root_count, reached);
+    score_loops *loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
     for (node n = 1; (int)n < p.old_count; n++) {
         if (!reached[n]) continue;
         p.now[n] = n;
         if (leaves[n].given) continue;
         const graph_node x = *graph_get(g, n);
+        if (loops) {
+            g->site = x.site;
+            g->label = x.label;
+            node made = scores_make(loops, n, p.now);
+            if (made) {
+                p.now[n] = made;
+                continue;
+            }
+        }
         node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
         bool changed = false;
         for (int i = 0; i < x.input_count; i++) {

@@ -1,0 +1,66 @@
+/*
+ * Products of products through a softmax, as loops over blocks: scores are never stored.
+ *
+ * Words: *scores* are the elements of a product [.., L, S] and of all arithmetic on it; a *statistic* is a maximum or sum
+ * of scores along S, one number a row; an *output* is a product that contracts scores along S ([.., L, D]) or along L
+ * ([.., S, D]). SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_SCORES_H
+#define QUERN_FUSE_SCORES_H
+
+#include "fuse/fuse.h"
+
+#define SCORES_ARRAYS 24
+#define SCORES_STATISTICS 6
+#define SCORES_STATEMENTS 96
+
+typedef struct scores_value { /* a node at a place of the score space, as a name of the text */
+    node n;
+    signed char axes[GRAPH_RANK]; /* by axis of the node: the axis of the scores it runs along, -1: none */
+    const char *name;
+    bool rows, columns; /* it has an extent along L, along S */
+} scores_value;
+
+typedef struct scores_text { /* a kernel being written */
+    arena *memory;
+    const graph *g;
+    const fuse_leaf *leaves;
+    const bool *is_root; /* by node: somebody wants it */
+    shape scores;
+    node arrays[SCORES_ARRAYS]; /* parameters, named x0 x1 ... */
+    signed char array_axes[SCORES_ARRAYS][GRAPH_RANK];
+    int array_count;
+    text parameters, constants;
+    text rows, columns, both; /* statements by what they depend on */
+    scores_value values[SCORES_STATEMENTS];
+    int value_count;
+    node statistics[SCORES_STATISTICS]; /* that are read: parameters like any array */
+    int statistic_count;
+    int products;        /* of scores */
+    int64_t depth;       /* of all products together */
+    bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
+    node first, second;  /* a maximum and a sum that the kernel carries itself; 0: none */
+    const char *refused; /* NULL: all could be written */
+} scores_text;
+
+/* scores_text.c */
+void scores_begin(scores_text *t, arena *memory, const graph *g, const fuse_leaf *leaves, const bool *is_root,
+                  const shape *scores);
+void scores_end(scores_text *t);
+/* The name of scores, whose statements are in the text now; "" where it was refused. */
+const char *scores_put(scores_text *t, node n);
+const char *scores_condition(scores_text *t, node n); /* the same of a condition, which may lack an axis */
+/* An operand of a product as a tile: kept = 0: its axis rank-2 runs along L; 1: along S; the other axis is whole. The
+ * name of a tile [block][whole] (or turned, where *turned). */
+const char *scores_operand(scores_text *t, node n, int kept, bool contracted_first, bool *turned);
+bool scores_swaps(const graph_node *x); /* a permute of the last two axes */
+const char *scores_type(dtype elem);
+
+/* scores.c: what plan_prepare asks. NULL: there is nothing of the kind. */
+typedef struct score_loops score_loops;
+score_loops *scores_find(graph *g, const fuse_leaf *leaves, const bool *reached, const node *roots, int root_count,
+                         const fuse_options *options, arena *memory);
+/* The node that stands for n, an output or a statistic; now: by node, what was prepared before. 0: n is neither. */
+node scores_make(score_loops *o, node n, const node *now);
+
+#endif

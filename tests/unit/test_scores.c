@@ -1,0 +1,209 @@
+/*
+ * Attention at the tensor level, forward and backward: the loops over blocks that fusion writes for it against the same
+ * functions evaluated op by op in double: lengths that fill no block, cross-attention, heads of several widths, causal,
+ * an additive bias, a mask that leaves rows without a score in their first block, heads that share keys, bf16. And
+ * nothing of the size of the scores is in a plan.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor.h"
+
+#include "fuse/fuse.h"
+#include "on_devices.h"
+
+#include <math.h>
+
+#define context tensor_context
+static qn_error error;
+static const char *where = "ref";
+
+typedef struct attention_case {
+    const char *name;
+    int batch, heads, groups; /* groups 0: as many as heads */
+    int rows, columns, depth, width;
+    bool causal, bias, mask;
+    qn_dtype type;
+} attention_case;
+
+static const attention_case cases[] = {
+    {"plain", 1, 2, 0, 70, 67, 16, 24, false, false, false, QN_F32},
+    {"causal", 2, 1, 0, 67, 67, 8, 8, true, false, false, QN_F32},
+    {"causal, more columns", 1, 1, 0, 33, 70, 8, 8, true, false, false, QN_F32},
+    {"causal, more rows", 1, 1, 0, 130, 66, 8, 8, true, false, false, QN_F32},
+    {"bias", 1, 3, 0, 65, 5, 4, 6, false, true, false, QN_F32},
+    {"mask", 1, 2, 0, 66, 130, 5, 3, false, false, true, QN_F32},
+    {"mask, bias, causal", 1, 1, 0, 70, 70, 8, 8, true, true, true, QN_F32},
+    {"grouped", 1, 4, 2, 40, 66, 16, 16, true, false, false, QN_F32},
+    {"halves", 1, 2, 0, 80, 70, 32, 32, true, false, false, QN_BF16},
+    {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32},
+};
+
+/* Numbers that bf16 has exactly, so that all types compute of the same. */
+static qn_tensor numbers(qn_tape *on, qn_dtype type, qn_shape s, int seed)
+{
+    int64_t count = 1;
+    for (int i = 0; i < s.rank; i++) count *= s.extents[i];
+    double *x = malloc(sizeof(double) * (size_t)count);
+    for (int64_t i = 0; i < count; i++) x[i] = (double)((i * 37 + seed * 101 + i / 7 * 13) % 33 - 16) / 16;
+    qn_tensor t = qn_cast(qn_from_memory(on, x, QN_F64, s), type);
+    free(x);
+    return t;
+}
+
+/* Column j is looked at by row i; rows have their first one late. */
+static qn_tensor mask_of(qn_tape *on, int rows, int columns)
+{
+    double *x = malloc(sizeof(double) * (size_t)(rows * columns));
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++)
+            x[i * columns + j] =
+                j == columns - 1 || (j + i) % 3 == 1 || j == i ? (i % 4 || j >= columns / 2 || j == i) : 0;
+    qn_tensor t = qn_gt_scalar(qn_from_memory(on, x, QN_F64, QN_SHAPE(rows, columns)), 0.5);
+    free(x);
+    return t;
+}
+
+enum { RESULTS = 5 };
+
+/* The attention and the gradients of a weighted sum of it: for q, k, v and the bias. */
+static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tensor *out)
+{
+    int groups = c->groups ? c->groups : c->heads, share = c->heads / groups;
+    qn_tensor q = numbers(on, type, QN_SHAPE(c->batch, groups, share, c->rows, c->depth), 1);
+    qn_tensor k = numbers(on, type, QN_SHAPE(c->batch, groups, 1, c->columns, c->depth), 2);
+    qn_tensor v = numbers(on, type, QN_SHAPE(c->batch, groups, 1, c->columns, c->width), 3);
+    qn_tensor bias = c->bias ? numbers(on, type == QN_BF16 ? QN_F32 : type, QN_SHAPE(c->rows, c->columns), 4) : QN_NONE;
+    qn_tensor keys = qn_expand(k, QN_SHAPE(c->batch, groups, share, c->columns, c->depth));
+    qn_tensor values = qn_expand(v, QN_SHAPE(c->batch, groups, share, c->columns, c->width));
+    qn_tensor extra = bias;
+    if (c->mask && c->bias)
+        extra = qn_where(mask_of(on, c->rows, c->columns), bias,
+                         qn_full(on, qn_tensor_dtype(bias), QN_SHAPE(c->rows, c->columns), -INFINITY));
+    else if (c->mask)
+        extra = mask_of(on, c->rows, c->columns);
+    qn_tensor y = qn_scaled_dot_product_attention(q, keys, values, extra, c->causal, 0);
+    qn_tensor w = numbers(on, type, QN_SHAPE(c->batch, groups, share, c->rows, c->width), 5);
+    qn_tensor loss = qn_sum(qn_mul(w, y), QN_ALL, false), inputs[4] = {q, k, v, bias};
+    out[0] = y;
+    qn_grad(loss, inputs, c->bias ? 4 : 3, out + 1);
+    return c->bias ? 5 : 4;
+}
+
+static int64_t elements(qn_tensor t)
+{
+    qn_shape s = qn_tensor_shape(t);
+    int64_t count = 1;
+    for (int i = 0; i < s.rank; i++) count *= s.extents[i];
+    return count;
+}
+
+static void agree(void)
+{
+    for (int i = 0; i < COUNT(cases); i++) {
+        const attention_case *c = &cases[i];
+        qn_tape *truth = NULL, *fast = NULL;
+        if (qn_tape_new(context, "cpu", &truth, &error) || qn_tape_new(context, where, &fast, &error)) {
+            printf("%s\n", error.message);
+            EXPECT(!"tapes");
+            return;
+        }
+        qn_tape_set_mode(truth, QN_EAGER);
+        qn_tensor expected[RESULTS], got[RESULTS];
+        int count = compute(c, truth, QN_F64, expected);
+        EXPECT(compute(c, fast, c->type, got) == count);
+        for (int r = 0; r < count; r++) {
+            int64_t size = elements(expected[r]);
+            double *a = malloc(sizeof(double) * (size_t)size), *b = malloc(sizeof(double) * (size_t)size), worst = 0,
+                   most = 0;
+            qn_status status = qn_tensor_read(expected[r], a, sizeof(double) * (size_t)size, &error);
+            if (status == QN_OK)
+                status = qn_tensor_read(qn_cast(got[r], QN_F64), b, sizeof(double) * (size_t)size, &error);
+            if (status != QN_OK) printf("%s, %s: %s\n", where, c->name, error.message);
+            EXPECT(status == QN_OK);
+            for (int64_t k = 0; k < size && status == QN_OK; k++) {
+                most = fmax(most, fabs(a[k]));
+                if (!(fabs(a[k] - b[k]) <= worst)) worst = fabs(a[k] - b[k]);
+            }
+            double limit = (c->type == QN_BF16 ? 2e-2 : 4e-6) * fmax(most, 1);
+            if (!(worst <= limit)) printf("%s, %s, result %d: %g off\n", where, c->name, r, worst);
+            EXPECT(worst <= limit);
+            free(a);
+            free(b);
+        }
+        qn_tape_free(truth);
+        qn_tape_free(fast);
+    }
+}
+
+/* Of plans for a CPU and a GPU, forward and backward: what is written is smaller than the scores. */
+TEST(scores_are_not_stored)
+{
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (int i = 0; i < COUNT(cases); i++) {
+            const attention_case *c = &cases[i];
+            int64_t scores = (int64_t)c->batch * c->heads * c->rows * c->columns;
+            if (scores < 4000) continue;
+            tape_open();
+            qn_tensor results[RESULTS];
+            int count = compute(c, tape, c->type, results);
+            graph *g = tape->graph;
+            arena *memory = arena_new();
+            fuse_leaf *leaves = ARENA_ARRAY(memory, fuse_leaf, g->node_count);
+            for (int n = 1; n < g->node_count; n++) {
+                const graph_node *x = graph_get(g, (node)n);
+                leaves[n].given = x->code == GRAPH_LEAF;
+                leaves[n].offset = x->attr.offset;
+                memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
+            }
+            node wanted[RESULTS];
+            int used = 0;
+            for (int r = 0; r < count; r++) {
+                if (c->bias && r == 4) continue; /* the bias's own gradient is a sum of all scores' */
+                wanted[used++] = tape_slot_of(results[r])->node;
+            }
+            fuse_options options = {.mode = FUSE_FUSED, .gpu = gpu, .cuda_text = gpu, .units = 8};
+            fuse_plan *plan = NULL;
+            qn_status status = fuse_plan_make(g, leaves, wanted, used, NULL, 0, &options, memory, &plan, &error);
+            if (status != QN_OK) printf("%s\n", error.message);
+            EXPECT(status == QN_OK);
+            for (int k = 0; plan && k < plan->kernel_count; k++)
+                for (int w = 0; w < plan->kernels[k].write_count; w++) {
+                    const graph_node *x = graph_get(g, plan->kernels[k].writes[w]);
+                    int64_t own = shape_count(&x->shape);
+                    bool stored = own >= scores && dtype_is_float(x->elem) && x->shape.rank == 5 &&
+                                  x->shape.extents[4] == c->columns && x->shape.extents[3] == c->rows;
+                    if (stored) printf("%s: kernel %d stores scores\n", c->name, k);
+                    EXPECT(!stored);
+                }
+            arena_free(memory);
+            tape_close();
+        }
+}
+
+/* Weights that are wanted themselves are stored, and right. */
+static void weights_are_wanted(void)
+{
+    qn_tape *fast = NULL;
+    if (qn_tape_new(context, where, &fast, &error)) return;
+    qn_tensor q = numbers(fast, QN_F32, QN_SHAPE(9, 4), 1), k = numbers(fast, QN_F32, QN_SHAPE(7, 4), 2);
+    qn_tensor p = qn_softmax(qn_matmul(q, qn_transpose(k, 0, 1)), -1), y = qn_matmul(p, k), both[] = {p, y};
+    float weights[63], out[36];
+    EXPECT(qn_eval(fast, both, 2, &error) == QN_OK);
+    EXPECT(qn_tensor_read(p, weights, sizeof(weights), &error) == QN_OK);
+    EXPECT(qn_tensor_read(y, out, sizeof(out), &error) == QN_OK);
+    for (int i = 0; i < 9; i++) {
+        float sum = 0;
+        for (int j = 0; j < 7; j++) sum += weights[i * 7 + j];
+        EXPECT(fabsf(sum - 1) < 1e-5f);
+    }
+    qn_tape_free(fast);
+}
+
+ON_EVERY_DEVICE(agree)
+ON_EVERY_DEVICE(weights_are_wanted)
+
+TEST(open_context)
+{
+    EXPECT(qn_context_open(&(qn_context_options){.threads = 2}, &context, &error) == QN_OK);
+}
+
+TEST_MAIN(CASE(open_context), CASE(scores_are_not_stored), CASE(on_devices_agree), CASE(on_devices_weights_are_wanted))
