@@ -184,13 +184,16 @@ static void put_head(const score_loops *o, const scores_text *t, bool over_colum
     text_print(out, "kernel %s(%s%s%s, const int BM = %d, const int BN = %d)\n    launch (cdiv(%s, %s)",
                over_columns ? "online_columns" : "online_rows", text_get(&t->parameters), outputs,
                text_get(&t->constants), size.rows, size.columns, over_columns ? "S" : "L", over_columns ? "BN" : "BM");
-    for (int k = 0; k < batch; k++) text_print(out, "%sB%d", k ? " * " : ", ", k);
+    /* The last axis of the batch is an axis of the launch, and those before it are one: of a launch's own axis it is
+     * known that it stays inside. */
+    if (batch) text_print(out, ", B%d", batch - 1);
+    for (int k = 0; k < batch - 1; k++) text_print(out, "%sB%d", k ? " * " : ", ", k);
     text_print(out, ")\n{\n    int %s = program(0) * %s;\n", over_columns ? "j" : "i", over_columns ? "BN" : "BM");
-    if (!batch) return;
-    text_print(out, "    int z%d = program(1);\n", batch - 1);
-    for (int k = batch - 1; k > 0; k--)
+    if (batch) text_print(out, "    int b%d = program(1);\n", batch - 1);
+    if (batch > 1) text_print(out, "    int z%d = program(2);\n", batch - 2);
+    for (int k = batch - 2; k > 0; k--)
         text_print(out, "    int b%d = z%d %% B%d, z%d = z%d / B%d;\n", k, k, k, k - 1, k, k);
-    text_add(out, "    int b0 = z0;\n");
+    if (batch > 1) text_add(out, "    int b0 = z0;\n");
 }
 
 static const char *batch_words(const scores_text *t)
