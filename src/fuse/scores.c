@@ -521,7 +521,16 @@ static node call(score_loops *o, const scores_text *t, const char *source, const
     k->flops = 2 * shape_count(&t->scores) * t->depth;
     k->identity = hash_bytes(source, strlen(source)).low;
     node inputs[SCORES_ARRAYS];
-    for (int i = 0; i < t->array_count; i++) inputs[i] = now[t->arrays[i]];
+    for (int i = 0; i < t->array_count; i++) {
+        const graph_node x = *get(o, t->arrays[i]);
+        inputs[i] = now[t->arrays[i]];
+        if (!t->array_turned[i]) continue;
+        int axes[GRAPH_RANK], rank = x.shape.rank; /* one view instead of two */
+        memcpy(axes, x.attr.axes, sizeof(axes));
+        axes[rank - 2] = x.attr.axes[rank - 1];
+        axes[rank - 1] = x.attr.axes[rank - 2];
+        inputs[i] = graph_permute(g, now[x.inputs[0]], axes);
+    }
     return graph_kernel_call(g, k, inputs, t->array_count);
 }
 

@@ -29,6 +29,7 @@ typedef struct scores_text { /* a kernel being written */
     shape scores;
     node arrays[SCORES_ARRAYS]; /* parameters, named x0 x1 ... */
     signed char array_axes[SCORES_ARRAYS][GRAPH_RANK];
+    bool array_turned[SCORES_ARRAYS]; /* the last two axes of the node are exchanged */
     int array_count;
     text parameters, constants;
     text rows, columns, both; /* statements by what they depend on */

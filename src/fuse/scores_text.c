@@ -62,8 +62,8 @@ static bool is_given(const scores_text *t, node n)
     return t->leaves[n].given || graph_get(t->g, n)->code == GRAPH_LEAF;
 }
 
-/* The parameter of a node, with the names of its extents; whole: an axis that is taken whole, or -1. */
-static const char *array_of(scores_text *t, node n, const signed char *axes, int whole)
+/* The parameter of a node, with the names of its extents; whole: an axis that is taken whole, of `depth` elements, or -1. */
+static const char *array_of(scores_text *t, node n, const signed char *axes, int whole, int64_t depth)
 {
     const graph_node *x = graph_get(t->g, n);
     int rank = t->scores.rank;
@@ -86,7 +86,7 @@ static const char *array_of(scores_text *t, node n, const signed char *axes, int
         else
             text_print(&t->parameters, "[U%d_%d]", number, k);
     }
-    if (whole >= 0) text_print(&t->constants, ", const int D%d = %lld", number, (long long)x->shape.extents[whole]);
+    if (whole >= 0) text_print(&t->constants, ", const int D%d = %lld", number, (long long)depth);
     return arena_print(t->memory, "x%d", number);
 }
 
@@ -128,7 +128,7 @@ static const scores_value *load(scores_text *t, node n, const signed char *axes)
         if (axes[k] == rank - 2) row = k;
         if (axes[k] == rank - 1) column = k;
     }
-    const char *name = array_of(t, n, axes, -1);
+    const char *name = array_of(t, n, axes, -1, 0);
     text access = {0};
     text_add(&access, name);
     bool turned = row >= 0 && column >= 0 && row > column;
@@ -155,11 +155,8 @@ const char *scores_operand(scores_text *t, node n, int kept, bool contracted_fir
     const graph_node *x = graph_get(t->g, n);
     signed char axes[GRAPH_RANK];
     memset(axes, -1, sizeof(axes));
-    bool swapped = scores_swaps(x) && !is_given(t, n);
-    if (swapped) {
-        n = x->inputs[0];
-        x = graph_get(t->g, n);
-    }
+    /* Turned so that its last axis is the one that neighbours in memory lie along, as far as that is known. */
+    bool swapped = x->code == GRAPH_PERMUTE && x->attr.axes[x->shape.rank - 2] == x->shape.rank - 1 && !is_given(t, n);
     int rank = x->shape.rank, whole = contracted_first != swapped ? rank - 2 : rank - 1, block = 2 * rank - 3 - whole;
     for (int k = 0; k < rank - 2; k++) axes[k] = (signed char)k;
     axes[block] = (signed char)(t->scores.rank - 2 + kept);
@@ -167,7 +164,8 @@ const char *scores_operand(scores_text *t, node n, int kept, bool contracted_fir
     axes[whole] = (signed char)(-2 - kept); /* told apart from other uses of the same array */
     const scores_value *known = find(t, n, axes);
     if (known) return known->name;
-    const char *name = array_of(t, n, axes, whole);
+    const char *name = array_of(t, n, axes, whole, x->shape.extents[swapped ? block : whole]);
+    if (!t->refused) t->array_turned[t->array_count - 1] |= swapped;
     text access = {0};
     text_add(&access, name);
     for (int k = 0; k < rank; k++) {

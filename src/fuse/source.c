@@ -76,7 +76,9 @@ static bool is_row_major(const graph *g, node n, const fuse_view *view)
 bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)
 {
     const graph_node *of = graph_get(g, n);
-    if (of->code == GRAPH_KERNEL) return !of->attr.kernel->source || is_row_major(g, of->inputs[input], view);
+    const char *source = of->code == GRAPH_KERNEL ? of->attr.kernel->source : NULL;
+    if (of->code == GRAPH_KERNEL)
+        return !source || strncmp(source, "cuda ", 5) != 0 || is_row_major(g, of->inputs[input], view);
     bool takes = of->code == GRAPH_TAKE_ADD;
     if (of->code == GRAPH_RUN_SUM) {
         fuse_argument rows;
