@@ -1,0 +1,153 @@
+"""Every row of the table of ATen operators: written, compiled and compared with eager, many in one graph. A row that Quern does
+not take here is a failure, so that none is lost without a word."""
+
+import unittest
+
+from .support import needs_torch, torch
+from .test_backend import reports_of
+
+POINTWISE = {
+    "add": lambda x, y, p: [x + y, x + 1.5, torch.add(x, y, alpha=2), 3 - x, x - y * 0.3, torch.sub(x, 2.5)],
+    "mul": lambda x, y, p: [x * y, x * 0.7, x / p, x / 3, 2 / p, torch.rsub(x, 1.5), x.remainder(1.5), x.square()],
+    "pow": lambda x, y, p: [p.pow(2.3), x.pow(2), x.pow(3), p.pow(0.5), p.pow(-0.5), p.pow(-1), torch.pow(p, x)],
+    "extremes": lambda x, y, p: [torch.maximum(x, y), torch.minimum(x, y), x.clamp(-1, 1), x.clamp(min=0.2), x.clamp(max=0.1), x.clamp_min(0), x.clamp_max(0)],
+    "signs": lambda x, y, p: [-x, x.abs(), x.sign(), torch.sgn(x), p.reciprocal(), torch.logaddexp(x, y)],
+    "exponents": lambda x, y, p: [x.exp(), x.exp2(), x.expm1(), p.log(), p.log2(), p.log10(), p.log1p(), p.sqrt(), p.rsqrt()],
+    "curves": lambda x, y, p: [x.sin(), x.cos(), x.tanh(), x.erf(), x.sigmoid(), x.relu()],
+    "rounding": lambda x, y, p: [x.floor(), x.ceil(), x.round()],
+    "activations": lambda x, y, p: [
+        torch.nn.functional.silu(x),
+        torch.nn.functional.gelu(x),
+        torch.nn.functional.gelu(x, approximate="tanh"),
+        torch.nn.functional.mish(x),
+        torch.nn.functional.hardswish(x),
+        torch.nn.functional.hardsigmoid(x),
+        torch.nn.functional.hardtanh(x, -0.5, 0.7),
+        torch.nn.functional.leaky_relu(x, 0.3),
+        torch.nn.functional.elu(x, 1.3),
+        torch.nn.functional.selu(x),
+    ],
+    "truth": lambda x, y, p: [x == y, x != 0, x < y, x <= 0.5, x > y, x >= 0.25, torch.isnan(x), torch.isinf(x), torch.where(x > y, x, 0.5)],
+    "logic": lambda x, y, p: [
+        (x > 0) & (y > 0),
+        (x > 0) | (y > 0),
+        (x > 0) ^ (y > 0),
+        ~(x > 0),
+        torch.logical_and(x, y),
+        torch.logical_or(x > 1, y > 1),
+        torch.logical_not(x > 0),
+        torch.logical_xor(x > 0, y > 0),
+        x.masked_fill(y > 0, -1.0),
+    ],
+    "types": lambda x, y, p: [x.double() * 0.1, x.half() + 1, (x * 9).long() * 2, (x > 0).to(torch.float32), x.bfloat16() * 0.3, (x * 9).int().bool()],
+    "making": lambda x, y, p: [
+        x + torch.full((5, 7), 0.5),
+        x * torch.zeros_like(x),
+        torch.ones_like(x) - x,
+        torch.full_like(x, 3) * x,
+        x + torch.arange(7),
+        x + torch.arange(1, 15, 2),
+        x * torch.arange(0, 3.5, 0.5),
+        x + torch.ones(7),
+    ],
+}
+MOVEMENT = {
+    "views": lambda x, y, p: [x.view(7, 5) + 1, x.t() * 2, x.unsqueeze(1) + 1, x.reshape(-1) * 2, x[:, None].expand(5, 3, 7) * 1.0, x.unsqueeze(0).squeeze(0) + 1],
+    "slices": lambda x, y, p: [x[1:4] * 2, x[:, ::2] + 1, x[:, -3:] * 2, x[2] + 1, x[:, -1] * 2, x[1, 2] + 1, x[1:-1, 2:6:3] * 1.5],
+    "parts": lambda x, y, p: [x.split(3, 1)[2] + 1, x.chunk(2, 0)[1] * 2, x.unbind(0)[3] + 1, x.split([2, 5], 1)[1] * 2],
+    "joins": lambda x, y, p: [torch.cat([x, y, x], 1) + 1, torch.stack([x, y], 1) * 2, torch.nn.functional.pad(x, (1, -2, 0, 3), value=2.0) * 1.5, x.repeat(2, 3) + 1],
+    "turns": lambda x, y, p: [x.flip(0, 1) * 2, x.roll(2, 1) + 1, x.roll((1, -1), (0, 1)) * 2, x.roll(3) + 1, x.tril(1) * 2, x.triu(-1) + 1],
+    "by_index": lambda x, y, p: [
+        x.index_select(1, torch.tensor([3, 0, 3])) * 2,
+        x[torch.tensor([[0, 4], [2, -1]])] + 1,
+        x[torch.tensor([0, 4]), torch.tensor([1, -2])] * 2,
+        x.gather(1, torch.tensor([[1, 2]] * 5)) + 1,
+        torch.nn.functional.embedding(torch.tensor([[1, 2], [0, 3]]), x) * 2,
+        x.scatter_add(1, torch.tensor([[1, 1, 2]] * 5), y) * 2,
+        x.index_put((torch.tensor([1, 1, 3]),), y[:3], accumulate=True) * 2,
+        x.slice_scatter(y[:, :3], 1, 2, 5) * 2,
+        x.slice_scatter(y[:, :3], 1, 1, 7, 2) * 2,
+    ],
+    "folds": lambda x, y, p: [x.sum(), x.sum(0), x.sum((0, 1), keepdim=True), x.mean(1), x.mean() + 1, x.prod(1), x.amax(1), x.amin((0, 1)), x.max() + 1, x.min() * 2],
+    "more_folds": lambda x, y, p: [
+        x.max(1).values,
+        x.max(1).indices,
+        x.min(0).values + 1,
+        x.argmax(1),
+        x.argmin(),
+        x.var(1),
+        x.std((0, 1)),
+        torch.var_mean(x, 1, correction=0)[0],
+        (x > 1).any(1),
+        (x > -9).all(),
+        (x > 0).sum(1),
+        x.logsumexp(1),
+        x.cumsum(1),
+        p.cumprod(0),
+        x.softmax(0),
+        x.log_softmax(1),
+        x.norm(dim=1),
+    ],
+    "products": lambda x, y, p: [x @ y.t(), torch.addmm(p[:, :5], x, y.t(), beta=0.5, alpha=2), torch.bmm(x[None], y.t()[None]), torch.baddbmm(p[None, :, :5], x[None], y.t()[None])],
+    "images": lambda x, y, p: [
+        torch.nn.functional.conv2d(x[None, None], y[None, None, :2, :3], stride=(2, 1), padding=(0, 1)),
+        torch.nn.functional.conv1d(x[None], y[None, :, :3], dilation=2),
+        torch.nn.functional.conv_transpose2d(x[None, None], y[None, None, :2, :3], stride=2, output_padding=1),
+        torch.nn.functional.max_pool2d(x[None, None], 2, ceil_mode=True),
+        torch.nn.functional.avg_pool2d(x[None, None], (2, 3), 1, 1, count_include_pad=False),
+        torch.nn.functional.adaptive_avg_pool2d(x[None, None], (2, 3)),
+        torch.nn.functional.interpolate(x[None, None], (11, 5), mode="bilinear"),
+        torch.nn.functional.interpolate(x[None, None], scale_factor=2),
+    ],
+}
+
+
+@needs_torch
+class Rows(unittest.TestCase):
+    def check(self, function, args, tolerance):
+        found, reports = reports_of(function, *args, smallest_island=1)
+        self.assertEqual([dict(r.kept) for r in reports if r.kept], [])
+        self.assertTrue(all(r.islands for r in reports))
+        for number, (a, b) in enumerate(zip(found, function(*args))):
+            self.assertEqual(a.dtype, b.dtype, number)
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=lambda words: f"result {number}: {words}")
+            self.assertEqual(a.stride(), b.stride(), number)
+
+    def inputs(self, dtype=None):
+        torch.manual_seed(2)
+        x, y, p = torch.randn(5, 7), torch.randn(5, 7), torch.rand(5, 7) + 0.5
+        return [t.to(dtype) if dtype else t for t in (x, y, p)]
+
+    def test_pointwise(self):
+        for name, function in POINTWISE.items():
+            with self.subTest(name):
+                self.check(function, self.inputs(), 1e-5)
+
+    def test_halves(self):
+        for name in ("add", "mul", "exponents", "activations"):
+            for dtype in (torch.bfloat16, torch.float16):
+                with self.subTest(name, dtype=dtype):
+                    self.check(POINTWISE[name], self.inputs(dtype), 2e-2)
+
+    def test_broadcasting(self):
+        x, y, p = self.inputs()
+        for name in ("add", "mul", "extremes", "truth"):
+            with self.subTest(name):
+                self.check(POINTWISE[name], [x, y[:1], p[:, :1]], 1e-5)
+
+    def test_movement(self):
+        for name, function in MOVEMENT.items():
+            with self.subTest(name):
+                self.check(function, self.inputs(), 1e-4)
+
+    def test_whole_numbers(self):
+        a, b = torch.arange(12).view(3, 4), torch.tensor([[2], [-3], [5]])
+
+        def f(a, b):
+            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a.cumsum(0)]
+
+        self.check(f, [a, b], 1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()
