@@ -2,7 +2,7 @@
 """torch.compile's backends beside each other on the models of python/tests/backend_models.py: eager, quern, and inductor where it
 works. Forward and gradient, results compared before and after timing, rounds interleaved, medians.
 
-    python3 bench/torch_backend.py [--device cuda] [--scale 32] [--models a,b] [--rounds 15] [--seconds 40] [--inductor]
+    python3 bench/torch_backend.py [--device cuda] [--scale 32] [--grow 1] [--models a,b] [--rounds 15] [--seconds 40] [--inductor]
 
 Columns: us a call of each, the ratio to eager (above 1: faster), first call in seconds. The last lines are geometric means and
 what torch kept most often, and why. Models that are not done when the seconds are over are told.
@@ -86,10 +86,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--inductor", action="store_true")
+    parser.add_argument("--grow", type=int, default=1, help="factor of the sizes of the small networks")
     parser.add_argument("--limit", type=int, default=None, help="product_limit")
     given = parser.parse_args()
     from tests import backend_models as models
 
+    models.SCALE = given.grow
     everything = {**extra(given.scale), **models.MODELS}
     names = given.models.split(",") if given.models else list(everything)
     began = time.perf_counter()
