@@ -500,7 +500,9 @@ static void put_chunks(cnest *n)
             arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count, step),
             depth++);
     } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
-        add_lines(to, "#pragma unroll\n", 0);
+        /* A chunk with many loads keeps memory busy by itself; more of them at once would take the registers of others. */
+        bool full = l->wide + l->narrow > FULL_CHUNK && !e->cuda->live_registers;
+        add_lines(to, full ? "#pragma unroll 1\n" : "#pragma unroll\n", 0);
         const char *loop = chunks
                                ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)
                                : arena_print(e->memory, "for (int r = 0; r < %d; r++) {\n", l->repeats);

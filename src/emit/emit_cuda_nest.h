@@ -14,6 +14,7 @@
 #include "emit/layout.h"
 
 enum { LEVEL_GROUP, LEVEL_ROW, LEVEL_CHUNK, LEVEL_ELEMENT, LEVEL_COUNT };
+enum { FULL_CHUNK = 8 }; /* loads of one chunk that are enough to wait for */
 typedef enum axis_role { ROLE_ROW, ROLE_INNER, ROLE_VECTOR } axis_role;
 
 typedef struct creg {

@@ -139,7 +139,7 @@ static value inside_value(lowering *l, frame *f, const term *x)
     affine moved = x->index;
     moved.constant -= x->low;
     if (f->inside && !affine_has_atoms(&moved)) return lower_number(l, f->block, DT_BOOL, (number){.i = 1});
-    value start, extent = size_value(l, f->block, x->high - x->low);
+    value start, extent = number_value(l, f->block, DT_I64, (number){.i = x->high - x->low});
     int tile_axis;
     int64_t step;
     if (affine_parts(l, f, &moved, &start, &tile_axis, &step)) {
@@ -195,7 +195,8 @@ value lower_whole(lowering *l, frame *f)
         if (x->kind != TERM_INSIDE || affine_has_atoms(&x->index)) continue;
         affine moved = x->index;
         moved.constant -= x->low;
-        whole = both(l, f, whole, tile_inside(l, f, &moved, size_value(l, f->block, x->high - x->low)));
+        whole = both(l, f, whole,
+                     tile_inside(l, f, &moved, number_value(l, f->block, DT_I64, (number){.i = x->high - x->low})));
     }
     return whole ? whole : lower_number(l, f->block, DT_BOOL, (number){.i = 1});
 }
@@ -209,6 +210,13 @@ static value quotient_value(lowering *l, frame *f, const term *x)
 }
 
 static value mask_of(lowering *l, frame *f, unsigned tile_axes);
+
+static unsigned own_axes(const tile_type *type)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < type->rank; i++) axes |= (unsigned)(type->dims[i] != 1) << i;
+    return axes;
+}
 
 /* ---- memory ---- */
 
@@ -380,6 +388,15 @@ static void reach_guard(lowering *l, frame *f, reach *r)
     }
 }
 
+/* Does the condition say that the coordinate lies inside an axis of this extent? */
+static bool says_inside(const trace *t, int condition, const affine *a, int64_t extent)
+{
+    const term *x = &t->terms[condition];
+    if (x->kind == TERM_INSIDE) return x->low >= 0 && x->high <= extent && affine_same(&x->index, a);
+    if (x->kind != TERM_OP || x->op != OP_AND) return false;
+    return says_inside(t, x->inputs[0], a, extent) || says_inside(t, x->inputs[1], a, extent);
+}
+
 /* An axis of a view for an access by computed indices: of the node, with its own coordinate, or a kernel axis. */
 typedef struct own_axis {
     int64_t stride, extent;
@@ -417,7 +434,7 @@ static int own_axes_of(const lowering *l, const term *x, own_axis *list, int64_t
     return count;
 }
 
-static void reach_coordinate(lowering *l, frame *f, const affine *a, reach *r)
+static void reach_coordinate(lowering *l, frame *f, const affine *a, bool inside, reach *r)
 {
     value start;
     int tile_axis;
@@ -427,9 +444,9 @@ static void reach_coordinate(lowering *l, frame *f, const affine *a, reach *r)
     if (!simple || taken)
         reach_tile(l, r, affine_value(l, f, a));
     else if (tile_axis >= 0)
-        reach_slice(l, f, r, start, size_value(l, f->block, step), tile_axis, f->inside && !affine_has_atoms(a));
+        reach_slice(l, f, r, start, size_value(l, f->block, step), tile_axis, inside);
     else
-        reach_scalar(r, start ? start : lower_integer(l, f->block, 0), f->inside && !affine_has_atoms(a));
+        reach_scalar(r, start ? start : lower_integer(l, f->block, 0), inside);
 }
 
 /* Each axis of the node that may be left by its own coordinate; the others together, along kernel axes. */
@@ -453,17 +470,27 @@ static void reach_own(lowering *l, frame *f, const term *x, reach *r)
     for (int i = 0; i < count; i++) {
         const lower_axis *along = list[i].axis < 0 ? &f->axes[list[i].kernel_axis] : NULL;
         CHECK(!along || along->set);
-        if (!along)
-            reach_coordinate(l, f, &x->map->axes[list[i].axis], r);
-        else if (!along->tile)
+        if (!along) {
+            const affine *a = &x->map->axes[list[i].axis];
+            bool inside = !affine_has_atoms(a);
+            inside &= f->inside || (x->input_count && says_inside(l->t, x->inputs[0], a, list[i].extent));
+            reach_coordinate(l, f, a, inside, r);
+        } else if (!along->tile)
             reach_scalar(r, along->start, true);
         else if (r->tile_axes >> along->tile_axis & 1)
             reach_tile(l, r, sum_of(l, f->block, along->start, iota(l, f, along->tile_axis)));
         else
             reach_slice(l, f, r, along->start, 0, along->tile_axis, !along->outside);
     }
-    if (x->guarded) reach_guard(l, f, r);
+    if (x->guarded && !x->input_count) reach_guard(l, f, r);
     reach_existing(l, f, r);
+    if (x->input_count && !f->inside) {
+        value mask = lower_term(l, f, x->inputs[0]);
+        tile_type type = tile_type_of(l->k, mask);
+        r->tile_axes |= own_axes(&type);
+        r->operands[r->operand_count++] = mask;
+        r->access.mask_count++;
+    }
 }
 
 static value load(lowering *l, frame *f, reach *r, dtype elem)
@@ -543,13 +570,6 @@ void lower_store_array(lowering *l, frame *f, int param, const value *scalar, co
 value lower_convert(lowering *l, tile_block *b, value x, dtype elem)
 {
     return tile_type_of(l->k, x).elem == elem ? x : lower_op(l, b, OP_CONVERT, elem, &x, 1, 0);
-}
-
-static unsigned own_axes(const tile_type *type)
-{
-    unsigned axes = 0;
-    for (int i = 0; i < type->rank; i++) axes |= (unsigned)(type->dims[i] != 1) << i;
-    return axes;
 }
 
 value lower_broadcast(lowering *l, frame *f, value x, unsigned tile_axes)

@@ -501,6 +501,10 @@ int trace_node(trace *t, node n, const index_map *m)
     int id;
     if (t->in_memory[n]) {
         term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = t->guard != 0};
+        if (t->guard && t->unroll != UNROLL_NONE) { /* many accesses: each is tested once, by what guards it */
+            access.inputs[0] = t->guard;
+            access.input_count = 1;
+        }
         for (int k = 0; k < m->rank; k++) access.axes |= affine_axes(&m->axes[k], t->atom_axes);
         id = term_add(t, &access);
     } else {

@@ -36,7 +36,7 @@ typedef struct term {
     int inputs[3], input_count;
     number number;        /* CONSTANT */
     const index_map *map; /* ACCESS, FOLD, BOUND */
-    bool guarded;         /* ACCESS: coordinates may lie outside (under a pad or a concat) */
+    bool guarded;         /* ACCESS: coordinates may lie outside (under a pad or a concat); input 0, if any: where not */
     affine index;
     int64_t low, high;
     unsigned axes;   /* of the space that it depends on */
