@@ -165,7 +165,6 @@ static bool add_array(binding *b, int param)
     key_number(b, param);
     b->made[b->array_count] = !value;
     b->array_count++;
-    *v = (view){0};
     if (!value) return true;
     if (!view_get(value, p->name, writable && !self->is_text, v)) return false;
     if (self->is_text && !flatten(p->name, v)) return false;
@@ -264,7 +263,7 @@ static bool fill(binding *b, PyObject *args, PyObject *keywords)
         if (!words || !key_value(b, words, b->settings[i][1])) return false;
     }
     PyObject *const launch[] = {b->blocks, b->threads, b->shared};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && self->is_text; i++) {
         key_add(b, "|", 1);
         if (launch[i] && !key_value(b, "blocks", launch[i])) return false;
     }
@@ -277,9 +276,10 @@ static bool fill(binding *b, PyObject *args, PyObject *keywords)
 bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords)
 {
     /* Views are filled as they come; the key not at all. */
-    memset(b, 0, offsetof(binding, views));
+    memset(b->values, 0, sizeof(*b->values) * (size_t)self->param_count);
+    b->device = b->blocks = b->threads = b->shared = NULL;
     b->self = self;
-    b->array_count = b->key_bytes = 0;
+    b->array_count = b->key_bytes = b->setting_count = 0;
     b->first = NULL;
     b->wants_grad = b->on_device = false;
     b->stream = NULL;

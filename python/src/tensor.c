@@ -15,7 +15,7 @@
 enum { MOST_TYPES = 64 };
 static type_facts types[MOST_TYPES];
 static int type_count;
-static PyObject *name_requires_grad, *grad_mode;
+static PyObject *name_requires_grad, *name_base, *grad_mode;
 static PyCFunction is_neg; /* of torch.Tensor, without the way to it */
 
 /* ---- types ---- */
@@ -185,24 +185,45 @@ static bool find_is_neg(PyObject *object)
     return good;
 }
 
+/* May its negative bit be set? It is on views alone, and on those that have every second element of something: asking
+ * torch costs more than all the rest. */
+static bool may_be_negative(PyObject *object, const view *v)
+{
+    int64_t step = 1;
+    bool contiguous = v->rank > 0;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        contiguous &= v->extents[i] == 1 || v->strides[i] == step;
+        step *= v->extents[i];
+    }
+    if (!contiguous || step == 1) return true;
+    if (!name_base) name_base = PyUnicode_InternFromString("_base");
+    PyObject *base = PyObject_GenericGetAttr(object, name_base);
+    if (!base) PyErr_Clear();
+    bool view_of_another = base != Py_None;
+    Py_XDECREF(base);
+    return view_of_another;
+}
+
 static bool take_torch(PyObject *object, const char *name, view *out)
 {
     if (out->type > QN_BF16) return true; /* only floats have bits and gradients */
     if (!name_requires_grad) name_requires_grad = PyUnicode_InternFromString("requires_grad");
-    if (!is_neg && !find_is_neg(object)) return false;
-    PyObject *answer = is_neg(object, NULL);
-    if (!answer) return false;
-    bool negative = answer == Py_True;
-    Py_DECREF(answer);
-    if (negative)
-        return refuse(
-            PyExc_TypeError, name,
-            "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the other "
-            "sign; call .resolve_neg() first");
-    answer = PyObject_GenericGetAttr(object, name_requires_grad);
-    if (!answer) return false;
-    out->wants_grad = answer == Py_True;
-    Py_DECREF(answer);
+    if (may_be_negative(object, out)) {
+        if (!is_neg && !find_is_neg(object)) return false;
+        PyObject *answer = is_neg(object, NULL);
+        if (!answer) return false;
+        bool negative = answer == Py_True;
+        Py_DECREF(answer);
+        if (negative)
+            return refuse(
+                PyExc_TypeError, name,
+                "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
+                "other sign; call .resolve_neg() first");
+    }
+    PyObject *wants = PyObject_GenericGetAttr(object, name_requires_grad);
+    if (!wants) return false;
+    out->wants_grad = wants == Py_True;
+    Py_DECREF(wants);
     return true;
 }
 
@@ -308,10 +329,21 @@ static bool refuse_subclass(PyObject *object, const char *name)
     return false;
 }
 
+/* Without touching what the rest fills. */
+static void view_clear(view *v, const type_facts *f, PyObject *object)
+{
+    v->facts = f;
+    v->object = object;
+    v->read_only = v->wants_grad = v->has_buffer = false;
+    v->device_id = 0;
+    v->versioned = NULL;
+    v->managed = NULL;
+}
+
 bool view_get(PyObject *object, const char *name, bool writable, view *out)
 {
     const type_facts *f = type_facts_of(object);
-    *out = (view){.facts = f, .object = object};
+    view_clear(out, f, object);
     bool good = false;
     switch (f->family) {
     case FAMILY_TORCH:
@@ -345,7 +377,7 @@ bool view_plain(PyObject *object, view *out)
     const type_facts *f = type_facts_of(object);
     dlpack_tensor t;
     if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", true, out);
-    *out = (view){.facts = f, .object = object};
+    view_clear(out, f, object);
     return f->exchange->borrow(object, &t) == 0 && take(&t, "out", out);
 }
 
