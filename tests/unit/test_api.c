@@ -206,8 +206,8 @@ TEST(running)
     if (has_cpu()) run_twice("cpu");
     run_twice(NULL);
     qn_call *call = new_call("twice");
-    EXPECT(qn_call_run(call, "gpu", &error) == QN_BAD_CALL);
-    EXPECT_TEXT(error.message, "unknown device `gpu`; did you mean `cpu`?");
+    EXPECT(qn_call_run(call, "cpo", &error) == QN_BAD_CALL);
+    EXPECT_TEXT(error.message, "unknown device `cpo`; did you mean `cpu`?");
     EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL);
     EXPECT(strstr(first_line(), "error E505: array `x` of kernel `twice` is not given") != NULL);
     qn_call_free(call);
