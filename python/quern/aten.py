@@ -322,6 +322,14 @@ def clamp(w, x, low=None, high=None):
     return words
 
 
+def sign(w, x):
+    """torch's of NaN is 0."""
+    words = w.text(x)
+    if w.out.dtype == torch.bool:
+        raise Unsupported("arithmetic on bools")
+    return f"where(isnan({words}), {w.operand(0, w.out.dtype)}, sign({words}))" if w.out.dtype.is_floating_point else f"sign({words})"
+
+
 def gelu(w, x, approximate="none"):
     return f"{'gelu' if approximate == 'none' else 'gelu_tanh'}({w.text(x)})"
 
@@ -844,8 +852,8 @@ OPS = first(
         "clamp_max": lambda w, x, high: clamp(w, x, None, high),
         "neg": pointwise("-{0}"),
         "abs": pointwise("abs({0})"),
-        "sign": pointwise("sign({0})"),
-        "sgn": pointwise("sign({0})"),
+        "sign": sign,
+        "sgn": sign,
         "reciprocal": pointwise("1 / {0}", floats=True),
         "logaddexp": pointwise("logaddexp({0}, {1})", floats=True),
         "fma": pointwise("fma({0}, {1}, {2})", floats=True),

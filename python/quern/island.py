@@ -4,9 +4,11 @@ compiled, and a callable that takes torch's tensors and gives fresh ones with th
 What an island gives away are computed values: views of them, and views of its inputs, are made outside by torch, for nothing.
 """
 
+import warnings
+
 import torch
 
-from . import aten
+from . import _quern, aten
 from .aten import Unsupported
 
 MOST_VALUES = 60  # inputs and results: a tensor function has 64 parameters
@@ -135,6 +137,18 @@ def _hint(n):
     return n if isinstance(n, int) else n.node.hint or 7
 
 
+def _copied(inputs, nodes, results):
+    """The same nodes as a graph of their own, for torch."""
+    graph, copies = torch.fx.Graph(), {}
+    for i, x in enumerate(inputs):
+        copies[x] = graph.placeholder(f"p{i}")
+    for x in nodes:
+        copies[x] = graph.node_copy(x, copies.__getitem__)
+    made = tuple(copies[x] for x in results)
+    graph.output(made if len(made) > 1 else made[0])
+    return graph
+
+
 class Island:
     """Compiled at its first call; then one call into C for each call of torch's."""
 
@@ -166,6 +180,7 @@ class Island:
         self.text = f"tensor {name}({', '.join(w.parameters)})\n{{\n    " + "\n    ".join(body) + "\n}\n"
         self.flat = [i for i, v in enumerate(self.input_values) if isinstance(v, torch.Tensor) and not v.dim()]
         self.mode = "strict " if strict else ""
+        self.graph = _copied(inputs, nodes, results)
         self.run = None
         self.function = None
 
@@ -173,11 +188,23 @@ class Island:
         from .module import compile
 
         self.function = compile(self.text, f"<torch.compile: {self.name}>")[self.mode + self.name]
-        self.run = self.function._callable.run
-        return self.run
+        return self.function._callable.run
+
+    def first(self, args):
+        """Compiles it and runs it; what fails is torch's from now on, with a warning: a mistake of ours costs speed only."""
+        try:
+            self.run = self.compile()
+            return self(*args)
+        except _quern.Error as error:
+            warnings.warn(f"quern: torch computes {self.name} ({len(self.nodes)} operators) itself: {error}")
+            torch_runs = torch.fx.GraphModule({}, self.graph).forward
+            self.run, self.flat, self.turns = lambda args, keywords: torch_runs(*args), [], []
+            return self(*args)
 
     def __call__(self, *args):
-        run = self.run or self.compile()
+        run = self.run
+        if run is None:
+            return self.first(args)
         if self.flat:
             args = list(args)
             for i in self.flat:

@@ -220,6 +220,28 @@ class Backend(unittest.TestCase):
             torch.testing.assert_close(a, b)
         self.assertGreater(len(reports[0].islands), 1)
 
+    def test_an_island_that_fails_is_torchs(self):
+        from quern import island
+
+        real, x = island.Island.compile, torch.randn(4, 6)
+
+        def f(x):
+            return torch.sin(x).t() * 2, x.sum() + 1
+
+        def compile(self):
+            self.text = self.text.replace("sin(", "no_such_function(")
+            return real(self)
+
+        island.Island.compile = compile
+        try:
+            with self.assertWarnsRegex(UserWarning, "torch computes island0 .*: .*no_such_function"):
+                found = compiled(f)(x)
+        finally:
+            island.Island.compile = real
+        for a, b in zip(found, f(x)):
+            torch.testing.assert_close(a, b)
+            self.assertEqual(a.stride(), b.stride())
+
     def test_memory_is_flat(self):
         f = compiled(lambda x: torch.sin(x) * 2 + x.sum())
         x = torch.randn(64)

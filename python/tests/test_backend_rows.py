@@ -110,7 +110,9 @@ class Rows(unittest.TestCase):
         self.assertTrue(all(r.islands for r in reports))
         for number, (a, b) in enumerate(zip(found, function(*args))):
             self.assertEqual(a.dtype, b.dtype, number)
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=lambda words: f"result {number}: {words}")
+            torch.testing.assert_close(
+                a, b, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda words: f"result {number}: {words}"
+            )
             self.assertEqual(a.stride(), b.stride(), number)
 
     def inputs(self, dtype=None):
@@ -134,6 +136,16 @@ class Rows(unittest.TestCase):
         for name in ("add", "mul", "extremes", "truth"):
             with self.subTest(name):
                 self.check(POINTWISE[name], [x, y[:1], p[:, :1]], 1e-5)
+
+    def test_special_numbers(self):
+        special = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-40, 3e38]
+        x = torch.tensor([special] * 5)
+        y = torch.tensor([[s] * 7 for s in special[:5]])
+        # Not activations: at infinities they are limits here, and NaN in torch where it multiplies by 0.
+        for name in ("add", "extremes", "signs", "curves", "truth", "logic"):
+            with self.subTest(name):
+                self.check(POINTWISE[name], [x, y, y.abs() + 1], 1e-5)
+        self.check(lambda x, y, p: [x.amax(1), x.argmax(1), x.max(1).values, x[:, 1:].sum(0), x.mean(0), y.softmax(1)], [x, y, y], 1e-5)
 
     def test_movement(self):
         for name, function in MOVEMENT.items():
