@@ -56,6 +56,7 @@ static access_note *new_note(const cnest *n)
 {
     const emitter *e = n->e;
     const team *team = &n->c->team;
+    e->notes->team = team->reason;
     access_note note = {.phase = e->phase,
                         .vector = 1,
                         .width = 1,

@@ -32,6 +32,7 @@ typedef struct access_notes {
     arena *memory;
     access_note *items;
     int count, capacity, from; /* from: of the phase that is being emitted, which may begin again */
+    const char *team;          /* why the last phase has the threads it has, as `show --stage layout` says it */
 } access_notes;
 
 /* The accesses of all phases. Not of the operands of products, which have ways of their own. */

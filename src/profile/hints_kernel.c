@@ -29,6 +29,8 @@ static double blocks_of(const hint_kernel *k)
     return round(f->waves * f->blocks_per_unit * k->machine.units);
 }
 
+#define CLIFF_NS 20000 /* below that launches and latencies are all there is */
+
 static const char from_launch[] = "the shape of the launch and the registers and shared memory of the compiled kernel";
 
 /* ---- the grid ---- */
@@ -152,6 +154,20 @@ RULE_OF_KERNEL(low_intensity)
                    "%.2g operations for each byte where the device could do %.0f: %.0f%% of the bandwidth of %s is "
                    "reached, so only fewer bytes help",
                    intensity, ridge, 100 * share, limit_words(share, "memory"));
+}
+
+/* What the schedule knows of a kernel that is slow: how its threads were chosen, and how often it loads what it reads. */
+RULE_OF_KERNEL(far_below_roof)
+{
+    double share = share_of_roof(k), bytes = hint_bytes(k);
+    const launch_look *l = k->look;
+    if (!(share > 0) || share >= 1.0 / 3 || k->median_ns < CLIFF_NS || !l || !l->team) return;
+    const char *again = "";
+    if (l->loaded_bytes > 2 * bytes && bytes > 0)
+        again = arena_print(in->memory, "; each byte is loaded about %.0f times", l->loaded_bytes / bytes);
+    hint_of_kernel(out, HINT_far_below_roof, k, 0, (1 - 3 * share) / 2,
+                   "its time, bytes and operations beside measured ceilings; the layout's own note", NULL,
+                   "it reaches %.0f%% of its roofline. Its threads: %s%s", 100 * share, l->team, again);
 }
 
 /* ---- products ---- */

@@ -182,4 +182,9 @@ void launch_look_make(const tile_kernel *k, const cuda_target *target, const arr
     launch_count_each(k, plan, target->multiprocessors, visit, &l, &counts);
     for (int i = 0; i < notes.count; i++) look_at_note(&l, &notes.items[i], plan);
     out->touched_bytes = touched_bytes(&l);
+    out->team = notes.team;
+    for (int i = 0; i < l.count; i++)
+        if (l.counts[i].op->code == OP_LOAD)
+            out->loaded_bytes +=
+                l.counts[i].elements * dtypes[k->params[l.counts[i].op->attr.access.array].elem].size_bytes;
 }

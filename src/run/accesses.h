@@ -35,6 +35,8 @@ typedef struct launch_look {
     const char *rough_array; /* operand of a product whose rows do not start at multiples of 16 bytes; NULL: none */
     int rough_line;
     int64_t rough_stride_bytes;
+    const char *team;    /* why it has the threads it has; NULL: not known */
+    double loaded_bytes; /* by all loads together; 0: not known */
 } launch_look;
 
 /* Of a kernel that went through the pipeline; views and plan are those of the launch (no data is touched). A raw kernel

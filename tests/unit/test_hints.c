@@ -176,6 +176,11 @@ TEST(roofs)
     far = near;
     far.total_ns = far.median_ns = 20000;
     expect_kernel(HINT_low_intensity, &near, &far);
+    launch_look look = {.team = "the whole chip on one row", .loaded_bytes = 1e9};
+    hint_kernel slow = kernel_with(&usual, &look), quick = slow;
+    slow.total_ns = slow.median_ns = 2e6;
+    quick.total_ns = quick.median_ns = 4000;
+    expect_kernel(HINT_far_below_roof, &slow, &quick);
     /* No hint promises more than the roof leaves. */
     record_facts small = usual;
     small.waves = 1.0 / 1056;
