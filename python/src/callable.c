@@ -44,6 +44,7 @@ PyObject *callable_new(PyObject *owner, qn_module *module, const char *name, boo
     c->module = module;
     c->name = strdup(name);
     c->is_text = is_text;
+    c->fork_count = fork_count;
     if (c->name && read_params(c)) return (PyObject *)c;
     if (!PyErr_Occurred()) PyErr_NoMemory();
     Py_DECREF(c);
@@ -54,7 +55,7 @@ static void callable_free(PyObject *self)
 {
     callable *c = (callable *)self;
     PyTypeObject *type = Py_TYPE(self);
-    for (entry *e = c->entries, *next; e; e = next) {
+    for (entry *e = c->entries, *next; e && c->fork_count == fork_count; e = next) {
         next = e->next;
         entry_free(e);
     }
@@ -74,6 +75,11 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "run(args, keywords): a tuple, and a dict or None");
         return NULL;
     }
+    if (((callable *)self)->fork_count != fork_count)
+        return PyErr_Format(
+            error_type,
+            "`%s` was loaded before this process was forked: load it again here, or start processes by spawning",
+            ((callable *)self)->name);
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
     PyObject *result;
     if (b.wants_grad) {

@@ -44,6 +44,7 @@ typedef struct callable {
     bool is_text;                           /* of CUDA text: arrays are flat, and the launch is given */
     entry *entries;
     int entry_count;
+    int fork_count; /* when it was made */
 } callable;
 
 /* Everything of one call before it is looked up. */

@@ -203,14 +203,14 @@ static entry *entry_new(binding *b)
     return NULL;
 }
 
-/* Scratch memory by the framework, so that it lies in the pool of a graph that is being recorded. */
+/* Scratch memory by torch, so that it lies in the pool of a graph that is being recorded. */
 static bool give_scratch(entry *e, const binding *b)
 {
     int64_t size_bytes = 0;
     qn_error error;
     view v;
     if (qn_call_scratch(e->call, e->device, &size_bytes, &error) != QN_OK) return raise_error(&error), false;
-    if (!size_bytes) return true;
+    if (!size_bytes || b->first->facts->family != FAMILY_TORCH) return true; /* others: the call's own */
     e->scratch = output_bytes(b->first, size_bytes + 256);
     if (!e->scratch || !view_plain(e->scratch, &v)) return false;
     uintptr_t at = ((uintptr_t)v.data + 255) / 256 * 256;

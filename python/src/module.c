@@ -5,12 +5,14 @@
  */
 #include "python.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 PyObject *error_type, *call_error, *source_error, *device_error, *finding_error;
 static PyObject *memory_error, *module_type;
 static qn_context *context;
+int fork_count;
 static const char *host;
 
 /* Lines of `print` statements and of QUERN_LOG. The thread may be any. */
@@ -19,6 +21,13 @@ static void print_line(void *user, const char *line)
     (void)user;
     if (strstr(line, "has raw kernels") && strstr(line, "<c ")) return; /* of quern.c, which says so itself */
     fprintf(stderr, "%s\n", line);
+}
+
+static void after_fork(void)
+{
+    fork_count++;
+    context = NULL; /* its threads are not here; its memory is left alone */
+    host = NULL;
 }
 
 qn_context *the_context(void)
@@ -69,6 +78,7 @@ PyObject *imported(const char *name)
 typedef struct module_object {
     PyObject_HEAD qn_module *module;
     bool is_text;
+    int fork_count;
 } module_object;
 
 static PyObject *module_new(qn_module *module, bool is_text)
@@ -81,13 +91,14 @@ static PyObject *module_new(qn_module *module, bool is_text)
     }
     m->module = module;
     m->is_text = is_text;
+    m->fork_count = fork_count;
     return (PyObject *)m;
 }
 
 static void module_free(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    qn_module_free(((module_object *)self)->module);
+    if (((module_object *)self)->fork_count == fork_count) qn_module_free(((module_object *)self)->module);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -210,6 +221,7 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__quern(void)
 {
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
+    pthread_atfork(NULL, NULL, after_fork);
     error_type = new_error(module, "Error", PyExc_RuntimeError, NULL);
     if (!error_type) return NULL;
     call_error = new_error(module, "CallError", error_type, PyExc_ValueError);

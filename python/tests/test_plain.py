@@ -57,6 +57,24 @@ class Plain(unittest.TestCase):
             self.assertAlmostEqual(sum(memoryview(y).tolist()[1]), 1, 5)
         self.assertRaises(quern.CallError, lambda: self.q["eager twice"])
 
+    def test_fork(self):
+        import os
+
+        x = array.array("f", range(5000))
+        self.q.twice(x)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                self.q.twice(x)
+            except quern.Error as error:
+                again = quern.compile("kernel thrice(in float x[n], out float y[n]) launch (1) { y[:] = 3 * x[:]; }")
+                right = list(memoryview(again.thrice(x)))[:3] == [0, 3, 6]
+                code = 0 if "before this process was forked" in str(error) and right else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
     def test_threads(self):
         wrong = []
 
