@@ -274,7 +274,8 @@ static void put_lanes(emitter *e)
 {
     const team *t = &e->cuda->team;
     put(e, "int threads = 1;");
-    put(e, "while (threads < 32 && threads * %d < frame.%s) threads *= 2;", t->share, e->k->params[t->row_param].name);
+    put(e, "while (threads < 32 && threads * %d < frame.%s%s) threads *= 2;", t->share, e->k->params[t->row_param].name,
+        t->over ? arena_print(e->memory, " + %d", t->over) : "");
 }
 
 static void put_team(emitter *e)
@@ -321,11 +322,17 @@ static void put_team(emitter *e)
         put(e, "cluster_appear();");
         break;
     case TEAM_GRID:
-        put(e, "const unsigned team_blocks = gridDim.x / %d, team_rank = blockIdx.x %% team_blocks;", t->grid_teams);
-        put(e, "const long team_index = blockIdx.x / team_blocks, team_count = %d;", t->grid_teams);
+        if (t->one_team) {
+            put(e, "const unsigned team_blocks = gridDim.x;");
+        } else { /* as geometry.c counts them */
+            put(e, "const long team_row = frame.%s + %d, team_step = %dL * blockDim.x;",
+                e->k->params[t->row_param].name, t->over, t->share);
+            put(e, "const unsigned team_blocks = team_row > team_step ? (team_row + team_step - 1) / team_step : 1;");
+        }
+        put(e, "const unsigned team_rank = blockIdx.x %% team_blocks;");
+        put(e, "const long team_index = blockIdx.x / team_blocks, team_count = gridDim.x / team_blocks;");
         put(e, "unsigned *const team_word = frame.sync + team_index * 32;");
-        put(e, "long *const team_parts = (long *)(frame.sync + %d) + team_index * 2 * team_blocks;",
-            32 * t->grid_teams);
+        put(e, "long *const team_parts = (long *)(frame.sync + 32 * team_count) + team_index * 2 * team_blocks;");
         put(e, "const int threads = (int)(team_blocks * blockDim.x);");
         put(e, "const int thread = (int)(team_rank * blockDim.x + threadIdx.x);");
         put(e, "(void)team_word, (void)team_parts;");

@@ -98,7 +98,7 @@ static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
     const char *start = emit_name(e, c->start);
     const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
     int64_t divisor = MINIMUM(power_of_two(facts_of(e->facts, c->start).divisor), extent_divisor(e, c));
-    if (divisor >= vector) { /* all or none */
+    if (divisor >= vector && !n->layout->shifted) { /* all or none */
         t->ok[LEVEL_CHUNK] =
             cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
         return;
@@ -150,6 +150,49 @@ static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *word
                                   op->line, op->attr.access.array));
 }
 
+/* A quotient or a remainder of a position: how the axes that one tile axis runs along are told apart. */
+typedef struct digit {
+    const char *words; /* of a chunk's first element */
+    int axis;          /* loop axis of the position */
+    bool side_by_side; /* the elements of a vector are neighbours; else they have the same */
+    int64_t divisor;   /* vectors up to this many elements have such elements only */
+} digit;
+
+static value through_spread(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    while (op && (op->code == OP_BROADCAST || op->code == OP_RESHAPE)) {
+        v = op->operands[0];
+        op = tile_def(e->k, v);
+    }
+    return v;
+}
+
+static bool digit_of(cnest *n, value v, const place *at, digit *out)
+{
+    emitter *e = n->e;
+    const tile_op *op = tile_def(e->k, v);
+    if (!op || !value_is_virtual(e, v) || !n->layout || tile_type_of(e->k, v).rank != 1) return false;
+    if (op->code == OP_IOTA) {
+        int axis = at->axis[op->attr.index];
+        if (axis == NO_AXIS || n->role[axis] != ROLE_VECTOR) return false;
+        if (dimension_bound(e, n->layout->loops[axis]) > INT32_MAX) return false;
+        *out = (digit){arena_print(e->memory, "(unsigned)i%d", axis), axis, true, 64};
+        return true;
+    }
+    if (op->code != OP_DIV && op->code != OP_MOD) return false;
+    value by = through_spread(e, op->operands[1]);
+    if (tile_type_of(e->k, by).rank || facts_of(e->facts, by).low < 0) return false;
+    if (!digit_of(n, op->operands[0], at, out)) return false;
+    const char *name = emit_name(e, by);
+    const char *extent = cuda_share(n, LEVEL_GROUP, "const unsigned", /* an axis without elements has no digits */
+                                    arena_print(e->memory, "%s > 0 ? (unsigned)%s : 1u", name, name));
+    out->words = arena_print(e->memory, "%s %s %s", out->words, op->code == OP_DIV ? "/" : "%", extent);
+    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, power_of_two(facts_of(e->facts, by).divisor));
+    out->side_by_side &= op->code == OP_MOD;
+    return true;
+}
+
 /* An index that may be a tile. */
 static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int operand, place at)
 {
@@ -176,6 +219,57 @@ static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int oper
     if (!value_is_zero(e, v)) term(e, t, r.level, wide, stride_text(e, access->array, axis));
 }
 
+const char *cuda_lead_pointer(emitter *e, const tile_op *op)
+{
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    const char *words = arena_print(e->memory, "%s_array", p->name);
+    int operand = access->first_index;
+    e->array_used[access->array] = true;
+    for (int axis = 0; axis < access->rank; axis++) {
+        value start = op->operands[operand];
+        operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
+        const char *stride = stride_text(e, access->array, axis);
+        if (value_is_zero(e, start)) continue;
+        words = arena_print(e->memory, "%s + (long)%s%s%s", words, emit_name(e, start),
+                            strcmp(stride, "1") ? " * " : "", strcmp(stride, "1") ? stride : "");
+    }
+    return words;
+}
+
+/* What the first run sees of accesses along rows: whose vectors the rows are cut by, should they begin anywhere. */
+static void note_row(cnest *n, const tile_op *op, bool side_by_side)
+{
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &n->e->k->params[access->array];
+    pass_layout *l = n->layout;
+    if (!n->c->deciding || !l || !side_by_side) return;
+    int most = 16 / dtypes[p->elem].size_bytes;
+    if (!p->facts.aligned) l->want_shift = MAXIMUM(l->want_shift, most);
+    if (l->first_group != n->c->group || l->nested) return;
+    if (p->facts.aligned) {
+        l->even |= access->rank > 1;
+        return;
+    }
+    bool widest = !l->lead || most > 16 / dtypes[n->e->k->params[l->lead->attr.access.array].elem].size_bytes;
+    if (widest) l->lead = op;
+}
+
+/* The vectors of an access to a shifted row are whole where it lies as its lead does. */
+static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_side)
+{
+    emitter *e = n->e;
+    int size = dtypes[a->elem].size_bytes;
+    a->width = side_by_side ? MINIMUM(16 / size, n->layout->vector) : 1;
+    a->most_width = 1; /* nothing comes ahead */
+    if (a->width == 1) return;
+    a->even = "1";
+    if (op != n->layout->lead)
+        a->even = cuda_share(n, LEVEL_GROUP, "const int",
+                             arena_print(e->memory, "((unsigned long)(%s) - shift%d * %d) %% %d == 0", a->pointer,
+                                         n->layout->number, size, a->width * size));
+}
+
 caddress cuda_access(cnest *n, const tile_op *op, place at)
 {
     emitter *e = n->e;
@@ -184,9 +278,24 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     cterms t = {0};
     int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
     int64_t width = 1;
+    bool side_by_side = false;
     e->array_used[access->array] = true;
     for (int axis = 0; axis < access->rank; axis++) {
         const char *stride = stride_text(e, access->array, axis);
+        digit d;
+        place of_index = access->kind[axis] == INDEX_TILE ? place_of_operand(e, op, operand, &at) : place_nowhere();
+        if (access->kind[axis] == INDEX_TILE && access->safe[axis] && !n->c->target->checked &&
+            digit_of(n, op->operands[operand], &of_index, &d)) {
+            pass_layout *l = n->layout;
+            bool along = d.side_by_side, unit = !strcmp(stride, "1");
+            if (n->c->deciding) l->digits = MINIMUM(l->digits ? l->digits : 64, (int)d.divisor);
+            term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", d.words), stride);
+            if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
+            t.along |= along;
+            if (along && unit && axis == access->rank - 1 && p->facts.aligned) width = d.divisor;
+            operand++;
+            continue;
+        }
         if (access->kind[axis] != INDEX_SLICE) {
             add_index(n, &t, op, axis, operand++, at);
             continue;
@@ -219,7 +328,14 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         if (along) t.along = true;
         if (along && !strcmp(by, "1") && axis == access->rank - 1 && p->facts.aligned)
             width = power_of_two(facts_of(e->facts, start).divisor);
+        side_by_side |= along && !strcmp(by, "1");
+        if (n->c->deciding && n->layout && !strcmp(by, "1")) {
+            n->layout->along_rows += n->role[loop] == ROLE_ROW;
+            n->layout->along_inner += n->role[loop] != ROLE_ROW;
+        }
     }
+    side_by_side &= !t.apart && t.index_level == LEVEL_GROUP;
+    note_row(n, op, side_by_side && !t.late);
     for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++) {
         creg mask = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
         if (!mask.truth && mask.level > LEVEL_ROW) t.late = true;
@@ -239,6 +355,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         *(a.width > 1 ? &l->wide : &l->narrow) += 1;
     }
     a.width = MINIMUM(a.width, vector);
+    if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
     hazard_access(n, op, at);
     note_access(n, op, at, &a);
     return a;
@@ -309,6 +426,32 @@ static void line_to(cnest *n, text *to, const char *words)
     text_add(to, "\n");
 }
 
+const char *edge_text(emitter *e, const caddress *a)
+{
+    need(e, "at_edge");
+    return strcmp(a->even, "1") ? arena_print(e->memory, "%s && at_edge(whole)", a->even) : "at_edge(whole)";
+}
+
+/* Is there more to ask than whether an element is the row's? */
+static bool ok_beyond(const cnest *n, const caddress *a)
+{
+    bool far = dimension_bound(n->e, n->layout->loops[0]) > (int64_t)1 << 29;
+    return a->ok || a->element_ok || a->whole || far;
+}
+
+/* Vectors of a shifted row that do not lie as its lead does. */
+static const char *uneven_text(cnest *n, const caddress *a, const char *name, const char *slot)
+{
+    emitter *e = n->e;
+    const char *words = "else {", *chunk = element_pointer(e, a, false);
+    for (int at = 0; at < n->layout->vector; at += a->width)
+        words =
+            arena_print(e->memory, "%s %s(%s[%s] + %d, %s + %d, i0 + %d, (int)%s, %s);", words,
+                        need(e, "load_%sx%d%s_uneven", memory_name(a->elem), a->width, a->read_only ? "_constant" : ""),
+                        name, slot, at, chunk, at, at, extent_text(e, n->layout->loops[0]), n->in ? n->in : "1");
+    return arena_print(e->memory, "%s }", words);
+}
+
 /* Loads of `unroll` chunks before anything else of the pass. */
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
@@ -341,7 +484,9 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
     const char *element = or_zero(e, inside, address_fetch(e, a, element_pointer(e, a, true)));
     if (a->width > 1) {
-        bool predicated = ok && !whole;
+        bool loose = a->even && !a->element_ok; /* of the first and the last vector what is not the row's is read too */
+        bool predicated = ok && (!whole || loose);
+        if (loose) whole = edge_text(e, a);
         text vectors = {0};
         for (int at = 0; at < vector; at += a->width) {
             const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
@@ -353,10 +498,14 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
             line_to(n, &n->early, text_get(&vectors));
         } else {
             line_to(n, &n->early,
-                    arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
-            line_to(n, &n->early,
-                    arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot,
-                                element));
+                    arena_print(e->memory, "if (%s) { %s }", loose ? whole : cjoin(e, ok, "&&", whole),
+                                text_get(&vectors)));
+            if (loose && !ok_beyond(n, a) && a->width * dtypes[a->elem].size_bytes == 16)
+                line_to(n, &n->early, uneven_text(n, a, name, slot));
+            else
+                line_to(n, &n->early,
+                        arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot,
+                                    element));
         }
         text_free(&vectors);
     } else if (vector > 1) {
@@ -374,14 +523,20 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
     if (a.level == LEVEL_ELEMENT && a.early && n->has_inner) return load_early(n, named, &a, into);
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
-    if (a.level > LEVEL_ROW) condition = cjoin(e, n->in, "&&", condition);
+    if (a.level > LEVEL_ROW) condition = cjoin(e, a.level == LEVEL_ELEMENT ? element_in(n) : n->in, "&&", condition);
     return cuda_define(n, named, a.elem, a.level,
                        or_zero(e, condition, address_fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
 }
 
+const char *element_in(const cnest *n)
+{
+    return n->loose ? "inside" : n->in;
+}
+
 const char *cuda_effect_guard(cnest *n, int level)
 {
-    if (level > LEVEL_ROW) return n->in; /* or inside the branches of chunk and element */
+    if (level == LEVEL_ELEMENT) return element_in(n); /* or inside the branches of chunk and element */
+    if (level > LEVEL_ROW) return n->in;
     return cjoin(n->e, n->lead, "&&", n->row_guard);
 }
 
@@ -408,6 +563,7 @@ void cuda_store(cnest *n, caddress a, creg r)
     cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
     const char *whole = n->element_guard ? cjoin(e, a.whole, "&&", "whole") : a.whole;
     const char *ok = cjoin(e, n->in, "&&", a.ok);
+    whole = cjoin(e, whole, "&&", a.even);
     bool predicated = ok && !whole;
     text vectors = {0};
     for (int at = 0; at < vector; at += a.width) {
@@ -417,6 +573,17 @@ void cuda_store(cnest *n, caddress a, creg r)
                    predicated ? ", " : "", predicated ? ok : "");
     }
     if (!whole) {
+        line_to(n, &n->late, text_get(&vectors));
+    } else if (a.even && n->in) { /* without a branch but for the first and the last vector */
+        text_clear(&vectors);
+        const char *all = strcmp(a.even, "1") ? cjoin(e, cjoin(e, a.whole, "&&", "whole"), "&&", a.even)
+                                              : cjoin(e, a.whole, "&&", "whole");
+        for (int at = 0; at < vector; at += a.width)
+            text_print(&vectors, "%s(%s + %d, %s + %d, %s && %s); ", need(e, "store_%sx%d_if", m, a.width), chunk, at,
+                       name, at, ok, all);
+        text_print(&vectors, "if (%s && !(%s)) for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", ok, all, vector,
+                   cjoin(e, a.element_ok, "&&", n->element_guard), need(e, "write_%s", m), element_pointer(e, &a, true),
+                   name);
         line_to(n, &n->late, text_get(&vectors));
     } else {
         line_to(n, &n->late, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));

@@ -236,6 +236,7 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
     cuda_state *c = e->cuda;
     online *outer = c->online;
     int outer_count = c->online_count;
+    c->nesting++;
     online_mark(e, b);
     plan p = plan_block(e, b, targets);
     if (!online_check(e, &p)) p = plan_block(e, b, targets);
@@ -268,6 +269,7 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
             break;
         }
     }
+    c->nesting--;
     c->online = outer;
     c->online_count = outer_count;
 }

@@ -106,7 +106,7 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
         if (r.truth || strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
         const char *unordered =
             real ? arena_print(e->memory, " || (%s != %s && %s == %s)", x, x, f->name, f->name) : "";
-        const char *in = n->has_inner && n->in ? "in && (" : "";
+        const char *in = n->has_inner && n->in ? arena_print(e->memory, "%s && (", element_in(n)) : "";
         cput(n, level, "if (%s%s < 0 || %s %s %s%s%s) { %s = %s; %s = %s; }", in, f->position, x, most ? ">" : "<",
              f->name, unordered, *in ? ")" : "", f->name, x, f->position, fold_position(n, s));
         return;
@@ -117,10 +117,45 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
     }
     tile_type type = tile_type_of(e->k, s->v);
     bool plain = s->op->attr.fold == FOLD_SUM && is_zero_outside(e, s->v, &type);
-    if (n->in && !fold_is_guarded(n) && !plain)
-        x = arena_print(e->memory, "(in ? %s : %s)", x,
+    if (n->loose || (n->in && !fold_is_guarded(n) && !plain))
+        x = arena_print(e->memory, "(%s ? %s : %s)", element_in(n), x,
                         cuda_number(e, f->elem, fold_identity(s->op->attr.fold, f->elem)));
     cput(n, level, "%s = %s;", f->name, cuda_fold_step(e, s->op->attr.fold, f->elem, f->name, x));
+}
+
+/* Few rows side by side: each warp has several threads of a row, which exchange by shuffles before the warps do. */
+static void fold_warps_of_columns(cnest *n, const cfold *f, int rows)
+{
+    emitter *e = n->e;
+    fold_kind fold = f->sink->op->attr.fold;
+    const char *t = register_name(f->elem), *type = cuda_register_type(f->elem);
+    bool most = fold == FOLD_ARGMAX;
+    cput(n, LEVEL_ROW, "{");
+    if (f->position)
+        cput(n, LEVEL_ROW, "    %s(&%s, &%s, %d);", need(e, "rows_best_%s_%s", most ? "max" : "min", t), f->name,
+             f->position, rows);
+    else
+        cput(n, LEVEL_ROW, "    %s = %s(%s, %d);", f->name, need(e, "rows_fold_%s_%s", fold_name(fold, f->elem), t),
+             f->name, rows);
+    cput(n, LEVEL_ROW, "    if ((threadIdx.x & 31) < %d) {", rows);
+    cput(n, LEVEL_ROW, "        ((%s *)column_room)[threadIdx.x / 32 * %d + part] = %s;", type, rows, f->name);
+    if (f->position) cput(n, LEVEL_ROW, "        column_places[threadIdx.x / 32 * %d + part] = %s;", rows, f->position);
+    cput(n, LEVEL_ROW, "    }");
+    cput(n, LEVEL_ROW, "    %s", barrier_text(e));
+    cput(n, LEVEL_ROW, "    %s = ((%s *)column_room)[part];", f->name, type);
+    if (f->position) cput(n, LEVEL_ROW, "    %s = column_places[part];", f->position);
+    cput(n, LEVEL_ROW, "    for (int k = 1; k < (int)blockDim.x / 32; k++) {");
+    cput(n, LEVEL_ROW, "        const %s other = ((%s *)column_room)[k * %d + part];", type, type, rows);
+    if (f->position) {
+        cput(n, LEVEL_ROW, "        const long place = column_places[k * %d + part];", rows);
+        cput(n, LEVEL_ROW, "        if (%s(other, place, %s, %s)) %s = other, %s = place;",
+             need(e, "beats_%s_%s", most ? "max" : "min", t), f->name, f->position, f->name, f->position);
+    } else {
+        cput(n, LEVEL_ROW, "        %s = %s;", f->name, cuda_fold_step(e, fold, f->elem, f->name, "other"));
+    }
+    cput(n, LEVEL_ROW, "    }");
+    cput(n, LEVEL_ROW, "    %s", barrier_text(e));
+    cput(n, LEVEL_ROW, "}");
 }
 
 /* Threads of one row that lie apart: through shared memory, each thread then folds all of them. */
@@ -133,6 +168,10 @@ static void fold_columns(cnest *n, const cfold *f)
     n->c->column_room = true;
     const char *type = cuda_register_type(f->elem);
     const char *base = n->c->team.kind == TEAM_LANES ? "threadIdx.x - thread" : "0";
+    if (rows < 32 && n->c->team.kind == TEAM_BLOCK) {
+        fold_warps_of_columns(n, f, rows);
+        return;
+    }
     cput(n, LEVEL_ROW, "{");
     cput(n, LEVEL_ROW, "    ((%s *)column_room)[threadIdx.x] = %s;", type, f->name);
     if (f->position) cput(n, LEVEL_ROW, "    column_places[threadIdx.x] = %s;", f->position);

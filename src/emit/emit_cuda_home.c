@@ -90,8 +90,7 @@ static void note_slots(cnest *n, int number)
     n->split = MAXIMUM(n->split, n->c->kept[number].in_registers);
 }
 
-/* From an array `from` of a vector's elements to where they live. */
-static void put_close(cnest *n, text *to, int number, const char *from)
+void home_keep(cnest *n, text *to, int number, const char *from)
 {
     emitter *e = n->e;
     dtype t = e->buffers[number].elem;
@@ -108,6 +107,23 @@ static void put_close(cnest *n, text *to, int number, const char *from)
                    : "");
 }
 
+void home_take(cnest *n, text *to, int number, const char *into)
+{
+    emitter *e = n->e;
+    int vector = n->layout->vector;
+    dtype t = e->buffers[number].elem;
+    const char *registers = chunk_registers(n, number), *take;
+    if (home_is_packed(e, number))
+        take = arena_print(e->memory, "%s(%s, %s)", need(e, "unpack_%sx%d", memory_name(t), vector), into, registers);
+    else
+        take = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, into, registers);
+    put_either(n, to, number, take,
+               home_has_slots(n->c, number)
+                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_%sx%d", memory_name(t), vector), into,
+                                 chunk_slot(n, number, "_slots"))
+                   : "");
+}
+
 /* The vector of this chunk comes from registers or from a slot: which of them is known when the loop is unrolled. */
 static void open_home(cnest *n, int number, bool writes)
 {
@@ -121,24 +137,11 @@ static void open_home(cnest *n, int number, bool writes)
         n->opened[n->opened_count++] = number;
         n->opened_late[at] = false;
         cput(n, LEVEL_CHUNK, "%s b%d_now[%d];", cuda_register_type(t), number, vector);
-        if (!writes) {
-            const char *registers = chunk_registers(n, number), *take;
-            if (home_is_packed(e, number))
-                take = arena_print(e->memory, "%s(b%d_now, %s)", need(e, "unpack_%sx%d", memory_name(t), vector),
-                                   number, registers);
-            else
-                take = arena_print(e->memory, "for (int v = 0; v < %d; v++) b%d_now[v] = %s[v]", vector, number,
-                                   registers);
-            put_either(n, &n->level[LEVEL_CHUNK], number, take,
-                       home_has_slots(n->c, number)
-                           ? arena_print(e->memory, "%s(b%d_now, %s)", need(e, "load_%sx%d", memory_name(t), vector),
-                                         number, chunk_slot(n, number, "_slots"))
-                           : "");
-        }
+        if (!writes) home_take(n, &n->level[LEVEL_CHUNK], number, arena_print(e->memory, "b%d_now", number));
     }
     if (!writes || n->opened_late[at]) return;
     n->opened_late[at] = true;
-    put_close(n, &n->late, number, arena_print(e->memory, "b%d_now", number));
+    home_keep(n, &n->late, number, arena_print(e->memory, "b%d_now", number));
 }
 
 const char *home_words(cnest *n, int number)
@@ -208,22 +211,28 @@ creg home_load(cnest *n, const caddress *a, value into)
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *ok = cjoin(e, n->in, "&&", a->ok), *whole = a->whole;
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
-    bool vectors = a->width == vector && !(whole && home_has_slots(n->c, number)) && (whole || !a->element_ok);
+    bool loose = a->even && !a->element_ok && a->width == vector;
+    bool vectors = loose || (a->width == vector && !a->even && !(whole && home_has_slots(n->c, number)) &&
+                             (whole || !a->element_ok));
     n->early_used = true;
     note_slots(n, number);
     buffer_touch(e, number);
     if (vectors) {
-        const char *test = whole ? NULL : ok, *constant = a->read_only ? "_constant" : "", *load;
+        const char *test = whole && !loose ? NULL : ok, *constant = a->read_only ? "_constant" : "", *load;
         if (home_is_packed(e, number))
             load = need(e, "load_words%d%s%s", vector / 2, constant, test ? "_if" : "");
         else
             load = need(e, "load_%sx%d%s%s", m, vector, constant, test ? "_if" : "");
         load = arena_print(e->memory, "%s(%s, %s%s%s)", load, chunk_registers(n, number), chunk, test ? ", " : "",
                            test ? test : "");
-        if (whole) text_print(&n->early, "if (%s) ", cjoin(e, ok, "&&", whole));
+        if (loose)
+            text_print(&n->early, "if (%s) {\n", edge_text(e, a));
+        else if (whole)
+            text_print(&n->early, "if (%s) ", cjoin(e, ok, "&&", whole));
         n->copies |= home_has_slots(n->c, number);
         put_either(n, &n->early, number, load,
                    home_has_slots(n->c, number) ? copy_text(n, a, number, "_slots", test) : "");
+        if (loose) text_add(&n->early, "}\n");
     }
     if (!vectors || whole) {
         const char *inside = cjoin(e, ok, "&&", cjoin(e, a->element_ok, "&&", n->element_guard));
@@ -232,7 +241,7 @@ creg home_load(cnest *n, const caddress *a, value into)
         text_print(&n->early, "    for (int v = 0; v < %d; v++) b%d_got[v] = %s;\n", vector, number,
                    or_zero(e, inside, address_fetch(e, a, element_pointer(e, a, true))));
         text close = {0};
-        put_close(n, &close, number, arena_print(e->memory, "b%d_got", number));
+        home_keep(n, &close, number, arena_print(e->memory, "b%d_got", number));
         add_lines(&n->early, text_get(&close), 1);
         text_add(&n->early, "}\n");
         text_free(&close);

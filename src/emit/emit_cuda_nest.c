@@ -215,11 +215,16 @@ void cuda_positions(cnest *n, text *to)
                                                            : arena_print(e->memory, "%s * %d", index, l->vector)
                                       : index;
     if (first) words = arena_print(e->memory, "%s + %s", first, words);
+    if (l->shifted) words = arena_print(e->memory, "%s - shift%d", words, l->number);
     text_print(to, "const %s %s = %s;\n", index_type(n, axes), name, words);
     if (!single) put_coordinates(n, to, axes, "p");
     const char *count = product_text(n, axes, -1);
     if (n->in) text_print(to, "const int in = %s;\n", n->chunk_guard);
-    if (n->element_guard) text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
+    if (n->element_guard && l->shifted)
+        text_print(to, "const int whole = %s >= 0 && %s <= %s(%s) - %d;\n", name, name,
+                   strcmp(index_type(n, axes), "int") ? "" : "(int)", count, l->vector);
+    else if (n->element_guard)
+        text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
 }
 
 static void set_guards(cnest *n)
@@ -248,6 +253,11 @@ static void set_guards(cnest *n)
                                    : facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector == 0;
     }
     n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, product_text(n, axes, -1));
+    if (!l->shifted) return;
+    bool narrow = !strcmp(index_type(n, axes), "int");
+    n->chunk_guard = arena_print(e->memory, "%s < %s && %s > -%d", name, all, name, l->vector);
+    n->element_guard = narrow ? arena_print(e->memory, "(unsigned)(%s + v) < (unsigned)%s", name, all)
+                              : arena_print(e->memory, "(unsigned long)(%s + v) < (unsigned long)(%s)", name, all);
 }
 
 /* ---- sinks ---- */
@@ -363,7 +373,7 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
             creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
             if (!mask.truth) bad = arena_print(e->memory, "%s && %s", bad, mask.words);
         }
-        bad = cjoin(e, n->has_inner ? n->in : n->row_guard, "&&", bad);
+        bad = cjoin(e, n->has_inner ? element_in(n) : n->row_guard, "&&", bad);
         cput(n, sink_level(n), "%s |= %s;", fold->name, bad);
         return;
     }
@@ -431,7 +441,10 @@ static void put_element_loop(cnest *n, text *body, const char *elements)
     }
     text_add(body, "#pragma unroll\n");
     text_print(body, "for (int v = 0; v < %d; v++) {\n", l->vector);
-    if (n->element_guard) {
+    if (n->loose) {
+        text_print(body, "    const int inside = %s;\n", n->element_guard);
+        add_lines(body, elements, 1);
+    } else if (n->element_guard) {
         text_print(body, "    if (%s) {\n", n->element_guard);
         add_lines(body, elements, 2);
         text_add(body, "    }\n");
@@ -495,6 +508,7 @@ static void put_chunks(cnest *n)
         const char *step =
             arena_print(e->memory, "%s * %d", inner_threads_text(n), l->vector * (chunks ? n->unroll : 1));
         const char *count = product_text(n, inner_axes(n), -1);
+        if (l->shifted) count = arena_print(e->memory, "%s + shift%d", count, l->number);
         add_lines(
             to,
             arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count, step),
@@ -567,7 +581,8 @@ static void begin_chunks(cnest *n)
     n->slotted = false;
     n->hit = NULL;
     set_guards(n);
-    n->in = n->chunk_guard && !n->element_guard && !is_heavy(n) ? "in" : NULL;
+    n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
+    n->loose = l->shifted && n->in;
     n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
 }
 
@@ -582,6 +597,7 @@ static void emit_pass(cnest *n)
         if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
             folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
     n->in = NULL;
+    n->loose = false;
     if (n->has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
@@ -671,6 +687,16 @@ static void declare_results(emitter *e, const group *g)
     }
 }
 
+/* How far the first element of the row lies behind a vector of its lead, before the first group that goes by it. */
+static void put_shift(emitter *e, pass_layout *l)
+{
+    if (!l || !l->shifted || l->shift_put) return;
+    l->shift_put = true;
+    put(e, "const int shift%d = (int)((unsigned long)(%s) / %d %% %d); /* of the row, behind a whole vector */",
+        l->number, cuda_lead_pointer(e, l->lead), dtypes[e->k->params[l->lead->attr.access.array].elem].size_bytes,
+        l->vector);
+}
+
 void cuda_group(emitter *e, const group *g)
 {
     cnest n = {.e = e, .c = e->cuda, .group = g, .slot = "0", .repeat = "0"};
@@ -689,6 +715,7 @@ void cuda_group(emitter *e, const group *g)
     }
     text body = end_rows(&n);
     hazard_commit(e);
+    put_shift(e, n.layout);
     put(e, "{");
     add_lines(e->out, text_get(&body), e->depth + 1);
     put(e, "}");

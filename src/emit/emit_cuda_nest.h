@@ -47,6 +47,7 @@ typedef struct cnest {
     const char *row_guard;   /* a row of this thread may be none; NULL: all are */
     const char *chunk_guard; /* likewise for chunks */
     const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
+    bool loose;     /* elements that are not the row's are computed too: `inside` is a part of each condition */
     bool loads;     /* from global memory, in this pass: no branch may stand between two of them */
     const char *element_guard;    /* likewise for elements of a vector */
     const char *lead;             /* one thread of those that hold the same row; NULL: there is only one */
@@ -74,6 +75,7 @@ typedef struct caddress {
     const char *ok;      /* tests of levels up to the chunk, or NULL */
     const char *element_ok;
     const char *whole; /* all elements of the vector are inside; NULL: no test is needed */
+    const char *even;  /* of a shifted row: this access is aligned as its lead is; NULL: it is not one */
     int level;         /* the deepest it depends on */
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
     int most_width;    /* ... whatever the vector */
@@ -109,6 +111,9 @@ creg cuda_load(cnest *n, value named, caddress a, value into); /* into: its regi
 void cuda_store(cnest *n, caddress a, creg r);
 void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);
 creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
+const char *edge_text(emitter *e, const caddress *a);         /* when vectors of a shifted row are loaded whole */
+const char *cuda_lead_pointer(emitter *e, const tile_op *op); /* of the first element of the row */
+const char *element_in(const cnest *n); /* what must hold for an element to exist; NULL: nothing, or a branch asks */
 const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
 const char *element_pointer(emitter *e, const caddress *a, bool element); /* of the element, or of the chunk */
 const char *address_fetch(emitter *e, const caddress *a, const char *pointer);
@@ -125,6 +130,9 @@ creg home_load(cnest *n, const caddress *a,
                value into); /* a vector to its registers, or in the background to its slot */
 /* The words of this chunk of a tile of 16-bit floats: the name of an array. */
 const char *home_words(cnest *n, int number);
+/* Statements that bring a chunk to an array of its elements, and back. */
+void home_take(cnest *n, text *to, int number, const char *into);
+void home_keep(cnest *n, text *to, int number, const char *from);
 void home_declare(emitter *e, int number, const char *title);
 /* A loop whose kept loads of the next trip go on while this one computes; body: without its head. */
 void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a);
@@ -172,9 +180,11 @@ void hazards_join(emitter *e, hazards *to, const hazards *from);
 /* At the end of the body, whose accesses are in the log from `logged` on. */
 void hazard_loop_ends(emitter *e, const tile_op *loop, int logged);
 
+/* emit_cuda_scan.c */
+void cuda_scan(emitter *e, tile_op *op);
+
 /* emit_cuda_effect.c */
 void cuda_print(emitter *e, tile_op *op);
-void cuda_scan(emitter *e, tile_op *op);
 const char *cuda_leave_label(const emitter *e); /* where a program that failed goes */
 void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform);
 

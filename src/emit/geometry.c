@@ -265,7 +265,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         *out = (cuda_shape){.grid = {0, 1, 1}, .threads = 32, .cluster = 1};
         return QN_OK;
     }
-    int64_t needed = t->share ? (row + t->share - 1) / t->share : 0; /* threads that hold a row */
+    int64_t needed = t->share ? (row + t->over + t->share - 1) / t->share : 0; /* threads that hold a row */
     int teams = 1;
     switch (t->kind) {
     case TEAM_LANES: {
@@ -296,12 +296,18 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         shape.cooperative = true;
         shape.fewer = !t->share; /* the row is not held: blocks take the next part of it */
         blocks = (int64_t)l->target.multiprocessors * s->least_blocks; /* the launch bounds make room for them */
-        if (t->share) {
-            int64_t of_team = blocks / t->grid_teams;
+        int64_t at_once = 1;
+        if (!t->one_team) { /* as many blocks as hold a row, of as many rows as there are blocks for */
+            int64_t of_team = MAXIMUM((needed + t->block - 1) / t->block, 1);
+            at_once = MAXIMUM(MINIMUM(blocks / of_team, programs), 1);
+            of_team = blocks / at_once;
             shape.threads = (int)((needed + of_team - 1) / of_team + 31) / 32 * 32;
             shape.threads = MINIMUM(MAXIMUM(shape.threads, 32), t->block);
+            int64_t step = (int64_t)t->share * shape.threads;
+            of_team = MAXIMUM((row + t->over + step - 1) / step, 1);
+            blocks = of_team * at_once;
         }
-        shape.sync_bytes = 128 * t->grid_teams + 2 * 8 * blocks;
+        shape.sync_bytes = 128 * at_once + 2 * 8 * blocks;
         break;
     }
     }
@@ -390,7 +396,7 @@ static bool is_bulk(const array_view *v)
 
 static int class_of(int64_t extent)
 {
-    static const int64_t limits[] = {256, 1024, 16384, 65536, 262144, 1 << 22};
+    static const int64_t limits[] = {40, 256, 1024, 16384, 65536, 262144, 1 << 22};
     int class = 0;
     while (class < COUNT(limits) && extent > limits[class]) class ++;
     return class + 6;
@@ -407,7 +413,9 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             int64_t number = plan->scalars_bits[i];
             f->one = number == 1;
             f->by16 = number % 16 == 0;
-            f->size_class = class_of(number); /* of what is no extent the caller drops it */
+            /* Rows that begin anywhere reach over both ends of their vectors, which has to fit too. Of what is no extent
+             * the caller drops it. */
+            f->size_class = class_of(f->by16 ? number : number + 7);
             continue;
         }
         const array_view *v = &arrays[i];

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum {
+    TINY_ROW = 40,     /* the shortest class */
     SHORT_ROW = 1024,  /* a warp holds it */
     BLOCK_ROW = 16384, /* the registers of a block hold it, with another block beside it */
     LANES_BLOCK = 128, /* threads of a block of several teams */
@@ -46,13 +47,21 @@ pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned r
     cuda_state *c = e->cuda;
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
-        if (l->loop_count == count && l->row_axes == row_axes && l->row_fast == row_fast &&
+        if (l->loop_count == count && l->row_axes == row_axes && (l->row_fast == row_fast || l->turned) &&
             !memcmp(l->loops, loops, sizeof(int64_t) * (size_t)count))
             return l;
     }
     CHECK(c->deciding);
     pass_layout *l = ARENA_NEW(e->memory, pass_layout);
-    *l = (pass_layout){.loop_count = count, .row_axes = row_axes, .row_fast = row_fast, .vector = 1, .want_vector = 1};
+    *l = (pass_layout){.loop_count = count,
+                       .row_axes = row_axes,
+                       .row_fast = row_fast,
+                       .vector = 1,
+                       .want_vector = 1,
+                       .want_shift = 1,
+                       .first_group = c->group,
+                       .nested = c->nesting > 1,
+                       .number = c->layout_count};
     memcpy(l->loops, loops, sizeof(int64_t) * (size_t)count);
     l->leader = l;
     l->inner_threads = row_fast; /* a part of one thread, so that the first run takes the same way */
@@ -149,13 +158,31 @@ static int single_inner(const pass_layout *l)
     return found;
 }
 
+/* Rows as long as an argument says, each of which may begin anywhere. Where rows of words go with other rows that are
+ * aligned (the gain of a norm), these would have to be put together of two vectors each, which costs more. */
+static bool can_shift(const emitter *e, const pass_layout *l)
+{
+    int param, axis = single_inner(l);
+    if (axis < 0 || l->loop_count != 1 || l->row_fast || l->digits || e->cuda->target->checked || e->cuda->before)
+        return false;
+    bool words = l->want_shift <= 4 && l->want_vector > 1;
+    return l->lead && !l->even && l->want_shift > 1 && !words && row_parameter(e, l->loops[axis], &param);
+}
+
 static void choose_vector(const emitter *e, pass_layout *l)
 {
     int last = -1;
     for (int axis = 0; axis < l->loop_count; axis++)
         if (!(l->row_axes >> axis & 1)) last = axis;
     l->vector = MINIMUM(l->want_vector, 8);
+    if (l->digits) l->vector = MINIMUM(l->vector, l->digits);
+    l->shifted = false;
     if (last < 0 || l->row_fast || e->cuda->target->checked) l->vector = 1;
+    if (can_shift(e, l)) {
+        l->vector = MINIMUM(l->want_shift, 8);
+        l->shifted = true;
+        return;
+    }
     /* Elements of a vector that are loaded one by one lie a vector apart in neighbouring threads: most accesses decide. */
     if (l->narrow > 2 && l->narrow > l->wide) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
@@ -163,6 +190,24 @@ static void choose_vector(const emitter *e, pass_layout *l)
     if (single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */
     int64_t divisor = dim >= 0 ? dim : facts_of(e->facts, (value)-dim).divisor;
     while (l->vector > 1 && divisor % l->vector) l->vector /= 2;
+}
+
+/* Rows that lie across memory: neighbouring threads take neighbouring rows, in all passes that share the loop. */
+static void choose_turned(const emitter *e)
+{
+    const cuda_state *c = e->cuda;
+    for (int i = 0; i < c->layout_count; i++) {
+        pass_layout *l = c->layouts[i];
+        int rows = 0, inner = 0;
+        if (!l->row_axes || l->row_fast) continue;
+        for (int k = 0; k < c->layout_count; k++) {
+            if (leader_of(c->layouts[k]) != leader_of(l)) continue;
+            rows += c->layouts[k]->along_rows;
+            inner += c->layouts[k]->along_inner;
+        }
+        l->turned = rows > inner;
+    }
+    for (int i = 0; i < c->layout_count; i++) c->layouts[i]->row_fast |= c->layouts[i]->turned;
 }
 
 /* ---- the team ---- */
@@ -204,18 +249,22 @@ static survey look(const emitter *e)
 static bool may_be_large(const emitter *e, const survey *s)
 {
     const cuda_state *c = e->cuda;
-    return !s->rows && !s->memory && !c->has_dot && !c->has_position && !c->needs_broadcast && !e->has_assert &&
-           !e->prints && !c->no_large;
+    return !s->rows && !s->memory && !c->has_dot && !c->has_scan && !c->has_position && !c->needs_broadcast &&
+           !e->has_assert && !e->prints && !c->no_large;
 }
 
 static void choose_constant_team(const emitter *e, const survey *s)
 {
     cuda_state *c = e->cuda;
     team *t = &c->team;
-    bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->no_wide;
+    bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->has_scan && !c->no_wide;
     int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
     int64_t threads = power_above((s->positions + vector * repeats - 1) / (vector * repeats));
     t->reason = "constant tile";
+    if (s->largest->turned) { /* a row in a thread, or in few */
+        int64_t rows = layout_positions(e, s->largest, true), inner = layout_positions(e, s->largest, false);
+        threads = power_above(inner <= ROW_REGISTERS ? MINIMUM(rows, 256) : (s->positions + 15) / 16);
+    }
     if (c->has_dot) {
         t->kind = TEAM_BLOCK;
         t->threads = s->positions <= 4096 ? 128 : 256;
@@ -223,12 +272,15 @@ static void choose_constant_team(const emitter *e, const survey *s)
         t->kind = TEAM_LANES;
         t->threads = (int)MINIMUM(MAXIMUM(threads, 1), WIDE_TEAM);
         t->reason = "constant tile, no thread needs another";
-    } else if (threads <= 32 || (c->any_fold && s->positions <= 32 * ROW_REGISTERS && !s->memory)) {
+    } else if (threads <= 32 || (!s->largest->turned && (c->any_fold || c->has_scan) &&
+                                 s->positions <= 32 * ROW_REGISTERS && !s->memory)) {
         t->kind = TEAM_LANES;
         t->threads = (int)MINIMUM(MAXIMUM(threads, 1), 32);
     } else {
         t->kind = TEAM_BLOCK;
-        t->threads = (int)MINIMUM(MAXIMUM(threads, 64), s->positions > 16384 ? 1024 : 512);
+        t->threads = (int)MINIMUM(
+            MAXIMUM(threads, 64),
+            s->positions > (s->largest->turned ? 8192 : 16384) && !(s->largest->turned && !s->kept) ? 1024 : 512);
     }
 }
 
@@ -247,6 +299,17 @@ static int words_of_row(const emitter *e)
     return most;
 }
 
+/* Is the longest row shorter than its bound by what a shift may take? A class of lengths sees to that where they are no
+ * multiples of 16 (cuda_choose_facts); a bound that comes from elsewhere does not. */
+static bool leaves_room(const emitter *e, const survey *s)
+{
+    enum { FIRST_CLASS = 6 };
+    const tile_facts *f = &e->k->params[s->row_param].facts;
+    bool limit = f->size_class >= FIRST_CLASS && size_class_holds(f->size_class, s->positions) &&
+                 !size_class_holds(f->size_class, s->positions + 16);
+    return limit && !f->by16;
+}
+
 /* Few threads with much data each: 32 elements a thread, 64 of the short formats unless several tiles are held at once.
  * Where nothing is kept, no thread needs more than two vectors. */
 static void choose_row_team(const emitter *e, const survey *s)
@@ -254,10 +317,11 @@ static void choose_row_team(const emitter *e, const survey *s)
     cuda_state *c = e->cuda;
     team *t = &c->team;
     const cuda_target *target = c->target;
-    bool streams = !c->any_fold && !s->memory && !s->kept;
+    bool streams = !c->any_fold && !s->memory && !s->kept && !c->has_scan;
     bool short_elements =
         s->largest->vector == 8 && words_of_row(e) == 1; /* one tile of them: as many bytes hold twice as much */
     int vector = s->largest->vector;
+    t->over = s->largest->shifted ? vector - 1 : 0;
     t->row_param = s->row_param;
     t->bound = s->positions;
     t->share = vector == 8 && words_of_row(e) <= 2 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
@@ -276,6 +340,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     } else if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
         t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
+        if (t->over && s->positions <= TINY_ROW) t->share = 8; /* or most of a thread has nothing to do */
         t->reason = "short rows, several in a block";
     } else if (s->positions <= BLOCK_ROW && (!streams || s->positions <= SHORT_ROW)) {
         t->kind = TEAM_BLOCK;
@@ -296,14 +361,15 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->kind = TEAM_GRID;
         t->block = 512;
         t->share = s->positions <= whole_chip && roomy ? 2 * ROW_REGISTERS : 0;
-        t->grid_teams = t->share ? 2 : 1;
-        t->reason = "the whole chip on one row";
+        t->one_team = !t->share;
+        t->reason = t->share ? "as many blocks as hold a row" : "the whole chip on one row";
     } else {
         t->kind = TEAM_BLOCK;
         t->threads = streams ? 256 : 512;
         t->share = 0;
         t->reason = streams ? "rows that nothing holds" : "long rows, read again where they are needed again";
     }
+    if (t->over && t->share && !leaves_room(e, s)) t->share += vector; /* the longest row still fits */
 }
 
 static void choose_team(const emitter *e)
@@ -441,8 +507,8 @@ static int64_t buffer_bound(const emitter *e, int number, int pad)
 static int register_budget(const team *t)
 {
     int threads = t->kind == TEAM_LANES ? t->block : t->block ? t->block : MOST_THREADS;
-    if (t->kind == TEAM_GRID && t->share) threads *= t->grid_teams; /* that share a multiprocessor */
-    if (t->kind == TEAM_CLUSTER) threads = MOST_THREADS;            /* of one block or two */
+    if (t->kind == TEAM_GRID && t->share) threads *= 2;  /* of two blocks that share a multiprocessor */
+    if (t->kind == TEAM_CLUSTER) threads = MOST_THREADS; /* of one block or two */
     return threads > 512 ? 40 : threads > 256 ? 96 : 160;
 }
 
@@ -475,6 +541,7 @@ static int resident_blocks(const emitter *e)
     int live = c->live_registers; /* rows of 16-bit floats are packed, the vectors that come beside them are not */
     if (early && vector == 8) live = MAXIMUM(live, c->team.share);
     int others = live >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
+    if (c->team.over && early) others += 8; /* two ways to load, and what tells them apart */
     int registers = (int)round_up(live + others, 8);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
@@ -490,7 +557,7 @@ static int home_registers(const emitter *e, int number, const pass_layout *l, in
 static bool slots_fit(const emitter *e, int bytes)
 {
     const cuda_state *c = e->cuda;
-    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - c->shared_bytes;
+    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - (c->has_scan ? SHARED_FOR_SCANS : 0) - c->shared_bytes;
     if (c->team.kind == TEAM_GRID) room /= 2;
     return (int64_t)(c->slot_bytes + bytes) * c->team.block <= room;
 }
@@ -502,7 +569,8 @@ static bool try_ahead(emitter *e, int number)
     kept *k = &c->kept[number];
     const pass_layout *l = k->layout;
     k->comes_ahead = false;
-    if (!k->ahead || k->elsewhere || !l || !l->repeats || l->row_axes || k->ahead < l->vector) return false;
+    if (!k->ahead || k->elsewhere || !l || !l->repeats || l->row_axes || k->ahead < l->vector || l->shifted)
+        return false;
     if (c->team.kind != TEAM_BLOCK || c->team.row_param < 0 || c->target->arch < 80 || c->target->checked) return false;
     int axis = single_inner(l), bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
     if (axis < 0 || l->loops[axis] >= 0 || facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector) return false;
@@ -644,6 +712,7 @@ qn_status layout_decide(emitter *e, qn_error *error)
 {
     cuda_state *c = e->cuda;
     QN_TRY(check_knobs(e, error));
+    choose_turned(e);
     for (;;) {
         bool large = c->no_large;
         for (int i = 0; i < c->layout_count; i++) choose_vector(e, c->layouts[i]);

@@ -5,6 +5,8 @@
  * its *inner* index, the last of them the vector axis. Rows go over `row_threads` parts of the team, the inner index
  * over the threads of a part, `vector` neighbouring elements each, `repeats` times:
  *     inner = (repeat * inner_threads + thread of the part) * vector + element
+ * A row that may begin between two vectors is *shifted*: its positions begin at the vector in memory that has its first
+ * element, the first and the last vector have elements that are not the row's.
  * The result of a fold over the inner axes is a slice: one value a row, the same in all threads of the part.
  * All passes of one phase with the same loops and rows have one layout, so that a kept tile that is only touched at its
  * own place can stay in registers. Anything else goes through shared memory, or scratch in global memory.
@@ -20,7 +22,7 @@
 
 typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
 
-enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 6144 };
+enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 6144, SHARED_FOR_SCANS = 16384 };
 
 typedef struct team {
     team_kind kind;
@@ -29,9 +31,10 @@ typedef struct team {
     /* Run-time sizes: a thread takes `share` elements of a row whose length is parameter row_param. */
     int row_param; /* -1: none */
     int share;
+    int over;           /* positions before a row that begins between two vectors: they count as its own */
     int64_t bound;      /* the longest row that this text serves */
     int cluster;        /* CLUSTER: so many blocks; 0: as many as the row needs when launched */
-    int grid_teams;     /* GRID: how many programs run at once at most */
+    bool one_team;      /* GRID: all blocks on one program; else as many blocks as hold a row */
     const char *reason; /* for show --stage layout */
 } team;
 
@@ -39,14 +42,24 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     int loop_count;
     int64_t loops[MAX_RANK];
     unsigned row_axes; /* bit k: loop axis k is a row */
-    bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns */
+    bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns, or rows across memory */
     /* what the first run saw */
-    int want_vector;            /* the widest access that is aligned, in elements; 1: none */
-    int wide, narrow;           /* accesses of elements that are aligned for vectors, and others */
+    int want_vector;             /* the widest access that is aligned, in elements; 1: none */
+    int wide, narrow;            /* accesses of elements that are aligned for vectors, and others */
+    int want_shift;              /* ... of those that may begin anywhere, side by side; 1: none */
+    int first_group;             /* that has it */
+    int along_rows, along_inner; /* accesses whose neighbours in memory are neighbouring rows, or of one row */
+    const tile_op *lead;         /* the access of that group whose vectors are aligned by a shift; NULL: none */
+    bool nested, even;           /* that group is inside a loop or a branch; has rows that are aligned */
+    int number;
+    int digits; /* positions are taken apart: vectors of at most so many elements are not; 0: they are not */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
     int weight;                 /* of its sinks */
     /* what was decided */
     int vector;
+    bool turned;       /* row_fast was decided here */
+    bool shifted;      /* positions begin before the row, at a whole vector of `lead` */
+    bool shift_put;    /* while emitting: `shift` is declared */
     int inner_threads; /* constant; 0: all threads of the team */
     int repeats;       /* constant; 0: a loop with a run-time end */
 } pass_layout;
@@ -118,7 +131,8 @@ typedef struct cuda_state { /* of one phase */
     bool no_wide;         /* teams beyond a warp were tried, and need barriers */
     bool no_large;        /* likewise clusters and grids */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
-    bool has_dot;
+    bool has_dot, has_scan;
+    int scans;             /* in registers, emitted so far */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */
     const tile_op *loop;         /* whose body is being emitted; NULL: none, or a branch of it */
@@ -136,6 +150,7 @@ typedef struct cuda_state { /* of one phase */
     hazards log;                 /* since the phase began */
     hazards left;                /* open where a program ends early */
     bool in_map;                 /* inside a region of single elements */
+    int nesting;                 /* loops and branches around what is being emitted */
     int barriers, loop_barriers; /* counted while emitting; where the loop around began */
 } cuda_state;
 

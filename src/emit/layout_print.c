@@ -41,7 +41,7 @@ static void print_team(const tile_kernel *k, const cuda_state *c, text *out)
     text_print(out, ", %d a block%s\n", t->block, t->threads && t->kind == TEAM_LANES ? "" : " at most");
     if (t->bound > 0 && t->bound < INT64_MAX && t->row_param >= 0)
         text_print(out, "  rows of up to %" PRId64 " elements\n", t->bound);
-    if (t->kind == TEAM_GRID && t->grid_teams > 0) text_print(out, "  programs at once: %d at most\n", t->grid_teams);
+    if (t->kind == TEAM_GRID && t->one_team) text_add(out, "  programs at once: 1\n");
 }
 
 static void print_pass(const tile_kernel *k, const pass_layout *l, text *out)

@@ -16,8 +16,8 @@ enum {
     HEAVY = 10,
     HEAVY_IN_LONG_ROWS = 40,
     HEAVY_ARITHMETIC = 30, /* on a GPU, of plain arithmetic: registers are dearer */
-    LONG_ON_GPU = 9,
-    LONGER_THAN_CHIP = 12,
+    LONG_ON_GPU = 10,
+    LONGER_THAN_CHIP = 13,
     DEEPEST_TREE = 1000
 };
 
@@ -432,6 +432,40 @@ static void count_demand(emitter *e, value v, const place *at, void *context)
         p->demand_count[v]++; /* again for each step of a loop it does not follow */
 }
 
+/* Accesses whose neighbours in memory are neighbouring rows of the group, less those along a row: a layout follows most
+ * of them (choose_turned). */
+static void count_along(const emitter *e, planner *p, const tile_op *op, const place *at)
+{
+    const struct access *access = &op->attr.access;
+    const tile_facts *facts = &e->k->params[access->array].facts;
+    if (!access->rank || access->kind[access->rank - 1] != INDEX_SLICE || !(facts->last_unit || facts->contiguous))
+        return;
+    int along = at->axis[access->result_axis[access->rank - 1]];
+    if (along != NO_AXIS) p->across += along < p->key_outer ? 1 : -1;
+}
+
+static void count_load(emitter *e, value v, const place *at, void *context)
+{
+    const tile_op *op = tile_def(e->k, v);
+    if (op && op->code == OP_LOAD) count_along(e, context, op, at);
+}
+
+static bool is_turned(planner *p, const group *g)
+{
+    emitter *e = p->e;
+    p->across = 0;
+    p->key_outer = g->outer;
+    for (int n = 0; g->outer > 0 && n < g->pass_count; n++) {
+        for (int i = 0; i < g->passes[n].sink_count; i++) {
+            const sink *s = &g->passes[n].sinks[i];
+            walk_sink(e, s, count_load, p);
+            place own = place_own(&e->k->values[s->v].type);
+            if (s->kind == SINK_STORE) count_along(e, p, s->op, &own);
+        }
+    }
+    return p->across > 0;
+}
+
 /* On a GPU: what several passes load at their own place stays in registers, and a tile that is read along one axis and
  * used along another goes through shared memory. */
 static void force_loads(planner *p)
@@ -445,6 +479,7 @@ static void force_loads(planner *p)
     }
     for (int i = 0; i < p->plan.count && !p->again; i++) {
         group *g = p->plan.items[i].group;
+        if (g && is_turned(p, g)) continue;
         for (int n = 0; g && n < g->pass_count; n++) {
             p->demand_pass = &g->passes[n];
             for (int s = 0; s < g->passes[n].sink_count; s++) walk_sink(e, &g->passes[n].sinks[s], force_crossing, p);

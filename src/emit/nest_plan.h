@@ -36,6 +36,7 @@ typedef struct planner {
     bool must_close, same_pass_only;
     bool reads_own; /* the store that joins computes from its own array */
     int key, group_key, key_outer;
+    int across; /* of count_along */
 } planner;
 
 /* nest_plan.c */

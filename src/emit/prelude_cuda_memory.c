@@ -7,6 +7,7 @@
  */
 #include "emit/prelude_cuda_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,28 @@ const prelude_part cuda_memory_parts[] = {
             "}\n"                                                                                         \
     }
     LOAD_KIND("constant", "ld.global.nc"),
+/* Elements first .. of a row of `count` that begin anywhere: the two aligned vectors around them, put together. What is
+ * not the row's may be anything; of a vector that is loaded some element is. */
+#define LOAD_UNEVEN(kind)                                                                                           \
+    {                                                                                                               \
+        "load_words4" kind "_uneven", "", "load_words4" kind "_if",                                                 \
+            "INLINE void load_words4" kind                                                                          \
+            "_uneven(unsigned *w, const void *p, int first, int count, int ok, int size)\n"                         \
+            "{\n"                                                                                                   \
+            "    const unsigned at = (unsigned)(unsigned long)p & 15;\n"                                            \
+            "    const char *const from = (const char *)p - at;\n"                                                  \
+            "    const int begin = first - (int)at / size, each = 16 / size;\n"                                     \
+            "    unsigned c[9], d[5];\n"                                                                            \
+            "    load_words4" kind "_if(c, from, ok && begin > -each);\n"                                           \
+            "    load_words4" kind "_if(c + 4, from + 16, ok && at != 0 && begin + each < count);\n"                \
+            "    c[8] = 0;\n"                                                                                       \
+            "    for (int k = 0; k < 7; k++) c[k] = at & 8 ? c[k + 2] : c[k];\n"                                    \
+            "    for (int k = 0; k < 5; k++) d[k] = at & 4 ? c[k + 1] : c[k];\n"                                    \
+            "    for (int k = 0; k < 4; k++) w[k] = size >= 4 ? d[k] : __funnelshift_r(d[k], d[k + 1], (at & 3) * " \
+            "8);\n"                                                                                                 \
+            "}\n"                                                                                                   \
+    }
+#define UNEVEN_PARTS LOAD_UNEVEN(""), LOAD_UNEVEN("_constant")
 /* Under a condition, without a branch: several of them are in flight together. Zeros where it does not hold. */
 #define LOAD_IF(kind, volatile_word, instruction, clobber)                                                       \
     {"load_words4" kind "_if", "", "load_words4",                                                                \
@@ -124,6 +147,7 @@ const prelude_part cuda_memory_parts[] = {
     }
     LOAD_IF("", " volatile", "ld.global", " : \"memory\""),
     LOAD_IF("_constant", "", "ld.global.nc", ""),
+    UNEVEN_PARTS,
 #define STORE_IF(kind, instruction)                                                                                   \
     {"store_words4" kind "_if", "", "store_words4",                                                                   \
      "INLINE void store_words4" kind "_if(void *p, const unsigned *w, int ok)\n"                                      \
@@ -160,6 +184,14 @@ const prelude_part cuda_memory_parts[] = {
             "}\n"                                                                                                     \
     }
     STORE_IF("", "st.global"),
+    /* A vector that a row's edge goes through may be loaded whole: it is in one piece of memory with the row's own. Not
+     * where somebody watches memory. */
+    {"at_edge", "", "",
+     "#ifdef QUERN_EMU\n"
+     "INLINE int at_edge(int whole) { return whole; }\n"
+     "#else\n"
+     "INLINE int at_edge(int) { return 1; }\n"
+     "#endif\n"},
     /* One element. */
     {"read_$t", CUDA_NUMBERS, "", "INLINE $v read_$t(const $m *p) { return *p; }\n"},
     {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
@@ -284,8 +316,38 @@ static bool packing_text(const char *name, text *needs, text *out)
     return true;
 }
 
+/* load_<t>x<n>[_constant]_uneven: see LOAD_UNEVEN. */
+static bool uneven_text(const char *name, text *needs, text *out)
+{
+    const char *end = strstr(name, "_uneven");
+    if (!end || end[7] || strncmp(name, "load_", 5)) return false;
+    char plain[64];
+    int count;
+    const char *kind;
+    snprintf(plain, sizeof(plain), "%.*s", (int)(end - name - 5), name + 5);
+    const memory_type *t = parse_vector(plain, &count, &kind);
+    if (!t || count * t->size_bytes != 16) return false;
+    text_print(needs, "read_%s load_words4%s_uneven", t->type, kind);
+    text_add(needs, !strcmp(t->type, "f16") ? " f16_to_f32"
+                    : t->value[0] == 'd'    ? " real_f64"
+                    : t->value[0] == 'f'    ? " real_f32"
+                                            : "");
+    text_print(out, "INLINE void %s(%s *r, const %s *p, int first, int count, int ok)\n{\n", name, t->value, t->memory);
+    text_add(out, "#ifdef QUERN_EMU\n");
+    text_print(
+        out,
+        "    for (int k = 0; k < %d; k++) r[k] = ok && first + k >= 0 && first + k < count ? read_%s(p + k) : 0;\n",
+        count, t->type);
+    text_add(out, "#else\n    unsigned w[4];\n");
+    text_print(out, "    load_words4%s_uneven(w, p, first, count, ok, %d);\n", kind, t->size_bytes);
+    for (int k = 0; k < count; k++) put_unpacked(t, k, out);
+    text_add(out, "#endif\n}\n");
+    return true;
+}
+
 bool cuda_memory_text(const char *name, text *needs, text *out)
 {
+    if (strstr(name, "_uneven")) return uneven_text(name, needs, out);
     bool load = !strncmp(name, "load_", 5), store = !strncmp(name, "store_", 6);
     if (!load && !store) return packing_text(name, needs, out);
     int count = 0;

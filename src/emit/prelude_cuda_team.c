@@ -230,6 +230,49 @@ const prelude_part cuda_team_parts[] = {
      "    *total = ($v)__shfl_sync(0xffffffff, ($s)sums, 31);\n"
      "    return warp ? step_$t(before, x) : x;\n"
      "}\n"},
+    /* Over the threads of a warp that are `rows` apart. */
+    {"rows_fold_$t", FOLDS, "step_$t",
+     "INLINE $v rows_fold_$t($v x, int rows)\n"
+     "{\n"
+     "#pragma unroll\n"
+     "    for (int s = rows; s < 32; s *= 2) x = step_$t(x, ($v)__shfl_xor_sync(0xffffffff, ($s)x, s));\n"
+     "    return x;\n"
+     "}\n"},
+    {"rows_best_$t", ORDERED, "beats_$t",
+     "INLINE void rows_best_$t($v *x, long *place, int rows)\n"
+     "{\n"
+     "#pragma unroll\n"
+     "    for (int s = rows; s < 32; s *= 2) {\n"
+     "        const $v other = ($v)__shfl_xor_sync(0xffffffff, ($s)*x, s);\n"
+     "        const long at = __shfl_xor_sync(0xffffffff, (long long)*place, s);\n"
+     "        if (beats_$t(other, at, *x, *place)) *x = other, *place = at;\n"
+     "    }\n"
+     "}\n"},
+    {"lanes_before_$t", CUDA_NUMBERS, "",
+     "INLINE $v lanes_before_$t($v x, int lanes, unsigned mask) { return ($v)__shfl_up_sync(mask, ($s)x, 1, lanes); "
+     "}\n"},
+    {"lanes_last_$t", CUDA_NUMBERS, "",
+     "INLINE $v lanes_last_$t($v x, int lanes, unsigned mask)\n"
+     "{\n"
+     "    return ($v)__shfl_sync(mask, ($s)x, lanes - 1, lanes);\n"
+     "}\n"},
+    {"scan_parts_$t", FOLDS, "lanes_scan_$t",
+     "/* What warps left becomes what comes before each of them: by the first warp, between two barriers. */\n"
+     "INLINE void scan_parts_$t($v *parts, int count)\n"
+     "{\n"
+     "    if (threadIdx.x >= 32) return;\n"
+     "    const int each = (count + 31) / 32, first = threadIdx.x * each;\n"
+     "    $v sum = ($v)$o;\n"
+     "    for (int k = first; k < first + each && k < count; k++) sum = step_$t(sum, parts[k]);\n"
+     "    const $v all = lanes_scan_$t(sum, 32, 0xffffffff);\n"
+     "    $v before = ($v)__shfl_up_sync(0xffffffff, ($s)all, 1);\n"
+     "    if (threadIdx.x == 0) before = ($v)$o;\n"
+     "    for (int k = first; k < first + each && k < count; k++) {\n"
+     "        const $v own = parts[k];\n"
+     "        parts[k] = before;\n"
+     "        before = step_$t(before, own);\n"
+     "    }\n"
+     "}\n"},
     /* Clusters and grids. */
     {"cluster_barrier", "", "",
      "#ifdef QUERN_EMU\n"

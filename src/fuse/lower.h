@@ -24,6 +24,8 @@ typedef struct lower_axis {
     int tile_axis;
     value start;  /* tile: of the first element; else the coordinate */
     bool outside; /* tile: some of the coordinates may not exist */
+    value
+        digit; /* tile: several axes run along one tile axis; the coordinates of this one. 0: it has that for itself */
 } lower_axis;
 
 typedef struct frame {
@@ -73,6 +75,8 @@ frame *lower_frame(lowering *l, frame *outer, tile_block *block); /* NULL, NULL:
 void frame_scalar(frame *f, int axis, value coordinate);
 /* The axis runs along tile axis `tile_axis` from `start` (0: from the beginning) over dims[tile_axis] elements. */
 void frame_tile(frame *f, int axis, int tile_axis, value start, bool outside);
+/* All these axes, the last the fastest, run along tile axis 0, whose extent is the product of theirs. */
+void lower_digits(lowering *l, frame *f, const int *axes, int count);
 
 value lower_term(lowering *l, frame *f, int term);
 value lower_stored(lowering *l, frame *f, int term); /* of an ACCESS: as it lies in memory, f16 and bf16 too */

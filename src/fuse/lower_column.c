@@ -255,6 +255,100 @@ static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk
     lower_store_array(l, f, c->scratch[i], at, along, inside, v);
 }
 
+/* Wide columns on a GPU: a program carries one value a column in registers, and asks for several rows at once. */
+#define WIDE_COLUMNS 256
+#define WIDE_BLOCK 1024
+#define WIDE_ROWS 8
+
+/* The rows `row`, row + 1 ... of one turn, joined two by two and then with what is carried. */
+static void wide_turn(const loop *p, lowering *l, frame *f, const lower_for *turns, const parts *c, const int *rows,
+                      int row_count, value row, value others, int count, value *next)
+{
+    value parts[LOWER_ARRAYS][WIDE_ROWS], mask = 0;
+    frame *g = NULL;
+    for (int k = 0; k < count; k++) {
+        g = lower_frame(l, f, turns->body);
+        g->rank = 1;
+        g->dims[0] = f->dims[0];
+        value at =
+            k ? lower_op(l, turns->body, OP_ADD, DT_I64, (value[]){row, lower_integer(l, turns->body, k)}, 2, 0) : row;
+        frame_scalar(g, rows[row_count - 1], at);
+        if (row_count > 1) scalars_of(l, g, others, rows, row_count - 1);
+        for (int i = 0; i < c->count; i++)
+            parts[i][k] = lower_broadcast(l, g, lower_term(l, g, p->t->terms[c->folds[i]].inputs[0]), 1);
+        for (int i = 0; i < p->output_count; i++)
+            if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+        lower_checks(l, g);
+    }
+    mask = lower_mask(l, g);
+    for (int i = 0; i < c->count; i++) {
+        const term *x = &p->t->terms[c->folds[i]];
+        for (int s = 1; s < count; s *= 2)
+            for (int k = 0; k + s < count; k += 2 * s)
+                parts[i][k] = lower_combine(l, g, x->fold, parts[i][k], parts[i][k + s], x->n);
+        next[i] = lower_combine(l, g, x->fold, turns->carried[i], parts[i][0], x->n);
+        if (!mask) continue;
+        tile_type type = tile_type_of(l->k, turns->carried[i]);
+        next[i] = lower_op(l, turns->body, OP_SELECT, type.elem, (value[]){mask, next[i], turns->carried[i]}, 3, 0);
+        tile_def(l->k, next[i])->flags |= F_ASSIGN;
+    }
+}
+
+static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *rows, int row_count, const int *kept,
+                              int kept_count, fuse_kernel *out, qn_error *error)
+{
+    int last = kept[kept_count - 1], tiled = rows[row_count - 1];
+    int64_t width = loop_width(l->extents[last], WIDE_BLOCK), blocks[SPACE_AXES], others = 1;
+    for (int i = 0; i < kept_count; i++) blocks[i] = i == kept_count - 1 ? width : 1;
+    for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
+    int64_t turns = (l->extents[tiled] + WIDE_ROWS - 1) / WIDE_ROWS * extents_product(l, rows, row_count - 1);
+    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 4);
+    int chunk_param = lower_scalar(l, "chunks", c->part_count);
+    make_scratch(p, l, c, kept, kept_count);
+    value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    lower_phase(l);
+    frame *f = lower_frame(l, NULL, NULL);
+    tile_block *b = f->block;
+    value chunk = lower_program(l, 0);
+    loop_programs(l, f, kept, blocks, kept_count, 0, lower_scalar_value(l, l->k->head, chunk_param), starts);
+    f->rank = 1;
+    f->dims[0] = width;
+    frame_tile(f, last, 0, starts[kept_count - 1], true);
+    for (int i = 0; i < c->count; i++) carried[i] = lower_broadcast(l, f, identity(p, l, b, c->folds[i]), 1);
+    value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, WIDE_ROWS);
+    value extent = lower_extent(l, tiled);
+    value whole = lower_op(l, b, OP_DIV, DT_I64, (value[]){extent, many}, 2, 0);
+    value done = lower_op(l, b, OP_MUL, DT_I64, (value[]){whole, many}, 2, 0);
+    value rest = lower_op(l, b, OP_SUB, DT_I64, (value[]){extent, done}, 2, 0);
+    value around = row_count > 1 ? product(l, b, rows, row_count - 1) : 0;
+    for (int tail = 0; tail < 2; tail++) { /* turns of several rows, then the rows that are left, one by one */
+        value each = tail ? rest : whole, limit = each;
+        if (around) limit = lower_op(l, b, OP_MUL, DT_I64, (value[]){each, around}, 2, 0);
+        lower_for loop = lower_for_begin(l, chunk, limit, by, carried, c->count);
+        value at = loop.index, other = 0;
+        if (around) {
+            at = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, each}, 2, 0);
+            other = lower_op(l, loop.body, OP_DIV, DT_I64, (value[]){loop.index, each}, 2, 0);
+        }
+        value row = tail ? lower_op(l, loop.body, OP_ADD, DT_I64, (value[]){done, at}, 2, 0)
+                         : lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){at, many}, 2, 0);
+        wide_turn(p, l, f, &loop, c, rows, row_count, row, other, tail ? 1 : WIDE_ROWS, next);
+        lower_for_end(l, b, &loop, next, results);
+        memcpy(carried, results, sizeof(carried));
+    }
+    for (int i = 0; i < c->count; i++) {
+        int axis[SPACE_AXES];
+        bool safe[SPACE_AXES];
+        for (int k = 0; k < kept_count; k++) {
+            axis[k] = k == kept_count - 1 ? 0 : -1;
+            safe[k] = k != kept_count - 1;
+        }
+        store_part(l, f, c, i, chunk, starts, axis, safe, kept_count, results[i]);
+    }
+    join_phases(p, l, c, kept, kept_count);
+    return lower_finish(l, out, error);
+}
+
 qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
     lowering *l = loop_begin(p);
@@ -265,6 +359,8 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     find_folds(p, l, &c);
     if (kept_count >= MAX_RANK) l->why = "a result has more axes than an array can have";
     if (l->why) return lower_finish(l, out, error);
+    if (gpu && kept_count && l->extents[kept[kept_count - 1]] >= WIDE_COLUMNS)
+        return wide_columns(p, l, &c, rows, row_count, kept, kept_count, out, error);
     /* The tile: rows x columns where there are columns, else a block of the last folded axis. */
     int64_t dims[2] = {0}, blocks[SPACE_AXES];
     int rank, tiled = rows[row_count - 1], looped = row_count - 1; /* looped: folded axes taken one by one */

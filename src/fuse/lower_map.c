@@ -58,6 +58,13 @@ static int turned_axis(const loop *p, const lowering *l)
     return -1;
 }
 
+static int64_t turn_side(int64_t extent, int64_t most)
+{
+    int64_t side = 2;
+    while (side < extent && side < most) side *= 2;
+    return side;
+}
+
 qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
     lowering *l = loop_begin(p);
@@ -74,8 +81,10 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     } else if (count > 1) {
         row = turned_axis(p, l);
         f->rank = 2;
-        if (row >= 0) {
-            f->dims[0] = f->dims[1] = MAP_TURN;
+        if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
+            f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN);
+            f->dims[0] = turn_side(l->extents[row], MAP_TURN * MAP_TURN / f->dims[1]);
+            if (f->dims[0] < MAP_TURN) f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN * MAP_TURN / f->dims[0]);
         } else {
             row = count - 2;
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);

@@ -7,8 +7,9 @@
  */
 #include "fuse/loop.h"
 
-#define ROW_SHORT 512  /* rows up to here share a program where threads are few */
-#define ROW_COLUMNS 64 /* where the row is not along memory: so many side by side */
+#define ROW_SHORT 512   /* rows up to here share a program where threads are few */
+#define ROW_COLUMNS 64  /* where the row is not along memory: so many side by side */
+#define ROW_ACROSS 4096 /* ... and up to here its length is a constant of the kernel, so that threads hold it */
 
 /* Rows in one program. */
 static int64_t rows_together(const loop *p, const lowering *l, int inner, int outer_count)
@@ -17,20 +18,43 @@ static int64_t rows_together(const loop *p, const lowering *l, int inner, int ou
     return l->extents[inner] <= 64 ? 32 : 8;
 }
 
+/* Does a row have to wait for its reduction? Else it is read once, and nobody keeps it. */
+static bool holds_rows(const loop *p)
+{
+    const int *depth = loop_fold_depths(p);
+    bool holds = false;
+    for (int i = 1; i < p->t->term_count; i++) holds |= depth[i] > 1;
+    for (int i = 0; i < p->output_count; i++)
+        for (int k = 0; k < p->outputs[i].map.rank; k++)
+            holds |= (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) != 0;
+    return holds;
+}
+
+/* Rows in one program that lie side by side across memory: as many as its threads hold, each with a part of a row. */
+static int64_t columns_together(const loop *p, const lowering *l, int inner)
+{
+    int64_t row = l->extents[inner];
+    if (!p->b->options->gpu) return ROW_COLUMNS;
+    if (row > 256 && !holds_rows(p)) return 2 * ROW_COLUMNS;
+    return row <= 32 ? 256 : row <= 64 ? 128 : row <= 256 ? 64 : row <= 1024 ? 32 : row <= 2048 ? 16 : 8;
+}
+
 static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *outer, int outer_count, fuse_kernel *out,
                             qn_error *error)
 {
-    bool turned = outer_count && p->outer >> (p->space.axis_count - 1) & 1;
-    int64_t blocks[SPACE_AXES], rows = turned ? ROW_COLUMNS : rows_together(p, l, inner, outer_count);
+    bool turned = outer_count && p->outer >> (p->space.axis_count - 1) & 1, gpu = p->b->options->gpu;
+    int64_t blocks[SPACE_AXES], rows = turned ? columns_together(p, l, inner) : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
     frame *f = lower_frame(l, NULL, NULL);
     for (int i = 0; i < outer_count; i++) blocks[i] = 1;
     if (rows > 1) blocks[outer_count - 1] = rows;
     loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
     f->rank = rows > 1 ? 2 : 1;
-    int along = turned ? 0 : f->rank - 1; /* the tile's axis of the row */
+    int along = turned && !gpu ? 0 : f->rank - 1; /* the tile's axis of the row */
     f->dims[0] = f->dims[1] = rows;
     f->dims[along] = -(int64_t)lower_extent(l, inner);
+    bool constant = l->extents[inner] <= (holds_rows(p) ? ROW_ACROSS : 256);
+    if (turned && gpu && constant) f->dims[along] = l->extents[inner];
     if (rows > 1) frame_tile(f, outer[outer_count - 1], 1 - along, starts[outer_count - 1], true);
     frame_tile(f, inner, along, 0, false);
     loop_lower_folds(p, l, f);
@@ -122,6 +146,34 @@ static qn_status looped_rows(const loop *p, lowering *l, const int *inner, int c
     return lower_finish(l, out, error);
 }
 
+/* Vectors of the last axis, whatever the length; else what the registers of a block hold one by one. */
+static bool is_held(const lowering *l, const int *inner, int count)
+{
+    int64_t length = 1;
+    for (int i = 0; i < count; i++) length *= l->extents[inner[i]];
+    return l->extents[inner[count - 1]] % 16 == 0 || length <= 16384 - 16;
+}
+
+/* All inner axes as one row, whose places in memory are computed: a GPU holds it, or reads it with all that it has. */
+static qn_status joined_rows(const loop *p, lowering *l, const int *inner, int count, const int *outer, int outer_count,
+                             fuse_kernel *out, qn_error *error)
+{
+    int64_t blocks[SPACE_AXES], length = 1;
+    value starts[SPACE_AXES];
+    for (int i = 0; i < count; i++) length *= l->extents[inner[i]];
+    for (int i = 0; i < outer_count; i++) blocks[i] = 1;
+    int row = lower_scalar(l, "row", length);
+    frame *f = lower_frame(l, NULL, NULL);
+    loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
+    f->rank = 1;
+    f->dims[0] = -(int64_t)lower_scalar_value(l, l->phase, row);
+    lower_digits(l, f, inner, count);
+    loop_lower_folds(p, l, f);
+    for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+    lower_checks(l, f);
+    return lower_finish(l, out, error);
+}
+
 qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
     lowering *l = loop_begin(p);
@@ -129,5 +181,7 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int outer_count = loop_axes(p, l, p->outer, outer), inner_count = loop_axes(p, l, p->inner, inner);
     lower_phase(l);
     if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
+    if (p->b->options->gpu && is_held(l, inner, inner_count))
+        return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     return looped_rows(p, l, inner, inner_count, outer, outer_count, out, error);
 }

@@ -79,7 +79,7 @@ static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, i
         CHECK(x->set);
         if (x->start) sum = sum_of(l, f->block, sum, scaled(l, f->block, x->start, factor));
         if (!x->tile) continue;
-        if (*tile_axis >= 0) simple = false;
+        if (*tile_axis >= 0 || x->digit) simple = false;
         *tile_axis = x->tile_axis;
         *step = factor;
     }
@@ -105,6 +105,17 @@ static value iota(lowering *l, frame *f, int tile_axis)
     return v;
 }
 
+void lower_digits(lowering *l, frame *f, const int *axes, int count)
+{
+    value left = iota(l, f, 0);
+    for (int i = count - 1; i >= 0; i--) {
+        value extent = lower_extent(l, axes[i]);
+        frame_tile(f, axes[i], 0, 0, false);
+        f->axes[axes[i]].digit = i ? lower_op(l, f->block, OP_MOD, DT_I64, (value[]){left, extent}, 2, 0) : left;
+        if (i) left = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){left, extent}, 2, 0);
+    }
+}
+
 static value affine_value(lowering *l, frame *f, const affine *a)
 {
     value sum;
@@ -113,8 +124,9 @@ static value affine_value(lowering *l, frame *f, const affine *a)
     affine_parts(l, f, a, &sum, &tile_axis, &step);
     for (int i = 0; i < l->axis_count; i++) {
         int64_t factor = axis_factor(l, a, i);
-        if (factor && f->axes[i].tile)
-            sum = sum_of(l, f->block, sum, scaled(l, f->block, iota(l, f, f->axes[i].tile_axis), factor));
+        if (!factor || !f->axes[i].tile) continue;
+        value along = f->axes[i].digit ? f->axes[i].digit : iota(l, f, f->axes[i].tile_axis);
+        sum = sum_of(l, f->block, sum, scaled(l, f->block, along, factor));
     }
     for (int i = 0; i < l->t->atom_count; i++) {
         int64_t factor = a->factor[SPACE_AXES + i];
@@ -353,7 +365,10 @@ static void reach_view(lowering *l, frame *f, param_kind kind, node base, const 
     for (int i = first; i < first + count; i++) {
         const lower_axis *x = &f->axes[order[i]];
         CHECK(x->set);
-        if (x->tile)
+        if (x->tile && x->digit) {
+            reach_tile(l, r, x->digit);
+            r->access.safe[r->access.rank - 1] = true;
+        } else if (x->tile)
             reach_slice(l, f, r, x->start, 0, x->tile_axis, !x->outside);
         else
             reach_scalar(r, x->start, true);

@@ -20,6 +20,9 @@
 #define LONG_ROW 65536
 #define LONG_ROW_GPU 8192
 #define FEW_ROWS 64
+#define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
+#define BLOCK_STEP 8192
+#define SCAN_RUN 64
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)
@@ -44,6 +47,23 @@ static const char scan_rows_source[] = "kernel scan_%s(in %s x[A][B][n], out %s 
                                        "    y[a][b][:] = %s(v);\n"
                                        "}\n";
 
+/* Rows that no block holds: block after block, each behind what came before. */
+static const char scan_blocks_source[] =
+    "kernel scan_%s(in %s x[A][B][n], out %s y[A][B][n]) launch (min(n, 1) * B, A)\n"
+    "{\n"
+    "    int b = program(0), a = program(1);\n"
+    "    tile %s first = %s(x[a][b][0 : %d]);\n"
+    "    y[a][b][0 : %d] = %s(first);\n"
+    "    %s w = %s(first);\n"
+    "    for (int p = %d; p < n; p += %d) {\n"
+    "        tile %s some = %s(x[a][b][p : %d]);\n"
+    "        tile %s v = %s(some);\n"
+    "        y[a][b][p : %d] = %s;\n"
+    "        %s all = %s(some);\n"
+    "        w = %s;\n"
+    "    }\n"
+    "}\n";
+
 /* The first row is the start: no identity is needed, and what is scanned stays as it is to the bit. */
 static const char scan_columns_source[] =
     "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B]) launch (min(n, 1) * cdiv(B, %d), A)\n"
@@ -52,6 +72,45 @@ static const char scan_columns_source[] =
     "    tile %s v = %s(x[a][0][b : %d]);\n"
     "    y[a][0][b : %d] = v;\n"
     "    for (int i = 1; i < n; i++) {\n"
+    "        tile %s w = %s(x[a][i][b : %d]);\n"
+    "        v = %s;\n"
+    "        y[a][i][b : %d] = v;\n"
+    "    }\n"
+    "}\n";
+
+/* Too few columns for a GPU: sums of runs of rows, their scan, and each run again behind what comes before it. */
+static const char scan_runs_source[] =
+    "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B])\n"
+    "    launch (cdiv(B, %d), cdiv(n, %d), A)\n"
+    "{\n"
+    "    int b = program(0) * %d, s = program(1), a = program(2);\n"
+    "    tile %s v = %s(x[a][s * %d][b : %d]);\n"
+    "    for (int i = s * %d + 1; i < min(n, s * %d + %d); i++) {\n"
+    "        tile %s w = %s(x[a][i][b : %d]);\n"
+    "        v = %s;\n"
+    "    }\n"
+    "    part[a][s][b : %d] = v;\n"
+    "}\n"
+    "then launch (cdiv(B, %d), A)\n"
+    "{\n"
+    "    int b = program(0) * %d, a = program(1);\n"
+    "    tile %s v = part[a][0][b : %d];\n"
+    "    for (int s = 1; s < cdiv(n, %d); s++) {\n"
+    "        tile %s w = part[a][s][b : %d];\n"
+    "        v = %s;\n"
+    "        part[a][s][b : %d] = v;\n"
+    "    }\n"
+    "}\n"
+    "then launch (cdiv(B, %d), cdiv(n, %d), A)\n"
+    "{\n"
+    "    int b = program(0) * %d, s = program(1), a = program(2);\n"
+    "    tile %s v = %s(x[a][s * %d][b : %d]);\n"
+    "    if (s > 0) {\n"
+    "        tile %s w = part[a][s - 1][b : %d];\n"
+    "        v = %s;\n"
+    "    }\n"
+    "    y[a][s * %d][b : %d] = v;\n"
+    "    for (int i = s * %d + 1; i < min(n, s * %d + %d); i++) {\n"
     "        tile %s w = %s(x[a][i][b : %d]);\n"
     "        v = %s;\n"
     "        y[a][i][b : %d] = v;\n"
@@ -100,15 +159,30 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     out->arguments[1] = rows ? axis_last(to) : to;
     static const char *const steps[FOLD_COUNT] = {
         [FOLD_SUM] = "v + w", [FOLD_PROD] = "v * w", [FOLD_MAX] = "max(v, w)", [FOLD_MIN] = "min(v, w)"};
+    static const char *const carries[FOLD_COUNT] = {
+        [FOLD_SUM] = "w + all", [FOLD_PROD] = "w * all", [FOLD_MAX] = "max(w, all)", [FOLD_MIN] = "min(w, all)"};
     const char *step = arena_print(memory, "%s(%s)", inside, steps[of->attr.fold]), *source; /* integers wrap */
     int block = options->gpu ? COLUMNS_GPU : COLUMNS, part = SCAN_BLOCK;
-    if (!rows)
+    int64_t programs = to.extents[0] * ((to.extents[2] + block - 1) / block), run = SCAN_RUN;
+    bool runs = options->gpu && programs < (int64_t)8 * MAXIMUM(options->units, 1) && to.extents[1] >= 2 * run;
+    if (!rows && runs) {
+        int r = (int)run;
+        source = arena_print(memory, scan_runs_source, name, type, type, inside, r, block, r, block, inside, inside, r,
+                             block, r, r, r, inside, inside, block, step, block, block, block, inside, block, r, inside,
+                             block, step, block, block, r, block, inside, inside, r, block, inside, block, step, r,
+                             block, r, r, r, inside, inside, block, step, block);
+    } else if (!rows)
         source = arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside, block, block,
                              inside, inside, block, step, block);
     else if (few)
         source = arena_print(memory, scan_long_source, name, type, type, inside, part, part, inside,
                              fold_names[of->attr.fold], inside, part, part, name, part, inside, name, inside, part,
                              part, inside, step, part, part);
+    else if (options->gpu && to.extents[1] > BLOCK_ROW)
+        source = arena_print(memory, scan_blocks_source, name, type, type, inside, inside, BLOCK_STEP, BLOCK_STEP, name,
+                             inside, fold_names[of->attr.fold], BLOCK_STEP, BLOCK_STEP, inside, inside, BLOCK_STEP,
+                             inside, name, BLOCK_STEP, step, inside, fold_names[of->attr.fold],
+                             arena_print(memory, "%s(%s)", inside, carries[of->attr.fold]));
     else
         source = arena_print(memory, scan_rows_source, name, type, type, inside, inside, name);
     out->kernel = fuse_from_source(memory, arena_print(memory, "scan_%s", name), source);

@@ -388,7 +388,7 @@ static void walk(facts *f, const tile_block *b)
 }
 
 /* The CPU's ladder, then the GPU's. */
-static const int64_t class_limits[] = {64,  1024, 4096,  65536, 1 << 20, LARGEST_EXTENT,
+static const int64_t class_limits[] = {64,  1024, 4096,  65536, 1 << 20, LARGEST_EXTENT, 40,
                                        256, 1024, 16384, 65536, 262144,  1 << 22};
 
 bool size_class_holds(int class, int64_t extent)
@@ -396,7 +396,7 @@ bool size_class_holds(int class, int64_t extent)
     enum { GPU_LADDER = 6 };
     bool first = class == 0 || class == GPU_LADDER;
     return (class >= COUNT(class_limits) || extent <= class_limits[class]) &&
-           (first || extent > class_limits[class - 1]);
+           (first || extent > class_limits[class - 1] - (class > GPU_LADDER && extent % 16 ? 7 : 0));
 }
 
 static integer_fact param_fact(const tile_kernel *k, int p)
@@ -404,7 +404,7 @@ static integer_fact param_fact(const tile_kernel *k, int p)
     const tile_param *param = &k->params[p];
     if (param->kind < PARAM_SCALAR || !dtype_is_integer(param->elem)) return anything(DT_I64);
     integer_fact fact = anything(param->elem);
-    bool is_extent = param->kind == PARAM_EXTENT, is_small = false;
+    bool is_extent = param->kind == PARAM_EXTENT || param->facts.size_class >= 0, is_small = false;
     for (int a = 0; a < k->param_count; a++) {
         for (int axis = 0; axis < k->params[a].rank; axis++) {
             bool here = k->params[a].extent_param[axis] == p;

@@ -11,7 +11,7 @@
  */
 #include "run/run.h"
 
-enum { CPU_CLASS_SHORT = 3, GPU_CLASS_SHORT = 8, SHORT_EXTENT = 16384 };
+enum { CPU_CLASS_SHORT = 3, GPU_CLASS_SHORT = 9, SHORT_EXTENT = 16368 };
 
 static int parameter_of(const tile_kernel *k, int64_t dim)
 {

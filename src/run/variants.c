@@ -42,7 +42,7 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     extent_facts(k, call->instance->uses, &call->plan, facts);
     /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
     for (int i = 0; i < k->param_count && call->kernel->dump; i++)
-        if (k->params[i].kind == PARAM_SCALAR && !(call->instance->uses[i] & EXTENT_OF_ARRAY))
+        if (k->params[i].kind == PARAM_SCALAR && !(call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)))
             facts[i].one = facts[i].by16 = false;
 }
 

@@ -67,7 +67,7 @@ TEST(vectors)
     t = emit_text("kernels/gelu.qn", "gelu_tile", "n=4097", false);
     EXPECT(strstr(t, "load_f32x4") && strstr(t, "else for (int v = 0; v < 4; v++)")); /* over the end: one by one */
     t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=8 cols=333", false);
-    EXPECT(!strstr(t, "load_f32x4")); /* rows of 333 floats are not aligned */
+    EXPECT(strstr(t, "const int shift0 = ") && strstr(t, "load_f32x4")); /* rows of 333 floats begin anywhere */
 }
 
 TEST(barriers)

@@ -83,8 +83,12 @@ TEST(rows_by_length)
 TEST(whole_chip)
 {
     cuda_shape s = shape("kernels/layernorm.qn", "layer_norm", "T=f32 rows=64 cols=4194304", 0, h200());
-    EXPECT(s.cooperative && s.grid[0] == 264 && s.threads <= 512 && s.sync_bytes > 0);
+    EXPECT(s.cooperative && s.grid[0] == 256 && s.threads <= 512 && s.sync_bytes > 0);
     EXPECT((int64_t)s.grid[0] / 2 * s.threads * 64 >= 4194304);
+    s = shape("kernels/layernorm.qn", "layer_norm", "T=f32 rows=64 cols=393216", 0, h200());
+    EXPECT(s.cooperative && s.grid[0] == 264 && s.threads == 512); /* 22 teams of 12 blocks */
+    s = shape("kernels/layernorm.qn", "layer_norm", "T=f32 rows=2 cols=393216", 0, h200());
+    EXPECT(s.cooperative && s.grid[0] == 192 && s.threads == 64); /* two rows: the whole chip on them */
     s = shape("kernels/sum.qn", "sum_tree", "n=1073741824", 0, h200());
     EXPECT(s.cooperative && s.grid[0] == 528 && !s.scratch_bytes);
 }

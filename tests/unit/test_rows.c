@@ -1,0 +1,303 @@
+/*
+ * Rows of any length and alignment, reductions over any axes, scans: values of every device against plain C with sums in
+ * double. Lengths around the limits of what lanes, a block, a cluster and the grid hold, arrays that begin an element
+ * behind a vector, NaN; and what the generated CUDA does with them: whole vectors, registers, one read.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+#include "test.h"
+
+#include "on_devices.h"
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+static qn_context *context;
+static qn_error error;
+static const char *where;
+static qn_module *module;
+
+static const char *const source =
+    "tensor soft(float x[A][B][C]) { return softmax(x, axis = 1); }\n"
+    "tensor spread(float x[A][B][C]) { return x - mean(x, axis = 1); }\n"
+    "tensor total(float x[A][B][C]) { return sum(x, axis = 1); }\n"
+    "tensor best(float x[A][B][C]) { return argmax(x, axis = 1); }\n"
+    "tensor run(float x[A][B][C]) { return cumsum(x, axis = 1); }\n"
+    "tensor top(float x[A][B][C]) { return cummax(x, axis = 1); }\n"
+    "tensor soft_row(float x[A][B]) { return softmax(x, axis = 1); }\n"
+    "tensor unit(float x[A][B]) { return x / norm(x, axis = 1); }\n"
+    "tensor norm_row(bf16 x[A][B], bf16 g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor channels(float x[N][C][P], float g[C]) {\n"
+    "  return (x - mean(x, axis = {0, 2})) * rsqrt(var(x, axis = {0, 2}, correction = 0) + 1e-5) * g[][:][];\n"
+    "}\n"
+    "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n";
+
+static float noise(int64_t i)
+{
+    uint64_t x = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    return (float)((double)((x * 0x94d049bb133111ebu) >> 11) * 0x1p-53 * 2 - 1);
+}
+
+/* ---- values: x is [a][b][c], folded or scanned along b ---- */
+
+enum { MOST = 400000 };
+static float room[MOST + 64], results[MOST];
+static int64_t places[MOST];
+static double expected[MOST];
+
+typedef struct row_case {
+    int64_t a, b, c;
+    int behind; /* elements from a vector to the array's first */
+} row_case;
+
+static void expect_along(const char *name, const float *x, const row_case *s)
+{
+    for (int64_t line = 0; line < s->a * s->c; line++) {
+        const float *from = x + line / s->c * s->b * s->c + line % s->c;
+        double most = -INFINITY, sum = 0, squares = 0, carry = 0;
+        int64_t at = 0;
+        for (int64_t k = 0; k < s->b; k++) {
+            double v = from[k * s->c];
+            if (v > most || (isnan(v) && !isnan(most))) most = v, at = k;
+            sum += v;
+            squares += v * v;
+        }
+        double all = 0;
+        for (int64_t k = 0; k < s->b; k++) all += exp((double)from[k * s->c] - most);
+        double *to = expected + line / s->c * s->b * s->c + line % s->c;
+        bool first = true;
+        for (int64_t k = 0; k < s->b; k++, first = false) {
+            double v = from[k * s->c], *out = to + k * s->c;
+            if (!strncmp(name, "soft", 4)) *out = exp(v - most) / all;
+            if (!strcmp(name, "spread")) *out = v - sum / (double)s->b;
+            if (!strcmp(name, "unit")) *out = v / sqrt(squares);
+            if (!strcmp(name, "run")) *out = carry = first ? v : carry + v;
+            if (!strcmp(name, "top"))
+                *out = carry = first || isnan(v) || v > carry ? (isnan(carry) ? carry : v) : carry;
+        }
+        if (!strcmp(name, "total")) expected[line] = sum;
+        if (!strcmp(name, "best")) expected[line] = (double)at;
+    }
+}
+
+static void check(const char *name, const row_case *s, bool nan)
+{
+    qn_call *call;
+    float *x = room + s->behind;
+    bool matrix = !strcmp(name, "soft_row") || !strcmp(name, "unit"), small = !strcmp(name, "total");
+    bool position = !strcmp(name, "best");
+    int64_t in[3] = {s->a, s->b, s->c}, out[3] = {s->a, small || position ? 1 : s->b, s->c};
+    int64_t count = s->a * s->c * (small || position ? 1 : s->b);
+    EXPECT(s->a * s->b * s->c <= MOST);
+    for (int64_t i = 0; i < s->a * s->b * s->c; i++) x[i] = noise(i);
+    if (nan) x[s->b / 2 * s->c] = NAN;
+    memset(results, 0x55, sizeof(results));
+    EXPECT(!qn_call_new(module, name, &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, matrix ? 2 : 3, in, NULL, &error));
+    if (position)
+        EXPECT(!qn_call_set_memory(call, "result0", places, QN_I64, 3, out, NULL, &error));
+    else
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, matrix ? 2 : 3, out, NULL, &error));
+    int wrong = 0;
+    if (qn_call_run(call, where, &error)) {
+        printf("%s on %s: %s\n", name, where, error.message);
+        wrong = -1;
+    }
+    expect_along(name, x, s);
+    double scale = !strcmp(name, "run") || small ? sqrt((double)s->b) + 1 : 1;
+    for (int64_t i = 0; i < count && wrong >= 0 && wrong < 3; i++) {
+        double got = position ? (double)places[i] : (double)results[i], want = expected[i];
+        bool same = isnan(want) ? isnan(got) : fabs(got - want) <= (position ? 0 : 2e-5 * scale) || got == want;
+        if (!same)
+            printf("%s on %s of [%lld][%lld][%lld] + %d: [%lld] is %g, not %g\n", name, where, (long long)s->a,
+                   (long long)s->b, (long long)s->c, s->behind, (long long)i, got, want);
+        wrong += !same;
+    }
+    EXPECT(!wrong);
+    qn_call_free(call);
+}
+
+static bool is_slow(void)
+{
+    return !strcmp(where, "ref") || !strcmp(where, "emu");
+}
+
+/* Lengths around what lanes, a block, a long row's block, a cluster and the grid hold, each a little behind a vector. */
+static void rows_anywhere(void)
+{
+    static const row_case cases[] = {
+        {5, 1, 1, 1},     {7, 3, 1, 0},     {5, 31, 1, 1},     {3, 256, 1, 1},    {3, 255, 1, 3},    {3, 1023, 1, 0},
+        {2, 1024, 1, 3},  {2, 4097, 1, 0},  {2, 16383, 1, 1},  {2, 16384, 1, 1},  {1, 16383, 1, 1},  {2, 50257, 1, 0},
+        {2, 65535, 1, 0}, {2, 65536, 1, 1}, {2, 100001, 1, 0}, {1, 262144, 1, 1}, {1, 300001, 1, 2},
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        if (!strcmp(where, "ref") && (cases[i].b > 5000 || i % 2)) continue;
+        if (is_slow() && cases[i].b > 70000 && i % 2) continue;
+        bool all = !is_slow() || cases[i].b < 20000;
+        check("unit", &cases[i], false);
+        check("soft_row", &cases[i], i % 4 == 1);
+        if (i % 2 && all) check("best", &cases[i], i % 3 == 0);
+        if (i % 3 == 0 || cases[i].b == 16384) check("run", &cases[i], false);
+        if (i % 3 == 1 && all) check("top", &cases[i], i % 2);
+    }
+}
+
+static void rows_across(void)
+{
+    static const row_case cases[] = {{2, 3, 33, 0},   {1, 21, 300, 1}, {2, 33, 8, 0},   {1, 100, 65, 1},
+                                     {1, 257, 40, 0}, {1, 1025, 9, 0}, {1, 2049, 5, 1}, {1, 4097, 3, 0},
+                                     {3, 64, 256, 0}, {1, 700, 300, 0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        if (is_slow() && i % 3 == 2) continue;
+        if (!strcmp(where, "ref") && i % 3) continue;
+        check("soft", &cases[i], i == 2);
+        check("best", &cases[i], i == 1);
+        check("total", &cases[i], false);
+        if (i % 2) check("spread", &cases[i], false);
+        if (i % 2 == 0) check("run", &cases[i], false);
+        if (i % 3 == 0) check("top", &cases[i], i == 3);
+    }
+}
+
+/* A norm over two axes around the kept one: one row, whose digits are coordinates. */
+static void norms_of_channels(void)
+{
+    static const row_case cases[] = {{4, 3, 35, 0}, {8, 5, 64, 0}, {3, 2, 1600, 0}, {16, 2, 1024, 0}, {40, 2, 49, 0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        const row_case *s = &cases[i];
+        float gain[8];
+        qn_call *call;
+        for (int64_t k = 0; k < s->a * s->b * s->c; k++) room[k] = noise(k);
+        for (int k = 0; k < 8; k++) gain[k] = (float)k - 3;
+        EXPECT(!qn_call_new(module, "channels", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 3, (int64_t[]){s->a, s->b, s->c}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "g", gain, QN_F32, 1, (int64_t[]){s->b}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 3, (int64_t[]){s->a, s->b, s->c}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        int wrong = 0;
+        for (int64_t c = 0; c < s->b; c++) {
+            double sum = 0, squares = 0, n = (double)(s->a * s->c);
+            for (int64_t k = 0; k < s->a * s->c; k++) sum += room[(k / s->c * s->b + c) * s->c + k % s->c];
+            for (int64_t k = 0; k < s->a * s->c; k++) {
+                double v = room[(k / s->c * s->b + c) * s->c + k % s->c] - sum / n;
+                squares += v * v;
+            }
+            for (int64_t k = 0; k < s->a * s->c; k++) {
+                int64_t at = (k / s->c * s->b + c) * s->c + k % s->c;
+                double want = (room[at] - sum / n) / sqrt(squares / n + 1e-5) * gain[c];
+                wrong += !(fabs(results[at] - want) <= 1e-4);
+            }
+        }
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
+static void permutations(void)
+{
+    static const row_case cases[] = {{3, 50, 7, 0}, {2, 3, 700, 0}, {70, 5, 66, 0}, {1, 129, 2, 0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        const row_case *s = &cases[i];
+        qn_call *call;
+        for (int64_t k = 0; k < s->a * s->b * s->c; k++) room[k] = noise(k);
+        EXPECT(!qn_call_new(module, "turned", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 3, (int64_t[]){s->a, s->b, s->c}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 3, (int64_t[]){s->c, s->a, s->b}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        int wrong = 0;
+        for (int64_t k = 0; k < s->a * s->b * s->c; k++)
+            wrong += results[k % s->c * s->a * s->b + k / s->c] != 2 * room[k];
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
+ON_EVERY_DEVICE(rows_anywhere)
+ON_EVERY_DEVICE(rows_across)
+ON_EVERY_DEVICE(norms_of_channels)
+ON_EVERY_DEVICE(permutations)
+
+/* ---- what the text does ---- */
+
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+static char *shown(const char *name, const char *const *settings, int count)
+{
+    static const char *const path = "rows.qn";
+    text out = {0};
+    FILE *file = fopen(path, "w");
+    if (file) fputs(source, file), fclose(file);
+    qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a", .settings = {settings, count}};
+    bool good = qn_show(context, path, name, &options, collect, &out, &error) == QN_OK;
+    if (!good) printf("%s: %s\n", name, error.message);
+    EXPECT(good);
+    remove(path);
+    const char *kernel = strstr(text_get(&out), "extern \"C\"");
+    char *words = strdup(kernel ? kernel : "");
+    text_free(&out);
+    return words;
+}
+
+TEST(odd_rows_go_by_vectors_and_stay)
+{
+    char *t = shown("unit", (const char *[]){"A=2048", "B=65535"}, 2);
+    EXPECT(strstr(t, "const int shift0 = ") && strstr(t, "at_edge(whole)") && strstr(t, "store_f32x4_if("));
+    EXPECT(!strstr(t, "in scratch */"));
+    free(t);
+}
+
+TEST(rows_beyond_a_cluster_share_the_grid)
+{
+    char *t = shown("soft_row", (const char *[]){"A=256", "B=393216"}, 2);
+    EXPECT(strstr(t, "team_blocks = team_row > team_step") && strstr(t, "team_count = gridDim.x / team_blocks"));
+    free(t);
+}
+
+TEST(rows_across_memory_stay_in_threads)
+{
+    char *t = shown("soft", (const char *[]){"A=64", "B=21", "C=65536"}, 3);
+    EXPECT(!strstr(t, "shared_room") && !strstr(t, "__syncthreads") && strstr(t, "float b1[21][1]"));
+    free(t);
+    t = shown("best", (const char *[]){"A=32", "B=4096", "C=1023"}, 3);
+    EXPECT(!strstr(t, "in scratch */")); /* it is read once, and not kept */
+    free(t);
+    t = shown("total", (const char *[]){"A=32", "B=4096", "C=1023"}, 3);
+    const char *phase = strstr(t, "_phase0"), *then = strstr(t, "_phase1");
+    EXPECT(phase && then && !(strstr(phase, "shared_room") && strstr(phase, "shared_room") < then));
+    free(t);
+}
+
+TEST(scans_stay_in_registers)
+{
+    char *t = shown("run", (const char *[]){"A=8192", "B=16384", "C=1"}, 3);
+    EXPECT(strstr(t, "scan_parts_sum_f32(scan_parts") && !strstr(t, "shared_room"));
+    free(t);
+}
+
+TEST(a_channel_is_one_row)
+{
+    char *t = shown("channels", (const char *[]){"N=64", "C=64", "P=16384"}, 3);
+    EXPECT(strstr(t, "team_blocks") && strstr(t, "copy_async(") && strstr(t, "load_f32x4_constant_if("));
+    EXPECT(!strstr(t, "in scratch */"));
+    free(t);
+}
+
+TEST(opened)
+{
+    EXPECT(!qn_context_open(NULL, &context, &error));
+    EXPECT(!qn_module_load_text(context, "rows.qn", source, &module, &error));
+}
+
+TEST(closed)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_beyond_a_cluster_share_the_grid),
+          CASE(rows_across_memory_stay_in_threads), CASE(scans_stay_in_registers), CASE(a_channel_is_one_row),
+          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
+          CASE(on_devices_permutations), CASE(closed))
