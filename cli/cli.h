@@ -66,6 +66,9 @@ extern const int command_count;
 /* False: the complaint was written to stderr. */
 bool options_parse(const command *c, int count, char **words, arguments *out);
 void options_help(const command *c, FILE *to);
+/* Every option that the command takes; value is NULL for a flag. */
+typedef void option_visit(void *user, const char *name, const char *value, const char *help);
+void options_each(const command *c, option_visit *visit, void *user);
 bool read_real(const char *words, double *number); /* the whole word is one */
 
 /* pipe.c: `-` in the place of a file that an option names is the standard output: the file is written aside and copied
@@ -145,6 +148,7 @@ void *convert_array(const qn_array *array, qn_dtype to); /* row-major, on the he
 int command_bench(const command *self, const arguments *given);
 int command_cache(const command *self, const arguments *given);
 int command_check(const command *self, const arguments *given);
+int command_completion(const command *self, const arguments *given);
 int command_data(const command *self, const arguments *given);
 int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
@@ -153,6 +157,7 @@ int command_export(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
 int command_predict(const command *self, const arguments *given);
+int command_man(const command *self, const arguments *given);
 int command_profile(const command *self, const arguments *given);
 int command_run(const command *self, const arguments *given);
 int command_show(const command *self, const arguments *given);

@@ -511,5 +511,10 @@ int command_profile(const command *self, const arguments *given)
         complain("the paths of the profile's files are too long together");
         return EXIT_WRONG_CALL;
     }
+    if (given->separated && (given->counters || given->stalls))
+        remark("--%s is of one launch of a kernel or tensor function of a file (quern profile FILE NAME --%s); of a "
+               "program it "
+               "is left out",
+               given->counters ? "counters" : "stalls", given->counters ? "counters" : "stalls");
     return given->separated ? profile_program(given, &outputs) : profile_here(self, given, &outputs, &plan);
 }

@@ -211,6 +211,18 @@ const command commands[] = {
      "  quern cache clear\n"
      "      remove it all\n",
      command_cache},
+    {"completion", "words for a shell to complete", "completion bash|zsh|fish", 1, 1,
+     "Prints a script for the shell; `make install` puts it where shells look.\n", "",
+     "  eval \"$(quern completion bash)\"\n"
+     "      in this shell, now\n"
+     "  quern completion fish > ~/.config/fish/completions/quern.fish\n"
+     "      in every fish from now on\n",
+     command_completion},
+    {"man", "the manual as pages for man", "man [COMMAND]", 0, 1,
+     "Prints the page of quern, or of one command, as man reads it; `make install` installs them.\n", "",
+     "  quern man bench | man -l -\n"
+     "      read one\n",
+     command_man},
     {"help", "explain a command", "help [COMMAND]", 0, 1, "The same as `quern COMMAND --help`.\n", "",
      "  quern help bench\n"
      "      what bench does, its options, an example\n",

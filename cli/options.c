@@ -261,6 +261,12 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
     return true;
 }
 
+void options_each(const command *c, option_visit *visit, void *user)
+{
+    for (int i = 0; i < option_count; i++)
+        if (takes(c, options[i].name)) visit(user, options[i].name, options[i].value, options[i].help);
+}
+
 void options_help(const command *c, FILE *to)
 {
     fprintf(to, "usage: quern %s\n\n%s", c->usage, c->about);

@@ -44,9 +44,10 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error)
         k->name);
     text_add(out, "    for (long program = first; program < last; program++)\n");
     text_print(out, "        %s(", k->name);
-    for (int p = 0; p < k->param_count; p++) {
+    for (int i = 0; i < function.order_count; i++) {
+        int p = function.order[i];
         const tile_param *param = &k->params[p];
-        if (p) text_add(out, ", ");
+        if (i) text_add(out, ", ");
         if (is_array(param))
             text_print(out, "launch->arrays[%d].data", p);
         else if (dtype_is_float(param->elem))

@@ -80,19 +80,22 @@ static void put_argument(const tile_param *p, int word, text *out)
         text_print(out, "(%s)frame.words[%d]", type, word);
 }
 
-static void put_kernel(const tile_kernel *k, const char *bounds, text *out)
+static void put_kernel(const tile_kernel *k, const raw_function *function, const char *bounds, text *out)
 {
-    int words = (int)(sizeof(cuda_tail) / sizeof(int64_t)), word = 0;
-    int passed = k->param_count - k->raw_hidden;
-    for (int i = 0; i < k->param_count; i++) words += is_array(&k->params[i]) ? 1 + 2 * k->params[i].rank : 1;
+    int words = (int)(sizeof(cuda_tail) / sizeof(int64_t)), starts[64] = {0}, start = 0;
+    for (int i = 0; i < k->param_count; i++) {
+        int taken = is_array(&k->params[i]) ? 1 + 2 * k->params[i].rank : 1;
+        if (i < COUNT(starts)) starts[i] = start;
+        start += taken;
+        words += taken;
+    }
     text_print(out, "struct %s_frame { long long words[%d]; };\n", k->name, words);
     text_print(out, "extern \"C\" __global__ void %s%s%s_phase0(const __grid_constant__ %s_frame frame)\n{\n    %s(",
                bounds, *bounds ? " " : "", k->name, k->name, k->raw_instance ? k->raw_instance : k->name);
-    for (int i = 0; i < passed; i++) {
-        const tile_param *p = &k->params[i];
+    for (int i = 0; i < function->order_count; i++) {
+        int which = function->order[i];
         if (i) text_add(out, ", ");
-        put_argument(p, word, out);
-        word += is_array(p) ? 1 + 2 * p->rank : 1;
+        put_argument(&k->params[which], starts[which], out);
     }
     text_add(out, ");\n}\n");
 }
@@ -121,7 +124,7 @@ qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *o
     if (!bounds.length && known_threads(k)) text_print(&bounds, "__launch_bounds__(%d)", (int)known_threads(k));
     text_add(out, "\n#line 1 \"generated CUDA\"\n");
     raw_put_undefines(k->raw_constants, out);
-    put_kernel(k, text_get(&bounds), out);
+    put_kernel(k, &function, text_get(&bounds), out);
     text_free(&bounds);
     return QN_OK;
 }

@@ -17,6 +17,8 @@ typedef struct raw_function {
     raw_span template_names[8]; /* of its template parameters */
     int template_count;
     const char *parameters; /* behind the "(" of its parameter list */
+    int order[64];          /* raw_check_signature: which parameter of the kernel each of its own is */
+    int order_count;
 } raw_function;
 
 /* The next function of the text from *at on, which then stands behind its parameter list; false: there is none. */

@@ -93,11 +93,52 @@ static qn_status find(const tile_kernel *k, raw_function *out, qn_error *error)
                      file, k->name, k->name, k->name);
 }
 
-qn_status raw_check_signature(const tile_kernel *k, int extra, raw_function *out, qn_error *error)
+/* Kinds of numbers that a call converts into each other: integers of any width, floats of any width. */
+static bool number_fits(const char *type, dtype elem)
+{
+    dtype found;
+    bool array;
+    if (!raw_type_of(type, &found, &array) || array) return false;
+    return dtype_is_float(found) == dtype_is_float(elem);
+}
+
+/* A text that was not written for Quern: its parameters are found by their names, in whatever order, and its numbers may
+ * be narrower than ours. Every array must be there; an extent or a scalar that the text does without is not passed. */
+static bool match_names(const tile_kernel *k, raw_function *f)
+{
+    raw_names names = {.constants = k->raw_constants, .function = f, .instance = k->raw_instance};
+    raw_parameter parameter = {0};
+    text type = {0};
+    bool good = true, used[64] = {false};
+    int count = 0, passed = k->param_count - k->raw_hidden;
+    if (passed > COUNT(used)) return false;
+    for (const char *c = raw_skip_blank(f->parameters); *c && *c != ')' && good;) {
+        text_clear(&parameter.type);
+        text_clear(&type);
+        raw_read_parameter(&c, &parameter);
+        raw_substitute(&names, (raw_span){text_get(&parameter.type), parameter.type.length}, &type);
+        int which = 0;
+        while (which < passed && (strlen(k->params[which].name) != parameter.name.length ||
+                                  memcmp(k->params[which].name, parameter.name.start, parameter.name.length)))
+            which++;
+        const tile_param *p = which < passed ? &k->params[which] : NULL;
+        good = p && count < passed && !used[which] &&
+               (is_array(p) ? type_fits(text_get(&type), p->elem, true) : number_fits(text_get(&type), p->elem));
+        if (!good) break;
+        used[which] = true;
+        f->order[count++] = which;
+        if (*c == ',') c = raw_skip_blank(c + 1);
+    }
+    for (int i = 0; i < passed; i++) good = good && (used[i] || !is_array(&k->params[i]));
+    text_free(&parameter.type);
+    text_free(&type);
+    f->order_count = good ? count : 0;
+    return good;
+}
+
+static qn_status match_places(const tile_kernel *k, int extra, raw_function *out, qn_error *error)
 {
     const char *file = k->file ? k->file : "?";
-    *out = (raw_function){0};
-    QN_TRY(find(k, out, error));
     int declared = k->param_count - k->raw_hidden, expected = declared + extra, found = 0;
     raw_names names = {.constants = k->raw_constants, .function = out, .instance = k->raw_instance};
     raw_parameter parameter = {0};
@@ -133,7 +174,20 @@ qn_status raw_check_signature(const tile_kernel *k, int extra, raw_function *out
                            "    make the declaration and the %s text agree",
                            file, k->raw_language, k->name, expected, extra ? ", then program numbers as long" : "",
                            found, words_of(k));
+    for (int i = 0; i < declared && i < COUNT(out->order); i++) out->order[i] = i;
+    out->order_count = MINIMUM(declared, COUNT(out->order));
     return status;
+}
+
+qn_status raw_check_signature(const tile_kernel *k, int extra, raw_function *out, qn_error *error)
+{
+    *out = (raw_function){0};
+    QN_TRY(find(k, out, error));
+    qn_error wrong;
+    qn_status status = match_places(k, extra, out, &wrong);
+    if (status == QN_OK || (!extra && match_names(k, out))) return QN_OK;
+    return error_set(error, status, "%s, or give the text's parameters the names of the declaration, in any order",
+                     wrong.message);
 }
 
 void raw_put_undefines(const char *constants, text *out)

@@ -258,6 +258,10 @@ static void check_raw(checker *c, const ast *item)
             if (clause->list.items[k]->kind != AST_STRING)
                 diagnose(c->d, "E104", clause->list.items[k]->from, "such as `options (\"-use_fast_math\")`",
                          "expected an option of the compiler in quotes");
+            else if (raw_option_is_of_host(clause->list.items[k]->words, clause->list.items[k]->length))
+                diagnose(c->d, "W604", clause->list.items[k]->from, "remove it: the GPU and the level are chosen here",
+                         "the option `%.*s` is of a host compiler and is left out",
+                         (int)MINIMUM(clause->list.items[k]->length, 60), clause->list.items[k]->words);
     }
     if (cuda && !has_block)
         diagnose(c->d, "E109", item->at, "say how many threads a block has: `block (256)`",

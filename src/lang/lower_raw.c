@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_SOURCE_BYTES = 16 << 20 };
@@ -90,6 +91,38 @@ static const char *raw_instance(walk *w)
     return keep(w, &out);
 }
 
+/* Options of a host compiler or of nvcc's own steps, which those who paste a build line bring along. */
+bool raw_option_is_of_host(const char *option, size_t length)
+{
+    static const char *const beginnings[] = {"-O",
+                                             "-W",
+                                             "-Xcompiler",
+                                             "-fPIC",
+                                             "-fopenmp",
+                                             "-march=",
+                                             "-mtune=",
+                                             "-gencode",
+                                             "-arch",
+                                             "--gpu-arch",
+                                             "-ccbin",
+                                             "-shared",
+                                             "-l",
+                                             "-L",
+                                             "-pthread",
+                                             "--expt-",
+                                             "-pipe",
+                                             "-m64",
+                                             "--compiler-options",
+                                             "-fvisibility",
+                                             "-fno-"};
+    static const char *const ours[] = {"-lineinfo"};
+    for (int i = 0; i < COUNT(ours); i++)
+        if (strlen(ours[i]) == length && !strncmp(option, ours[i], length)) return false;
+    for (int i = 0; i < COUNT(beginnings); i++)
+        if (length >= strlen(beginnings[i]) && !strncmp(option, beginnings[i], strlen(beginnings[i]))) return true;
+    return (length == 2 && (!strncmp(option, "-g", 2) || !strncmp(option, "-c", 2)));
+}
+
 static const char *raw_options(walk *w, const ast *clause, bool *has_folder)
 {
     text out = {0};
@@ -99,11 +132,31 @@ static const char *raw_options(walk *w, const ast *clause, bool *has_folder)
             diagnose(w->d, "E104", option->from, "one option, one line", "an option with a line break");
             continue;
         }
+        if (raw_option_is_of_host(option->words, option->length)) continue; /* the check told it */
         *has_folder |= !strncmp(option->words, "-I", 2) || !strncmp(option->words, "--include-path", 14);
         text_add_bytes(&out, option->words, option->length);
         text_add(&out, "\n");
     }
     return keep(w, &out);
+}
+
+/* Headers that the prelude does not stand in for, or types of them that it has not: then the toolkit's own are used, where
+ * there is one. */
+static const char *toolkit_folder(arena *memory, const char *source)
+{
+    static const char *const signs[] = {"<mma.h>", "half2", "__nv_bfloat162", "<cuda_fp8.h>", "<cooperative_groups"};
+    const char *roots[] = {environment_get("CUDA_HOME"), environment_get("CUDA_PATH"), "/usr/local/cuda"};
+    bool wanted = false;
+    for (int i = 0; i < COUNT(signs); i++) wanted |= strstr(source, signs[i]) != NULL;
+    for (int i = 0; wanted && i < COUNT(roots); i++) {
+        if (!roots[i] || !*roots[i] || strchr(roots[i], '\n')) continue;
+        const char *folder = arena_print(memory, "%s/include", roots[i]);
+        FILE *header = fopen(arena_print(memory, "%s/cuda_fp16.h", folder), "rb");
+        if (!header) continue;
+        fclose(header);
+        return folder;
+    }
+    return NULL;
 }
 
 /* The text of `from "file"`, found beside the .qn file. */
@@ -149,6 +202,11 @@ void lower_raw(walk *w)
         if (!strcmp(kernel->clauses.items[i]->word, "options"))
             w->k->raw_options = raw_options(w, kernel->clauses.items[i], &has_folder);
     const char *source = kernel->is_path ? raw_file(w) : arena_copy_text(w->memory, kernel->words, kernel->length);
+    const char *toolkit = cuda && !has_folder ? toolkit_folder(w->memory, source) : NULL;
+    if (toolkit) {
+        w->k->raw_options = arena_print(w->memory, "%s-I%s\n", w->k->raw_options ? w->k->raw_options : "", toolkit);
+        has_folder = true;
+    }
     w->k->raw_source = raw_expand(w->memory, source, w->k->raw_path, w->k->raw_line, cuda && !has_folder);
     w->k->raw_instance = kernel->left ? raw_instance(w) : NULL;
     w->k->raw_constants = kernel->left ? "" : raw_constants(w); /* a template may call its own parameter T */

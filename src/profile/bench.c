@@ -227,6 +227,7 @@ static qn_status find_blocks(bench *b, const char *path, qn_error *error)
                      near ? "did you mean" : "the first is", near ? near : names[0], near ? "?" : "");
 }
 
+static const char picture_endings[] = ".png .jpg .jpeg .pdf .gif .webp .eps .html";
 static const char empty_picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"/>\n";
 
 /* Paths that cannot be written and baselines that cannot be compared are told before anything is timed. */
@@ -236,6 +237,10 @@ static qn_status open_files(const bench *b, baseline **against, qn_error *error)
     if (o->against_path) QN_TRY(baseline_open(o->against_path, &b->results->environment, o->force, against, error));
     if (o->plot_path && !o->sweeps.count)
         return error_set(error, QN_BAD_CALL, "a plot needs a sweep: --sweep n=2^10..2^20");
+    const char *end = o->plot_path ? strrchr(o->plot_path, '.') : NULL;
+    if (end && strcmp(end, ".svg") && !strchr(end, '/') && strncmp(o->plot_path, "/dev/", 5) &&
+        strstr(picture_endings, end))
+        return error_set(error, QN_BAD_CALL, "a plot is SVG: name it something.svg, not `%s`", o->plot_path);
     if (o->json_path) QN_TRY(file_write(o->json_path, "[]\n", 3, error));
     if (o->csv_path) QN_TRY(file_write(o->csv_path, "", 0, error));
     return o->plot_path ? file_write(o->plot_path, empty_picture, strlen(empty_picture), error) : QN_OK;

@@ -99,5 +99,28 @@ else
     echo "FAILED $call"
     cat err
 fi
+# Manual pages and completion know every command and option.
+holds() {
+    what=$1
+    shift
+    if "$@" >log 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        cat log
+    fi
+}
+sh "$root/tools/install-manual" "$quern" "$work/prefix" >out 2>&1
+for command in $("$quern" help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -v quern); do
+    holds "a page of $command" test -s "prefix/share/man/man1/quern-$command.1"
+done
+for option in $("$quern" help bench | grep -oE '^  --[a-z-]+' | sed 's/^  --//'); do
+    holds "the page of bench has $option" grep -qF -- "$(printf '%s' "--$option" | sed 's/-/\\-/g')" prefix/share/man/man1/quern-bench.1
+done
+if command -v bash >/dev/null; then
+    bash -c ". prefix/share/bash-completion/completions/quern; COMP_WORDS=(quern be); COMP_CWORD=1; _quern; echo \${COMPREPLY[@]}
+        COMP_WORDS=(quern bench f.qn --sw); COMP_CWORD=3; _quern; echo \${COMPREPLY[@]}" >out 2>&1
+    holds "bash completes commands" grep -qx bench out
+    holds "bash completes options" grep -qx -- --sweep out
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

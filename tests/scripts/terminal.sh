@@ -37,6 +37,12 @@ holds "a profile of at most 90" widest 90
 holds "a sweep has times" grep -q '^copies on cpu: time' out
 holds "paired sizes" test "$(grep -c '^ *16 *16 ' out)" = 2
 holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
+"$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.png >out 2>err
+holds "a plot that is no SVG is refused" grep -q 'a plot is SVG: name it something.svg, not `x.png`' err
+"$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.svg >out 2>err
+holds "a plot has a background of its own" grep -q 'svg { background: #fff; }' x.svg
+"$quern" profile --counters -- "$quern" run file.qn a --device cpu --set n=3 --set m=4 >out 2>err
+holds "counters of a program are told to be left out" grep -q 'note: --counters is of one launch' err
 "$quern" check wrong.qn >out 2>err
 holds "no colours in a pipe" sh -c '! grep -q "$(printf "\033")" out err'
 if command -v script >/dev/null; then

@@ -131,16 +131,19 @@ TEST(refusals)
     expect_refusal("f(in float x[n])", "void f(const float *x, long n) {}",
                    "a.qn: error E508: the function f of `cuda f` is not a kernel\n    write `__global__` before it");
     expect_refusal(
-        "f(in float x[n])", "__global__ void f(const float *x) {}",
+        "f(in float x[n])", "__global__ void f(const float *y) {}",
         "a.qn: error E508: `cuda f` declares 2 parameters (arrays and scalars, then extents as long), its text "
-        "has 1\n    make the declaration and the CUDA text agree");
+        "has 1\n    make the declaration and the CUDA text agree, or give the text's parameters the names of the "
+        "declaration, in any order");
     expect_refusal(
         "f(in float x[n])", "__global__ void f(const float *x, long n, int m) {}",
         "a.qn: error E508: `cuda f` declares 2 parameters (arrays and scalars, then extents as long), its text "
-        "has 3\n    make the declaration and the CUDA text agree");
+        "has 3\n    make the declaration and the CUDA text agree, or give the text's parameters the names of the "
+        "declaration, in any order");
     expect_refusal("f(in T x[n], out T y[n])", "__global__ void f(const T *x, double *y, long n) {}",
                    "a.qn:1:25: error E508: declared parameter 2 (y) is `float *`, source has `double *`\n    make the "
-                   "declaration and the CUDA text agree");
+                   "declaration and the CUDA text agree, or give the text's parameters the names of the declaration, "
+                   "in any order");
     expect_refusal("f<float>(in float x[n])", "__global__ void f(const float *x, long n) {}",
                    "a.qn: error E508: `cuda f` gives template arguments, but the function f is not a template\n    "
                    "remove them");
@@ -149,7 +152,8 @@ TEST(refusals)
                    "f<float>(...)`");
     expect_refusal("f<double>(in float x[n])", "template <typename E> __global__ void f(const E *x, long n) {}",
                    "a.qn:1:25: error E508: declared parameter 1 (x) is `float *`, source has `double *`\n    make the "
-                   "declaration and the CUDA text agree");
+                   "declaration and the CUDA text agree, or give the text's parameters the names of the declaration, "
+                   "in any order");
 }
 
 static void emitted(const char *name, dtype type, text *out)

@@ -1,0 +1,78 @@
+#!/bin/sh
+# CUDA and C as people have them, pasted: parameters in their own order with numbers of their own width, found by name; flags
+# of host compilers left out with a note; the toolkit's headers where the text needs them.
+# Usage: tests/scripts/pasted.sh BUILD_FOLDER
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
+quern="$(cd "${1:-build}" && pwd)/quern"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export QUERN_CACHE="$work/cache"
+cd "$work" || exit 1
+passed=0
+failed=0
+holds() {
+    what=$1
+    shift
+    if "$@" >log 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        cat log out
+    fi
+}
+cat >file.qn <<'END'
+kernel by_tile(in float x[n], inout float y[n], float a = 3, const int B = 64)  launch (cdiv(n, B))
+{
+    y[program(0) * B : B] += a * x[program(0) * B : B];
+}
+
+cuda saxpy(in float x[n], inout float y[n], float a = 3)  launch (cdiv(n, 128)) block (128) options ("-O2", "-Wall", "-DONE=1")
+"""
+__global__ void saxpy(int n, float a, const float *__restrict__ x, float *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = ONE * a * x[i] + y[i];
+}
+"""
+
+c saxpy_c(in float x[n], inout float y[n], float a = 3)
+"""
+void saxpy_c(int n, double a, const float *x, float *y)
+{
+    for (int i = 0; i < n; i++) y[i] += (float)a * x[i];
+}
+"""
+
+bench saxpy (n = 1000) { by_tile, saxpy, saxpy_c }
+END
+"$quern" check file.qn saxpy --device emu >out 2>&1
+holds "a pasted CUDA kernel runs" grep -q '^saxpy: clean' out
+holds "flags of a host compiler are told" grep -q 'W604: the option `-O2` is of a host compiler and is left out' out
+holds "each of them" grep -q 'W604: the option `-Wall`' out
+holds "others go on" sh -c '! grep -q "W604.*DONE" out'
+"$quern" check file.qn saxpy_c --device cpu >out 2>&1
+holds "a pasted C function runs" grep -q '^saxpy_c: clean' out
+sed -i 's/float \*__restrict__ x, float \*y)/float *__restrict__ u, float *y)/; s/a \* x\[i\] + y\[i\];$/a * u[i] + y[i];/' file.qn
+"$quern" run file.qn saxpy --device emu --set n=10 >out 2>&1
+holds "a name that is not there" grep -q 'or give the text.s parameters the names of the declaration, in any order' out
+# The toolkit's own headers, where there is one and the text needs them.
+mkdir -p toolkit/include
+: >toolkit/include/cuda_fp16.h
+cat >half.qn <<'END'
+cuda pairs(in f16 x[n], out f16 y[n])  launch (1) block (32)
+"""
+#include <cuda_fp16.h>
+extern "C" __global__ void pairs(const __half *x, __half *y, long n)
+{
+    __half2 two = reinterpret_cast<const __half2 *>(x)[threadIdx.x];
+    reinterpret_cast<__half2 *>(y)[threadIdx.x] = __hadd2(two, two);
+}
+"""
+END
+CUDA_HOME=$work/toolkit "$quern" show half.qn pairs --stage cuda --device cuda >out 2>&1
+holds "the toolkit's folder" grep -q "//option -I$work/toolkit/include" out
+holds "and its header" grep -q '#include <cuda_fp16.h>' out
+CUDA_HOME=$work/nowhere "$quern" show half.qn pairs --stage cuda --device cuda >out 2>&1
+[ -f /usr/local/cuda/include/cuda_fp16.h ] || holds "none where there is none" sh -c '! grep -q "//option" out'
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
