@@ -182,7 +182,7 @@ static void lay_out_again(const seed *from, text *out)
     diagnostics d = {.memory = memory};
     ast_file file = {
         .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
-    lexer x;
+    lexer x = {0};
     lex_start(&x, &file, &d);
     size_t line_start = 0;
     int line = 1;
