@@ -250,7 +250,7 @@ static void swap_tokens(const seed *from, text *out)
     diagnostics d = {.memory = memory};
     ast_file file = {
         .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
-    lexer x;
+    lexer x = {0};
     lex_start(&x, &file, &d);
     const char *names[512];
     int name_count = 0;
