@@ -17,6 +17,17 @@ def _never():
 _compiling = _never  # torch.compiler.is_compiling, once torch is there
 
 
+def _transforming(name):
+    """Inside torch.vmap? Other transforms of torch.func would lose their way in an operator, and are refused."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch._C._are_functorch_transforms_active():
+        return False
+    functorch = torch._C._functorch
+    if any(each.key() != functorch.TransformType.Vmap for each in functorch.get_interpreter_stack()):
+        raise _quern.CallError(f"`{name}` has gradients for autograd, not for transforms of torch.func other than vmap: use torch.autograd")
+    return True
+
+
 def attach_torch():
     """Takes note of torch, if somebody imported it."""
     global _compiling
@@ -47,7 +58,12 @@ class Function:
     def __call__(self, *args, **keywords):
         if _compiling():
             return self._traced(args, keywords)
-        result = self._run(args, keywords)
+        try:
+            result = self._run(args, keywords)
+        except RuntimeError:
+            if not _transforming(self.name):  # tensors of torch.vmap have no memory: the operator knows what to do
+                raise
+            return self._traced(args, keywords)
         if result is NotImplemented:
             from . import autograd
 

@@ -82,7 +82,11 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
             ((callable *)self)->name);
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
     PyObject *result;
-    if (b.wants_grad) {
+    if (b.first && b.first->facts->family == FAMILY_TORCH && forward_mode_is_on()) {
+        result =
+            PyErr_Format(call_error, "`%s` has no derivative in forward mode: it would lose the tangents; use backward",
+                         b.self->name);
+    } else if (b.wants_grad) {
         result = Py_NewRef(Py_NotImplemented);
     } else {
         entry *e = entry_find(&b);

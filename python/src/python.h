@@ -74,7 +74,8 @@ bool view_stream(const view *v, void **stream);
 /* The address and shape of a tensor that the framework just made: nothing to check. */
 bool view_plain(PyObject *object, view *out);
 bool view_same_device(const view *a, const view *b);
-bool grad_is_enabled(void); /* torch's */
+bool grad_is_enabled(void);    /* torch's */
+bool forward_mode_is_on(void); /* inside torch.autograd.forward_ad.dual_level() */
 /* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
 bool dtype_from_object(PyObject *object, qn_dtype *type);
 

@@ -418,3 +418,18 @@ bool grad_is_enabled(void)
     PyErr_Clear();
     return on;
 }
+
+bool forward_mode_is_on(void)
+{
+    static PyObject *module, *name;
+    if (!module) {
+        module = imported("torch.autograd.forward_ad");
+        name = PyUnicode_InternFromString("_current_level");
+        if (!module || !name) return false;
+    }
+    PyObject *level = PyObject_GenericGetAttr(module, name);
+    long number = level ? PyLong_AsLong(level) : -1;
+    Py_XDECREF(level);
+    PyErr_Clear();
+    return number >= 0;
+}

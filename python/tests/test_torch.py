@@ -10,6 +10,15 @@ F = torch.nn.functional if torch else None
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
 
 
+class _Exported(torch.nn.Module if torch else object):
+    def __init__(self, q):
+        super().__init__()
+        self.q = q
+
+    def forward(self, x):
+        return self.q.soft(x) + 1
+
+
 @needs_torch
 class Torch(unittest.TestCase):
     def setUp(self):
@@ -103,6 +112,20 @@ class Torch(unittest.TestCase):
         found, x.grad = x.grad, None
         (torch.softmax(2 * x, 1) ** 2).sum().backward()
         self.close(found, x.grad)
+
+    def test_transforms(self):
+        """vmap goes through the operator; other transforms of torch.func, and forward mode, are refused instead of losing tangents."""
+        x = torch.randn(4, 6)
+        self.close(torch.vmap(self.q.soft)(torch.stack([x, 2 * x])), torch.softmax(2 * torch.stack([x, 2 * x]), 2))
+        for transform in (lambda: torch.func.grad(lambda x: self.q.soft(x).sum())(x), lambda: torch.func.jvp(self.q.soft, (x,), (x,))):
+            self.raises(quern.CallError, "use torch.autograd", transform)
+        import torch.autograd.forward_ad as forward
+
+        with forward.dual_level():
+            self.raises(quern.CallError, "forward mode", self.q.soft, forward.make_dual(x, x))
+        self.q.soft(x)
+        exported = torch.export.export(_Exported(self.q), (x,))
+        self.close(exported.module()(x), torch.softmax(2 * x, 1) + 1)
 
     def test_compile(self):
         x = torch.randn(6, 5, requires_grad=True)
