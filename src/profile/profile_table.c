@@ -17,6 +17,7 @@
 
 typedef struct row {
     const char *name, *kind, *shapes, *device;
+    const char *source; /* of a kernel: what it is made of and where that was written, "linear+gelu train.c:25" */
     int64_t calls, self_ns, total_ns, device_self_ns, device_total_ns, device_calls, memory_bytes;
     double flops, bytes;        /* of launches and copies, together */
     double roofline;            /* share of it; NAN: not known */
@@ -203,6 +204,22 @@ static const record_facts **facts_by_sum(const view *v)
     return facts;
 }
 
+/* "linear+gelu train.c:25": the operations by the names that the user called, and the last one's place. */
+static const char *source_of(arena *memory, const record_facts *f)
+{
+    enum { MOST = 48 };
+    if (!f->ops && !f->file) return NULL;
+    text words = {0};
+    for (const char *c = f->ops ? f->ops : ""; *c && words.length < MOST; c++)
+        text_add_bytes(&words, *c == ' ' ? "+" : c, 1);
+    if (f->ops && strlen(f->ops) > MOST) text_add(&words, "...");
+    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
+    if (f->file) text_print(&words, "%s%s:%d", words.length ? " " : "", slash ? slash + 1 : f->file, f->line);
+    const char *copy = arena_copy_text(memory, text_get(&words), words.length);
+    text_free(&words);
+    return copy;
+}
+
 /* Devices, and how near kernels came to what those were measured to do: of several shapes, weighted by their time. */
 static void add_devices(view *v)
 {
@@ -217,6 +234,7 @@ static void add_devices(view *v)
         const char *bound = NULL;
         if (!facts[i] || !r) continue;
         if (!r->device) r->device = facts[i]->device;
+        if (!r->source) r->source = source_of(v->memory, facts[i]);
         bool kernel = e->kind == RECORD_KERNEL;
         double time_ns = (double)(kernel ? e->sum.total_ns : e->sum.device_ns);
         int64_t calls = kernel ? e->sum.calls : e->device_calls;
@@ -261,6 +279,7 @@ enum {
     DEVICE,
     KIND,
     SHAPES,
+    SOURCE,
     COLUMNS
 };
 static const column columns[COLUMNS] = {
@@ -285,6 +304,7 @@ static const column columns[COLUMNS] = {
     [DEVICE] = {"Device", "device_name", NULL, WORDS},
     [KIND] = {"Kind", "kind", NULL, WORDS},
     [SHAPES] = {"Shapes", "shapes", NULL, WORDS},
+    [SOURCE] = {"Made of", "source", NULL, WORDS},
 };
 
 static double share_of(int64_t part, int64_t whole)
@@ -327,6 +347,7 @@ static const char *words_of(const row *r, int column)
 {
     return column == NAME     ? r->name
            : column == BOUND  ? limit_words(r->roofline, r->bound)
+           : column == SOURCE ? r->source
            : column == DEVICE ? r->device
            : column == KIND   ? r->kind
                               : r->shapes;
@@ -357,7 +378,7 @@ static int sort_column(const view *v, qn_error *error)
     int count = 0;
     for (int i = 0; i < COLUMNS; i++) {
         if (!strcmp(wanted, columns[i].key) || (columns[i].other && !strcmp(wanted, columns[i].other))) return i;
-        if (i != KIND && i != SHAPES && i != BOUND) names[count++] = columns[i].key;
+        if (i != KIND && i != SHAPES && i != BOUND && i != SOURCE) names[count++] = columns[i].key;
     }
     const char *near = suggest_name(wanted, names, count);
     text all = {0};

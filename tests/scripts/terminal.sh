@@ -41,6 +41,9 @@ holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
 holds "a plot that is no SVG is refused" grep -q 'a plot is SVG: name it something.svg, not `x.png`' err
 "$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.svg >out 2>err
 holds "a plot has a background of its own" grep -q 'svg { background: #fff; }' x.svg
+printf 'tensor layer(float x[B][D], float w[D][E])\n{\n    return gelu(x @ w);\n}\n' >layer.qn
+"$quern" profile layer.qn layer --device cpu --runs 1 --by kernel --set B=8 --set D=8 --set E=8 >out 2>err
+holds "kernels name what they are made of, and where" grep -q 'matmul+gelu layer.qn:3' out
 "$quern" profile --counters -- "$quern" run file.qn a --device cpu --set n=3 --set m=4 >out 2>err
 holds "counters of a program are told to be left out" grep -q 'note: --counters is of one launch' err
 "$quern" check wrong.qn >out 2>err
