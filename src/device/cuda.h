@@ -175,7 +175,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
 void cuda_unload(program *base);
 qn_status cuda_prepare(program *base, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                        qn_error *error);
-void cuda_move(device_launch *l, const array_view *arrays);
+qn_status cuda_move(device_launch *l, const array_view *arrays, qn_error *error);
 qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error);
 qn_status cuda_finish(device_launch *l, qn_error *error);
 void cuda_discard(device_launch *l);

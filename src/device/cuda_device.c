@@ -177,6 +177,7 @@ static void about(const device *base, device_about *out)
     *out = (device_about){
         .available = d->unavailable.status == QN_OK, .absent = d->absent, .units = d->target.multiprocessors};
     out->cache_bytes = (size_t)d->target.l2_bytes;
+    out->arch = d->target.arch;
     if (!out->available) {
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;

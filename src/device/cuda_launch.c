@@ -316,17 +316,21 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
     return status;
 }
 
-/* Where the word of an array's address is, it is again: only the addresses are written. */
-void cuda_move(device_launch *l, const array_view *arrays)
+/* Where the word of an array's address is, it is again: only the addresses are written, and the maps of moved arrays. */
+qn_status cuda_move(device_launch *l, const array_view *arrays, qn_error *error)
 {
     const tile_kernel *k = l->program->kernel;
-    int word = 0;
-    for (int i = 0; i < k->param_count; i++) {
-        bool array = k->params[i].kind < PARAM_SCALAR;
-        for (int phase = 0; phase < l->phase_count && array; phase++)
-            l->phases[phase].frame[word] = (int64_t)(intptr_t)arrays[i].data;
-        word += array ? 1 + 2 * k->params[i].rank : 1;
+    for (int i = 0; i < l->phase_count; i++) {
+        cuda_phase *phase = &l->phases[i];
+        int64_t *word = phase->frame + phase->map_count * CUDA_MAP_WORDS;
+        QN_TRY(encode_maps(l->program->device, phase, arrays, error));
+        for (int p = 0; p < k->param_count; p++) {
+            bool array = k->params[p].kind < PARAM_SCALAR;
+            if (array) *word = (int64_t)(intptr_t)arrays[p].data;
+            word += array ? 1 + 2 * k->params[p].rank : 1;
+        }
     }
+    return QN_OK;
 }
 
 void cuda_discard(device_launch *l)

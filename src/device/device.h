@@ -29,6 +29,7 @@ typedef struct device_about {
     char note[256];        /* a wish of the environment that was not followed; or empty */
     int units;
     size_t cache_bytes; /* of its last cache; 0: the processor's */
+    int arch;           /* of a GPU whose text is CUDA: 90; 0: it is none */
 } device_about;
 
 /* How a device is doing while it works. NAN: not known. */
@@ -154,7 +155,7 @@ typedef struct driver {
     qn_status (*prepare)(program *p, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                          qn_error *error);
     /* A prepared launch with the same plan and arrays of the same shapes at other addresses. */
-    void (*move)(device_launch *launch, const array_view *arrays);
+    qn_status (*move)(device_launch *launch, const array_view *arrays, qn_error *error);
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */

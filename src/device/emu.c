@@ -71,7 +71,8 @@ static void emu_close(device *base)
 static void emu_about(const device *base, device_about *about)
 {
     const emu_device *d = (const emu_device *)base;
-    *about = (device_about){.available = d->compiler.path[0] != 0, .units = d->target.multiprocessors};
+    *about = (device_about){
+        .available = d->compiler.path[0] != 0, .units = d->target.multiprocessors, .arch = d->target.arch};
     if (about->available)
         snprintf(about->description, sizeof(about->description),
                  "runs CUDA text on the CPU, for checking it; compiler %.100s", d->compiler.name);

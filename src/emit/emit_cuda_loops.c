@@ -107,28 +107,46 @@ static void print_load(printer *p, const loop_node *n)
     sched_place at = p->s->places[op->results[0]];
     const char *type = cuda_register_type(elem), *name = emit_name(e, op->results[0]);
     const char *read = need(e, "read_%s", memory_name(elem));
-    if (!n->number[0] || !follows_column(p->s, op)) { /* of one element, or the same for both */
-        element x = element_of(p, op, at, n->number[0] ? "" : " + v");
+    if (n->number[0] == LOOPS_ONE || !follows_column(p->s, op)) { /* of one element, or the same for both */
+        element x = element_of(p, op, at, n->number[0] == LOOPS_ONE ? " + v" : "");
         put(e, "const %s %s = %s%s%s(%s)%s;", type, name, x.test ? x.test : "", x.test ? " ? " : "", read, x.pointer,
             x.test ? " : 0" : "");
         return;
     }
     element first = element_of(p, op, at, ""), second = element_of(p, op, at, " + 1");
     put(e, "%s %s_pair[2] = {0, 0};", type, name);
-    if (n->number[0] == 2) {
-        const char *both = need(e, "load_%sx2%s", memory_name(elem), n->number[1] ? "_constant" : "");
-        if (!second.test) {
-            put(e, "%s(%s_pair, %s);", both, name, first.pointer);
-        } else {
-            put(e, "if (%s) %s(%s_pair, %s);", second.test, both, name, first.pointer);
-            put(e, "else if (%s) %s_pair[0] = %s(%s);", first.test, name, read, first.pointer);
-        }
+    if (n->number[0] == LOOPS_EACH) {
+        put(e, "%s%s%s%s_pair[0] = %s(%s);", first.test ? "if (" : "", first.test ? first.test : "",
+            first.test ? ") " : "", name, read, first.pointer);
+        put(e, "%s%s%s%s_pair[1] = %s(%s);", second.test ? "if (" : "", second.test ? second.test : "",
+            second.test ? ") " : "", name, read, second.pointer);
         return;
     }
-    put(e, "%s%s%s%s_pair[0] = %s(%s);", first.test ? "if (" : "", first.test ? first.test : "", first.test ? ") " : "",
-        name, read, first.pointer);
-    put(e, "%s%s%s%s_pair[1] = %s(%s);", second.test ? "if (" : "", second.test ? second.test : "",
-        second.test ? ") " : "", name, read, second.pointer);
+    const char *both = need(e, "load_%sx2", memory_name(elem));
+    if (!second.test) {
+        put(e, "%s(%s_pair, %s);", both, name, first.pointer);
+        return;
+    }
+    /* Without a branch all loads of a chunk are asked for before the first is waited for. They are plain ones, which stay
+     * between the stores of the chunk before and their own: registers would not do for those of a whole tile. */
+    put(e, "const bool %s_in = %s;", name, second.test);
+    put(e, "%s(%s_pair, %s_in ? %s : %s_safe);", both, name, name, first.pointer,
+        e->k->params[op->attr.access.array].name);
+    put(e, "for (int v = 0; v < 2; v++) %s_pair[v] = %s_in ? %s_pair[v] : 0;", name, name, name);
+    if (n->number[0] == LOOPS_PAIR)
+        put(e, "if (!%s_in && %s) %s_pair[0] = %s(%s);", name, first.test, name, read, first.pointer);
+}
+
+/* Where a load that is outside may read instead: the array's first element, or if it has none, the report. */
+static void print_safe(printer *p, const tile_op *op)
+{
+    emitter *e = p->e;
+    const tile_param *param = &e->k->params[op->attr.access.array];
+    const char *some = "1";
+    for (int axis = 0; axis < param->rank; axis++)
+        some = arena_print(e->memory, "%s && %s_extent%d", some, param->name, axis);
+    put(e, "const %s *const %s_safe = %s ? %s_array : (const %s *)frame.report;", cuda_memory_type(param->elem),
+        param->name, some, param->name, cuda_memory_type(param->elem));
 }
 
 /* ---- arithmetic ---- */
@@ -339,6 +357,12 @@ static void print_chunks(printer *p, const loop_node *n)
     emitter *e = p->e;
     const schedule *s = p->s;
     int chunks = s->choice.tile[1] / CHUNK;
+    bool *named = ARENA_ARRAY(e->memory, bool, e->k->param_count);
+    for (const loop_node *load = n->body->body; load; load = load->next) {
+        if (load->code != LOOP_LOAD || load->number[0] < LOOPS_PAIR || named[load->op->attr.access.array]) continue;
+        named[load->op->attr.access.array] = true;
+        print_safe(p, load->op);
+    }
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int part = 0; part < %d; part++) {", rows_of_group(s) / 64 * chunks);
     open_brace(e);
@@ -356,8 +380,8 @@ static void print_pairs(printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int pair = 0; pair < 16; pair++) {");
     open_brace(e);
-    put(e,
-        "const int row = first_row + lane / 4 + pair %% 2 * 8, column = first_column + pair / 2 * 8 + lane %% 4 * 2;");
+    put(e, "const int row = first_row + lane / 4 + pair %% 2 * 8;");
+    put(e, "const int column = first_column + pair / 2 * 8 + lane %% 4 * 2;");
     put(e, "(void)row, (void)column;");
     print_nodes(p, n->body);
     close_brace(e);

@@ -12,7 +12,7 @@
  * The order of additions depends on the sizes of the product alone, never on what is fused around it.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/dot.h"
+#include "fuse/dot_work.h"
 
 #include <string.h>
 
@@ -23,35 +23,6 @@
 #define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
 #define JOIN_PARTS 16     /* sums of parts of K that are added at once */
 #define JOIN_COLUMNS 64
-
-typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
-
-typedef struct dot_work {
-    builder *b;
-    const group *grp;
-    trace *t;
-    node dot;
-    int rank; /* of the result */
-    locals around;
-    index_map **maps;   /* by local */
-    bool *tried;        /* by local: its map was looked for */
-    bool *after;        /* by local: it comes after the product */
-    int terms[2], sums; /* operands, the product */
-    bool *needs;        /* by term: it stands on the product or on another fold */
-    lower_output *outputs;
-    int *folds, fold_count; /* terms */
-    /* lowering */
-    lowering *l;
-    dot_tiles tiles;
-    int step;                           /* of the loop over K that is being built */
-    int tile_axis[3];                   /* kernel axes of M, N and K that run along tiles; -1: none, extent 1 */
-    int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
-    value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
-    value starts[2];                    /* of the tile in M and N */
-    int64_t parts;                      /* of the outermost axis of K; 1: it is not split */
-    int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
-    value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
-} dot_work;
 
 static bool refuse(dot_work *w, const char *why)
 {
@@ -153,8 +124,10 @@ static int64_t find_parts(const dot_work *w)
 {
     const space *s = &w->t->space;
     dot_sizes size = {space_count(s, class_axes(w, CLASS_ROWS)), space_count(s, class_axes(w, CLASS_COLUMNS)),
-                      space_count(s, class_axes(w, CLASS_DEPTH)), space_count(s, class_axes(w, CLASS_BATCH))};
-    dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
+                      space_count(s, class_axes(w, CLASS_DEPTH)), space_count(s, class_axes(w, CLASS_BATCH)), false};
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dtype elem = graph_get(w->b->g, dot->inputs[0])->elem;
+    size.as_terms = dot_wants_terms(w->b->options, elem, (product_way)dot->attr.index, &size);
     return dot_choose_parts(w->b->options, elem, &size);
 }
 
@@ -349,7 +322,7 @@ static int64_t tile_extent(const dot_work *w, int side)
     return w->tile_axis[side] < 0 ? 1 : w->l->extents[w->tile_axis[side]];
 }
 
-static bool is_program_axis(const dot_work *w, int axis)
+bool dot_is_program_axis(const dot_work *w, int axis)
 {
     for (int i = 0; i < w->depth_count; i++)
         if (w->depth[i] == axis) return false;
@@ -378,9 +351,9 @@ static void launch(dot_work *w)
         rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){program, parts}, 2, 0);
     }
     for (int axis = l->axis_count - 1; axis >= 0; axis--) {
-        if (!is_program_axis(w, axis)) continue;
+        if (!dot_is_program_axis(w, axis)) continue;
         bool first = true; /* the outermost of them takes what is left */
-        for (int outer = 0; outer < axis; outer++) first &= !is_program_axis(w, outer);
+        for (int outer = 0; outer < axis; outer++) first &= !dot_is_program_axis(w, outer);
         value extent = lower_head_extent(l, axis);
         counts[2] = counts[2] ? lower_op(l, head, OP_MUL, DT_I64, (value[]){counts[2], extent}, 2, 0) : extent;
         if (!rest) rest = lower_program(l, 2);
@@ -393,7 +366,7 @@ static void launch(dot_work *w)
 }
 
 /* A frame over two of M, N and K: which stand on tile axes 0 and 1. */
-static frame *frame_over(dot_work *w, tile_block *block, int down, int across)
+frame *dot_frame_over(dot_work *w, tile_block *block, int down, int across)
 {
     lowering *l = w->l;
     frame *f = lower_frame(l, NULL, block);
@@ -453,7 +426,8 @@ static value operand(dot_work *w, frame *f, int side)
     const graph_node *dot = graph_get(l->t->g, w->dot);
     dtype elem = graph_get(l->t->g, dot->inputs[side])->elem;
     value x = lower_convert(l, f->block, lower_stored(l, f, w->terms[side]), elem);
-    if (dot->attr.index && l->options->gpu && elem == DT_F32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
+    if (dot->attr.index == PRODUCT_TF32 && l->options->gpu && elem == DT_F32)
+        x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
 }
 
@@ -461,7 +435,8 @@ static value add_product(dot_work *w, tile_block *block, value carried, int term
 {
     lowering *l = w->l;
     (void)term;
-    frame *left = frame_over(w, block, 0, 2), *right = frame_over(w, block, 2, 1);
+    if (w->as_terms) return dot_add_terms(w, block, carried);
+    frame *left = dot_frame_over(w, block, 0, 2), *right = dot_frame_over(w, block, 2, 1);
     value a = operand(w, left, 0), b = operand(w, right, 1);
     tile_op *op = tile_op_new(l->k, OP_DOT, (value[]){a, b, carried}, 3);
     op->line = lower_line(l, w->dot);
@@ -478,7 +453,7 @@ static bool is_columns_fold(const dot_work *w, int term)
 
 static value add_fold(dot_work *w, tile_block *block, value carried, int term)
 {
-    frame *f = is_columns_fold(w, term) ? frame_over(w, block, 2, 1) : frame_over(w, block, 0, 2);
+    frame *f = is_columns_fold(w, term) ? dot_frame_over(w, block, 2, 1) : dot_frame_over(w, block, 0, 2);
     return lower_combine(w->l, f, w->t->terms[term].fold, carried, lower_fold(w->l, f, term), w->t->terms[term].n);
 }
 
@@ -486,7 +461,7 @@ static void bind_fold(dot_work *w, frame *f, int term)
 {
     lowering *l = w->l;
     const struct term *x = &w->t->terms[term];
-    frame *like = is_columns_fold(w, term) ? frame_over(w, f->block, 2, 1) : frame_over(w, f->block, 0, 2);
+    frame *like = is_columns_fold(w, term) ? dot_frame_over(w, f->block, 2, 1) : dot_frame_over(w, f->block, 0, 2);
     unsigned kept = frame_axes(l, like, x->axes);
     value start = lower_number(l, f->block, x->elem, fold_identity(x->fold, x->elem));
     if (kept) start = lower_broadcast(l, like, start, kept);
@@ -577,7 +552,7 @@ static value join_parts(dot_work *w, frame **f, value sums)
     dtype elem = tile_type_of(l->k, sums).elem;
     value none = lower_integer(l, head, 1), extents[4] = {lower_scalar_value(l, head, w->part_param), none, none, none};
     for (int axis = 0; axis < l->axis_count; axis++)
-        if (is_program_axis(w, axis))
+        if (dot_is_program_axis(w, axis))
             extents[1] = lower_op(l, head, OP_MUL, DT_I64, (value[]){extents[1], lower_head_extent(l, axis)}, 2, 0);
     for (int side = 0; side < 2; side++)
         if (w->tile_axis[side] >= 0) extents[2 + side] = lower_head_extent(l, w->tile_axis[side]);
@@ -591,7 +566,7 @@ static value join_parts(dot_work *w, frame **f, value sums)
     w->tiles.columns = JOIN_COLUMNS;
     lower_phase(l);
     launch(w);
-    *f = frame_over(w, l->phase, 0, 1);
+    *f = dot_frame_over(w, l->phase, 0, 1);
     if (w->tile_axis[0] >= 0) frame_scalar(*f, w->tile_axis[0], w->starts[0]);
     frame *wide = lower_frame(l, *f, l->phase);
     wide->rank = 2;
@@ -625,16 +600,19 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     dtype elem = graph_get(b->g, dot->inputs[0])->elem, sum = sum_elem(elem);
     begin_lowering(w);
     lowering *l = w->l;
-    dot_sizes size = {tile_extent(w, 0), tile_extent(w, 1), tile_extent(w, 2), 1};
+    dot_sizes size = {tile_extent(w, 0), tile_extent(w, 1), tile_extent(w, 2), 1, false};
     for (int axis = 0; axis < l->axis_count; axis++)
-        if (is_program_axis(w, axis)) size.products *= l->extents[axis];
+        if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
+    size.as_terms = w->as_terms =
+        dot_wants_terms(b->options, elem, (product_way)dot->attr.index, &size) && dot_has_terms(w);
     w->tiles = dot_choose_tiles(b->options, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     begin_split(w);
+    for (int side = 0; side < 2 && w->as_terms; side++) dot_make_terms(w, side);
     lower_phase(l);
     launch(w);
     w->step = w->tiles.depth;
-    frame *f = frame_over(w, l->phase, 0, 1);
+    frame *f = dot_frame_over(w, l->phase, 0, 1);
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
     value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);

@@ -16,7 +16,12 @@ typedef struct dot_tiles {
 /* The axes that run along tiles, and how many such products there are side by side. */
 typedef struct dot_sizes {
     int64_t rows, columns, depth, products;
+    bool as_terms; /* f32 operands are sums of bf16 ones */
 } dot_sizes;
+
+/* dot_tiles.c: is a product of f32 faster, and no less accurate, as products of the terms that its operands are split
+ * into? */
+bool dot_wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size);
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */

@@ -20,6 +20,12 @@
 #define GPU_PART 512        /* the shortest part of a split K */
 #define CPU_PART 4096
 #define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
+#define HOPPER 90
+#define FED_LEAST (1 << 27) /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_ROWS 32 /* with fewer rows or columns most of a fed tile would be empty */
+#define TERMS_LEAST \
+    (1 << 28)           /* multiplications of a product whose operands are split: it takes longer than to split them */
+#define TERMS_WIDTH 128 /* rows * columns / (rows + columns): how often each operand is read again */
 
 /* The power of two that holds n, within bounds. */
 static int tile_for(int64_t n, int least, int most)
@@ -45,8 +51,46 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold};
 }
 
+/* Fed by bulk copies: the tile that ends first, by how fast a multiprocessor is with it. */
+static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
+{
+    static const struct {
+        int rows, columns;
+        double speed; /* of the largest one's: measured on an H200 at 1024 to 4096 cubed */
+    } tiles[] = {{128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.65}, {64, 128, 0.62}, {64, 64, 0.45}};
+    dot_tiles best = {0};
+    double least = 0;
+    int64_t units = MAXIMUM(options->units, 1);
+    for (int i = size->as_terms ? 1 : 0; i < COUNT(tiles); i++) {
+        int64_t rows = tiles[i].rows, columns = tiles[i].columns;
+        int64_t count = size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+        double time = (double)((count + units - 1) / units) * (double)(rows * columns) / tiles[i].speed;
+        if (i && best.rows && time >= least) continue;
+        least = time;
+        best = (dot_tiles){(int)rows, (int)columns, 64, 0, GPU_FOLD_STEP};
+    }
+    return best;
+}
+
+bool dot_wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size)
+{
+    bool can =
+        options->gpu && options->arch == HOPPER && elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS;
+    if (!can || way == PRODUCT_TERMS) return can;
+    if (way != PRODUCT_ANY) return false;
+    if (size->rows < TERMS_WIDTH || size->columns < TERMS_WIDTH || size->depth < TERMS_WIDTH) return false;
+    double all = (double)size->rows * (double)size->columns;
+    return all * (double)size->depth * (double)size->products >= TERMS_LEAST &&
+           all >= TERMS_WIDTH * ((double)size->rows + (double)size->columns);
+}
+
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    bool fed = options->gpu && options->arch == HOPPER && size->rows > FED_ROWS && size->columns > FED_ROWS;
+    double work = (double)size->rows * (double)size->columns * (double)size->depth * (double)size->products;
+    if (fed && (size->as_terms || (halves && size->depth % 8 == 0 && work >= FED_LEAST)))
+        return fed_tiles(options, size);
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};

@@ -27,6 +27,7 @@ typedef struct fuse_options {
     bool cuda_text;     /* the device runs kernels that are written in CUDA */
     bool check_indices; /* assert that indices lie inside */
     int units;          /* threads or multiprocessors */
+    int arch;           /* of a GPU: 90 for Hopper, whose products are fed by bulk copies; 0: not known */
 } fuse_options;
 
 /* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on

@@ -164,8 +164,13 @@ node graph_concat(graph *g, const node *inputs, int count, int axis);
 node graph_reduce(graph *g, fold_kind fold, node x, unsigned axis_set); /* argmax, argmin: one axis, i64 */
 node graph_scan(graph *g, fold_kind fold, node x, int axis);
 node graph_argsort(graph *g, node x, int axis, bool descending);
+/* How a product of f32 may be computed. ANY: as accurately as by f32 multiplications and additions, however it is done;
+ * TF32: its operands may be rounded to 10 bits of mantissa; FMA: by those multiplications and additions; TERMS: as sums of
+ * products of bf16 wherever the device can, even if that takes longer. */
+typedef enum product_way { PRODUCT_ANY, PRODUCT_TF32, PRODUCT_FMA, PRODUCT_TERMS, PRODUCT_WAYS } product_way;
+extern const char *const product_way_words[PRODUCT_WAYS]; /* "", "tf32" ... */
 node graph_dot(graph *g, node a, node b, dtype elem,
-               bool tf32); /* elem: of the operands, or f32 of f16 and bf16, i32 of i8 and u8 */
+               product_way way); /* elem: of the operands, or f32 of f16 and bf16, i32 of i8 and u8 */
 node graph_take(graph *g, node x, node index, int axis);
 node graph_gather(graph *g, node x, node index, int axis);
 node graph_take_add(graph *g, node base, node index, node updates, int axis);

@@ -54,7 +54,9 @@ node graph_argsort(graph *g, node x, int axis, bool descending)
     return graph_intern(g, &n);
 }
 
-node graph_dot(graph *g, node a, node b, dtype elem, bool tf32)
+const char *const product_way_words[PRODUCT_WAYS] = {"", "tf32", "fma", "terms"};
+
+node graph_dot(graph *g, node a, node b, dtype elem, product_way way)
 {
     if (!a || !b) return 0;
     graph_node n = graph_like(g, GRAPH_DOT, a, (node[]){a, b}, 2);
@@ -73,7 +75,7 @@ node graph_dot(graph *g, node a, node b, dtype elem, bool tf32)
         return graph_fail(g, "dot", "products of %s do not give %s", dtypes[from].text, dtypes[elem].text);
     n.elem = elem;
     n.shape.extents[rank - 1] = right->extents[rank - 1];
-    n.attr.index = tf32 && from == DT_F32;
+    n.attr.index = from == DT_F32 ? (int)way : PRODUCT_ANY;
     return graph_intern(g, &n);
 }
 

@@ -69,7 +69,7 @@ static void print_before(const printer *p, node at)
     case GRAPH_REDUCE:
     case GRAPH_SCAN: text_print(p->out, " %s", fold_names[n->attr.fold]); break;
     case GRAPH_ARGSORT: text_add(p->out, n->attr.index ? " descending" : ""); break;
-    case GRAPH_DOT: text_add(p->out, n->attr.index ? " tf32" : ""); break;
+    case GRAPH_DOT: text_print(p->out, "%s%s", n->attr.index ? " " : "", product_way_words[n->attr.index]); break;
     case GRAPH_KERNEL:
         text_add(p->out, " ");
         text_add_quoted(p->out, n->attr.kernel->name, strlen(n->attr.kernel->name));

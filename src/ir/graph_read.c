@@ -122,7 +122,10 @@ static bool read_before(reader *r, line *l)
         l->fold = (fold_kind)fold;
         return true;
     case GRAPH_ARGSORT: l->word = scan_accept(s, "descending"); return !s->failed;
-    case GRAPH_DOT: l->word = scan_accept(s, "tf32"); return !s->failed;
+    case GRAPH_DOT:
+        for (int way = 1; way < PRODUCT_WAYS; way++)
+            if (scan_accept(s, product_way_words[way])) l->index = way;
+        return !s->failed;
     case GRAPH_KERNEL:
         if (s->token.kind != TOKEN_STRING) return scan_fail(s, "expected the kernel's name in quotes");
         l->name = scan_unquote(s, r->g->memory);
@@ -267,7 +270,7 @@ static node build_fold(reader *r, const line *l)
         return graph_reduce(g, l->fold, l->inputs[0], axis_set);
     case GRAPH_SCAN: return graph_scan(g, l->fold, l->inputs[0], (int)l->axis);
     case GRAPH_ARGSORT: return graph_argsort(g, l->inputs[0], (int)l->axis, l->word);
-    default: return graph_dot(g, l->inputs[0], l->inputs[1], l->elem[0], l->word);
+    default: return graph_dot(g, l->inputs[0], l->inputs[1], l->elem[0], (product_way)l->index);
     }
 }
 

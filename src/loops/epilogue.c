@@ -31,11 +31,16 @@ static bool load_is_pair(const schedule *s, const facts *f, const tile_op *op)
            facts_of(f, op->operands[operand]).divisor % 2 == 0;
 }
 
-static bool is_written(const schedule *s, int array)
+/* Is a pair inside of the array or outside of it, never half? */
+static bool pair_is_whole(const schedule *s, const tile_op *op)
 {
-    for (int n = 0; n < s->store_count; n++)
-        if (s->stores[n].op->attr.access.array == array) return true;
-    return false;
+    const struct access *a = &op->attr.access;
+    const tile_param *p = &s->kernel->params[a->array];
+    int last = a->rank - 1;
+    number n;
+    if (a->safe[last]) return true;
+    if (p->extent_param[last] >= 0) return s->kernel->params[p->extent_param[last]].facts.by16;
+    return p->extents[last] && tile_is_constant(s->kernel, p->extents[last], &n) && n.i % 2 == 0;
 }
 
 static bool is_tile(const schedule *s, const bool *used, const tile_op *op)
@@ -89,15 +94,17 @@ loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail)
     loop_node **after_chunks, **after_pairs, **after_elements;
     loop_node **in = loops_open(memory, tail, LOOP_CHUNKS, NULL, 0, 0, &after_chunks);
     loop_node **pair = loops_open(memory, in, LOOP_PAIRS, NULL, 0, 0, &after_pairs);
-    for (int i = 0; i < block->op_count; i++)
-        if (block->ops[i]->code == OP_LOAD && is_tile(s, used, block->ops[i]) && load_is_early(s, block->ops[i]))
-            pair = loops_add(memory, pair, LOOP_LOAD, block->ops[i], load_is_pair(s, known, block->ops[i]) ? 2 : 1,
-                             !is_written(s, block->ops[i]->attr.access.array));
+    for (int i = 0; i < block->op_count; i++) {
+        const tile_op *op = block->ops[i];
+        if (op->code != OP_LOAD || !is_tile(s, used, op) || !load_is_early(s, op)) continue;
+        loop_load how = !load_is_pair(s, known, op) ? LOOPS_EACH : pair_is_whole(s, op) ? LOOPS_WHOLE : LOOPS_PAIR;
+        pair = loops_add(memory, pair, LOOP_LOAD, op, how, 0);
+    }
     loop_node **each = loops_open(memory, pair, LOOP_ELEMENTS, NULL, 0, 0, &after_elements);
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];
         if (!is_tile(s, used, op) || (op->code == OP_LOAD && load_is_early(s, op))) continue;
-        each = loops_add(memory, each, op->code == OP_LOAD ? LOOP_LOAD : LOOP_LET, op, 0, 0);
+        each = loops_add(memory, each, op->code == OP_LOAD ? LOOP_LOAD : LOOP_LET, op, LOOPS_ONE, 0);
     }
     add_stores(s, memory, each);
     in = after_pairs;

@@ -22,6 +22,9 @@ extern const char *const loop_names[LOOP_COUNT];
 enum { LOOPS_FROM_ZERO, LOOPS_ADD, LOOPS_ADD_LATER }; /* MATRIX: what the first product of a step, of a tile, does */
 enum { LOOPS_THIS, LOOPS_BEFORE, LOOPS_LAST };        /* RELEASE */
 
+/* LOAD: one element; of a pair, or what both of it have: each by itself, both at once, both or none. */
+typedef enum loop_load { LOOPS_ONE, LOOPS_EACH, LOOPS_PAIR, LOOPS_WHOLE } loop_load;
+
 typedef struct loop_node {
     loop_code code;
     const tile_op *op; /* FOR, STEPS, LET, LOAD, STORE */

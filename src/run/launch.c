@@ -111,7 +111,7 @@ static qn_status make_ready(qn_call *call, int slot, bool host_allowed, qn_error
         call->facts = NULL;
     } else if (call->moved) {
         QN_TRY(call_move(call, error));
-        if (call->prepared) d->move(call->ready, call->views);
+        if (call->prepared) QN_TRY(d->move(call->ready, call->views, error));
     }
     if (!call->staged) {
         int64_t start = clock_now_ns();

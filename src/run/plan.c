@@ -123,7 +123,8 @@ static qn_status build(plan_build *b, qn_error *error)
                                   .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .cuda_text = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .check_indices = q->check_indices,
-                                  .units = about->units};
+                                  .units = about->units,
+                                  .arch = about->arch};
     from = record_begin();
     status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
@@ -195,10 +196,7 @@ qn_status step_prepare(plan_step *s, qn_context *context, int slot, qn_error *er
 {
     const driver *d = context->slots[slot].driver;
     if (!s->instance || !d->prepare) return QN_OK;
-    if (s->is_ready) {
-        d->move(s->ready, s->views); /* the rest of a step never changes */
-        return QN_OK;
-    }
+    if (s->is_ready) return d->move(s->ready, s->views, error); /* the rest of a step never changes */
     QN_TRY(d->prepare(s->variant->program, s->views, &s->launch, &s->ready, error));
     s->is_ready = true;
     return QN_OK;

@@ -15,7 +15,7 @@
 
 typedef struct shown {
     qn_call *call;
-    int slot, units;
+    int slot, units, arch;
     bool gpu;
     qn_tape *tape;
     arena *memory;
@@ -114,7 +114,7 @@ static qn_status fuse(shown *s, qn_error *error)
         leaves[n].offset = x->attr.offset;
         memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
     }
-    fuse_options options = {.mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units};
+    fuse_options options = {.mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units, .arch = s->arch};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &options, s->memory, &s->plan, error);
 }
 
@@ -181,6 +181,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
         status = show_cuda_target(context, device, options->arch, &target, error);
         s.slot = target.slot;
         s.units = target.target.multiprocessors;
+        s.arch = target.target.arch;
     } else {
         status = context_slot(context, device ? device : "cpu", &s.slot, error);
         if (status == QN_NO_DEVICE && strcmp(stage, "asm") != 0) status = QN_OK; /* text needs no device */

@@ -216,7 +216,6 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = NULL;
     if (k->raw_language || !has_product(k->phases[phase])) return NULL;
     bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
-    suits = suits && (!k->precise || fed_refuse(&w, "the kernel is precise"));
     suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
     if (suits) {
         choose_copies(s);

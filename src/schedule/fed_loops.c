@@ -39,7 +39,10 @@ static bool is_extent(const fed_work *w, value v, int array, int axis)
     const tile_op *op = definition(w, v);
     number n;
     if (p->extent_param[axis] >= 0) return op && op->code == OP_ARG && op->attr.index == p->extent_param[axis];
-    return p->extents[axis] && tile_is_constant(k, p->extents[axis], &n) && is_number(w, v, n.i);
+    if (!p->extents[axis]) return false;
+    const tile_op *from = definition(w, p->extents[axis]); /* in the head */
+    if (from && from->code == OP_ARG) return op && op->code == OP_ARG && op->attr.index == from->attr.index;
+    return tile_is_constant(k, p->extents[axis], &n) && is_number(w, v, n.i);
 }
 
 static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op *load)

@@ -73,7 +73,7 @@ static bool conv_fits(graph *g, const char *op, int axes, const node *n, int64_t
 }
 
 /* weight [G][O / G][K] times columns [G][K][N * places], K the channels of a group and the window. */
-static node convolve(graph *g, node x, node weight, const windows *w, int64_t groups, bool tf32)
+static node convolve(graph *g, node x, node weight, const windows *w, int64_t groups, product_way way)
 {
     shape kernel = *tensor_shape(g, weight);
     node parts = windows_over(g, x, w, 0);
@@ -94,7 +94,7 @@ static node convolve(graph *g, node x, node weight, const windows *w, int64_t gr
     order[1 + axes] = 0;
     right.extents[1] = left.extents[2];
     parts = graph_reshape(g, graph_permute(g, parts, order), &right);
-    node product = tensor_matmul(g, graph_reshape(g, weight, &left), parts, tf32);
+    node product = tensor_matmul(g, graph_reshape(g, weight, &left), parts, way);
     return graph_reshape(g, graph_permute(g, graph_reshape(g, product, &apart), back), &whole);
 }
 
@@ -138,7 +138,7 @@ static qn_tensor convolution(const char *op, int axes, qn_tensor x, qn_tensor we
     qn_conv_options given = options ? *options : (qn_conv_options){0};
     graph *g = tape->graph;
     if (!prepare(g, op, n, axes, &given, &w)) return tape_failed();
-    node y = convolve(g, n[0], n[1], &w, given.groups ? given.groups : 1, tape->allow_tf32);
+    node y = convolve(g, n[0], n[1], &w, given.groups ? given.groups : 1, tape->products);
     return tape_handle(tape, add_bias(g, y, n[2]));
 }
 
@@ -197,7 +197,7 @@ qn_tensor qn_conv_transpose(qn_tensor x, qn_tensor weight, qn_tensor bias, const
     if (!prepare(g, op, n, axes, &given, &w) || !image_of(g, op, n[0], n[1], &w, &given, &image)) return tape_failed();
     /* A convolution is linear: its gradient does not depend on the image, whose place a node of zeros takes. */
     node zeros = graph_full_double(g, tensor_elem(g, n[0]), &image, 0), place = graph_same(g, GRAPH_KEEP, zeros, 0);
-    node forward = convolve(g, place, n[1], &w, given.groups ? given.groups : 1, tape->allow_tf32);
+    node forward = convolve(g, place, n[1], &w, given.groups ? given.groups : 1, tape->products);
     if (!forward || !graph_gradient_from(g, &forward, n, 1, &place, 1, &y)) return tape_failed();
     return tape_handle(tape, add_bias(g, y, n[2]));
 }

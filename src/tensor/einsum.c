@@ -20,7 +20,7 @@ typedef struct labelled {
 typedef struct equation {
     graph *g;
     const char *words;
-    bool tf32;
+    product_way way;
 } equation;
 
 static bool fail(const equation *e, const char *why)
@@ -135,7 +135,7 @@ static bool multiply(const equation *e, labelled *a, const labelled *b, const in
     }
     if (count[BATCH] + count[LEFT] + count[RIGHT] > GRAPH_RANK)
         return fail(e, "a product on the way has more than 8 axes");
-    a->x = tensor_matmul(g, matrix[0], matrix[1], e->tf32);
+    a->x = tensor_matmul(g, matrix[0], matrix[1], e->way);
     static const int result[3] = {BATCH, LEFT, RIGHT};
     shape s = {0};
     for (int i = 0; i < 3; i++)
@@ -231,6 +231,6 @@ qn_tensor qn_einsum(const char *words, const qn_tensor *operands, int count)
     dtype elem = tensor_promote(g, "einsum", n, count);
     if (elem == DT_COUNT) return tape_failed();
     for (int i = 0; i < count; i++) t[i].x = tensor_convert(g, n[i], elem);
-    equation e = {g, words, tape->allow_tf32};
+    equation e = {g, words, tape->products};
     return tape_handle(tape, contract(&e, t, count));
 }

@@ -19,7 +19,7 @@ qn_tensor api_run_dot(api_call *a)
         return none;
     }
     dtype out = type == DT_F16 || type == DT_BF16 ? DT_F32 : type == DT_I8 || type == DT_U8 ? DT_I32 : type;
-    node n = graph_dot(t->g, a->values[0].tensor, a->values[1].tensor, out, t->tape->allow_tf32);
+    node n = graph_dot(t->g, a->values[0].tensor, a->values[1].tensor, out, t->tape->products);
     operand product = operand_of_node(t, n, 0, a->call->at);
     if (!is_bad(&product) && a->count == 3) product = trace_binary(t, "+", &a->values[2], &product, a->call->at);
     a->bad = is_bad(&product);

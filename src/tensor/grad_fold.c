@@ -110,8 +110,8 @@ void grad_of_dot(grad_step *s)
 {
     graph *g = s->g;
     dtype elem = g->nodes[s->x[0]].elem;
-    bool tf32 = s->n.attr.index;
+    product_way way = (product_way)s->n.attr.index;
     node d = graph_convert(g, s->d, elem);
-    if (s->wants[0]) s->dx[0] = graph_dot(g, d, grad_swap(g, s->x[1]), elem, tf32);
-    if (s->wants[1]) s->dx[1] = graph_dot(g, grad_swap(g, s->x[0]), d, elem, tf32);
+    if (s->wants[0]) s->dx[0] = graph_dot(g, d, grad_swap(g, s->x[1]), elem, way);
+    if (s->wants[1]) s->dx[1] = graph_dot(g, grad_swap(g, s->x[0]), d, elem, way);
 }

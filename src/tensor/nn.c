@@ -170,11 +170,11 @@ static node forbid(graph *g, node scores, node allowed)
 }
 
 /* Batches broadcast; halves give f32. */
-static node scores_of(graph *g, node q, node k, bool tf32)
+static node scores_of(graph *g, node q, node k, product_way way)
 {
     dtype elem = tensor_elem(g, q);
-    if (elem != DT_F16 && elem != DT_BF16) return tensor_matmul(g, q, k, tf32);
-    node narrow = tensor_matmul(g, q, k, tf32);
+    if (elem != DT_F16 && elem != DT_BF16) return tensor_matmul(g, q, k, way);
+    node narrow = tensor_matmul(g, q, k, way);
     if (!narrow) return 0;
     /* The same product, its sums kept in f32: matmul's DOT (under a reshape, if rows were joined) asked for once more. */
     const graph_node *top = graph_get(g, narrow);
@@ -205,7 +205,7 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
     for (int i = 0; i < 3; i++) n[i] = tensor_convert(g, n[i], elem);
     int k_rank = s[1]->rank;
     if (scale == 0) scale = 1 / sqrt((double)s[0]->extents[s[0]->rank - 1]);
-    node scores = scores_of(g, n[0], tensor_swap(g, n[1], k_rank - 2, k_rank - 1), tape->allow_tf32);
+    node scores = scores_of(g, n[0], tensor_swap(g, n[1], k_rank - 2, k_rank - 1), tape->products);
     scores = tensor_scalar(g, OP_MUL, scores, scale, false);
     if (!scores) return tape_failed();
     int rank = tensor_shape(g, scores)->rank;
@@ -219,5 +219,5 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
         scores = tensor_binary(g, OP_ADD, scores, tensor_convert(g, n[3], tensor_elem(g, scores)));
     if (!scores) return tape_failed();
     node weights = tensor_convert(g, tensor_softmax(g, scores, tensor_shape(g, scores)->rank - 1), elem);
-    return tape_handle(tape, tensor_matmul(g, weights, n[2], tape->allow_tf32));
+    return tape_handle(tape, tensor_matmul(g, weights, n[2], tape->products));
 }

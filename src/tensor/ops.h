@@ -63,7 +63,7 @@ node tensor_take(graph *g, node x, node index, int axis);
 node tensor_one_hot(graph *g, node index, int64_t classes); /* bool, one more last axis */
 
 /* product.c */
-node tensor_matmul(graph *g, node a, node b, bool tf32);
+node tensor_matmul(graph *g, node a, node b, product_way way);
 
 /* nn.c */
 node tensor_softmax(graph *g, node x, int axis);

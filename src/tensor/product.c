@@ -17,10 +17,10 @@ static bool dot_takes(dtype elem)
 }
 
 /* Matrices with equal batch axes, of one type. */
-static node dot(graph *g, node a, node b, bool tf32)
+static node dot(graph *g, node a, node b, product_way way)
 {
     dtype elem = tensor_elem(g, a);
-    if (dot_takes(elem)) return graph_dot(g, a, b, dtype_is_float(elem) ? elem : DT_I32, tf32);
+    if (dot_takes(elem)) return graph_dot(g, a, b, dtype_is_float(elem) ? elem : DT_I32, way);
     if (elem == DT_BOOL) return graph_fail(g, "matmul", "it does not take bool: cast it");
     node x[2] = {a, b};
     shape result = *tensor_shape(g, a);
@@ -37,11 +37,11 @@ static node dot(graph *g, node a, node b, bool tf32)
 }
 
 /* Rows of all batches as one matrix. */
-static node dot_rows(graph *g, node a, node b, bool tf32)
+static node dot_rows(graph *g, node a, node b, product_way way)
 {
     shape s = *tensor_shape(g, a), flat = {2, {1, s.extents[s.rank - 1]}};
     for (int k = 0; k < s.rank - 1; k++) flat.extents[0] *= s.extents[k];
-    node product = dot(g, graph_reshape(g, a, &flat), b, tf32);
+    node product = dot(g, graph_reshape(g, a, &flat), b, way);
     if (!product) return 0;
     s.extents[s.rank - 1] = tensor_shape(g, b)->extents[1];
     return graph_reshape(g, product, &s);
@@ -72,7 +72,7 @@ static bool batches_meet(graph *g, node a, node b, shape *batch)
     return true;
 }
 
-node tensor_matmul(graph *g, node a, node b, bool tf32)
+node tensor_matmul(graph *g, node a, node b, product_way way)
 {
     if (!a || !b) return 0;
     node x[2] = {a, b};
@@ -89,11 +89,11 @@ node tensor_matmul(graph *g, node a, node b, bool tf32)
         return graph_fail(g, "matmul", "%s and %s do not multiply", tensor_words(g, x[0]), tensor_words(g, x[1]));
     node product;
     if (left->rank > 2 && right->rank == 2) {
-        product = dot_rows(g, a, b, tf32);
+        product = dot_rows(g, a, b, way);
     } else {
         if (batch.rank) a = expand_batch(g, a, &batch);
         if (batch.rank) b = expand_batch(g, b, &batch);
-        product = a && b ? dot(g, a, b, tf32) : 0;
+        product = a && b ? dot(g, a, b, way) : 0;
     }
     if (!product) return 0;
     int rank = tensor_shape(g, product)->rank;
@@ -104,24 +104,24 @@ qn_tensor qn_matmul(qn_tensor a, qn_tensor b)
 {
     node n[2];
     qn_tape *tape = tape_begin("matmul", (qn_tensor[]){a, b}, 2, n);
-    return tape ? tape_handle(tape, tensor_matmul(tape->graph, n[0], n[1], tape->allow_tf32)) : tape_failed();
+    return tape ? tape_handle(tape, tensor_matmul(tape->graph, n[0], n[1], tape->products)) : tape_failed();
 }
 
 /* Batches of matrices alone. */
-static node batch_product(graph *g, const char *op, node a, node b, bool tf32)
+static node batch_product(graph *g, const char *op, node a, node b, product_way way)
 {
     if (tensor_shape(g, a)->rank != 3 || tensor_shape(g, b)->rank != 3 ||
         tensor_shape(g, a)->extents[0] != tensor_shape(g, b)->extents[0])
         return graph_fail(g, op, "%s and %s: they should be [B][M][K] and [B][K][N]", tensor_words(g, a),
                           tensor_words(g, b));
-    return tensor_matmul(g, a, b, tf32);
+    return tensor_matmul(g, a, b, way);
 }
 
 qn_tensor qn_bmm(qn_tensor a, qn_tensor b)
 {
     node n[2];
     qn_tape *tape = tape_begin("bmm", (qn_tensor[]){a, b}, 2, n);
-    return tape ? tape_handle(tape, batch_product(tape->graph, "bmm", n[0], n[1], tape->allow_tf32)) : tape_failed();
+    return tape ? tape_handle(tape, batch_product(tape->graph, "bmm", n[0], n[1], tape->products)) : tape_failed();
 }
 
 /* beta * c + alpha * product; a beta of 0 leaves c's NaN out, as PyTorch does. */
@@ -133,13 +133,13 @@ static qn_tensor add_product(const char *op, qn_tensor c, qn_tensor a, qn_tensor
     graph *g = tape->graph;
     node product;
     if (op[0] == 'b') {
-        product = batch_product(g, op, n[1], n[2], tape->allow_tf32);
+        product = batch_product(g, op, n[1], n[2], tape->products);
     } else {
         if (tensor_shape(g, n[1])->rank != 2 || tensor_shape(g, n[2])->rank != 2)
             return graph_fail(g, op, "%s and %s: they should be [M][K] and [K][N]", tensor_words(g, n[1]),
                               tensor_words(g, n[2])),
                    tape_failed();
-        product = tensor_matmul(g, n[1], n[2], tape->allow_tf32);
+        product = tensor_matmul(g, n[1], n[2], tape->products);
     }
     if (!product) return tape_failed();
     shape s = *tensor_shape(g, product);
@@ -174,7 +174,7 @@ qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
                           tensor_words(g, n[0]), tensor_words(g, n[1]), has_bias ? ", bias " : "",
                           has_bias ? tensor_words(g, n[2]) : ""),
                tape_failed();
-    node y = tensor_matmul(g, n[0], n[1], tape->allow_tf32);
+    node y = tensor_matmul(g, n[0], n[1], tape->products);
     return tape_handle(tape, has_bias ? tensor_binary(g, OP_ADD, y, n[2]) : y);
 }
 

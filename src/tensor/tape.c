@@ -92,7 +92,13 @@ void qn_tape_set_mode(qn_tape *tape, qn_mode mode)
 
 void qn_tape_set_tf32(qn_tape *tape, bool allow)
 {
-    if (tape) tape->allow_tf32 = allow;
+    if (tape) tape->products = allow ? PRODUCT_TF32 : PRODUCT_ANY;
+}
+
+void qn_tape_set_products(qn_tape *tape, qn_products products)
+{
+    static const product_way ways[] = {PRODUCT_ANY, PRODUCT_TF32, PRODUCT_FMA, PRODUCT_TERMS};
+    if (tape && (unsigned)products < COUNT(ways)) tape->products = ways[products];
 }
 
 void qn_tape_set_check_indices(qn_tape *tape, bool check)

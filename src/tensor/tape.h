@@ -56,7 +56,8 @@ struct qn_tape {
     qn_context *context;
     char device[16];
     qn_mode mode;
-    bool allow_tf32, check_indices;
+    product_way products; /* of f32 */
+    bool check_indices;
     bool is_broken; /* a change of the graph was left in the middle for lack of memory */
     arena *memory;  /* as long as the tape; the graph's own goes with the graph */
     graph *graph;

@@ -42,6 +42,14 @@ static const char source[] = "kernel twice(in float x[n], out float y[n])\n"
                              "{\n"
                              "    y[program(0) * 64 : 64] = 3 * x[program(0) * 64 : 64];\n"
                              "}\n"
+                             "kernel product(in bf16 a[M][K], in bf16 b[K][N], out float c[M][N])\n"
+                             "    launch (cdiv(M, 64), cdiv(N, 64))\n"
+                             "{\n"
+                             "    int i = program(0) * 64, j = program(1) * 64;\n"
+                             "    tile float sums[64][64] = 0;\n"
+                             "    for (int k = 0; k < K; k += 64) sums += dot(a[i : 64][k : 64], b[k : 64][j : 64]);\n"
+                             "    c[i : 64][j : 64] = sums;\n"
+                             "}\n"
                              "cuda shared_much(in float x[n], out float y[n])\n"
                              "    launch (1) block (32) shared (n)\n"
                              "\"\"\"\n"
@@ -105,6 +113,52 @@ TEST(open_fake)
     find(library, "fake_memory", &fake_memory);
     snprintf(cache_folder, sizeof(cache_folder), "/tmp/quern-test-cuda-XXXXXX");
     EXPECT(mkdtemp(cache_folder) != NULL);
+}
+
+/* A launch that is repeated with arrays elsewhere: its tensor maps are of the new ones. */
+TEST(tensor_maps_follow_their_arrays)
+{
+    enum { SIZE = 64 };
+    int64_t shape[2] = {SIZE, SIZE};
+    fake_reset();
+    qn_context *context = open_context();
+    qn_module *module = open_module(context);
+    qn_buffer *buffers[2][3];
+    qn_stream *stream = NULL;
+    qn_call *call = NULL;
+    uint16_t operands[2] = {0x3f80, 0x4000}; /* 1, 2 */
+    OK(qn_stream_new(context, "cuda", &stream, &error));
+    OK(qn_call_new(module, "product", &call, &error));
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < 3; i++) {
+            uint16_t numbers[SIZE * SIZE];
+            for (int k = 0; k < SIZE * SIZE; k++) numbers[k] = operands[turn];
+            OK(qn_buffer_new_on(context, "cuda", SIZE * SIZE * 4, &buffers[turn][i], &error));
+            if (i < 2) OK(qn_buffer_write(buffers[turn][i], 0, numbers, sizeof(numbers), NULL, &error));
+        }
+    static const char *const names[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++)
+        OK(qn_call_set_memory(call, names[i], qn_buffer_data(buffers[0][i]), i < 2 ? QN_BF16 : QN_F32, 2, shape, NULL,
+                              &error));
+    for (int turn = 0; turn < 2; turn++) {
+        float out[SIZE * SIZE] = {0};
+        void *addresses[3];
+        for (int i = 0; i < 3; i++) addresses[i] = qn_buffer_data(buffers[turn][i]);
+        if (turn) OK(qn_call_move(call, (int[]){0, 1, 2}, addresses, 3, &error));
+        OK(qn_call_launch(call, stream, &error));
+        OK(qn_stream_wait(stream, &error));
+        OK(qn_buffer_read(buffers[turn][2], 0, out, sizeof(out), NULL, &error));
+        int bad = 0;
+        for (int k = 0; k < SIZE * SIZE; k++) bad += out[k] != (turn ? 4 * SIZE : SIZE);
+        EXPECT(!bad);
+    }
+    EXPECT(fake_count("cuTensorMapEncodeTiled") == 6);
+    qn_call_free(call);
+    qn_stream_free(stream);
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < 3; i++) qn_buffer_release(buffers[turn][i]);
+    qn_module_free(module);
+    qn_context_close(context);
 }
 
 /* What a device says of itself, with one thing about the machine changed. */
@@ -491,6 +545,7 @@ TEST(close_fake)
     EXPECT(system(command) == 0);
 }
 
-TEST_MAIN(CASE(open_fake), CASE(why_there_is_none), CASE(nothing_is_opened_before_it_is_asked_for), CASE(two_devices),
-          CASE(out_of_memory), CASE(faults), CASE(damaged_binary), CASE(too_much_shared_memory), CASE(own_context),
-          CASE(a_launch_is_one_call), CASE(several_threads), CASE(close_fake))
+TEST_MAIN(CASE(open_fake), CASE(tensor_maps_follow_their_arrays), CASE(why_there_is_none),
+          CASE(nothing_is_opened_before_it_is_asked_for), CASE(two_devices), CASE(out_of_memory), CASE(faults),
+          CASE(damaged_binary), CASE(too_much_shared_memory), CASE(own_context), CASE(a_launch_is_one_call),
+          CASE(several_threads), CASE(close_fake))

@@ -1,0 +1,186 @@
+/*
+ * Products of f32 on matrix units that take bf16. In: a product whose operands are f32. Out: phases that split each
+ * operand into three terms of bf16, and in the loop over K the six products of terms that count.
+ *
+ * x = high + middle + low, each the nearest bf16 to what is left: 24 bits, as many as f32 has. Of the nine products of
+ * two such sums, three are below 2^-24 of the whole and are left out. The others are added up from small to large, so
+ * that little is cut off by the matrix units, which do not round; the sum of a step of 64 is then added to the sums of
+ * the tile by ordinary additions, which do. The error is less than that of one multiplication and addition after the
+ * other (docs/accuracy.md).
+ * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 8 with zeros, which
+ * bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a term
+ * of zero, and the sum is undefined instead of infinite.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/dot_work.h"
+
+#include <math.h>
+
+enum { TERMS = 3, PAD = 8, LEAST_BLOCK = 256, MOST_BLOCK = 2048, STEP = 64, TERM_RANK = 4 };
+
+static const int pairs[][2] = {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
+
+bool dot_has_terms(const dot_work *w)
+{
+    return w->depth_count == 1 && !w->fold_count && w->tile_axis[0] >= 0 && w->tile_axis[1] >= 0;
+}
+
+static int64_t stride_of(const dot_work *w, int side, int axis)
+{
+    const term *x = &w->t->terms[w->terms[side]];
+    const fuse_leaf *leaf = &w->b->leaves[x->n];
+    affine place = index_linear(x->map, &graph_get(w->b->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+    return place.factor[w->l->innermost[axis]];
+}
+
+static unsigned others_of(const dot_work *w, int side)
+{
+    unsigned axes = w->t->terms[w->terms[side]].axes, others = 0;
+    for (int i = 0; i < w->l->axis_count; i++)
+        if (dot_is_program_axis(w, i) && axes >> w->l->innermost[i] & 1) others |= 1u << i;
+    return others;
+}
+
+static value times(lowering *l, tile_block *b, value x, value y)
+{
+    return x ? lower_op(l, b, OP_MUL, DT_I64, (value[]){x, y}, 2, 0) : y;
+}
+
+/* The number of the program's own matrix among the others. */
+static value other_place(dot_work *w, tile_block *b, unsigned others)
+{
+    value place = 0;
+    for (int i = 0; i < w->l->axis_count; i++) {
+        if (!(others >> i & 1)) continue;
+        if (place) place = times(w->l, b, place, lower_extent(w->l, i));
+        place =
+            place ? lower_op(w->l, b, OP_ADD, DT_I64, (value[]){place, w->coordinates[i]}, 2, 0) : w->coordinates[i];
+    }
+    return place ? place : lower_integer(w->l, b, 0);
+}
+
+/* One row of a matrix of the operand a program, or a block of it. Coordinates of the other axes are left in w. */
+static void launch(dot_work *w, const dot_terms *s, int block)
+{
+    lowering *l = w->l;
+    tile_block *head = l->k->head;
+    value size = lower_integer(l, head, block), rest = 0, count = 0;
+    value padded = lower_scalar_value(l, head, s->padded);
+    value more = lower_op(l, head, OP_ADD, DT_I64, (value[]){padded, lower_integer(l, head, block - 1)}, 2, 0);
+    value counts[3] = {lower_op(l, head, OP_DIV, DT_I64, (value[]){more, size}, 2, 0), lower_head_extent(l, s->outer)};
+    for (int i = l->axis_count - 1; i >= 0; i--) {
+        if (!(s->others >> i & 1)) continue;
+        count = times(l, head, count, lower_head_extent(l, i));
+        if (!rest) rest = lower_program(l, 2);
+        bool last = !(s->others & ((1u << i) - 1));
+        value extent = lower_extent(l, i);
+        w->coordinates[i] = last ? rest : lower_op(l, l->phase, OP_MOD, DT_I64, (value[]){rest, extent}, 2, 0);
+        if (!last) rest = lower_op(l, l->phase, OP_DIV, DT_I64, (value[]){rest, extent}, 2, 0);
+    }
+    counts[2] = count;
+    lower_phase_launch(l, l->k->phase_count - 1, counts, count ? 3 : 2);
+}
+
+/* What is left of x without its nearest bf16; nothing of a number that is not finite. */
+static value take_term(lowering *l, tile_block *b, value *x)
+{
+    value high = lower_convert(l, b, *x, DT_BF16), near = lower_convert(l, b, high, DT_F32);
+    value rest = lower_op(l, b, OP_SUB, DT_F32, (value[]){*x, near}, 2, 0);
+    value zero = lower_number(l, b, DT_F32, (number){0});
+    value size = lower_op(l, b, OP_ABS, DT_F32, &rest, 1, 0),
+          most = lower_number(l, b, DT_F32, (number){.f = INFINITY});
+    value finite = lower_op(l, b, OP_LT, DT_BOOL, (value[]){size, most}, 2, 0);
+    *x = lower_op(l, b, OP_SELECT, DT_F32, (value[]){finite, rest, zero}, 3, 0);
+    return high;
+}
+
+void dot_make_terms(dot_work *w, int side)
+{
+    lowering *l = w->l;
+    tile_block *head = l->k->head;
+    dot_terms *s = &w->split[side];
+    int own = w->tile_axis[side], depth = w->tile_axis[2], block = LEAST_BLOCK;
+    bool along = stride_of(w, side, depth) == 1 || stride_of(w, side, own) != 1;
+    *s = (dot_terms){.outer = along ? own : depth, .inner = along ? depth : own, .others = others_of(w, side)};
+    int64_t extent = (l->extents[s->inner] + PAD - 1) / PAD * PAD;
+    while (block < extent && block < MOST_BLOCK) block *= 2;
+    s->padded = lower_scalar(l, side ? "right_padded" : "left_padded", extent);
+    value count = lower_integer(l, head, 1);
+    for (int i = 0; i < l->axis_count; i++)
+        if (s->others >> i & 1) count = times(l, head, count, lower_head_extent(l, i));
+    value extents[TERM_RANK] = {lower_integer(l, head, TERMS), count, lower_head_extent(l, s->outer),
+                                lower_scalar_value(l, head, s->padded)};
+    s->param = lower_scratch(l, side ? "right_terms" : "left_terms", DT_BF16, extents, TERM_RANK);
+
+    lower_phase(l);
+    launch(w, s, block);
+    frame *f = lower_frame(l, NULL, l->phase);
+    value start =
+        lower_op(l, l->phase, OP_MUL, DT_I64, (value[]){lower_program(l, 0), lower_integer(l, l->phase, block)}, 2, 0);
+    value row = lower_program(l, 1);
+    f->rank = 1;
+    f->dims[0] = block;
+    for (int i = 0; i < l->axis_count; i++)
+        if (s->others >> i & 1) frame_scalar(f, i, w->coordinates[i]);
+    frame_scalar(f, s->outer, row);
+    frame_tile(f, s->inner, 0, start, true);
+    value x = lower_convert(l, l->phase, lower_stored(l, f, w->terms[side]), DT_F32);
+    x = lower_fill(l, f, lower_broadcast(l, f, x, 1), FOLD_SUM);
+    value other = other_place(w, l->phase, s->others);
+    for (int t = 0; t < TERMS; t++) {
+        value at[TERM_RANK] = {lower_integer(l, l->phase, t), other, row, start};
+        lower_store_array(l, f, s->param, at, (int[]){-1, -1, -1, 0}, (bool[]){true, true, true, false},
+                          take_term(l, l->phase, &x));
+    }
+    for (int i = 0; i < l->axis_count; i++)
+        if (s->others >> i & 1) w->coordinates[i] = 0;
+}
+
+static value bound(lowering *l, frame *f, int tile_axis, value start, value extent)
+{
+    tile_op *op = tile_op_new(l->k, OP_BOUND, (value[]){start, lower_integer(l, f->block, 1), extent}, 3);
+    op->attr.index = tile_axis;
+    value v = tile_result(l->k, op, frame_type(f, DT_BOOL, 1u << tile_axis));
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+/* A term of an operand as the product takes it: 0 where there is nothing. */
+static value load_term(dot_work *w, frame *f, int side, int which)
+{
+    lowering *l = w->l;
+    const dot_terms *s = &w->split[side];
+    int depth = w->tile_axis[2], depth_axis = side ? 0 : 1; /* of the tile */
+    value starts[2] = {w->starts[side], w->coordinates[depth]};
+    bool along = s->inner == depth;
+    value outer = starts[!along], inner = starts[along];
+    int outer_axis = along ? 1 - depth_axis : depth_axis, inner_axis = 1 - outer_axis;
+    value at[TERM_RANK] = {lower_integer(l, f->block, which), other_place(w, f->block, s->others), outer, inner};
+    value x = lower_load_array(l, f, s->param, at, (int[]){-1, -1, outer_axis, inner_axis},
+                               (bool[]){true, true, false, false});
+    value mask = lower_op(l, f->block, OP_AND, DT_BOOL,
+                          (value[]){bound(l, f, outer_axis, outer, lower_extent(l, s->outer)),
+                                    bound(l, f, inner_axis, inner, lower_scalar_value(l, f->block, s->padded))},
+                          2, 0);
+    value zero = lower_number(l, f->block, DT_BF16, (number){0});
+    return lower_op(l, f->block, OP_SELECT, DT_BF16, (value[]){mask, x, zero}, 3, 0);
+}
+
+value dot_add_terms(dot_work *w, tile_block *block, value carried)
+{
+    lowering *l = w->l;
+    frame *frames[2] = {dot_frame_over(w, block, 0, 2), dot_frame_over(w, block, 2, 1)};
+    value terms[2][TERMS], step = 0;
+    CHECK(w->tiles.depth == STEP);
+    for (int side = 0; side < 2; side++)
+        for (int t = 0; t < TERMS; t++) terms[side][t] = load_term(w, frames[side], side, t);
+    for (int i = 0; i < COUNT(pairs); i++) {
+        value operands[3] = {terms[0][pairs[i][0]], terms[1][pairs[i][1]], step};
+        tile_op *op = tile_op_new(l->k, OP_DOT, operands, step ? 3 : 2);
+        op->line = lower_line(l, w->dot);
+        op->column = 1;
+        step = tile_result(l->k, op, tile_type_of(l->k, carried));
+        tile_append(l->k, block, op);
+    }
+    return lower_op(l, block, OP_ADD, DT_F32, (value[]){carried, step}, 2, 0);
+}

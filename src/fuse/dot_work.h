@@ -1,0 +1,58 @@
+/*
+ * What the files of the builder of products share: dot.c (the kernel), dot_terms.c (f32 operands as sums of bf16 ones).
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_FUSE_DOT_WORK_H
+#define QUERN_FUSE_DOT_WORK_H
+
+#include "fuse/dot.h"
+
+typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } dot_class;
+
+/* The terms of one operand in scratch memory: [term][others][outer][inner]. */
+typedef struct dot_terms {
+    int param, padded; /* the array; the scalar that holds the inner extent, a multiple of 8 */
+    int outer, inner;  /* kernel axes: of K and of M or N */
+    unsigned others;   /* kernel axes of programs that it depends on */
+} dot_terms;
+
+typedef struct dot_work {
+    builder *b;
+    const group *grp;
+    trace *t;
+    node dot;
+    int rank; /* of the result */
+    locals around;
+    index_map **maps;   /* by local */
+    bool *tried;        /* by local: its map was looked for */
+    bool *after;        /* by local: it comes after the product */
+    int terms[2], sums; /* operands, the product */
+    bool *needs;        /* by term: it stands on the product or on another fold */
+    lower_output *outputs;
+    int *folds, fold_count; /* terms */
+    /* lowering */
+    lowering *l;
+    dot_tiles tiles;
+    int step;                           /* of the loop over K that is being built */
+    int tile_axis[3];                   /* kernel axes of M, N and K that run along tiles; -1: none, extent 1 */
+    int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
+    value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
+    value starts[2];                    /* of the tile in M and N */
+    int64_t parts;                      /* of the outermost axis of K; 1: it is not split */
+    int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
+    value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
+    bool as_terms;                      /* f32 operands are split into terms first */
+    dot_terms split[2];                 /* ... where they are */
+} dot_work;
+
+/* dot.c */
+bool dot_is_program_axis(const dot_work *w, int axis);
+frame *dot_frame_over(dot_work *w, tile_block *block, int down,
+                      int across); /* two of M, N and K on tile axes 0 and 1 */
+
+/* dot_terms.c */
+bool dot_has_terms(const dot_work *w);                              /* axes are known: may the operands be split? */
+void dot_make_terms(dot_work *w, int side);                         /* a phase of its own */
+value dot_add_terms(dot_work *w, tile_block *block, value carried); /* the products of one step, added to the sums */
+
+#endif
