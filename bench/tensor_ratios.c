@@ -169,6 +169,28 @@ static void step_softmax(const workload *w, const inputs *in, built *out)
     out->results[out->count++] = qn_div(e, qn_sum(e, QN_AXES(-1), true));
 }
 
+/* Along axis 0 of [rows][columns]: rows that lie across memory. */
+static void step_softmax_across(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    out->results[out->count++] = qn_softmax(in->tensors[0], 0);
+}
+
+static void step_cumsum(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    out->results[out->count++] = qn_cumsum(in->tensors[0], 1);
+}
+
+/* Pixels of channels: [64][rows][columns / 64] folded over the first axis and the last. */
+static void step_channels(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor x = qn_reshape(in->tensors[0], QN_SHAPE(64, w->rows, w->columns / 64));
+    qn_tensor less = qn_sub(x, qn_mean(x, QN_AXES(0, 2), true));
+    qn_tensor spread = qn_rsqrt(qn_add_scalar(qn_mean(qn_mul(less, less), QN_AXES(0, 2), true), 1e-5));
+    out->results[out->count++] = qn_mul(less, spread);
+}
+
 static void step_chain(const workload *w, const inputs *in, built *out)
 {
     qn_tensor x = in->tensors[0], y = in->tensors[in->count - 1];
@@ -463,6 +485,11 @@ static void time_compiling(void)
 static const workload on_gpu[] = {
     {"gelu by hand 16384^2 f32", QN_F32, 16384, 16384, 8.0 * (1 << 28), 0.97, make_one, step_gelu},
     {"softmax by hand 16384^2 f32", QN_F32, 16384, 16384, 8.0 * (1 << 28), 0.97, make_one, step_softmax},
+    {"softmax by hand 8192x16381 f32", QN_F32, 8192, 16381, 8.0 * 8192 * 16381, 0.9, make_one, step_softmax},
+    {"softmax by hand 256x393216 f32", QN_F32, 256, 393216, 8.0 * 256 * 393216, 0.85, make_one, step_softmax},
+    {"softmax across 21x4194304 f32", QN_F32, 21, 1 << 22, 8.0 * 21 * (1 << 22), 0.85, make_one, step_softmax_across},
+    {"cumsum 8192x16384 f32", QN_F32, 8192, 16384, 8.0 * 8192 * 16384, 0.9, make_one, step_cumsum},
+    {"norm of channels 64x64x16384 f32", QN_F32, 64, 64 * 16384, 8.0 * 64 * 64 * 16384, 0.75, make_one, step_channels},
     {"chain of 8 16384^2 f32", QN_F32, 16384, 16384, 12.0 * (1 << 28), 0, make_two, step_chain},
     {"layer norm and gradient 65536x4096 bf16", QN_BF16, 65536, 4096, 8.0 * (1 << 28), 0, make_norm, step_norm},
     {"layer norm and gradient 16384^2 bf16", QN_BF16, 16384, 16384, 8.0 * (1 << 28), 0, make_norm, step_norm},

@@ -351,6 +351,7 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
     switch (s->kind) {
     case SINK_STORE: {
         caddress to = cuda_access(n, s->op, at);
+        n->c->stores_rows |= n->has_inner;
         if (writes_again(n, s)) to.width = 1;
         cuda_store(n, to, r);
         return;

@@ -310,7 +310,9 @@ static bool leaves_room(const emitter *e, const survey *s)
     return limit && !f->by16;
 }
 
-/* Few threads with much data each: 32 elements a thread, 64 of the short formats unless several tiles are held at once.
+/* A row that nobody writes leaves its multiprocessor nothing to do while it is folded, unless another block is loading:
+ * then a cluster of smaller blocks has it.
+ * Few threads with much data each: 32 elements a thread, 64 of the short formats unless several tiles are held at once.
  * Where nothing is kept, no thread needs more than two vectors. */
 static void choose_row_team(const emitter *e, const survey *s)
 {
@@ -346,7 +348,7 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->kind = TEAM_BLOCK;
         t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), 512);
         t->reason = "a row for each block";
-    } else if (!streams && roomy && s->positions <= long_row && !s->memory) {
+    } else if (!streams && roomy && s->positions <= long_row && !s->memory && !(clusters && s->kept && !c->stores_rows)) {
         t->kind = TEAM_BLOCK;
         t->block = MOST_THREADS;
         t->share = 2 * ROW_REGISTERS;

@@ -135,6 +135,7 @@ typedef struct cuda_state { /* of one phase */
     int scans;             /* in registers, emitted so far */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */
+    bool stores_rows;            /* some pass writes elements of its rows */
     const tile_op *loop;         /* whose body is being emitted; NULL: none, or a branch of it */
     value *ahead;                /* loads of its body that come a trip ahead */
     int ahead_count, ahead_capacity;
