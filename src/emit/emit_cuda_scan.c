@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { SHORT_ROW = 1024 };
+
 /* ---- in registers ---- */
 
 /* The layout of a tile that is one row along the scanned axis; NULL: it is something else. */
@@ -21,6 +23,7 @@ static pass_layout *row_layout(emitter *e, const tile_op *op)
     tile_type type = tile_type_of(e->k, op->results[0]);
     int64_t loops[MAX_RANK];
     if (loops_of(&type, loops) != 1 || type.dims[op->attr.index] == 1 || dtypes[type.elem].size_bytes < 4) return NULL;
+    if (dimension_bound(e, loops[0]) <= SHORT_ROW) return NULL; /* a warp's own row: memory costs less than shuffles */
     return layout_find(e, loops, 1, 0, false);
 }
 

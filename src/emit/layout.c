@@ -22,6 +22,7 @@ enum {
         64,         /* elements of a thread that are written out; of rows in registers and slots as many as it has */
     IN_FLIGHT = 32, /* registers for loads before their use */
     MOST_IN_FLIGHT = 4,      /* chunks, unless they go to kept registers */
+    MOST_TURNED = 16,        /* ... of single elements */
     SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
     LARGEST_BOUND = 1 << 30, /* bytes of a kept tile whose length only the program knows */
     MOST_STAGES = 16,        /* of a product's ring, that `tune` may ask for */
@@ -348,7 +349,8 @@ static void choose_row_team(const emitter *e, const survey *s)
         t->kind = TEAM_BLOCK;
         t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), 512);
         t->reason = "a row for each block";
-    } else if (!streams && roomy && s->positions <= long_row && !s->memory && !(clusters && s->kept && !c->stores_rows)) {
+    } else if (!streams && roomy && s->positions <= long_row && !s->memory &&
+               !(clusters && s->kept && !c->stores_rows)) {
         t->kind = TEAM_BLOCK;
         t->block = MOST_THREADS;
         t->share = 2 * ROW_REGISTERS;
@@ -465,7 +467,8 @@ static void choose_repeats(const emitter *e, pass_layout *l)
         threads = t->threads;
     int64_t repeats = 0;
     if (threads) {
-        repeats = (inner + threads * l->vector - 1) / (threads * l->vector);
+        int64_t over = l->shifted ? l->vector - 1 : 0;
+        repeats = (inner + over + threads * l->vector - 1) / (threads * l->vector);
     } else if (t->share && axis >= 0 && !l->row_axes && row_parameter(e, l->loops[axis], &param) &&
                param == t->row_param) {
         l->repeats = MAXIMUM(t->share / l->vector, 1);
@@ -484,8 +487,9 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     for (int i = 1; i < c->kept_count && c->slot_bytes && l->repeats; i++) /* a tile that got no registers after all */
         if (c->kept[i].loaded_in == e->pass_number && c->kept[i].kind != HOME_REGISTERS) return 1;
     int room = c->live_registers >= ROW_REGISTERS || c->slot_bytes ? IN_FLIGHT / 4 : IN_FLIGHT;
-    int most = early ? MINIMUM(room / (early * l->vector), MOST_IN_FLIGHT) : MOST_UNROLLED;
-    if (!l->repeats) return MAXIMUM(MINIMUM(most, MOST_IN_FLIGHT), 1);
+    int at_once = l->turned ? MOST_TURNED : MOST_IN_FLIGHT;
+    int most = early ? MINIMUM(room / (early * l->vector), at_once) : MOST_UNROLLED;
+    if (!l->repeats) return MAXIMUM(MINIMUM(most, at_once), 1);
     int unroll = l->repeats;
     while (unroll > 1 && (unroll > most || l->repeats % unroll)) unroll--;
     return unroll;

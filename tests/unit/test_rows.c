@@ -137,7 +137,7 @@ static void rows_anywhere(void)
         check("unit", &cases[i], false);
         check("soft_row", &cases[i], i % 4 == 1);
         if (i % 2 && all) check("best", &cases[i], i % 3 == 0);
-        if (i % 3 == 0 || cases[i].b == 16384) check("run", &cases[i], false);
+        if (i % 3 == 0 || cases[i].b == 16384 || cases[i].b == 1024) check("run", &cases[i], false);
         if (i % 3 == 1 && all) check("top", &cases[i], i % 2);
     }
 }
