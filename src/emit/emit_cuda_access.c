@@ -524,6 +524,12 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
     if (a.level > LEVEL_ROW) condition = cjoin(e, a.level == LEVEL_ELEMENT ? element_in(n) : n->in, "&&", condition);
+    /* Elements of a window under a pad: branches around their loads would let each wait for the one before. */
+    bool word = a.elem == DT_F32 || a.elem == DT_I32 || a.elem == DT_U32;
+    if (condition && a.level == LEVEL_ELEMENT && a.global && a.read_only && word)
+        return cuda_define(n, named, a.elem, a.level,
+                           arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", memory_name(a.elem)),
+                                       element_pointer(e, &a, true), condition));
     return cuda_define(n, named, a.elem, a.level,
                        or_zero(e, condition, address_fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
 }

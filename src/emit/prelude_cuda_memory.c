@@ -194,6 +194,14 @@ const prelude_part cuda_memory_parts[] = {
      "#endif\n"},
     /* One element. */
     {"read_$t", CUDA_NUMBERS, "", "INLINE $v read_$t(const $m *p) { return *p; }\n"},
+    /* Of what nobody writes, under a condition and without a branch. */
+    {"read_if_$t", "f32 i32 u32", "load_words1_constant_if",
+     "INLINE $v read_if_$t(const $m *p, int ok)\n"
+     "{\n"
+     "    union { unsigned word; $v number; } x;\n"
+     "    load_words1_constant_if(&x.word, p, ok);\n"
+     "    return x.number;\n"
+     "}\n"},
     {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
     {"read_$t", "f16 bf16", "$t_to_f32", "INLINE float read_$t(const $m *p) { return $t_to_f32(*p); }\n"},
     {"write_$t", "f16 bf16", "f32_to_$t", "INLINE void write_$t($m *p, float x) { *p = f32_to_$t(x); }\n"},
