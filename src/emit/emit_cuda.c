@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/access_notes.h"
+#include "emit/emit_cuda_chained.h"
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/prelude_cuda.h"
@@ -537,6 +538,11 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
         if (s) {
             loop_program program = loops_build(s, e.memory);
             emit_cuda_loops(&e, &program, &functions);
+            continue;
+        }
+        const chained *pair = cuda_chained(k, p, target, e.memory, &why);
+        if (pair) {
+            emit_cuda_chained(&e, pair, &functions);
             continue;
         }
         status = cuda_phase(&e, p, target, &body, error);

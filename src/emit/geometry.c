@@ -4,6 +4,7 @@
  * computed here, by the same formulas as in the text.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_chained.h"
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/raw.h"
@@ -28,6 +29,7 @@ typedef struct phase_shape {
     const cuda_map *maps;
     int map_count;
     const schedule *schedule; /* NULL: the fields above say it all */
+    const chained *chained;   /* likewise */
 } phase_shape;
 
 struct cuda_layout {
@@ -111,6 +113,14 @@ const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target
     return NULL;
 }
 
+const chained *cuda_chained(const tile_kernel *k, int phase, const cuda_target *target, arena *memory, const char **why)
+{
+    const cuda_target whole = complete(target);
+    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes};
+    *why = NULL;
+    return whole.checked || k->raw_language ? NULL : chained_phase(k, phase, &machine, memory, why);
+}
+
 static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
 {
     cuda_map *maps = ARENA_ARRAY(memory, cuda_map, from->map_count);
@@ -138,6 +148,19 @@ static qn_status schedule_shape(const cuda_layout *l, const schedule *s, const l
     return QN_OK;
 }
 
+/* A block for each program. */
+static qn_status chained_shape(const cuda_layout *l, const chained *c, const launch_plan *plan, cuda_shape *out,
+                               qn_error *error)
+{
+    const int64_t *each = plan->programs[c->phase];
+    int64_t programs = each[0] * each[1] * each[2];
+    if (programs > MOST_BLOCKS)
+        return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
+                         l->kernel->name, (long long)programs);
+    *out = (cuda_shape){.grid = {programs, 1, 1}, .threads = c->threads, .cluster = 1, .shared_bytes = c->shared_bytes};
+    return QN_OK;
+}
+
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
 {
     arena *memory = arena_new();
@@ -156,6 +179,13 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
             const schedule *chosen = cuda_schedule(k, p, &l->target, memory, &why);
             if (chosen) {
                 note_schedule(memory, chosen, &l->phases[p]);
+                continue;
+            }
+            const chained *pair = cuda_chained(k, p, &l->target, memory, &why);
+            if (pair) {
+                cuda_map *maps = ARENA_ARRAY(memory, cuda_map, CUDA_MOST_MAPS);
+                int map_count = cuda_chained_maps(pair, maps);
+                l->phases[p] = (phase_shape){.chained = pair, .maps = maps, .map_count = map_count, .carries = -1};
                 continue;
             }
             status = cuda_phase(&e, p, &l->target, &body, error);
@@ -256,6 +286,7 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
     if (l->kernel->raw_language) return raw_cuda_shape(l->kernel, plan, &l->target, out, error);
     const phase_shape *s = &l->phases[phase];
     if (s->schedule) return schedule_shape(l, s->schedule, plan, out, error);
+    if (s->chained) return chained_shape(l, s->chained, plan, out, error);
     const team *t = &s->team;
     int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
     int64_t row = t->row_param >= 0 ? plan->scalars_bits[t->row_param] : 0, blocks = 1;

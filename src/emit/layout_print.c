@@ -4,6 +4,7 @@
  * `show --stage schedule` and `loops`: the phases that have a schedule, and why the others have none.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_chained.h"
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 
@@ -134,8 +135,16 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
     for (int p = 0; p < k->phase_count; p++) {
         const char *why;
         const schedule *s = cuda_schedule(k, p, target, memory, &why);
+        const char *why_not = NULL;
+        const chained *pair = s ? NULL : cuda_chained(k, p, target, memory, &why_not);
         if (s)
             schedule_print(s, out);
+        else if (pair)
+            text_print(out, "launch of phase %d: two chained products, %d rows a program, %d columns a step\n", p,
+                       pair->rows, pair->columns);
+        else if (why_not)
+            text_print(out, "launch of phase %d: as `--stage layout` shows; its products are not chained: %s\n", p,
+                       why_not);
         else
             text_print(out, "launch of phase %d: as `--stage layout` shows%s%s\n", p,
                        why ? "; its product is not fed: " : "", why ? why : "");

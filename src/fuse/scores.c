@@ -170,16 +170,19 @@ typedef struct block_sizes {
     int rows, columns;
 } block_sizes;
 
-static block_sizes choose_blocks(const score_loops *o, int64_t depth)
+/* half: its operands have 16 bits. Two groups of four warps share what they read. */
+static block_sizes choose_blocks(const score_loops *o, int64_t depth, bool half)
 {
     if (!o->options->gpu) return (block_sizes){64, 64};
-    return depth > 128 ? (block_sizes){32, 32} : (block_sizes){64, 64};
+    return depth > 128 ? (block_sizes){32, 32} : half ? (block_sizes){128, 64} : (block_sizes){64, 64};
 }
 
 static void put_head(const score_loops *o, const scores_text *t, bool over_columns, const char *outputs, int64_t depth,
                      text *out)
 {
-    block_sizes size = choose_blocks(o, depth);
+    bool half = false;
+    for (int i = 0; i < t->array_count; i++) half |= dtypes[get(o, t->arrays[i])->elem].size_bytes == 2;
+    block_sizes size = choose_blocks(o, depth, half && !over_columns && t->first);
     int batch = t->scores.rank - 2;
     text_print(out, "kernel %s(%s%s%s, const int BM = %d, const int BN = %d)\n    launch (cdiv(%s, %s)",
                over_columns ? "online_columns" : "online_rows", text_get(&t->parameters), outputs,
