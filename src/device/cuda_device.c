@@ -174,10 +174,12 @@ static void about(const device *base, device_about *out)
     lock_take(&d->lock);
     probe(d);
     lock_give(&d->lock);
-    *out = (device_about){
-        .available = d->unavailable.status == QN_OK, .absent = d->absent, .units = d->target.multiprocessors};
+    *out = (device_about){.available = d->unavailable.status == QN_OK,
+                          .absent = d->absent,
+                          .units = d->target.multiprocessors,
+                          .arch = d->target.arch,
+                          .memory_bytes = d->total_bytes};
     out->cache_bytes = (size_t)d->target.l2_bytes;
-    out->arch = d->target.arch;
     if (!out->available) {
         snprintf(out->description, sizeof(out->description), "%.250s", d->unavailable.message);
         return;

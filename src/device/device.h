@@ -28,8 +28,9 @@ typedef struct device_about {
     char description[256]; /* or why not, and what to install */
     char note[256];        /* a wish of the environment that was not followed; or empty */
     int units;
-    size_t cache_bytes; /* of its last cache; 0: the processor's */
-    int arch;           /* of a GPU whose text is CUDA: 90; 0: it is none */
+    size_t cache_bytes;  /* of its last cache; 0: the processor's */
+    int arch;            /* of a GPU: 90 for sm_90; else 0 */
+    size_t memory_bytes; /* of its own; 0: the host's, or not known */
 } device_about;
 
 /* How a device is doing while it works. NAN: not known. */

@@ -56,7 +56,8 @@ static const char *virtual_element(printer *p, value v)
     p->known[v] = true;
     if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) return element(p, op->operands[0]);
     bool narrows = op->code == OP_CONVERT && tile_type_of(e->k, v).elem == p->c->elem;
-    if (op->code == OP_SELECT && tile_type_of(e->k, op->operands[0]).rank) {
+    if (op->code == OP_SELECT && tile_type_of(e->k, op->operands[0]).rank &&
+        !chained_is_row_test(p->c, op->operands[0])) {
         const char *mask = mask_text(p, op->operands[0]), *yes = element(p, op->operands[1]);
         if (mask)
             put(e, "const float %s = %s ? %s : %s;", name, mask, yes, element(p, op->operands[2]));
@@ -104,7 +105,7 @@ static void print_row(printer *p, const tile_op *op)
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = element(p, op->operands[i]);
     const char *expression =
         op->code == OP_BROADCAST || op->code == OP_RESHAPE ? operands[0] : cuda_expression(e, op, operands);
-    put(e, "float %s[2];", emit_name(e, v));
+    put(e, "%s %s[2];", cuda_register_type(tile_type_of(e->k, v).elem), emit_name(e, v));
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int h = 0; h < 2; h++) %s[h] = %s;", emit_name(e, v), expression);
     p->rows[v] = true;
@@ -116,7 +117,8 @@ static bool is_ready(const printer *p, value v)
     const chained *c = p->c;
     const tile_op *op = tile_def(c->kernel, v);
     chained_kind kind = chained_kind_of(c, v);
-    if (kind == CHAINED_SCALAR || v == c->first->results[0] || tile_type_of(c->kernel, v).elem == DT_BOOL) return true;
+    if (kind == CHAINED_SCALAR || v == c->first->results[0]) return true;
+    if (tile_type_of(c->kernel, v).elem == DT_BOOL && !chained_is_row_test(c, v)) return true;
     if (kind == CHAINED_ROW) return p->rows[v] || !op || op->code == OP_BROADCAST;
     for (int i = 0; op && i < op->operand_count; i++)
         if (!is_ready(p, op->operands[i])) return false;
@@ -194,7 +196,8 @@ static void print_scores(printer *p)
             cuda_scalar_op(e, (tile_op *)op);
             continue;
         }
-        if (!dtype_is_float(type.elem) || chained_kind_of(c, v) != CHAINED_ROW) continue;
+        if ((!dtype_is_float(type.elem) && !chained_is_row_test(c, v)) || chained_kind_of(c, v) != CHAINED_ROW)
+            continue;
         if (op->code == OP_REDUCE) {
             if (!p->folded[v]) print_pass(p, i, &weights);
         } else {

@@ -23,11 +23,13 @@ typedef enum fuse_mode { FUSE_FUSED, FUSE_EAGER, FUSE_STRICT } fuse_mode;
 
 typedef struct fuse_options {
     fuse_mode mode;
-    bool gpu;           /* many threads, small tiles; else few threads, large ones */
-    bool cuda_text;     /* the device runs kernels that are written in CUDA */
-    bool check_indices; /* assert that indices lie inside */
-    int units;          /* threads or multiprocessors */
-    int arch;           /* of a GPU: 90 for Hopper, whose products are fed by bulk copies; 0: not known */
+    bool gpu;             /* many threads, small tiles; else few threads, large ones */
+    bool cuda_text;       /* the device runs kernels that are written in CUDA */
+    bool check_indices;   /* assert that indices lie inside */
+    int units;            /* threads or multiprocessors */
+    int arch;             /* of a GPU: 90 for sm_90; 0: not known */
+    int64_t memory_bytes; /* of the device; 0: not known */
+    int64_t scores_bytes; /* scores of fewer bytes are stored (scores.c); 0: as the device suggests */
 } fuse_options;
 
 /* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 256 };
+enum { MOST_DEPTH = 256, FAR_BELOW = 8 /* exp of it is small beside the largest f16 */ };
 
 typedef enum scores_role { ROLE_NONE, ROLE_SOFTMAX, ROLE_PASS, ROLE_MAXIMUM, ROLE_NORM, ROLE_SUM } scores_role;
 
@@ -30,6 +30,8 @@ struct score_loops {
     node *partner;       /* by maximum: the sum of exponentials below it */
     node *together;      /* by maximum: the output that is computed with it, or 0 */
     node *made;          /* by node: what a call before gave */
+    int64_t *bytes;      /* by output and statistic: of the scores, were they stored */
+    bool *fast;          /* by output: its loop is one that the matrix units run at their speed (schedule/chained.h) */
     node *straight;      /* by output that is turned: what the kernel wrote */
     int count;           /* nodes of the graph as it came */
 };
@@ -320,6 +322,7 @@ static bool write_softmax(const score_loops *o, scores_text *t, node maximum, no
         text_print(&masked, "keep(%s, %s)", before, condition);
     }
     always &= !t->reads_scores;
+    t->whole_rows = always;
     const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
     text_free(&masked);
     int64_t depth = f ? output_depth(get(o, dot), f) : 0;
@@ -345,8 +348,12 @@ static bool write_softmax(const score_loops *o, scores_text *t, node maximum, no
     text_print(out, "    int end = %s;\n    for (int j = 0; j < end; j += BN) {\n", causal ? "min(S, i + BM)" : "S");
     text_add(out, text_get(&t->columns));
     text_add(out, text_get(&t->both));
-    text_print(out, "        tile %s s = %s;\n        tile %s old = m;\n        m = max(m, max(s, axis = 1));\n", type,
-               kept, type);
+    /* Any number near the maximum will do: it follows only a growth that exponentials would feel, so that what was summed
+     * up is seldom scaled. */
+    text_print(out,
+               "        tile %s s = %s;\n        tile %s old = m, most = max(s, axis = 1);\n"
+               "        m = where(most > m + %d, most, m);\n",
+               type, kept, type, FAR_BELOW);
     if (!always) /* rows without a score so far */
         text_print(out, "        tile %s safe = where(m == (-inf), 0, m);\n", type);
     text_print(out, "        tile %s p = exp(s - %s), shrink = exp(old - %s);\n", type, always ? "m" : "safe",
@@ -361,6 +368,11 @@ static bool write_softmax(const score_loops *o, scores_text *t, node maximum, no
 }
 
 /* ---- finding ---- */
+
+static int64_t scores_bytes(const shape *scores)
+{
+    return shape_count(scores) * (int64_t)sizeof(float);
+}
 
 static bool is_score_shape(const score_loops *o, node n)
 {
@@ -420,11 +432,13 @@ static bool resolve_one(score_loops *o, const scores_text *t, node n, bool mark,
         if (good && mark) {
             o->role[maximum] = ROLE_MAXIMUM;
             o->role[norm] = ROLE_NORM;
+            o->bytes[maximum] = o->bytes[norm] = scores_bytes(&t->scores);
         }
     } else {
         scores_begin(&own, o->memory, o->g, o->leaves, o->is_root, &t->scores);
         good = write_pass(o, &own, n, NULL, &ignored) && short_rows(&own) && resolve(o, &own, mark, depth + 1);
         if (good && mark) o->role[n] = ROLE_SUM;
+        if (good && mark) o->bytes[n] = scores_bytes(&t->scores);
     }
     scores_end(&own);
     text_free(&ignored);
@@ -436,6 +450,34 @@ static bool resolve(score_loops *o, const scores_text *t, bool mark, int depth)
     bool good = true;
     for (int i = 0; i < t->statistic_count && good; i++) good = resolve_one(o, t, t->statistics[i], mark, depth);
     return good;
+}
+
+/* A plain or causal softmax of 16-bit operands on Hopper. */
+static bool is_fast(const score_loops *o, const scores_text *t, node dot, const output_form *f)
+{
+    bool good = o->options->gpu && o->options->arch == 90 && t->array_count == 3 && t->products == 1 && t->whole_rows;
+    int64_t width = output_depth(get(o, dot), f), depth = t->depth - width;
+    good &= (depth == 64 || depth == 128) && (width == 64 || width == 128) && t->scores.rank <= 4;
+    for (int i = 0; i < t->array_count && good; i++) good = dtypes[get(o, t->arrays[i])->elem].size_bytes == 2;
+    return good;
+}
+
+/* Loops compute scores again, and but for the fast ones they are slower than products that store them: they are for
+ * scores that do not fit. Gradients of scores that fit need the stored ones of the forward pass. */
+static void choose(score_loops *o)
+{
+    enum { USUAL_MEMORY_GB = 16, CPU_CACHES_MB = 16 };
+    const fuse_options *options = o->options;
+    int64_t memory = options->memory_bytes ? options->memory_bytes : (int64_t)USUAL_MEMORY_GB << 30;
+    int64_t fits = options->scores_bytes ? options->scores_bytes : memory / 4;
+    int64_t alone = options->scores_bytes || options->gpu ? fits : (int64_t)CPU_CACHES_MB << 20;
+    bool gradients = false;
+    for (node n = 1; (int)n < o->count; n++) gradients |= o->role[n] == ROLE_PASS && o->bytes[n] < fits;
+    for (node n = 1; (int)n < o->count; n++) {
+        if (!o->role[n]) continue;
+        bool stored = gradients ? o->bytes[n] < fits : o->role[n] == ROLE_SOFTMAX && !o->fast[n] && o->bytes[n] < alone;
+        if (stored) o->role[n] = ROLE_NONE;
+    }
 }
 
 static void try_output(score_loops *o, node dot)
@@ -452,6 +494,7 @@ static void try_output(score_loops *o, node dot)
         if (!f.columns && is_softmax(o, f.scores, &maximum, &norm)) {
             o->partner[maximum] = norm;
             if (write_softmax(o, &t, maximum, dot, &f, false, &ignored) && short_rows(&t)) role = ROLE_SOFTMAX;
+            o->fast[dot] = is_fast(o, &t, dot, &f);
         } else if (write_pass(o, &t, dot, &f, &ignored) && t.statistic_count && short_rows(&t) &&
                    resolve(o, &t, false, 0)) {
             role = ROLE_PASS;
@@ -460,6 +503,7 @@ static void try_output(score_loops *o, node dot)
         scores_end(&t);
         text_free(&ignored);
         o->role[dot] = (unsigned char)role;
+        o->bytes[dot] = scores_bytes(scores);
         if (role) return;
     }
 }
@@ -487,6 +531,8 @@ score_loops *scores_find(graph *g, const fuse_leaf *leaves, const bool *reached,
     o->together = ARENA_ARRAY(memory, node, g->node_count);
     o->made = ARENA_ARRAY(memory, node, g->node_count);
     o->straight = ARENA_ARRAY(memory, node, g->node_count);
+    o->bytes = ARENA_ARRAY(memory, int64_t, g->node_count);
+    o->fast = ARENA_ARRAY(memory, bool, g->node_count);
     bool any = false;
     for (int i = 0; i < root_count; i++) o->is_root[roots[i]] = true;
     for (node n = 1; (int)n < o->count; n++) {
@@ -494,6 +540,7 @@ score_loops *scores_find(graph *g, const fuse_leaf *leaves, const bool *reached,
         try_output(o, n);
         any |= o->role[n] != ROLE_NONE;
     }
+    if (any) choose(o);
     for (node n = 1; (int)n < o->count && any; n++)
         if (o->role[n] == ROLE_SOFTMAX) join(o, n);
     return any ? o : NULL;

@@ -39,6 +39,7 @@ typedef struct scores_text { /* a kernel being written */
     int statistic_count;
     int products;        /* of scores */
     int64_t depth;       /* of all products together */
+    bool whole_rows;     /* no mask but that of positions up to the row's own */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
     node first, second;  /* a maximum and a sum that the kernel carries itself; 0: none */
     const char *refused; /* NULL: all could be written */

@@ -119,12 +119,15 @@ static qn_status build(plan_build *b, qn_error *error)
     p->roots = ARENA_ARRAY(p->memory, node, p->result_count + q->assign_count + 1);
     for (int i = 0; i < p->result_count; i++) p->roots[p->root_count++] = b->unique[i];
     for (int i = 0; i < q->assign_count; i++) p->roots[p->root_count++] = b->assigns[i].from;
+    const char *scores = getenv("QUERN_SCORES_BYTES");
     const fuse_options options = {.mode = q->mode,
                                   .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .cuda_text = !strcmp(device, "cuda") || !strcmp(device, "emu"),
                                   .check_indices = q->check_indices,
                                   .units = about->units,
-                                  .arch = about->arch};
+                                  .arch = about->arch,
+                                  .memory_bytes = (int64_t)about->memory_bytes,
+                                  .scores_bytes = scores ? strtoll(scores, NULL, 10) : 0};
     from = record_begin();
     status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);

@@ -15,7 +15,7 @@
 
 typedef struct shown {
     qn_call *call;
-    int slot, units, arch;
+    int slot, units, arch; /* arch: of a GPU */
     bool gpu;
     qn_tape *tape;
     arena *memory;
@@ -114,7 +114,8 @@ static qn_status fuse(shown *s, qn_error *error)
         leaves[n].offset = x->attr.offset;
         memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
     }
-    fuse_options options = {.mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units, .arch = s->arch};
+    fuse_options options = {
+        .mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units, .arch = s->arch};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &options, s->memory, &s->plan, error);
 }
 

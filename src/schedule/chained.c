@@ -58,6 +58,13 @@ chained_kind chained_kind_of(const chained *c, value v)
     return CHAINED_SUM;
 }
 
+bool chained_is_row_test(const chained *c, value v)
+{
+    const tile_op *op = def(c, v);
+    return op && ops[op->code].class == CLASS_COMPARE && chained_kind_of(c, v) == CHAINED_ROW &&
+           tile_type_of(c->kernel, op->operands[0]).elem == DT_F32;
+}
+
 /* ---- operands ---- */
 
 static bool is_own_bound(const chained *c, const tile_op *bound, const tile_op *load)
@@ -287,6 +294,7 @@ static bool check_body(search *w)
             if (op->code == OP_LOAD) return refuse(w, "the loop reads more than its operands");
             continue;
         }
+        if (chained_is_row_test(c, op->results[0])) continue;
         if (!dtype_is_float(type.elem)) {
             if (type.elem == DT_BOOL && type.rank == 2 && !find_mask(c, op->results[0], &bits))
                 return refuse(w, "a mask is no comparison of positions");
@@ -310,7 +318,7 @@ static bool check_body(search *w)
             value v = op->operands[o];
             tile_type from = tile_type_of(c->kernel, v);
             if (from.rank == 1) return refuse(w, "a tile of one axis is used");
-            if (from.elem == DT_BOOL && from.rank && op->code != OP_SELECT)
+            if (from.elem == DT_BOOL && from.rank && !chained_is_row_test(c, v) && op->code != OP_SELECT)
                 return refuse(w, "a mask is used as a number");
         }
     }

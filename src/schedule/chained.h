@@ -48,5 +48,6 @@ bool chained_mask(const chained *c, value v, unsigned *conditions);
 /* What a value is an array of, in registers: a scalar, one number a row, a column, a score, or an element of the sums. */
 typedef enum chained_kind { CHAINED_SCALAR, CHAINED_ROW, CHAINED_COLUMN, CHAINED_SCORE, CHAINED_SUM } chained_kind;
 chained_kind chained_kind_of(const chained *c, value v);
+bool chained_is_row_test(const chained *c, value v); /* one truth a row, of numbers of rows */
 
 #endif
