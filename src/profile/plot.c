@@ -13,7 +13,8 @@
 enum { WIDTH = 760, HEIGHT = 420, LEFT = 70, RIGHT = 20, TOP = 34, BOTTOM = 52, LEGEND_LINE = 18, MOST_SERIES = 24 };
 
 /* Colours that are told apart by everybody (Okabe and Ito). */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c"};
+static const char *const colours[] = {"#0072b2", "#e69f00", "#cc79a7", "#009e73",
+                                      "#5b636d", "#b3261e", "#56b4e9"}; /* as report.css has them */
 
 typedef struct plot {
     const qn_bench_results *results;

@@ -69,10 +69,11 @@ static void put_environment(const qn_environment *e, const char *command, text *
 
 /* ---- the table ---- */
 
+/* Verdict and how many times as fast; the interval comes later in the row. */
 static void comparison_cells(const qn_bench_comparison *c, text *out)
 {
     if (!c->verdict) {
-        text_add(out, "<td>-</td><td class=\"n\">-</td><td>-</td>");
+        text_add(out, "<td>-</td><td class=\"n\">-</td>");
         return;
     }
     text_print(out, "<td class=\"%s\">%s</td>",
@@ -80,11 +81,23 @@ static void comparison_cells(const qn_bench_comparison *c, text *out)
                : c->verdict == QN_SLOWER ? "bad"
                                          : "",
                qn_verdict_name(c->verdict));
-    html_cell_number(out, c->ratio, "%.3f");
-    text_print(out, "<td>%.3f to %.3f</td>", c->ratio_low, c->ratio_high);
+    html_cell_number(out, 1 / c->ratio, "%.2f");
 }
 
-static void put_row(const qn_bench_point *p, const qn_bench_variant *v, bool baseline, text *out)
+static void interval_cell(const qn_bench_comparison *c, text *out)
+{
+    if (c->verdict)
+        text_print(out, "<td>%.2f to %.2f</td>", 1 / c->ratio_high, 1 / c->ratio_low);
+    else
+        text_add(out, "<td>-</td>");
+}
+
+/* What differs between the rows: the rest is said once, above the table. */
+typedef struct shown_columns {
+    bool benches, arguments, baseline;
+} shown_columns;
+
+static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const shown_columns *shown, text *out)
 {
     bool timed = is_timed(v);
     const qn_bench_time *t = &v->time;
@@ -96,23 +109,21 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, bool bas
         text_add(out, "</small>");
     }
     text_add(out, "</td>");
-    html_cell_text(out, p->bench);
-    html_cell_text(out, p->arguments);
-    text_print(out, "<td class=\"%s\">%s</td>",
-               v->status == QN_VARIANT_OK        ? "good"
-               : v->status == QN_VARIANT_SKIPPED ? ""
-                                                 : "bad",
-               variant_status_names[v->status]);
     html_cell_duration(out, timed ? t->median_ns : NAN);
+    comparison_cells(&v->first, out);
+    html_cell_number(out, 100 * v->share_of_limit, "%.0f");
+    html_cell_text(out, *v->limit ? limit_words(v->share_of_limit, v->limit) : "-");
+    text_print(out, "<td class=\"%s\">%s</td>", v->status == QN_VARIANT_OK ? "good" : "bad",
+               variant_status_names[v->status]);
+    if (shown->benches) html_cell_text(out, p->bench);
+    if (shown->arguments) html_cell_text(out, p->arguments);
+    if (shown->baseline) comparison_cells(&v->baseline, out);
     html_cell_number(out, timed ? 50 * (t->interval_high_ns - t->interval_low_ns) / t->median_ns : NAN, "%.2f");
     html_cell_duration(out, timed ? t->low_ns : NAN);
     html_cell_duration(out, timed ? t->high_ns : NAN);
     html_cell_number(out, timed ? v->bytes / t->median_ns : NAN, "%.1f");
     html_cell_number(out, timed ? v->flops / t->median_ns * 1e-3 : NAN, "%.3f");
-    html_cell_number(out, 100 * v->share_of_limit, "%.0f");
-    html_cell_text(out, *v->limit ? limit_words(v->share_of_limit, v->limit) : "-");
-    comparison_cells(&v->first, out);
-    if (baseline) comparison_cells(&v->baseline, out);
+    interval_cell(&v->first, out);
     html_cell_number(out, v->max_error, "%.1e");
     html_cell_number(out, timed ? t->sample_count : NAN, "%.0f");
     html_cell_number(out, timed ? t->mild_outliers + t->severe_outliers : NAN, "%.0f");
@@ -121,32 +132,60 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, bool bas
     text_add(out, "</tr>\n");
 }
 
+/* One line for those that did not run. */
+static void put_skipped(const qn_bench_results *r, text *out)
+{
+    int count = 0;
+    for (int i = 0; i < r->point_count; i++)
+        for (int k = 0; k < r->points[i].variant_count; k++) {
+            const qn_bench_variant *v = &r->points[i].variants[k];
+            if (v->status != QN_VARIANT_SKIPPED) continue;
+            text_add(out, count++ ? ", " : "<p class=\"about\">Skipped: ");
+            html_text(out, v->label);
+        }
+    if (count) text_add(out, ".</p>\n");
+}
+
 static void put_table(const qn_bench_results *r, text *out)
 {
-    static const char *const before[] = {
-        "variant",  "bench", "arguments", "status",     "time",  "± % of it",         "20 %",
-        "80 %",     "GB/s",  "TFLOP/s",   "% of limit", "limit", "against the first", "ratio",
-        "99 % sure"};
-    static const char *const baselines[] = {"against the baseline", "ratio", "99 % sure"};
-    static const char *const after[] = {"error", "samples", "outliers", "in cache", "MHz"};
-    const char *heads[COUNT(before) + COUNT(baselines) + COUNT(after)];
-    bool baseline = false;
+    static const char *const before[] = {"variant", "time",  "against the first", "times as fast", "% of limit",
+                                         "limit",   "status"};
+    static const char *const baselines[] = {"against the baseline", "times as fast"};
+    static const char *const after[] = {"± % of it", "20 %",    "80 %",     "GB/s",     "TFLOP/s", "99 % sure",
+                                        "error",     "samples", "outliers", "in cache", "MHz"};
+    const char *heads[COUNT(before) + 2 + COUNT(baselines) + COUNT(after)];
+    shown_columns shown = {0};
     int count = COUNT(before);
-    for (int i = 0; i < r->point_count; i++)
+    for (int i = 0; i < r->point_count; i++) {
+        shown.benches |= strcmp(r->points[i].bench, r->points[0].bench) != 0;
+        shown.arguments |= strcmp(r->points[i].arguments, r->points[0].arguments) != 0;
         for (int k = 0; k < r->points[i].variant_count; k++)
-            baseline |= r->points[i].variants[k].baseline.verdict != QN_NOT_COMPARED;
+            shown.baseline |= r->points[i].variants[k].baseline.verdict != QN_NOT_COMPARED;
+    }
     memcpy(heads, before, sizeof(before));
-    if (baseline) memcpy(heads + count, baselines, sizeof(baselines));
-    count += baseline ? COUNT(baselines) : 0;
+    if (shown.benches) heads[count++] = "bench";
+    if (shown.arguments) heads[count++] = "arguments";
+    if (shown.baseline) memcpy(heads + count, baselines, sizeof(baselines));
+    count += shown.baseline ? COUNT(baselines) : 0;
     memcpy(heads + count, after, sizeof(after));
-    html_open_section(out, "results-section", "Results",
-                      "Times are medians; the median is within the percents of ± with 95 % confidence. A ratio below "
-                      "1 is faster. Every variant was checked against the reference before it was timed.");
+    html_open_section(
+        out, "results-section", "Results",
+        "Times are medians; the median is within the percents of ± with 95 % confidence. Every variant was "
+        "checked against the reference before it was timed.");
+    if (r->point_count && (!shown.benches || !shown.arguments)) {
+        text_add(out, "<p class=\"about\">All rows: ");
+        if (!shown.benches) html_text(out, r->points[0].bench);
+        text_add(out, !shown.benches && !shown.arguments ? ", " : "");
+        if (!shown.arguments) html_text(out, r->points[0].arguments);
+        text_add(out, ".</p>\n");
+    }
     html_table_open(out, "results", heads, count + COUNT(after));
     for (int i = 0; i < r->point_count; i++)
         for (int k = 0; k < r->points[i].variant_count; k++)
-            put_row(&r->points[i], &r->points[i].variants[k], baseline, out);
+            if (r->points[i].variants[k].status != QN_VARIANT_SKIPPED)
+                put_row(&r->points[i], &r->points[i].variants[k], &shown, out);
     html_table_close(out);
+    put_skipped(r, out);
     html_close_section(out);
 }
 

@@ -58,7 +58,7 @@ has "$work/ref.html" 'tile IR'
 # a bench
 ends 1 "$quern" bench "$work/two.qn" --device cpu --seconds 0.02 --report "$work/bench.html"
 whole "$work/bench.html"
-for words in 'is the fastest' 'Distribution of the samples' 'against the first' 'y[i : B] = x[i : B] + x[i : B];' \
+for words in 'is the fastest' 'Distribution of the samples' 'against the first' 'times as fast' 'All rows: ' 'y[i : B] = x[i : B] + x[i : B];' \
     'quern bench' '2 variants are wrong or failed' 'Sweeps' 'Roofline of cpu'; do
     has "$work/bench.html" "$words"
 done

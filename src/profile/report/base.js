@@ -57,3 +57,20 @@ byId("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dar
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => onTheme.forEach((call) => call()));
 if (location.hash.includes("dark")) setTheme("dark");
 if (location.hash.includes("light")) setTheme("light");
+
+/* A table of contents: the sections that this page has. */
+function listSections() {
+    const nav = document.createElement("nav");
+    nav.setAttribute("aria-label", "sections");
+    for (const section of all("section[id]")) {
+        const title = section.querySelector("h2");
+        if (!title) continue;
+        const link = document.createElement("a");
+        link.href = "#" + section.id;
+        link.textContent = title.textContent;
+        nav.append(link);
+    }
+    const main = document.querySelector("main");
+    if (main && nav.children.length > 1) main.prepend(nav);
+}
+listSections();
