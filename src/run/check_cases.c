@@ -216,9 +216,8 @@ static void obey_assumes(const choice *c, check_case *to, int units)
     for (int i = 0; i < known; i++)
         if (movable[i])
             put(to, sizes.items[i].name, arena_print(c->memory, "%lld", (long long)sizes.items[i].number.i));
-    for (int s = 0; s < c->size_count && to->empty; s++)
-        for (int n = 0; n < to->count; n++)
-            if (!strcmp(to->names[n], to->empty) && strcmp(to->values[n], "0")) to->empty = NULL;
+    for (int n = 0; n < to->count && to->empty; n++)
+        if (!strcmp(to->names[n], to->empty) && strcmp(to->values[n], "0")) to->empty = NULL;
 }
 
 static check_case *add_case(const choice *c, check_cases *out)
