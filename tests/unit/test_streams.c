@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <quern/device.h>
+#include <quern/workbench.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -338,6 +339,30 @@ TEST(streams_and_runs_take_turns)
     qn_stream_free(stream);
 }
 
+static void take_known(void *user, const char *text, size_t length)
+{
+    snprintf(user, 200, "%.*s", (int)length, text);
+}
+
+/* Arrays without elements have no address, and are on every device; what a call knows of itself is said as settings. */
+TEST(nothing_is_everywhere)
+{
+    qn_stream *stream = NULL;
+    qn_call *call = NULL;
+    int64_t none = 0;
+    char known[200] = "";
+    OK(qn_stream_wrap(context, "cuda", NULL, &stream, &error));
+    OK(qn_call_new(module, "twice", &call, &error));
+    OK(qn_call_set_memory(call, "x", NULL, QN_F32, 1, &none, NULL, &error));
+    OK(qn_call_set_memory(call, "y", NULL, QN_F32, 1, &none, NULL, &error));
+    OK(qn_call_known(call, "cuda", take_known, known, &error));
+    EXPECT_TEXT(known, "n=0\n");
+    OK(qn_call_launch(call, stream, &error));
+    OK(qn_stream_wait(stream, &error));
+    qn_call_free(call);
+    qn_stream_free(stream);
+}
+
 TEST(close_fake)
 {
     char command[128];
@@ -349,4 +374,4 @@ TEST(close_fake)
 
 TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(moving_arrays_costs_launches_alone),
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
-          CASE(streams_and_runs_take_turns), CASE(close_fake))
+          CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(close_fake))
