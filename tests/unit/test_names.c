@@ -18,7 +18,8 @@ static const char *const only_in_c[] = {
     /* what lives on a tape */
     "keep", "empty", "from_memory", "wrap_memory", "from_buffer", "load_npy", "variable", "random_state", "rand_seeded",
     "randn_seeded"};
-static const char *const only_in_files[] = {"cdiv", "tf32", "count", "iota", "dot", "fill", "like", "valid", "philox"};
+static const char *const only_in_files[] = {"@",   "cdiv", "tf32", "count", "iota",
+                                            "dot", "fill", "like", "valid", "philox"};
 
 static bool is_listed(const char *const *list, int count, const char *name)
 {
