@@ -149,6 +149,7 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
             continue;
         }
         const array_view *v = &arrays[i];
+        if (p->digits) continue; /* its strides say nothing */
         f->contiguous = is_contiguous(v);
         f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
         f->aligned = is_aligned(v);

@@ -270,6 +270,52 @@ static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_si
                                          n->layout->number, size, a->width * size));
 }
 
+/* ---- arrays with digits ---- */
+
+const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position)
+{
+    const char *sum = NULL;
+    int64_t unit = 1;
+    for (int i = d->count - 1; i >= 0; i--) {
+        const char *digit = position;
+        if (unit != 1) digit = arena_print(e->memory, "%s / %" PRId64, digit, unit);
+        if (i) digit = arena_print(e->memory, "%s %% %" PRId64, digit, d->extent[i]);
+        if (factors[i]) sum = cjoin(e, sum, "+", arena_print(e->memory, "(long)(%s) * %" PRId64 "L", digit, factors[i]));
+        unit *= d->extent[i];
+    }
+    return sum;
+}
+
+/* A position on an axis: what it adds to the place, and to the guards, at its level. */
+static void add_digits(cnest *n, cterms *t, const param_digits *d, bool small, int axis, int level,
+                       const char *position, const char **guards, int *guard_level)
+{
+    emitter *e = n->e;
+    const char *type = small ? "unsigned" : "long"; /* division by a constant is short there */
+    position = level <= LEVEL_ROW
+                   ? cuda_share(n, level, arena_print(e->memory, "const %s", type),
+                                arena_print(e->memory, "(%s)(%s)", type, position))
+                   : arena_print(e->memory, "(%s)(%s)", type, position);
+    const char *sum = digits_sum(e, &d->axes[axis], d->axes[axis].stride, position);
+    if (sum) t->offset[level] = cjoin(e, t->offset[level], "+", sum);
+    for (int g = 0; g < d->guard_count; g++) {
+        sum = digits_sum(e, &d->axes[axis], d->axes[axis].guard[g], position);
+        if (!sum) continue;
+        guards[g] = cjoin(e, guards[g], "+", sum);
+        guard_level[g] = MAXIMUM(guard_level[g], level);
+    }
+}
+
+static void test_guards(cnest *n, cterms *t, const param_digits *d, const char *const *guards, const int *level)
+{
+    emitter *e = n->e;
+    for (int g = 0; g < d->guard_count; g++) {
+        const char *sum = cjoin(e, guards[g], "+", arena_print(e->memory, "%" PRId64 "L", d->guard_first[g]));
+        const char *extent = arena_print(e->memory, "%" PRId64 "L", d->guard_extent[g]);
+        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g], false});
+    }
+}
+
 caddress cuda_access(cnest *n, const tile_op *op, place at)
 {
     emitter *e = n->e;
@@ -279,7 +325,12 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
     int64_t width = 1;
     bool side_by_side = false;
+    const param_digits *digits = p->digits;
+    const char *guards[GUARDS_MOST] = {0};
+    int guard_level[GUARDS_MOST] = {0};
     e->array_used[access->array] = true;
+    if (digits && digits->origin)
+        t.offset[LEVEL_GROUP] = arena_print(e->memory, "%" PRId64 "L", digits->origin);
     for (int axis = 0; axis < access->rank; axis++) {
         const char *stride = stride_text(e, access->array, axis);
         digit d;
@@ -294,6 +345,12 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
             t.along |= along;
             if (along && unit && axis == access->rank - 1 && p->facts.aligned) width = d.divisor;
             operand++;
+            continue;
+        }
+        if (access->kind[axis] != INDEX_SLICE && digits) {
+            CHECK(access->kind[axis] == INDEX_SCALAR);
+            add_digits(n, &t, digits, p->facts.small, axis, LEVEL_GROUP, emit_name(e, op->operands[operand++]), guards,
+                       guard_level);
             continue;
         }
         if (access->kind[axis] != INDEX_SLICE) {
@@ -316,6 +373,15 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
                 test_vector(n, &t, loop, &c);
             else
                 test(e, &t, cuda_constraint(n, loop, &c, step));
+        }
+        if (digits) {
+            const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
+            int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(n, loop);
+            add_digits(n, &t, digits, p->facts.small, axis, level, plus(e, emit_name(e, start), position), guards,
+                       guard_level);
+            t.along |= along;
+            t.apart |= along;
+            continue;
         }
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
         if (loop == NO_AXIS) continue;
@@ -342,6 +408,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         if (!mask.truth && mask.level == LEVEL_ELEMENT) t.apart = true;
         test(e, &t, mask);
     }
+    if (digits) test_guards(n, &t, digits, guards, guard_level);
     caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
     a.global = true;
     a.read_only = !e->written[access->array];

@@ -10,6 +10,7 @@
  * All threads of the team run this text; barriers around it are the caller's.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_gather.h"
 #include "emit/emit_cuda_nest.h"
 
 #include <inttypes.h>
@@ -248,6 +249,31 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
     put(e, "    }");
 }
 
+/* The same where an operand is gathered. */
+static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const int64_t extents[2], bool clear)
+{
+    cuda_state *c = e->cuda;
+    CHECK(c->team.kind == TEAM_BLOCK);
+    c->gathers = true;
+    gather_product p = gather_choose(e, op, c->deciding ? ASSUMED_THREADS : c->team.threads);
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    const char *room = room_for(e, p.room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    put(e, "for (long top = 0; top < %s; top += %d)", m, p.rows);
+    put(e, "    for (long left = 0; left < %s; left += %d) {", n, p.columns);
+    e->depth += 2;
+    gather_put(e, op, &p);
+    put(e, "typedef %s product;", p.type);
+    put(e, "%s sums[product::COUNT];", sum_type(type.elem));
+    put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
+    put(e, "const dot_range of_a = {m_first - top, m_last - top, k_first, k_last};");
+    put(e, "const dot_range of_b = {n_first - left, n_last - left, k_first, k_last};");
+    put(e, "product::add(sums, gather_a, gather_b, of_a, of_b, %s, thread);", room);
+    put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
+        sum->strides[0], m, n, clear ? "true" : "false");
+    e->depth -= 2;
+    put(e, "    }");
+}
+
 void emit_cuda_dot(emitter *e, tile_op *op)
 {
     value result = op->results[0];
@@ -260,7 +286,10 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     put(e, "{");
     e->depth++;
     put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
-    if (e->cuda->resident[result]) {
+    if (gather_is_wanted(e, op)) {
+        matrix sum = dot_operand_matrix(e, result);
+        put_gathered(e, op, &sum, extents, op->operand_count < 3);
+    } else if (e->cuda->resident[result]) {
         CHECK(has_product);
         e->cuda->resident[result] = p.type;
         put_add(e, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
@@ -315,7 +344,9 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     matrix sum = dot_operand_matrix(e, dot->results[0]);
     product p;
     put_reach(e, &left, &right, 2, type.dims, "depth");
-    if (choose_product(e, dot, &left, &right, &p))
+    if (gather_is_wanted(e, dot))
+        put_gathered(e, dot, &sum, type.dims, from_zero);
+    else if (choose_product(e, dot, &left, &right, &p))
         put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
     else
         put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
@@ -330,6 +361,7 @@ static tile_op *only_product(const emitter *e, const tile_op *loop, int number)
     value argument = body->args[number + 1], next = body->ops[body->op_count - 1]->operands[number];
     tile_op *op = tile_def(e->k, next);
     if (!op || op->code != OP_DOT || op->operand_count < 3 || op->operands[2] != argument) return NULL;
+    if (gather_is_wanted(e, op)) return NULL;
     if (e->uses[argument] != 1 || e->uses[next] != 1 || tile_type_of(e->k, next).rank != 2) return NULL;
     for (int i = 0; i < body->op_count; i++)
         if (body->ops[i] == op) return op;

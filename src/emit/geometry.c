@@ -450,6 +450,11 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             continue;
         }
         const array_view *v = &arrays[i];
+        if (p->digits) { /* its strides say nothing; small: positions fit 32 bits */
+            f->small = true;
+            for (int axis = 0; axis < v->rank; axis++) f->small &= v->extents[axis] < (int64_t)1 << 31;
+            continue;
+        }
         f->contiguous = is_contiguous(v);
         f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
         f->aligned = is_aligned(v);

@@ -714,6 +714,14 @@ static qn_status check_knobs(const emitter *e, qn_error *error)
     return QN_OK;
 }
 
+/* While some blocks find out where their next elements lie, others multiply: as many as their sums and rooms allow. */
+static int gathering_blocks(const cuda_state *c)
+{
+    enum { GATHERING_THREADS = 512 };
+    int64_t rooms = c->target->shared_bytes / MAXIMUM(c->shared_bytes + SHARED_FOR_FOLDS, 1);
+    return (int)MAXIMUM(1, MINIMUM(GATHERING_THREADS / MAXIMUM(c->team.block, 1), rooms));
+}
+
 qn_status layout_decide(emitter *e, qn_error *error)
 {
     cuda_state *c = e->cuda;
@@ -726,7 +734,7 @@ qn_status layout_decide(emitter *e, qn_error *error)
         choose_parts(e);
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
         QN_TRY(choose_homes(e, error));
-        c->least_blocks = resident_blocks(e);
+        c->least_blocks = c->gathers ? gathering_blocks(c) : resident_blocks(e);
         if (large == c->no_large) return QN_OK;
     }
 }

@@ -131,7 +131,7 @@ typedef struct cuda_state { /* of one phase */
     bool no_wide;         /* teams beyond a warp were tried, and need barriers */
     bool no_large;        /* likewise clusters and grids */
     bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
-    bool has_dot, has_scan;
+    bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
     int scans;             /* in registers, emitted so far */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */

@@ -119,7 +119,8 @@ bool prelude_cuda_emit(const char *const *names, int count, text *out, const cha
 {
     static const prelude_part *const tables[] = {
         cuda_core_parts, cuda_float_parts,  cuda_math_parts, cuda_precise_parts, cuda_atomic_parts, cuda_memory_parts,
-        cuda_team_parts, cuda_effect_parts, cuda_mma_parts,  cuda_dot_parts,     cuda_phase_parts,  NULL};
+        cuda_team_parts, cuda_effect_parts, cuda_mma_parts,  cuda_dot_parts,     cuda_gather_parts, cuda_phase_parts,
+        NULL};
     static const prelude_set set = {tables, variable, other_text};
     text_add(out, "#define INLINE static __device__ __forceinline__\n");
     return prelude_assemble(&set, names, count, out, unknown);

@@ -19,7 +19,7 @@
 /* Each ends with an empty part. */
 extern const prelude_part cuda_core_parts[], cuda_float_parts[], cuda_math_parts[], cuda_precise_parts[],
     cuda_atomic_parts[], cuda_memory_parts[], cuda_team_parts[], cuda_effect_parts[], cuda_mma_parts[],
-    cuda_dot_parts[], cuda_phase_parts[];
+    cuda_dot_parts[], cuda_gather_parts[], cuda_phase_parts[];
 
 /* By rule: load_<m>x<v>, store_<m>x<v> and their kinds. False: no such name. */
 bool cuda_memory_text(const char *name, text *needs, text *out);

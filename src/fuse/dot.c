@@ -43,7 +43,7 @@ static void find_after(dot_work *w)
     for (int i = 0; i < w->around.count; i++) { /* inputs are older than their node */
         node n = w->around.nodes[i];
         const graph_node *x = graph_get(w->b->g, n);
-        w->after[i] = n == w->dot;
+        w->after[i] = n == w->top;
         for (int k = 0; k < x->input_count && !w->b->in_memory[n]; k++) w->after[i] |= follows(w, x->inputs[k]);
     }
 }
@@ -93,14 +93,40 @@ static const index_map *find_map(dot_work *w, node n)
 
 static unsigned class_axes(const dot_work *w, dot_class class)
 {
+    return w->classes[class];
+}
+
+static void classify(dot_work *w)
+{
     const space *s = &w->t->space;
-    unsigned axes = 0;
+    memset(w->classes, 0, sizeof(w->classes));
     for (int i = 0; i < s->axis_count; i++) {
         int root = s->axes[i].root;
+        if (w->top != w->dot) {
+            w->classes[root < w->rank ? CLASS_BATCH : CLASS_DEPTH] |= 1u << i;
+            continue;
+        }
         dot_class of = root < w->rank - 2 ? CLASS_BATCH : (dot_class)(CLASS_ROWS + root - (w->rank - 2));
-        if (of == class) axes |= 1u << i;
+        w->classes[of] |= 1u << i;
     }
+}
+
+static unsigned gathered_axes(const dot_work *w, int side)
+{
+    const dot_gathered *x = &w->gathered[side];
+    unsigned axes = w->t->terms[x->access].axes;
+    for (int g = 0; g < x->guard_count; g++) axes |= w->t->terms[x->guards[g]].axes;
     return axes;
+}
+
+/* Where operands are gathered, an axis that only one of them has runs along that one's side of the tiles. */
+static void classify_gathered(dot_work *w)
+{
+    unsigned left = gathered_axes(w, 0), right = gathered_axes(w, 1), depth = w->classes[CLASS_DEPTH];
+    unsigned all = (1u << w->t->space.axis_count) - 1;
+    w->classes[CLASS_ROWS] = left & ~right & ~depth;
+    w->classes[CLASS_COLUMNS] = right & ~left & ~depth;
+    w->classes[CLASS_BATCH] = all & ~depth & ~w->classes[CLASS_ROWS] & ~w->classes[CLASS_COLUMNS];
 }
 
 /* Which terms stand on the product or on another fold. */
@@ -119,6 +145,11 @@ static void find_needs(dot_work *w)
     }
 }
 
+static dot_tiles choose_tiles(const dot_work *w, dtype elem, const dot_sizes *size)
+{
+    return w->whole ? dot_choose_gathered_tiles(w->b->options, size) : dot_choose_tiles(w->b->options, elem, size);
+}
+
 /* By the sizes of the product alone: a builder asks before and after its axes are known. */
 static int64_t find_parts(const dot_work *w)
 {
@@ -127,8 +158,9 @@ static int64_t find_parts(const dot_work *w)
                       space_count(s, class_axes(w, CLASS_DEPTH)), space_count(s, class_axes(w, CLASS_BATCH)), false};
     const graph_node *dot = graph_get(w->b->g, w->dot);
     dtype elem = graph_get(w->b->g, dot->inputs[0])->elem;
-    size.as_terms = dot_wants_terms(w->b->options, elem, (product_way)dot->attr.index, &size);
-    return dot_choose_parts(w->b->options, elem, &size);
+    size.as_terms = !w->whole && dot_wants_terms(w->b->options, elem, (product_way)dot->attr.index, &size);
+    dot_tiles tiles = choose_tiles(w, elem, &size);
+    return dot_choose_parts(w->b->options, &tiles, &size);
 }
 
 static bool check_fold(dot_work *w, int id)
@@ -145,6 +177,9 @@ static bool check_fold(dot_work *w, int id)
         return refuse(w, "it reduces other axes than the product");
     return true;
 }
+
+static void begin_lowering(dot_work *w);
+static int64_t tile_extent(const dot_work *w, int side);
 
 /* What an operand is made of beside conversions. */
 typedef struct operand_work {
@@ -182,12 +217,54 @@ static bool check_operands(dot_work *w)
     for (int side = 0; side < 2; side++) {
         const operand_work work = counted[w->terms[side]];
         if (w->needs[w->terms[side]]) return refuse(w, "an operand needs the result of a reduction first");
+        if (w->whole) continue;
         if (work.gathered) return refuse(w, "an operand is not a slice of an array");
         bool straight = w->t->terms[w->terms[side]].kind == TERM_ACCESS;
         if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu))
             return refuse(w, "every tile of the product would compute its operand again");
     }
     return true;
+}
+
+/* What guards the product guards the operand that has the axes of the guard: one factor that is 0 is enough. */
+static bool share_guard(dot_work *w, int id)
+{
+    const term *x = &w->t->terms[id];
+    if (!id) return true;
+    if (x->kind == TERM_OP && x->op == OP_AND) return share_guard(w, x->inputs[0]) && share_guard(w, x->inputs[1]);
+    unsigned depth = w->classes[CLASS_DEPTH];
+    int side = !(x->axes & ~(gathered_axes(w, 0) | depth)) ? 0 : 1;
+    return !(x->axes & ~(gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
+}
+
+/* On a GPU an operand is gathered where it is not a slice, where the depth is in pieces, and where no piece of a side is
+ * long enough for its tiles. */
+static void choose_whole(dot_work *w)
+{
+    const space *s = &w->t->space;
+    memset(w->gathered, 0, sizeof(w->gathered));
+    w->whole = false;
+    if (!w->b->options->gpu || w->b->options->mode == FUSE_EAGER) return;
+    dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
+    bool wanted = false;
+    for (int side = 0; side < 2; side++) {
+        if (!dot_gather_operand(w->t, w->terms[side], &w->gathered[side])) return;
+        wanted |= w->gathered[side].guard_count > 0;
+    }
+    if (elem == DT_I8 || elem == DT_U8 || !share_guard(w, w->guard)) return;
+    if (w->top == w->dot) {
+        begin_lowering(w);
+        wanted |= w->depth_count > 1;
+        for (int side = 0; side < 2; side++)
+            wanted |= tile_extent(w, side) < 64 &&
+                      tile_extent(w, side) < space_count(s, class_axes(w, (dot_class)(CLASS_ROWS + side)));
+        if (!wanted) return;
+    } else {
+        for (int i = 0; i < s->axis_count; i++)
+            if (s->axes[i].root > w->rank && !(gathered_axes(w, 0) & gathered_axes(w, 1) & 1u << i)) return;
+    }
+    w->whole = true;
+    classify_gathered(w);
 }
 
 static bool check_outputs(dot_work *w)
@@ -208,39 +285,81 @@ static bool check_outputs(dot_work *w)
     return accesses + w->grp->write_count <= MOST_ACCESSES || refuse(w, "it would touch too many arrays");
 }
 
+/* The map of the product from that of top: each sum's axes are further roots. */
+static bool pull_product(dot_work *w, const space *s, const index_map *result, index_map *out)
+{
+    int root = w->rank + 1;
+    index_map in;
+    *out = *result;
+    w->added_count = 0;
+    for (node n = w->top; n != w->dot; n = graph_get(w->b->g, n)->inputs[0]) {
+        const graph_node *x = graph_get(w->b->g, n);
+        if (x->code == GRAPH_REDUCE) {
+            w->added[w->added_count++] = n;
+            for (int k = 0; k < x->shape.rank; k++)
+                if (x->attr.axis_set >> k & 1) out->axes[k] = space_coordinate(s, root++);
+            continue;
+        }
+        if (x->code == GRAPH_KEEP) continue;
+        if (!trace_pull_guarded(w->t, n, out, &in)) return false;
+        *out = in;
+    }
+    return true;
+}
+
+static bool is_added(const dot_work *w, node n)
+{
+    for (int i = 0; i < w->added_count; i++)
+        if (w->added[i] == n) return true;
+    return false;
+}
+
+/* Maps of the operands and of the result. */
+static bool map_operands(dot_work *w, const space *s, index_map operands[2])
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    int roots[GRAPH_RANK], m = dot->shape.rank - 2, n = dot->shape.rank - 1;
+    for (int i = 0; i < w->rank; i++) roots[i] = i;
+    index_map result = index_map_root(s, roots, w->rank), left;
+    set_map(w, w->top, &result);
+    if (!pull_product(w, s, &result, &left)) return false;
+    w->guard = w->t->guard;
+    w->t->guard = 0;
+    index_map right = left;
+    left.axes[n] = right.axes[m] = space_coordinate(s, w->rank);
+    if (w->top == w->dot) {
+        set_map(w, dot->inputs[0], &left);
+        set_map(w, dot->inputs[1], &right);
+        set_operands(w);
+    }
+    trace_know(w->t, w->top, &result);
+    w->sums = trace_node(w->t, w->top, &result);
+    operands[0] = left;
+    operands[1] = right;
+    return true;
+}
+
 static bool trace_all(dot_work *w, const space *s)
 {
     builder *b = w->b;
     trace *t = w->t = trace_new(b->memory, b->g, b->in_memory, b->options, s);
-    const graph_node *dot = graph_get(b->g, w->dot);
-    int roots[GRAPH_RANK], m = w->rank - 2, n = w->rank - 1, k = w->rank;
     w->maps = ARENA_ARRAY(b->memory, index_map *, w->around.count);
     w->tried = ARENA_ARRAY(b->memory, bool, w->around.count);
-    for (int i = 0; i < w->rank; i++) roots[i] = i;
-    index_map result = index_map_root(s, roots, w->rank);
-    roots[m] = m;
-    roots[n] = k;
-    index_map left = index_map_root(s, roots, w->rank);
-    roots[m] = k;
-    roots[n] = n;
-    index_map right = index_map_root(s, roots, w->rank);
-    set_map(w, w->dot, &result);
-    set_map(w, dot->inputs[0], &left);
-    set_map(w, dot->inputs[1], &right);
-    set_operands(w);
-    trace_know(t, w->dot, &result);
+    const graph_node *dot = graph_get(b->g, w->dot);
+    index_map operands[2];
+    if (!map_operands(w, s, operands)) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     for (int i = 0; i < w->grp->node_count; i++) {
         node x = w->grp->nodes[i];
         const graph_node *of = graph_get(b->g, x);
-        if (of->code != GRAPH_REDUCE) continue;
+        if (of->code != GRAPH_REDUCE || is_added(w, x)) continue;
         const index_map *in = follows(w, x) ? NULL : find_map(w, of->inputs[0]), *out = find_map(w, x);
         if (!in || !out)
             return t->cut_axis < 0 && refuse(w, "a reduction of a product's results needs all of them first");
         trace_know_fold(t, x, out, in);
     }
-    w->terms[0] = trace_node(t, dot->inputs[0], &left);
-    w->terms[1] = trace_node(t, dot->inputs[1], &right);
-    w->sums = trace_node(t, w->dot, &result);
+    t->guard = w->guard;
+    for (int side = 0; side < 2; side++) w->terms[side] = trace_node(t, dot->inputs[side], &operands[side]);
+    t->guard = 0;
     for (int i = 0; i < w->grp->write_count; i++) {
         node x = w->grp->writes[i];
         const index_map *map = find_map(w, x);
@@ -251,6 +370,9 @@ static bool trace_all(dot_work *w, const space *s)
     }
     if (!w->terms[0] || !w->terms[1]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     find_needs(w);
+    classify(w);
+    choose_whole(w);
+    if (w->top != w->dot && !w->whole) return refuse(w, "a reduction of a product's results needs all of them first");
     w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
     for (int i = 1; i < t->term_count; i++) {
         if (t->terms[i].kind != TERM_FOLD) continue;
@@ -302,7 +424,8 @@ static void begin_lowering(dot_work *w)
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
             if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
-    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count);
+    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
+                       w->whole);
     w->depth_count = 0;
     choose_axes(w);
 }
@@ -311,7 +434,7 @@ static void begin_lowering(dot_work *w)
 static bool check_depth(dot_work *w)
 {
     unsigned axes = class_axes(w, CLASS_DEPTH);
-    if (!(axes & (axes - 1))) return true;
+    if (!(axes & (axes - 1)) || w->whole) return true;
     begin_lowering(w);
     return w->depth_count < 2 || w->l->extents[w->tile_axis[2]] >= SHORT_DEPTH ||
            refuse(w, "the depth of the product is cut into short pieces");
@@ -425,7 +548,10 @@ static value operand(dot_work *w, frame *f, int side)
     lowering *l = w->l;
     const graph_node *dot = graph_get(l->t->g, w->dot);
     dtype elem = graph_get(l->t->g, dot->inputs[side])->elem;
-    value x = lower_convert(l, f->block, lower_stored(l, f, w->terms[side]), elem);
+    const dot_gathered *from = &w->gathered[side];
+    value stored = w->whole ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
+                            : lower_stored(l, f, w->terms[side]);
+    value x = lower_convert(l, f->block, stored, elem);
     if (dot->attr.index == PRODUCT_TF32 && l->options->gpu && elem == DT_F32)
         x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
@@ -604,8 +730,8 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     for (int axis = 0; axis < l->axis_count; axis++)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
     size.as_terms = w->as_terms =
-        dot_wants_terms(b->options, elem, (product_way)dot->attr.index, &size) && dot_has_terms(w);
-    w->tiles = dot_choose_tiles(b->options, elem, &size);
+        !w->whole && dot_wants_terms(b->options, elem, (product_way)dot->attr.index, &size) && dot_has_terms(w);
+    w->tiles = choose_tiles(w, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     begin_split(w);
     for (int side = 0; side < 2 && w->as_terms; side++) dot_make_terms(w, side);
@@ -632,18 +758,39 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     return lower_finish(l, out, error) == QN_OK;
 }
 
+/* Extents of the space: of top, of K, of what is added up between the product and top; 0: there are too many. */
+static int find_roots(dot_work *w, int64_t *extents)
+{
+    const graph *g = w->b->g;
+    const graph_node *top = graph_get(g, w->top), *left = graph_get(g, graph_get(g, w->dot)->inputs[0]);
+    w->rank = top->shape.rank;
+    if (w->rank + 1 > SPACE_ROOTS || (w->top != w->dot && !w->b->options->gpu)) return 0;
+    for (int i = 0; i < w->rank; i++) extents[i] = top->shape.extents[i];
+    int count = w->rank;
+    extents[count++] = left->shape.extents[left->shape.rank - 1];
+    for (node n = w->top; n != w->dot; n = graph_get(g, n)->inputs[0]) {
+        const graph_node *x = graph_get(g, n);
+        for (int k = 0; x->code == GRAPH_REDUCE && k < x->shape.rank; k++) {
+            if (!(x->attr.axis_set >> k & 1)) continue;
+            if (count == SPACE_ROOTS) return 0;
+            extents[count++] = graph_get(g, x->inputs[0])->shape.extents[k];
+        }
+    }
+    return count;
+}
+
 bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
 {
     dot_work work = {.b = b, .grp = grp, .dot = grp->anchor};
     const graph_node *dot = graph_get(b->g, grp->anchor);
-    int64_t extents[GRAPH_RANK + 1];
-    work.rank = dot->shape.rank;
-    for (int i = 0; i < work.rank; i++) extents[i] = dot->shape.extents[i];
-    extents[work.rank] = graph_get(b->g, dot->inputs[0])->shape.extents[work.rank - 1];
-    space s;
-    space_init(&s, extents, work.rank + 1);
-    work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
+    int64_t extents[SPACE_ROOTS];
+    work.top = dot_find_top(b->g, b->in_memory, grp);
     b->why = NULL;
+    int count = find_roots(&work, extents);
+    if (!count) return refuse(&work, "a reduction of a product's results needs all of them first");
+    space s;
+    space_init(&s, extents, count);
+    work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
     if (!locals_gather(b, grp, &work.around)) return refuse(&work, "the kernel would be too long");
     work.after = ARENA_ARRAY(b->memory, bool, work.around.count);
     find_after(&work);

@@ -28,6 +28,24 @@ bool dot_wants_terms(const fuse_options *options, dtype elem, product_way way, c
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size);
 
 /* dot_tiles.c: parts of K that are summed by programs of their own; 1: it is not split. */
-int64_t dot_choose_parts(const fuse_options *options, dtype elem, const dot_sizes *size);
+int64_t dot_choose_parts(const fuse_options *options, const dot_tiles *tiles, const dot_sizes *size);
+
+/* An operand that is read element by element, 0 where one of the guards (INSIDE terms) does not hold. */
+typedef struct dot_gathered {
+    int access; /* the ACCESS term */
+    int guards[GUARDS_MOST], guard_count;
+} dot_gathered;
+
+/* dot_gather.c; false: the operand is computed, or read at places that are no sums over axes. `out` is zero before. */
+bool dot_gather_operand(const trace *t, int term, dot_gathered *out);
+
+/* The conditions of a bool term (0: none), each an INSIDE; false: one is of another kind. */
+bool dot_add_guards(const trace *t, int term, dot_gathered *out);
+/* The product of a group, or the last of the sums above it that reach it through movements alone: elements of one
+ * product that are added up can be added by the product itself. */
+node dot_find_top(const graph *g, const bool *in_memory, const group *grp);
+
+/* dot_tiles.c: tiles of a product whose operands are gathered, on a GPU. */
+dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size);
 
 #endif

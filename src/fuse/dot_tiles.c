@@ -98,12 +98,30 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
 }
 
-/* As many parts as let all units work, each deep enough that joining them is little beside it. */
-int64_t dot_choose_parts(const fuse_options *options, dtype elem, const dot_sizes *size)
+static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
 {
-    dot_tiles tiles = dot_choose_tiles(options, elem, size);
-    int64_t programs = size->products * ((size->rows + tiles.rows - 1) / tiles.rows) *
-                       ((size->columns + tiles.columns - 1) / tiles.columns);
+    return size->products * ((size->rows + tiles->rows - 1) / tiles->rows) *
+           ((size->columns + tiles->columns - 1) / tiles->columns);
+}
+
+/* A gathered element costs some additions and comparisons, and serves as many sums as the tile has on the other side:
+ * few rows get many columns and the other way round, about 64 sums a thread. Fewer columns where that leaves units idle.
+ */
+dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size)
+{
+    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP};
+    if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
+    if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
+    while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)
+        *(t.columns >= t.rows ? &t.columns : &t.rows) /= 2;
+    t.warps = t.rows * t.columns >= 128 * 128 ? 8 : t.rows * t.columns >= 32 * 64 ? 4 : 2;
+    return t;
+}
+
+/* As many parts as let all units work, each deep enough that joining them is little beside it. */
+int64_t dot_choose_parts(const fuse_options *options, const dot_tiles *tiles, const dot_sizes *size)
+{
+    int64_t programs = count_programs(tiles, size);
     int64_t wanted = (int64_t)MAXIMUM(options->units, 1) * (options->gpu ? GPU_PROGRAMS_EACH : 1);
     int64_t parts = MINIMUM(wanted / MAXIMUM(programs, 1), size->depth / (options->gpu ? GPU_PART : CPU_PART));
     return MAXIMUM(parts, 1);

@@ -20,13 +20,19 @@ typedef struct dot_work {
     builder *b;
     const group *grp;
     trace *t;
-    node dot;
-    int rank; /* of the result */
+    node dot, top; /* top: whose value the sums are; the product itself, or a sum of its elements (dot_find_top) */
+    int rank;      /* of top */
+    node added[SPACE_ROOTS]; /* the sums from the product up to top */
+    int added_count;
+    int guard; /* the term under which an element of the product is one of the sum; 0: each is */
     locals around;
     index_map **maps;   /* by local */
     bool *tried;        /* by local: its map was looked for */
     bool *after;        /* by local: it comes after the product */
     int terms[2], sums; /* operands, the product */
+    dot_gathered gathered[2];          /* operands, where `whole` */
+    bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
+    unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;        /* by term: it stands on the product or on another fold */
     lower_output *outputs;
     int *folds, fold_count; /* terms */

@@ -90,6 +90,7 @@ static bool same_access(const tile_kernel *k, const tile_op *x, const tile_op *y
 {
     const access *a = &x->attr.access, *b = &y->attr.access;
     tile_type left = accessed_type(k, x), right = accessed_type(k, y);
+    if (k->params[a->array].digits || k->params[b->array].digits) return false;
     if (!tile_type_same(&left, &right) || a->rank != b->rank || a->mask_count != b->mask_count ||
         x->operand_count - a->first_index != y->operand_count - b->first_index)
         return false;

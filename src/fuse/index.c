@@ -184,9 +184,63 @@ static bool separate(const space *s, const affine *linear, const shape *from, co
     return true;
 }
 
+/* (a - b) / divisor, if that is whole in every term. */
+static bool divide_rest(const affine *a, const affine *b, int64_t divisor, affine *out)
+{
+    affine rest = *a;
+    affine_add(&rest, b, -1);
+    if (rest.constant % divisor) return false;
+    rest.constant /= divisor;
+    for (int i = 0; i < SPACE_AXES + SPACE_ATOMS; i++) {
+        if (rest.factor[i] % divisor) return false;
+        rest.factor[i] /= divisor;
+    }
+    *out = rest;
+    return true;
+}
+
+/* The part of `linear` below `extent`, where that is plain: remainders of the terms that never carry. */
+static bool plain_digit(const space *s, const affine *linear, int64_t extent, affine *out)
+{
+    int64_t low = 0, high = 0;
+    if (affine_has_atoms(linear)) return false;
+    *out = affine_constant(0);
+    for (int i = 0; i < s->axis_count; i++) {
+        int64_t rest = linear->factor[i] % extent, reach = rest * (s->axes[i].extent - 1);
+        out->factor[i] = rest;
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    int64_t least = linear->constant + low, turns = least / extent - (least % extent < 0);
+    out->constant = linear->constant - turns * extent;
+    return out->constant + high < extent;
+}
+
+/* Digit by digit from the last: what is known to be one, else what plainly is. */
+static bool separate_known(const space *s, const affine *linear, const shape *from, const run *r,
+                           const index_known *known, int known_count, index_map *out)
+{
+    affine left = *linear;
+    for (int j = r->count - 1; j > 0; j--) {
+        int64_t extent = from->extents[r->axes[j]];
+        affine digit, next;
+        bool found = false;
+        for (int i = 0; i < known_count && !found; i++) {
+            if (known[i].extent > extent || !divide_rest(&left, &known[i].sum, extent, &next)) continue;
+            digit = known[i].sum;
+            found = true;
+        }
+        if (!found && (!plain_digit(s, &left, extent, &digit) || !divide_rest(&left, &digit, extent, &next)))
+            return false;
+        out->axes[r->axes[j]] = digit;
+        left = next;
+    }
+    out->axes[r->axes[0]] = left;
+    return true;
+}
+
 static bool reshape_run(const space *s, const shape *to, const run *known, const index_map *m, const shape *from,
                         const run *wanted, index_map *out, bool may_cut, int *cut_axis, int64_t *cut_inner,
-                        index_quotient *quotient, void *context)
+                        const index_known *sums, int sum_count, index_quotient *quotient, void *context)
 {
     if (known->count == 1 && wanted->count == 1) {
         out->axes[wanted->axes[0]] = m->axes[known->axes[0]];
@@ -203,6 +257,10 @@ static bool reshape_run(const space *s, const shape *to, const run *known, const
         return true;
     }
     if (separate(s, &linear, from, wanted, out, cut_axis, cut_inner)) return true;
+    if (separate_known(s, &linear, from, wanted, sums, sum_count, out)) {
+        *cut_axis = -1;
+        return true;
+    }
     if (*cut_axis >= 0 && may_cut) return false;
     *cut_axis = -1;
     unit = 1;
@@ -240,7 +298,8 @@ static void next_runs(const shape *to, int *at_to, run *a, const shape *from, in
 }
 
 bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
-                   int *cut_axis, int64_t *cut_inner, index_quotient *quotient, void *context)
+                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count,
+                   index_quotient *quotient, void *context)
 {
     memset(out, 0, sizeof(*out));
     out->rank = from->rank;
@@ -251,6 +310,8 @@ bool index_reshape(const space *s, const shape *to, const index_map *m, const sh
         run a, b;
         next_runs(to, &at_to, &a, from, &at_from, &b);
         if (!a.count) return true;
-        if (!reshape_run(s, to, &a, m, from, &b, out, may_cut, cut_axis, cut_inner, quotient, context)) return false;
+        if (!reshape_run(s, to, &a, m, from, &b, out, may_cut, cut_axis, cut_inner, known, known_count, quotient,
+                         context))
+            return false;
     }
 }

@@ -12,7 +12,7 @@
 
 #include "ir/graph.h"
 
-#define SPACE_ROOTS 10
+#define SPACE_ROOTS 14
 #define SPACE_AXES MAX_RANK /* so an array that runs along all of them is still an array */
 #define SPACE_ATOMS 12
 
@@ -62,8 +62,15 @@ unsigned affine_axes(const affine *a, const unsigned *atom_axes); /* which axes 
 /* Reshape: the map of a tensor of shape `from` whose row-major neighbour of shape `to` has map `m`. What has to be cut
  * is told (*cut_axis >= 0), where may_cut: cut and begin again. What no cut can do is done by `quotient`: the atom of
  * (a / divisor) % modulus, modulus 0: none; it returns -1 if there is no room, and then the result is false. */
+/* A sum that is known to lie in 0 .. extent-1 wherever the map counts. */
+typedef struct index_known {
+    affine sum;
+    int64_t extent;
+} index_known;
+#define INDEX_KNOWN_MOST 8
 typedef int index_quotient(void *context, const affine *a, int64_t divisor, int64_t modulus);
 bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
-                   int *cut_axis, int64_t *cut_inner, index_quotient *quotient, void *context);
+                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count,
+                   index_quotient *quotient, void *context);
 
 #endif

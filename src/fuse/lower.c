@@ -88,14 +88,14 @@ static bool axes_join(const lowering *l, const lower_output *outputs, int output
     return terms_join(l, outer, inner);
 }
 
-static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count)
+static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count, bool whole)
 {
     const space *s = &l->t->space;
     for (int i = 0; i < s->axis_count; i++) {
         int before = -1;
         for (int j = 0; j < i; j++)
             if (classes[j] == classes[i]) before = j;
-        if (before >= 0 && axes_join(l, outputs, output_count, before, i)) {
+        if (before >= 0 && (whole || axes_join(l, outputs, output_count, before, i))) {
             l->axis_of[i] = l->axis_of[before];
             l->extents[l->axis_of[i]] *= s->axes[i].extent;
         } else {
@@ -118,7 +118,7 @@ static int param_add(lowering *l, tile_param param)
 }
 
 lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_options *options, const int *classes,
-                      const lower_output *outputs, int output_count)
+                      const lower_output *outputs, int output_count, bool whole)
 {
     lowering *l = ARENA_NEW(t->memory, lowering);
     l->memory = t->memory;
@@ -127,7 +127,7 @@ lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_option
     l->options = options;
     l->k = tile_kernel_new(t->memory, "kernel", NULL);
     l->k->precise = options->mode != FUSE_FUSED;
-    collapse(l, classes, outputs, output_count);
+    collapse(l, classes, outputs, output_count, whole);
     for (int i = 0; i < l->axis_count; i++) {
         tile_param extent = {.name = arena_print(l->memory, "n%d", i), .kind = PARAM_EXTENT, .elem = DT_I64};
         l->extent_param[i] = param_add(l, extent);
@@ -338,12 +338,14 @@ unsigned frame_axes(const lowering *l, const frame *f, unsigned space_axes)
 /* ---- arrays ---- */
 
 /* The parameter for these axes (kernel axes, or -1 with an extent of its own) of a base. */
-int lower_array(lowering *l, param_kind kind, node base, const fuse_argument *view, const int *axes)
+int lower_array(lowering *l, param_kind kind, node base, const fuse_argument *view, const int *axes,
+                const param_digits *digits)
 {
     tile_kernel *k = l->k;
     for (int p = 0; p < k->param_count; p++) {
         if (!l->is_argument[p] || k->params[p].kind != kind || memcmp(&l->arguments[p], view, sizeof(*view))) continue;
-        bool same = true;
+        const param_digits *other = k->params[p].digits;
+        bool same = !digits == !other && (!digits || !memcmp(digits, other, sizeof(*digits)));
         for (int i = 0; i < view->rank && same; i++)
             same = axes[i] < 0 ? k->params[p].extent_param[i] >= l->axis_count
                                : k->params[p].extent_param[i] == l->extent_param[axes[i]];
@@ -358,7 +360,8 @@ int lower_array(lowering *l, param_kind kind, node base, const fuse_argument *vi
     tile_param param = {.name = arena_print(l->memory, "%s%d", kind == PARAM_OUT ? "y" : "x", count),
                         .kind = kind,
                         .elem = graph_get(l->t->g, base)->elem,
-                        .rank = view->rank};
+                        .rank = view->rank,
+                        .digits = digits};
     for (int i = 0; i < MAX_RANK; i++) param.extent_param[i] = -1;
     for (int i = 0; i < view->rank; i++) {
         if (axes[i] >= 0) {

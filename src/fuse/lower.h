@@ -67,9 +67,10 @@ typedef struct lowering {
     const char *why; /* something does not fit; NULL: nothing */
 } lowering;
 
-/* classes: by axis of the space; only axes of one class become one kernel axis. */
+/* classes: by axis of the space; only axes of one class become one kernel axis: those that every access goes through as
+ * one, or (whole) all of them, and an access that does not becomes one by digits (see param_digits). */
 lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_options *options, const int *classes,
-                      const lower_output *outputs, int output_count);
+                      const lower_output *outputs, int output_count, bool whole);
 void lower_phase(lowering *l);
 frame *lower_frame(lowering *l, frame *outer, tile_block *block); /* NULL, NULL: of the phase itself */
 void frame_scalar(frame *f, int axis, value coordinate);
@@ -80,6 +81,8 @@ void lower_digits(lowering *l, frame *f, const int *axes, int count);
 
 value lower_term(lowering *l, frame *f, int term);
 value lower_stored(lowering *l, frame *f, int term); /* of an ACCESS: as it lies in memory, f16 and bf16 too */
+/* The ACCESS `term`, 0 where one of the INSIDE terms in `guards` does not hold, as it lies in memory. */
+value lower_guarded(lowering *l, frame *f, int term, const int *guards, int guard_count);
 void lower_bind(frame *f, int term, value v);
 /* The term's values folded over those tile axes of the frame that its folded axes run along. */
 value lower_fold(lowering *l, frame *f, int term);

@@ -64,6 +64,51 @@ static int64_t axis_factor(const lowering *l, const affine *a, int axis)
     return step;
 }
 
+bool lower_is_linear(const lowering *l, const affine *a, int axis)
+{
+    const space *s = &l->t->space;
+    int64_t step = a->factor[l->innermost[axis]], unit = 1;
+    for (int i = s->axis_count - 1; i >= 0; i--) {
+        if (l->axis_of[i] != axis) continue;
+        if (a->factor[i] != step * unit) return false;
+        unit *= s->axes[i].extent;
+    }
+    return true;
+}
+
+static value iota(lowering *l, frame *f, int tile_axis)
+{
+    tile_op *op = tile_op_new(l->k, OP_IOTA, NULL, 0);
+    op->attr.index = tile_axis;
+    value v = tile_result(l->k, op, frame_type(f, DT_I64, 1u << tile_axis));
+    tile_append(l->k, f->block, op);
+    return v;
+}
+
+/* What a kernel axis adds that counts through its axes of the space at steps of their own: digit by digit. */
+static value digits_value(lowering *l, frame *f, const affine *a, int axis)
+{
+    const space *s = &l->t->space;
+    const lower_axis *x = &f->axes[axis];
+    value position = x->tile ? iota(l, f, x->tile_axis) : 0, sum = 0;
+    position = sum_of(l, f->block, position, x->start);
+    int64_t unit = 1;
+    for (int i = s->axis_count - 1; i >= 0; i--) {
+        if (l->axis_of[i] != axis) continue;
+        bool outermost = true;
+        for (int k = 0; k < i; k++) outermost &= l->axis_of[k] != axis;
+        value digit = position;
+        if (unit != 1)
+            digit = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){digit, size_value(l, f->block, unit)}, 2, 0);
+        if (!outermost)
+            digit = lower_op(l, f->block, OP_MOD, DT_I64,
+                             (value[]){digit, size_value(l, f->block, s->axes[i].extent)}, 2, 0);
+        if (a->factor[i]) sum = sum_of(l, f->block, sum, scaled(l, f->block, digit, a->factor[i]));
+        unit *= s->axes[i].extent;
+    }
+    return sum;
+}
+
 /* The part of an affine expression that is the same for the whole tile; 0: it is zero. The rest: *step along
  * *tile_axis, or tile atoms. Returns false if it depends on several tile axes or on tile atoms. */
 static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, int *tile_axis, int64_t *step)
@@ -73,9 +118,15 @@ static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, i
     *tile_axis = -1;
     *step = 0;
     for (int i = 0; i < l->axis_count; i++) {
+        const lower_axis *x = &f->axes[i];
+        if (!lower_is_linear(l, a, i)) {
+            CHECK(x->set);
+            simple &= !x->tile;
+            if (!x->tile) sum = sum_of(l, f->block, sum, digits_value(l, f, a, i));
+            continue;
+        }
         int64_t factor = axis_factor(l, a, i);
         if (!factor) continue;
-        const lower_axis *x = &f->axes[i];
         CHECK(x->set);
         if (x->start) sum = sum_of(l, f->block, sum, scaled(l, f->block, x->start, factor));
         if (!x->tile) continue;
@@ -96,15 +147,6 @@ static bool affine_parts(lowering *l, frame *f, const affine *a, value *start, i
     return simple;
 }
 
-static value iota(lowering *l, frame *f, int tile_axis)
-{
-    tile_op *op = tile_op_new(l->k, OP_IOTA, NULL, 0);
-    op->attr.index = tile_axis;
-    value v = tile_result(l->k, op, frame_type(f, DT_I64, 1u << tile_axis));
-    tile_append(l->k, f->block, op);
-    return v;
-}
-
 void lower_digits(lowering *l, frame *f, const int *axes, int count)
 {
     value left = iota(l, f, 0);
@@ -123,6 +165,10 @@ static value affine_value(lowering *l, frame *f, const affine *a)
     int64_t step;
     affine_parts(l, f, a, &sum, &tile_axis, &step);
     for (int i = 0; i < l->axis_count; i++) {
+        if (!lower_is_linear(l, a, i)) {
+            if (f->axes[i].tile) sum = sum_of(l, f->block, sum, digits_value(l, f, a, i));
+            continue;
+        }
         int64_t factor = axis_factor(l, a, i);
         if (!factor || !f->axes[i].tile) continue;
         value along = f->axes[i].digit ? f->axes[i].digit : iota(l, f, f->axes[i].tile_axis);
@@ -331,12 +377,83 @@ static family family_of(const lowering *l, const term *x, affine *place)
     return all;
 }
 
+/* The digits of one kernel axis; neighbours that all sums go through as one are one. */
+static axis_digits digits_of(const lowering *l, const affine *place, const affine *guards, int guard_count, int axis)
+{
+    const space *s = &l->t->space;
+    axis_digits d = {0};
+    for (int i = 0; i < s->axis_count; i++) {
+        if (l->axis_of[i] != axis) continue;
+        int64_t extent = s->axes[i].extent, last = d.count - 1;
+        bool joins = d.count && d.stride[last] == place->factor[i] * extent;
+        for (int g = 0; g < guard_count && joins; g++) joins = d.guard[g][last] == guards[g].factor[i] * extent;
+        int to = joins ? (int)last : d.count++;
+        if (d.count > DIGITS_MOST) return d;
+        d.extent[to] = joins ? d.extent[to] * extent : extent;
+        d.stride[to] = place->factor[i];
+        for (int g = 0; g < guard_count; g++) d.guard[g][to] = guards[g].factor[i];
+    }
+    d.extent[0] = 0; /* whatever is left: the text is the same for all batches */
+    return d;
+}
+
+/* A place in memory that counts through kernel axes digit by digit, or exists only where sums lie inside. */
+static void reach_digits(lowering *l, frame *f, param_kind kind, node base, const affine *place, const term *inside,
+                         int guard_count, reach *r)
+{
+    param_digits *d = ARENA_NEW(l->memory, param_digits);
+    affine guards[GUARDS_MOST];
+    int axes[SPACE_AXES];
+    d->guard_count = guard_count;
+    for (int g = 0; g < guard_count; g++) {
+        guards[g] = inside[g].index;
+        d->guard_first[g] = guards[g].constant - inside[g].low;
+        d->guard_extent[g] = inside[g].high - inside[g].low;
+    }
+    d->origin = MINIMUM(place->constant, 0);
+    fuse_argument view = {.base = base, .offset = place->constant - d->origin};
+    for (int i = 0; i < l->axis_count; i++) {
+        axis_digits digits = digits_of(l, place, guards, guard_count, i);
+        bool used = false;
+        if (digits.count > DIGITS_MOST) l->why = "an axis of the product has too many pieces";
+        for (int k = 0; k < digits.count; k++) {
+            used |= digits.stride[k] != 0;
+            for (int g = 0; g < guard_count; g++) used |= digits.guard[g][k] != 0;
+        }
+        if (!used) continue;
+        d->axes[view.rank] = digits;
+        view.extents[view.rank] = l->extents[i];
+        axes[view.rank++] = i;
+    }
+    int64_t step = 1;
+    for (int i = view.rank - 1; i >= 0; i--) { /* the positions of what is written lie apart */
+        view.strides[i] = kind == PARAM_IN ? 0 : step;
+        step *= MAXIMUM(view.extents[i], 1);
+    }
+    if (l->why) return;
+    r->access.array = lower_array(l, kind, base, &view, axes, d);
+    if (r->access.array < 0) return;
+    for (int i = 0; i < view.rank; i++) {
+        const lower_axis *x = &f->axes[axes[i]];
+        CHECK(x->set);
+        if (x->tile)
+            reach_slice(l, f, r, x->start, 0, x->tile_axis, !x->outside);
+        else
+            reach_scalar(r, x->start, true);
+    }
+}
+
 /* Everything of a place in memory that depends on kernel axes alone: one strided view. */
 static void reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, const family *near,
                        reach *r)
 {
     int64_t axes[SPACE_AXES][2];
     int count = 0, order[MAX_RANK], first = near ? near->count : 0;
+    for (int i = 0; i < l->axis_count; i++) {
+        if (lower_is_linear(l, place, i)) continue;
+        reach_digits(l, f, kind, base, place, NULL, 0, r);
+        return;
+    }
     for (int i = 0; i < l->axis_count; i++) {
         int64_t stride = axis_factor(l, place, i);
         if (!stride) continue;
@@ -359,7 +476,7 @@ static void reach_view(lowering *l, frame *f, param_kind kind, node base, const 
         view.extents[first + i] = l->extents[order[first + i]];
         view.strides[first + i] = axes[i][0];
     }
-    r->access.array = lower_array(l, kind, base, &view, order);
+    r->access.array = lower_array(l, kind, base, &view, order, NULL);
     if (r->access.array < 0) return;
     for (int i = 0; i < first; i++) reach_scalar(r, lower_integer(l, f->block, near->at[i]), true);
     for (int i = first; i < first + count; i++) {
@@ -480,7 +597,7 @@ static void reach_own(lowering *l, frame *f, const term *x, reach *r)
         view.extents[i] = list[i].extent;
         view.strides[i] = list[i].stride;
     }
-    r->access.array = lower_array(l, PARAM_IN, x->n, &view, kernel_axes);
+    r->access.array = lower_array(l, PARAM_IN, x->n, &view, kernel_axes, NULL);
     if (r->access.array < 0) return;
     for (int i = 0; i < count; i++) {
         const lower_axis *along = list[i].axis < 0 ? &f->axes[list[i].kernel_axis] : NULL;
@@ -741,6 +858,20 @@ value lower_stored(lowering *l, frame *f, int id)
 {
     const term *x = &l->t->terms[id];
     return x->kind == TERM_ACCESS ? access_value(l, f, x) : lower_term(l, f, id);
+}
+
+value lower_guarded(lowering *l, frame *f, int id, const int *guards, int guard_count)
+{
+    const term *x = &l->t->terms[id];
+    dtype elem = graph_get(l->t->g, x->n)->elem;
+    affine place = lower_place(l, x->n, x->map);
+    term inside[GUARDS_MOST];
+    reach r = {0};
+    CHECK(guard_count <= GUARDS_MOST);
+    for (int g = 0; g < guard_count; g++) inside[g] = l->t->terms[guards[g]];
+    reach_digits(l, f, PARAM_IN, x->n, &place, inside, guard_count, &r);
+    if (l->why) return lower_number(l, f->block, elem, (number){0});
+    return load(l, f, &r, elem);
 }
 
 void lower_checks(lowering *l, frame *f)

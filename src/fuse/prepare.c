@@ -35,11 +35,16 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
     bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
     if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
     if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n, options);
-    if (x->code == GRAPH_CONCAT) return concat_tree(g, n);
+    bool parts = options->gpu && options->mode != FUSE_EAGER;
+    if (x->code == GRAPH_CONCAT) {
+        n = parts ? fuse_parts_prepare(g, n) : n;
+        return n && graph_get(g, n)->code == GRAPH_CONCAT ? concat_tree(g, n) : n;
+    }
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, n);
     if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
+    if (x->code == GRAPH_REDUCE && parts) return fuse_parts_prepare(g, n);
     return n;
 }
 

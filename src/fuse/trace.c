@@ -237,6 +237,19 @@ int trace_round(trace *t, int x, dtype elem, node n)
 
 /* ---- movement ---- */
 
+/* Sums that the guard keeps inside 0 .. extent-1. */
+static void known_sums(const trace *t, int guard, index_known *known, int *count)
+{
+    const term *x = &t->terms[guard];
+    if (!guard) return;
+    if (x->kind == TERM_OP && x->op == OP_AND) {
+        known_sums(t, x->inputs[0], known, count);
+        known_sums(t, x->inputs[1], known, count);
+    }
+    if (x->kind != TERM_INSIDE || x->low < 0 || *count == INDEX_KNOWN_MOST) return;
+    known[(*count)++] = (index_known){x->index, x->high};
+}
+
 bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out)
 {
     const graph_node *x = graph_get(t->g, n);
@@ -267,10 +280,12 @@ bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out)
         affine_add(&out->axes[x->attr.axis], &m->axes[m->rank - 1], x->attr.dilation);
         return true;
     case GRAPH_RESHAPE: {
-        int cut_axis;
+        int cut_axis, known_count = 0;
         int64_t cut_inner;
-        bool fine =
-            index_reshape(&t->space, &x->shape, m, from, out, !t->uncut, &cut_axis, &cut_inner, quotient_atom, t);
+        index_known known[INDEX_KNOWN_MOST];
+        known_sums(t, t->guard, known, &known_count);
+        bool fine = index_reshape(&t->space, &x->shape, m, from, out, !t->uncut, &cut_axis, &cut_inner, known,
+                                  known_count, quotient_atom, t);
         if (fine) return true;
         if (cut_axis >= 0 && t->cut_axis < 0) {
             t->cut_axis = cut_axis;
@@ -305,7 +320,8 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
         int cut_axis;
         int64_t cut_inner;
         bool fine =
-            index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, quotient_atom, t);
+            index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, NULL, 0, quotient_atom,
+                          t);
         if (!fine && cut_axis >= 0 && t->cut_axis < 0) {
             t->cut_axis = cut_axis;
             t->cut_inner = cut_inner;
@@ -324,7 +340,8 @@ static int guard_add(trace *t, int mask)
     return before;
 }
 
-static int pull_pad(trace *t, node n, const index_map *m)
+/* The map of a PAD's input, and the condition under which it has an element (0: always); false: no room. */
+static bool pad_input(trace *t, node n, const index_map *m, index_map *out, int *condition)
 {
     const graph_node *x = graph_get(t->g, n);
     const shape *from = &graph_get(t->g, x->inputs[0])->shape;
@@ -349,6 +366,27 @@ static int pull_pad(trace *t, node n, const index_map *m)
         if (!inside) continue;
         mask = mask ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){mask, inside}, 2) : inside;
     }
+    *out = in;
+    *condition = mask;
+    return true;
+}
+
+bool trace_pull_guarded(trace *t, node n, const index_map *m, index_map *out)
+{
+    const graph_node *x = graph_get(t->g, n);
+    int mask = 0;
+    if (x->code != GRAPH_PAD) return graph_ops[x->code].class == GRAPH_CLASS_MOVE && trace_pull(t, n, 0, m, out);
+    if (!dtype_is_float(x->elem) || x->attr.number.f != 0 || !pad_input(t, n, m, out, &mask)) return false;
+    guard_add(t, mask);
+    return true;
+}
+
+static int pull_pad(trace *t, node n, const index_map *m)
+{
+    const graph_node *x = graph_get(t->g, n);
+    index_map in;
+    int mask = 0;
+    if (!pad_input(t, n, m, &in, &mask)) return 0;
     int before = guard_add(t, mask);
     int value = trace_node(t, x->inputs[0], &in);
     t->guard = before;

@@ -94,6 +94,8 @@ int trace_node(trace *t, node n, const index_map *m);
 
 /* The map of input `i` of a movement or elementwise op; false: t->cut_axis or t->why says why, or it is of another kind. */
 bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
+/* The same for a movement, padding with zeros too: where the input has no element is added to t->guard for good. */
+bool trace_pull_guarded(trace *t, node n, const index_map *m, index_map *out);
 /* The map of the result of op n from the map of its input i; false: it has none that is clear. */
 bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
 

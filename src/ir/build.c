@@ -240,8 +240,13 @@ tile_kernel *tile_clone(const tile_kernel *k, arena *memory)
     copy->raw_instance = copy_words(memory, k->raw_instance);
     copy->raw_options = copy_words(memory, k->raw_options);
     copy->params = copy_bytes(memory, k->params, sizeof(tile_param) * (size_t)k->param_count);
-    for (int p = 0; p < k->param_count; p++)
+    for (int p = 0; p < k->param_count; p++) {
         copy->params[p].name = arena_copy_text(memory, k->params[p].name, strlen(k->params[p].name));
+        if (!k->params[p].digits) continue;
+        param_digits *digits = ARENA_NEW(memory, param_digits);
+        *digits = *k->params[p].digits;
+        copy->params[p].digits = digits;
+    }
     copy->value_capacity = k->value_count;
     copy->values = copy_bytes(memory, k->values, sizeof(tile_value) * (size_t)k->value_count);
     for (int v = 1; v < k->value_count; v++) {

@@ -18,6 +18,8 @@ typedef struct addresses {
     int64_t *memory; /* element offsets from the array's data */
     int64_t *places; /* positions in the shadow; the same buffer as memory where they agree; NULL if not wanted */
     uint8_t *skip;   /* 1: masked off or outside */
+    int64_t *guards; /* of an array with digits: what each guard has added up to, element by element; NULL: none */
+    uint8_t *absent; /* ... and whether one does not hold: there the array is 0 */
     bool unknown;    /* a mask has poison somewhere */
     bool may_meet;   /* two elements may lie at one place */
 } addresses;
@@ -46,7 +48,46 @@ static void settle_masks(interp *s, addresses *a)
     }
 }
 
-static void apply_slice(addresses *a, int axis, int64_t start, int64_t step, int64_t extent, int64_t stride,
+/* Where a position on an axis lies: by its stride, or digit by digit. */
+static int64_t place_in_memory(const param_digits *d, int axis, int64_t at, int64_t stride, int64_t *guards)
+{
+    if (!d) return at * stride;
+    const axis_digits *x = &d->axes[axis];
+    int64_t place = 0;
+    for (int i = x->count - 1; i >= 0; i--) {
+        int64_t digit = i ? at % x->extent[i] : at;
+        at = i ? at / x->extent[i] : 0;
+        place += digit * x->stride[i];
+        for (int g = 0; g < d->guard_count; g++) guards[g] += digit * x->guard[g][i];
+    }
+    return place;
+}
+
+static void apply_position(addresses *a, const param_digits *d, int axis, int64_t at, int64_t stride, int64_t first,
+                           int64_t last)
+{
+    int64_t guards[GUARDS_MOST] = {0}, place = place_in_memory(d, axis, at, stride, guards);
+    for (int64_t j = first; j < last; j++) a->memory[j] += place;
+    for (int g = 0; a->guards && g < d->guard_count; g++)
+        for (int64_t j = first; j < last; j++) a->guards[g * a->count + j] += guards[g];
+}
+
+/* What a guard keeps away is no element to skip: it reads as 0. */
+static void settle_guards(interp *s, addresses *a, const param_digits *d)
+{
+    if (!a->guards) return;
+    a->absent = buffer_take(s, (size_t)a->count);
+    memset(a->absent, 0, (size_t)a->count);
+    for (int64_t j = 0; j < a->count; j++) {
+        for (int g = 0; g < d->guard_count; g++) {
+            int64_t sum = d->guard_first[g] + a->guards[g * a->count + j];
+            a->absent[j] |= !a->skip[j] && (sum < 0 || sum >= d->guard_extent[g]);
+        }
+        a->skip[j] |= a->absent[j];
+    }
+}
+
+static void apply_slice(addresses *a, const param_digits *d, int array_axis, int axis, int64_t start, int64_t step, int64_t extent, int64_t stride,
                         int64_t place_stride)
 {
     int64_t length = a->shape.dims[axis], inner = 1;
@@ -63,7 +104,7 @@ static void apply_slice(addresses *a, int axis, int64_t start, int64_t step, int
                 memset(a->skip + first, SKIP, (size_t)inner);
                 continue;
             }
-            for (int64_t j = first; j < first + inner; j++) a->memory[j] += at * stride;
+            apply_position(a, d, array_axis, at, stride, first, first + inner);
             if (a->places && a->places != a->memory)
                 for (int64_t j = first; j < first + inner; j++) a->places[j] += at * place_stride;
         }
@@ -77,7 +118,7 @@ static void report_outside(interp *s, const tile_op *op, int axis, int64_t index
                   s->kernel->params[op->attr.access.array].name, (long long)extent);
 }
 
-static void apply_scalar(interp *s, const tile_op *op, addresses *a, int axis, int64_t index, int64_t extent,
+static void apply_scalar(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, int64_t index, int64_t extent,
                          int64_t stride, int64_t place_stride)
 {
     if (index < 0 || index >= extent) {
@@ -89,12 +130,12 @@ static void apply_scalar(interp *s, const tile_op *op, addresses *a, int axis, i
         memset(a->skip, 1, (size_t)a->count);
         return;
     }
-    for (int64_t j = 0; j < a->count; j++) a->memory[j] += index * stride;
+    apply_position(a, d, axis, index, stride, 0, a->count);
     if (a->places && a->places != a->memory)
         for (int64_t j = 0; j < a->count; j++) a->places[j] += index * place_stride;
 }
 
-static void apply_tile(interp *s, const tile_op *op, addresses *a, int axis, tile *t, int64_t extent, int64_t stride,
+static void apply_tile(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, tile *t, int64_t extent, int64_t stride,
                        int64_t place_stride)
 {
     tile *full = t->count == a->count ? tile_keep(t) : tile_expand(s, t, &a->shape);
@@ -111,7 +152,7 @@ static void apply_tile(interp *s, const tile_op *op, addresses *a, int axis, til
             a->skip[j] = 1;
             continue;
         }
-        a->memory[j] += index * stride;
+        apply_position(a, d, axis, index, stride, j, j + 1);
         if (a->places && a->places != a->memory) a->places[j] += index * place_stride;
     }
     tile_drop(s, full);
@@ -122,6 +163,8 @@ static void addresses_free(interp *s, addresses *a)
     if (a->places != a->memory) buffer_give(s, a->places);
     buffer_give(s, a->memory);
     buffer_give(s, a->skip);
+    buffer_give(s, a->guards);
+    buffer_give(s, a->absent);
 }
 
 /* False: the launch stops; nothing is held. */
@@ -129,6 +172,7 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
 {
     const struct access *access = &op->attr.access;
     const array_view *array = &s->arrays[access->array];
+    const param_digits *digits = s->kernel->params[access->array].digits;
     const shadow *known = s->shadows && s->shadows[access->array].tracked ? &s->shadows[access->array] : NULL;
     memset(a, 0, sizeof(*a));
     a->shape = *shape;
@@ -138,6 +182,11 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
     memset(a->memory, 0, sizeof(int64_t) * n);
     a->skip = buffer_take(s, n);
     memset(a->skip, 0, n);
+    for (size_t j = 0; digits && j < n; j++) a->memory[j] = digits->origin;
+    if (digits && digits->guard_count) {
+        a->guards = buffer_take(s, sizeof(int64_t) * n * (size_t)digits->guard_count);
+        memset(a->guards, 0, sizeof(int64_t) * n * (size_t)digits->guard_count);
+    }
     if (known) {
         a->places = known->same_as_memory ? a->memory : buffer_take(s, sizeof(int64_t) * n);
         for (size_t j = 0; j < n; j++) a->places[j] = known->base;
@@ -154,24 +203,27 @@ static bool addresses_make(interp *s, const tile_op *op, const tile_type *shape,
             if (access->kind[axis] == INDEX_SLICE) {
                 operand += 2;
                 if (round) continue;
-                apply_slice(a, access->result_axis[axis], interp_integer(s, v),
+                apply_slice(a, digits, axis, access->result_axis[axis], interp_integer(s, v),
                             interp_integer(s, op->operands[operand - 1]), extent, stride, place_stride);
             } else {
                 operand++;
                 if (!round) continue;
                 tile *t = interp_get(s, v);
                 if (t->type.rank) {
-                    apply_tile(s, op, a, axis, t, extent, stride, place_stride);
+                    apply_tile(s, op, a, digits, axis, t, extent, stride, place_stride);
                 } else if (t->poison && t->poison[0]) {
                     if (memchr(a->skip, 0, n)) interp_poisoned(s, "an index");
                 } else {
-                    apply_scalar(s, op, a, axis, t->one.i, extent, stride, place_stride);
+                    apply_scalar(s, op, a, digits, axis, t->one.i, extent, stride, place_stride);
                 }
             }
         }
         if (!round) settle_masks(s, a);
     }
-    if (s->stop == STOP_NONE) return true;
+    if (s->stop == STOP_NONE) {
+        settle_guards(s, a, digits);
+        return true;
+    }
     addresses_free(s, a);
     return false;
 }
@@ -295,6 +347,7 @@ tile *interp_load(interp *s, const tile_op *op)
         if (skips && type.rank) { /* a scalar outside reads 0 */
             r->poison = buffer_take(s, (size_t)a.count);
             memcpy(r->poison, a.skip, (size_t)a.count);
+            for (int64_t j = 0; a.absent && j < a.count; j++) r->poison[j] &= !a.absent[j];
         }
         if (dtype_is_float(type.elem) && has_nonfinite(r)) load_births(s, param, &a, r);
     }

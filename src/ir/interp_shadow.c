@@ -71,6 +71,7 @@ void shadows_make(interp *s)
         if (param->kind != PARAM_OUT && param->kind != PARAM_INOUT && param->kind != PARAM_SCRATCH) continue;
         shadow *known = &s->shadows[p];
         shadow_make(&s->arrays[p], known);
+        if (param->digits) known->same_as_memory = false;
         known->needs_write = param->kind == PARAM_SCRATCH || (param->kind == PARAM_OUT && !param->has_initial);
         if (known->needs_write) known->written = table(s, known->count, 1);
     }

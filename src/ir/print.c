@@ -220,6 +220,30 @@ static void print_block(const printer *p, const tile_block *b, int depth)
     }
 }
 
+static void print_numbers(const printer *p, const char *word, const int64_t *numbers, int count)
+{
+    text_print(p->out, " %s (", word);
+    for (int i = 0; i < count; i++) text_print(p->out, "%s%lld", i ? ", " : "", (long long)numbers[i]);
+    text_add(p->out, ")");
+}
+
+/* digits (extents) by (strides) [guards (factors)...] for each axis, then [from (origin)] [guard (firsts) within
+ * (extents)] */
+static void print_digits(const printer *p, const tile_param *param)
+{
+    const param_digits *d = param->digits;
+    for (int i = 0; i < param->rank; i++) {
+        const axis_digits *a = &d->axes[i];
+        print_numbers(p, "digits", a->extent, a->count);
+        print_numbers(p, "by", a->stride, a->count);
+        for (int g = 0; g < d->guard_count; g++) print_numbers(p, "guards", a->guard[g], a->count);
+    }
+    if (d->origin) print_numbers(p, "from", &d->origin, 1);
+    if (!d->guard_count) return;
+    print_numbers(p, "guard", d->guard_first, d->guard_count);
+    print_numbers(p, "within", d->guard_extent, d->guard_count);
+}
+
 static void print_param(const printer *p, const tile_param *param)
 {
     text_add(p->out, "  param ");
@@ -241,6 +265,7 @@ static void print_param(const printer *p, const tile_param *param)
         }
         text_add(p->out, "]");
     }
+    if (param->digits) print_digits(p, param);
     if (param->has_initial) {
         text_add(p->out, " initial ");
         form_print_number(param->elem, param->initial, p->out);

@@ -381,6 +381,52 @@ static bool read_facts(reader *r, tile_param *p)
     }
 }
 
+static bool read_numbers(reader *r, int64_t *numbers, int most, int *count)
+{
+    if (!scan_expect(&r->scan, "(")) return false;
+    for (*count = 0; !scan_is(&r->scan, ")"); ++*count) {
+        if (*count == most) return scan_fail(&r->scan, "more than %d numbers", most);
+        if (!scan_integer(&r->scan, -((int64_t)1 << 50), (int64_t)1 << 50, &numbers[*count])) return false;
+        if (!scan_accept(&r->scan, ",")) {
+            ++*count;
+            break;
+        }
+    }
+    return scan_expect(&r->scan, ")");
+}
+
+/* As print.c's print_digits writes them. */
+static bool read_digits(reader *r, tile_param *p)
+{
+    if (!scan_is(&r->scan, "digits")) return true;
+    param_digits *d = ARENA_NEW(r->k->memory, param_digits);
+    for (int i = 0; i < p->rank; i++) {
+        axis_digits *a = &d->axes[i];
+        int count, guards = 0;
+        if (!scan_expect(&r->scan, "digits") || !read_numbers(r, a->extent, DIGITS_MOST, &a->count)) return false;
+        if (!scan_expect(&r->scan, "by") || !read_numbers(r, a->stride, DIGITS_MOST, &count)) return false;
+        bool same = count == a->count;
+        while (scan_accept(&r->scan, "guards")) {
+            if (guards == GUARDS_MOST) return scan_fail(&r->scan, "more than %d guards", GUARDS_MOST);
+            if (!read_numbers(r, a->guard[guards++], DIGITS_MOST, &count)) return false;
+            same &= count == a->count;
+        }
+        if (!same) return scan_fail(&r->scan, "an axis has other numbers of digits, strides and factors");
+        if (i && guards != d->guard_count) return scan_fail(&r->scan, "every axis has a factor in each guard");
+        d->guard_count = guards;
+    }
+    int one;
+    if (scan_accept(&r->scan, "from") && !read_numbers(r, &d->origin, 1, &one)) return false;
+    if (d->guard_count) {
+        int first, extent;
+        if (!scan_expect(&r->scan, "guard") || !read_numbers(r, d->guard_first, GUARDS_MOST, &first)) return false;
+        if (!scan_expect(&r->scan, "within") || !read_numbers(r, d->guard_extent, GUARDS_MOST, &extent)) return false;
+        if (first != d->guard_count || extent != first) return scan_fail(&r->scan, "each guard has a first and an extent");
+    }
+    p->digits = d;
+    return !r->scan.failed;
+}
+
 /* The extents of an array; a name may be of a parameter further down, so names wait in `names`. */
 static bool read_extents(reader *r, tile_param *p, int number, const char *names[MAX_RANK])
 {
@@ -411,7 +457,7 @@ static bool read_params(reader *r)
         p.kind = (param_kind)kind;
         if (!scan_elem(&r->scan, &p.elem)) return false;
         if (p.kind < PARAM_SCALAR && !read_extents(r, &p, r->k->param_count, names[r->k->param_count])) return false;
-        if (!read_facts(r, &p) || !read_place(r, &p.line, &p.column)) return false;
+        if (!read_digits(r, &p) || !read_facts(r, &p) || !read_place(r, &p.line, &p.column)) return false;
         for (int i = 0; i < MAX_RANK; i++) p.extent_param[i] = -1;
         tile_param_add(r->k, p);
     }

@@ -191,6 +191,25 @@ typedef struct tile_facts {
                         GPU's: 6: <= 256, 7: <= 1024, 8: <= 16384, 9: <= 65536, 10: <= 262144, 11: <= 2^22, 12: more */
 } tile_facts;
 
+/* An array whose axes count through several strides each: position p on an axis is a number with `count` digits, the last
+ * one of extent[count - 1] values the fastest (the first takes what is left), and the element lies at the sum of digit
+ * times stride over all axes. A guard is a sum over all digits that has to lie in 0 .. guard_extent-1: elsewhere the
+ * array reads as 0 and has no memory. So products read windows, padding and shifts in place. The numbers are part of
+ * the text; the array's own strides mean nothing. */
+#define DIGITS_MOST 8
+#define GUARDS_MOST 4
+typedef struct axis_digits {
+    int count;
+    int64_t extent[DIGITS_MOST], stride[DIGITS_MOST];
+    int64_t guard[GUARDS_MOST][DIGITS_MOST];
+} axis_digits;
+typedef struct param_digits {
+    axis_digits axes[MAX_RANK];
+    int64_t origin; /* where position 0 of all axes lies, before the memory if a guard keeps that away */
+    int guard_count;
+    int64_t guard_first[GUARDS_MOST], guard_extent[GUARDS_MOST];
+} param_digits;
+
 typedef struct tile_param {
     const char *name;
     param_kind kind;
@@ -202,6 +221,7 @@ typedef struct tile_param {
     number initial;
     bool has_default; /* scalars: a DEFAULT op in the head gives it */
     int line, column;
+    const param_digits *digits; /* arrays: how positions lie in memory; NULL: by the strides of the argument */
     tile_facts facts;
 } tile_param;
 

@@ -272,6 +272,21 @@ static bool check_block(verifier *v, const tile_block *b, op_code last)
     return true;
 }
 
+static bool check_digits(verifier *v, const tile_param *p)
+{
+    const param_digits *d = p->digits;
+    if (p->kind > PARAM_INOUT) return verify_fail(v, "%s has digits but is no array of the caller", p->name);
+    if (d->guard_count < 0 || d->guard_count > GUARDS_MOST || (d->guard_count && p->kind != PARAM_IN))
+        return verify_fail(v, "%s has guards but is written, or too many", p->name);
+    for (int a = 0; a < p->rank; a++) {
+        if (d->axes[a].count < 1 || d->axes[a].count > DIGITS_MOST)
+            return verify_fail(v, "axis %d of %s has %d digits", a, p->name, d->axes[a].count);
+        for (int i = 1; i < d->axes[a].count; i++)
+            if (d->axes[a].extent[i] < 1) return verify_fail(v, "axis %d of %s has an empty digit", a, p->name);
+    }
+    return true;
+}
+
 static bool check_params(verifier *v)
 {
     const tile_kernel *k = v->k;
@@ -293,6 +308,7 @@ static bool check_params(verifier *v)
             if (p->extents[a] && p->extents[a] >= (value)k->value_count)
                 return verify_fail(v, "axis %d of %s has an extent that does not exist", a, name);
         }
+        if (p->digits && !check_digits(v, p)) return false;
     }
     return true;
 }

@@ -5,6 +5,8 @@
  */
 #include "tensor/grad_rules.h"
 
+#include <string.h>
+
 /* A window's gradient is so many padded slices at most; more go by index. */
 #define MOST_SLICES 32
 
@@ -154,11 +156,241 @@ static node of_many(grad_step *s)
     return graph_take_add(g, grad_number(g, s->x[0], 0), index, places_by_size(g, s->d, a.axis), a.axis);
 }
 
+/* ---- windows of what a product made ---- */
+
+#define MOST_RESIDUES 8
+
+/* Parts that take turns along an axis. */
+typedef struct interleaving {
+    node parts[MOST_RESIDUES];
+    int count, axis;
+    int64_t extent;
+} interleaving;
+
+static node interleave(graph *g, const interleaving *in)
+{
+    node apart[MOST_RESIDUES];
+    for (int i = 0; i < in->count; i++) {
+        if (!in->parts[i]) return 0;
+        shape s = g->nodes[in->parts[i]].shape;
+        for (int k = s.rank++; k > in->axis + 1; k--) s.extents[k] = s.extents[k - 1];
+        s.extents[in->axis + 1] = 1;
+        apart[i] = graph_reshape(g, in->parts[i], &s);
+    }
+    node all = graph_concat(g, apart, in->count, in->axis + 1);
+    if (!all) return 0;
+    shape s = g->nodes[all].shape;
+    s.extents[in->axis + 1] *= s.extents[in->axis];
+    s.extents[in->axis] = 1;
+    all = without_axis(g, graph_reshape(g, all, &s), in->axis);
+    return all ? grad_part(g, all, in->axis, 0, 1, in->extent) : 0;
+}
+
+/* Parts whose interleaving has shape `from`, as parts of its reshaped form; false: the axis does not stay one. */
+static bool reshape_parts(graph *g, interleaving *in, const shape *from, const shape *to)
+{
+    int64_t inner = 1, below = 1;
+    int axis = to->rank - 1;
+    for (int k = in->axis + 1; k < from->rank; k++) inner *= from->extents[k];
+    for (; axis >= 0 && (below < inner || to->extents[axis] == 1); axis--) below *= to->extents[axis];
+    if (axis < 0 || below != inner || to->extents[axis] != from->extents[in->axis]) return false;
+    for (int i = 0; i < in->count; i++) {
+        shape part = *to;
+        part.extents[axis] = g->nodes[in->parts[i]].shape.extents[in->axis];
+        in->parts[i] = graph_reshape(g, in->parts[i], &part);
+    }
+    in->axis = axis;
+    return true;
+}
+
+/* What interleave made, perhaps permuted and reshaped, apart again. */
+static bool find_interleaving(graph *g, node n, interleaving *out)
+{
+    const graph_node x = g->nodes[n];
+    if (x.code == GRAPH_SLICE) {
+        shape from = g->nodes[x.inputs[0]].shape;
+        if (!find_interleaving(g, x.inputs[0], out)) return false;
+        for (int k = 0; k < from.rank; k++) {
+            bool whole = from.extents[k] == x.shape.extents[k] && x.attr.step[k] == 1;
+            if (!whole && (k != out->axis || x.attr.start[k] || x.attr.step[k] != 1)) return false;
+        }
+        out->extent = x.shape.extents[out->axis];
+        return true;
+    }
+    if (x.code == GRAPH_PERMUTE) {
+        if (!find_interleaving(g, x.inputs[0], out)) return false;
+        int axis = 0;
+        while (x.attr.axes[axis] != out->axis) axis++;
+        for (int i = 0; i < out->count; i++) out->parts[i] = graph_permute(g, out->parts[i], x.attr.axes);
+        out->axis = axis;
+        return true;
+    }
+    if (x.code != GRAPH_RESHAPE) return false;
+    const graph_node all = g->nodes[x.inputs[0]];
+    if (all.code != GRAPH_CONCAT) {
+        return find_interleaving(g, x.inputs[0], out) && reshape_parts(g, out, &all.shape, &x.shape);
+    }
+    *out = (interleaving){.axis = all.attr.axis - 1, .count = all.input_count};
+    if (all.input_count > MOST_RESIDUES || out->axis < 0) return false;
+    node inputs[MOST_RESIDUES];
+    memcpy(inputs, all.inputs, sizeof(node) * (size_t)out->count);
+    for (int i = 0; i < out->count; i++) {
+        if (g->nodes[inputs[i]].shape.extents[out->axis + 1] != 1) return false;
+        out->parts[i] = without_axis(g, inputs[i], out->axis + 1);
+    }
+    shape joined = all.shape;
+    joined.extents[out->axis] *= out->count;
+    joined.rank--;
+    for (int k = out->axis + 1; k < joined.rank; k++) joined.extents[k] = all.shape.extents[k + 1];
+    joined.extents[joined.rank] = 0;
+    out->extent = joined.extents[out->axis];
+    return reshape_parts(g, out, &joined, &x.shape);
+}
+
+/* A product whose elements were only moved, and added up by such sums as of_product makes. */
+static bool is_moved_product(const graph *g, node n)
+{
+    for (;;) {
+        const graph_node *x = &g->nodes[n];
+        if (x->code == GRAPH_DOT) return true;
+        bool sum = x->code == GRAPH_REDUCE && x->attr.fold == FOLD_SUM;
+        if (graph_ops[x->code].class != GRAPH_CLASS_MOVE && !sum) return false;
+        n = x->inputs[0];
+    }
+}
+
+/* Places q of d at `first` + q - t * apart, elements t of `count`, added up: one sum along the diagonal of d, which a
+ * product takes into its own depth. The diagonal is a window over places and elements as one axis. */
+static node of_diagonal(graph *g, node d, int axis, int64_t first, int64_t apart, int64_t count, int64_t places)
+{
+    int last = g->nodes[d].shape.rank - 1;
+    d = places_by_size(g, grad_flip(g, d, last), axis);
+    d = grad_spread(g, d, axis, (count - 1) * apart - first, 1, places + (count - 1) * apart);
+    if (!d) return 0;
+    shape joined = g->nodes[d].shape;
+    joined.extents[axis + 1] *= joined.extents[axis];
+    joined.extents[axis] = 1;
+    d = without_axis(g, graph_reshape(g, d, &joined), axis);
+    if (count == 1) return d;
+    d = graph_window(g, d, axis, count, count, apart * count + 1);
+    return d ? without_axis(g, grad_sum(g, d, 1u << last), last) : 0;
+}
+
+/* Without dilation element i = q * stride + r is read by window elements t * stride + r at places q - t: one sum for all
+ * remainders r, which stand beside the places and are one axis with them again. */
+static node of_strides(graph *g, node d, int axis, int64_t stride, int64_t extent)
+{
+    int last = g->nodes[d].shape.rank - 1;
+    int64_t turns = (g->nodes[d].shape.extents[last] + stride - 1) / stride, places = (extent + stride - 1) / stride;
+    d = places_by_size(g, grad_spread(g, d, last, 0, 1, turns * stride), axis); /* .. P, turns * stride, .. */
+    if (!d) return 0;
+    shape apart = g->nodes[d].shape;
+    for (int k = apart.rank++; k > axis + 1; k--) apart.extents[k] = apart.extents[k - 1];
+    apart.extents[axis + 1] = turns;
+    apart.extents[axis + 2] = stride;
+    d = grad_flip(g, graph_reshape(g, d, &apart), axis + 1);
+    d = grad_spread(g, d, axis, turns - 1, 1, places + turns - 1);
+    if (!d) return 0;
+    shape joined = g->nodes[d].shape;
+    joined.extents[axis + 1] *= joined.extents[axis];
+    joined.extents[axis] = 1;
+    d = without_axis(g, graph_reshape(g, d, &joined), axis);
+    if (turns > 1) {
+        last = g->nodes[d].shape.rank;
+        d = graph_window(g, d, axis, turns, turns, turns + 1);
+        if (d) d = without_axis(g, grad_sum(g, d, 1u << last), last);
+    }
+    if (!d) return 0;
+    joined = g->nodes[d].shape;
+    joined.extents[axis + 1] *= joined.extents[axis];
+    joined.extents[axis] = 1;
+    return grad_part(g, without_axis(g, graph_reshape(g, d, &joined), axis), axis, 0, 1, extent);
+}
+
+/* What n is the beginning of: ends that were cut off its axes, before it was permuted and reshaped, are there again. A
+ * product whose axes are whole can be cut by the strides of windows. */
+static node uncut(graph *g, node n)
+{
+    const graph_node x = g->nodes[n];
+    if (x.code == GRAPH_SLICE) {
+        for (int k = 0; k < x.shape.rank; k++)
+            if (x.attr.start[k] || x.attr.step[k] != 1) return n;
+        return uncut(g, x.inputs[0]);
+    }
+    if (x.code != GRAPH_PERMUTE && x.code != GRAPH_RESHAPE) return n;
+    node input = uncut(g, x.inputs[0]);
+    if (input == x.inputs[0]) return n;
+    if (x.code == GRAPH_PERMUTE) return graph_permute(g, input, x.attr.axes);
+    shape from = g->nodes[x.inputs[0]].shape, more = g->nodes[input].shape, to = x.shape;
+    int64_t inner = 1;
+    for (int k = from.rank - 1; k >= 0; inner *= from.extents[k--]) {
+        if (from.extents[k] == more.extents[k]) continue;
+        int64_t below = 1;
+        int axis = to.rank - 1;
+        for (; axis >= 0 && (below < inner || x.shape.extents[axis] == 1); axis--) below *= x.shape.extents[axis];
+        if (axis < 0 || below != inner || x.shape.extents[axis] != from.extents[k]) return n;
+        to.extents[axis] = more.extents[k];
+    }
+    return graph_reshape(g, input, &to);
+}
+
+/* Element i is read at places p and window elements j with p * stride + j * dilation = i: those i with one remainder by
+ * the stride share their j, so each remainder is a sum of its own, without zeros in between. */
+static node of_product(graph *g, node d, const graph_attr *a, int64_t extent)
+{
+    interleaving in;
+    if (find_interleaving(g, d, &in) && in.axis != a->axis) {
+        for (int i = 0; i < in.count; i++) in.parts[i] = of_product(g, in.parts[i], a, extent);
+        return interleave(g, &in);
+    }
+    int last = g->nodes[d].shape.rank - 1;
+    node whole = uncut(g, d);
+    shape cut = g->nodes[d].shape, from = g->nodes[whole].shape;
+    if (whole != d && from.extents[a->axis] == cut.extents[a->axis] && from.extents[last] == cut.extents[last]) {
+        whole = of_product(g, whole, a, extent);
+        if (!whole) return 0;
+        int64_t start[GRAPH_RANK] = {0}, step[GRAPH_RANK];
+        shape kept = g->nodes[whole].shape;
+        for (int k = 0; k < kept.rank; k++) {
+            step[k] = 1;
+            if (k != a->axis) kept.extents[k] = cut.extents[k];
+        }
+        return graph_slice(g, whole, start, step, &kept);
+    }
+    if (a->stride > 1 && a->dilation == 1 && last + 2 <= GRAPH_RANK) return of_strides(g, d, a->axis, a->stride, extent);
+    int64_t places = (extent + a->stride - 1) / a->stride;
+    in = (interleaving){.count = (int)a->stride, .axis = a->axis, .extent = extent};
+    for (int64_t rest = 0; rest < a->stride; rest++) {
+        int64_t first = -1, step = 0, count = 0;
+        for (int64_t j = 0; j < a->size; j++) {
+            if ((rest - j * a->dilation) % a->stride) continue;
+            if (count == 1) step = j - first;
+            if (!count++) first = j;
+        }
+        if (!count) {
+            shape none = g->nodes[d].shape;
+            none.rank--;
+            none.extents[last] = 0;
+            none.extents[a->axis] = places;
+            in.parts[rest] = graph_full(g, g->nodes[d].elem, &none, (number){0});
+            continue;
+        }
+        node part = grad_part(g, d, last, first, MAXIMUM(step, 1), count);
+        in.parts[rest] = of_diagonal(g, part, a->axis, (rest - first * a->dilation) / a->stride,
+                                     step * a->dilation / a->stride, count, places);
+    }
+    return a->stride == 1 ? in.parts[0] : interleave(g, &in);
+}
+
 void grad_of_window(grad_step *s)
 {
     graph_attr a = s->n.attr;
     int64_t extent = s->g->nodes[s->x[0]].shape.extents[a.axis];
-    if ((a.size - 1) * a.dilation < a.stride)
+    interleaving in;
+    bool parts = find_interleaving(s->g, s->d, &in);
+    if (a.stride <= MOST_RESIDUES && is_moved_product(s->g, parts ? in.parts[0] : s->d))
+        s->dx[0] = of_product(s->g, s->d, &a, extent);
+    else if ((a.size - 1) * a.dilation < a.stride)
         s->dx[0] = of_apart(s, extent);
     else if (a.size <= MOST_SLICES)
         s->dx[0] = of_elements(s, extent);
