@@ -280,7 +280,8 @@ const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors,
         const char *digit = position;
         if (unit != 1) digit = arena_print(e->memory, "%s / %" PRId64, digit, unit);
         if (i) digit = arena_print(e->memory, "%s %% %" PRId64, digit, d->extent[i]);
-        if (factors[i]) sum = cjoin(e, sum, "+", arena_print(e->memory, "(long)(%s) * %" PRId64 "L", digit, factors[i]));
+        if (factors[i])
+            sum = cjoin(e, sum, "+", arena_print(e->memory, "(long)(%s) * %" PRId64 "L", digit, factors[i]));
         unit *= d->extent[i];
     }
     return sum;
@@ -292,10 +293,9 @@ static void add_digits(cnest *n, cterms *t, const param_digits *d, bool small, i
 {
     emitter *e = n->e;
     const char *type = small ? "unsigned" : "long"; /* division by a constant is short there */
-    position = level <= LEVEL_ROW
-                   ? cuda_share(n, level, arena_print(e->memory, "const %s", type),
-                                arena_print(e->memory, "(%s)(%s)", type, position))
-                   : arena_print(e->memory, "(%s)(%s)", type, position);
+    position = level <= LEVEL_ROW ? cuda_share(n, level, arena_print(e->memory, "const %s", type),
+                                               arena_print(e->memory, "(%s)(%s)", type, position))
+                                  : arena_print(e->memory, "(%s)(%s)", type, position);
     const char *sum = digits_sum(e, &d->axes[axis], d->axes[axis].stride, position);
     if (sum) t->offset[level] = cjoin(e, t->offset[level], "+", sum);
     for (int g = 0; g < d->guard_count; g++) {
@@ -329,8 +329,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     const char *guards[GUARDS_MOST] = {0};
     int guard_level[GUARDS_MOST] = {0};
     e->array_used[access->array] = true;
-    if (digits && digits->origin)
-        t.offset[LEVEL_GROUP] = arena_print(e->memory, "%" PRId64 "L", digits->origin);
+    if (digits && digits->origin) t.offset[LEVEL_GROUP] = arena_print(e->memory, "%" PRId64 "L", digits->origin);
     for (int axis = 0; axis < access->rank; axis++) {
         const char *stride = stride_text(e, access->array, axis);
         digit d;

@@ -55,8 +55,7 @@ static gather gather_of(emitter *e, value v, int line_axis)
     const param_digits *d = p->digits;
     gather g = {.pointer = arena_print(e->memory, "%s_array", p->name)};
     e->array_used[a->array] = true;
-    for (int i = 0; i < 2; i++)
-        g.axes[i] = (gather_axis){.digits = {.count = 1}, .stride = "0L", .start = "0L"};
+    for (int i = 0; i < 2; i++) g.axes[i] = (gather_axis){.digits = {.count = 1}, .stride = "0L", .start = "0L"};
     if (d) {
         if (d->origin) g.pointer = arena_print(e->memory, "%s + %" PRId64 "L", g.pointer, d->origin);
         g.guard_count = d->guard_count;
@@ -206,13 +205,13 @@ void gather_put(emitter *e, const tile_op *dot, gather_product *p)
 {
     gather left = gather_of(e, dot->operands[0], 0), right = gather_of(e, dot->operands[1], 1);
     dtype elem = tile_type_of(e->k, dot->operands[0]).elem;
-    bool fast[2] = {is_unit(&left.axes[1]) && !is_unit(&left.axes[0]), is_unit(&right.axes[1]) && !is_unit(&right.axes[0])};
+    bool fast[2] = {is_unit(&left.axes[1]) && !is_unit(&left.axes[0]),
+                    is_unit(&right.axes[1]) && !is_unit(&right.axes[0])};
     put_view(e, "gather_a", &left, " + top");
     put_view(e, "gather_b", &right, " + left");
     const char *name = is_on_units(e, dot) ? "tf32" : memory_name(elem);
-    p->type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %s, %s>",
-                          need(e, "product_gather_%s", name), p->rows, p->columns, p->down, p->across,
-                          distance_type(&left.axes[0], p->rows), distance_type(&right.axes[0], p->columns),
-                          view_type(e, &left), view_type(e, &right), fast[0] ? "true" : "false",
-                          fast[1] ? "true" : "false");
+    p->type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %s, %s>", need(e, "product_gather_%s", name),
+                          p->rows, p->columns, p->down, p->across, distance_type(&left.axes[0], p->rows),
+                          distance_type(&right.axes[0], p->columns), view_type(e, &left), view_type(e, &right),
+                          fast[0] ? "true" : "false", fast[1] ? "true" : "false");
 }

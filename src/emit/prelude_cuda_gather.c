@@ -25,7 +25,8 @@ const prelude_part cuda_gather_parts[] = {
      "    long k_stride[KD];\n"
      "    int line_guard[G + 1][LD], k_guard[G + 1][KD];\n"
      "    int first[G + 1], extent[G + 1];\n"
-     "};\n"
+     "};\n"},
+    {"gather_feed", "", "gather_view",
      "/* LINES x BK elements of a view, step by step along k. O: what holds the distance of two lines of one tile. "
      "K_FAST:\n"
      " * neighbouring threads go along k. */\n"
@@ -127,7 +128,7 @@ const prelude_part cuda_gather_parts[] = {
      "        f.digits[0] += step + over;\n"
      "    }\n"
      "};\n"},
-    {"gather_steps", "", "gather_view",
+    {"gather_steps", "", "gather_feed",
      "/* Adds a product P to its sums: one step of k is multiplied in shared memory while the next one comes. */\n"
      "template <class P, class F, int LINES>\n"
      "INLINE void gather_put(typename P::stored *room, const typename P::element *r, int thread)\n"
@@ -239,7 +240,8 @@ const prelude_part cuda_gather_parts[] = {
      "};\n"},
     {"product_gather_tf32", "", "gather_steps mma_tf32 real_f32 tf32_f32",
      "/* Products of f32 rounded to tf32 on the matrix units: TM x TN sums by DOWN x ACROSS warps. */\n"
-     "template <int TM, int TN, int DOWN, int ACROSS, class OA, class OB, class VA, class VB, bool A_FAST, bool B_FAST>\n"
+     "template <int TM, int TN, int DOWN, int ACROSS, class OA, class OB, class VA, class VB, bool A_FAST, bool "
+     "B_FAST>\n"
      "struct product_gather_tf32 {\n"
      "    typedef float sum;\n"
      "    typedef float element;\n"
@@ -281,7 +283,8 @@ const prelude_part cuda_gather_parts[] = {
      "            for (int i = 0; i < FM; i++) mma_tf32(sums + (i * FN + f) * 4, x[i], y);\n"
      "        }\n"
      "    }\n"
-     "    INLINE void add(float *sums, const VA &va, const VB &vb, dot_range of_a, dot_range of_b, unsigned char *room,\n"
+     "    INLINE void add(float *sums, const VA &va, const VB &vb, dot_range of_a, dot_range of_b, unsigned char "
+     "*room,\n"
      "                    int thread)\n"
      "    {\n"
      "        gather_steps<product_gather_tf32>(sums, va, vb, of_a, of_b, room, thread);\n"

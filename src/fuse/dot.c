@@ -424,8 +424,7 @@ static void begin_lowering(dot_work *w)
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
             if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
-    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
-                       w->whole);
+    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count, w->whole);
     w->depth_count = 0;
     choose_axes(w);
 }

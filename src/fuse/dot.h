@@ -41,8 +41,8 @@ bool dot_gather_operand(const trace *t, int term, dot_gathered *out);
 
 /* The conditions of a bool term (0: none), each an INSIDE; false: one is of another kind. */
 bool dot_add_guards(const trace *t, int term, dot_gathered *out);
-/* The product of a group, or the last of the sums above it that reach it through movements alone: elements of one
- * product that are added up can be added by the product itself. */
+/* The product of a group, or the last of the sums (and paddings, on the way to one) above it that reach it through
+ * movements alone: elements of one product that are added up can be added by the product itself. */
 node dot_find_top(const graph *g, const bool *in_memory, const group *grp);
 
 /* dot_tiles.c: tiles of a product whose operands are gathered, on a GPU. */

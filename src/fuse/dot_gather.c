@@ -33,13 +33,13 @@ bool dot_add_guards(const trace *t, int id, dot_gathered *out)
     return !id || add_guards(t, id, out);
 }
 
-/* The node below sums and movements; 0: something else is there. */
-static node below(const graph *g, const bool *in_memory, node n)
+/* Is `top` below n, behind movements alone? */
+static bool is_above(const graph *g, const bool *in_memory, node n, node top)
 {
-    while (!in_memory[n] && graph_ops[graph_get(g, n)->code].class == GRAPH_CLASS_MOVE &&
+    while (n != top && !in_memory[n] && graph_ops[graph_get(g, n)->code].class == GRAPH_CLASS_MOVE &&
            graph_get(g, n)->code != GRAPH_CONCAT)
         n = graph_get(g, n)->inputs[0];
-    return n;
+    return n == top;
 }
 
 /* Between a node and one below it something is cut away. */
@@ -63,9 +63,9 @@ node dot_find_top(const graph *g, const bool *in_memory, const group *grp)
     node top = grp->anchor;
     for (int i = 0; i < grp->node_count; i++) { /* oldest first */
         const graph_node *x = graph_get(g, grp->nodes[i]);
-        bool kept = x->code == GRAPH_KEEP;
-        if ((!is_sum(x) && !kept) || x->elem != graph_get(g, grp->anchor)->elem) continue;
-        if (below(g, in_memory, x->inputs[0]) == top && (!kept || is_part(g, x->inputs[0], top))) top = grp->nodes[i];
+        bool kept = x->code == GRAPH_KEEP, pad = x->code == GRAPH_PAD && x->elem == DT_F32;
+        if ((!is_sum(x) && !kept && !pad) || x->elem != graph_get(g, grp->anchor)->elem) continue;
+        if (is_above(g, in_memory, x->inputs[0], top) && (!kept || is_part(g, x->inputs[0], top))) top = grp->nodes[i];
     }
     return top;
 }

@@ -26,14 +26,14 @@ typedef struct dot_work {
     int added_count;
     int guard; /* the term under which an element of the product is one of the sum; 0: each is */
     locals around;
-    index_map **maps;   /* by local */
-    bool *tried;        /* by local: its map was looked for */
-    bool *after;        /* by local: it comes after the product */
-    int terms[2], sums; /* operands, the product */
+    index_map **maps;                  /* by local */
+    bool *tried;                       /* by local: its map was looked for */
+    bool *after;                       /* by local: it comes after the product */
+    int terms[2], sums;                /* operands, the product */
     dot_gathered gathered[2];          /* operands, where `whole` */
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
-    bool *needs;        /* by term: it stands on the product or on another fold */
+    bool *needs;                       /* by term: it stands on the product or on another fold */
     lower_output *outputs;
     int *folds, fold_count; /* terms */
     /* lowering */

@@ -35,7 +35,7 @@ bool lower_axis_is_inside(const lowering *l, const term *x, int k)
     const affine *a = &x->map->axes[k];
     const space *s = &l->t->space;
     int64_t high = 0;
-    if (a->constant || affine_has_atoms(a)) return false;
+    if (a->constant || affine_has_atoms(a) || l->whole) return false; /* whole axes: it need not be a stride */
     for (int i = 0; i < s->axis_count; i++) {
         if (a->factor[i] < 0) return false;
         high += a->factor[i] * (s->axes[i].extent - 1);
@@ -88,14 +88,14 @@ static bool axes_join(const lowering *l, const lower_output *outputs, int output
     return terms_join(l, outer, inner);
 }
 
-static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count, bool whole)
+static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count)
 {
     const space *s = &l->t->space;
     for (int i = 0; i < s->axis_count; i++) {
         int before = -1;
         for (int j = 0; j < i; j++)
             if (classes[j] == classes[i]) before = j;
-        if (before >= 0 && (whole || axes_join(l, outputs, output_count, before, i))) {
+        if (before >= 0 && (l->whole || axes_join(l, outputs, output_count, before, i))) {
             l->axis_of[i] = l->axis_of[before];
             l->extents[l->axis_of[i]] *= s->axes[i].extent;
         } else {
@@ -127,7 +127,8 @@ lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_option
     l->options = options;
     l->k = tile_kernel_new(t->memory, "kernel", NULL);
     l->k->precise = options->mode != FUSE_FUSED;
-    collapse(l, classes, outputs, output_count, whole);
+    l->whole = whole;
+    collapse(l, classes, outputs, output_count);
     for (int i = 0; i < l->axis_count; i++) {
         tile_param extent = {.name = arena_print(l->memory, "n%d", i), .kind = PARAM_EXTENT, .elem = DT_I64};
         l->extent_param[i] = param_add(l, extent);

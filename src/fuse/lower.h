@@ -53,6 +53,7 @@ typedef struct lowering {
     const fuse_leaf *leaves; /* by node */
     tile_kernel *k;
     tile_block *phase;           /* the entry of the phase being built */
+    bool whole;                  /* all axes of a class are one kernel axis */
     int axis_count;              /* kernel axes */
     int axis_of[SPACE_AXES];     /* by axis of the space */
     int innermost[SPACE_AXES];   /* by kernel axis: its last axis of the space */

@@ -101,8 +101,8 @@ static value digits_value(lowering *l, frame *f, const affine *a, int axis)
         if (unit != 1)
             digit = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){digit, size_value(l, f->block, unit)}, 2, 0);
         if (!outermost)
-            digit = lower_op(l, f->block, OP_MOD, DT_I64,
-                             (value[]){digit, size_value(l, f->block, s->axes[i].extent)}, 2, 0);
+            digit = lower_op(l, f->block, OP_MOD, DT_I64, (value[]){digit, size_value(l, f->block, s->axes[i].extent)},
+                             2, 0);
         if (a->factor[i]) sum = sum_of(l, f->block, sum, scaled(l, f->block, digit, a->factor[i]));
         unit *= s->axes[i].extent;
     }

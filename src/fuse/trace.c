@@ -319,9 +319,8 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
     case GRAPH_RESHAPE: {
         int cut_axis;
         int64_t cut_inner;
-        bool fine =
-            index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, NULL, 0, quotient_atom,
-                          t);
+        bool fine = index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, NULL, 0,
+                                  quotient_atom, t);
         if (!fine && cut_axis >= 0 && t->cut_axis < 0) {
             t->cut_axis = cut_axis;
             t->cut_inner = cut_inner;

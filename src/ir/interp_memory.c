@@ -87,8 +87,8 @@ static void settle_guards(interp *s, addresses *a, const param_digits *d)
     }
 }
 
-static void apply_slice(addresses *a, const param_digits *d, int array_axis, int axis, int64_t start, int64_t step, int64_t extent, int64_t stride,
-                        int64_t place_stride)
+static void apply_slice(addresses *a, const param_digits *d, int array_axis, int axis, int64_t start, int64_t step,
+                        int64_t extent, int64_t stride, int64_t place_stride)
 {
     int64_t length = a->shape.dims[axis], inner = 1;
     for (int k = axis + 1; k < a->shape.rank; k++) inner *= a->shape.dims[k];
@@ -118,8 +118,8 @@ static void report_outside(interp *s, const tile_op *op, int axis, int64_t index
                   s->kernel->params[op->attr.access.array].name, (long long)extent);
 }
 
-static void apply_scalar(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, int64_t index, int64_t extent,
-                         int64_t stride, int64_t place_stride)
+static void apply_scalar(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, int64_t index,
+                         int64_t extent, int64_t stride, int64_t place_stride)
 {
     if (index < 0 || index >= extent) {
         for (int64_t j = 0; j < a->count; j++) {
@@ -135,8 +135,8 @@ static void apply_scalar(interp *s, const tile_op *op, addresses *a, const param
         for (int64_t j = 0; j < a->count; j++) a->places[j] += index * place_stride;
 }
 
-static void apply_tile(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, tile *t, int64_t extent, int64_t stride,
-                       int64_t place_stride)
+static void apply_tile(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, tile *t,
+                       int64_t extent, int64_t stride, int64_t place_stride)
 {
     tile *full = t->count == a->count ? tile_keep(t) : tile_expand(s, t, &a->shape);
     a->may_meet = true;

@@ -201,7 +201,8 @@ static bool read_axes(reader *r, const char *word, int axes[MAX_RANK], int *coun
     while (!scan_is(&r->scan, ")")) {
         if (*count == MAX_RANK) return scan_fail(&r->scan, "more than %d axes", MAX_RANK);
         if (!read_small(r, &axes[*count])) return false;
-        if (axes[*count] < 0 || axes[*count] >= MAX_RANK) return scan_fail(&r->scan, "an axis is 0 to %d", MAX_RANK - 1);
+        if (axes[*count] < 0 || axes[*count] >= MAX_RANK)
+            return scan_fail(&r->scan, "an axis is 0 to %d", MAX_RANK - 1);
         ++*count;
         if (!scan_accept(&r->scan, ",")) break;
     }
@@ -421,7 +422,8 @@ static bool read_digits(reader *r, tile_param *p)
         int first, extent;
         if (!scan_expect(&r->scan, "guard") || !read_numbers(r, d->guard_first, GUARDS_MOST, &first)) return false;
         if (!scan_expect(&r->scan, "within") || !read_numbers(r, d->guard_extent, GUARDS_MOST, &extent)) return false;
-        if (first != d->guard_count || extent != first) return scan_fail(&r->scan, "each guard has a first and an extent");
+        if (first != d->guard_count || extent != first)
+            return scan_fail(&r->scan, "each guard has a first and an extent");
     }
     p->digits = d;
     return !r->scan.failed;

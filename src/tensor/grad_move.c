@@ -357,7 +357,8 @@ static node of_product(graph *g, node d, const graph_attr *a, int64_t extent)
         }
         return graph_slice(g, whole, start, step, &kept);
     }
-    if (a->stride > 1 && a->dilation == 1 && last + 2 <= GRAPH_RANK) return of_strides(g, d, a->axis, a->stride, extent);
+    if (a->stride > 1 && a->dilation == 1 && last + 2 <= GRAPH_RANK)
+        return of_strides(g, d, a->axis, a->stride, extent);
     int64_t places = (extent + a->stride - 1) / a->stride;
     in = (interleaving){.count = (int)a->stride, .axis = a->axis, .extent = extent};
     for (int64_t rest = 0; rest < a->stride; rest++) {
