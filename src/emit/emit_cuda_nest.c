@@ -693,9 +693,10 @@ static void put_shift(emitter *e, pass_layout *l)
 {
     if (!l || !l->shifted || l->shift_put) return;
     l->shift_put = true;
-    put(e, "const int shift%d = (int)((unsigned long)(%s) / %d %% %d); /* of the row, behind a whole vector */",
-        l->number, cuda_lead_pointer(e, l->lead), dtypes[e->k->params[l->lead->attr.access.array].elem].size_bytes,
-        l->vector);
+    /* A row without elements is not shifted: nothing of its first vector is its own, and it may lie nowhere. */
+    put(e, "const int shift%d = %s > 0 ? (int)((unsigned long)(%s) / %d %% %d) : 0; /* behind a whole vector */",
+        l->number, extent_text(e, l->loops[0]), cuda_lead_pointer(e, l->lead),
+        dtypes[e->k->params[l->lead->attr.access.array].elem].size_bytes, l->vector);
 }
 
 void cuda_group(emitter *e, const group *g)
@@ -705,10 +706,12 @@ void cuda_group(emitter *e, const group *g)
     unsigned rows = (1u << g->outer) - 1;
     bool column_fold = is_column_fold(e, g, &rows);
     declare_results(e, g);
+    pass_layout **layouts = ARENA_ARRAY(e->memory, pass_layout *, g->pass_count + 1);
     for (int p = 0; p < g->pass_count; p++) {
         n.pass = &g->passes[p];
         pass_layout *before = n.layout;
         choose_layout(&n, rows, column_fold);
+        layouts[p] = n.layout;
         if (before && rows) layout_same_rows(before, n.layout);
         if (!p) begin_rows(&n);
         e->pass_number++;
@@ -716,7 +719,7 @@ void cuda_group(emitter *e, const group *g)
     }
     text body = end_rows(&n);
     hazard_commit(e);
-    put_shift(e, n.layout);
+    for (int p = 0; p < g->pass_count; p++) put_shift(e, layouts[p]);
     put(e, "{");
     add_lines(e->out, text_get(&body), e->depth + 1);
     put(e, "}");
