@@ -17,9 +17,17 @@ static const char *const only_in_c[] = {
     "cast", "slice", "index", "scalar",
     /* what lives on a tape */
     "keep", "empty", "from_memory", "wrap_memory", "from_buffer", "load_npy", "variable", "random_state", "rand_seeded",
-    "randn_seeded"};
-static const char *const only_in_files[] = {"@",   "cdiv", "tf32", "count", "iota",
-                                            "dot", "fill", "like", "valid", "philox"};
+    "randn_seeded",
+    /* of any rank or in any direction in C; in files a name for each rank, and arguments */
+    "cumsum_with", "cumprod_with", "cummax_with", "cummin_with", "conv", "conv_transpose", "max_pool", "avg_pool",
+    "adaptive_max_pool", "adaptive_avg_pool", "upsample_nearest", "upsample_linear"};
+static const char *const only_in_files[] = {
+    "@", "cdiv", "tf32", "count", "iota", "dot", "fill", "like", "valid", "philox",
+    /* max and min by PyTorch's other names, and each rank of what C has for all */
+    "amax", "amin", "conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "max_pool1d",
+    "max_pool3d", "avg_pool1d", "avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "upsample_nearest1d", "upsample_nearest2d",
+    "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"};
 
 static bool is_listed(const char *const *list, int count, const char *name)
 {
