@@ -118,7 +118,6 @@ if "$quern" devices 2>/dev/null | grep -q "^cpu .*compiler"; then
     says out "scale on cpu (n = 5000): 3 of 3 candidates timed in "
     says out "ok, the default"
     says out "best: B="
-    says err "compiling 1 to "
     grep -q '"configuration": "B=1024"' "$work/tune.json" && good || bad "tune.json"
     QUERN_LOG=compile "$quern" run "$work/scale.qn" --set n=5000 --device cpu >"$work/out" 2>"$work/err"
     call="quern run after tune"

@@ -92,7 +92,9 @@ if command -v c++ >/dev/null; then
     try 0 run "$f" rows --set m=3 --set n=5 --device emu
     says out 'result0: f32[3][5]  min 0.0202738  max 0.750346  mean 0.2'
 fi
-try 2 run "$f" rows --set m=3
+try 0 run "$f" rows --set m=3
+says err 'n = 32, of its bench'
+try 2 run "$f" several --set s=3 --set TIMES=2
 says err '`n` is not given'
 says err 'for example: --set n=16'
 try 2 run "$f" rows --set m=3 --set n=5 --mode lazy
