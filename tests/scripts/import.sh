@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export QUERN_CACHE="$work/cache"
-cp -r "$root/tests/data/import/." "$work"
+cp -r "$root/tests/import/." "$work"
 cd "$work" || exit 1
 passed=0
 failed=0
