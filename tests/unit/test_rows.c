@@ -29,7 +29,19 @@ static const char *const source =
     "tensor channels(float x[N][C][P], float g[C]) {\n"
     "  return (x - mean(x, axis = {0, 2})) * rsqrt(var(x, axis = {0, 2}, correction = 0) + 1e-5) * g[][:][];\n"
     "}\n"
-    "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n";
+    "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n"
+    "kernel whole_row(in float x[A][B], out float y[A][B]) launch (A)\n"
+    "{\n"
+    "    tile float v = x[program(0)][:];\n"
+    "    y[program(0)][:] = v - max(v) / sum(v);\n"
+    "}\n"
+    "kernel best_of(in float x[A][B], out i64 at[A], out float most[A], const int R = 1) launch (cdiv(A, R))\n"
+    "{\n"
+    "    int r = program(0) * R;\n"
+    "    tile float v = x[r : R][:];\n"
+    "    at[r : R] = argmax(v, axis = 1);\n"
+    "    most[r : R] = max(v, axis = 1);\n"
+    "}\n";
 
 static float noise(int64_t i)
 {
@@ -39,6 +51,44 @@ static float noise(int64_t i)
 }
 
 /* ---- values: x is [a][b][c], folded or scanned along b ---- */
+
+/* An array without elements lies anywhere, or nowhere: nothing of it is touched. */
+static void rows_of_nothing(void)
+{
+    int64_t extents[] = {4, 0};
+    qn_call *call;
+    EXPECT(!qn_call_new(module, "whole_row", &call, &error));
+    for (int i = 0; i < 2; i++)
+        EXPECT(!qn_call_set_memory(call, i ? "y" : "x", (void *)(uintptr_t)(4 + 64 * i), QN_F32, 2, extents, NULL,
+                                   &error));
+    qn_status status = qn_call_run(call, where, &error);
+    if (status && status != QN_FINDING) printf("%s: %s\n", where, error.message);
+    EXPECT(!status || status == QN_FINDING); /* ref tells that a maximum of nothing was taken */
+    qn_call_free(call);
+}
+
+/* Rows that begin anywhere in a kernel whose last pass goes by single elements. */
+static void several_passes(void)
+{
+    static float x[5 * 1100 + 4], most[5];
+    int64_t at[5], extents[] = {5, 1100}, five = 5;
+    qn_call *call;
+    for (int i = 0; i < COUNT(x); i++) x[i] = noise(i);
+    EXPECT(!qn_call_new(module, "best_of", &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", x + 1, QN_F32, 2, extents, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "at", at, QN_I64, 1, &five, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "most", most, QN_F32, 1, &five, NULL, &error));
+    qn_status status = qn_call_run(call, where, &error);
+    if (status) printf("%s: %s\n", where, error.message);
+    EXPECT(!status);
+    for (int r = 0; r < 5 && !status; r++) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < 1100; i++)
+            if (x[1 + r * 1100 + i] > x[1 + r * 1100 + best]) best = i;
+        EXPECT(at[r] == best && most[r] == x[1 + r * 1100 + best]);
+    }
+    qn_call_free(call);
+}
 
 enum { MOST = 400000 };
 static float room[MOST + 64], results[MOST];
@@ -215,6 +265,8 @@ static void permutations(void)
 ON_EVERY_DEVICE(rows_anywhere)
 ON_EVERY_DEVICE(rows_across)
 ON_EVERY_DEVICE(norms_of_channels)
+ON_EVERY_DEVICE(rows_of_nothing)
+ON_EVERY_DEVICE(several_passes)
 ON_EVERY_DEVICE(permutations)
 
 /* ---- what the text does ---- */
@@ -300,4 +352,5 @@ TEST(closed)
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_beyond_a_cluster_share_the_grid),
           CASE(rows_across_memory_stay_in_threads), CASE(scans_stay_in_registers), CASE(a_channel_is_one_row),
           CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(closed))
+          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
+          CASE(closed))
