@@ -33,7 +33,7 @@ static const char *const source =
     "kernel whole_row(in float x[A][B], out float y[A][B]) launch (A)\n"
     "{\n"
     "    tile float v = x[program(0)][:];\n"
-    "    y[program(0)][:] = v - max(v) / sum(v);\n"
+    "    y[program(0)][:] = cumsum(v);\n"
     "}\n"
     "kernel best_of(in float x[A][B], out i64 at[A], out float most[A], const int R = 1) launch (cdiv(A, R))\n"
     "{\n"
@@ -62,8 +62,8 @@ static void rows_of_nothing(void)
         EXPECT(!qn_call_set_memory(call, i ? "y" : "x", (void *)(uintptr_t)(4 + 64 * i), QN_F32, 2, extents, NULL,
                                    &error));
     qn_status status = qn_call_run(call, where, &error);
-    if (status && status != QN_FINDING) printf("%s: %s\n", where, error.message);
-    EXPECT(!status || status == QN_FINDING); /* ref tells that a maximum of nothing was taken */
+    if (status) printf("%s: %s\n", where, error.message);
+    EXPECT(!status);
     qn_call_free(call);
 }
 
