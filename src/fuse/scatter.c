@@ -111,7 +111,9 @@ static node add_counts(graph *g, const graph_node *n)
     for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? bins : 1;
     counts = graph_reshape(g, graph_reduce(g, FOLD_SUM, counts, 1), &line);
     node times = graph_binary(g, OP_MUL, spread(g, graph_convert(g, counts, inside), &n->shape), one);
-    return graph_convert(g, graph_binary(g, OP_ADD, graph_convert(g, n->inputs[0], inside), times), n->elem);
+    node sum = graph_convert(g, graph_binary(g, OP_ADD, graph_convert(g, n->inputs[0], inside), times), n->elem);
+    node meant = graph_binary(g, OP_NE, counts, graph_full(g, DT_I32, &line, (number){0}));
+    return graph_select(g, spread(g, meant, &n->shape), sum, n->inputs[0]); /* none times infinity is no number */
 }
 
 node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)

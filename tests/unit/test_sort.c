@@ -137,4 +137,16 @@ TEST(adding)
         }
 }
 
-TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding))
+/* An infinity goes where it was added and nowhere else. */
+TEST(counting_infinities)
+{
+    begin();
+    int64_t at[] = {1, 3, 1};
+    qn_tensor index = qn_from_memory(tape, at, QN_I64, QN_SHAPE(3));
+    EXPECT_TENSOR(
+        qn_index_add(qn_full(tape, QN_F32, QN_SHAPE(4), 1), 0, index, qn_full(tape, QN_F32, QN_SHAPE(3), INFINITY)),
+        QN_SHAPE(4), 1, INFINITY, 1, INFINITY);
+    tape_close();
+}
+
+TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding), CASE(counting_infinities))
