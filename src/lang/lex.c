@@ -87,10 +87,9 @@ static bool check_encoding(const ast_file *file, int first_line, char *bytes, ch
     return reported < 10;
 }
 
-void lex_start(lexer *x, ast_file *file, diagnostics *d)
+void lex_start(lexer *x, ast_file *file, int first_line, diagnostics *d)
 {
-    int first_line = x->first_line;
-    *x = (lexer){.file = file, .d = d, .line = first_line + 1, .first_line = first_line};
+    *x = (lexer){.file = file, .d = d, .line = first_line + 1};
     char *bytes = (char *)file->text; /* our own copy: made by lang_parse */
     char *shown = arena_copy_text(file->memory, file->text, file->length);
     x->stopped = !check_encoding(file, first_line, bytes, shown, d);

@@ -688,11 +688,8 @@ static ast_file *parse_file(arena *memory, ast_file *root, ast_file *importer, c
     file->length = length;
     file->importer = importer;
     parser p = {.file = file, .d = d};
-    if (root) {
-        ARENA_PUSH(memory, root->sources, root->source_count, root->source_capacity, file);
-        p.lex.first_line = root->source_count * FOREIGN_LINES;
-    }
-    lex_start(&p.lex, file, d);
+    if (root) ARENA_PUSH(memory, root->sources, root->source_count, root->source_capacity, file);
+    lex_start(&p.lex, file, root ? root->source_count * FOREIGN_LINES : 0, d);
     p.now = lex_next(&p.lex);
     p.next = lex_next(&p.lex);
     while (p.now.kind != TOKEN_END) {

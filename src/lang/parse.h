@@ -48,13 +48,13 @@ typedef struct lexer {
     size_t at;         /* offset into file->text */
     size_t line_start; /* offset of the first byte of the line */
     int line;
-    int first_line; /* less one: of an imported file */
     int last_line; /* line where the last token or comment ended */
     bool stopped;  /* nothing but TOKEN_END from now on */
 } lexer;
 
 /* lex.c */
-void lex_start(lexer *x, ast_file *file, diagnostics *d); /* checks the encoding, fills file->lines */
+/* Checks the encoding, fills file->lines. first_line: of the lines before this file's, where it is imported; else 0. */
+void lex_start(lexer *x, ast_file *file, int first_line, diagnostics *d);
 token lex_next(lexer *x);
 
 typedef struct parser {

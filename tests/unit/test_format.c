@@ -121,8 +121,8 @@ static void tokens(arena *memory, const char *words, size_t length, text *out)
 {
     diagnostics d = {.memory = memory};
     ast_file file = {.memory = memory, .text = arena_copy_text(memory, words, length), .length = length};
-    lexer x = {0};
-    lex_start(&x, &file, &d);
+    lexer x;
+    lex_start(&x, &file, 0, &d);
     for (token t = lex_next(&x); t.kind != TOKEN_END; t = lex_next(&x)) text_print(out, "%s\n", t.word);
 }
 

@@ -182,8 +182,8 @@ static void lay_out_again(const seed *from, text *out)
     diagnostics d = {.memory = memory};
     ast_file file = {
         .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
-    lexer x = {0};
-    lex_start(&x, &file, &d);
+    lexer x;
+    lex_start(&x, &file, 0, &d);
     size_t line_start = 0;
     int line = 1;
     unsigned rare = 1 + (unsigned)below(30);
@@ -250,8 +250,8 @@ static void swap_tokens(const seed *from, text *out)
     diagnostics d = {.memory = memory};
     ast_file file = {
         .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
-    lexer x = {0};
-    lex_start(&x, &file, &d);
+    lexer x;
+    lex_start(&x, &file, 0, &d);
     const char *names[512];
     int name_count = 0;
     lexer ahead = x;
