@@ -301,6 +301,14 @@ TEST(odd_rows_go_by_vectors_and_stay)
     free(t);
 }
 
+/* Nothing of the first vector of an empty row is its own: it must not be read, wherever the row lies. */
+TEST(rows_of_nothing_are_not_shifted)
+{
+    char *t = shown("whole_row", (const char *[]){"A=4", "B=0"}, 2);
+    EXPECT(strstr(t, "const int shift0 = ") && strstr(t, " > 0 ? (int)((unsigned long)("));
+    free(t);
+}
+
 TEST(rows_beyond_a_cluster_share_the_grid)
 {
     char *t = shown("soft_row", (const char *[]){"A=256", "B=393216"}, 2);
@@ -349,8 +357,8 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_beyond_a_cluster_share_the_grid),
-          CASE(rows_across_memory_stay_in_threads), CASE(scans_stay_in_registers), CASE(a_channel_is_one_row),
-          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
-          CASE(closed))
+TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
+          CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
+          CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(on_devices_rows_anywhere),
+          CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels), CASE(on_devices_permutations),
+          CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes), CASE(closed))
