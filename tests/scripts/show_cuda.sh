@@ -119,6 +119,14 @@ if "$quern" devices 2>/dev/null | grep -q "^cpu .*compiler"; then
     says out "ok, the default"
     says out "best: B="
     grep -q '"configuration": "B=1024"' "$work/tune.json" && good || bad "tune.json"
+    if command -v script >/dev/null; then # a terminal is told what is compiled, a pipe only what takes long
+        QUERN_CACHE=$work/terminal script -qec "$quern tune $work/scale.qn scale --set n=5000 --device cpu --budget 1s" \
+            /dev/null >"$work/err" 2>&1 </dev/null
+        call="quern tune on a terminal"
+        says err "compiling 1 to "
+    else
+        echo "note: skipped the progress of tune on a terminal: there is no script"
+    fi
     QUERN_LOG=compile "$quern" run "$work/scale.qn" --set n=5000 --device cpu >"$work/out" 2>"$work/err"
     call="quern run after tune"
     cat "$work/err" >>"$work/out"
