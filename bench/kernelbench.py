@@ -2,14 +2,15 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45]
-       [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
+       [--jobs N] [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
 scalars by their names. `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
 until its numbers and operations fit a CPU; they are the same on every machine.
-Each problem runs in a process of its own, which is ended after the timeout. Quern is checked against eager first; what
-is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
+Each problem runs in a process of its own, which is ended after the timeout. --jobs of them compile and are checked side
+by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement. Quern is checked
+against eager first; what is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
 below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
 """
@@ -210,32 +211,36 @@ class Quern:
 
 # ---- times ----
 
-def median_us(f, device, budget_s=0.25):
-    """The GPU's second-level cache is emptied before each call; its times are those between two events."""
+def medians_us(calls, device, budget_s=0.25):
+    """Median times. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
+    between two events. On a CPU they do not: the threads of the one before would still look for work."""
     gpu = device == "cuda"
     wait = torch.cuda.synchronize if gpu else lambda: None
     empty = torch.empty(64 << 20, dtype=torch.int32, device=device) if gpu else None
-    f()
-    wait()
-    start = time.perf_counter()
-    f()
-    wait()
-    once = time.perf_counter() - start
-    count = 1 if once > 2 else max(5, min(50, int(budget_s / max(once, 1e-5))))
-    times, events = [], []
-    for _ in range(count):
+    counts = {}
+    for name, f in calls.items():
+        f()
+        wait()
+        start = time.perf_counter()
+        f()
+        wait()
+        once = time.perf_counter() - start
+        counts[name] = 1 if once > 2 else max(5, min(50, int(budget_s / max(once, 1e-5))))
+    times, events = {name: [] for name in calls}, {name: [] for name in calls}
+    turns = [name for turn in range(max(counts.values())) for name in calls if turn < counts[name]]
+    for name in turns if gpu else sorted(turns):
         if gpu:
             empty.zero_()
-            events.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
-            events[-1][0].record()
-            f()
-            events[-1][1].record()
+            events[name].append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+            events[name][-1][0].record()
+            calls[name]()
+            events[name][-1][1].record()
         else:
             start = time.perf_counter()
-            f()
-            times.append((time.perf_counter() - start) * 1e6)
+            calls[name]()
+            times[name].append((time.perf_counter() - start) * 1e6)
     wait()
-    return statistics.median(times or [a.elapsed_time(b) * 1e3 for a, b in events])
+    return {name: statistics.median(times[name] or [a.elapsed_time(b) * 1e3 for a, b in events[name]]) for name in calls}
 
 
 def relative_error(got, want):
@@ -246,7 +251,8 @@ def relative_error(got, want):
 
 
 def run_one(problem, options, pipe):
-    """In a process of its own: sends dictionaries that the parent joins, so that what was known before an end is kept."""
+    """In a process of its own: sends dictionaries that the parent joins, so that what was known before an end is kept.
+    Everything is compiled and checked, then it waits for the parent's word and is timed."""
     try:
         device = options.device
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
@@ -255,10 +261,11 @@ def run_one(problem, options, pipe):
         scalars, tensors = problem.values(names, inputs), problem.tensors(model, inputs)
         pipe.send({"settings": problem.settings(scalars, tensors)})
         quern = Quern(options.library, device)
+        calls = {"eager_us": lambda: model(*inputs)}
         with torch.no_grad():
             want = model(*[x.clone() if torch.is_tensor(x) else x for x in inputs])
             want = want if torch.is_tensor(want) else want[0]
-            pipe.send({"eager_us": median_us(lambda: model(*inputs), device)})
+            pipe.send({"stage": "compiling Quern's plan or its first run"})
             result = torch.empty(tuple(want.shape), dtype=want.dtype, device=device)
             call, _keep = quern.call(problem, options.mode, tensors, scalars, result)
             start = time.perf_counter()
@@ -268,46 +275,84 @@ def run_one(problem, options, pipe):
             pipe.send({"first_s": time.perf_counter() - start})
             error = relative_error(result, want)
             right = error < (2e-2 if options.tf32 else 2e-3)
-            pipe.send({"error": error, "status": "ok" if right else "WRONG"})
+            pipe.send({"error": error, "status": "ok" if right else "WRONG", "stage": "torch.compile"})
             del want
             if right:
-                pipe.send({"quern_us": median_us(lambda: quern.run(call), device)})
+                calls["quern_us"] = lambda: quern.run(call)
             if not options.no_compile:
-                compiled = torch.compile(model)
-                compiled(*inputs)
-                pipe.send({"compiled_us": median_us(lambda: compiled(*inputs), device)})
+                try:
+                    compiled = torch.compile(model)
+                    compiled(*inputs)
+                    calls["compiled_us"] = lambda: compiled(*inputs)
+                except Exception as why:
+                    pipe.send({"why": f"torch.compile: {type(why).__name__}: {str(why)[:100]}"})
+            if device == "cuda":
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+            pipe.send({"stage": "times", "ready": True})
+            pipe.recv()
+            pipe.send(medians_us(calls, device))
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()
 
 
-def run_apart(problem, options):
-    """Forked, so that nothing is imported again; the parent never touches the device."""
-    row = {"level": problem.level, "number": problem.number, "name": problem.name, "status": "NONE"}
-    context = multiprocessing.get_context("fork")
-    mine, its = context.Pipe(duplex=False)
-    process = context.Process(target=run_one, args=(problem, options, its))
-    process.start()
-    its.close()
-    end = time.monotonic() + options.timeout
-    while True:
-        try:
-            if not mine.poll(max(end - time.monotonic(), 0)):
-                stage = "compiling Quern's plan or its first run" if "eager_us" in row else "eager"
-                row.update(status="TIME", why=f"not done after {options.timeout:g} s"
-                           + ("" if "first_s" in row else f": {stage}"))
-                os.kill(process.pid, signal.SIGKILL)
+class Run:
+    """A problem's process. Forked, so that nothing is imported again; the parent never touches the device."""
+
+    def __init__(self, problem, options):
+        self.row = {"level": problem.level, "number": problem.number, "name": problem.name, "status": "NONE",
+                    "stage": "eager"}
+        self.timeout = options.timeout
+        context = multiprocessing.get_context("fork")
+        self.pipe, its = context.Pipe()
+        self.process = context.Process(target=run_one, args=(problem, options, its))
+        self.process.start()
+        its.close()
+        self.end = time.monotonic() + self.timeout
+
+    def follow(self, last):
+        """Until it has sent `last` or has ended."""
+        while last not in self.row:
+            try:
+                if not self.pipe.poll(max(self.end - time.monotonic(), 0)):
+                    self.row.update(status="TIME", why=f"not done after {self.timeout:g} s: {self.row['stage']}")
+                    os.kill(self.process.pid, signal.SIGKILL)
+                    break
+                self.row.update(self.pipe.recv())
+            except EOFError:
                 break
-            row.update(mine.recv())
-        except EOFError:
-            break
-    process.join()
-    if row["status"] == "NONE":
-        row.update(status="ENDED", why=f"its process ended with {process.exitcode}")
-    peers = [row[k] for k in ("eager_us", "compiled_us") if k in row]
-    if "quern_us" in row and peers:
-        row["ratio"] = min(peers) / row["quern_us"]
-    return row
+
+    def finish(self):
+        row = self.row
+        if "ready" in row:
+            self.end = time.monotonic() + self.timeout
+            self.pipe.send(True)
+            self.follow("eager_us")
+        self.process.join()
+        self.pipe.close()
+        if row["status"] == "NONE":
+            row.update(status="ENDED", why=f"its process ended with {self.process.exitcode}")
+        peers = [row[k] for k in ("eager_us", "compiled_us") if k in row]
+        if "quern_us" in row and peers:
+            row["ratio"] = min(peers) / row["quern_us"]
+        row.pop("ready", None)
+        row.pop("stage", None)
+        return row
+
+
+def groups(problems, options):
+    """Problems that are prepared side by side: no more than --jobs, and no more numbers than fit the device's memory."""
+    most_bytes, group, held = 100e9, [], 0.0
+    for problem in problems:
+        size_bytes = 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
+        if group and (len(group) >= options.jobs or held + size_bytes > most_bytes):
+            yield group
+            group, held = [], 0.0
+        group.append(problem)
+        held += size_bytes
+    if group:
+        yield group
 
 
 # ---- what the plan says ----
@@ -397,6 +442,7 @@ def main():
     parser.add_argument("--sizes", default="full", choices=("full", "medium", "small"))
     parser.add_argument("--level", default="")
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="problems compiled and checked side by side")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a problem")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
     parser.add_argument("--no-compile", action="store_true")
@@ -419,14 +465,18 @@ def main():
     if options.plan:
         return plan_all(problems.values(), options)
     rows, start = [], time.monotonic()
-    for problem in problems.values():
+    for group in groups(problems.values(), options):
         if time.monotonic() - start > options.seconds:
-            print(f"no time for level {problem.level}, {problem.number} and what follows")
+            print(f"no time for level {group[0].level}, {group[0].number} and what follows")
             break
-        row = run_apart(problem, options)
-        rows.append(row)
-        print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {row.get('ratio', 0):7.2f} "
-              f"{row.get('why', '')}", flush=True)
+        runs = [Run(problem, options) for problem in group]
+        for run in runs:
+            run.follow("ready")
+        for run in runs:
+            row = run.finish()
+            rows.append(row)
+            print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {row.get('ratio', 0):7.2f} "
+                  f"{row.get('why', '')}", flush=True)
         if options.json:
             with open(options.json, "w") as f:
                 json.dump(rows, f, indent=1)
