@@ -80,12 +80,10 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
             list[count++] = builtins[i].name;
     const char *near = suggest_name(name, list, count);
     const char *habit = habit_advice(name);
-    diagnose(c->d, "E201", at,
-             habit  ? habit
-             : near ? arena_print(c->memory, "did you mean `%s`?", near)
-             : call ? "declare the function in this file"
-                    : "declare it first",
-             "unknown %s `%s`", call ? "function" : "name", name);
+    fault_unknown(c->d, at, call, name,
+                  habit  ? habit
+                  : near ? arena_print(c->memory, "did you mean `%s`?", near)
+                         : NULL);
 }
 
 bool function_is_scalar(const ast *function)

@@ -20,9 +20,7 @@ static void check_name(checker *c, const ast *node)
     symbol *s = checker_find(c, node->name);
     if (s) {
         check_read(c, s, node->at);
-        if (s->kind == SYMBOL_FUNCTION)
-            diagnose(c->d, "E212", node->at, arena_print(c->memory, "call it: `%s(...)`", s->name),
-                     "`%s` is a function, not a value", s->name);
+        if (s->kind == SYMBOL_FUNCTION) fault_not_value(c->d, node->at, s->name);
         return;
     }
     const call_node *item = map_get(c->items, node->name);
@@ -30,8 +28,7 @@ static void check_name(checker *c, const ast *node)
     if (!strcmp(node->name, "inf") || !strcmp(node->name, "nan") || !strcmp(node->name, "pi")) return;
     if (c->in_tensor && item) return; /* grad(f, ...) */
     if (item || builtin_find(node->name))
-        diagnose(c->d, "E212", node->at, arena_print(c->memory, "call it: `%s(...)`", node->name),
-                 "`%s` is a function, not a value", node->name);
+        fault_not_value(c->d, node->at, node->name);
     else
         checker_unknown(c, node->name, node->at, false);
 }
@@ -49,8 +46,7 @@ static void check_subscripts(checker *c, const ast *node)
         if (subscript->right) check_expression(c, subscript->right);
         if (subscript->third) check_expression(c, subscript->third);
         const ast *step = subscript->third;
-        if (step && is_zero(step))
-            fault_step(c->d, step->at, true);
+        if (step && is_zero(step)) fault_step(c->d, step->at, true);
     }
 }
 
@@ -138,15 +134,11 @@ static void check_assign(checker *c, const ast *node)
         break;
     case SYMBOL_TILE:
         if (s->is_param && !strcmp(s->node->word, "inout")) s->used = true;
-        if (indexed)
-            diagnose(c->d, "E208", target->at, "assign the whole tile, with `where` for the parts that stay",
-                     "part of the tile `%s` cannot be assigned", s->name);
+        if (indexed) fault_part_of_tile(c->d, target->at, s->name);
         break;
     case SYMBOL_TENSOR:
         if (compound) check_read(c, s, target->at);
-        if (indexed)
-            diagnose(c->d, "E208", target->at, "make a new tensor with `where`, `concat` or `pad`",
-                     "part of the tensor `%s` cannot be assigned", s->name);
+        if (indexed) fault_part_of_tensor(c->d, target->at, s->name);
         break;
     default:
         if (compound) check_read(c, s, target->at);
@@ -284,9 +276,7 @@ static bool check_statement(checker *c, const ast *node)
         return node->other && check_inner(c, node->other) && then;
     }
     case AST_WHILE:
-        if (c->in_tensor)
-            diagnose(c->d, "E405", node->at, "count with `for`, or call a tile kernel that has the loop",
-                     "`while` has no place in a tensor function");
+        if (c->in_tensor) fault_while(c->d, node->at, false);
         check_expression(c, node->left);
         c->loops++;
         check_inner(c, node->body);
@@ -295,9 +285,7 @@ static bool check_statement(checker *c, const ast *node)
     case AST_FOR: check_for(c, node); break;
     case AST_BREAK:
     case AST_CONTINUE:
-        if (!c->loops)
-            diagnose(c->d, "E404", node->at, "`return` ends the program", "`%s` outside a loop",
-                     node->kind == AST_BREAK ? "break" : "continue");
+        if (!c->loops) fault_outside_loop(c->d, node->at, node->kind == AST_BREAK ? "break" : "continue");
         return true;
     case AST_RETURN: check_return(c, node); return true;
     case AST_LET:

@@ -9,7 +9,7 @@
 void check_write(checker *c, symbol *s, place at)
 {
     s->used = s->written = true;
-    if (s->kind == SYMBOL_IN) diagnose(c->d, "E204", at, "declare it `inout`", "write to the `in` array `%s`", s->name);
+    if (s->kind == SYMBOL_IN) fault_written(c->d, at, s->name);
 }
 
 /* The symbol an argument is made of, if it is a name or an access. */
@@ -44,7 +44,8 @@ static void refuse_named(checker *c, const ast *node, const char *name)
 {
     for (int i = 0; i < node->list.count; i++) {
         const ast *argument = node->list.items[i];
-        if (argument->kind == AST_NAMED) fault_named_argument(c->d, argument->at, name, argument->name);
+        if (argument->kind == AST_NAMED)
+            fault_named_argument(c->d, argument->at, name, argument->name, "give it by position");
     }
 }
 
@@ -98,11 +99,7 @@ static void check_named(checker *c, const ast *node, const builtin *b)
         const ast *argument = node->list.items[i];
         if (argument->kind != AST_NAMED) continue;
         if (!takes_axis || strcmp(argument->name, "axis"))
-            diagnose(c->d, "E213", argument->at,
-                     habit_argument(argument->name) ? habit_argument(argument->name)
-                     : takes_axis                   ? "it has `axis = k`"
-                                                    : NULL,
-                     "`%s` has no argument named `%s`", b->name, argument->name);
+            fault_named_argument(c->d, argument->at, b->name, argument->name, takes_axis ? "it has `axis = k`" : NULL);
         else if (positional > 1)
             diagnose(c->d, "E213", argument->at, "a reduction takes one tile", "`%s` of two operands has no `axis`",
                      b->name);
@@ -119,11 +116,9 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
         bool effect = b->class == BUILTIN_PROGRAM || b->class == BUILTIN_ATOMIC || b->class == BUILTIN_STATEMENT;
         bool validity = b->class == BUILTIN_VALIDITY && strcmp(b->name, "like") != 0;
         if (validity || (effect && strcmp(b->name, "assume") != 0))
-            diagnose(c->d, "E212", node->at,
-                     validity ? "tensors have no validity: use `where` and `pad`" : "write a tile kernel and call it",
-                     "`%s` has no place in a tensor function", b->name);
+            fault_no_place(c->d, node->at, b->name, validity);
         else if (is_statement && !effect)
-            diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+            fault_no_effect(c->d, node->at);
         else if (b->class != BUILTIN_RANDOM) /* rand(n, m) takes a shape there */
             check_count(c, node, b->name, b->least, b->most);
         for (int i = 0; i < node->list.count; i++) {
@@ -137,10 +132,8 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
         diagnose(c->d, "E212", node->at, !strcmp(b->name, "matmul") ? "use `dot`" : habit_advice(b->name),
                  "`%s` works on whole tensors: only tensor functions call it", b->name);
     bool effect = b->class == BUILTIN_STATEMENT || b->class == BUILTIN_ATOMIC;
-    if (is_statement && !effect)
-        diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
-    if (!is_statement && b->class == BUILTIN_STATEMENT)
-        diagnose(c->d, "E212", node->at, "write it as a statement", "`%s` gives no value", b->name);
+    if (is_statement && !effect) fault_no_effect(c->d, node->at);
+    if (!is_statement && b->class == BUILTIN_STATEMENT) fault_gives_nothing(c->d, node->at, b->name);
     bool scalars_only = b->class == BUILTIN_PROGRAM || b->class == BUILTIN_ATOMIC || !strcmp(b->name, "print") ||
                         !strcmp(b->name, "iota");
     if (c->in_scalar_function && scalars_only)
@@ -160,8 +153,7 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
             s->used = true;
             check_brackets(c, argument);
         } else if (k == 0 && b->op == OP_BITCAST) {
-            if (argument->kind != AST_TYPE_NAME)
-                diagnose(c->d, "E213", argument->from, "bitcast(u32, x)", "the first argument of `bitcast` is a type");
+            if (argument->kind != AST_TYPE_NAME) fault_bitcast_type(c->d, argument->from);
         } else if (argument->kind == AST_STRING && (!strcmp(b->name, "print") || !strcmp(b->name, "assert")) &&
                    k == !strcmp(b->name, "assert")) {
             continue;
@@ -240,10 +232,8 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
         return;
     }
     bool scalar = function_is_scalar(item);
-    if (is_statement && scalar)
-        diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
-    if (!is_statement && !item->type)
-        diagnose(c->d, "E212", node->at, "write it as a statement", "`%s` gives no value", item->name);
+    if (is_statement && scalar) fault_no_effect(c->d, node->at);
+    if (!is_statement && !item->type) fault_gives_nothing(c->d, node->at, item->name);
     if (c->in_scalar_function && !scalar)
         diagnose(c->d, "E216", node->at, "take a `tile` parameter to make it a tile function",
                  "the tile function `%s` inside a scalar function", item->name);
@@ -267,9 +257,7 @@ static void check_gradient(checker *c, const ast *grad)
         return;
     }
     if (!f || f->item->kind != AST_TENSOR) {
-        diagnose(c->d, "E212", name ? name->at : grad->at,
-                 "write `grad(f)(x, ...)` for a tensor function f of this file",
-                 "`grad` differentiates a tensor function");
+        fault_gradient(c->d, name ? name->at : grad->at);
         return;
     }
     ARENA_PUSH(c->memory, c->node->edges, c->node->edge_count, c->node->edge_capacity,
@@ -297,7 +285,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
     const ast *callee = node->left;
     if (callee->kind == AST_TYPE_NAME) {
         refuse_named(c, node, callee->word);
-        if (is_statement) diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+        if (is_statement) fault_no_effect(c->d, node->at);
         if (check_count(c, node, callee->word, 1, 1)) check_expressions(c, &node->list);
         return;
     }
@@ -320,8 +308,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
         if (s->kind == SYMBOL_FUNCTION) {
             refuse_named(c, node, s->name);
             check_count(c, node, s->name, s->node->list.count, s->node->list.count);
-            if (is_statement)
-                diagnose(c->d, "E108", node->at, "assign it or remove it", "this statement has no effect");
+            if (is_statement) fault_no_effect(c->d, node->at);
         } else {
             diagnose(c->d, "E212", node->at,
                      b || item ? "rename the variable, which hides the function" : "to multiply write `*`",

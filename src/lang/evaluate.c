@@ -450,7 +450,7 @@ static bool evaluate_name(evaluation *e, const ast *x, binding *out)
     const ast *item = ast_find(e->file, x->name);
     if (item && item->kind == AST_CONSTANT) {
         if (e->depth >= MAX_DEPTH) {
-            diagnose(e->d, "E217", x->at, "break the circle", "the constant `%s` depends on itself", x->name);
+            fault_circle(e->d, x->at, x->name);
             return false;
         }
         evaluation inner = *e;

@@ -121,6 +121,11 @@ void fault_reshape(diagnostics *d, place at, const char *from, const char *to)
              "`reshape` changes the number of elements: %s to %s", from, to);
 }
 
+void fault_extent(diagnostics *d, place at, int64_t extent, const char *advice)
+{
+    diagnose(d, "E314", at, advice, "extent %lld", (long long)extent);
+}
+
 void fault_step(diagnostics *d, place at, bool slice)
 {
     diagnose(d, "E402", at, "a step is any integer but 0", slice ? "a slice with step 0" : "a loop with step 0");
@@ -142,12 +147,6 @@ void fault_argument_count(diagnostics *d, place at, const char *name, int least,
         diagnose(d, "E213", at, advice, "`%s` takes %d to %d arguments, got %d", name, least, most, got);
 }
 
-void fault_named_argument(diagnostics *d, place at, const char *name, const char *argument)
-{
-    const char *habit = habit_argument(argument);
-    diagnose(d, "E213", at, habit ? habit : "give it by position", "`%s` has no argument named `%s`", name, argument);
-}
-
 void fault_needs_function(diagnostics *d, place at, const char *name)
 {
     diagnose(d, "E212", at, "name a function", "`%s` needs the name of a function", name);
@@ -159,13 +158,171 @@ void fault_stands_for(diagnostics *d, place at, const char *function, const char
              "`%s` cannot stand for `%s`", function, name);
 }
 
-void fault_not_constant(diagnostics *d, place at, const char *name)
-{
-    diagnose(d, "E217", at, "pass a number or a `const` name", "not a compile-time constant: `%s`", name);
-}
-
 void fault_assume(diagnostics *d, place at, const char *words)
 {
     diagnose(d, "E503", at, "call it with constants and arguments for which this holds",
              "`assume` on line %d is false: %s", at.line, words);
+}
+
+void fault_tile_axes(diagnostics *d, place at, int most)
+{
+    diagnose(d, "E105", at, "use fewer axes", "a tile of more than %d axes", most);
+}
+
+void fault_tensor_axes(diagnostics *d, place at, int most)
+{
+    diagnose(d, "E105", at, "reshape it first", "a tensor has at most %d axes", most);
+}
+
+void fault_dot_types(diagnostics *d, place at, dtype a, dtype b)
+{
+    diagnose(d, "E311", at, "cast one of them: `T(p)`", "`dot` of `%s` and `%s`", type_text(a), type_text(b));
+}
+
+void fault_scalar_from(diagnostics *d, place at, int rank)
+{
+    diagnose(d, "E305", at, "reduce it, or declare the variable with `let`", "a scalar from a tensor of rank %d", rank);
+}
+
+void fault_brackets(diagnostics *d, place at, const char *array, int rank, int given)
+{
+    const char *advice = "give one bracket for every axis: `[:]` for a whole axis", *axes = rank == 1 ? "axis" : "axes";
+    if (array)
+        diagnose(d, "E306", at, advice, "array `%s` of %d %s is given %d bracket%s", array, rank, axes, given,
+                 plural(given));
+    else
+        diagnose(d, "E306", at, advice, "a tensor of %d %s is given %d bracket%s", rank, axes, given, plural(given));
+}
+
+void fault_no_effect(diagnostics *d, place at)
+{
+    diagnose(d, "E108", at, "assign it or remove it", "this statement has no effect");
+}
+
+void fault_assigned(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E203", at, "declare a variable", "`%s` cannot be assigned", name);
+}
+
+void fault_written(diagnostics *d, place at, const char *array)
+{
+    diagnose(d, "E204", at, "declare it `inout`", "write to the `in` array `%s`", array);
+}
+
+void fault_part_of_tile(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E208", at, "assign the whole tile, with `where` for the parts that stay",
+             "part of the tile `%s` cannot be assigned", name);
+}
+
+void fault_part_of_tensor(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E208", at, "make a new tensor with `where`, `concat` or `pad`",
+             "part of the tensor `%s` cannot be assigned", name);
+}
+
+void fault_tile_condition(diagnostics *d, place at, bool of_loop)
+{
+    diagnose(d, "E210", at, of_loop ? "say `any(...)` or `all(...)`" : "say `any(...)`, `all(...)` or use `where`",
+             "a tile is not a condition");
+}
+
+void fault_outside_loop(diagnostics *d, place at, const char *word)
+{
+    diagnose(d, "E404", at, "`return` ends the program", "`%s` outside a loop", word);
+}
+
+void fault_while(diagnostics *d, place at, bool by_element)
+{
+    diagnose(d, "E405", at, "count with `for`, or call a tile kernel that has the loop",
+             by_element ? "a loop that each element leaves by itself has no place in a tensor function"
+                        : "`while` has no place in a tensor function");
+}
+
+void fault_unknown(diagnostics *d, place at, bool call, const char *name, const char *advice)
+{
+    const char *usual = call ? "declare the function in this file" : "declare it first";
+    diagnose(d, "E201", at, advice ? advice : usual, "unknown %s `%s`", call ? "function" : "name", name);
+}
+
+void fault_called_here(diagnostics *d, place at, const char *name, const char *advice)
+{
+    diagnose(d, "E212", at, advice, "`%s` cannot be called here", name);
+}
+
+void fault_gives_nothing(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E212", at, "write it as a statement", "`%s` gives no value", name);
+}
+
+void fault_no_place(diagnostics *d, place at, const char *name, bool validity)
+{
+    diagnose(d, "E212", at,
+             validity ? "tensors have no validity: use `where` and `pad`" : "write a tile kernel and call it",
+             "`%s` has no place in a tensor function", name);
+}
+
+void fault_not_value(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E212", at, arena_print(d->memory, "call it: `%s(...)`", name), "`%s` is a function, not a value",
+             name);
+}
+
+void fault_gradient(diagnostics *d, place at)
+{
+    diagnose(d, "E212", at, "write `grad(f)(x, ...)` for a tensor function f of this file",
+             "`grad` differentiates a tensor function");
+}
+
+void fault_named_argument(diagnostics *d, place at, const char *name, const char *argument, const char *advice)
+{
+    const char *habit = habit_argument(argument);
+    diagnose(d, "E213", at, habit ? habit : advice, "`%s` has no argument named `%s`", name, argument);
+}
+
+void fault_no_set(diagnostics *d, place at, const char *argument, const char *function)
+{
+    diagnose(d, "E213", at, "give one value", "`%s` of `%s` is no set", argument, function);
+}
+
+void fault_not_given(diagnostics *d, place at, const char *argument, const char *function)
+{
+    diagnose(d, "E213", at, "pass it by position or by name", "`%s` of `%s` is not given", argument, function);
+}
+
+void fault_not_constant(diagnostics *d, place at, const char *name, const char *advice)
+{
+    diagnose(d, "E217", at, advice ? advice : "pass a number or a `const` name", "not a compile-time constant: `%s`",
+             name);
+}
+
+void fault_depends(diagnostics *d, place at, const char *name, const char *advice)
+{
+    diagnose(d, "E217", at, advice, "not a compile-time constant (depends on `%s`)", name);
+}
+
+void fault_circle(diagnostics *d, place at, const char *constant)
+{
+    diagnose(d, "E217", at, "break the circle", "the constant `%s` depends on itself", constant);
+}
+
+void fault_flag(diagnostics *d, place at, const char *name, const char *function)
+{
+    diagnose(d, "E217", at, "write `true` or `false`", "`%s` of `%s` is a constant", name, function);
+}
+
+void fault_traced(diagnostics *d, place at, const char *advice)
+{
+    diagnose(d, "E217", at, advice, "a tensor's value is not known when the function is traced");
+}
+
+void fault_extent_missing(diagnostics *d, place at, const char *name)
+{
+    diagnose(d, "E505", at, "give it by name, or give an array that has it", "the extent `%s` is not given", name);
+}
+
+void fault_no_default(diagnostics *d, place at, const char *kind, const char *name)
+{
+    diagnose(d, "E505", at, arena_print(d->memory, "set it: %s=...", name),
+             "the %s `%s` is not given and has no default", kind, name);
 }

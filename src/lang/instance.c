@@ -303,10 +303,12 @@ static bool evaluate_bound(instance *n, const ast *expression, binding *out)
             continue;
         }
         bool extent = name_is_extent(n->kernel, unbound);
-        fault(n, extent ? "E505" : "E217", expression->from.line ? expression->from : expression->at,
-              extent ? "give it by name, or give an array that has it" : "use `const` parameters and numbers",
-              extent ? arena_print(n->memory, "the extent `%s` is not given", unbound)
-                     : arena_print(n->memory, "not a compile-time constant (depends on `%s`)", unbound));
+        place at = expression->from.line ? expression->from : expression->at;
+        if (extent)
+            fault_extent_missing(n->d, at, unbound);
+        else
+            fault_depends(n->d, at, unbound, "use `const` parameters and numbers");
+        n->good = false;
         return false;
     }
     return false;
@@ -330,8 +332,8 @@ static void bind_constant(instance *n, int index)
     if (bindings_find(n->constants, param->name)) return;
     const ast *source = param->left ? param->left : tune_candidate(n, param);
     if (!source) {
-        fault(n, "E505", param->at, arena_print(n->memory, "set it: %s=...", param->name),
-              arena_print(n->memory, "the constant `%s` is not given and has no default", param->name));
+        fault_no_default(n->d, param->at, "constant", param->name);
+        n->good = false;
         return;
     }
     if (param->is_function) {
@@ -345,8 +347,8 @@ static void bind_constant(instance *n, int index)
         return;
     }
     if (n->busy[index]) {
-        fault(n, "E217", param->at, "break the circle",
-              arena_print(n->memory, "the constant `%s` depends on itself", param->name));
+        fault_circle(n->d, param->at, param->name);
+        n->good = false;
         return;
     }
     n->busy[index] = true;

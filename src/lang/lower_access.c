@@ -75,8 +75,7 @@ static bool lower_bracket(walk *w, const ast *node, bracket *out)
         out->axis.extent = out->length.constant.number.i;
         out->axis.unit = false;
         if (out->axis.extent >= 1) return true;
-        diagnose(w->d, "E314", node->right->at, "a slice has at least one element", "extent %lld",
-                 (long long)out->axis.extent);
+        fault_extent(w->d, node->right->at, out->axis.extent, "a slice has at least one element");
         return false;
     }
     value length = out->length.value;
@@ -142,7 +141,7 @@ static bool place_axes(resolving *r, place at, int *axis_of_bracket)
         bool slice = b->node->is_slice, tile = !b->is_unit && !slice && b->start.rank;
         int need = b->is_unit || slice ? 1 : tile && !placed ? r->common.rank : 0;
         if (shape->rank + need > ARRAY_RANK) {
-            diagnose(w->d, "E105", at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
+            fault_tile_axes(w->d, at, ARRAY_RANK);
             return false;
         }
         axis_of_bracket[i] = shape->rank;
@@ -232,10 +231,7 @@ bool access_resolve(walk *w, const ast *node, place_access *out)
     int given = 0, brackets = node->kind == AST_INDEX ? node->list.count : 0;
     for (int i = 0; i < brackets; i++) given += node->list.items[i]->is_slice || node->list.items[i]->left;
     if (given != array->rank || brackets > COUNT(r.brackets)) {
-        diagnose(w->d, "E306", node->kind == AST_INDEX ? name->at : node->at,
-                 "give one bracket for every axis: `[:]` for a whole axis", "array `%s` of %d %s given %d %s",
-                 name->name, array->rank, array->rank == 1 ? "axis is" : "axes is", given,
-                 given == 1 ? "bracket" : "brackets");
+        fault_brackets(w->d, node->kind == AST_INDEX ? name->at : node->at, name->name, array->rank, given);
         return false;
     }
     axis *axes = array_axes(w, array->param);

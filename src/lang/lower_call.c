@@ -426,7 +426,7 @@ term lower_call(walk *w, const ast *call)
     if (item && item->kind == AST_FUNCTION) return call_function(w, item, call);
     const builtin *b = builtin_find(name);
     if (b && !item) return lower_builtin_call(w, call, b);
-    diagnose(w->d, "E212", call->at, item ? "launch it from outside" : "call a function of the file or a builtin",
-             "`%s` cannot be called here", name);
+    fault_called_here(w->d, call->at, name,
+                      item ? "launch it from outside" : "call a function of the file or a builtin");
     return term_error();
 }

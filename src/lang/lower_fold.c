@@ -37,7 +37,8 @@ static bool axes_named(walk *w, const ast *call, int rank, unsigned *set)
     *set = 0;
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED && !is_word(call->list.items[i]->name, "axis")) {
-            fault_named_argument(w->d, call->list.items[i]->at, call->left->name, call->list.items[i]->name);
+            fault_named_argument(w->d, call->list.items[i]->at, call->left->name, call->list.items[i]->name,
+                                 "give it by position");
             return false;
         }
     if (!named_argument(call, "axis", &named)) return true;
@@ -226,8 +227,7 @@ static bool dot_operands_fit(walk *w, const term *a, const term *b, place at)
 {
     const char *advice = "operands are [M][K] and [K][N], perhaps with one batch axis before";
     if (a->elem != b->elem) {
-        diagnose(w->d, "E311", at, "cast one of them: `T(p)`", "`dot` of `%s` and `%s`", type_text(a->elem),
-                 type_text(b->elem));
+        fault_dot_types(w->d, at, a->elem, b->elem);
         return false;
     }
     if (!dtype_is_float(a->elem) && a->elem != DT_I8 && a->elem != DT_U8) {

@@ -254,7 +254,7 @@ static bool bind_constant_param(walk *w, const ast *param, const ast *argument, 
     }
     if (is_error(t)) return false;
     if (t->kind != TERM_CONSTANT || t->rank) {
-        fault_not_constant(w->d, argument ? argument->at : param->at, param->name);
+        fault_not_constant(w->d, argument ? argument->at : param->at, param->name, NULL);
         return false;
     }
     symbol_push(w, (symbol){.name = param->name, .kind = SYMBOL_TERM, .term = *t});
@@ -333,8 +333,7 @@ static array_ref *array_argument(walk *w, const ast *node, const ast *param)
     *view = *s->array;
     if (node->kind != AST_INDEX) return view;
     if (node->list.count != s->array->rank) {
-        diagnose(w->d, "E306", node->at, "give one bracket for every axis: `[:]` for a whole axis",
-                 "array `%s` of %d axes is given %d brackets", base->name, s->array->rank, node->list.count);
+        fault_brackets(w->d, node->at, base->name, s->array->rank, node->list.count);
         return NULL;
     }
     view->rank = 0;
@@ -442,7 +441,7 @@ term call_function(walk *w, const ast *function, const ast *call)
     for (int i = 0; good && i < count; i++) {
         const ast *param = function->list.items[i], *node = call->list.items[i];
         if (node->kind == AST_NAMED) {
-            fault_named_argument(w->d, node->at, function->name, node->name);
+            fault_named_argument(w->d, node->at, function->name, node->name, "give it by position");
             return term_error();
         }
         if (param->is_function) continue;

@@ -223,7 +223,7 @@ static value while_test(walk *w, const ast *node)
     term t = lower_expression(w, node);
     variables_hold(w, noted, count, node->at);
     if (!is_error(&t) && t.rank) {
-        diagnose(w->d, "E210", node->at, "say `any(...)` or `all(...)`", "a tile is not a condition");
+        fault_tile_condition(w->d, node->at, true);
         t = term_error();
     }
     t = term_condition(w, &t, node->at);

@@ -75,8 +75,7 @@ static term file_constant(walk *w, const ast *node)
     int errors = w->d->errors;
     if (lang_evaluate(w->file, node, &none, 1, w->d, &b, &unbound)) return term_of_constant(b);
     if (w->d->errors == errors)
-        diagnose(w->d, "E217", node->at, "use numbers and other file constants",
-                 "not a compile-time constant (depends on `%s`)", unbound ? unbound : node->name);
+        fault_depends(w->d, node->at, unbound ? unbound : node->name, "use numbers and other file constants");
     return term_error();
 }
 
@@ -106,7 +105,7 @@ term lower_name(walk *w, const ast *node)
     const ast *item = ast_find(w->file, node->name);
     if (item && item->kind == AST_CONSTANT) return file_constant(w, node);
     if (constant_word(node->name, &b)) return term_of_constant(b);
-    diagnose(w->d, "E201", node->at, "declare it", "unknown name `%s`", node->name);
+    fault_unknown(w->d, node->at, false, node->name, NULL);
     return term_error();
 }
 

@@ -198,7 +198,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         bool inserts = !bracket->is_slice && !bracket->left, keeps = bracket->is_slice && !bracket->left;
         if (inserts) {
             if (rank >= ARRAY_RANK) {
-                diagnose(w->d, "E105", bracket->at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
+                fault_tile_axes(w->d, bracket->at, ARRAY_RANK);
                 return term_error();
             }
             out.axes[rank++] = (struct axis){.extent = 1, .unit = true};
@@ -246,7 +246,7 @@ static bool axis_scalar(walk *w, const ast *expression, int64_t least, axis *out
     if (t.kind == TERM_CONSTANT) {
         out->extent = t.constant.number.i;
         if (out->extent >= least) return true;
-        diagnose(w->d, "E314", expression->at, "an extent is at least 1", "extent %lld", (long long)out->extent);
+        fault_extent(w->d, expression->at, out->extent, "an extent is at least 1");
         return false;
     }
     int64_t known; /* a variable that holds a number */
@@ -274,7 +274,7 @@ static term lower_reshape(walk *w, const ast *call)
     int64_t from = 1, to = 1;
     bool constant = true;
     if (call->list.count - 1 > ARRAY_RANK) {
-        diagnose(w->d, "E105", call->at, "use fewer axes", "a tile of more than %d axes", ARRAY_RANK);
+        fault_tile_axes(w->d, call->at, ARRAY_RANK);
         return term_error();
     }
     out.rank = call->list.count - 1;

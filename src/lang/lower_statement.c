@@ -87,6 +87,12 @@ static term declared_tile(walk *w, const ast *node, const term *t)
     return out;
 }
 
+static void scalar_from_tile(walk *w, place at, const char *name, const term *t)
+{
+    diagnose(w->d, "E305", at, "reduce it, or declare it `tile`", "scalar `%s` from a tile of shape %s", name,
+             shape_text(w, t));
+}
+
 static void lower_declare(walk *w, const ast *node)
 {
     dtype elem;
@@ -102,8 +108,7 @@ static void lower_declare(walk *w, const ast *node)
         if (!is_error(&t) && node->is_tile)
             t = declared_tile(w, item, &t);
         else if (!is_error(&t) && t.rank && !w->elementwise) {
-            diagnose(w->d, "E305", item->left->at, "reduce it, or declare it `tile`",
-                     "scalar `%s` from a tile of shape %s", item->name, shape_text(w, &t));
+            scalar_from_tile(w, item->left->at, item->name, &t);
             t = term_error();
         }
         declare(w, item->name, good ? elem : DT_F32, &t, w->elementwise);
@@ -118,8 +123,7 @@ static void lower_constant(walk *w, const ast *node)
     if (good && !is_error(&t) && (t.kind != TERM_CONSTANT || t.rank)) {
         text words = {0};
         lang_format_expression(node->left, &words);
-        diagnose(w->d, "E217", node->left->at, "use a `const` parameter, or declare a variable",
-                 "not a compile-time constant: `%s`", text_get(&words));
+        fault_not_constant(w->d, node->left->at, text_get(&words), "use a `const` parameter, or declare a variable");
         text_free(&words);
         t = term_error();
     }
@@ -162,8 +166,7 @@ static void assign_variable(walk *w, variable *v, const term *given, const ast *
         return;
     }
     if (!v->now.rank && t.rank) {
-        diagnose(w->d, "E305", at, "reduce it, or declare it `tile`", "scalar `%s` from a tile of shape %s", v->name,
-                 shape_text(w, &t));
+        scalar_from_tile(w, at, v->name, &t);
         return;
     }
     if (!shape_fit(w, &t, &v->now, &fitted, at)) return;
@@ -245,8 +248,7 @@ static void assign_access(walk *w, const ast *node)
     term t = node->right ? lower_expression(w, node->right) : term_of_constant(constant_int(1));
     if (!good) return;
     if (w->k->params[a.access.array].kind == PARAM_IN) {
-        diagnose(w->d, "E204", node->left->at, "declare it `inout`", "write to the `in` array `%s`",
-                 w->k->params[a.access.array].name);
+        fault_written(w->d, node->left->at, w->k->params[a.access.array].name);
         return;
     }
     w->at = node->at;
@@ -264,19 +266,18 @@ static void lower_assign(walk *w, const ast *node)
     else if (s && s->kind == SYMBOL_VARIABLE && node->left->kind == AST_NAME)
         assign_name(w, node, s->variable);
     else if (s && s->kind == SYMBOL_VARIABLE)
-        diagnose(w->d, "E208", node->left->at, "use `where`", "part of a tile cannot be assigned");
+        fault_part_of_tile(w->d, base->at, base->name);
     else if (s)
-        diagnose(w->d, "E203", base->at, "declare a variable", "`%s` cannot be assigned", base->name);
+        fault_assigned(w->d, base->at, base->name);
     else
-        diagnose(w->d, "E201", base->at, "declare it", "unknown name `%s`", base->kind == AST_NAME ? base->name : "");
+        fault_unknown(w->d, base->at, false, base->kind == AST_NAME ? base->name : "", NULL);
 }
 
 static void lower_if(walk *w, const ast *node)
 {
     term c = lower_expression(w, node->left);
     if (!is_error(&c) && c.rank && !w->elementwise) {
-        diagnose(w->d, "E210", node->left->at, "say `any(...)`, `all(...)` or use `where`",
-                 "a tile is not a condition");
+        fault_tile_condition(w->d, node->left->at, false);
         c = term_error();
     }
     c = term_condition(w, &c, node->left->at);
@@ -337,8 +338,7 @@ void lower_jump(walk *w, const ast *node)
         return;
     }
     if (!w->target->is_loop) {
-        diagnose(w->d, "E404", node->at, "remove it", "`%s` outside a loop",
-                 node->kind == AST_BREAK ? "break" : "continue");
+        fault_outside_loop(w->d, node->at, node->kind == AST_BREAK ? "break" : "continue");
         return;
     }
     clear(w, w->target->live);

@@ -3,6 +3,7 @@
  * A statement that went wrong is skipped up to its `;` or the `}` of its block.
  * SPDX-License-Identifier: MIT
  */
+#include "lang/fault.h"
 #include "lang/parse.h"
 
 static ast *parse_statement(parser *p);
@@ -129,7 +130,7 @@ static ast *parse_simple(parser *p)
     if (!p->panic) {
         place at = from;
         if (p->end_line == from.line) at.end_column = p->end_column - 1;
-        diagnose(p->d, "E108", at, "assign it or remove it", "this statement has no effect");
+        fault_no_effect(p->d, at);
     }
     node->kind = AST_EMPTY;
     return parser_done(p, node);

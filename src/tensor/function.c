@@ -105,9 +105,7 @@ static bool check_extents(tracer *t, const ast *param, const operand *x, const b
         const char *unbound = NULL;
         int errors = t->d->errors;
         if (!lang_evaluate(t->file, param->list.items[k], all, t->units, t->d, &b, &unbound) || b.kind != BIND_INT) {
-            if (t->d->errors == errors)
-                diagnose(t->d, "E505", param->list.items[k]->from, "give it by name", "the extent `%s` is not given",
-                         unbound ? unbound : "?");
+            if (t->d->errors == errors) fault_extent_missing(t->d, param->list.items[k]->from, unbound ? unbound : "?");
             return false;
         }
         if (b.number.i == s->extents[k]) continue;
@@ -169,9 +167,7 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
             const binding *b = bindings_find(known, param->name);
             if (value.kind == OPERAND_VOID && b) value = operand_of_constant(*b);
             if (value.kind == OPERAND_VOID && param->left) value = trace_expression(t, param->left);
-            if (value.kind == OPERAND_VOID)
-                diagnose(t->d, "E505", param->at, arena_print(t->memory, "set it: %s=...", param->name),
-                         "the scalar `%s` is not given and has no default", param->name);
+            if (value.kind == OPERAND_VOID) fault_no_default(t->d, param->at, "scalar", param->name);
             good = value.kind != OPERAND_VOID && trace_type(t, param->type, &type);
             if (good) value = operand_argument(t, &value, type, param->name, at);
             good = good && !is_bad(&value);
@@ -216,10 +212,10 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
         return;
     }
     if (x->kind == OPERAND_TENSOR && (param_is_constant(param) || operand_shape(t, x)->rank)) {
-        diagnose(t->d, param_is_constant(param) ? "E217" : "E305", at,
-                 param_is_constant(param) ? "pass a number or a `const` name" : "reduce it",
-                 param_is_constant(param) ? "not a compile-time constant: `%s`" : "`%s` is a scalar, this is a tensor",
-                 param->name);
+        if (param_is_constant(param))
+            fault_not_constant(t->d, at, param->name, NULL);
+        else
+            diagnose(t->d, "E305", at, "reduce it", "`%s` is a scalar, this is a tensor", param->name);
         *good = false;
         return;
     }
@@ -262,7 +258,7 @@ static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *o
             continue;
         }
         if (!value) {
-            diagnose(t->d, "E213", argument->at, "give one value", "`%s` of `%s` is no set", param->name, item->name);
+            fault_no_set(t->d, argument->at, param->name, item->name);
             return false;
         }
         operand x = trace_expression(t, value);
@@ -273,8 +269,7 @@ static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *o
     for (int i = 0; i < item->list.count && good; i++) {
         const ast *param = item->list.items[i];
         if (!is_tensor_param(param) || out->arguments[i].kind == OPERAND_TENSOR) continue;
-        diagnose(t->d, "E213", call->at, "pass it by position or by name", "`%s` of `%s` is not given", param->name,
-                 item->name);
+        fault_not_given(t->d, call->at, param->name, item->name);
         good = false;
     }
     return good && lang_instantiate(t->file, item, &given, t->d, t->memory, &out->constants, &out->known);
@@ -336,8 +331,7 @@ operand trace_gradient(tracer *t, const ast *item, const operand *arguments, con
         else if (x.kind != OPERAND_TENSOR)
             dtype_from_text(param->type->word, &type);
         if (x.kind == OPERAND_VOID) {
-            diagnose(t->d, "E505", param->at, arena_print(t->memory, "set it: %s=...", param->name),
-                     "the scalar `%s` is not given and has no default", param->name);
+            fault_no_default(t->d, param->at, "scalar", param->name);
             return operand_error();
         }
         to[count] = operand_node(t, &x, type);
@@ -383,8 +377,10 @@ operand trace_gradient_call(tracer *t, const ast *call)
     bool known_name = grad->left->kind == AST_NAME && !strcmp(grad->left->name, "grad");
     const ast *item = known_name && name && name->kind == AST_NAME ? ast_find(t->file, name->name) : NULL;
     if (!item || item->kind != AST_TENSOR) {
-        diagnose(t->d, "E212", grad->at, "write `grad(f)(x, ...)` for a tensor function f of this file",
-                 known_name ? "`grad` differentiates a tensor function" : "this cannot be called");
+        if (known_name)
+            fault_gradient(t->d, grad->at);
+        else
+            fault_not_callable(t->d, grad->at);
         return operand_error();
     }
     bound_call *b = ARENA_NEW(t->memory, bound_call);

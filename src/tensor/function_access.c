@@ -86,9 +86,7 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list 
         return false;
     }
     if (given != s->rank) {
-        diagnose(t->d, "E306", x->list.items[0]->at, "give one bracket for every axis: `[:]` for a whole axis",
-                 "a tensor of %d ax%s is given %d bracket%s", s->rank, s->rank == 1 ? "is" : "es", given,
-                 given == 1 ? "" : "s");
+        fault_brackets(t->d, x->list.items[0]->at, NULL, s->rank, given);
         return false;
     }
     out->part.rank = s->rank;
@@ -96,7 +94,7 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list 
         const ast *bracket = x->list.items[i];
         bool fresh = !bracket->is_slice && !bracket->left;
         if (out->result_count >= GRAPH_RANK) {
-            diagnose(t->d, "E105", bracket->at, "reshape it first", "a tensor has at most %d axes", GRAPH_RANK);
+            fault_tensor_axes(t->d, bracket->at, GRAPH_RANK);
             return false;
         }
         out->axis_of[out->result_count++] = fresh ? -1 : axis;
@@ -182,7 +180,7 @@ operand trace_access(tracer *t, const ast *x)
         if (taken && axis != a.first_index) continue;
         int count = taken ? places.rank : 1;
         if (result.rank + count > GRAPH_RANK) {
-            diagnose(t->d, "E105", x->at, "reshape it first", "a tensor has at most %d axes", GRAPH_RANK);
+            fault_tensor_axes(t->d, x->at, GRAPH_RANK);
             return operand_error();
         }
         for (int k = 0; k < count; k++) {

@@ -39,9 +39,7 @@ static double float_of(api_call *a, const operand *x, place at)
 {
     if (x->kind == OPERAND_CONSTANT && x->constant.kind == BIND_FLOAT) return x->constant.number.f;
     if (x->kind == OPERAND_CONSTANT) return (double)x->constant.number.i;
-    if (is_plain(a->t, x, at))
-        diagnose(a->t->d, "E217", at, "pass a number, or a scalar parameter",
-                 "a tensor's value is not known when the function is traced");
+    if (is_plain(a->t, x, at)) fault_traced(a->t->d, at, "pass a number, or a scalar parameter");
     a->bad = true;
     return 0;
 }
@@ -56,7 +54,7 @@ static const ast *named(api_call *a, const char *name)
     if (a->asked_count < COUNT(a->asked)) a->asked[a->asked_count++] = name;
     const ast *n = named_of(a->call, name);
     if (n && !n->left) {
-        diagnose(a->t->d, "E213", n->at, "give one value", "`%s` of `%s` is no set", name, a->name);
+        fault_no_set(a->t->d, n->at, name, a->name);
         a->bad = true;
         return NULL;
     }
@@ -86,8 +84,7 @@ bool api_named_bool(api_call *a, const char *name, bool otherwise)
     if (!n || a->bad) return otherwise;
     operand x = trace_expression(a->t, n->left);
     if (x.kind == OPERAND_CONSTANT && x.constant.kind != BIND_FLOAT) return constant_truth(&x.constant);
-    if (!is_bad(&x))
-        diagnose(a->t->d, "E217", n->left->at, "write `true` or `false`", "`%s` of `%s` is a constant", name, a->name);
+    if (!is_bad(&x)) fault_flag(a->t->d, n->left->at, name, a->name);
     a->bad = true;
     return otherwise;
 }
@@ -130,7 +127,7 @@ qn_shape api_shape(api_call *a, int first)
 {
     qn_shape s = {0};
     if (a->count - first > QN_TENSOR_RANK) {
-        diagnose(a->t->d, "E105", a->call->at, "use fewer", "a tensor has at most %d axes", QN_TENSOR_RANK);
+        fault_tensor_axes(a->t->d, a->call->at, QN_TENSOR_RANK);
         a->bad = true;
         return s;
     }
@@ -236,12 +233,8 @@ static bool names_known(api_call *a)
         for (int k = 0; k < a->asked_count; k++) known |= !known && !strcmp(a->asked[k], argument->name);
         if (known) continue;
         const char *near = suggest_name(argument->name, a->asked, a->asked_count);
-        const char *habit = habit_argument(argument->name);
-        diagnose(a->t->d, "E213", argument->at,
-                 habit  ? habit
-                 : near ? arena_print(a->t->memory, "did you mean `%s`?", near)
-                        : NULL,
-                 "`%s` has no argument named `%s`", a->name, argument->name);
+        fault_named_argument(a->t->d, argument->at, a->name, argument->name,
+                             near ? arena_print(a->t->memory, "did you mean `%s`?", near) : NULL);
         return false;
     }
     return true;

@@ -22,7 +22,7 @@ static bool no_named(tracer *t, const ast *call, const char *name)
 {
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED) {
-            fault_named_argument(t->d, call->list.items[i]->at, name, call->list.items[i]->name);
+            fault_named_argument(t->d, call->list.items[i]->at, name, call->list.items[i]->name, "give it by position");
             return false;
         }
     return true;
@@ -205,10 +205,7 @@ static operand call_builtin(tracer *t, const ast *call, const builtin *b)
     }
     default:
         if (!strcmp(b->name, "like")) return trace_api(t, call, b);
-        diagnose(t->d, "E212", call->at,
-                 b->class == BUILTIN_VALIDITY ? "tensors have no validity: use `where` and `pad`"
-                                              : "write a tile kernel and call it",
-                 "`%s` has no place in a tensor function", b->name);
+        fault_no_place(t->d, call->at, b->name, b->class == BUILTIN_VALIDITY);
         return operand_error();
     }
     operand x[4];
@@ -272,7 +269,7 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
         }
         if (!trace_type(t, param->type, &to)) return false;
         if (param_is_constant(param) && given[i].kind != OPERAND_CONSTANT) {
-            fault_not_constant(t->d, argument ? argument->at : at, param->name);
+            fault_not_constant(t->d, argument ? argument->at : at, param->name, NULL);
             return false;
         }
         operand x = operand_argument(t, &given[i], to, param->name, argument ? argument->at : at);
@@ -385,8 +382,8 @@ static operand call_item(tracer *t, const ast *item, const ast *call)
     if (item->kind == AST_TENSOR) return trace_tensor_call(t, item, call);
     if (item->kind == AST_KERNEL || item->kind == AST_RAW) return trace_kernel_call(t, item, call);
     if (item->kind != AST_FUNCTION || !is_scalar_function(item)) {
-        diagnose(t->d, "E212", call->at, "tensor functions call scalar functions, tensor functions and kernels",
-                 "`%s` cannot be called here", item->name);
+        fault_called_here(t->d, call->at, item->name,
+                          "tensor functions call scalar functions, tensor functions and kernels");
         return operand_error();
     }
     operand *x = ARENA_ARRAY(t->memory, operand, call->list.count + 1);
@@ -425,6 +422,6 @@ operand trace_call(tracer *t, const ast *call)
     if (item) return call_item(t, item, call);
     const builtin *b = builtin_find(callee->name);
     if (b) return call_builtin(t, call, b);
-    diagnose(t->d, "E201", callee->at, "declare the function in this file", "unknown function `%s`", callee->name);
+    fault_unknown(t->d, callee->at, true, callee->name, NULL);
     return operand_error();
 }

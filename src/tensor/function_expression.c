@@ -57,10 +57,9 @@ static operand trace_name(tracer *t, const ast *x)
     }
     if (!item && constant_word(x->name, &b)) return operand_of_constant(b);
     if (item || l || builtin_find(x->name))
-        diagnose(t->d, "E212", x->at, arena_print(t->memory, "call it: `%s(...)`", x->name),
-                 "`%s` is a function, not a value", x->name);
+        fault_not_value(t->d, x->at, x->name);
     else
-        diagnose(t->d, "E201", x->at, "declare it first", "unknown name `%s`", x->name);
+        fault_unknown(t->d, x->at, false, x->name, NULL);
     return operand_error();
 }
 

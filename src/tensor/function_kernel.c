@@ -272,8 +272,7 @@ operand trace_kernel_call(tracer *t, const ast *item, const ast *call)
     }
     for (int i = 0; i < item->list.count; i++)
         if (reads(item->list.items[i]) && arguments[i].kind != OPERAND_TENSOR) {
-            diagnose(t->d, "E213", call->at, "pass it by position or by name", "`%s` of `%s` is not given",
-                     item->list.items[i]->name, item->name);
+            fault_not_given(t->d, call->at, item->list.items[i]->name, item->name);
             return operand_error();
         }
     return trace_kernel(t, item, arguments, &settings, call->at);

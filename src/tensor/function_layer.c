@@ -13,8 +13,7 @@ qn_tensor api_run_dot(api_call *a)
     dtype type = operand_type(a->t, &a->values[0]), other = operand_type(a->t, &a->values[1]);
     tracer *t = a->t;
     if (type != other || a->values[0].kind != OPERAND_TENSOR || a->values[1].kind != OPERAND_TENSOR) {
-        diagnose(t->d, "E311", a->call->at, "cast: `T(p)`", "`dot` of `%s` and `%s`", type_text(type),
-                 type_text(other));
+        fault_dot_types(t->d, a->call->at, type, other);
         a->bad = true;
         return none;
     }

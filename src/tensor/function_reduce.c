@@ -48,7 +48,7 @@ static bool flag_of(tracer *t, const ast *call, const char *name, bool *out)
     operand x = named->left ? trace_expression(t, named->left) : operand_error();
     bool known = x.kind == OPERAND_CONSTANT && x.constant.kind != BIND_FLOAT;
     if (known) *out = constant_truth(&x.constant);
-    if (!known) diagnose(t->d, "E217", named->at, "write `true` or `false`", "`%s` is a constant", name);
+    if (!known) fault_flag(t->d, named->at, name, call->left->name);
     return known;
 }
 
@@ -98,7 +98,8 @@ operand trace_reduce(tracer *t, const ast *call, const builtin *b)
     if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
     for (int i = 0; i < call->list.count; i++)
         if (call->list.items[i]->kind == AST_NAMED && !takes_named(b, call->list.items[i]->name)) {
-            fault_named_argument(t->d, call->list.items[i]->at, b->name, call->list.items[i]->name);
+            fault_named_argument(t->d, call->list.items[i]->at, b->name, call->list.items[i]->name,
+                                 "give it by position");
             return operand_error();
         }
     const shape s = *operand_shape(t, &x);

@@ -17,8 +17,7 @@ static bool bind_value(tracer *t, const ast *type, const operand *value, const c
     dtype elem;
     if (!trace_type(t, type, &elem)) return false;
     if (!t->in_scalar && operand_shape(t, value)->rank) {
-        diagnose(t->d, "E305", at, "reduce it, or write `let`", "a scalar from a tensor of rank %d",
-                 operand_shape(t, value)->rank);
+        fault_scalar_from(t->d, at, operand_shape(t, value)->rank);
         return false;
     }
     operand converted = operand_convert(t, value, elem, at);
@@ -49,8 +48,7 @@ static void trace_let(tracer *t, const ast *x)
 static void trace_assign(tracer *t, const ast *x)
 {
     if (x->left->kind != AST_NAME) {
-        diagnose(t->d, "E208", x->left->at, "make a new tensor with `where`, `concat` or `pad`",
-                 "part of a tensor cannot be assigned");
+        fault_part_of_tensor(t->d, x->left->left->at, x->left->left->name);
         return;
     }
     const char *name = x->left->name;
@@ -59,7 +57,7 @@ static void trace_assign(tracer *t, const ast *x)
     local *l = local_find(t, name);
     if (is_bad(&value)) return;
     if (!l || l->is_type || l->is_function) {
-        diagnose(t->d, "E203", x->left->at, "declare a variable", "`%s` cannot be assigned", name);
+        fault_assigned(t->d, x->left->at, name);
         return;
     }
     if (strcmp(x->word, "=") != 0) {
@@ -73,8 +71,7 @@ static void trace_assign(tracer *t, const ast *x)
     if (!is_plain(t, &value, x->at)) return;
     if (l->is_typed) {
         if (!t->in_scalar && operand_shape(t, &value)->rank) {
-            diagnose(t->d, "E305", x->at, "reduce it, or declare the variable with `let`",
-                     "a scalar from a tensor of rank %d", operand_shape(t, &value)->rank);
+            fault_scalar_from(t->d, x->at, operand_shape(t, &value)->rank);
             return;
         }
         value = operand_convert(t, &value, l->type, x->at);
@@ -162,8 +159,7 @@ static flow trace_side(tracer *t, const ast *side, const operand *condition)
     t->local_count = count;
     t->path = outer;
     if (how == FLOW_BREAK || how == FLOW_CONTINUE) {
-        diagnose(t->d, "E405", side->at, "count with `for`, or write a tile kernel",
-                 "a loop that each element leaves by itself has no place in a tensor function");
+        fault_while(t->d, side->at, true);
         return FLOW_RETURN;
     }
     return how;
@@ -235,9 +231,7 @@ static flow trace_while(tracer *t, const ast *x)
     for (;;) {
         operand c = trace_expression(t, x->left);
         if (!t->in_scalar || c.kind == OPERAND_TENSOR) {
-            diagnose(t->d, "E405", x->at, "count with `for`, or call a tile kernel that has the loop",
-                     t->in_scalar ? "a loop that each element leaves by itself has no place in a tensor function"
-                                  : "`while` has no place in a tensor function");
+            fault_while(t->d, x->at, t->in_scalar);
             return FLOW_RETURN;
         }
         c = operand_condition(t, &c, x->left->at);
@@ -261,8 +255,7 @@ static void trace_call_statement(tracer *t, const ast *x)
         c = operand_condition(t, &c, condition->at);
         if (is_bad(&c)) return;
         if (c.kind != OPERAND_CONSTANT) {
-            diagnose(t->d, "E217", condition->at, "`assume` is about extents, `int` parameters and constants",
-                     "a tensor's value is not known when the function is traced");
+            fault_traced(t->d, condition->at, "`assume` is about extents, `int` parameters and constants");
         } else if (!constant_truth(&c.constant)) {
             text words = {0};
             lang_format_expression(condition, &words);
@@ -271,7 +264,7 @@ static void trace_call_statement(tracer *t, const ast *x)
         }
         return;
     }
-    diagnose(t->d, "E108", call->at, "assign it or remove it", "this statement has no effect in a tensor function");
+    fault_no_effect(t->d, call->at);
 }
 
 static flow trace_statement(tracer *t, const ast *x)
@@ -297,7 +290,7 @@ static flow trace_statement(tracer *t, const ast *x)
     case AST_CONSTANT: {
         operand value = trace_expression(t, x->left);
         if (value.kind == OPERAND_TENSOR)
-            fault_not_constant(t->d, x->left->at, x->name);
+            fault_not_constant(t->d, x->left->at, x->name, NULL);
         else if (!is_bad(&value))
             bind_value(t, x->type, &value, x->name, x->left->at);
         break;

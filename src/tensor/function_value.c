@@ -64,8 +64,7 @@ bool is_number(tracer *t, const operand *x, place at, int64_t *out)
     if (!is_plain(t, x, at)) return false;
     typed of = operand_typed(t, x);
     if (of.constant && !typing_index(t->d, t->memory, &of, at)) return false;
-    diagnose(t->d, "E217", at, "use extents, `int` parameters, `const` names and numbers",
-             "a tensor's value is not known when the function is traced");
+    fault_traced(t->d, at, "use extents, `int` parameters, `const` names and numbers");
     return false;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Holds the rules of the tree: a folder includes only folders before it, the command includes public headers only,
-# no file is over 1,200 lines, every source file opens with a comment and names its licence, no `_t` types of our own.
+# no file is over 1,200 lines, every source file opens with a comment and names its licence, no `_t` types of our own, and no diagnostic
+# is written twice.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 passed=0
@@ -82,6 +83,42 @@ find src -name '*.c' -exec awk '
     on && /;/ { on = 0; if (words ~ /%[-+ #0-9.*]*l?[aefgAEFG]/) print FILENAME ":" at ": " words }' {} + |
     grep . && bad "print floats with plain_print or text_print"
 finish "numbers without the locale"
+
+# A mistake has one sentence, at one place: what two front ends, or two passes of one, find alike is a function of
+# src/lang/fault.c. The fifth argument of diagnose() is the sentence.
+wrong=0
+find src -name '*.c' -exec awk '
+    function strings(words,    at) {
+        gsub(/" +"/, "", words)
+        while (match(words, /"([^"\\]|\\.)*"/)) {
+            at = substr(words, RSTART, RLENGTH)
+            if (length(at) > 8) print code, at
+            words = substr(words, RSTART + RLENGTH)
+        }
+    }
+    function look(call,    i, c, depth, in_string, argument, words) {
+        argument = 1; words = ""; depth = 0; in_string = 0
+        for (i = 1; i <= length(call); i++) {
+            c = substr(call, i, 1)
+            if (in_string && c == "\\") { words = words c substr(call, ++i, 1); continue }
+            if (c == "\"") in_string = !in_string
+            if (!in_string && c == "(") depth++
+            if (!in_string && (c == ")" && --depth < 0)) break
+            if (!in_string && depth == 0 && c == ",") {
+                if (argument == 2) code = words
+                if (argument == 5) break
+                argument++; words = ""
+                continue
+            }
+            words = words c
+        }
+        if (argument == 5) strings(words)
+    }
+    FNR == 1 { on = 0 }
+    !on && /(^|[^a-z_])diagnose\(/ { on = 1; call = ""; sub(/.*[^a-z_]diagnose\(|^diagnose\(/, "") }
+    on { sub(/^ +/, " "); call = call $0 }
+    on && /;$/ { on = 0; look(call) }' {} + | sort | uniq -d | grep . && bad "a sentence of a diagnostic stands at two places"
+finish "diagnostics are written once"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
