@@ -35,19 +35,19 @@ static bool touches_memory(const tile_op *op)
 }
 
 typedef struct fold_search {
-    bool rows, pointwise;
+    bool folds, pointwise;
 } fold_search;
 
 static void note_fold(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     fold_search *s = context;
-    bool fold = ops[op->code].class == CLASS_FOLD && !(s->rows && op->code == OP_REDUCE);
+    bool fold = ops[op->code].class == CLASS_FOLD && !(s->folds && (op->code == OP_REDUCE || op->code == OP_DOT));
     if (fold || op->code == OP_ATOMIC) s->pointwise = false;
 }
 
-bool fuse_is_pointwise(const tile_kernel *k, bool rows)
+bool fuse_is_pointwise(const tile_kernel *k, bool folds)
 {
-    fold_search s = {rows, k->phase_count == 1};
+    fold_search s = {folds, k->phase_count == 1};
     if (s.pointwise) tile_walk((tile_kernel *)k, k->phases[0], note_fold, &s);
     return s.pointwise;
 }

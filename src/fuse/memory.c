@@ -314,14 +314,14 @@ static void assign_rest(memory_plan *m, const bool *done)
 
 /* ---- places ---- */
 
-/* What a kernel of arithmetic alone reads for the last time may give its place to what it writes there. rows: a kernel of
- * row reductions too, which then has to hold its rows. */
-static void reuse_inputs(memory_plan *m, bool rows)
+/* What a kernel of arithmetic alone reads for the last time may give its place to what it writes there. folds: a kernel of
+ * row reductions too, which then has to hold its rows, and a product's epilogue. */
+static void reuse_inputs(memory_plan *m, bool folds)
 {
     fuse_plan *plan = m->plan;
     for (int i = 0; i < plan->kernel_count; i++) {
         fuse_kernel *k = &plan->kernels[i];
-        if (!k->kernel || (!k->over && !fuse_is_pointwise(k->kernel, rows))) continue;
+        if (!k->kernel || (!k->over && !fuse_is_pointwise(k->kernel, folds))) continue;
         for (int w = 0; w < k->write_count; w++) {
             node to = k->writes[w];
             if (m->wanted[to] || m->root[to] != to || !graph_size_bytes(plan->graph, to)) continue;
@@ -359,6 +359,35 @@ static int64_t live_bytes(const memory_plan *m, arena *scratch)
         peak = MAXIMUM(peak, live);
     }
     return peak + results;
+}
+
+bool fuse_peak_matters(const fuse_plan *plan, int64_t live)
+{
+    return plan->eager_bytes && live > plan->eager_bytes && live > PEAK_MATTERS;
+}
+
+/* Nothing lies anywhere yet. */
+static memory_plan plan_of(fuse_plan *plan, const node *wanted, int wanted_count, arena *scratch)
+{
+    int nodes = plan->graph->node_count;
+    memory_plan m = {.plan = plan};
+    m.wanted = ARENA_ARRAY(scratch, bool, nodes);
+    m.first = ARENA_ARRAY(scratch, int, nodes);
+    m.last = ARENA_ARRAY(scratch, int, nodes);
+    m.root = ARENA_ARRAY(scratch, node, nodes);
+    for (int i = 0; i < wanted_count; i++) m.wanted[wanted[i]] = true;
+    for (int n = 0; n < nodes; n++) m.root[n] = (node)n;
+    return m;
+}
+
+int64_t fuse_live_bytes(const fuse_plan *plan, const node *wanted, int wanted_count)
+{
+    arena *scratch = arena_new();
+    memory_plan m = plan_of((fuse_plan *)plan, wanted, wanted_count, scratch);
+    find_lives(&m);
+    int64_t live = live_bytes(&m, scratch);
+    arena_free(scratch);
+    return live;
 }
 
 typedef struct block {
@@ -440,14 +469,10 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
 {
     arena *scratch = arena_new();
     int nodes = plan->graph->node_count;
-    memory_plan m = {.plan = plan, .assigns = assigns, .assign_count = assign_count};
-    m.wanted = ARENA_ARRAY(scratch, bool, nodes);
-    m.first = ARENA_ARRAY(scratch, int, nodes);
-    m.last = ARENA_ARRAY(scratch, int, nodes);
-    m.root = ARENA_ARRAY(scratch, node, nodes);
+    memory_plan m = plan_of(plan, wanted, wanted_count, scratch);
+    m.assigns = assigns;
+    m.assign_count = assign_count;
     bool *done = ARENA_ARRAY(scratch, bool, assign_count + 1);
-    for (int i = 0; i < wanted_count; i++) m.wanted[wanted[i]] = true;
-    for (int n = 0; n < nodes; n++) m.root[n] = (node)n;
     plan->places = ARENA_ARRAY(plan->memory, fuse_place, nodes);
     plan->workspace_bytes = 0;
     order_kernels(&m, scratch);
@@ -456,7 +481,7 @@ void fuse_memory(fuse_plan *plan, const node *wanted, int wanted_count, const fu
     assign_rest(&m, done);
     reuse_inputs(&m, false);
     int64_t live = live_bytes(&m, scratch);
-    if (plan->eager_bytes && live > plan->eager_bytes && live > PEAK_MATTERS) reuse_inputs(&m, true);
+    if (fuse_peak_matters(plan, live)) reuse_inputs(&m, true);
     place_workspace(&m, scratch);
     for (int n = 1; n < nodes; n++)
         if (m.root[n] != (node)n) plan->places[n].root = m.root[n];

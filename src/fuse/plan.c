@@ -496,7 +496,7 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
         if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
     for (int i = 0; i < assign_count; i++) roots[root_count++] = moved[i].from;
     QN_TRY(plan_kernels(g, leaves, roots, root_count, options, memory, out, error));
-    if (options->gpu && options->mode == FUSE_FUSED) fuse_side_by_side(*out, moved, assign_count);
+    if (options->gpu && options->mode == FUSE_FUSED) fuse_side_by_side(*out, wanted, wanted_count, moved, assign_count);
     fuse_memory(*out, wanted, wanted_count, moved, assign_count);
     return QN_OK;
 }

@@ -284,7 +284,8 @@ static int next_ready(const fuse_plan *plan, const bool *before, const bool *don
     return best;
 }
 
-void fuse_side_by_side(fuse_plan *plan, const fuse_assign *assigns, int assign_count)
+void fuse_side_by_side(fuse_plan *plan, const node *wanted, int wanted_count, const fuse_assign *assigns,
+                       int assign_count)
 {
     int count = plan->kernel_count, products = 0, made = 0;
     arena *scratch = arena_new();
@@ -313,9 +314,14 @@ void fuse_side_by_side(fuse_plan *plan, const fuse_assign *assigns, int assign_c
         done[second] = true;
         left--;
     }
+    fuse_plan apart = *plan;
     plan->kernels = kernels;
     plan->kernel_count = made;
-    for (int i = 0; i < plan->boundary_count; i++) {
+    /* What waits for its partner keeps alive what it reads. */
+    int64_t live = fuse_live_bytes(plan, wanted, wanted_count);
+    bool costs = fuse_peak_matters(plan, live) && live > fuse_live_bytes(&apart, wanted, wanted_count);
+    if (costs) *plan = apart;
+    for (int i = 0; i < plan->boundary_count && !costs; i++) {
         fuse_boundary *b = &plan->boundaries[i];
         if (b->producer >= 0) b->producer = place[b->producer];
         if (b->consumer >= 0) b->consumer = place[b->consumer];
