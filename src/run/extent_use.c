@@ -11,7 +11,8 @@
  */
 #include "run/run.h"
 
-enum { CPU_CLASS_SHORT = 3, GPU_CLASS_SHORT = 9, SHORT_EXTENT = 16368 };
+/* A row of as many is one block's; one that is not a multiple of 16 may need a lane more at both ends. */
+enum { CPU_CLASS_SHORT = 3, GPU_CLASS_SHORT = 9, SHORT_EXTENT = 16384, SHORT_UNALIGNED = 16368 };
 
 static int parameter_of(const tile_kernel *k, int64_t dim)
 {
@@ -70,7 +71,7 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
         }
         bool along = uses[p] & (EXTENT_OF_TILE | EXTENT_BOUNDS);
         bool is_short = uses[p] & EXTENT_OF_ARRAY && !(uses[p] & EXTENT_OF_MATRIX);
-        is_short &= plan->scalars_bits[p] <= SHORT_EXTENT;
+        is_short &= plan->scalars_bits[p] <= (f->by16 ? SHORT_EXTENT : SHORT_UNALIGNED);
         f->one &= along && !is_short;
         f->by16 &= along && !is_short;
         if (!(uses[p] & EXTENT_OF_TILE))

@@ -172,6 +172,18 @@ static void plans_are_found(void)
         qn_scope_end(tape);
     }
     EXPECT(context->compiles + context->cache_hits == compiles);
+    /* Sums of as many as a block takes, whole vectors or not. */
+    static const int64_t counts[] = {16384, 12800, 12807};
+    for (int i = 0; i < COUNT(counts); i++) {
+        qn_scope_begin(tape);
+        READS(qn_mean(qn_ones(tape, QN_F32, QN_SHAPE(counts[i])), QN_ALL, false), 1);
+        qn_tensor y = qn_empty(tape, QN_F32, QN_SHAPE(counts[i]));
+        qn_tensor total = qn_sum(y, QN_ALL, false);
+        EXPECT(good(qn_eval(tape, &total, 1, &error)));
+        if (i) EXPECT(context->compiles + context->cache_hits == compiles);
+        compiles = context->compiles + context->cache_hits;
+        qn_scope_end(tape);
+    }
     end();
 }
 
