@@ -27,6 +27,19 @@ static uint32_t swizzled(uint32_t address, int swizzle)
     return address ^ ((address >> 7 & mask) << 4);
 }
 
+/* f32 as the copy engine rounds it on the way: 10 bits of mantissa, the nearest. */
+static void round_element(char *room)
+{
+    uint32_t word;
+    memcpy(&word, room, sizeof(word));
+    if ((word & 0x7f800000u) != 0x7f800000u)
+        word += 0xfff + (word >> 13 & 1);
+    else if (word & 0x007fffffu)
+        word |= 0x00400000u; /* stays NaN */
+    word &= 0xffffe000u;
+    memcpy(room, &word, sizeof(word));
+}
+
 /* One box, in (out false) or out, a chunk of at most 16 bytes at a time. */
 static void move_box(const emu_block *b, const emu_copy *c, bool out)
 {
@@ -50,6 +63,7 @@ static void move_box(const emu_block *b, const emu_copy *c, bool out)
             if (there && out) memcpy(from + at * m->elem_bytes, room, m->elem_bytes);
             if (there && !out) memcpy(room, from + at * m->elem_bytes, m->elem_bytes);
             if (!there && !out) memset(room, 0, m->elem_bytes);
+            if (there && !out && m->rounds) round_element(room);
         }
     }
 }

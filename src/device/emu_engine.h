@@ -127,6 +127,7 @@ typedef struct emu_map {
     uint32_t mark;
     uint16_t elem_bytes;
     uint8_t rank, swizzle; /* swizzle: bytes of a line, 0 for none */
+    bool rounds;           /* f32 to tf32 on the way in */
     int64_t extents[5];
     int64_t strides[4]; /* bytes, of axes 1 .. */
     uint32_t box[5];

@@ -19,6 +19,7 @@ qn_status map_numbers_of(const cuda_map *map, const array_view *array, map_numbe
     out->rank = map->rank;
     out->swizzle = map->swizzle;
     out->elem = array->elem;
+    out->rounds = map->rounds && array->elem == DT_F32;
     bool good = map->rank >= 1 && map->rank <= CUDA_MAP_AXES && out->address % STRIDE_BYTES == 0;
     for (int i = 0; i < map->rank && good; i++) {
         const cuda_map_axis *from = &map->axes[i];
@@ -49,7 +50,8 @@ void map_for_emu(const map_numbers *numbers, int64_t *words)
                    .mark = EMU_MAP_MARK,
                    .elem_bytes = (uint16_t)dtypes[numbers->elem].size_bytes,
                    .rank = (uint8_t)numbers->rank,
-                   .swizzle = (uint8_t)numbers->swizzle};
+                   .swizzle = (uint8_t)numbers->swizzle,
+                   .rounds = numbers->rounds != 0};
     for (int i = 0; i < numbers->rank; i++) {
         map.extents[i] = (int64_t)numbers->extents[i];
         if (i) map.strides[i - 1] = (int64_t)numbers->strides[i];
@@ -68,10 +70,11 @@ int map_for_driver(const cuda_api *api, const map_numbers *numbers, int64_t *wor
     _Alignas(64) uint64_t map[CUDA_MAP_WORDS];
     uint32_t ones[CUDA_MAP_AXES] = {1, 1, 1, 1, 1};
     int swizzle = numbers->swizzle == 128 ? 3 : numbers->swizzle == 64 ? 2 : numbers->swizzle == 32 ? 1 : 0;
-    enum { NO_INTERLEAVE = 0, L2_256_BYTES = 3, FILL_ZERO = 0 };
-    int result = api->cuTensorMapEncodeTiled(
-        map, types[numbers->elem], (unsigned)numbers->rank, (void *)(uintptr_t)numbers->address, numbers->extents,
-        numbers->strides + 1, numbers->box, ones, NO_INTERLEAVE, swizzle, L2_256_BYTES, FILL_ZERO);
+    enum { NO_INTERLEAVE = 0, L2_256_BYTES = 3, FILL_ZERO = 0, TF32 = 11 };
+    int result =
+        api->cuTensorMapEncodeTiled(map, numbers->rounds ? TF32 : types[numbers->elem], (unsigned)numbers->rank,
+                                    (void *)(uintptr_t)numbers->address, numbers->extents, numbers->strides + 1,
+                                    numbers->box, ones, NO_INTERLEAVE, swizzle, L2_256_BYTES, FILL_ZERO);
     memcpy(words, map, sizeof(map));
     return result;
 }

@@ -13,6 +13,7 @@
 typedef struct map_numbers {
     uint64_t address;
     int rank, swizzle;
+    int rounds; /* f32 is rounded to tf32 on its way */
     dtype elem;
     uint64_t extents[CUDA_MAP_AXES], strides[CUDA_MAP_AXES]; /* strides in bytes; [0] is an element */
     uint32_t box[CUDA_MAP_AXES];

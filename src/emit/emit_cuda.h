@@ -59,6 +59,7 @@ typedef struct cuda_map {
     cuda_map_axis axes[CUDA_MAP_AXES];
     int box[CUDA_MAP_AXES]; /* elements of a copy, 256 at most */
     int swizzle;            /* 128, 64, 32: bytes of the box's line; 0: none */
+    bool rounds;            /* f32 is rounded to tf32 on its way */
 } cuda_map;
 
 typedef struct cuda_shape {

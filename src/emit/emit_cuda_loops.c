@@ -300,8 +300,9 @@ static void print_matrix(printer *p, const loop_node *n)
         put(e, "for (int q = 0; q < %d; q++)", LINE / 32);
         text_add(e->out, "#pragma unroll\n");
         put(e, "    for (int m = 0; m < %d; m++)", rows_of_group(s) / 64);
-        put(e, "        %s<%d, %d>(sums[m], matrix_at(place%d, stage * %d + m * %d + q * %d),",
-            need(e, "wgmma_%s_n%d", s->matrix, s->choice.tile[1]), !a->along_k, !b->along_k, s->products[i].left,
+        const char *turns = s->turns ? arena_print(e->memory, "<%d, %d>", !a->along_k, !b->along_k) : "";
+        put(e, "        %s%s(sums[m], matrix_at(place%d, stage * %d + m * %d + q * %d),",
+            need(e, "wgmma_%s_n%d", s->matrix, s->choice.tile[1]), turns, s->products[i].left,
             (int)a->ring.stage_bytes / 16, GROUP_BYTES / 16, step_of(a));
         put(e, "            matrix_at(place%d, stage * %d + q * %d), %s);", s->products[i].right,
             (int)b->ring.stage_bytes / 16, step_of(b), i ? "1" : first);
@@ -333,11 +334,12 @@ static void print_sums_begin(printer *p, const loop_node *n)
     emitter *e = p->e;
     int blocks = rows_of_group(p->s) / 64, count = p->s->choice.tile[1] / 2;
     const char *name = n->number[1] ? "totals" : "sums";
-    put(e, "float %s[%d][%d];", name, blocks, count);
+    const char *type = cuda_register_type(tile_type_of(e->k, p->s->sums).elem);
+    put(e, "%s %s[%d][%d];", type, name, blocks, count);
     if (n->number[0])
         put(e, "for (int i = 0; i < %d; i++) %s[i / %d][i %% %d] = 0;", blocks * count, name, count, count);
     if (n->number[1])
-        put(e, "float sums[%d][%d];", blocks, count);
+        put(e, "%s sums[%d][%d];", type, blocks, count);
     else
         put(e, "int before = -1;");
 }
@@ -394,7 +396,8 @@ static void print_elements(printer *p, const loop_node *n, const loop_node *load
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int v = 0; v < 2; v++) {");
     open_brace(e);
-    put(e, "const float %s = %s[part / %d][part %% %d * 32 + pair * 2 + v];", emit_name(e, p->s->sums),
+    put(e, "const %s %s = %s[part / %d][part %% %d * 32 + pair * 2 + v];",
+        cuda_register_type(tile_type_of(e->k, p->s->sums).elem), emit_name(e, p->s->sums),
         p->s->apart ? "totals" : "sums", chunks, chunks);
     for (; loads && loads->code == LOOP_LOAD; loads = loads->next) {
         value v = loads->op->results[0];

@@ -126,7 +126,8 @@ static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
     cuda_map *maps = ARENA_ARRAY(memory, cuda_map, from->map_count);
     for (int i = 0; i < from->map_count; i++) {
         const sched_map *m = &from->maps[i];
-        maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES};
+        maps[i] = (cuda_map){
+            .param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
         for (int axis = 0; axis < m->rank; axis++) {
             maps[i].axes[axis] = (cuda_map_axis){.axis = m->rank - 1 - axis, .step = 1};
             maps[i].box[axis] = m->box[m->rank - 1 - axis];

@@ -150,17 +150,25 @@ static dot_tiles choose_tiles(const dot_work *w, dtype elem, const dot_sizes *si
     return w->whole ? dot_choose_gathered_tiles(w->b->options, size) : dot_choose_tiles(w->b->options, elem, size);
 }
 
-/* By the sizes of the product alone: a builder asks before and after its axes are known. */
-static int64_t find_parts(const dot_work *w)
+/* By the sizes of the product alone: a builder asks before its axes are known. */
+static dot_sizes find_sizes(const dot_work *w)
 {
     const space *s = &w->t->space;
-    dot_sizes size = {space_count(s, class_axes(w, CLASS_ROWS)), space_count(s, class_axes(w, CLASS_COLUMNS)),
-                      space_count(s, class_axes(w, CLASS_DEPTH)), space_count(s, class_axes(w, CLASS_BATCH)), false};
     const graph_node *dot = graph_get(w->b->g, w->dot);
-    dtype elem = graph_get(w->b->g, dot->inputs[0])->elem;
-    size.as_terms = !w->whole && dot_wants_terms(w->b->options, elem, (product_way)dot->attr.index, &size);
-    dot_tiles tiles = choose_tiles(w, elem, &size);
-    return dot_choose_parts(w->b->options, &tiles, &size);
+    dot_sizes size = {.rows = space_count(s, class_axes(w, CLASS_ROWS)),
+                      .columns = space_count(s, class_axes(w, CLASS_COLUMNS)),
+                      .depth = space_count(s, class_axes(w, CLASS_DEPTH)),
+                      .products = space_count(s, class_axes(w, CLASS_BATCH))};
+    if (!w->whole)
+        dot_choose_way(w->b->options, graph_get(w->b->g, dot->inputs[0])->elem, (product_way)dot->attr.index, &size);
+    return size;
+}
+
+static int64_t find_parts(const dot_work *w, const dot_sizes *size)
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dot_tiles tiles = choose_tiles(w, graph_get(w->b->g, dot->inputs[0])->elem, size);
+    return dot_choose_parts(w->b->options, &tiles, size);
 }
 
 static bool check_fold(dot_work *w, int id)
@@ -171,8 +179,10 @@ static bool check_fold(dot_work *w, int id)
     if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
     if (w->needs[x->inputs[0]]) return refuse(w, "a reduction of a product's results needs all of them first");
     unsigned axes = w->t->terms[x->inputs[0]].axes;
-    if (w->b->options->gpu && (space_count(&w->t->space, depth) > DEEPEST_FOLD || find_parts(w) > 1))
+    const dot_sizes size = find_sizes(w);
+    if (w->b->options->gpu && (space_count(&w->t->space, depth) > DEEPEST_FOLD || find_parts(w, &size) > 1))
         return refuse(w, "so long a fold wants more programs than one for each column of tiles");
+    if (size.fed) return refuse(w, "a product that bulk copies feed has no other sums beside its own");
     if (x->folded != depth || (axes & rows && axes & columns) || x->axes & depth)
         return refuse(w, "it reduces other axes than the product");
     return true;
@@ -548,11 +558,15 @@ static value operand(dot_work *w, frame *f, int side)
     const graph_node *dot = graph_get(l->t->g, w->dot);
     dtype elem = graph_get(l->t->g, dot->inputs[side])->elem;
     const dot_gathered *from = &w->gathered[side];
+    bool tf32 = dot->attr.index == PRODUCT_TF32 && l->options->gpu && elem == DT_F32;
+    if (w->split[side].count) {
+        value x = dot_load_term(w, f, side, 0);
+        return tf32 ? lower_op(l, f->block, OP_TF32, elem, &x, 1, 0) : x;
+    }
     value stored = w->whole ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
                             : lower_stored(l, f, w->terms[side]);
     value x = lower_convert(l, f->block, stored, elem);
-    if (dot->attr.index == PRODUCT_TF32 && l->options->gpu && elem == DT_F32)
-        x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
+    if (tf32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
 }
 
@@ -655,12 +669,12 @@ static void store_by_first(dot_work *w, frame *f, unsigned missing)
 /* ---- parts of K ---- */
 
 /* A part is whole steps of the outermost loop over K. */
-static void begin_split(dot_work *w)
+static void begin_split(dot_work *w, const dot_sizes *size)
 {
     lowering *l = w->l;
     int axis = w->depth[0];
     int64_t unit = axis == w->tile_axis[2] ? w->tiles.depth : 1, units = (l->extents[axis] + unit - 1) / unit;
-    w->parts = find_parts(w);
+    w->parts = dot_choose_parts(w->b->options, &w->tiles, size);
     int64_t each = (units + w->parts - 1) / MAXIMUM(w->parts, 1);
     w->parts = each ? (units + each - 1) / each : 1;
     if (w->parts < 2) return;
@@ -718,6 +732,23 @@ static dtype sum_elem(dtype elem)
     return elem == DT_F64 ? DT_F64 : elem == DT_I8 || elem == DT_U8 ? DT_I32 : DT_F32;
 }
 
+/* Operands that are to be laid out anew for a fed product: only where it is worth while and the axes allow it; else the
+ * product is none. */
+static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dot_choose_way(w->b->options, elem, (product_way)dot->attr.index, size);
+    bool can = dot_has_terms(w);
+    if (size->as_terms && !can) size->as_terms = size->fed = false;
+    if (!size->fed || size->as_terms) return;
+    for (int side = 0; side < 2; side++)
+        copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
+    if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size))) {
+        copies[0] = copies[1] = false;
+        size->fed = !size->tf32 && size->depth % 8 == 0;
+    }
+}
+
 static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
 {
     builder *b = w->b;
@@ -725,15 +756,19 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     dtype elem = graph_get(b->g, dot->inputs[0])->elem, sum = sum_elem(elem);
     begin_lowering(w);
     lowering *l = w->l;
-    dot_sizes size = {tile_extent(w, 0), tile_extent(w, 1), tile_extent(w, 2), 1, false};
+    dot_sizes size = {
+        .rows = tile_extent(w, 0), .columns = tile_extent(w, 1), .depth = tile_extent(w, 2), .products = 1};
     for (int axis = 0; axis < l->axis_count; axis++)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
-    size.as_terms = w->as_terms =
-        !w->whole && dot_wants_terms(b->options, elem, (product_way)dot->attr.index, &size) && dot_has_terms(w);
+    bool copies[2] = {false, false};
+    if (!w->whole) choose_way(w, elem, &size, copies);
+    w->as_terms = size.as_terms;
     w->tiles = choose_tiles(w, elem, &size);
     l->k->knob_warps = w->tiles.warps;
-    begin_split(w);
-    for (int side = 0; side < 2 && w->as_terms; side++) dot_make_terms(w, side);
+    begin_split(w, &size);
+    for (int side = 0; side < 2; side++)
+        if (w->as_terms || copies[side])
+            dot_make_terms(w, side, w->as_terms ? DOT_TERMS : 1, w->as_terms ? DT_BF16 : elem);
     lower_phase(l);
     launch(w);
     w->step = w->tiles.depth;

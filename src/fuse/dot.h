@@ -11,17 +11,21 @@ typedef struct dot_tiles {
     int rows, columns, depth; /* of the sums; of one step of the loop */
     int warps;                /* of a program on a GPU; 0: no wish */
     int fold_depth;           /* of one step of a fold beside the product */
+    int64_t parts;            /* of K; 0: as dot_choose_parts says */
 } dot_tiles;
 
 /* The axes that run along tiles, and how many such products there are side by side. */
 typedef struct dot_sizes {
     int64_t rows, columns, depth, products;
     bool as_terms; /* f32 operands are sums of bf16 ones */
+    bool tf32;     /* ... or may be rounded */
+    bool fed;      /* tiles for bulk copies and Hopper's matrix units */
 } dot_sizes;
 
-/* dot_tiles.c: is a product of f32 faster, and no less accurate, as products of the terms that its operands are split
- * into? */
-bool dot_wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size);
+/* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */
+void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
+/* Does it take longer than to lay an operand out anew, so that bulk copies walk it? */
+bool dot_is_worth_copies(const dot_sizes *size);
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */

@@ -1,22 +1,24 @@
 /*
- * Products of f32 on matrix units that take bf16. In: a product whose operands are f32. Out: phases that split each
- * operand into three terms of bf16, and in the loop over K the six products of terms that count.
+ * Operands of products that are laid out anew first. In: a product whose operands the matrix units do not take as they are.
+ * Out: a phase for each such operand that writes it to scratch memory, and loads from there in the loop over K.
  *
- * x = high + middle + low, each the nearest bf16 to what is left: 24 bits, as many as f32 has. Of the nine products of
- * two such sums, three are below 2^-24 of the whole and are left out. The others are added up from small to large, so
- * that little is cut off by the matrix units, which do not round; the sum of a step of 64 is then added to the sums of
- * the tile by ordinary additions, which do. The error is less than that of one multiplication and addition after the
- * other (docs/accuracy.md).
- * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 8 with zeros, which
- * bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a term
- * of zero, and the sum is undefined instead of infinite.
+ * Products of f32 on matrix units that take bf16: x = high + middle + low, each the nearest bf16 to what is left: 24 bits,
+ * as many as f32 has. Of the nine products of two such sums, three are below 2^-24 of the whole and are left out. The
+ * others are added up from small to large, so that little is cut off by the matrix units, which do not round; the sum of a
+ * step of 64 is then added to the sums of the tile by ordinary additions, which do. The error is less than that of one
+ * multiplication and addition after the other (docs/accuracy.md).
+ * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 16 bytes with zeros,
+ * which bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a
+ * term of zero, and the sum is undefined instead of infinite.
+ * A single term is a copy: of an operand whose rows are no multiple of 16 bytes, or, for tf32, one that lies along the
+ * other axis than K, which is then turned.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/dot_work.h"
 
 #include <math.h>
 
-enum { TERMS = 3, PAD = 8, LEAST_BLOCK = 256, MOST_BLOCK = 2048, STEP = 64, TERM_RANK = 4 };
+enum { PAD_BYTES = 16, LEAST_BLOCK = 256, MOST_BLOCK = 2048, STEP = 64, TERM_RANK = 4, TURN = 64 };
 
 static const int pairs[][2] = {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
 
@@ -59,15 +61,17 @@ static value other_place(dot_work *w, tile_block *b, unsigned others)
     return place ? place : lower_integer(w->l, b, 0);
 }
 
-/* One row of a matrix of the operand a program, or a block of it. Coordinates of the other axes are left in w. */
-static void launch(dot_work *w, const dot_terms *s, int block)
+/* Programs: pieces of `block` along the inner axis, of `rows` along the outer one, the other axes, whose coordinates are
+ * left in w. */
+static void launch(dot_work *w, const dot_terms *s, int rows, int block)
 {
     lowering *l = w->l;
     tile_block *head = l->k->head;
     value size = lower_integer(l, head, block), rest = 0, count = 0;
     value padded = lower_scalar_value(l, head, s->padded);
     value more = lower_op(l, head, OP_ADD, DT_I64, (value[]){padded, lower_integer(l, head, block - 1)}, 2, 0);
-    value counts[3] = {lower_op(l, head, OP_DIV, DT_I64, (value[]){more, size}, 2, 0), lower_head_extent(l, s->outer)};
+    value counts[3] = {lower_op(l, head, OP_DIV, DT_I64, (value[]){more, size}, 2, 0),
+                       rows == 1 ? lower_head_extent(l, s->outer) : lower_head_parts(l, s->outer, rows)};
     for (int i = l->axis_count - 1; i >= 0; i--) {
         if (!(s->others >> i & 1)) continue;
         count = times(l, head, count, lower_head_extent(l, i));
@@ -94,44 +98,108 @@ static value take_term(lowering *l, tile_block *b, value *x)
     return high;
 }
 
-void dot_make_terms(dot_work *w, int side)
+/* Does the operand lie along this axis, with everything else a multiple of 16 bytes apart? */
+static bool lies_along(const dot_work *w, int side, int axis)
+{
+    const term *x = &w->t->terms[w->terms[side]];
+    int64_t each = PAD_BYTES / dtypes[graph_get(w->b->g, x->n)->elem].size_bytes;
+    if (x->kind != TERM_ACCESS || stride_of(w, side, axis) != 1) return false;
+    for (int i = 0; i < w->l->axis_count; i++)
+        if (i != axis && w->l->extents[i] > 1 && stride_of(w, side, i) % each) return false;
+    return true;
+}
+
+bool dot_wants_copy(const dot_work *w, int side, bool tf32)
+{
+    return !lies_along(w, side, w->tile_axis[2]) && (tf32 || !lies_along(w, side, w->tile_axis[side]));
+}
+
+static frame *copy_frame(dot_work *w, const dot_terms *s)
+{
+    frame *f = lower_frame(w->l, NULL, w->l->phase);
+    for (int i = 0; i < w->l->axis_count; i++)
+        if (s->others >> i & 1) frame_scalar(f, i, w->coordinates[i]);
+    return f;
+}
+
+static value start_of(lowering *l, int program, int block)
+{
+    value at = lower_program(l, program);
+    return block == 1 ? at
+                      : lower_op(l, l->phase, OP_MUL, DT_I64, (value[]){at, lower_integer(l, l->phase, block)}, 2, 0);
+}
+
+/* A square of the operand, read as it lies and written the other way round. */
+static void copy_turned(dot_work *w, const dot_terms *s, int side)
+{
+    lowering *l = w->l;
+    launch(w, s, TURN, TURN);
+    value inner = start_of(l, 0, TURN), outer = start_of(l, 1, TURN);
+    frame *from = copy_frame(w, s), *to = copy_frame(w, s);
+    from->rank = to->rank = 2;
+    for (int i = 0; i < 2; i++) from->dims[i] = to->dims[i] = TURN;
+    frame_tile(from, s->inner, 0, inner, true);
+    frame_tile(from, s->outer, 1, outer, true);
+    value x = lower_convert(l, l->phase, lower_stored(l, from, w->terms[side]), s->elem);
+    x = lower_fill(l, from, lower_broadcast(l, from, x, 3), FOLD_SUM);
+    tile_op *turn = tile_op_new(l->k, OP_PERMUTE, &x, 1);
+    turn->attr.axes[0] = 1;
+    turn->attr.axes[1] = 0;
+    value y = tile_result(l->k, turn, frame_type(to, s->elem, 3));
+    tile_append(l->k, l->phase, turn);
+    value at[TERM_RANK] = {lower_integer(l, l->phase, 0), other_place(w, l->phase, s->others), outer, inner};
+    lower_store_array(l, to, s->param, at, (int[]){-1, -1, 0, 1}, (bool[]){true, true, false, false}, y);
+}
+
+/* Rows of the operand, each by programs of their own, as they lie. */
+static void copy_rows(dot_work *w, const dot_terms *s, int side, int block)
+{
+    lowering *l = w->l;
+    launch(w, s, 1, block);
+    frame *f = copy_frame(w, s);
+    value start = start_of(l, 0, block), row = lower_program(l, 1);
+    f->rank = 1;
+    f->dims[0] = block;
+    frame_scalar(f, s->outer, row);
+    frame_tile(f, s->inner, 0, start, true);
+    value x = lower_convert(l, l->phase, lower_stored(l, f, w->terms[side]), s->count > 1 ? DT_F32 : s->elem);
+    x = lower_fill(l, f, lower_broadcast(l, f, x, 1), FOLD_SUM);
+    value other = other_place(w, l->phase, s->others);
+    for (int t = 0; t < s->count; t++) {
+        value at[TERM_RANK] = {lower_integer(l, l->phase, t), other, row, start};
+        lower_store_array(l, f, s->param, at, (int[]){-1, -1, -1, 0}, (bool[]){true, true, true, false},
+                          s->count > 1 ? take_term(l, l->phase, &x) : x);
+    }
+}
+
+void dot_make_terms(dot_work *w, int side, int count, dtype elem)
 {
     lowering *l = w->l;
     tile_block *head = l->k->head;
     dot_terms *s = &w->split[side];
     int own = w->tile_axis[side], depth = w->tile_axis[2], block = LEAST_BLOCK;
-    bool along = stride_of(w, side, depth) == 1 || stride_of(w, side, own) != 1;
-    *s = (dot_terms){.outer = along ? own : depth, .inner = along ? depth : own, .others = others_of(w, side)};
-    int64_t extent = (l->extents[s->inner] + PAD - 1) / PAD * PAD;
+    bool turns = dtypes[elem].size_bytes == 2; /* either order will do */
+    bool lies = stride_of(w, side, depth) == 1 || stride_of(w, side, own) != 1, along = !turns || lies;
+    *s = (dot_terms){.count = count,
+                     .elem = elem,
+                     .outer = along ? own : depth,
+                     .inner = along ? depth : own,
+                     .others = others_of(w, side)};
+    int pad = PAD_BYTES / dtypes[elem].size_bytes;
+    int64_t extent = (l->extents[s->inner] + pad - 1) / pad * pad;
     while (block < extent && block < MOST_BLOCK) block *= 2;
     s->padded = lower_scalar(l, side ? "right_padded" : "left_padded", extent);
-    value count = lower_integer(l, head, 1);
+    value matrices = lower_integer(l, head, 1);
     for (int i = 0; i < l->axis_count; i++)
-        if (s->others >> i & 1) count = times(l, head, count, lower_head_extent(l, i));
-    value extents[TERM_RANK] = {lower_integer(l, head, TERMS), count, lower_head_extent(l, s->outer),
+        if (s->others >> i & 1) matrices = times(l, head, matrices, lower_head_extent(l, i));
+    value extents[TERM_RANK] = {lower_integer(l, head, count), matrices, lower_head_extent(l, s->outer),
                                 lower_scalar_value(l, head, s->padded)};
-    s->param = lower_scratch(l, side ? "right_terms" : "left_terms", DT_BF16, extents, TERM_RANK);
-
+    s->param = lower_scratch(l, side ? "right_terms" : "left_terms", elem, extents, TERM_RANK);
     lower_phase(l);
-    launch(w, s, block);
-    frame *f = lower_frame(l, NULL, l->phase);
-    value start =
-        lower_op(l, l->phase, OP_MUL, DT_I64, (value[]){lower_program(l, 0), lower_integer(l, l->phase, block)}, 2, 0);
-    value row = lower_program(l, 1);
-    f->rank = 1;
-    f->dims[0] = block;
-    for (int i = 0; i < l->axis_count; i++)
-        if (s->others >> i & 1) frame_scalar(f, i, w->coordinates[i]);
-    frame_scalar(f, s->outer, row);
-    frame_tile(f, s->inner, 0, start, true);
-    value x = lower_convert(l, l->phase, lower_stored(l, f, w->terms[side]), DT_F32);
-    x = lower_fill(l, f, lower_broadcast(l, f, x, 1), FOLD_SUM);
-    value other = other_place(w, l->phase, s->others);
-    for (int t = 0; t < TERMS; t++) {
-        value at[TERM_RANK] = {lower_integer(l, l->phase, t), other, row, start};
-        lower_store_array(l, f, s->param, at, (int[]){-1, -1, -1, 0}, (bool[]){true, true, true, false},
-                          take_term(l, l->phase, &x));
-    }
+    if (along && !lies)
+        copy_turned(w, s, side);
+    else
+        copy_rows(w, s, side, block);
     for (int i = 0; i < l->axis_count; i++)
         if (s->others >> i & 1) w->coordinates[i] = 0;
 }
@@ -146,7 +214,7 @@ static value bound(lowering *l, frame *f, int tile_axis, value start, value exte
 }
 
 /* A term of an operand as the product takes it: 0 where there is nothing. */
-static value load_term(dot_work *w, frame *f, int side, int which)
+value dot_load_term(dot_work *w, frame *f, int side, int which)
 {
     lowering *l = w->l;
     const dot_terms *s = &w->split[side];
@@ -162,18 +230,18 @@ static value load_term(dot_work *w, frame *f, int side, int which)
                           (value[]){bound(l, f, outer_axis, outer, lower_extent(l, s->outer)),
                                     bound(l, f, inner_axis, inner, lower_scalar_value(l, f->block, s->padded))},
                           2, 0);
-    value zero = lower_number(l, f->block, DT_BF16, (number){0});
-    return lower_op(l, f->block, OP_SELECT, DT_BF16, (value[]){mask, x, zero}, 3, 0);
+    value zero = lower_number(l, f->block, s->elem, (number){0});
+    return lower_op(l, f->block, OP_SELECT, s->elem, (value[]){mask, x, zero}, 3, 0);
 }
 
 value dot_add_terms(dot_work *w, tile_block *block, value carried)
 {
     lowering *l = w->l;
     frame *frames[2] = {dot_frame_over(w, block, 0, 2), dot_frame_over(w, block, 2, 1)};
-    value terms[2][TERMS], step = 0;
+    value terms[2][DOT_TERMS], step = 0;
     CHECK(w->tiles.depth == STEP);
     for (int side = 0; side < 2; side++)
-        for (int t = 0; t < TERMS; t++) terms[side][t] = load_term(w, frames[side], side, t);
+        for (int t = 0; t < DOT_TERMS; t++) terms[side][t] = dot_load_term(w, frames[side], side, t);
     for (int i = 0; i < COUNT(pairs); i++) {
         value operands[3] = {terms[0][pairs[i][0]], terms[1][pairs[i][1]], step};
         tile_op *op = tile_op_new(l->k, OP_DOT, operands, step ? 3 : 2);

@@ -21,11 +21,20 @@
 #define CPU_PART 4096
 #define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
 #define HOPPER 90
-#define FED_LEAST (1 << 27) /* multiplications: below, launches are what counts, and small tiles share them */
-#define FED_ROWS 32 /* with fewer rows or columns most of a fed tile would be empty */
-#define TERMS_LEAST \
-    (1 << 28)           /* multiplications of a product whose operands are split: it takes longer than to split them */
-#define TERMS_WIDTH 128 /* rows * columns / (rows + columns): how often each operand is read again */
+#define FED_LEAST (1 << 27)   /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_ROWS 32           /* with fewer rows or columns most of a fed tile would be empty */
+#define FED_RATE 3000         /* multiplications a ns of a multiprocessor, 16 bits */
+#define FED_TILE_NS 1200      /* of a program beside its products: the first copies, the results */
+#define FED_PART 256          /* the shortest part of a split K */
+#define JOIN_NS 3000          /* of the launch that joins parts */
+#define JOIN_RATE 2500        /* bytes a ns that it moves */
+#define COPY_LEAST (1 << 29)  /* multiplications of a product that is worth copies of its operands */
+#define COPY_WIDTH 48         /* rows * columns / (rows + columns): how often each operand is read again */
+#define TERMS_LEAST (1 << 28) /* multiplications of a product whose operands are split */
+#define TERMS_RATE 65000      /* multiplications a ns of f32 as terms, and one by one: all of an H200 */
+#define PLAIN_RATE 17000
+#define TERMS_NS 2500    /* of a launch that splits an operand */
+#define MEMORY_RATE 4000 /* bytes a ns */
 
 /* The power of two that holds n, within bounds. */
 static int tile_for(int64_t n, int least, int most)
@@ -39,19 +48,36 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     int step = 128 / dtypes[elem].size_bytes, fold = GPU_FOLD_STEP;
     bool halves = elem == DT_F16 || elem == DT_BF16;
     if (size->depth >= GPU_DEEP)
-        return (dot_tiles){tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0,
-                           fold};
-    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold};
+        return (dot_tiles){
+            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0};
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0};
     if (size->rows > MANY_ROWS)
-        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold};
+        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0};
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
-        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold};
+        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0};
     if (size->rows > SOME_ROWS || size->depth > 1024)
-        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold};
-    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold};
+        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0};
+    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0};
 }
 
-/* Fed by bulk copies: the tile that ends first, by how fast a multiprocessor is with it. */
+static double work_of(const dot_sizes *size)
+{
+    return (double)size->rows * (double)size->columns * (double)size->depth * (double)size->products;
+}
+
+/* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
+static double fed_time(const dot_sizes *size, int64_t units, int64_t rows, int64_t columns, double speed, int64_t parts)
+{
+    double rate = (size->as_terms ? FED_RATE / 6 : size->tf32 ? FED_RATE / 2 : FED_RATE) * speed;
+    int64_t step = size->tf32 ? 32 : 64;
+    int64_t count = size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+    int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
+    double each = FED_TILE_NS + (double)(rows * columns) * (double)((depth + step - 1) / step * step) / rate;
+    double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
+    return (double)rounds * each + (parts > 1 ? JOIN_NS + join : 0);
+}
+
+/* Fed by bulk copies: the tile, and the parts of K, that end first, by how fast a multiprocessor is with them. */
 static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
 {
     static const struct {
@@ -61,41 +87,56 @@ static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
     dot_tiles best = {0};
     double least = 0;
     int64_t units = MAXIMUM(options->units, 1);
-    for (int i = size->as_terms ? 1 : 0; i < COUNT(tiles); i++) {
-        int64_t rows = tiles[i].rows, columns = tiles[i].columns;
-        int64_t count = size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
-        double time = (double)((count + units - 1) / units) * (double)(rows * columns) / tiles[i].speed;
-        if (i && best.rows && time >= least) continue;
-        least = time;
-        best = (dot_tiles){(int)rows, (int)columns, 64, 0, GPU_FOLD_STEP};
-    }
+    for (int i = size->as_terms ? 1 : 0; i < COUNT(tiles); i++)
+        for (int64_t parts = 1; parts == 1 || (parts <= units && size->depth / parts >= FED_PART);
+             parts += MAXIMUM(parts / 8, 1)) {
+            double time = fed_time(size, units, tiles[i].rows, tiles[i].columns, tiles[i].speed, parts);
+            if (best.rows && time >= least) continue;
+            least = time;
+            best = (dot_tiles){tiles[i].rows, tiles[i].columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts};
+        }
     return best;
 }
 
-bool dot_wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size)
+/* A product of f32 is no less accurate as products of the terms that its operands are split into, and faster where
+ * splitting them takes little beside it. */
+static bool wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size)
 {
     bool can =
         options->gpu && options->arch == HOPPER && elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS;
     if (!can || way == PRODUCT_TERMS) return can;
-    if (way != PRODUCT_ANY) return false;
-    if (size->rows < TERMS_WIDTH || size->columns < TERMS_WIDTH || size->depth < TERMS_WIDTH) return false;
-    double all = (double)size->rows * (double)size->columns;
-    return all * (double)size->depth * (double)size->products >= TERMS_LEAST &&
-           all >= TERMS_WIDTH * ((double)size->rows + (double)size->columns);
+    if (way != PRODUCT_ANY || work_of(size) < TERMS_LEAST) return false;
+    double elements = ((double)size->rows + (double)size->columns) * (double)size->depth * (double)size->products;
+    double depth = (double)((size->depth + 63) / 64 * 64), rows = (double)((size->rows + 127) / 128 * 128);
+    double columns = (double)((size->columns + 127) / 128 * 128);
+    double multiply = rows * columns * depth * (double)size->products / TERMS_RATE, read = elements * 6 / MEMORY_RATE;
+    return 2 * TERMS_NS + elements * 10 / MEMORY_RATE + MAXIMUM(multiply, read) < work_of(size) / PLAIN_RATE;
+}
+
+void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
+{
+    bool hopper = options->gpu && options->arch == HOPPER;
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    size->as_terms = wants_terms(options, elem, way, size);
+    size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
+    size->fed = size->as_terms || (hopper && (halves || size->tf32) && size->rows > FED_ROWS &&
+                                   size->columns > FED_ROWS && work_of(size) >= FED_LEAST);
+}
+
+bool dot_is_worth_copies(const dot_sizes *size)
+{
+    return work_of(size) >= COPY_LEAST &&
+           (double)size->rows * (double)size->columns >= COPY_WIDTH * ((double)size->rows + (double)size->columns);
 }
 
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
-    bool halves = elem == DT_F16 || elem == DT_BF16;
-    bool fed = options->gpu && options->arch == HOPPER && size->rows > FED_ROWS && size->columns > FED_ROWS;
-    double work = (double)size->rows * (double)size->columns * (double)size->depth * (double)size->products;
-    if (fed && (size->as_terms || (halves && size->depth % 8 == 0 && work >= FED_LEAST)))
-        return fed_tiles(options, size);
+    if (size->fed) return fed_tiles(options, size);
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
-    if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP};
-    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP};
-    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP};
+    if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0};
+    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0};
+    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0};
 }
 
 static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
@@ -109,7 +150,7 @@ static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
  */
 dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size)
 {
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP};
+    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
     while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)
@@ -121,10 +162,31 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
 /* As many parts as let all units work, each deep enough that joining them is little beside it. */
 int64_t dot_choose_parts(const fuse_options *options, const dot_tiles *tiles, const dot_sizes *size)
 {
+    if (tiles->parts) return tiles->parts;
     int64_t programs = count_programs(tiles, size);
     int64_t wanted = (int64_t)MAXIMUM(options->units, 1) * (options->gpu ? GPU_PROGRAMS_EACH : 1);
     int64_t parts = MINIMUM(wanted / MAXIMUM(programs, 1), size->depth / (options->gpu ? GPU_PART : CPU_PART));
     return MAXIMUM(parts, 1);
+}
+
+/* ---- products of rounded operands ---- */
+
+/* The operand before it was rounded, moved as it was; 0: it is not rounded. */
+static node before_rounding(graph *g, node n)
+{
+    const graph_node x = *graph_get(g, n);
+    if (x.code == GRAPH_MAP && x.attr.map == OP_TF32) return x.inputs[0];
+    if (graph_ops[x.code].class != GRAPH_CLASS_MOVE || x.input_count != 1 || x.code == GRAPH_PAD) return 0;
+    node from = before_rounding(g, x.inputs[0]);
+    return from ? graph_again(g, n, &from) : 0;
+}
+
+node fuse_dot_round(graph *g, node n)
+{
+    const graph_node dot = *graph_get(g, n);
+    if (dot.attr.index == PRODUCT_TF32 || graph_get(g, dot.inputs[0])->elem != DT_F32) return n;
+    node left = before_rounding(g, dot.inputs[0]), right = left ? before_rounding(g, dot.inputs[1]) : 0;
+    return right ? graph_dot(g, left, right, dot.elem, PRODUCT_TF32) : n;
 }
 
 /* ---- thin products ---- */

@@ -1,5 +1,6 @@
 /*
- * What the files of the builder of products share: dot.c (the kernel), dot_terms.c (f32 operands as sums of bf16 ones).
+ * What the files of the builder of products share: dot.c (the kernel), dot_terms.c (operands laid out anew, f32 ones also
+ * as sums of bf16 ones).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_FUSE_DOT_WORK_H
@@ -11,7 +12,9 @@ typedef enum dot_class { CLASS_BATCH, CLASS_ROWS, CLASS_COLUMNS, CLASS_DEPTH } d
 
 /* The terms of one operand in scratch memory: [term][others][outer][inner]. */
 typedef struct dot_terms {
-    int param, padded; /* the array; the scalar that holds the inner extent, a multiple of 8 */
+    int count;         /* 0: the operand is read where it is; 1: it is only laid out anew */
+    dtype elem;        /* of the terms */
+    int param, padded; /* the array; the scalar that holds the inner extent, a multiple of 16 bytes */
     int outer, inner;  /* kernel axes: of K and of M or N */
     unsigned others;   /* kernel axes of programs that it depends on */
 } dot_terms;
@@ -48,7 +51,7 @@ typedef struct dot_work {
     int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
     bool as_terms;                      /* f32 operands are split into terms first */
-    dot_terms split[2];                 /* ... where they are */
+    dot_terms split[2];                 /* operands that are split or laid out anew */
 } dot_work;
 
 /* dot.c */
@@ -57,8 +60,12 @@ frame *dot_frame_over(dot_work *w, tile_block *block, int down,
                       int across); /* two of M, N and K on tile axes 0 and 1 */
 
 /* dot_terms.c */
-bool dot_has_terms(const dot_work *w);                              /* axes are known: may the operands be split? */
-void dot_make_terms(dot_work *w, int side);                         /* a phase of its own */
+bool dot_has_terms(const dot_work *w); /* axes are known: may operands be split or laid out anew? */
+/* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
+bool dot_wants_copy(const dot_work *w, int side, bool tf32);
+void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: TERMS or 1 */
+value dot_load_term(dot_work *w, frame *f, int side, int which);    /* of one step, 0 where there is nothing */
 value dot_add_terms(dot_work *w, tile_block *block, value carried); /* the products of one step, added to the sums */
+enum { DOT_TERMS = 3 };
 
 #endif

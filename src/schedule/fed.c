@@ -45,15 +45,28 @@ int fed_map_add(schedule *s, sched_map map)
     return s->map_count++;
 }
 
+/* Matrix units of Hopper; those of other widths than 16 bits take operands that lie along k alone. */
 static bool choose_matrix(fed_work *w)
 {
     schedule *s = w->s;
     dtype a = s->kernel->params[s->operands[0].load->attr.access.array].elem;
-    if (tile_type_of(s->kernel, s->sums).elem != DT_F32) return fed_refuse(w, "its sums are not f32");
-    for (int i = 0; i < s->operand_count; i++)
-        if (s->kernel->params[s->operands[i].load->attr.access.array].elem != a) a = DT_F32;
-    if (a != DT_BF16 && a != DT_F16) return fed_refuse(w, "its operands are neither bf16 nor f16");
-    s->matrix = dtypes[a].text;
+    bool rounds = true, along = true;
+    for (int i = 0; i < s->operand_count; i++) {
+        const sched_operand *o = &s->operands[i];
+        if (s->kernel->params[o->load->attr.access.array].elem != a)
+            return fed_refuse(w, "its operands are of two types");
+        rounds &= o->rounds;
+        along &= o->along_k;
+    }
+    dtype sums = tile_type_of(s->kernel, s->sums).elem;
+    if (sums != (a == DT_I8 ? DT_I32 : DT_F32)) return fed_refuse(w, "its sums are not f32");
+    if (a == DT_F32 && !rounds) return fed_refuse(w, "its operands are f32 that are not to be rounded to tf32");
+    if (a != DT_BF16 && a != DT_F16 && a != DT_F32 && a != DT_I8)
+        return fed_refuse(w, "its operands are none of bf16, f16, tf32 and i8");
+    s->turns = dtypes[a].size_bytes == 2;
+    if (!s->turns && !along)
+        return fed_refuse(w, "the matrix units take tf32 and i8 only where both operands lie along k");
+    s->matrix = a == DT_F32 ? "tf32" : a == DT_I8 ? "s8" : dtypes[a].text;
     s->choice.tile[2] = SCHED_LINE_BYTES / dtypes[a].size_bytes;
     if (s->step % s->choice.tile[2] && !s->ends_with_k)
         return fed_refuse(w, "its steps of k are no multiple of 128 bytes");
@@ -93,7 +106,7 @@ static void choose_copies(schedule *s)
         int size = s->choice.tile[o->side], line = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
         o->box_size = o->along_k ? size : line;
         o->boxes = size / o->box_size;
-        sched_map map = {.array = a->array, .elem = elem, .rank = a->rank};
+        sched_map map = {.array = a->array, .elem = elem, .rank = a->rank, .rounds = o->rounds};
         for (int axis = 0; axis < a->rank; axis++)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
         o->map = fed_map_add(s, map);

@@ -45,11 +45,13 @@ static bool is_extent(const fed_work *w, value v, int array, int axis)
     return tile_is_constant(k, p->extents[axis], &n) && is_number(w, v, n.i);
 }
 
-static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op *load)
+/* turned: the mask is of the load's tile with its two axes exchanged. */
+static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op *load, bool turned)
 {
     const struct access *a = &load->attr.access;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
-        if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == bound->attr.index)
+        if (a->kind[axis] == INDEX_SLICE &&
+            a->result_axis[axis] == (turned ? 1 - bound->attr.index : bound->attr.index))
             return load->operands[operand] == bound->operands[0] && is_number(w, bound->operands[1], 1) &&
                    is_extent(w, bound->operands[2], a->array, axis);
         operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
@@ -57,13 +59,14 @@ static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op 
     return false;
 }
 
-static bool mask_is_own(const fed_work *w, value mask, const tile_op *load)
+static bool mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned)
 {
     const tile_op *op = definition(w, mask);
     if (!op) return false;
-    if (op->code == OP_AND) return mask_is_own(w, op->operands[0], load) && mask_is_own(w, op->operands[1], load);
-    if (op->code == OP_BROADCAST) return mask_is_own(w, op->operands[0], load);
-    return op->code == OP_BOUND && bound_is_own(w, op, load);
+    if (op->code == OP_AND)
+        return mask_is_own(w, op->operands[0], load, turned) && mask_is_own(w, op->operands[1], load, turned);
+    if (op->code == OP_BROADCAST) return mask_is_own(w, op->operands[0], load, turned);
+    return op->code == OP_BOUND && bound_is_own(w, op, load, turned);
 }
 
 /* The slices of a load: one along k, that begins where the last loop stands, one along the tile. */
@@ -97,32 +100,39 @@ static bool find_operand(fed_work *w, int side, value v, value k, int *number)
 {
     schedule *s = w->s;
     const tile_kernel *kernel = s->kernel;
-    bool swapped = false;
+    bool swapped = false, rounds = false, swapped_before = false; /* ... the mask */
     value mask = 0;
     const tile_op *op = definition(w, v);
-    if (op && op->code == OP_PERMUTE && op->attr.axes[0] == 1) {
-        swapped = true;
-        op = definition(w, op->operands[0]);
-    }
-    if (op && op->code == OP_SELECT && is_zero_tile(w, op->operands[2])) {
-        tile_type whole = tile_type_of(kernel, op->results[0]), part = tile_type_of(kernel, op->operands[1]);
-        if (!tile_shape_same(&whole, &part)) return fed_refuse(w, "an operand is broadcast");
-        mask = op->operands[0];
-        op = definition(w, op->operands[1]);
+    for (; op; op = definition(w, op->operands[op->code == OP_SELECT])) {
+        if (op->code == OP_PERMUTE && op->attr.axes[0] == 1) {
+            swapped = !swapped;
+        } else if (op->code == OP_TF32) {
+            rounds = true;
+        } else if (op->code == OP_SELECT && !mask && is_zero_tile(w, op->operands[2])) {
+            tile_type whole = tile_type_of(kernel, op->results[0]), part = tile_type_of(kernel, op->operands[1]);
+            if (!tile_shape_same(&whole, &part)) return fed_refuse(w, "an operand is broadcast");
+            mask = op->operands[0];
+            swapped_before = swapped;
+        } else {
+            break;
+        }
     }
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count)
         return fed_refuse(w, "an operand is not read straight from an array");
-    if (mask && !mask_is_own(w, mask, op)) return fed_refuse(w, "an operand is masked by more than its own bounds");
+    if (mask && !mask_is_own(w, mask, op, swapped != swapped_before))
+        return fed_refuse(w, "an operand is masked by more than its own bounds");
     const tile_param *p = &kernel->params[op->attr.access.array];
     if (!fed_array_is_bulk(p))
         return fed_refuse(w, arena_print(w->memory,
                                          "no bulk copy walks `%s`: its address and strides are to be multiples of 16 "
                                          "bytes, its last stride 1, its axes at most %d",
                                          p->name, SCHED_MAP_RANK));
-    sched_operand found = {.load = op, .side = side};
+    sched_operand found = {.load = op, .side = side, .rounds = rounds};
     if (!find_axes(w, &found, (side == 0) != swapped ? 1 : 0, k)) return false;
     for (*number = 0; *number < s->operand_count; ++*number)
-        if (s->operands[*number].load == op && s->operands[*number].side == side) return true;
+        if (s->operands[*number].load == op && s->operands[*number].side == side &&
+            s->operands[*number].rounds == rounds)
+            return true;
     if (s->operand_count == SCHED_MOST_OPERANDS) return fed_refuse(w, "the products of a step have too many operands");
     s->operands[s->operand_count++] = found;
     return true;

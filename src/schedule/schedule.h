@@ -58,12 +58,14 @@ typedef struct sched_map {
     int array;
     dtype elem;
     int rank, box[SCHED_MAP_RANK]; /* by axis of the array, outermost first */
+    bool rounds;                   /* f32 is rounded to tf32 on its way */
 } sched_map;
 
 typedef struct sched_operand {
     const tile_op *load;
     int side;                 /* 0: left, of rows; 1: right, of columns */
     bool along_k;             /* its elements lie side by side along k; else along the rows or columns of the tile */
+    bool rounds;              /* tf32 */
     int k_axis, tile_axis;    /* of the array */
     int map, boxes, box_size; /* copies of a step, and how many rows or columns one brings */
     sched_room ring;
@@ -101,7 +103,8 @@ typedef struct schedule {
     value sums;         /* of the outermost loop: the finished tile */
     bool ends_with_k;   /* the last loop ends where the operands do: what is fetched beyond is zero */
     int step;           /* of the last loop as it was written */
-    const char *matrix; /* the instruction's operands: bf16, f16 */
+    const char *matrix; /* the instruction's operands: bf16, f16, tf32, s8 */
+    bool turns;         /* ... may lie along the tile, too */
     sched_role fill, multiply;
     sched_operand operands[SCHED_MOST_OPERANDS];
     int operand_count;

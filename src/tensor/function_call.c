@@ -396,6 +396,20 @@ static operand call_item(tracer *t, const ast *item, const ast *call)
     return trace_scalar_function(t, item, x, call->list.count, call, call->at);
 }
 
+/* Spelled like a type, and a rounding: what products take where they may round. */
+static operand call_tf32(tracer *t, const ast *call)
+{
+    operand x = trace_expression(t, call->list.items[0]);
+    if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
+    dtype type = operand_type(t, &x);
+    if (dtype_is_integer(type) || type == DT_F64) {
+        diagnose(t->d, "E311", call->at, "cast it to `float` first", "`tf32` of `%s`", type_text(type));
+        return operand_error();
+    }
+    x = operand_cast(t, &x, DT_F32, call->at);
+    return is_bad(&x) ? x : elementwise(t, builtin_find("tf32"), "tf32", &x, 1, call->at);
+}
+
 operand trace_call(tracer *t, const ast *call)
 {
     const ast *callee = call->left;
@@ -405,6 +419,7 @@ operand trace_call(tracer *t, const ast *call)
             fault_argument_count(t->d, call->at, callee->word, 1, 1, call->list.count);
             return operand_error();
         }
+        if (!strcmp(callee->word, "tf32")) return call_tf32(t, call);
         if (!trace_type(t, callee, &type)) return operand_error();
         operand x = trace_expression(t, call->list.items[0]);
         if (is_bad(&x)) return x;

@@ -64,12 +64,15 @@ static int64_t count_of(const array *a)
     return count;
 }
 
+static double scale = 1; /* of all numbers */
+
 static void fill(array *a, int seed)
 {
     size_t size = (size_t)dtypes[a->elem].size_bytes;
     a->data = aligned_alloc(64, ((size_t)count_of(a) * size + 127) / 64 * 64);
     for (int64_t i = 0; i < count_of(a); i++) {
         double x = (double)((i * (5 + seed) + i / (3 + seed)) % 5 - 2);
+        x *= scale;
         element_write(a->elem, (char *)a->data + (size_t)i * size, (number){.f = x, .i = (int64_t)x});
     }
 }
@@ -135,6 +138,20 @@ TEST(every_residue)
     run_plain("plain", DT_F16, DT_F16, false, false, 65, 72, 136);
 }
 
+/* 1 - 2^-13 is nearest to 1 and would be cut off to 1 - 2^-11: sums are exact only where it is rounded. */
+TEST(tf32_and_integers)
+{
+    static const int64_t shapes[][3] = {{1, 4, 4}, {64, 64, 32}, {65, 72, 68}, {130, 201, 36}, {7, 64, 0}};
+    EXPECT(is_fed("rounded", "M=65 N=72 K=136"));
+    scale = 1 - 0x1p-13;
+    for (int i = 0; i < COUNT(shapes); i++)
+        run_plain("rounded", DT_F32, DT_F32, false, true, shapes[i][0], shapes[i][1], shapes[i][2]);
+    scale = 1;
+    EXPECT(is_fed("integers", "M=65 N=72 K=144"));
+    run_plain("integers", DT_I8, DT_I32, false, true, 65, 72, 144);
+    run_plain("integers", DT_I8, DT_I32, false, true, 130, 67, 16);
+}
+
 TEST(every_order)
 {
     EXPECT(is_fed("turned", "M=136 N=70 K=72 T=f16"));
@@ -188,7 +205,7 @@ TEST(what_is_not_fed_says_why)
     static const struct {
         const char *kernel, *settings, *why;
     } cases[] = {{"plain", "M=64 N=64 K=65 T=bf16", "no bulk copy walks `a`"},
-                 {"plain", "M=64 N=64 K=64 T=float", "its operands are neither bf16 nor f16"},
+                 {"plain", "M=64 N=64 K=64 T=float", "its operands are f32 that are not to be rounded to tf32"},
                  {"plain", "M=64 N=64 K=64 T=bf16 BM=32", "its tile is not of 64, 128 or 256 rows"},
                  {"plain", "M=64 N=64 K=64 T=bf16 BM=256 BN=256", "more sums than two groups have registers for"}};
     for (int i = 0; i < COUNT(cases); i++) {
@@ -223,8 +240,10 @@ TEST(schedules_as_text)
 
 /* Products of f32 as six products of bf16 terms, against sums in double: every order of the operands, sizes that no bulk
  * copy could walk, batches, one operand for all of them, parts of k. */
-static void run_terms(int64_t batch, bool one, int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b)
+static void run_products(qn_products how, int64_t batch, bool one, int64_t m, int64_t n, int64_t k, bool turn_a,
+                         bool turn_b)
 {
+    double most = how == QN_PRODUCTS_TF32 ? 5e-4 : 2e-7;
     int64_t right = one ? 1 : batch;
     float *a = malloc(sizeof(float) * (size_t)(batch * m * k)), *b = malloc(sizeof(float) * (size_t)(right * k * n));
     float *c = malloc(sizeof(float) * (size_t)(batch * m * n));
@@ -237,7 +256,7 @@ static void run_terms(int64_t batch, bool one, int64_t m, int64_t n, int64_t k, 
     qn_tape *tape;
     qn_error error;
     EXPECT(qn_tape_new(context, "emu", &tape, &error) == QN_OK);
-    qn_tape_set_products(tape, QN_PRODUCTS_TERMS);
+    qn_tape_set_products(tape, how);
     qn_tensor x = qn_from_memory(tape, a, QN_F32, turn_a ? QN_SHAPE(batch, k, m) : QN_SHAPE(batch, m, k));
     qn_tensor y = qn_from_memory(tape, b, QN_F32, turn_b ? QN_SHAPE(right, n, k) : QN_SHAPE(right, k, n));
     if (turn_a) x = qn_transpose(x, 1, 2);
@@ -256,12 +275,27 @@ static void run_terms(int64_t batch, bool one, int64_t m, int64_t n, int64_t k, 
                 wrong += (sum - c[(z * m + i) * n + j]) * (sum - c[(z * m + i) * n + j]);
                 all += sum * sum;
             }
-    EXPECT(sqrt(wrong / all) < 2e-7);
-    if (!(sqrt(wrong / all) < 2e-7)) printf("%d x %d x %d: error %g\n", (int)m, (int)n, (int)k, sqrt(wrong / all));
+    EXPECT(sqrt(wrong / all) < most);
+    if (!(sqrt(wrong / all) < most)) printf("%d x %d x %d: error %g\n", (int)m, (int)n, (int)k, sqrt(wrong / all));
     qn_tape_free(tape);
     free(a);
     free(b);
     free(c);
+}
+
+static void run_terms(int64_t batch, bool one, int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b)
+{
+    run_products(QN_PRODUCTS_TERMS, batch, one, m, n, k, turn_a, turn_b);
+}
+
+/* Operands that lie along m and n are turned first, where the product is long enough. */
+TEST(f32_as_tf32)
+{
+    char *words = show(FILE_PATH, "rounded_columns", "schedule", "M=512 N=512 K=2048");
+    EXPECT(strstr(words, "bulk left_terms[1, 1, ") && strstr(words, "bulk right_terms[1, 1, "));
+    EXPECT(strstr(words, "wgmma_tf32"));
+    free(words);
+    run_products(QN_PRODUCTS_TF32, 1, false, 1030, 257, 2031, true, false);
 }
 
 TEST(f32_as_terms)
@@ -325,6 +359,6 @@ TEST(close_module)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(every_order),
+TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(every_order),
           CASE(batches_loops_and_terms), CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms),
-          CASE(the_assembler_is_content), CASE(close_module))
+          CASE(f32_as_tf32), CASE(the_assembler_is_content), CASE(close_module))
