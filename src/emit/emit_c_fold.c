@@ -5,10 +5,84 @@
  */
 #include "emit/emit_c_nest.h"
 
+#include <string.h>
+
 /* A fold whose result is kept in a buffer, because the loops do not end with the folded axes. */
 bool is_fold_in_buffer(const sink *s)
 {
     return s->kind == SINK_REDUCE && s->fold_axis == NO_AXIS;
+}
+
+/* Which loop axes are folded by this sink. */
+static unsigned folded_loops(const emitter *e, const sink *s)
+{
+    tile_type type = tile_type_of(e->k, s->v);
+    place own = place_own(&type);
+    unsigned set = 0;
+    for (int i = 0; i < type.rank; i++)
+        if (s->op->attr.axis_set >> i & 1 && own.axis[i] != NO_AXIS) set |= 1u << own.axis[i];
+    return set;
+}
+
+/* Of those around the loop of vectors the longest; NO_AXIS: too few turns for blocks, or no sum of floats. */
+int block_axis(const emitter *e, const pass_nest *pass, const sink *s, int outer)
+{
+    if (outer || !is_fold_in_buffer(s) || s->op->attr.fold != FOLD_SUM || tile_type_of(e->k, s->v).elem != DT_F32)
+        return NO_AXIS;
+    unsigned folded = folded_loops(e, s);
+    int longest = NO_AXIS;
+    for (int axis = 0; axis < pass->loop_count - 1; axis++) {
+        if (!(folded >> axis & 1)) continue;
+        int64_t extent = pass->loops[axis];
+        if (extent < 0) return axis;
+        if (longest == NO_AXIS || extent > pass->loops[longest]) longest = axis;
+    }
+    return longest != NO_AXIS && pass->loops[longest] > SUM_CHAIN ? longest : NO_AXIS;
+}
+
+static const char *element_count(emitter *e, const tile_type *type)
+{
+    const char *count = "";
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] != 1)
+            count = arena_print(e->memory, "%s%s%s", count, *count ? " * " : "", extent_text(e, type->dims[i]));
+    return *count ? count : "1";
+}
+
+void put_buffer_blocks(nest *n, const sink *s, int axis, const char *first, text *out)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->result), from = tile_type_of(e->k, s->v);
+    place own = place_own(&from);
+    unsigned folded = folded_loops(e, s);
+    int64_t inside = 1, period = SUM_CHAIN;
+    for (int i = axis + 1; i < n->loops - 1; i++)
+        if (folded >> i & 1 && n->pass->loops[i] > 0) inside = MINIMUM(inside * n->pass->loops[i], SUM_CHAIN);
+    while (period > 1 && period * inside > SUM_CHAIN) period /= 2;
+    const char *name = buffer_name(e, s->result), *count = element_count(e, &type), *offset = "";
+    const char *turn = arena_print(e->memory, strcmp(first, "0") ? "(i%d - %s)" : "i%d", axis, first);
+    text_print(out, "if (%s %% %ldL == %ldL) {\n", turn, (long)period, (long)period - 1);
+    text_print(out, "    const int full = %s / %ldL %% %d == %d;\n", turn, (long)period, SUM_BLOCKS, SUM_BLOCKS - 1);
+    text_print(out, "    float *const block = %s + %s, *const blocks = block + %s;\n", name, count, count);
+    for (int i = 0; i < type.rank; i++) {
+        if (type.dims[i] == 1) continue;
+        int loop = own.axis[i];
+        const char *letter = loop < axis ? "i" : "f", *extent = extent_text(e, type.dims[i]);
+        if (loop > axis) text_print(out, "    for (long f%d = 0; f%d < %s; f%d++)\n", loop, loop, extent, loop);
+        if (*offset) offset = arena_print(e->memory, "(%s) * %s + ", offset, extent);
+        offset = arena_print(e->memory, "%s%s%d", offset, letter, loop);
+    }
+    text_print(out, "    {\n        const long at = %s;\n        block[at] += %s[at], %s[at] = 0;\n", offset, name,
+               name);
+    text_add(out, "        if (full) blocks[at] += block[at], block[at] = 0;\n    }\n}\n");
+}
+
+void put_buffer_sum(nest *n, const sink *s)
+{
+    tile_type type = tile_type_of(n->e->k, s->result);
+    const char *name = buffer_name(n->e, s->result), *count = element_count(n->e, &type);
+    put_at(n, n->outer, "for (long f = 0; f < %s; f++) %s[f] += %s[%s + f] + %s[2 * %s + f];", count, name, name, count,
+           name, count);
 }
 
 accumulator declare_accumulator(nest *n, const sink *s, int count)
@@ -186,9 +260,8 @@ void put_fill(nest *n, const sink *s)
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, s->result);
     dtype t = tile_type_of(e->k, s->v).elem;
-    const char *count = "1";
-    for (int i = 0; i < type.rank; i++)
-        if (type.dims[i] != 1) count = arena_print(e->memory, "%s * %s", count, extent_text(e, type.dims[i]));
+    const char *count = element_count(e, &type);
+    if (e->buffers[buffer_for(e, s->result)].more) count = arena_print(e->memory, "3 * %s", count);
     const char *identity = number_text(e, t, fold_identity(s->op->attr.fold, t));
     if (t == DT_F16 || t == DT_BF16)
         identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);

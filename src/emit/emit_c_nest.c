@@ -393,6 +393,13 @@ static void emit_vector_pass(nest *n)
         text_print(&around, "for (long i%d = %s; i%d < %s; i%d++) {\n", axis, first[axis], axis, last[axis], axis);
         add_indented(&around, text_get(&n->level[axis + 1]), 1);
         add_indented(&around, text_get(&loop), 1);
+        for (int i = 0; i < pass->sink_count; i++) {
+            if (block_axis(e, pass, &pass->sinks[i], n->outer) != axis) continue;
+            text emptying = {0};
+            put_buffer_blocks(n, &pass->sinks[i], axis, first[axis], &emptying);
+            add_indented(&around, text_get(&emptying), 1);
+            text_free(&emptying);
+        }
         text_add(&around, "}\n");
         text_free(&n->level[axis + 1]);
         n->level[axis + 1] = (text){0};
@@ -406,6 +413,8 @@ static void emit_vector_pass(nest *n)
         const sink *s = &pass->sinks[i];
         if (s->kind == SINK_ASSERT) {
             put_failure(n, s, &accumulators[i]);
+        } else if (block_axis(e, pass, s, n->outer) != NO_AXIS) {
+            put_buffer_sum(n, s);
         } else if (s->kind == SINK_REDUCE && !is_fold_in_buffer(s)) {
             finish_fold(n, &accumulators[i]);
             if (tile_type_of(e->k, s->result).rank) keep_fold(n, s);
@@ -462,6 +471,8 @@ void emit_group(emitter *e, const group *g)
             bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->force[s->result]) ||
                             (s->kind == SINK_ATOMIC && e->uses[s->result]);
             if (!buffered) continue;
+            if (fold && block_axis(e, &g->passes[p], s, g->outer) != NO_AXIS)
+                e->buffers[buffer_for(e, s->result)].more = 2;
             buffer_prepare(e, buffer_for(e, s->result));
         }
     }

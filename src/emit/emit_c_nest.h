@@ -138,6 +138,11 @@ void fold_into_buffer(nest *n, const sink *s, reg r);
 /* Statements that empty the accumulators of float sums into those of blocks: an error grows with the longest chain of
  * additions, not with the row. Nothing if there is no such sum. filled: a variable that counts additions. */
 void put_sum_blocks(nest *n, const accumulator *all, int count, const char *filled, text *out);
+/* The same for sums in a buffer, whose loops do not end with the folded axes: two more buffers behind it hold sums of
+ * blocks. The loop axis whose turns make blocks, or NO_AXIS; statements at the end of a turn; those behind the loops. */
+int block_axis(const emitter *e, const pass_nest *pass, const sink *s, int outer);
+void put_buffer_blocks(nest *n, const sink *s, int axis, const char *first, text *out);
+void put_buffer_sum(nest *n, const sink *s);
 void finish_fold(nest *n, const accumulator *a);
 void keep_fold(nest *n, const sink *s); /* in its buffer, if another group needs it */
 void put_fill(nest *n, const sink *s);

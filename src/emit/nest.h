@@ -68,6 +68,7 @@ typedef struct buffer {
     dtype elem;
     tile_type shape;
     int64_t extra_bytes;
+    int more;        /* so many further ones of the same size lie behind it: sums of blocks */
     bool run_time;   /* its size is known only inside the program: allocated there */
     int first, last; /* emitter.time of the first and last item that names it; 0: none does */
     int slot;        /* the first buffer at the same place */

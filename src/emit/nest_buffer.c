@@ -70,7 +70,7 @@ static int64_t times(int64_t bytes, int64_t extent)
 /* 0: it depends on arguments. */
 static int64_t constant_bytes(const buffer *b)
 {
-    int64_t bytes = dtypes[b->elem].size_bytes;
+    int64_t bytes = dtypes[b->elem].size_bytes * (1 + b->more);
     for (int i = 0; i < b->shape.rank; i++) {
         if (b->shape.dims[i] < 0) return 0;
         bytes = times(bytes, b->shape.dims[i]);
@@ -80,7 +80,7 @@ static int64_t constant_bytes(const buffer *b)
 
 const char *buffer_bytes(emitter *e, const buffer *b)
 {
-    int64_t constant = dtypes[b->elem].size_bytes;
+    int64_t constant = dtypes[b->elem].size_bytes * (1 + b->more);
     const char *factor = "";
     int open = 0;
     if (constant_bytes(b)) return arena_print(e->memory, "%ldL", (long)constant_bytes(b));

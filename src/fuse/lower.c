@@ -278,6 +278,50 @@ void lower_for_end(lowering *l, tile_block *b, lower_for *loop, const value *nex
     tile_append(l->k, b, loop->op);
 }
 
+lower_sums lower_sums_begin(lowering *l, tile_block *b, value first, value limit, value step, int levels, int64_t block,
+                            const value *carried, const fold_kind *folds, int count)
+{
+    lower_sums loop = {0};
+    value start[LOWER_ARRAYS] = {0};
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        dtype elem = tile_type_of(l->k, carried[i]).elem;
+        start[i] = carried[i];
+        any |= loop.is_sum[i] = folds[i] == FOLD_SUM && dtype_is_float(elem) && elem != DT_F64;
+    }
+    loop.levels = any ? levels : 0;
+    for (int i = 0; i < loop.levels; i++) {
+        int64_t span = loop.levels - i == 2 ? block * block : block;
+        value size = lower_op(l, b, OP_MUL, DT_I64, (value[]){step, lower_integer(l, b, span)}, 2, 0);
+        lower_for *around = &loop.around[i];
+        *around = lower_for_begin(l, first, limit, size, start, count);
+        for (int k = 0; k < count; k++) start[k] = loop.is_sum[k] ? carried[k] : around->carried[k];
+        b = around->body;
+        first = around->index;
+        value end = lower_op(l, b, OP_ADD, DT_I64, (value[]){first, size}, 2, 0);
+        limit = lower_op(l, b, OP_MIN, DT_I64, (value[]){limit, end}, 2, 0);
+    }
+    loop.in = lower_for_begin(l, first, limit, step, start, count);
+    return loop;
+}
+
+void lower_sums_end(lowering *l, tile_block *b, lower_sums *loop, const value *next, value *results)
+{
+    value now[LOWER_ARRAYS];
+    int count = loop->in.count;
+    lower_for_end(l, loop->levels ? loop->around[loop->levels - 1].body : b, &loop->in, next, results);
+    for (int i = loop->levels - 1; i >= 0; i--) {
+        lower_for *around = &loop->around[i];
+        for (int k = 0; k < count; k++) {
+            dtype elem = tile_type_of(l->k, results[k]).elem;
+            now[k] = loop->is_sum[k]
+                         ? lower_op(l, around->body, OP_ADD, elem, (value[]){around->carried[k], results[k]}, 2, 0)
+                         : results[k];
+        }
+        lower_for_end(l, i ? loop->around[i - 1].body : b, around, now, results);
+    }
+}
+
 void lower_phase_launch(lowering *l, int phase, const value *counts, int count)
 {
     tile_op *op = tile_op_new(l->k, OP_LAUNCH, counts, count);

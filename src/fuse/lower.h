@@ -133,6 +133,18 @@ typedef struct lower_for {
 } lower_for;
 lower_for lower_for_begin(lowering *l, value first, value limit, value step, const value *carried, int count);
 void lower_for_end(lowering *l, tile_block *b, lower_for *loop, const value *next, value *results);
+/* The same where the carried values are folds (`folds`, carried from their identities): sums of floats are added up in
+ * blocks of `block` turns, and with two levels those in blocks of so many blocks, so that an error grows with the length
+ * of a block and not with the number of turns. What a turn does goes into `in`. No level: one loop. */
+enum { SUM_LEVELS = 2 };
+typedef struct lower_sums {
+    lower_for in, around[SUM_LEVELS];
+    int levels; /* loops around `in` */
+    bool is_sum[LOWER_ARRAYS];
+} lower_sums;
+lower_sums lower_sums_begin(lowering *l, tile_block *b, value first, value limit, value step, int levels, int64_t block,
+                            const value *carried, const fold_kind *folds, int count);
+void lower_sums_end(lowering *l, tile_block *b, lower_sums *loop, const value *next, value *results);
 void lower_phase_launch(lowering *l, int phase, const value *counts, int count);
 tile_type frame_type(const frame *f, dtype elem, unsigned tile_axes);        /* scalar for no axes */
 unsigned frame_axes(const lowering *l, const frame *f, unsigned space_axes); /* tile axes that these run along */

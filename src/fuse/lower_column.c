@@ -18,6 +18,7 @@
 /* The late folds and where their parts wait. */
 typedef struct parts {
     int folds[LOWER_ARRAYS], count;
+    fold_kind kinds[LOWER_ARRAYS];
     int scratch[LOWER_ARRAYS];   /* parameters [parts][the other kept axes ...] */
     unsigned kept[LOWER_ARRAYS]; /* inner axes of the space that the fold keeps: all or none */
     int part_param;
@@ -35,8 +36,16 @@ static void find_folds(const loop *p, lowering *l, parts *c)
             return;
         }
         c->kept[c->count] = x->axes & p->inner;
+        c->kinds[c->count] = x->fold;
         c->folds[c->count++] = i;
     }
+}
+
+/* Sums of a CPU's programs go in blocks of so many turns; a GPU has programs for all turns and no registers for more. */
+#define SUM_BLOCK 256
+static int sum_levels(const loop *p)
+{
+    return p->b->options->gpu ? 0 : 1;
 }
 
 static dtype fold_elem(const loop *p, int fold)
@@ -404,22 +413,24 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     if (looped)
         limit = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){tile_count, product(l, f->block, rows, looped)}, 2, 0);
     value by = lower_scalar_value(l, l->phase, chunk_param);
-    lower_for loop = lower_for_begin(l, chunk, limit, by, carried, c.count);
-    frame *g = lower_frame(l, f, loop.body);
+    lower_sums loop =
+        lower_sums_begin(l, f->block, chunk, limit, by, sum_levels(p), SUM_BLOCK, carried, c.kinds, c.count);
+    tile_block *body = loop.in.body;
+    frame *g = lower_frame(l, f, body);
     g->rank = rank;
     memcpy(g->dims, f->dims, sizeof(g->dims));
-    value tile = loop.index;
+    value tile = loop.in.index;
     if (looped) {
-        tile = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, tile_count}, 2, 0);
-        scalars_of(l, g, lower_op(l, loop.body, OP_DIV, DT_I64, (value[]){loop.index, tile_count}, 2, 0), rows, looped);
+        tile = lower_op(l, body, OP_MOD, DT_I64, (value[]){loop.in.index, tile_count}, 2, 0);
+        scalars_of(l, g, lower_op(l, body, OP_DIV, DT_I64, (value[]){loop.in.index, tile_count}, 2, 0), rows, looped);
     }
-    value start = lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
+    value start = lower_op(l, body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
     frame_tile(g, tiled, 0, start, true);
-    for (int i = 0; i < c.count; i++) next[i] = step(p, l, g, c.folds[i], loop.carried[i]);
+    for (int i = 0; i < c.count; i++) next[i] = step(p, l, g, c.folds[i], loop.in.carried[i]);
     for (int i = 0; i < p->output_count; i++)
         if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
     lower_checks(l, g);
-    lower_for_end(l, f->block, &loop, next, results);
+    lower_sums_end(l, f->block, &loop, next, results);
     value first_part = rows_each > 1 ? lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0) : chunk;
     frame *left = lower_frame(l, f, f->block);
     left->rank = rank;
@@ -521,18 +532,19 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         carried[i] = identity(p, l, f->block, c.folds[i]);
         if (c.kept[i]) carried[i] = lower_broadcast(l, f, carried[i], 1);
     }
-    lower_for loop = lower_for_begin(l, chunk, product(l, f->block, rows, row_count), part_count, carried, c.count);
-    frame *g = lower_frame(l, f, loop.body);
+    lower_sums loop = lower_sums_begin(l, f->block, chunk, product(l, f->block, rows, row_count), part_count,
+                                       sum_levels(p), SUM_BLOCK, carried, c.kinds, c.count);
+    frame *g = lower_frame(l, f, loop.in.body);
     g->rank = 1;
     g->dims[0] = f->dims[0];
-    scalars_of(l, g, loop.index, rows, row_count);
+    scalars_of(l, g, loop.in.index, rows, row_count);
     store_row_outputs(p, l, g);
     for (int i = 0; i < c.count; i++) {
         const term *x = &p->t->terms[c.folds[i]];
-        next[i] = lower_combine(l, g, x->fold, loop.carried[i], row_value(p, l, g, c.folds[i]), x->n);
+        next[i] = lower_combine(l, g, x->fold, loop.in.carried[i], row_value(p, l, g, c.folds[i]), x->n);
     }
     lower_checks(l, g);
-    lower_for_end(l, f->block, &loop, next, results);
+    lower_sums_end(l, f->block, &loop, next, results);
     for (int i = 0; i < c.count; i++) {
         int axis = 0;
         bool safe = true;

@@ -87,6 +87,7 @@ static void fold_stage(const loop *p, lowering *l, frame *row, const int *inner,
 {
     int folds[LOWER_ARRAYS], fold_count = 0;
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
+    fold_kind kinds[LOWER_ARRAYS];
     for (int i = 1; i < p->t->term_count; i++) {
         const term *x = &p->t->terms[i];
         if (!loop_is_row_fold(p, x) || depth[i] != stage) continue;
@@ -96,14 +97,15 @@ static void fold_stage(const loop *p, lowering *l, frame *row, const int *inner,
         }
         dtype elem = p->t->terms[x->inputs[0]].elem;
         carried[fold_count] = lower_number(l, row->block, elem, fold_identity(x->fold, elem));
+        kinds[fold_count] = x->fold;
         folds[fold_count++] = i;
     }
-    lower_for loop = lower_for_begin(l, lower_integer(l, row->block, 0), turns, lower_integer(l, row->block, 1),
-                                     carried, fold_count);
-    frame *f = inner_frame(l, row, &loop, inner, count);
+    lower_sums loop = lower_sums_begin(l, row->block, lower_integer(l, row->block, 0), turns,
+                                       lower_integer(l, row->block, 1), 2, 64, carried, kinds, fold_count);
+    frame *f = inner_frame(l, row, &loop.in, inner, count);
     for (int i = 0; i < fold_count; i++)
-        next[i] = lower_combine(l, f, p->t->terms[folds[i]].fold, loop.carried[i], lower_fold(l, f, folds[i]), 0);
-    lower_for_end(l, row->block, &loop, next, results);
+        next[i] = lower_combine(l, f, kinds[i], loop.in.carried[i], lower_fold(l, f, folds[i]), 0);
+    lower_sums_end(l, row->block, &loop, next, results);
     for (int i = 0; i < fold_count; i++) lower_bind(row, folds[i], results[i]);
 }
 

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <quern/device.h>
+#include <quern/tensor.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 
@@ -272,5 +273,84 @@ TEST(long_sums)
     free(x);
 }
 
+/* Folds over other axes than the last, which add to a buffer. */
+TEST(long_sums_of_columns)
+{
+    static const char words[] =
+        "kernel columns(in float x[m][n], out float s[n], const int B = 5) launch (cdiv(n, B))\n"
+        "{ int c = program(0) * B; s[c : B] = sum(x[:][c : B], axis = 0); }\n"
+        "kernel block(in float x[m][n], out float s[n]) launch (cdiv(n, 8))\n"
+        "{ int c = program(0) * 8; s[c : 8] = sum(x[0 : 131072][c : 8], axis = 0); }\n"
+        "kernel middle(in float x[k][m][n], out float s[k][n], const int B = 2, const int C = 3)\n"
+        "    launch (cdiv(k, B), cdiv(n, C))\n"
+        "{ int a = program(0) * B, c = program(1) * C; s[a : B][c : C] = sum(x[a : B][:][c : C], axis = 1)[:][0][:]; "
+        "}\n"
+        "kernel two(in float x[m][n][k], out float s[n]) launch (cdiv(n, 4))\n"
+        "{ int c = program(0) * 4; s[c : 4] = sum(x[:][c : 4][0 : 3], axis = {0, 2})[0][:][0]; }\n";
+    enum { LONG = 131072 + 3 };
+    static const struct {
+        const char *name;
+        int rank, result_rank;
+        int64_t shape[3], results[2];
+        double terms;
+    } cases[] = {{"columns", 2, 1, {LONG, 7}, {7}, LONG},
+                 {"block", 2, 1, {131072, 9}, {9}, 131072},
+                 {"middle", 3, 2, {3, LONG, 4}, {3, 4}, LONG},
+                 {"two", 3, 1, {LONG, 5, 3}, {5}, 3.0 * LONG}};
+    qn_error error;
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    float *x = malloc(sizeof(float) * LONG * 15), results[12];
+    for (int i = 0; i < LONG * 15; i++) x[i] = 0.1f;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "sums.qn", words, &module, &error) == QN_OK);
+    for (int i = 0; i < COUNT(cases); i++) {
+        int64_t count = cases[i].results[0] * (cases[i].result_rank == 2 ? cases[i].results[1] : 1);
+        EXPECT(qn_call_new(module, cases[i].name, &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "x", x, QN_F32, cases[i].rank, cases[i].shape, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "s", results, QN_F32, cases[i].result_rank, cases[i].results, NULL, &error) ==
+               QN_OK);
+        EXPECT(qn_call_run(call, "cpu", &error) == QN_OK);
+        for (int k = 0; k < count; k++) EXPECT_NEAR(results[k] / ((double)0.1f * cases[i].terms), 1, 3e-6);
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+    qn_context_close(context);
+    free(x);
+}
+
+/* Sums that the loops of fused kernels carry. */
+TEST(long_sums_of_tensors)
+{
+    enum { LONG = 131072 + 3 };
+    float *x = malloc(sizeof(float) * LONG * 40), results[40];
+    qn_error error;
+    qn_context *context;
+    qn_tape *tape;
+    for (int i = 0; i < LONG * 40; i++) x[i] = 0.1f;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_tape_new(context, "cpu", &tape, &error) == QN_OK);
+    struct {
+        qn_shape shape;
+        qn_axes axes;
+        int results;
+    } cases[] = {{QN_SHAPE(LONG, 7), QN_AXES(0), 7},
+                 {QN_SHAPE(LONG, 40), QN_AXES(0), 40},
+                 {QN_SHAPE(LONG, 3, 2), QN_AXES(0, 2), 3},
+                 {QN_SHAPE(2, LONG, 5), QN_AXES(1), 10}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        qn_tensor sum = qn_sum(qn_from_memory(tape, x, QN_F32, cases[i].shape), cases[i].axes, false);
+        double terms = 1;
+        for (int k = 0; k < cases[i].shape.rank; k++) terms *= (double)cases[i].shape.extents[k];
+        EXPECT(qn_tensor_read(sum, results, sizeof(float) * (size_t)cases[i].results, &error) == QN_OK);
+        for (int k = 0; k < cases[i].results; k++)
+            EXPECT_NEAR(results[k] / ((double)0.1f * terms / cases[i].results), 1, 3e-6);
+    }
+    qn_tape_free(tape);
+    qn_context_close(context);
+    free(x);
+}
+
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
-          CASE(bad_text), CASE(ceilings), CASE(long_sums))
+          CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(long_sums_of_tensors))
