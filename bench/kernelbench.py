@@ -187,7 +187,7 @@ class Quern:
     def call(self, problem, mode, tensors, scalars, result):
         module, call, keep = C.c_void_p(), C.c_void_p(), []
         self.ok(self.q.qn_module_load_file(self.context, problem.functions.encode(), C.byref(module), self.error), "load")
-        name = f"{mode} k{problem.number}" if mode != "fused" else f"k{problem.number}"
+        name = f"{mode} k{problem.number}"
         self.ok(self.q.qn_call_new(module, name.encode(), C.byref(call), self.error), "call")
         for (array, _), t in zip(problem.arrays, tensors):
             self.bind(call, array, t.detach(), keep)
@@ -269,7 +269,7 @@ def run_one(problem, options, pipe):
             want = want if torch.is_tensor(want) else want[0]
             pipe.send({"stage": "compiling Quern's plan or its first run"})
             result = torch.empty(tuple(want.shape), dtype=want.dtype, device=device)
-            call, _keep = quern.call(problem, options.mode, tensors, scalars, result)
+            call, _keep = quern.call(problem, options.mode + (" tf32" if options.tf32 else ""), tensors, scalars, result)
             start = time.perf_counter()
             quern.run(call)
             if device == "cuda":

@@ -25,8 +25,9 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
     qn_mode mode;
+    bool tf32;
     const char *spelled = kernel;
-    kernel = function_name(spelled, &mode);
+    kernel = function_name(spelled, &mode, &tf32);
     kernel_entry *entry = module->cuda_source && strchr(kernel, '<') ? cuda_module_instance(module, kernel, error)
                                                                      : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;
@@ -35,6 +36,7 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
                          kernel);
     *out = call_new(entry, module->context);
     (*out)->mode = mode;
+    (*out)->tf32 = tf32;
     return QN_OK;
 }
 

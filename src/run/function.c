@@ -16,18 +16,25 @@ bool call_is_function(const qn_call *call)
     return call->kernel->item && call->kernel->item->kind == AST_TENSOR;
 }
 
-const char *function_name(const char *spelled, qn_mode *mode)
+const char *function_name(const char *spelled, qn_mode *mode, bool *tf32)
 {
     static const struct {
         const char *word;
         qn_mode mode;
-    } modes[] = {{"fused ", QN_FUSED}, {"eager ", QN_EAGER}, {"strict ", QN_STRICT}};
+        bool tf32;
+    } words[] = {
+        {"fused ", QN_FUSED, false}, {"eager ", QN_EAGER, false}, {"strict ", QN_STRICT, false}, {"tf32 ", 0, true}};
     *mode = QN_FUSED;
-    for (int i = 0; i < COUNT(modes); i++) {
-        size_t length = strlen(modes[i].word);
-        if (strncmp(spelled, modes[i].word, length) != 0) continue;
-        *mode = modes[i].mode;
-        return spelled + length;
+    *tf32 = false;
+    for (int i = 0; i < COUNT(words); i++) {
+        size_t length = strlen(words[i].word);
+        if (strncmp(spelled, words[i].word, length) != 0) continue;
+        if (words[i].tf32)
+            *tf32 = true;
+        else
+            *mode = words[i].mode;
+        spelled += length;
+        i = -1; /* another may follow */
     }
     return spelled;
 }

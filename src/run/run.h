@@ -56,8 +56,8 @@ struct qn_context {
     struct tune_book *book;     /* read at the first need; NULL before */
     void (*print)(void *user, const char *line);
     void *user;
-    unsigned log;                         /* LOG_... from QUERN_LOG */
-    char *input; /* of the path `-`, once it was read */
+    unsigned log; /* LOG_... from QUERN_LOG */
+    char *input;  /* of the path `-`, once it was read */
     size_t input_bytes;
     _Atomic int64_t compiles, cache_hits; /* programs made by a compiler; programs found in the cache */
 };
@@ -176,6 +176,7 @@ struct qn_call {
     bool has_run;
     const struct record_facts *facts; /* in records, once there was one */
     qn_mode mode;                     /* of a tensor function */
+    bool tf32;                        /* its products of f32 may round to tf32 */
     struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
     void *scratch;                    /* the caller's, for launches on a device with memory of its own; NULL: none */
     int64_t scratch_bytes;
@@ -258,7 +259,7 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
 /* function.c: tensor functions as calls */
 void function_results(kernel_entry *e, bool gradient); /* adds them to the entry's parameters */
 bool call_is_function(const qn_call *call);
-const char *function_name(const char *spelled, qn_mode *mode); /* "eager f": f */
+const char *function_name(const char *spelled, qn_mode *mode, bool *tf32); /* "eager f", "strict tf32 f": f */
 /* The same function with results of these names; others than those given keep theirs. */
 kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count);
 /* The entry of grad(f), or NULL. */

@@ -72,6 +72,7 @@ static qn_status trace(shown *s, qn_error *error)
     QN_TRY(call_bind(call, s->slot, true, error));
     const tile_kernel *k = call->instance->kernel;
     s->tape = tape_new(call->context, "ref");
+    qn_tape_set_tf32(s->tape, call->tf32);
     node arguments[MAX_PARAMS] = {0};
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind != PARAM_IN) continue;
@@ -170,8 +171,8 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
     return QN_OK;
 }
 
-qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, const qn_show_options *options,
-                        const show_taker *taker, text *out, qn_error *error)
+qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, bool tf32,
+                        const qn_show_options *options, const show_taker *taker, text *out, qn_error *error)
 {
     const char *stage = options->stage ? options->stage : "fusion", *device = options->device;
     shown s = {.memory = arena_new()};
@@ -191,6 +192,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
     if (status == QN_OK) {
         s.call = call_new(entry, context);
         s.call->mode = mode;
+        s.call->tf32 = tf32;
         s.call->assumed_units = s.units;
         status = call_apply(s.call, &options->settings, error);
     }

@@ -295,6 +295,12 @@ TEST(f32_as_tf32)
     EXPECT(strstr(words, "bulk left_terms[1, 1, ") && strstr(words, "bulk right_terms[1, 1, "));
     EXPECT(strstr(words, "wgmma_tf32"));
     free(words);
+    words = show(FILE_PATH, "tf32 allowed", "schedule", "M=512 N=512 K=2048");
+    EXPECT(strstr(words, "wgmma_tf32"));
+    free(words);
+    words = show(FILE_PATH, "strict allowed", "schedule", "M=512 N=512 K=2048");
+    EXPECT(!strstr(words, "wgmma_tf32"));
+    free(words);
     run_products(QN_PRODUCTS_TF32, 1, false, 1030, 257, 2031, true, false);
 }
 
