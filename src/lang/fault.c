@@ -53,6 +53,11 @@ void fault_narrow(diagnostics *d, place at, const char *name, dtype from, dtype 
              "argument `%s` would narrow `%s` to `%s`", name, type_text(from), type_text(to));
 }
 
+void fault_tf32(diagnostics *d, place at, dtype of)
+{
+    diagnose(d, "E311", at, "cast it to `float` first", "`tf32` of `%s`", type_text(of));
+}
+
 void fault_bitcast_type(diagnostics *d, place at)
 {
     diagnose(d, "E213", at, "write `bitcast(u32, x)`", "the first argument of `bitcast` is a type");

@@ -27,6 +27,7 @@ void fault_bitcast_type(diagnostics *d, place at);                              
 void fault_bitcast_width(diagnostics *d, place at, dtype from, dtype to);            /* E213 */
 void fault_lane(diagnostics *d, place at);                                           /* E217 */
 void fault_dot_types(diagnostics *d, place at, dtype a, dtype b);                    /* E311 */
+void fault_tf32(diagnostics *d, place at, dtype of);                                 /* E311 */
 
 /* shapes */
 void fault_ranks(diagnostics *d, place at, int a, int b);                  /* E301 */

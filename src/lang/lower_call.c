@@ -116,7 +116,7 @@ term lower_builtin(walk *w, const builtin *b, const char *name, term *arguments,
     }
     if (is_word(name, "tf32")) {
         if (dtype_is_integer(arguments[0].elem) || arguments[0].elem == DT_F64) {
-            diagnose(w->d, "E311", at, "cast it to `float` first", "`tf32` of `%s`", type_text(arguments[0].elem));
+            fault_tf32(w->d, at, arguments[0].elem);
             return term_error();
         }
         arguments[0] = term_as_float(w, &arguments[0]);

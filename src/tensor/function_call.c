@@ -403,7 +403,7 @@ static operand call_tf32(tracer *t, const ast *call)
     if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
     dtype type = operand_type(t, &x);
     if (dtype_is_integer(type) || type == DT_F64) {
-        diagnose(t->d, "E311", call->at, "cast it to `float` first", "`tf32` of `%s`", type_text(type));
+        fault_tf32(t->d, call->at, type);
         return operand_error();
     }
     x = operand_cast(t, &x, DT_F32, call->at);
