@@ -103,7 +103,8 @@ static void list_kernels(const qn_module *module, FILE *to)
             if (qn_kernel_param(module, name, p, &param, &error) != QN_OK) continue;
             if (!*param.type) continue; /* a tensor function's result */
             fprintf(to, "%s%s%s %s", p ? ", " : "", kinds[param.kind], param.type, param.name);
-            for (int axis = 0; axis < param.rank; axis++) fprintf(to, "[]");
+            if (param.any_rank) fprintf(to, "[...]");
+            for (int axis = param.any_rank; axis < param.rank; axis++) fprintf(to, "[]");
         }
         fprintf(to, ")\n");
     }

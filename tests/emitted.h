@@ -350,7 +350,7 @@ static inline void run_case(const char *path, const char *name, const char *word
         given[p] = setting != NULL;
         if (setting) numbers[p] = (number){.i = atoll(setting), .f = atof(setting)};
     }
-    static launch_plan plan;
+    launch_plan plan = launch_plan_new(memory, k->param_count);
     status = interp_head(blank, given, numbers, arrays[0], 2, &plan, &error);
     if (status != QN_OK) printf("%s: %s\n", what, error.message);
     EXPECT(status == QN_OK);

@@ -58,7 +58,7 @@ static inline bool kernel_run(arena *memory, const graph *g, const fuse_kernel *
         }
     }
     EXPECT(argument == k->argument_count && scalar == k->scalar_count);
-    launch_plan plan = {0};
+    launch_plan plan = launch_plan_new(memory, k->kernel->param_count);
     qn_error error = {0};
     if (interp_head(k->kernel, given, numbers, arrays, 2, &plan, &error) != QN_OK) {
         printf("%s\n", error.message);

@@ -61,6 +61,7 @@ static inline launch_of launch_make(const char *path, const char *name, const ch
             numbers[p].i = strtoll(values[i], NULL, 0);
         }
     }
+    if (good) l.plan = launch_plan_new(l.memory, k->param_count);
     good = good && interp_head(k, is_given, numbers, l.arrays, 132, &l.plan, &error) == QN_OK;
     for (int p = 0; good && p < k->param_count; p++) {
         int64_t step = 1;

@@ -274,6 +274,7 @@ static inline bool program_run(program *p)
     bool given[64] = {0};
     number numbers[64] = {0};
     launch_plan *plan = ARENA_NEW(p->memory, launch_plan);
+    *plan = launch_plan_new(p->memory, k->param_count);
     qn_error error = {0};
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *param = &k->params[i];

@@ -1,6 +1,6 @@
 /*
- * Traces a tensor function with no device: extents are 3, 4, 5, ... in the order in which they are named, generic types
- * float, constants without a value 2; tensors are filled by the caller.
+ * Traces a tensor function with no device: extents are 3, 4, 5, ... in the order in which they are named, `[...]` two
+ * axes, generic types float, constants without a value 2; tensors are filled by the caller.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_TRACED_H
@@ -65,9 +65,10 @@ static inline void traced_extents(traced *t, const ast *item)
 /* Types, constants, extents and leaves. Values set before with traced_set stay. */
 static inline bool traced_bind(traced *t, const char *function)
 {
-    const ast *item = t->item = ast_find(t->file, function);
+    const ast *item = ast_find(t->file, function);
     lang_given given = {.units = 2};
     if (t->d.errors || !item || item->kind != AST_TENSOR) return false;
+    item = t->item = lang_spread(t->memory, item, 2, NULL);
     traced_extents(t, item);
     for (int i = 0; i < item->list.count; i++) {
         const ast *param = item->list.items[i];
@@ -87,7 +88,7 @@ static inline bool traced_bind(traced *t, const char *function)
     for (int i = 0; i < t->constants.count; i++) bindings_set(t->memory, &all, t->constants.items[i]);
     for (int i = 0; i < item->list.count; i++) {
         const ast *param = item->list.items[i];
-        if (param_is_constant(param) || !param->list.count) continue;
+        if (!param->is_tensor) continue;
         shape s = {.rank = param->list.count};
         for (int k = 0; k < s.rank; k++) {
             binding b;

@@ -126,7 +126,8 @@ typedef enum qn_param_kind { QN_PARAM_IN, QN_PARAM_OUT, QN_PARAM_INOUT, QN_PARAM
 typedef struct qn_param {
     const char *name, *type; /* type as written: "float", "T"; borrowed */
     qn_param_kind kind;
-    int rank; /* -1: not an array */
+    int rank;      /* -1: not an array */
+    bool any_rank; /* `[...]` is among its brackets: rank is what it is with one axis there */
 } qn_param;
 QN_API int qn_kernel_param_count(const qn_module *module, const char *kernel); /* -1: no such kernel */
 QN_API QN_MUST_CHECK qn_status qn_kernel_param(const qn_module *module, const char *kernel, int number, qn_param *param,

@@ -64,11 +64,14 @@ typedef struct interp_options {
 
 /* What the head region decides. */
 typedef struct launch_plan {
-    int64_t scalars_bits[64]; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of
-                                 the double f */
-    int64_t extents[64][MAX_RANK]; /* of every array parameter */
-    int64_t programs[16][3];       /* per phase */
+    int room;              /* parameters that there is place for */
+    int64_t *scalars_bits; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of the
+                              double f */
+    int64_t (*extents)[MAX_RANK]; /* of every array parameter */
+    int64_t programs[16][3];      /* per phase */
 } launch_plan;
+/* An empty plan for a kernel of so many parameters; its arrays live in the arena. */
+launch_plan launch_plan_new(arena *memory, int param_count);
 
 /* given[p]: whether scalar p was given, numbers[p] its value; arrays[p].data may be NULL (outputs, scratch, inputs to
  * be made): the extents are then computed (rank and elem must be set); an empty array that was given has an address.

@@ -188,6 +188,14 @@ static qn_status run_head(interp *s)
     return QN_OK;
 }
 
+launch_plan launch_plan_new(arena *memory, int param_count)
+{
+    launch_plan plan = {.room = param_count + 1};
+    plan.scalars_bits = ARENA_ARRAY(memory, int64_t, plan.room);
+    plan.extents = arena_alloc(memory, sizeof(plan.extents[0]) * (size_t)plan.room);
+    return plan;
+}
+
 qn_status interp_head(const tile_kernel *k, const bool *given, const number *numbers, const array_view *arrays,
                       int units, launch_plan *plan, qn_error *error)
 {
@@ -199,12 +207,18 @@ qn_status interp_head(const tile_kernel *k, const bool *given, const number *num
     s.head = plan;
     s.plan = plan;
     s.step_limit = 100000000;
-    CHECK(k->param_count <= COUNT(plan->extents));
-    memset(plan, 0, sizeof(*plan));
+    CHECK(k->param_count <= plan->room);
+    memset(plan->scalars_bits, 0, sizeof(plan->scalars_bits[0]) * (size_t)plan->room);
+    memset(plan->extents, 0, sizeof(plan->extents[0]) * (size_t)plan->room);
+    memset(plan->programs, 0, sizeof(plan->programs));
+    s.bound = heap_array((size_t)k->param_count + 1, sizeof(bool));
+    s.bound_by = heap_array((size_t)k->param_count + 1, sizeof(int));
     s.slots = heap_array((size_t)k->value_count, sizeof(tile *));
     qn_status status = run_head(&s);
     tile_free_buffers(&s);
     heap_free(s.slots);
+    heap_free(s.bound);
+    heap_free(s.bound_by);
     findings_free(&found);
     return status;
 }

@@ -100,8 +100,8 @@ struct interp {
     const bool *given;
     const number *numbers;
     launch_plan *head;
-    bool bound[64];   /* which scalars have a value */
-    int bound_by[64]; /* the array that bound an extent, or -1 */
+    bool *bound;   /* by parameter: which scalars have a value */
+    int *bound_by; /* the array that bound an extent, or -1 */
 };
 
 /* interp.c */

@@ -25,7 +25,7 @@ typedef enum ast_kind {
     /* settings: clauses[0] (word "settings"); clauses: on, input, tolerance, bytes, flops; list: AST_VARIANT */
     AST_BENCH,
     AST_CONSTANT, /* item or statement: type, name, left: expr */
-    AST_IMPORT,   /* words: the path; name: the name space; is_set: it was given with `as`. In `imports`, not in `items` */
+    AST_IMPORT, /* words: the path; name: the name space; is_set: it was given with `as`. In `imports`, not in `items` */
     /* parts of items */
     /* word: "" in out inout scratch const; is_tile; type; name; list: extents (empty: scalar, or rank-0 array when
      * in/out/inout/scratch); left: default or initial, or NULL; function constants: word const, is_function, list:
@@ -95,6 +95,12 @@ struct ast {
     ast_list list, clauses, phases;
     number number;
     bool is_tile, is_float, is_typed, is_set, is_slice, is_generic, is_function, is_path, parenthesised, blank_before;
+    bool is_tensor;    /* AST_PARAM: it has brackets, maybe empty ones */
+    bool is_signature; /* AST_KERNEL: parameters and results of a tensor function, not of the source */
+    bool is_spread;    /* AST_SUBSCRIPT: `[...]` */
+    /* AST_PARAM: `[...]` stands before this extent for spread_count axes, of which the list has none before spread.c */
+    int spread_at, spread_count;
+    bool has_spread;
 };
 
 typedef struct ast_comment {
@@ -113,8 +119,8 @@ typedef struct ast_file {
     const char **lines; /* NUL-terminated copies, [0] is line 1 */
     int line_count;
     ast_list imports, items;
-    map *by_name; /* the first item of a name that is not a bench */
-    map *benches; /* the first bench that names a kernel */
+    map *by_name;              /* the first item of a name that is not a bench */
+    map *benches;              /* the first bench that names a kernel */
     struct ast_file *importer; /* of an imported file */
     struct ast_file **sources; /* of the first file: all that were imported, in order */
     int source_count, source_capacity;
@@ -125,6 +131,7 @@ typedef struct ast_file {
 } ast_file;
 
 /* import.c */
+#define TENSOR_PARAM_LIMIT 512 /* parameters of a tensor function */
 #define FOREIGN_LINES 10000000 /* line 3 of the second imported file is 2 * FOREIGN_LINES + 3 */
 const char *source_of_line(const ast_file *file, int *line, const ast_file **source); /* its path; the line is in it */
 
@@ -223,12 +230,21 @@ void bindings_set(arena *memory, bindings *b, binding item); /* replaces one of 
 bool lang_evaluate(const ast_file *file, const ast *expression, const bindings *known, int units, diagnostics *d,
                    binding *out, const char **unbound);
 
+/* spread.c: tensor functions of any rank. */
+bool item_is_spread(const ast *item);     /* has a parameter a `[...]`? */
+int spread_axis_number(const char *name); /* k of `axis_k`; -1: another name */
+int spread_fixed(const ast *param);       /* axes beside `[...]` */
+/* The item with `count` axes for each `[...]`, none where `bare` (by parameter, may be NULL); the item itself where it
+ * has no `[...]`. */
+const ast *lang_spread(arena *memory, const ast *item, int count, const bool *bare);
+
 /* instance.c: from what the caller gave to the constants and types of one instance. */
 typedef struct given_array {
     const char *name;
     dtype elem;
     int rank;
     int64_t extents[MAX_RANK];
+    unsigned units;   /* axes that broadcast: behind `[...]` they go with every extent */
     bool has_extents; /* false: only the element type is known */
 } given_array;
 typedef struct lang_given {

@@ -80,6 +80,8 @@ const builtin builtins[] = {
     {"program", BUILTIN_PROGRAM, 1, 1, OP_NONE},
     {"programs", BUILTIN_PROGRAM, 1, 1, OP_NONE},
     {"units", BUILTIN_HOST, 0, 0, OP_NONE},
+    {"rank", BUILTIN_HOST, 1, 1, OP_NONE}, /* of tensors */
+    {"extent", BUILTIN_HOST, 2, 2, OP_NONE},
     {"print", BUILTIN_STATEMENT, 1, -1, OP_NONE},
     {"assert", BUILTIN_STATEMENT, 1, 2, OP_NONE},
     {"assume", BUILTIN_STATEMENT, 1, 1, OP_NONE},

@@ -80,6 +80,8 @@ void checker_unknown(checker *c, const char *name, place at, bool call)
             list[count++] = builtins[i].name;
     const char *near = suggest_name(name, list, count);
     const char *habit = habit_advice(name);
+    if (c->node && item_is_spread(c->node->item) && spread_axis_number(name) >= 0)
+        habit = "an axis of `[...]` has its name outside alone: write `extent(x, 0)`";
     fault_unknown(c->d, at, call, name,
                   habit  ? habit
                   : near ? arena_print(c->memory, "did you mean `%s`?", near)
@@ -107,7 +109,7 @@ static symbol_kind param_kind_of(const ast *param)
     if (!strcmp(param->word, "out")) return SYMBOL_OUT;
     if (!strcmp(param->word, "inout")) return SYMBOL_INOUT;
     if (!strcmp(param->word, "scratch")) return SYMBOL_SCRATCH;
-    return param->list.count ? SYMBOL_TENSOR : SYMBOL_SCALAR;
+    return param->is_tensor ? SYMBOL_TENSOR : SYMBOL_SCALAR;
 }
 
 static void check_param_form(checker *c, const ast *item, const ast *param)
@@ -123,6 +125,13 @@ static void check_param_form(checker *c, const ast *item, const ast *param)
     if (param->is_tile && (item->kind == AST_KERNEL || item->kind == AST_RAW))
         diagnose(c->d, "E104", param->from, "take an array and slice it",
                  "expected an array or a scalar, found the tile `%s`", param->name);
+    if (!tensor && param->has_spread)
+        diagnose(c->d, "E104", param->at,
+                 item->kind == AST_FUNCTION ? "take a tile: `tile T x` has any rank" : "name every extent, as in `[n]`",
+                 "`[...]` in the parameter `%s`: only tensor functions take arrays of any rank", param->name);
+    if (!tensor && param->is_tensor && !param->list.count && !param->has_spread)
+        diagnose(c->d, "E104", param->at, "name the extent: `[n]`; an array of rank 0 has no brackets at all",
+                 "expected an extent of `%s`, found `]`", param->name);
     if (array && param->left && strcmp(param->word, "out"))
         diagnose(c->d, "E104", param->left->from, "remove it",
                  "only `out` arrays have an initial value, and `%s` is not one", param->name);
@@ -189,6 +198,9 @@ static void check_params(checker *c, const ast *item)
         for (int k = 0; k < param->list.count; k++) {
             const ast *extent = param->list.items[k];
             if (extent->kind != AST_NAME) continue;
+            if (item_is_spread(item) && spread_axis_number(extent->name) >= 0)
+                diagnose(c->d, "E202", extent->at, "choose another name",
+                         "`%s` is the name of an axis of `[...]`, here it is an extent", extent->name);
             symbol *s = checker_find(c, extent->name);
             if (s && symbol_is_array(s)) {
                 diagnose(c->d, "E202", extent->at, "choose another name for the array or the extent",

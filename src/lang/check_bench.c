@@ -96,6 +96,7 @@ static void add_names(checker *c, name_set *set, const ast *item)
         for (int k = 0; k < param->list.count && !param->is_function; k++)
             if (param->list.items[k]->kind == AST_NAME) add_name(c, set, param->list.items[k]->name);
     }
+    for (int k = 0; item_is_spread(item) && k < ARRAY_RANK; k++) add_name(c, set, arena_print(c->memory, "axis_%d", k));
     for (int i = 0; i < COUNT(knobs); i++) add_name(c, set, knobs[i]);
 }
 

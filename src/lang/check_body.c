@@ -42,6 +42,9 @@ static void check_subscripts(checker *c, const ast *node)
 {
     for (int i = 0; i < node->list.count; i++) {
         const ast *subscript = node->list.items[i];
+        if (subscript->is_spread && !c->in_tensor)
+            diagnose(c->d, "E104", subscript->from, "give one bracket for every axis: `[:]` for a whole axis",
+                     "`[...]` outside a tensor function");
         if (subscript->left) check_expression(c, subscript->left);
         if (subscript->right) check_expression(c, subscript->right);
         if (subscript->third) check_expression(c, subscript->third);

@@ -30,6 +30,18 @@ static void settings(printer *p, const ast_list *list)
     print_close(p, saved, ")");
 }
 
+static void print_axes(printer *p, const ast *param)
+{
+    ast_list before = param->list, behind = param->list;
+    if (param->is_tensor && !param->list.count && !param->has_spread) print_word(p, "[]");
+    before.count = param->has_spread ? param->spread_at : param->list.count;
+    behind.items += before.count;
+    behind.count -= before.count;
+    print_extents(p, &before);
+    if (param->has_spread) print_word(p, "[...]");
+    print_extents(p, &behind);
+}
+
 static void params(printer *p, const ast_list *list)
 {
     saved_group saved = print_open(p, "(");
@@ -49,7 +61,7 @@ static void params(printer *p, const ast_list *list)
         if (param->is_function)
             print_bracketed(p, "(", &param->list, ")");
         else
-            print_extents(p, &param->list);
+            print_axes(p, param);
         if (!param->left) continue;
         print_word(p, " = ");
         print_expression(p, param->left);

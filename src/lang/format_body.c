@@ -28,8 +28,9 @@ static void subscript(printer *p, const ast *node)
 {
     print_inline_comments(p, node->from);
     saved_group saved = print_open(p, "[");
+    if (node->is_spread) print_word(p, "...");
     if (node->left) print_expression(p, node->left);
-    if (node->is_slice) {
+    if (node->is_slice && !node->is_spread) {
         print_word(p, node->left ? " : " : ":");
         if (node->right) print_expression(p, node->right);
         if (node->third) {

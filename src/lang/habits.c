@@ -106,7 +106,7 @@ static const habit habits[] = {
     {".t", "write `transpose(x)`"},
     {".shape", "extents have names, those in the parameter's brackets: `float x[rows][cols]`"},
     {".size", "extents have names, those in the parameter's brackets: `float x[rows][cols]`"},
-    {".ndim", "the rank is the number of the parameter's brackets"},
+    {".ndim", "the rank is the number of the parameter's brackets; `rank(x)` in a tensor function with `[...]`"},
     {".dtype", "name the type in the parameter, `T x[n]` for any of them"},
     {".to", "cast by calling the type: `bf16(x)`"},
     {".astype", "cast by calling the type: `bf16(x)`"},

@@ -42,7 +42,7 @@ bool param_is_constant(const ast *param)
 
 bool param_is_array(const ast *param)
 {
-    return !param_is_constant(param) && (param->list.count > 0 || param->word[0]);
+    return !param_is_constant(param) && (param->is_tensor || param->word[0]);
 }
 
 /* A bare name in an array's brackets that is no parameter is an extent. */
@@ -173,6 +173,24 @@ static void bind_extent(instance *n, const ast *param, const ast *axis, int64_t 
     bindings_set(n->memory, into, b);
 }
 
+/* An axis of `[...]` that broadcasts goes with every extent. */
+static bool is_open_unit(const ast *param, const given_array *array, int axis)
+{
+    bool spread = axis >= param->spread_at && axis < param->spread_at + param->spread_count;
+    return spread && array->units >> axis & 1;
+}
+
+static void bind_open_units(instance *n)
+{
+    for (int i = 0; i < n->kernel->list.count && n->good; i++) {
+        const ast *param = n->kernel->list.items[i];
+        const given_array *array = param->spread_count ? array_given(n, param->name) : NULL;
+        for (int k = 0; array && k < array->rank; k++)
+            if (is_open_unit(param, array, k) && !bindings_find(n->extents, param->list.items[k]->name))
+                bind_extent(n, param, param->list.items[k], 1);
+    }
+}
+
 static void bind_arrays(instance *n)
 {
     for (int i = 0; i < n->kernel->list.count; i++) {
@@ -180,7 +198,9 @@ static void bind_arrays(instance *n)
         const given_array *array = param_is_array(param) ? array_given(n, param->name) : NULL;
         if (!array) continue;
         if (array->has_extents && array->rank != param->list.count) {
-            fault(n, "E501", param->at, "reshape the view",
+            fault(n, "E501", param->at,
+                  param->has_spread ? "all `[...]` of a function stand for the same axes: reshape the array"
+                                    : "reshape the view",
                   arena_print(n->memory, "array `%s` has %d axes, the parameter %d", param->name, array->rank,
                               param->list.count));
             continue;
@@ -191,8 +211,10 @@ static void bind_arrays(instance *n)
                   arena_print(n->memory, "array `%s` holds `%s`, the parameter `%s`", param->name,
                               type_name(array->elem), type_name(elem)));
         for (int k = 0; array->has_extents && k < array->rank; k++)
-            if (param->list.items[k]->kind == AST_NAME) bind_extent(n, param, param->list.items[k], array->extents[k]);
+            if (param->list.items[k]->kind == AST_NAME && !is_open_unit(param, array, k))
+                bind_extent(n, param, param->list.items[k], array->extents[k]);
     }
+    bind_open_units(n);
     for (int i = 0; i < n->constants->count; i++)
         n->constants->items[i].function =
             n->constants->items[i].kind == BIND_FUNCTION ? n->constants->items[i].function : NULL;

@@ -131,9 +131,9 @@ typedef struct walk {
     variable **variables;
     int variable_count, variable_capacity;
     /* head */
-    value head_values[64]; /* by parameter */
-    bool head_busy[64];
-    const ast *param_items[64];
+    value *head_values; /* by parameter */
+    bool *head_busy;
+    const ast **param_items;
     term launch[3]; /* counts of the current phase, as terms of the head */
     int launch_count;
     /* entry of the current phase: parameters and extents, found by every later op */
@@ -143,8 +143,8 @@ typedef struct walk {
     tile_block *entry_block; /* collects what goes to the entry */
     value *entry_values;
     int entry_value_count, entry_value_capacity;
-    axis *extents[64]; /* by parameter: axes of arrays, filled at need */
-    value arguments[64];
+    axis **extents; /* by parameter: axes of arrays, filled at need */
+    value *arguments;
     /* equal ops are one op */
     cons_entry *cons;
     int cons_count, cons_capacity;

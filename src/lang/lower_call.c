@@ -395,7 +395,13 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
     case BUILTIN_VALIDITY: return lower_validity_call(w, call, name);
     case BUILTIN_ATOMIC: return lower_atomic_call(w, call, name);
     case BUILTIN_PROGRAM: return lower_program(w, call, name);
-    case BUILTIN_HOST: return term_of_value(w, build_leaf(w, OP_UNITS, 0, scalar_type(DT_I64)));
+    case BUILTIN_HOST:
+        if (b->most) {
+            diagnose(w->d, "E212", call->at, "extents have names, those in the parameter's brackets",
+                     "`%s` belongs to tensor functions", b->name);
+            return term_error();
+        }
+        return term_of_value(w, build_leaf(w, OP_UNITS, 0, scalar_type(DT_I64)));
     case BUILTIN_STATEMENT:
         if (is_word(name, "print")) return lower_print(w, call);
         return is_word(name, "assert") ? lower_assert(w, call) : lower_assume(w, call);

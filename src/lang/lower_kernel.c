@@ -19,7 +19,7 @@ static param_kind kind_of(const ast *param)
     if (!strcmp(param->word, "out")) return PARAM_OUT;
     if (!strcmp(param->word, "inout")) return PARAM_INOUT;
     if (!strcmp(param->word, "scratch")) return PARAM_SCRATCH;
-    return param->list.count ? PARAM_IN : PARAM_SCALAR;
+    return param->is_tensor ? PARAM_IN : PARAM_SCALAR;
 }
 
 static void push_constants(walk *w)
@@ -45,7 +45,7 @@ static void push_constants(walk *w)
 
 static bool add_param(walk *w, tile_param param, const ast *item)
 {
-    if (w->k->param_count >= MAX_PARAMS) {
+    if (w->k->param_count >= MAX_PARAMS && !w->kernel->is_signature) {
         diagnose(w->d, "E105", w->kernel->at, "split the kernel", "more than %d parameters and extents", MAX_PARAMS);
         return false;
     }
@@ -255,8 +255,8 @@ static void lower_phase(walk *w, const ast *phase, int index, const launch *l)
     w->entry_count = 0;
     w->launch_count = l->count;
     memcpy(w->launch, l->counts, sizeof(l->counts));
-    memset(w->extents, 0, sizeof(w->extents));
-    memset(w->arguments, 0, sizeof(w->arguments));
+    memset(w->extents, 0, sizeof(w->extents[0]) * (size_t)w->k->param_count);
+    memset(w->arguments, 0, sizeof(w->arguments[0]) * (size_t)w->k->param_count);
     w->variable_count = 0;
     w->symbol_count = w->kernel_symbols;
     w->scope_first = 0;
@@ -317,6 +317,13 @@ bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constan
     for (int i = 0; i < kernel->clauses.count; i++) w->k->precise |= !strcmp(kernel->clauses.items[i]->word, "precise");
     copy_source(w);
     push_constants(w);
+    int most = kernel->list.count; /* parameters and extents */
+    for (int i = 0; i < kernel->list.count; i++) most += kernel->list.items[i]->list.count;
+    w->param_items = ARENA_ARRAY(memory, const ast *, most + 1);
+    w->head_values = ARENA_ARRAY(memory, value, most + 1);
+    w->head_busy = ARENA_ARRAY(memory, bool, most + 1);
+    w->extents = ARENA_ARRAY(memory, axis *, most + 1);
+    w->arguments = ARENA_ARRAY(memory, value, most + 1);
     if (!add_params(w)) return false;
     lower_head(w);
     if (kernel->kind == AST_RAW)
@@ -325,7 +332,9 @@ bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constan
         lower_phases(w);
     if (d->errors > errors) return false;
     qn_error error = {0};
-    if (tile_verify(w->k, &error) != QN_OK) base_check_failed(error.message, __FILE__, __LINE__);
+    /* A signature is bound, never compiled: it may have more parameters than a kernel. */
+    if (!kernel->is_signature && tile_verify(w->k, &error) != QN_OK)
+        base_check_failed(error.message, __FILE__, __LINE__);
     *out = w->k;
     return true;
 }

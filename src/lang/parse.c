@@ -237,6 +237,36 @@ static void parse_settings(parser *p, ast_list *list)
     parser_expect(p, ")", NULL);
 }
 
+/* The brackets of a parameter: extents, at most one `[...]`, or `[]` alone: a tensor of rank 0. */
+static void parse_axes_of(parser *p, ast *param)
+{
+    place open = p->now.at;
+    param->is_tensor = parser_is(p, "[");
+    while (parser_accept(p, "[")) {
+        place at = p->now.at;
+        if (parser_accept(p, "...")) {
+            if (param->has_spread)
+                parser_error(p, "E104", at, "one `[...]` stands for all axes that are not named",
+                             "`%s` has two `[...]`", param->name);
+            param->has_spread = true;
+            param->spread_at = param->list.count;
+        } else if (!parser_is(p, "]") || param->list.count || param->has_spread) {
+            parser_push(p, &param->list, parse_expression(p));
+        } else {
+            parser_expect(p, "]", NULL);
+            if (parser_is(p, "["))
+                parser_error(p, "E104", at, "name every extent, as in `[n]`, or write `[...]` for any axes",
+                             "expected an extent of `%s`, found `]`", param->name);
+            if (!parser_is(p, "[")) return;
+            continue;
+        }
+        parser_expect(p, "]", NULL);
+    }
+    if (param->list.count > ARRAY_RANK)
+        parser_error(p, "E105", open, "flatten some axes into one", "%d axes; the limit is %d", param->list.count,
+                     ARRAY_RANK);
+}
+
 static ast *parse_param(parser *p)
 {
     static const char *const words[] = {"in", "out", "inout", "scratch", "const"};
@@ -268,7 +298,7 @@ static ast *parse_param(parser *p)
         }
         return parser_done(p, param);
     }
-    if (!is_const && !param->is_tile) parse_extents(p, &param->list);
+    if (!is_const && !param->is_tile) parse_axes_of(p, param);
     if (!param->is_tile && parser_accept(p, "=")) param->left = parse_expression(p);
     return parser_done(p, param);
 }
@@ -281,8 +311,9 @@ static void parse_params(parser *p, ast *item)
     do parser_push(p, &item->list, parse_param(p));
     while (parser_accept(p, ","));
     parser_expect(p, ")", NULL);
-    if (item->list.count > PARAM_LIMIT)
-        parser_error(p, "E105", open, "split it", "%d parameters; the limit is %d", item->list.count, PARAM_LIMIT);
+    int limit = item->kind == AST_TENSOR ? TENSOR_PARAM_LIMIT : PARAM_LIMIT;
+    if (item->list.count > limit)
+        parser_error(p, "E105", open, "split it", "%d parameters; the limit is %d", item->list.count, limit);
 }
 
 void parser_recover_body(parser *p)

@@ -16,7 +16,7 @@
 #define NAME_LIMIT_BYTES 255
 #define NESTING_LIMIT 200
 #define HEIGHT_LIMIT 1000
-#define PARAM_LIMIT 64
+#define PARAM_LIMIT 64     /* of kernels and functions; tensor functions: TENSOR_PARAM_LIMIT */
 #define NODE_LIMIT 4000000 /* of the tree: what 16 MiB of ordinary source need; bounds the memory */
 #define ERROR_LIMIT 200    /* a file that is junk is not read to its end */
 

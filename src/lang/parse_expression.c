@@ -153,6 +153,11 @@ static ast *parse_subscript(parser *p, place from)
     ast *node = parser_node(p, AST_SUBSCRIPT, from);
     const char *form = "a slice is `[start : length]` or `[start : length : step]`, a whole axis `[:]`";
     if (parser_accept(p, "]")) return parser_done(p, node);
+    if (parser_accept(p, "...")) {
+        node->is_slice = node->is_spread = true;
+        parser_expect(p, "]", "`[...]` stands for as many `[:]` as there are axes without a bracket");
+        return parser_done(p, node);
+    }
     if (parser_is(p, ":")) {
         node->is_slice = true;
         parser_advance(p);

@@ -63,7 +63,7 @@ typedef struct bench_array {
 } bench_array;
 
 typedef struct bench_arrays {
-    bench_array items[MAX_PARAMS];
+    bench_array items[TENSOR_PARAM_LIMIT + MAX_PARAMS];
     int count, copy_count;
     const device_slot *slot; /* of the copies on a device; NULL: they are in host memory */
     bool in_cache;           /* the copies together are too few for the caches: a launch may find its data there */
@@ -94,8 +94,8 @@ typedef struct bench {
     void *user;
     arena *memory; /* of this block and point */
     bench_variant *variants;
-    int variant_count, reference; /* the first variant that has IR and was not skipped; -1 if none */
-    const plan *plan;             /* of the block */
+    int variant_count, reference;                  /* the first variant that has IR and was not skipped; -1 if none */
+    const plan *plan;                              /* of the block */
     int64_t step_count, step_total, step_start_ns; /* of what progress tells */
     point at;
     bench_arrays arrays; /* at the point's own size */

@@ -41,6 +41,7 @@ bool arrays_add(bench_arrays *a, const qn_call *call, char *why, size_t why_size
             return false;
         }
         if (!known) {
+            CHECK(a->count < COUNT(a->items));
             known = &a->items[a->count++];
             *known = (bench_array){.name = p->name, .elem = v->elem, .rank = v->rank, .count = 1};
             for (int axis = 0; axis < v->rank; axis++) {

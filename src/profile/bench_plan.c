@@ -306,7 +306,7 @@ static const char *variant_label(bench *b, const ast *variant)
 /* Results of tensor functions are the `out`s of the first kernel, in order. */
 static void name_results(bench *b)
 {
-    const char *names[MAX_PARAMS];
+    const char *names[MAX_PARAMS]; /* a kernel has no more */
     int count = 0;
     for (int i = 0; i < b->variant_count && !count; i++) {
         const kernel_entry *entry = b->variants[i].is_function || b->variants[i].status == VARIANT_FAILED

@@ -105,6 +105,7 @@ const launch_look *look_again(qn_context *context, const record_facts *f, arena 
     array_view views[MAX_PARAMS];
     if (!v || v->kernel->raw_language || !target_of(context, f->device, &target)) return NULL;
     launch_plan *plan = ARENA_NEW(memory, launch_plan);
+    *plan = launch_plan_new(memory, v->kernel->param_count);
     if (!plan_again(v->kernel, f, &target, views, plan)) return NULL;
     launch_look *look = ARENA_NEW(memory, launch_look);
     launch_look_make(v->kernel, &target, views, plan, memory, look);

@@ -7,6 +7,7 @@
  */
 #include "base/record.h"
 #include "emit/raw.h"
+#include "run/function.h"
 #include "run/tune.h"
 
 #include <math.h>
@@ -94,7 +95,7 @@ static qn_status lower(void *context, qn_error *error)
         i->kernel->knob_group = knob_of(constants, 1);
         i->kernel->knob_stages = knob_of(constants, 2);
         i->kernel->knob_cluster = knob_of(constants, 3);
-        if (i->kernel->param_count > MAX_PARAMS) {
+        if (i->kernel->param_count > MAX_PARAMS && entry->item->kind != AST_TENSOR) {
             place nowhere = {0};
             return entry_error(entry, QN_BAD_SOURCE, "E105", nowhere, "split it", error,
                                "kernel `%s` has more than %d parameters and extents", entry->name, MAX_PARAMS);
@@ -166,7 +167,7 @@ qn_status call_constants(const qn_call *call, const bindings *settings, int unit
                          bindings *extents, qn_error *error)
 {
     const kernel_entry *e = call->kernel;
-    given_array arrays[MAX_PARAMS];
+    given_array *arrays = ARENA_ARRAY(memory, given_array, e->param_count + 1);
     lang_given given = {.settings = *settings, .arrays = arrays, .units = units};
     for (int i = 0; i < e->param_count; i++) {
         const argument *a = &call->arguments[i];
@@ -370,6 +371,12 @@ static void set_view(qn_call *call, int number, const array_view *v)
 /* Which declared parameter each parameter of the kernel is. */
 static void match(qn_call *call, const tile_kernel *k)
 {
+    if (k->param_count > call->room) {
+        call->room = k->param_count;
+        call->declared = ARENA_ARRAY(call->memory, int, call->room);
+        call->views = ARENA_ARRAY(call->memory, array_view, call->room);
+        call->plan = launch_plan_new(call->memory, call->room);
+    }
     for (int i = 0; i < k->param_count; i++) {
         int number;
         call->declared[i] = entry_param(call->kernel, k->params[i].name, &number) ? number : -1;
@@ -395,10 +402,13 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     const tile_kernel *k = found->kernel;
     match(call, k);
 
-    bool given[MAX_PARAMS] = {0};
-    number numbers[MAX_PARAMS];
-    memset(numbers, 0, sizeof(numbers));
-    memset(call->views, 0, sizeof(call->views));
+    enum { MOST = FUNCTION_PARAMS + FUNCTION_RESULTS + MAX_PARAMS }; /* and extents */
+    CHECK(k->param_count <= MOST);
+    bool given[MOST];
+    number numbers[MOST];
+    memset(given, 0, sizeof(given[0]) * (size_t)k->param_count);
+    memset(numbers, 0, sizeof(numbers[0]) * (size_t)k->param_count);
+    memset(call->views, 0, sizeof(call->views[0]) * (size_t)k->param_count);
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *p = &k->params[i];
         if (is_array(p)) {
@@ -418,7 +428,6 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
         QN_TRY(scalar_number(call, p, b, &numbers[i], error));
         given[i] = true;
     }
-    memset(&call->plan, 0, sizeof(call->plan));
     qn_error inner;
     if (interp_head(k, given, numbers, call->views, units, &call->plan, &inner) != QN_OK)
         return head_error(call, &inner, error);

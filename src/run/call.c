@@ -4,7 +4,7 @@
  * thing again costs no new binding, and a new pointer to the same shape costs only a look at the facts.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/function.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +16,8 @@ qn_call *call_new(kernel_entry *entry, qn_context *context)
     c->kernel = entry;
     c->context = context;
     c->memory = arena_new();
+    c->argument_count = entry->param_count;
+    c->arguments = ARENA_ARRAY(c->memory, argument, entry->param_count + 1);
     return c;
 }
 
@@ -45,7 +47,7 @@ void qn_call_free(qn_call *call)
     if (!call || heap_is_stopped()) return;
     function_run_free(call);
     call_release_device(call);
-    for (int i = 0; i < MAX_PARAMS; i++) {
+    for (int i = 0; i < call->argument_count; i++) {
         argument_free_owned(&call->arguments[i]);
         qn_buffer_release(call->arguments[i].buffer);
     }
@@ -61,7 +63,7 @@ void call_unbind(qn_call *call)
 }
 
 /* The entry's own spelling of a name, or NULL with E505. */
-static const char *known_name(const qn_call *call, const char *name, bool array, qn_error *error)
+static const char *known_name(qn_call *call, const char *name, bool array, qn_error *error)
 {
     if (!call) {
         error_set(error, QN_BAD_CALL, "a setting%s%s: the call is NULL", name ? " of " : "", name ? name : "");
@@ -74,6 +76,12 @@ static const char *known_name(const qn_call *call, const char *name, bool array,
     }
     for (int i = 0; i < e->name_count; i++)
         if (!strcmp(e->names[i], name)) return e->names[i];
+    int axis = e->spread >= 0 ? spread_axis_number(name) : -1;
+    if (axis >= 0) { /* of `[...]`, which has more axes from now on */
+        call->kernel = function_spread(call->kernel, axis + 1);
+        call_unbind(call);
+        return known_name(call, name, array, error);
+    }
     const char **fit = ARENA_ARRAY(call->memory, const char *, e->name_count + 1); /* of the kind that is wanted */
     int fit_count = 0;
     for (int i = 0; i < e->name_count; i++) {
@@ -300,9 +308,12 @@ static bool fits(int64_t a, int64_t b, int64_t *sum)
 static qn_status check_view(const qn_call *call, const parameter *p, const array_view *v, qn_error *error)
 {
     const char *unit = v->rank == 1 ? "axis" : "axes";
+    bool open = function_spread_axes(call->kernel, (int)(p - call->kernel->params), v->rank) == -2;
     if (v->rank != p->rank && !p->result)
         return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "reshape the view", error,
-                           "array `%s` has %d %s, the parameter has %d", p->name, v->rank, unit, p->rank);
+                           open ? "array `%s` has %d %s, the parameter has at least %d"
+                                : "array `%s` has %d %s, the parameter has %d",
+                           p->name, v->rank, unit, open ? p->rank - call->kernel->spread : p->rank);
     if (!p->generic && !p->result && v->elem != p->elem)
         return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at,
                            "convert the array, or declare the parameter generic", error,
@@ -354,6 +365,12 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
     }
     if ((int)type < 0 || (int)type >= DT_COUNT)
         return error_set(error, QN_BAD_CALL, "array `%s`: %d is not an element type", known, (int)type);
+    int axes = function_spread_axes(call->kernel, number, rank);
+    if (axes >= 0 && axes != call->kernel->spread && axes <= ARRAY_RANK) {
+        call->kernel = function_spread(call->kernel, axes);
+        p = &call->kernel->params[number];
+        call_unbind(call);
+    }
     if (rank < 0 || rank > ARRAY_RANK || (rank && !extents))
         return error_set(error, QN_BAD_CALL, "array `%s`: %d axes%s; give 0 to %d with their extents", known, rank,
                          rank && !extents ? " without extents" : "", ARRAY_RANK);
@@ -449,11 +466,14 @@ qn_status qn_call_get(const qn_call *call, const char *name, qn_array *array, qn
 {
     HEAP_ENTER(error);
     if (!array) return error_set(error, QN_BAD_CALL, "qn_call_get: the place for the array is NULL");
-    const char *known = known_name(call, name, true, error);
-    if (!known) return QN_BAD_CALL;
     int number;
-    const parameter *p = entry_param(call->kernel, known, &number);
-    if (!p || p->rank < 0) return error_set(error, QN_BAD_CALL, "`%s` is not an array", known);
+    const parameter *p = call && name ? entry_param(call->kernel, name, &number) : NULL;
+    if (!p)
+        return known_name((qn_call *)call, name, true, error) /* which says what is wrong */
+                   ? error_set(error, QN_BAD_CALL, "`%s` is not an array", name)
+                   : QN_BAD_CALL;
+    const char *known = p->name;
+    if (p->rank < 0) return error_set(error, QN_BAD_CALL, "`%s` is not an array", known);
     const argument *a = &call->arguments[number];
     const array_view *v = &a->view;
     if (p->kind == PARAM_SCRATCH || (!a->given && !a->generated && !a->allocated))

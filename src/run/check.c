@@ -149,6 +149,7 @@ static qn_status match_types(checker *c, qn_call *call, qn_error *error)
 static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, qn_call **out, qn_error *error)
 {
     QN_TRY(qn_call_new(c->module, entry->name, out, error));
+    (*out)->kernel = function_spread((*out)->kernel, entry->spread);
     qn_status status = entry == c->truth && entry != c->entry ? match_types(c, *out, error) : QN_OK;
     if (status == QN_OK) status = apply(c, *out, at, error);
     if (status == QN_OK) status = call_generate(*out, c->options->seed, at->whole && c->truth == c->entry, error);
@@ -332,9 +333,10 @@ static void run_strided(checker *c, const check_case *at, int slot, int style, c
     snprintf(device, sizeof(device), "%s (strided arrays)", c->context->slots[slot].name);
     qn_error error;
     qn_call *call;
-    array_view views[MAX_PARAMS];
-    void *bases[MAX_PARAMS] = {0};
-    size_t sizes[MAX_PARAMS];
+    int most = c->entry->param_count + 1;
+    array_view *views = ARENA_ARRAY(c->memory, array_view, most);
+    void **bases = ARENA_ARRAY(c->memory, void *, most);
+    size_t *sizes = ARENA_ARRAY(c->memory, size_t, most);
     qn_status status = prepare(c, c->entry, at, &call, &error);
     if (status == QN_OK) status = call_bind(call, slot, false, &error); /* gives the outputs their extents */
     for (int i = 0; status == QN_OK && i < c->entry->param_count; i++) {
@@ -420,8 +422,7 @@ static bool wants_text(const checker *c, int slot)
 
 static void run_case(checker *c, const check_case *at, int number)
 {
-    array_view truth[MAX_PARAMS];
-    memset(truth, 0, sizeof(truth));
+    array_view *truth = ARENA_ARRAY(c->memory, array_view, c->truth->param_count + 1);
     qn_error error;
     int before = c->findings, empty_before = c->empty_count;
     int64_t start = clock_now_ns();
@@ -447,7 +448,7 @@ static void run_case(checker *c, const check_case *at, int number)
         run_device(c, at, slot, truth);
         if (at->strided && !raw) run_strided(c, at, slot, number, truth);
     }
-    for (int i = 0; i < MAX_PARAMS; i++) memory_free(truth[i].data);
+    for (int i = 0; i < c->truth->param_count; i++) memory_free(truth[i].data);
     if (c->options->verbose) {
         text where = {0};
         check_describe(at, &where);
@@ -458,6 +459,14 @@ static void run_case(checker *c, const check_case *at, int number)
             (double)(clock_now_ns() - start) * 1e-6, text_get(&where));
         text_free(&where);
     }
+}
+
+/* Its name, and of a function of any rank how many axes `[...]` had. */
+static const char *called(const checker *c)
+{
+    const kernel_entry *e = c->entry;
+    if (e->spread < 0) return e->name;
+    return arena_print(c->memory, "%s with %d ax%s for [...]", e->name, e->spread, e->spread == 1 ? "is" : "es");
 }
 
 static void summary(checker *c)
@@ -486,10 +495,10 @@ static void summary(checker *c)
             c->entry->name, text_get(&c->skip_reason));
         c->findings++;
     } else if (c->findings) {
-        say(c, "%s: %d finding%s in %d cases on %s%s\n", c->entry->name, c->findings, c->findings == 1 ? "" : "s",
-            c->ran, text_get(&devices), text_ran);
+        say(c, "%s: %d finding%s in %d cases on %s%s\n", called(c), c->findings, c->findings == 1 ? "" : "s", c->ran,
+            text_get(&devices), text_ran);
     } else {
-        say(c, "%s: clean, %d cases on %s%s", c->entry->name, c->ran, text_get(&devices), text_ran);
+        say(c, "%s: clean, %d cases on %s%s", called(c), c->ran, text_get(&devices), text_ran);
         if (c->skipped)
             say(c, "; %d refused by %s", c->skipped, c->assumed.length ? text_get(&c->assumed) : "the kernel");
         say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
@@ -625,12 +634,32 @@ static bool has_gradient(checker *c, kernel_entry *entry)
 }
 
 /* A tensor function that gives one number is checked with its gradient. */
-static void check_entry(checker *c, kernel_entry *entry)
+static void check_one(checker *c, kernel_entry *entry)
 {
     check_kernel(c, entry);
     if (!entry->item || entry->item->kind != AST_TENSOR || c->findings || c->ended || !has_gradient(c, entry)) return;
     kernel_entry *gradient = function_gradient(entry);
+    if (gradient) gradient = function_spread(gradient, entry->spread);
     if (gradient && gradient->param_count > entry->item->list.count) check_kernel(c, gradient);
+}
+
+/* A function of any rank, with one, two, three and no axes for `[...]`, or as many as the settings name. */
+static void check_entry(checker *c, kernel_entry *entry)
+{
+    int named = 0;
+    const qn_settings *s = &c->options->settings;
+    for (int i = 0; i < s->count && entry->spread >= 0; i++) {
+        size_t length = strcspn(s->items[i], "=");
+        char name[16];
+        snprintf(name, sizeof(name), "%.*s", (int)MINIMUM(length, 15), s->items[i]);
+        named = MAXIMUM(named, spread_axis_number(name) + 1);
+    }
+    if (entry->spread < 0 || named) {
+        check_one(c, named ? function_spread(entry, named) : entry);
+        return;
+    }
+    static const int ranks[] = {1, 2, 3, 0};
+    for (int i = 0; i < COUNT(ranks) && !c->ended; i++) check_one(c, function_spread(entry, ranks[i]));
 }
 
 /* Devices that can watch what a kernel does do so while it is checked. */

@@ -55,6 +55,7 @@ kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int co
     kernel_entry *copy = ARENA_NEW(m->memory, kernel_entry);
     *copy = *e;
     copy->instances = NULL;
+    copy->spread_of = NULL;
     copy->warnings = (text){0};
     copy->params = ARENA_ARRAY(m->memory, parameter, e->param_count + 1);
     memcpy(copy->params, e->params, sizeof(parameter) * (size_t)e->param_count);
@@ -72,6 +73,49 @@ kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int co
     }
     ARENA_PUSH(m->memory, m->renamed, m->renamed_count, m->renamed_capacity, copy);
     return copy;
+}
+
+int function_spread_axes(const kernel_entry *e, int number, int rank)
+{
+    if (e->spread < 0 || number >= e->item->list.count || !e->item->list.items[number]->has_spread) return -1;
+    int axes = rank - spread_fixed(e->item->list.items[number]);
+    return axes < 0 ? -2 : axes;
+}
+
+static kernel_entry *spread_new(kernel_entry *from, int axes)
+{
+    qn_module *m = from->module;
+    kernel_entry *copy = ARENA_NEW(m->memory, kernel_entry);
+    *copy = *from;
+    copy->instances = NULL;
+    copy->warnings = (text){0};
+    copy->spread = axes;
+    copy->spread_of = from;
+    copy->item = lang_spread(m->memory, from->item, axes, NULL);
+    copy->params = ARENA_ARRAY(m->memory, parameter, from->param_count + 1);
+    memcpy(copy->params, from->params, sizeof(parameter) * (size_t)from->param_count);
+    for (int i = 0; i < copy->item->list.count; i++)
+        if (copy->params[i].rank >= 0) copy->params[i].rank = copy->item->list.items[i]->list.count;
+    copy->names = NULL;
+    copy->name_count = copy->name_capacity = 0;
+    for (int i = 0; i < from->name_count; i++)
+        if (spread_axis_number(from->names[i]) < 0) entry_add_name(copy, from->names[i]);
+    for (int k = 0; k < axes; k++) entry_add_name(copy, arena_print(m->memory, "axis_%d", k));
+    ARENA_PUSH(m->memory, m->renamed, m->renamed_count, m->renamed_capacity, copy);
+    return copy;
+}
+
+kernel_entry *function_spread(kernel_entry *e, int axes)
+{
+    if (e->spread < 0 || e->spread == axes) return e;
+    kernel_entry *from = e->spread_of ? e->spread_of : e, *found = from->spread == axes ? from : NULL;
+    qn_module *m = e->module;
+    lock_take(&m->context->lock);
+    for (int i = 0; i < m->renamed_count && !found; i++)
+        if (m->renamed[i]->spread_of == from && m->renamed[i]->spread == axes) found = m->renamed[i];
+    if (!found) found = spread_new(from, axes);
+    lock_give(&m->context->lock);
+    return found;
 }
 
 static void add_result(kernel_entry *e, const char *name)
@@ -139,7 +183,7 @@ static ast *signature_item(const kernel_entry *e, const ast *item, const graph *
 {
     ast *kernel = ARENA_NEW(memory, ast), *phase = ARENA_NEW(memory, ast), *body = ARENA_NEW(memory, ast);
     /* A gradient is called `grad(f)`, which is no name of a kernel. */
-    *kernel = (ast){.kind = AST_KERNEL, .at = item->at, .from = item->from, .name = item->name};
+    *kernel = (ast){.kind = AST_KERNEL, .at = item->at, .from = item->from, .name = item->name, .is_signature = true};
     for (int i = 0; i < item->list.count; i++) list_add(memory, &kernel->list, item->list.items[i]);
     for (int r = 0; r < count; r++) {
         const graph_node *n = graph_get(g, results[r]);
@@ -254,12 +298,12 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
     for (int k = 0; k < i->known.count; k++) bindings_set(i->memory, &all, i->known.items[k]);
     for (int k = 0; k < i->constants.count; k++) bindings_set(i->memory, &all, i->constants.items[k]);
     qn_tape *tape = tape_new(entry->module->context, "ref"); /* random numbers have a state there */
-    node arguments[MAX_PARAMS] = {0}, results[FUNCTION_RESULTS];
+    node arguments[FUNCTION_PARAMS] = {0}, results[FUNCTION_RESULTS];
     int count = 0;
     bool good = true;
     for (int p = 0; p < item->list.count && good; p++) {
         const ast *param = item->list.items[p];
-        if (!strcmp(param->word, "const") || !param->list.count) continue;
+        if (!param->is_tensor) continue;
         arguments[p] = parameter_leaf(entry, i, &all, param, p, 1, tape->graph, d);
         good = arguments[p] != 0;
     }

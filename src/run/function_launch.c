@@ -18,9 +18,11 @@ typedef struct function_run {
     int slot;
     qn_plan *plan;       /* recorded; NULL before */
     function_plan *open; /* of `planned`; NULL: none yet */
-    array_view planned[MAX_PARAMS];
-    qn_buffer *buffers[MAX_PARAMS]; /* by tile parameter, while the function is traced */
-    array_view views[MAX_PARAMS];   /* those of the last launch */
+    /* By tile parameter, as many as `room`. */
+    int room;
+    array_view *planned;
+    qn_buffer **buffers; /* while the function is traced */
+    array_view *views;   /* those of the last launch */
     instance *instance;
     uint64_t numbers; /* a hash of the call's settings then */
 } function_run;
@@ -32,6 +34,9 @@ void function_run_free(qn_call *call)
     qn_plan_free(r->plan);
     function_plan_free(r->open);
     qn_tape_free(r->tape);
+    heap_free(r->planned);
+    heap_free(r->buffers);
+    heap_free(r->views);
     heap_free(r);
     call->run = NULL;
 }
@@ -48,6 +53,24 @@ static qn_status open_run(qn_call *call, int slot, qn_error *error)
     qn_tape_set_mode(r->tape, call->mode);
     qn_tape_set_tf32(r->tape, call->tf32);
     return QN_OK;
+}
+
+/* Place for the arrays of the call's instance; what was known of another one is forgotten with it. */
+static void make_room(const qn_call *call)
+{
+    function_run *r = call->run;
+    int count = call->instance->kernel->param_count;
+    if (count <= r->room) return;
+    heap_free(r->planned);
+    heap_free(r->buffers);
+    heap_free(r->views);
+    r->room = count;
+    r->planned = heap_array((size_t)count, sizeof(*r->planned));
+    r->buffers = heap_array((size_t)count, sizeof(*r->buffers));
+    r->views = heap_array((size_t)count, sizeof(*r->views));
+    function_plan_free(r->open);
+    r->open = NULL;
+    r->instance = NULL;
 }
 
 static uint64_t settings_hash(const qn_call *call)
@@ -126,7 +149,7 @@ static qn_status make_leaves(qn_call *call, node *by_declared, qn_tensor *output
 static qn_status build(qn_call *call, qn_error *error)
 {
     qn_tape *tape = call->run->tape;
-    node arguments[MAX_PARAMS] = {0}, results[FUNCTION_RESULTS];
+    node arguments[FUNCTION_PARAMS] = {0}, results[FUNCTION_RESULTS];
     qn_tensor outputs[FUNCTION_RESULTS];
     int output_count = 0, count = 0;
     QN_TRY(make_leaves(call, arguments, outputs, &output_count, error));
@@ -220,7 +243,7 @@ static qn_status make_plan(qn_call *call, qn_error *error)
     call->timing.compile_ns = making_ns - loading_ns;
     call->timing.load_ns = loading_ns;
     call->timing.from_cache = making_ns && made->compiled == compiled;
-    memcpy(r->planned, call->views, sizeof(r->planned));
+    memcpy(r->planned, call->views, sizeof(r->planned[0]) * (size_t)call->instance->kernel->param_count);
     return status;
 }
 
@@ -244,7 +267,9 @@ static qn_status make_ready(qn_call *call, int slot, bool host_allowed, bool *sa
     }
     function_run *before = call->run;
     QN_TRY(open_run(call, slot, error));
+    make_room(call);
     function_run *r = call->run;
+    size_t views_bytes = sizeof(r->views[0]) * (size_t)call->instance->kernel->param_count;
     *same = r->instance && !changed;
     if (*same) return QN_OK;
     qn_plan_free(r->plan); /* it was for other arrays; should it not have been, it is recorded again */
@@ -257,10 +282,10 @@ static qn_status make_ready(qn_call *call, int slot, bool host_allowed, bool *sa
         function_plan_free(r->open);
         r->open = NULL;
     }
-    *same = as_planned && !memcmp(r->views, call->views, sizeof(r->views));
+    *same = as_planned && !memcmp(r->views, call->views, views_bytes);
     r->instance = call->instance;
     r->numbers = numbers;
-    memcpy(r->views, call->views, sizeof(r->views));
+    memcpy(r->views, call->views, views_bytes);
     return QN_OK;
 }
 

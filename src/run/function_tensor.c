@@ -90,7 +90,7 @@ static qn_status run(qn_tape *tape, qn_module *module, const char *kernel, const
                      const qn_tensor *inputs, int input_count, qn_tensor *outputs, int output_count, qn_error *error)
 {
     kernel_entry *e = module_find(module, kernel, error);
-    int order[MAX_PARAMS], slot, count = 0;
+    int order[FUNCTION_PARAMS + FUNCTION_RESULTS], slot, count = 0;
     if (!e) return QN_BAD_CALL;
     if (!e->item) return error_set(error, QN_BAD_CALL, "%s is a tile IR dump: its kernels are no ops", module->path);
     int wanted = input_params(e, order), arrays = 0;
@@ -98,10 +98,14 @@ static qn_status run(qn_tape *tape, qn_module *module, const char *kernel, const
     if (input_count < arrays || input_count > wanted)
         return error_set(error, QN_BAD_CALL, "`%s` takes %d arrays and %d scalars, got %d inputs", kernel, arrays,
                          wanted - arrays, input_count);
-    node nodes[MAX_PARAMS] = {0}, results[FUNCTION_RESULTS];
+    node nodes[FUNCTION_PARAMS + FUNCTION_RESULTS] = {0}, results[FUNCTION_RESULTS];
     for (int i = 0; i < input_count; i++) {
         nodes[order[i]] = tape_node(tape, kernel, inputs[i]);
         if (!nodes[order[i]]) return qn_tape_error(tape, error);
+    }
+    for (int i = 0, axes = -1; i < input_count && axes < 0; i++) {
+        axes = function_spread_axes(e, order[i], graph_get(tape->graph, nodes[order[i]])->shape.rank);
+        if (axes >= 0) e = function_spread(e, axes);
     }
     QN_TRY(context_slot(tape->context, tape->device, &slot, error));
     int units = slot_about(tape->context, slot)->units;

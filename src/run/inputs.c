@@ -415,7 +415,7 @@ static qn_status generate(qn_call *call, uint64_t seed, bool whole, int slot, co
 
 qn_status call_generate(qn_call *call, uint64_t seed, bool whole, qn_error *error)
 {
-    for (int i = 0; i < MAX_PARAMS; i++) call->arguments[i].generated = false;
+    for (int i = 0; i < call->argument_count; i++) call->arguments[i].generated = false;
     int slot = context_cheap_slot(call->context); /* no GPU is woken for this */
     QN_TRY(call_bind(call, slot, true, error));
     arena *memory = arena_new();

@@ -3,7 +3,7 @@
  * name that a call may set. Nothing is lowered here: that happens per instance, when a call binds types and constants.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/function.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,12 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
 {
     arena *memory = e->module->memory;
     e->name = item->name;
+    e->spread = item_is_spread(item) ? 1 : -1; /* until a call says otherwise */
+    item = lang_spread(memory, item, 1, NULL);
     e->item = item;
-    int results = item->kind == AST_TENSOR ? MAX_PARAMS : 0; /* a function's come behind */
+    /* A function's results, or those of its gradient, come behind. */
+    int results =
+        item->kind == AST_TENSOR ? MAXIMUM(item->list.count, function_result_count(e->module->file, item)) : 0;
     e->params = ARENA_ARRAY(memory, parameter, item->list.count + results + 1);
     for (int i = 0; i < item->list.count; i++) {
         const ast *a = item->list.items[i];
@@ -49,7 +53,7 @@ static void entry_from_ast(kernel_entry *e, const ast *item)
         const char *word = a->word ? a->word : "";
         p->name = a->name;
         p->type = a->type && a->type->word ? a->type->word : "";
-        p->kind = item->kind == AST_TENSOR && a->list.count && !a->is_function ? PARAM_IN : kind_of_word(word);
+        p->kind = item->kind == AST_TENSOR && a->is_tensor ? PARAM_IN : kind_of_word(word);
         p->constant = !strcmp(word, "const");
         p->function = a->is_function;
         p->generic = a->type && a->type->is_generic;
@@ -76,6 +80,7 @@ void entry_from_dump(kernel_entry *e, tile_kernel *k)
 {
     e->name = k->name;
     e->dump = k;
+    e->spread = -1;
     e->params = ARENA_ARRAY(e->module->memory, parameter, k->param_count + 1);
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *from = &k->params[i];
@@ -430,6 +435,7 @@ qn_status qn_kernel_param(const qn_module *module, const char *kernel, int numbe
                                               [PARAM_SCALAR] = QN_PARAM_SCALAR};
         *param = (qn_param){
             .name = p->name, .type = p->type, .kind = p->constant ? QN_PARAM_CONST : kinds[p->kind], .rank = p->rank};
+        param->any_rank = e->spread >= 0 && i < e->item->list.count && e->item->list.items[i]->has_spread;
         return QN_OK;
     }
     return error_set(error, QN_BAD_CALL, "kernel `%s` has no parameter number %d", kernel, number);

@@ -152,6 +152,7 @@ qn_status step_make_call(plan_build *b, const fuse_kernel *from, qn_error *error
     call->instance = i;
     call->slot = b->request->slot;
     call->bound = true;
+    call->views = ARENA_ARRAY(b->plan->memory, array_view, k->param_count + 1);
     memcpy(call->views, s->views, sizeof(array_view) * (size_t)k->param_count);
     call->plan = s->launch;
     return QN_OK;

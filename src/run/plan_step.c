@@ -83,6 +83,7 @@ void step_use(plan_build *b, plan_step *s, const tile_kernel *k)
     arena *memory = b->plan->memory;
     s->views = ARENA_ARRAY(memory, array_view, k->param_count + 1);
     s->arrays = ARENA_ARRAY(memory, step_array, k->param_count + 1);
+    s->launch = launch_plan_new(memory, k->param_count);
     for (int i = 0; i < k->param_count; i++)
         s->has_initials |= k->params[i].has_initial && k->params[i].kind == PARAM_OUT;
     b->plan->kernel_count++;
@@ -129,6 +130,7 @@ static qn_status make_launch(plan_build *b, const fuse_kernel *from, qn_error *e
     call->instance = s->instance;
     call->slot = b->request->slot;
     call->bound = true;
+    call->views = ARENA_ARRAY(b->plan->memory, array_view, k->param_count + 1);
     memcpy(call->views, s->views, sizeof(array_view) * (size_t)k->param_count);
     call->plan = s->launch;
     return QN_OK;

@@ -20,7 +20,7 @@
 #include <quern/workbench.h>
 
 #define MAX_DEVICES 16
-#define MAX_PARAMS 64
+#define MAX_PARAMS 64  /* of a kernel, with its extents; tensor functions have as many as FUNCTION_PARAMS */
 #define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
 
 enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8, LOG_GRAPH = 16, LOG_FUSION = 32, LOG_GUARDS = 64 };
@@ -85,8 +85,10 @@ typedef struct kernel_entry {
     int param_count;
     const char **names; /* every name that may be set: parameters, extents, generic types, knobs */
     int name_count, name_capacity;
-    instance *instances; /* newest first */
-    text warnings;       /* those of the file that concern this kernel */
+    instance *instances;            /* newest first */
+    text warnings;                  /* those of the file that concern this kernel */
+    int spread;                     /* a tensor function with `[...]`: the axes that it stands for here; else -1 */
+    struct kernel_entry *spread_of; /* the entry that this one is made of, with other axes; NULL: one of the file */
 } kernel_entry;
 
 struct qn_module {
@@ -98,7 +100,7 @@ struct qn_module {
     int kernel_count;
     kernel_entry *gradients; /* grad(f) of each tensor function; not listed */
     int gradient_count;
-    kernel_entry **renamed; /* tensor functions whose results have other names */
+    kernel_entry **renamed; /* tensor functions whose results have other names, or with other axes for `[...]` */
     int renamed_count, renamed_capacity;
     map *by_name;      /* kernels and gradients of a .qn file; NULL: a dump, or CUDA text */
     diagnostics found; /* warnings, in the order of the source */
@@ -157,15 +159,17 @@ struct qn_call {
     qn_context *context;
     arena *memory;
     bindings settings;
-    argument arguments[MAX_PARAMS]; /* by declared parameter */
+    argument *arguments; /* by declared parameter; NULL: a step of a plan */
+    int argument_count;
     /* What binding made; valid while `bound`. */
     bool bound, pointers_changed;
     bool moved; /* addresses changed, and neither shapes nor on which side of the bus they are */
     int slot;   /* device it was bound for */
     instance *instance;
-    variant *variant;             /* NULL until the first launch after a bind */
-    int declared[MAX_PARAMS];     /* tile parameter to declared parameter; -1 for extents */
-    array_view views[MAX_PARAMS]; /* by tile parameter, complete; on devices with memory of their own once staged */
+    variant *variant;  /* NULL until the first launch after a bind */
+    int room;          /* tile parameters that the next three have place for */
+    int *declared;     /* tile parameter to declared parameter; -1 for extents */
+    array_view *views; /* by tile parameter, complete; on devices with memory of their own once staged */
     launch_plan plan;
     bool staged;          /* views are those of the device */
     device_launch *ready; /* of the slot's driver, or NULL; good while `prepared` */
@@ -262,6 +266,10 @@ bool call_is_function(const qn_call *call);
 const char *function_name(const char *spelled, qn_mode *mode, bool *tf32); /* "eager f", "strict tf32 f": f */
 /* The same function with results of these names; others than those given keep theirs. */
 kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count);
+/* The same function with so many axes for `[...]`; the entry itself where it has none. */
+kernel_entry *function_spread(kernel_entry *e, int axes);
+/* Axes that `[...]` stands for when parameter `number` has this rank; -1: it says nothing, -2: it does not fit. */
+int function_spread_axes(const kernel_entry *e, int number, int rank);
 /* The entry of grad(f), or NULL. */
 kernel_entry *function_gradient(const kernel_entry *e);
 /* Extents and scalars of the call that make its instance, under names of two words. */

@@ -21,7 +21,7 @@ typedef struct shown {
     arena *memory;
     node results[FUNCTION_RESULTS];
     int count;
-    const char *names[MAX_PARAMS]; /* of leaves */
+    const char *names[FUNCTION_PARAMS + FUNCTION_RESULTS]; /* of leaves */
     fuse_plan *plan;
 } shown;
 
@@ -73,7 +73,7 @@ static qn_status trace(shown *s, qn_error *error)
     const tile_kernel *k = call->instance->kernel;
     s->tape = tape_new(call->context, "ref");
     qn_tape_set_tf32(s->tape, call->tf32);
-    node arguments[MAX_PARAMS] = {0};
+    node arguments[FUNCTION_PARAMS] = {0};
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind != PARAM_IN) continue;
         shape extents = {.rank = k->params[i].rank};
@@ -205,7 +205,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
         status = fuse(&s, error);
     if (status == QN_OK && s.plan) {
         if (options->dot)
-            show_picture(s.plan, s.results, s.count, s.names, MAX_PARAMS, out);
+            show_picture(s.plan, s.results, s.count, s.names, COUNT(s.names), out);
         else if (options->why && options->stage && !strcmp(stage, "fusion"))
             fuse_print_why(s.plan, out);
         else if (kernels || options->why)

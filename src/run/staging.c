@@ -46,7 +46,7 @@ static const device_slot *slot_of(const qn_call *call)
 
 void call_release_device(qn_call *call)
 {
-    for (int i = 0; i < MAX_PARAMS; i++) {
+    for (int i = 0; i < call->argument_count; i++) {
         argument *a = &call->arguments[i];
         if (!a->mirror) continue;
         const device_slot *s = &call->context->slots[a->mirror_slot];
@@ -156,7 +156,7 @@ int64_t call_scratch_bytes(const qn_call *call, int64_t *offsets)
 qn_status call_stage(qn_call *call, bool host_allowed, qn_error *error)
 {
     const tile_kernel *k = call->instance->kernel;
-    for (int i = 0; i < MAX_PARAMS; i++) /* mirrors on another device, from a run before */
+    for (int i = 0; i < call->argument_count; i++) /* mirrors on another device, from a run before */
         if (call->arguments[i].mirror && call->arguments[i].mirror_slot != call->slot) {
             call_release_device(call);
             break;

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-enum { MOST_PARAMS = 64, FIRST_COPY = 1 << 20 };
+enum { MOST_PARAMS = FUNCTION_PARAMS, FIRST_COPY = 1 << 20 };
 
 static const operand nothing = {.kind = OPERAND_VOID};
 
 static bool is_tensor_param(const ast *param)
 {
-    return !param_is_constant(param) && param->list.count > 0;
+    return param->is_tensor;
 }
 
 /* ---- results, without running ---- */
@@ -108,7 +108,8 @@ static bool check_extents(tracer *t, const ast *param, const operand *x, const b
             if (t->d->errors == errors) fault_extent_missing(t->d, param->list.items[k]->from, unbound ? unbound : "?");
             return false;
         }
-        if (b.number.i == s->extents[k]) continue;
+        bool open = k >= param->spread_at && k < param->spread_at + param->spread_count && x->units >> k & 1;
+        if (b.number.i == s->extents[k] || open) continue;
         text words = {0};
         lang_format_expression(param->list.items[k], &words);
         diagnose(t->d, "E502", at, "give tensors whose shapes agree", "axis %d of `%s` has %lld, expected `%s` = %lld",
@@ -157,9 +158,10 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
             CHECK(x->kind == OPERAND_TENSOR);
             good = check_extents(t, param, x, &all, at);
             operand marked = *x; /* what broadcasts is what the declaration says, whoever calls */
-            marked.units = 0;
+            marked.units = 0;    /* and behind `[...]` what the caller's does */
             for (int k = 0; k < param->list.count; k++)
                 marked.units |= (unsigned)ast_is_literal(param->list.items[k], 1) << k;
+            marked.units |= x->units & ((1u << param->spread_count) - 1) << param->spread_at;
             local_push(t, (local){.name = param->name, .now = marked});
         } else {
             dtype type;
@@ -192,13 +194,15 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
 /* ---- calls ---- */
 
 typedef struct bound_call {
-    operand arguments[MOST_PARAMS];
+    const ast *item;    /* with axes for `[...]` */
+    operand *arguments; /* by parameter */
     bindings constants, known;
 } bound_call;
 
 static void give(tracer *t, const ast *param, const operand *x, place at, lang_given *given, bool *good)
 {
     if (is_tensor_param(param)) {
+        if (x->kind == OPERAND_CONSTANT && !spread_fixed(param)) return; /* a number is a tensor of rank 0 */
         if (x->kind != OPERAND_TENSOR) {
             diagnose(t->d, "E213", at, "pass a tensor, such as `full(v, n)`", "`%s` is a tensor parameter",
                      param->name);
@@ -209,6 +213,7 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
         given_array *a = &given->arrays[given->array_count++];
         *a = (given_array){.name = param->name, .elem = operand_type(t, x), .rank = s->rank, .has_extents = true};
         memcpy(a->extents, s->extents, sizeof(a->extents[0]) * (size_t)s->rank);
+        a->units = x->units;
         return;
     }
     if (x->kind == OPERAND_TENSOR && (param_is_constant(param) || operand_shape(t, x)->rank)) {
@@ -225,12 +230,43 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
     bindings_set(t->memory, &given->settings, b);
 }
 
+const ast *trace_spread(tracer *t, const ast *item, const operand *arguments, place at)
+{
+    int count = -1;
+    const ast *first = NULL;
+    bool *bare = ARENA_ARRAY(t->memory, bool, item->list.count + 1);
+    for (int i = 0; i < item->list.count; i++) {
+        const ast *param = item->list.items[i];
+        bare[i] = arguments[i].kind == OPERAND_CONSTANT;
+        if (!param->has_spread || arguments[i].kind != OPERAND_TENSOR) continue;
+        int rank = operand_shape(t, &arguments[i])->rank, axes = rank - spread_fixed(param);
+        bare[i] = !rank && !spread_fixed(param); /* a tensor of rank 0 goes with every shape */
+        if (bare[i]) continue;
+        if (axes < 0 || (first && axes != count)) {
+            diagnose(
+                t->d, "E501", at,
+                axes < 0
+                    ? "insert axes: `x[][:]`, or `unsqueeze(x, like = y)`"
+                    : "all `[...]` of a function stand for the same axes; `unsqueeze(x, like = y)` adds some in front",
+                axes < 0 ? "`%s` has %d ax%s, the parameter at least %d" : "`%s` has %d ax%s, expected %d as in `%s`",
+                param->name, rank, rank == 1 ? "is" : "es",
+                axes < 0 ? spread_fixed(param) : spread_fixed(param) + count, first ? first->name : "");
+            return NULL;
+        }
+        count = axes;
+        first = param;
+    }
+    return lang_spread(t->memory, item, MAXIMUM(count, 0), bare);
+}
+
 /* Arguments of a call by parameter; types, constants and extents that follow from them. */
 static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *out)
 {
     bool good = true;
-    given_array arrays[MOST_PARAMS];
+    given_array *arrays = ARENA_ARRAY(t->memory, given_array, item->list.count + 1);
     lang_given given = {.arrays = arrays, .units = t->units};
+    out->item = item;
+    out->arguments = ARENA_ARRAY(t->memory, operand, item->list.count + 1);
     for (int i = 0; i < item->list.count; i++) out->arguments[i] = nothing;
     for (int i = 0, at = 0; i < call->list.count && good; i++) {
         const ast *argument = call->list.items[i];
@@ -268,18 +304,36 @@ static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *o
     }
     for (int i = 0; i < item->list.count && good; i++) {
         const ast *param = item->list.items[i];
-        if (!is_tensor_param(param) || out->arguments[i].kind == OPERAND_TENSOR) continue;
+        if (!is_tensor_param(param) || out->arguments[i].kind != OPERAND_VOID) continue;
         fault_not_given(t->d, call->at, param->name, item->name);
         good = false;
     }
-    return good && lang_instantiate(t->file, item, &given, t->d, t->memory, &out->constants, &out->known);
+    if (!good) return false;
+    out->item = trace_spread(t, item, out->arguments, call->at);
+    if (!out->item || !lang_instantiate(t->file, out->item, &given, t->d, t->memory, &out->constants, &out->known))
+        return false;
+    for (int i = 0; i < item->list.count && good; i++) {
+        operand *x = &out->arguments[i];
+        const ast *param = item->list.items[i];
+        dtype type = DT_F32;
+        if (!is_tensor_param(param) || x->kind != OPERAND_CONSTANT) continue;
+        const binding *generic = bindings_find(&out->constants, param->type->word);
+        if (generic)
+            type = generic->type;
+        else
+            dtype_from_text(param->type->word, &type);
+        *x = operand_argument(t, x, type, param->name, call->at);
+        if (!is_bad(x)) *x = operand_of_node(t, operand_node(t, x, type), 0, call->at);
+        good = !is_bad(x);
+    }
+    return good;
 }
 
 operand trace_tensor_call(tracer *t, const ast *item, const ast *call)
 {
     bound_call *b = ARENA_NEW(t->memory, bound_call);
     if (!bind_call(t, item, call, b)) return operand_error();
-    return trace_function(t, item, b->arguments, &b->constants, &b->known, call->at);
+    return trace_function(t, b->item, b->arguments, &b->constants, &b->known, call->at);
 }
 
 /* ---- gradients ---- */
@@ -403,7 +457,7 @@ operand trace_gradient_call(tracer *t, const ast *call)
         chosen[which] = true;
         order[wanted++] = which;
     }
-    operand out = trace_gradient(t, item, b->arguments, &b->constants, &b->known, chosen, call->at);
+    operand out = trace_gradient(t, b->item, b->arguments, &b->constants, &b->known, chosen, call->at);
     if (out.kind != OPERAND_LIST || !wanted) return out;
     operand *items = ARENA_ARRAY(t->memory, operand, wanted); /* as they were named */
     for (int i = 0; i < wanted; i++) {

@@ -13,7 +13,8 @@
 #include "lang/ast.h"
 #include "tensor/tape.h"
 
-#define FUNCTION_RESULTS 16
+#define FUNCTION_PARAMS TENSOR_PARAM_LIMIT
+#define FUNCTION_RESULTS TENSOR_PARAM_LIMIT /* a gradient has one for each float parameter */
 
 /* Gives what evaluation needs of a kernel with these constants (graph_kernel.entry), or NULL with diagnostics. */
 typedef void *function_entry(void *module, const ast *item, const bindings *constants, diagnostics *d);

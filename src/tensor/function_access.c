@@ -77,15 +77,26 @@ static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, 
     return true;
 }
 
+static const ast whole_axis = {.kind = AST_SUBSCRIPT, .is_slice = true};
+
 static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list *out)
 {
-    int axis = 0, given = 0;
-    for (int i = 0; i < x->list.count; i++) given += x->list.items[i]->is_slice || x->list.items[i]->left;
-    if (!s->rank) {
+    int axis = 0, given = 0, spreads = 0;
+    for (int i = 0; i < x->list.count; i++) {
+        const ast *bracket = x->list.items[i];
+        spreads += bracket->is_spread;
+        given += (bracket->is_slice || bracket->left) && !bracket->is_spread;
+    }
+    if (spreads > 1) {
+        diagnose(t->d, "E104", x->list.items[0]->at, "one `[...]` stands for all axes without a bracket",
+                 "an access with %d `[...]`", spreads);
+        return false;
+    }
+    if (!s->rank && (given || !spreads)) {
         fault_scalar_brackets(t->d, x->list.items[0]->at);
         return false;
     }
-    if (given != s->rank) {
+    if (spreads ? given > s->rank : given != s->rank) {
         fault_brackets(t->d, x->list.items[0]->at, NULL, s->rank, given);
         return false;
     }
@@ -93,6 +104,13 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list 
     for (int i = 0; i < x->list.count; i++) {
         const ast *bracket = x->list.items[i];
         bool fresh = !bracket->is_slice && !bracket->left;
+        if (bracket->is_spread) {
+            for (int k = 0; k < s->rank - given; k++, axis++) {
+                if (!read_slice(t, &whole_axis, axis, s, out)) return false;
+                out->axis_of[out->result_count++] = axis;
+            }
+            continue;
+        }
         if (out->result_count >= GRAPH_RANK) {
             fault_tensor_axes(t->d, bracket->at, GRAPH_RANK);
             return false;

@@ -49,7 +49,7 @@ double api_float(api_call *a, int i)
     return i < a->count && !a->bad ? float_of(a, &a->values[i], a->places[i]->at) : 0;
 }
 
-static const ast *named(api_call *a, const char *name)
+const ast *api_named(api_call *a, const char *name)
 {
     if (a->asked_count < COUNT(a->asked)) a->asked[a->asked_count++] = name;
     const ast *n = named_of(a->call, name);
@@ -63,7 +63,7 @@ static const ast *named(api_call *a, const char *name)
 
 int64_t api_named_integer(api_call *a, const char *name, int64_t otherwise)
 {
-    const ast *n = named(a, name);
+    const ast *n = api_named(a, name);
     if (!n || a->bad) return otherwise;
     operand x = trace_expression(a->t, n->left);
     a->bad = !is_number(a->t, &x, n->left->at, &otherwise);
@@ -72,7 +72,7 @@ int64_t api_named_integer(api_call *a, const char *name, int64_t otherwise)
 
 double api_named_float(api_call *a, const char *name, double otherwise)
 {
-    const ast *n = named(a, name);
+    const ast *n = api_named(a, name);
     if (!n || a->bad) return otherwise;
     operand x = trace_expression(a->t, n->left);
     return float_of(a, &x, n->left->at);
@@ -80,7 +80,7 @@ double api_named_float(api_call *a, const char *name, double otherwise)
 
 bool api_named_bool(api_call *a, const char *name, bool otherwise)
 {
-    const ast *n = named(a, name);
+    const ast *n = api_named(a, name);
     if (!n || a->bad) return otherwise;
     operand x = trace_expression(a->t, n->left);
     if (x.kind == OPERAND_CONSTANT && x.constant.kind != BIND_FLOAT) return constant_truth(&x.constant);
@@ -158,7 +158,7 @@ double api_option(api_call *a, int i, const char *name, double otherwise)
 qn_tensor api_option_tensor(api_call *a, int i, const char *name)
 {
     if (i < a->count) return api_tensor(a, i);
-    const ast *n = named(a, name);
+    const ast *n = api_named(a, name);
     if (!n || a->bad) return (qn_tensor){0};
     operand x = trace_expression(a->t, n->left);
     if (!is_plain(a->t, &x, n->left->at)) {

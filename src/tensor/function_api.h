@@ -10,7 +10,7 @@
 
 #include "tensor/function_trace.h"
 
-enum { API_ARGUMENTS = 64 };
+enum { API_ARGUMENTS = 64, API_RESULTS = 64 };
 
 typedef struct api_call {
     tracer *t;
@@ -22,8 +22,8 @@ typedef struct api_call {
     const char *asked[16]; /* names that the function looked for */
     int asked_count;
     bool bad;
-    unsigned units;                   /* of the result */
-    qn_tensor more[FUNCTION_RESULTS]; /* further results */
+    unsigned units;              /* of the result */
+    qn_tensor more[API_RESULTS]; /* further results */
     int more_count;
 } api_call;
 
@@ -32,6 +32,7 @@ typedef qn_tensor api_function(api_call *a);
 qn_tensor api_tensor(api_call *a, int i); /* argument i; the empty one if it is not given */
 int64_t api_integer(api_call *a, int i);
 double api_float(api_call *a, int i);
+const ast *api_named(api_call *a, const char *name); /* with one value, or NULL */
 int64_t api_named_integer(api_call *a, const char *name, int64_t otherwise);
 double api_named_float(api_call *a, const char *name, double otherwise);
 bool api_named_bool(api_call *a, const char *name, bool otherwise);

@@ -177,6 +177,26 @@ static bool right_count(tracer *t, const ast *call, const builtin *b)
     return false;
 }
 
+/* rank(x), extent(x, axis): what the host knows of a tensor; axes count from the end when negative. */
+static operand call_shape(tracer *t, const ast *call, const builtin *b)
+{
+    int64_t axis = 0;
+    if (!no_named(t, call, b->name)) return operand_error();
+    operand x = trace_expression(t, call->list.items[0]);
+    if (!is_plain(t, &x, call->list.items[0]->at)) return operand_error();
+    const shape *s = operand_shape(t, &x);
+    if (b->most == 1) return operand_of_constant(constant_int(s->rank));
+    operand k = trace_expression(t, call->list.items[1]);
+    if (!is_number(t, &k, call->list.items[1]->at, &axis)) return operand_error();
+    int64_t from = axis < 0 ? axis + s->rank : axis;
+    if (from < 0 || from >= s->rank) {
+        diagnose(t->d, "E309", call->list.items[1]->at, "axes count from 0, or from -1 at the end",
+                 "axis %lld of a tensor of rank %d", (long long)axis, s->rank);
+        return operand_error();
+    }
+    return operand_of_constant(constant_int(s->extents[from]));
+}
+
 static operand call_builtin(tracer *t, const ast *call, const builtin *b)
 {
     int count = positional(call);
@@ -200,6 +220,7 @@ static operand call_builtin(tracer *t, const ast *call, const builtin *b)
     case BUILTIN_DOT:
     case BUILTIN_TENSOR: return trace_api(t, call, b);
     case BUILTIN_HOST: {
+        if (b->most) return call_shape(t, call, b);
         binding units = constant_int(MAXIMUM(t->units, 1));
         return operand_of_constant(units);
     }

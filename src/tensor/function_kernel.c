@@ -338,8 +338,8 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
     diagnostics d = {.memory = arena_new()};
     tracer t = tracer_new(op->tape, op->file, op->module, op->entry, op->units, &d, d.memory);
     t.g = g; /* the one that is differentiated */
-    operand *arguments = ARENA_ARRAY(t.memory, operand, MOST_PARAMS);
-    given_array arrays[MOST_PARAMS];
+    operand *arguments = ARENA_ARRAY(t.memory, operand, item->list.count + 1);
+    given_array *arrays = ARENA_ARRAY(t.memory, given_array, item->list.count + 1);
     bindings settings = {0};
     lang_given given = {.arrays = arrays, .units = op->units};
     int input_count = graph_get(g, call)->input_count;
@@ -350,7 +350,7 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
         const binding *b = bindings_find(&op->settings, param->name);
         arguments[i] = value_named(&t, op, call, d_outputs, param->name);
         if (b) bindings_set(t.memory, &settings, *b);
-        bool array = tensor ? !param_is_constant(param) && param->list.count : reads(param);
+        bool array = tensor ? param->is_tensor : reads(param);
         if (!array) continue;
         if (arguments[i].kind != OPERAND_TENSOR) {
             diagnose(&d, "E505", param->at, NULL,
@@ -369,7 +369,8 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
     if (good && tensor) {
         bindings constants = {0}, known = {0};
         given.settings = settings;
-        good = lang_instantiate(op->file, item, &given, &d, t.memory, &constants, &known);
+        item = trace_spread(&t, item, arguments, item->at);
+        good = item && lang_instantiate(op->file, item, &given, &d, t.memory, &constants, &known);
         if (good) out = trace_function(&t, item, arguments, &constants, &known, item->at);
     } else if (good) {
         out = trace_kernel(&t, item, arguments, &settings, item->at);

@@ -212,20 +212,20 @@ qn_tensor api_run_stack(api_call *a)
 qn_tensor api_run_split(api_call *a)
 {
     int axis = api_axis(a, 0);
-    int64_t parts = a->count > 1 ? api_integer(a, 1) : 0, sizes[FUNCTION_RESULTS];
+    int64_t parts = a->count > 1 ? api_integer(a, 1) : 0, sizes[API_RESULTS];
     const shape *s = operand_shape(a->t, &a->values[0]);
     const ast *named = named_of(a->call, "sizes");
-    bool given = named && named->is_set && named->list.count <= FUNCTION_RESULTS && a->count == 1;
+    bool given = named && named->is_set && named->list.count <= API_RESULTS && a->count == 1;
     if (given) {
         parts = named->list.count;
         given = api_each(a, "sizes", sizes, (int)parts);
     }
     if (a->bad) return none;
-    if (!given && (parts < 1 || parts > FUNCTION_RESULTS || !s->rank || s->extents[axis] % parts)) {
+    if (!given && (parts < 1 || parts > API_RESULTS || !s->rank || s->extents[axis] % parts)) {
         diagnose(a->t->d, "E317", a->count > 1 ? a->places[1]->at : a->call->at,
                  "take the parts with slices, or give `sizes = {...}`",
                  "`split` of an axis of %lld into %lld equal parts (at most %d)",
-                 (long long)(s->rank ? s->extents[axis] : 0), (long long)parts, FUNCTION_RESULTS);
+                 (long long)(s->rank ? s->extents[axis] : 0), (long long)parts, API_RESULTS);
         a->bad = true;
         return none;
     }
@@ -241,9 +241,9 @@ qn_tensor api_run_unbind(api_call *a)
     const shape *s = operand_shape(a->t, &a->values[0]);
     int64_t parts = s->rank && !a->bad ? s->extents[axis] : 0;
     if (a->bad) return none;
-    if (parts < 1 || parts > FUNCTION_RESULTS) {
+    if (parts < 1 || parts > API_RESULTS) {
         diagnose(a->t->d, "E317", a->call->at, "take them by index: `x[k]`", "`unbind` of an axis of %lld (1 to %d)",
-                 (long long)parts, FUNCTION_RESULTS);
+                 (long long)parts, API_RESULTS);
         a->bad = true;
         return none;
     }
@@ -257,9 +257,9 @@ qn_tensor api_run_chunk(api_call *a)
     int axis = api_axis(a, 0);
     int64_t parts = api_integer(a, 1);
     if (a->bad) return none;
-    if (parts < 1 || parts > FUNCTION_RESULTS) {
+    if (parts < 1 || parts > API_RESULTS) {
         diagnose(a->t->d, "E317", a->places[1]->at, "take the parts with slices", "`chunk` into %lld parts (1 to %d)",
-                 (long long)parts, FUNCTION_RESULTS);
+                 (long long)parts, API_RESULTS);
         a->bad = true;
         return none;
     }
@@ -281,9 +281,33 @@ qn_tensor api_run_squeeze(api_call *a)
     return a->bad ? none : qn_squeeze(api_tensor(a, 0), axes);
 }
 
+/* unsqueeze(x, like = y): axes in front until it has as many as y, all of which broadcast. */
+static qn_tensor unsqueeze_like(api_call *a, const ast *named)
+{
+    operand like = trace_expression(a->t, named->left);
+    if (!is_plain(a->t, &like, named->at)) {
+        a->bad = true;
+        return none;
+    }
+    int rank = operand_shape(a->t, &a->values[0])->rank, wanted = operand_shape(a->t, &like)->rank;
+    if (rank > wanted) {
+        diagnose(a->t->d, "E301", named->at, "give the tensor of the larger rank as `like`",
+                 "`unsqueeze` of a tensor of rank %d like one of rank %d", rank, wanted);
+        a->bad = true;
+        return none;
+    }
+    qn_tensor x = api_tensor(a, 0);
+    int more = wanted - rank;
+    a->units = api_units(a, 0) << more | ((1u << more) - 1);
+    for (int i = 0; i < more; i++) x = qn_unsqueeze(x, 0);
+    return x;
+}
+
 /* unsqueeze(x, axis = 0): the new axis is one that broadcasts, as that of `x[][:]`. */
 qn_tensor api_run_unsqueeze(api_call *a)
 {
+    const ast *named = api_named(a, "like");
+    if (named && named->left) return unsqueeze_like(a, named);
     int64_t axis = api_named_integer(a, "axis", 0);
     int rank = operand_shape(a->t, &a->values[0])->rank;
     unsigned units = api_units(a, 0);

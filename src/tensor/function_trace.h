@@ -111,6 +111,8 @@ operand *trace_arguments(tracer *t, const node *nodes, int count); /* by paramet
 /* arguments: by parameter; VOID where none is given. */
 operand trace_function(tracer *t, const ast *item, const operand *arguments, const bindings *constants,
                        const bindings *known, place at);
+/* The item with the axes that these arguments have for `[...]`; NULL with diagnostics. */
+const ast *trace_spread(tracer *t, const ast *item, const operand *arguments, place at);
 operand trace_tensor_call(tracer *t, const ast *item, const ast *call);
 operand trace_gradient_call(tracer *t, const ast *call);
 operand trace_gradient(tracer *t, const ast *item, const operand *arguments, const bindings *constants,

@@ -157,9 +157,8 @@ static void run_matrix(const op_case *list, int count, bool scalars)
     bool ready = status == QN_OK && compile(text_get(&source), &code);
     EXPECT(ready);
     if (ready) {
-        static launch_plan plan;
+        launch_plan plan = launch_plan_new(memory, k->param_count);
         enum { SIZE = 250 };
-        memset(&plan, 0, sizeof(plan));
         plan.scalars_bits[0] = SIZE;
         plan.programs[0][0] = scalars ? SIZE : 1;
         plan.programs[0][1] = plan.programs[0][2] = 1;

@@ -65,8 +65,7 @@ TEST(prints_what_the_interpreter_prints)
     bool ready = k && emit_c(k, NULL, &source, &error) == QN_OK && compile(text_get(&source), &code);
     EXPECT(ready);
     if (ready) {
-        static launch_plan plan;
-        memset(&plan, 0, sizeof(plan));
+        launch_plan plan = launch_plan_new(memory, k->param_count);
         array_view arrays[64] = {0};
         cpu_array infos[64];
         held memory_of[64] = {0};

@@ -31,7 +31,7 @@ static outcome run_with(const char *words, const array_view *arrays, interp_opti
     tile_kernel *k = NULL;
     bool given[64] = {0};
     number numbers[64] = {0};
-    launch_plan plan;
+    launch_plan plan = launch_plan_new(memory, 64);
     o.status = tile_read(memory, "t.tile", words, strlen(words), &k, &o.error);
     if (o.status == QN_OK) o.status = tile_verify(k, &o.error);
     if (o.status == QN_OK) o.status = interp_head(k, given, numbers, arrays, 1, &plan, &o.error);

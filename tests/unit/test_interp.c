@@ -38,16 +38,19 @@ static qn_status launch(const tile_kernel *k, const array_view *arrays, bool exa
 {
     bool given[64] = {0};
     number numbers[64] = {0};
-    launch_plan plan;
+    arena *memory = arena_new();
+    launch_plan plan = launch_plan_new(memory, k->param_count);
     qn_error own = {0};
     qn_status status = interp_head(k, given, numbers, arrays, 4, &plan, error ? error : &own);
     if (status != QN_OK) {
         if (!error) printf("%s\n", own.message);
+        arena_free(memory);
         return status;
     }
     interp_options options = {.check = true, .exact = exact, .units = 4};
     status = interp_run(k, arrays, &plan, &options, found, error ? error : &own);
     if (status != QN_OK && !error) printf("%s\n", own.message);
+    arena_free(memory);
     return status;
 }
 
@@ -553,7 +556,7 @@ TEST(the_head_binds_checks_and_refuses)
     float x[6], y[12];
     bool given[64] = {0};
     number numbers[64] = {0};
-    launch_plan plan;
+    launch_plan plan = launch_plan_new(memory, k->param_count);
     qn_error error = {0};
     array_view arrays[] = {view(x, DT_F32, 1, 4, 0), view(NULL, DT_F32, 1, 0, 0), {0}, {0}};
     EXPECT(interp_head(k, given, numbers, arrays, 7, &plan, &error) == QN_OK);
@@ -635,7 +638,7 @@ TEST(prints)
     array_view arrays[] = {view(x, DT_F32, 1, 3, 0), {0}};
     bool given[2] = {0};
     number numbers[2] = {0};
-    launch_plan plan;
+    launch_plan plan = launch_plan_new(memory, 2);
     text out = {0};
     interp_options options = {.check = true, .print = keep_line, .print_context = &out};
     EXPECT(k && interp_head(k, given, numbers, arrays, 1, &plan, NULL) == QN_OK);

@@ -211,6 +211,7 @@ static bool prepare(run *r)
         given[p] = setting != NULL;
         if (setting) numbers[p] = (number){.i = atoll(setting), .f = atof(setting)};
     }
+    r->plan = launch_plan_new(r->memory, blank->param_count);
     if (interp_head(blank, given, numbers, r->arrays, 2, &r->plan, &error) != QN_OK) {
         if (!r->variation) printf("%s: %s\n", r->what->kernel, error.message);
         return false;
