@@ -190,8 +190,7 @@ static operand call_shape(tracer *t, const ast *call, const builtin *b)
     if (!is_number(t, &k, call->list.items[1]->at, &axis)) return operand_error();
     int64_t from = axis < 0 ? axis + s->rank : axis;
     if (from < 0 || from >= s->rank) {
-        diagnose(t->d, "E309", call->list.items[1]->at, "axes count from 0, or from -1 at the end",
-                 "axis %lld of a tensor of rank %d", (long long)axis, s->rank);
+        fault_axis(t->d, call->list.items[1]->at, axis, s->rank);
         return operand_error();
     }
     return operand_of_constant(constant_int(s->extents[from]));
