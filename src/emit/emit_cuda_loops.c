@@ -7,6 +7,7 @@
  * the registers of a product, `totals` those of all steps where they are summed up apart, `row` and `column` a pair's place in the tile.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/emit_cuda_fill.h"
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_nest.h"
 
@@ -71,16 +72,37 @@ typedef struct element {
     const char *pointer, *test; /* test: NULL: always inside */
 } element;
 
+/* A position on an axis with digits: added to the pointer, which is returned, and to the guards. */
+static const char *add_digits(emitter *e, int array, int axis, const char *index, const char *pointer,
+                              const char **guards)
+{
+    const tile_param *param = &e->k->params[array];
+    const axis_digits *d = &param->digits->axes[axis];
+    const char *position = arena_print(e->memory, "(%s)(%s)", param->facts.small ? "unsigned" : "long", index);
+    const char *sum = digits_sum(e, d, d->stride, position);
+    for (int g = 0; g < param->digits->guard_count; g++) {
+        const char *part = digits_sum(e, d, d->guard[g], position);
+        if (part) guards[g] = guards[g] ? arena_print(e->memory, "%s + %s", guards[g], part) : part;
+    }
+    return sum ? arena_print(e->memory, "%s + (%s)", pointer, sum) : pointer;
+}
+
 static element element_of(printer *p, const tile_op *op, sched_place at, const char *which)
 {
     emitter *e = p->e;
     const struct access *a = &op->attr.access;
     const char *name = e->k->params[a->array].name;
     element x = {.pointer = arena_print(e->memory, "%s_array", name)};
+    const param_digits *d = e->k->params[a->array].digits;
+    const char *guards[GUARDS_MOST] = {0};
     e->array_used[a->array] = true;
+    if (d && d->origin) x.pointer = arena_print(e->memory, "%s + %" PRId64 "L", x.pointer, d->origin);
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
-        const char *index = index_text(p, op, at, axis, operand, which), *stride = stride_text(e, a->array, axis);
-        x.pointer = arena_print(e->memory, "%s + %s * %s", x.pointer, index, stride);
+        const char *index = index_text(p, op, at, axis, operand, which);
+        if (d)
+            x.pointer = add_digits(e, a->array, axis, index, x.pointer, guards);
+        else
+            x.pointer = arena_print(e->memory, "%s + %s * %s", x.pointer, index, stride_text(e, a->array, axis));
         if (!a->safe[axis])
             x.test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", x.test ? x.test : "",
                                  x.test ? " && " : "", index, name, axis);
@@ -89,6 +111,10 @@ static element element_of(printer *p, const tile_op *op, sched_place at, const c
     for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
         x.test =
             arena_print(e->memory, "%s%s%s", x.test ? x.test : "", x.test ? " && " : "", emit_name(e, op->operands[i]));
+    for (int g = 0; d && g < d->guard_count; g++)
+        x.test = arena_print(e->memory, "%s%s(unsigned long)(%" PRId64 "L%s%s) < %" PRId64 "UL", x.test ? x.test : "",
+                             x.test ? " && " : "", d->guard_first[g], guards[g] ? " + " : "",
+                             guards[g] ? guards[g] : "", d->guard_extent[g]);
     return x;
 }
 
@@ -236,6 +262,7 @@ static void print_role(printer *p, const loop_node *n)
     else
         put(e, "if (warp >= %d) { /* %s */", role->first_warp, role->name);
     open_brace(e);
+    if (!n->number[0] && p->s->gather.load) put(e, "const int filler = warp - %d;", role->first_warp);
     need(e, "roles");
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
     if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");
@@ -370,7 +397,7 @@ static void print_chunks(printer *p, const loop_node *n)
     open_brace(e);
     put(e, "const int first_row = warp_row + part / %d * 64, first_column = part %% %d * %d;", chunks, chunks, CHUNK);
     for (int i = 0; i < s->store_count; i++)
-        if (s->stores[i].map >= 0)
+        if (s->stores[i].map >= 0 || s->stores[i].by_row)
             put(e, "%s out%d[32];", cuda_register_type(e->k->params[s->stores[i].op->attr.access.array].elem), i);
     print_nodes(p, n->body);
     close_brace(e);
@@ -452,10 +479,43 @@ static void print_out(printer *p, const loop_node *n)
     close_brace(e);
 }
 
-static void print_out_send(printer *p)
+/* A row of the chunk after the other, 32 neighbours at a time; the swizzle as in print_out. */
+static void print_out_rows(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const sched_store *store = &p->s->stores[n->number[0]];
+    dtype elem = e->k->params[n->op->attr.access.array].elem;
+    int size = dtypes[elem].size_bytes;
+    put(e, "__syncwarp();");
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int half = 0; half < 2; half++) {");
+    open_brace(e);
+    put(e, "const int in_line = (half * 32 + lane) %% %d * %d, column = first_column + half * 32 + lane;", LINE / size,
+        size);
+    put(e,
+        "const char *const from = out_room + warp * %" PRId64 " + turn * %" PRId64 " + %" PRId64 " + half * %" PRId64
+        ";",
+        p->s->out.stage_bytes, turn_bytes(p->s), store->offset, store->boxes > 1 ? store->box_bytes : 0);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int line = 0; line < 16; line++) {");
+    open_brace(e);
+    put(e, "const int row = first_row + line;");
+    element x = element_of(p, n->op, p->s->places[n->op->operands[0]], "");
+    const char *type = cuda_memory_type(elem);
+    put(e, "%s%s%s*(%s *)(%s) = *(const %s *)(from + line * %d + ((in_line / 16 ^ line %% 8) * 16 + in_line %% 16));",
+        x.test ? "if (" : "", x.test ? x.test : "", x.test ? ") " : "", type, x.pointer, type, LINE);
+    close_brace(e);
+    close_brace(e);
+}
+
+static void print_out_send(printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const schedule *s = p->s;
+    if (!n->number[1]) {
+        if (s->out_buffers > 1) put(e, "turn ^= 1;");
+        return;
+    }
     need(e, "bulk_groups");
     put(e, "fence_async();");
     put(e, "__syncwarp();");
@@ -509,6 +569,15 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
     case LOOP_WAIT: put(e, "phase_wait(%s + stage, parity);", n->number[0] ? "empty" : "full"); break;
     case LOOP_EXPECT: put(e, "phase_expect(full + stage, %d);", n->number[0]); break;
     case LOOP_BULK_IN: print_bulk_in(p, n); break;
+    case LOOP_GATHER_BEGIN: print_gather_begin(e, p->s, n); break;
+    case LOOP_GATHER_NEXT: print_gather_next(e, p->s, n); break;
+    case LOOP_GATHER: print_gather(e, p->s); break;
+    case LOOP_FILLED:
+        need(e, "bulk_groups");
+        put(e, "fence_async();");
+        put(e, "__syncwarp();");
+        put(e, "if (lane == 0) phase_arrive(full + stage);");
+        break;
     case LOOP_SUMS_BEGIN: print_sums_begin(p, n); break;
     case LOOP_ADD_SUMS: print_add_sums(p); break;
     case LOOP_MATRIX: print_matrix(p, n); break;
@@ -520,11 +589,12 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
     case LOOP_KEEP: put(e, "out%d[pair * 2 + v] = %s;", n->number[0], emit_name(e, n->operand)); break;
     case LOOP_STORE: print_store(p, n); break;
     case LOOP_OUT_WAIT:
-        put(e, "if (lane == 0) bulk_wait_read<%d>();", n->number[0]);
+        if (n->number[1]) put(e, "if (lane == 0) bulk_wait_read<%d>();", n->number[0]);
         put(e, "__syncwarp();");
         break;
     case LOOP_OUT: print_out(p, n); break;
-    case LOOP_OUT_SEND: print_out_send(p); break;
+    case LOOP_OUT_ROWS: print_out_rows(p, n); break;
+    case LOOP_OUT_SEND: print_out_send(p, n); break;
     case LOOP_OUT_END: put(e, "if (lane == 0) bulk_wait_read<0>();"); break;
     case LOOP_COUNT: break;
     }
@@ -579,8 +649,8 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     put(e, "const int tiles = (int)(frame.programs[0]%s%s);", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
     put(e, "if (threadIdx.x == 0) {");
-    put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, 1), phase_init(empty + i, %d);", s->choice.stages,
-        s->choice.groups);
+    put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, %d), phase_init(empty + i, %d);", s->choice.stages,
+        s->gather.load ? 1 + s->fill.warps : 1, s->choice.groups);
     put(e, "    phases_ready();");
     put(e, "}");
     put(e, "__syncthreads();");

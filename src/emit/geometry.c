@@ -9,6 +9,7 @@
 #include "emit/emit_cuda_phase.h"
 #include "emit/raw.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -434,6 +435,23 @@ static int class_of(int64_t extent)
     return class + 6;
 }
 
+/* The farthest position or place in memory of an array with digits, whatever its guards keep away. */
+static int64_t digits_reach(const param_digits *d, const array_view *v)
+{
+    double reach = fabs((double)d->origin), most = 0;
+    for (int axis = 0; axis < v->rank; axis++) {
+        const axis_digits *x = &d->axes[axis];
+        double inner = 1;
+        for (int i = x->count - 1; i > 0; i--) {
+            reach += fabs((double)x->stride[i]) * (double)x->extent[i];
+            inner *= (double)x->extent[i];
+        }
+        reach += fabs((double)x->stride[0]) * ((double)v->extents[axis] / inner + 1);
+        most = fmax(most, (double)v->extents[axis]);
+    }
+    return (int64_t)fmin(fmax(most, reach), 0x1p62);
+}
+
 void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
     for (int i = 0; i < k->param_count; i++) {
@@ -451,9 +469,8 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             continue;
         }
         const array_view *v = &arrays[i];
-        if (p->digits) { /* its strides say nothing; small: positions fit 32 bits */
-            f->small = true;
-            for (int axis = 0; axis < v->rank; axis++) f->small &= v->extents[axis] < (int64_t)1 << 31;
+        if (p->digits) { /* its strides say nothing; small: positions and distances fit 32 bits */
+            f->small = digits_reach(p->digits, v) < (int64_t)1 << 31;
             continue;
         }
         f->contiguous = is_contiguous(v);

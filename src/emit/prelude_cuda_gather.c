@@ -290,5 +290,32 @@ const prelude_part cuda_gather_parts[] = {
      "        gather_steps<product_gather_tf32>(sums, va, vb, of_a, of_b, room, thread);\n"
      "    }\n"
      "};\n"},
+    {"gather_place", "", "words",
+     "/* Where an element lies as far as one axis says: a distance in memory, and a part of the sum of each guard. */\n"
+     "template <int G, class O> struct gather_place {\n"
+     "    O offset;\n"
+     "    int guard[G];\n"
+     "};\n"},
+    {"gather_take", "", "gather_place",
+     "/* The place that a lane keeps, to all of its warp. */\n"
+     "template <int G, class O> INLINE gather_place<G, O> gather_pass(const gather_place<G, O> &place, int lane)\n"
+     "{\n"
+     "    gather_place<G, O> here;\n"
+     "    here.offset = __shfl_sync(~0u, place.offset, lane);\n"
+     "#pragma unroll\n"
+     "    for (int g = 0; g < G; g++) here.guard[g] = __shfl_sync(~0u, place.guard[g], lane);\n"
+     "    return here;\n"
+     "}\n"
+     "/* The element at two places, one of each axis; 0 where a guard does not hold. */\n"
+     "template <class E, int G, class O>\n"
+     "INLINE void gather_take(E &x, const E *base, const gather_place<G, O> &a, const gather_place<G, O> &b,\n"
+     "                        const int (&extents)[G])\n"
+     "{\n"
+     "    bool inside = true;\n"
+     "#pragma unroll\n"
+     "    for (int g = 0; g < G; g++) inside &= (unsigned)(a.guard[g] + b.guard[g]) < (unsigned)extents[g];\n"
+     "    x = 0;\n"
+     "    if (inside) x = base[a.offset + b.offset];\n"
+     "}\n"},
     {0},
 };

@@ -202,6 +202,19 @@ const prelude_part cuda_phase_parts[] = {
      "    return both;\n"
      "#endif\n"
      "}\n"},
+    {"unpack_bf16", "", "real_f32",
+     "/* Both of a register, as f32. */\n"
+     "INLINE void unpack_bf16(float *x, unsigned both)\n"
+     "{\n"
+     "    x[0] = real_f32((int)(both << 16));\n"
+     "    x[1] = real_f32((int)(both & 0xffff0000));\n"
+     "}\n"},
+    {"unpack_f16", "", "f16_to_f32",
+     "INLINE void unpack_f16(float *x, unsigned both)\n"
+     "{\n"
+     "    x[0] = f16_to_f32((unsigned short)both);\n"
+     "    x[1] = f16_to_f32((unsigned short)(both >> 16));\n"
+     "}\n"},
     {"pack_f16", "", "f32_to_f16",
      "INLINE unsigned pack_f16(float low, float high)\n"
      "{\n"

@@ -14,6 +14,7 @@
  */
 #include "fuse/dot_work.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_CUTS 16
@@ -111,7 +112,7 @@ static void classify(dot_work *w)
     }
 }
 
-static unsigned gathered_axes(const dot_work *w, int side)
+unsigned dot_gathered_axes(const dot_work *w, int side)
 {
     const dot_gathered *x = &w->gathered[side];
     unsigned axes = w->t->terms[x->access].axes;
@@ -122,7 +123,7 @@ static unsigned gathered_axes(const dot_work *w, int side)
 /* Where operands are gathered, an axis that only one of them has runs along that one's side of the tiles. */
 static void classify_gathered(dot_work *w)
 {
-    unsigned left = gathered_axes(w, 0), right = gathered_axes(w, 1), depth = w->classes[CLASS_DEPTH];
+    unsigned left = dot_gathered_axes(w, 0), right = dot_gathered_axes(w, 1), depth = w->classes[CLASS_DEPTH];
     unsigned all = (1u << w->t->space.axis_count) - 1;
     w->classes[CLASS_ROWS] = left & ~right & ~depth;
     w->classes[CLASS_COLUMNS] = right & ~left & ~depth;
@@ -159,8 +160,8 @@ static dot_sizes find_sizes(const dot_work *w)
                       .columns = space_count(s, class_axes(w, CLASS_COLUMNS)),
                       .depth = space_count(s, class_axes(w, CLASS_DEPTH)),
                       .products = space_count(s, class_axes(w, CLASS_BATCH))};
-    if (!w->whole)
-        dot_choose_way(w->b->options, graph_get(w->b->g, dot->inputs[0])->elem, (product_way)dot->attr.index, &size);
+    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, graph_get(w->b->g, dot->inputs[0])->elem,
+                                                          (product_way)dot->attr.index, &size);
     return size;
 }
 
@@ -243,8 +244,52 @@ static bool share_guard(dot_work *w, int id)
     if (!id) return true;
     if (x->kind == TERM_OP && x->op == OP_AND) return share_guard(w, x->inputs[0]) && share_guard(w, x->inputs[1]);
     unsigned depth = w->classes[CLASS_DEPTH];
-    int side = !(x->axes & ~(gathered_axes(w, 0) | depth)) ? 0 : 1;
-    return !(x->axes & ~(gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
+    int side = !(x->axes & ~(dot_gathered_axes(w, 0) | depth)) ? 0 : 1;
+    return !(x->axes & ~(dot_gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
+}
+
+/* Does the first result have its elements side by side along an axis of M? */
+static bool lies_along_rows(const dot_work *w)
+{
+    const lower_output *out = &w->outputs[0];
+    affine place = index_linear(&out->map, &graph_get(w->t->g, out->n)->shape, NULL);
+    for (int i = 0; i < w->t->space.axis_count; i++)
+        if (place.factor[i] == 1 && w->t->space.axes[i].extent > 1) return class_axes(w, CLASS_ROWS) >> i & 1;
+    return false;
+}
+
+/* For matrix units: rows and columns change places where results lie along rows, and K counts through its axes as the
+ * operand that is gathered lies in memory. */
+static void choose_order(dot_work *w)
+{
+    const space *s = &w->t->space;
+    for (int i = 0; i < s->axis_count; i++) w->order[i] = i;
+    dot_sizes size = find_sizes(w);
+    if (!size.fed) return;
+    if (lies_along_rows(w)) {
+        unsigned rows = w->classes[CLASS_ROWS];
+        w->classes[CLASS_ROWS] = w->classes[CLASS_COLUMNS];
+        w->classes[CLASS_COLUMNS] = rows;
+        dot_gathered left = w->gathered[0];
+        int term = w->terms[0];
+        w->gathered[0] = w->gathered[1];
+        w->gathered[1] = left;
+        w->terms[0] = w->terms[1];
+        w->terms[1] = term;
+        size = find_sizes(w);
+    }
+    const term *x = &w->t->terms[w->gathered[size.rows <= size.columns].access];
+    const fuse_leaf *leaf = &w->b->leaves[x->n];
+    affine place = index_linear(x->map, &graph_get(w->b->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+    unsigned depth = class_axes(w, CLASS_DEPTH);
+    for (int i = 0; i < s->axis_count; i++) /* few axes */
+        for (int k = i + 1; k < s->axis_count; k++)
+            if (depth >> w->order[i] & depth >> w->order[k] & 1 &&
+                llabs(place.factor[w->order[i]]) < llabs(place.factor[w->order[k]])) {
+                int other = w->order[i];
+                w->order[i] = w->order[k];
+                w->order[k] = other;
+            }
 }
 
 /* On a GPU an operand is gathered where it is not a slice, where the depth is in pieces, and where no piece of a side is
@@ -271,10 +316,11 @@ static void choose_whole(dot_work *w)
         if (!wanted) return;
     } else {
         for (int i = 0; i < s->axis_count; i++)
-            if (s->axes[i].root > w->rank && !(gathered_axes(w, 0) & gathered_axes(w, 1) & 1u << i)) return;
+            if (s->axes[i].root > w->rank && !(dot_gathered_axes(w, 0) & dot_gathered_axes(w, 1) & 1u << i)) return;
     }
     w->whole = true;
     classify_gathered(w);
+    choose_order(w);
 }
 
 static bool check_outputs(dot_work *w)
@@ -434,7 +480,8 @@ static void begin_lowering(dot_work *w)
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
             if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
-    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count, w->whole);
+    w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
+                       w->whole ? w->order : NULL);
     w->depth_count = 0;
     choose_axes(w);
 }
@@ -737,10 +784,11 @@ static dtype sum_elem(dtype elem)
 static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
 {
     const graph_node *dot = graph_get(w->b->g, w->dot);
-    dot_choose_way(w->b->options, elem, (product_way)dot->attr.index, size);
+    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
     bool can = dot_has_terms(w);
-    if (size->as_terms && !can) size->as_terms = size->fed = false;
-    if (!size->fed || size->as_terms) return;
+    if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
+    if (w->whole) copies[w->laid] = size->fed;
+    if (!size->fed || size->as_terms || w->whole) return;
     for (int side = 0; side < 2; side++)
         copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size))) {
@@ -761,13 +809,14 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     for (int axis = 0; axis < l->axis_count; axis++)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
     bool copies[2] = {false, false};
-    if (!w->whole) choose_way(w, elem, &size, copies);
+    w->laid = size.rows <= size.columns ? 0 : 1;
+    choose_way(w, elem, &size, copies);
     w->as_terms = size.as_terms;
     w->tiles = choose_tiles(w, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     begin_split(w, &size);
     for (int side = 0; side < 2; side++)
-        if (w->as_terms || copies[side])
+        if (copies[side] || (w->as_terms && !w->whole))
             dot_make_terms(w, side, w->as_terms ? DOT_TERMS : 1, w->as_terms ? DT_BF16 : elem);
     lower_phase(l);
     launch(w);

@@ -24,6 +24,9 @@ typedef struct dot_sizes {
 
 /* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */
 void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
+/* The same of a product whose operands are gathered: where it is fed, one of them is laid out anew, as terms if it is of
+ * f32, and the other is read where it lies. */
+void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
 /* Does it take longer than to lay an operand out anew, so that bulk copies walk it? */
 bool dot_is_worth_copies(const dot_sizes *size);
 

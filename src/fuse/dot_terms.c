@@ -10,6 +10,8 @@
  * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 16 bytes with zeros,
  * which bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a
  * term of zero, and the sum is undefined instead of infinite.
+ * Of operands that are gathered (dot_gather.c) the one with fewer lines is laid out anew, along K; the other is split as
+ * it is read.
  * A single term is a copy: of an operand whose rows are no multiple of 16 bytes, or, for tf32, one that lies along the
  * other axis than K, which is then turned.
  * SPDX-License-Identifier: MIT
@@ -37,7 +39,7 @@ static int64_t stride_of(const dot_work *w, int side, int axis)
 
 static unsigned others_of(const dot_work *w, int side)
 {
-    unsigned axes = w->t->terms[w->terms[side]].axes, others = 0;
+    unsigned axes = w->whole ? dot_gathered_axes(w, side) : w->t->terms[w->terms[side]].axes, others = 0;
     for (int i = 0; i < w->l->axis_count; i++)
         if (dot_is_program_axis(w, i) && axes >> w->l->innermost[i] & 1) others |= 1u << i;
     return others;
@@ -96,6 +98,22 @@ static value take_term(lowering *l, tile_block *b, value *x)
     value finite = lower_op(l, b, OP_LT, DT_BOOL, (value[]){size, most}, 2, 0);
     *x = lower_op(l, b, OP_SELECT, DT_F32, (value[]){finite, rest, zero}, 3, 0);
     return high;
+}
+
+/* The same of an element that is gathered: done again for every tile, so without a test for what is not finite. */
+static value take_gathered(lowering *l, tile_block *b, value *x)
+{
+    value high = lower_convert(l, b, *x, DT_BF16), near = lower_convert(l, b, high, DT_F32);
+    *x = lower_op(l, b, OP_SUB, DT_F32, (value[]){*x, near}, 2, 0);
+    return high;
+}
+
+/* The operand as it lies in memory. */
+static value stored(dot_work *w, frame *f, int side)
+{
+    const dot_gathered *from = &w->gathered[side];
+    return w->whole ? lower_guarded(w->l, f, from->access, from->guards, from->guard_count)
+                    : lower_stored(w->l, f, w->terms[side]);
 }
 
 /* Does the operand lie along this axis, with everything else a multiple of 16 bytes apart? */
@@ -162,7 +180,7 @@ static void copy_rows(dot_work *w, const dot_terms *s, int side, int block)
     f->dims[0] = block;
     frame_scalar(f, s->outer, row);
     frame_tile(f, s->inner, 0, start, true);
-    value x = lower_convert(l, l->phase, lower_stored(l, f, w->terms[side]), s->count > 1 ? DT_F32 : s->elem);
+    value x = lower_convert(l, l->phase, stored(w, f, side), s->count > 1 ? DT_F32 : s->elem);
     x = lower_fill(l, f, lower_broadcast(l, f, x, 1), FOLD_SUM);
     value other = other_place(w, l->phase, s->others);
     for (int t = 0; t < s->count; t++) {
@@ -179,7 +197,7 @@ void dot_make_terms(dot_work *w, int side, int count, dtype elem)
     dot_terms *s = &w->split[side];
     int own = w->tile_axis[side], depth = w->tile_axis[2], block = LEAST_BLOCK;
     bool turns = dtypes[elem].size_bytes == 2; /* either order will do */
-    bool lies = stride_of(w, side, depth) == 1 || stride_of(w, side, own) != 1, along = !turns || lies;
+    bool lies = w->whole || stride_of(w, side, depth) == 1 || stride_of(w, side, own) != 1, along = !turns || lies;
     *s = (dot_terms){.count = count,
                      .elem = elem,
                      .outer = along ? own : depth,
@@ -234,14 +252,22 @@ value dot_load_term(dot_work *w, frame *f, int side, int which)
     return lower_op(l, f->block, OP_SELECT, s->elem, (value[]){mask, x, zero}, 3, 0);
 }
 
+static void find_terms(dot_work *w, frame *f, int side, value *terms)
+{
+    lowering *l = w->l;
+    bool gathered = !w->split[side].count;
+    value x = gathered ? lower_fill(l, f, lower_broadcast(l, f, stored(w, f, side), 3), FOLD_SUM) : 0;
+    for (int t = 0; t < DOT_TERMS; t++)
+        terms[t] = gathered ? take_gathered(l, f->block, &x) : dot_load_term(w, f, side, t);
+}
+
 value dot_add_terms(dot_work *w, tile_block *block, value carried)
 {
     lowering *l = w->l;
     frame *frames[2] = {dot_frame_over(w, block, 0, 2), dot_frame_over(w, block, 2, 1)};
     value terms[2][DOT_TERMS], step = 0;
     CHECK(w->tiles.depth == STEP);
-    for (int side = 0; side < 2; side++)
-        for (int t = 0; t < DOT_TERMS; t++) terms[side][t] = dot_load_term(w, frames[side], side, t);
+    for (int side = 0; side < 2; side++) find_terms(w, frames[side], side, terms[side]);
     for (int i = 0; i < COUNT(pairs); i++) {
         value operands[3] = {terms[0][pairs[i][0]], terms[1][pairs[i][1]], step};
         tile_op *op = tile_op_new(l->k, OP_DOT, operands, step ? 3 : 2);

@@ -21,17 +21,21 @@
 #define CPU_PART 4096
 #define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
 #define HOPPER 90
-#define FED_LEAST (1 << 27)   /* multiplications: below, launches are what counts, and small tiles share them */
-#define FED_ROWS 32           /* with fewer rows or columns most of a fed tile would be empty */
-#define FED_RATE 3000         /* multiplications a ns of a multiprocessor, 16 bits */
-#define FED_TILE_NS 1200      /* of a program beside its products: the first copies, the results */
-#define FED_PART 256          /* the shortest part of a split K */
-#define JOIN_NS 3000          /* of the launch that joins parts */
-#define JOIN_RATE 2500        /* bytes a ns that it moves */
-#define COPY_LEAST (1 << 29)  /* multiplications of a product that is worth copies of its operands */
-#define COPY_WIDTH 48         /* rows * columns / (rows + columns): how often each operand is read again */
-#define TERMS_LEAST (1 << 28) /* multiplications of a product whose operands are split */
-#define TERMS_RATE 65000      /* multiplications a ns of f32 as terms, and one by one: all of an H200 */
+#define FED_LEAST (1 << 27)    /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_ROWS 32            /* with fewer rows or columns most of a fed tile would be empty */
+#define FED_RATE 3000          /* multiplications a ns of a multiprocessor, 16 bits */
+#define FED_TILE_NS 1200       /* of a program beside its products: the first copies, the results */
+#define FED_PART 256           /* the shortest part of a split K */
+#define JOIN_NS 3000           /* of the launch that joins parts */
+#define JOIN_RATE 2500         /* bytes a ns that it moves */
+#define COPY_LEAST (1 << 29)   /* multiplications of a product that is worth copies of its operands */
+#define COPY_WIDTH 48          /* rows * columns / (rows + columns): how often each operand is read again */
+#define GATHER_LEAST (1 << 26) /* multiplications of a product that is gathered for the matrix units */
+#define GATHER_ROWS 24
+#define GATHER_DEPTH 16
+#define GATHER_ROOM (192 << 10) /* bytes of shared memory that two steps may have */
+#define TERMS_LEAST (1 << 28)   /* multiplications of a product whose operands are split */
+#define TERMS_RATE 65000        /* multiplications a ns of f32 as terms, and one by one: all of an H200 */
 #define PLAIN_RATE 17000
 #define TERMS_NS 2500    /* of a launch that splits an operand */
 #define MEMORY_RATE 4000 /* bytes a ns */
@@ -123,6 +127,16 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
                                    size->columns > FED_ROWS && work_of(size) >= FED_LEAST);
 }
 
+void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
+{
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    bool can = options->gpu && options->arch == HOPPER && (halves || elem == DT_F32);
+    bool large = MINIMUM(size->rows, size->columns) >= GATHER_ROWS && size->depth >= GATHER_DEPTH &&
+                 work_of(size) >= GATHER_LEAST;
+    size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY)));
+    size->as_terms = size->fed && !halves;
+}
+
 bool dot_is_worth_copies(const dot_sizes *size)
 {
     return work_of(size) >= COPY_LEAST &&
@@ -139,6 +153,32 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0};
 }
 
+/* Cycles of a step of 64 k: what the matrix units take, or the four warps that gather; then what is stored. */
+static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *size)
+{
+    static const int sides[] = {256, 128, 64};
+    dot_tiles best = {0};
+    double least = 0;
+    int64_t units = MAXIMUM(options->units, 1);
+    bool terms = size->as_terms, right = size->rows <= size->columns; /* right: the right operand is gathered */
+    for (int i = 0; i < COUNT(sides) * COUNT(sides); i++) {
+        int rows = sides[i / COUNT(sides)], columns = sides[i % COUNT(sides)], gathered = right ? columns : rows;
+        int groups = rows == 64 ? 1 : 2, sums = rows * columns / (groups * 128) * (terms ? 2 : 1);
+        int stage_bytes = (rows + columns) * 128 * (terms ? 3 : 1);
+        if (sums > 128 || gathered > 128 || 2 * stage_bytes > GATHER_ROOM) continue;
+        double speed = rows >= 128 && columns >= 128 ? 0.95 : rows * columns == 64 * 64 ? 0.45 : 0.65;
+        double multiply = rows * columns * 64.0 * (terms ? 6 : 1) / 2048 / speed, fill = gathered * (terms ? 11 : 7);
+        double steps = (double)((size->depth + 63) / 64);
+        double each = steps * MAXIMUM(multiply, fill) + 0.12 * rows * columns + 1500;
+        int64_t count = size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+        double time = (double)((count + units - 1) / units) * each;
+        if (best.rows && time >= least) continue;
+        least = time;
+        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0};
+    }
+    return best;
+}
+
 static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
 {
     return size->products * ((size->rows + tiles->rows - 1) / tiles->rows) *
@@ -150,6 +190,7 @@ static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
  */
 dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size)
 {
+    if (size->fed) return gather_fed_tiles(options, size);
     dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;

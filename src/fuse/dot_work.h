@@ -35,6 +35,7 @@ typedef struct dot_work {
     int terms[2], sums;                /* operands, the product */
     dot_gathered gathered[2];          /* operands, where `whole` */
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
+    int order[SPACE_AXES];             /* whole: axes of the space, outermost first */
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;                       /* by term: it stands on the product or on another fold */
     lower_output *outputs;
@@ -51,10 +52,12 @@ typedef struct dot_work {
     int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
     bool as_terms;                      /* f32 operands are split into terms first */
+    int laid;                           /* whole: the one operand that may be laid out anew */
     dot_terms split[2];                 /* operands that are split or laid out anew */
 } dot_work;
 
 /* dot.c */
+unsigned dot_gathered_axes(const dot_work *w, int side);
 bool dot_is_program_axis(const dot_work *w, int axis);
 frame *dot_frame_over(dot_work *w, tile_block *block, int down,
                       int across); /* two of M, N and K on tile axes 0 and 1 */

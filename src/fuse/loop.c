@@ -533,7 +533,7 @@ lowering *loop_begin(const loop *p)
 {
     int classes[SPACE_AXES];
     for (int i = 0; i < p->space.axis_count; i++) classes[i] = p->inner >> i & 1;
-    return lower_begin(p->t, p->b->leaves, p->b->options, classes, p->outputs, p->output_count, false);
+    return lower_begin(p->t, p->b->leaves, p->b->options, classes, p->outputs, p->output_count, NULL);
 }
 
 bool loop_is_row_fold(const loop *p, const term *x)

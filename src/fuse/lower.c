@@ -91,10 +91,10 @@ static bool axes_join(const lowering *l, const lower_output *outputs, int output
 static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count)
 {
     const space *s = &l->t->space;
-    for (int i = 0; i < s->axis_count; i++) {
-        int before = -1;
-        for (int j = 0; j < i; j++)
-            if (classes[j] == classes[i]) before = j;
+    for (int n = 0; n < s->axis_count; n++) {
+        int i = l->order[n], before = -1;
+        for (int m = 0; m < n; m++)
+            if (classes[l->order[m]] == classes[i]) before = l->order[m];
         if (before >= 0 && (l->whole || axes_join(l, outputs, output_count, before, i))) {
             l->axis_of[i] = l->axis_of[before];
             l->extents[l->axis_of[i]] *= s->axes[i].extent;
@@ -118,7 +118,7 @@ static int param_add(lowering *l, tile_param param)
 }
 
 lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_options *options, const int *classes,
-                      const lower_output *outputs, int output_count, bool whole)
+                      const lower_output *outputs, int output_count, const int *whole)
 {
     lowering *l = ARENA_NEW(t->memory, lowering);
     l->memory = t->memory;
@@ -127,7 +127,8 @@ lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_option
     l->options = options;
     l->k = tile_kernel_new(t->memory, "kernel", NULL);
     l->k->precise = options->mode != FUSE_FUSED;
-    l->whole = whole;
+    l->whole = whole != NULL;
+    for (int i = 0; i < t->space.axis_count; i++) l->order[i] = whole ? whole[i] : i;
     collapse(l, classes, outputs, output_count);
     for (int i = 0; i < l->axis_count; i++) {
         tile_param extent = {.name = arena_print(l->memory, "n%d", i), .kind = PARAM_EXTENT, .elem = DT_I64};

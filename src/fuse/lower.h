@@ -55,6 +55,7 @@ typedef struct lowering {
     tile_block *phase;           /* the entry of the phase being built */
     bool whole;                  /* all axes of a class are one kernel axis */
     int axis_count;              /* kernel axes */
+    int order[SPACE_AXES];       /* axes of the space, outermost first: how kernel axes count through theirs */
     int axis_of[SPACE_AXES];     /* by axis of the space */
     int innermost[SPACE_AXES];   /* by kernel axis: its last axis of the space */
     int64_t extents[SPACE_AXES]; /* by kernel axis */
@@ -69,9 +70,10 @@ typedef struct lowering {
 } lowering;
 
 /* classes: by axis of the space; only axes of one class become one kernel axis: those that every access goes through as
- * one, or (whole) all of them, and an access that does not becomes one by digits (see param_digits). */
+ * one, or (whole: an order of the axes, outermost first) all of them, and an access that does not becomes one by digits
+ * (see param_digits). */
 lowering *lower_begin(const trace *t, const fuse_leaf *leaves, const fuse_options *options, const int *classes,
-                      const lower_output *outputs, int output_count, bool whole);
+                      const lower_output *outputs, int output_count, const int *whole);
 void lower_phase(lowering *l);
 frame *lower_frame(lowering *l, frame *outer, tile_block *block); /* NULL, NULL: of the phase itself */
 void frame_scalar(frame *f, int axis, value coordinate);

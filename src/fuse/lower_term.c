@@ -56,7 +56,8 @@ static int64_t axis_factor(const lowering *l, const affine *a, int axis)
 {
     const space *s = &l->t->space;
     int64_t step = a->factor[l->innermost[axis]], unit = 1;
-    for (int i = s->axis_count - 1; i >= 0; i--) {
+    for (int n = s->axis_count - 1; n >= 0; n--) {
+        int i = l->order[n];
         if (l->axis_of[i] != axis) continue;
         CHECK(a->factor[i] == step * unit);
         unit *= s->axes[i].extent;
@@ -68,7 +69,8 @@ bool lower_is_linear(const lowering *l, const affine *a, int axis)
 {
     const space *s = &l->t->space;
     int64_t step = a->factor[l->innermost[axis]], unit = 1;
-    for (int i = s->axis_count - 1; i >= 0; i--) {
+    for (int n = s->axis_count - 1; n >= 0; n--) {
+        int i = l->order[n];
         if (l->axis_of[i] != axis) continue;
         if (a->factor[i] != step * unit) return false;
         unit *= s->axes[i].extent;
@@ -93,10 +95,11 @@ static value digits_value(lowering *l, frame *f, const affine *a, int axis)
     value position = x->tile ? iota(l, f, x->tile_axis) : 0, sum = 0;
     position = sum_of(l, f->block, position, x->start);
     int64_t unit = 1;
-    for (int i = s->axis_count - 1; i >= 0; i--) {
+    for (int n = s->axis_count - 1; n >= 0; n--) {
+        int i = l->order[n];
         if (l->axis_of[i] != axis) continue;
         bool outermost = true;
-        for (int k = 0; k < i; k++) outermost &= l->axis_of[k] != axis;
+        for (int k = 0; k < n; k++) outermost &= l->axis_of[l->order[k]] != axis;
         value digit = position;
         if (unit != 1)
             digit = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){digit, size_value(l, f->block, unit)}, 2, 0);
@@ -241,7 +244,8 @@ value lower_whole(lowering *l, frame *f)
     for (int i = 0; i < l->axis_count; i++) {
         affine along = {0};
         if (!f->axes[i].tile || !f->axes[i].outside) continue;
-        for (int k = l->t->space.axis_count - 1, unit = 1; k >= 0; k--) {
+        for (int n = l->t->space.axis_count - 1, unit = 1; n >= 0; n--) {
+            int k = l->order[n];
             if (l->axis_of[k] != i) continue;
             along.factor[k] = unit;
             unit *= (int)l->t->space.axes[k].extent;
@@ -382,7 +386,8 @@ static axis_digits digits_of(const lowering *l, const affine *place, const affin
 {
     const space *s = &l->t->space;
     axis_digits d = {0};
-    for (int i = 0; i < s->axis_count; i++) {
+    for (int n = 0; n < s->axis_count; n++) {
+        int i = l->order[n];
         if (l->axis_of[i] != axis) continue;
         int64_t extent = s->axes[i].extent, last = d.count - 1;
         bool joins = d.count && d.stride[last] == place->factor[i] * extent;

@@ -1,7 +1,8 @@
 /*
  * From a schedule to a loop program: two roles, each with the loops of the product.
  *
- * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies.
+ * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies. One thread
+ *           does that; where an operand is gathered all do, and one of them asks for the copies of the other operand.
  * multiply  for each program: its scalars, the same loops, and for each step: until the stage is full; products, of which
  *           one group is always on its way, so the stage before is released; then the epilogue.
  * Scalars are computed by each role that needs them: starts of slices, limits of loops, what the epilogue asks for.
@@ -59,11 +60,12 @@ static void need_limits(const schedule *s, bool *needed)
 }
 
 /* The loops around the product; the place inside the last of them, and of the steps of k. */
-static loop_node **open_loops(const schedule *s, arena *memory, const bool *needed, loop_node **tail,
+static loop_node **open_loops(const schedule *s, arena *memory, const bool *needed, bool fills, loop_node **tail,
                               loop_node ***after)
 {
     loop_node **behind;
     tail = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, tail);
+    if (fills && s->gather.load) tail = loops_add(memory, tail, LOOP_GATHER_BEGIN, s->loops[0], 0, 0);
     *after = NULL;
     for (int i = 0; i < s->loop_count; i++) {
         const tile_op *loop = s->loops[i];
@@ -82,21 +84,28 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
     loop_node **after_role, **after_one, **after_tiles, **after;
     int bytes = 0;
     need_limits(s, needed);
+    bool gathers = s->gather.load != NULL;
     for (int n = 0; n < s->operand_count; n++) {
         const tile_op *load = s->operands[n].load;
         for (int i = 0; i < load->operand_count; i++) need(s, load->operands[i], needed);
-        bytes += (int)s->operands[n].ring.stage_bytes;
+        if (!s->operands[n].gathered) bytes += (int)s->operands[n].ring.stage_bytes;
     }
+    for (int v = 1; gathers && v < s->kernel->value_count; v++)
+        if (s->gather.needed[v] && !tile_type_of(s->kernel, (value)v).rank) need(s, (value)v, needed);
     loop_node **in = loops_open(memory, tail, LOOP_ROLE, NULL, 0, 0, &after_role);
-    in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
+    if (!gathers) in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
     in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 1, 0);
     in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
-    in = open_loops(s, memory, needed, in, &after);
+    in = open_loops(s, memory, needed, true, in, &after);
+    if (gathers) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
     in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
-    in = loops_add(memory, in, LOOP_EXPECT, NULL, bytes, 0);
+    loop_node **one = gathers ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
+    one = loops_add(memory, one, LOOP_EXPECT, NULL, bytes, 0);
     for (int n = 0; n < s->operand_count; n++)
-        for (int box = 0; box < s->operands[n].boxes; box++)
-            in = loops_add(memory, in, LOOP_BULK_IN, s->operands[n].load, box, n);
+        for (int box = 0; !s->operands[n].gathered && box < s->operands[n].boxes; box++)
+            one = loops_add(memory, one, LOOP_BULK_IN, s->operands[n].load, box, n);
+    in = gathers ? after_one : one;
+    if (gathers) in = loops_add(memory, loops_add(memory, in, LOOP_GATHER, NULL, 0, 0), LOOP_FILLED, NULL, 0, 0);
     loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
     return after_role;
 }
@@ -113,7 +122,7 @@ static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **
     in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
     bool zero = s->loop_count > 1; /* an outer loop may have no trip at all */
     in = loops_add(memory, in, LOOP_SUMS_BEGIN, NULL, zero || s->apart, s->apart);
-    in = open_loops(s, memory, needed, in, &after);
+    in = open_loops(s, memory, needed, false, in, &after);
     in = loops_add(memory, in, LOOP_WAIT, NULL, 0, 0);
     in = loops_add(memory, in, LOOP_MATRIX, NULL, s->apart ? LOOPS_FROM_ZERO : zero ? LOOPS_ADD : LOOPS_ADD_LATER, 0);
     in = loops_add(memory, in, LOOP_RELEASE, NULL, s->apart ? LOOPS_THIS : LOOPS_BEFORE, 0);
@@ -121,7 +130,9 @@ static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **
     loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
     in = s->apart ? after : loops_add(memory, after, LOOP_RELEASE, NULL, LOOPS_LAST, 0);
     loops_epilogue(s, memory, in);
-    if (s->out.stage_bytes) loops_add(memory, after_tiles, LOOP_OUT_END, NULL, 0, 0);
+    bool bulk = false;
+    for (int n = 0; n < s->store_count; n++) bulk |= s->stores[n].map >= 0;
+    if (bulk) loops_add(memory, after_tiles, LOOP_OUT_END, NULL, 0, 0);
     return after_role;
 }
 

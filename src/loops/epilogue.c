@@ -80,7 +80,7 @@ static loop_node **add_stores(const schedule *s, arena *memory, loop_node **in)
     for (int n = 0; n < s->store_count; n++) {
         const sched_store *store = &s->stores[n];
         loop_node **at = in;
-        in = loops_add(memory, in, store->map < 0 ? LOOP_STORE : LOOP_KEEP, store->op, n, 0);
+        in = loops_add(memory, in, store->map < 0 && !store->by_row ? LOOP_STORE : LOOP_KEEP, store->op, n, 0);
         (*at)->operand = stored_value(s, store->op);
     }
     return in;
@@ -109,10 +109,15 @@ loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail)
     add_stores(s, memory, each);
     in = after_pairs;
     if (s->out.stage_bytes) {
-        in = loops_add(memory, in, LOOP_OUT_WAIT, NULL, s->out_buffers - 1, 0);
+        bool bulk = false;
+        for (int n = 0; n < s->store_count; n++) bulk |= s->stores[n].map >= 0;
+        in = loops_add(memory, in, LOOP_OUT_WAIT, NULL, s->out_buffers - 1, bulk);
         for (int n = 0; n < s->store_count; n++)
-            if (s->stores[n].map >= 0) in = loops_add(memory, in, LOOP_OUT, s->stores[n].op, n, 0);
-        loops_add(memory, in, LOOP_OUT_SEND, NULL, 0, 0);
+            if (s->stores[n].map >= 0 || s->stores[n].by_row)
+                in = loops_add(memory, in, LOOP_OUT, s->stores[n].op, n, 0);
+        for (int n = 0; n < s->store_count; n++)
+            if (s->stores[n].by_row) in = loops_add(memory, in, LOOP_OUT_ROWS, s->stores[n].op, n, 0);
+        loops_add(memory, in, LOOP_OUT_SEND, NULL, 0, bulk);
     }
     return after_chunks;
 }

@@ -25,6 +25,7 @@ static void print_nodes(const loop_program *p, const loop_node *n, int depth, te
         case LOOP_KEEP:
         case LOOP_STORE:
         case LOOP_OUT:
+        case LOOP_OUT_ROWS:
             text_print(out, " %s", s->kernel->params[n->op->attr.access.array].name);
             if (n->operand) text_print(out, " = %%%u", n->operand);
             break;

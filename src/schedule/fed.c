@@ -20,6 +20,8 @@ enum {
     ENOUGH_STAGES = 4,
     FILL_REGISTERS = 24,
     MULTIPLY_REGISTERS = 240,
+    GATHER_REGISTERS = 120, /* of two groups and one that gathers: what the others leave */
+    BESIDE_REGISTERS = 192,
     RUN = 8, /* rows of tiles that take turns over all columns: what they read stays in the cache */
     CHUNK_COLUMNS = 64,
     WARP_ROWS = 16,
@@ -49,12 +51,11 @@ int fed_map_add(schedule *s, sched_map map)
 static bool choose_matrix(fed_work *w)
 {
     schedule *s = w->s;
-    dtype a = s->kernel->params[s->operands[0].load->attr.access.array].elem;
+    dtype a = tile_type_of(s->kernel, s->operands[0].source).elem;
     bool rounds = true, along = true;
     for (int i = 0; i < s->operand_count; i++) {
         const sched_operand *o = &s->operands[i];
-        if (s->kernel->params[o->load->attr.access.array].elem != a)
-            return fed_refuse(w, "its operands are of two types");
+        if (tile_type_of(s->kernel, o->source).elem != a) return fed_refuse(w, "its operands are of two types");
         rounds &= o->rounds;
         along &= o->along_k;
     }
@@ -102,14 +103,15 @@ static void choose_copies(schedule *s)
     for (int i = 0; i < s->operand_count; i++) {
         sched_operand *o = &s->operands[i];
         const struct access *a = &o->load->attr.access;
-        dtype elem = s->kernel->params[a->array].elem;
+        dtype elem = tile_type_of(s->kernel, o->source).elem;
         int size = s->choice.tile[o->side], line = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
+        if (o->gathered) o->along_k = s->gather.along_k;
         o->box_size = o->along_k ? size : line;
         o->boxes = size / o->box_size;
         sched_map map = {.array = a->array, .elem = elem, .rank = a->rank, .rounds = o->rounds};
         for (int axis = 0; axis < a->rank; axis++)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
-        o->map = fed_map_add(s, map);
+        o->map = o->gathered ? -1 : fed_map_add(s, map);
         o->ring.name = names[o->side][counts[o->side]++];
         o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
         o->ring.lines = (int)(o->ring.stage_bytes / SCHED_LINE_BYTES);
@@ -137,13 +139,37 @@ static bool store_is_bulk(const schedule *s, const sched_store *store)
     return row >= 0 && column == a->rank - 1;
 }
 
+/* Columns of a row that lie side by side, of an array that no bulk copy walks: rows of the room leave it by ordinary
+ * stores of whole warps, which a thread's own elements would make in pieces. */
+static bool store_is_by_row(const schedule *s, const sched_store *store)
+{
+    const tile_op *op = store->op;
+    const struct access *a = &op->attr.access;
+    const tile_param *p = &s->kernel->params[a->array];
+    int column = s->places[op->operands[0]].column, size = dtypes[p->elem].size_bytes;
+    if (a->mask_count || (size != 2 && size != 4) || (p->elem == DT_BOOL)) return false;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        bool slice = a->kind[axis] == INDEX_SLICE;
+        number step;
+        if (tile_type_of(s->kernel, op->operands[operand]).rank) return false;
+        if (slice && (!tile_is_constant(s->kernel, op->operands[operand + 1], &step) || step.i != 1)) return false;
+        if (slice && a->result_axis[axis] == column) {
+            const axis_digits *d = p->digits ? &p->digits->axes[axis] : NULL;
+            return d ? d->stride[d->count - 1] == 1 : axis == a->rank - 1 && p->facts.last_unit;
+        }
+        operand += slice ? 2 : 1;
+    }
+    return false;
+}
+
 static void choose_stores(schedule *s)
 {
     int64_t bytes = 0;
     for (int n = 0; n < s->store_count; n++) {
         sched_store *store = &s->stores[n];
         const struct access *a = &store->op->attr.access;
-        if (!store_is_bulk(s, store)) continue;
+        store->by_row = !store_is_bulk(s, store) && store_is_by_row(s, store);
+        if (!store->by_row && !store_is_bulk(s, store)) continue;
         dtype elem = s->kernel->params[a->array].elem;
         sched_map map = {.array = a->array, .elem = elem, .rank = a->rank};
         store->box_size = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
@@ -151,6 +177,7 @@ static void choose_stores(schedule *s)
         store->box_bytes = WARP_ROWS * SCHED_LINE_BYTES;
         store->offset = bytes;
         bytes += store->boxes * store->box_bytes;
+        if (store->by_row) continue;
         for (int axis = 0; axis < a->rank; axis++) map.box[axis] = 1;
         for (int axis = 0; axis < a->rank; axis++)
             if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[store->op->operands[0]].row)
@@ -203,10 +230,11 @@ static void place_rooms(schedule *s)
 /* A whole group fetches where registers are to be handed over; else a warp will do. */
 static void choose_roles(schedule *s)
 {
-    bool hand_over = s->choice.groups > 1;
-    int warps = s->choice.groups * GROUP_WARPS, fill = hand_over ? GROUP_WARPS : 1;
-    s->multiply = (sched_role){"multiply", 0, warps, hand_over ? MULTIPLY_REGISTERS : 0, false};
-    s->fill = (sched_role){"fill", warps, fill, hand_over ? FILL_REGISTERS : 0, true};
+    bool hand_over = s->choice.groups > 1, gathers = s->gather.load != NULL;
+    int warps = s->choice.groups * GROUP_WARPS, fill = hand_over || gathers ? GROUP_WARPS : 1;
+    int more = gathers ? BESIDE_REGISTERS : MULTIPLY_REGISTERS, less = gathers ? GATHER_REGISTERS : FILL_REGISTERS;
+    s->multiply = (sched_role){"multiply", 0, warps, hand_over ? more : 0, false};
+    s->fill = (sched_role){"fill", warps, fill, hand_over ? less : 0, !gathers};
     s->threads = 32 * (warps + fill);
 }
 
@@ -229,7 +257,8 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = NULL;
     if (k->raw_language || !has_product(k->phases[phase])) return NULL;
     bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
-    suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
+    suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w) &&
+            (!s->gather.load || fed_choose_gather(&w));
     if (suits) {
         choose_copies(s);
         choose_stores(s);

@@ -1,6 +1,7 @@
 /*
  * The parts of the recipe `fed`, for its own files: fed_loops.c finds the product, fed_epilogue.c what follows it,
- * fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
+ * fed_gather.c what an
+ * operand that is gathered is computed from, fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_SCHEDULE_FED_H
@@ -17,6 +18,18 @@ typedef struct fed_work {
 bool fed_refuse(fed_work *w, const char *why);
 bool fed_find_loops(fed_work *w);
 bool fed_find_epilogue(fed_work *w);
+/* fed_loops.c */
+bool fed_is_number(const fed_work *w, value v, int64_t n);
+bool fed_is_zero_tile(const fed_work *w, value v);
+bool fed_mask_is_own(const fed_work *w, value mask, const tile_op *load,
+                     bool turned); /* nothing but the bounds of the load, or of its transpose */
+bool fed_find_axes(fed_work *w, sched_operand *o, int k_result, value k);
+/* fed_gather.c: the load that a value is computed from, element by element, if it is one of an array with digits; NULL:
+ * there is none. */
+const tile_op *fed_gathered_load(const fed_work *w, value v);
+/* It is the load of the operand, whose axes are known. */
+bool fed_add_gather(fed_work *w, const sched_operand *o);
+bool fed_choose_gather(fed_work *w); /* the tile is known */
 /* Can a bulk copy walk this array? */
 bool fed_array_is_bulk(const tile_param *p);
 int fed_map_add(schedule *s, sched_map map); /* its number */

@@ -15,13 +15,13 @@ static const tile_op *definition(const fed_work *w, value v)
     return tile_def(w->s->kernel, v);
 }
 
-static bool is_number(const fed_work *w, value v, int64_t n)
+bool fed_is_number(const fed_work *w, value v, int64_t n)
 {
     number x;
     return tile_is_constant(w->s->kernel, v, &x) && x.i == n;
 }
 
-static bool is_zero_tile(const fed_work *w, value v)
+bool fed_is_zero_tile(const fed_work *w, value v)
 {
     number n;
     while (definition(w, v) && definition(w, v)->code == OP_BROADCAST) v = definition(w, v)->operands[0];
@@ -42,7 +42,7 @@ static bool is_extent(const fed_work *w, value v, int array, int axis)
     if (!p->extents[axis]) return false;
     const tile_op *from = definition(w, p->extents[axis]); /* in the head */
     if (from && from->code == OP_ARG) return op && op->code == OP_ARG && op->attr.index == from->attr.index;
-    return tile_is_constant(k, p->extents[axis], &n) && is_number(w, v, n.i);
+    return tile_is_constant(k, p->extents[axis], &n) && fed_is_number(w, v, n.i);
 }
 
 /* turned: the mask is of the load's tile with its two axes exchanged. */
@@ -52,25 +52,25 @@ static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op 
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         if (a->kind[axis] == INDEX_SLICE &&
             a->result_axis[axis] == (turned ? 1 - bound->attr.index : bound->attr.index))
-            return load->operands[operand] == bound->operands[0] && is_number(w, bound->operands[1], 1) &&
+            return load->operands[operand] == bound->operands[0] && fed_is_number(w, bound->operands[1], 1) &&
                    is_extent(w, bound->operands[2], a->array, axis);
         operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
     }
     return false;
 }
 
-static bool mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned)
+bool fed_mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned)
 {
     const tile_op *op = definition(w, mask);
     if (!op) return false;
     if (op->code == OP_AND)
-        return mask_is_own(w, op->operands[0], load, turned) && mask_is_own(w, op->operands[1], load, turned);
-    if (op->code == OP_BROADCAST) return mask_is_own(w, op->operands[0], load, turned);
+        return fed_mask_is_own(w, op->operands[0], load, turned) && fed_mask_is_own(w, op->operands[1], load, turned);
+    if (op->code == OP_BROADCAST) return fed_mask_is_own(w, op->operands[0], load, turned);
     return op->code == OP_BOUND && bound_is_own(w, op, load, turned);
 }
 
 /* The slices of a load: one along k, that begins where the last loop stands, one along the tile. */
-static bool find_axes(fed_work *w, sched_operand *o, int k_result, value k)
+bool fed_find_axes(fed_work *w, sched_operand *o, int k_result, value k)
 {
     const struct access *a = &o->load->attr.access;
     o->k_axis = o->tile_axis = -1;
@@ -82,17 +82,38 @@ static bool find_axes(fed_work *w, sched_operand *o, int k_result, value k)
             operand++;
             continue;
         }
-        if (!is_number(w, o->load->operands[operand + 1], 1)) return fed_refuse(w, "an operand is read with gaps");
+        if (!fed_is_number(w, o->load->operands[operand + 1], 1)) return fed_refuse(w, "an operand is read with gaps");
         bool along = a->result_axis[axis] == k_result;
         if (along != (start == k)) return fed_refuse(w, "an operand does not follow k along its slice");
         *(along ? &o->k_axis : &o->tile_axis) = axis;
         operand += 2;
     }
     if (o->k_axis < 0 || o->tile_axis < 0) return fed_refuse(w, "an operand is not a slice of two axes");
+    if (o->gathered) return true;
     o->along_k = o->k_axis == a->rank - 1;
     if (!o->along_k && o->tile_axis != a->rank - 1)
         return fed_refuse(w, "an operand has its elements side by side neither along k nor along the tile");
     return true;
+}
+
+/* The number of an operand, which is added if it is new. */
+static bool add_operand(fed_work *w, const sched_operand *found, int *number)
+{
+    schedule *s = w->s;
+    for (*number = 0; *number < s->operand_count; ++*number)
+        if (s->operands[*number].source == found->source && s->operands[*number].side == found->side &&
+            s->operands[*number].rounds == found->rounds)
+            return true;
+    if (s->operand_count == SCHED_MOST_OPERANDS) return fed_refuse(w, "the products of a step have too many operands");
+    s->operands[s->operand_count++] = *found;
+    return true;
+}
+
+static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, value k, int *number)
+{
+    sched_operand found = {.load = load, .source = v, .side = side, .gathered = true};
+    return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_gather(w, &found) &&
+           add_operand(w, &found, number);
 }
 
 /* side 0: [m][k], 1: [k][n]. *number: of the operand. */
@@ -102,13 +123,14 @@ static bool find_operand(fed_work *w, int side, value v, value k, int *number)
     const tile_kernel *kernel = s->kernel;
     bool swapped = false, rounds = false, swapped_before = false; /* ... the mask */
     value mask = 0;
-    const tile_op *op = definition(w, v);
+    const tile_op *op = definition(w, v), *gathered = fed_gathered_load(w, v);
+    if (gathered) return find_gathered(w, gathered, v, side, k, number);
     for (; op; op = definition(w, op->operands[op->code == OP_SELECT])) {
         if (op->code == OP_PERMUTE && op->attr.axes[0] == 1) {
             swapped = !swapped;
         } else if (op->code == OP_TF32) {
             rounds = true;
-        } else if (op->code == OP_SELECT && !mask && is_zero_tile(w, op->operands[2])) {
+        } else if (op->code == OP_SELECT && !mask && fed_is_zero_tile(w, op->operands[2])) {
             tile_type whole = tile_type_of(kernel, op->results[0]), part = tile_type_of(kernel, op->operands[1]);
             if (!tile_shape_same(&whole, &part)) return fed_refuse(w, "an operand is broadcast");
             mask = op->operands[0];
@@ -119,7 +141,7 @@ static bool find_operand(fed_work *w, int side, value v, value k, int *number)
     }
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count)
         return fed_refuse(w, "an operand is not read straight from an array");
-    if (mask && !mask_is_own(w, mask, op, swapped != swapped_before))
+    if (mask && !fed_mask_is_own(w, mask, op, swapped != swapped_before))
         return fed_refuse(w, "an operand is masked by more than its own bounds");
     const tile_param *p = &kernel->params[op->attr.access.array];
     if (!fed_array_is_bulk(p))
@@ -127,15 +149,9 @@ static bool find_operand(fed_work *w, int side, value v, value k, int *number)
                                          "no bulk copy walks `%s`: its address and strides are to be multiples of 16 "
                                          "bytes, its last stride 1, its axes at most %d",
                                          p->name, SCHED_MAP_RANK));
-    sched_operand found = {.load = op, .side = side, .rounds = rounds};
-    if (!find_axes(w, &found, (side == 0) != swapped ? 1 : 0, k)) return false;
-    for (*number = 0; *number < s->operand_count; ++*number)
-        if (s->operands[*number].load == op && s->operands[*number].side == side &&
-            s->operands[*number].rounds == rounds)
-            return true;
-    if (s->operand_count == SCHED_MOST_OPERANDS) return fed_refuse(w, "the products of a step have too many operands");
-    s->operands[s->operand_count++] = found;
-    return true;
+    sched_operand found = {.load = op, .source = op->results[0], .side = side, .rounds = rounds};
+    if (!fed_find_axes(w, &found, (side == 0) != swapped ? 1 : 0, k)) return false;
+    return add_operand(w, &found, number);
 }
 
 /* ---- loops ---- */
@@ -207,7 +223,7 @@ static bool find_products(fed_work *w, const tile_op *loop)
         if (count_uses(body, v) != 1) return fed_refuse(w, "the loop does more with the sums than to add to them");
         dots[s->product_count++] = op;
         v = op->operand_count > 2 ? op->operands[2] : 0;
-        if (!v || v == sums || (s->apart && is_zero_tile(w, v))) break;
+        if (!v || v == sums || (s->apart && fed_is_zero_tile(w, v))) break;
         op = definition(w, v);
     }
     if (!op || op->code != OP_DOT || (v == sums) == s->apart || count_uses(body, sums) != 1)
@@ -247,7 +263,7 @@ bool fed_find_loops(fed_work *w)
         op = x;
     }
     if (!op) return fed_refuse(w, "the product is in no loop over k");
-    if (!is_zero_tile(w, op->operands[3])) return fed_refuse(w, "the sums do not begin at zero");
+    if (!fed_is_zero_tile(w, op->operands[3])) return fed_refuse(w, "the sums do not begin at zero");
     s->sums = op->results[0];
     while (op) {
         const tile_op *inner = find_inner(w, op->regions[0]);
@@ -265,5 +281,6 @@ bool fed_find_loops(fed_work *w)
             !find_operand(w, 1, p->dot->operands[1], k, &p->right))
             return false;
     }
+    if (s->gather.load && s->loop_count > 1) return fed_refuse(w, "an operand is gathered in several loops");
     return check_step(w, last);
 }

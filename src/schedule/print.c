@@ -38,12 +38,14 @@ void schedule_print(const schedule *s, text *out)
     if (s->out.stage_bytes) print_room(&s->out, "warps", out);
     for (int i = 0; i < s->operand_count; i++) {
         const sched_operand *o = &s->operands[i];
-        text_print(out, "  copy %%%u bulk ", o->load->results[0]);
-        print_box(s, o->map, out);
-        text_print(out, " x %d > %s, along %s\n", o->boxes, o->ring.name,
-                   o->along_k ? "k"
-                   : o->side  ? "columns"
-                              : "rows");
+        if (o->gathered) {
+            text_print(out, "  gather %%%u from %s", o->source, s->kernel->params[o->load->attr.access.array].name);
+        } else {
+            text_print(out, "  copy %%%u bulk ", o->load->results[0]);
+            print_box(s, o->map, out);
+            text_print(out, " x %d", o->boxes);
+        }
+        text_print(out, " > %s, along %s\n", o->ring.name, o->along_k ? "k" : o->side ? "columns" : "rows");
     }
     for (int i = 0; i < s->product_count; i++) {
         const sched_product *p = &s->products[i];
@@ -57,7 +59,7 @@ void schedule_print(const schedule *s, text *out)
         const sched_store *store = &s->stores[n];
         text_print(out, "  store %s ", s->kernel->params[store->op->attr.access.array].name);
         if (store->map < 0) {
-            text_add(out, "by element\n");
+            text_add(out, store->by_row ? "by row\n" : "by element\n");
         } else {
             text_add(out, "bulk ");
             print_box(s, store->map, out);

@@ -5,7 +5,9 @@
  * tile IR and either fills a schedule or says why the phase has none (it then goes through the older emitter). loops/
  * builds exactly one program from a schedule, emit/ prints that program. The launch's shape comes from here, too.
  * There is one recipe, `fed`: a loop over k whose operands one warp fetches by bulk copies into rings of shared memory,
- * while groups of four warps multiply from there; what follows per element is done on the sums in registers.
+ * while groups of four warps multiply from there; what follows per element is done on the sums in registers. An operand
+ * whose places are digits (windows, strides, padding: param_digits) is gathered instead: all warps of that role read it
+ * element by element, compute what stands between the array and the product, and put that into the ring.
  * Memory: everything is in the arena that schedule_phase was given. docs/schedule.md explains the text form.
  * SPDX-License-Identifier: MIT
  */
@@ -20,8 +22,9 @@ enum {
     SCHED_MOST_OPERANDS = 8,
     SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
     SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES,
-    SCHED_MAP_RANK = 5,    /* axes of an array that a bulk copy can walk */
-    SCHED_LINE_BYTES = 128 /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
+    SCHED_MAP_RANK = 5,     /* axes of an array that a bulk copy can walk */
+    SCHED_LINE_BYTES = 128, /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
+    SCHED_GATHER_ROWS = 16  /* lines of a room that a gathering warp has on their way at once */
 };
 
 /* What the recipes ask about a machine. */
@@ -63,6 +66,8 @@ typedef struct sched_map {
 
 typedef struct sched_operand {
     const tile_op *load;
+    value source; /* what goes into the ring; of a gathered operand perhaps computed from what was loaded */
+    bool gathered;
     int side;                 /* 0: left, of rows; 1: right, of columns */
     bool along_k;             /* its elements lie side by side along k; else along the rows or columns of the tile */
     bool rounds;              /* tf32 */
@@ -70,6 +75,18 @@ typedef struct sched_operand {
     int map, boxes, box_size; /* copies of a step, and how many rows or columns one brings */
     sched_room ring;
 } sched_operand;
+
+/* The load that is gathered: a warp takes a line of the ring at a time, each lane the two elements beside each other that
+ * are its 4 bytes of the line. So a lane stays at places of one axis (fixed), and the warp walks along the other. */
+typedef struct sched_gather {
+    const tile_op *load; /* NULL: nothing is gathered */
+    int side;
+    bool along_k;          /* lines of k: a lane stays at two k of a step and walks along rows or columns */
+    int k_axis, tile_axis; /* of the array */
+    int warp_lines;        /* of a pass of a warp through all its lines: a multiple of SCHED_GATHER_ROWS */
+    int passes;            /* of SCHED_GATHER_ROWS lines; along k through other lines, else through other boxes */
+    bool *needed;          /* by value of the loop: what the operands are computed from */
+} sched_gather;
 
 typedef struct sched_product {
     const tile_op *dot;
@@ -82,6 +99,7 @@ typedef struct sched_store {
     int64_t offset;      /* of its buffers within a warp's part of the room */
     int64_t box_bytes;   /* 16 lines */
     int boxes, box_size; /* of a chunk of 64 columns */
+    bool by_row;         /* through the room, too, and from there a row at a time by ordinary stores */
 } sched_store;
 
 /* How a value of the epilogue lies along the sums: which of its axes are rows and columns; -1: none. */
@@ -108,6 +126,7 @@ typedef struct schedule {
     sched_role fill, multiply;
     sched_operand operands[SCHED_MOST_OPERANDS];
     int operand_count;
+    sched_gather gather;
     sched_store stores[SCHED_MOST_STORES];
     int store_count;
     sched_room out;  /* a warp's part of it: stage_bytes; stages: warps */

@@ -1,0 +1,217 @@
+/*
+ * Convolutions on matrix units (schedule/fed_gather.c): the CUDA text for sm_90a on emu, against ref. One operand is laid
+ * out anew, the other gathered by the warps that fill the ring: windows, strides, dilations, padding, groups, one to three
+ * axes, transposed ones, gradients, bf16, f16 and f32 as terms. And what the assembler makes of the text: no spills.
+ * Data are small whole numbers, so that sums are exact in every order.
+ * SPDX-License-Identifier: MIT
+ */
+#include "device/cubin.h"
+#include "device/nvrtc.h"
+#include "ir/tile.h"
+#include "test.h"
+
+#include <quern/nn.h>
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+static qn_context *context;
+
+typedef struct convolution {
+    const char *name;
+    qn_dtype elem;
+    bool transposed;
+    int64_t images, channels, outputs; /* of all groups */
+    int axes;
+    int64_t extent[3], size[3];
+    qn_conv_options options;
+    bool last; /* channels last in memory */
+} convolution;
+
+typedef enum wanted { FORWARD, BY_IMAGE, BY_WEIGHT } wanted;
+
+static qn_tensor numbers(qn_tape *tape, qn_dtype elem, qn_shape s, int seed)
+{
+    int64_t count = 1;
+    for (int i = 0; i < s.rank; i++) count *= s.extents[i];
+    size_t size = (size_t)dtypes[elem].size_bytes;
+    char *data = malloc((size_t)count * size + 1);
+    for (int64_t i = 0; i < count; i++) {
+        double x = (double)((i * (7 + seed) + i / (3 + seed) + i / 64) % 5 - 2);
+        element_write((dtype)elem, data + (size_t)i * size, (number){.f = x});
+    }
+    qn_tensor t = qn_from_memory(tape, data, elem, s);
+    free(data);
+    return t;
+}
+
+/* The image with its channels last in memory, and first where it is looked at. */
+static qn_tensor image(qn_tape *tape, const convolution *c, qn_shape s)
+{
+    if (!c->last) return numbers(tape, c->elem, s, 0);
+    qn_shape moved = s;
+    for (int i = 1; i + 1 < s.rank; i++) moved.extents[i] = s.extents[i + 1];
+    moved.extents[s.rank - 1] = s.extents[1];
+    qn_tensor t = numbers(tape, c->elem, moved, 0);
+    for (int i = s.rank - 1; i > 1; i--) t = qn_transpose(t, i - 1, i);
+    return t;
+}
+
+/* All elements, as double; NULL: it failed, which is printed. */
+static double *run(const convolution *c, wanted what, const char *device, int64_t *count)
+{
+    qn_tape *tape;
+    qn_error error = {0};
+    EXPECT(qn_tape_new(context, device, &tape, &error) == QN_OK);
+    qn_tape_set_products(tape, QN_PRODUCTS_TERMS);
+    int64_t groups = c->options.groups ? c->options.groups : 1;
+    qn_shape x = {2 + c->axes, {c->images, c->channels}};
+    qn_shape w = {2 + c->axes,
+                  {c->transposed ? c->channels : c->outputs, (c->transposed ? c->outputs : c->channels) / groups}};
+    for (int i = 0; i < c->axes; i++) {
+        x.extents[2 + i] = c->extent[i];
+        w.extents[2 + i] = c->size[i];
+    }
+    qn_tensor given[2] = {image(tape, c, x), numbers(tape, c->elem, w, 1)};
+    qn_tensor bias = numbers(tape, c->elem, QN_SHAPE(c->outputs), 2);
+    qn_tensor y = c->transposed ? qn_conv_transpose(given[0], given[1], bias, &c->options)
+                                : qn_relu(qn_conv(given[0], given[1], bias, &c->options));
+    if (what != FORWARD) {
+        qn_tensor seed = numbers(tape, c->elem, qn_tensor_shape(y), 3), gradient;
+        y = c->transposed ? y : qn_conv(given[0], given[1], bias, &c->options);
+        qn_grad_from(&y, &seed, 1, &given[what - 1], 1, &gradient);
+        y = gradient;
+    }
+    y = qn_cast(y, QN_F32);
+    qn_shape s = qn_tensor_shape(y);
+    *count = 1;
+    for (int i = 0; i < s.rank; i++) *count *= s.extents[i];
+    float *read = malloc(sizeof(float) * (size_t)*count + 1);
+    double *out = malloc(sizeof(double) * (size_t)*count + 1);
+    bool good = qn_tensor_read(y, read, sizeof(float) * (size_t)*count, &error) == QN_OK;
+    if (!good) printf("%s on %s: %s\n", c->name, device, error.message);
+    for (int64_t i = 0; good && i < *count; i++) out[i] = read[i];
+    free(read);
+    qn_tape_free(tape);
+    if (good) return out;
+    free(out);
+    return NULL;
+}
+
+static void compare(const convolution *c, wanted what)
+{
+    int64_t count[2];
+    double *values[2] = {run(c, what, "ref", &count[0]), run(c, what, "emu", &count[1])};
+    EXPECT(values[0] && values[1] && count[0] == count[1]);
+    int64_t wrong = 0;
+    for (int64_t i = 0; values[0] && values[1] && i < count[0]; i++)
+        if (values[0][i] != values[1][i] && !wrong++)
+            printf("%s, %d: element %d of %d is %g, not %g\n", c->name, what, (int)i, (int)count[0], values[1][i],
+                   values[0][i]);
+    if (wrong) printf("%s, %d: %d of %d are wrong\n", c->name, what, (int)wrong, (int)count[0]);
+    EXPECT(!wrong);
+    free(values[0]);
+    free(values[1]);
+}
+
+static const convolution cases[] = {
+    {"plain", QN_F32, false, 2, 5, 40, 2, {9, 11}, {3, 3}, {.padding = {1, 1}}, false},
+    {"halves", QN_BF16, false, 2, 8, 70, 2, {9, 11}, {3, 3}, {.padding = {1, 1}}, false},
+    {"f16", QN_F16, false, 1, 19, 33, 2, {12, 12}, {2, 5}, {.stride = {2, 1}}, false},
+    {"dilated",
+     QN_F32,
+     false,
+     1,
+     7,
+     66,
+     2,
+     {14, 13},
+     {3, 2},
+     {.stride = {1, 2}, .dilation = {2, 3}, .padding = {2, 0}},
+     false},
+    {"groups", QN_F32, false, 2, 12, 80, 2, {8, 9}, {3, 3}, {.padding = {1, 2}, .groups = 2}, false},
+    {"beyond", QN_BF16, false, 1, 16, 32, 2, {4, 5}, {3, 3}, {.padding = {5, 6}}, false},
+    {"line", QN_F32, false, 3, 9, 35, 1, {70}, {4}, {.stride = {3}, .padding = {2}}, false},
+    {"space", QN_F16, false, 1, 3, 34, 3, {5, 6, 7}, {3, 2, 3}, {.padding = {1, 1, 1}}, false},
+    {"last", QN_BF16, false, 2, 24, 72, 2, {7, 9}, {3, 3}, {.padding = {1, 1}}, true},
+    {"last_f32", QN_F32, false, 1, 20, 40, 2, {7, 9}, {3, 3}, {.padding = {1, 1}}, true},
+    {"transposed", QN_F32, true, 1, 9, 40, 2, {7, 6}, {3, 3}, {.stride = {2, 2}, .padding = {1, 1}}, false},
+    {"spread",
+     QN_BF16,
+     true,
+     1,
+     8,
+     40,
+     2,
+     {7, 6},
+     {3, 3},
+     {.stride = {3, 3}, .dilation = {2, 2}, .padding = {1, 1}},
+     false},
+};
+
+TEST(convolutions)
+{
+    for (int i = 0; i < COUNT(cases); i++) compare(&cases[i], FORWARD);
+}
+
+TEST(gradients)
+{
+    for (int i = 0; i < COUNT(cases); i += 3)
+        for (int what = BY_IMAGE; what <= BY_WEIGHT; what++) compare(&cases[i], (wanted)what);
+}
+
+static void keep(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* Registers of the roles are handed over by hand: what does not fit is put into memory, and only the assembler tells. */
+TEST(the_assembler_is_content)
+{
+    static const struct {
+        const char *name, *symbol, *channels, *outputs;
+    } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128"},
+                 {"plain", "dot_relu_phase1", "C=8", "O=64"},
+                 {"halves", "dot_reshape_phase1", "C=256", "O=256"},
+                 {"last", "dot_permute_phase1", "C=256", "O=256"}};
+    nvrtc *n = nvrtc_new();
+    qn_error error;
+    if (nvrtc_ready(n, &error) != QN_OK) {
+        printf("note: skipped the_assembler_is_content: %s\n", error.message);
+        nvrtc_free(n);
+        return;
+    }
+    for (int i = 0; i < COUNT(texts); i++) {
+        const char *settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", texts[i].channels, texts[i].outputs};
+        qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+        text source = {0};
+        nvrtc_output o = {0};
+        cubin_usage usage = {0};
+        bool good = qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", texts[i].name, &options, keep, &source,
+                            &error) == QN_OK &&
+                    nvrtc_compile(n, text_get(&source), "gathers.cu", &(nvrtc_options){.arch = 90, .usage = true}, &o,
+                                  &error) == QN_OK;
+        if (!good) printf("%s: %s\n", texts[i].name, error.message);
+        EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, texts[i].symbol, &usage));
+        if (usage.local_bytes)
+            printf("%s, %s: %d bytes put away\n", texts[i].name, texts[i].channels, (int)usage.local_bytes);
+        EXPECT(!usage.local_bytes);
+        EXPECT(!strstr(text_get(&o.log), "(C75"));
+        EXPECT(good && strstr(text_get(&o.ptx), "wgmma.mma_async"));
+        nvrtc_output_free(&o);
+        text_free(&source);
+    }
+    nvrtc_free(n);
+}
+
+TEST(open_context)
+{
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+}
+
+TEST(close_context)
+{
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(gradients), CASE(the_assembler_is_content), CASE(close_context))
