@@ -191,7 +191,7 @@ static bool is_raw(const emitter *e, const schedule *s, value v)
 
 static void put_arithmetic(emitter *e, const schedule *s)
 {
-    const tile_block *body = s->loops[0]->regions[0];
+    const tile_block *body = s->walks[0].loops[0]->regions[0];
     const sched_gather *g = &s->gather;
     bool computed = false;
     for (int n = 0; n < s->operand_count; n++)

@@ -239,6 +239,10 @@ static void print_steps(printer *p, const loop_node *n)
     emitter *e = p->e;
     const char *first = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
     int each = n->number[1] ? n->number[0] * n->number[1] : n->number[0];
+    if (p->s->walk_count > 1) { /* each has its own steps */
+        put(e, "{");
+        open_brace(e);
+    }
     put_line_comment(e, n->op);
     const char *nowhere = arena_print(e->memory, "%s < %s ? %s : %d", first, limit, first, NOWHERE);
     put(e, "const int steps = %s < %s ? (int)((%s - %s + %d) / %d)%s : 1;", first, limit, limit, first, each - 1, each,
@@ -251,6 +255,7 @@ static void print_steps(printer *p, const loop_node *n)
     put(e, "(void)%s;", emit_name(e, n->op->regions[0]->args[0]));
     print_nodes(p, n->body);
     close_brace(e);
+    if (p->s->walk_count > 1) close_brace(e);
 }
 
 static void print_role(printer *p, const loop_node *n)
@@ -321,7 +326,8 @@ static void print_matrix(printer *p, const loop_node *n)
                         : n->number[0] == LOOPS_FROM_ZERO ? "q != 0"
                                                           : "q ? 1 : before >= 0";
     put(e, "matrix_fence();");
-    for (int i = 0; i < s->product_count; i++) {
+    const sched_walk *walk = &s->walks[n->number[1]];
+    for (int i = walk->first_product; i < walk->first_product + walk->product_count; i++) {
         const sched_operand *a = &s->operands[s->products[i].left], *b = &s->operands[s->products[i].right];
         text_add(e->out, "#pragma unroll\n");
         put(e, "for (int q = 0; q < %d; q++)", LINE / 32);
@@ -332,7 +338,7 @@ static void print_matrix(printer *p, const loop_node *n)
             need(e, "wgmma_%s_n%d", s->matrix, s->choice.tile[1]), turns, s->products[i].left,
             (int)a->ring.stage_bytes / 16, GROUP_BYTES / 16, step_of(a));
         put(e, "            matrix_at(place%d, stage * %d + q * %d), %s);", s->products[i].right,
-            (int)b->ring.stage_bytes / 16, step_of(b), i ? "1" : first);
+            (int)b->ring.stage_bytes / 16, step_of(b), i > walk->first_product ? "1" : first);
     }
     put(e, "matrix_commit();");
 }
@@ -640,7 +646,8 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     put(e, "grid_call();");
     cuda_put_arrays(e, text_get(&body));
     for (int i = 0; i < s->operand_count; i++)
-        put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);
+        if (!s->operands[i].walk)
+            put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);
     if (s->out.stage_bytes) put(e, "char *const out_room = shared_room + %" PRId64 ";", s->out.offset);
     put(e,
         "unsigned long long *const full = (unsigned long long *)(shared_room + %" PRId64 "), *const empty = full + %d;",

@@ -117,8 +117,7 @@ fuse_cost cost_of_product(const graph *g, const fuse_options *options, const nod
         const graph_node *x = graph_get(g, nodes[i]);
         double elements = (double)shape_count(&x->shape);
         if (x->code == GRAPH_DOT) {
-            const shape *a = &graph_get(g, x->inputs[0])->shape;
-            dots += 2 * elements * (double)a->extents[a->rank - 1];
+            dots += 2 * elements * (double)graph_dot_depth(g, x);
         } else if (x->code == GRAPH_MAP) {
             c.ops += elements * (ops[x->attr.map].costly ? m.function : 1);
         }

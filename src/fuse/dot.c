@@ -9,6 +9,7 @@
  * beside that of its weights): each such fold is a loop over K of its own, run by all programs if their epilogue needs
  * it, else only by those that store it.
  * A product with few results and a deep K is split along K: each program sums a part, and a second phase joins them.
+ * A product of two pairs of operands (dot_sum.c) has two such loops, the second going on with the sums of the first.
  * The order of additions depends on the sizes of the product alone, never on what is fused around it.
  * SPDX-License-Identifier: MIT
  */
@@ -97,6 +98,12 @@ static unsigned class_axes(const dot_work *w, dot_class class)
     return w->classes[class];
 }
 
+/* Pairs of operands. */
+static int pair_count(const dot_work *w)
+{
+    return graph_get(w->b->g, w->dot)->input_count / 2;
+}
+
 static void classify(dot_work *w)
 {
     const space *s = &w->t->space;
@@ -107,7 +114,8 @@ static void classify(dot_work *w)
             w->classes[root < w->rank ? CLASS_BATCH : CLASS_DEPTH] |= 1u << i;
             continue;
         }
-        dot_class of = root < w->rank - 2 ? CLASS_BATCH : (dot_class)(CLASS_ROWS + root - (w->rank - 2));
+        int side = MINIMUM(root - (w->rank - 2), CLASS_DEPTH - CLASS_ROWS); /* each pair of operands has its own K */
+        dot_class of = side < 0 ? CLASS_BATCH : (dot_class)(CLASS_ROWS + side);
         w->classes[of] |= 1u << i;
     }
 }
@@ -167,6 +175,7 @@ static dot_sizes find_sizes(const dot_work *w)
 
 static int64_t find_parts(const dot_work *w, const dot_sizes *size)
 {
+    if (pair_count(w) > 1) return 1;
     const graph_node *dot = graph_get(w->b->g, w->dot);
     dot_tiles tiles = choose_tiles(w, graph_get(w->b->g, dot->inputs[0])->elem, size);
     return dot_choose_parts(w->b->options, &tiles, size);
@@ -225,7 +234,7 @@ static operand_work *count_work(const dot_work *w)
 static bool check_operands(dot_work *w)
 {
     const operand_work *counted = count_work(w);
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2 * pair_count(w); side++) {
         const operand_work work = counted[w->terms[side]];
         if (w->needs[w->terms[side]]) return refuse(w, "an operand needs the result of a reduction first");
         if (w->whole) continue;
@@ -299,7 +308,7 @@ static void choose_whole(dot_work *w)
     const space *s = &w->t->space;
     memset(w->gathered, 0, sizeof(w->gathered));
     w->whole = false;
-    if (!w->b->options->gpu || w->b->options->mode == FUSE_EAGER) return;
+    if (!w->b->options->gpu || w->b->options->mode == FUSE_EAGER || pair_count(w) > 1) return;
     dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
     bool wanted = false;
     for (int side = 0; side < 2; side++) {
@@ -371,7 +380,7 @@ static bool is_added(const dot_work *w, node n)
 }
 
 /* Maps of the operands and of the result. */
-static bool map_operands(dot_work *w, const space *s, index_map operands[2])
+static bool map_operands(dot_work *w, const space *s, index_map operands[4])
 {
     const graph_node *dot = graph_get(w->b->g, w->dot);
     int roots[GRAPH_RANK], m = dot->shape.rank - 2, n = dot->shape.rank - 1;
@@ -381,17 +390,14 @@ static bool map_operands(dot_work *w, const space *s, index_map operands[2])
     if (!pull_product(w, s, &result, &left)) return false;
     w->guard = w->t->guard;
     w->t->guard = 0;
-    index_map right = left;
-    left.axes[n] = right.axes[m] = space_coordinate(s, w->rank);
-    if (w->top == w->dot) {
-        set_map(w, dot->inputs[0], &left);
-        set_map(w, dot->inputs[1], &right);
-        set_operands(w);
+    for (int side = 0; side < dot->input_count; side++) {
+        operands[side] = left;
+        operands[side].axes[side % 2 ? m : n] = space_coordinate(s, w->rank + side / 2);
+        if (w->top == w->dot) set_map(w, dot->inputs[side], &operands[side]);
     }
+    if (w->top == w->dot) set_operands(w);
     trace_know(w->t, w->top, &result);
     w->sums = trace_node(w->t, w->top, &result);
-    operands[0] = left;
-    operands[1] = right;
     return true;
 }
 
@@ -402,7 +408,7 @@ static bool trace_all(dot_work *w, const space *s)
     w->maps = ARENA_ARRAY(b->memory, index_map *, w->around.count);
     w->tried = ARENA_ARRAY(b->memory, bool, w->around.count);
     const graph_node *dot = graph_get(b->g, w->dot);
-    index_map operands[2];
+    index_map operands[4];
     if (!map_operands(w, s, operands)) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     for (int i = 0; i < w->grp->node_count; i++) {
         node x = w->grp->nodes[i];
@@ -414,7 +420,7 @@ static bool trace_all(dot_work *w, const space *s)
         trace_know_fold(t, x, out, in);
     }
     t->guard = w->guard;
-    for (int side = 0; side < 2; side++) w->terms[side] = trace_node(t, dot->inputs[side], &operands[side]);
+    for (int i = 0; i < dot->input_count; i++) w->terms[i] = trace_node(t, dot->inputs[i], &operands[i]);
     t->guard = 0;
     for (int i = 0; i < w->grp->write_count; i++) {
         node x = w->grp->writes[i];
@@ -424,7 +430,8 @@ static bool trace_all(dot_work *w, const space *s)
         w->outputs[i] = (lower_output){.n = x, .map = *map, .term = trace_node(t, x, map)};
         if (!w->outputs[i].term) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     }
-    if (!w->terms[0] || !w->terms[1]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
+    for (int i = 0; i < dot->input_count; i++)
+        if (!w->terms[i]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     find_needs(w);
     classify(w);
     choose_whole(w);
@@ -460,17 +467,30 @@ static int axes_of_class(const dot_work *w, dot_class class, int *axes)
     return count;
 }
 
+/* The axes of K of a pair of operands. */
+static void choose_depth(dot_work *w, int pair)
+{
+    int axes[SPACE_AXES], all = axes_of_class(w, CLASS_DEPTH, axes), count = 0;
+    for (int i = 0; i < all; i++) {
+        bool second = w->top == w->dot && w->t->space.axes[w->l->innermost[axes[i]]].root > w->rank;
+        if (second == (pair > 0)) axes[count++] = axes[i];
+    }
+    w->pair = pair;
+    w->depth_count = 0;
+    w->tile_axis[2] = pick_tile_axis(w->l, axes, count, 16);
+    for (int i = 0; i < count; i++)
+        if (axes[i] != w->tile_axis[2]) w->depth[w->depth_count++] = axes[i];
+    if (w->tile_axis[2] >= 0) w->depth[w->depth_count++] = w->tile_axis[2];
+}
+
 static void choose_axes(dot_work *w)
 {
     int axes[SPACE_AXES];
-    for (int side = 0; side < 3; side++) {
+    for (int side = 0; side < 2; side++) {
         int count = axes_of_class(w, (dot_class)(CLASS_ROWS + side), axes);
         w->tile_axis[side] = pick_tile_axis(w->l, axes, count, 16);
-        if (side < 2) continue;
-        for (int i = 0; i < count; i++)
-            if (axes[i] != w->tile_axis[2]) w->depth[w->depth_count++] = axes[i];
-        if (w->tile_axis[2] >= 0) w->depth[w->depth_count++] = w->tile_axis[2];
     }
+    choose_depth(w, 0);
 }
 
 /* Kernel axes, and those that run along tiles. */
@@ -479,10 +499,10 @@ static void begin_lowering(dot_work *w)
     int classes[SPACE_AXES];
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
-            if (class_axes(w, (dot_class) class) >> i & 1) classes[i] = class;
+            if (class_axes(w, (dot_class) class) >> i & 1)
+                classes[i] = class + (pair_count(w) > 1 && w->t->space.axes[i].root > w->rank);
     w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
                        w->whole ? w->order : NULL);
-    w->depth_count = 0;
     choose_axes(w);
 }
 
@@ -503,8 +523,7 @@ static int64_t tile_extent(const dot_work *w, int side)
 
 bool dot_is_program_axis(const dot_work *w, int axis)
 {
-    for (int i = 0; i < w->depth_count; i++)
-        if (w->depth[i] == axis) return false;
+    if (class_axes(w, CLASS_DEPTH) >> w->l->innermost[axis] & 1) return false;
     return axis != w->tile_axis[0] && axis != w->tile_axis[1];
 }
 
@@ -611,7 +630,7 @@ static value operand(dot_work *w, frame *f, int side)
         return tf32 ? lower_op(l, f->block, OP_TF32, elem, &x, 1, 0) : x;
     }
     value stored = w->whole ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
-                            : lower_stored(l, f, w->terms[side]);
+                            : lower_stored(l, f, w->terms[2 * w->pair + side]);
     value x = lower_convert(l, f->block, stored, elem);
     if (tf32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
@@ -721,7 +740,7 @@ static void begin_split(dot_work *w, const dot_sizes *size)
     lowering *l = w->l;
     int axis = w->depth[0];
     int64_t unit = axis == w->tile_axis[2] ? w->tiles.depth : 1, units = (l->extents[axis] + unit - 1) / unit;
-    w->parts = dot_choose_parts(w->b->options, &w->tiles, size);
+    w->parts = pair_count(w) > 1 ? 1 : dot_choose_parts(w->b->options, &w->tiles, size);
     int64_t each = (units + w->parts - 1) / MAXIMUM(w->parts, 1);
     w->parts = each ? (units + each - 1) / each : 1;
     if (w->parts < 2) return;
@@ -785,7 +804,7 @@ static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copi
 {
     const graph_node *dot = graph_get(w->b->g, w->dot);
     (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
-    bool can = dot_has_terms(w);
+    bool can = pair_count(w) == 1 && dot_has_terms(w);
     if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
     if (w->whole) copies[w->laid] = size->fed;
     if (!size->fed || size->as_terms || w->whole) return;
@@ -825,6 +844,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
     value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
+    for (int pair = 1; pair < pair_count(w); pair++) {
+        choose_depth(w, pair);
+        product = loop_over_depth(w, l->phase, 0, product, add_product, 0);
+    }
     if (w->parts > 1) product = join_parts(w, &f, product);
     if (dot->elem != sum && b->options->mode != FUSE_FUSED)
         product = lower_convert(l, l->phase, lower_convert(l, l->phase, product, dot->elem), sum);
@@ -851,6 +874,11 @@ static int find_roots(dot_work *w, int64_t *extents)
     for (int i = 0; i < w->rank; i++) extents[i] = top->shape.extents[i];
     int count = w->rank;
     extents[count++] = left->shape.extents[left->shape.rank - 1];
+    for (int i = 2; i < graph_get(g, w->dot)->input_count; i += 2) {
+        const graph_node *next = graph_get(g, graph_get(g, w->dot)->inputs[i]);
+        if (count == SPACE_ROOTS) return 0;
+        extents[count++] = next->shape.extents[next->shape.rank - 1];
+    }
     for (node n = w->top; n != w->dot; n = graph_get(g, n)->inputs[0]) {
         const graph_node *x = graph_get(g, n);
         for (int k = 0; x->code == GRAPH_REDUCE && k < x->shape.rank; k++) {

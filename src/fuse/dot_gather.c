@@ -61,6 +61,7 @@ static bool is_sum(const graph_node *x)
 node dot_find_top(const graph *g, const bool *in_memory, const group *grp)
 {
     node top = grp->anchor;
+    if (graph_get(g, top)->input_count > 2) return top;
     for (int i = 0; i < grp->node_count; i++) { /* oldest first */
         const graph_node *x = graph_get(g, grp->nodes[i]);
         bool kept = x->code == GRAPH_KEEP, pad = x->code == GRAPH_PAD && x->elem == DT_F32;
@@ -79,7 +80,7 @@ static node product_below(const graph *g, node n, bool *part)
     *part = false;
     for (;;) {
         const graph_node *x = graph_get(g, n);
-        if (x->code == GRAPH_DOT) return n;
+        if (x->code == GRAPH_DOT) return x->input_count == 2 ? n : 0;
         sums |= is_sum(x);
         if ((graph_ops[x->code].class != GRAPH_CLASS_MOVE || x->code == GRAPH_CONCAT) && !is_sum(x)) return 0;
         *part |= !sums && is_part(g, n, x->inputs[0]);

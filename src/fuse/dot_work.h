@@ -32,7 +32,8 @@ typedef struct dot_work {
     index_map **maps;                  /* by local */
     bool *tried;                       /* by local: its map was looked for */
     bool *after;                       /* by local: it comes after the product */
-    int terms[2], sums;                /* operands, the product */
+    int terms[4], sums;                /* operands, by pair and side; the product */
+    int pair;                          /* of operands: whose axes of K are in `depth` and `tile_axis` */
     dot_gathered gathered[2];          /* operands, where `whole` */
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
     int order[SPACE_AXES];             /* whole: axes of the space, outermost first */

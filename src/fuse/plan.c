@@ -217,10 +217,7 @@ static int64_t node_flops(const graph *g, node n)
     int64_t count = shape_count(&x->shape);
     if (x->code == GRAPH_REDUCE) return shape_count(&graph_get(g, x->inputs[0])->shape);
     if (x->code == GRAPH_KERNEL) return x->attr.kernel->flops;
-    if (x->code == GRAPH_DOT) {
-        const shape *a = &graph_get(g, x->inputs[0])->shape;
-        return 2 * count * a->extents[a->rank - 1];
-    }
+    if (x->code == GRAPH_DOT) return 2 * count * graph_dot_depth(g, x);
     return x->code == GRAPH_MAP && x->attr.map != OP_CONVERT && x->attr.map != OP_BITCAST ? count : 0;
 }
 

@@ -1,13 +1,15 @@
 /*
  * What happens to a graph before its ops are grouped. In: the graph and what is wanted. Out: for each node what computes
- * it: products of products through a softmax become loops (scores.c), additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors
- * without elements become constants, and what stands alone gets copies of inputs that it cannot take where they lie.
+ * it: products of products through a softmax become loops (scores.c), products that are added up become one (dot_sum.c),
+ * additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors without
+ * elements become constants, and what stands alone gets copies of inputs that it cannot take where they lie.
  * Wanted nodes keep their names: what a node was prepared into is renamed in the finished plan.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/scores.h"
+#include "fuse/dot_sum.h"
 #include "fuse/order.h"
 #include "fuse/plan.h"
+#include "fuse/scores.h"
 
 #include <string.h>
 
@@ -92,6 +94,21 @@ static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, in
     return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
 }
 
+/* How often each node is read, and which have to be there in the end. */
+static sum_search search_sums(graph *g, const fuse_leaf *leaves, const bool *reached, const node *roots, int root_count,
+                              const fuse_options *options, arena *memory)
+{
+    int *uses = ARENA_ARRAY(memory, int, g->node_count);
+    bool *kept = ARENA_ARRAY(memory, bool, g->node_count);
+    for (node n = 1; (int)n < g->node_count; n++) {
+        kept[n] = leaves[n].given;
+        for (int i = 0; reached[n] && !kept[n] && i < graph_get(g, n)->input_count; i++)
+            uses[graph_get(g, n)->inputs[i]]++;
+    }
+    for (int i = 0; i < root_count; i++) kept[roots[i]] = true;
+    return (sum_search){.g = g, .options = options, .uses = uses, .kept = kept};
+}
+
 preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
                          const fuse_options *options, arena *memory)
 {
@@ -100,6 +117,8 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
     bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
     plan_reach(g, leaves, g->node_count, roots, root_count, reached);
     score_loops *loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
+    sum_search sums = search_sums(g, leaves, reached, roots, root_count, options, memory);
+    sums.now = p.now;
     for (node n = 1; (int)n < p.old_count; n++) {
         if (!reached[n]) continue;
         p.now[n] = n;
@@ -122,7 +141,9 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
         }
         g->site = x.site;
         g->label = x.label;
+        bool fused = options->gpu && options->mode == FUSE_FUSED && shape_count(&x.shape);
         node selected = options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, p.now) : 0;
+        if (!selected && fused) selected = fuse_sum_prepare(&sums, n);
         p.now[n] = selected ? selected : prepare_node(g, changed ? graph_again(g, n, inputs) : n, options);
     }
     g->site = (graph_site){0};

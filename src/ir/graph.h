@@ -171,6 +171,7 @@ typedef enum product_way { PRODUCT_ANY, PRODUCT_TF32, PRODUCT_FMA, PRODUCT_TERMS
 extern const char *const product_way_words[PRODUCT_WAYS]; /* "", "tf32" ... */
 node graph_dot(graph *g, node a, node b, dtype elem,
                product_way way); /* elem: of the operands, or f32 of f16 and bf16, i32 of i8 and u8 */
+int64_t graph_dot_depth(const graph *g, const graph_node *dot); /* products that are added up for one element */
 node graph_take(graph *g, node x, node index, int axis);
 node graph_gather(graph *g, node x, node index, int axis);
 node graph_take_add(graph *g, node base, node index, node updates, int axis);

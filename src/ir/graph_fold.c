@@ -79,6 +79,16 @@ node graph_dot(graph *g, node a, node b, dtype elem, product_way way)
     return graph_intern(g, &n);
 }
 
+int64_t graph_dot_depth(const graph *g, const graph_node *dot)
+{
+    int64_t depth = 0;
+    for (int i = 0; i < dot->input_count; i += 2) {
+        const shape *left = &graph_get(g, dot->inputs[i])->shape;
+        depth += left->extents[left->rank - 1];
+    }
+    return depth;
+}
+
 static bool is_index(graph *g, const char *op, node index)
 {
     if (dtype_is_integer(g->nodes[index].elem)) return true;

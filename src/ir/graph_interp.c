@@ -263,21 +263,23 @@ static void argsort(const machine *m, const graph_node *n, int64_t count, cell *
 
 static void dot(const machine *m, const graph_node *n, int64_t count, cell *r)
 {
-    const shape *left = &input_node(m, n, 0)->shape;
     int rank = n->shape.rank;
-    int64_t rows = n->shape.extents[rank - 2], columns = n->shape.extents[rank - 1], depth = left->extents[rank - 1];
+    int64_t rows = n->shape.extents[rank - 2], columns = n->shape.extents[rank - 1];
     bool is_float = dtype_is_float(n->elem);
     for (int64_t j = 0; j < count; j++) {
         int64_t column = j % columns, row = j / columns % rows, batch = j / columns / rows;
-        const cell *a = input(m, n, 0) + (batch * rows + row) * depth;
-        const cell *b = input(m, n, 1) + batch * depth * columns + column;
         double sum = 0;
         uint64_t whole = 0;
-        for (int64_t i = 0; i < depth; i++) {
-            if (is_float)
-                sum += a[i].f * b[i * columns].f;
-            else
-                whole += (uint64_t)a[i].i * (uint64_t)b[i * columns].i;
+        for (int pair = 0; pair < n->input_count; pair += 2) {
+            int64_t depth = input_node(m, n, pair)->shape.extents[rank - 1];
+            const cell *a = input(m, n, pair) + (batch * rows + row) * depth;
+            const cell *b = input(m, n, pair + 1) + batch * depth * columns + column;
+            for (int64_t i = 0; i < depth; i++) {
+                if (is_float)
+                    sum += a[i].f * b[i * columns].f;
+                else
+                    whole += (uint64_t)a[i].i * (uint64_t)b[i * columns].i;
+            }
         }
         if (is_float)
             r[j].f = sum;

@@ -1,5 +1,5 @@
 /*
- * From a schedule to a loop program: two roles, each with the loops of the product.
+ * From a schedule to a loop program: two roles, each with the loops of the product, one walk along k after the other.
  *
  * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies. One thread
  *           does that; where an operand is gathered all do, and one of them asks for the copies of the other operand.
@@ -55,23 +55,23 @@ static void need(const schedule *s, value v, bool *needed)
 
 static void need_limits(const schedule *s, bool *needed)
 {
-    for (int i = 0; i < s->loop_count; i++)
-        for (int o = 0; o < 3; o++) need(s, s->loops[i]->operands[o], needed);
+    for (int n = 0; n < s->walk_count; n++)
+        for (int i = 0; i < s->walks[n].loop_count; i++)
+            for (int o = 0; o < 3; o++) need(s, s->walks[n].loops[i]->operands[o], needed);
 }
 
-/* The loops around the product; the place inside the last of them, and of the steps of k. */
-static loop_node **open_loops(const schedule *s, arena *memory, const bool *needed, bool fills, loop_node **tail,
-                              loop_node ***after)
+/* The loops of a walk; the place inside the last of them, and of the steps of k. */
+static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *memory, const bool *needed, bool fills,
+                              loop_node **tail, loop_node ***after)
 {
     loop_node **behind;
-    tail = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, tail);
-    if (fills && s->gather.load) tail = loops_add(memory, tail, LOOP_GATHER_BEGIN, s->loops[0], 0, 0);
+    if (fills && s->gather.load) tail = loops_add(memory, tail, LOOP_GATHER_BEGIN, walk->loops[0], 0, 0);
     *after = NULL;
-    for (int i = 0; i < s->loop_count; i++) {
-        const tile_op *loop = s->loops[i];
-        bool last = i + 1 == s->loop_count;
+    for (int i = 0; i < walk->loop_count; i++) {
+        const tile_op *loop = walk->loops[i];
+        bool last = i + 1 == walk->loop_count;
         tail = loops_open(memory, tail, last ? LOOP_STEPS : LOOP_FOR, loop, s->choice.tile[2],
-                          s->ends_with_k ? 0 : s->step / s->choice.tile[2], &behind);
+                          walk->ends_with_k ? 0 : walk->step / s->choice.tile[2], &behind);
         if (!*after) *after = behind;
         tail = loops_scalars(s, memory, loop->regions[0], needed, tail);
     }
@@ -81,14 +81,12 @@ static loop_node **open_loops(const schedule *s, arena *memory, const bool *need
 static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail)
 {
     bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
-    loop_node **after_role, **after_one, **after_tiles, **after;
-    int bytes = 0;
+    loop_node **after_role, **after_one, **after_tiles;
     need_limits(s, needed);
     bool gathers = s->gather.load != NULL;
     for (int n = 0; n < s->operand_count; n++) {
         const tile_op *load = s->operands[n].load;
         for (int i = 0; i < load->operand_count; i++) need(s, load->operands[i], needed);
-        if (!s->operands[n].gathered) bytes += (int)s->operands[n].ring.stage_bytes;
     }
     for (int v = 1; gathers && v < s->kernel->value_count; v++)
         if (s->gather.needed[v] && !tile_type_of(s->kernel, (value)v).rank) need(s, (value)v, needed);
@@ -96,39 +94,55 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
     if (!gathers) in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
     in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 1, 0);
     in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
-    in = open_loops(s, memory, needed, true, in, &after);
-    if (gathers) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
-    in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
-    loop_node **one = gathers ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
-    one = loops_add(memory, one, LOOP_EXPECT, NULL, bytes, 0);
-    for (int n = 0; n < s->operand_count; n++)
-        for (int box = 0; !s->operands[n].gathered && box < s->operands[n].boxes; box++)
-            one = loops_add(memory, one, LOOP_BULK_IN, s->operands[n].load, box, n);
-    in = gathers ? after_one : one;
-    if (gathers) in = loops_add(memory, loops_add(memory, in, LOOP_GATHER, NULL, 0, 0), LOOP_FILLED, NULL, 0, 0);
-    loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
+    in = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, in);
+    for (int walk = 0; walk < s->walk_count; walk++) {
+        loop_node **after;
+        int bytes = 0;
+        for (int n = 0; n < s->operand_count; n++)
+            if (s->operands[n].walk == walk && !s->operands[n].gathered) bytes += (int)s->operands[n].ring.stage_bytes;
+        in = open_loops(s, &s->walks[walk], memory, needed, true, in, &after);
+        if (gathers) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
+        in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
+        loop_node **one = gathers ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
+        one = loops_add(memory, one, LOOP_EXPECT, NULL, bytes, 0);
+        for (int n = 0; n < s->operand_count; n++) {
+            const sched_operand *o = &s->operands[n];
+            for (int box = 0; o->walk == walk && !o->gathered && box < o->boxes; box++)
+                one = loops_add(memory, one, LOOP_BULK_IN, o->load, box, n);
+        }
+        in = gathers ? after_one : one;
+        if (gathers) in = loops_add(memory, loops_add(memory, in, LOOP_GATHER, NULL, 0, 0), LOOP_FILLED, NULL, 0, 0);
+        loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
+        in = after;
+    }
     return after_role;
 }
 
 static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **tail)
 {
     bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
-    loop_node **after_role, **after_tiles, **after;
+    loop_node **after_role, **after_tiles;
     need_limits(s, needed);
     for (int v = 1; v < s->kernel->value_count; v++)
         if (s->needed[v] && !tile_type_of(s->kernel, (value)v).rank) needed[v] = true;
     loop_node **in = loops_open(memory, tail, LOOP_ROLE, NULL, 1, 0, &after_role);
     in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 0, 0);
     in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
-    bool zero = s->loop_count > 1; /* an outer loop may have no trip at all */
+    bool zero = s->walks[0].loop_count > 1; /* an outer loop may have no trip at all */
     in = loops_add(memory, in, LOOP_SUMS_BEGIN, NULL, zero || s->apart, s->apart);
-    in = open_loops(s, memory, needed, false, in, &after);
-    in = loops_add(memory, in, LOOP_WAIT, NULL, 0, 0);
-    in = loops_add(memory, in, LOOP_MATRIX, NULL, s->apart ? LOOPS_FROM_ZERO : zero ? LOOPS_ADD : LOOPS_ADD_LATER, 0);
-    in = loops_add(memory, in, LOOP_RELEASE, NULL, s->apart ? LOOPS_THIS : LOOPS_BEFORE, 0);
-    if (s->apart) in = loops_add(memory, in, LOOP_ADD_SUMS, NULL, 0, 0);
-    loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
-    in = s->apart ? after : loops_add(memory, after, LOOP_RELEASE, NULL, LOOPS_LAST, 0);
+    in = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, in);
+    for (int walk = 0; walk < s->walk_count; walk++) {
+        loop_node **after;
+        int how = s->apart ? LOOPS_FROM_ZERO : zero || walk ? LOOPS_ADD : LOOPS_ADD_LATER;
+        in = open_loops(s, &s->walks[walk], memory, needed, false, in, &after);
+        in = loops_add(memory, in, LOOP_WAIT, NULL, 0, 0);
+        in = loops_add(memory, in, LOOP_MATRIX, NULL, how, walk);
+        in = loops_add(memory, in, LOOP_RELEASE, NULL, s->apart ? LOOPS_THIS : LOOPS_BEFORE, 0);
+        if (s->apart) in = loops_add(memory, in, LOOP_ADD_SUMS, NULL, 0, 0);
+        loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
+        in = after;
+    }
+    if (!s->apart) in = loops_add(memory, in, LOOP_RELEASE, NULL, LOOPS_LAST, 0);
     loops_epilogue(s, memory, in);
     bool bulk = false;
     for (int n = 0; n < s->store_count; n++) bulk |= s->stores[n].map >= 0;

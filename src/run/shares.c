@@ -27,10 +27,7 @@ static bool is_view(const graph_node *x)
 static double flops_of(const graph *g, const graph_node *x)
 {
     double elements = (double)shape_count(&x->shape);
-    if (x->code == GRAPH_DOT) {
-        const shape *a = &graph_get(g, x->inputs[0])->shape;
-        return a->rank ? 2 * elements * (double)a->extents[a->rank - 1] : elements;
-    }
+    if (x->code == GRAPH_DOT) return 2 * elements * (double)graph_dot_depth(g, x);
     switch (graph_ops[x->code].class) {
     case GRAPH_CLASS_MAP: return elements;
     case GRAPH_CLASS_FOLD: return (double)shape_count(&graph_get(g, x->inputs[0])->shape);

@@ -69,10 +69,13 @@ static bool choose_matrix(fed_work *w)
         return fed_refuse(w, "the matrix units take tf32 and i8 only where both operands lie along k");
     s->matrix = a == DT_F32 ? "tf32" : a == DT_I8 ? "s8" : dtypes[a].text;
     s->choice.tile[2] = SCHED_LINE_BYTES / dtypes[a].size_bytes;
-    if (s->step % s->choice.tile[2] && !s->ends_with_k)
-        return fed_refuse(w, "its steps of k are no multiple of 128 bytes");
-    if (s->apart && s->step != s->choice.tile[2])
-        return fed_refuse(w, "it adds up products of other steps of k than 128 bytes");
+    for (int i = 0; i < s->walk_count; i++) {
+        const sched_walk *k = &s->walks[i];
+        if (k->step % s->choice.tile[2] && !k->ends_with_k)
+            return fed_refuse(w, "its steps of k are no multiple of 128 bytes");
+        if (s->apart && k->step != s->choice.tile[2])
+            return fed_refuse(w, "it adds up products of other steps of k than 128 bytes");
+    }
     return true;
 }
 
@@ -112,7 +115,7 @@ static void choose_copies(schedule *s)
         for (int axis = 0; axis < a->rank; axis++)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
         o->map = o->gathered ? -1 : fed_map_add(s, map);
-        o->ring.name = names[o->side][counts[o->side]++];
+        o->ring.name = names[o->side][o->walk ? 0 : counts[o->side]++];
         o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
         o->ring.lines = (int)(o->ring.stage_bytes / SCHED_LINE_BYTES);
     }
@@ -194,7 +197,7 @@ static bool choose_stages(fed_work *w, const sched_machine *machine)
     schedule *s = w->s;
     sched_choice *c = &s->choice;
     int64_t step = 0;
-    for (int i = 0; i < s->operand_count; i++) step += s->operands[i].ring.stage_bytes;
+    for (int i = 0; i < s->operand_count; i++) step += s->operands[i].walk ? 0 : s->operands[i].ring.stage_bytes;
     int64_t out = s->out.stage_bytes * s->out.stages, phases = 2 * PHASE_BYTES * MOST_STAGES;
     for (c->blocks = 2; c->blocks; c->blocks--) {
         int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
@@ -217,6 +220,10 @@ static void place_rooms(schedule *s)
     for (int i = 0; i < s->operand_count; i++) {
         sched_room *ring = &s->operands[i].ring;
         ring->stages = s->choice.stages;
+        for (int first = 0; s->operands[i].walk && first < i; first++)
+            if (!s->operands[first].walk && s->operands[first].side == s->operands[i].side)
+                *ring = s->operands[first].ring;
+        if (s->operands[i].walk) continue;
         ring->offset = offset;
         offset += ring->stage_bytes * ring->stages;
     }

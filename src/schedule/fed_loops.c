@@ -1,6 +1,7 @@
 /*
  * Finds the product that a phase is about. In: a phase of tile IR. Out: the loops over k around it, outermost first, and
- * for each operand the load that feeds it. A step may have several products, all added up.
+ * for each operand the load that feeds it. A step may have several products, all added up; a second nest of loops may go on
+ * with the sums of the first, with operands of its own.
  *
  * A loop belongs to the product if it carries the sums and nothing else. An operand is a load, perhaps transposed, whose
  * elements outside of its array count as zero: a select by the load's own bounds says so, and the copy engine fills in
@@ -102,7 +103,7 @@ static bool add_operand(fed_work *w, const sched_operand *found, int *number)
     schedule *s = w->s;
     for (*number = 0; *number < s->operand_count; ++*number)
         if (s->operands[*number].source == found->source && s->operands[*number].side == found->side &&
-            s->operands[*number].rounds == found->rounds)
+            s->operands[*number].walk == found->walk && s->operands[*number].rounds == found->rounds)
             return true;
     if (s->operand_count == SCHED_MOST_OPERANDS) return fed_refuse(w, "the products of a step have too many operands");
     s->operands[s->operand_count++] = *found;
@@ -117,7 +118,7 @@ static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, v
 }
 
 /* side 0: [m][k], 1: [k][n]. *number: of the operand. */
-static bool find_operand(fed_work *w, int side, value v, value k, int *number)
+static bool find_operand(fed_work *w, int walk, int side, value v, value k, int *number)
 {
     schedule *s = w->s;
     const tile_kernel *kernel = s->kernel;
@@ -149,7 +150,7 @@ static bool find_operand(fed_work *w, int side, value v, value k, int *number)
                                          "no bulk copy walks `%s`: its address and strides are to be multiples of 16 "
                                          "bytes, its last stride 1, its axes at most %d",
                                          p->name, SCHED_MAP_RANK));
-    sched_operand found = {.load = op, .source = op->results[0], .side = side, .rounds = rounds};
+    sched_operand found = {.load = op, .source = op->results[0], .walk = walk, .side = side, .rounds = rounds};
     if (!fed_find_axes(w, &found, (side == 0) != swapped ? 1 : 0, k)) return false;
     return add_operand(w, &found, number);
 }
@@ -206,9 +207,10 @@ static bool check_outer(fed_work *w, const tile_block *body, const tile_op *inne
 
 /* The products of the last loop, from the last one back to the first: each adds to the one before, the first to the
  * sums, or to nothing where their sum is added to the sums afterwards. */
-static bool find_products(fed_work *w, const tile_op *loop)
+static bool find_products(fed_work *w, sched_walk *walk)
 {
     schedule *s = w->s;
+    const tile_op *loop = walk->loops[walk->loop_count - 1];
     const tile_block *body = loop->regions[0];
     value sums = body->args[1], v = yield_of(body)->operands[0];
     const tile_op *op = definition(w, v);
@@ -218,10 +220,12 @@ static bool find_products(fed_work *w, const tile_op *loop)
         op = definition(w, v);
     }
     const tile_op *dots[SCHED_MOST_PRODUCTS];
+    walk->first_product = s->product_count;
     while (op && op->code == OP_DOT) {
         if (s->product_count == SCHED_MOST_PRODUCTS) return fed_refuse(w, "a step has too many products");
         if (count_uses(body, v) != 1) return fed_refuse(w, "the loop does more with the sums than to add to them");
-        dots[s->product_count++] = op;
+        dots[walk->product_count++] = op;
+        s->product_count++;
         v = op->operand_count > 2 ? op->operands[2] : 0;
         if (!v || v == sums || (s->apart && fed_is_zero_tile(w, v))) break;
         op = definition(w, v);
@@ -233,54 +237,69 @@ static bool find_products(fed_work *w, const tile_op *loop)
         if (body->ops[i]->code == OP_DOT) products++;
         if (!op_is_quiet(w, body->ops[i])) return fed_refuse(w, "the loop over k does more than products");
     }
-    if (products != s->product_count) return fed_refuse(w, "the loop has products for several sums");
-    for (int i = 0; i < products; i++) s->products[i].dot = dots[products - 1 - i];
+    if (products != walk->product_count) return fed_refuse(w, "the loop has products for several sums");
+    for (int i = 0; i < products; i++) s->products[walk->first_product + i].dot = dots[products - 1 - i];
     return true;
 }
 
-static bool check_step(fed_work *w, const tile_op *loop)
+static bool check_step(fed_work *w, sched_walk *walk)
 {
     schedule *s = w->s;
-    const struct access *a = &s->operands[0].load->attr.access;
+    const tile_op *loop = walk->loops[walk->loop_count - 1];
+    const sched_product *product = &s->products[walk->first_product];
+    const sched_operand *left = &s->operands[product->left];
     number step;
     if (!tile_is_constant(s->kernel, loop->operands[2], &step) ||
-        tile_type_of(s->kernel, s->products[0].dot->operands[0]).dims[1] != step.i)
+        tile_type_of(s->kernel, product->dot->operands[0]).dims[1] != step.i)
         return fed_refuse(w, "the slices of k do not adjoin");
-    s->step = (int)step.i;
-    s->ends_with_k = is_extent(w, loop->operands[1], a->array, s->operands[0].k_axis);
+    walk->step = (int)step.i;
+    walk->ends_with_k = is_extent(w, loop->operands[1], left->load->attr.access.array, left->k_axis);
     return true;
+}
+
+/* The nest of loops that begins with op. */
+static bool find_walk(fed_work *w, const tile_op *op)
+{
+    schedule *s = w->s;
+    int number = s->walk_count++;
+    sched_walk *walk = &s->walks[number];
+    s->sums = op->results[0];
+    while (op) {
+        const tile_op *inner = find_inner(w, op->regions[0]);
+        if (walk->loop_count == SCHED_MOST_LOOPS) return fed_refuse(w, "too many loops are around the product");
+        walk->loops[walk->loop_count++] = op;
+        if (inner && !check_outer(w, op->regions[0], inner)) return false;
+        op = inner;
+    }
+    if (!find_products(w, walk)) return false;
+    value k = walk->loops[walk->loop_count - 1]->regions[0]->args[0];
+    for (int i = 0; i < walk->product_count; i++) {
+        sched_product *p = &s->products[walk->first_product + i];
+        if (!find_operand(w, number, 0, p->dot->operands[0], k, &p->left) ||
+            !find_operand(w, number, 1, p->dot->operands[1], k, &p->right))
+            return false;
+    }
+    return check_step(w, walk);
 }
 
 bool fed_find_loops(fed_work *w)
 {
     schedule *s = w->s;
     const tile_block *block = s->kernel->phases[s->phase];
-    const tile_op *op = NULL;
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *x = block->ops[i];
         if (!x->region_count) continue;
-        if (op || !is_loop_of_sums(w, x)) return fed_refuse(w, "there is more than one loop around a product");
-        op = x;
+        bool goes_on = s->walk_count && x->code == OP_FOR && x->operand_count > 3 && x->operands[3] == s->sums &&
+                       count_uses(block, s->sums) == 1;
+        if (!is_loop_of_sums(w, x) || s->walk_count == SCHED_MOST_WALKS || (s->walk_count && !goes_on))
+            return fed_refuse(w, "there is more than one loop around a product");
+        if (!s->walk_count && !fed_is_zero_tile(w, x->operands[3]))
+            return fed_refuse(w, "the sums do not begin at zero");
+        if (!find_walk(w, x)) return false;
     }
-    if (!op) return fed_refuse(w, "the product is in no loop over k");
-    if (!fed_is_zero_tile(w, op->operands[3])) return fed_refuse(w, "the sums do not begin at zero");
-    s->sums = op->results[0];
-    while (op) {
-        const tile_op *inner = find_inner(w, op->regions[0]);
-        if (s->loop_count == SCHED_MOST_LOOPS) return fed_refuse(w, "too many loops are around the product");
-        s->loops[s->loop_count++] = op;
-        if (inner && !check_outer(w, op->regions[0], inner)) return false;
-        op = inner;
-    }
-    const tile_op *last = s->loops[s->loop_count - 1];
-    value k = last->regions[0]->args[0];
-    if (!find_products(w, last)) return false;
-    for (int i = 0; i < s->product_count; i++) {
-        sched_product *p = &s->products[i];
-        if (!find_operand(w, 0, p->dot->operands[0], k, &p->left) ||
-            !find_operand(w, 1, p->dot->operands[1], k, &p->right))
-            return false;
-    }
-    if (s->gather.load && s->loop_count > 1) return fed_refuse(w, "an operand is gathered in several loops");
-    return check_step(w, last);
+    if (!s->walk_count) return fed_refuse(w, "the product is in no loop over k");
+    if (s->walk_count > 1 && (s->apart || s->gather.load || s->product_count != s->walk_count))
+        return fed_refuse(w, "a second product goes on with sums that are made of several");
+    if (s->gather.load && s->walks[0].loop_count > 1) return fed_refuse(w, "an operand is gathered in several loops");
+    return true;
 }

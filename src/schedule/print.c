@@ -34,7 +34,8 @@ void schedule_print(const schedule *s, text *out)
                c->tile[0], c->tile[1], c->tile[2], c->stages, c->groups, c->order, c->blocks);
     print_role(&s->fill, out);
     print_role(&s->multiply, out);
-    for (int i = 0; i < s->operand_count; i++) print_room(&s->operands[i].ring, "stages", out);
+    for (int i = 0; i < s->operand_count; i++)
+        if (!s->operands[i].walk) print_room(&s->operands[i].ring, "stages", out);
     if (s->out.stage_bytes) print_room(&s->out, "warps", out);
     for (int i = 0; i < s->operand_count; i++) {
         const sched_operand *o = &s->operands[i];
@@ -52,7 +53,10 @@ void schedule_print(const schedule *s, text *out)
         text_print(out, "  dot %%%u wgmma_%s n %d %s %s\n", p->dot->results[0], s->matrix, c->tile[1],
                    s->operands[p->left].ring.name, s->operands[p->right].ring.name);
     }
-    text_print(out, "  loops %d%s\n", s->loop_count, s->ends_with_k ? ", the last to the end of the operands" : "");
+    for (int i = 0; i < s->walk_count; i++)
+        text_print(out, "  loops %d%s%s\n", s->walks[i].loop_count,
+                   s->walks[i].ends_with_k ? ", the last to the end of the operands" : "",
+                   i ? ", going on with the sums" : "");
     text_print(out, "  home %%%u registers %d%s\n", s->sums, c->tile[0] * c->tile[1] / (c->groups * 128),
                s->apart ? ", and as many for the sums of a step" : "");
     for (int n = 0; n < s->store_count; n++) {

@@ -18,6 +18,7 @@
 
 enum {
     SCHED_MOST_LOOPS = 6,  /* around the product, all over k */
+    SCHED_MOST_WALKS = 2,  /* products of other operands that go on with the same sums */
     SCHED_MOST_STORES = 4, /* of the epilogue */
     SCHED_MOST_OPERANDS = 8,
     SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
@@ -68,6 +69,7 @@ typedef struct sched_operand {
     const tile_op *load;
     value source; /* what goes into the ring; of a gathered operand perhaps computed from what was loaded */
     bool gathered;
+    int walk;                 /* whose it is; that of a later walk has the ring of its side in the first */
     int side;                 /* 0: left, of rows; 1: right, of columns */
     bool along_k;             /* its elements lie side by side along k; else along the rows or columns of the tile */
     bool rounds;              /* tf32 */
@@ -93,6 +95,15 @@ typedef struct sched_product {
     int left, right; /* operands */
 } sched_product;
 
+/* A way along k: loops, and the products of each step of the last of them. */
+typedef struct sched_walk {
+    const tile_op *loops[SCHED_MOST_LOOPS]; /* outermost first; the products are in the last */
+    int loop_count;
+    int first_product, product_count;
+    bool ends_with_k; /* the last loop ends where the operands do: what is fetched beyond is zero */
+    int step;         /* of the last loop as it was written */
+} sched_walk;
+
 typedef struct sched_store {
     const tile_op *op;
     int map;             /* -1: element by element */
@@ -111,16 +122,14 @@ typedef struct schedule {
     const tile_kernel *kernel;
     int phase;
     sched_choice choice;
-    const tile_op *loops[SCHED_MOST_LOOPS]; /* outermost first; the products are in the last */
-    int loop_count;
+    sched_walk walks[SCHED_MOST_WALKS]; /* one after the other */
+    int walk_count;
     sched_product products[SCHED_MOST_PRODUCTS]; /* in order */
     int product_count;
     /* The matrix units cut off what does not fit into a sum, ordinary addition rounds. Apart: the products of a step are
      * summed up by themselves, and that sum is then added to the tile's. */
     bool apart;
-    value sums;         /* of the outermost loop: the finished tile */
-    bool ends_with_k;   /* the last loop ends where the operands do: what is fetched beyond is zero */
-    int step;           /* of the last loop as it was written */
+    value sums;         /* of the last walk's outermost loop: the finished tile */
     const char *matrix; /* the instruction's operands: bf16, f16, tf32, s8 */
     bool turns;         /* ... may lie along the tile, too */
     sched_role fill, multiply;

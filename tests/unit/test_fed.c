@@ -199,6 +199,104 @@ TEST(what_follows)
     run_plain("bytes", DT_BF16, DT_I8, false, false, 66, 72, 72);
 }
 
+/* A second product goes on with the sums of the first, whatever the lengths of both, and however its operands lie. */
+TEST(a_second_product)
+{
+    EXPECT(is_fed("goes_on", "M=72 N=136 K=200 L=16 T=bf16"));
+    static const int64_t depths[][2] = {{200, 16}, {64, 136}, {8, 0}, {0, 72}};
+    for (int i = 0; i < COUNT(depths); i++) {
+        const int64_t m = 72, n = 136, k = depths[i][0], l = depths[i][1];
+        array arrays[] = {{.name = "a", .elem = DT_BF16, .rank = 2, .extents = {m, k}},
+                          {.name = "b", .elem = DT_BF16, .rank = 2, .extents = {k, n}},
+                          {.name = "u", .elem = DT_BF16, .rank = 2, .extents = {l, m}},
+                          {.name = "v", .elem = DT_BF16, .rank = 2, .extents = {n, l}},
+                          {.name = "c", .elem = DT_F32, .rank = 2, .extents = {m, n}}};
+        compare("goes_on", arrays, 5, 1, DT_BF16);
+    }
+}
+
+typedef qn_tensor sum_of_products(qn_tensor *x);
+
+/* x[0] [m][k], x[1] [k][n], x[2] [m][l], x[3] [l][n], x[4] [n] */
+static qn_tensor adapter(qn_tensor *x)
+{
+    qn_tensor low = qn_mul_scalar(qn_matmul(x[2], x[3]), 0.5);
+    return qn_relu(qn_add(qn_add(qn_matmul(x[0], x[1]), x[4]), low));
+}
+
+static qn_tensor three(qn_tensor *x)
+{
+    qn_tensor both = qn_add(qn_matmul(x[2], x[3]), qn_matmul(x[0], x[1]));
+    return qn_add(qn_matmul(qn_neg(x[2]), qn_mul_scalar(x[3], 2)), both);
+}
+
+static qn_tensor reshaped(qn_tensor *x)
+{
+    int64_t m = qn_tensor_extent(x[0], 0), n = qn_tensor_extent(x[1], 1);
+    qn_tensor a = qn_reshape(qn_matmul(x[0], x[1]), QN_SHAPE(2, m / 2, n));
+    return qn_add(a, qn_reshape(qn_matmul(x[2], x[3]), QN_SHAPE(2, m / 2, n)));
+}
+
+static qn_tensor read_twice(qn_tensor *x)
+{
+    qn_tensor low = qn_matmul(x[2], x[3]);
+    return qn_mul(qn_add(qn_matmul(x[0], x[1]), low), low);
+}
+
+/* The kernels of one evaluation, whose results go to `out`. */
+static int count_kernels(sum_of_products *build, const char *device, float *out, int64_t m, int64_t n)
+{
+    const int64_t k = 72, l = 16;
+    const int64_t shapes[5][2] = {{m, k}, {k, n}, {m, l}, {l, n}, {1, n}};
+    qn_tape *tape;
+    qn_error error;
+    qn_tensor x[5];
+    array arrays[5];
+    EXPECT(qn_tape_new(context, device, &tape, &error) == QN_OK);
+    for (int i = 0; i < 5; i++) {
+        arrays[i] = (array){.elem = DT_F32, .rank = 2, .extents = {shapes[i][0], shapes[i][1]}};
+        fill(&arrays[i], i);
+        x[i] = qn_cast(qn_from_memory(tape, arrays[i].data, QN_F32, QN_SHAPE(shapes[i][0], shapes[i][1])), QN_BF16);
+    }
+    EXPECT(qn_eval(tape, x, 5, &error) == QN_OK);
+    for (int i = 0; i < 5; i++) free(arrays[i].data);
+    qn_plan *plan;
+    qn_plan_facts facts = {0};
+    EXPECT(qn_capture_begin(tape, &error) == QN_OK);
+    qn_tensor y = build(x);
+    EXPECT(qn_eval(tape, &y, 1, &error) == QN_OK);
+    EXPECT(qn_capture_end(tape, &plan, &error) == QN_OK);
+    qn_plan_info(plan, &facts);
+    EXPECT(qn_plan_replay(plan, &error) == QN_OK);
+    bool good = qn_tensor_read(qn_cast(y, QN_F32), out, sizeof(float) * (size_t)(m * n), &error) == QN_OK;
+    if (!good) printf("%s\n", error.message);
+    EXPECT(good);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+    return facts.kernels;
+}
+
+TEST(products_that_are_added_up)
+{
+    static const struct {
+        const char *name;
+        sum_of_products *build;
+        int kernels;
+    } cases[] = {
+        {"adapter", adapter, 2}, {"three", three, 4}, {"reshaped", reshaped, 1}, {"read_twice", read_twice, 2}};
+    enum { M = 66, N = 72 };
+    static float want[M * N], got[M * N];
+    for (int i = 0; i < COUNT(cases); i++) {
+        count_kernels(cases[i].build, "ref", want, M, N);
+        int kernels = count_kernels(cases[i].build, "emu", got, M, N), bad = 0;
+        if (kernels != cases[i].kernels) printf("%s: %d kernels\n", cases[i].name, kernels);
+        EXPECT(kernels == cases[i].kernels);
+        for (int e = 0; e < M * N; e++) bad += fabsf(got[e] - want[e]) > 0.02f * fabsf(want[e]) + 1;
+        if (bad) printf("%s: %d of %d elements differ\n", cases[i].name, bad, M * N);
+        EXPECT(!bad);
+    }
+}
+
 /* No map walks rows of 65 elements: the older way, and the schedule says why. */
 TEST(what_is_not_fed_says_why)
 {
@@ -323,7 +421,8 @@ TEST(the_assembler_is_content)
     } cases[] = {{"plain", "M=4096 N=4096 K=4096 T=bf16 BM=128 BN=256", "plain_phase0", 0},
                  {"both_columns", "M=4096 N=4096 K=4096 T=bf16", "both_columns_phase0", 0},
                  {"epilogue", "M=4096 N=4096 K=4096 T=bf16", "epilogue_phase0", 256},
-                 {"terms", "M=4096 N=4096 K=4096 T=bf16", "terms_phase0", 0}};
+                 {"terms", "M=4096 N=4096 K=4096 T=bf16", "terms_phase0", 0},
+                 {"goes_on", "M=4096 N=4096 K=4096 L=16 T=bf16 BM=128 BN=256", "goes_on_phase0", 0}};
     nvrtc *n = nvrtc_new();
     qn_error error;
     if (nvrtc_ready(n, &error) != QN_OK) {
@@ -366,5 +465,6 @@ TEST(close_module)
 }
 
 TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(every_order),
-          CASE(batches_loops_and_terms), CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms),
-          CASE(f32_as_tf32), CASE(the_assembler_is_content), CASE(close_module))
+          CASE(batches_loops_and_terms), CASE(a_second_product), CASE(products_that_are_added_up), CASE(what_follows),
+          CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(the_assembler_is_content),
+          CASE(close_module))
