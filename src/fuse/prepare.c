@@ -109,46 +109,57 @@ static sum_search search_sums(graph *g, const fuse_leaf *leaves, const bool *rea
     return (sum_search){.g = g, .options = options, .uses = uses, .kept = kept};
 }
 
+typedef struct preparing {
+    graph *g;
+    const fuse_leaf *leaves;
+    const fuse_options *options;
+    arena *memory;
+    score_loops *loops; /* NULL: none */
+    sum_search sums;
+    preparation p;
+} preparing;
+
+/* What stands for a node. Inputs are prepared before, as they are older; a loop may ask for younger ones. */
+static node prepare(void *context, node n)
+{
+    preparing *w = context;
+    graph *g = w->g;
+    if (w->p.now[n]) return w->p.now[n];
+    const graph_node x = *graph_get(g, n);
+    if (w->leaves[n].given) return w->p.now[n] = n;
+    g->site = x.site;
+    g->label = x.label;
+    node made = w->loops ? scores_make(w->loops, n, prepare, w) : 0;
+    if (made) return w->p.now[n] = made;
+    node *inputs = ARENA_ARRAY(w->memory, node, x.input_count + 1);
+    bool changed = false;
+    for (int i = 0; i < x.input_count; i++) {
+        inputs[i] = suited(g, w->leaves, w->p.old_count, n, i, prepare(w, x.inputs[i]));
+        changed |= inputs[i] != x.inputs[i];
+    }
+    g->site = x.site;
+    g->label = x.label;
+    bool fused = w->options->gpu && w->options->mode == FUSE_FUSED && shape_count(&x.shape);
+    node selected = w->options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, w->p.now) : 0;
+    if (!selected && fused) selected = fuse_sum_prepare(&w->sums, n);
+    return w->p.now[n] = selected ? selected : prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
+}
+
 preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
                          const fuse_options *options, arena *memory)
 {
-    preparation p = {.old_count = g->node_count};
-    p.now = ARENA_ARRAY(memory, node, g->node_count);
+    preparing w = {.g = g, .leaves = leaves, .options = options, .memory = memory, .p.old_count = g->node_count};
+    w.p.now = ARENA_ARRAY(memory, node, g->node_count);
     bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
     plan_reach(g, leaves, g->node_count, roots, root_count, reached);
-    score_loops *loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
-    sum_search sums = search_sums(g, leaves, reached, roots, root_count, options, memory);
-    sums.now = p.now;
-    for (node n = 1; (int)n < p.old_count; n++) {
-        if (!reached[n]) continue;
-        p.now[n] = n;
-        if (leaves[n].given) continue;
-        const graph_node x = *graph_get(g, n);
-        if (loops) {
-            g->site = x.site;
-            g->label = x.label;
-            node made = scores_make(loops, n, p.now);
-            if (made) {
-                p.now[n] = made;
-                continue;
-            }
-        }
-        node *inputs = ARENA_ARRAY(memory, node, x.input_count + 1);
-        bool changed = false;
-        for (int i = 0; i < x.input_count; i++) {
-            inputs[i] = suited(g, leaves, p.old_count, n, i, p.now[x.inputs[i]]);
-            changed |= inputs[i] != x.inputs[i];
-        }
-        g->site = x.site;
-        g->label = x.label;
-        bool fused = options->gpu && options->mode == FUSE_FUSED && shape_count(&x.shape);
-        node selected = options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, p.now) : 0;
-        if (!selected && fused) selected = fuse_sum_prepare(&sums, n);
-        p.now[n] = selected ? selected : prepare_node(g, changed ? graph_again(g, n, inputs) : n, options);
-    }
+    w.loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
+    w.sums = search_sums(g, leaves, reached, roots, root_count, options, memory);
+    w.sums.now = w.p.now;
+    for (node n = 1; (int)n < w.p.old_count; n++)
+        if (reached[n]) (void)prepare(&w, n);
     g->site = (graph_site){0};
     g->label = NULL;
-    return p;
+    return w.p;
 }
 
 /* Roots that were prepared into something that is no op of their own: another root, a leaf. */

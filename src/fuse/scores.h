@@ -14,6 +14,11 @@
 #define SCORES_STATISTICS 6
 #define SCORES_STATEMENTS 96
 
+typedef struct score_graph { /* where structure is looked for */
+    const graph *g;
+    const fuse_leaf *leaves;
+} score_graph;
+
 typedef struct scores_value { /* a node at a place of the score space, as a name of the text */
     node n;
     signed char axes[GRAPH_RANK]; /* by axis of the node: the axis of the scores it runs along, -1: none */
@@ -26,10 +31,12 @@ typedef struct scores_text { /* a kernel being written */
     const graph *g;
     const fuse_leaf *leaves;
     const bool *is_root; /* by node: somebody wants it */
+    const fuse_options *options;
     shape scores;
     node arrays[SCORES_ARRAYS]; /* parameters, named x0 x1 ... */
     signed char array_axes[SCORES_ARRAYS][GRAPH_RANK];
-    bool array_turned[SCORES_ARRAYS]; /* the last two axes of the node are exchanged */
+    bool array_turned[SCORES_ARRAYS];   /* the last two axes of the node are exchanged */
+    int64_t array_depth[SCORES_ARRAYS]; /* operands of products: elements of the axis that is taken whole; else 0 */
     int array_count;
     text parameters, constants;
     text rows, columns, both; /* statements by what they depend on */
@@ -41,13 +48,15 @@ typedef struct scores_text { /* a kernel being written */
     int64_t depth;       /* of all products together */
     bool whole_rows;     /* no mask but that of positions up to the row's own */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
+    bool one;            /* the constant ONE is there: an axis of one element */
+    bool fast;           /* a loop that the matrix units run at their speed (schedule/chained.h) */
     node first, second;  /* a maximum and a sum that the kernel carries itself; 0: none */
     const char *refused; /* NULL: all could be written */
 } scores_text;
 
 /* scores_text.c */
 void scores_begin(scores_text *t, arena *memory, const graph *g, const fuse_leaf *leaves, const bool *is_root,
-                  const shape *scores);
+                  const fuse_options *options, const shape *scores);
 void scores_end(scores_text *t);
 /* The name of scores, whose statements are in the text now; "" where it was refused. */
 const char *scores_put(scores_text *t, node n);
@@ -56,13 +65,18 @@ const char *scores_condition(scores_text *t, node n); /* the same of a condition
  * name of a tile [block][whole] (or turned, where *turned). */
 const char *scores_operand(scores_text *t, node n, int kept, bool contracted_first, bool *turned);
 bool scores_swaps(const graph_node *x); /* a permute of the last two axes */
+/* A sum of exponentials below a maximum, neither in memory yet: the maximum; else 0. (scores_match.c) */
+node scores_norm_maximum(const score_graph *s, node n);
 const char *scores_type(dtype elem);
+void scores_one(scores_text *t); /* the kernel has the constant ONE */
 
 /* scores.c: what plan_prepare asks. NULL: there is nothing of the kind. */
 typedef struct score_loops score_loops;
 score_loops *scores_find(graph *g, const fuse_leaf *leaves, const bool *reached, const node *roots, int root_count,
                          const fuse_options *options, arena *memory);
-/* The node that stands for n, an output or a statistic; now: by node, what was prepared before. 0: n is neither. */
-node scores_make(score_loops *o, node n, const node *now);
+/* The node that stands for n, an output or a statistic; 0: n is neither. prepared: what stands for another node, which is
+ * prepared first where it has not been. */
+typedef node scores_prepared(void *context, node n);
+node scores_make(score_loops *o, node n, scores_prepared *prepared, void *context);
 
 #endif

@@ -14,9 +14,10 @@
 #include <string.h>
 
 void scores_begin(scores_text *t, arena *memory, const graph *g, const fuse_leaf *leaves, const bool *is_root,
-                  const shape *scores)
+                  const fuse_options *options, const shape *scores)
 {
-    *t = (scores_text){.memory = memory, .g = g, .leaves = leaves, .is_root = is_root, .scores = *scores};
+    *t = (scores_text){
+        .memory = memory, .g = g, .leaves = leaves, .is_root = is_root, .options = options, .scores = *scores};
 }
 
 void scores_end(scores_text *t)
@@ -62,6 +63,12 @@ static bool is_given(const scores_text *t, node n)
     return t->leaves[n].given || graph_get(t->g, n)->code == GRAPH_LEAF;
 }
 
+void scores_one(scores_text *t)
+{
+    if (!t->one) text_add(&t->constants, ", const int ONE = 1");
+    t->one = true;
+}
+
 /* The parameter of a node, with the names of its extents; whole: an axis that is taken whole, of `depth` elements, or -1. */
 static const char *array_of(scores_text *t, node n, const signed char *axes, int whole, int64_t depth)
 {
@@ -83,9 +90,12 @@ static const char *array_of(scores_text *t, node n, const signed char *axes, int
             text_add(&t->parameters, "[S]");
         else if (axes[k] >= 0)
             text_print(&t->parameters, "[B%d]", axes[k]);
+        else if (x->shape.extents[k] == 1)
+            text_add(&t->parameters, "[ONE]"), scores_one(t);
         else
             text_print(&t->parameters, "[U%d_%d]", number, k);
     }
+    t->array_depth[number] = whole >= 0 ? depth : 0;
     if (whole >= 0) text_print(&t->constants, ", const int D%d = %lld", number, (long long)depth);
     return arena_print(t->memory, "x%d", number);
 }
@@ -118,6 +128,19 @@ static const scores_value *find(const scores_text *t, node n, const signed char 
 }
 
 static const scores_value *value_of(scores_text *t, node n, const signed char *axes);
+
+/* A sum of exponentials: those of a loop are below its logarithm instead of a maximum, so that it is 1. */
+static bool is_norm(const scores_text *t, node n)
+{
+    score_graph s = {t->g, t->leaves};
+    for (;;) {
+        const graph_node *x = graph_get(t->g, n);
+        bool same = x->code == GRAPH_DETACH || x->code == GRAPH_AGAIN || x->code == GRAPH_EXPAND;
+        if (!same || is_given(t, n)) break;
+        n = x->inputs[0];
+    }
+    return n != t->second && !is_given(t, n) && scores_norm_maximum(&s, n);
+}
 
 /* An array read at the block, as [BM or 1][BN or 1]. */
 static const scores_value *load(scores_text *t, node n, const signed char *axes)
@@ -152,6 +175,10 @@ static const scores_value *load(scores_text *t, node n, const signed char *axes)
 
 const char *scores_operand(scores_text *t, node n, int kept, bool contracted_first, bool *turned)
 {
+    while (scores_swaps(graph_get(t->g, n)) && !is_given(t, n)) { /* one array, however often it is read */
+        n = graph_get(t->g, n)->inputs[0];
+        contracted_first = !contracted_first;
+    }
     const graph_node *x = graph_get(t->g, n);
     signed char axes[GRAPH_RANK];
     memset(axes, -1, sizeof(axes));
@@ -258,6 +285,7 @@ static const scores_value *arithmetic(scores_text *t, node n, const signed char 
     const graph_node *x = graph_get(t->g, n);
     const char *in[3] = {"", "", ""};
     bool rows = false, columns = false;
+    if (x->attr.map == OP_DIV && is_norm(t, x->inputs[1])) return value_of(t, x->inputs[0], axes);
     if (x->input_count > 3) return refuse(t, "the language has no such op"), NULL;
     for (int i = 0; i < x->input_count; i++) {
         const graph_node *y = graph_get(t->g, x->inputs[i]);
@@ -351,6 +379,7 @@ static const scores_value *value_of(scores_text *t, node n, const signed char *a
     case GRAPH_REDUCE:
         if (!is_statistic(t, n, axes)) break;
         if (n == t->first || n == t->second) return refuse(t, "a statistic depends on itself"), NULL;
+        if (is_norm(t, n)) return declare(t, n, axes, false, false, "1.0");
         if (t->statistic_count == SCORES_STATISTICS) return refuse(t, "it has too many statistics"), NULL;
         t->statistics[t->statistic_count++] = n;
         return load(t, n, axes);

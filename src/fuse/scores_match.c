@@ -1,0 +1,282 @@
+/*
+ * The structure of products through a softmax: which nodes are a maximum, a sum of exponentials below it, their quotient,
+ * a mask of positions, an output. Asks the graph alone; nothing is made here.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/scores_loops.h"
+
+#include <math.h>
+
+static const graph_node *get(const score_graph *s, node n)
+{
+    return graph_get(s->g, n);
+}
+
+bool scores_is_map(const score_graph *s, node n, op_code code)
+{
+    return get(s, n)->code == GRAPH_MAP && get(s, n)->attr.map == code;
+}
+
+/* Through what only repeats or renames a value. */
+node scores_behind(const score_graph *s, node n)
+{
+    for (;;) {
+        const graph_node *x = get(s, n);
+        bool same = x->code == GRAPH_DETACH || x->code == GRAPH_AGAIN || x->code == GRAPH_EXPAND;
+        if (!same || s->leaves[n].given) return n;
+        n = x->inputs[0];
+    }
+}
+
+/* exp(x - m): the maximum m, where it is that of x along the last axis; else 0. */
+node scores_maximum_of(const score_graph *s, node exponential)
+{
+    if (!scores_is_map(s, exponential, OP_EXP)) return 0;
+    node below = get(s, exponential)->inputs[0];
+    if (!scores_is_map(s, below, OP_SUB)) return 0;
+    node x = get(s, below)->inputs[0], m = scores_behind(s, get(s, below)->inputs[1]);
+    const graph_node *top = get(s, m);
+    bool good = top->code == GRAPH_REDUCE && top->attr.fold == FOLD_MAX && top->inputs[0] == x;
+    return good && top->attr.axis_set == 1u << (top->shape.rank - 1) ? m : 0;
+}
+
+/* A sum of exponentials below a maximum: the maximum, or 0. */
+node scores_norm_maximum(const score_graph *s, node n)
+{
+    const graph_node *x = get(s, n);
+    if (x->code != GRAPH_REDUCE || x->attr.fold != FOLD_SUM || s->leaves[n].given) return 0;
+    node maximum = x->attr.axis_set == 1u << (x->shape.rank - 1) ? scores_maximum_of(s, x->inputs[0]) : 0;
+    return maximum && !s->leaves[maximum].given ? maximum : 0;
+}
+
+/* scores = e / sum(e), perhaps rounded: its maximum and sum. */
+bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm)
+{
+    while (scores_is_map(s, scores, OP_CONVERT)) scores = get(s, scores)->inputs[0];
+    if (!scores_is_map(s, scores, OP_DIV)) return false;
+    node e = get(s, scores)->inputs[0];
+    *norm = scores_behind(s, get(s, scores)->inputs[1]);
+    *maximum = scores_maximum_of(s, e);
+    return *maximum && scores_norm_maximum(s, *norm) == *maximum && get(s, *norm)->inputs[0] == e;
+}
+
+/* Is position j along S compared with position i along L so that only j <= i is left? */
+bool scores_is_causal(const score_graph *s, node condition)
+{
+    for (;;) { /* [L, S] may have been given axes of one element in front */
+        const graph_node *x = get(s, condition);
+        if (x->code != GRAPH_EXPAND && x->code != GRAPH_RESHAPE) break;
+        condition = x->inputs[0];
+    }
+    const graph_node *x = get(s, condition);
+    if (x->code != GRAPH_MAP || x->input_count != 2 || x->shape.rank < 2) return false;
+    int later = x->attr.map == OP_LE || x->attr.map == OP_LT ? 0 : 1; /* which operand is j */
+    if (later && x->attr.map != OP_GE && x->attr.map != OP_GT) return false;
+    for (int side = 0; side < 2; side++) {
+        node n = x->inputs[side == 0 ? later : !later];
+        const graph_node *y = get(s, n);
+        int rank = x->shape.rank, axis = side == 0 ? rank - 1 : rank - 2;
+        if (y->code == GRAPH_EXPAND) y = get(s, y->inputs[0]);
+        if (y->code != GRAPH_RESHAPE || y->shape.rank != rank || y->shape.extents[axis] != x->shape.extents[axis])
+            return false;
+        if (get(s, y->inputs[0])->code != GRAPH_IOTA || shape_count(&y->shape) != y->shape.extents[axis]) return false;
+    }
+    return true;
+}
+
+static bool is_number(const score_graph *s, node n, double f)
+{
+    return get(s, n)->code == GRAPH_FULL && get(s, n)->attr.number.f == f;
+}
+
+/* select(condition, x, -inf) around scores: the conditions; the scores inside. */
+node scores_inside_masks(const score_graph *s, node x, node *conditions, int *count, int most)
+{
+    while (scores_is_map(s, x, OP_SELECT) && !s->leaves[x].given && *count < most &&
+           is_number(s, get(s, x)->inputs[2], -INFINITY)) {
+        conditions[(*count)++] = get(s, x)->inputs[0];
+        x = get(s, x)->inputs[1];
+    }
+    return x;
+}
+
+static bool is_masked_causal(const score_graph *s, node x)
+{
+    node conditions[4];
+    int count = 0;
+    bool causal = false;
+    (void)scores_inside_masks(s, x, conditions, &count, COUNT(conditions));
+    for (int i = 0; i < count; i++) causal |= scores_is_causal(s, conditions[i]);
+    return causal;
+}
+
+/* Are these scores 0 wherever j > i? */
+static bool vanishes(const score_graph *s, node n, int depth)
+{
+    const graph_node *x = get(s, n);
+    if (depth > 24 || s->leaves[n].given || x->code != GRAPH_MAP) return false;
+    switch (x->attr.map) {
+    case OP_MUL: return vanishes(s, x->inputs[0], depth + 1) || vanishes(s, x->inputs[1], depth + 1);
+    case OP_DIV:
+    case OP_CONVERT:
+    case OP_NEG: return vanishes(s, x->inputs[0], depth + 1);
+    case OP_ADD:
+    case OP_SUB: return vanishes(s, x->inputs[0], depth + 1) && vanishes(s, x->inputs[1], depth + 1);
+    case OP_SELECT:
+        return is_number(s, x->inputs[2], 0) && (scores_is_causal(s, x->inputs[0]) || vanishes(s, x->inputs[1], depth + 1));
+    case OP_EXP: return scores_maximum_of(s, n) && is_masked_causal(s, get(s, get(s, n)->inputs[0])->inputs[0]);
+    default: return false;
+    }
+}
+
+bool scores_vanish(const score_graph *s, node n)
+{
+    return vanishes(s, n, 0);
+}
+
+/* ---- outputs ---- */
+
+int64_t scores_output_depth(const graph_node *x, const output_form *f)
+{
+    return x->shape.extents[x->shape.rank - (f->turned ? 2 : 1)];
+}
+
+static bool is_score_shape(const shape *s)
+{
+    return s->rank >= 2 && s->extents[s->rank - 1] > 1 && s->extents[s->rank - 2] > 1 && shape_count(s) > 0;
+}
+
+bool scores_form_of(const score_graph *s, node dot, int way, output_form *f)
+{
+    const graph_node *x = get(s, dot);
+    int side = way / 2;
+    bool swapped = way % 2;
+    node operand = x->inputs[side];
+    if (swapped) {
+        if (!scores_swaps(get(s, operand)) || s->leaves[operand].given) return false;
+        operand = get(s, operand)->inputs[0];
+    }
+    *f = (output_form){
+        .scores = operand, .other = x->inputs[!side], .turned = side == 1, .columns = swapped != (side == 1)};
+    int64_t depth = scores_output_depth(x, f);
+    return get(s, operand)->code == GRAPH_MAP && !s->leaves[operand].given &&
+           is_score_shape(&get(s, operand)->shape) && depth > 1 && depth <= SCORES_MOST_DEPTH;
+}
+
+/* ---- sums of rows ---- */
+
+typedef struct row_factors {
+    node dot, maximum;
+    double factor;
+    bool good;
+} row_factors;
+
+static void find_factors(const score_graph *s, node n, int depth, row_factors *f)
+{
+    const graph_node *x = get(s, n);
+    f->good &= depth < 24;
+    if (!f->good) return;
+    if (x->code == GRAPH_FULL) {
+        f->factor *= x->attr.number.f;
+    } else if (x->code == GRAPH_DOT && !f->dot && !s->leaves[n].given) {
+        f->dot = n;
+    } else if (x->code != GRAPH_MAP || s->leaves[n].given) {
+        f->good = false;
+    } else if (x->attr.map == OP_NEG || (x->attr.map == OP_CONVERT && dtype_is_float(x->elem))) {
+        if (x->attr.map == OP_NEG) f->factor = -f->factor;
+        find_factors(s, x->inputs[0], depth + 1, f);
+    } else if (x->attr.map == OP_MUL) {
+        find_factors(s, x->inputs[0], depth + 1, f);
+        find_factors(s, x->inputs[1], depth + 1, f);
+    } else if (x->attr.map == OP_DIV) { /* by the norm: a loop's exponentials are divided already */
+        f->good &= scores_norm_maximum(s, scores_behind(s, x->inputs[1])) != 0;
+        find_factors(s, x->inputs[0], depth + 1, f);
+    } else {
+        node maximum = scores_maximum_of(s, n);
+        f->good &= maximum && !f->maximum;
+        f->maximum = maximum;
+    }
+}
+
+bool scores_row_product(const score_graph *s, node sum, row_product *out)
+{
+    const graph_node *x = get(s, sum);
+    row_factors f = {.factor = 1, .good = true};
+    find_factors(s, x->inputs[0], 0, &f);
+    if (!f.good || !f.dot || !f.maximum) return false;
+    node left = get(s, f.dot)->inputs[0], right = get(s, f.dot)->inputs[1];
+    if (!scores_swaps(get(s, right)) || !is_score_shape(&get(s, f.dot)->shape)) return false;
+    node values = get(s, right)->inputs[0];
+    for (node n = 1; n < f.dot; n++) {
+        output_form form;
+        node maximum, norm;
+        const graph_node *y = get(s, n);
+        if (y->code != GRAPH_DOT || y->inputs[1] != values || !scores_form_of(s, n, 0, &form)) continue;
+        if (!scores_is_softmax(s, form.scores, &maximum, &norm) || maximum != f.maximum) continue;
+        if (!shape_same(&y->shape, &get(s, left)->shape)) continue;
+        *out = (row_product){.left = left, .output = n, .factor = f.factor};
+        return true;
+    }
+    return false;
+}
+
+/* ---- degrees ---- */
+
+enum { ANY_DEGREE = 100, NO_DEGREE = 101, DEGREE_DEPTH = 48 };
+
+static int joined(int a, int b)
+{
+    return a == ANY_DEGREE ? b : b == ANY_DEGREE || a == b ? a : NO_DEGREE;
+}
+
+static int degree_at(const score_graph *s, node n, int depth, signed char *known);
+
+static int degree_of_map(const score_graph *s, node n, int depth, signed char *known)
+{
+    const graph_node *x = get(s, n);
+    int degrees[3] = {0};
+    if (x->attr.map == OP_EXP && scores_maximum_of(s, n)) return 1;
+    for (int i = 0; i < x->input_count && i < 3; i++) {
+        degrees[i] = degree_at(s, x->inputs[i], depth + 1, known);
+        if (degrees[i] == NO_DEGREE) return NO_DEGREE;
+    }
+    bool any = degrees[0] == ANY_DEGREE || (x->input_count > 1 && degrees[1] == ANY_DEGREE);
+    switch (x->attr.map) {
+    case OP_MUL: return any ? ANY_DEGREE : degrees[0] + degrees[1];
+    case OP_DIV: return any ? degrees[0] : degrees[0] - degrees[1];
+    case OP_ADD:
+    case OP_SUB: return joined(degrees[0], degrees[1]);
+    case OP_NEG:
+    case OP_CONVERT: return degrees[0];
+    case OP_SELECT: return joined(degrees[0], 0) == 0 ? joined(degrees[1], degrees[2]) : NO_DEGREE;
+    default: break;
+    }
+    for (int i = 0; i < x->input_count && i < 3; i++)
+        if (joined(degrees[i], 0)) return NO_DEGREE;
+    return 0;
+}
+
+static int degree_at(const score_graph *s, node n, int depth, signed char *known)
+{
+    const graph_node *x = get(s, n);
+    if (known[n]) return known[n] - 1;
+    if (s->leaves[n].given) return 0;
+    if (depth > DEGREE_DEPTH) return NO_DEGREE;
+    int degree = 0;
+    if (x->code == GRAPH_FULL)
+        degree = is_number(s, n, 0) ? ANY_DEGREE : 0;
+    else if (x->code == GRAPH_MAP)
+        degree = degree_of_map(s, n, depth, known);
+    else if (x->code == GRAPH_REDUCE && x->attr.fold == FOLD_SUM)
+        degree = degree_at(s, x->inputs[0], depth + 1, known);
+    else if (x->code == GRAPH_DETACH || x->code == GRAPH_AGAIN || graph_ops[x->code].class == GRAPH_CLASS_MOVE)
+        degree = degree_at(s, x->inputs[0], depth + 1, known);
+    if (degree < -20 || degree > NO_DEGREE) degree = NO_DEGREE;
+    if (degree >= 0) known[n] = (signed char)(degree + 1);
+    return degree;
+}
+
+bool scores_keep_scale(const score_graph *s, node n, signed char *known)
+{
+    return joined(degree_at(s, n, 0, known), 0) == 0;
+}

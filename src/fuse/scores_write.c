@@ -1,0 +1,255 @@
+/*
+ * Kernels of score loops in the language. In: an output, a sum or a maximum with its norm. Out: the kernel's source, its
+ * parameters and statements from scores_text.c around the loop that is written here.
+ *
+ * What a softmax leaves for its gradients is one number a row, the logarithm of its sum of exponentials: exponentials
+ * below that instead of below the maximum are the weights, divided already.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/scores_loops.h"
+
+#include <string.h>
+
+enum { FAR_BELOW = 8 /* exp of it is small beside the largest f16 */ };
+
+typedef struct score_blocks {
+    int rows, columns;
+} score_blocks;
+
+static const graph_node *get(const scores_text *t, node n)
+{
+    return graph_get(t->g, n);
+}
+
+static score_graph graph_of(const scores_text *t)
+{
+    return (score_graph){t->g, t->leaves};
+}
+
+/* A loop that the matrix units of sm_90 run at their speed (schedule/chained.h): 16-bit operands, no masks but positions. */
+static bool is_fast(const scores_text *t, bool softmax)
+{
+    const fuse_options *options = t->options;
+    bool good = options->gpu && options->arch == 90 && t->scores.rank <= 4 && !t->reads_scores;
+    if (softmax) good &= t->whole_rows && t->array_count == 3 && t->products == 1;
+    dtype elem = DT_COUNT;
+    for (int i = 0; i < t->array_count && good; i++) {
+        dtype own = get(t, t->arrays[i])->elem;
+        if (!t->array_depth[i]) {
+            good = own == DT_F32;
+            continue;
+        }
+        good = (own == DT_BF16 || own == DT_F16) && (elem == DT_COUNT || own == elem);
+        good &= t->array_depth[i] == 64 || t->array_depth[i] == 128;
+        elem = own;
+    }
+    return good;
+}
+
+static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool columns, bool softmax)
+{
+    if (!t->options->gpu) return (score_blocks){64, 64};
+    if (t->fast) return softmax ? (score_blocks){128, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 64};
+    return depth > 128 ? (score_blocks){32, 32} : (score_blocks){64, 64};
+}
+
+static void put_head(scores_text *t, bool over_columns, const char *outputs, int64_t depth, text *out)
+{
+    t->fast = is_fast(t, t->first != 0);
+    score_blocks size = choose_blocks(t, depth, over_columns, t->first != 0);
+    int batch = t->scores.rank - 2;
+    text_print(out, "kernel %s(%s%s%s, const int BM = %d, const int BN = %d)\n    launch (cdiv(%s, %s)",
+               over_columns ? "online_columns" : "online_rows", text_get(&t->parameters), outputs,
+               text_get(&t->constants), size.rows, size.columns, over_columns ? "S" : "L", over_columns ? "BN" : "BM");
+    /* The last axis of the batch is an axis of the launch, and those before it are one: of a launch's own axis it is
+     * known that it stays inside. */
+    if (batch) text_print(out, ", B%d", batch - 1);
+    for (int k = 0; k < batch - 1; k++) text_print(out, "%sB%d", k ? " * " : ", ", k);
+    text_print(out, ")\n{\n    int %s = program(0) * %s;\n", over_columns ? "j" : "i", over_columns ? "BN" : "BM");
+    if (batch) text_print(out, "    int b%d = program(1);\n", batch - 1);
+    if (batch > 1) text_print(out, "    int z%d = program(2);\n", batch - 2);
+    for (int k = batch - 2; k > 0; k--)
+        text_print(out, "    int b%d = z%d %% B%d, z%d = z%d / B%d;\n", k, k, k, k - 1, k, k);
+    if (batch > 1) text_add(out, "    int b0 = z0;\n");
+}
+
+static const char *batch_words(const scores_text *t)
+{
+    text words = {0};
+    for (int k = 0; k < t->scores.rank - 2; k++) text_print(&words, "[b%d]", k);
+    const char *out = arena_copy_text(t->memory, text_get(&words), words.length);
+    text_free(&words);
+    return out;
+}
+
+static const char *batch_extents(const scores_text *t)
+{
+    text words = {0};
+    for (int k = 0; k < t->scores.rank - 2; k++) text_print(&words, "[B%d]", k);
+    const char *out = arena_copy_text(t->memory, text_get(&words), words.length);
+    text_free(&words);
+    return out;
+}
+
+static dtype sum_type(dtype elem)
+{
+    return elem == DT_F64 ? DT_F64 : DT_F32;
+}
+
+static const char *rounded(const scores_text *t, node dot, const char *name, node operand)
+{
+    const graph_node *x = get(t, dot);
+    dtype elem = get(t, operand)->elem;
+    bool narrow = x->attr.index && elem == DT_F32;
+    return arena_print(t->memory, "%s(%s)", narrow ? "tf32" : scores_type(elem), name);
+}
+
+/* acc += dot(scores, other), or of the scores turned. */
+static const char *product_words(scores_text *t, node dot, const output_form *f, const char *scores)
+{
+    bool turned, narrow = get(t, dot)->attr.index && get(t, f->other)->elem == DT_F32;
+    bool contracted_first = !f->turned; /* [.., S, D] x: S is contracted; turned: [.., D, S] */
+    const char *other = scores_operand(t, f->other, f->columns ? 0 : 1, !contracted_first, &turned);
+    const char *right = arena_print(t->memory, turned ? "transpose(%s)" : "%s", other);
+    if (narrow) right = arena_print(t->memory, "tf32(%s)", right);
+    const char *left = rounded(t, dot, scores, f->scores);
+    t->depth += scores_output_depth(get(t, dot), f);
+    return arena_print(t->memory, f->columns ? "dot(transpose(%s), %s)" : "dot(%s, %s)", left, right);
+}
+
+static const char *output_access(const scores_text *t, const output_form *f, int number)
+{
+    return arena_print(t->memory, "o%d%s%s[:]", number, batch_words(t), f->columns ? "[j : BN]" : "[i : BM]");
+}
+
+static const char *output_parameter(const scores_text *t, const output_form *f, const graph_node *x, int number)
+{
+    return arena_print(t->memory, ", out %s o%d%s%s[DO%d]", scores_type(x->elem), number, batch_extents(t),
+                       f->columns ? "[S]" : "[L]", number);
+}
+
+bool scores_write_pass(scores_text *t, const node *outputs, const output_form *forms, int count, text *out)
+{
+    score_graph s = graph_of(t);
+    bool sums = !forms, causal = true, columns = !sums && forms[0].columns;
+    const char *names[SCORES_OUTPUTS], *steps[SCORES_OUTPUTS], *batch = batch_words(t);
+    int64_t depth = 0;
+    text parameters = {0};
+    for (int i = 0; i < count; i++) {
+        const graph_node *x = get(t, outputs[i]);
+        node wanted = sums ? x->inputs[0] : forms[i].scores;
+        names[i] = scores_put(t, wanted);
+        steps[i] = sums || t->refused ? "" : product_words(t, outputs[i], &forms[i], names[i]);
+        causal &= scores_vanish(&s, wanted);
+        if (t->refused || !t->products) return text_free(&parameters), false;
+        if (sums) {
+            text_print(&parameters, ", out %s o%d%s[L][ONE]", scores_type(x->elem), i, batch_extents(t));
+            scores_one(t);
+        } else {
+            depth = MAXIMUM(depth, scores_output_depth(x, &forms[i]));
+            text_print(&t->constants, ", const int DO%d = %lld", i, (long long)scores_output_depth(x, &forms[i]));
+            text_add(&parameters, output_parameter(t, &forms[i], x, i));
+        }
+    }
+    put_head(t, columns, text_get(&parameters), depth, out);
+    text_free(&parameters);
+    text_add(out, text_get(columns ? &t->columns : &t->rows));
+    for (int i = 0; i < count; i++) {
+        const char *type = scores_type(sum_type(get(t, outputs[i])->elem));
+        if (sums)
+            text_print(out, "    tile %s acc%d = like(o%d%s[i : BM][0][], 0);\n", type, i, i, batch);
+        else
+            text_print(out, "    tile %s acc%d = like(%s, 0);\n", type, i, output_access(t, &forms[i], i));
+    }
+    if (columns)
+        text_print(out, "    int first = %s;\n    for (int i = first; i < L; i += BM) {\n",
+                   causal ? "j / BM * BM" : "0");
+    else
+        text_print(out, "    int end = %s;\n    for (int j = 0; j < end; j += BN) {\n",
+                   causal ? "min(S, i + BM)" : "S");
+    text_add(out, text_get(columns ? &t->rows : &t->columns));
+    text_add(out, text_get(&t->both));
+    for (int i = 0; i < count; i++)
+        if (sums)
+            text_print(out, "        acc%d += sum(%s, axis = 1);\n", i, names[i]);
+        else
+            text_print(out, "        acc%d += %s;\n", i, steps[i]);
+    text_add(out, "    }\n");
+    for (int i = 0; i < count; i++)
+        if (sums)
+            text_print(out, "    o%d%s[i : BM][0] = acc%d;\n", i, batch, i);
+        else
+            text_print(out, "    %s = acc%d;\n", output_access(t, &forms[i], i), i);
+    text_add(out, "}\n");
+    return true;
+}
+
+bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, const output_form *f, bool keeps,
+                          text *out)
+{
+    score_graph s = graph_of(t);
+    node conditions[4], x = get(t, maximum)->inputs[0];
+    int count = 0;
+    t->first = maximum;
+    t->second = norm;
+    node inner = scores_inside_masks(&s, x, conditions, &count, COUNT(conditions));
+    const char *name = scores_put(t, inner);
+    bool causal = false, always = true; /* always: every row has a score */
+    text masked = {0};
+    text_add(&masked, name);
+    for (int i = count - 1; i >= 0 && !t->refused; i--) {
+        bool own = scores_is_causal(&s, conditions[i]);
+        causal |= own;
+        always &= own;
+        const char *before = arena_copy_text(t->memory, text_get(&masked), masked.length);
+        const char *condition = scores_condition(t, conditions[i]);
+        text_clear(&masked);
+        text_print(&masked, "keep(%s, %s)", before, condition);
+    }
+    always &= !t->reads_scores;
+    t->whole_rows = always;
+    const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
+    text_free(&masked);
+    int64_t depth = f ? scores_output_depth(get(t, dot), f) : 0;
+    dtype elem = sum_type(get(t, maximum)->elem);
+    const char *type = scores_type(elem), *batch = batch_words(t), *extents = batch_extents(t);
+    const char *step = "";
+    if (f && !t->refused) {
+        output_form plain = *f;
+        step = product_words(t, dot, &plain, "p");
+    }
+    if (t->refused || !t->products || t->statistic_count) return false;
+    if (f) text_print(&t->constants, ", const int DO0 = %lld", (long long)depth);
+    text outputs = {0};
+    if (f) text_add(&outputs, output_parameter(t, f, get(t, dot), 0));
+    if (keeps) text_print(&outputs, ", out %s top%s[L][ONE]", type, extents);
+    if (keeps) scores_one(t);
+    put_head(t, false, text_get(&outputs), depth, out);
+    text_free(&outputs);
+    text_add(out, text_get(&t->rows));
+    const char *row =
+        f ? arena_print(t->memory, "o0%s[i : BM][0][]", batch) : arena_print(t->memory, "top%s[i : BM][0][]", batch);
+    text_print(out, "    tile %s m = like(%s, -inf), l = like(m, 0);\n", type, row);
+    if (f) text_print(out, "    tile %s acc = like(%s, 0);\n", type, output_access(t, f, 0));
+    text_print(out, "    int end = %s;\n    for (int j = 0; j < end; j += BN) {\n", causal ? "min(S, i + BM)" : "S");
+    text_add(out, text_get(&t->columns));
+    text_add(out, text_get(&t->both));
+    /* Any number near the maximum will do: it follows only a growth that exponentials would feel, so that what was summed
+     * up is seldom scaled. */
+    text_print(out,
+               "        tile %s s = %s;\n        tile %s old = m, most = max(s, axis = 1);\n"
+               "        m = where(most > m + %d, most, m);\n",
+               type, kept, type, FAR_BELOW);
+    if (!always) /* rows without a score so far */
+        text_print(out, "        tile %s safe = where(m == (-inf), 0, m);\n", type);
+    text_print(out, "        tile %s p = exp(s - %s), shrink = exp(old - %s);\n", type, always ? "m" : "safe",
+               always ? "m" : "safe");
+    text_add(out, "        l = l * shrink + sum(p, axis = 1);\n");
+    if (f) text_print(out, "        acc *= shrink;\n        acc += %s;\n", step);
+    text_add(out, "    }\n");
+    if (f) text_print(out, "    %s = acc / l;\n", output_access(t, f, 0));
+    if (keeps) text_print(out, "    top%s[i : BM][0] = m + log(l);\n", batch);
+    text_add(out, "}\n");
+    return true;
+}
+
