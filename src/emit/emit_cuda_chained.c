@@ -1,366 +1,25 @@
 /*
  * The recipe `chained` as CUDA C. In: its schedule (schedule/chained.h). Out: one __global__ function.
  *
- * Names in the text: `call` the parameter, `frame` the rest of it; `room` the left operand's and later the result's
- * lines; `scores` and `sums` the registers of the products, `weights` the packed left operand of the second; `x` an
- * element of either and `h` which of the thread's two rows it is in. A value with one number a row is an array of two.
+ * Names in the text: `call` the parameter, `frame` the rest of it; fixedN_room the lines of fixed operand N and later of
+ * a result, ringN_room the stages of moving operand N, with the phases fullN and emptyN; `vectors` numbers of the step's
+ * rows; `scores` and `more` the registers of the products of scores, sumsN and weightsN those of a sum and its left
+ * operand.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/emit_cuda_chained.h"
+#include "emit/emit_cuda_chained_parts.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-enum { LINE = SCHED_LINE_BYTES, EIGHT_LINES = 8 * LINE };
+enum { LINE = CHAINED_LINE, EIGHT_LINES = 8 * LINE, LANES = 32 };
 
-typedef struct printer {
-    emitter *e;
-    const chained *c;
-    bool masked;  /* this step's masks may leave something out */
-    bool *known;  /* by value: printed in the pass at hand */
-    bool *rows;   /* by value: an array of two that stands already */
-    bool after;   /* behind the loop */
-    bool *folded; /* by value: a fold that has been printed */
-} printer;
-
-/* ---- one element ---- */
-
-static const char *element(printer *p, value v);
-
-static const char *mask_text(printer *p, value v)
+static int operand_bytes(const chained *c, int operand)
 {
-    const chained *c = p->c;
-    emitter *e = p->e;
-    unsigned bits = 0;
-    const char *words = NULL;
-    CHECK(chained_mask(c, v, &bits));
-    for (int i = 0; i < c->condition_count && p->masked; i++) {
-        const chained_condition *q = &c->conditions[i];
-        if (!(bits >> i & 1)) continue;
-        const char *column = arena_print(e->memory, "(%s + column)", emit_name(e, q->column));
-        const char *one = q->limit ? arena_print(e->memory, "%s < %s", column, emit_name(e, q->limit))
-                                   : arena_print(e->memory, "%s %s %s + row + h * 8", column,
-                                                 q->compare == OP_LE ? "<=" : "<", emit_name(e, q->row));
-        words = words ? arena_print(e->memory, "%s && %s", words, one) : one;
-    }
-    return words;
+    const chained_operand *o = &c->operands[operand];
+    return (o->moves ? c->columns : c->rows) * o->depth * 2;
 }
 
-/* Printed as a declaration, once in each pass; its name. */
-static const char *virtual_element(printer *p, value v)
-{
-    emitter *e = p->e;
-    const tile_op *op = tile_def(e->k, v);
-    const char *name = emit_name(e, v), *operands[3] = {0};
-    if (p->known[v]) return name;
-    p->known[v] = true;
-    if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) return element(p, op->operands[0]);
-    bool narrows = op->code == OP_CONVERT && tile_type_of(e->k, v).elem == p->c->elem;
-    if (op->code == OP_SELECT && tile_type_of(e->k, op->operands[0]).rank &&
-        !chained_is_row_test(p->c, op->operands[0])) {
-        const char *mask = mask_text(p, op->operands[0]), *yes = element(p, op->operands[1]);
-        if (mask)
-            put(e, "const float %s = %s ? %s : %s;", name, mask, yes, element(p, op->operands[2]));
-        else
-            put(e, "const float %s = %s;", name, yes);
-        return name;
-    }
-    for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = element(p, op->operands[i]);
-    /* What is rounded to the type of the operands is packed in that type anyway. */
-    put(e, "const float %s = %s;", name, narrows ? operands[0] : cuda_expression(e, op, operands));
-    return name;
-}
-
-static const char *element(printer *p, value v)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    if (v == c->first->results[0]) return "scores[x]";
-    if (v == c->loop->results[c->carried]) return "sums[x]";
-    switch (chained_kind_of(c, v)) {
-    case CHAINED_SCALAR: return emit_name(e, v);
-    case CHAINED_ROW: {
-        const tile_op *op = tile_def(e->k, v);
-        if (p->rows[v] || !op) return arena_print(e->memory, "%s[h]", emit_name(e, v));
-        return element(p, op->operands[0]); /* a broadcast scalar */
-    }
-    default: return virtual_element(p, v);
-    }
-}
-
-static void begin_pass(printer *p)
-{
-    memset(p->known, 0, sizeof(bool) * (size_t)p->e->k->value_count);
-}
-
-/* ---- rows ---- */
-
-static void print_row(printer *p, const tile_op *op)
-{
-    emitter *e = p->e;
-    value v = op->results[0];
-    const char *operands[3] = {0};
-    begin_pass(p);
-    if (op->code == OP_BROADCAST && !p->after && !tile_def(e->k, op->operands[0])) return;
-    for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = element(p, op->operands[i]);
-    const char *expression =
-        op->code == OP_BROADCAST || op->code == OP_RESHAPE ? operands[0] : cuda_expression(e, op, operands);
-    put(e, "%s %s[2];", cuda_register_type(tile_type_of(e->k, v).elem), emit_name(e, v));
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int h = 0; h < 2; h++) %s[h] = %s;", emit_name(e, v), expression);
-    p->rows[v] = true;
-}
-
-/* Do all rows that a score is computed from stand already? */
-static bool is_ready(const printer *p, value v)
-{
-    const chained *c = p->c;
-    const tile_op *op = tile_def(c->kernel, v);
-    chained_kind kind = chained_kind_of(c, v);
-    if (kind == CHAINED_SCALAR || v == c->first->results[0]) return true;
-    if (tile_type_of(c->kernel, v).elem == DT_BOOL && !chained_is_row_test(c, v)) return true;
-    if (kind == CHAINED_ROW) return p->rows[v] || !op || op->code == OP_BROADCAST;
-    for (int i = 0; op && i < op->operand_count; i++)
-        if (!is_ready(p, op->operands[i])) return false;
-    return true;
-}
-
-/* ---- passes over the scores ---- */
-
-static void print_pass(printer *p, int from, bool *weights_done)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const tile_block *body = c->loop->regions[0];
-    const tile_op *folds[8];
-    int count = 0;
-    for (int i = from; i < body->op_count && count < 8; i++) {
-        const tile_op *op = body->ops[i];
-        if (op->code == OP_REDUCE && !p->folded[op->results[0]] && is_ready(p, op->operands[0])) folds[count++] = op;
-    }
-    bool weights = !*weights_done && is_ready(p, c->weights);
-    for (int i = 0; i < count; i++) {
-        number identity = fold_identity(folds[i]->attr.fold, DT_F32);
-        const char *start = cuda_number(e, DT_F32, identity);
-        put(e, "float %s[2] = {%s, %s};", emit_name(e, folds[i]->results[0]), start, start);
-    }
-    begin_pass(p);
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int x = 0; x < %d; x++) {", c->columns / 2);
-    e->depth++;
-    put(e, "const int h = x / 2 %% 2, column = x / 4 * 8 + lane %% 4 * 2 + x %% 2;");
-    put(e, "(void)column;");
-    for (int i = 0; i < count; i++) {
-        const char *name = arena_print(e->memory, "%s[h]", emit_name(e, folds[i]->results[0]));
-        put(e, "%s = %s;", name,
-            cuda_fold_step(e, folds[i]->attr.fold, DT_F32, name, element(p, folds[i]->operands[0])));
-    }
-    if (weights) put(e, "scores[x] = %s;", element(p, c->weights));
-    e->depth--;
-    put(e, "}");
-    *weights_done |= weights;
-    for (int i = 0; i < count; i++) {
-        value v = folds[i]->results[0];
-        p->folded[v] = p->rows[v] = true;
-        text_add(e->out, "#pragma unroll\n");
-        put(e, "for (int h = 0; h < 2; h++) {");
-        for (int far = 1; far < 3; far++) {
-            const char *own = arena_print(e->memory, "%s[h]", emit_name(e, v));
-            const char *other = arena_print(e->memory, "__shfl_xor_sync(~0u, %s[h], %d)", emit_name(e, v), far);
-            put(e, "    %s = %s;", own, cuda_fold_step(e, folds[i]->attr.fold, DT_F32, own, other));
-        }
-        put(e, "}");
-    }
-}
-
-/* Everything between the products: rows and passes in order, then what the next step carries. */
-static void print_scores(printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const tile_block *body = c->loop->regions[0];
-    const tile_op *yield = body->ops[body->op_count - 1];
-    bool weights = false;
-    for (int i = 0; i + 1 < body->op_count; i++) {
-        const tile_op *op = body->ops[i];
-        value v = op->result_count ? op->results[0] : 0;
-        if (!v || op == c->first || op == c->second) continue;
-        p->rows[v] = p->folded[v] = false;
-    }
-    for (int i = 0; i + 1 < body->op_count; i++) {
-        const tile_op *op = body->ops[i];
-        value v = op->results[0];
-        tile_type type = tile_type_of(e->k, v);
-        if (op == c->first || op == c->second || op->code == OP_LOAD) continue;
-        if (!type.rank) {
-            cuda_scalar_op(e, (tile_op *)op);
-            continue;
-        }
-        if ((!dtype_is_float(type.elem) && !chained_is_row_test(c, v)) || chained_kind_of(c, v) != CHAINED_ROW)
-            continue;
-        if (op->code == OP_REDUCE) {
-            if (!p->folded[v]) print_pass(p, i, &weights);
-        } else {
-            print_row(p, op);
-        }
-    }
-    if (!weights) print_pass(p, body->op_count, &weights);
-    for (int i = 0; i < yield->operand_count; i++) {
-        if (i == c->carried || yield->operands[i] == body->args[1 + i]) continue;
-        const char *to = emit_name(e, body->args[1 + i]), *from = emit_name(e, yield->operands[i]);
-        put(e, "%s[0] = %s[0], %s[1] = %s[1];", to, from, to, from);
-    }
-}
-
-/* ---- products ---- */
-
-static const char *pack_name(emitter *e, dtype elem)
-{
-    return need(e, "pack_%s", elem == DT_BF16 ? "bf16" : "f16");
-}
-
-static void print_first(printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    put(e, "matrix_fence();");
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++)", c->depth / 16);
-    put(e, "    %s(scores, left[i][0], left[i][1], left[i][2], left[i][3],",
-        need(e, "wgmma_%s_n%d_ra", dtypes[c->elem].text, c->columns));
-    put(e, "        matrix_at(keys_place, keys_stage * %d + i / 4 * %d + i %% 4 * 2), i);",
-        c->columns * c->depth * 2 / 16, c->columns * LINE / 16);
-    put(e, "matrix_commit();");
-}
-
-static void print_second(printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    put(e, "phase_wait(values_full + values_stage, values_parity);");
-    put(e, "matrix_fence();");
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++)", c->columns / 16);
-    put(e, "    %s<1>(sums, weights[i * 4], weights[i * 4 + 1], weights[i * 4 + 2], weights[i * 4 + 3],",
-        need(e, "wgmma_%s_n%d_ra", dtypes[c->elem].text, c->width));
-    put(e, "        matrix_at(values_place, values_stage * %d + i * 128), i ? 1 : add);",
-        c->columns * c->width * 2 / 16);
-    put(e, "matrix_commit();");
-}
-
-static void print_release(const printer *p, const char *which)
-{
-    emitter *e = p->e;
-    put(e, "if (threadIdx.x %% 128 == 0) phase_arrive(%s_empty + %s_stage);", which, which);
-    put(e, "if (++%s_stage == %d) %s_stage = 0, %s_parity ^= 1;", which, p->c->stages, which, which);
-}
-
-static void print_pack(printer *p)
-{
-    emitter *e = p->e;
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++) weights[i] = %s(scores[2 * i], scores[2 * i + 1]);", p->c->columns / 4,
-        pack_name(e, p->c->elem));
-}
-
-/* The wait for what the next step begins with stands before that for this step's product: the assembler moves a wait for
- * products up to the last branch before it. */
-static void print_ahead(printer *p)
-{
-    put(p->e, "if (%s + %d < %s) phase_wait(keys_full + keys_stage, keys_parity);",
-        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, emit_name(p->e, p->c->loop->operands[1]));
-}
-
-static void print_step(printer *p, bool masked)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const char *whole = masked ? "" : arena_print(e->memory, " && at + %d <= whole", c->columns);
-    p->masked = masked;
-    text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (; at < %s%s; at += %d) {", emit_name(e, c->loop->operands[1]), whole, c->columns);
-    e->depth++;
-    put(e, "const long %s = at;", emit_name(e, c->loop->regions[0]->args[0]));
-    print_first(p);
-    print_second(p);
-    put(e, "add = 1;");
-    put(e, "matrix_wait<1>();");
-    put(e, "matrix_keep(scores);");
-    print_release(p, "keys");
-    print_scores(p);
-    print_ahead(p);
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(sums);");
-    print_release(p, "values");
-    print_pack(p);
-    if (c->scale) {
-        const char *scale = emit_name(e, c->scale);
-        put(e, "if (__any_sync(~0u, %s[0] != 1 || %s[1] != 1))", scale, scale);
-        text_add(e->out, "#pragma unroll\n");
-        put(e, "    for (int x = 0; x < %d; x++) sums[x] *= %s[x / 2 %% 2];", c->width / 2, scale);
-    }
-    e->depth--;
-    put(e, "}");
-}
-
-static void print_loop(printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const tile_block *body = c->loop->regions[0];
-    const char *first = emit_name(e, c->loop->operands[0]), *limit = emit_name(e, c->loop->operands[1]);
-    for (int i = 0; i < c->loop->result_count; i++) {
-        if (i == c->carried) continue;
-        const char *name = emit_name(e, body->args[1 + i]);
-        begin_pass(p);
-        put(e, "float %s[2];", name);
-        put(e, "for (int h = 0; h < 2; h++) %s[h] = %s;", name, element(p, c->loop->operands[3 + i]));
-        p->rows[body->args[1 + i]] = true;
-    }
-    put(e, "float sums[%d];", c->width / 2);
-    put(e, "if (%s < %s) {", first, limit);
-    e->depth++;
-    put(e, "float scores[%d];", c->columns / 2);
-    put(e, "unsigned weights[%d];", c->columns / 4);
-    put(e, "int add = 0;");
-    put(e, "long whole = %s;", limit);
-    for (int i = 0; i < c->condition_count; i++) {
-        const chained_condition *q = &c->conditions[i];
-        const char *end =
-            q->limit ? emit_name(e, q->limit)
-                     : arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->row), q->compare == OP_LE);
-        put(e, "whole = %s < whole ? %s : whole;", end, end);
-    }
-    put(e, "{ /* the first step has no product to hide behind */");
-    e->depth++;
-    put(e, "const long %s = %s;", emit_name(e, body->args[0]), first);
-    put(e, "phase_wait(keys_full + keys_stage, keys_parity);");
-    print_first(p);
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(scores);");
-    print_release(p, "keys");
-    p->masked = true;
-    print_scores(p);
-    print_ahead(p);
-    print_pack(p);
-    e->depth--;
-    put(e, "}");
-    put(e, "long at = %s + %d;", first, c->columns);
-    print_step(p, false);
-    print_step(p, true);
-    print_second(p);
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(sums);");
-    print_release(p, "values");
-    e->depth--;
-    put(e, "} else {");
-    put(e, "    for (int x = 0; x < %d; x++) sums[x] = 0;", c->width / 2);
-    put(e, "}");
-}
-
-/* ---- results ---- */
-
-static const char *index_name(printer *p, const tile_op *op, int axis)
+static const char *index_name(chained_printer *p, const tile_op *op, int axis)
 {
     const struct access *a = &op->attr.access;
     int operand = a->first_index;
@@ -369,7 +28,7 @@ static const char *index_name(printer *p, const tile_op *op, int axis)
 }
 
 /* Coordinates of a box of whole rows, innermost first: 0, row, half, and the axes before. */
-static const char *box_place(printer *p, const tile_op *op, const char *added, const char *half)
+static const char *box_place(chained_printer *p, const tile_op *op, const char *added, const char *half)
 {
     emitter *e = p->e;
     int rank = op->attr.access.rank;
@@ -379,39 +38,68 @@ static const char *box_place(printer *p, const tile_op *op, const char *added, c
     return words;
 }
 
-static void print_row_store(printer *p, const tile_op *op)
+/* ---- results ---- */
+
+static void print_row_store(chained_printer *p, const tile_op *op)
 {
     emitter *e = p->e;
-    const struct access *a = &op->attr.access;
-    const char *name = e->k->params[a->array].name;
-    const char *pointer = arena_print(e->memory, "%s_array", name), *test = "lane % 4 == 0";
-    e->array_used[a->array] = true;
-    for (int axis = 0; axis < a->rank; axis++) {
-        const char *index = index_name(p, op, axis);
-        if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == 0)
-            index = arena_print(e->memory, "(%s + row + h * 8)", index);
-        pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
-        if (!a->safe[axis])
-            test =
-                arena_print(e->memory, "%s && (unsigned long)%s < (unsigned long)%s_extent%d", test, index, name, axis);
-    }
-    begin_pass(p);
+    const char *test = "lane % 4 == 0", *pointer = chained_row_pointer(p, op, "row + h * 8", &test);
+    chained_begin_pass(p);
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int h = 0; h < 2; h++)");
-    put(e, "    if (%s) %s(%s, %s);", test, need(e, "write_%s", memory_name(e->k->params[a->array].elem)), pointer,
-        element(p, op->operands[0]));
+    put(e, "    if (%s) %s(%s, %s);", test, need(e, "write_%s", memory_name(e->k->params[op->attr.access.array].elem)),
+        pointer, chained_element(p, op->operands[0]));
 }
 
-static void print_results(printer *p)
+/* A sum through the room of fixed operand `operand` to its array, each warp for itself. */
+static void print_sum_store(chained_printer *p, int number, int operand)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    const chained_sum *s = &c->sums[number];
+    const tile_op *store = c->stores[s->store];
+    const char *pack = chained_pack_name(e, c->elem);
+    chained_begin_pass(p);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int x = 0; x < %d; x++) {", s->width / 2);
+    e->depth++;
+    put(e, "const int h = x / 2 %% 2;");
+    put(e, "(void)h;");
+    put(e, "sums%d[x] = %s;", number, chained_element(p, store->operands[0]));
+    e->depth--;
+    put(e, "}");
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < %d; i += 2) {", s->width / 8);
+    need(e, "store_matrices");
+    put(e, "    const float *d = sums%d + i * 4;", number);
+    put(e, "    store_matrices(fixed%d_room + i / 8 * %d + (warp_row + lane %% 16) * %d +", operand, c->rows * LINE,
+        LINE);
+    put(e, "            (((i %% 8 + lane / 16) ^ lane %% 8) << 4),");
+    put(e, "        %s(d[0], d[1]), %s(d[2], d[3]), %s(d[4], d[5]), %s(d[6], d[7]));", pack, pack, pack, pack);
+    put(e, "}");
+    need(e, "bulk_groups");
+    put(e, "fence_async();");
+    put(e, "__syncwarp();");
+    put(e, "if (lane == 0) {");
+    for (int half = 0; half < s->width / 64; half++)
+        put(e, "    %s(&call.maps[%d], fixed%d_room + %d + warp_row * %d, %s);",
+            need(e, "bulk_out_%dd", store->attr.access.rank + 1), c->operand_count + number, operand,
+            half * c->rows * LINE, LINE, box_place(p, store, " + warp_row", arena_print(e->memory, "%d", half)));
+    put(e, "    bulk_commit();");
+    put(e, "}");
+}
+
+static void print_results(chained_printer *p)
 {
     emitter *e = p->e;
     const chained *c = p->c;
     const tile_block *block = c->kernel->phases[c->phase];
-    const tile_op *bulk = c->stores[c->bulk_store];
     bool after = false;
     p->after = true;
     for (int i = 0; i < c->loop->result_count; i++) {
-        if (i == c->carried) continue;
+        bool sum = false;
+        for (int s = 0; s < c->sum_count; s++) sum |= c->sums[s].carried == i;
+        if (sum) continue;
         put(e, "float(&%s)[2] = %s;", emit_name(e, c->loop->results[i]),
             emit_name(e, c->loop->regions[0]->args[1 + i]));
         p->rows[c->loop->results[i]] = true;
@@ -422,47 +110,25 @@ static void print_results(printer *p)
         if (!after || op == c->loop || !op->result_count) continue;
         chained_kind kind = chained_kind_of(c, op->results[0]);
         if (kind == CHAINED_SCALAR) cuda_scalar_op(e, (tile_op *)op);
-        if (kind == CHAINED_ROW) print_row(p, op);
+        if (kind == CHAINED_FIXED) chained_print_row(p, op);
     }
-    begin_pass(p);
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int x = 0; x < %d; x++) {", c->width / 2);
-    e->depth++;
-    put(e, "const int h = x / 2 %% 2;");
-    put(e, "(void)h;");
-    put(e, "sums[x] = %s;", element(p, bulk->operands[0]));
-    e->depth--;
-    put(e, "}");
-    for (int i = 0; i < c->store_count; i++)
-        if (i != c->bulk_store) print_row_store(p, c->stores[i]);
-    put(e, "barrier_named(1 + group, 128); /* nobody reads the left operand's room any more */");
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i += 2) {", c->width / 8);
-    need(e, "store_matrices");
-    const char *pack = pack_name(e, c->elem);
-    put(e, "    const float *d = sums + i * 4;");
-    put(e,
-        "    store_matrices(room + i / 8 * %d + (warp_row + lane %% 16) * %d + (((i %% 8 + lane / 16) ^ lane %% 8) << "
-        "4),",
-        c->rows * LINE, LINE);
-    put(e, "        %s(d[0], d[1]), %s(d[2], d[3]), %s(d[4], d[5]), %s(d[6], d[7]));", pack, pack, pack, pack);
-    put(e, "}");
-    need(e, "bulk_groups");
-    put(e, "fence_async();");
-    put(e, "__syncwarp();");
-    put(e, "if (lane == 0) {");
-    for (int half = 0; half < c->width / 64; half++)
-        put(e, "    %s(&call.maps[3], room + %d + warp_row * %d, %s);",
-            need(e, "bulk_out_%dd", bulk->attr.access.rank + 1), half * c->rows * LINE, LINE,
-            box_place(p, bulk, " + warp_row", arena_print(e->memory, "%d", half)));
-    put(e, "    bulk_commit();");
-    put(e, "    bulk_wait_read<0>();");
-    put(e, "}");
+    for (int i = 0; i < c->store_count; i++) {
+        bool sum = false;
+        for (int s = 0; s < c->sum_count; s++) sum |= c->sums[s].store == i;
+        if (!sum) print_row_store(p, c->stores[i]);
+    }
+    put(e, "barrier_named(1 + group, 128); /* nobody reads the fixed operands' rooms any more */");
+    int operand = 0;
+    for (int i = 0; i < c->sum_count; i++) {
+        while (c->operands[operand].moves) operand++;
+        print_sum_store(p, i, operand++);
+    }
+    put(e, "if (lane == 0) bulk_wait_read<0>();");
 }
 
 /* ---- the function ---- */
 
-static void print_scalars(printer *p)
+static void print_scalars(chained_printer *p)
 {
     const tile_block *block = p->c->kernel->phases[p->c->phase];
     for (int i = 0; i < block->op_count && block->ops[i] != p->c->loop; i++) {
@@ -472,33 +138,72 @@ static void print_scalars(printer *p)
     }
 }
 
-static void print_fill(printer *p)
+/* Numbers of a step's rows: asked for before the stage is free, written to it by the lanes. */
+static void print_vectors(chained_printer *p, bool ask)
 {
     emitter *e = p->e;
     const chained *c = p->c;
-    int bytes[2] = {c->columns * c->depth * 2, c->columns * c->width * 2};
+    for (int i = 0; i < c->vector_count; i++) {
+        const tile_op *op = c->vectors[i];
+        for (int part = 0; part < c->columns / LANES && ask; part++) {
+            const char *test = "", *row = arena_print(e->memory, "lane + %d", part * LANES);
+            const char *pointer = chained_row_pointer(p, op, row, &test);
+            put(e, "const float next%d_%d = %s ? %s(%s) : 0;", i, part, *test ? test : "true",
+                need(e, "read_%s", memory_name(e->k->params[op->attr.access.array].elem)), pointer);
+        }
+        for (int part = 0; part < c->columns / LANES && !ask; part++)
+            put(e, "vectors_room[stage * %d + %d + lane] = next%d_%d;", c->vector_count * c->columns,
+                i * c->columns + part * LANES, i, part);
+    }
+}
+
+static void print_fill(chained_printer *p)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    const char *at = emit_name(e, c->loop->regions[0]->args[0]);
+    int fixed_bytes = 0, first = c->products[0].moving;
     put(e, "if (warp >= %d) { /* fill */", c->groups * 4);
     e->depth++;
     if (c->groups > 1) put(e, "registers_less<24>();");
-    put(e, "if (warp == %d && lane == 0) {", c->groups * 4);
+    put(e, c->vector_count ? "if (warp == %d) {" : "if (warp == %d && lane == 0) {", c->groups * 4);
     e->depth++;
     print_scalars(p);
-    put(e, "phase_expect(left_full, %d);", c->rows * c->depth * 2);
-    put(e, "%s(room, &call.maps[0], left_full, %s);", need(e, "bulk_in_%dd", c->left->attr.access.rank + 1),
-        box_place(p, c->left, "", "0"));
+    if (c->vector_count) put(e, "if (lane == 0) {");
+    for (int i = 0; i < c->operand_count; i++)
+        if (!c->operands[i].moves) fixed_bytes += operand_bytes(c, i);
+    put(e, "phase_expect(fixed_full, %d);", fixed_bytes);
+    for (int i = 0; i < c->operand_count; i++)
+        if (!c->operands[i].moves)
+            put(e, "%s(fixed%d_room, &call.maps[%d], fixed_full, %s);",
+                need(e, "bulk_in_%dd", c->operands[i].load->attr.access.rank + 1), i, i,
+                box_place(p, c->operands[i].load, "", "0"));
+    if (c->vector_count) put(e, "}");
     put(e, "int stage = 0, parity = 1;");
-    put(e, "for (long %s = %s; %s < %s; %s += %d) {", emit_name(e, c->loop->regions[0]->args[0]),
-        emit_name(e, c->loop->operands[0]), emit_name(e, c->loop->regions[0]->args[0]),
-        emit_name(e, c->loop->operands[1]), emit_name(e, c->loop->regions[0]->args[0]), c->columns);
+    put(e, "for (long %s = %s; %s < %s; %s += %d) {", at, emit_name(e, c->loop->operands[0]), at,
+        emit_name(e, c->loop->operands[1]), at, c->columns);
     e->depth++;
-    for (int i = 0; i < 2; i++) {
-        const char *name = i ? "values" : "keys";
-        const tile_op *load = i ? c->values : c->keys;
-        put(e, "phase_wait(%s_empty + stage, parity);", name);
-        put(e, "phase_expect(%s_full + stage, %d);", name, bytes[i]);
-        put(e, "%s(%s_room + stage * %d, &call.maps[%d], %s_full + stage, %s);",
-            need(e, "bulk_in_%dd", load->attr.access.rank + 1), name, bytes[i], 1 + i, name,
+    if (c->vector_count) {
+        print_vectors(p, true);
+        put(e, "phase_wait(empty%d + stage, parity);", first);
+        print_vectors(p, false);
+        put(e, "__syncwarp();");
+        put(e, "if (lane == 0) {");
+        e->depth++;
+    }
+    for (int turn = 0; turn < c->operand_count; turn++) {
+        int i = (first + turn) % c->operand_count; /* what a step needs first, first */
+        const tile_op *load = c->operands[i].load;
+        if (!c->operands[i].moves) continue;
+        if (turn || !c->vector_count) put(e, "phase_wait(empty%d + stage, parity);", i);
+        put(e, "phase_expect(full%d + stage, %d);", i, operand_bytes(c, i));
+        put(e, "%s(ring%d_room + stage * %d, &call.maps[%d], full%d + stage, %s);",
+            need(e, "bulk_in_%dd", load->attr.access.rank + 1), i, operand_bytes(c, i), i, i,
             box_place(p, load, "", "0"));
+    }
+    if (c->vector_count) {
+        e->depth--;
+        put(e, "}");
     }
     put(e, "if (++stage == %d) stage = 0, parity ^= 1;", c->stages);
     e->depth--;
@@ -509,7 +214,7 @@ static void print_fill(printer *p)
     put(e, "} else { /* multiply */");
 }
 
-static void print_multiply(printer *p)
+static void print_multiply(chained_printer *p)
 {
     emitter *e = p->e;
     const chained *c = p->c;
@@ -517,22 +222,54 @@ static void print_multiply(printer *p)
     if (c->groups > 1) put(e, "registers_more<240>();");
     print_scalars(p);
     put(e, "const int group = warp / 4, warp_row = warp * 16, row = warp_row + lane / 4;");
-    put(e, "const unsigned long long keys_place = matrix_descriptor<128>(keys_room, 16, %d),", EIGHT_LINES);
-    put(e, "                         values_place = matrix_descriptor<128>(values_room, %d, %d);", c->columns * LINE,
-        EIGHT_LINES);
-    put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0;");
-    put(e, "unsigned left[%d][4];", c->depth / 16);
-    put(e, "phase_wait(left_full, 0);");
-    need(e, "mma_16");
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++)", c->depth / 16);
-    put(e, "    load_matrices<false>(left[i], room + i / 4 * %d + (warp_row + lane %% 16) * %d +", c->rows * LINE,
-        LINE);
-    put(e, "                                      (((i %% 4 * 2 + lane / 16) ^ lane %% 8) << 4));");
-    print_loop(p);
+    for (int i = 0; i < c->operand_count; i++) {
+        bool lines = false, turned = false;
+        for (int m = 0; m < c->product_count; m++) lines |= c->products[m].moving == i;
+        for (int s = 0; s < c->sum_count; s++) turned |= c->sums[s].moving == i;
+        if (!c->operands[i].moves)
+            put(e, "const unsigned long long fixed%d_place = matrix_descriptor<128>(fixed%d_room + group * %d, 16, %d);",
+                i, i, 64 * LINE, EIGHT_LINES);
+        if (c->operands[i].moves && lines)
+            put(e, "const unsigned long long lines%d_place = matrix_descriptor<128>(ring%d_room, 16, %d);", i, i,
+                EIGHT_LINES);
+        if (turned)
+            put(e, "const unsigned long long turned%d_place = matrix_descriptor<128>(ring%d_room, %d, %d);", i, i,
+                c->columns * LINE, EIGHT_LINES);
+    }
+    chained_print_fixed(p);
+    put(e, "phase_wait(fixed_full, 0);");
+    chained_print_loop(p);
     print_results(p);
     e->depth--;
     put(e, "}");
+}
+
+static void print_rooms(chained_printer *p)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    int phases = 1;
+    put(e, "unsigned long long *const fixed_full = (unsigned long long *)(shared_room + %" PRId64 ");",
+        c->phases_offset);
+    for (int i = 0; i < c->operand_count; i++) {
+        const chained_operand *o = &c->operands[i];
+        put(e, "char *const %s%d_room = shared_room + %" PRId64 ";", o->moves ? "ring" : "fixed", i, o->offset);
+        if (!o->moves) continue;
+        put(e, "unsigned long long *const full%d = fixed_full + %d, *const empty%d = full%d + %d;", i, phases, i, i,
+            c->stages);
+        phases += 2 * c->stages;
+    }
+    if (c->vector_count) put(e, "float *const vectors_room = (float *)(shared_room + %" PRId64 ");", c->vectors_offset);
+    put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
+}
+
+/* Programs with more steps begin first. */
+static bool falls(const chained *c)
+{
+    bool more = false;
+    for (int i = 0; i < c->condition_count; i++)
+        more |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
+    return more;
 }
 
 void emit_cuda_chained(emitter *e, const chained *c, text *functions)
@@ -540,9 +277,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     const char *name = e->k->name;
     text body = {0};
     int count = e->k->value_count, axes = launch_axes(e->k, c->phase);
-    printer p = {.e = e, .c = c};
-    bool falls = false; /* later rows have more to do: they begin first */
-    for (int i = 0; i < c->condition_count; i++) falls |= !c->conditions[i].limit;
+    chained_printer p = {.e = e, .c = c};
     e->cuda = ARENA_NEW(e->memory, cuda_state);
     e->phase = c->phase;
     e->line = 0;
@@ -556,13 +291,14 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     need(e, "phases");
     need(e, "roles");
     need(e, "matrix_at");
+    if (c->vector_count) need(e, "pair_f32");
     print_fill(&p);
     print_multiply(&p);
 
     e->out = functions;
     e->depth = 0;
     put(e, "struct __align__(64) %s_phase%d_frame {", name, c->phase);
-    put(e, "    tensor_map maps[4];");
+    put(e, "    tensor_map maps[%d];", c->operand_count + c->sum_count);
     put(e, "    %s_frame rest;", name);
     put(e, "};");
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, 1)", c->threads);
@@ -574,27 +310,19 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     need(e, "grid_begin");
     put(e, "grid_call();");
     cuda_put_arrays(e, text_get(&body));
-    put(e,
-        "char *const room = shared_room, *const keys_room = shared_room + %" PRId64
-        ", *const values_room = shared_room + %" PRId64 ";",
-        c->keys_offset, c->values_offset);
-    put(e, "unsigned long long *const left_full = (unsigned long long *)(shared_room + %" PRId64 ");",
-        c->phases_offset);
-    put(e, "unsigned long long *const keys_full = left_full + 1, *const keys_empty = keys_full + %d;", c->stages);
-    put(e, "unsigned long long *const values_full = keys_empty + %d, *const values_empty = values_full + %d;",
-        c->stages, c->stages);
-    put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
+    print_rooms(&p);
     put(e, "const long program0 = %s;",
-        falls ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");
+        falls(c) ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");
     put(e, "const long program1 = %s, program2 = %s;",
         axes > 1 ? "blockIdx.x / frame.programs[0] % frame.programs[1]" : "0",
         axes > 2 ? "blockIdx.x / (frame.programs[0] * frame.programs[1])" : "0");
     put(e, "(void)program1, (void)program2;");
     put(e, "if (threadIdx.x == 0) {");
-    put(e, "    phase_init(left_full, 1);");
+    put(e, "    phase_init(fixed_full, 1);");
     put(e, "    for (int i = 0; i < %d; i++) {", c->stages);
-    put(e, "        phase_init(keys_full + i, 1), phase_init(keys_empty + i, %d);", c->groups);
-    put(e, "        phase_init(values_full + i, 1), phase_init(values_empty + i, %d);", c->groups);
+    for (int i = 0; i < c->operand_count; i++)
+        if (c->operands[i].moves)
+            put(e, "        phase_init(full%d + i, 1), phase_init(empty%d + i, %d);", i, i, c->groups);
     put(e, "    }");
     put(e, "    phases_ready();");
     put(e, "}");
@@ -608,24 +336,29 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     text_free(&body);
 }
 
+static cuda_map map_of(const tile_op *op, int lines, int depth)
+{
+    const struct access *a = &op->attr.access;
+    cuda_map m = {.param = a->array, .rank = a->rank + 1, .swizzle = LINE};
+    m.axes[0] = (cuda_map_axis){.axis = a->rank - 1, .step = 1, .count = 64};
+    m.axes[1] = (cuda_map_axis){.axis = a->rank - 2, .step = 1};
+    m.axes[2] = (cuda_map_axis){.axis = a->rank - 1, .step = 64};
+    m.box[0] = 64;
+    m.box[1] = lines;
+    m.box[2] = depth / 64;
+    for (int axis = a->rank - 3, at = 3; axis >= 0; axis--, at++) {
+        m.axes[at] = (cuda_map_axis){.axis = axis, .step = 1};
+        m.box[at] = 1;
+    }
+    return m;
+}
+
 int cuda_chained_maps(const chained *c, cuda_map *maps)
 {
-    const tile_op *const ops_of[4] = {c->left, c->keys, c->values, c->stores[c->bulk_store]};
-    const int lines[4] = {c->rows, c->columns, c->columns, 16}, depths[4] = {c->depth, c->depth, c->width, 64};
-    for (int i = 0; i < 4; i++) {
-        const struct access *a = &ops_of[i]->attr.access;
-        cuda_map m = {.param = a->array, .rank = a->rank + 1, .swizzle = LINE};
-        m.axes[0] = (cuda_map_axis){.axis = a->rank - 1, .step = 1, .count = 64};
-        m.axes[1] = (cuda_map_axis){.axis = a->rank - 2, .step = 1};
-        m.axes[2] = (cuda_map_axis){.axis = a->rank - 1, .step = 64};
-        m.box[0] = 64;
-        m.box[1] = lines[i];
-        m.box[2] = depths[i] / 64;
-        for (int axis = a->rank - 3, at = 3; axis >= 0; axis--, at++) {
-            m.axes[at] = (cuda_map_axis){.axis = axis, .step = 1};
-            m.box[at] = 1;
-        }
-        maps[i] = m;
-    }
-    return 4;
+    int count = 0;
+    for (int i = 0; i < c->operand_count; i++)
+        maps[count++] =
+            map_of(c->operands[i].load, c->operands[i].moves ? c->columns : c->rows, c->operands[i].depth);
+    for (int i = 0; i < c->sum_count; i++) maps[count++] = map_of(c->stores[c->sums[i].store], 16, 64);
+    return count;
 }

@@ -190,6 +190,7 @@ const prelude_part cuda_phase_parts[] = {
      "{\n"
      "    return (place & 0xffffffff00000000) | ((unsigned)place + step);\n"
      "}\n"},
+    {"pair_f32", "", "", "struct __align__(8) pair_f32 { float at[2]; };\n"},
     {"pack_bf16", "", "f32_to_bf16",
      "/* Two neighbours, rounded, in one register. */\n"
      "INLINE unsigned pack_bf16(float low, float high)\n"

@@ -1,19 +1,20 @@
 /*
- * Finds loops of two chained products; chained.h has the idea.
+ * Finds loops of chained products; chained.h has the idea.
  *
- * Loads of operands are slices of whole rows that begin at the loop's count (what it walks through) or do not depend on
- * it (the left operand). Their own bounds count as zeros, which the copy engine fills in. Rows beyond the array's end are
- * computed and not stored. Masks of scores must be comparisons of positions, so that steps they leave whole are known.
+ * Loads of operands are slices of whole rows that begin at the loop's count (moving ones) or do not depend on it (fixed
+ * ones). Their own bounds count as zeros, which the copy engine fills in. Fixed rows beyond the array's end are computed
+ * and not stored. Masks of scores must be comparisons of positions, so that steps they leave whole are known.
  * SPDX-License-Identifier: MIT
  */
 #include "schedule/chained.h"
 
 #include <string.h>
 
-enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 128, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
+enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 128, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4, MOST_IN_FLIGHT = 200 };
 
 typedef struct search {
     chained *c;
+    unsigned char *needs; /* by value: bits of the products that it is computed from */
     const char *why;
 } search;
 
@@ -41,27 +42,61 @@ static bool is_zero(const chained *c, value v)
     return tile_is_constant(c->kernel, v, &n) && n.f == 0 && n.i == 0;
 }
 
+bool chained_is_product(const chained *c, const tile_op *op)
+{
+    for (int i = 0; i < c->product_count; i++)
+        if (c->products[i].dot == op) return true;
+    for (int i = 0; i < c->sum_count; i++)
+        if (c->sums[i].dot == op) return true;
+    return false;
+}
+
+/* A sum's dot, or what scales it before: elements of sums inside the loop. */
+static bool is_of_sums(const chained *c, value v)
+{
+    for (int i = 0; i < c->sum_count; i++) {
+        const tile_op *dot = c->sums[i].dot;
+        if (dot->results[0] == v || (dot->operand_count > 2 && dot->operands[2] == v)) return true;
+    }
+    return false;
+}
+
+int chained_sum_of(const chained *c, value v)
+{
+    for (int i = 0; i < c->sum_count; i++)
+        if (c->loop->results[c->sums[i].carried] == v) return i;
+    const tile_op *op = def(c, v);
+    int sum = -1;
+    for (int i = 0; op && op != c->loop && i < op->operand_count && sum < 0; i++)
+        if (tile_type_of(c->kernel, op->operands[i]).rank) sum = chained_sum_of(c, op->operands[i]);
+    return sum;
+}
+
 chained_kind chained_kind_of(const chained *c, value v)
 {
     tile_type t = tile_type_of(c->kernel, v);
     if (!t.rank) return CHAINED_SCALAR;
-    if (t.rank == 1) return t.dims[0] == c->rows ? CHAINED_ROW : CHAINED_COLUMN;
-    if (t.dims[1] == 1) return CHAINED_ROW;
-    if (t.dims[0] == 1) return CHAINED_COLUMN;
+    if (t.rank == 1) return t.dims[0] == c->rows ? CHAINED_FIXED : CHAINED_MOVING;
+    if (t.dims[0] == 1 || t.dims[1] == 1) return (t.dims[1] == 1) == !c->turned ? CHAINED_FIXED : CHAINED_MOVING;
     /* Scores and sums may have the same shape: what the loop carries, or comes after it, is sums. */
     const tile_block *body = c->loop->regions[0];
     for (int i = 0; i < body->op_count; i++)
         for (int r = 0; r < body->ops[i]->result_count; r++)
-            if (body->ops[i]->results[r] == v && body->ops[i] != c->second &&
-                !(c->second->operand_count > 2 && c->second->operands[2] == v))
-                return CHAINED_SCORE;
+            if (body->ops[i]->results[r] == v && !is_of_sums(c, v)) return CHAINED_SCORE;
     return CHAINED_SUM;
+}
+
+/* Behind the loop one number a fixed row is [rows][1] in turned loops, too. */
+static bool is_row_of_sums(const chained *c, value v)
+{
+    tile_type t = tile_type_of(c->kernel, v);
+    return t.rank == 1 ? t.dims[0] == c->rows : t.rank == 2 && t.dims[1] == 1 && t.dims[0] == c->rows;
 }
 
 bool chained_is_row_test(const chained *c, value v)
 {
     const tile_op *op = def(c, v);
-    return op && ops[op->code].class == CLASS_COMPARE && chained_kind_of(c, v) == CHAINED_ROW &&
+    return op && ops[op->code].class == CLASS_COMPARE && chained_kind_of(c, v) == CHAINED_FIXED &&
            tile_type_of(c->kernel, op->operands[0]).elem == DT_F32;
 }
 
@@ -91,13 +126,13 @@ static bool is_own_mask(const chained *c, value mask, const tile_op *load)
     return op->code == OP_BOUND && is_own_bound(c, op, load);
 }
 
-/* A slice [start : rows][0 : depth] of whole rows, straight from an array; start 0: does not follow the loop. */
-static const tile_op *find_load(search *w, value v, bool turned, value start, int *depth)
+/* A slice [start : rows][0 : depth] of whole rows, straight from an array. The operand's number; -1: refused. */
+static int find_operand(search *w, value v, bool turned, int lines[2])
 {
-    const chained *c = w->c;
+    chained *c = w->c;
     const tile_op *op = def(c, v);
     if (turned) {
-        if (!op || op->code != OP_PERMUTE || op->attr.axes[0] != 1) return refuse(w, "an operand is not in rows"), NULL;
+        if (!op || op->code != OP_PERMUTE || op->attr.axes[0] != 1) return refuse(w, "an operand is not in rows"), -1;
         op = def(c, op->operands[0]);
     }
     value mask = 0;
@@ -106,170 +141,133 @@ static const tile_op *find_load(search *w, value v, bool turned, value start, in
         op = def(c, op->operands[1]);
     }
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count)
-        return refuse(w, "an operand is not read straight from an array"), NULL;
-    if (mask && !is_own_mask(c, mask, op)) return refuse(w, "an operand is masked by more than its bounds"), NULL;
+        return refuse(w, "an operand is not read straight from an array"), -1;
+    if (mask && !is_own_mask(c, mask, op)) return refuse(w, "an operand is masked by more than its bounds"), -1;
+    for (int i = 0; i < c->operand_count; i++)
+        if (c->operands[i].load == op) return i;
     const struct access *a = &op->attr.access;
     const tile_param *p = &c->kernel->params[a->array];
     tile_type type = tile_type_of(c->kernel, op->results[0]);
+    chained_operand o = {.load = op};
     if (!p->facts.bulk || a->rank < 2 || a->rank + 1 > MAP_RANK)
-        return refuse(w, "an array is not laid out for bulk copies"), NULL;
+        return refuse(w, "an array is not laid out for bulk copies"), -1;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         value at = op->operands[operand];
         bool slice = axis >= a->rank - 2;
         if ((a->kind[axis] == INDEX_SLICE) != slice || tile_type_of(c->kernel, at).rank)
-            return refuse(w, "an operand is not a slice of rows"), NULL;
-        if (slice && !is_number(c, op->operands[operand + 1], 1)) return refuse(w, "an operand has gaps"), NULL;
-        if (axis == a->rank - 2 && (start ? at != start : at == c->loop->regions[0]->args[0]))
-            return refuse(w, "an operand does not follow the loop"), NULL;
-        if (axis == a->rank - 1 && !is_number(c, at, 0)) return refuse(w, "an operand is not whole rows"), NULL;
+            return refuse(w, "an operand is not a slice of rows"), -1;
+        if (slice && !is_number(c, op->operands[operand + 1], 1)) return refuse(w, "an operand has gaps"), -1;
+        if (axis == a->rank - 2) o.moves = at == c->loop->regions[0]->args[0];
+        if (axis == a->rank - 1 && !is_number(c, at, 0)) return refuse(w, "an operand is not whole rows"), -1;
         operand += slice ? 2 : 1;
     }
     number whole;
     bool known = p->extents[a->rank - 1] && tile_is_constant(c->kernel, p->extents[a->rank - 1], &whole);
-    *depth = (int)type.dims[1];
-    if (!known || whole.i != *depth || *depth % GROUP_ROWS || *depth > MOST_DEPTH)
-        return refuse(w, "rows are not of 64 or 128 elements"), NULL;
-    return op;
+    o.depth = (int)type.dims[1];
+    if (!known || whole.i != o.depth || o.depth % GROUP_ROWS || o.depth > MOST_DEPTH)
+        return refuse(w, "rows are not of 64 or 128 elements"), -1;
+    if (c->operand_count == CHAINED_MOST_OPERANDS) return refuse(w, "it has too many operands"), -1;
+    if (!lines[o.moves]) lines[o.moves] = (int)type.dims[0];
+    if (lines[o.moves] != type.dims[0]) return refuse(w, "operands differ in rows"), -1;
+    if (!c->operand_count) c->elem = p->elem;
+    if (p->elem != c->elem) return refuse(w, "operands differ in type"), -1;
+    c->operands[c->operand_count] = o;
+    return c->operand_count++;
 }
 
-/* ---- masks ---- */
+/* ---- products ---- */
 
-/* start + iota along the rows (axis 0) or columns (1). */
-static bool find_position(const chained *c, value v, int *axis, value *start)
+static bool add_sum(search *w, const tile_op *op, int carried)
 {
-    const tile_op *op = def(c, v);
-    tile_type type = tile_type_of(c->kernel, v);
-    if (!op || type.rank != 2) return false;
-    *axis = type.dims[0] == 1 ? 1 : 0;
-    if (op->code == OP_RESHAPE) op = def(c, op->operands[0]);
-    if (!op || op->code != OP_ADD) return false;
-    for (int i = 0; i < 2; i++) {
-        const tile_op *iota = def(c, op->operands[i]);
-        if (iota && iota->code == OP_RESHAPE) iota = def(c, iota->operands[0]);
-        if (!iota || iota->code != OP_IOTA || tile_type_of(c->kernel, op->operands[!i]).rank) continue;
-        *start = op->operands[!i];
-        return true;
+    chained *c = w->c;
+    const tile_block *body = c->loop->regions[0];
+    if (c->sum_count == CHAINED_MOST_SUMS) return refuse(w, "the loop has more than two sums");
+    chained_sum s = {.dot = op, .carried = carried, .store = -1};
+    if (op->operand_count < 3) return refuse(w, "a product's sums are not carried");
+    value sums = body->args[1 + carried], added = op->operands[2];
+    const tile_op *scaled = def(c, added);
+    if (added != sums) {
+        if (!scaled || scaled->code != OP_MUL) return refuse(w, "the sums are changed between the steps");
+        for (int i = 0; i < 2; i++)
+            if (scaled->operands[i] == sums) s.scale = scaled->operands[!i];
+        tile_type type = tile_type_of(c->kernel, s.scale ? s.scale : sums);
+        if (!s.scale || type.rank != 2 || type.dims[1] != 1)
+            return refuse(w, "the sums are changed between the steps");
     }
-    return false;
-}
-
-static bool add_condition(chained *c, chained_condition condition, unsigned *bits)
-{
-    int at = 0;
-    while (at < c->condition_count && c->conditions[at].of != condition.of) at++;
-    if (at == CHAINED_MOST_CONDITIONS) return false;
-    if (at == c->condition_count) c->conditions[c->condition_count++] = condition;
-    *bits |= 1u << at;
+    c->sums[c->sum_count++] = s;
     return true;
 }
-
-static bool find_mask(chained *c, value v, unsigned *bits)
-{
-    const tile_op *op = def(c, v);
-    value j = c->loop->regions[0]->args[0];
-    if (!op) return false;
-    switch (op->code) {
-    case OP_AND: return find_mask(c, op->operands[0], bits) && find_mask(c, op->operands[1], bits);
-    case OP_BROADCAST: return find_mask(c, op->operands[0], bits);
-    case OP_BOUND: {
-        tile_type type = tile_type_of(c->kernel, v);
-        if (type.rank != 2 || !is_number(c, op->operands[1], 1)) return false;
-        if (op->attr.index == 0) return true; /* rows that do not exist are not stored */
-        return op->operands[0] == j &&
-               add_condition(c, (chained_condition){.of = v, .column = j, .limit = op->operands[2]}, bits);
-    }
-    case OP_LE:
-    case OP_LT:
-    case OP_GE:
-    case OP_GT: {
-        int left, right;
-        value a, b;
-        if (!find_position(c, op->operands[0], &left, &a) || !find_position(c, op->operands[1], &right, &b))
-            return false;
-        bool below = op->code == OP_LE || op->code == OP_LT;
-        /* Only "columns up to a row": steps before it are whole. */
-        if (left == right || (left == 1) != below || (left == 1 ? a : b) != j) return false;
-        bool equal = op->code == OP_LE || op->code == OP_GE;
-        return add_condition(
-            c, (chained_condition){.of = v, .column = j, .row = left == 1 ? b : a, .compare = equal ? OP_LE : OP_LT},
-            bits);
-    }
-    default: return false;
-    }
-}
-
-bool chained_mask(const chained *c, value v, unsigned *conditions)
-{
-    chained copy = *c;
-    *conditions = 0;
-    return find_mask(&copy, v, conditions) && copy.condition_count == c->condition_count;
-}
-
-/* ---- the phase ---- */
 
 static bool find_products(search *w)
 {
     chained *c = w->c;
     const tile_block *body = c->loop->regions[0];
+    const tile_op *yield = body->ops[body->op_count - 1];
     for (int i = 0; i < body->op_count; i++) {
         const tile_op *op = body->ops[i];
         if (op->region_count) return refuse(w, "there is a loop or a branch in the loop");
         if (op->code != OP_DOT) continue;
-        if (c->second) return refuse(w, "the loop has more than two products");
-        *(c->first ? &c->second : &c->first) = op;
+        int carried = -1;
+        for (int y = 0; y < yield->operand_count; y++)
+            if (yield->operands[y] == op->results[0]) carried = y;
+        if (carried >= 0) {
+            if (!add_sum(w, op, carried)) return false;
+            continue;
+        }
+        if (op->operand_count > 2 && !is_zero(c, op->operands[2]))
+            return refuse(w, "a product of scores adds to something");
+        if (c->product_count == CHAINED_MOST_PRODUCTS)
+            return refuse(w, "the loop has more than two products of scores");
+        c->products[c->product_count++].dot = op;
     }
-    if (!c->second) return refuse(w, "the loop has no two products");
-    const tile_op *yield = body->ops[body->op_count - 1];
-    c->carried = -1;
-    for (int i = 0; i < yield->operand_count; i++)
-        if (yield->operands[i] == c->second->results[0]) c->carried = i;
-    if (c->carried < 0 || c->second->operand_count < 3) return refuse(w, "the second product's sums are not carried");
-    if (c->first->operand_count > 2 && !is_zero(c, c->first->operands[2]))
-        return refuse(w, "the first product adds to something");
-    value sums = body->args[1 + c->carried], added = c->second->operands[2];
-    const tile_op *scaled = def(c, added);
-    if (added == sums) return true;
-    if (!scaled || scaled->code != OP_MUL) return refuse(w, "the sums are changed between the steps");
-    for (int i = 0; i < 2; i++)
-        if (scaled->operands[i] == sums) c->scale = scaled->operands[!i];
-    tile_type type = tile_type_of(c->kernel, c->scale ? c->scale : sums);
-    return (c->scale && type.rank == 2 && type.dims[1] == 1) || refuse(w, "the sums are changed between the steps");
+    return c->product_count && (c->sum_count || refuse(w, "the loop has no two products"));
 }
 
 static bool find_operands(search *w)
 {
     chained *c = w->c;
-    value j = c->loop->regions[0]->args[0];
-    int keys = 0;
-    tile_type scores = tile_type_of(c->kernel, c->first->results[0]),
-              sums = tile_type_of(c->kernel, c->second->results[0]);
-    c->rows = (int)scores.dims[0];
-    c->columns = (int)scores.dims[1];
-    c->width = (int)sums.dims[1];
+    int lines[2] = {0};
     number step;
-    if (scores.elem != DT_F32 || sums.elem != DT_F32) return refuse(w, "its sums are not f32");
+    for (int i = 0; i < c->product_count; i++) {
+        chained_product *p = &c->products[i];
+        int left = find_operand(w, p->dot->operands[0], false, lines);
+        int right = left < 0 ? -1 : find_operand(w, p->dot->operands[1], true, lines);
+        if (right < 0) return false;
+        bool turned = c->operands[left].moves;
+        if (turned == c->operands[right].moves || (i && turned != c->turned))
+            return refuse(w, "operands do not follow the loop");
+        c->turned = turned;
+        p->fixed = turned ? right : left;
+        p->moving = turned ? left : right;
+        if (tile_type_of(c->kernel, p->dot->results[0]).elem != DT_F32) return refuse(w, "its sums are not f32");
+    }
+    c->rows = lines[0];
+    c->columns = lines[1];
     if ((c->rows != GROUP_ROWS && c->rows != 2 * GROUP_ROWS) || (c->columns != 64 && c->columns != 128))
         return refuse(w, "its tile is not of 64 or 128 rows and columns");
     if (!tile_is_constant(c->kernel, c->loop->operands[2], &step) || step.i != c->columns)
         return refuse(w, "the steps of the loop are not whole tiles");
-    c->left = find_load(w, c->first->operands[0], false, 0, &c->depth);
-    c->keys = c->left ? find_load(w, c->first->operands[1], true, j, &keys) : NULL;
-    int width = 0;
-    c->values = c->keys ? find_load(w, c->second->operands[1], false, j, &width) : NULL;
-    if (!c->values) return false;
-    c->weights = c->second->operands[0];
-    c->elem = c->kernel->params[c->left->attr.access.array].elem;
-    for (int i = 0; i < 2; i++) {
-        const tile_op *load = i ? c->values : c->keys;
-        if (c->kernel->params[load->attr.access.array].elem != c->elem) return refuse(w, "operands differ in type");
+    for (int i = 0; i < c->sum_count; i++) {
+        chained_sum *s = &c->sums[i];
+        s->weights = s->dot->operands[0];
+        if (c->turned) {
+            const tile_op *op = def(c, s->weights);
+            if (!op || op->code != OP_PERMUTE || op->attr.axes[0] != 1) return refuse(w, "weights are not turned");
+            s->weights = op->operands[0];
+        }
+        s->moving = find_operand(w, s->dot->operands[1], false, lines);
+        if (s->moving < 0) return false;
+        if (!c->operands[s->moving].moves) return refuse(w, "operands do not follow the loop");
+        s->width = c->operands[s->moving].depth;
+        if (tile_type_of(c->kernel, s->dot->results[0]).elem != DT_F32) return refuse(w, "its sums are not f32");
     }
     return c->elem == DT_BF16 || c->elem == DT_F16 || refuse(w, "its operands are neither bf16 nor f16");
 }
 
 static bool is_operand(const chained *c, const tile_op *op)
 {
-    for (int i = 0; i < 3; i++) {
-        const tile_op *load = i == 0 ? c->left : i == 1 ? c->keys : c->values;
+    for (int i = 0; i < c->operand_count; i++) {
+        const tile_op *load = c->operands[i].load;
         value v = load->results[0];
         if (op == load) return true;
         for (int o = 0; o < op->operand_count; o++) /* its mask's select, and that turned */
@@ -277,60 +275,155 @@ static bool is_operand(const chained *c, const tile_op *op)
                                          def(c, op->operands[o])->operands[1] == v))
                 return true;
     }
+    for (int i = 0; i < c->sum_count; i++) /* weights, turned */
+        if (c->sums[i].dot->operands[0] == op->results[0] && op->code == OP_PERMUTE) return true;
     return false;
 }
 
+/* One number a row, from an array, for rows of the program or of a step. */
+static bool is_vector(const chained *c, const tile_op *op)
+{
+    const struct access *a = &op->attr.access;
+    tile_type type = tile_type_of(c->kernel, op->results[0]);
+    if (op->code != OP_LOAD || a->mask_count || type.elem != DT_F32 || type.rank != 2) return false;
+    int slices = 0;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        if (a->kind[axis] == INDEX_SLICE) {
+            slices++;
+            if (!is_number(c, op->operands[operand + 1], 1)) return false;
+        }
+        if (tile_type_of(c->kernel, op->operands[operand]).rank) return false;
+        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+    }
+    return slices == 1 && (type.dims[0] == 1) != (type.dims[1] == 1);
+}
+
 /* All that the loop computes besides: element by element, folds of rows, masks of positions. */
-static bool check_body(search *w)
+static bool check_op(search *w, const tile_op *op)
 {
     chained *c = w->c;
-    const tile_block *body = c->loop->regions[0];
-    for (int i = 0; i + 1 < body->op_count; i++) {
-        const tile_op *op = body->ops[i];
-        if (op == c->first || op == c->second || is_operand(c, op)) continue;
-        tile_type type = tile_type_of(c->kernel, op->results[0]);
-        unsigned bits = 0;
-        if (!type.rank) {
-            if (op->code == OP_LOAD) return refuse(w, "the loop reads more than its operands");
-            continue;
+    tile_type type = tile_type_of(c->kernel, op->results[0]);
+    unsigned bits = 0;
+    if (!type.rank) return op->code != OP_LOAD || refuse(w, "the loop reads more than its operands");
+    if (chained_is_row_test(c, op->results[0])) return true;
+    if (op->code == OP_LOAD) {
+        if (!is_vector(c, op) || chained_kind_of(c, op->results[0]) != CHAINED_MOVING ||
+            c->vector_count == CHAINED_MOST_VECTORS)
+            return refuse(w, "the loop reads more than its operands and numbers of rows");
+        c->vectors[c->vector_count++] = op;
+        return true;
+    }
+    if (!dtype_is_float(type.elem)) return true; /* positions and what compares them: looked at where they are used */
+    switch (ops[op->code].class) {
+    case CLASS_UNARY:
+    case CLASS_BINARY:
+    case CLASS_TERNARY: break;
+    case CLASS_FOLD:
+        if (op->code == OP_REDUCE && !c->turned && op->attr.axis_set == 2 && c->product_count == 1 &&
+            c->sum_count == 1 && (op->attr.fold == FOLD_MAX || op->attr.fold == FOLD_SUM) &&
+            chained_kind_of(c, op->operands[0]) == CHAINED_SCORE) {
+            c->folds = true;
+            break;
         }
-        if (chained_is_row_test(c, op->results[0])) continue;
-        if (!dtype_is_float(type.elem)) {
-            if (type.elem == DT_BOOL && type.rank == 2 && !find_mask(c, op->results[0], &bits))
-                return refuse(w, "a mask is no comparison of positions");
-            continue; /* positions: only masks use them */
-        }
-        switch (ops[op->code].class) {
-        case CLASS_UNARY:
-        case CLASS_BINARY:
-        case CLASS_TERNARY: break;
-        case CLASS_FOLD:
-            if (op->code == OP_REDUCE && op->attr.axis_set == 2 &&
-                (op->attr.fold == FOLD_MAX || op->attr.fold == FOLD_SUM) &&
-                chained_kind_of(c, op->operands[0]) == CHAINED_SCORE)
-                break;
-            return refuse(w, "the loop has another fold than of rows");
-        default:
-            if (op->code == OP_BROADCAST && !tile_type_of(c->kernel, op->operands[0]).rank) break;
-            return refuse(w, "the loop does more than arithmetic");
-        }
-        for (int o = 0; o < op->operand_count; o++) {
-            value v = op->operands[o];
-            tile_type from = tile_type_of(c->kernel, v);
-            if (from.rank == 1) return refuse(w, "a tile of one axis is used");
-            if (from.elem == DT_BOOL && from.rank && !chained_is_row_test(c, v) && op->code != OP_SELECT)
-                return refuse(w, "a mask is used as a number");
-        }
+        return refuse(w, "the loop has another fold than of rows");
+    default:
+        if (op->code == OP_BROADCAST && !tile_type_of(c->kernel, op->operands[0]).rank) break;
+        return refuse(w, "the loop does more than arithmetic");
+    }
+    for (int o = 0; o < op->operand_count; o++) {
+        value v = op->operands[o];
+        tile_type from = tile_type_of(c->kernel, v);
+        if (from.rank == 1) return refuse(w, "a tile of one axis is used");
+        if (from.elem != DT_BOOL || !from.rank || chained_is_row_test(c, v)) continue;
+        if (op->code != OP_SELECT || o) return refuse(w, "a mask is used as a number");
+        if (!chained_find_mask(c, v, &bits)) return refuse(w, "a mask is no comparison of positions");
     }
     return true;
 }
 
-static bool find_stores(search *w)
+static bool check_body(search *w)
+{
+    const chained *c = w->c;
+    const tile_block *body = c->loop->regions[0];
+    for (int i = 0; i + 1 < body->op_count; i++)
+        if (!chained_is_product(c, body->ops[i]) && !is_operand(c, body->ops[i]) && !check_op(w, body->ops[i]))
+            return false;
+    chained_sum *sum = &w->c->sums[0];
+    if (c->folds && sum->moving == c->products[0].moving) { /* a ring of its own: the two are not at the same step */
+        if (c->operand_count == CHAINED_MOST_OPERANDS) return refuse(w, "it has too many operands");
+        w->c->operands[c->operand_count] = c->operands[sum->moving];
+        sum->moving = w->c->operand_count++;
+    }
+    const tile_op *yield = body->ops[body->op_count - 1];
+    if (!c->folds && yield->operand_count != c->sum_count) return refuse(w, "it carries more than sums");
+    return true;
+}
+
+/* ---- order ---- */
+
+/* Which product of scores comes first: the one that functions are computed from. What remains of its scores is one tile. */
+static bool find_order(search *w)
+{
+    chained *c = w->c;
+    const tile_block *body = c->loop->regions[0];
+    unsigned char *needs = w->needs;
+    for (int i = 0; i < c->product_count; i++) needs[c->products[i].dot->results[0]] = (unsigned char)(1 << i);
+    int first = 0;
+    for (int i = 0; i + 1 < body->op_count; i++) {
+        const tile_op *op = body->ops[i];
+        if (chained_is_product(c, op) || !op->result_count) continue;
+        for (int o = 0; o < op->operand_count; o++) needs[op->results[0]] |= needs[op->operands[o]];
+        if (op->code == OP_EXP && needs[op->results[0]] == 2) first = 1;
+    }
+    unsigned char early = (unsigned char)(1 << first);
+    for (int i = 0; i < c->sum_count; i++) c->sums[i].late = needs[c->sums[i].weights] != early;
+    if (c->product_count == 1) return true;
+    if (first) {
+        chained_product other = c->products[0];
+        c->products[0] = c->products[1];
+        c->products[1] = other;
+    }
+    for (int i = 0; i + 1 < body->op_count; i++) {
+        const tile_op *op = body->ops[i];
+        if (chained_is_product(c, op) || !op->result_count || needs[op->results[0]] != 3) continue;
+        for (int o = 0; o < op->operand_count; o++) {
+            value v = op->operands[o];
+            if (needs[v] != early || v == c->cut || tile_type_of(c->kernel, v).elem == DT_BOOL) continue;
+            if (c->cut) return refuse(w, "two products of scores meet more than once");
+            c->cut = v;
+        }
+    }
+    return c->cut || refuse(w, "two products of scores do not meet");
+}
+
+/* ---- around the loop ---- */
+
+static bool add_store(search *w, const tile_op *op)
+{
+    chained *c = w->c;
+    const struct access *a = &op->attr.access;
+    const tile_param *p = &c->kernel->params[a->array];
+    int sum = chained_sum_of(c, op->operands[0]);
+    bool row = is_row_of_sums(c, op->operands[0]);
+    if (a->mask_count || c->store_count == CHAINED_MOST_STORES || (sum < 0 && !row))
+        return refuse(w, "a store is not of rows");
+    if (!row) {
+        if (c->sums[sum].store >= 0 || p->elem != c->elem || !p->facts.bulk || a->rank + 1 > MAP_RANK ||
+            a->kind[a->rank - 1] != INDEX_SLICE || a->kind[a->rank - 2] != INDEX_SLICE)
+            return refuse(w, "its result is not laid out for bulk copies");
+        c->sums[sum].store = c->store_count;
+    } else if (c->turned) {
+        return refuse(w, "a store is not of rows");
+    }
+    c->stores[c->store_count++] = op;
+    return true;
+}
+
+static bool check_around(search *w)
 {
     chained *c = w->c;
     const tile_block *block = c->kernel->phases[c->phase];
     bool after = false;
-    c->bulk_store = -1;
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];
         if (op == c->loop) {
@@ -338,25 +431,19 @@ static bool find_stores(search *w)
             continue;
         }
         if (op->code == OP_STORE) {
-            const struct access *a = &op->attr.access;
-            chained_kind kind = chained_kind_of(c, op->operands[0]);
-            if (!after || a->mask_count || c->store_count == CHAINED_MOST_STORES ||
-                (kind != CHAINED_SUM && kind != CHAINED_ROW))
-                return refuse(w, "a store is not of rows");
-            const tile_param *p = &c->kernel->params[a->array];
-            if (kind == CHAINED_SUM) {
-                if (c->bulk_store >= 0 || p->elem != c->elem || !p->facts.bulk || a->rank + 1 > MAP_RANK ||
-                    a->kind[a->rank - 1] != INDEX_SLICE || a->kind[a->rank - 2] != INDEX_SLICE)
-                    return refuse(w, "its result is not laid out for bulk copies");
-                c->bulk_store = c->store_count;
-            }
-            c->stores[c->store_count++] = op;
+            if (!after) return refuse(w, "a store is not of rows");
+            if (!add_store(w, op)) return false;
             continue;
         }
         bool effect =
             op->region_count || op->code == OP_ATOMIC || (ops[op->code].class == CLASS_EFFECT && op->code != OP_ASSUME);
         if (effect) return refuse(w, "there is more than one loop");
-        if (!after || !op->result_count || !tile_type_of(c->kernel, op->results[0]).rank) continue;
+        if (!op->result_count || !tile_type_of(c->kernel, op->results[0]).rank) continue;
+        if (op->code == OP_LOAD && !is_operand(c, op)) {
+            if (after || !is_vector(c, op) || chained_kind_of(c, op->results[0]) != CHAINED_FIXED)
+                return refuse(w, "it reads more than its operands and numbers of rows");
+        }
+        if (!after) continue;
         op_class class = ops[op->code].class;
         if (class != CLASS_UNARY && class != CLASS_BINARY && class != CLASS_TERNARY && op->code != OP_BROADCAST &&
             op->code != OP_RESHAPE)
@@ -364,14 +451,55 @@ static bool find_stores(search *w)
         if (!dtype_is_float(tile_type_of(c->kernel, op->results[0]).elem))
             return refuse(w, "there are masks behind the loop");
     }
-    return c->bulk_store >= 0 || refuse(w, "its sums are not stored");
+    for (int i = 0; i < c->sum_count; i++)
+        if (c->sums[i].store < 0) return refuse(w, "its sums are not stored");
+    return true;
+}
+
+/* ---- rooms ---- */
+
+static bool lay_out(search *w, const sched_machine *machine)
+{
+    chained *c = w->c;
+    int64_t size = dtypes[c->elem].size_bytes;
+    c->groups = c->rows / GROUP_ROWS;
+    c->threads = c->groups * 128 + 128;
+    int registers = c->product_count * c->columns / 2;
+    for (int i = 0; i < c->sum_count; i++) registers += c->sums[i].width / 2 + c->columns / 4;
+    c->drained = registers > MOST_IN_FLIGHT;
+    for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
+        int64_t at = 0;
+        int fixed = 0, moving = 0;
+        for (int i = 0; i < c->operand_count; i++) { /* a sum leaves through the room of a fixed operand */
+            chained_operand *o = &c->operands[i];
+            if (o->moves) continue;
+            int width = fixed < c->sum_count ? c->sums[fixed].width : 0;
+            o->offset = at;
+            at += (int64_t)c->rows * MAXIMUM(o->depth, width) * size;
+            fixed++;
+        }
+        for (int i = 0; i < c->operand_count; i++) {
+            chained_operand *o = &c->operands[i];
+            if (!o->moves) continue;
+            o->offset = at;
+            at += c->stages * (int64_t)c->columns * o->depth * size;
+            moving++;
+        }
+        if (fixed < c->sum_count) return refuse(w, "it has more sums than fixed operands");
+        c->vectors_offset = at;
+        at += (int64_t)c->stages * c->vector_count * c->columns * (int64_t)sizeof(float);
+        c->phases_offset = at;
+        c->shared_bytes = at + (1 + 2 * moving * c->stages) * PHASE_BYTES;
+        if (c->shared_bytes <= machine->shared_bytes) return true;
+    }
+    return refuse(w, "its rooms do not fit into shared memory");
 }
 
 const chained *chained_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,
                              const char **why)
 {
     chained *c = ARENA_NEW(memory, chained);
-    search w = {.c = c};
+    search w = {.c = c, .needs = ARENA_ARRAY(memory, unsigned char, k->value_count)};
     *c = (chained){.kernel = k, .phase = phase};
     const tile_block *block = k->phases[phase];
     int loops = 0;
@@ -380,23 +508,9 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
             loops++;
             if (block->ops[i]->code == OP_FOR && !(block->ops[i]->flags & F_DOWN)) c->loop = block->ops[i];
         }
-    bool suits = machine->arch == HOPPER && loops == 1 && c->loop && c->loop->result_count > 1;
-    suits = suits && find_products(&w) && find_operands(&w) && check_body(&w) && find_stores(&w);
+    bool suits = machine->arch == HOPPER && loops == 1 && c->loop;
+    suits = suits && find_products(&w) && find_operands(&w) && check_body(&w) && find_order(&w) && check_around(&w) &&
+            lay_out(&w, machine);
     *why = w.why;
-    if (!suits) return NULL;
-    int64_t line = (int64_t)dtypes[c->elem].size_bytes;
-    c->groups = c->rows / GROUP_ROWS;
-    c->threads = c->groups * 128 + 128;
-    for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
-        c->keys_offset = (int64_t)c->rows * MAXIMUM(c->depth, c->width) * line;
-        c->values_offset = c->keys_offset + c->stages * (int64_t)c->columns * c->depth * line;
-        c->phases_offset = c->values_offset + c->stages * (int64_t)c->columns * c->width * line;
-        c->shared_bytes = c->phases_offset + (1 + 4 * c->stages) * PHASE_BYTES;
-        if (c->shared_bytes <= machine->shared_bytes) break;
-    }
-    if (c->stages < 2) {
-        *why = "its rooms do not fit into shared memory";
-        return NULL;
-    }
-    return c;
+    return suits ? c : NULL;
 }

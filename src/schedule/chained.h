@@ -1,9 +1,12 @@
 /*
- * The recipe `chained`: a loop with two products, the second of what was computed from the first (attention). On Hopper:
- * one warp fetches blocks of two arrays by bulk copies, groups of four warps hold their rows of everything else in
- * registers: the left operand, the first product's sums, their exponentials as the left operand of the second, its sums.
- * The next step's first product runs while this step's second one does, and under it the arithmetic.
+ * The recipe `chained`: a loop with products of what was computed from other products (attention and its gradients). On
+ * Hopper: one warp fetches blocks of arrays by bulk copies, groups of four warps hold their rows of everything else in
+ * registers: sums of the products of scores, what is computed from them as the left operand of the next products, and
+ * the sums that the loop carries.
  *
+ * Words: a program has *fixed* rows of operands and walks through *moving* ones. Scores are products of both, each group
+ * with 64 fixed rows of them; a *sum* is a carried product of weights, computed from scores, and a moving operand. Where
+ * the fixed ones are the columns of the scores in the tile IR, everything is held *turned*.
  * Nothing recognises attention: any arithmetic between the products will do that is computed element by element or folds
  * rows, and masks that compare positions. In: a phase of tile IR. Out: a schedule, or why there is none.
  * SPDX-License-Identifier: MIT
@@ -13,41 +16,84 @@
 
 #include "schedule/schedule.h"
 
-enum { CHAINED_MOST_CONDITIONS = 6, CHAINED_MOST_STORES = 4 };
+enum {
+    CHAINED_MOST_CONDITIONS = 6,
+    CHAINED_MOST_STORES = 4,
+    CHAINED_MOST_OPERANDS = 4,
+    CHAINED_MOST_PRODUCTS = 2,
+    CHAINED_MOST_SUMS = 2,
+    CHAINED_MOST_VECTORS = 4
+};
 
-/* A part of a mask: position `column` along the columns against `limit`, or against `row` along the rows. */
+/* A part of a mask: position `moving` + a step's element against `limit`, or against `fixed` + a row. */
 typedef struct chained_condition {
-    value of;          /* the bool it is */
-    value column, row; /* scalars: where positions start */
-    value limit;       /* of a bound; 0: a comparison */
-    op_code compare;   /* column `compare` row */
+    value of;            /* the bool it is */
+    value moving, fixed; /* scalars: where positions start */
+    value limit;         /* of a bound; 0: a comparison */
+    op_code compare;     /* moving `compare` fixed: LT, LE, GT, GE */
 } chained_condition;
+
+typedef struct chained_operand {
+    const tile_op *load;
+    bool moves;
+    int depth;      /* elements of its rows */
+    int64_t offset; /* of its room; a moving one has one a stage */
+} chained_operand;
+
+typedef struct chained_product { /* of scores: fixed times moving rows */
+    const tile_op *dot;
+    int fixed, moving; /* operands */
+} chained_product;
+
+typedef struct chained_sum {
+    const tile_op *dot;
+    value weights;     /* its left operand */
+    value scale;       /* what it is multiplied with before; 0: nothing */
+    int carried;       /* which carried value it is */
+    int moving, width; /* the right operand; elements of its rows */
+    int store;         /* of the stores */
+    bool late;         /* its weights need the second product of scores */
+} chained_sum;
 
 typedef struct chained {
     const tile_kernel *kernel;
     int phase;
-    const tile_op *loop, *first, *second; /* the products */
-    const tile_op *left, *keys, *values;  /* loads: rows, and what the loop walks through */
-    value weights;                        /* the second product's left operand */
-    value scale;                          /* what its sums are multiplied with before; 0: nothing */
-    int carried;                          /* which carried value the second product's sums are */
-    int rows, columns, depth, width;      /* of a program; of a step; of the first product's rows; of the second's */
+    const tile_op *loop;
+    bool turned;       /* the fixed rows are the columns of the scores */
+    bool folds;        /* rows of scores are folded: a softmax */
+    int rows, columns; /* fixed of a program; moving of a step */
     dtype elem;
+    chained_operand operands[CHAINED_MOST_OPERANDS];
+    int operand_count;
+    chained_product products[CHAINED_MOST_PRODUCTS]; /* what is computed from the first alone runs under the second */
+    int product_count;
+    value cut; /* what remains of the first product's scores for the second's */
+    chained_sum sums[CHAINED_MOST_SUMS];
+    int sum_count;
+    const tile_op *vectors[CHAINED_MOST_VECTORS]; /* loads of one number a moving row */
+    int vector_count;
     chained_condition conditions[CHAINED_MOST_CONDITIONS];
     int condition_count;
     const tile_op *stores[CHAINED_MOST_STORES];
-    int store_count, bulk_store; /* bulk_store: the one of the sums */
+    int store_count;
     int groups, threads, stages; /* stages: of each ring */
-    int64_t keys_offset, values_offset, phases_offset, shared_bytes;
+    bool drained;                /* a step's sums are waited for at its end: more in flight would want more registers */
+    int64_t vectors_offset, phases_offset, shared_bytes;
 } chained;
 
 const chained *chained_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,
                              const char **why);
 /* The conditions of a mask, as bits; false: it is made of something else. */
 bool chained_mask(const chained *c, value v, unsigned *conditions);
-/* What a value is an array of, in registers: a scalar, one number a row, a column, a score, or an element of the sums. */
-typedef enum chained_kind { CHAINED_SCALAR, CHAINED_ROW, CHAINED_COLUMN, CHAINED_SCORE, CHAINED_SUM } chained_kind;
+/* What a value is an array of, in registers: a scalar, one number a fixed row or a moving one, a score, or an element of
+ * a sum. */
+typedef enum chained_kind { CHAINED_SCALAR, CHAINED_FIXED, CHAINED_MOVING, CHAINED_SCORE, CHAINED_SUM } chained_kind;
 chained_kind chained_kind_of(const chained *c, value v);
-bool chained_is_row_test(const chained *c, value v); /* one truth a row, of numbers of rows */
+bool chained_is_row_test(const chained *c, value v); /* one truth a fixed row, of numbers of rows */
+bool chained_is_product(const chained *c, const tile_op *op);
+int chained_sum_of(const chained *c, value v); /* the sum that a value behind the loop is; -1: none */
+
+/* chained_mask.c */
+bool chained_find_mask(chained *c, value v, unsigned *bits);
 
 #endif

@@ -1,0 +1,91 @@
+/*
+ * Masks of the recipe `chained`: comparisons of positions and bounds, so that the steps that they leave whole are known.
+ * In: a tile of truths. Out: its conditions, noted in the schedule once each.
+ * SPDX-License-Identifier: MIT
+ */
+#include "schedule/chained.h"
+
+static const tile_op *def(const chained *c, value v)
+{
+    return tile_def(c->kernel, v);
+}
+
+static bool is_number(const chained *c, value v, int64_t n)
+{
+    number x;
+    return tile_is_constant(c->kernel, v, &x) && x.i == n;
+}
+
+/* start + iota along the rows (axis 0) or columns (1) of the scores. */
+static bool find_position(const chained *c, value v, int *axis, value *start)
+{
+    const tile_op *op = def(c, v);
+    tile_type type = tile_type_of(c->kernel, v);
+    if (!op || type.rank != 2) return false;
+    *axis = type.dims[0] == 1 ? 1 : 0;
+    if (op->code == OP_RESHAPE) op = def(c, op->operands[0]);
+    if (!op || op->code != OP_ADD) return false;
+    for (int i = 0; i < 2; i++) {
+        const tile_op *iota = def(c, op->operands[i]);
+        if (iota && iota->code == OP_RESHAPE) iota = def(c, iota->operands[0]);
+        if (!iota || iota->code != OP_IOTA || tile_type_of(c->kernel, op->operands[!i]).rank) continue;
+        *start = op->operands[!i];
+        return true;
+    }
+    return false;
+}
+
+static bool add_condition(chained *c, chained_condition condition, unsigned *bits)
+{
+    int at = 0;
+    while (at < c->condition_count && c->conditions[at].of != condition.of) at++;
+    if (at == CHAINED_MOST_CONDITIONS) return false;
+    if (at == c->condition_count) c->conditions[c->condition_count++] = condition;
+    *bits |= 1u << at;
+    return true;
+}
+
+static bool find_comparison(chained *c, const tile_op *op, value v, unsigned *bits)
+{
+    value start[2], at = c->loop->regions[0]->args[0];
+    int axis[2], moving_axis = c->turned ? 0 : 1;
+    for (int i = 0; i < 2; i++)
+        if (!find_position(c, op->operands[i], &axis[i], &start[i])) return false;
+    int moving = axis[0] == moving_axis ? 0 : 1;
+    if (axis[0] == axis[1] || start[moving] != at) return false;
+    op_code compare = op->code;
+    if (moving == 1)
+        compare = compare == OP_LT ? OP_GT : compare == OP_LE ? OP_GE : compare == OP_GT ? OP_LT : OP_LE;
+    return add_condition(
+        c, (chained_condition){.of = v, .moving = at, .fixed = start[!moving], .compare = compare}, bits);
+}
+
+bool chained_find_mask(chained *c, value v, unsigned *bits)
+{
+    const tile_op *op = def(c, v);
+    value at = c->loop->regions[0]->args[0];
+    if (!op) return false;
+    switch (op->code) {
+    case OP_AND: return chained_find_mask(c, op->operands[0], bits) && chained_find_mask(c, op->operands[1], bits);
+    case OP_BROADCAST: return chained_find_mask(c, op->operands[0], bits);
+    case OP_BOUND: {
+        tile_type type = tile_type_of(c->kernel, v);
+        if (type.rank != 2 || !is_number(c, op->operands[1], 1)) return false;
+        if (op->attr.index == (c->turned ? 1 : 0)) return true; /* fixed rows that do not exist are not stored */
+        return op->operands[0] == at &&
+               add_condition(c, (chained_condition){.of = v, .moving = at, .limit = op->operands[2]}, bits);
+    }
+    case OP_LE:
+    case OP_LT:
+    case OP_GE:
+    case OP_GT: return find_comparison(c, op, v, bits);
+    default: return false;
+    }
+}
+
+bool chained_mask(const chained *c, value v, unsigned *conditions)
+{
+    chained copy = *c;
+    *conditions = 0;
+    return chained_find_mask(&copy, v, conditions) && copy.condition_count == c->condition_count;
+}
