@@ -103,6 +103,7 @@ static void print_results(chained_printer *p)
         put(e, "float(&%s)[2] = %s;", emit_name(e, c->loop->results[i]),
             emit_name(e, c->loop->regions[0]->args[1 + i]));
         p->rows[c->loop->results[i]] = true;
+        if (c->lane_sum && c->lane_carried == i) chained_print_exchange(p, c->loop->results[i], FOLD_SUM);
     }
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];

@@ -30,6 +30,7 @@ void chained_print_fixed(chained_printer *p); /* what stands before the loop: on
 void chained_print_softmax(chained_printer *p);
 /* A pass without folds: the cut and the weights of early sums (late false), or the weights of late ones. */
 void chained_print_weights(chained_printer *p, bool late);
+void chained_print_exchange(chained_printer *p, value v, fold_kind fold); /* a row's four lanes fold what each has */
 const char *chained_pack_name(emitter *e, dtype elem);
 const char *chained_row_pointer(chained_printer *p, const tile_op *op, const char *row, const char **test);
 

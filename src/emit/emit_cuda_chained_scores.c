@@ -108,6 +108,31 @@ static const char *power_text(chained_printer *p, const tile_op *op)
     return arena_print(e->memory, "%s(%s)", need(e, "ex2_approx"), power);
 }
 
+/* A maximum of x * f is that of x, times f: the element of x; f is left in *factor. */
+static const char *folded_element(chained_printer *p, const tile_op *fold, double *factor)
+{
+    emitter *e = p->e;
+    value x = fold->operands[0];
+    const tile_op *masked = tile_def(e->k, x);
+    const char *mask = NULL;
+    double own = 1;
+    number other;
+    *factor = 1;
+    if (fold->attr.fold != FOLD_MAX) return chained_element(p, x);
+    if (masked && is_mask(p, masked)) {
+        if (!tile_is_constant(e->k, masked->operands[2], &other) || other.f != -INFINITY) return chained_element(p, x);
+        mask = mask_text(p, masked->operands[0]);
+        x = masked->operands[1];
+    }
+    value inner = without_factor(p, x, &own);
+    if (own > 0 && isfinite(own)) {
+        x = inner;
+        *factor = own;
+    }
+    const char *element = chained_element(p, x);
+    return mask ? arena_print(e->memory, "(%s ? %s : %s)", mask, element, float_text(e, -INFINITY)) : element;
+}
+
 /* Printed as a declaration, once in each pass; its name. */
 static const char *virtual_element(chained_printer *p, value v)
 {
@@ -256,12 +281,26 @@ static void close_pass(chained_printer *p)
     put(p->e, "}");
 }
 
+void chained_print_exchange(chained_printer *p, value v, fold_kind fold)
+{
+    emitter *e = p->e;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int h = 0; h < 2; h++) {");
+    for (int far = 1; far < 3; far++) {
+        const char *mine = arena_print(e->memory, "%s[h]", emit_name(e, v));
+        const char *other = arena_print(e->memory, "__shfl_xor_sync(~0u, %s[h], %d)", emit_name(e, v), far);
+        put(e, "    %s = %s;", mine, cuda_fold_step(e, fold, DT_F32, mine, other));
+    }
+    put(e, "}");
+}
+
 static void print_pass(chained_printer *p, int from, bool *weights_done)
 {
     emitter *e = p->e;
     const chained *c = p->c;
     const tile_block *body = c->loop->regions[0];
     const tile_op *folds[8];
+    double factors[8];
     value own = c->sums[0].weights;
     int count = 0;
     for (int i = from; i < body->op_count && count < 8; i++) {
@@ -278,7 +317,7 @@ static void print_pass(chained_printer *p, int from, bool *weights_done)
     for (int i = 0; i < count; i++) {
         const char *name = arena_print(e->memory, "%s[h]", emit_name(e, folds[i]->results[0]));
         put(e, "%s = %s;", name,
-            cuda_fold_step(e, folds[i]->attr.fold, DT_F32, name, chained_element(p, folds[i]->operands[0])));
+            cuda_fold_step(e, folds[i]->attr.fold, DT_F32, name, folded_element(p, folds[i], &factors[i])));
     }
     if (weights) put(e, "scores[x] = %s;", chained_element(p, own));
     close_pass(p);
@@ -286,14 +325,11 @@ static void print_pass(chained_printer *p, int from, bool *weights_done)
     for (int i = 0; i < count; i++) {
         value v = folds[i]->results[0];
         p->folded[v] = p->rows[v] = true;
-        text_add(e->out, "#pragma unroll\n");
-        put(e, "for (int h = 0; h < 2; h++) {");
-        for (int far = 1; far < 3; far++) {
-            const char *mine = arena_print(e->memory, "%s[h]", emit_name(e, v));
-            const char *other = arena_print(e->memory, "__shfl_xor_sync(~0u, %s[h], %d)", emit_name(e, v), far);
-            put(e, "    %s = %s;", mine, cuda_fold_step(e, folds[i]->attr.fold, DT_F32, mine, other));
-        }
-        put(e, "}");
+        if (v == c->lane_sum) continue; /* exchanged behind the loop */
+        chained_print_exchange(p, v, folds[i]->attr.fold);
+        if (factors[i] != 1)
+            put(e, "%s[0] *= %s, %s[1] *= %s;", emit_name(e, v), float_text(e, factors[i]), emit_name(e, v),
+                float_text(e, factors[i]));
     }
 }
 

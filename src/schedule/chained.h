@@ -70,6 +70,8 @@ typedef struct chained {
     value cut; /* what remains of the first product's scores for the second's */
     chained_sum sums[CHAINED_MOST_SUMS];
     int sum_count;
+    value lane_sum;   /* a fold whose sum is only carried: each lane carries its own part; 0: none */
+    int lane_carried; /* where it is carried */
     const tile_op *vectors[CHAINED_MOST_VECTORS]; /* loads of one number a moving row */
     int vector_count;
     chained_condition conditions[CHAINED_MOST_CONDITIONS];
