@@ -69,13 +69,17 @@ static bool use_setting(compiler *c, const char *setting)
     return true;
 }
 
-static void name_it(compiler *c)
+/* False: its file cannot be looked at, so nothing would tell it from another compiler in the cache. */
+static bool name_it(compiler *c)
 {
-    if (!realpath(c->path, c->resolved)) snprintf(c->resolved, sizeof(c->resolved), "%s", c->path);
+    struct stat about;
+    if (!realpath(c->path, c->resolved) || stat(c->resolved, &about)) return false;
+    c->size_bytes = (int64_t)about.st_size;
+    c->date = about.st_mtim;
     const char *base = strrchr(c->resolved, '/');
     base = base ? base + 1 : c->resolved;
     snprintf(c->name, sizeof(c->name), "%.120s", base);
-    if (strpbrk(base, "0123456789") && strncmp(base, "ccache", 6)) return;
+    if (strpbrk(base, "0123456789") && strncmp(base, "ccache", 6)) return true;
     const char *arguments[] = {c->path, "--version", NULL};
     text output = {0};
     int code = 1;
@@ -83,6 +87,7 @@ static void name_it(compiler *c)
         snprintf(c->name, sizeof(c->name), "%.*s", (int)MINIMUM(strcspn(text_get(&output), "\n"), (size_t)120),
                  text_get(&output));
     text_free(&output);
+    return true;
 }
 
 /* names: two variables of the environment, then programs. */
@@ -92,10 +97,7 @@ static void find(compiler *c, const char *const names[5])
     for (int i = 0; i < 5; i++) {
         const char *setting = i < 2 ? environment_get(names[i]) : names[i];
         if (!setting) continue;
-        if (use_setting(c, setting)) {
-            name_it(c);
-            return;
-        }
+        if (use_setting(c, setting) && name_it(c)) return;
         if (i < 2 && !c->wanted[0]) {
             snprintf(c->wanted, sizeof(c->wanted), "%s", setting);
             c->wanted_by = names[i];
@@ -203,10 +205,11 @@ static void describe_processor(text *out)
 
 void compiler_describe(const compiler *c, text *out)
 {
-    struct stat about = {0};
-    (void)stat(c->resolved, &about);
-    text_print(out, "compiler %s, %lld bytes, date %lld.%09ld", c->resolved, (long long)about.st_size,
-               (long long)about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+    struct stat about; /* as it is now, for one that was replaced; else as it was found, never as nothing */
+    bool known = stat(c->resolved, &about) == 0;
+    struct timespec date = known ? about.st_mtim : c->date;
+    text_print(out, "compiler %s, %lld bytes, date %lld.%09ld", c->resolved,
+               (long long)(known ? about.st_size : c->size_bytes), (long long)date.tv_sec, date.tv_nsec);
     for (const char *word = c->words; *word; word += strlen(word) + 1) text_print(out, " %s", word);
     text_add(out, "\nflags");
     for (int i = 0; i < COUNT(flags); i++) text_print(out, " %s", flags[i]);

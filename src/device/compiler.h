@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include <limits.h>
+#include <time.h>
 
 typedef struct compiler {
     char path[1024];         /* of the program; empty: none was found */
@@ -15,6 +16,8 @@ typedef struct compiler {
     char words[512];         /* the rest of $QUERN_CC or $CC: more arguments, separated by NUL, ended by an empty one */
     char wanted[512];        /* what the environment asked for and was not found; or empty */
     const char *wanted_by;   /* the variable that asked */
+    int64_t size_bytes;      /* of the program's file, when it was found */
+    struct timespec date;
 } compiler;
 
 /* $QUERN_CC, $CC, cc, gcc, clang: the first that is there. Runs nothing unless the name has no version in it. */

@@ -161,10 +161,7 @@ static char *new_line(const char *after, const char *before)
             found = other == length && !strncmp(b, at, length);
             b += other + (b[other] == '\n');
         }
-        /* What is not known of the machine makes another name in the cache: whole entries are none that was left. */
-        bool entry = !strncmp(at, "cache/quern-", 12) && length > 4 &&
-                     (!strncmp(at + length - 3, ".so", 3) || !strncmp(at + length - 4, ".key", 4));
-        if (!found && !entry) return strndup(at, length);
+        if (!found) return strndup(at, length);
         at += length + (at[length] == '\n');
     }
     return NULL;
