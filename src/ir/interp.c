@@ -78,6 +78,13 @@ void interp_stop(interp *s, const char *format, ...)
 void interp_poisoned(interp *s, const char *place)
 {
     char program[80];
+    const tile_kernel *k = s->kernel;
+    if (s->outside[0] && s->stop != STOP_LAUNCH && !s->quiet && !s->asserted) {
+        s->stop = STOP_LAUNCH; /* what it read is nothing, and a kernel that fusion made has no mask for that */
+        s->status = error_set(s->error, QN_FINDING, "%s:%d:%d: %s", k->file ? k->file : k->name,
+                              s->op ? s->op->line : 0, s->op ? s->op->column : 0, s->outside);
+        return;
+    }
     interp_stop(s,
                 "internal: a masked-off element reached %s in `%s` (program %s): this tile IR was edited so that its "
                 "masks do not fit, or lowering is wrong",

@@ -113,9 +113,14 @@ static void apply_slice(addresses *a, const param_digits *d, int array_axis, int
 
 static void report_outside(interp *s, const tile_op *op, int axis, int64_t index, int64_t extent)
 {
+    const char *name = s->kernel->params[op->attr.access.array].name;
+    if (!s->outside[0])
+        snprintf(s->outside, sizeof(s->outside),
+                 "R701: index %lld is outside axis %d of `%.60s`, whose extent is %lld", (long long)index, axis, name,
+                 (long long)extent);
     if (!s->check || s->quiet || interp_again(s, 701, op)) return;
     interp_report(s, 701, op, "index %lld is outside axis %d of `%s`, whose extent is %lld", (long long)index, axis,
-                  s->kernel->params[op->attr.access.array].name, (long long)extent);
+                  name, (long long)extent);
 }
 
 static void apply_scalar(interp *s, const tile_op *op, addresses *a, const param_digits *d, int axis, int64_t index,

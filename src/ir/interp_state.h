@@ -93,6 +93,7 @@ struct interp {
     stop_kind stop;
     qn_status status;
     bool asserted;
+    char outside[200]; /* the first index that was outside its axis; "": none was */
     bool hook_stopped;
     void *shown[2]; /* what interp_value lent */
 

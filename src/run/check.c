@@ -78,6 +78,10 @@ static void tell_failure(checker *c, const check_case *at, const char *device, c
         c->ended = true;
         return;
     }
+    if (at->empty && error->status == QN_FINDING) { /* as in tell_findings */
+        text_print(&c->empty, "%s%s=0: %.160s", c->empty_count++ ? "; " : "", at->empty, words);
+        return;
+    }
     const char *code = strstr(words, "error ");
     int length = code ? (int)(code - words) + 10 : 60; /* "error E505" */
     snprintf(start, sizeof(start), "%s: %.*s", device, length, words);
@@ -385,6 +389,7 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     launch_options options = {.interp = &interp, .found = &found};
     qn_status status = call_launch(call, c->ref_slot, &options, error);
     if (call->instance) tell_findings(c, at, &found, call->instance->kernel);
+    if (status == QN_FINDING && !found.count) tell_failure(c, at, "ref", error); /* of a kernel that fusion made */
     bool asserted =
         false; /* a failed assert, or a program without end, is both a finding and a failure: tell it once */
     for (int i = 0; i < found.count; i++) asserted |= found.items[i].code == 507;

@@ -308,6 +308,8 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
         good = arguments[p] != 0;
     }
     good = good && trace(entry, i, &numbers, tape, arguments, 1, NULL, d, results, &count);
+    for (int p = 0; p < item->list.count && good; p++)
+        i->any[p] = arguments[p] && graph_integers_may_be_any(tape->graph, arguments[p]);
     int declared = entry->param_count - item->list.count;
     if (good && count != declared) {
         diagnose(d, "E213", item->at, "end every path with as many results",

@@ -11,6 +11,8 @@
 /* The function in a tape's graph. arguments: nodes by parameter, 0 for scalars, which are among the settings. */
 bool function_in_tape(const kernel_entry *entry, const instance *i, const bindings *settings, qn_tape *tape,
                       const node *arguments, int units, diagnostics *d, node *results, int *count);
+/* integer_use.c: may the integers of this leaf be any number? */
+bool graph_integers_may_be_any(const graph *g, node array);
 /* What graph_kernel.entry is: the instance of a module's kernel. */
 void *function_kernel_entry(void *module, const ast *item, const bindings *constants, diagnostics *d);
 

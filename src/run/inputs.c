@@ -406,7 +406,8 @@ static qn_status generate(qn_call *call, uint64_t seed, bool whole, int slot, co
         for (int s = 0; clause && s < clause->list.count; s++)
             if (!strcmp(clause->list.items[s]->name, k->params[i].name)) generator = clause->list.items[s]->left;
         QN_TRY(call_allocate(call, call->declared[i], &call->views[i], error));
-        bool any = whole && dtype_is_integer(k->params[i].elem) && !call_is_function(call) && integers_may_be_any(k, i);
+        bool any = whole && dtype_is_integer(k->params[i].elem) &&
+                   (call_is_function(call) ? call->instance->any[call->declared[i]] : integers_may_be_any(k, i));
         QN_TRY(fill(file, generator, any, known, units, k->params[i].name, seed, &call->views[i], error));
         a->generated = true;
     }

@@ -1,11 +1,12 @@
 /*
- * What becomes of the integers of an array. In: a lowered kernel and an array. Out: may they be any number? Not if one
+ * What becomes of the integers of an array. In: a lowered kernel, or the graph of a tensor function, and an array. Out: may
+ * they be any number? Not if one
  * reaches an index, the bound of a loop, an extent, a condition of a `while`, an assertion, or a function that gives NaN
  * or infinity for numbers that nobody means: then only the caller knows which are sensible.
  * Followed forward through values, regions and arrays that are written, until nothing new is reached.
  * SPDX-License-Identifier: MIT
  */
-#include "run/run.h"
+#include "run/function.h"
 
 #include <string.h>
 
@@ -22,10 +23,9 @@ static void reach(flow *f, value v)
     f->from[v] = true;
 }
 
-static bool has_domain(const flow *f, const tile_op *op)
+static bool has_domain(op_code code, dtype from, dtype to)
 {
-    dtype to = op->result_count ? tile_type_of(f->k, op->results[0]).elem : DT_BOOL;
-    switch (op->code) {
+    switch (code) {
     case OP_SQRT:
     case OP_RSQRT:
     case OP_EXP:
@@ -36,8 +36,7 @@ static bool has_domain(const flow *f, const tile_op *op)
     case OP_LOG1P:
     case OP_POW: return true;
     case OP_CONVERT: /* the largest number of a short float is below that of most integers */
-        return dtype_is_float(to) && dtypes[to].size_bytes < 4 && to != DT_BF16 &&
-               dtypes[tile_type_of(f->k, op->operands[0]).elem].size_bytes > 1;
+        return dtype_is_float(to) && dtypes[to].size_bytes < 4 && to != DT_BF16 && dtypes[from].size_bytes > 1;
     default: return false;
     }
 }
@@ -73,10 +72,11 @@ static void follow_op(flow *f, const tile_op *op, const tile_op *of)
         return;
     }
     int skipped = op->code == OP_FOR ? 3 : 0;
+    dtype to = op->result_count ? tile_type_of(f->k, op->results[0]).elem : DT_BOOL;
     for (int i = 0; i < op->operand_count; i++) {
         if (!f->from[op->operands[i]]) continue;
         f->limited |= i < skipped || op->code == OP_BOUND || op->code == OP_ASSERT || op->code == OP_ASSUME ||
-                      op->code == OP_CONDITION || has_domain(f, op);
+                      op->code == OP_CONDITION || has_domain(op->code, tile_type_of(f->k, op->operands[0]).elem, to);
         /* a region has one argument for each carried operand, a loop its counter before them */
         for (int r = 0; r < op->region_count && op->code != OP_IF; r++) {
             int arg = i - skipped + (op->code == OP_FOR);
@@ -116,4 +116,31 @@ bool integers_may_be_any(const tile_kernel *k, int array)
     }
     heap_free(f.from);
     return !f.limited;
+}
+
+/* Nodes come after their inputs, so one walk follows all. */
+bool graph_integers_may_be_any(const graph *g, node array)
+{
+    bool *from = heap_array((size_t)g->node_count + 1, sizeof(*from)), limited = false;
+    memset(from, 0, (size_t)g->node_count + 1);
+    from[array] = true;
+    for (int n = (int)array + 1; n < g->node_count && !limited; n++) {
+        const graph_node *x = graph_get(g, (node)n);
+        for (int i = 0; i < x->input_count && !limited; i++) {
+            if (!from[x->inputs[i]]) continue;
+            from[n] = true;
+            switch (x->code) {
+            case GRAPH_MAP: limited = has_domain(x->attr.map, graph_get(g, x->inputs[0])->elem, x->elem); break;
+            case GRAPH_TAKE:
+            case GRAPH_GATHER:
+            case GRAPH_TAKE_ADD:
+            case GRAPH_GATHER_ADD: limited = i == 1; break;
+            case GRAPH_RUN_SUM: limited = i != 1; break;
+            case GRAPH_KERNEL: limited = true; break; /* what it does with them is not looked at */
+            default: break;
+            }
+        }
+    }
+    heap_free(from);
+    return !limited;
 }

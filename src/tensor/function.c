@@ -57,6 +57,17 @@ static int outputs_of(const ast *kernel)
     return count;
 }
 
+/* Of a call of a builtin; parts whose number is not written there are as one. */
+static int builtin_values(const ast *x)
+{
+    const char *name = x->left->name;
+    if (!strcmp(name, "sort") || !strcmp(name, "topk")) return 2;
+    if (strcmp(name, "split") != 0 && strcmp(name, "chunk") != 0) return 1;
+    const ast *sizes = named_of(x, "sizes"), *parts = x->list.count > 1 ? x->list.items[1] : NULL;
+    if (sizes) return sizes->list.count;
+    return parts && parts->kind == AST_NUMBER && !parts->is_float ? (int)MINIMUM(parts->number.i, FUNCTION_RESULTS) : 1;
+}
+
 static int values_of(const ast_file *file, const ast *x, int depth)
 {
     if (x->kind != AST_CALL) return 1;
@@ -70,7 +81,7 @@ static int values_of(const ast_file *file, const ast *x, int depth)
     const ast *item = x->left->kind == AST_NAME ? ast_find(file, x->left->name) : NULL;
     if (item && item->kind == AST_TENSOR) return results_of(file, item, depth + 1);
     if (item && (item->kind == AST_KERNEL || item->kind == AST_RAW)) return outputs_of(item);
-    return 1;
+    return item || x->left->kind != AST_NAME ? 1 : builtin_values(x);
 }
 
 static int results_of(const ast_file *file, const ast *item, int depth)

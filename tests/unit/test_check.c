@@ -194,6 +194,18 @@ TEST(planted_integers)
     }
 }
 
+/* Tensor functions see them too; an index into an empty tensor is named, and not counted. */
+TEST(integers_of_functions)
+{
+    const qn_check_options options = {.device = "ref", .no_emu = true, .verbose = true};
+    EXPECT(check("tensor bump(i8 x[n]) { return x + 1; }\n", &options) == QN_OK);
+    EXPECT(says("integers of any size") && says("bump: clean"));
+    EXPECT(check("tensor take(float w[v][d], i32 at[n]) { return w[at][:]; }\n", &options) == QN_OK);
+    EXPECT(says("take: clean") && says("with an empty array ref finds, not counted: v=0: ") && says("R701: index "));
+    EXPECT(check("tensor logs(i32 x[n]) { return log(float(x)); }\n", &options) == QN_OK);
+    EXPECT(check("tensor order(i32 x[n][m]) { return sort(x, axis = 1); }\n", &options) == QN_OK);
+}
+
 /* What is an index, a bound or a condition stays small: no finding is made up. */
 TEST(indices_stay_small)
 {
@@ -299,4 +311,5 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
           CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
-          CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing), CASE(layouts), CASE(closing))
+          CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing), CASE(layouts),
+          CASE(closing))
