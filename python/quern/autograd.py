@@ -104,32 +104,21 @@ def _type_word(dtype):
 
 
 class _Apply(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, function, keywords, *args):
-        result = function._run(args, keywords)
-        ctx.function, ctx.keywords, ctx.others = function, keywords, None
-        if function._takes_numbers:
-            ctx.others = [None if isinstance(a, torch.Tensor) else a for a in args]
-            ctx.save_for_backward(*[a if isinstance(a, torch.Tensor) else None for a in args])
-        else:
-            ctx.save_for_backward(*args)
-        ctx.set_materialize_grads(False)
-        if type(result) is tuple:
-            whole = [r for r in result if not r.is_floating_point()]
-            if whole:
-                ctx.mark_non_differentiable(*whole)
-        return result
+    """apply((callable, keywords or None, function, numbers or None), *args)"""
+
+    forward = staticmethod(_quern.forward)
 
     @staticmethod
     def backward(ctx, *grads):
+        _, keywords, function, numbers = ctx.call
         args = ctx.saved_tensors
-        if ctx.others is not None:
-            args = [tensor if tensor is not None else other for tensor, other in zip(args, ctx.others)]
-        signature = Signature(ctx.function, args, ctx.keywords)
-        needed = ctx.needs_input_grad[2:]
+        if numbers is not None:
+            args = [tensor if tensor is not None else number for tensor, number in zip(args, numbers)]
+        signature = Signature(function, args, keywords or {})
+        needed = ctx.needs_input_grad[1:]
         wanted = [p[0] for p, need in zip(signature.params, needed) if need]
-        found = iter(backward(ctx.function, signature, wanted, grads))
-        return (None, None, *[next(found) if need else None for need in needed])
+        found = iter(backward(function, signature, wanted, grads))
+        return (None, *[next(found) if need else None for need in needed])
 
 
 _direct = super(torch.autograd.Function, _Apply).apply  # without the wrapper for functorch, which costs as much as the rest
@@ -138,7 +127,7 @@ _functorch_is_on = torch._C._are_functorch_transforms_active
 
 def apply(function, args, keywords):
     """The call with autograd following it."""
-    if "checked" not in function._gradients:
+    if not function._has_gradient:
         _check(function, args, keywords)
     if keywords:
         if keywords.get("out") is not None:
@@ -151,9 +140,14 @@ def apply(function, args, keywords):
             if name not in keywords:
                 break
             args.append(keywords.pop(name))
+    if keywords or function._takes_numbers:
+        numbers = [None if isinstance(a, torch.Tensor) else a for a in args] if function._takes_numbers else None
+        call = (function._callable, keywords or None, function, numbers)
+    else:
+        call = function._plain_call
     if _functorch_is_on():
-        return _Apply.apply(function, keywords, *args)
-    return _direct(function, keywords, *args)
+        return _Apply.apply(call, *args)
+    return _direct(call, *args)
 
 
 def _check(function, args, keywords):
@@ -171,7 +165,7 @@ def _check(function, args, keywords):
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
     shapes = [(type, e or (1,)) for type, e in results if type in _FLOATS]
     back._callable.shapes(tuple(outline + shapes), None)
-    function._gradients["checked"] = back
+    function._has_gradient = True
 
 
 def _type_name(tensor):

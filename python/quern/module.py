@@ -14,13 +14,17 @@ def _never():
     return False
 
 
-_compiling = _never  # torch.compiler.is_compiling, once torch is there
+_compiling = _never  # torch.compiler.is_dynamo_compiling, once torch is there
 
 
 def _transforming(name):
-    """Inside torch.vmap? Other transforms of torch.func would lose their way in an operator, and are refused."""
+    """Inside torch.export or torch.vmap? Other transforms of torch.func would lose their way in an operator, and are refused."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch._C._are_functorch_transforms_active():
+    if torch is None:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    if not torch._C._are_functorch_transforms_active():
         return False
     functorch = torch._C._functorch
     if any(each.key() != functorch.TransformType.Vmap for each in functorch.get_interpreter_stack()):
@@ -28,12 +32,20 @@ def _transforming(name):
     return True
 
 
+def _followed(function, args, keywords):
+    """The call with autograd following it; what comes later goes there directly."""
+    global _followed
+    from .autograd import apply as _followed
+
+    return _followed(function, args, keywords)
+
+
 def attach_torch():
     """Takes note of torch, if somebody imported it."""
     global _compiling
     if _compiling is _never and "torch" in sys.modules:
         compiler = getattr(sys.modules["torch"], "compiler", None)
-        _compiling = getattr(compiler, "is_compiling", _never)
+        _compiling = getattr(compiler, "is_dynamo_compiling", _never)  # a constant to Dynamo, and nearly one to Python
     return _compiling is not _never
 
 
@@ -51,6 +63,8 @@ class Function:
         """(name, kind, type, rank) of each parameter; results of tensor functions are `out`."""
         self._takes_numbers = any(p[1] == "scalar" for p in self.parameters)
         self._gradients = {}
+        self._has_gradient = False  # or it was not asked yet
+        self._plain_call = (self._callable, None, self, None)  # of autograd.py
         self._operator = None
         if attach_torch():
             self._register()
@@ -60,15 +74,11 @@ class Function:
             return self._traced(args, keywords)
         try:
             result = self._run(args, keywords)
-        except RuntimeError:
-            if not _transforming(self.name):  # tensors of torch.vmap have no memory: the operator knows what to do
+        except (RuntimeError, TypeError):
+            if not _transforming(self.name):  # tensors without memory: the operator knows what to do
                 raise
             return self._traced(args, keywords)
-        if result is NotImplemented:
-            from . import autograd
-
-            return autograd.apply(self, args, keywords)
-        return result
+        return _followed(self, args, keywords) if result is NotImplemented else result
 
     def _register(self):
         """Its operator for torch.compile, made before anything is traced."""

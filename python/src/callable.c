@@ -1,6 +1,7 @@
 /*
  * The type `_quern.Callable`: a kernel or tensor function of a module. Its method `run(args, keywords)` is the whole of a
- * call; it gives NotImplemented where a gradient is wanted, and the Python side goes through autograd.
+ * call; it gives NotImplemented where a gradient is wanted, and the Python side goes through autograd, whose forward pass is
+ * `callable_forward`. `launch(*args)` is the same for torch's compiler, which has looked at its tensors already.
  * SPDX-License-Identifier: MIT
  */
 #include "callable.h"
@@ -61,11 +62,32 @@ static void callable_free(PyObject *self)
     }
     for (int i = 0; i < c->param_count; i++) Py_XDECREF(c->params[i].name_object);
     free(c->params);
+    free(c->turns);
     free(c->name);
     Py_XDECREF(c->owner);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
+}
+
+static bool is_ours(const callable *self)
+{
+    if (self->fork_count == fork_count) return true;
+    PyErr_Format(error_type,
+                 "`%s` was loaded before this process was forked: load it again here, or start processes by spawning",
+                 self->name);
+    return false;
+}
+
+/* Launches what is bound and gives it back. */
+static PyObject *finish(binding *b)
+{
+    entry *e = entry_find(b);
+    PyObject *range = b->first->facts->family == FAMILY_TORCH ? range_enter(b->self->name) : NULL;
+    PyObject *result = e ? entry_again(e, b) : entry_first(b);
+    range_leave(range);
+    binding_release(b);
+    return result;
 }
 
 static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -75,26 +97,109 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "run(args, keywords): a tuple, and a dict or None");
         return NULL;
     }
-    if (((callable *)self)->fork_count != fork_count)
-        return PyErr_Format(
-            error_type,
-            "`%s` was loaded before this process was forked: load it again here, or start processes by spawning",
-            ((callable *)self)->name);
+    if (!is_ours((callable *)self)) return NULL;
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
-    PyObject *result;
-    if (b.first && b.first->facts->family == FAMILY_TORCH && forward_mode_is_on()) {
-        result =
-            PyErr_Format(call_error, "`%s` has no derivative in forward mode: it would lose the tangents; use backward",
-                         b.self->name);
-    } else if (b.wants_grad) {
-        result = Py_NewRef(Py_NotImplemented);
-    } else {
-        entry *e = entry_find(&b);
-        PyObject *range = b.first->facts->family == FAMILY_TORCH ? range_enter(b.self->name) : NULL;
-        result = e ? entry_again(e, &b) : entry_first(&b);
-        range_leave(range);
-    }
+    bool forward_mode = b.first && b.first->facts->family == FAMILY_TORCH && forward_mode_is_on();
+    if (!forward_mode && !b.wants_grad) return finish(&b);
     binding_release(&b);
+    if (!forward_mode) return Py_NewRef(Py_NotImplemented);
+    return PyErr_Format(call_error, "`%s` has no derivative in forward mode: it would lose the tangents; use backward",
+                        b.self->name);
+}
+
+static PyObject *callable_launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    binding b;
+    if (!is_ours((callable *)self)) return NULL;
+    return binding_fill_plain(&b, (callable *)self, args, count, true) ? finish(&b) : NULL;
+}
+
+/* turn([order or None, ...]): in which order of axes `launch` gives each result. */
+static PyObject *callable_turn(PyObject *self, PyObject *list)
+{
+    callable *c = (callable *)self;
+    if (!PyList_Check(list) || PyList_Size(list) != c->output_count || c->entries)
+        return PyErr_Format(PyExc_TypeError, "turn(orders): one for each result, before the first call");
+    int *turns = malloc(sizeof(int) * QN_MAX_RANK * (size_t)(c->output_count + 1));
+    if (!turns) return PyErr_NoMemory();
+    for (int i = 0; i < c->output_count; i++) {
+        PyObject *order = PyList_GetItem(list, i);
+        Py_ssize_t rank = order == Py_None ? 0 : PySequence_Size(order);
+        turns[i * QN_MAX_RANK] = -1;
+        for (Py_ssize_t k = 0; k < rank && k < QN_MAX_RANK; k++) {
+            PyObject *axis = PySequence_GetItem(order, k);
+            turns[i * QN_MAX_RANK + k] = axis ? (int)PyLong_AsLong(axis) : -1;
+            Py_XDECREF(axis);
+        }
+    }
+    free(c->turns);
+    c->turns = turns;
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- under autograd ---- */
+
+/* Results that are no floats have no gradient. */
+static bool mark_whole(PyObject *ctx, PyObject *result)
+{
+    PyObject *whole = PyList_New(0);
+    for (Py_ssize_t i = 0; whole && i < PyTuple_Size(result); i++) {
+        view v;
+        PyObject *each = PyTuple_GetItem(result, i);
+        if (!view_plain(each, &v) || (v.type > QN_BF16 && PyList_Append(whole, each))) Py_CLEAR(whole);
+    }
+    PyObject *tuple = whole ? PyList_AsTuple(whole) : NULL;
+    bool good = tuple && (!PyTuple_Size(tuple) || !PyObject_SetAttrString(ctx, "non_differentiable", tuple));
+    Py_XDECREF(whole);
+    Py_XDECREF(tuple);
+    return good;
+}
+
+/* What backward needs of the arguments: the tensors, None for the others. */
+static PyObject *tensors_of(PyObject *const *args, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple && i < count; i++) {
+        family f = type_facts_of(args[i])->family;
+        PyTuple_SetItem(tuple, i, Py_NewRef(f == FAMILY_TORCH || f == FAMILY_REFUSED ? args[i] : Py_None));
+    }
+    return tuple;
+}
+
+/* forward(ctx, call, *args): call is (callable, keywords or None, ...) and is left at ctx.call for backward, the tensors
+ * among the arguments where save_for_backward would leave them. autograd is off here. */
+PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    static PyObject *name_call, *name_save, *name_materialize;
+    binding b;
+    (void)self;
+    if (count < 2 || !PyTuple_Check(args[1]) || PyTuple_Size(args[1]) < 2 ||
+        (PyObject *)Py_TYPE(PyTuple_GetItem(args[1], 0)) != callable_type)
+        return PyErr_Format(PyExc_TypeError, "forward(ctx, (callable, keywords, ...), *args)");
+    if (!name_call) {
+        name_save = PyUnicode_InternFromString("to_save");
+        name_materialize = PyUnicode_InternFromString("materialize_grads");
+        name_call = PyUnicode_InternFromString("call");
+        if (!name_call || !name_save || !name_materialize) return NULL;
+    }
+    callable *c = (callable *)PyTuple_GetItem(args[1], 0);
+    PyObject *keywords = PyTuple_GetItem(args[1], 1), *result = NULL, *saved = NULL;
+    if (!is_ours(c)) return NULL;
+    if (keywords == Py_None) {
+        if (binding_fill_plain(&b, c, args + 2, count - 2, false)) result = finish(&b);
+    } else {
+        PyObject *given = PyTuple_New(count - 2);
+        for (Py_ssize_t i = 2; given && i < count; i++) PyTuple_SetItem(given, i - 2, Py_NewRef(args[i]));
+        if (given && binding_fill(&b, c, given, keywords)) result = finish(&b);
+        Py_XDECREF(given);
+    }
+    bool good = result && (saved = tensors_of(args + 2, count - 2)) && !PyObject_SetAttr(args[0], name_save, saved) &&
+                !PyObject_SetAttr(args[0], name_materialize, Py_False) &&
+                !PyObject_SetAttr(args[0], name_call, args[1]) &&
+                (!PyTuple_Check(result) || mark_whole(args[0], result));
+    Py_XDECREF(saved);
+    if (!good) Py_CLEAR(result);
     return result;
 }
 
@@ -162,6 +267,9 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))callable_run, METH_FASTCALL, "run(args, keywords): the call"},
     {"convert", (PyCFunction)(void (*)(void))callable_convert, METH_FASTCALL,
      "convert(args, keywords): its views alone"},
+    {"launch", (PyCFunction)(void (*)(void))callable_launch, METH_FASTCALL,
+     "launch(*args): the call, of tensors that are known to have no gradient"},
+    {"turn", callable_turn, METH_O, "turn(orders): of the axes of what launch gives"},
     {"shapes", (PyCFunction)(void (*)(void))callable_shapes, METH_FASTCALL, "shapes(arrays, keywords): of the results"},
     {"known", (PyCFunction)(void (*)(void))callable_known, METH_FASTCALL,
      "known(args, keywords): extents and the like"},

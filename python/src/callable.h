@@ -42,6 +42,7 @@ typedef struct callable {
     int outputs[MOST_ARRAYS], output_count; /* `out` arrays */
     bool has_out;                           /* a parameter of that name */
     bool is_text;                           /* of CUDA text: arrays are flat, and the launch is given */
+    int *turns; /* of `launch`: by result QN_MAX_RANK axes, -1 first: as it is; NULL: all as they are */
     entry *entries;
     int entry_count;
     int fork_count; /* when it was made */
@@ -60,14 +61,18 @@ typedef struct binding {
     int array_count;
     const view *first; /* the first array that was given */
     bool wants_grad;   /* and autograd is on: nothing after this was looked at */
+    bool trusted;      /* of `launch`: torch's compiler knows its tensors */
+    unsigned grad;     /* VIEW_GRAD where autograd is on */
     void *stream;
     bool on_device;
     char key[KEY_BYTES];
     int key_bytes;
 } binding;
 
-/* callable_bind.c: arguments into a binding, with its key. False: an exception is set; views are released. */
+/* callable_bind.c: arguments into a binding, with its key: a tuple and a dict, or those by position alone. False: an
+ * exception is set; views are released. */
 bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords);
+bool binding_fill_plain(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, bool trusted);
 void binding_release(binding *b);
 /* The name of the device it runs on. */
 bool binding_device(const binding *b, char name[16]);

@@ -166,7 +166,12 @@ static bool add_array(binding *b, int param)
     b->made[b->array_count] = !value;
     b->array_count++;
     if (!value) return true;
-    if (!view_get(value, p->name, writable && !self->is_text, v)) return false;
+    unsigned flags = b->trusted ? VIEW_TRUSTED : b->grad | (writable && !self->is_text ? VIEW_WRITABLE : 0);
+    if (!view_get(value, p->name, flags, v)) return false;
+    if (b->trusted && !v->rank && p->rank == 1) { /* a parameter without axes would be a number */
+        v->rank = 1;
+        v->extents[0] = v->strides[0] = 1;
+    }
     if (self->is_text && !flatten(p->name, v)) return false;
     if (!b->first) b->first = v;
     if (!view_same_device(b->first, v)) {
@@ -178,11 +183,11 @@ static bool add_array(binding *b, int param)
                      b->first->device_id);
         return false;
     }
-    if (v->wants_grad && p->kind == QN_PARAM_IN && grad_is_enabled()) {
+    if (v->wants_grad && p->kind == QN_PARAM_IN) {
         b->wants_grad = true;
         return true;
     }
-    if (v->wants_grad && writable && grad_is_enabled()) {
+    if (v->wants_grad && writable) {
         PyErr_Format(PyExc_ValueError,
                      "argument `%s` requires grad and would be written, which autograd cannot follow: give a tensor "
                      "that does not "
@@ -239,19 +244,9 @@ bool binding_device(const binding *b, char name[16])
     return true;
 }
 
-static bool fill(binding *b, PyObject *args, PyObject *keywords)
+static bool fill(binding *b)
 {
     callable *self = b->self;
-    Py_ssize_t given = PyTuple_Size(args), at = 0;
-    PyObject *name, *value;
-    if (given > self->input_count) {
-        PyErr_Format(PyExc_TypeError, "%s() takes %d arguments by position, got %zd", self->name, self->input_count,
-                     given);
-        return false;
-    }
-    for (int i = 0; i < given; i++) b->values[self->inputs[i]] = PyTuple_GetItem(args, i);
-    while (keywords && PyDict_Next(keywords, &at, &name, &value))
-        if (!give_named(b, name, value)) return false;
     for (int i = 0; i < self->param_count; i++) {
         if (self->params[i].kind == QN_PARAM_CONST) continue;
         if (self->params[i].kind == QN_PARAM_SCALAR ? !add_number(b, i) : !add_array(b, i)) return false;
@@ -273,19 +268,47 @@ static bool fill(binding *b, PyObject *args, PyObject *keywords)
     return false;
 }
 
-bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords)
+/* Views are filled as they come; the key not at all. */
+static bool begin(binding *b, callable *self, Py_ssize_t given)
 {
-    /* Views are filled as they come; the key not at all. */
     memset(b->values, 0, sizeof(*b->values) * (size_t)self->param_count);
     b->device = b->blocks = b->threads = b->shared = NULL;
     b->self = self;
     b->array_count = b->key_bytes = b->setting_count = 0;
     b->first = NULL;
-    b->wants_grad = b->on_device = false;
+    b->wants_grad = b->on_device = b->trusted = false;
+    b->grad = 0;
     b->stream = NULL;
-    if (fill(b, args, keywords)) return true;
+    if (given <= self->input_count) return true;
+    PyErr_Format(PyExc_TypeError, "%s() takes %d arguments by position, got %zd", self->name, self->input_count, given);
+    return false;
+}
+
+static bool end(binding *b)
+{
+    if (!b->trusted && grad_is_enabled()) b->grad = VIEW_GRAD;
+    if (fill(b)) return true;
     binding_release(b);
     return false;
+}
+
+bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords)
+{
+    Py_ssize_t given = PyTuple_Size(args), at = 0;
+    PyObject *name, *value;
+    if (!begin(b, self, given)) return false;
+    for (int i = 0; i < given; i++) b->values[self->inputs[i]] = PyTuple_GetItem(args, i);
+    while (keywords && PyDict_Next(keywords, &at, &name, &value))
+        if (!give_named(b, name, value)) return false;
+    return end(b);
+}
+
+bool binding_fill_plain(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, bool trusted)
+{
+    if (!begin(b, self, count)) return false;
+    for (int i = 0; i < count; i++) b->values[self->inputs[i]] = args[i];
+    b->trusted = trusted;
+    return end(b);
 }
 
 void binding_release(binding *b)

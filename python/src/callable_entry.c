@@ -102,10 +102,7 @@ static bool set_array(qn_call *call, const char *name, const view *v)
 static bool make_outputs(entry *e, binding *b, PyObject **objects)
 {
     for (int i = 0; i < b->array_count; i++) {
-        if (!b->made[i]) continue;
-        int like = e->recipes[i].like;
-        objects[i] = output_make(&e->recipes[i], like ? b->views[like - 1].object : NULL);
-        if (!objects[i] || !view_plain(objects[i], &b->views[i])) return false;
+        if (b->made[i] && !(objects[i] = output_make(&e->recipes[i], &b->views[i]))) return false;
     }
     return true;
 }
@@ -162,6 +159,14 @@ static void abandon(void *context)
     entry_free(context);
 }
 
+/* In which order of axes the caller of `launch` sees this result; NULL: as Quern writes it. */
+static const int *turn_of(const callable *self, int param)
+{
+    for (int i = 0; i < self->output_count && self->turns; i++)
+        if (self->outputs[i] == param && self->turns[i * QN_MAX_RANK] >= 0) return &self->turns[i * QN_MAX_RANK];
+    return NULL;
+}
+
 static entry *entry_new(binding *b)
 {
     qn_error error;
@@ -193,9 +198,7 @@ static entry *entry_new(binding *b)
         if (!b->made[i]) continue;
         good = qn_call_expect(e->call, e->device, b->self->params[b->params[i]].name, &shape, &error) == QN_OK;
         if (!good) raise_error(&error);
-        good = good && output_plan(b->first, &shape, &e->recipes[i]);
-        for (int k = 0; k < b->array_count && good && !e->recipes[i].like; k++)
-            if (!b->made[k] && output_is_like(&b->views[k], &shape)) e->recipes[i].like = k + 1;
+        good = good && output_plan(b->first, &shape, turn_of(b->self, b->params[i]), &e->recipes[i]);
     }
     if (good && b->on_device) good = (e->stream = stream_of(e->device, b->stream)) != NULL;
     if (good) return e;
@@ -211,8 +214,8 @@ static bool give_scratch(entry *e, const binding *b)
     view v;
     if (qn_call_scratch(e->call, e->device, &size_bytes, &error) != QN_OK) return raise_error(&error), false;
     if (!size_bytes || b->first->facts->family != FAMILY_TORCH) return true; /* others: the call's own */
-    e->scratch = output_bytes(b->first, size_bytes + 256);
-    if (!e->scratch || !view_plain(e->scratch, &v)) return false;
+    e->scratch = output_bytes(b->first, size_bytes + 256, &v);
+    if (!e->scratch) return false;
     uintptr_t at = ((uintptr_t)v.data + 255) / 256 * 256;
     view_release(&v);
     if (qn_call_set_scratch(e->call, (void *)at, size_bytes, &error) == QN_OK) return true;

@@ -199,6 +199,8 @@ static PyObject *devices(PyObject *self, PyObject *none)
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "load(name, text) -> Module"},
     {"cuda", cuda, METH_VARARGS, "cuda(name, text, flags) -> Module"},
+    {"forward", (PyCFunction)(void (*)(void))callable_forward, METH_FASTCALL,
+     "forward(ctx, (callable, keywords, ...), *args): of an autograd.Function"},
     {"outline", (PyCFunction)(void (*)(void))outline_of, METH_FASTCALL, "outline(args, keywords) -> bytes"},
     {"devices", devices, METH_NOARGS, "devices(): (name, available, description) of each"},
     {0}};

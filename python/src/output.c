@@ -1,20 +1,23 @@
 /*
  * New tensors for results, by the framework of the inputs: its own allocator, so that memory, streams and graphs stay its
  * business. A recipe (the function and its arguments) is made once for a prepared call; making a tensor from it is one
- * Python call.
+ * Python call. torch has a second, quicker function, which its own compiler uses; where that is missing, or gives
+ * memory of another device than the inputs', the usual one is called.
  * SPDX-License-Identifier: MIT
  */
 #include "python.h"
+
+#include <string.h>
 
 static const char *const numpy_names[] = {"float32", "float64", "float16", NULL,     "int8",   "int16", "int32",
                                           "int64",   "uint8",   "uint16",  "uint32", "uint64", "bool"};
 static const char *const torch_names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
                                           "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool"};
 
-static PyObject *shape_tuple(const qn_array *shape)
+static PyObject *tuple_of(const int64_t *numbers, int count)
 {
-    PyObject *tuple = PyTuple_New(shape->rank);
-    for (int i = 0; tuple && i < shape->rank; i++) PyTuple_SetItem(tuple, i, PyLong_FromLongLong(shape->extents[i]));
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, i, PyLong_FromLongLong(numbers[i]));
     return tuple;
 }
 
@@ -24,7 +27,7 @@ static bool plan(const char *module_name, const char *type, PyObject *device, co
     if (!module) return false;
     out->function = PyObject_GetAttrString(module, "empty");
     element = PyObject_GetAttrString(module, type);
-    PyObject *tuple = shape_tuple(shape);
+    PyObject *tuple = tuple_of(shape->extents, shape->rank);
     out->arguments = tuple ? PyTuple_Pack(1, tuple) : NULL;
     out->keywords = PyDict_New();
     bool good = out->function && element && out->arguments && out->keywords &&
@@ -36,13 +39,55 @@ static bool plan(const char *module_name, const char *type, PyObject *device, co
     return good;
 }
 
-bool output_plan(const view *like, const qn_array *shape, output_recipe *out)
+/* torch._C._dynamo.guards._empty_strided_cuda(extents, strides, type), which inductor's text calls. */
+static bool plan_quick(const view *like, const qn_array *shape, output_recipe *out)
 {
-    *out = (output_recipe){0};
+    const char *name = like->device_type == DEVICE_CUDA ? "_empty_strided_cuda" : "_empty_strided_cpu";
+    PyObject *core = imported("torch._C._dynamo.guards"), *torch = imported("torch");
+    out->quick = core ? PyObject_GetAttrString(core, name) : NULL;
+    PyErr_Clear();
+    if (out->quick) {
+        PyObject *type = PyObject_GetAttrString(torch, torch_names[shape->type]);
+        PyObject *extents = tuple_of(shape->extents, shape->rank), *strides = tuple_of(shape->strides, shape->rank);
+        if (type && extents && strides) out->quick_arguments = PyTuple_Pack(3, extents, strides, type);
+        Py_XDECREF(type);
+        Py_XDECREF(extents);
+        Py_XDECREF(strides);
+    }
+    Py_XDECREF(core);
+    Py_XDECREF(torch);
+    return !out->quick || out->quick_arguments;
+}
+
+/* The usual function makes row-major memory: axes in another order are a call of torch.empty_strided. */
+static bool plan_turned(const view *like, const qn_array *shape, output_recipe *out)
+{
+    PyObject *strides = tuple_of(shape->strides, shape->rank), *both = NULL;
+    PyObject *torch = PyImport_ImportModule("torch");
+    Py_XDECREF(out->function);
+    out->function = torch ? PyObject_GetAttrString(torch, "empty_strided") : NULL;
+    if (strides) both = PyTuple_Pack(2, PyTuple_GetItem(out->arguments, 0), strides);
+    Py_XDECREF(out->arguments);
+    out->arguments = both;
+    Py_XDECREF(strides);
+    Py_XDECREF(torch);
+    (void)like;
+    return out->function && out->arguments;
+}
+
+bool output_plan(const view *like, const qn_array *shape, const int *turn, output_recipe *out)
+{
+    *out = (output_recipe){.shape = *shape, .device_id = like->device_id};
     bool good = false;
     if (like->facts->family == FAMILY_TORCH) {
+        qn_array seen = *shape;
+        for (int i = 0; turn && i < shape->rank; i++) {
+            seen.extents[i] = shape->extents[turn[i]];
+            seen.strides[i] = shape->strides[turn[i]];
+        }
         PyObject *device = PyObject_GetAttrString(like->object, "device");
-        good = device && plan("torch", torch_names[shape->type], device, shape, out);
+        good = device && plan("torch", torch_names[shape->type], device, &seen, out) && plan_quick(like, &seen, out) &&
+               (!turn || plan_turned(like, &seen, out));
         Py_XDECREF(device);
     } else if (like->device_type == DEVICE_CUDA) {
         PyObject *cupy = imported("cupy");
@@ -64,30 +109,27 @@ bool output_plan(const view *like, const qn_array *shape, output_recipe *out)
     return good;
 }
 
-bool output_is_like(const view *v, const qn_array *shape)
+static bool memory_of(PyObject *made, const output_recipe *recipe, view *v)
 {
-    if (v->facts->family != FAMILY_TORCH || v->type != shape->type || v->rank != shape->rank) return false;
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] != shape->extents[i] || v->extents[i] < 2 || v->strides[i] != step) return false;
-        step *= v->extents[i];
-    }
+    if (!view_plain(made, v)) return false;
+    v->rank = recipe->shape.rank;
+    memcpy(v->extents, recipe->shape.extents, sizeof(*v->extents) * (size_t)v->rank);
+    memcpy(v->strides, recipe->shape.strides, sizeof(*v->strides) * (size_t)v->rank);
     return true;
 }
 
-PyObject *output_make(const output_recipe *recipe, PyObject *like)
+PyObject *output_make(const output_recipe *recipe, view *v)
 {
-    if (like) {
-        static PyObject *empty_like;
-        if (!empty_like) {
-            PyObject *torch = imported("torch");
-            empty_like = torch ? PyObject_GetAttrString(torch, "empty_like") : NULL;
-            Py_XDECREF(torch);
-            if (!empty_like) return NULL;
-        }
-        return PyObject_CallFunctionObjArgs(empty_like, like, NULL);
+    for (int quick = recipe->quick != NULL; quick >= 0; quick--) {
+        PyObject *made = quick ? PyObject_Call(recipe->quick, recipe->quick_arguments, NULL)
+                               : PyObject_Call(recipe->function, recipe->arguments, recipe->keywords);
+        if (made && memory_of(made, recipe, v) && (!quick || v->device_id == recipe->device_id)) return made;
+        Py_XDECREF(made);
+        if (!quick || (!made && !PyErr_ExceptionMatches(PyExc_TypeError)))
+            break; /* no memory is no reason to try again */
+        PyErr_Clear();
     }
-    return PyObject_Call(recipe->function, recipe->arguments, recipe->keywords);
+    return NULL;
 }
 
 void output_forget(output_recipe *recipe)
@@ -95,14 +137,16 @@ void output_forget(output_recipe *recipe)
     Py_CLEAR(recipe->function);
     Py_CLEAR(recipe->arguments);
     Py_CLEAR(recipe->keywords);
+    Py_CLEAR(recipe->quick);
+    Py_CLEAR(recipe->quick_arguments);
 }
 
-PyObject *output_bytes(const view *like, int64_t size_bytes)
+PyObject *output_bytes(const view *like, int64_t size_bytes, view *v)
 {
     qn_array shape = {.type = QN_U8, .rank = 1, .extents = {size_bytes}, .strides = {1}};
     output_recipe recipe;
-    if (!output_plan(like, &shape, &recipe)) return NULL;
-    PyObject *made = output_make(&recipe, NULL);
+    if (!output_plan(like, &shape, NULL, &recipe)) return NULL;
+    PyObject *made = output_make(&recipe, v);
     output_forget(&recipe);
     return made;
 }

@@ -11,33 +11,15 @@
 
 /* ---- ranges of torch's profiler ---- */
 
-static PyObject *profiler_enabled, *range_type;
-static bool looked_for;
-
-static void look_for(void)
-{
-    PyObject *autograd = imported("torch.autograd"), *fast = NULL, *core = imported("torch._C._profiler");
-    looked_for = autograd != NULL;
-    if (autograd) profiler_enabled = PyObject_GetAttrString(autograd, "_profiler_enabled");
-    if (core) fast = PyObject_GetAttrString(core, "_RecordFunctionFast");
-    range_type = fast;
-    PyErr_Clear();
-    Py_XDECREF(autograd);
-    Py_XDECREF(core);
-}
-
 PyObject *range_enter(const char *name)
 {
-    if (!looked_for) look_for();
-    if (!profiler_enabled || !range_type) return NULL;
-    PyObject *on = PyObject_CallNoArgs(profiler_enabled), *range = NULL;
-    if (on == Py_True) {
-        range = PyObject_CallFunction(range_type, "s", name);
-        PyObject *entered = range ? PyObject_CallMethod(range, "__enter__", NULL) : NULL;
-        if (!entered) Py_CLEAR(range);
-        Py_XDECREF(entered);
-    }
-    Py_XDECREF(on);
+    static module_place enabled, fast;
+    if (module_value("torch.autograd.profiler", "_is_profiler_enabled", &enabled) != Py_True) return NULL;
+    PyObject *type = module_value("torch._C._profiler", "_RecordFunctionFast", &fast);
+    PyObject *range = type ? PyObject_CallFunction(type, "s", name) : NULL;
+    PyObject *entered = range ? PyObject_CallMethod(range, "__enter__", NULL) : NULL;
+    if (!entered) Py_CLEAR(range);
+    Py_XDECREF(entered);
     PyErr_Clear();
     return range;
 }

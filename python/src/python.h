@@ -66,8 +66,13 @@ typedef struct view {
 } view;
 
 const type_facts *type_facts_of(PyObject *object); /* NULL: an exception is set */
+enum {
+    VIEW_WRITABLE = 1, /* it will be written */
+    VIEW_GRAD = 2,     /* autograd is on: ask whether it requires grad */
+    VIEW_TRUSTED = 4,  /* who calls knows that its bits and gradients need no look */
+};
 /* The object's memory; `name` is the argument in messages. False: an exception is set. */
-bool view_get(PyObject *object, const char *name, bool writable, view *out);
+bool view_get(PyObject *object, const char *name, unsigned flags, view *out);
 void view_release(view *v);
 /* The stream on which the producer works now, for a CUDA tensor. False: an exception is set. */
 bool view_stream(const view *v, void **stream);
@@ -76,6 +81,11 @@ bool view_plain(PyObject *object, view *out);
 bool view_same_device(const view *a, const view *b);
 bool grad_is_enabled(void);    /* torch's */
 bool forward_mode_is_on(void); /* inside torch.autograd.forward_ad.dual_level() */
+/* A global of a module that somebody imported, found once: borrowed, or NULL without error. */
+typedef struct module_place {
+    PyObject *dictionary, *name;
+} module_place;
+PyObject *module_value(const char *module, const char *name, module_place *place);
 /* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
 bool dtype_from_object(PyObject *object, qn_dtype *type);
 
@@ -83,16 +93,18 @@ bool dtype_from_object(PyObject *object, qn_dtype *type);
 
 typedef struct output_recipe {
     PyObject *function, *arguments, *keywords; /* of torch.empty or numpy.empty; all kept */
-    int like; /* of an array of the call that it is like, plus 1: torch.empty_like(that); 0: none */
+    PyObject *quick, *quick_arguments;         /* the same with fewer questions where torch has it, or NULL */
+    qn_array shape;                            /* as Quern writes it */
+    int device_id;
 } output_recipe;
-/* How the framework of `like` makes a tensor of this shape. */
-bool output_plan(const view *like, const qn_array *shape, output_recipe *out);
-/* Is the array of this shape what torch.empty_like makes of v? */
-bool output_is_like(const view *v, const qn_array *shape);
-PyObject *output_make(const output_recipe *recipe, PyObject *like);
+/* How the framework of `like` makes a tensor of this shape. turn: NULL, or the order of axes in which the caller sees
+ * it. */
+bool output_plan(const view *like, const qn_array *shape, const int *turn, output_recipe *out);
+/* A new tensor, and its memory in `v`. */
+PyObject *output_make(const output_recipe *recipe, view *v);
 void output_forget(output_recipe *recipe);
 /* Bytes on the device of `like`, as a tensor of its framework: scratch memory. */
-PyObject *output_bytes(const view *like, int64_t size_bytes);
+PyObject *output_bytes(const view *like, int64_t size_bytes, view *v);
 
 /* ---- job.c ---- */
 
@@ -107,6 +119,8 @@ bool job_run(const char *what, job_function *function, void *context, void (*aba
 extern PyObject *callable_type;
 bool callable_open(PyObject *module);
 PyObject *callable_new(PyObject *owner, qn_module *module, const char *name, bool is_text);
+/* forward(ctx, call, *args) of an autograd.Function: see callable.c. */
+PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* ---- profile.c ---- */
 

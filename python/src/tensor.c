@@ -15,8 +15,15 @@
 enum { MOST_TYPES = 64 };
 static type_facts types[MOST_TYPES];
 static int type_count;
-static PyObject *name_requires_grad, *name_base, *grad_mode;
-static PyCFunction is_neg; /* of torch.Tensor, without the way to it */
+
+/* What is asked of every torch tensor, without the way to it: descriptors of its type, C functions behind methods. */
+typedef struct question {
+    const char *name;
+    PyObject *descriptor;
+    descrgetfunc get;
+} question;
+static question get_requires_grad = {.name = "requires_grad"}, get_base = {.name = "_base"};
+static PyCFunction is_neg, is_grad_enabled;
 
 /* ---- types ---- */
 
@@ -174,15 +181,28 @@ static bool take(const dlpack_tensor *t, const char *name, view *out)
     return false;
 }
 
-/* A method without arguments that every tensor has: the C function behind it. */
-static bool find_is_neg(PyObject *object)
+/* A function or bound method without arguments: the C function behind it. */
+static PyCFunction function_behind(PyObject *object, const char *name)
 {
-    PyObject *bound = PyObject_GetAttrString(object, "is_neg");
-    bool good = bound && PyCFunction_CheckExact(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS;
-    if (good) is_neg = PyCFunction_GetFunction(bound);
-    if (bound && !good) PyErr_SetString(PyExc_TypeError, "torch.Tensor.is_neg is not what it was");
+    PyObject *bound = object ? PyObject_GetAttrString(object, name) : NULL;
+    PyCFunction found = NULL;
+    if (bound && PyCFunction_CheckExact(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS)
+        found = PyCFunction_GetFunction(bound);
+    if (bound && !found) PyErr_Format(PyExc_TypeError, "torch's %s is not what it was", name);
     Py_XDECREF(bound);
-    return good;
+    return found;
+}
+
+/* The attribute of a tensor: new reference, or NULL with an exception. */
+static PyObject *tensor_ask(question *g, PyObject *object)
+{
+    if (!g->get) {
+        g->descriptor = PyObject_GetAttrString((PyObject *)Py_TYPE(object), g->name);
+        if (!g->descriptor) return NULL;
+        g->get = (descrgetfunc)PyType_GetSlot(Py_TYPE(g->descriptor), Py_tp_descr_get);
+        if (!g->get) return PyErr_Format(PyExc_TypeError, "torch.Tensor.%s is not what it was", g->name);
+    }
+    return g->get(g->descriptor, object, NULL);
 }
 
 /* May its negative bit be set? It is on views alone, and on those that have every second element of something: asking
@@ -196,20 +216,18 @@ static bool may_be_negative(PyObject *object, const view *v)
         step *= v->extents[i];
     }
     if (!contiguous || step == 1) return true;
-    if (!name_base) name_base = PyUnicode_InternFromString("_base");
-    PyObject *base = PyObject_GenericGetAttr(object, name_base);
+    PyObject *base = tensor_ask(&get_base, object);
     if (!base) PyErr_Clear();
     bool view_of_another = base != Py_None;
     Py_XDECREF(base);
     return view_of_another;
 }
 
-static bool take_torch(PyObject *object, const char *name, view *out)
+static bool take_torch(PyObject *object, const char *name, bool grad_is_on, view *out)
 {
     if (out->type > QN_BF16) return true; /* only floats have bits and gradients */
-    if (!name_requires_grad) name_requires_grad = PyUnicode_InternFromString("requires_grad");
     if (may_be_negative(object, out)) {
-        if (!is_neg && !find_is_neg(object)) return false;
+        if (!is_neg && !(is_neg = function_behind(object, "is_neg"))) return false;
         PyObject *answer = is_neg(object, NULL);
         if (!answer) return false;
         bool negative = answer == Py_True;
@@ -220,7 +238,8 @@ static bool take_torch(PyObject *object, const char *name, view *out)
                 "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
                 "other sign; call .resolve_neg() first");
     }
-    PyObject *wants = PyObject_GenericGetAttr(object, name_requires_grad);
+    if (!grad_is_on) return true;
+    PyObject *wants = tensor_ask(&get_requires_grad, object);
     if (!wants) return false;
     out->wants_grad = wants == Py_True;
     Py_DECREF(wants);
@@ -340,8 +359,9 @@ static void view_clear(view *v, const type_facts *f, PyObject *object)
     v->managed = NULL;
 }
 
-bool view_get(PyObject *object, const char *name, bool writable, view *out)
+bool view_get(PyObject *object, const char *name, unsigned flags, view *out)
 {
+    bool writable = flags & VIEW_WRITABLE;
     const type_facts *f = type_facts_of(object);
     view_clear(out, f, object);
     bool good = false;
@@ -354,7 +374,8 @@ bool view_get(PyObject *object, const char *name, bool writable, view *out)
         } else {
             good = take_dlpack(object, name, writable, out);
         }
-        if (good && f->family == FAMILY_TORCH) good = take_torch(object, name, out);
+        if (good && f->family == FAMILY_TORCH && !(flags & VIEW_TRUSTED))
+            good = take_torch(object, name, flags & VIEW_GRAD, out);
         break;
     case FAMILY_NUMPY: good = take_buffer(object, name, writable, out); break;
     case FAMILY_DLPACK: good = take_dlpack(object, name, writable, out); break;
@@ -376,7 +397,7 @@ bool view_plain(PyObject *object, view *out)
 {
     const type_facts *f = type_facts_of(object);
     dlpack_tensor t;
-    if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", true, out);
+    if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", VIEW_WRITABLE, out);
     view_clear(out, f, object);
     return f->exchange->borrow(object, &t) == 0 && take(&t, "out", out);
 }
@@ -407,29 +428,37 @@ bool view_same_device(const view *a, const view *b)
 
 bool grad_is_enabled(void)
 {
-    if (!grad_mode) {
+    if (!is_grad_enabled) {
         PyObject *torch = imported("torch");
-        if (torch) grad_mode = PyObject_GetAttrString(torch, "is_grad_enabled");
-        Py_XDECREF(torch);
+        if (!torch) return false;
+        is_grad_enabled = function_behind(torch, "is_grad_enabled");
+        Py_DECREF(torch);
+        PyErr_Clear();
+        if (!is_grad_enabled) return true; /* asked for too often rather than never */
     }
-    PyObject *answer = grad_mode ? PyObject_CallNoArgs(grad_mode) : NULL;
+    PyObject *answer = is_grad_enabled(NULL, NULL);
     bool on = answer == Py_True;
     Py_XDECREF(answer);
     PyErr_Clear();
     return on;
 }
 
+PyObject *module_value(const char *module, const char *name, module_place *place)
+{
+    if (!place->dictionary) {
+        PyObject *found = imported(module);
+        if (!found) return NULL;
+        place->dictionary = PyModule_GetDict(found); /* of the module, which is kept with its reference */
+        place->name = PyUnicode_InternFromString(name);
+    }
+    return place->name ? PyDict_GetItemWithError(place->dictionary, place->name) : NULL;
+}
+
 bool forward_mode_is_on(void)
 {
-    static PyObject *module, *name;
-    if (!module) {
-        module = imported("torch.autograd.forward_ad");
-        name = PyUnicode_InternFromString("_current_level");
-        if (!module || !name) return false;
-    }
-    PyObject *level = PyObject_GenericGetAttr(module, name);
+    static module_place place;
+    PyObject *level = module_value("torch.autograd.forward_ad", "_current_level", &place);
     long number = level ? PyLong_AsLong(level) : -1;
-    Py_XDECREF(level);
-    PyErr_Clear();
+    if (number < 0) PyErr_Clear();
     return number >= 0;
 }
