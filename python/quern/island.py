@@ -34,6 +34,8 @@ def check_value(value):
         raise Unsupported(f"a layout of {value.layout}")
     if any(isinstance(n, int) and n == 0 for n in value.shape):
         raise Unsupported("a tensor without elements")
+    if value.is_neg():
+        raise Unsupported("a tensor with its negative bit set")
 
 
 def values_of(value):
@@ -162,7 +164,7 @@ class Island:
             w.take(x)
         for x in nodes:
             w.write(x)
-        given, self.turns = [], []
+        given, self.turns = [], []  # orders of axes in which torch sees results
         for x in results:
             value, words = x.meta["val"], w.text(x)
             order = dense_order(value)
@@ -178,49 +180,30 @@ class Island:
             given.append(words)
         body = w.first + w.lines + [f"return {', '.join(given)};"]
         self.text = f"tensor {name}({', '.join(w.parameters)})\n{{\n    " + "\n    ".join(body) + "\n}\n"
-        self.flat = [i for i, v in enumerate(self.input_values) if isinstance(v, torch.Tensor) and not v.dim()]
         self.mode = "strict " if strict else ""
         self.graph = _copied(inputs, nodes, results)
-        self.run = None
+        self.places = []  # (globals, name): where the text of a graph finds it
         self.function = None
 
     def compile(self):
         from .module import compile
 
         self.function = compile(self.text, f"<torch.compile: {self.name}>")[self.mode + self.name]
-        return self.function._callable.run
-
-    def first(self, args):
-        """Compiles it and runs it; what fails is torch's from now on, with a warning: a mistake of ours costs speed only."""
-        try:
-            self.run = self.compile()
-            return self(*args)
-        except _quern.Error as error:
-            warnings.warn(f"quern: torch computes {self.name} ({len(self.nodes)} operators) itself: {error}")
-            torch_runs = torch.fx.GraphModule({}, self.graph).forward
-            self.run, self.flat, self.turns = lambda args, keywords: torch_runs(*args), [], []
-            return self(*args)
+        self.function._callable.turn(self.turns)
+        return self.function._callable.launch
 
     def __call__(self, *args):
-        run = self.run
-        if run is None:
-            return self.first(args)
-        if self.flat:
-            args = list(args)
-            for i in self.flat:
-                args[i] = args[i].reshape(1)
-            args = tuple(args)
-        made = run(args, None)
-        if made is NotImplemented:
-            with torch.no_grad():
-                made = run(args, None)
-        for i, turn in enumerate(self.turns):
-            if turn is None:
-                continue
-            if len(self.turns) == 1:
-                return made.permute(turn)
-            made = list(made)
-            made[i] = made[i].permute(turn)
+        """The first call: compiles it, and puts what runs it in the place of itself. What fails is torch's from now on, with a
+        warning: a mistake of ours costs speed only."""
+        try:
+            run = self.compile()
+            made = run(*args)
+        except _quern.Error as error:
+            warnings.warn(f"quern: torch computes {self.name} ({len(self.nodes)} operators) itself: {error}")
+            run = torch.fx.GraphModule({}, self.graph).forward
+            made = run(*args)
+        for names, name in self.places:
+            names[name] = run
         return made
 
     @property

@@ -1,0 +1,133 @@
+"""What runs a compiled graph: between Dynamo, which calls it with tensors, and the graphs that backend.py has cut.
+
+AOTAutograd's own wrapper serves every case (aliases, subclasses, effects) and costs more than small kernels do. A program
+without those cases is served here: the forward graph inside a plain autograd.Function, the backward graph when its gradients
+arrive, buffers that were changed copied at the end. `serve` gives None where that is not so, and torch's wrapper is taken.
+"""
+
+import torch
+from torch._functorch._aot_autograd.schemas import MutationType, OutputType
+
+
+def serve(parts, count):
+    """A function of the program's `count` inputs, from the graphs by kind (`forward` and `backward`, or `inference`) and torch's
+    description of them (`meta`); None: torch's wrapper must do it."""
+    meta = parts.get("meta")
+    if meta is None or torch._C._is_any_autocast_enabled():  # graphs have their casts: they must run without autocast
+        return None
+    try:
+        if not _is_plain(meta, count):
+            return None
+        if "inference" in parts:
+            return _inference(parts["inference"], meta) if parts["inference"].count == count else None
+        if "forward" in parts and "backward" in parts and parts["forward"].count == count:
+            return _training(parts["forward"], parts["backward"], meta)
+    except AttributeError:  # another version of torch
+        pass
+    return None
+
+
+def _is_plain(meta, count):
+    if meta.tokens or meta.num_intermediate_bases or meta.num_outputs_aliased or meta.num_outputs_rng_offset:
+        return False
+    if meta.num_graphsafe_rng_states or meta.num_backward_tokens or meta.num_opaque_objects_saved_for_bw:
+        return False
+    if len(meta.input_info) != count or meta.indices_of_inputs_that_requires_grad_with_mutations_in_bw:
+        return False
+    if any(i.output_type not in (OutputType.non_alias, OutputType.unsafe_view_alias) for i in meta.output_info):
+        return False
+    for info in meta.input_info:
+        if info.mutation_type == MutationType.NOT_MUTATED:
+            continue
+        if info.mutation_type != MutationType.MUTATED_OUT_GRAPH or info.mutates_metadata or info.requires_grad:
+            return False
+        if info.mutates_storage_metadata or info.mutations_under_no_grad_or_inference_mode and info.requires_grad:
+            return False
+    return not meta.dynamic_outputs
+
+
+def _update(args, indices, made):
+    torch._foreach_copy_([args[i] for i in indices], list(made))
+
+
+def _inference(graph, meta):
+    changed, count = meta.mutated_inp_runtime_indices, meta.num_mutated_inp_runtime_indices
+
+    def call(*args):
+        made = graph.run(*args)
+        if count:
+            with torch.no_grad():
+                _update(args, changed, made[:count])
+            return made[count:]
+        return made
+
+    return call
+
+
+def _training(forward_graph, backward_graph, meta):
+    count, changed = meta.num_mutated_inp_runtime_indices, meta.mutated_inp_runtime_indices
+    returned = meta.num_forward_returns
+    saved, numbers = meta.tensors_saved_for_backwards_slice, meta.symints_saved_for_backwards_slice
+    unsafe = [count + i for i in meta.unsafe_view_out_indices]
+    infos = [None] * count + list(meta.output_info)
+    fixed = tuple(i for i, info in enumerate(infos) if info is None or (issubclass(info.raw_type, torch.Tensor) and not info.requires_grad))
+    wanted = [i for i, info in enumerate(infos) if info is not None and issubclass(info.raw_type, torch.Tensor) and info.requires_grad]
+    expected = backward_graph.inputs[len(backward_graph.inputs) - len(wanted) :]
+    plain = [v.is_contiguous() for v in expected]
+
+    class Step(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *args):
+            made = forward_graph.run(*args)
+            ctx.to_save = tuple([x.detach() if x._is_view() else x for x in made[saved]])
+            ctx.numbers = made[numbers]
+            made = list(made[:returned])
+            for i in unsafe:
+                made[i] = torch.ops.aten._unsafe_view(made[i], made[i].shape)
+            if fixed:
+                ctx.non_differentiable = tuple([made[i] for i in fixed])
+            ctx._materialize_non_diff_grads = False
+            return tuple(made)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            if torch.is_grad_enabled():
+                return _Once.apply(ctx, backward_graph, wanted, expected, plain, *grads)
+            return _backward(ctx, backward_graph, wanted, expected, plain, grads)
+
+    apply = super(torch.autograd.Function, Step).apply  # without the wrapper for functorch
+    if not count:
+        return apply
+
+    def call(*args):
+        made = apply(*args)
+        with torch.no_grad():
+            _update(args, changed, made[:count])
+        return made[count:]
+
+    return call
+
+
+def _backward(ctx, graph, wanted, expected, plain, grads):
+    arrived = []
+    for i, value, contiguous in zip(wanted, expected, plain):
+        grad = grads[i]
+        if contiguous:
+            if not grad.is_contiguous():
+                grad = grad.contiguous()
+        elif grad.stride() != tuple(value.stride()):
+            grad = torch.empty_strided(grad.shape, [int(n) for n in value.stride()], dtype=grad.dtype, device=grad.device).copy_(grad)
+        arrived.append(grad)
+    return tuple(graph.run(*ctx.numbers, *ctx.saved_tensors, *arrived))
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that is asked for with create_graph=True: given, and refused when it is differentiated itself."""
+
+    @staticmethod
+    def forward(ctx, step, graph, wanted, expected, plain, *grads):
+        return _backward(step, graph, wanted, expected, plain, grads)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("a program that torch.compile made with backend \"quern\" has no second derivative: call the model without torch.compile for it")
