@@ -731,6 +731,9 @@ def scan(name):
 # ---- products: small ones; the others are torch's ----
 
 
+TOO_LARGE = "a large product"
+
+
 def limited(w, *factors):
     """Multiplications beyond the limit are left to torch's libraries."""
     limit = w.products["limit"]
@@ -738,7 +741,7 @@ def limited(w, *factors):
     for n in factors:
         count *= n if isinstance(n, int) else getattr(n.node, "hint", None) or 1 << 12
     if limit is not None and count > limit:
-        raise Unsupported("a large product, which torch's libraries do faster")
+        raise Unsupported(f"{TOO_LARGE}, which torch's libraries do faster")
     if not w.out.dtype.is_floating_point:
         raise Unsupported("a product of integers")
 

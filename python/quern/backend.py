@@ -4,11 +4,13 @@
     torch.compile(model, backend="quern", options={"strict": True})
     print(quern.explain(model, x))        # what fused, what torch keeps, why, and what it costs
 
-Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), product_limit
-(multiplications up to which a product or convolution is Quern's), leave (names of operators that torch keeps).
+Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), measure (on CUDA: time
+the forms of a program at its first call, choice.py), product_limit (multiplications up to which a product or convolution is
+Quern's, instead of what was measured), leave (names of operators that torch keeps).
 """
 
 import collections
+import copy
 import functools
 import operator
 
@@ -20,11 +22,12 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import aten, island, runtime
+from . import aten, choice, island, runtime
 from .aten import Unsupported
 
-DEFAULTS = {"strict": False, "smallest_island": 2, "product_limit": 1 << 21, "leave": ()}
-_reports = []  # of `explain`, while it runs
+DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "product_limit": 0, "leave": ()}
+SMALL_PRODUCT, ANY_PRODUCT = 1 << 21, 1 << 62  # what is Quern's unmeasured, and where that was faster
+_programs = []  # lists of `explain`, while it runs
 
 
 def options_from(given, mode):
@@ -302,58 +305,136 @@ class Report:
 
 class Graph:
     """One graph, cut: `run` is a function of its inputs. Islands are compiled at the first call; then the text of the graph calls
-    straight into C."""
+    straight into C. `forms` by name: with small products alone, and with all where that is another cut."""
 
     def __init__(self, kind, gm, options):
-        self.report = Report(kind, gm)
         self.inputs = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
         self.count = len(self.inputs)
-        cut(gm, options, self.report)
-        quicken(gm)
-        _LazyGraphModule.force_recompile(gm)
-        self.run = gm.forward
-        names = self.run.__globals__
-        for made in self.report.islands:
-            made.places += [(names, name) for name, value in names.items() if value is made]
+        self.forms, self.reports = {}, {}
+        limits = {"quern": options["product_limit"] or SMALL_PRODUCT}
+        if options["measure"] and not options["product_limit"] and any(_is_large(n) for n in gm.graph.nodes):
+            limits["products"] = ANY_PRODUCT
+        for name, limit in limits.items():
+            own = gm if name == "quern" and len(limits) == 1 else copy.deepcopy(gm)
+            self.reports[name] = Report(kind, own)
+            self.forms[name] = _cut_form(own, {**options, "product_limit": limit}, self.reports[name])
+        self.select("quern")
+
+    def select(self, form):
+        form = form if form in self.forms else "quern"
+        self.run, self.report = self.forms[form], self.reports[form]
 
 
-def _compiler(kind, options, parts):
-    def compile_graph(gm, example_inputs):
-        graph = parts[kind] = Graph(kind, gm, options)
-        context = torch._guards.TracingContext.try_get()
-        if kind != "backward" and context is not None:
-            parts["meta"] = context.fw_metadata
-        for reports in _reports:
-            reports.append(graph.report)
-        return make_boxed_func(graph.run)
+_PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution".split()))
 
-    return compile_graph
+
+def _is_large(node):
+    return node.target in _PRODUCTS and (island.reason_against(node, SMALL_PRODUCT) or "").startswith(aten.TOO_LARGE)
+
+
+def _cut_form(gm, options, report):
+    cut(gm, options, report)
+    quicken(gm)
+    _LazyGraphModule.force_recompile(gm)
+    run = gm.forward
+    names = run.__globals__
+    for made in report.islands:
+        made.places += [(names, name) for name, value in names.items() if value is made]
+    return run
+
+
+class Program:
+    """What Dynamo calls: the graphs of one program, in the form that is fastest where that can be measured."""
+
+    def __init__(self, gm, inputs, options):
+        self.gm, self.options, self.form, self.times = gm, options, "quern", {}
+        self.parts = parts = {}
+
+        def compiler(kind):
+            def compile_graph(gm, example_inputs):
+                graph = parts[kind] = Graph(kind, gm, options)
+                context = torch._guards.TracingContext.try_get()
+                if kind != "backward" and context is not None:
+                    parts["meta"] = context.fw_metadata
+                return make_boxed_func(lambda *args: graph.run(*args))
+
+            return compile_graph
+
+        with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):  # both graphs are needed to serve them
+            made = aot_autograd(
+                fw_compiler=compiler("forward"),
+                bw_compiler=compiler("backward"),
+                inference_compiler=compiler("inference"),
+                decompositions=decompositions(),
+                partition_fn=min_cut_rematerialization_partition,
+            )(gm, inputs)
+        served = runtime.serve(parts, len(inputs))
+        self.is_plain = served is not None
+        self.quern = served or made
+        self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
+        meta = parts.get("meta")
+        self.changed = set(range(len(inputs))) if meta is None else set(meta.mutated_inp_runtime_indices)
+        on_cuda = any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs)
+        self.run = self.quern
+        if on_cuda and options["measure"] and self.graphs:
+            self.key = choice.key_of(gm, inputs, options)
+            known = choice.recall(self.key)
+            if known:
+                self.select(known)
+            else:
+                self.run = self.first
+
+    def select(self, form):
+        self.form = form
+        for graph in self.graphs:
+            graph.select(form)
+        self.run = self.gm.forward if form == "torch" else self.quern
+
+    def first(self, *args):
+        """Measures the forms, once; while somebody records a CUDA graph, or without memory for it, the next call does."""
+        names = ["quern"] + (["products"] if any("products" in g.forms for g in self.graphs) else []) + ["torch"]
+        if not torch.cuda.is_current_stream_capturing():
+            try:
+                forms = {name: (lambda name=name: self.select(name), self.gm.forward if name == "torch" else self.quern) for name in names}
+                self.times = choice.measure(forms, args, self.changed)
+                self.select(choice.best_of(self.times))
+                choice.remember(self.key, self.form, self.times)
+            except torch.OutOfMemoryError:
+                self.select("quern")
+        return (self.quern if self.form != "torch" else self.gm.forward)(*args)
+
+    @property
+    def reports(self):
+        return [graph.report for graph in self.graphs]
 
 
 def backend(gm, example_inputs, *, options=None, mode=None):
     """What torch.compile calls."""
-    chosen = options_from(options, mode)
-    parts = {}
-    with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):  # both graphs are needed to serve them
-        made = aot_autograd(
-            fw_compiler=_compiler("forward", chosen, parts),
-            bw_compiler=_compiler("backward", chosen, parts),
-            inference_compiler=_compiler("inference", chosen, parts),
-            decompositions=decompositions(),
-            partition_fn=min_cut_rematerialization_partition,
-        )(gm, example_inputs)
-    return runtime.serve(parts, len(example_inputs)) or made
+    program = Program(gm, example_inputs, options_from(options, mode))
+    for programs in _programs:
+        programs.append(program)
+    return program.quern if program.run is program.quern else lambda *args: program.run(*args)
 
 
 class Explanation:
     """What `explain` found: `reports` by graph, and its text."""
 
-    def __init__(self, reports, times):
-        self.reports = reports
+    def __init__(self, programs, times):
+        self.programs = programs
         self.times = times
+
+    @property
+    def reports(self):
+        return [report for program in self.programs for report in program.reports]
 
     def __str__(self):
         lines = []
+        for program in self.programs:
+            if program.times:
+                words = ", ".join(f"{_FORMS[name]} {t * 1e6:.1f} us" for name, t in program.times.items())
+                lines.append(f"measured: {words}")
+            if program.form == "torch":
+                lines.append("torch runs this program itself: that was faster")
         for report in self.reports:
             fused = sum(len(i.nodes) for i in report.islands)
             lines.append(f"{report.kind}: {report.count} operators, {fused} of them in {len(report.islands)} islands")
@@ -370,6 +451,9 @@ class Explanation:
     __repr__ = __str__
 
 
+_FORMS = {"quern": "Quern", "products": "with large products", "torch": "torch"}
+
+
 def _short(target):
     name = str(target)
     return "getitem" if target is operator.getitem else name.removeprefix("aten.").removesuffix(".default")
@@ -380,8 +464,8 @@ def explain(model, *args, options=None, gradient=True, **keywords):
     The gradient is looked at too where a parameter or argument wants one (it is added to their `.grad`)."""
     import time
 
-    reports, times = [], {}
-    _reports.append(reports)
+    programs, times = [], {}
+    _programs.append(programs)
     torch._dynamo.reset()
     try:
         compiled = torch.compile(model, backend=lambda gm, inputs: backend(gm, inputs, options=options))
@@ -403,5 +487,5 @@ def explain(model, *args, options=None, gradient=True, **keywords):
                 best = spent if best is None else min(best, spent)
             times[name] = best
     finally:
-        _reports.pop()
-    return Explanation(reports, times)
+        _programs.pop()
+    return Explanation(programs, times)

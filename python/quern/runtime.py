@@ -91,9 +91,10 @@ def _training(forward_graph, backward_graph, meta):
 
         @staticmethod
         def backward(ctx, *grads):
+            given = (*ctx.numbers, *ctx.saved_tensors, *_arrived(grads, wanted, expected, plain))
             if torch.is_grad_enabled():
-                return _Once.apply(ctx, backward_graph, wanted, expected, plain, *grads)
-            return _backward(ctx, backward_graph, wanted, expected, plain, grads)
+                return _Once.apply(backward_graph, *given)
+            return tuple(backward_graph.run(*given))
 
     apply = super(torch.autograd.Function, Step).apply  # without the wrapper for functorch
     if not count:
@@ -108,7 +109,8 @@ def _training(forward_graph, backward_graph, meta):
     return call
 
 
-def _backward(ctx, graph, wanted, expected, plain, grads):
+def _arrived(grads, wanted, expected, plain):
+    """Gradients with the strides that the backward graph was promised."""
     arrived = []
     for i, value, contiguous in zip(wanted, expected, plain):
         grad = grads[i]
@@ -118,15 +120,15 @@ def _backward(ctx, graph, wanted, expected, plain, grads):
         elif grad.stride() != tuple(value.stride()):
             grad = torch.empty_strided(grad.shape, [int(n) for n in value.stride()], dtype=grad.dtype, device=grad.device).copy_(grad)
         arrived.append(grad)
-    return tuple(graph.run(*ctx.numbers, *ctx.saved_tensors, *arrived))
+    return arrived
 
 
 class _Once(torch.autograd.Function):
     """A gradient that is asked for with create_graph=True: given, and refused when it is differentiated itself."""
 
     @staticmethod
-    def forward(ctx, step, graph, wanted, expected, plain, *grads):
-        return _backward(step, graph, wanted, expected, plain, grads)
+    def forward(ctx, graph, *given):
+        return tuple(graph.run(*given))
 
     @staticmethod
     def backward(ctx, *grads):

@@ -32,12 +32,12 @@ def reports_of(function, *args, **options):
     from quern import backend
 
     found = []
-    backend._reports.append(found)
+    backend._programs.append(found)
     try:
         result = compiled(function, **options)(*args)
     finally:
-        backend._reports.pop()
-    return result, found
+        backend._programs.pop()
+    return result, [report for program in found for report in program.reports]
 
 
 def parameters_of(function):
@@ -189,16 +189,16 @@ class Backend(unittest.TestCase):
         from quern import backend
 
         found = []
-        backend._reports.append(found)
+        backend._programs.append(found)
         try:
             f = compiled(lambda x, w: torch.softmax(x @ w, -1).view(-1) * 2 + x.shape[0], dynamic=True)
             for rows in range(3, 23):
                 x, w = torch.randn(rows, 5), torch.randn(5, 7)
                 torch.testing.assert_close(f(x, w), torch.softmax(x @ w, -1).view(-1) * 2 + rows, rtol=1e-4, atol=1e-5)
         finally:
-            backend._reports.pop()
+            backend._programs.pop()
         self.assertLessEqual(len(found), 2)
-        self.assertTrue(all(report.islands for report in found))
+        self.assertTrue(all(report.islands for program in found for report in program.reports))
 
     def test_strict_has_the_bits_of_eager(self):
         x = torch.randn(50, 40).to(torch.bfloat16)

@@ -1,0 +1,134 @@
+"""Which form of a program runs: Quern's, Quern's with large products too, or torch's own. Measured, not guessed: at the first
+call on CUDA each form is run with the program's own tensors, forward and backward, in turns; the fastest stays. The answer is kept
+in the cache folder (`torch.log`), so that the next process asks nobody.
+
+Forms run on the same tensors, without the ones that the program changes: those are copied, and so are the states of the
+generators of random numbers.
+"""
+
+import hashlib
+import os
+import time
+
+import torch
+
+from . import _quern
+
+TORCH_MUST_WIN_BY = 0.97  # of the time: a tie is Quern's
+ROUNDS, ROUND_SECONDS, MOST_CALLS = 5, 0.002, 20
+
+
+# ---- the record ----
+
+
+def _path():
+    folder = os.environ.get("QUERN_CACHE")
+    if not folder:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        folder = os.path.join(base, "quern")
+    return os.path.join(folder, "torch.log")
+
+
+_known = None  # key: form
+
+
+def _read():
+    global _known
+    _known = {}
+    try:
+        with open(_path()) as file:
+            for line in file:
+                words = line.split()
+                if len(words) >= 2:
+                    _known[words[0]] = words[1]
+    except OSError:
+        pass
+
+
+def recall(key):
+    if _known is None:
+        _read()
+    return _known.get(key)
+
+
+def remember(key, form, times):
+    _known[key] = form
+    words = " ".join(f"{name}={seconds * 1e6:.1f}us" for name, seconds in times.items())
+    try:
+        with open(_path(), "a") as file:  # one write of one line: several processes do not mix theirs
+            file.write(f"{key} {form} {words}\n")
+    except OSError:
+        pass
+
+
+def key_of(gm, inputs, options):
+    """What the answer depends on: the program, its tensors, the machine, both libraries."""
+    words = [gm.code, repr(sorted(options.items())), torch.__version__, str(torch.is_grad_enabled())]
+    for x in inputs:
+        if isinstance(x, torch.Tensor):
+            words.append(f"{x.dtype} {tuple(map(str, x.shape))} {tuple(map(str, x.stride()))} {x.requires_grad}")
+    words.append(torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
+    words.append(str(os.stat(_quern.__file__).st_size))
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:24]
+
+
+# ---- measuring ----
+
+
+def _stand_ins(args, changed):
+    made = []
+    for i, x in enumerate(args):
+        if isinstance(x, torch.Tensor):
+            wants = x.requires_grad and torch.is_grad_enabled()
+            x = x.detach().clone() if i in changed else x.detach()
+            x = x.requires_grad_() if wants else x
+        made.append(x)
+    return made
+
+
+def _step(function, args, leaves, ones):
+    made = function(*args)
+    if not leaves:
+        return
+    wanted = [t for t in made if isinstance(t, torch.Tensor) and t.requires_grad]
+    if wanted:
+        if not ones:
+            ones += [torch.ones_like(t) for t in wanted]
+        torch.autograd.grad(wanted, leaves, ones, allow_unused=True)
+
+
+def measure(forms, args, changed):
+    """forms: name -> what makes it run, and the function. Seconds of a step of each."""
+    devices = sorted({x.device.index for x in args if isinstance(x, torch.Tensor) and x.is_cuda})
+
+    def wait():
+        for device in devices:
+            torch.cuda.synchronize(device)
+
+    with torch.random.fork_rng(devices=devices):
+        args = _stand_ins(args, changed)
+        leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
+        ones, times, calls = [], {name: [] for name in forms}, {}
+
+        def run(name, count):
+            select, function = forms[name]
+            select()
+            wait()
+            start = time.perf_counter()
+            for _ in range(count):
+                _step(function, args, leaves, ones)
+            wait()
+            return (time.perf_counter() - start) / count
+
+        for name in forms:
+            run(name, 1)  # compiles
+            calls[name] = max(1, min(MOST_CALLS, int(ROUND_SECONDS / run(name, 1))))
+        for _ in range(ROUNDS):
+            for name in forms:
+                times[name].append(run(name, calls[name]))
+    return {name: min(each) for name, each in times.items()}
+
+
+def best_of(times):
+    best = min((t, name) for name, t in times.items() if name != "torch")[1]
+    return "torch" if times["torch"] < TORCH_MUST_WIN_BY * times[best] else best

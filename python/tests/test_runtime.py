@@ -1,0 +1,177 @@
+"""How compiled programs are run: our wrapper where a program is plain, torch's elsewhere; the forms and the choice among them."""
+
+import os
+import tempfile
+import unittest
+
+from .support import needs_torch, torch
+from .test_backend import compiled
+
+if torch:
+    from torch.utils.checkpoint import checkpoint
+
+
+def program_of(function, *args, **options):
+    """Runs it once under the backend: the compiled function, its program, its result."""
+    from quern import backend
+
+    found = []
+    backend._programs.append(found)
+    try:
+        f = compiled(function, **options)
+        result = f(*args)
+    finally:
+        backend._programs.pop()
+    assert len(found) == 1, len(found)
+    return f, found[0], result
+
+
+def gradients(function, *args):
+    """Results, and gradients that are not contiguous when they arrive."""
+    results = [r for r in torch.utils._pytree.tree_leaves(function(*args)) if r.requires_grad]
+    leaves = [a for a in args if a.requires_grad]
+    return [r.detach() for r in results] + list(torch.autograd.grad([(r * r.detach().cos()).t().sum() if r.dim() == 2 else r.sum() for r in results], leaves))
+
+
+@needs_torch
+class Runtime(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(3)
+        self.x = torch.randn(6, 8, requires_grad=True)
+        self.w = torch.randn(8, 8, requires_grad=True)
+
+    def same(self, a, b):
+        for x, y in zip(a, b):
+            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
+        self.assertEqual(len(a), len(b))
+
+    def test_plain_programs_are_ours(self):
+        def f(x, w):
+            return torch.tanh(x @ w) * x, torch.softmax(x, -1), (x > 0).sum()
+
+        _, program, _ = program_of(f, self.x, self.w)
+        self.assertTrue(program.is_plain)
+        with torch.no_grad():
+            _, program, found = program_of(f, self.x, self.w)
+            self.assertTrue(program.is_plain)
+            self.same(found, f(self.x, self.w))
+        self.same(gradients(compiled(f), self.x, self.w), gradients(f, self.x, self.w))
+
+    def test_buffers_that_change(self):
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU()).train()
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        wanted = gradients(net, self.x)
+        after = {k: v.clone() for k, v in net.state_dict().items()}
+        net.load_state_dict(before)
+        f, program, _ = program_of(net, self.x)
+        self.assertTrue(program.is_plain)
+        net.load_state_dict(before)
+        self.same(gradients(f, self.x), wanted)
+        self.same(list(net.state_dict().values()), list(after.values()))
+
+    def test_aliases_and_casts_are_torchs(self):
+        def views(x):
+            y = torch.sin(x) * 2
+            return y, y.t()[1:]
+
+        f, program, _ = program_of(views, self.x)
+        self.assertFalse(program.is_plain)
+        self.same(gradients(f, self.x), gradients(views, self.x))
+        f, program, _ = program_of(lambda x: (torch.sin(x) * 2).t()[1:], self.x)  # of what nobody else has: ours
+        self.assertTrue(program.is_plain)
+        self.same(gradients(f, self.x), gradients(lambda x: (torch.sin(x) * 2).t()[1:], self.x))
+        with torch.autocast("cpu", torch.bfloat16):
+            f, program, result = program_of(lambda x, w: torch.tanh(x @ w) * 2, self.x, self.w)
+            self.assertFalse(program.is_plain)
+            self.assertEqual(result.dtype, torch.bfloat16)
+
+    def test_gradients_twice_and_of_gradients(self):
+        f = compiled(lambda x: torch.sin(x) * x)
+        y = f(self.x)
+        first = torch.autograd.grad(y.sum(), self.x, retain_graph=True)[0]
+        again = torch.autograd.grad(y.sum(), self.x, create_graph=True)[0]
+        self.same([first], [again])
+        with self.assertRaisesRegex(RuntimeError, "no second derivative"):
+            torch.autograd.grad(again.sum(), self.x)
+
+    def test_results_that_nobody_uses(self):
+        f = compiled(lambda x, w: (torch.sin(x) * 2, torch.cos(w) * 3))
+        a, _ = f(self.x, self.w)
+        found = torch.autograd.grad(a.sum(), [self.x, self.w], allow_unused=True)
+        torch.testing.assert_close(found[0], 2 * torch.cos(self.x))
+        self.assertTrue(found[1] is None or not found[1].any())
+
+    def test_checkpoints_hooks_and_inference_mode(self):
+        def f(x, w):
+            return torch.tanh(x @ w) * x
+
+        c = compiled(f)
+        self.same(gradients(lambda x, w: checkpoint(c, x, w, use_reentrant=False), self.x, self.w), gradients(f, self.x, self.w))
+        packed = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+            gradients(c, self.x, self.w)
+        self.assertTrue(packed)
+        with torch.inference_mode():
+            self.same([c(self.x, self.w)], [f(self.x, self.w)])
+
+    def test_forms_agree(self):
+        """Whatever was chosen, the numbers are the same; a form is chosen by its times."""
+        from quern import choice
+
+        wide = torch.nn.Linear(256, 256)
+        x = torch.randn(64, 256, requires_grad=True)
+        f, program, _ = program_of(lambda x: torch.relu(wide(x)) * 2, x)
+        self.assertEqual(sorted(program.graphs[0].forms), ["products", "quern"])
+        wanted = gradients(lambda x: torch.relu(wide(x)) * 2, x)
+        for form in ("quern", "products"):
+            program.select(form)
+            self.same(gradients(f, x), wanted)
+        self.assertEqual(choice.best_of({"quern": 2.0, "products": 1.0, "torch": 0.99}), "products")
+        self.assertEqual(choice.best_of({"quern": 2.0, "products": 1.0, "torch": 0.5}), "torch")
+        _, program, _ = program_of(lambda x: torch.relu(wide(x)) * 2, x, product_limit=100)
+        self.assertEqual(list(program.graphs[0].forms), ["quern"])
+
+    def test_measuring_changes_nothing(self):
+        from quern import choice
+
+        net = torch.nn.Sequential(torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5)).train()
+        _, program, _ = program_of(net, self.x)
+        state, seed, x = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state(), self.x
+        given = self.arguments(net, program)
+        times = choice.measure({"quern": (lambda: None, program.quern), "torch": (lambda: None, program.gm.forward)}, given, program.changed)
+        self.assertEqual(sorted(times), ["quern", "torch"])
+        self.same(list(net.state_dict().values()), list(state.values()))
+        self.assertTrue(torch.equal(torch.get_rng_state(), seed))
+        self.assertIsNone(x.grad)
+
+    def arguments(self, net, program):
+        """The program's inputs in its order, found by what they are."""
+        known = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+        found = []
+        for node in program.gm.graph.nodes:
+            if node.op == "placeholder":
+                name = next((k for k in known if node.name.endswith(k.rpartition(".")[2] + "_")), None)
+                found.append(known[name] if name else self.x)
+        return found
+
+    def test_choices_are_kept(self):
+        from quern import choice
+
+        old, kept = os.environ.get("QUERN_CACHE"), choice._known
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["QUERN_CACHE"] = folder
+            try:
+                choice._known = None
+                self.assertIsNone(choice.recall("key"))
+                choice.remember("key", "torch", {"quern": 2e-6, "torch": 1e-6})
+                choice._known = None
+                self.assertEqual(choice.recall("key"), "torch")
+            finally:
+                choice._known = kept
+                del os.environ["QUERN_CACHE"]
+                if old is not None:
+                    os.environ["QUERN_CACHE"] = old
+
+
+if __name__ == "__main__":
+    unittest.main()
