@@ -1,177 +1,267 @@
 #!/usr/bin/env python3
-"""torch.compile's backends beside each other on the models of python/tests/backend_models.py: eager, quern, and inductor where it
-works. Forward and gradient, results compared before and after timing, rounds interleaved, medians.
+"""torch.compile's backends beside each other on the sixty models of bench/torch_models.py, forward and gradient: eager, quern, inductor.
 
-    python3 bench/torch_backend.py [--device cuda] [--scale 32] [--grow 1] [--models a,b] [--rounds 15] [--seconds 40] [--inductor]
+    PYTHONPATH=python python3 bench/torch_backend.py [--models a,b] [--workers 8] [--seconds 150] [--no-inductor] [--divide 1]
 
-Columns: us a call of each, the ratio to eager (above 1: faster), first call in seconds. The last lines are geometric means and
-what torch kept most often, and why. Models that are not done when the seconds are over are told.
+First every model is compiled, in several processes side by side; then, with all of them idle, one model after the other is
+timed: rounds of each form in turns, medians, results compared with eager before and after. Columns: us of a step, the ratio to
+eager's (above 1: faster), seconds of the first call (while others compile too), which form Quern's measurement chose. The last lines
+are geometric means, the models below 0.9 of eager, and what torch kept most often, and why.
 SPDX-License-Identifier: MIT
 """
 
 import argparse
 import collections
 import math
+import multiprocessing
 import os
+import queue
 import statistics
 import sys
 import time
 import warnings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.environ.get("QUERN_PYTHON") or os.path.join(ROOT, "python"))
-sys.path.insert(1, os.path.join(ROOT, "python"))
-
-import torch  # noqa: E402
-import torch.nn as nn  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-from quern import backend  # noqa: E402
-
-warnings.filterwarnings("ignore")
+sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 
-def extra(scale):
-    """Models at sizes that matter."""
-    from tests import backend_models as models
-
-    rows, width = 128 * scale, 1024
-
-    def data(*shape, device):
-        return torch.randn(*shape, device=device, requires_grad=True)
-
-    found = {
-        "big_gelu_residual": lambda d: (lambda x, y: F.gelu(x) + y * 0.5, [data(rows, width, device=d), data(rows, width, device=d)]),
-        "big_swiglu": lambda d: (lambda x, y: F.silu(x) * y, [data(rows, width, device=d), data(rows, width, device=d)]),
-        "big_softmax": lambda d: (lambda x: torch.softmax(x * 0.3, -1), [data(rows, width, device=d)]),
-        "big_layer_norm": lambda d: (lambda x, w, b: F.layer_norm(x, (width,), w, b) * 2, [data(rows, width, device=d), data(width, device=d), data(width, device=d)]),
-        "big_rms_norm": lambda d: (lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w, [data(rows, width, device=d), data(width, device=d)]),
-        "big_cross_entropy": lambda d: (lambda x, t: F.cross_entropy(x * 1.5, t), [data(rows, width, device=d), models.labels(rows, width, d)]),
-        "big_smooth_l1": lambda d: (lambda x, y: F.smooth_l1_loss(x, y), [data(rows, width, device=d), data(rows, width, device=d)]),
-        "big_chain": lambda d: (lambda x: (torch.tanh(x) * 2 + x.sigmoid()).relu() - x.clamp(-1, 1) * 0.1, [data(rows, width, device=d)]),
-        "big_group_norm": lambda d: (lambda x: F.silu(F.group_norm(x, 8)), [data(scale, 64, 64, 64, device=d)]),
-        "big_batch_norm": lambda d: (nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()).to(d).train(), [data(scale, 64, 64, 64, device=d)]),
-        "big_mlp": lambda d: (nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, width)).to(d), [data(rows, width, device=d)]),
-        "big_block": lambda d: (models.Block(512, 8).to(d), [data(8, 256, 512, device=d)]),
-    }
-    return found
-
-
-def leaves_of(function, args):
+def leaves_of(torch, function, args):
+    """Everything that a gradient is asked for: inputs, parameters, tensors that a closure has."""
     found = [a for a in args if a.requires_grad]
-    layers = [function] + [c.cell_contents for c in getattr(function, "__closure__", None) or ()]
-    for layer in layers:
-        for each in layer if isinstance(layer, list) else [layer]:
-            if isinstance(each, nn.Module):
-                found += each.parameters()
+    for layer in [function] + [c.cell_contents for c in getattr(function, "__closure__", None) or ()]:
+        for each in layer if isinstance(layer, (list, tuple)) else [layer]:
+            if isinstance(each, torch.nn.Module):
+                found += [p for p in each.parameters() if p.requires_grad]
+            elif isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad:
+                found.append(each)
     return found
 
 
-def step(function, args, leaves):
-    results = [t for t in torch.utils._pytree.tree_leaves(function(*args))]
-    wanted = [r for r in results if r.requires_grad]
-    grads = torch.autograd.grad(wanted, leaves, [torch.ones_like(r) for r in wanted], allow_unused=True) if wanted else []
-    return [r.detach() for r in results] + [g for g in grads if g is not None]
+class Model:
+    """One model in every form."""
+
+    def __init__(self, name, given):
+        import torch
+        import torch_models
+        from quern import backend
+
+        self.name, self.torch, self.device = name, torch, given.device
+        torch.manual_seed(0)
+        self.function, self.args = torch_models.MODELS[name](given.device, given.divide)
+        self.leaves = leaves_of(torch, self.function, self.args)
+        self.programs, self.firsts, self.failed = [], {}, {}
+        self.forms = {"eager": self.function, "quern": self.compiled(backend.backend)}
+        if given.inductor:
+            self.forms["inductor"] = self.compiled("inductor")
+        self.wanted, self.ones = None, None
+        backend._programs.append(self.programs)
+        for form in list(self.forms):
+            start = time.perf_counter()
+            try:
+                made = self.step(form)
+                self.wait()
+            except Exception as error:  # one form must not lose the others
+                self.failed[form] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"
+                del self.forms[form]
+                continue
+            self.firsts[form] = time.perf_counter() - start
+            if form == "eager":
+                self.wanted = made
+            elif not self.close(made):
+                self.failed[form] = "WRONG"
+                del self.forms[form]
+        backend._programs.pop()
+
+    def compiled(self, backend):
+        def function(*args, f=self.function):
+            return f(*args)
+
+        # Code of its own for each backend and model: Dynamo's cache goes by code.
+        function.__code__ = function.__code__.replace(co_name=f"{self.name}_{backend if isinstance(backend, str) else 'quern'}")
+        return self.torch.compile(function, backend=backend)
+
+    def wait(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def step(self, form):
+        torch = self.torch
+        results = torch.utils._pytree.tree_leaves(self.forms[form](*self.args))
+        wanted = [r for r in results if r.requires_grad]
+        if self.ones is None:
+            self.ones = [torch.ones_like(r) for r in wanted]
+        grads = torch.autograd.grad(wanted, self.leaves, self.ones, allow_unused=True)
+        return [r.detach() for r in results] + [g for g in grads if g is not None]
+
+    def close(self, made):
+        torch = self.torch
+        if len(made) != len(self.wanted):
+            return False
+        for x, y in zip(made, self.wanted):
+            if not y.is_floating_point():
+                continue
+            few = 2e-2 if y.dtype == torch.bfloat16 else 2e-3
+            largest = float(y.abs().max()) if y.numel() else 0.0
+            if not torch.allclose(x.float(), y.float(), rtol=few, atol=few * max(largest, 1e-3)):
+                return False
+        return True
+
+    def time(self, rounds):
+        """Medians in us by form."""
+        times = {form: [] for form in self.forms}
+        for form in self.forms:
+            for _ in range(3):
+                self.step(form)
+        self.wait()
+        start = time.perf_counter()
+        self.step("eager")
+        self.wait()
+        calls = max(1, min(30, int(0.006 / max(time.perf_counter() - start, 1e-6))))
+        for _ in range(rounds):
+            for form in self.forms:
+                self.wait()
+                start = time.perf_counter()
+                for _ in range(calls):
+                    last = self.step(form)
+                self.wait()
+                times[form].append((time.perf_counter() - start) / calls * 1e6)
+                if form == "quern" and len(times[form]) == rounds and not self.close(last):
+                    self.failed["quern"] = "WRONG after timing"
+        return {form: statistics.median(t) for form, t in times.items()}
 
 
-def close(a, b):
-    return all(torch.allclose(x, y, rtol=2e-3, atol=2e-3 * max(1.0, float(y.abs().max())) if y.numel() and y.is_floating_point() else 0) for x, y in zip(a, b))
+def worker(number, given, names, orders, answers, turn):
+    """Compiles the models it is given, then times them when it is its turn."""
+    warnings.filterwarnings("ignore")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"/tmp/torch_backend_{os.getpid()}")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    import torch
+
+    from quern import backend, choice
+
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch._dynamo.config.cache_size_limit = torch._dynamo.config.recompile_limit = 1000
+    torch._dynamo.config.accumulated_recompile_limit = 100000
+    choice.postponed = True  # until the machine is quiet
+    models = []
+    while True:
+        try:
+            name = names.get_nowait()
+        except queue.Empty:
+            break
+        try:
+            models.append(Model(name, given))
+            answers.put(("compiled", name, models[-1].failed))
+        except Exception as error:
+            answers.put(("lost", name, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:150] if str(error).strip() else ''}"))
+    answers.put(("ready", number, len(models)))
+    orders.get()
+    choice.postponed = False
+    for m in models:
+        with turn:
+            try:
+                times = m.time(given.rounds)
+            except Exception as error:
+                answers.put(("lost", m.name, f"{type(error).__name__}: {str(error).strip()[:150]}"))
+                continue
+        kept = collections.Counter()
+        for report in [r for p in m.programs for r in p.reports]:
+            for (target, reason), count in report.kept.items():
+                kept[backend._short(target), reason] += count
+        chosen = [(p.form, {k: round(t * 1e6, 1) for k, t in p.times.items()}, p.is_plain) for p in m.programs]
+        answers.put(("timed", m.name, (times, m.firsts, m.failed, chosen, kept)))
+    answers.put(("over", number, None))
+
+
+def geometric(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--scale", type=int, default=32)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--divide", type=int, default=1, help="of the sizes, for small machines")
     parser.add_argument("--models", default="")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--inductor", action="store_true")
-    parser.add_argument("--grow", type=int, default=1, help="factor of the sizes of the small networks")
-    parser.add_argument("--limit", type=int, default=None, help="product_limit")
+    parser.add_argument("--workers", type=int, default=max(1, min(12, (os.cpu_count() or 2) - 2)))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1e9, help="what is not compiled by two thirds of it is left out")
+    parser.add_argument("--no-inductor", dest="inductor", action="store_false")
     given = parser.parse_args()
-    from tests import backend_models as models
+    import torch_models
 
-    models.SCALE = given.grow
-    everything = {**extra(given.scale), **models.MODELS}
-    names = given.models.split(",") if given.models else list(everything)
+    if given.device is None:
+        import torch
+
+        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    wanted = given.models.split(",") if given.models else list(torch_models.MODELS)
     began = time.perf_counter()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    options = {} if given.limit is None else {"product_limit": given.limit}
-    kept, ratios, done = collections.Counter(), {"quern": [], "inductor": []}, 0
-
-    def wait():
-        if given.device == "cuda":
-            torch.cuda.synchronize()
-
-    print(f"{'model':28} {'eager us':>9} {'quern us':>9} {'ratio':>6} {'first s':>7}" + (f" {'inductor':>9} {'ratio':>6} {'first s':>7}" if given.inductor else ""))
-    for name in names:
+    context = multiprocessing.get_context("spawn")
+    names, answers, turn = context.Queue(), context.Queue(), context.Lock()
+    heavy = ("block", "encoder", "language", "vision", "mlp_deep", "resnet", "mobile", "rnn", "gru", "lstm", "dlrm", "diffusion", "convnext")
+    for name in sorted(wanted, key=lambda n: not any(h in n for h in heavy)):  # the long ones first
+        names.put(name)
+    count = min(given.workers, len(wanted))
+    orders = [context.Queue() for _ in range(count)]
+    processes = [context.Process(target=worker, args=(i, given, names, orders[i], answers, turn), daemon=True) for i in range(count)]
+    for p in processes:
+        p.start()
+    ready, over, timed = set(), set(), {}
+    started = False
+    first_ratios = []
+    print(f"{'model':24} {'eager us':>9} {'quern us':>9} {'ratio':>6} {'first s':>7} {'inductor':>9} {'ratio':>6} {'first s':>7}  chosen")
+    while len(over) < count:
+        late = time.perf_counter() - began > given.seconds * 0.66
+        if not started and (len(ready) == count or late):
+            while late:  # what nobody began is left out
+                try:
+                    print(f"{names.get_nowait():24} not compiled in time")
+                except queue.Empty:
+                    break
+            if len(ready) == count:
+                started = True
+                print(f"note: compiled in {time.perf_counter() - began:.0f} s", flush=True)
+                for order in orders:
+                    order.put("time")
         if time.perf_counter() - began > given.seconds:
-            print(f"note: {len(names) - done} models were not reached in {given.seconds:.0f} s")
+            print("note: the seconds are over")
             break
-        torch.manual_seed(0)
-        torch._dynamo.reset()
-        done += 1
         try:
-            function, args = everything[name](given.device)
-            if isinstance(function, nn.Module):
-                for module in function.modules():
-                    if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                        module.track_running_stats = False
-                        module.running_mean = module.running_var = None
-            leaves = leaves_of(function, args)
-            reports = []
-            backend._reports.append(reports)
-            forms = {"eager": function, "quern": torch.compile(function, backend=lambda g, x: backend.backend(g, x, options=options))}
-            if given.inductor:
-                forms["inductor"] = torch.compile(function)
-            firsts, outputs = {}, {}
-            for form, f in forms.items():
-                start = time.perf_counter()
-                outputs[form] = step(f, args, leaves)
-                wait()
-                firsts[form] = time.perf_counter() - start
-            backend._reports.pop()
-            if not close(outputs["quern"], outputs["eager"]):
-                print(f"{name:28} WRONG")
-                continue
-            times = {form: [] for form in forms}
-            for form, f in forms.items():
-                step(f, args, leaves)
-            wait()
-            start = time.perf_counter()
-            step(function, args, leaves)
-            wait()
-            calls = max(1, min(20, int(0.004 / max(time.perf_counter() - start, 1e-6))))
-            for _ in range(given.rounds):
-                for form, f in forms.items():
-                    wait()
-                    start = time.perf_counter()
-                    for _ in range(calls):
-                        last = step(f, args, leaves)
-                    wait()
-                    times[form].append((time.perf_counter() - start) / calls)
-                    if form == "quern":
-                        outputs["after"] = last
-            if not close(outputs["after"], outputs["eager"]):
-                print(f"{name:28} WRONG after timing")
-                continue
-            middle = {form: statistics.median(t) * 1e6 for form, t in times.items()}
-            line = f"{name:28} {middle['eager']:9.1f}"
-            for form in list(forms)[1:]:
-                ratio = middle["eager"] / middle[form]
-                ratios[form].append(ratio)
-                line += f" {middle[form]:9.1f} {ratio:6.2f} {firsts[form]:7.2f}"
-            print(line, flush=True)
-            for report in reports:
-                for (target, reason), count in report.kept.items():
-                    kept[backend._short(target), reason] += count
-        except Exception as error:  # one model must not lose the others
-            print(f"{name:28} {type(error).__name__}: {str(error).strip().splitlines()[0][:150] if str(error).strip() else ''}", flush=True)
-    for form, each in ratios.items():
-        if each:
-            print(f"{form}: geometric mean {math.exp(sum(map(math.log, each)) / len(each)):.2f} of eager, worst {min(each):.2f}, {len(each)} models")
-    for (target, reason), count in kept.most_common(12):
-        print(f"torch keeps {target} x{count}: {reason}")
+            kind, name, what = answers.get(timeout=1.0)
+        except queue.Empty:
+            if not any(p.is_alive() for p in processes):
+                break
+            continue
+        if kind == "ready":
+            ready.add(name)
+        elif kind == "over":
+            over.add(name)
+        elif kind == "lost":
+            print(f"{name:24} LOST {what}", flush=True)
+        elif kind == "timed":
+            times, firsts, failed, chosen, kept = timed[name] = what
+            line = f"{name:24} {times['eager']:9.1f}"
+            for form in ("quern", "inductor"):
+                line += f" {times[form]:9.1f} {times['eager'] / times[form]:6.2f} {firsts[form]:7.2f}" if form in times else f" {'-':>9} {'-':>6} {'-':>7}"
+            line += "  " + ", ".join(f"{f}{'' if plain else ' (aot)'} {t or ''}" for f, t, plain in chosen)
+            print(line + ("  FAILED " + str(failed) if failed else ""), flush=True)
+            if "quern" in firsts and "inductor" in firsts:
+                first_ratios.append(firsts["inductor"] / firsts["quern"])
+    for form in ("quern", "inductor"):
+        ratios = {n: t["eager"] / t[form] for n, (t, _, failed, _, _) in timed.items() if form in t and form not in failed}
+        if ratios:
+            low = {n: round(r, 2) for n, r in sorted(ratios.items(), key=lambda item: item[1]) if r < 0.9}
+            print(f"{form}: geometric mean {geometric(ratios.values()):.3f} of eager, worst {min(ratios.values()):.2f}, {len(ratios)} models; below 0.9: {low}")
+    both = [t["inductor"] / t["quern"] for t, _, failed, _, _ in timed.values() if "inductor" in t and "quern" in t and not failed]
+    print(f"quern against inductor: geometric mean {geometric(both):.3f} of {len(both)} models")
+    if first_ratios:
+        print(f"first call, inductor's time over quern's: geometric mean {geometric(first_ratios):.2f}, least {min(first_ratios):.2f}")
+    kept = sum((what[4] for what in timed.values()), collections.Counter())
+    for (target, reason), times in kept.most_common(15):
+        print(f"torch keeps {target} x{times}: {reason}")
+    sys.stdout.flush()
+    for p in processes:
+        p.terminate()
 
 
 if __name__ == "__main__":

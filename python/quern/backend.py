@@ -397,8 +397,11 @@ class Program:
             try:
                 forms = {name: (lambda name=name: self.select(name), self.gm.forward if name == "torch" else self.quern) for name in names}
                 self.times = choice.measure(forms, args, self.changed)
-                self.select(choice.best_of(self.times))
-                choice.remember(self.key, self.form, self.times)
+                self.select(choice.best_of(self.times) if self.times else "quern")
+                if self.times:
+                    choice.remember(self.key, self.form, self.times)
+                else:
+                    self.run = self.first
             except torch.OutOfMemoryError:
                 self.select("quern")
         return (self.quern if self.form != "torch" else self.gm.forward)(*args)

@@ -4,6 +4,7 @@ A Function is called with tensors; the C side (`_quern.Callable`) does all of it
 or torch.compile is tracing (library.py).
 """
 
+import gc
 import os
 import sys
 
@@ -32,14 +33,6 @@ def _transforming(name):
     return True
 
 
-def _followed(function, args, keywords):
-    """The call with autograd following it; what comes later goes there directly."""
-    global _followed
-    from .autograd import apply as _followed
-
-    return _followed(function, args, keywords)
-
-
 def attach_torch():
     """Takes note of torch, if somebody imported it."""
     global _compiling
@@ -49,7 +42,7 @@ def attach_torch():
     return _compiling is not _never
 
 
-class Function:
+class Function(_quern.Direct):
     """A kernel or tensor function. Call it with its `in` and `inout` arrays and its scalars, in order or by name; constants,
     extents and types by name; `out=` gives its results (a tensor, or a tuple of them)."""
 
@@ -59,6 +52,7 @@ class Function:
         self.__name__ = name
         self._callable = module._module.callable(name)
         self._run = self._callable.run
+        self._attach(self._callable)
         self.parameters = tuple(self._callable.params())
         """(name, kind, type, rank) of each parameter; results of tensor functions are `out`."""
         self._takes_numbers = any(p[1] == "scalar" for p in self.parameters)
@@ -69,7 +63,8 @@ class Function:
         if attach_torch():
             self._register()
 
-    def __call__(self, *args, **keywords):
+    def _call_slowly(self, args, keywords):
+        """A call in Python: what Dynamo traces, and where the direct way ends when something is unusual."""
         if _compiling():
             return self._traced(args, keywords)
         try:
@@ -78,7 +73,14 @@ class Function:
             if not _transforming(self.name):  # tensors without memory: the operator knows what to do
                 raise
             return self._traced(args, keywords)
-        return _followed(self, args, keywords) if result is NotImplemented else result
+        return self._follow(args, keywords) if result is NotImplemented else result
+
+    def _follow(self, args, keywords):
+        """The call with autograd following it; later ones go there directly."""
+        from .autograd import apply
+
+        Function._follow = apply
+        return apply(self, args, keywords)
 
     def _register(self):
         """Its operator for torch.compile, made before anything is traced."""
@@ -173,6 +175,23 @@ class Function:
         from . import notebook
 
         return notebook.function_bundle(self)
+
+
+def _call(self, *args, **keywords):
+    return self._call_slowly(args, keywords)
+
+
+def _name_call():
+    """`Function.__call__` for those who look, Dynamo above all. Set as usual it would stand before the direct way from Python to C;
+    so it goes into the dictionary of the class, where that can be had."""
+    names = [each for each in gc.get_referents(Function.__dict__) if type(each) is dict]
+    if len(names) == 1 and names[0].get("_follow") is Function._follow:
+        _quern.name_call(Function, names[0], _call)
+    else:
+        Function.__call__ = _call
+
+
+_name_call()
 
 
 def _outline(tensor):

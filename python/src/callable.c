@@ -70,7 +70,7 @@ static void callable_free(PyObject *self)
     Py_DECREF(type);
 }
 
-static bool is_ours(const callable *self)
+bool callable_is_ours(const callable *self)
 {
     if (self->fork_count == fork_count) return true;
     PyErr_Format(error_type,
@@ -79,8 +79,12 @@ static bool is_ours(const callable *self)
     return false;
 }
 
-/* Launches what is bound and gives it back. */
-static PyObject *finish(binding *b)
+bool binding_forward_mode(const binding *b)
+{
+    return b->first && b->first->facts->family == FAMILY_TORCH && forward_mode_is_on();
+}
+
+PyObject *binding_finish(binding *b)
 {
     entry *e = entry_find(b);
     PyObject *range = b->first->facts->family == FAMILY_TORCH ? range_enter(b->self->name) : NULL;
@@ -97,10 +101,10 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "run(args, keywords): a tuple, and a dict or None");
         return NULL;
     }
-    if (!is_ours((callable *)self)) return NULL;
+    if (!callable_is_ours((callable *)self)) return NULL;
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
-    bool forward_mode = b.first && b.first->facts->family == FAMILY_TORCH && forward_mode_is_on();
-    if (!forward_mode && !b.wants_grad) return finish(&b);
+    bool forward_mode = binding_forward_mode(&b);
+    if (!forward_mode && !b.wants_grad) return binding_finish(&b);
     binding_release(&b);
     if (!forward_mode) return Py_NewRef(Py_NotImplemented);
     return PyErr_Format(call_error, "`%s` has no derivative in forward mode: it would lose the tangents; use backward",
@@ -110,8 +114,8 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *callable_launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     binding b;
-    if (!is_ours((callable *)self)) return NULL;
-    return binding_fill_plain(&b, (callable *)self, args, count, true) ? finish(&b) : NULL;
+    if (!callable_is_ours((callable *)self)) return NULL;
+    return binding_fill_plain(&b, (callable *)self, args, count, true) ? binding_finish(&b) : NULL;
 }
 
 /* turn([order or None, ...]): in which order of axes `launch` gives each result. */
@@ -185,13 +189,13 @@ PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t cou
     }
     callable *c = (callable *)PyTuple_GetItem(args[1], 0);
     PyObject *keywords = PyTuple_GetItem(args[1], 1), *result = NULL, *saved = NULL;
-    if (!is_ours(c)) return NULL;
+    if (!callable_is_ours(c)) return NULL;
     if (keywords == Py_None) {
-        if (binding_fill_plain(&b, c, args + 2, count - 2, false)) result = finish(&b);
+        if (binding_fill_plain(&b, c, args + 2, count - 2, false)) result = binding_finish(&b);
     } else {
         PyObject *given = PyTuple_New(count - 2);
         for (Py_ssize_t i = 2; given && i < count; i++) PyTuple_SetItem(given, i - 2, Py_NewRef(args[i]));
-        if (given && binding_fill(&b, c, given, keywords)) result = finish(&b);
+        if (given && binding_fill(&b, c, given, keywords)) result = binding_finish(&b);
         Py_XDECREF(given);
     }
     bool good = result && (saved = tensors_of(args + 2, count - 2)) && !PyObject_SetAttr(args[0], name_save, saved) &&

@@ -232,7 +232,7 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__quern(void)
     finding_error = new_error(module, "Finding", error_type, NULL);
     memory_error = new_error(module, "MemoryError", error_type, PyExc_MemoryError);
     module_type = PyType_FromSpec(&module_spec);
-    if (PyErr_Occurred() || !module_type || !callable_open(module) || !profile_open(module) ||
+    if (PyErr_Occurred() || !module_type || !callable_open(module) || !direct_open(module) || !profile_open(module) ||
         PyModule_AddObjectRef(module, "Module", module_type) || PyModule_AddFunctions(module, workbench_methods) ||
         PyModule_AddStringConstant(module, "version", QN_VERSION)) {
         Py_DECREF(module);

@@ -1,7 +1,7 @@
 /*
  * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying,
  * output.c makes new tensors of the framework of the inputs, callable.c is a kernel or tensor function as a callable with
- * its cache of prepared calls, job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking,
+ * its cache of prepared calls, direct.c the way to it from a call in Python, job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking,
  * benchmarking and tuning, module.c the module and its exceptions.
  *
  * The limited API of Python 3.11 is all that is used. The GIL guards every table here; it is released while Quern compiles,
@@ -121,6 +121,10 @@ bool callable_open(PyObject *module);
 PyObject *callable_new(PyObject *owner, qn_module *module, const char *name, bool is_text);
 /* forward(ctx, call, *args) of an autograd.Function: see callable.c. */
 PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* ---- direct.c ---- */
+
+bool direct_open(PyObject *module);
 
 /* ---- profile.c ---- */
 
