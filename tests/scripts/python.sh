@@ -35,7 +35,7 @@ code=$?
 [ $code = 0 ] || cat "$folder/out"
 ran=$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' "$folder/out")
 skipped=$(sed -n 's/.*skipped=\([0-9]*\).*/\1/p' "$folder/out")
-failed=$(grep -cE '^(FAIL|ERROR):' "$folder/out")
+failed=$(grep -cE '^(FAIL|ERROR): ' "$folder/out")
 [ $code = 0 ] || [ "$failed" != 0 ] || failed=1
 echo "$((${ran:-0} - failed - ${skipped:-0})) passed, $failed failed"
 exit $code
