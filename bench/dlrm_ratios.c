@@ -27,17 +27,19 @@ typedef struct network {
     bool outer;
     qn_optimizer_kind optimizer;
     int64_t batch;
-    bool forward;
+    bool forward, lookup; /* lookup: of the tables alone; its gradient is given */
 } network;
 
 static const network networks[] = {
-    {"small outer adam b64", {32, 16}, {32, 1}, true, QN_ADAM, 64, false},
-    {"main outer adam b128", {512, 256, 64, 16}, {512, 256, 1}, true, QN_ADAM, 128, false},
-    {"dot sgd b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, false},
-    {"dot sgd b2048", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 2048, false},
-    {"dot sgd b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, false},
-    {"dot forward b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, true},
-    {"dot forward b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, true},
+    {"small outer adam b64", {32, 16}, {32, 1}, true, QN_ADAM, 64, false, false},
+    {"main outer adam b128", {512, 256, 64, 16}, {512, 256, 1}, true, QN_ADAM, 128, false, false},
+    {"dot sgd b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, false, false},
+    {"dot sgd b2048", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 2048, false, false},
+    {"dot sgd b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, false, false},
+    {"dot forward b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, true, false},
+    {"dot forward b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, true, false},
+    {"lookup forward b8192", {0}, {0}, false, QN_ROW_ADAGRAD, 8192, true, true},
+    {"lookup row adagrad b8192", {0}, {0}, false, QN_ROW_ADAGRAD, 8192, false, true},
 };
 
 static const char *device = "cuda", *only;
@@ -51,7 +53,7 @@ typedef struct dlrm {
     qn_tape *tape;
     qn_tensor parameters[40];
     int parameter_count;
-    qn_tensor table, sizes, bases;
+    qn_tensor table, sizes, bases, given; /* given: a gradient of what was looked up */
 } dlrm;
 
 static qn_tensor parameter(dlrm *d, qn_tensor initial)
@@ -92,11 +94,18 @@ static dlrm dlrm_new(const network *n)
     d.sizes = qn_from_memory(d.tape, sizes, QN_I64, QN_SHAPE(FEATURES));
     d.bases = qn_from_memory(d.tape, bases, QN_I64, QN_SHAPE(FEATURES));
     d.table = parameter(&d, qn_randn(d.tape, QN_F32, QN_SHAPE(rows, WIDTH)));
+    d.given = qn_randn(d.tape, QN_F32, QN_SHAPE(n->batch, FEATURES, WIDTH));
     int64_t all = (FEATURES + 1) * WIDTH;
     add_layers(&d, DENSE, n->bottom);
     add_layers(&d, n->outer ? all * all : pairs + WIDTH, n->top);
+    TRY(qn_eval(d.tape, &d.given, 1, &error));
     TRY(qn_eval(d.tape, NULL, 0, &error));
     return d;
+}
+
+static qn_tensor looked_up(dlrm *d, qn_tensor sparse)
+{
+    return qn_embedding(d->table, qn_add(qn_mod(qn_add_scalar(sparse, 1), d->sizes), d->bases)); /* [B][26][16] */
 }
 
 static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tensor sparse)
@@ -105,8 +114,7 @@ static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tens
     int64_t batch = n->batch, all = (FEATURES + 1) * WIDTH;
     qn_tensor x = dense;
     for (int i = 0; n->bottom[i]; i++) x = layer(d, &next, x, !n->bottom[i + 1]);
-    qn_tensor rows = qn_add(qn_mod(qn_add_scalar(sparse, 1), d->sizes), d->bases);
-    qn_tensor looked = qn_embedding(d->table, rows); /* [B][26][16] */
+    qn_tensor looked = looked_up(d, sparse);
     qn_tensor both[] = {qn_reshape(x, QN_SHAPE(batch, 1, WIDTH)), looked};
     qn_tensor t = qn_concat(both, 2, 1);
     qn_tensor z;
@@ -123,6 +131,12 @@ static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tens
 static qn_tensor step(dlrm *d, const network *n, qn_optimizer *optimizer, qn_tensor dense, qn_tensor sparse,
                       qn_tensor labels)
 {
+    if (n->lookup && n->forward) return looked_up(d, sparse);
+    if (n->lookup) {
+        qn_tensor sum = qn_sum(qn_mul(looked_up(d, sparse), d->given), QN_ALL, false);
+        qn_optimizer_minimize(optimizer, sum);
+        return qn_full(d->tape, QN_F32, QN_SHAPE(1), 0);
+    }
     qn_tensor logits = dlrm_logits(d, n, dense, sparse);
     if (n->forward) return qn_sigmoid(logits);
     qn_tensor loss = qn_bce_with_logits(logits, labels, QN_MEAN);

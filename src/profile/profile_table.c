@@ -1,7 +1,7 @@
 /*
  * Tables of a profile. In: its sums, the nesting of its kept records for what only that tells (device time and memory of
- * what encloses launches), and whose the device's time is (owners.h: operations, ranges). Out: rows by op, by op and shape, by kernel or by range, as text, CSV, JSON or
- * Markdown, with the columns and the last lines that users of PyTorch's profiler know.
+ * what encloses launches), and whose the device's time is (owners.h: operations, ranges). Out: rows by op, by op and shape, by kernel or by range, as text, CSV, JSON,
+ * Markdown or (of ranges, for the report) HTML, with the columns and the last lines that users of PyTorch's profiler know.
  *
  * The time of a kernel that runs on the host's own threads counts as time of the host and of the device "cpu".
  * A column in which no row has anything is left out of text and Markdown; CSV and JSON always have all of them.
@@ -9,6 +9,7 @@
  */
 #include "profile/owners.h"
 #include "profile/profile.h"
+#include "profile/report.h"
 #include "profile/roofs.h"
 
 #include <math.h>
@@ -599,6 +600,75 @@ static void write_json(const view *v, text *out)
     json_free(&j);
 }
 
+/* ---- HTML ---- */
+
+static void write_html(const view *v, text *out)
+{
+    const char *heads[COLUMNS];
+    int shown[COLUMNS], count = 0;
+    for (int i = 0; i < COLUMNS && v->row_count; i++) {
+        if (is_empty(v, i)) continue;
+        heads[count] = columns[i].title;
+        shown[count++] = i;
+    }
+    if (!count) return;
+    html_table_open(out, "ranges", heads, count);
+    for (int k = 0; k < v->row_count; k++) {
+        text_add(out, "<tr>");
+        for (int i = 0; i < count; i++) {
+            double x = number_of(v, &v->rows[k], shown[i]);
+            switch (columns[shown[i]].kind) {
+            case WORDS: html_cell_text(out, words_of(&v->rows[k], shown[i])); break;
+            case TIME: html_cell_duration(out, x); break;
+            case SIZE: html_cell_bytes(out, x); break;
+            case SHARE: html_cell_number(out, x, "%.1f"); break;
+            case RATE: html_cell_number(out, x, "%.3f"); break;
+            case NUMBER: html_cell_number(out, x, "%.0f"); break;
+            }
+        }
+        text_add(out, "</tr>\n");
+    }
+    html_table_close(out);
+}
+
+static qn_status make_table(const qn_profile *profile, view *v, void (*writer)(const view *, text *), text *out,
+                            qn_error *error)
+{
+    qn_profile *p = (qn_profile *)profile;
+    int column = sort_column(v, error);
+    if (column < 0) return QN_BAD_CALL;
+    nesting n;
+    lock_take(&p->lock);
+    qn_status status = nesting_make(p, &n, error);
+    if (status == QN_OK) {
+        v->memory = arena_new();
+        make_rows(v, &n);
+        add_devices(v);
+        sort_rows(v, v->rows, ARENA_ARRAY(v->memory, row, v->row_count + 1), v->row_count, column);
+        writer(v, out);
+        arena_free(v->memory);
+        nesting_free(&n);
+    }
+    lock_give(&p->lock);
+    return status;
+}
+
+void report_range_table(const report_model *m, text *out)
+{
+    view v = {.profile = m->profile, .options = {.by = QN_BY_RANGE}};
+    text table = {0};
+    if (make_table(m->profile, &v, write_html, &table, NULL) == QN_OK && table.length) {
+        html_open_section(
+            out, "ranges-section", "Ranges",
+            "What the program called its parts. On the device each kernel's time is of the range in which "
+            "its operation was asked for, also where it ran later, in a graph, or with others in one kernel; "
+            "self is without ranges inside.");
+        text_add_bytes(out, table.data, table.length);
+        html_close_section(out);
+    }
+    text_free(&table);
+}
+
 qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *options, qn_write *write, void *user,
                            qn_error *error)
 {
@@ -608,27 +678,12 @@ qn_status qn_profile_table(const qn_profile *profile, const qn_table_options *op
                                                             [QN_TABLE_CSV] = write_csv,
                                                             [QN_TABLE_JSON] = write_json,
                                                             [QN_TABLE_MARKDOWN] = write_markdown};
-    qn_profile *p = (qn_profile *)profile;
-    view v = {.profile = p};
+    view v = {.profile = profile};
     if (options) v.options = *options;
     if ((unsigned)v.options.format >= (unsigned)COUNT(writers) || (unsigned)v.options.by > QN_BY_RANGE)
         return error_set(error, QN_BAD_CALL, "qn_profile_table: there is no such format or grouping");
-    int column = sort_column(&v, error);
-    if (column < 0) return QN_BAD_CALL;
-    nesting n;
     text out = {0};
-    lock_take(&p->lock);
-    qn_status status = nesting_make(p, &n, error);
-    if (status == QN_OK) {
-        v.memory = arena_new();
-        make_rows(&v, &n);
-        add_devices(&v);
-        sort_rows(&v, v.rows, ARENA_ARRAY(v.memory, row, v.row_count + 1), v.row_count, column);
-        writers[v.options.format](&v, &out);
-        arena_free(v.memory);
-        nesting_free(&n);
-    }
-    lock_give(&p->lock);
+    qn_status status = make_table(profile, &v, writers[v.options.format], &out, error);
     if (status == QN_OK) write(user, text_get(&out), out.length);
     text_free(&out);
     return status;

@@ -193,6 +193,7 @@ static void put_profile(report_model *m, const qn_report_options *options, text 
     text_add(out, "<p class=\"about\" id=\"kernels-of\">Of the whole time.</p>\n");
     report_kernel_table(m, out);
     html_close_section(out);
+    report_range_table(m, out);
     report_roofline(m, out);
     report_memory(m, out);
     html_open_section(out, "sums-section", "Everything recorded",

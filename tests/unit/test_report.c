@@ -328,7 +328,8 @@ TEST(real_run)
     const char *const names[] = {"twice", "bend"};
     for (int step = 0; step < 4; step++) {
         QN_RANGE("load") for (int i = 0; i < COUNT_OF_NUMBERS; i += 16) x[i] = (float)(i + step);
-        for (int k = 0; k < 2; k++) {
+        QN_RANGE("compute") for (int k = 0; k < 2; k++)
+        {
             qn_call *call;
             EXPECT(qn_call_new(module, names[k], &call, &error) == QN_OK);
             EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error) == QN_OK);
@@ -348,6 +349,11 @@ TEST(real_run)
                                   "copy as CSV"};
     for (int i = 0; i < COUNT(wanted); i++)
         if (!strstr(page, wanted[i])) test_fail(__FILE__, __LINE__, wanted[i]);
+    /* The ranges own the time of the kernels that were asked for inside. */
+    const char *ranges = strstr(page, "id=\"ranges\""), *end = ranges ? strstr(ranges, "</table>") : NULL;
+    const char *compute = ranges ? strstr(ranges, ">compute<") : NULL, *load = ranges ? strstr(ranges, ">load<") : NULL;
+    const char *device = ranges ? strstr(ranges, "Device total") : NULL;
+    EXPECT(ranges && end && compute && load && device && compute < end && load < end && device < end);
     free(page);
     qn_profile_free(p);
     qn_context_close(context);
