@@ -657,7 +657,7 @@ void report_range_table(const report_model *m, text *out)
 {
     view v = {.profile = m->profile, .options = {.by = QN_BY_RANGE}};
     text table = {0};
-    if (make_table(m->profile, &v, write_html, &table, NULL) == QN_OK && table.length) {
+    if (m->profile->sum_count && make_table(m->profile, &v, write_html, &table, NULL) == QN_OK && table.length) {
         html_open_section(
             out, "ranges-section", "Ranges",
             "What the program called its parts. On the device each kernel's time is of the range in which "
