@@ -42,7 +42,7 @@ static void close_brace(emitter *e)
 
 static int rows_of_group(const schedule *s)
 {
-    return s->choice.tile[0] / s->choice.groups;
+    return s->choice.turns ? s->choice.tile[0] : s->choice.tile[0] / s->choice.groups;
 }
 
 /* ---- where an element is ---- */
@@ -234,19 +234,37 @@ static void print_tiles(printer *p, const loop_node *n)
     close_brace(e);
 }
 
+static const char *steps_text(emitter *e, const loop_node *n)
+{
+    const char *first = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
+    int each = n->number[1] ? n->number[0] * n->number[1] : n->number[0];
+    return arena_print(e->memory, "%s < %s ? (int)((%s - %s + %d) / %d)%s : 1", first, limit, limit, first, each - 1,
+                       each, n->number[1] > 1 ? arena_print(e->memory, " * %d", n->number[1]) : "");
+}
+
+/* A wait for a phase may be one ahead of it, not two: so the other group must have seen all its stages full. */
+static void print_turn(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    put(e, "const int taken = done;");
+    put(e, "done += %s;", steps_text(e, n));
+    put(e, "mine ^= 1;");
+    put(e, "if (mine) continue;");
+    put(e, "stage = taken %% %d, parity = taken / %d & 1;", p->s->choice.stages, p->s->choice.stages);
+    put(e, "barrier_named(1 + group, 256);");
+}
+
 static void print_steps(printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const char *first = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
-    int each = n->number[1] ? n->number[0] * n->number[1] : n->number[0];
     if (p->s->walk_count > 1) { /* each has its own steps */
         put(e, "{");
         open_brace(e);
     }
     put_line_comment(e, n->op);
     const char *nowhere = arena_print(e->memory, "%s < %s ? %s : %d", first, limit, first, NOWHERE);
-    put(e, "const int steps = %s < %s ? (int)((%s - %s + %d) / %d)%s : 1;", first, limit, limit, first, each - 1, each,
-        n->number[1] > 1 ? arena_print(e->memory, " * %d", n->number[1]) : "");
+    put(e, "const int steps = %s;", steps_text(e, n));
     put(e, "const long start = %s;", nowhere);
     text_add(e->out, "#pragma unroll 1\n");
     put(e, "for (int step = 0; step < steps; step++) {");
@@ -272,11 +290,14 @@ static void print_role(printer *p, const loop_node *n)
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
     if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");
     if (n->number[0]) {
-        put(e, "const int group = warp / 4, warp_row = group * %d + warp %% 4 * 16;", rows_of_group(p->s));
+        bool turns = p->s->choice.turns;
+        put(e, "const int group = warp / 4, warp_row = group * %d + warp %% 4 * 16;", turns ? 0 : rows_of_group(p->s));
+        if (turns) put(e, "int mine = 1 - group, done = 0; /* steps of the programs before */");
+        if (turns) put(e, "if (group == 1) barrier_named_arrive(1, 256);");
         for (int i = 0; i < p->s->operand_count; i++) {
             const sched_operand *o = &p->s->operands[i];
             put(e, "const unsigned long long place%d = matrix_descriptor<128>(%s%s, %d, %d);", i, o->ring.name,
-                o->side ? "" : arena_print(e->memory, " + group * %d", rows_of_group(p->s) / 64 * GROUP_BYTES),
+                o->side || turns ? "" : arena_print(e->memory, " + group * %d", rows_of_group(p->s) / 64 * GROUP_BYTES),
                 o->along_k ? 16 : GROUP_BYTES, EIGHT_LINES);
         }
     }
@@ -569,6 +590,8 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
         close_brace(e);
         break;
     case LOOP_STEPS: print_steps(p, n); break;
+    case LOOP_TURN: print_turn(p, n); break;
+    case LOOP_TURN_END: put(e, "if (tile + (int)gridDim.x < tiles) barrier_named_arrive(2 - group, 256);"); break;
     case LOOP_LET: print_let(p, n); break;
     case LOOP_RING_BEGIN: put(e, "int stage = 0, parity = %d;", n->number[0]); break;
     case LOOP_RING_NEXT: put(e, "if (++stage == %d) stage = 0, parity ^= 1;", n->number[0]); break;
@@ -657,7 +680,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
         axes > 2 ? " * frame.programs[2]" : "");
     put(e, "if (threadIdx.x == 0) {");
     put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, %d), phase_init(empty + i, %d);", s->choice.stages,
-        s->gather.load ? 1 + s->fill.warps : 1, s->choice.groups);
+        s->gather.load ? 1 + s->fill.warps : 1, s->choice.turns ? 1 : s->choice.groups);
     put(e, "    phases_ready();");
     put(e, "}");
     put(e, "__syncthreads();");

@@ -12,6 +12,7 @@ typedef struct dot_tiles {
     int warps;                /* of a program on a GPU; 0: no wish */
     int fold_depth;           /* of one step of a fold beside the product */
     int64_t parts;            /* of K; 0: as dot_choose_parts says */
+    bool turns;               /* groups of warps take turns, each with a tile of its own (schedule/) */
 } dot_tiles;
 
 /* The axes that run along tiles, and how many such products there are side by side. */

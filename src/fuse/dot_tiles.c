@@ -22,7 +22,8 @@
 #define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
 #define HOPPER 90
 #define FED_LEAST (1 << 27)    /* multiplications: below, launches are what counts, and small tiles share them */
-#define FED_ROWS 32            /* with fewer rows or columns most of a fed tile would be empty */
+#define FED_ROWS 32            /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
+#define FED_THIN (1 << 21)     /* elements of the operands of such a product */
 #define FED_RATE 3000          /* multiplications a ns of a multiprocessor, 16 bits */
 #define FED_TILE_NS 1200       /* of a program beside its products: the first copies, the results */
 #define FED_PART 256           /* the shortest part of a split K */
@@ -53,15 +54,15 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     bool halves = elem == DT_F16 || elem == DT_BF16;
     if (size->depth >= GPU_DEEP)
         return (dot_tiles){
-            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0};
-    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0};
+            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0, false};
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, false};
     if (size->rows > MANY_ROWS)
-        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0};
+        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, false};
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
-        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0};
+        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0, false};
     if (size->rows > SOME_ROWS || size->depth > 1024)
-        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0};
-    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0};
+        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0, false};
+    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0, false};
 }
 
 static double work_of(const dot_sizes *size)
@@ -69,36 +70,55 @@ static double work_of(const dot_sizes *size)
     return (double)size->rows * (double)size->columns * (double)size->depth * (double)size->products;
 }
 
-/* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
-static double fed_time(const dot_sizes *size, int64_t units, int64_t rows, int64_t columns, double speed, int64_t parts)
+static double operands_of(const dot_sizes *size)
 {
-    double rate = (size->as_terms ? FED_RATE / 6 : size->tf32 ? FED_RATE / 2 : FED_RATE) * speed;
+    return ((double)size->rows + (double)size->columns) * (double)size->depth * (double)size->products;
+}
+
+/* A tile of a fed product. speed: of the largest one's; measured on an H200 at 1024 to 4096 cubed. */
+typedef struct fed_tile {
+    int rows, columns;
+    double speed;
+    bool turns; /* one group of warps multiplies while the other one stores */
+} fed_tile;
+
+/* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
+static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
+{
+    double rate = (size->as_terms ? FED_RATE / 6 : size->tf32 ? FED_RATE / 2 : FED_RATE) * t->speed;
     int64_t step = size->tf32 ? 32 : 64;
-    int64_t count = size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+    int64_t count =
+        size->products * ((size->rows + t->rows - 1) / t->rows) * ((size->columns + t->columns - 1) / t->columns);
     int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
-    double each = FED_TILE_NS + (double)(rows * columns) * (double)((depth + step - 1) / step * step) / rate;
+    double each = (double)(t->rows * t->columns) * (double)((depth + step - 1) / step * step) / rate;
+    double multiply = (double)rounds * each + (double)(t->turns ? 2 : rounds) * FED_TILE_NS;
     double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
-    return (double)rounds * each + (parts > 1 ? JOIN_NS + join : 0);
+    double read = operands_of(size) * (size->as_terms ? 6 : size->tf32 ? 4 : 2) / MEMORY_RATE;
+    int64_t busy = MINIMUM(units, count * parts); /* half of them can read as fast as all */
+    read *= MAXIMUM(1, 0.5 * (double)units / (double)busy);
+    return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);
 }
 
 /* Fed by bulk copies: the tile, and the parts of K, that end first, by how fast a multiprocessor is with them. */
 static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
 {
-    static const struct {
-        int rows, columns;
-        double speed; /* of the largest one's: measured on an H200 at 1024 to 4096 cubed */
-    } tiles[] = {{128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.65}, {64, 128, 0.62}, {64, 64, 0.45}};
+    static const fed_tile tiles[] = {{128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true},
+                                     {128, 64, 0.65, false}, {64, 128, 0.62, false},  {64, 256, 0.75, false},
+                                     {64, 64, 0.45, false}};
     dot_tiles best = {0};
     double least = 0;
     int64_t units = MAXIMUM(options->units, 1);
-    for (int i = size->as_terms ? 1 : 0; i < COUNT(tiles); i++)
-        for (int64_t parts = 1; parts == 1 || (parts <= units && size->depth / parts >= FED_PART);
+    for (int i = 0; i < COUNT(tiles); i++) {
+        const fed_tile *t = &tiles[i];
+        if (size->as_terms && (t->turns || t->rows * t->columns > 128 * 128)) continue;
+        for (int64_t parts = 1; parts == 1 || (!t->turns && parts <= units && size->depth / parts >= FED_PART);
              parts += MAXIMUM(parts / 8, 1)) {
-            double time = fed_time(size, units, tiles[i].rows, tiles[i].columns, tiles[i].speed, parts);
+            double time = fed_time(size, units, t, parts);
             if (best.rows && time >= least) continue;
             least = time;
-            best = (dot_tiles){tiles[i].rows, tiles[i].columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts};
+            best = (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, t->turns};
         }
+    }
     return best;
 }
 
@@ -110,7 +130,7 @@ static bool wants_terms(const fuse_options *options, dtype elem, product_way way
         options->gpu && options->arch == HOPPER && elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS;
     if (!can || way == PRODUCT_TERMS) return can;
     if (way != PRODUCT_ANY || work_of(size) < TERMS_LEAST) return false;
-    double elements = ((double)size->rows + (double)size->columns) * (double)size->depth * (double)size->products;
+    double elements = operands_of(size);
     double depth = (double)((size->depth + 63) / 64 * 64), rows = (double)((size->rows + 127) / 128 * 128);
     double columns = (double)((size->columns + 127) / 128 * 128);
     double multiply = rows * columns * depth * (double)size->products / TERMS_RATE, read = elements * 6 / MEMORY_RATE;
@@ -123,8 +143,9 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
     bool halves = elem == DT_F16 || elem == DT_BF16;
     size->as_terms = wants_terms(options, elem, way, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
-    size->fed = size->as_terms || (hopper && (halves || size->tf32) && size->rows > FED_ROWS &&
-                                   size->columns > FED_ROWS && work_of(size) >= FED_LEAST);
+    bool thin = size->rows <= FED_ROWS || size->columns <= FED_ROWS;
+    bool worth = thin ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
+    size->fed = size->as_terms || (hopper && (halves || size->tf32) && worth);
 }
 
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
@@ -148,9 +169,10 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     if (size->fed) return fed_tiles(options, size);
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
-    if (size->columns <= 512) return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0};
-    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0};
-    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0};
+    if (size->columns <= 512)
+        return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0, false};
+    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0, false};
+    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0, false};
 }
 
 /* Cycles of a step of 64 k: what the matrix units take, or the four warps that gather; then what is stored. */
@@ -174,7 +196,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         double time = (double)((count + units - 1) / units) * each;
         if (best.rows && time >= least) continue;
         least = time;
-        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0};
+        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, false};
     }
     return best;
 }
@@ -191,7 +213,7 @@ static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
 dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size)
 {
     if (size->fed) return gather_fed_tiles(options, size);
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0};
+    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, false};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
     while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)

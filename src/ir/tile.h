@@ -247,8 +247,9 @@ typedef struct tile_kernel {
     bool precise;
     /* Wishes of `tune`, 0: none; not in the text form. knob_warps: of a program's team, where its size is free.
      * knob_group: programs of axis 0 in runs of so many, each run over all of axis 1 before the next. knob_stages: steps
-     * of k that a product holds or has on their way. knob_cluster: blocks that share a long row; 1: never several. */
-    int knob_warps, knob_group, knob_stages, knob_cluster;
+     * of k that a product holds or has on their way. knob_cluster: blocks that share a long row; 1: never several.
+     * knob_turns: groups of warps that multiply take turns, each with a tile of its own. */
+    int knob_warps, knob_group, knob_stages, knob_cluster, knob_turns;
     bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
      * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"

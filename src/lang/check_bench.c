@@ -5,7 +5,7 @@
  */
 #include "lang/check.h"
 
-static const char *const knobs[] = {"warps", "stages", "group", "cluster"};
+static const char *const knobs[] = {"warps", "stages", "group", "cluster", "turns"};
 static const char *const generators[] = {"normal", "uniform", "integers", "constant", "ramp", "permutation"};
 
 static bool is_knob(const char *name)
@@ -63,7 +63,7 @@ void check_settings_of(checker *c, const ast *kernel, const ast *clause)
                      "`tune` names `%s`, which is no `const int`", setting->name);
         else if (!s && !is_knob(setting->name))
             diagnose(c->d, "E218", setting->at,
-                     "known are the `const int` parameters and warps, stages, group, cluster", "unknown knob `%s`",
+                     "known are the `const int` parameters and warps, stages, group, cluster, turns", "unknown knob `%s`",
                      setting->name);
         if (setting->left) check_expression(c, setting->left);
         check_expressions(c, &setting->list);

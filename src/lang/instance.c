@@ -20,7 +20,7 @@ typedef struct instance {
     bool good;
 } instance;
 
-static const char *const knobs[] = {"warps", "stages", "group", "cluster"};
+static const char *const knobs[] = {"warps", "stages", "group", "cluster", "turns"};
 
 static void fault(instance *n, const char *code, place at, const char *advice, const char *message)
 {

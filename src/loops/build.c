@@ -4,7 +4,8 @@
  * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies. One thread
  *           does that; where an operand is gathered all do, and one of them asks for the copies of the other operand.
  * multiply  for each program: its scalars, the same loops, and for each step: until the stage is full; products, of which
- *           one group is always on its way, so the stage before is released; then the epilogue.
+ *           one group is always on its way, so the stage before is released; then the epilogue. In turns: each group of
+ *           warps takes every other program, and begins when the other one has asked for its last products.
  * Scalars are computed by each role that needs them: starts of slices, limits of loops, what the epilogue asks for.
  * SPDX-License-Identifier: MIT
  */
@@ -70,8 +71,9 @@ static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *
     for (int i = 0; i < walk->loop_count; i++) {
         const tile_op *loop = walk->loops[i];
         bool last = i + 1 == walk->loop_count;
-        tail = loops_open(memory, tail, last ? LOOP_STEPS : LOOP_FOR, loop, s->choice.tile[2],
-                          walk->ends_with_k ? 0 : walk->step / s->choice.tile[2], &behind);
+        int steps = walk->ends_with_k ? 0 : walk->step / s->choice.tile[2];
+        if (s->choice.turns && !fills) tail = loops_add(memory, tail, LOOP_TURN, loop, s->choice.tile[2], steps);
+        tail = loops_open(memory, tail, last ? LOOP_STEPS : LOOP_FOR, loop, s->choice.tile[2], steps, &behind);
         if (!*after) *after = behind;
         tail = loops_scalars(s, memory, loop->regions[0], needed, tail);
     }
@@ -142,6 +144,7 @@ static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **
         loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
         in = after;
     }
+    if (s->choice.turns) in = loops_add(memory, in, LOOP_TURN_END, NULL, 0, 0);
     if (!s->apart) in = loops_add(memory, in, LOOP_RELEASE, NULL, LOOPS_LAST, 0);
     loops_epilogue(s, memory, in);
     bool bulk = false;

@@ -15,6 +15,7 @@ static void print_nodes(const loop_program *p, const loop_node *n, int depth, te
             text_print(out, " %s, box %d of %%%u", s->operands[n->number[1]].ring.name, n->number[0],
                        n->op->results[0]);
             break;
+        case LOOP_TURN:
         case LOOP_FOR:
         case LOOP_STEPS: text_print(out, " %%%u by %d", n->op->regions[0]->args[0], n->number[0]); break;
         case LOOP_LET:

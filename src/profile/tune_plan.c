@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* What is a knob, and how many of them, from the first on, the text for a GPU follows. */
-static const char *const knobs[] = {"warps", "group", "stages", "cluster"};
+static const char *const knobs[] = {"warps", "group", "stages", "cluster", "turns"};
 enum { GPU_KNOBS = 4 };
 
 static bool is_knob(const char *name, int first)

@@ -37,8 +37,11 @@ static void key_print(const bindings *constants, text *out)
 }
 
 /* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
-static const char *const knobs[][2] = {
-    {"warps", "knob warps"}, {"group", "knob group"}, {"stages", "knob stages"}, {"cluster", "knob cluster"}};
+static const char *const knobs[][2] = {{"warps", "knob warps"},
+                                       {"group", "knob group"},
+                                       {"stages", "knob stages"},
+                                       {"cluster", "knob cluster"},
+                                       {"turns", "knob turns"}};
 
 static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
 {
@@ -95,6 +98,7 @@ static qn_status lower(void *context, qn_error *error)
         i->kernel->knob_group = knob_of(constants, 1);
         i->kernel->knob_stages = knob_of(constants, 2);
         i->kernel->knob_cluster = knob_of(constants, 3);
+        i->kernel->knob_turns = knob_of(constants, 4);
         if (i->kernel->param_count > MAX_PARAMS && entry->item->kind != AST_TENSOR) {
             place nowhere = {0};
             return entry_error(entry, QN_BAD_SOURCE, "E105", nowhere, "split it", error,

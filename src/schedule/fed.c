@@ -89,7 +89,10 @@ static bool choose_tile(fed_work *w)
     if ((rows != GROUP_ROWS && rows != 2 * GROUP_ROWS && rows != 4 * GROUP_ROWS) || columns < CHUNK_COLUMNS ||
         columns % CHUNK_COLUMNS || columns > MOST_COLUMNS)
         return fed_refuse(w, "its tile is not of 64, 128 or 256 rows and 64, 128, 192 or 256 columns");
-    if (rows / c->groups * columns / (32 * GROUP_WARPS) * (s->apart ? 2 : 1) > MOST_SUMS)
+    int64_t whole = rows * columns / (32 * GROUP_WARPS);
+    c->turns = s->kernel->knob_turns && !s->gather.load && c->groups > 1 && !s->apart && s->walk_count == 1 &&
+               s->walks[0].loop_count == 1 && whole <= MOST_SUMS;
+    if (!c->turns && whole / c->groups * (s->apart ? 2 : 1) > MOST_SUMS)
         return fed_refuse(w, "its tile has more sums than two groups have registers for");
     c->tile[0] = (int)rows;
     c->tile[1] = (int)columns;

@@ -30,8 +30,9 @@ static void print_box(const schedule *s, int map, text *out)
 void schedule_print(const schedule *s, text *out)
 {
     const sched_choice *c = &s->choice;
-    text_print(out, "launch of phase %d: fed tile=%dx%dx%d stages=%d groups=%d order=%d blocks=%d\n", s->phase,
-               c->tile[0], c->tile[1], c->tile[2], c->stages, c->groups, c->order, c->blocks);
+    text_print(out, "launch of phase %d: fed tile=%dx%dx%d stages=%d groups=%d order=%d blocks=%d%s\n", s->phase,
+               c->tile[0], c->tile[1], c->tile[2], c->stages, c->groups, c->order, c->blocks,
+               c->turns ? " in turns" : "");
     print_role(&s->fill, out);
     print_role(&s->multiply, out);
     for (int i = 0; i < s->operand_count; i++)
@@ -57,7 +58,8 @@ void schedule_print(const schedule *s, text *out)
         text_print(out, "  loops %d%s%s\n", s->walks[i].loop_count,
                    s->walks[i].ends_with_k ? ", the last to the end of the operands" : "",
                    i ? ", going on with the sums" : "");
-    text_print(out, "  home %%%u registers %d%s\n", s->sums, c->tile[0] * c->tile[1] / (c->groups * 128),
+    text_print(out, "  home %%%u registers %d%s\n", s->sums,
+               c->tile[0] * c->tile[1] / ((c->turns ? 1 : c->groups) * 128),
                s->apart ? ", and as many for the sums of a step" : "");
     for (int n = 0; n < s->store_count; n++) {
         const sched_store *store = &s->stores[n];

@@ -39,6 +39,7 @@ typedef struct sched_choice {
     int tile[3]; /* rows, columns, elements of k that are multiplied at once */
     int stages;  /* steps of k that are there or on their way */
     int groups;  /* of four warps, each with its rows of the tile */
+    bool turns;  /* ... or each with a tile of its own: one multiplies while the other stores */
     int order;   /* programs of axis 0 in runs of so many, each run over all of axis 1 */
     int blocks;  /* of a unit at once */
 } sched_choice;

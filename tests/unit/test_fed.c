@@ -65,6 +65,7 @@ static int64_t count_of(const array *a)
 }
 
 static double scale = 1; /* of all numbers */
+static int turns;        /* the knob */
 
 static void fill(array *a, int seed)
 {
@@ -98,6 +99,7 @@ static void compare(const char *kernel, array *arrays, int count, int results, d
             good =
                 qn_call_set_memory(call, a->name, data, (qn_dtype)a->elem, a->rank, a->extents, NULL, &error) == QN_OK;
         }
+        if (turns) good = good && qn_call_set_int(call, "turns", turns, &error) == QN_OK;
         good = good && qn_call_run(call, d ? "emu" : "ref", &error) == QN_OK;
         if (!good) printf("%s of %s: %s\n", kernel, dtypes[t].text, error.message);
         EXPECT(good);
@@ -158,6 +160,19 @@ TEST(every_order)
     EXPECT(is_fed("both_columns", "M=264 N=136 K=72 T=bf16"));
     run_plain("turned", DT_F16, DT_F32, true, true, 136, 70, 72);
     run_plain("both_columns", DT_BF16, DT_BF16, true, false, 264, 136, 72);
+}
+
+/* Groups of warps that take turns: an odd number of tiles, several of a block, steps that end in the middle of a ring. */
+TEST(in_turns)
+{
+    char *words = show(FILE_PATH, "taking_turns", "schedule", "M=65 N=72 K=136 T=bf16 turns=1");
+    EXPECT(strstr(words, "fed tile=128x128x64 stages=6 groups=2 order=8 blocks=1 in turns"));
+    free(words);
+    static const int64_t shapes[][3] = {{1, 8, 8}, {130, 200, 456}, {2100, 2048, 72}, {256, 128, 0}};
+    turns = 1;
+    for (int i = 0; i < COUNT(shapes); i++)
+        run_plain("taking_turns", DT_BF16, DT_BF16, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
+    turns = 0;
 }
 
 TEST(batches_loops_and_terms)
@@ -465,6 +480,6 @@ TEST(close_module)
 }
 
 TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(every_order),
-          CASE(batches_loops_and_terms), CASE(a_second_product), CASE(products_that_are_added_up), CASE(what_follows),
-          CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(the_assembler_is_content),
-          CASE(close_module))
+          CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product), CASE(products_that_are_added_up),
+          CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32),
+          CASE(the_assembler_is_content), CASE(close_module))
