@@ -372,15 +372,19 @@ static void set_view(qn_call *call, int number, const array_view *v)
     if (!v->data) call->views[number].data = (void *)nothing;
 }
 
+void call_make_room(qn_call *call, int param_count)
+{
+    if (param_count <= call->room) return;
+    call->room = param_count;
+    call->declared = ARENA_ARRAY(call->memory, int, call->room);
+    call->views = ARENA_ARRAY(call->memory, array_view, call->room);
+    call->plan = launch_plan_new(call->memory, call->room);
+}
+
 /* Which declared parameter each parameter of the kernel is. */
 static void match(qn_call *call, const tile_kernel *k)
 {
-    if (k->param_count > call->room) {
-        call->room = k->param_count;
-        call->declared = ARENA_ARRAY(call->memory, int, call->room);
-        call->views = ARENA_ARRAY(call->memory, array_view, call->room);
-        call->plan = launch_plan_new(call->memory, call->room);
-    }
+    call_make_room(call, k->param_count);
     for (int i = 0; i < k->param_count; i++) {
         int number;
         call->declared[i] = entry_param(call->kernel, k->params[i].name, &number) ? number : -1;

@@ -467,6 +467,12 @@ qn_status cache_list(cache *c, text *out, qn_error *error)
     return QN_OK;
 }
 
+/* Records beside the entries: of variants, of timings, of what torch's programs run as (python/quern/choice.py). */
+static bool is_record(const char *name)
+{
+    return !strcmp(name, "variants.log") || !strcmp(name, "tune.log") || !strcmp(name, "torch.log");
+}
+
 /* Every file that is ours, whole or not; nothing else in the folder is touched. */
 qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, qn_error *error)
 {
@@ -478,7 +484,7 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
         struct stat about;
         size_t length;
         own_kind kind = own_name(d->d_name, &length);
-        if (kind == NOT_OWN && strcmp(d->d_name, "variants.log") != 0 && strcmp(d->d_name, "tune.log") != 0) continue;
+        if (kind == NOT_OWN && !is_record(d->d_name)) continue;
         if (!file_about(c, d->d_name, "", &about) || (kind == OWN_KEY && !has_head(c, d->d_name))) continue;
         char path[3400];
         snprintf(path, sizeof(path), "%s/%s", c->folder, d->d_name);

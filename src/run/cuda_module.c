@@ -202,6 +202,7 @@ static qn_status compile_all(qn_module *m, const char *device, qn_error *error)
         QN_TRY(qn_call_new(m, m->kernels[i].name, &call, error));
         call->slot = slot;
         status = entry_instance(call->kernel, &none, &call->instance, error);
+        if (status == QN_OK) call_make_room(call, call->instance->kernel->param_count);
         if (status == QN_OK) status = variant_get(call, &made, error);
         qn_call_free(call);
     }

@@ -250,6 +250,7 @@ void argument_free_owned(argument *a);
 bool raw_runs_on(const char *language, const char *device); /* "cuda" on cuda and emu, "c" on cpu */
 void call_unbind(qn_call *call);                            /* something other than a pointer changed */
 qn_status call_refresh(qn_call *call, qn_error *error);     /* only pointers changed: new views, overlap again */
+void call_make_room(qn_call *call, int param_count); /* for what binding makes: views, scalars, extents; all zero */
 /* After qn_call_move: new addresses in the views, overlap again. What was staged, and the variant where every address is
  * as well aligned as before, stays. */
 qn_status call_move(qn_call *call, qn_error *error);
