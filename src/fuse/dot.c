@@ -25,6 +25,7 @@
 #define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
 #define JOIN_PARTS 16     /* sums of parts of K that are added at once */
 #define JOIN_COLUMNS 64
+#define WAIT_DEPTH 20 /* steps of a tf32 product in the time in which its epilogue moves a byte, twice over */
 
 static bool refuse(dot_work *w, const char *why)
 {
@@ -159,7 +160,29 @@ static dot_tiles choose_tiles(const dot_work *w, dtype elem, const dot_sizes *si
     return w->whole ? dot_choose_gathered_tiles(w->b->options, size) : dot_choose_tiles(w->b->options, elem, size);
 }
 
-/* By the sizes of the product alone: a builder asks before its axes are known. */
+/* What reads whole arrays behind a short product (an optimiser its moments) waits for memory: many small programs do that
+ * better than the few that bulk copies feed. The order of a tf32 product's additions may depend on it. */
+static bool waits_for_memory(const dot_work *w, const dot_sizes *size)
+{
+    const trace *t = w->t;
+    int64_t loads = 0, stores = 0;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        bool whole = x->axes & class_axes(w, CLASS_ROWS) && x->axes & class_axes(w, CLASS_COLUMNS);
+        if (x->kind == TERM_ACCESS && whole) loads += dtypes[graph_get(t->g, x->n)->elem].size_bytes;
+    }
+    for (int i = 0; i < w->grp->write_count; i++) stores += dtypes[graph_get(t->g, w->grp->writes[i])->elem].size_bytes;
+    return loads && (loads + stores) * WAIT_DEPTH > size->depth;
+}
+
+static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
+    if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
+}
+
+/* By the sizes of the product and of what follows it: a builder asks before its axes are known. */
 static dot_sizes find_sizes(const dot_work *w)
 {
     const space *s = &w->t->space;
@@ -168,8 +191,7 @@ static dot_sizes find_sizes(const dot_work *w)
                       .columns = space_count(s, class_axes(w, CLASS_COLUMNS)),
                       .depth = space_count(s, class_axes(w, CLASS_DEPTH)),
                       .products = space_count(s, class_axes(w, CLASS_BATCH))};
-    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, graph_get(w->b->g, dot->inputs[0])->elem,
-                                                          (product_way)dot->attr.index, &size);
+    choose_by_size(w, graph_get(w->b->g, dot->inputs[0])->elem, &size);
     return size;
 }
 
@@ -802,8 +824,7 @@ static dtype sum_elem(dtype elem)
  * product is none. */
 static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
 {
-    const graph_node *dot = graph_get(w->b->g, w->dot);
-    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
+    choose_by_size(w, elem, size);
     bool can = pair_count(w) == 1 && dot_has_terms(w);
     if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
     if (w->whole) copies[w->laid] = size->fed;

@@ -7,7 +7,8 @@
 
 #define MAP_BLOCK 1024
 #define MAP_COLUMNS 512
-#define MAP_TURN 64 /* sides of the square in which a transposing access is turned */
+#define MAP_LEAST 256 /* elements of a program on a GPU */
+#define MAP_TURN 64   /* sides of the square in which a transposing access is turned */
 
 int64_t loop_width(int64_t extent, int64_t most)
 {
@@ -89,6 +90,10 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             row = count - 2;
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);
             f->dims[0] = 4 * MAP_COLUMNS / f->dims[1];
+            /* Threads of rows beyond the end of a short axis would do nothing. Not of the first axis, which batches are: each
+             * size would get a text of its own. */
+            int64_t rows = turn_side(l->extents[row], f->dims[0]);
+            if (p->b->options->gpu && row > 0 && rows * f->dims[1] >= MAP_LEAST) f->dims[0] = rows;
         }
         blocks[row] = f->dims[0];
         blocks[count - 1] = f->dims[1];
