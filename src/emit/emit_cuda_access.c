@@ -75,6 +75,12 @@ static void test(emitter *e, cterms *t, creg r)
     if (!r.truth) t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
 }
 
+/* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
+static bool has_vectors(const tile_param *p)
+{
+    return p->facts.aligned || (p->facts.bulk && p->facts.last_unit);
+}
+
 static int64_t power_of_two(int64_t divisor)
 {
     return divisor ? divisor & -divisor : 64;
@@ -84,8 +90,7 @@ static int64_t extent_divisor(const emitter *e, const constraint *c)
 {
     if (c->kind == EXTENT_NUMBER) return power_of_two(c->number);
     if (c->kind == EXTENT_PARAM) {
-        const tile_facts *f = &e->k->params[c->number].facts;
-        return f->by16 ? 16 : 1;
+        return facts_divisor(&e->k->params[c->number].facts);
     }
     return c->kind == EXTENT_VALUE ? power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
 }
@@ -187,7 +192,10 @@ static bool digit_of(cnest *n, value v, const place *at, digit *out)
     const char *name = emit_name(e, by);
     const char *extent = cuda_share(n, LEVEL_GROUP, "const unsigned", /* an axis without elements has no digits */
                                     arena_print(e->memory, "%s > 0 ? (unsigned)%s : 1u", name, name));
-    out->words = arena_print(e->memory, "%s %s %s", out->words, op->code == OP_DIV ? "/" : "%", extent);
+    const char *part = cuda_share(n, LEVEL_GROUP, "const unsigned", arena_print(e->memory, "digit_by(%s)", extent));
+    need(e, "digits");
+    out->words = arena_print(e->memory, "digits_%s(%s, %s, %s)", op->code == OP_DIV ? "above" : "below", out->words,
+                             extent, part);
     if (out->side_by_side) out->divisor = MINIMUM(out->divisor, power_of_two(facts_of(e->facts, by).divisor));
     out->side_by_side &= op->code == OP_MOD;
     return true;
@@ -245,9 +253,9 @@ static void note_row(cnest *n, const tile_op *op, bool side_by_side)
     pass_layout *l = n->layout;
     if (!n->c->deciding || !l || !side_by_side) return;
     int most = 16 / dtypes[p->elem].size_bytes;
-    if (!p->facts.aligned) l->want_shift = MAXIMUM(l->want_shift, most);
+    if (!has_vectors(p)) l->want_shift = MAXIMUM(l->want_shift, most);
     if (l->first_group != n->c->group || l->nested) return;
-    if (p->facts.aligned) {
+    if (has_vectors(p)) {
         l->even |= access->rank > 1;
         return;
     }
@@ -342,7 +350,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
             term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", d.words), stride);
             if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
             t.along |= along;
-            if (along && unit && axis == access->rank - 1 && p->facts.aligned) width = d.divisor;
+            if (along && unit && axis == access->rank - 1 && has_vectors(p)) width = d.divisor;
             operand++;
             continue;
         }
@@ -391,7 +399,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
         if (along) t.along = true;
-        if (along && !strcmp(by, "1") && axis == access->rank - 1 && p->facts.aligned)
+        if (along && !strcmp(by, "1") && axis == access->rank - 1 && has_vectors(p))
             width = power_of_two(facts_of(e->facts, start).divisor);
         side_by_side |= along && !strcmp(by, "1");
         if (n->c->deciding && n->layout && !strcmp(by, "1")) {

@@ -107,6 +107,14 @@ static bool rounds(op_code code)
     }
 }
 
+/* Is a quotient or a remainder of such operands that of 32 bits? Those of 64 take ten times as long. */
+static bool is_short(const emitter *e, const tile_op *op, dtype t)
+{
+    if (t != DT_I64 || !e->facts || (op->code != OP_DIV && op->code != OP_MOD)) return false;
+    integer_fact of = facts_of(e->facts, op->operands[0]), by = facts_of(e->facts, op->operands[1]);
+    return of.low >= 0 && of.high <= INT32_MAX && by.low >= 0;
+}
+
 static const char *plain(emitter *e, const tile_op *op, dtype t, const char *const *operands)
 {
     const char *name = register_name(t);
@@ -157,6 +165,13 @@ static const char *plain(emitter *e, const tile_op *op, dtype t, const char *con
     default: break;
     }
     bool precise = real && is_precise(e, op) && has_precise_form(op->code);
+    if (is_short(e, op, t)) {
+        bool near = facts_of(e->facts, op->operands[1]).high <= UINT32_MAX; /* what is larger divides like 2^31 */
+        const char *both[2] = {arena_print(e->memory, "(unsigned)%s", operands[0]),
+                               arena_print(e->memory, near ? "(unsigned)%s" : "%s >> 31 ? 0x80000000u : (unsigned)%s",
+                                           operands[1], operands[1])};
+        return arena_print(e->memory, "(long)%s", call(e, need(e, "%s_u32", ops[op->code].text), both, 2));
+    }
     return call(e, need(e, "%s%s_%s", precise ? "precise_" : "", ops[op->code].text, name), operands,
                 op->operand_count);
 }

@@ -100,11 +100,12 @@ void home_keep(cnest *n, text *to, int number, const char *from)
         keep = arena_print(e->memory, "%s(%s, %s)", need(e, "pack_%sx%d", memory_name(t), vector), registers, from);
     else
         keep = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, registers, from);
+    const char *slot = home_has_slots(n->c, number) ? chunk_slot(n, number, "_slots") : "";
     put_either(n, to, number, keep,
-               home_has_slots(n->c, number)
-                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "store_%sx%d", memory_name(t), vector),
-                                 chunk_slot(n, number, "_slots"), from)
-                   : "");
+               !*slot ? slot
+               : vector > 1
+                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "store_%sx%d", memory_name(t), vector), slot, from)
+                   : arena_print(e->memory, "*(%s) = *%s", slot, from));
 }
 
 void home_take(cnest *n, text *to, int number, const char *into)
@@ -117,11 +118,12 @@ void home_take(cnest *n, text *to, int number, const char *into)
         take = arena_print(e->memory, "%s(%s, %s)", need(e, "unpack_%sx%d", memory_name(t), vector), into, registers);
     else
         take = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, into, registers);
+    const char *slot = home_has_slots(n->c, number) ? chunk_slot(n, number, "_slots") : "";
     put_either(n, to, number, take,
-               home_has_slots(n->c, number)
-                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_%sx%d", memory_name(t), vector), into,
-                                 chunk_slot(n, number, "_slots"))
-                   : "");
+               !*slot ? slot
+               : vector > 1
+                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_%sx%d", memory_name(t), vector), into, slot)
+                   : arena_print(e->memory, "*%s = *(%s)", into, slot));
 }
 
 /* The vector of this chunk comes from registers or from a slot: which of them is known when the loop is unrolled. */
@@ -198,9 +200,12 @@ const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 /* A copy of the chunk that nobody waits for yet. */
 static const char *copy_text(cnest *n, const caddress *a, int number, const char *base, const char *ok)
 {
+    int bytes = n->layout->vector * dtypes[a->elem].size_bytes;
+    const char *few = bytes < 16 ? arena_print(n->e->memory, "_few<%d>", bytes) : "";
+    const char *real = arena_print(n->e->memory, ok ? "%s ? %d : 0" : "%s%d", ok ? ok : "", bytes);
     need(n->e, "copy_async");
-    return arena_print(n->e->memory, "copy_async(%s, %s, %s)", chunk_slot(n, number, base),
-                       element_pointer(n->e, a, false), ok ? arena_print(n->e->memory, "%s ? 16 : 0", ok) : "16");
+    return arena_print(n->e->memory, "copy_async%s(%s, %s, %s)", few, chunk_slot(n, number, base),
+                       element_pointer(n->e, a, false), real);
 }
 
 /* Vectors that may reach over an end go by hand. */
@@ -218,13 +223,15 @@ creg home_load(cnest *n, const caddress *a, value into)
     note_slots(n, number);
     buffer_touch(e, number);
     if (vectors) {
-        const char *test = whole && !loose ? NULL : ok, *constant = a->read_only ? "_constant" : "", *load;
+        const char *test = whole && !loose ? NULL : ok, *constant = a->read_only ? "_constant" : "", *load = NULL;
         if (home_is_packed(e, number))
             load = need(e, "load_words%d%s%s", vector / 2, constant, test ? "_if" : "");
-        else
+        else if (vector > 1)
             load = need(e, "load_%sx%d%s%s", m, vector, constant, test ? "_if" : "");
-        load = arena_print(e->memory, "%s(%s, %s%s%s)", load, chunk_registers(n, number), chunk, test ? ", " : "",
-                           test ? test : "");
+        load = load ? arena_print(e->memory, "%s(%s, %s%s%s)", load, chunk_registers(n, number), chunk,
+                                  test ? ", " : "", test ? test : "")
+                    : arena_print(e->memory, "%s[0] = %s", chunk_registers(n, number),
+                                  or_zero(e, test, address_fetch(e, a, chunk)));
         if (loose)
             text_print(&n->early, "if (%s) {\n", edge_text(e, a));
         else if (whole)

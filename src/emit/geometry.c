@@ -463,6 +463,8 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             int64_t number = plan->scalars_bits[i];
             f->one = number == 1;
             f->by16 = number % 16 == 0;
+            f->by8 = !f->by16 && number % 8 == 0;
+            f->by4 = !f->by16 && !f->by8 && number % 4 == 0;
             /* Rows that begin anywhere reach over both ends of their vectors, which has to fit too. Of what is no extent
              * the caller drops it. */
             f->size_class = class_of(f->by16 ? number : number + 7);

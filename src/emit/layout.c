@@ -597,7 +597,9 @@ static void try_slots(emitter *e, int number, int *registers)
     const pass_layout *l = k->layout;
     int bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
     int in_registers = SLOT_REGISTERS / MAXIMUM(home_registers(e, number, l, 1), 1);
-    if (c->team.kind == TEAM_LANES || l->row_axes || bytes != 16 || !in_registers || in_registers >= l->repeats) return;
+    if (c->team.kind == TEAM_LANES || l->row_axes || bytes < 4 || bytes > 16 || !in_registers ||
+        in_registers >= l->repeats)
+        return;
     int slots = (l->repeats - in_registers) * bytes;
     if (!slots_fit(e, slots)) return;
     registers[number] = home_registers(e, number, l, in_registers);

@@ -466,16 +466,17 @@ static bool is_turned(planner *p, const group *g)
     return p->across > 0;
 }
 
-/* On a GPU: what several passes load at their own place stays in registers, and a tile that is read along one axis and
- * used along another goes through shared memory. */
+/* On a GPU: what several passes load at their own place stays in registers, or what they make of several loads, and a
+ * tile that is read along one axis and used along another goes through shared memory. */
 static void force_loads(planner *p)
 {
     emitter *e = p->e;
+    const value *through = gather_loads(p);
     for (int i = 0; i < p->block->op_count; i++) {
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (op->code != OP_LOAD || !tile_type_of(e->k, v).rank || p->demand_count[v] < 2 || p->demand_off[v]) continue;
-        if (!row_reaches(e, &e->k->values[v].type, LONGER_THAN_CHIP)) force_value(p, v);
+        if (!row_reaches(e, &e->k->values[v].type, LONGER_THAN_CHIP)) force_value(p, through[v] ? through[v] : v);
     }
     for (int i = 0; i < p->plan.count && !p->again; i++) {
         group *g = p->plan.items[i].group;
@@ -502,6 +503,22 @@ static bool has_function(emitter *e, value v)
     bool found = false;
     walk_tree(e, v, place_own(&e->k->values[v].type), find_function, &found);
     return found;
+}
+
+static void find_load(emitter *e, value v, const place *at, void *context)
+{
+    bool *found = context;
+    (void)at;
+    *found |= !value_is_virtual(e, v) ? e->k->values[v].type.rank != 0 : tile_def(e->k, v)->code == OP_LOAD;
+}
+
+/* A place in the row, from its positions alone: two registers for each are dearer than some integer arithmetic. */
+static bool is_place(emitter *e, value v)
+{
+    bool found = false;
+    if (!dtype_is_integer(tile_type_of(e->k, v).elem)) return false;
+    walk_tree(e, v, place_own(&e->k->values[v].type), find_load, &found);
+    return !found;
 }
 
 /* From which weight on a value is kept rather than computed again. */
@@ -532,7 +549,7 @@ static void force_repeated(planner *p)
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (!v || p->demand_count[v] < 2) continue;
-        if (value_weight(e, v) < heavy(e, v)) continue;
+        if (value_weight(e, v) < heavy(e, v) || (e->cuda && is_place(e, v))) continue;
         force_value(p, v);
         return; /* what it is made of may no longer be computed twice */
     }

@@ -49,6 +49,9 @@ value alias_root(const emitter *e, value v); /* the value whose buffer v shares 
 void add_sink(planner *p, sink s);
 walk_visit check_demand; /* what p->joining would break in the open group: must_close, same_pass_only, least_pass */
 
+/* nest_gather.c: by load that several passes need, the value to keep instead of it and others; 0: itself. */
+value *gather_loads(planner *p);
+
 /* nest_region.c */
 void copy_to(planner *p, tile_op *op, value v, value target);
 void plan_control(planner *p, tile_op *op);

@@ -67,6 +67,20 @@ const prelude_part cuda_core_parts[] = {
      "}\n"},
     {"div_$t", "u8 u16 u32 u64", "", "INLINE $v div_$t($v a, $v b) { return b ? ($v)(a / b) : 0; }\n"},
     {"mod_$t", "u8 u16 u32 u64", "", "INLINE $v mod_$t($v a, $v b) { return b ? ($v)(a % b) : 0; }\n"},
+    {"digits", "", "",
+     "/* x / n and x % n for x below 2^31, with by = digit_by(n): the quotient of a product is at most one too small. "
+     "*/\n"
+     "INLINE unsigned digit_by(unsigned n) { return 0xffffffffu / n; }\n"
+     "INLINE unsigned digits_above(unsigned x, unsigned n, unsigned by)\n"
+     "{\n"
+     "    const unsigned q = (unsigned)((unsigned long)x * by >> 32);\n"
+     "    return q + (x - q * n >= n);\n"
+     "}\n"
+     "INLINE unsigned digits_below(unsigned x, unsigned n, unsigned by)\n"
+     "{\n"
+     "    const unsigned r = x - (unsigned)((unsigned long)x * by >> 32) * n;\n"
+     "    return r >= n ? r - n : r;\n"
+     "}\n"},
     {"shl_$t", CUDA_INTEGERS, "", "INLINE $v shl_$t($v a, $v n) { return ($v)(($u)a << (n & ($b - 1))); }\n"},
     {"shr_$t", CUDA_INTEGERS, "", "INLINE $v shr_$t($v a, $v n) { return ($v)(a >> (n & ($b - 1))); }\n"},
     /* Sums, products and negations that wrap: signed overflow is undefined in the text's language. */

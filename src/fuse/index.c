@@ -240,7 +240,7 @@ static bool separate_known(const space *s, const affine *linear, const shape *fr
 
 static bool reshape_run(const space *s, const shape *to, const run *known, const index_map *m, const shape *from,
                         const run *wanted, index_map *out, bool may_cut, int *cut_axis, int64_t *cut_inner,
-                        const index_known *sums, int sum_count, index_quotient *quotient, void *context)
+                        const index_known *sums, int sum_count, bool dense, index_quotient *quotient, void *context)
 {
     if (known->count == 1 && wanted->count == 1) {
         out->axes[wanted->axes[0]] = m->axes[known->axes[0]];
@@ -258,6 +258,12 @@ static bool reshape_run(const space *s, const shape *to, const run *known, const
     }
     if (separate(s, &linear, from, wanted, out, cut_axis, cut_inner)) return true;
     if (separate_known(s, &linear, from, wanted, sums, sum_count, out)) {
+        *cut_axis = -1;
+        return true;
+    }
+    if (dense && !affine_has_atoms(&linear)) {
+        for (int j = 0; j < wanted->count; j++) out->axes[wanted->axes[j]] = affine_constant(0);
+        out->axes[wanted->axes[wanted->count - 1]] = linear;
         *cut_axis = -1;
         return true;
     }
@@ -298,7 +304,7 @@ static void next_runs(const shape *to, int *at_to, run *a, const shape *from, in
 }
 
 bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
-                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count,
+                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count, bool dense,
                    index_quotient *quotient, void *context)
 {
     memset(out, 0, sizeof(*out));
@@ -310,7 +316,7 @@ bool index_reshape(const space *s, const shape *to, const index_map *m, const sh
         run a, b;
         next_runs(to, &at_to, &a, from, &at_from, &b);
         if (!a.count) return true;
-        if (!reshape_run(s, to, &a, m, from, &b, out, may_cut, cut_axis, cut_inner, known, known_count, quotient,
+        if (!reshape_run(s, to, &a, m, from, &b, out, may_cut, cut_axis, cut_inner, known, known_count, dense, quotient,
                          context))
             return false;
     }

@@ -61,7 +61,8 @@ unsigned affine_axes(const affine *a, const unsigned *atom_axes); /* which axes 
 
 /* Reshape: the map of a tensor of shape `from` whose row-major neighbour of shape `to` has map `m`. What has to be cut
  * is told (*cut_axis >= 0), where may_cut: cut and begin again. What no cut can do is done by `quotient`: the atom of
- * (a / divisor) % modulus, modulus 0: none; it returns -1 if there is no room, and then the result is false. */
+ * (a / divisor) % modulus, modulus 0: none; it returns -1 if there is no room, and then the result is false. Of a tensor
+ * that is `dense`, row-major in memory, only the place counts: there the last axis takes what would have to be cut. */
 /* A sum that is known to lie in 0 .. extent-1 wherever the map counts. */
 typedef struct index_known {
     affine sum;
@@ -70,7 +71,7 @@ typedef struct index_known {
 #define INDEX_KNOWN_MOST 8
 typedef int index_quotient(void *context, const affine *a, int64_t divisor, int64_t modulus);
 bool index_reshape(const space *s, const shape *to, const index_map *m, const shape *from, index_map *out, bool may_cut,
-                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count,
+                   int *cut_axis, int64_t *cut_inner, const index_known *known, int known_count, bool dense,
                    index_quotient *quotient, void *context);
 
 #endif

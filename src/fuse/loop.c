@@ -447,6 +447,7 @@ static bool analyse_once(loop *p)
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
         p->t->uncut = uncut;
+        p->t->leaves = p->b->leaves;
         p->t->unroll = p->unroll;
         memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->around.count);
         bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);

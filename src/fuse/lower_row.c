@@ -148,14 +148,6 @@ static qn_status looped_rows(const loop *p, lowering *l, const int *inner, int c
     return lower_finish(l, out, error);
 }
 
-/* Vectors of the last axis, whatever the length; else what the registers of a block hold one by one. */
-static bool is_held(const lowering *l, const int *inner, int count)
-{
-    int64_t length = 1;
-    for (int i = 0; i < count; i++) length *= l->extents[inner[i]];
-    return l->extents[inner[count - 1]] % 16 == 0 || length <= 16384 - 16;
-}
-
 /* All inner axes as one row, whose places in memory are computed: a GPU holds it, or reads it with all that it has. */
 static qn_status joined_rows(const loop *p, lowering *l, const int *inner, int count, const int *outer, int outer_count,
                              fuse_kernel *out, qn_error *error)
@@ -183,7 +175,6 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int outer_count = loop_axes(p, l, p->outer, outer), inner_count = loop_axes(p, l, p->inner, inner);
     lower_phase(l);
     if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
-    if (p->b->options->gpu && is_held(l, inner, inner_count))
-        return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);
+    if (p->b->options->gpu) return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     return looped_rows(p, l, inner, inner_count, outer, outer_count, out, error);
 }

@@ -612,6 +612,9 @@ static void reach_own(lowering *l, frame *f, const term *x, reach *r)
             bool inside = !affine_has_atoms(a);
             inside &= f->inside || (x->input_count && says_inside(l->t, x->inputs[0], a, list[i].extent));
             reach_coordinate(l, f, a, inside, r);
+        } else if (along->digit) {
+            reach_tile(l, r, along->digit);
+            r->access.safe[r->access.rank - 1] = true;
         } else if (!along->tile)
             reach_scalar(r, along->start, true);
         else if (r->tile_axes >> along->tile_axis & 1)

@@ -284,8 +284,9 @@ bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out)
         int64_t cut_inner;
         index_known known[INDEX_KNOWN_MOST];
         known_sums(t, t->guard, known, &known_count);
+        bool dense = t->leaves && !t->guard && t->in_memory[x->inputs[0]] && !t->leaves[x->inputs[0]].given;
         bool fine = index_reshape(&t->space, &x->shape, m, from, out, !t->uncut, &cut_axis, &cut_inner, known,
-                                  known_count, quotient_atom, t);
+                                  known_count, dense, quotient_atom, t);
         if (fine) return true;
         if (cut_axis >= 0 && t->cut_axis < 0) {
             t->cut_axis = cut_axis;
@@ -319,7 +320,7 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
     case GRAPH_RESHAPE: {
         int cut_axis;
         int64_t cut_inner;
-        bool fine = index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, NULL, 0,
+        bool fine = index_reshape(&t->space, from, m, &x->shape, out, !t->uncut, &cut_axis, &cut_inner, NULL, 0, false,
                                   quotient_atom, t);
         if (!fine && cut_axis >= 0 && t->cut_axis < 0) {
             t->cut_axis = cut_axis;

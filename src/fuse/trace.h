@@ -36,7 +36,7 @@ typedef struct term {
     int inputs[3], input_count;
     number number;        /* CONSTANT */
     const index_map *map; /* ACCESS, FOLD, BOUND */
-    bool guarded;         /* ACCESS: coordinates may lie outside (under a pad or a concat); input 0, if any: where not */
+    bool guarded; /* ACCESS: coordinates may lie outside (under a pad or a concat); input 0, if any: where not */
     affine index;
     int64_t low, high;
     unsigned axes;   /* of the space that it depends on */
@@ -58,7 +58,8 @@ typedef enum unroll_kind { UNROLL_NONE, UNROLL_WINDOWS, UNROLL_ALL } unroll_kind
 typedef struct trace {
     arena *memory;
     const graph *g;
-    const bool *in_memory; /* by node: leaves, and what earlier kernels wrote */
+    const bool *in_memory;   /* by node: leaves, and what earlier kernels wrote */
+    const fuse_leaf *leaves; /* by node: those of them that are not given lie row-major; NULL: nothing is known */
     fuse_mode mode;
     bool check_indices; /* an index out of range is asserted against by the lowerer: see checks */
     space space;

@@ -279,7 +279,7 @@ static void print_param(const printer *p, const tile_param *param)
     if (f->small) text_add(p->out, " small");
     if (f->streams) text_add(p->out, " streams");
     if (f->one) text_add(p->out, " one");
-    if (f->by16) text_add(p->out, " by16");
+    if (facts_divisor(f) > 1) text_print(p->out, " by%d", facts_divisor(f));
     if (param->kind >= PARAM_SCALAR && f->size_class >= 0) text_print(p->out, " class %d", f->size_class);
     print_place(p, param->line, param->column);
     text_add(p->out, "\n");

@@ -368,6 +368,10 @@ static bool read_facts(reader *r, tile_param *p)
             p->facts.one = true;
         else if (scan_accept(&r->scan, "by16"))
             p->facts.by16 = true;
+        else if (scan_accept(&r->scan, "by8"))
+            p->facts.by8 = true;
+        else if (scan_accept(&r->scan, "by4"))
+            p->facts.by4 = true;
         else if (scan_accept(&r->scan, "default"))
             p->has_default = true;
         else if (scan_accept(&r->scan, "class")) {

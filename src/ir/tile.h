@@ -186,10 +186,16 @@ typedef struct tile_facts {
     bool bulk;       /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes */
     bool small;      /* array: below 2^31 elements (offsets fit 32 bits) */
     bool streams;    /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
-    bool one, by16;  /* scalar or extent: equals 1; divisible by 16 */
-    int size_class;  /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown. A
+    bool one;        /* scalar or extent: equals 1 */
+    bool by16, by8, by4; /* scalar or extent: divisible by so much; at most one is set, by8 and by4 on a GPU only */
+    int size_class;      /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown. A
                         GPU's: 6: <= 256, 7: <= 1024, 8: <= 16384, 9: <= 65536, 10: <= 262144, 11: <= 2^22, 12: more */
 } tile_facts;
+
+static inline int facts_divisor(const tile_facts *f)
+{
+    return f->by16 ? 16 : f->by8 ? 8 : f->by4 ? 4 : 1;
+}
 
 /* An array whose axes count through several strides each: position p on an axis is a number with `count` digits, the last
  * one of extent[count - 1] values the fastest (the first takes what is left), and the element lies at the sum of digit

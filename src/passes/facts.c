@@ -416,7 +416,7 @@ static integer_fact param_fact(const tile_kernel *k, int p)
     if (is_extent) fact = (integer_fact){0, is_small ? INT32_MAX : MINIMUM(type_high(param->elem), LARGEST_EXTENT), 1};
     int class = param->facts.size_class; /* also of a scalar that only tiles are as long as */
     if (class >= 0 && class < COUNT(class_limits)) fact.high = MINIMUM(fact.high, class_limits[class]);
-    if (param->facts.by16) fact.divisor = 16;
+    if (facts_divisor(&param->facts) > 1) fact.divisor = facts_divisor(&param->facts);
     if (param->facts.one) fact = exactly(1);
     return fact;
 }

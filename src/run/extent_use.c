@@ -3,7 +3,7 @@
  * tile is as long as it, and whether it bounds slices along the last axis of an array, which are read and written in
  * vectors. Facts of other extents (the number of rows, of programs, of turns of a loop) would make variants that differ
  * in nothing: they are dropped, so that a new batch size compiles nothing.
- * That an array can be copied in bulk is a fact where the kernel multiplies: others do not ask.
+ * That an array can be copied in bulk is a fact where the kernel multiplies, and where it says more than `aligned`.
  * A tile may also be as long as a number that no array has (a window of something padded): that one decides how many
  * threads take it, as any other.
  * An extent that only short arrays of one axis have (a loss for each row) is not worth a variant for each class either.
@@ -62,7 +62,7 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
 {
     for (int p = 0; p < k->param_count; p++) {
         tile_facts *f = &facts[p];
-        f->bulk &= (uses[p] & ARRAY_OF_PRODUCT) != 0;
+        f->bulk &= (uses[p] & ARRAY_OF_PRODUCT) != 0 || !f->aligned;
         bool is_extent = k->params[p].kind == PARAM_EXTENT || (uses[p] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE));
         if (k->params[p].kind < PARAM_SCALAR) continue;
         if (!is_extent) {
@@ -74,6 +74,8 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
         is_short &= plan->scalars_bits[p] <= (f->by16 ? SHORT_EXTENT : SHORT_UNALIGNED);
         f->one &= along && !is_short;
         f->by16 &= along && !is_short;
+        f->by8 &= along && !is_short;
+        f->by4 &= along && !is_short;
         if (!(uses[p] & EXTENT_OF_TILE))
             f->size_class = -1;
         else if (is_short && f->size_class >= 0)

@@ -43,14 +43,14 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
     for (int i = 0; i < k->param_count && call->kernel->dump; i++)
         if (k->params[i].kind == PARAM_SCALAR && !(call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)))
-            facts[i].one = facts[i].by16 = false;
+            facts[i].one = facts[i].by16 = facts[i].by8 = facts[i].by4 = false;
 }
 
 static bool same_facts(const tile_facts *a, const tile_facts *b)
 {
     return a->last_unit == b->last_unit && a->contiguous == b->contiguous && a->aligned == b->aligned &&
            a->bulk == b->bulk && a->small == b->small && a->streams == b->streams && a->one == b->one &&
-           a->by16 == b->by16 && a->size_class == b->size_class;
+           facts_divisor(a) == facts_divisor(b) && a->size_class == b->size_class;
 }
 
 static bool fits(const variant *v, const tile_facts *facts, int count)
@@ -75,7 +75,9 @@ void facts_print(const tile_kernel *k, const tile_facts *facts, text *out)
                      {f->small, "small"},
                      {f->streams, "streams"},
                      {f->one, "one"},
-                     {f->by16, "by16"}};
+                     {f->by16, "by16"},
+                     {f->by8, "by8"},
+                     {f->by4, "by4"}};
         for (int w = 0; w < COUNT(words); w++) {
             if (!words[w].holds) continue;
             text_print(out, "%s%s.%s", gap, k->params[i].name, words[w].word);
@@ -250,9 +252,9 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
             if (f->small && count >= (int64_t)1 << 31) broken = "smaller than 2^31 elements";
         } else {
             if (f->one && number != 1) broken = "one";
-            if (f->by16 && number % 16) broken = "divisible by 16";
-            if (f->size_class >= 0 && !size_class_holds(f->size_class, number))
-                broken = "in another size class";
+            if (number % facts_divisor(f))
+                broken = f->by16 ? "divisible by 16" : f->by8 ? "divisible by 8" : "divisible by 4";
+            if (f->size_class >= 0 && !size_class_holds(f->size_class, number)) broken = "in another size class";
         }
         if (broken)
             return entry_error(call->kernel, QN_BAD_CALL, "E503", (place){0},

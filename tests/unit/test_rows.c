@@ -29,6 +29,13 @@ static const char *const source =
     "tensor channels(float x[N][C][P], float g[C]) {\n"
     "  return (x - mean(x, axis = {0, 2})) * rsqrt(var(x, axis = {0, 2}, correction = 0) + 1e-5) * g[][:][];\n"
     "}\n"
+    "tensor pooled(float x[N][C][H][W]) {\n"
+    "  let y = max_pool2d(x, 2);\n"
+    "  let d = y - mean(y, axis = {1, 2, 3});\n"
+    "  return d * rsqrt(mean(d * d, axis = {1, 2, 3}) + 1e-5);\n"
+    "}\n"
+    "tensor edged(float x[N][C][P]) { let y = pad(x, 1, 2, axis = 2); return y - mean(y, axis = {0, 2}); }\n"
+    "tensor joint(float x[A][B], float y[A][B]) { return softmax(x + y, axis = 1); }\n"
     "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n"
     "kernel whole_row(in float x[A][B], out float y[A][B]) launch (A)\n"
     "{\n"
@@ -212,7 +219,8 @@ static void rows_across(void)
 /* A norm over two axes around the kept one: one row, whose digits are coordinates. */
 static void norms_of_channels(void)
 {
-    static const row_case cases[] = {{4, 3, 35, 0}, {8, 5, 64, 0}, {3, 2, 1600, 0}, {16, 2, 1024, 0}, {40, 2, 49, 0}};
+    static const row_case cases[] = {{4, 3, 35, 0},  {8, 5, 64, 0},    {3, 2, 1600, 0},  {16, 2, 1024, 0},
+                                     {40, 2, 49, 0}, {20, 2, 4095, 0}, {64, 2, 1156, 0}, {9, 2, 9001, 0}};
     for (int i = 0; i < COUNT(cases); i++) {
         const row_case *s = &cases[i];
         float gain[8];
@@ -243,6 +251,68 @@ static void norms_of_channels(void)
     }
 }
 
+/* A norm of what windows give, over planes that are no multiple of anything. */
+static void norms_of_pools(void)
+{
+    static const int64_t sizes[][4] = {{2, 3, 35, 34}, {3, 8, 34, 34}, {1, 5, 131, 127}};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        const int64_t *s = sizes[i], h = s[2] / 2, w = s[3] / 2, each = s[1] * h * w;
+        qn_call *call;
+        for (int64_t k = 0; k < s[0] * s[1] * s[2] * s[3]; k++) room[k] = noise(k);
+        EXPECT(!qn_call_new(module, "pooled", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 4, s, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 4, (int64_t[]){s[0], s[1], h, w}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        float *y = malloc(sizeof(float) * (size_t)each);
+        int wrong = 0;
+        for (int64_t n = 0; n < s[0]; n++) {
+            double sum = 0, squares = 0;
+            for (int64_t k = 0; k < each; k++) {
+                const float *from = room + ((n * s[1] + k / (h * w)) * s[2] + k / w % h * 2) * s[3] + k % w * 2;
+                y[k] = fmaxf(fmaxf(from[0], from[1]), fmaxf(from[s[3]], from[s[3] + 1]));
+                sum += y[k];
+            }
+            double mean = sum / (double)each;
+            for (int64_t k = 0; k < each; k++) squares += (y[k] - mean) * (y[k] - mean);
+            for (int64_t k = 0; k < each; k++) {
+                double want = (y[k] - mean) / sqrt(squares / (double)each + 1e-5);
+                wrong += !(fabs(results[n * each + k] - want) <= 1e-4);
+            }
+        }
+        EXPECT(!wrong);
+        free(y);
+        qn_call_free(call);
+    }
+}
+
+/* Under a pad the images are found by a digit of the position too. */
+static void norms_with_edges(void)
+{
+    static const row_case cases[] = {{4, 3, 35, 0}, {8, 5, 61, 0}, {16, 3, 1021, 0}, {3, 2, 6000, 0}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        const row_case *s = &cases[i];
+        int64_t wide = s->c + 3;
+        qn_call *call;
+        for (int64_t k = 0; k < s->a * s->b * s->c; k++) room[k] = noise(k);
+        EXPECT(!qn_call_new(module, "edged", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 3, (int64_t[]){s->a, s->b, s->c}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 3, (int64_t[]){s->a, s->b, wide}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        int wrong = 0;
+        for (int64_t c = 0; c < s->b; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < s->a * s->c; k++) sum += room[(k / s->c * s->b + c) * s->c + k % s->c];
+            for (int64_t k = 0; k < s->a * wide; k++) {
+                int64_t image = k / wide * s->b + c, at = k % wide;
+                double x = at > 0 && at <= s->c ? room[image * s->c + at - 1] : 0;
+                wrong += !(fabs(results[image * wide + at] - (x - sum / (double)(s->a * wide))) <= 1e-5);
+            }
+        }
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
 static void permutations(void)
 {
     static const row_case cases[] = {{3, 50, 7, 0}, {2, 3, 700, 0}, {70, 5, 66, 0}, {1, 129, 2, 0}};
@@ -265,6 +335,8 @@ static void permutations(void)
 ON_EVERY_DEVICE(rows_anywhere)
 ON_EVERY_DEVICE(rows_across)
 ON_EVERY_DEVICE(norms_of_channels)
+ON_EVERY_DEVICE(norms_of_pools)
+ON_EVERY_DEVICE(norms_with_edges)
 ON_EVERY_DEVICE(rows_of_nothing)
 ON_EVERY_DEVICE(several_passes)
 ON_EVERY_DEVICE(permutations)
@@ -345,6 +417,30 @@ TEST(a_channel_is_one_row)
     free(t);
 }
 
+/* Planes that are no multiple of 16: vectors where they are multiples of 4, else word by word, and held all the same. */
+TEST(odd_planes_are_held)
+{
+    char *t = shown("channels", (const char *[]){"N=64", "C=64", "P=15876"}, 3);
+    EXPECT(strstr(t, "team_blocks") && strstr(t, "copy_async(") && strstr(t, "load_f32x4_constant_if("));
+    free(t);
+    t = shown("channels", (const char *[]){"N=64", "C=64", "P=16129"}, 3);
+    EXPECT(strstr(t, "team_blocks") && strstr(t, "copy_async_few<4>(") && strstr(t, "digits_above("));
+    EXPECT(!strstr(t, "in scratch */") && !strstr(t, "t9 < n0"));
+    free(t);
+}
+
+/* One tile stays, and it is what the windows give: neither their elements nor the places these lie at. */
+TEST(what_several_loads_give_is_kept)
+{
+    char *t = shown("pooled", (const char *[]){"N=64", "C=16", "H=34", "W=34"}, 4);
+    EXPECT(strstr(t, "float b1[") && !strstr(t, "b2[") && !strstr(t, "long b1[") && !strstr(t, "shared_room"));
+    EXPECT(!strstr(t, "div_i64(") && !strstr(t, "mod_i64("));
+    free(t);
+    t = shown("joint", (const char *[]){"A=4096", "B=4096"}, 2);
+    EXPECT(strstr(t, "float b1[") && strstr(t, "float b2[") && !strstr(t, "float b3[")); /* the sum, its exponential */
+    free(t);
+}
+
 TEST(opened)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
@@ -359,6 +455,8 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
-          CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(on_devices_rows_anywhere),
-          CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels), CASE(on_devices_permutations),
-          CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes), CASE(closed))
+          CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
+          CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges),
+          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
+          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
+          CASE(closed))
