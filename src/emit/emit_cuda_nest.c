@@ -195,6 +195,13 @@ static text end_rows(cnest *n)
 }
 
 /* Positions of one chunk, inside the loops over c and u. */
+/* Many single elements of a row: their positions, if they were known to be those of the pass before, would be kept in
+ * registers from pass to pass, beside the elements. */
+static bool forgets_positions(const pass_layout *l)
+{
+    return l->vector == 1 && l->repeats >= 16 && !l->inner_threads && !l->row_fast;
+}
+
 void cuda_positions(cnest *n, text *to)
 {
     emitter *e = n->e;
@@ -204,8 +211,8 @@ void cuda_positions(cnest *n, text *to)
     int axis = l->loop_count - 1;
     while (!(axes >> axis & 1)) axis--;
     const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
-    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : "thread";
-    const char *spread = inner_threads_text(n), *repeat = n->repeat;
+    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : forgets_positions(l) ? "here" : "thread";
+    const char *spread = forgets_positions(l) ? "apart" : inner_threads_text(n), *repeat = n->repeat;
     const char *first = l->repeats ? NULL : "c";
     const char *index = !strcmp(repeat, "0")
                             ? thread
@@ -498,6 +505,13 @@ static void put_chunks(cnest *n)
     bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
     int depth = 1;
     text_add(to, "{\n");
+    if (forgets_positions(l))
+        text_print(to,
+                   "    int here = thread, apart = %s;\n"
+                   "#ifndef QUERN_EMU\n"
+                   "    asm volatile(\"\" : \"+r\"(here), \"+r\"(apart));\n"
+                   "#endif\n",
+                   inner_threads_text(n));
     if (n->slotted) {
         put_split(n, to, text_get(&positions), text_get(&body), chunks);
         text_add(to, "}\n");

@@ -43,6 +43,11 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 
+/* lower_cut.c: rows of several inner axes, line by line. */
+bool cut_is_better(const loop *p, const lowering *l, const int *inner, int count, const int *outer, int outer_count);
+qn_status cut_rows(const loop *p, lowering *l, const int *inner, int count, const int *outer, int outer_count,
+                   fuse_kernel *out, qn_error *error);
+
 int64_t loop_width(int64_t extent, int64_t most); /* a power of two from 8 to `most`, no wider than it need be */
 
 /* Kernel axes of a set of axes of the space, in order; returns how many. */

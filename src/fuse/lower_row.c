@@ -173,6 +173,8 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     lowering *l = loop_begin(p);
     int outer[SPACE_AXES], inner[SPACE_AXES];
     int outer_count = loop_axes(p, l, p->outer, outer), inner_count = loop_axes(p, l, p->inner, inner);
+    if (inner_count > 1 && cut_is_better(p, l, inner, inner_count, outer, outer_count))
+        return cut_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     lower_phase(l);
     if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
     if (p->b->options->gpu) return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);

@@ -31,6 +31,26 @@ static node concat_tree(graph *g, node n)
     return graph_concat(g, parts, count, x.attr.axis);
 }
 
+#define WINDOW_APART 32 /* elements of a window of two axes from which on it is folded axis by axis */
+
+/* A fold of windows over two axes at once reads each row of a window for itself, neighbours a stride apart. A large one is
+ * folded down the first axis, along memory, and what that leaves along the second. */
+static node windows_apart(graph *g, node n)
+{
+    const graph_node x = *graph_get(g, n), second = *graph_get(g, x.inputs[0]);
+    if (second.code != GRAPH_WINDOW) return n;
+    const graph_node first = *graph_get(g, second.inputs[0]);
+    int rank = second.shape.rank;
+    if (first.code != GRAPH_WINDOW || x.attr.axis_set != 3u << (rank - 2) || x.attr.fold > FOLD_MIN) return n;
+    if (first.attr.size * second.attr.size < WINDOW_APART || first.attr.axis >= second.attr.axis) return n;
+    node down = graph_reduce(g, x.attr.fold, second.inputs[0], 1u << (rank - 2));
+    shape rows = first.shape;
+    rows.rank--;
+    down = graph_same(g, GRAPH_KEEP, graph_reshape(g, down, &rows), 5000);
+    node along = graph_window(g, down, second.attr.axis, second.attr.size, second.attr.stride, second.attr.dilation);
+    return graph_reshape(g, graph_reduce(g, x.attr.fold, along, 1u << (rank - 2)), &x.shape);
+}
+
 static node prepare_node(graph *g, node n, const fuse_options *options)
 {
     const graph_node *x = graph_get(g, n);
@@ -46,6 +66,11 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
     if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
+    bool ordered = x->code == GRAPH_REDUCE && options->mode != FUSE_FUSED && x->attr.fold <= FOLD_PROD;
+    if (x->code == GRAPH_REDUCE && parts && !ordered) {
+        node apart = windows_apart(g, n);
+        if (apart != n) return apart;
+    }
     if (x->code == GRAPH_REDUCE && parts) return fuse_parts_prepare(g, n);
     return n;
 }

@@ -34,6 +34,8 @@ static const char *const source =
     "  let d = y - mean(y, axis = {1, 2, 3});\n"
     "  return d * rsqrt(mean(d * d, axis = {1, 2, 3}) + 1e-5);\n"
     "}\n"
+    "tensor norm_words(float x[A][B], float g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor large_windows(float x[N][C][H][W]) { return avg_pool2d(x, 7) + max_pool2d(x, 7); }\n"
     "tensor edged(float x[N][C][P]) { let y = pad(x, 1, 2, axis = 2); return y - mean(y, axis = {0, 2}); }\n"
     "tensor joint(float x[A][B], float y[A][B]) { return softmax(x + y, axis = 1); }\n"
     "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n"
@@ -219,8 +221,9 @@ static void rows_across(void)
 /* A norm over two axes around the kept one: one row, whose digits are coordinates. */
 static void norms_of_channels(void)
 {
-    static const row_case cases[] = {{4, 3, 35, 0},  {8, 5, 64, 0},    {3, 2, 1600, 0},  {16, 2, 1024, 0},
-                                     {40, 2, 49, 0}, {20, 2, 4095, 0}, {64, 2, 1156, 0}, {9, 2, 9001, 0}};
+    static const row_case cases[] = {{4, 3, 35, 0},    {8, 5, 64, 0},   {3, 2, 1600, 0},
+                                     {16, 2, 1024, 0}, {40, 2, 49, 0},  {20, 2, 4095, 0},
+                                     {64, 2, 1156, 0}, {9, 2, 9001, 0}, {100, 2, 1025, 0}};
     for (int i = 0; i < COUNT(cases); i++) {
         const row_case *s = &cases[i];
         float gain[8];
@@ -285,6 +288,34 @@ static void norms_of_pools(void)
     }
 }
 
+/* Windows of 49 elements, folded down and then along. */
+static void large_windows(void)
+{
+    static const int64_t sizes[][4] = {{2, 3, 40, 45}, {1, 2, 7, 301}};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        const int64_t *s = sizes[i], h = s[2] / 7, w = s[3] / 7;
+        qn_call *call;
+        for (int64_t k = 0; k < s[0] * s[1] * s[2] * s[3]; k++) room[k] = noise(k);
+        EXPECT(!qn_call_new(module, "large_windows", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 4, s, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 4, (int64_t[]){s[0], s[1], h, w}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        int wrong = 0;
+        for (int64_t k = 0; k < s[0] * s[1] * h * w; k++) {
+            const float *from = room + (k / (h * w) * s[2] + k / w % h * 7) * s[3] + k % w * 7;
+            double sum = 0, most = from[0];
+            for (int e = 0; e < 49; e++) {
+                double v = from[e / 7 * s[3] + e % 7];
+                sum += v;
+                most = fmax(most, v);
+            }
+            wrong += !(fabs(results[k] - (sum / 49 + most)) <= 1e-5);
+        }
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
 /* Under a pad the images are found by a digit of the position too. */
 static void norms_with_edges(void)
 {
@@ -337,6 +368,7 @@ ON_EVERY_DEVICE(rows_across)
 ON_EVERY_DEVICE(norms_of_channels)
 ON_EVERY_DEVICE(norms_of_pools)
 ON_EVERY_DEVICE(norms_with_edges)
+ON_EVERY_DEVICE(large_windows)
 ON_EVERY_DEVICE(rows_of_nothing)
 ON_EVERY_DEVICE(several_passes)
 ON_EVERY_DEVICE(permutations)
@@ -423,9 +455,39 @@ TEST(odd_planes_are_held)
     char *t = shown("channels", (const char *[]){"N=64", "C=64", "P=15876"}, 3);
     EXPECT(strstr(t, "team_blocks") && strstr(t, "copy_async(") && strstr(t, "load_f32x4_constant_if("));
     free(t);
-    t = shown("channels", (const char *[]){"N=64", "C=64", "P=16129"}, 3);
+    t = shown("channels", (const char *[]){"N=512", "C=64", "P=961"}, 3);
     EXPECT(strstr(t, "team_blocks") && strstr(t, "copy_async_few<4>(") && strstr(t, "digits_above("));
     EXPECT(!strstr(t, "in scratch */") && !strstr(t, "t9 < n0"));
+    free(t);
+}
+
+/* Long lines that begin anywhere, and rows that nothing holds, go line by line: one read for mean and squares, one more for
+ * the result. */
+TEST(rows_are_cut_into_lines)
+{
+    static const char *const planes[] = {"P=16129", "P=262144"};
+    for (int i = 0; i < COUNT(planes); i++) {
+        char *t = shown("channels", (const char *[]){"N=64", "C=64", planes[i]}, 3);
+        EXPECT(strstr(t, "_phase2(") && !strstr(t, "_phase3(") && !strstr(t, "team_blocks"));
+        EXPECT(strstr(t, "part0_array") && strstr(t, "whole1_array") && !strstr(t, "digits_above("));
+        free(t);
+    }
+}
+
+TEST(large_windows_are_folded_axis_by_axis)
+{
+    char *t = shown("large_windows", (const char *[]){"N=16", "C=64", "H=2048", "W=2048"}, 4);
+    int kernels = 0;
+    for (const char *at = t; (at = strstr(at, "__global__")); at++) kernels++;
+    EXPECT(kernels > 1 && strstr(t, "load_f32x4_constant"));
+    free(t);
+}
+
+/* Rows of words that begin anywhere beside a gain that does not: 32 positions a thread would not fit beside 32 elements. */
+TEST(positions_are_not_kept_beside_a_row)
+{
+    char *t = shown("norm_words", (const char *[]){"A=4096", "B=4097"}, 2);
+    EXPECT(strstr(t, "float b1[32][1]") && strstr(t, "int here = thread, apart = threads;"));
     free(t);
 }
 
@@ -456,7 +518,9 @@ TEST(closed)
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
-          CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges),
+          CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
+          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows),
+          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
           CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
           CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
           CASE(closed))
