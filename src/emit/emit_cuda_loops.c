@@ -153,11 +153,12 @@ static void print_load(printer *p, const loop_node *n)
         put(e, "%s(%s_pair, %s);", both, name, first.pointer);
         return;
     }
-    /* Without a branch all loads of a chunk are asked for before the first is waited for. They are plain ones, which stay
-     * between the stores of the chunk before and their own: registers would not do for those of a whole tile. */
+    /* Without a branch all loads of a chunk are asked for before the first is waited for; a choice of two addresses
+     * becomes one, so the offset is masked. They are plain loads, which stay between the stores of the chunk before and
+     * their own: registers would not do for those of a whole tile. */
     put(e, "const bool %s_in = %s;", name, second.test);
-    put(e, "%s(%s_pair, %s_in ? %s : %s_safe);", both, name, name, first.pointer,
-        e->k->params[op->attr.access.array].name);
+    const char *array = e->k->params[op->attr.access.array].name;
+    put(e, "%s(%s_pair, %s_safe + ((%s - %s_array) & -(long)%s_in));", both, name, array, first.pointer, array, name);
     put(e, "for (int v = 0; v < 2; v++) %s_pair[v] = %s_in ? %s_pair[v] : 0;", name, name, name);
     if (n->number[0] == LOOPS_PAIR)
         put(e, "if (!%s_in && %s) %s_pair[0] = %s(%s);", name, first.test, name, read, first.pointer);

@@ -26,7 +26,8 @@ const prelude_part cuda_math_parts[] = {
      "    p = mad_f32(p, r, 0.5f);\n"
      "    p = mad_f32(r * r, p, r);\n"
      "    float s = x == x ? real_f32(((int)n + 126) << 23) : x; /* 2^(n-1): n = 128 must not overflow too early */\n"
-     "    return abs_f32(x) < 0x1p-25f ? x : 2 * mad_f32(s, p, s - 0.5f);\n"
+     "    const float y = 2 * mad_f32(s, p, s - 0.5f);\n"
+     "    return abs_f32(x) < 0x1p-25f ? x : y;\n"
      "}\n"},
     {"log1p_f32", "", "mad_f32 real_f32 abs_f32",
      "INLINE float log1p_f32(float x)\n"
@@ -35,7 +36,8 @@ const prelude_part cuda_math_parts[] = {
      "    float u = 1 + x, v = u - 1, c = (1 - (u - v)) + (x - v);\n"
      "    int b = bits_f32(u) - 0x3f3504f3, e = b >> 23;\n"
      "    float n = (float)e, f = real_f32((b & 0x7fffff) + 0x3f3504f3) - 1;\n"
-     "    if (x < 0x1p40f) f = mad_f32(c, real_f32((int)((127u - (unsigned)e) << 23)), f);\n"
+     "    const float g = mad_f32(c, real_f32((int)((127u - (unsigned)e) << 23)), f);\n"
+     "    f = x < 0x1p40f ? g : f;\n"
      "    float q = mad_f32(f, -0x1.41ecdep-4f, 0x1.07d2a6p-3f);\n"
      "    q = mad_f32(q, f, -0x1.0ce080p-3f);\n"
      "    q = mad_f32(q, f, 0x1.226da0p-3f);\n"
@@ -45,7 +47,8 @@ const prelude_part cuda_math_parts[] = {
      "    q = mad_f32(q, f, 0x1.55554ap-2f);\n"
      "    q = mad_f32(q, f, -0.5f);\n"
      "    float r = mad_f32(n, 0x1.63p-1f, f + mad_f32(f * f, q, n * -0x1.bd0106p-13f));\n"
-     "    if (!(u > 0)) r = u == 0 ? real_f32((int)0xff800000) : real_f32(0x7fc00000);\n"
+     "    const float w = u == 0 ? real_f32((int)0xff800000) : real_f32(0x7fc00000);\n"
+     "    r = u > 0 ? r : w;\n"
      "    return abs_f32(x) < 0x1p-25f || u > 0x1.fffffep127f ? x : r;\n"
      "}\n"},
     {"tanh_f32", "", "ex2_approx rcp_approx mad_f32 abs_f32 with_sign_f32",
@@ -80,7 +83,8 @@ const prelude_part cuda_math_parts[] = {
      "    b = mad_f32(b, t, -0x1.d8f61cp-1f);\n"
      "    b = mad_f32(b, t, -0x1.1ac322p+2f);\n"
      "    b = mad_f32(b, t, -0x1.575b32p+2f);\n"
-     "    return size < 1 ? s : with_sign_f32(1 - exp_f32(b), x);\n"
+     "    const float far = with_sign_f32(1 - exp_f32(b), x);\n"
+     "    return size < 1 ? s : far;\n"
      "}\n"},
     {"sigmoid_f32", "", "ex2_approx rcp_approx",
      "INLINE float sigmoid_f32(float x) { return rcp_approx(1 + ex2_approx(x * -0x1.715476p+0f)); }\n"},
@@ -110,7 +114,7 @@ const prelude_part cuda_math_parts[] = {
      "    h = mad_f32(h, u, -0x1.373e3cp-1f);\n"
      "    h = mad_f32(h, u, 0x1.82b4bcp-1f);\n"
      "    float tail = h * t * ex2_approx(a * a * -0x1.715476p-1f);\n"
-     "    return x < 0 ? (x < -15.0f ? -15.0f : x) * tail : mad_f32(-a, tail, x);\n"
+     "    return mad_f32(-a, tail, x < 0 ? -0.0f : x); /* without a branch: neighbours overlap */\n"
      "}\n"},
     {"softplus_f32", "", "exp_f32 log1p_f32 abs_f32",
      "INLINE float softplus_f32(float x) { return (x > 0 ? x : 0) + log1p_f32(exp_f32(-abs_f32(x))); }\n"},

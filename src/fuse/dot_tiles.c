@@ -30,6 +30,7 @@
 #define JOIN_NS 3000           /* of the launch that joins parts */
 #define JOIN_RATE 2500         /* bytes a ns that it moves */
 #define COPY_LEAST (1 << 29)   /* multiplications of a product that is worth copies of its operands */
+#define COPY_DEPTH 128         /* a shorter product takes no less: its results count */
 #define COPY_WIDTH 48          /* rows * columns / (rows + columns): how often each operand is read again */
 #define GATHER_LEAST (1 << 26) /* multiplications of a product that is gathered for the matrix units */
 #define GATHER_ROWS 24
@@ -160,8 +161,9 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
 
 bool dot_is_worth_copies(const dot_sizes *size)
 {
-    return work_of(size) >= COPY_LEAST &&
-           (double)size->rows * (double)size->columns >= COPY_WIDTH * ((double)size->rows + (double)size->columns);
+    double all = (double)size->rows * (double)size->columns;
+    double work = all * (double)MAXIMUM(size->depth, COPY_DEPTH) * (double)size->products;
+    return work >= COPY_LEAST && all >= COPY_WIDTH * ((double)size->rows + (double)size->columns);
 }
 
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
@@ -259,6 +261,40 @@ static node as_type(graph *g, node x, dtype elem)
     return graph_convert(g, x, elem);
 }
 
+/* The last two axes exchanged. */
+static node turn(graph *g, node x)
+{
+    int axes[GRAPH_RANK], rank = graph_get(g, x)->shape.rank;
+    for (int k = 0; k < rank; k++) axes[k] = k;
+    axes[rank - 2] = rank - 1;
+    axes[rank - 1] = rank - 2;
+    return graph_permute(g, x, axes);
+}
+
+static bool is_turned(const graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    int rank = x->shape.rank;
+    return x->code == GRAPH_PERMUTE && x->attr.axes[rank - 1] == rank - 2 && x->attr.axes[rank - 2] == rank - 1;
+}
+
+/* Rows of a matrix by one row: [M][K] * [1][K]. */
+static node add_rows(graph *g, node matrix, node row)
+{
+    const shape all = graph_get(g, matrix)->shape;
+    node x = graph_binary(g, OP_MUL, matrix, graph_expand(g, row, &all));
+    return graph_reduce(g, FOLD_SUM, x, 1u << (all.rank - 1));
+}
+
+/* Columns of a matrix by one column: [K][N] * [K][1]. */
+static node add_columns(graph *g, node matrix, node column)
+{
+    const shape all = graph_get(g, matrix)->shape;
+    node x = graph_binary(g, OP_MUL, graph_expand(g, column, &all), matrix);
+    return graph_reduce(g, FOLD_SUM, x, 1u << (all.rank - 2));
+}
+
+/* A matrix that was turned is taken as it lies: rows where it has rows. */
 node fuse_dot_prepare(graph *g, node n)
 {
     const graph_node of = *graph_get(g, n);
@@ -278,23 +314,14 @@ node fuse_dot_prepare(graph *g, node n)
     left = as_type(g, left, sum);
     right = as_type(g, right, sum);
     node made;
-    if (depth == 1) {
+    if (depth == 1)
         made = graph_binary(g, OP_MUL, graph_expand(g, left, &of.shape), graph_expand(g, right, &of.shape));
-    } else if (of.shape.extents[c] == 1) { /* rows of the left one by the column: [M][K] * [1][K] */
-        int axes[GRAPH_RANK];
-        for (int k = 0; k < rank; k++) axes[k] = k;
-        axes[m] = c;
-        axes[c] = m;
-        node row = graph_expand(g, graph_permute(g, right, axes), &graph_get(g, left)->shape);
-        made = graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, left, row), 1u << c);
-    } else { /* columns of the right one by the row: [K][1] * [K][N] */
-        int axes[GRAPH_RANK];
-        for (int k = 0; k < rank; k++) axes[k] = k;
-        axes[m] = c;
-        axes[c] = m;
-        node column = graph_expand(g, graph_permute(g, left, axes), &graph_get(g, right)->shape);
-        made = graph_reduce(g, FOLD_SUM, graph_binary(g, OP_MUL, column, right), 1u << m);
-    }
+    else if (of.shape.extents[c] == 1)
+        made = is_turned(g, of.inputs[0]) ? turn(g, add_columns(g, turn(g, left), right))
+                                          : add_rows(g, left, turn(g, right));
+    else
+        made = is_turned(g, of.inputs[1]) ? turn(g, add_rows(g, turn(g, right), left))
+                                          : add_columns(g, right, turn(g, left));
     made = as_type(g, made, of.elem);
     g->site = site;
     g->label = label;

@@ -414,7 +414,23 @@ TEST(f32_as_tf32)
     words = show(FILE_PATH, "strict allowed", "schedule", "M=512 N=512 K=2048");
     EXPECT(!strstr(words, "wgmma_tf32"));
     free(words);
-    run_products(QN_PRODUCTS_TF32, 1, false, 1030, 257, 2031, true, false);
+    run_products(QN_PRODUCTS_TF32, 1, false, 2050, 2050, 33, true, false); /* both turned */
+    run_products(QN_PRODUCTS_TF32, 1, false, 2050, 2050, 33, false, true); /* rows that no bulk copy walks */
+}
+
+/* One row or column: a matrix that was turned is added up along its own rows, where neighbours lie side by side. */
+TEST(one_row)
+{
+    char *words = show(FILE_PATH, "one_row_by_rows", "layout", "N=8192 K=4096");
+    EXPECT(strstr(words, "vectors of 8, all threads along a row") && !strstr(words, "phase 1"));
+    free(words);
+    words = show(FILE_PATH, "columns_by_one", "layout", "M=8192 K=4096");
+    EXPECT(!strstr(words, "vectors of 1, all threads along a row"));
+    free(words);
+    for (int turned = 0; turned < 2; turned++) {
+        run_products(QN_PRODUCTS_ANY, 2, false, 1, 70, 130, false, turned);
+        run_products(QN_PRODUCTS_ANY, 2, false, 70, 1, 130, turned, false);
+    }
 }
 
 TEST(f32_as_terms)
@@ -433,11 +449,13 @@ TEST(the_assembler_is_content)
     static const struct {
         const char *kernel, *settings, *symbol;
         int local_bytes; /* at most: an epilogue with many loads may put some away while they are on their way */
-    } cases[] = {{"plain", "M=4096 N=4096 K=4096 T=bf16 BM=128 BN=256", "plain_phase0", 0},
-                 {"both_columns", "M=4096 N=4096 K=4096 T=bf16", "both_columns_phase0", 0},
-                 {"epilogue", "M=4096 N=4096 K=4096 T=bf16", "epilogue_phase0", 256},
-                 {"terms", "M=4096 N=4096 K=4096 T=bf16", "terms_phase0", 0},
-                 {"goes_on", "M=4096 N=4096 K=4096 L=16 T=bf16 BM=128 BN=256", "goes_on_phase0", 0}};
+        int branches; /* at most: one around a load, or in a function, would make each element wait for the one before */
+    } cases[] = {{"plain", "M=4096 N=4096 K=4096 T=bf16 BM=128 BN=256", "plain_phase0", 0, 40},
+                 {"both_columns", "M=4096 N=4096 K=4096 T=bf16", "both_columns_phase0", 0, 40},
+                 {"epilogue", "M=4096 N=4096 K=4096 T=bf16", "epilogue_phase0", 256, 64},
+                 {"curved", "M=4096 N=4096 K=4096 T=bf16", "curved_phase0", 64, 40},
+                 {"terms", "M=4096 N=4096 K=4096 T=bf16", "terms_phase0", 0, 40},
+                 {"goes_on", "M=4096 N=4096 K=4096 L=16 T=bf16 BM=128 BN=256", "goes_on_phase0", 0, 40}};
     nvrtc *n = nvrtc_new();
     qn_error error;
     if (nvrtc_ready(n, &error) != QN_OK) {
@@ -456,6 +474,10 @@ TEST(the_assembler_is_content)
         EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, cases[i].symbol, &usage));
         EXPECT(usage.local_bytes <= cases[i].local_bytes);
         EXPECT(!strstr(text_get(&o.log), "(C75"));
+        int branches = 0;
+        for (const char *at = text_get(&o.ptx); (at = strstr(at, "bra")); at++) branches++;
+        EXPECT(branches <= cases[i].branches);
+        if (branches > cases[i].branches) printf("%s: %d branches\n", cases[i].kernel, branches);
         EXPECT(strstr(text_get(&o.ptx), "wgmma.mma_async") && strstr(text_get(&o.ptx), "cp.async.bulk.tensor"));
         nvrtc_output_free(&o);
         free(source);
@@ -481,5 +503,5 @@ TEST(close_module)
 
 TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(every_order),
           CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product), CASE(products_that_are_added_up),
-          CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32),
+          CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(one_row),
           CASE(the_assembler_is_content), CASE(close_module))
