@@ -45,6 +45,7 @@ typedef struct arguments {
     bool separated;                             /* there was a `--` */
     int separated_at;                           /* words before it */
     bool memory, nodes, nvtx, counters, stalls; /* of profile */
+    const char *counters_json;
     bool help, time, agree, check, write, why, times, measure, verbose, no_cache, no_raw, no_emu, annotate, backward,
         dot, hints, force, strict;
 } arguments;

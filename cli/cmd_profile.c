@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <quern/profile.h>
 #include <signal.h>
 #include <spawn.h>
@@ -174,6 +175,95 @@ static int choice(const char *word, const char *const *names, int count)
     return 0;
 }
 
+/* ---- counters and stalls, for the terminal and for the report ---- */
+
+/* Files beside the profile that the report reads; removed at the end. */
+typedef struct kept_files {
+    char counters[4096], stalls[4096]; /* empty: there is none */
+} kept_files;
+
+static bool open_temporary(char *path, size_t size)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, size, "%s/quern-counters-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file < 0) {
+        complain("cannot make a file like %s: %s", path, strerror(errno));
+        *path = 0;
+        return false;
+    }
+    close(file);
+    return true;
+}
+
+static bool write_whole(const char *path, const char *text, size_t length)
+{
+    FILE *to = !strcmp(path, "-") ? stdout : fopen(path, "wb");
+    bool good = to && fwrite(text, 1, length, to) == length;
+    if (to && to != stdout) good &= !fclose(to);
+    if (!good) complain("cannot write %s: %s", path, strerror(errno));
+    return good;
+}
+
+static void remove_kept(const kept_files *kept)
+{
+    if (*kept->counters) unlink(kept->counters);
+    if (*kept->stalls) unlink(kept->stalls);
+}
+
+static bool counts_wanted(const arguments *given)
+{
+    return given->counters || given->counters_json;
+}
+
+/* Counts the kernels of one run. */
+static qn_status count_here(qn_context *context, qn_call *call, const char *device, const arguments *given,
+                            qn_counting **counting, kept_files *kept, qn_error *error)
+{
+    if (qn_counting_start(context, counting, error) != QN_OK) return error->status;
+    qn_status ran = qn_call_run(call, device, error);
+    qn_error refusal;
+    qn_status status = qn_counting_stop(*counting, &refusal);
+    if (ran != QN_OK) return ran;
+    if (status != QN_OK) *error = refusal;
+    gathered all = {0};
+    gather(&all, "", 0);
+    qn_counting_print(*counting, true, gather, &all);
+    if (given->counters_json && !write_whole(given->counters_json, all.text, all.length)) status = QN_FAILED;
+    if (given->report && qn_counting_count(*counting) && open_temporary(kept->counters, sizeof(kept->counters)))
+        (void)write_whole(kept->counters, all.text, all.length);
+    free(all.text);
+    return status;
+}
+
+static void place_of(const qn_line_samples *at, char *place, size_t size)
+{
+    if (at->file && at->line)
+        snprintf(place, size, "%s:%d", at->file, at->line);
+    else
+        snprintf(place, size, "%s", at->file ? at->file : "(of no line)");
+}
+
+static void keep_stalls(const qn_samples *s, kept_files *kept)
+{
+    char place[600];
+    if (!s->count || !open_temporary(kept->stalls, sizeof(kept->stalls))) return;
+    FILE *to = fopen(kept->stalls, "w");
+    for (int i = 0; to && i < s->count; i++) {
+        const qn_line_samples *at = &s->items[i];
+        place_of(at, place, sizeof(place));
+        for (char *c = place; *c; c++)
+            if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = '?';
+        fprintf(to,
+                "%s\n {\"place\": \"%s\", \"samples\": %lld, \"share_percent\": %.4f, \"reason\": \"%s\", "
+                "\"reason_percent\": %.2f}",
+                i ? "," : "[", place, (long long)at->samples, 100.0 * (double)at->samples / (double)s->total,
+                at->reason, 100.0 * (double)at->reason_samples / (double)at->samples);
+    }
+    if (to) fprintf(to, "\n]\n");
+    if (to) fclose(to);
+}
+
 static int print_profile(qn_profile *profile, const arguments *given, const qn_counters *counters)
 {
     static const char *const groupings[] = {"op", "shape", "kernel", "range"};
@@ -199,21 +289,6 @@ static int print_profile(qn_profile *profile, const arguments *given, const qn_c
     return EXIT_OK;
 }
 
-/* What cannot be counted says why. */
-static void print_counters(const qn_counters *counters)
-{
-    const char *why = NULL;
-    printf("\ncounters of one launch (%s, %d run%s)\n", counters->source, counters->launches,
-           counters->launches == 1 ? "" : "s");
-    for (int i = 0; i < counters->count; i++) {
-        const qn_counter *c = &counters->items[i];
-        if (!c->why)
-            printf("  %-32s %14.6g %s\n", c->name, c->value, c->unit);
-        else
-            printf("  %-32s %s\n", c->name, why && !strcmp(why, c->why) ? "likewise" : (why = c->why));
-    }
-}
-
 static int print_stalls(const qn_samples *s, qn_status sampled, const qn_error *error)
 {
     if (sampled != QN_OK) {
@@ -224,17 +299,14 @@ static int print_stalls(const qn_samples *s, qn_status sampled, const qn_error *
     for (int i = 0; i < s->count; i++) {
         const qn_line_samples *at = &s->items[i];
         char place[600];
-        if (at->file)
-            snprintf(place, sizeof(place), "%s:%d", at->file, at->line);
-        else
-            snprintf(place, sizeof(place), "(of no line)");
+        place_of(at, place, sizeof(place));
         printf("  %5.1f %%  %-32s most of it: %s, %.0f %%\n", 100.0 * (double)at->samples / (double)s->total, place,
                at->reason, 100.0 * (double)at->reason_samples / (double)at->samples);
     }
     return EXIT_OK;
 }
 
-static int profile_call(qn_context *context, qn_call *call, const arguments *given, const words *outputs,
+static int profile_call(qn_context *context, qn_call *call, const arguments *given, words *outputs,
                         const schedule *plan)
 {
     const char *device = choose_device(context, given);
@@ -244,12 +316,23 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_profile *profile;
     struct sigaction act = {.sa_handler = on_interrupt}, before;
     static qn_samples samples;
-    qn_error unsampled;
-    if (!given->schedule && qn_call_run(call, device, &error) != QN_OK) return report_error(&error);
+    qn_error unsampled, uncounted;
+    qn_counting *counting = NULL;
+    kept_files kept = {{0}, {0}};
+    bool counts = counts_wanted(given);
+    bool warm = given->stalls || !counts; /* what is counted is the first run: recording a step runs more than its kernels */
+    if (!given->schedule && warm && qn_call_run(call, device, &error) != QN_OK) return report_error(&error);
     /* First: the sampler sees nothing in a process in which the GPU was traced before. */
     qn_status sampled = given->stalls ? qn_call_sample(call, device, &samples, &unsampled) : QN_OK;
-    if (qn_profile_start(context, &(qn_profile_options){.outputs = outputs->text}, &profile, &error) != QN_OK)
+    if (given->stalls && sampled == QN_OK && given->report) keep_stalls(&samples, &kept);
+    qn_status counted = counts ? count_here(context, call, device, given, &counting, &kept, &uncounted) : QN_OK;
+    if (*kept.counters) add_setting(outputs, "counters", kept.counters);
+    if (*kept.stalls) add_setting(outputs, "stalls", kept.stalls);
+    if (qn_profile_start(context, &(qn_profile_options){.outputs = outputs->text}, &profile, &error) != QN_OK) {
+        qn_counting_free(counting);
+        remove_kept(&kept);
         return report_error(&error);
+    }
     sigaction(SIGINT, &act, &before);
     qn_status status = run_steps(profile, call, device, runs, &error);
     sigaction(SIGINT, &before, NULL);
@@ -258,24 +341,23 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_status written = qn_profile_stop(profile, &unwritten);
     int exit_status = status == QN_OK ? EXIT_OK : report_error(&error);
     if (interrupted) remark("interrupted: the profile is of what ran until then");
-    qn_counters counters;
-    qn_error uncounted;
-    bool counts = exit_status == EXIT_OK && given->counters;
-    bool counted = counts && qn_call_count(call, device, &counters, &uncounted) == QN_OK;
-    int printed = print_profile(profile, given, counted ? &counters : NULL);
+    remove_kept(&kept);
+    bool one = qn_counting_count(counting) == 1;
+    int printed = print_profile(profile, given, one ? &qn_counting_get(counting, 0)->counters : NULL);
     if (exit_status == EXIT_OK) exit_status = printed;
-    if (counted)
-        print_counters(&counters);
-    else if (counts)
-        print_safely(stdout, "\ncounters\n  %s\n", uncounted.message);
-    if (counts && !counted && uncounted.status != QN_NO_DEVICE) exit_status = report_error(&uncounted);
+    if (counts && exit_status == EXIT_OK && (!given->counters_json || strcmp(given->counters_json, "-") != 0)) {
+        printf("\n");
+        qn_counting_print(counting, false, write_to_stdout, NULL);
+    }
+    if (counts && counted != QN_OK && uncounted.status != QN_NO_DEVICE) exit_status = report_error(&uncounted);
+    qn_counting_free(counting);
     if (exit_status == EXIT_OK && given->stalls) exit_status = print_stalls(&samples, sampled, &unsampled);
     if (written != QN_OK) exit_status = report_error(&unwritten);
     qn_profile_free(profile);
     return exit_status;
 }
 
-static int profile_here(const command *self, const arguments *given, const words *outputs, const schedule *plan)
+static int profile_here(const command *self, const arguments *given, words *outputs, const schedule *plan)
 {
     int status = EXIT_WRONG_CALL;
     qn_module *module = NULL;
@@ -404,8 +486,8 @@ static void print_folder(const char *folder, const arguments *given, child_story
     rmdir(folder);
 }
 
-/* Starts it with QUERN_PROFILE and waits; -1: it could not be started. */
-static int run_program(const arguments *given, const char *outputs)
+/* Starts it with QUERN_PROFILE and waits; silent: what it prints goes nowhere; -1: it could not be started. */
+static int run_program(const arguments *given, const char *outputs, bool silent)
 {
     char *arguments_of[MOST_WORDS + 1];
     pid_t child;
@@ -414,7 +496,11 @@ static int run_program(const arguments *given, const char *outputs)
     arguments_of[given->words.count] = NULL;
     if (setenv("QUERN_PROFILE", outputs, 1)) return -1;
     fflush(stdout);
-    int failed = posix_spawnp(&child, arguments_of[0], NULL, NULL, arguments_of, environ);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (silent) posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    int failed = posix_spawnp(&child, arguments_of[0], &actions, NULL, arguments_of, environ);
+    posix_spawn_file_actions_destroy(&actions);
     unsetenv("QUERN_PROFILE");
     if (failed) {
         complain("cannot run %s: %s", arguments_of[0], strerror(failed));
@@ -425,6 +511,29 @@ static int run_program(const arguments *given, const char *outputs)
     while (waitpid(child, &state, 0) < 0 && errno == EINTR) continue;
     sigaction(SIGINT, &before, NULL);
     return state;
+}
+
+/* A run of its own, as counting runs kernels again and so has no times: what the program prints then is not shown. */
+static void count_program(const arguments *given, char *counters_text, size_t size, kept_files *kept)
+{
+    words outputs = {.length = 0};
+    if (!open_temporary(counters_text, size) || !open_temporary(kept->counters, sizeof(kept->counters))) return;
+    add_setting(&outputs, "count", counters_text);
+    add_setting(&outputs, "count_json", kept->counters);
+    remark("%s runs twice: once to count its kernels (its output is not shown), then for the profile",
+           given->words.items[0]);
+    int state = run_program(given, outputs.text, true);
+    if (state != 0 && state != -1)
+        remark("%s ended with status %d while its kernels were counted", given->words.items[0],
+               WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state));
+    char *json = read_whole_file(kept->counters);
+    if (!json || !*json) { /* it opened no context, or was killed */
+        unlink(kept->counters);
+        *kept->counters = 0;
+    } else if (given->counters_json) {
+        (void)write_whole(given->counters_json, json, strlen(json));
+    }
+    free(json);
 }
 
 static int tell_story(const arguments *given, const child_story *story, int state)
@@ -482,9 +591,20 @@ static int profile_program(const arguments *given, words *outputs)
         rmdir(folder);
         return EXIT_WRONG_CALL;
     }
+    char counters_text[4096] = "";
+    kept_files kept = {{0}, {0}};
+    if (counts_wanted(given)) count_program(given, counters_text, sizeof(counters_text), &kept);
+    if (*kept.counters && given->report) add_setting(outputs, "counters", kept.counters);
     child_story story = {0};
-    int state = run_program(given, outputs->text);
+    int state = run_program(given, outputs->text, false);
     print_folder(folder, given, &story);
+    if (*counters_text) {
+        char *counted = read_whole_file(counters_text);
+        if (counted && *counted) print_safely(stdout, "\n%s", counted);
+        free(counted);
+        unlink(counters_text);
+    }
+    remove_kept(&kept);
     if (state == -1) return EXIT_WRONG_CALL;
     int status = tell_story(given, &story, state);
     if (story.finished < story.statuses || !story.statuses) {
@@ -511,10 +631,13 @@ int command_profile(const command *self, const arguments *given)
         complain("the paths of the profile's files are too long together");
         return EXIT_WRONG_CALL;
     }
-    if (given->separated && (given->counters || given->stalls))
-        remark("--%s is of one launch of a kernel or tensor function of a file (quern profile FILE NAME --%s); of a "
-               "program it "
-               "is left out",
-               given->counters ? "counters" : "stalls", given->counters ? "counters" : "stalls");
+    if (given->separated && given->stalls) {
+        complain(
+            "--stalls samples a kernel or tensor function of a file: quern profile FILE NAME --stalls. Of a program, "
+            "--counters names what the warps of each kernel wait for most; `ncu --section SourceCounters %s` shows "
+            "its lines",
+            given->words.items[0]);
+        return EXIT_WRONG_CALL;
+    }
     return given->separated ? profile_program(given, &outputs) : profile_here(self, given, &outputs, &plan);
 }

@@ -69,7 +69,8 @@ const command commands[] = {
      "table stand the hints that would save most. With --schedule every run is inside the profile.\n"
      "A program is profiled through the environment (QUERN_PROFILE, docs/profile.md); its exit status\n"
      "becomes that of the command.\n",
-     "set in device mode backward seed runs schedule by sort rows format memory counters stalls trace tensorboard "
+     "set in device mode backward seed runs schedule by sort rows format memory counters counters-json stalls trace "
+     "tensorboard "
      "folded report json csv nodes nvtx threads no-cache no-raw",
      "  quern profile kernels/softmax.qn softmax_fused --set rows=4096 --set cols=1024 --trace softmax.json.gz\n"
      "      ten runs; the table, and a timeline to open in chrome://tracing or ui.perfetto.dev\n"

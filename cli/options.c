@@ -106,8 +106,11 @@ static const option options[] = {
     {"nvtx", NULL, FLAG, PLACE(nvtx),
      "show ranges and launches to nsys and ncu, too, and the kept steps as their focus"},
     {"counters", NULL, FLAG, PLACE(counters),
-     "also what the hardware counts in one launch: traffic, occupancy, stalls; on the cpu cycles and misses"},
-    {"stalls", NULL, FLAG, PLACE(stalls), "also where the kernel's warps wait on a GPU, line by line, and for what"},
+     "also what the hardware counts in one launch of each kernel: throughputs, traffic, occupancy, stalls; on the cpu "
+     "cycles and misses. A program after -- runs once more for it"},
+    {"counters-json", "FILE", WORD, PLACE(counters_json), "keep all counters there, as JSON (implies --counters)"},
+    {"stalls", NULL, FLAG, PLACE(stalls),
+     "also where the warps of a kernel (by line) or tensor function (by kernel) wait on a GPU, and for what"},
     {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled; of check: a line for every case"},
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},

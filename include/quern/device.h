@@ -115,6 +115,8 @@ QN_API QN_MUST_CHECK qn_status qn_stream_new(qn_context *context, const char *de
 QN_API QN_MUST_CHECK qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, qn_stream **stream,
                                               qn_error *error);
 QN_API void qn_stream_free(qn_stream *stream); /* waits; NULL is fine */
+QN_API void *
+qn_stream_native(const qn_stream *stream); /* the CUstream, for other libraries; NULL: there is none (cpu) */
 /* Until all work is done. Failures of launches since the last wait show here: a failed assert with its line (the device
  * goes on), an illegal address with the kernel's name (the device is lost: every later call on it says so at once). */
 QN_API QN_MUST_CHECK qn_status qn_stream_wait(qn_stream *stream, qn_error *error);

@@ -121,13 +121,32 @@ typedef struct qn_counters {
 QN_API QN_MUST_CHECK qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters, qn_error *error);
 QN_API double qn_counters_find(const qn_counters *counters, const char *name); /* NAN: there is none */
 
+/* The same of every kernel that Quern launches in a context from now on, of tensor functions, captured steps and calls, each
+ * kernel with its shapes once: right after it ran it runs again as often as its counters need, and what it wrote is put
+ * back, so that the program computes what it always does. Times of such a run mean nothing. What runs on streams of the
+ * caller is not counted. Stop it before the context closes; stop gives the first refusal (rights, no counters). */
+typedef struct qn_counting qn_counting;
+typedef struct qn_counted {
+    const char *kernel, *shapes, *device;
+    const char *source; /* what it is made of and where that was written: "linear+gelu train.c:25"; NULL: not known */
+    qn_counters counters;
+} qn_counted;
+QN_API QN_MUST_CHECK qn_status qn_counting_start(qn_context *context, qn_counting **counting, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_counting_stop(qn_counting *counting, qn_error *error);
+QN_API int qn_counting_count(const qn_counting *counting);
+QN_API const qn_counted *qn_counting_get(const qn_counting *counting, int number); /* borrowed; NULL: there is none */
+/* As text for people (one kernel in full, several as a table), or as a JSON list with an object for each counter. */
+QN_API void qn_counting_print(const qn_counting *counting, bool json, qn_write *write, void *user);
+QN_API void qn_counting_free(qn_counting *counting); /* NULL is fine */
+
 /* Where the warps of a kernel wait, by lines of its source, most samples first: CUPTI's sampler looks at what each
  * multiprocessor does every few thousand cycles. It may need rights, as counters do; and CUPTI (13.0) samples only in a process in which it did nothing
  * before: no profile of a GPU, no counters, no other samples. Borrowed from the call. */
 enum { QN_MOST_LINES = 64 };
 typedef struct qn_line_samples {
-    const char *file; /* NULL: not of a line that was written */
-    int line;
+    const char
+        *file; /* NULL: not of a line that was written; of a tensor function: one of its kernels, what it is made of */
+    int line;  /* 0: the whole kernel */
     int64_t samples;
     const char *reason; /* what was waited for most there: "memory", "barrier", "none: issued" */
     int64_t reason_samples;
@@ -189,6 +208,8 @@ typedef struct qn_report_options {
     int64_t most_slices;         /* of the timeline; 0: 200,000. The shortest are left out and counted */
     bool no_ceilings;            /* do not measure what the devices can do (it takes a second for each) */
     bool no_sources;             /* leave the kernels' texts out */
+    /* Files with what qn_counting_print gave as JSON, and with stalls as `quern profile --stalls` keeps them; NULL: none */
+    const char *counters_path, *stalls_path;
 } qn_report_options;
 /* Of a profile that was stopped, while its context is open. */
 QN_API QN_MUST_CHECK qn_status qn_profile_report(const qn_profile *profile, const char *path,

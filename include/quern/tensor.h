@@ -70,11 +70,15 @@ typedef enum qn_mode {
 /* device NULL: the best one. */
 QN_API QN_MUST_CHECK qn_status qn_tape_new(qn_context *context, const char *device, qn_tape **tape, qn_error *error);
 QN_API void qn_tape_free(qn_tape *tape); /* with all its tensors; NULL is fine */
+/* The stream that the tape's evaluations and replays run on: launches and copies on it come in their order, events on it tell
+ * when they are done, qn_stream_native gives it to other libraries (quern/device.h). Free it before the tape. */
+struct qn_stream;
+QN_API QN_MUST_CHECK qn_status qn_tape_stream(qn_tape *tape, struct qn_stream **stream, qn_error *error);
 QN_API void qn_tape_set_mode(qn_tape *tape, qn_mode mode);
 QN_API void qn_tape_set_tf32(qn_tape *tape, bool allow); /* QN_PRODUCTS_TF32, or QN_PRODUCTS_ANY; off */
 /* How products of f32 are computed from now on. */
 typedef enum qn_products {
-    QN_PRODUCTS_ANY,  /* in the fastest way that is at least as accurate as multiplying and adding in f32 (the default) */
+    QN_PRODUCTS_ANY, /* in the fastest way that is at least as accurate as multiplying and adding in f32 (the default) */
     QN_PRODUCTS_TF32, /* operands may be rounded to 10 bits of mantissa where the device has tf32 */
     QN_PRODUCTS_FMA,  /* by f32 multiplications and additions alone */
     QN_PRODUCTS_TERMS /* by sums of products of bf16 wherever the device can, even where that takes longer */

@@ -62,6 +62,21 @@ static qn_status stream_wrap(device *base, void *native, device_stream **out, qn
     return open_stream(base, false, native, out, error);
 }
 
+static qn_status stream_of_device(device *base, device_stream **out, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error)); /* makes it at the first use */
+    cuda_leave(d, pushed);
+    *out = &d->own;
+    return QN_OK;
+}
+
+static void *stream_native(const device_stream *s)
+{
+    return s->handle;
+}
+
 /* Does somebody record a graph from it: we, or the host program? */
 static bool is_recorded(const device_stream *s)
 {
@@ -295,6 +310,8 @@ static qn_status event_elapsed(device_event *from, device_event *to, double *ns,
 const driver_streams cuda_streams = {
     .open = stream_open,
     .wrap = stream_wrap,
+    .own = stream_of_device,
+    .native = stream_native,
     .close = stream_close,
     .wait = cuda_wait,
     .wait_event = wait_event,

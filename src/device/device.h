@@ -80,6 +80,9 @@ typedef struct driver_streams {
     qn_status (*open)(device *d, device_stream **out, qn_error *error);
     /* The host program's own, which stays its own; NULL: its default stream. */
     qn_status (*wrap)(device *d, void *native, device_stream **out, qn_error *error);
+    /* The device's own, on which everything runs that names no stream; it is not closed. */
+    qn_status (*own)(device *d, device_stream **out, qn_error *error);
+    void *(*native)(const device_stream *s); /* a CUstream */
     void (*close)(device_stream *s);
     qn_status (*wait)(device_stream *s, qn_error *error); /* until all is done; tells what failed since the last wait */
     qn_status (*wait_event)(device_stream *s, device_event *e, qn_error *error); /* later work only */

@@ -1,6 +1,6 @@
 /*
  * qn_call_count: counters of one launch of a call, on a GPU or on the CPU. In: a call and a device. Out: a list of counters,
- * those that cannot be read with the reason. The call has run once before it is counted, so that nothing is compiled or
+ * those that cannot be read with the reason. A tensor function has several kernels: counting.c counts them. The call has run once before it is counted, so that nothing is compiled or
  * allocated in between.
  * SPDX-License-Identifier: MIT
  */
@@ -40,7 +40,9 @@ qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters
     QN_TRY(context_slot(call->context, device, &c.slot, error));
     const device_slot *s = &call->context->slots[c.slot];
     if (call_is_function(call))
-        return error_set(error, QN_BAD_CALL, "counters are of one kernel; `%s` is a function of tensors",
+        return error_set(error, QN_BAD_CALL,
+                         "these counters are of one kernel, and `%s` is a function of tensors: count its kernels with "
+                         "qn_counting_start",
                          call->kernel->name);
     QN_TRY(call_launch(call, c.slot, NULL, error));
     if (s->driver != &driver_cuda) return counters_cpu(run_cpu, &c, counters, error);

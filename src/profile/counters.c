@@ -176,6 +176,11 @@ static qn_status evaluate(session *s, qn_counters *out, qn_error *error)
                      has ? NULL : "this chip does not count it");
         at += has;
     }
+    double elapsed = qn_counters_find(out, "cycles elapsed"), most = qn_counters_find(out, "cycles active at most");
+    for (int i = 0; i < COUNT(metrics); i++) { /* to the cycles of the kernel itself */
+        const char *of = strstr(metrics[i].metric, "pct_of_peak_sustained_elapsed");
+        if (of && elapsed > most && most > 0) out->items[i].value *= elapsed / most;
+    }
     double active = qn_counters_find(out, "cycles active"), clock = qn_counters_find(out, "clock");
     counters_add(out, "time active", "ns", active / clock * 1e9, isnan(active / clock) ? "it has no cycles" : NULL);
     return QN_OK;

@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/session.h"
+#include "profile/sink.h"
 #include "run/run.h"
 
 #include <semaphore.h>
@@ -17,9 +18,11 @@
 
 static struct {
     pthread_mutex_t lock;
-    qn_profile *profile; /* that runs; NULL: none */
-    qn_context *context; /* whose opening started it */
-    bool writing;        /* a thread is at its files: nobody leaves before they are whole */
+    qn_counting *counting; /* instead of a profile: `count=FILE` */
+    char *count_paths[2];  /* text and JSON; NULL: not wanted */
+    qn_profile *profile;   /* that runs; NULL: none */
+    qn_context *context;   /* whose opening started it */
+    bool writing;          /* a thread is at its files: nobody leaves before they are whole */
     pthread_cond_t written;
     int started;
     bool watched;
@@ -53,6 +56,61 @@ static void finish(void)
     of_process.writing = false;
     pthread_cond_broadcast(&of_process.written);
     lock_give(&of_process.lock);
+}
+
+/* ---- counting: QUERN_PROFILE=count=FILE,count_json=FILE, a run of its own ---- */
+
+static void write_to_sink(void *user, const char *words, size_t length)
+{
+    sink_add(user, words, length);
+}
+
+static void finish_counting(void)
+{
+    lock_take(&of_process.lock);
+    qn_counting *c = of_process.counting;
+    of_process.counting = NULL;
+    lock_give(&of_process.lock);
+    if (!c) return;
+    qn_error ignored; /* the text says it */
+    (void)!qn_counting_stop(c, &ignored);
+    for (int i = 0; i < 2; i++) {
+        sink *to;
+        if (!of_process.count_paths[i] || sink_open(of_process.count_paths[i], &to, NULL) != QN_OK) continue;
+        qn_counting_print(c, i == 1, write_to_sink, to);
+        (void)!sink_close(to, true, NULL);
+    }
+    qn_counting_free(c);
+}
+
+/* Paths as they are written in the words: a backslash takes the next character as it is. */
+static char *path_behind(const char *words, const char *key)
+{
+    const char *at = strstr(words, key);
+    text path = {0};
+    while (at && at != words && at[-1] != ',') at = strstr(at + 1, key);
+    if (!at) return NULL;
+    for (at += strlen(key); *at && *at != ','; at++) {
+        if (*at == '\\' && at[1]) at++;
+        text_add_bytes(&path, at, 1);
+    }
+    char *copy = strdup(text_get(&path));
+    text_free(&path);
+    return copy;
+}
+
+static bool start_counting(qn_context *context, const char *words, qn_status *status, qn_error *error)
+{
+    static const char *const names[] = {"count=", "count_json="};
+    bool wanted = of_process.count_paths[0] || of_process.count_paths[1];
+    for (int i = 0; i < 2 && !wanted; i++) of_process.count_paths[i] = path_behind(words, names[i]);
+    if (!of_process.count_paths[0] && !of_process.count_paths[1]) return false;
+    *status = QN_OK;
+    if (wanted) return true; /* the first context of the process is counted */
+    *status = qn_counting_start(context, &of_process.counting, error);
+    of_process.context = context;
+    atexit(finish_counting);
+    return true;
 }
 
 /* ---- signals ---- */
@@ -126,7 +184,7 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
     qn_status status = QN_OK;
     text outputs = {0};
     lock_take(&of_process.lock);
-    if (!of_process.profile) {
+    if (!start_counting(context, words, &status, error) && !of_process.profile) {
         qn_error inner;
         number_files(words, of_process.started + 1, &outputs);
         status = qn_profile_start(context, &(qn_profile_options){.outputs = text_get(&outputs)}, &of_process.profile,
@@ -149,7 +207,9 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
 void profile_context_closing(const qn_context *context)
 {
     lock_take(&of_process.lock);
+    bool counted = of_process.counting && of_process.context == context;
     bool ends = (of_process.profile || of_process.writing) && of_process.context == context;
     lock_give(&of_process.lock);
+    if (counted) finish_counting();
     if (ends) finish();
 }

@@ -41,6 +41,8 @@ typedef enum output_key {
     REPEAT,
     NODES,
     NVTX,
+    COUNTERS,
+    STALLS,
     KEYS
 } output_key;
 static const char *const keys[KEYS] = {[TRACE] = "trace",       [TENSORBOARD] = "tensorboard",
@@ -54,7 +56,8 @@ static const char *const keys[KEYS] = {[TRACE] = "trace",       [TENSORBOARD] = 
                                        [ROWS] = "rows",         [TRACE_MB] = "trace_mb",
                                        [WAIT] = "wait",         [WARMUP] = "warmup",
                                        [ACTIVE] = "active",     [REPEAT] = "repeat",
-                                       [NODES] = "nodes",       [NVTX] = "nvtx"};
+                                       [NODES] = "nodes",       [NVTX] = "nvtx",
+                                       [COUNTERS] = "counters", [STALLS] = "stalls"};
 
 struct profile_outputs {
     arena *memory;
@@ -222,8 +225,12 @@ static qn_status write_one(const qn_profile *p, const profile_outputs *o, output
     sink *to;
     if (key == FOLDED) return qn_profile_write_folded(p, o->words[key], error);
     if (key == REPORT)
-        return qn_profile_report(
-            p, o->words[key], &(qn_report_options){.command = o->words[COMMAND], .trace_path = o->trace_path}, error);
+        return qn_profile_report(p, o->words[key],
+                                 &(qn_report_options){.command = o->words[COMMAND],
+                                                      .trace_path = o->trace_path,
+                                                      .counters_path = o->words[COUNTERS],
+                                                      .stalls_path = o->words[STALLS]},
+                                 error);
     qn_table_options table = o->table;
     bool tabular = key >= TABLE && key <= MARKDOWN;
     if (key > TABLE && tabular) table.format = (qn_table_format)(QN_TABLE_CSV + (key - CSV));

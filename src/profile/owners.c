@@ -97,17 +97,43 @@ static void add_owners(owners *s, const record_facts *f, int64_t around, double 
     if (!f->owner_count) add_piece(s, (struct piece){NULL, f->kernel, NULL, f, around, weight});
 }
 
-static double cost_of(const record_facts *f)
+double owners_cost(const record_facts *f)
 {
     double cost = f->read_bytes + f->written_bytes + (isfinite(f->flops) ? f->flops : 0) / flops_a_byte;
     return isfinite(cost) && cost > 0 ? cost : 1;
 }
 
+/* "linear+gelu train.c:25": the operations by the names that the user called, and the last one's place. */
+const char *owners_source(arena *memory, const record_facts *f)
+{
+    enum { MOST = 48 };
+    if (!f->ops && !f->file) return NULL;
+    text words = {0};
+    for (const char *c = f->ops ? f->ops : ""; *c; c += strspn(c, " ")) {
+        size_t length = strcspn(c, " ");
+        bool known = false; /* each once: `adam+linear` is easier read than adam+linear+adam+linear */
+        for (const char *o = f->ops; o < c; o += strcspn(o, " "), o += strspn(o, " "))
+            known |= strcspn(o, " ") == length && !strncmp(o, c, length);
+        if (!known && words.length < MOST) text_print(&words, "%s%.*s", words.length ? "+" : "", (int)length, c);
+        if (!known && words.length + length >= MOST) {
+            text_add(&words, "+...");
+            break;
+        }
+        c += length;
+    }
+    if (!f->ops) text_add(&words, f->kernel);
+    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
+    if (f->file) text_print(&words, "%s%s:%d", words.length ? " " : "", slash ? slash + 1 : f->file, f->line);
+    const char *copy = arena_copy_text(memory, text_get(&words), words.length);
+    text_free(&words);
+    return copy;
+}
+
 static void add_graph(owners *s, const record_facts *f, int64_t around)
 {
     double sum = 0;
-    for (int i = 0; i < f->part_count; i++) sum += cost_of(f->parts[i]);
-    for (int i = 0; i < f->part_count; i++) add_owners(s, f->parts[i], around, cost_of(f->parts[i]) / sum);
+    for (int i = 0; i < f->part_count; i++) sum += owners_cost(f->parts[i]);
+    for (int i = 0; i < f->part_count; i++) add_owners(s, f->parts[i], around, owners_cost(f->parts[i]) / sum);
 }
 
 static void add_shares(owners *s, int64_t last, const char *kernel, const record_facts *f, int64_t around)

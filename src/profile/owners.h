@@ -28,6 +28,13 @@ qn_status owners_visit(const qn_profile *p, const nesting *n, owned_take *take, 
 /* The names of the ranges that it is in, outermost first; at most RANGE_DEPTH of them, the innermost ones. */
 int owners_ranges(const qn_profile *p, const nesting *n, const owned *o, const char *names[RANGE_DEPTH]);
 
+/* "linear+gelu train.c:25": the operations of a kernel by the names that the user called (of one that was written, its
+ * own), and the place; in the arena. NULL:
+ * nobody knows. */
+const char *owners_source(arena *memory, const record_facts *f);
+/* What a launch costs in bytes, with FLOPs as bytes: for shares of what was timed together. */
+double owners_cost(const record_facts *f);
+
 /* owners_timeline.c: the same as slices that nest, row by row: ranges, in them operations. */
 typedef struct owner_slice {
     const char *name, *kernel; /* kernel: of an operation; NULL: a range */

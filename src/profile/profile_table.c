@@ -19,6 +19,7 @@
 typedef struct row {
     const char *name, *kind, *shapes, *device;
     const char *source; /* of a kernel: what it is made of and where that was written, "linear+gelu train.c:25" */
+    bool fused;         /* its own name was made by fusion: people read `source` */
     int64_t calls, self_ns, total_ns, device_self_ns, device_total_ns, device_calls, memory_bytes;
     double flops, bytes;        /* of launches and copies, together */
     double roofline;            /* share of it; NAN: not known */
@@ -154,6 +155,43 @@ static void add_nested(const qn_profile *p, const nesting *n, int64_t *device_ns
     }
 }
 
+/* A graph that was timed as a whole opens as its kernels: each has the part of its time that its bytes and FLOPs are of
+ * the graph's. */
+static void open_graphs(view *v)
+{
+    const qn_profile *p = v->profile;
+    for (int64_t i = 0; i < p->device_count; i++) {
+        const device_record *d = &p->device_kept[i];
+        const record_facts *f = d->kind == DEVICE_GRAPH ? d->facts : NULL;
+        if (!f || !f->part_count) continue;
+        double sum = 0, time_ns = (double)(d->end_ns - d->start_ns);
+        int64_t given_ns = 0;
+        for (int k = 0; k < f->part_count; k++) sum += owners_cost(f->parts[k]);
+        for (int k = 0; k < f->part_count; k++) {
+            const record_facts *part = f->parts[k];
+            row *r = row_of(v, &(sum_entry){.sum = {.name = part->kernel,
+                                                    .detail = part->shapes,
+                                                    .kind = record_kinds[RECORD_LAUNCH].text}});
+            int64_t share_ns = (int64_t)(time_ns * owners_cost(part) / sum);
+            if (!r->device_self_ns) r->bytes = r->flops = 0; /* of the capture, which ran nothing */
+            r->device_self_ns += share_ns;
+            r->device_total_ns += share_ns;
+            r->estimated_ns += share_ns;
+            r->device_calls++;
+            r->bytes += part->read_bytes + part->written_bytes;
+            r->flops += isfinite(part->flops) ? part->flops : 0;
+            if (!r->device) r->device = part->device;
+            if (!r->source) r->source = owners_source(v->memory, part);
+            r->fused |= part->ops != NULL;
+            given_ns += share_ns;
+        }
+        row *whole = row_of(
+            v, &(sum_entry){.sum = {.name = f->kernel, .detail = f->shapes, .kind = record_kinds[RECORD_LAUNCH].text}});
+        whole->device_self_ns = MAXIMUM(whole->device_self_ns - given_ns, 0);
+        whole->bytes = whole->flops = 0;
+    }
+}
+
 static void make_rows(view *v, const nesting *n)
 {
     const qn_profile *p = v->profile;
@@ -185,6 +223,7 @@ static void make_rows(view *v, const nesting *n)
         r->flops += (double)e->sum.flops;
     }
     add_owners(v, n);
+    if (v->options.by == QN_BY_KERNEL) open_graphs(v);
     v->rows_of = ARENA_ARRAY(v->memory, row *, p->sum_count + 1);
     for (int i = 0; i < p->sum_count; i++) v->rows_of[i] = numbers[i] ? &v->rows[numbers[i] - 1] : NULL;
 }
@@ -205,22 +244,6 @@ static const record_facts **facts_by_sum(const view *v)
     return facts;
 }
 
-/* "linear+gelu train.c:25": the operations by the names that the user called, and the last one's place. */
-static const char *source_of(arena *memory, const record_facts *f)
-{
-    enum { MOST = 48 };
-    if (!f->ops && !f->file) return NULL;
-    text words = {0};
-    for (const char *c = f->ops ? f->ops : ""; *c && words.length < MOST; c++)
-        text_add_bytes(&words, *c == ' ' ? "+" : c, 1);
-    if (f->ops && strlen(f->ops) > MOST) text_add(&words, "...");
-    const char *slash = f->file ? strrchr(f->file, '/') : NULL;
-    if (f->file) text_print(&words, "%s%s:%d", words.length ? " " : "", slash ? slash + 1 : f->file, f->line);
-    const char *copy = arena_copy_text(memory, text_get(&words), words.length);
-    text_free(&words);
-    return copy;
-}
-
 /* Devices, and how near kernels came to what those were measured to do: of several shapes, weighted by their time. */
 static void add_devices(view *v)
 {
@@ -235,7 +258,8 @@ static void add_devices(view *v)
         const char *bound = NULL;
         if (!facts[i] || !r) continue;
         if (!r->device) r->device = facts[i]->device;
-        if (!r->source) r->source = source_of(v->memory, facts[i]);
+        if (!r->source) r->source = owners_source(v->memory, facts[i]);
+        r->fused |= facts[i]->ops != NULL;
         bool kernel = e->kind == RECORD_KERNEL;
         double time_ns = (double)(kernel ? e->sum.total_ns : e->sum.device_ns);
         int64_t calls = kernel ? e->sum.calls : e->device_calls;
@@ -305,7 +329,7 @@ static const column columns[COLUMNS] = {
     [DEVICE] = {"Device", "device_name", NULL, WORDS},
     [KIND] = {"Kind", "kind", NULL, WORDS},
     [SHAPES] = {"Shapes", "shapes", NULL, WORDS},
-    [SOURCE] = {"Made of", "source", NULL, WORDS},
+    [SOURCE] = {"Kernel", "source", NULL, WORDS}, /* in text the other way round: see words_of */
 };
 
 static double share_of(int64_t part, int64_t whole)
@@ -344,8 +368,17 @@ static double number_of(const view *v, const row *r, int column)
     }
 }
 
-static const char *words_of(const row *r, int column)
+/* Rows of kernels are named in text by what people wrote: the operations of a fused one and their place, and its own
+ * name stands at the end. CSV and JSON have the name in `name`. */
+static bool is_named_by_source(const view *v, const row *r)
 {
+    bool text = v->options.format == QN_TABLE_TEXT || v->options.format == QN_TABLE_MARKDOWN;
+    return text && v->options.by == QN_BY_KERNEL && r->source && r->fused;
+}
+
+static const char *words_of(const view *v, const row *r, int column)
+{
+    if (is_named_by_source(v, r)) column = column == NAME ? SOURCE : column == SOURCE ? NAME : column;
     return column == NAME     ? r->name
            : column == BOUND  ? limit_words(r->roofline, r->bound)
            : column == SOURCE ? r->source
@@ -360,7 +393,7 @@ static bool is_empty(const view *v, int column)
     if (column == SHAPES && !shapes) return true;
     if (column == KIND) return v->options.by != QN_BY_OP && v->options.by != QN_BY_OP_AND_SHAPE;
     for (int i = 0; i < v->row_count; i++) {
-        if (columns[column].kind == WORDS ? words_of(&v->rows[i], column) != NULL
+        if (columns[column].kind == WORDS ? words_of(v, &v->rows[i], column) != NULL
                                           : !isnan(number_of(v, &v->rows[i], column)))
             return false;
     }
@@ -402,7 +435,7 @@ qn_status table_sort_check(const qn_table_options *options, qn_error *error)
 static bool goes_before(const view *v, const row *a, const row *b, int column)
 {
     if (columns[column].kind == WORDS) {
-        const char *x = words_of(a, column), *y = words_of(b, column);
+        const char *x = words_of(v, a, column), *y = words_of(v, b, column);
         return strcmp(x ? x : "", y ? y : "") < 0;
     }
     double x = number_of(v, a, column), y = number_of(v, b, column);
@@ -426,7 +459,7 @@ static void sort_rows(view *v, row *rows, row *room, int count, int column)
 static void print_cell(const view *v, const row *r, int column, text *out)
 {
     double x = number_of(v, r, column);
-    const char *words = columns[column].kind == WORDS ? words_of(r, column) : NULL;
+    const char *words = columns[column].kind == WORDS ? words_of(v, r, column) : NULL;
     if (columns[column].kind == WORDS)
         text_add(out, words ? words : "");
     else if (isnan(x))
@@ -571,7 +604,7 @@ static void write_csv(const view *v, text *out)
     text_add(out, "\n");
     for (int k = 0; k < v->row_count; k++) {
         for (int i = 0; i < COLUMNS; i++) {
-            const char *words = columns[i].kind == WORDS ? words_of(&v->rows[k], i) : NULL;
+            const char *words = columns[i].kind == WORDS ? words_of(v, &v->rows[k], i) : NULL;
             double x = number_of(v, &v->rows[k], i);
             if (i) text_add(out, ",");
             if (words) add_csv_words(words, out);
@@ -590,7 +623,7 @@ static void write_json(const view *v, text *out)
             char key[64];
             snprintf(key, sizeof(key), "%s%s", columns[i].key, unit_of(columns[i].kind));
             if (columns[i].kind == WORDS)
-                json_text(&j, key, words_of(&v->rows[k], i));
+                json_text(&j, key, words_of(v, &v->rows[k], i));
             else
                 json_number(&j, key, number_of(v, &v->rows[k], i));
         }

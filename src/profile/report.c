@@ -194,6 +194,8 @@ static void put_profile(report_model *m, const qn_report_options *options, text 
     report_kernel_table(m, out);
     html_close_section(out);
     report_range_table(m, out);
+    report_counters(options->counters_path, out);
+    report_stalls(options->stalls_path, out);
     report_roofline(m, out);
     report_memory(m, out);
     html_open_section(out, "sums-section", "Everything recorded",

@@ -114,6 +114,10 @@ void page_close(text *out, const text *data); /* data: JSON */
 
 /* A table that the page's script can sort: cells have the number they are sorted by. */
 void html_table_open(text *out, const char *id, const char *const *heads, int count);
+/* report_counters.c: sections of what a run under counters, or the sampler, left; NULL or no file: nothing. */
+void report_counters(const char *path, text *out);
+void report_stalls(const char *path, text *out);
+
 void html_table_close(text *out);
 void html_cell_text(text *out, const char *words);
 void html_cell_number(text *out, double value, const char *format); /* "-" if it is not finite */

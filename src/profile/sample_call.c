@@ -2,12 +2,15 @@
  * qn_call_sample: where the warps of a kernel wait, by lines of its source. In: a call on a GPU. Out: lines with samples, most
  * first, and what was waited for there.
  *
+ * Of a tensor function, whose kernels fusion wrote, the places are kernels: what each is made of.
+ *
  * The kernel runs as it is. Which line an instruction came from, a twin knows: the same text, compiled once more with
  * line numbers, which changes no instruction (their sizes are compared).
  * SPDX-License-Identifier: MIT
  */
 #include "device/cubin.h"
 #include "device/cuda.h"
+#include "profile/owners.h"
 #include "profile/sampling.h"
 #include "run/run.h"
 #include "run/show.h"
@@ -35,6 +38,9 @@ typedef struct lines {
     nvrtc_output twin;
     bool same; /* the twin has the same instructions */
     const char *kernel;
+    /* Of a tensor function instead: its kernels by name, and what is said of each. */
+    const char *const *kernels, **titles;
+    int kernel_count;
     line_sum sums[MOST_LINES];
     int count;
     char function[512]; /* the last that was looked up: */
@@ -96,13 +102,29 @@ static int stall_of(const char *reason)
     return best;
 }
 
+/* "NAME_phase0": the number of the kernel; -1: somebody else's. */
+static int kernel_of(const lines *l, const char *function)
+{
+    for (int i = 0; i < l->kernel_count; i++) {
+        size_t length = strlen(l->kernels[i]);
+        if (!strncmp(function, l->kernels[i], length) && !strncmp(function + length, "_phase", 6)) return i;
+    }
+    return -1;
+}
+
 /* The counters of warps that could not issue are part of those of all: they would count twice. */
 static void take(void *user, const char *function, uint64_t offset, const char *reason, uint32_t samples)
 {
     lines *l = user;
     int stall = stall_of(reason), line, at = 0;
-    if (stall < 0 || strstr(reason, "not_issued") || strncmp(function, l->kernel, strlen(l->kernel))) return;
-    line = line_of(l, function, offset);
+    if (stall < 0 || strstr(reason, "not_issued")) return;
+    if (l->kernel_count) {
+        line = kernel_of(l, function) + 1;
+        if (!line) return;
+    } else {
+        if (strncmp(function, l->kernel, strlen(l->kernel)) != 0) return;
+        line = line_of(l, function, offset);
+    }
     while (at < l->count && l->sums[at].line != line) at++;
     if (at == MOST_LINES) return;
     if (at == l->count) l->sums[l->count++] = (line_sum){.line = line};
@@ -145,6 +167,10 @@ static qn_status make_twin(lines *l, const cuda_device *d, const variant *v, qn_
 
 /* ---- the call ---- */
 
+static const char saw_nothing[] = "stall samples: the sampler saw nothing; CUPTI samples only where it did nothing "
+                                  "before: take them first, before any "
+                                  "profile or counters, and of one kernel in a process";
+
 typedef struct sampled {
     qn_call *call;
     const device_slot *slot;
@@ -173,12 +199,77 @@ static void fill(lines *l, const char *file, qn_samples *out)
             if (s->by_stall[k] > s->by_stall[most]) most = k;
         out->total += s->samples;
         if (out->count < QN_MOST_LINES)
-            out->items[out->count++] = (qn_line_samples){.file = s->line ? file : NULL,
-                                                         .line = s->line,
+            out->items[out->count++] = (qn_line_samples){.file = l->kernel_count ? l->titles[s->line - 1]
+                                                                 : s->line       ? file
+                                                                                 : NULL,
+                                                         .line = l->kernel_count ? 0 : s->line,
                                                          .samples = s->samples,
                                                          .reason = stalls[most].name,
                                                          .reason_samples = s->by_stall[most]};
     }
+}
+
+/* ---- a tensor function ---- */
+
+typedef struct watched { /* first: the context knows it as a counter of launches */
+    launch_counter hook;
+    arena *memory;
+    const char *kernels[MOST_LINES], *titles[MOST_LINES];
+    int count;
+} watched;
+
+static void watch_launch(launch_counter *hook, int slot, const record_facts *f, const tile_kernel *k,
+                         const array_view *views, launch_again *again, void *user)
+{
+    watched *w = (watched *)hook;
+    for (int i = 0; i < w->count; i++)
+        if (!strcmp(w->kernels[i], k->name)) return;
+    if (w->count == MOST_LINES) return;
+    const char *source = f ? owners_source(w->memory, f) : NULL;
+    int at = w->count++;
+    w->kernels[at] = arena_copy_text(w->memory, k->name, strlen(k->name));
+    w->titles[at] = source ? source : w->kernels[at];
+    (void)slot, (void)views, (void)again, (void)user;
+}
+
+static qn_status run_function(void *user, qn_error *error)
+{
+    const sampled *s = user;
+    for (int i = 0; i < 10; i++) QN_TRY(call_launch(s->call, (int)(s->slot - s->call->context->slots), NULL, error));
+    return QN_OK;
+}
+
+static qn_status sample_function(qn_call *call, int slot, qn_samples *samples, qn_error *error)
+{
+    const device_slot *s = &call->context->slots[slot];
+    cuda_device *d = (cuda_device *)s->device;
+    watched *w = heap_new(sizeof(*w));
+    lines *l = heap_new(sizeof(*l));
+    *w = (watched){.hook = {record_identity(), watch_launch}, .memory = arena_new()};
+    launch_counter *before = call->context->counter;
+    call->context->counter = &w->hook;
+    qn_status status = call_launch(call, slot, NULL, error);
+    call->context->counter = before;
+    l->kernels = w->kernels;
+    l->titles = w->titles;
+    l->kernel_count = w->count;
+    bool pushed;
+    if (status == QN_OK) status = cuda_enter(d, &pushed, error);
+    if (status == QN_OK) {
+        sampled user = {call, s};
+        status = sampling_gpu(d->context, run_function, &user, take, l, &samples->dropped, error);
+        cuda_leave(d, pushed);
+    }
+    if (status == QN_OK && !l->count) status = error_set(error, QN_NO_DEVICE, "%s", saw_nothing);
+    if (status == QN_OK) fill(l, NULL, samples);
+    for (int i = 0; i < samples->count; i++) { /* they outlive this */
+        qn_line_samples *at = &samples->items[i];
+        if (at->file) at->file = arena_copy_text(call->memory, at->file, strlen(at->file));
+    }
+    arena_free(w->memory);
+    heap_free(w);
+    heap_free(l);
+    return status;
 }
 
 qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples, qn_error *error)
@@ -189,9 +280,10 @@ qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples,
     *samples = (qn_samples){0};
     QN_TRY(context_slot(call->context, device, &slot, error));
     const device_slot *s = &call->context->slots[slot];
-    if (s->driver != &driver_cuda || call_is_function(call))
-        return error_set(error, QN_BAD_CALL, "stall samples are of one kernel on a GPU; `%s` is on %s",
+    if (s->driver != &driver_cuda)
+        return error_set(error, QN_BAD_CALL, "stall samples are of a kernel on a GPU; `%s` is on %s",
                          call->kernel->name, s->name);
+    if (call_is_function(call)) return sample_function(call, slot, samples, error);
     QN_TRY(call_launch(call, slot, NULL, error));
     cuda_device *d = (cuda_device *)s->device;
     lines *l = calloc(1, sizeof(*l));
@@ -206,11 +298,7 @@ qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples,
         status = sampling_gpu(d->context, run, &user, take, l, &samples->dropped, error);
         cuda_leave(d, pushed);
     }
-    if (status == QN_OK && !l->count)
-        status =
-            error_set(error, QN_NO_DEVICE,
-                      "stall samples: the sampler saw nothing; CUPTI samples only where it did nothing before: take "
-                      "them first, before any profile or counters, and of one kernel in a process");
+    if (status == QN_OK && !l->count) status = error_set(error, QN_NO_DEVICE, "%s", saw_nothing);
     if (status == QN_OK) fill(l, call->variant->kernel->file, samples);
     nvrtc_output_free(&l->twin);
     cuda_api_close(&l->api);

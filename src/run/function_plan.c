@@ -143,6 +143,6 @@ qn_status function_plan_run(function_plan *f, qn_call *call, qn_tape *tape, devi
     for (int i = 0; i < f->plan->buffer_count; i++)
         if (f->params[i] >= 0) f->bases[1 + i] = (char *)call->views[f->params[i]].data + f->low_bytes[i];
     /* What is told of each launch is told one by one. */
-    if (f->whole && !record_is_on() && !f->context->log) return run_series(f, error);
+    if (f->whole && !record_is_on() && !f->context->log && !f->context->counter) return run_series(f, error);
     return plan_run(f->plan, f->context, f->slot, stream, f->bases, NULL, error);
 }

@@ -165,6 +165,23 @@ static void end_record(qn_call *call, int64_t from, uint64_t identity, record_ki
     if (f) record_end(from, kind, f->kernel, f->shapes, identity, (intptr_t)f, call->slot);
 }
 
+static qn_status launch_once_more(void *user, qn_error *error)
+{
+    const qn_call *call = user;
+    const driver *d = call->context->slots[call->slot].driver;
+    if (!d->prepare)
+        return program_launch(call->context, call->slot, call->instance->kernel, call->variant->program, call->views,
+                              &call->plan, false, error);
+    QN_TRY(d->submit(call->ready, NULL, error));
+    return d->finish(call->ready, error);
+}
+
+static void count_call(qn_call *call)
+{
+    launch_counter *c = call->context->counter;
+    if (c) c->count(c, call->slot, call_facts(call), call->instance->kernel, call->views, launch_once_more, call);
+}
+
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
 {
     const driver *d = call->context->slots[slot].driver;
@@ -189,6 +206,7 @@ qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn
     call->has_run = true;
     end_record(call, from, identity, d->prepare ? RECORD_LAUNCH : RECORD_KERNEL);
     log_launch(call);
+    if (status == QN_OK && !options) count_call(call);
     return status;
 }
 
@@ -215,6 +233,7 @@ qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *
     QN_TRY(status);
     call->has_run = true;
     if (call->context->log & LOG_LAUNCH) log_launch(call);
+    if (!stream) count_call(call);
     return QN_OK;
 }
 

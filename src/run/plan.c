@@ -269,6 +269,28 @@ qn_status step_run(plan_step *s, qn_context *context, int slot, device_stream *s
     return status;
 }
 
+typedef struct step_of {
+    plan_step *step;
+    qn_context *context;
+    int slot;
+} step_of;
+
+static qn_status run_again(void *user, qn_error *error)
+{
+    const step_of *o = user;
+    const driver *d = o->context->slots[o->slot].driver;
+    QN_TRY(run(o->step, o->context, o->slot, NULL, error));
+    return d->finish && o->step->ready ? d->finish(o->step->ready, error) : QN_OK;
+}
+
+void step_count(plan_step *s, qn_context *context, int slot)
+{
+    if (!context->counter || !s->instance) return;
+    step_of user = {s, context, slot};
+    context->counter->count(context->counter, slot, step_facts(s, context, slot), s->instance->kernel, s->views,
+                            run_again, &user);
+}
+
 qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
                    const int64_t *ranges, qn_error *error)
 {
@@ -278,6 +300,7 @@ qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream
         QN_TRY(step_prepare(&p->steps[i], context, slot, error));
         uint64_t seen;
         QN_TRY(step_run(&p->steps[i], context, slot, stream, &seen, error));
+        if (!stream) step_count(&p->steps[i], context, slot);
         if (seen && ranges) shares_record(&p->steps[i], p->memory, seen, ranges);
         if (context->log & LOG_LAUNCH)
             context_log(context, LOG_LAUNCH, "launch: %s on %s, %lld x %lld x %lld programs, %.3f us", p->steps[i].name,

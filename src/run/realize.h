@@ -104,6 +104,7 @@ void plan_release(plan *p, qn_context *context, int slot);                    /*
 plan *plan_retain(plan *p);
 /* Runs all steps on a stream (NULL: the device's own); does not wait where the device need not be waited for. ranges: of
  * shares_ranges, or NULL. */
+void step_count(plan_step *s, qn_context *context, int slot); /* where somebody counts; it has run */
 qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
                    const int64_t *ranges, qn_error *error);
 /* Puts the addresses into the views. */

@@ -36,7 +36,17 @@ typedef struct device_slot {
     device_about about;
 } device_slot;
 
+/* Who counts launches: told of each right after it ran on the device's own stream; `again` runs it once more and waits. */
+struct record_facts;
+typedef qn_status launch_again(void *user, qn_error *error);
+typedef struct launch_counter {
+    uint64_t number; /* of its own in the process: what it has seen is known by that (record_identity) */
+    void (*count)(struct launch_counter *counter, int slot, const struct record_facts *facts, const tile_kernel *k,
+                  const array_view *views, launch_again *again, void *user);
+} launch_counter;
+
 struct qn_context {
+    launch_counter *counter;          /* NULL: nobody counts */
     pthread_mutex_t lock, about_lock; /* about_lock: of asking devices about themselves, and of adding slots */
     int threads;                      /* as asked for */
     bool counted;                     /* all devices of every driver have their slots */

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/facts.h"
+#include "tensor/tape.h"
 
 #include <quern/device.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct qn_stream {
     qn_context *context;
     int slot;
     device_stream *own;  /* NULL: the driver has none */
+    bool is_devices;     /* `own` is the device's own and stays open */
     qn_graph *recording; /* with `own`, only what its launches are */
 };
 
@@ -75,10 +77,32 @@ qn_status qn_stream_wrap(qn_context *context, const char *device, void *native, 
     return open_stream(context, device, true, native, stream, error);
 }
 
+qn_status qn_tape_stream(qn_tape *tape, qn_stream **out, qn_error *error)
+{
+    HEAP_ENTER(error);
+    int slot;
+    if (!tape || !out) return error_set(error, QN_BAD_CALL, "qn_tape_stream: an argument is NULL");
+    *out = NULL;
+    QN_TRY(context_slot(tape->context, tape->device, &slot, error));
+    const device_slot *s = slot_of(tape->context, slot);
+    device_stream *own = NULL;
+    if (s->driver->streams) QN_TRY(s->driver->streams->own(s->device, &own, error));
+    qn_stream *stream = heap_new(sizeof(*stream));
+    *stream = (qn_stream){.context = tape->context, .slot = slot, .own = own, .is_devices = true};
+    *out = stream;
+    return QN_OK;
+}
+
+void *qn_stream_native(const qn_stream *stream)
+{
+    return stream && stream->own ? streams_of(stream->context, stream->slot)->native(stream->own) : NULL;
+}
+
 void qn_stream_free(qn_stream *stream)
 {
     if (!stream || heap_is_stopped()) return;
-    if (stream->own) streams_of(stream->context, stream->slot)->close(stream->own);
+    if (stream->own && !stream->is_devices) streams_of(stream->context, stream->slot)->close(stream->own);
+    if (stream->is_devices && stream->own) (void)!qn_stream_wait(stream, NULL);
     qn_graph_free(stream->recording);
     heap_free(stream);
 }

@@ -45,7 +45,10 @@ printf 'tensor layer(float x[B][D], float w[D][E])\n{\n    return gelu(x @ w);\n
 "$quern" profile layer.qn layer --device cpu --runs 1 --by kernel --set B=8 --set D=8 --set E=8 >out 2>err
 holds "kernels name what they are made of, and where" grep -q 'matmul+gelu layer.qn:3' out
 "$quern" profile --counters -- "$quern" run file.qn a --device cpu --set n=3 --set m=4 >out 2>err
-holds "counters of a program are told to be left out" grep -q 'note: --counters is of one launch' err
+holds "a program runs twice for counters" grep -q 'runs twice: once to count its kernels' err
+holds "counters of a program: $(cat out)" grep -q '^counters of one launch of a file.qn:' out
+"$quern" profile --stalls -- "$quern" run file.qn a --device cpu --set n=3 --set m=4 >out 2>err
+holds "stalls of a program are refused with what to do" grep -q 'error: --stalls samples a kernel .* FILE NAME --stalls' err
 "$quern" check wrong.qn >out 2>err
 holds "no colours in a pipe" sh -c '! grep -q "$(printf "\033")" out err'
 if command -v script >/dev/null; then

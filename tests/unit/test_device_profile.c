@@ -11,6 +11,7 @@
 #include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
+#include <quern/nn.h>
 #include <quern/tensor.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
@@ -423,8 +424,9 @@ TEST(counters_of_a_gpu)
     OK(qn_call_count(call, "cuda", &c, &error));
     EXPECT(c.launches == 2 && c.source && c.count > 20);
     EXPECT(qn_counters_find(&c, "DRAM read") == 4096);
-    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 3); /* sectors of 32 bytes; the third metric */
-    EXPECT(qn_counters_find(&c, "time active") == 4.0 / 7 * 1e9);
+    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 10); /* sectors of 32 bytes; the tenth metric */
+    EXPECT(qn_counters_find(&c, "time active") == 11.0 / 14 * 1e9);
+    EXPECT(!strcmp(c.items[0].name, "compute throughput") && !strcmp(c.items[1].name, "memory throughput"));
     EXPECT(isnan(qn_counters_find(&c, "stall: tensor pipe")) && isnan(qn_counters_find(&c, "no such counter")));
     for (int i = 0; i < c.count; i++) EXPECT(isnan(c.items[i].value) == (c.items[i].why != NULL));
     setenv("FAKE_CUPTI_COUNTERS", "35", 1);
@@ -449,6 +451,126 @@ TEST(samples_of_stalls)
     EXPECT(qn_call_sample(call, "cuda", &s, &error) == QN_NO_DEVICE && strstr(error.message, "CAP_SYS_ADMIN"));
     unsetenv("FAKE_CUPTI_COUNTERS");
     qn_call_free(call);
+}
+
+static void take_text(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* A step that changes a variable: each kernel is counted once and the values are those of a run that nobody counts. */
+static double trained(const char *device, bool counted, qn_counting **out)
+{
+    float start_of[600];
+    double loss = 0;
+    qn_tape *tape = NULL;
+    qn_plan *plan = NULL;
+    qn_counting *c = NULL;
+    for (int i = 0; i < 600; i++) start_of[i] = (float)(i % 13) / 13;
+    OK(qn_tape_new(context, device, &tape, &error));
+    if (counted) OK(qn_counting_start(context, &c, &error));
+    qn_tensor a = qn_variable(qn_from_memory(tape, start_of, QN_F32, QN_SHAPE(20, 30)));
+    OK(qn_eval(tape, &a, 1, &error));
+    OK(qn_capture_begin(tape, &error));
+    qn_tensor b = qn_sum(qn_exp(a), QN_ALL, false);
+    qn_assign(a, qn_sub(a, qn_mul_scalar(qn_softmax(a, 1), 0.5)));
+    OK(qn_eval(tape, &b, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    for (int i = 0; i < 4; i++) OK(qn_plan_replay(plan, &error));
+    OK(qn_tensor_item(qn_sum(a, QN_ALL, false), &loss, &error));
+    if (counted) OK(qn_counting_stop(c, &error));
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+    *out = c;
+    return loss;
+}
+
+TEST(counters_of_a_program)
+{
+    static const char *const devices[] = {"cuda", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        qn_counting *none = NULL, *c = NULL;
+        double alone = trained(devices[d], false, &none), loss = trained(devices[d], true, &c);
+        EXPECT(alone == loss);
+        EXPECT(qn_counting_count(c) >= 3);
+        for (int i = 0; i < qn_counting_count(c); i++) {
+            const qn_counted *one = qn_counting_get(c, i);
+            EXPECT(one->counters.count > 5 && !strcmp(one->device, devices[d]) && one->source);
+            EXPECT(one->source && strstr(one->source, "test_device_profile.c:"));
+            for (int k = 0; k < i; k++) {
+                const qn_counted *other = qn_counting_get(c, k);
+                EXPECT(strcmp(one->kernel, other->kernel) || strcmp(one->shapes, other->shapes));
+            }
+        }
+        text words = {0}, json = {0};
+        qn_counting_print(c, false, take_text, &words);
+        qn_counting_print(c, true, take_text, &json);
+        EXPECT(strstr(text_get(&words), "softmax") && strstr(text_get(&words), "each kernel once"));
+        EXPECT(strstr(text_get(&json), d ? "\"counter\": \"CPU time\"" : "\"counter\": \"compute throughput\""));
+        text_free(&words);
+        text_free(&json);
+        EXPECT(!qn_counting_get(c, qn_counting_count(c)) && !qn_counting_get(NULL, 0));
+        qn_counting_free(c);
+    }
+}
+
+/* A function's kernels, its counters refused, and where its warps wait. */
+TEST(counters_and_samples_of_a_function)
+{
+    static const char words[] = "tensor twice(float x[n]) { return 2 * x + 1; }\n";
+    qn_module *functions = NULL;
+    qn_call *call = NULL;
+    qn_counting *c = NULL;
+    int64_t n = N;
+    OK(qn_module_load_text(context, "f.qn", words, &functions, &error));
+    OK(qn_call_new(functions, "twice", &call, &error));
+    OK(qn_call_set_memory(call, "x", x, QN_F32, 1, &n, NULL, &error));
+    for (int i = 0; i < 4; i++) { /* planned, recorded, replayed */
+        OK(qn_counting_start(context, &c, &error));
+        EXPECT(qn_counting_start(context, &(qn_counting *){NULL}, &error) == QN_BAD_CALL);
+        OK(qn_call_run(call, "cuda", &error));
+        OK(qn_counting_stop(c, &error));
+        int own = 0; /* recording also makes the state of random numbers */
+        for (int k = 0; k < qn_counting_count(c); k++) {
+            const qn_counted *one = qn_counting_get(c, k);
+            own += one->source && strstr(one->source, "f.qn:1") &&
+                   qn_counters_find(&one->counters, "DRAM read") == 4096;
+        }
+        EXPECT(own == 1);
+        qn_counting_free(c);
+    }
+    setenv("FAKE_CUPTI_COUNTERS", "35", 1);
+    OK(qn_counting_start(context, &c, &error));
+    OK(qn_call_run(call, "cuda", &error));
+    EXPECT(qn_counting_stop(c, &error) == QN_NO_DEVICE && strstr(error.message, "CAP_SYS_ADMIN"));
+    text said = {0};
+    qn_counting_print(c, false, take_text, &said);
+    EXPECT(strstr(text_get(&said), "CAP_SYS_ADMIN"));
+    text_free(&said);
+    qn_counting_free(c);
+    qn_samples s;
+    EXPECT(qn_call_sample(call, "cuda", &s, &error) == QN_NO_DEVICE && strstr(error.message, "CAP_SYS_ADMIN"));
+    unsetenv("FAKE_CUPTI_COUNTERS");
+    qn_counters counters;
+    EXPECT(qn_call_count(call, "cuda", &counters, &error) == QN_BAD_CALL && strstr(error.message, "qn_counting_start"));
+    qn_call_free(call);
+    qn_module_free(functions);
+}
+
+/* Without times of its kernels a graph opens as rows, each with its share. */
+TEST(graphs_open_as_kernels)
+{
+    qn_profile *p = profile_of_replays(false, 3);
+    text table = {0};
+    OK(qn_profile_table(p, &(qn_table_options){.by = QN_BY_KERNEL}, take_text, &table, &error));
+    EXPECT(strstr(text_get(&table), "exp") && strstr(text_get(&table), "test_device_profile.c:"));
+    EXPECT(strstr(text_get(&table), "100.00%") && strstr(text_get(&table), "Estimated: "));
+    text_clear(&table);
+    OK(qn_profile_table(p, &(qn_table_options){.by = QN_BY_KERNEL, .format = QN_TABLE_CSV}, take_text, &table, &error));
+    const char *line = strstr(text_get(&table), "\ngraph,");
+    EXPECT(line != NULL);
+    text_free(&table);
+    qn_profile_free(p);
 }
 
 TEST(counters_of_the_cpu)
@@ -504,4 +626,5 @@ TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(
           CASE(open_fake_cupti), CASE(records_of_cupti), CASE(phases_of_launches), CASE(ready_has_the_device),
           CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
           CASE(events_instead), CASE(counters_of_a_gpu), CASE(samples_of_stalls), CASE(counters_of_the_cpu),
+          CASE(counters_of_a_program), CASE(counters_and_samples_of_a_function), CASE(graphs_open_as_kernels),
           CASE(marks_of_nvtx), CASE(close_all))

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <quern/device.h>
+#include <quern/tensor.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 #include <time.h>
@@ -363,6 +364,36 @@ TEST(nothing_is_everywhere)
     qn_stream_free(stream);
 }
 
+/* A tape's own stream: an event on it comes behind what was evaluated, and a launch on it behind that. */
+TEST(stream_of_a_tape)
+{
+    static const char *const devices[] = {"cuda", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        qn_tape *tape = NULL;
+        qn_stream *stream = NULL;
+        qn_event *done = NULL;
+        float out[4] = {0};
+        OK(qn_tape_new(context, devices[d], &tape, &error));
+        OK(qn_tape_stream(tape, &stream, &error));
+        EXPECT(!d == (qn_stream_native(stream) != NULL));
+        OK(qn_event_new(context, devices[d], &done, &error));
+        qn_tensor y = qn_exp(qn_zeros(tape, QN_F32, QN_SHAPE(4)));
+        OK(qn_eval(tape, &y, 1, &error));
+        OK(qn_event_record(done, stream, &error));
+        OK(qn_event_wait(done, &error));
+        OK(qn_stream_wait(stream, &error));
+        OK(qn_tensor_read(y, out, sizeof(out), &error));
+        EXPECT(out[3] == 1);
+        qn_event_free(done);
+        qn_stream_free(stream);
+        qn_tensor z = qn_add(y, y); /* the device's own stream is still there */
+        OK(qn_tensor_read(z, out, sizeof(out), &error));
+        EXPECT(out[3] == 2);
+        qn_tape_free(tape);
+    }
+    EXPECT(qn_tape_stream(NULL, NULL, &error) == QN_BAD_CALL && !qn_stream_native(NULL));
+}
+
 TEST(close_fake)
 {
     char command[128];
@@ -374,4 +405,4 @@ TEST(close_fake)
 
 TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(moving_arrays_costs_launches_alone),
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
-          CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(close_fake))
+          CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape), CASE(close_fake))
