@@ -651,7 +651,7 @@ static void write_html(const view *v, text *out)
         for (int i = 0; i < count; i++) {
             double x = number_of(v, &v->rows[k], shown[i]);
             switch (columns[shown[i]].kind) {
-            case WORDS: html_cell_text(out, words_of(&v->rows[k], shown[i])); break;
+            case WORDS: html_cell_text(out, words_of(v, &v->rows[k], shown[i])); break;
             case TIME: html_cell_duration(out, x); break;
             case SIZE: html_cell_bytes(out, x); break;
             case SHARE: html_cell_number(out, x, "%.1f"); break;
