@@ -13,6 +13,8 @@ import collections
 import copy
 import functools
 import operator
+import os
+import threading
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -22,7 +24,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import aten, choice, island, runtime
+from . import _quern, aten, choice, island, runtime
 from .aten import Unsupported
 
 DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "product_limit": 0, "leave": ()}
@@ -194,11 +196,17 @@ def _replace(gm, nodes, name, options, report):
     if not results:
         return
     try:
-        made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"])
+        if not any(island.is_tensor(x) for x in inputs):
+            if inputs or any(u.op == "output" for x in results for u in x.users):
+                raise Unsupported("no tensor comes in")  # its numbers change, or each call must give a fresh one
+            made = island.Constant(name, nodes, results)
+            report.constants.append(made)
+        else:
+            made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"])
+            report.islands.append(made)
     except Unsupported as reason:
         report.left(nodes, str(reason))
         return
-    report.islands.append(made)
     inside, graph = set(nodes), gm.graph
     # The call stands where all its inputs are known and nobody needs a result yet.
     order = _order(graph)
@@ -289,7 +297,7 @@ class Report:
     def __init__(self, kind, gm):
         self.kind = kind
         self.count = sum(1 for n in gm.graph.nodes if n.op == "call_function")
-        self.islands = []
+        self.islands, self.constants = [], []
         self._left = {}
 
     def left(self, nodes, reason):
@@ -320,9 +328,34 @@ class Graph:
             self.forms[name] = _cut_form(own, {**options, "product_limit": limit}, self.reports[name])
         self.select("quern")
 
+    def islands(self, form):
+        return self.reports[form if form in self.reports else "quern"].islands
+
     def select(self, form):
         form = form if form in self.forms else "quern"
         self.run, self.report = self.forms[form], self.reports[form]
+
+
+def _prepare(islands):
+    """Compiles islands in threads; what fails tells so at its first call."""
+    stream, waiting = torch.cuda.current_stream(), list(dict.fromkeys(islands))
+
+    def work():
+        with torch.cuda.stream(stream):
+            while True:
+                try:
+                    waiting.pop().prepare()
+                except IndexError:
+                    return
+                except (_quern.Error, RuntimeError, TypeError, ValueError):
+                    continue
+
+    if len(waiting) > 1:
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(waiting), os.cpu_count() or 1, 8))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 _PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution".split()))
@@ -374,15 +407,12 @@ class Program:
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
         meta = parts.get("meta")
         self.changed = set(range(len(inputs))) if meta is None else set(meta.mutated_inp_runtime_indices)
-        on_cuda = any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs)
-        self.run = self.quern
-        if on_cuda and options["measure"] and self.graphs:
-            self.key = choice.key_of(gm, inputs, options)
-            known = choice.recall(self.key)
-            if known:
-                self.select(known)
-            else:
-                self.run = self.first
+        self.run, self.key, self.known = self.quern, None, None
+        if self.graphs and any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
+            self.run = self.first
+            if options["measure"]:
+                self.key = choice.key_of(gm, inputs, options)
+                self.known = choice.recall(self.key)
 
     def select(self, form):
         self.form = form
@@ -391,20 +421,30 @@ class Program:
         self.run = self.gm.forward if form == "torch" else self.quern
 
     def first(self, *args):
-        """Measures the forms, once; while somebody records a CUDA graph, or without memory for it, the next call does."""
-        names = ["quern"] + (["products"] if any("products" in g.forms for g in self.graphs) else []) + ["torch"]
-        if not torch.cuda.is_current_stream_capturing():
+        """The first call on CUDA: all islands are compiled side by side, and the forms are measured where that was not done before;
+        while somebody records a CUDA graph, or without memory for it, nothing is."""
+        self.select(self.known or "quern")
+        if self.known != "torch" and not torch.cuda.is_current_stream_capturing():
+            names = [self.known or "quern"] if self.known or not self.key else self.names()
             try:
-                forms = {name: (lambda name=name: self.select(name), self.gm.forward if name == "torch" else self.quern) for name in names}
-                self.times = choice.measure(forms, args, self.changed)
-                self.select(choice.best_of(self.times) if self.times else "quern")
-                if self.times:
-                    choice.remember(self.key, self.form, self.times)
-                else:
-                    self.run = self.first
+                _prepare([made for graph in self.graphs for name in names for made in graph.islands(name)])
+                if self.key and not self.known:
+                    self.measure(names + ["torch"], args)
             except torch.OutOfMemoryError:
                 self.select("quern")
-        return (self.quern if self.form != "torch" else self.gm.forward)(*args)
+        return (self.gm.forward if self.form == "torch" else self.quern)(*args)
+
+    def names(self):
+        return ["quern"] + (["products"] if any("products" in graph.forms for graph in self.graphs) else [])
+
+    def measure(self, names, args):
+        forms = {name: (lambda name=name: self.select(name), self.gm.forward if name == "torch" else self.quern) for name in names}
+        self.times = choice.measure(forms, args, self.changed)
+        self.select(choice.best_of(self.times) if self.times else "quern")
+        if self.times:
+            choice.remember(self.key, self.form, self.times)
+        else:
+            self.run = self.first
 
     @property
     def reports(self):
@@ -445,6 +485,8 @@ class Explanation:
                 names = collections.Counter(_short(n.target) for n in made.nodes)
                 words = ", ".join(f"{n} x{c}" if c > 1 else n for n, c in names.most_common(8))
                 lines.append(f"  {made.name}: {len(made.nodes)} operators: {words}{', ...' if len(names) > 8 else ''}")
+            for made in report.constants:
+                lines.append(f"  {made.name}: the same at every call, computed once by torch")
             for (target, reason), count in sorted(report.kept.items(), key=lambda item: -item[1]):
                 lines.append(f"  torch keeps {_short(target)} x{count}: {reason}")
         for name, seconds in self.times.items():

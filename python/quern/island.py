@@ -151,6 +151,22 @@ def _copied(inputs, nodes, results):
     return graph
 
 
+class Constant:
+    """What is the same at every call, such as angles of rotations: torch computes it at the first one."""
+
+    def __init__(self, name, nodes, results):
+        self.name, self.graph, self.made = name, _copied([], nodes, results), None
+
+    def __call__(self):
+        if self.made is None:
+            self.made = torch.fx.GraphModule({}, self.graph).forward()
+        return self.made
+
+    @property
+    def __name__(self):
+        return self.name
+
+
 class Island:
     """Compiled at its first call; then one call into C for each call of torch's."""
 
@@ -188,9 +204,19 @@ class Island:
     def compile(self):
         from .module import compile
 
-        self.function = compile(self.text, f"<torch.compile: {self.name}>")[self.mode + self.name]
-        self.function._callable.turn(self.turns)
+        if self.function is None:
+            function = compile(self.text, f"<torch.compile: {self.name}>")[self.mode + self.name]
+            function._callable.turn(self.turns)
+            self.function = function
         return self.function._callable.launch
+
+    def prepare(self):
+        """Compiles it for CUDA tensors like those it was made for, which need not be there."""
+        if any(isinstance(n, torch.SymInt) for v in self.input_values if isinstance(v, torch.Tensor) for n in (*v.shape, *v.stride())):
+            return
+        self.compile()
+        given = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) if isinstance(v, torch.Tensor) else v for v in self.input_values]
+        self.function._callable.prepare(*given)
 
     def __call__(self, *args):
         """The first call: compiles it, and puts what runs it in the place of itself. What fails is torch's from now on, with a

@@ -118,6 +118,18 @@ static PyObject *callable_launch(PyObject *self, PyObject *const *args, Py_ssize
     return binding_fill_plain(&b, (callable *)self, args, count, true) ? binding_finish(&b) : NULL;
 }
 
+/* prepare(*args): what the first launch of tensors like these would do before it launches. On a device; elsewhere nothing. */
+static PyObject *callable_prepare(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    binding b;
+    if (!callable_is_ours((callable *)self)) return NULL;
+    if (!binding_fill_plain(&b, (callable *)self, args, count, true)) return NULL;
+    bool good = !b.on_device || entry_find(&b) || entry_prepare(&b);
+    binding_release(&b);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* turn([order or None, ...]): in which order of axes `launch` gives each result. */
 static PyObject *callable_turn(PyObject *self, PyObject *list)
 {
@@ -273,6 +285,7 @@ static PyMethodDef methods[] = {
      "convert(args, keywords): its views alone"},
     {"launch", (PyCFunction)(void (*)(void))callable_launch, METH_FASTCALL,
      "launch(*args): the call, of tensors that are known to have no gradient"},
+    {"prepare", (PyCFunction)(void (*)(void))callable_prepare, METH_FASTCALL, "prepare(*args): compiles for these"},
     {"turn", callable_turn, METH_O, "turn(orders): of the axes of what launch gives"},
     {"shapes", (PyCFunction)(void (*)(void))callable_shapes, METH_FASTCALL, "shapes(arrays, keywords): of the results"},
     {"known", (PyCFunction)(void (*)(void))callable_known, METH_FASTCALL,

@@ -89,6 +89,7 @@ PyObject *binding_finish(binding *b);        /* launches what is bound and gives
 entry *entry_find(binding *b);
 /* The results as the caller gets them; launched. NULL: an exception is set. */
 PyObject *entry_first(binding *b);
+bool entry_prepare(binding *b); /* of arrays on a device: compiled, and not launched */
 PyObject *entry_again(entry *e, binding *b);
 void entry_free(entry *e);
 /* [(name, value), ...]: extents, types, constants and scalars of a call like this one. */

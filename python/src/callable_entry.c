@@ -234,37 +234,51 @@ static PyObject *hold(const binding *b, PyObject **objects)
     return list;
 }
 
-PyObject *entry_first(binding *b)
+/* An entry with everything compiled; on the host that takes a run. Results are in objects[] (new references), their views
+ * in the binding. */
+static entry *entry_ready(binding *b, PyObject **objects)
 {
-    PyObject *objects[MOST_ARRAYS] = {0};
     entry *e = entry_new(b);
-    qn_error error;
     if (!e) return NULL;
     bool good = make_outputs(e, b, objects);
     for (int i = 0; i < b->array_count && good; i++)
         if (b->made[i]) good = set_array(e->call, b->self->params[b->params[i]].name, &b->views[i]);
     if (!good) {
-        drop_outputs(b, objects, false);
         entry_free(e);
         return NULL;
     }
     e->held = hold(b, objects);
-    if (!job_run(b->self->name, b->on_device ? prepare_on_device : run_on_host, e, abandon)) {
-        drop_outputs(b, objects, false);
-        return NULL;
-    }
+    if (!job_run(b->self->name, b->on_device ? prepare_on_device : run_on_host, e, abandon)) return NULL;
     Py_CLEAR(e->held);
-    if (b->on_device) {
-        good = give_scratch(e, b);
-        if (good && qn_call_launch(e->call, e->stream, &error) != QN_OK) good = raise_error(&error) != NULL;
+    if (!b->on_device || give_scratch(e, b)) return e;
+    entry_free(e);
+    return NULL;
+}
+
+PyObject *entry_first(binding *b)
+{
+    PyObject *objects[MOST_ARRAYS] = {0};
+    qn_error error;
+    entry *e = entry_ready(b, objects);
+    bool good = e != NULL;
+    if (good && b->on_device && qn_call_launch(e->call, e->stream, &error) != QN_OK) {
+        raise_error(&error);
+        entry_free(e);
+        good = false;
     }
     drop_outputs(b, objects, good);
-    if (!good) {
-        entry_free(e);
-        return NULL;
-    }
+    if (!good) return NULL;
     keep(b->self, e);
     return results(b, objects);
+}
+
+bool entry_prepare(binding *b)
+{
+    PyObject *objects[MOST_ARRAYS] = {0};
+    entry *e = entry_ready(b, objects);
+    drop_outputs(b, objects, false);
+    if (e) keep(b->self, e);
+    return e != NULL;
 }
 
 /* ---- later ones ---- */

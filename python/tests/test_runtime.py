@@ -114,6 +114,22 @@ class Runtime(unittest.TestCase):
         with torch.inference_mode():
             self.same([c(self.x, self.w)], [f(self.x, self.w)])
 
+    def test_what_no_tensor_comes_into(self):
+        """Angles from nothing but numbers: computed once; given away, they are fresh at each call."""
+
+        def f(x):
+            angle = torch.arange(8) * 0.1 + torch.arange(8).float().sqrt()
+            return torch.matmul(x, torch.outer(angle, angle).cos()) * 2
+
+        for give_away in (False, True):
+            g = (lambda x: (f(x), torch.arange(8).float().sin() * 3)) if give_away else f
+            c, program, first = program_of(g, self.x, leave=("aten.mul.Tensor",) if give_away else ())
+            self.same(torch.utils._pytree.tree_leaves(first), torch.utils._pytree.tree_leaves(g(self.x)))
+            again = torch.utils._pytree.tree_leaves(c(self.x))
+            self.same(again, torch.utils._pytree.tree_leaves(g(self.x)))
+            if give_away:
+                self.assertNotEqual(again[1].data_ptr(), first[1].data_ptr())
+
     def test_forms_agree(self):
         """Whatever was chosen, the numbers are the same; a form is chosen by its times."""
         from quern import choice
