@@ -478,6 +478,8 @@ class Explanation:
                 lines.append(f"measured: {words}")
             if program.form == "torch":
                 lines.append("torch runs this program itself: that was faster")
+            elif not program.is_plain:
+                lines.append("AOTAutograd's wrapper runs this program: results are views of each other, or it has casts or effects")
         for report in self.reports:
             fused = sum(len(i.nodes) for i in report.islands)
             lines.append(f"{report.kind}: {report.count} operators, {fused} of them in {len(report.islands)} islands")

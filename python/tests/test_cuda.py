@@ -1,5 +1,7 @@
 """CUDA tensors: streams, graphs, no waiting, memory that stays flat. Needs a GPU; what needs none is in test_torch.py."""
 
+import os
+import tempfile
 import time
 import unittest
 
@@ -123,6 +125,53 @@ class Cuda(unittest.TestCase):
         torch.cuda.synchronize()
         self.assertEqual(torch.cuda.memory_allocated(), torch_bytes)
         self.assertGreaterEqual(torch.cuda.mem_get_info()[0], free - (1 << 22))
+
+    def test_compiled_programs_are_measured(self):
+        """At their first call; the next program like it takes the answer from the record; recorded graphs take what is there."""
+        from quern import backend, choice
+
+        layer = torch.nn.Linear(512, 512).cuda()
+        x = torch.randn(256, 512, device="cuda", requires_grad=True)
+
+        def f(x):
+            return torch.tanh(layer(x)) * 2 + x
+
+        def step(function):
+            y = function(x)
+            return y.detach(), *torch.autograd.grad(y.square().sum(), [x, layer.weight])
+
+        wanted, old, kept = step(f), os.environ.get("QUERN_CACHE"), choice._known
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["QUERN_CACHE"], choice._known = folder, None
+            try:
+                for turn in range(2):
+                    torch._dynamo.reset()
+                    found = []
+                    backend._programs.append(found)
+                    c = torch.compile(f, backend=backend.backend)
+                    for a, b in zip(step(c), wanted):
+                        self.close(a, b)
+                    backend._programs.pop()
+                    self.assertEqual(sorted(found[0].times), ["products", "quern", "torch"] if turn == 0 else [])
+                    self.assertIn(found[0].form, ("products", "quern", "torch"))
+                for form in ("quern", "products", "torch"):
+                    found[0].select(form)
+                    for a, b in zip(step(c), wanted):
+                        self.close(a, b)
+                with torch.no_grad():
+                    c(x)
+                    given, graph = x.detach().clone(), torch.cuda.CUDAGraph()
+                    torch.cuda.synchronize()
+                    with torch.cuda.graph(graph):
+                        y = c(given)
+                    given.copy_(torch.randn_like(given))
+                    graph.replay()
+                    self.close(y, f(given))
+            finally:
+                choice._known = kept
+                del os.environ["QUERN_CACHE"]
+                if old is not None:
+                    os.environ["QUERN_CACHE"] = old
 
     def test_profiler_sees_it(self):
         from torch.profiler import ProfilerActivity, profile

@@ -1,10 +1,11 @@
 """How compiled programs are run: our wrapper where a program is plain, torch's elsewhere; the forms and the choice among them."""
 
+import gc
 import os
 import tempfile
 import unittest
 
-from .support import needs_torch, torch
+from .support import module, needs_torch, torch
 from .test_backend import compiled
 
 if torch:
@@ -113,6 +114,34 @@ class Runtime(unittest.TestCase):
         self.assertTrue(packed)
         with torch.inference_mode():
             self.same([c(self.x, self.w)], [f(self.x, self.w)])
+
+    def test_calls_leave_nothing(self):
+        """100,000 calls: memory and descriptors as before."""
+        q = module()
+        x, out = torch.randn(4, 6), torch.empty(4, 6)
+        g = torch.randn(4, 6, requires_grad=True)
+        c = compiled(lambda x: torch.sin(x) * 2 + 1)
+
+        def step():
+            torch.autograd.grad(q.soft(g).sum(), g)
+            c(x)
+
+        def state():
+            gc.collect()
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4096, len(os.listdir("/proc/self/fd"))
+
+        counts = ((lambda: q.add(x, x, out=out), 70000), (lambda: q.add(x, x), 25000), (step, 5000))
+        for function, _ in counts:
+            for _ in range(500):
+                function()
+        before = state()
+        for function, count in counts:
+            for _ in range(count):
+                function()
+        after = state()
+        self.assertLess(after[0] - before[0], 4 << 20)
+        self.assertEqual(after[1], before[1])
 
     def test_what_no_tensor_comes_into(self):
         """Angles from nothing but numbers: computed once; given away, they are fresh at each call."""
