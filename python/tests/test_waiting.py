@@ -105,6 +105,29 @@ except TypeError as error:
     print(error)
 """
 
+PREPARED = (
+    CUDA.partition("q = quern.compile")[0]
+    + """
+import sys, threading, types
+sys.modules["cupy"] = types.SimpleNamespace(float32="f4", empty=lambda shape, dtype=None: Far([0] * shape[0], shape[0]))
+texts = ["tensor f(float x[n], float y[n]) { return x * sum(y) + %d; }" % i for i in range(6)]
+texts += ["kernel f(in float x[n], in float y[n], out float z[n]) launch (cdiv(n, 64)) { z[program(0) * 64 : 64] = x[program(0) * 64 : 64] + %d; }" % i for i in range(2)]
+given, made = (Far([9] * 100, 100), Far([9] * 100, 100)), [quern.compile(text).f._callable for text in texts]
+threads = [threading.Thread(target=c.prepare, args=given) for c in made]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for i, c in enumerate(made):
+    for turn in range(2):
+        x, y = Far([turn + k for k in range(100)], 100), Far([1] * 100, 100)
+        wanted = [v * 100 + i if i < 6 else v + i - 6 for v in x.memory]
+        assert list(c.launch(x, y).memory) == wanted, (i, turn)
+    assert c.prepared() == 1
+print("right")
+"""
+)
+
 
 class Waiting(unittest.TestCase):
     def test_interrupt(self):
@@ -135,6 +158,11 @@ class Waiting(unittest.TestCase):
         lines = result.stdout.splitlines()
         self.assertEqual(lines[:6], ["[0.0, 2.0, 4.0]", "True", "[2.0, 4.0, 6.0]", "True", "[4.0, 6.0, 8.0]", "True"])
         self.assertIn("give them with out=", lines[6])
+
+    @unittest.skipUnless(os.environ.get("QUERN_FAKE_CUDA"), "only with a build of the repository, which has a driver without a GPU")
+    def test_prepared_in_threads(self):
+        result = run(PREPARED, QUERN_CUDA_PATH=os.environ["QUERN_FAKE_CUDA"])
+        self.assertEqual((result.returncode, result.stdout), (0, "right\n"), result.stderr)
 
 
 if __name__ == "__main__":

@@ -485,7 +485,7 @@ qn_status call_move(qn_call *call, qn_error *error)
     for (int i = 0; i < k->param_count; i++) {
         if (!is_array(&k->params[i]) || k->params[i].kind == PARAM_SCRATCH) continue;
         const argument *a = &call->arguments[call->declared[i]];
-        if ((far && !a->direct) || a->view.data == call->views[i].data) continue;
+        if ((far && call->staged && !a->direct) || a->view.data == call->views[i].data) continue;
         if (!same_alignment(a->view.data, call->views[i].data)) {
             call->variant = NULL;
             call->facts = NULL;
