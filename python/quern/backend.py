@@ -401,7 +401,7 @@ class Program:
                 decompositions=decompositions(),
                 partition_fn=min_cut_rematerialization_partition,
             )(gm, inputs)
-        served = runtime.serve(parts, len(inputs))
+        served = runtime.serve(parts, inputs)
         self.is_plain = served is not None
         self.quern = served or made
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]

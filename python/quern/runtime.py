@@ -7,13 +7,16 @@ arrive, buffers that were changed copied at the end. `serve` gives None where th
 
 import torch
 from torch._functorch._aot_autograd.schemas import MutationType, OutputType
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
-def serve(parts, count):
-    """A function of the program's `count` inputs, from the graphs by kind (`forward` and `backward`, or `inference`) and torch's
+def serve(parts, inputs):
+    """A function of the program's inputs, from the graphs by kind (`forward` and `backward`, or `inference`) and torch's
     description of them (`meta`); None: torch's wrapper must do it."""
-    meta = parts.get("meta")
+    meta, count = parts.get("meta"), len(inputs)
     if meta is None or torch._C._is_any_autocast_enabled():  # graphs have their casts: they must run without autocast
+        return None
+    if any(is_traceable_wrapper_subclass(x) for x in inputs):
         return None
     try:
         if not _is_plain(meta, count):
@@ -74,6 +77,8 @@ def _training(forward_graph, backward_graph, meta):
     wanted = [i for i, info in enumerate(infos) if info is not None and issubclass(info.raw_type, torch.Tensor) and info.requires_grad]
     expected = backward_graph.inputs[len(backward_graph.inputs) - len(wanted) :]
     plain = [v.is_contiguous() for v in expected]
+    if not all(p or all(isinstance(n, int) for n in v.stride()) for v, p in zip(expected, plain)):
+        return None  # strides that are known at each call only
 
     class Step(torch.autograd.Function):
         @staticmethod

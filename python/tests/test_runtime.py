@@ -86,6 +86,15 @@ class Runtime(unittest.TestCase):
             self.assertFalse(program.is_plain)
             self.assertEqual(result.dtype, torch.bfloat16)
 
+    def test_sizes_that_change_with_gradient(self):
+        def f(x, w):
+            return torch.tanh(x @ w).t() * 2, torch.softmax(x, -1)
+
+        c = compiled(f, dynamic=True)
+        for rows in (3, 5, 8, 13):
+            x = torch.randn(rows, 8, requires_grad=True)
+            self.same(gradients(c, x, self.w), gradients(f, x, self.w))
+
     def test_gradients_twice_and_of_gradients(self):
         f = compiled(lambda x: torch.sin(x) * x)
         y = f(self.x)
