@@ -266,9 +266,22 @@ static int64_t pattern_size(int names, int pattern, int number)
     return sizes_of_many[pattern][number % 8];
 }
 
+/* Of a tensor function, which is computed op by op: tensors of all sizes together stay small enough for an interpreter. */
+#define MOST_TOGETHER ((int64_t)1 << 17)
+
 static void put_pattern(const choice *c, check_case *to, int pattern)
 {
-    for (int i = 0; i < c->size_count; i++) put_size(c, to, i, pattern_size(c->size_count, pattern, i));
+    int64_t sizes[MAX_PARAMS], product = 1;
+    int count = MINIMUM(c->size_count, (int)COUNT(sizes));
+    for (int i = 0; i < count; i++) product *= sizes[i] = pattern_size(c->size_count, pattern, i);
+    while (c->entry->item && c->entry->item->kind == AST_TENSOR && count <= 3 && product > MOST_TOGETHER) {
+        int largest = 0;
+        for (int i = 1; i < count; i++)
+            if (sizes[i] > sizes[largest]) largest = i;
+        product = product / sizes[largest] * (sizes[largest] / 2);
+        sizes[largest] /= 2;
+    }
+    for (int i = 0; i < count; i++) put_size(c, to, i, sizes[i]);
 }
 
 /* The types that T ranges over: its `types` clause, else the floats. */

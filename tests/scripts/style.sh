@@ -19,16 +19,13 @@ finish() {
 
 order="base ir lang tensor fuse passes schedule loops emit device run profile data model"
 wrong=0
-before=""
-for folder in $order; do
-    before="$before $folder"
-    for file in src/"$folder"/*.[ch]; do
-        [ -f "$file" ] || continue
-        for used in $(sed -n 's/^ *# *include "\([a-z]*\)\/.*/\1/p' "$file" | sort -u); do
-            case " $before " in *" $used "*) ;; *) bad "$file includes $used/, which comes after $folder/" ;; esac
-        done
-    done
-done
+grep -nE '^ *# *include "[a-z]*/' src/*/*.[ch] | awk -v order="$order" '
+    BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) place[names[i]] = i }
+    {
+        split($0, part, "/"); folder = part[2]
+        used = $0; sub(/.*include "/, "", used); sub(/\/.*/, "", used)
+        if (!(used in place) || place[used] > place[folder]) print
+    }' | grep . && bad "these include a folder that comes after their own"
 for folder in src/*/; do
     case " $order " in *" $(basename "$folder") "*) ;; *) bad "$folder is not in the list of folders" ;; esac
 done
@@ -44,10 +41,8 @@ done
 finish "the command uses public headers"
 
 wrong=0
-for file in $(find src cli include tests bench examples -name '*.[ch]' -o -name '*.def' -path '*src*'); do
-    lines=$(wc -l <"$file")
-    [ "$lines" -gt 1200 ] && bad "$file has $lines lines: at most 1200"
-done
+find src cli include tests bench examples -name '*.[ch]' -o -name '*.def' -path '*src*' | xargs wc -l |
+    awk '$2 != "total" && $1 > 1200' | grep . && bad "files have at most 1200 lines"
 for file in include/quern/*.h; do
     lines=$(wc -l <"$file")
     [ "$lines" -gt 400 ] && bad "$file has $lines lines: public headers at most 400"
@@ -55,10 +50,10 @@ done
 finish "file sizes"
 
 wrong=0
-for file in $(find src cli include -name '*.[ch]'); do
-    head -1 "$file" | grep -q '^/\*' || bad "$file does not open with a comment"
-    head -40 "$file" | grep -q 'SPDX-License-Identifier: MIT' || bad "$file does not name its licence"
-done
+find src cli include -name '*.[ch]' -exec awk '
+    FNR == 1 { if (NR > 1 && !named) print file ": names no licence"; file = FILENAME; named = 0; if ($0 !~ /^\/\*/) print file ": opens with no comment" }
+    FNR <= 40 && /SPDX-License-Identifier: MIT/ { named = 1 }
+    END { if (!named) print file ": names no licence" }' {} + | grep . && bad "every file opens with what it is"
 finish "file heads"
 
 wrong=0
