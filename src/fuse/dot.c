@@ -831,7 +831,7 @@ static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copi
     if (!size->fed || size->as_terms || w->whole) return;
     for (int side = 0; side < 2; side++)
         copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
-    if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size))) {
+    if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
         copies[0] = copies[1] = false;
         size->fed = !size->tf32 && size->depth % 8 == 0;
     }

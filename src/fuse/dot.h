@@ -29,7 +29,7 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
  * f32, and the other is read where it lies. */
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
 /* Does it take longer than to lay an operand out anew, so that bulk copies walk it? */
-bool dot_is_worth_copies(const dot_sizes *size);
+bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */

@@ -21,17 +21,18 @@
 #define CPU_PART 4096
 #define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
 #define HOPPER 90
-#define FED_LEAST (1 << 27)    /* multiplications: below, launches are what counts, and small tiles share them */
-#define FED_ROWS 32            /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
-#define FED_THIN (1 << 21)     /* elements of the operands of such a product */
-#define FED_RATE 3000          /* multiplications a ns of a multiprocessor, 16 bits */
-#define FED_TILE_NS 1200       /* of a program beside its products: the first copies, the results */
-#define FED_PART 256           /* the shortest part of a split K */
-#define JOIN_NS 3000           /* of the launch that joins parts */
-#define JOIN_RATE 2500         /* bytes a ns that it moves */
-#define COPY_LEAST (1 << 29)   /* multiplications of a product that is worth copies of its operands */
-#define COPY_DEPTH 128         /* a shorter product takes no less: its results count */
-#define COPY_WIDTH 48          /* rows * columns / (rows + columns): how often each operand is read again */
+#define FED_LEAST (1 << 27)  /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
+#define FED_THIN (1 << 21)   /* elements of the operands of such a product */
+#define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
+#define FED_TILE_NS 1200     /* of a program beside its products: the first copies, the results */
+#define FED_PART 256         /* the shortest part of a split K */
+#define JOIN_NS 3000         /* of the launch that joins parts */
+#define JOIN_RATE 2500       /* bytes a ns that it moves */
+#define COPY_LEAST (1 << 29) /* multiplications of a product that is worth copies of its operands */
+#define COPY_DEPTH 128       /* a shorter product takes no less: its results count */
+#define COPY_USES 192        /* of each element of a copied operand of tf32: to copy it takes as long as so many save */
+#define COPY_WIDTH 48        /* rows * columns / (rows + columns): how often each operand is read again */
 #define GATHER_LEAST (1 << 26) /* multiplications of a product that is gathered for the matrix units */
 #define GATHER_ROWS 24
 #define GATHER_DEPTH 16
@@ -159,8 +160,10 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
     size->as_terms = size->fed && !halves;
 }
 
-bool dot_is_worth_copies(const dot_sizes *size)
+bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
 {
+    if (size->tf32 && copies[0] && size->columns < COPY_USES) return false;
+    if (size->tf32 && copies[1] && size->rows < COPY_USES) return false;
     double all = (double)size->rows * (double)size->columns;
     double work = all * (double)MAXIMUM(size->depth, COPY_DEPTH) * (double)size->products;
     return work >= COPY_LEAST && all >= COPY_WIDTH * ((double)size->rows + (double)size->columns);

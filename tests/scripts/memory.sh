@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fused plans need no more memory than one kernel for each op, forward and backward, of every tensor function in kernels/ at the
-# sizes of its bench, as planned for a GPU.
+# sizes of its bench, as planned for a GPU; or no more than 16 MB, below which nothing is done about it.
 # Usage: tests/scripts/memory.sh BUILD_FOLDER
 . "$(dirname "$0")/../holds.sh"
 
@@ -15,7 +15,8 @@ no_more() {
     fused=$(peak "$1" "$2" fused $3)
     eager=$(peak "$1" "$2" eager $3)
     echo "fused $fused bytes, eager $eager bytes"
-    [ -n "$fused" ] && [ -n "$eager" ] && [ "$fused" -le "$eager" ]
+    [ -n "$fused" ] && [ -n "$eager" ] || return 1
+    [ "$fused" -le "$eager" ] || [ "$fused" -le 16777216 ]
 }
 checked=0
 for file in kernels/*.qn; do
