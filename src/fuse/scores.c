@@ -189,7 +189,18 @@ static void try_output(score_loops *o, node dot)
     }
 }
 
-/* An output that may be computed where its statistics are: everything it reads is older than they. */
+/* Is `from` computed from `to`, or the same? Only nodes that are not in memory count. */
+static bool reaches(const score_loops *o, node from, node to, bool *seen)
+{
+    if (from == to) return true;
+    if (from < to || seen[from] || o->leaves[from].given) return false;
+    seen[from] = true;
+    for (int i = 0; i < get(o, from)->input_count; i++)
+        if (reaches(o, get(o, from)->inputs[i], to, seen)) return true;
+    return false;
+}
+
+/* An output that may be computed where its statistics are: nothing that it reads is computed from them. */
 static void join(score_loops *o, node dot)
 {
     output_form f = {0};
@@ -198,8 +209,9 @@ static void join(score_loops *o, node dot)
         if (scores_form_of(&o->in, dot, way, &f) && !f.columns &&
             !scores_is_softmax(&o->in, f.scores, &maximum, &norm))
             maximum = 0;
-    if (!maximum || o->role[maximum] != ROLE_MAXIMUM || o->together[maximum] || f.other >= maximum) return;
-    o->together[maximum] = dot;
+    if (!maximum || o->role[maximum] != ROLE_MAXIMUM || o->together[maximum]) return;
+    bool *seen = ARENA_ARRAY(o->memory, bool, o->count);
+    if (!reaches(o, f.other, maximum, seen)) o->together[maximum] = dot;
 }
 
 /* The way in which a pass was found. */
@@ -219,16 +231,6 @@ static output_form pass_form(score_loops *o, node n)
     }
     CHECK(good);
     return f;
-}
-
-static bool reaches(const score_loops *o, node from, node to, bool *seen)
-{
-    if (from == to) return true;
-    if (from < to || seen[from] || o->leaves[from].given) return false;
-    seen[from] = true;
-    for (int i = 0; i < get(o, from)->input_count; i++)
-        if (reaches(o, get(o, from)->inputs[i], to, seen)) return true;
-    return false;
 }
 
 /* Fast outputs that contract the same rows share a loop, and so its scores. */
