@@ -219,7 +219,11 @@ static qn_status encode_maps(cuda_device *d, cuda_phase *phase, const array_view
         map_numbers numbers;
         QN_TRY(map_numbers_of(&phase->maps[i], &arrays[phase->maps[i].param], &numbers, error));
         if (!memcmp(&numbers, &phase->mapped[i], sizeof(numbers))) continue;
-        CUDA_TRY(d, map_for_driver(&d->api, &numbers, phase->frame + i * CUDA_MAP_WORDS), "encoding a tensor map");
+        bool pushed; /* who only moves arrays is not in the context */
+        QN_TRY(cuda_enter(d, &pushed, error));
+        int result = map_for_driver(&d->api, &numbers, phase->frame + i * CUDA_MAP_WORDS);
+        cuda_leave(d, pushed);
+        CUDA_TRY(d, result, "encoding a tensor map");
         phase->mapped[i] = numbers;
     }
     return QN_OK;

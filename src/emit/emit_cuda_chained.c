@@ -16,7 +16,7 @@ enum { LINE = CHAINED_LINE, EIGHT_LINES = 8 * LINE, LANES = 32 };
 static int operand_bytes(const chained *c, int operand)
 {
     const chained_operand *o = &c->operands[operand];
-    return (o->moves ? c->columns : c->rows) * o->depth * 2;
+    return (o->moves ? c->columns : c->rows) * chained_boxes(o->depth) * LINE;
 }
 
 static const char *index_name(chained_printer *p, const tile_op *op, int axis)
@@ -27,15 +27,26 @@ static const char *index_name(chained_printer *p, const tile_op *op, int axis)
     return emit_name(p->e, op->operands[operand]);
 }
 
-/* Coordinates of a box of whole rows, innermost first: 0, row, half, and the axes before. */
-static const char *box_place(chained_printer *p, const tile_op *op, const char *added, const char *half)
+/* Coordinates of box `box` of rows, innermost first. */
+static const char *box_place(chained_printer *p, const tile_op *op, const char *added, int box)
 {
     emitter *e = p->e;
     int rank = op->attr.access.rank;
-    const char *words = arena_print(e->memory, "0, (int)(%s%s), %s", index_name(p, op, rank - 2), added, half);
+    const char *words = arena_print(e->memory, "%d, (int)(%s%s)", box * 64, index_name(p, op, rank - 2), added);
     for (int axis = rank - 3; axis >= 0; axis--)
         words = arena_print(e->memory, "%s, (int)%s", words, index_name(p, op, axis));
     return words;
+}
+
+/* The rows of an operand into its room, or a stage of its ring. */
+static void print_copies(chained_printer *p, int operand, const char *room, const char *phase)
+{
+    emitter *e = p->e;
+    const chained_operand *o = &p->c->operands[operand];
+    int lines = o->moves ? p->c->columns : p->c->rows;
+    for (int box = 0; box < chained_boxes(o->depth); box++)
+        put(e, "%s(%s + %d, &call.maps[%d], %s, %s);", need(e, "bulk_in_%dd", o->load->attr.access.rank), room,
+            box * lines * LINE, operand, phase, box_place(p, o->load, "", box));
 }
 
 /* ---- results ---- */
@@ -81,10 +92,10 @@ static void print_sum_store(chained_printer *p, int number, int operand)
     put(e, "fence_async();");
     put(e, "__syncwarp();");
     put(e, "if (lane == 0) {");
-    for (int half = 0; half < s->width / 64; half++)
+    for (int box = 0; box < chained_boxes(s->width); box++)
         put(e, "    %s(&call.maps[%d], fixed%d_room + %d + warp_row * %d, %s);",
-            need(e, "bulk_out_%dd", store->attr.access.rank + 1), c->operand_count + number, operand,
-            half * c->rows * LINE, LINE, box_place(p, store, " + warp_row", arena_print(e->memory, "%d", half)));
+            need(e, "bulk_out_%dd", store->attr.access.rank), c->operand_count + number, operand,
+            box * c->rows * LINE, LINE, box_place(p, store, " + warp_row", box));
     put(e, "    bulk_commit();");
     put(e, "}");
 }
@@ -146,15 +157,17 @@ static void print_vectors(chained_printer *p, bool ask)
     const chained *c = p->c;
     for (int i = 0; i < c->vector_count; i++) {
         const tile_op *op = c->vectors[i];
-        for (int part = 0; part < c->columns / LANES && ask; part++) {
+        for (int part = 0; part < (c->columns + LANES - 1) / LANES && ask; part++) {
             const char *test = "", *row = arena_print(e->memory, "lane + %d", part * LANES);
             const char *pointer = chained_row_pointer(p, op, row, &test);
             put(e, "const float next%d_%d = %s ? %s(%s) : 0;", i, part, *test ? test : "true",
                 need(e, "read_%s", memory_name(e->k->params[op->attr.access.array].elem)), pointer);
         }
-        for (int part = 0; part < c->columns / LANES && !ask; part++)
-            put(e, "vectors_room[stage * %d + %d + lane] = next%d_%d;", c->vector_count * c->columns,
-                i * c->columns + part * LANES, i, part);
+        for (int part = 0; part < (c->columns + LANES - 1) / LANES && !ask; part++) {
+            bool half = (part + 1) * LANES > c->columns;
+            put(e, "%svectors_room[stage * %d + %d + lane] = next%d_%d;", half ? "if (lane < 16) " : "",
+                c->vector_count * c->columns, i * c->columns + part * LANES, i, part);
+        }
     }
 }
 
@@ -175,10 +188,7 @@ static void print_fill(chained_printer *p)
         if (!c->operands[i].moves) fixed_bytes += operand_bytes(c, i);
     put(e, "phase_expect(fixed_full, %d);", fixed_bytes);
     for (int i = 0; i < c->operand_count; i++)
-        if (!c->operands[i].moves)
-            put(e, "%s(fixed%d_room, &call.maps[%d], fixed_full, %s);",
-                need(e, "bulk_in_%dd", c->operands[i].load->attr.access.rank + 1), i, i,
-                box_place(p, c->operands[i].load, "", "0"));
+        if (!c->operands[i].moves) print_copies(p, i, arena_print(e->memory, "fixed%d_room", i), "fixed_full");
     if (c->vector_count) put(e, "}");
     put(e, "int stage = 0, parity = 1;");
     put(e, "for (long %s = %s; %s < %s; %s += %d) {", at, emit_name(e, c->loop->operands[0]), at,
@@ -194,13 +204,11 @@ static void print_fill(chained_printer *p)
     }
     for (int turn = 0; turn < c->operand_count; turn++) {
         int i = (first + turn) % c->operand_count; /* what a step needs first, first */
-        const tile_op *load = c->operands[i].load;
         if (!c->operands[i].moves) continue;
         if (turn || !c->vector_count) put(e, "phase_wait(empty%d + stage, parity);", i);
         put(e, "phase_expect(full%d + stage, %d);", i, operand_bytes(c, i));
-        put(e, "%s(ring%d_room + stage * %d, &call.maps[%d], full%d + stage, %s);",
-            need(e, "bulk_in_%dd", load->attr.access.rank + 1), i, operand_bytes(c, i), i, i,
-            box_place(p, load, "", "0"));
+        print_copies(p, i, arena_print(e->memory, "ring%d_room + stage * %d", i, operand_bytes(c, i)),
+                     arena_print(e->memory, "full%d + stage", i));
     }
     if (c->vector_count) {
         e->depth--;
@@ -337,19 +345,14 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     text_free(&body);
 }
 
-static cuda_map map_of(const tile_op *op, int lines, int depth)
+/* Boxes of 64 elements of `lines` rows. */
+static cuda_map map_of(const tile_op *op, int lines)
 {
     const struct access *a = &op->attr.access;
-    cuda_map m = {.param = a->array, .rank = a->rank + 1, .swizzle = LINE};
-    m.axes[0] = (cuda_map_axis){.axis = a->rank - 1, .step = 1, .count = 64};
-    m.axes[1] = (cuda_map_axis){.axis = a->rank - 2, .step = 1};
-    m.axes[2] = (cuda_map_axis){.axis = a->rank - 1, .step = 64};
-    m.box[0] = 64;
-    m.box[1] = lines;
-    m.box[2] = depth / 64;
-    for (int axis = a->rank - 3, at = 3; axis >= 0; axis--, at++) {
-        m.axes[at] = (cuda_map_axis){.axis = axis, .step = 1};
-        m.box[at] = 1;
+    cuda_map m = {.param = a->array, .rank = a->rank, .swizzle = LINE};
+    for (int at = 0; at < a->rank; at++) {
+        m.axes[at] = (cuda_map_axis){.axis = a->rank - 1 - at, .step = 1};
+        m.box[at] = at == 0 ? 64 : at == 1 ? lines : 1;
     }
     return m;
 }
@@ -358,8 +361,7 @@ int cuda_chained_maps(const chained *c, cuda_map *maps)
 {
     int count = 0;
     for (int i = 0; i < c->operand_count; i++)
-        maps[count++] =
-            map_of(c->operands[i].load, c->operands[i].moves ? c->columns : c->rows, c->operands[i].depth);
-    for (int i = 0; i < c->sum_count; i++) maps[count++] = map_of(c->stores[c->sums[i].store], 16, 64);
+        maps[count++] = map_of(c->operands[i].load, c->operands[i].moves ? c->columns : c->rows);
+    for (int i = 0; i < c->sum_count; i++) maps[count++] = map_of(c->stores[c->sums[i].store], 16);
     return count;
 }

@@ -19,7 +19,7 @@ static int line_units(int lines) /* of descriptors, 16 bytes */
 
 static int stage_units(const chained *c, int operand)
 {
-    return line_units(c->columns * c->operands[operand].depth / 64);
+    return line_units(c->columns * chained_boxes(c->operands[operand].depth));
 }
 
 /* scores = fixed rows times the moving rows of a stage. */

@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { BOTH_DEPTHS = 256 }; /* of two outputs of a loop: more would not fit into registers */
+
 /* ROLE_ROWS: a sum along S that rows of an output give */
 typedef enum scores_role {
     ROLE_NONE,
@@ -249,6 +251,7 @@ static void pair(score_loops *o, node n)
         text ignored = {0};
         begin_text(o, &t, &get(o, f[0].scores)->shape);
         bool good = scores_write_pass(&t, (node[]){n, other}, f, 2, &ignored) && t.fast && t.products <= 2;
+        good &= scores_output_depth(get(o, n), &f[0]) + scores_output_depth(get(o, other), &f[1]) <= BOTH_DEPTHS;
         text_free(&ignored);
         scores_end(&t);
         if (!good) continue;

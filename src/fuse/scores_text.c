@@ -173,11 +173,23 @@ static const scores_value *load(scores_text *t, node n, const signed char *axes)
     return declare(t, n, axes, row >= 0, column >= 0, words);
 }
 
+/* Heads that share their keys: an expand of axes before the last two. */
+static bool repeats_batches(const scores_text *t, const graph_node *x)
+{
+    if (x->code != GRAPH_EXPAND) return false;
+    const shape *from = &graph_get(t->g, x->inputs[0])->shape;
+    int rank = x->shape.rank;
+    return from->rank == rank && from->extents[rank - 1] == x->shape.extents[rank - 1] &&
+           from->extents[rank - 2] == x->shape.extents[rank - 2];
+}
+
 const char *scores_operand(scores_text *t, node n, int kept, bool contracted_first, bool *turned)
 {
-    while (scores_swaps(graph_get(t->g, n)) && !is_given(t, n)) { /* one array, however often it is read */
-        n = graph_get(t->g, n)->inputs[0];
-        contracted_first = !contracted_first;
+    for (;;) { /* one array, however often and by however many heads it is read */
+        const graph_node *y = graph_get(t->g, n);
+        if (is_given(t, n) || (!scores_swaps(y) && !repeats_batches(t, y))) break;
+        if (scores_swaps(y)) contracted_first = !contracted_first;
+        n = y->inputs[0];
     }
     const graph_node *x = graph_get(t->g, n);
     signed char axes[GRAPH_RANK];
@@ -185,7 +197,7 @@ const char *scores_operand(scores_text *t, node n, int kept, bool contracted_fir
     /* Turned so that its last axis is the one that neighbours in memory lie along, as far as that is known. */
     bool swapped = x->code == GRAPH_PERMUTE && x->attr.axes[x->shape.rank - 2] == x->shape.rank - 1 && !is_given(t, n);
     int rank = x->shape.rank, whole = contracted_first != swapped ? rank - 2 : rank - 1, block = 2 * rank - 3 - whole;
-    for (int k = 0; k < rank - 2; k++) axes[k] = (signed char)k;
+    for (int k = 0; k < rank - 2; k++) axes[k] = (signed char)(x->shape.extents[k] == t->scores.extents[k] ? k : -1);
     axes[block] = (signed char)(t->scores.rank - 2 + kept);
     *turned = whole < block;                /* the tile is [whole][block] */
     axes[whole] = (signed char)(-2 - kept); /* told apart from other uses of the same array */
@@ -196,7 +208,9 @@ const char *scores_operand(scores_text *t, node n, int kept, bool contracted_fir
     text access = {0};
     text_add(&access, name);
     for (int k = 0; k < rank; k++) {
-        if (k < rank - 2)
+        if (k < rank - 2 && axes[k] < 0)
+            text_add(&access, "[0]");
+        else if (k < rank - 2)
             text_print(&access, "[b%d]", k);
         else
             text_add(&access, k == whole ? "[:]" : kept ? "[j : BN]" : "[i : BM]");

@@ -30,7 +30,7 @@ static score_graph graph_of(const scores_text *t)
 static bool is_fast(const scores_text *t, bool softmax)
 {
     const fuse_options *options = t->options;
-    bool good = options->gpu && options->arch == 90 && t->scores.rank <= 4 && !t->reads_scores;
+    bool good = options->gpu && options->arch == 90 && t->scores.rank <= 5 && !t->reads_scores;
     if (softmax) good &= t->whole_rows && t->array_count == 3 && t->products == 1;
     dtype elem = DT_COUNT;
     for (int i = 0; i < t->array_count && good; i++) {
@@ -40,7 +40,7 @@ static bool is_fast(const scores_text *t, bool softmax)
             continue;
         }
         good = (own == DT_BF16 || own == DT_F16) && (elem == DT_COUNT || own == elem);
-        good &= t->array_depth[i] == 64 || t->array_depth[i] == 128;
+        good &= t->array_depth[i] % 16 == 0;
         elem = own;
     }
     return good;
@@ -48,8 +48,11 @@ static bool is_fast(const scores_text *t, bool softmax)
 
 static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool columns, bool softmax)
 {
+    int64_t most = depth; /* of any rows: what a block needs of shared memory and registers */
+    for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
-    if (t->fast) return softmax ? (score_blocks){128, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 64};
+    if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
+    if (t->fast) return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};
     return depth > 128 ? (score_blocks){32, 32} : (score_blocks){64, 64};
 }
 
@@ -58,6 +61,8 @@ static void put_head(scores_text *t, bool over_columns, const char *outputs, int
     t->fast = is_fast(t, t->first != 0);
     score_blocks size = choose_blocks(t, depth, over_columns, t->first != 0);
     int batch = t->scores.rank - 2;
+    for (int k = 0; k < batch - 1 && batch > 2; k++) /* what comes of dividing programs is then known to be inside */
+        text_print(&t->constants, ", const int B%d = %lld", k, (long long)t->scores.extents[k]);
     text_print(out, "kernel %s(%s%s%s, const int BM = %d, const int BN = %d)\n    launch (cdiv(%s, %s)",
                over_columns ? "online_columns" : "online_rows", text_get(&t->parameters), outputs,
                text_get(&t->constants), size.rows, size.columns, over_columns ? "S" : "L", over_columns ? "BN" : "BM");

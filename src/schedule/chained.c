@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 128, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4, MOST_IN_FLIGHT = 200 };
+enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4, MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224 };
 
 typedef struct search {
     chained *c;
@@ -40,6 +40,11 @@ static bool is_zero(const chained *c, value v)
     number n;
     while (def(c, v) && def(c, v)->code == OP_BROADCAST) v = def(c, v)->operands[0];
     return tile_is_constant(c->kernel, v, &n) && n.f == 0 && n.i == 0;
+}
+
+int chained_boxes(int depth)
+{
+    return (depth + 63) / 64;
 }
 
 bool chained_is_product(const chained *c, const tile_op *op)
@@ -149,7 +154,7 @@ static int find_operand(search *w, value v, bool turned, int lines[2])
     const tile_param *p = &c->kernel->params[a->array];
     tile_type type = tile_type_of(c->kernel, op->results[0]);
     chained_operand o = {.load = op};
-    if (!p->facts.bulk || a->rank < 2 || a->rank + 1 > MAP_RANK)
+    if (!p->facts.bulk || a->rank < 2 || a->rank > MAP_RANK)
         return refuse(w, "an array is not laid out for bulk copies"), -1;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         value at = op->operands[operand];
@@ -164,8 +169,8 @@ static int find_operand(search *w, value v, bool turned, int lines[2])
     number whole;
     bool known = p->extents[a->rank - 1] && tile_is_constant(c->kernel, p->extents[a->rank - 1], &whole);
     o.depth = (int)type.dims[1];
-    if (!known || whole.i != o.depth || o.depth % GROUP_ROWS || o.depth > MOST_DEPTH)
-        return refuse(w, "rows are not of 64 or 128 elements"), -1;
+    if (!known || whole.i != o.depth || o.depth % 16 || o.depth > MOST_DEPTH)
+        return refuse(w, "rows are not of 16 to 256 elements, in sixteens"), -1;
     if (c->operand_count == CHAINED_MOST_OPERANDS) return refuse(w, "it has too many operands"), -1;
     if (!lines[o.moves]) lines[o.moves] = (int)type.dims[0];
     if (lines[o.moves] != type.dims[0]) return refuse(w, "operands differ in rows"), -1;
@@ -243,8 +248,8 @@ static bool find_operands(search *w)
     }
     c->rows = lines[0];
     c->columns = lines[1];
-    if ((c->rows != GROUP_ROWS && c->rows != 2 * GROUP_ROWS) || (c->columns != 64 && c->columns != 128))
-        return refuse(w, "its tile is not of 64 or 128 rows and columns");
+    if ((c->rows != GROUP_ROWS && c->rows != 2 * GROUP_ROWS) || c->columns % 16 || c->columns > MOST_COLUMNS)
+        return refuse(w, "its tile is not of 64 or 128 fixed rows and up to 128 moving ones, in sixteens");
     if (!tile_is_constant(c->kernel, c->loop->operands[2], &step) || step.i != c->columns)
         return refuse(w, "the steps of the loop are not whole tiles");
     for (int i = 0; i < c->sum_count; i++) {
@@ -354,6 +359,7 @@ static bool check_body(search *w)
         w->c->operands[c->operand_count] = c->operands[sum->moving];
         sum->moving = w->c->operand_count++;
     }
+    if (c->folds && c->vector_count) return refuse(w, "the loop reads more than its operands");
     const tile_op *yield = body->ops[body->op_count - 1];
     if (!c->folds && yield->operand_count != c->sum_count) return refuse(w, "it carries more than sums");
     return true;
@@ -438,7 +444,7 @@ static bool add_store(search *w, const tile_op *op)
     if (a->mask_count || c->store_count == CHAINED_MOST_STORES || (sum < 0 && !row))
         return refuse(w, "a store is not of rows");
     if (!row) {
-        if (c->sums[sum].store >= 0 || p->elem != c->elem || !p->facts.bulk || a->rank + 1 > MAP_RANK ||
+        if (c->sums[sum].store >= 0 || p->elem != c->elem || !p->facts.bulk || a->rank > MAP_RANK ||
             a->kind[a->rank - 1] != INDEX_SLICE || a->kind[a->rank - 2] != INDEX_SLICE)
             return refuse(w, "its result is not laid out for bulk copies");
         c->sums[sum].store = c->store_count;
@@ -491,12 +497,12 @@ static bool check_around(search *w)
 static bool lay_out(search *w, const sched_machine *machine)
 {
     chained *c = w->c;
-    int64_t size = dtypes[c->elem].size_bytes;
     c->groups = c->rows / GROUP_ROWS;
     c->threads = c->groups * 128 + 128;
     int registers = c->product_count * c->columns / 2;
     for (int i = 0; i < c->sum_count; i++) registers += c->sums[i].width / 2 + c->columns / 4;
     c->drained = registers > MOST_IN_FLIGHT;
+    if (registers > MOST_REGISTERS) return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
         int64_t at = 0;
         int fixed = 0, moving = 0;
@@ -505,14 +511,14 @@ static bool lay_out(search *w, const sched_machine *machine)
             if (o->moves) continue;
             int width = fixed < c->sum_count ? c->sums[fixed].width : 0;
             o->offset = at;
-            at += (int64_t)c->rows * MAXIMUM(o->depth, width) * size;
+            at += (int64_t)c->rows * chained_boxes(MAXIMUM(o->depth, width)) * SCHED_LINE_BYTES;
             fixed++;
         }
         for (int i = 0; i < c->operand_count; i++) {
             chained_operand *o = &c->operands[i];
             if (!o->moves) continue;
             o->offset = at;
-            at += c->stages * (int64_t)c->columns * o->depth * size;
+            at += c->stages * (int64_t)c->columns * chained_boxes(o->depth) * SCHED_LINE_BYTES;
             moving++;
         }
         if (fixed < c->sum_count) return refuse(w, "it has more sums than fixed operands");

@@ -278,6 +278,7 @@ FAKE(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, void *address, 
     static const uint8_t swizzles[] = {0, 32, 64, 128};
     (void)steps, (void)interleave, (void)promotion, (void)fill;
     ASK();
+    if (!depth) return 201; /* CUDA_ERROR_INVALID_CONTEXT, as the driver does */
     if (type < 0 || type >= COUNT(sizes) || rank < 1 || rank > 5) return CUDA_INVALID_VALUE;
     emu_map m = {.address = (uint64_t)(uintptr_t)address,
                  .mark = EMU_MAP_MARK,

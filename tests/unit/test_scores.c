@@ -42,6 +42,9 @@ static const attention_case cases[] = {
     {"matrix units", 1, 2, 0, 150, 200, 64, 128, false, false, false, QN_BF16, false, true},
     {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true},
     {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true},
+    {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true},
+    {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true},
+    {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true},
     {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false},
 };
 
@@ -140,7 +143,7 @@ static void agree(void)
                 most = fmax(most, fabs(a[k]));
                 if (!(fabs(a[k] - b[k]) <= worst)) worst = fabs(a[k] - b[k]);
             }
-            double limit = (c->type == QN_BF16 ? 2e-2 : 4e-6) * fmax(most, 1);
+            double limit = (c->type == QN_BF16 || c->type == QN_F16 ? 2e-2 : 4e-6) * fmax(most, 1);
             if (!(worst <= limit)) printf("%s, %s, result %d: %g off\n", where, c->name, r, worst);
             EXPECT(worst <= limit);
             free(a);
@@ -211,7 +214,7 @@ static void compiles_well(nvrtc *compiler, const char *source, const char *name)
 }
 
 /* Loops of 16-bit heads, forward and of the gradients, are the recipe `chained`: products of four warps. There are three
- * and a sum over rows: the gradients of keys and values share a loop. */
+ * and a sum over rows: the gradients of keys and values share a loop where registers allow it. */
 TEST(heads_run_on_the_matrix_units)
 {
     nvrtc *compiler = nvrtc_new();
@@ -255,7 +258,7 @@ TEST(heads_run_on_the_matrix_units)
                 compiles_well(compiler, text_get(&source), arena_print(memory, "%s_phase0", plan->kernels[n].name));
             text_free(&source);
         }
-        EXPECT(loops == 3);
+        EXPECT(loops == (c->depth + c->width > 256 ? 4 : 3));
         arena_free(memory);
         tape_close();
     }
