@@ -179,7 +179,7 @@ static void print_fill(chained_printer *p)
     int fixed_bytes = 0, first = c->products[0].moving;
     put(e, "if (warp >= %d) { /* fill */", c->groups * 4);
     e->depth++;
-    if (c->groups > 1) put(e, "registers_less<24>();");
+    if (c->groups > 1) put(e, "registers_less<%d>();", c->groups > 2 ? 32 : 24);
     put(e, c->vector_count ? "if (warp == %d) {" : "if (warp == %d && lane == 0) {", c->groups * 4);
     e->depth++;
     print_scalars(p);
@@ -228,7 +228,7 @@ static void print_multiply(chained_printer *p)
     emitter *e = p->e;
     const chained *c = p->c;
     e->depth++;
-    if (c->groups > 1) put(e, "registers_more<240>();");
+    if (c->groups > 1) put(e, "registers_more<%d>();", c->groups > 2 ? 160 : 240);
     print_scalars(p);
     put(e, "const int group = warp / 4, warp_row = warp * 16, row = warp_row + lane / 4;");
     for (int i = 0; i < c->operand_count; i++) {

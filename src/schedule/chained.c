@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4, MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224 };
+enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
+/* Of a thread: scores, weights and sums; the rest is for addresses and numbers of rows. */
+enum { MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224, MOST_GROUPS = 3, MOST_OF_THREE = 128 };
 
 typedef struct search {
     chained *c;
@@ -248,8 +250,8 @@ static bool find_operands(search *w)
     }
     c->rows = lines[0];
     c->columns = lines[1];
-    if ((c->rows != GROUP_ROWS && c->rows != 2 * GROUP_ROWS) || c->columns % 16 || c->columns > MOST_COLUMNS)
-        return refuse(w, "its tile is not of 64 or 128 fixed rows and up to 128 moving ones, in sixteens");
+    if (c->rows % GROUP_ROWS || c->rows > MOST_GROUPS * GROUP_ROWS || c->columns % 16 || c->columns > MOST_COLUMNS)
+        return refuse(w, "its tile is not of 64, 128 or 192 fixed rows and up to 128 moving ones, in sixteens");
     if (!tile_is_constant(c->kernel, c->loop->operands[2], &step) || step.i != c->columns)
         return refuse(w, "the steps of the loop are not whole tiles");
     for (int i = 0; i < c->sum_count; i++) {
@@ -502,7 +504,7 @@ static bool lay_out(search *w, const sched_machine *machine)
     int registers = c->product_count * c->columns / 2;
     for (int i = 0; i < c->sum_count; i++) registers += c->sums[i].width / 2 + c->columns / 4;
     c->drained = registers > MOST_IN_FLIGHT;
-    if (registers > MOST_REGISTERS) return refuse(w, "its scores and sums do not fit into registers");
+    if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS)) return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
         int64_t at = 0;
         int fixed = 0, moving = 0;
