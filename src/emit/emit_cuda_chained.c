@@ -94,8 +94,8 @@ static void print_sum_store(chained_printer *p, int number, int operand)
     put(e, "if (lane == 0) {");
     for (int box = 0; box < chained_boxes(s->width); box++)
         put(e, "    %s(&call.maps[%d], fixed%d_room + %d + warp_row * %d, %s);",
-            need(e, "bulk_out_%dd", store->attr.access.rank), c->operand_count + number, operand,
-            box * c->rows * LINE, LINE, box_place(p, store, " + warp_row", box));
+            need(e, "bulk_out_%dd", store->attr.access.rank), c->operand_count + number, operand, box * c->rows * LINE,
+            LINE, box_place(p, store, " + warp_row", box));
     put(e, "    bulk_commit();");
     put(e, "}");
 }
@@ -236,7 +236,8 @@ static void print_multiply(chained_printer *p)
         for (int m = 0; m < c->product_count; m++) lines |= c->products[m].moving == i;
         for (int s = 0; s < c->sum_count; s++) turned |= c->sums[s].moving == i;
         if (!c->operands[i].moves)
-            put(e, "const unsigned long long fixed%d_place = matrix_descriptor<128>(fixed%d_room + group * %d, 16, %d);",
+            put(e,
+                "const unsigned long long fixed%d_place = matrix_descriptor<128>(fixed%d_room + group * %d, 16, %d);",
                 i, i, 64 * LINE, EIGHT_LINES);
         if (c->operands[i].moves && lines)
             put(e, "const unsigned long long lines%d_place = matrix_descriptor<128>(ring%d_room, 16, %d);", i, i,

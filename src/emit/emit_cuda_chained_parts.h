@@ -25,7 +25,7 @@ typedef struct chained_printer {
 const char *chained_element(chained_printer *p, value v); /* the expression of the element at x, in a pass */
 void chained_begin_pass(chained_printer *p);
 void chained_print_row(chained_printer *p, const tile_op *op); /* one number a fixed row, as an array of two */
-void chained_print_fixed(chained_printer *p); /* what stands before the loop: one number a fixed row */
+void chained_print_fixed(chained_printer *p);                  /* what stands before the loop: one number a fixed row */
 /* Everything between the products of a loop with folds: rows and passes in order, then what the next step carries. */
 void chained_print_softmax(chained_printer *p);
 /* A pass without folds: the cut and the weights of early sums (late false), or the weights of late ones. */

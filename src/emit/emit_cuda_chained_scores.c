@@ -29,9 +29,8 @@ static const char *mask_text(chained_printer *p, value v)
     for (int i = 0; i < c->condition_count && p->masked; i++) {
         const chained_condition *q = &c->conditions[i];
         if (!(bits >> i & 1)) continue;
-        const char *one = q->limit
-                              ? arena_print(e->memory, "column < edge%d", i)
-                              : arena_print(e->memory, "column %s edge%d + h * 8", signs[q->compare - OP_LT], i);
+        const char *one = q->limit ? arena_print(e->memory, "column < edge%d", i)
+                                   : arena_print(e->memory, "column %s edge%d + h * 8", signs[q->compare - OP_LT], i);
         words = words ? arena_print(e->memory, "%s && %s", words, one) : one;
     }
     return words;
@@ -157,6 +156,10 @@ static const char *virtual_element(chained_printer *p, value v)
         return name;
     }
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = chained_element(p, op->operands[i]);
+    if (op->code == OP_DIV && chained_kind_of(p->c, op->operands[1]) == CHAINED_FIXED) { /* one division a row */
+        put(e, "const float %s = %s * (1 / %s);", name, operands[0], operands[1]);
+        return name;
+    }
     /* What is rounded to the type of the operands is packed in that type anyway. */
     put(e, "const float %s = %s;", name, narrows ? operands[0] : cuda_expression(e, op, operands));
     return name;

@@ -129,11 +129,11 @@ static void print_whole(chained_printer *p)
     for (int i = 0; i < c->condition_count; i++) {
         const chained_condition *q = &c->conditions[i];
         bool below = q->limit || q->compare == OP_LT || q->compare == OP_LE;
-        const char *end = q->limit ? emit_name(e, q->limit)
-                          : below  ? arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed),
-                                                 q->compare == OP_LE)
-                                   : arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed),
-                                                 63 + (q->compare == OP_GT));
+        const char *end =
+            q->limit ? emit_name(e, q->limit)
+            : below
+                ? arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed), q->compare == OP_LE)
+                : arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed), 63 + (q->compare == OP_GT));
         if (below)
             put(e, "whole = %s < whole ? %s : whole;", end, end);
         else

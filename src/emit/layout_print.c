@@ -140,8 +140,10 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
         if (s)
             schedule_print(s, out);
         else if (pair)
-            text_print(out, "launch of phase %d: two chained products, %d rows a program, %d columns a step\n", p,
-                       pair->rows, pair->columns);
+            text_print(
+                out,
+                "launch of phase %d: chained products, %d of scores and %d of sums, %d rows a program, %d a step\n", p,
+                pair->product_count, pair->sum_count, pair->rows, pair->columns);
         else if (why_not)
             text_print(out, "launch of phase %d: as `--stage layout` shows; its products are not chained: %s\n", p,
                        why_not);

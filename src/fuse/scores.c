@@ -208,8 +208,7 @@ static void join(score_loops *o, node dot)
     output_form f = {0};
     node maximum = 0, norm = 0;
     for (int way = 0; way < 4 && !maximum; way++)
-        if (scores_form_of(&o->in, dot, way, &f) && !f.columns &&
-            !scores_is_softmax(&o->in, f.scores, &maximum, &norm))
+        if (scores_form_of(&o->in, dot, way, &f) && !f.columns && !scores_is_softmax(&o->in, f.scores, &maximum, &norm))
             maximum = 0;
     if (!maximum || o->role[maximum] != ROLE_MAXIMUM || o->together[maximum]) return;
     bool *seen = ARENA_ARRAY(o->memory, bool, o->count);

@@ -24,7 +24,7 @@ typedef struct row_product {
 
 /* ---- scores_match.c ---- */
 bool scores_is_map(const score_graph *s, node n, op_code code);
-node scores_behind(const score_graph *s, node n);              /* through what only repeats or renames a value */
+node scores_behind(const score_graph *s, node n);               /* through what only repeats or renames a value */
 node scores_maximum_of(const score_graph *s, node exponential); /* exp(x - m): m, where it is x's maximum; else 0 */
 /* scores = e / sum(e), perhaps rounded: its maximum and sum. */
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm);

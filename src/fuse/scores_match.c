@@ -123,7 +123,8 @@ static bool vanishes(const score_graph *s, node n, int depth)
     case OP_ADD:
     case OP_SUB: return vanishes(s, x->inputs[0], depth + 1) && vanishes(s, x->inputs[1], depth + 1);
     case OP_SELECT:
-        return is_number(s, x->inputs[2], 0) && (scores_is_causal(s, x->inputs[0]) || vanishes(s, x->inputs[1], depth + 1));
+        return is_number(s, x->inputs[2], 0) &&
+               (scores_is_causal(s, x->inputs[0]) || vanishes(s, x->inputs[1], depth + 1));
     case OP_EXP: return scores_maximum_of(s, n) && is_masked_causal(s, get(s, get(s, n)->inputs[0])->inputs[0]);
     default: return false;
     }
@@ -159,8 +160,8 @@ bool scores_form_of(const score_graph *s, node dot, int way, output_form *f)
     *f = (output_form){
         .scores = operand, .other = x->inputs[!side], .turned = side == 1, .columns = swapped != (side == 1)};
     int64_t depth = scores_output_depth(x, f);
-    return get(s, operand)->code == GRAPH_MAP && !s->leaves[operand].given &&
-           is_score_shape(&get(s, operand)->shape) && depth > 1 && depth <= SCORES_MOST_DEPTH;
+    return get(s, operand)->code == GRAPH_MAP && !s->leaves[operand].given && is_score_shape(&get(s, operand)->shape) &&
+           depth > 1 && depth <= SCORES_MOST_DEPTH;
 }
 
 /* ---- sums of rows ---- */

@@ -52,7 +52,8 @@ static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool colu
     for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
     if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
-    if (t->fast) return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};
+    if (t->fast)
+        return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};
     return depth > 128 ? (score_blocks){32, 32} : (score_blocks){64, 64};
 }
 
@@ -257,4 +258,3 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     text_add(out, "}\n");
     return true;
 }
-

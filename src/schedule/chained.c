@@ -198,8 +198,7 @@ static bool add_sum(search *w, const tile_op *op, int carried)
         for (int i = 0; i < 2; i++)
             if (scaled->operands[i] == sums) s.scale = scaled->operands[!i];
         tile_type type = tile_type_of(c->kernel, s.scale ? s.scale : sums);
-        if (!s.scale || type.rank != 2 || type.dims[1] != 1)
-            return refuse(w, "the sums are changed between the steps");
+        if (!s.scale || type.rank != 2 || type.dims[1] != 1) return refuse(w, "the sums are changed between the steps");
     }
     c->sums[c->sum_count++] = s;
     return true;
@@ -504,7 +503,8 @@ static bool lay_out(search *w, const sched_machine *machine)
     int registers = c->product_count * c->columns / 2;
     for (int i = 0; i < c->sum_count; i++) registers += c->sums[i].width / 2 + c->columns / 4;
     c->drained = registers > MOST_IN_FLIGHT;
-    if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS)) return refuse(w, "its scores and sums do not fit into registers");
+    if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS))
+        return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
         int64_t at = 0;
         int fixed = 0, moving = 0;

@@ -54,10 +54,9 @@ static bool find_comparison(chained *c, const tile_op *op, value v, unsigned *bi
     int moving = axis[0] == moving_axis ? 0 : 1;
     if (axis[0] == axis[1] || start[moving] != at) return false;
     op_code compare = op->code;
-    if (moving == 1)
-        compare = compare == OP_LT ? OP_GT : compare == OP_LE ? OP_GE : compare == OP_GT ? OP_LT : OP_LE;
-    return add_condition(
-        c, (chained_condition){.of = v, .moving = at, .fixed = start[!moving], .compare = compare}, bits);
+    if (moving == 1) compare = compare == OP_LT ? OP_GT : compare == OP_LE ? OP_GE : compare == OP_GT ? OP_LT : OP_LE;
+    return add_condition(c, (chained_condition){.of = v, .moving = at, .fixed = start[!moving], .compare = compare},
+                         bits);
 }
 
 bool chained_find_mask(chained *c, value v, unsigned *bits)
