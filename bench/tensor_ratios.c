@@ -2,7 +2,7 @@
  * The bars of the tensor level as ratios of one run: work spelled from the operations of <quern/tensor.h>, recorded as a
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
- * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--json FILE] [--only WORD] [--bench FOLDER]
+ * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c too] [--json FILE] [--only WORD] [--bench FOLDER]
  * [--scale N: shapes divided by N, to see whether all works]. A sample is the
  * time of enough replays in a row to take 20 ms, after which the device has come to rest; a figure is the median (on the
  * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "ratios.h"
+#include "tensor_workloads.h"
 
 #include <math.h>
 #include <quern/train.h>
@@ -23,10 +24,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_SETS = 8, MOST_RESULTS = 80, MOST_SAMPLES = 31 };
+enum { MOST_SETS = 8, MOST_SAMPLES = 31 };
 
 static const char *device = "cuda", *only, *bench_folder = "bench";
-static bool quick, gpu;
+static bool quick, gpu, rows;
 static qn_context *context;
 static FILE *json;
 static int below, json_count;
@@ -116,27 +117,6 @@ static double copy_sample(copies *c, bool kernel, int count)
 
 /* ---- workloads ---- */
 
-typedef struct built {
-    qn_tensor results[MOST_RESULTS];
-    int count;
-} built;
-
-/* Makes its tensors on the tape, outside of what is recorded. */
-typedef struct inputs {
-    qn_tensor tensors[MOST_RESULTS];
-    int count;
-} inputs;
-
-typedef struct workload workload;
-struct workload {
-    const char *name;
-    qn_dtype type;
-    int64_t rows, columns;
-    double bytes, bar;
-    void (*make)(const workload *w, qn_tape *tape, inputs *in);
-    void (*step)(const workload *w, const inputs *in, built *out);
-};
-
 static qn_tensor normal(qn_tape *tape, qn_dtype type, qn_shape shape)
 {
     qn_error error;
@@ -145,7 +125,7 @@ static qn_tensor normal(qn_tape *tape, qn_dtype type, qn_shape shape)
     return t;
 }
 
-static void make_one(const workload *w, qn_tape *tape, inputs *in)
+void make_one(const workload *w, qn_tape *tape, inputs *in)
 {
     in->tensors[in->count++] = normal(tape, w->type, QN_SHAPE(w->rows, w->columns));
 }
@@ -199,7 +179,7 @@ static void step_chain(const workload *w, const inputs *in, built *out)
     out->results[out->count++] = qn_mul_scalar(qn_add(t, y), 1.1);
 }
 
-static void make_norm(const workload *w, qn_tape *tape, inputs *in)
+void make_norm(const workload *w, qn_tape *tape, inputs *in)
 {
     make_two(w, tape, in); /* x and the gradient of the output */
     in->tensors[in->count++] = normal(tape, w->type, QN_SHAPE(w->columns));
@@ -517,6 +497,8 @@ int main(int count, char **arguments)
         const char *a = arguments[i], *value = i + 1 < count ? arguments[i + 1] : "";
         if (!strcmp(a, "--quick"))
             quick = true;
+        else if (!strcmp(a, "--rows"))
+            rows = true;
         else if (!strcmp(a, "--device"))
             device = value, i++;
         else if (!strcmp(a, "--json"))
@@ -542,6 +524,7 @@ int main(int count, char **arguments)
     int workloads = gpu ? (int)(sizeof(on_gpu) / sizeof(on_gpu[0])) : (int)(sizeof(on_cpu) / sizeof(on_cpu[0]));
     if (!gpu) last_cache_bytes = 32e6;
     for (int i = 0; i < workloads; i++) time_workload(&list[i]);
+    for (int i = 0; i < row_workload_count && gpu && rows; i++) time_workload(&row_workloads[i]);
     time_perceptron(128, 16, 128, 5, true);
     time_perceptron(256, 4, 256, 2, true);
     if (gpu) time_perceptron(128, 16, 128, 5, false);

@@ -211,8 +211,8 @@ void cuda_positions(cnest *n, text *to)
     int axis = l->loop_count - 1;
     while (!(axes >> axis & 1)) axis--;
     const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
-    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : forgets_positions(l) ? "here" : "thread";
-    const char *spread = forgets_positions(l) ? "apart" : inner_threads_text(n), *repeat = n->repeat;
+    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : n->forgets ? "here" : "thread";
+    const char *spread = n->forgets ? "apart" : inner_threads_text(n), *repeat = n->repeat;
     const char *first = l->repeats ? NULL : "c";
     const char *index = !strcmp(repeat, "0")
                             ? thread
@@ -498,6 +498,7 @@ static void put_chunks(cnest *n)
     emitter *e = n->e;
     const pass_layout *l = n->layout;
     text *to = &n->level[LEVEL_ROW], body = {0}, positions = {0};
+    n->forgets = forgets_positions(l);
     cuda_positions(n, &positions);
     text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
     put_elements(n, &body);
@@ -505,7 +506,7 @@ static void put_chunks(cnest *n)
     bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
     int depth = 1;
     text_add(to, "{\n");
-    if (forgets_positions(l))
+    if (n->forgets)
         text_print(to,
                    "    int here = thread, apart = %s;\n"
                    "#ifndef QUERN_EMU\n"

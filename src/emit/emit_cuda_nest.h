@@ -56,9 +56,10 @@ typedef struct cnest {
     bool early_used, copies;      /* copies: some early load goes to slots in the background */
     int opened[32], opened_count; /* kept tiles, packed or with slots, whose vector of this chunk is in registers */
     bool opened_late[32];
-    bool slotted;         /* some have slots */
-    int split;            /* ... of which so many repeats are in registers */
-    const char *hit;      /* a test of elements that holds for one position of a row */
+    bool slotted;    /* some have slots */
+    bool forgets;    /* positions are taken from `here` and `apart`, which are not known to be the same in each pass */
+    int split;       /* ... of which so many repeats are in registers */
+    const char *hit; /* a test of elements that holds for one position of a row */
     const char *hit_rest; /* ... from the chunk's first element to it */
     int unroll;           /* chunks whose loads are in flight together */
     int line;             /* of the source, of what is being computed; 0: not known */

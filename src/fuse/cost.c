@@ -78,7 +78,7 @@ fuse_cost cost_of_loop(const loop *p)
 {
     const trace *t = p->t;
     machine m = machine_of(p->b->options);
-    fuse_cost c = {.launches = p->shape == LOOP_MAP || p->shape == LOOP_ROW ? 1 : 2};
+    fuse_cost c = {.launches = p->shape == LOOP_COLUMN || p->shape == LOOP_BOTH ? 2 : 1};
     double waste = row_waste(p);
     double *read = ARENA_ARRAY(p->b->memory, double, p->around.count + 1); /* by local: bytes */
     for (int i = 1; i < t->term_count; i++) {

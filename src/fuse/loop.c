@@ -30,8 +30,14 @@ static bool is_unrolled(const loop *p, node n)
     return p->unroll == UNROLL_ALL && fold_is_worth_a_text(p->b->g, n);
 }
 
+static bool is_scan(const loop *p, node n)
+{
+    return graph_get(p->b->g, n)->code == GRAPH_SCAN && !p->b->in_memory[n];
+}
+
 static bool is_fold(const loop *p, node n)
 {
+    if (is_scan(p, n)) return true;
     return graph_get(p->b->g, n)->code == GRAPH_REDUCE && !p->b->in_memory[n] && !is_unrolled(p, n);
 }
 
@@ -60,6 +66,7 @@ static node main_fold(const loop *p)
     for (int i = 0; i < p->grp->node_count; i++) {
         node n = p->grp->nodes[i];
         if (!is_fold(p, n)) continue;
+        if (is_scan(p, n)) return n;
         const graph_node *x = graph_get(g, n);
         const shape *s = &graph_get(g, x->inputs[0])->shape;
         int last = last_axis(s);
@@ -194,7 +201,7 @@ static unsigned folded_axes(const loop *p, node n)
     if (from < 0 || !p->maps[from]) return 0;
     unsigned axes = 0;
     for (int k = 0; k < p->maps[from]->rank; k++)
-        if (x->attr.axis_set >> k & 1) axes |= affine_axes(&p->maps[from]->axes[k], p->t->atom_axes);
+        if (trace_folded_axes(x) >> k & 1) axes |= affine_axes(&p->maps[from]->axes[k], p->t->atom_axes);
     return axes;
 }
 
@@ -207,7 +214,7 @@ static void part_axes(loop *p, node fold)
     if (!fold) return;
     unsigned folded = folded_axes(p, fold);
     bool last = p->space.axis_count && folded >> (p->space.axis_count - 1) & 1;
-    bool position = is_position(graph_get(p->b->g, fold)); /* along one axis, seen at once */
+    bool position = is_position(graph_get(p->b->g, fold)) || is_scan(p, fold); /* along one axis, seen at once */
     if (!folded || (folded == all && !position)) return;
     /* A few elements here and there (a window) are folded one after the other, for many results at once. */
     int64_t kept = space_count(&p->space, all & ~folded), gone = space_count(&p->space, folded);
@@ -243,6 +250,7 @@ static bool know_folds(loop *p)
 {
     unsigned all = p->outer | p->inner;
     bool rows = false, late = false;
+    int scans = 0, folds = 0;
     for (int i = 0; i < p->grp->node_count; i++) {
         node n = p->grp->nodes[i];
         if (!is_fold(p, n)) continue;
@@ -251,6 +259,15 @@ static bool know_folds(loop *p)
         if (at < 0 || from < 0 || !p->maps[at] || !p->maps[from])
             return refuse(p->b, "a reduction goes over another space");
         unsigned folded = folded_axes(p, n);
+        folds++;
+        if (is_scan(p, n)) {
+            bool whole = folded == p->inner && folded && !(folded & (folded - 1));
+            if (!whole || !index_map_same(p->maps[at], p->maps[from]))
+                return refuse(p->b, "a scan goes over another space");
+            scans++;
+            trace_know_fold(p->t, n, p->maps[at], p->maps[from]);
+            continue;
+        }
         if (folded && folded == p->inner)
             rows = true;
         else if (folded == p->outer || folded == all)
@@ -264,7 +281,8 @@ static bool know_folds(loop *p)
             return refuse(p->b, "a reduction goes over another space");
         trace_know_fold(p->t, n, p->maps[at], p->maps[from]);
     }
-    p->shape = rows && late ? LOOP_BOTH : rows ? LOOP_ROW : late ? LOOP_COLUMN : LOOP_MAP;
+    if (scans && folds > 1) return refuse(p->b, "a scan beside another, or beside a reduction");
+    p->shape = scans ? LOOP_SCAN : rows && late ? LOOP_BOTH : rows ? LOOP_ROW : late ? LOOP_COLUMN : LOOP_MAP;
     return true;
 }
 
@@ -338,7 +356,8 @@ static bool part_phases(loop *p)
         if ((p->shape == LOOP_COLUMN || p->shape == LOOP_BOTH) && !p->late[p->outputs[i].term] && axes != all &&
             !(p->shape == LOOP_BOTH && axes == p->outer))
             return refuse(p->b, "a small result beside a reduction over many rows");
-        if (p->shape == LOOP_MAP && axes != all) return refuse(p->b, "a small result beside a large one");
+        if ((p->shape == LOOP_MAP || p->shape == LOOP_SCAN) && axes != all)
+            return refuse(p->b, "a small result beside a large one");
         if (p->shape == LOOP_ROW && axes != all && axes != p->outer)
             return refuse(p->b, "a column beside rows would be computed by each of them");
     }
@@ -443,7 +462,7 @@ static bool analyse_once(loop *p)
     node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
     const shape *s = &graph_get(p->b->g, root)->shape;
     space_init(&p->space, s->extents, s->rank);
-    bool uncut = fold && is_position(graph_get(p->b->g, fold)); /* along one axis */
+    bool uncut = fold && (is_position(graph_get(p->b->g, fold)) || is_scan(p, fold)); /* along one axis */
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
         p->t->uncut = uncut;
@@ -622,6 +641,7 @@ bool loop_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
     case LOOP_MAP: return map_kernel(p, out, error) == QN_OK;
     case LOOP_ROW: return row_kernel(p, out, error) == QN_OK;
     case LOOP_COLUMN: return column_kernel(p, out, error) == QN_OK;
+    case LOOP_SCAN: return scan_kernel(p, out, error) == QN_OK;
     default: return both_kernel(p, out, error) == QN_OK;
     }
 }

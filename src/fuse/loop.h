@@ -15,7 +15,8 @@ typedef enum loop_shape {
     LOOP_MAP,    /* no folds */
     LOOP_ROW,    /* row folds only: a program a row */
     LOOP_COLUMN, /* late folds only: inner axes stay, outer ones are folded chunk by chunk (no inner axes: all goes) */
-    LOOP_BOTH    /* row folds and late ones: a program takes rows one after another */
+    LOOP_BOTH,   /* row folds and late ones: a program takes rows one after another */
+    LOOP_SCAN    /* one scan along the inner axis, no folds: a program a row */
 } loop_shape;
 
 typedef struct loop {
@@ -40,6 +41,7 @@ loop *loop_analyse(builder *b, const group *grp);
 /* lower_map.c, lower_row.c, lower_column.c */
 qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error);
+qn_status scan_kernel(const loop *p, fuse_kernel *out, qn_error *error); /* lower_scan.c */
 qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error);
 

@@ -89,6 +89,8 @@ value lower_guarded(lowering *l, frame *f, int term, const int *guards, int guar
 void lower_bind(frame *f, int term, value v);
 /* The term's values folded over those tile axes of the frame that its folded axes run along. */
 value lower_fold(lowering *l, frame *f, int term);
+/* v, with what comes before each element of tile axis 0; x: the FOLD term it is for. */
+value lower_scan(lowering *l, frame *f, value v, const term *x);
 /* A scalar: all elements of the tile exist, and no coordinate lies in padding. */
 value lower_whole(lowering *l, frame *f);
 value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */

@@ -311,7 +311,8 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     for (int i = 0; i < kept_count; i++) blocks[i] = i == kept_count - 1 ? width : 1;
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
     int64_t turns = (l->extents[tiled] + WIDE_ROWS - 1) / WIDE_ROWS * extents_product(l, rows, row_count - 1);
-    c->part_count = chunk_count(p, turns, others, 4); /* programs that run all at once: of a few more half would wait */
+    /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
+    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 4);
     int chunk_param = lower_scalar(l, "chunks", c->part_count);
     make_scratch(p, l, c, kept, kept_count);
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];

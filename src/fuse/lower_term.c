@@ -750,9 +750,21 @@ value lower_fill(lowering *l, frame *f, value x, fold_kind fold)
     return lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, x, identity}, 3, 0);
 }
 
+value lower_scan(lowering *l, frame *f, value v, const term *x)
+{
+    tile_op *op = tile_op_new(l->k, OP_SCAN, &v, 1);
+    op->attr.fold = x->fold;
+    op->attr.index = 0;
+    lower_note(l, op, x->n);
+    value result = tile_result(l->k, op, tile_type_of(l->k, v));
+    tile_append(l->k, f->block, op);
+    return result;
+}
+
 value lower_fold(lowering *l, frame *f, int id)
 {
     const term *x = &l->t->terms[id];
+    if (x->scan) return lower_scan(l, f, lower_broadcast(l, f, lower_term(l, f, x->inputs[0]), 1), x);
     value v = lower_term(l, f, x->inputs[0]);
     bool position = x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN;
     unsigned axes = frame_axes(l, f, x->folded);

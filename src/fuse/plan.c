@@ -107,6 +107,7 @@ static group_kind kind_of(graph_code code)
 static void make_cell(planner *p, node n)
 {
     cell c = {.g = {.kind = kind_of(graph_get(p->g, n)->code)}};
+    if (c.g.kind == GROUP_SCAN && !plan_is_alone(p->g, p->options, n)) c.g.kind = GROUP_LOOP;
     c.g.anchor = c.g.kind == GROUP_LOOP ? 0 : n;
     c.g.nodes = ARENA_ARRAY(p->memory, node, 1);
     c.g.nodes[0] = n;

@@ -78,7 +78,7 @@ void plan_part_roots(graph *g, preparation *p, const fuse_leaf *leaves, const no
 /* Marks what has to be looked at: from the roots down to what is in memory. */
 void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const node *roots, int root_count,
                 bool *reached);
-bool plan_is_alone(graph_code code); /* its kernel holds nothing else */
+bool plan_is_alone(const graph *g, const fuse_options *options, node n); /* its kernel holds nothing else */
 /* What was prepared has its old name again where somebody outside knows it by that. */
 void plan_rename(planner *p, fuse_plan *plan, const preparation *prepared, const node *roots, int root_count);
 

@@ -186,7 +186,7 @@ void plan_find_ops(planner *p)
     for (node n = (node)p->node_count - 1; n > 0; n--) {
         if (!p->reached[n] || p->leaves[n].given) continue;
         const graph_node *x = graph_get(p->g, n);
-        bool hungry = plan_is_alone(x->code) || x->code == GRAPH_DOT || (is_followed(x) && feeds[n]);
+        bool hungry = plan_is_alone(p->g, p->options, n) || x->code == GRAPH_DOT || (is_followed(x) && feeds[n]);
         hungry |= p->options->mode == FUSE_STRICT && group_is_ordered(x);
         for (int i = 0; i < x->input_count; i++) feeds[x->inputs[i]] |= hungry;
     }
@@ -209,7 +209,7 @@ void plan_find_ops(planner *p)
     /* What stands alone wants views of memory. */
     for (node n = 1; (int)n < p->node_count; n++) {
         const graph_node *x = graph_get(p->g, n);
-        if (!p->reached[n] || !p->is_op[n] || !plan_is_alone(x->code)) continue;
+        if (!p->reached[n] || !p->is_op[n] || !plan_is_alone(p->g, p->options, n)) continue;
         for (int i = 0; i < x->input_count; i++) {
             const graph_node *input = graph_get(p->g, x->inputs[i]);
             if (x->code == GRAPH_KERNEL && plan_is_constant_scalar(input)) continue;

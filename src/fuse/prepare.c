@@ -89,10 +89,23 @@ void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const n
     }
 }
 
-bool plan_is_alone(graph_code code)
+/* Rows of memory on a GPU, and enough of them that each goes to a block. */
+static bool scans_rows(const graph *g, const fuse_options *options, node n)
 {
-    return code == GRAPH_SCAN || code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD ||
-           code == GRAPH_RUN_SUM || code == GRAPH_KERNEL;
+    enum { FEW_ROWS = 64, LONG_ROW = 8192 };
+    const graph_node *x = graph_get(g, n);
+    int64_t length = x->shape.extents[x->attr.axis], rows = shape_count(&x->shape) / MAXIMUM(length, 1);
+    for (int k = x->attr.axis + 1; k < x->shape.rank; k++)
+        if (x->shape.extents[k] != 1) return false;
+    return options->gpu && options->mode == FUSE_FUSED && length > 1 && (rows > FEW_ROWS || length < LONG_ROW);
+}
+
+bool plan_is_alone(const graph *g, const fuse_options *options, node n)
+{
+    graph_code code = graph_get(g, n)->code;
+    if (code == GRAPH_SCAN) return !scans_rows(g, options, n);
+    return code == GRAPH_ARGSORT || code == GRAPH_TAKE_ADD || code == GRAPH_GATHER_ADD || code == GRAPH_RUN_SUM ||
+           code == GRAPH_KERNEL;
 }
 
 /* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. */
@@ -110,10 +123,12 @@ static node first_of_sort(graph *g, const graph_node *x, const node *now)
 }
 
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
-static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, node n, int input, node now)
+static node suited(graph *g, const fuse_leaf *leaves, int leaf_count, const fuse_options *options, node n, int input,
+                   node now)
 {
     const graph_node *x = graph_get(g, n);
-    if (!plan_is_alone(x->code) || x->code == GRAPH_KERNEL || (int)now >= leaf_count || !leaves[now].given) return now;
+    if (!plan_is_alone(g, options, n) || x->code == GRAPH_KERNEL || (int)now >= leaf_count || !leaves[now].given)
+        return now;
     fuse_view view = {.base = now, .offset = leaves[now].offset};
     memcpy(view.strides, leaves[now].strides, sizeof(view.strides));
     return fuse_view_suits(g, n, input, &view) ? now : graph_same(g, GRAPH_KEEP, now, 3000);
@@ -159,7 +174,7 @@ static node prepare(void *context, node n)
     node *inputs = ARENA_ARRAY(w->memory, node, x.input_count + 1);
     bool changed = false;
     for (int i = 0; i < x.input_count; i++) {
-        inputs[i] = suited(g, w->leaves, w->p.old_count, n, i, prepare(w, x.inputs[i]));
+        inputs[i] = suited(g, w->leaves, w->p.old_count, w->options, n, i, prepare(w, x.inputs[i]));
         changed |= inputs[i] != x.inputs[i];
     }
     g->site = x.site;

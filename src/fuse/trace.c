@@ -313,6 +313,7 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
     case GRAPH_PERMUTE:
         for (int k = 0; k < m->rank; k++) out->axes[k] = m->axes[x->attr.axes[k]];
         return true;
+    case GRAPH_SCAN: return true;
     case GRAPH_REDUCE:
         for (int k = 0; k < m->rank; k++)
             if (x->attr.axis_set >> k & 1) out->axes[k] = affine_constant(0);
@@ -475,6 +476,11 @@ static int map_term(trace *t, node n, const index_map *m)
                                                                                : trace_round(t, value, x->elem, n);
 }
 
+unsigned trace_folded_axes(const graph_node *x)
+{
+    return x->code == GRAPH_SCAN ? 1u << x->attr.axis : x->attr.axis_set;
+}
+
 static int known_term(trace *t, const trace_known *known, const index_map *m)
 {
     const graph_node *x = graph_get(t->g, known->n);
@@ -490,8 +496,9 @@ static int known_term(trace *t, const trace_known *known, const index_map *m)
     term fold = {.kind = TERM_FOLD, .n = known->n, .elem = trace_elem(x->elem), .map = m, .fold = x->attr.fold};
     fold.inputs[0] = input;
     fold.input_count = 1;
+    fold.scan = x->code == GRAPH_SCAN;
     for (int k = 0; k < known->input.rank; k++)
-        if (x->attr.axis_set >> k & 1) fold.folded |= affine_axes(&known->input.axes[k], t->atom_axes);
+        if (trace_folded_axes(x) >> k & 1) fold.folded |= affine_axes(&known->input.axes[k], t->atom_axes);
     int id = term_add(t, &fold);
     t->terms[id].axes = 0;
     for (int k = 0; k < m->rank; k++) t->terms[id].axes |= affine_axes(&m->axes[k], t->atom_axes);

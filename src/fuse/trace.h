@@ -40,8 +40,9 @@ typedef struct term {
     affine index;
     int64_t low, high;
     unsigned axes;   /* of the space that it depends on */
-    unsigned folded; /* FOLD: axes of the space that go */
+    unsigned folded; /* FOLD: axes of the space that go; of a scan: that it runs along */
     fold_kind fold;
+    bool scan; /* FOLD: each element has those before it, and all stay */
 } term;
 
 /* A node that the kernel computes in a way of its own, at this map only. */
@@ -99,6 +100,8 @@ bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
 bool trace_pull_guarded(trace *t, node n, const index_map *m, index_map *out);
 /* The map of the result of op n from the map of its input i; false: it has none that is clear. */
 bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
+
+unsigned trace_folded_axes(const graph_node *x); /* of a REDUCE's or a SCAN's input */
 
 /* small_fold.c */
 #define SMALL_FOLD_AXIS 64                    /* extents up to here are structure ... */

@@ -34,6 +34,10 @@ static const char *const source =
     "  let d = y - mean(y, axis = {1, 2, 3});\n"
     "  return d * rsqrt(mean(d * d, axis = {1, 2, 3}) + 1e-5);\n"
     "}\n"
+    "tensor masked(float x[A][B], bool m[A][B]) { return cumsum(x * m, axis = 1) * 2; }\n"
+    "tensor before(float x[A][B]) { return cumsum(x, axis = 1) - x; }\n"
+    "tensor backwards(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1) + 1; }\n"
+    "tensor most(float x[A][B]) { return cummax(relu(x) + 1, axis = 1); }\n"
     "tensor norm_words(float x[A][B], float g[B]) { return layer_norm(x, g, g); }\n"
     "tensor large_windows(float x[N][C][H][W]) { return avg_pool2d(x, 7) + max_pool2d(x, 7); }\n"
     "tensor edged(float x[N][C][P]) { let y = pad(x, 1, 2, axis = 2); return y - mean(y, axis = {0, 2}); }\n"
@@ -316,6 +320,43 @@ static void large_windows(void)
     }
 }
 
+/* What stands before and after a scan is computed with it. */
+static void scans_with_arithmetic(void)
+{
+    static const char *const names[] = {"masked", "before", "backwards", "most"};
+    static const row_case cases[] = {{3, 100, 1, 0}, {70, 1000, 1, 0}, {66, 5003, 1, 0}, {2, 7000, 1, 0}};
+    static bool mask[MOST];
+    for (int k = 0; k < MOST; k++) mask[k] = noise(k + 7) > 0;
+    for (int i = 0; i < COUNT(cases) * COUNT(names); i++) {
+        const row_case *s = &cases[i / COUNT(names)];
+        const char *name = names[i % COUNT(names)];
+        int64_t shape[] = {s->a, s->b};
+        qn_call *call;
+        for (int64_t k = 0; k < s->a * s->b; k++) room[k] = noise(k);
+        EXPECT(!qn_call_new(module, name, &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room, QN_F32, 2, shape, NULL, &error));
+        if (!strcmp(name, "masked")) EXPECT(!qn_call_set_memory(call, "m", mask, QN_BOOL, 2, shape, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 2, shape, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        int wrong = 0;
+        for (int64_t r = 0; r < s->a; r++) {
+            double sum = 0, most = 0;
+            for (int64_t c = 0; c < s->b; c++) {
+                int64_t at = r * s->b + (!strcmp(name, "backwards") ? s->b - 1 - c : c);
+                double x = room[at], want;
+                sum += strcmp(name, "masked") || mask[at] ? x : 0;
+                most = fmax(most, fmax(x, 0) + 1);
+                want = !strcmp(name, "masked") ? 2 * sum : !strcmp(name, "before") ? sum - x : sum + 1;
+                if (!strcmp(name, "most")) want = most;
+                wrong += !(fabs(results[at] - want) <= 1e-3);
+            }
+        }
+        if (wrong) printf("%s %s: %d wrong\n", where, name, wrong);
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
 /* Under a pad the images are found by a digit of the position too. */
 static void norms_with_edges(void)
 {
@@ -369,6 +410,7 @@ ON_EVERY_DEVICE(norms_of_channels)
 ON_EVERY_DEVICE(norms_of_pools)
 ON_EVERY_DEVICE(norms_with_edges)
 ON_EVERY_DEVICE(large_windows)
+ON_EVERY_DEVICE(scans_with_arithmetic)
 ON_EVERY_DEVICE(rows_of_nothing)
 ON_EVERY_DEVICE(several_passes)
 ON_EVERY_DEVICE(permutations)
@@ -474,6 +516,17 @@ TEST(rows_are_cut_into_lines)
     }
 }
 
+TEST(scans_are_one_kernel)
+{
+    static const char *const names[] = {"masked", "before", "most"};
+    for (int i = 0; i < COUNT(names) * 2; i++) {
+        char *t = shown(names[i / 2], (const char *[]){"A=32768", i % 2 ? "B=32768" : "B=4000"}, 2);
+        const char *first = strstr(t, "__global__");
+        EXPECT(first && !strstr(first + 1, "__global__") && !strstr(t, "in scratch */"));
+        free(t);
+    }
+}
+
 TEST(large_windows_are_folded_axis_by_axis)
 {
     char *t = shown("large_windows", (const char *[]){"N=16", "C=64", "H=2048", "W=2048"}, 4);
@@ -519,8 +572,8 @@ TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_noth
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
           CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
-          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows),
-          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
-          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
-          CASE(closed))
+          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
+          CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
+          CASE(positions_are_not_kept_beside_a_row), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
+          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
+          CASE(on_devices_several_passes), CASE(closed))

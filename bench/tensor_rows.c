@@ -1,0 +1,185 @@
+/*
+ * Work over rows, planes and columns that users write: norms of planes that are no multiple of anything, folds over other
+ * axes than the last, odd and long rows, scans, permutations, pools, order. In: tensors of [rows][columns], seen as images
+ * of 64 channels where a step needs planes. The bar is the part of the best copy's speed that such work should reach.
+ * SPDX-License-Identifier: MIT
+ */
+#include "tensor_workloads.h"
+
+#include <stddef.h>
+
+static void give(built *out, qn_tensor t)
+{
+    out->results[out->count++] = t;
+}
+
+/* [rows / 64][64][columns] */
+static qn_tensor images(const workload *w, const inputs *in)
+{
+    return qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 64, 64, w->columns));
+}
+
+static qn_tensor normed(qn_tensor x, qn_axes axes)
+{
+    qn_tensor less = qn_sub(x, qn_mean(x, axes, true));
+    return qn_mul(less, qn_rsqrt(qn_add_scalar(qn_mean(qn_mul(less, less), axes, true), 1e-5)));
+}
+
+static void step_batch_norm(const workload *w, const inputs *in, built *out)
+{
+    give(out, normed(images(w, in), QN_AXES(0, 2)));
+}
+
+static void step_instance_norm(const workload *w, const inputs *in, built *out)
+{
+    give(out, normed(images(w, in), QN_AXES(2)));
+}
+
+/* Eight channels a group. */
+static void step_group_norm(const workload *w, const inputs *in, built *out)
+{
+    give(out, normed(qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 8, 8, w->columns)), QN_AXES(1, 2)));
+}
+
+static void step_layer_norm(const workload *w, const inputs *in, built *out)
+{
+    const qn_tensor *t = in->tensors;
+    give(out, qn_layer_norm(t[0], QN_SHAPE(w->columns), t[2], t[3], 1e-5));
+}
+
+static void step_column_sum(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_sum(in->tensors[0], QN_AXES(0), false));
+}
+
+/* Over the middle axis of [32][rows / 32][columns]. */
+static void step_middle_sum(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_sum(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), QN_AXES(1), false));
+}
+
+static void step_middle_max(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_max(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), QN_AXES(1), false));
+}
+
+static void step_soft_columns(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_softmax(in->tensors[0], 0));
+}
+
+static void step_soft_rows(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_softmax(in->tensors[0], 1));
+}
+
+static void step_scan_reversed(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_flip(qn_cumsum(qn_flip(in->tensors[0], QN_AXES(1)), 1), QN_AXES(1)));
+}
+
+static void step_scan_rows(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_cumsum(in->tensors[0], 1));
+}
+
+static void step_scan_columns(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_cumsum(in->tensors[0], 0));
+}
+
+static void step_transpose(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_mul_scalar(qn_permute(in->tensors[0], QN_AXES(1, 0)), 2));
+}
+
+static void step_channels_last(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_mul_scalar(qn_permute(images(w, in), QN_AXES(0, 2, 1)), 2));
+}
+
+/* [rows / 256][256][columns] in windows. */
+static qn_tensor planes(const workload *w, const inputs *in)
+{
+    return qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 256, 256, w->columns));
+}
+
+static void step_pool(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_max_pool2d(planes(w, in), 2, 2, NULL));
+}
+
+static void step_pool_overlapping(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_max_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {1, 1}, .padding = {1, 1}}));
+}
+
+static void step_pool_large(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_avg_pool2d(planes(w, in), 11, 11, NULL));
+}
+
+static void step_largest(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_topk(in->tensors[0], 8, 1, true, &out->results[out->count + 1]));
+    out->count++;
+}
+
+static void step_order(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_argsort(in->tensors[0], 1, false));
+}
+
+static void step_sort(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_sort(in->tensors[0], 1, false, NULL));
+}
+
+#define COPY(rows, columns) (8.0 * (rows) * (columns))
+#define READ(rows, columns) (4.0 * (rows) * (columns))
+
+const workload row_workloads[] = {
+    {"batch norm 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_batch_norm},
+    {"batch norm 64x64x127^2 f32", QN_F32, 4096, 16129, COPY(4096, 16129), 0.9, make_one, step_batch_norm},
+    {"batch norm 64x64x126^2 f32", QN_F32, 4096, 15876, COPY(4096, 15876), 0.9, make_one, step_batch_norm},
+    {"batch norm 64x64x127^2 bf16", QN_BF16, 4096, 16129, COPY(4096, 16129) / 2, 0.9, make_one, step_batch_norm},
+    {"batch norm 16x64x512^2 f32", QN_F32, 1024, 262144, COPY(1024, 262144), 0.9, make_one, step_batch_norm},
+    {"group norm 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_group_norm},
+    {"group norm 64x64x127^2 f32", QN_F32, 4096, 16129, COPY(4096, 16129), 0.9, make_one, step_group_norm},
+    {"instance norm 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_instance_norm},
+    {"instance norm 64x64x127^2 f32", QN_F32, 4096, 16129, COPY(4096, 16129), 0.9, make_one, step_instance_norm},
+    {"layer norm 16384x4097 f32", QN_F32, 16384, 4097, COPY(16384, 4097), 0.9, make_norm, step_layer_norm},
+    {"layer norm 131072x769 f32", QN_F32, 131072, 769, COPY(131072, 769), 0.9, make_norm, step_layer_norm},
+    {"layer norm 16384x4097 bf16", QN_BF16, 16384, 4097, COPY(16384, 4097) / 2, 0.9, make_norm, step_layer_norm},
+    {"softmax 64x2000003 f32", QN_F32, 64, 2000003, COPY(64, 2000003), 0.85, make_one, step_soft_rows},
+    {"softmax 4194304x31 f32", QN_F32, 4194304, 31, COPY(4194304, 31), 0.9, make_one, step_soft_rows},
+    {"sum of columns 65536x4096 f32", QN_F32, 65536, 4096, READ(65536, 4096), 0.9, make_one, step_column_sum},
+    {"sum over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_sum},
+    {"max over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_max},
+    {"softmax down 4096x16384 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_soft_columns},
+    {"cumsum reversed 8192x16384 f32", QN_F32, 8192, 16384, COPY(8192, 16384), 0.9, make_one, step_scan_reversed},
+    {"cumsum down 16384x8192 f32", QN_F32, 16384, 8192, COPY(16384, 8192), 0.9, make_one, step_scan_columns},
+    {"cumsum 16x4194304 f32", QN_F32, 16, 4194304, COPY(16, 4194304), 0.9, make_one, step_scan_rows},
+    {"transpose 16384x8192 f32", QN_F32, 16384, 8192, COPY(16384, 8192), 0.9, make_one, step_transpose},
+    {"channels last 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_channels_last},
+    {"max pool 2x2 of 512x256x1024 f32", QN_F32, 131072, 1024, 5.0 * 131072 * 1024, 0.9, make_one, step_pool},
+    {"max pool 3x3, stride 1, 512x256x1024 f32", QN_F32, 131072, 1024, COPY(131072, 1024), 0.9, make_one,
+     step_pool_overlapping},
+    {"average pool 11x11 of 512x256x1024 f32", QN_F32, 131072, 1024, READ(131072, 1024), 0.8, make_one,
+     step_pool_large},
+    {"8 largest of 131072x1024 f32", QN_F32, 131072, 1024, READ(131072, 1024), 0, make_one, step_largest},
+    {"argsort 8192x4096 f32", QN_F32, 8192, 4096, 12.0 * 8192 * 4096, 0, make_one, step_order},
+    {"sort 65536x512 f32", QN_F32, 65536, 512, COPY(65536, 512), 0, make_one, step_sort},
+};
+
+const int row_workload_count = sizeof(row_workloads) / sizeof(row_workloads[0]);
