@@ -100,19 +100,43 @@ static void add_term(emitter *e, const char **sum, const char *term)
     *sum = arena_print(e->memory, "%s + %s", *sum, term);
 }
 
+/* Of an array with digits: what one axis says that is not a slice, or where a slice begins. */
+static void add_digits(emitter *e, matrix *m, int axis, int to, const char *first)
+{
+    const axis_digits *d = &m->digits->axes[axis];
+    if (to >= 0) {
+        m->digit_axis[to] = axis;
+        m->starts[to] = first;
+        return;
+    }
+    const char *sum = digits_sum(e, d, d->stride, first);
+    if (sum) add_term(e, &m->pointer, sum);
+    for (int g = 0; g < m->digits->guard_count; g++) {
+        sum = digits_sum(e, d, d->guard[g], first);
+        if (sum) add_term(e, &m->first[g], sum);
+    }
+}
+
 static matrix direct_matrix(emitter *e, tile_op *load)
 {
     const struct access *a = &load->attr.access;
     const tile_param *p = &e->k->params[a->array];
-    matrix m = {.pointer = arena_print(e->memory, "%s_array", p->name)};
+    matrix m = {.pointer = arena_print(e->memory, "%s_array", p->name), .digits = p->digits};
     e->array_used[a->array] = true;
-    for (int i = 0; i < MAX_RANK; i++) m.strides[i] = "0L";
+    for (int i = 0; i < MAX_RANK; i++) m.strides[i] = "0L", m.digit_axis[i] = -1, m.starts[i] = "0L";
+    if (p->digits && p->digits->origin)
+        add_term(e, &m.pointer, arena_print(e->memory, "%" PRId64 "L", p->digits->origin));
+    for (int g = 0; p->digits && g < p->digits->guard_count; g++)
+        m.first[g] = arena_print(e->memory, "%" PRId64 "L", p->digits->guard_first[g]);
     int operand = a->first_index;
     for (int axis = 0; axis < a->rank; axis++) {
         value start = load->operands[operand];
-        const char *first = emit_name(e, start), *stride = stride_text(e, a->array, axis);
+        const char *first = emit_name(e, start), *stride = p->digits ? "0L" : stride_text(e, a->array, axis);
         const char *extent = arena_print(e->memory, "%s_extent%d", p->name, axis);
-        add_term(e, &m.pointer, arena_print(e->memory, "%s * %s", first, stride));
+        if (p->digits)
+            add_digits(e, &m, axis, a->kind[axis] == INDEX_SLICE ? a->result_axis[axis] : -1, first);
+        else
+            add_term(e, &m.pointer, arena_print(e->memory, "%s * %s", first, stride));
         if (a->kind[axis] != INDEX_SLICE) {
             if (!a->safe[axis]) {
                 const char *test = arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", first, extent);
@@ -163,6 +187,8 @@ matrix dot_operand_matrix(emitter *e, value v)
         turned = m;
         for (int i = 0; i < 2; i++) {
             turned.strides[rank - 1 - i] = m.strides[rank - 2 + i];
+            turned.starts[rank - 1 - i] = m.starts[rank - 2 + i];
+            turned.digit_axis[rank - 1 - i] = m.digit_axis[rank - 2 + i];
             memcpy(turned.limits[rank - 1 - i], m.limits[rank - 2 + i], sizeof(m.limits[0]));
         }
         return turned;
@@ -197,14 +223,27 @@ static void put_product_limits(emitter *e, const tile_op *op, const matrix *left
     if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
 }
 
-/* The first lines of a call: the operands from their first elements that count. */
-static void put_operands(emitter *e, const char *function, const matrix *left, const matrix *right, int rank)
+/* A call of `function` of the prelude with the operands from their first elements that count, and `rest`. */
+static void put_call(emitter *e, const char *function, dtype elem, const matrix *left, const matrix *right, int rank,
+                     const char *rest)
 {
+    const char *type = memory_name(elem);
+    if (left->digits || right->digits) {
+        put(e, "{");
+        e->depth++;
+        gather_put_operands(e, need(e, "gather_%s_%s", function, type), left, right);
+        put(e, "    %s", rest);
+        e->depth--;
+        put(e, "}");
+        return;
+    }
+    function = need(e, "%s_%s", function, type);
     const char *m = left->strides[rank - 2], *k = left->strides[rank - 1];
     put(e, "%s(%s + m_first * %s + k_first * %s, %s, %s,", function, left->pointer, m, k, m, k);
     k = right->strides[rank - 2];
     const char *n = right->strides[rank - 1];
     put(e, "    %s + k_first * %s + n_first * %s, %s, %s,", right->pointer, k, n, k, n);
+    put(e, "    %s", rest);
 }
 
 /* op's buffer += its product, within the limits. */
@@ -233,9 +272,11 @@ static void put_product(emitter *e, const tile_op *op, matrix left, matrix right
     }
     put(e, "if (m_first < m_last && n_first < n_last && k_first < k_last%s)", inside);
     e->depth++;
-    put_operands(e, need(e, "dot_%s", memory_name(ta.elem)), &left, &right, rank);
-    put(e, "    %s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)%s);",
-        origin, count, count, buffer_touch(e, room));
+    put_call(e, "dot", ta.elem, &left, &right, rank,
+             arena_print(
+                 e->memory,
+                 "%s + m_first * %s + n_first, %s, m_last - m_first, n_last - n_first, k_last - k_first, (char *)%s);",
+                 origin, count, count, buffer_touch(e, room)));
     e->depth -= rank == 3 ? 2 : 1;
 }
 
@@ -424,9 +465,10 @@ void emit_stored_loop(emitter *e, const item *items)
     put(e, "if (%s) {", fits);
     e->depth++;
     dtype elem = tile_type_of(e->k, dot->operands[0]).elem;
-    put_operands(e, need(e, "dot_into_%s", memory_name(elem)), &left, &right, 2);
-    put(e, "    %s, %s, %s, %s, m_count, n_count, k_last - k_first, (char *)%s);", buffer_name(e, dot->results[0]),
-        extent_text(e, type.dims[1]), out.pointer, out.strides[0], buffer_touch(e, room));
+    put_call(e, "dot_into", elem, &left, &right, 2,
+             arena_print(e->memory, "%s, %s, %s, %s, m_count, n_count, k_last - k_first, (char *)%s);",
+                         buffer_name(e, dot->results[0]), extent_text(e, type.dims[1]), out.pointer, out.strides[0],
+                         buffer_touch(e, room)));
     e->depth--;
     put(e, "} else {");
     e->depth++;

@@ -280,21 +280,6 @@ static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_si
 
 /* ---- arrays with digits ---- */
 
-const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position)
-{
-    const char *sum = NULL;
-    int64_t unit = 1;
-    for (int i = d->count - 1; i >= 0; i--) {
-        const char *digit = position;
-        if (unit != 1) digit = arena_print(e->memory, "%s / %" PRId64, digit, unit);
-        if (i) digit = arena_print(e->memory, "%s %% %" PRId64, digit, d->extent[i]);
-        if (factors[i])
-            sum = cjoin(e, sum, "+", arena_print(e->memory, "(long)(%s) * %" PRId64 "L", digit, factors[i]));
-        unit *= d->extent[i];
-    }
-    return sum;
-}
-
 /* A position on an axis: what it adds to the place, and to the guards, at its level. */
 static void add_digits(cnest *n, cterms *t, const param_digits *d, bool small, int axis, int level,
                        const char *position, const char **guards, int *guard_level)

@@ -108,8 +108,6 @@ const char *creg_words(creg r);
 /* emit_cuda_access.c */
 caddress cuda_access(cnest *n, const tile_op *op, place at);
 caddress cuda_buffer(cnest *n, value v, place at);
-/* What a position on an axis with digits adds to a sum with these factors; NULL: nothing. */
-const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position);
 creg cuda_load(cnest *n, value named, caddress a, value into); /* into: its registers take the load; 0: none */
 void cuda_store(cnest *n, caddress a, creg r);
 void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);

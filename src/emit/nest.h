@@ -203,12 +203,23 @@ int emit_pipeline(emitter *e, const plan *plan, text *declarations);
 
 /* emit_c_access.c: see there */
 
+/* digits.c: what a position on an axis with digits adds to a sum with these factors; NULL: nothing. */
+const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position);
+
 /* emit_c_dot.c */
 typedef struct matrix {                      /* an operand of dot as pointer and strides */
     const char *pointer, *strides[MAX_RANK]; /* by axis of the operand */
     const char *limits[MAX_RANK][2];         /* first and last position that is inside; NULL: all */
     const char *ok;                          /* NULL: always */
+    const param_digits *digits;              /* of the array; NULL: places are by strides */
+    int digit_axis[MAX_RANK];                /* by axis of the operand: that of the array, with digits; -1: none */
+    const char *starts[MAX_RANK];            /* ... and where it begins there */
+    const char *first[GUARDS_MOST];          /* what guards start from */
 } matrix;
+/* emit_c_gather.c: the last part of a call that multiplies operands of which one is gathered: views of both, from
+ * m_first, n_first and k_first on, then the call up to the operands. The caller goes on with the other arguments and ends
+ * the block. */
+void gather_put_operands(emitter *e, const char *function, const matrix *left, const matrix *right);
 bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped);
 matrix dot_operand_matrix(emitter *e, value v);
 /* NAME_first and NAME_last shrink to what the operand has along one of its axes. */

@@ -108,9 +108,9 @@ static const prelude_part *find_part(const prelude_set *set, const char *name, c
 
 static bool other_text(const char *name, text *needs, text *out);
 
-static const prelude_part *const tables_for_c[] = {
-    prelude_core_parts,       prelude_memory_parts, prelude_math_parts, prelude_exp_parts,
-    prelude_activation_parts, prelude_tanh_parts,   prelude_dot_parts,  NULL};
+static const prelude_part *const tables_for_c[] = {prelude_core_parts, prelude_memory_parts,     prelude_math_parts,
+                                                   prelude_exp_parts,  prelude_activation_parts, prelude_tanh_parts,
+                                                   prelude_dot_parts,  prelude_gather_parts,     NULL};
 static const prelude_set set_for_c = {tables_for_c, variable, other_text};
 
 /* exp_f64x16 from exp_f64x8: the two halves. */

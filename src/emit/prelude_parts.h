@@ -33,7 +33,7 @@ bool prelude_assemble(const prelude_set *set, const char *const *names, int coun
 
 /* Each ends with an empty part. */
 extern const prelude_part prelude_core_parts[], prelude_memory_parts[], prelude_math_parts[], prelude_exp_parts[],
-    prelude_activation_parts[], prelude_tanh_parts[], prelude_dot_parts[];
+    prelude_activation_parts[], prelude_tanh_parts[], prelude_dot_parts[], prelude_gather_parts[];
 
 /* convert_<from>_<to>, with or without x16; needs are appended to *needs. False: no such conversion. */
 bool prelude_convert(const char *name, text *needs, text *out);

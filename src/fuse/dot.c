@@ -14,6 +14,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/dot_work.h"
+#include "fuse/lower_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,53 @@ static void classify_gathered(dot_work *w)
     w->classes[CLASS_ROWS] = left & ~right & ~depth;
     w->classes[CLASS_COLUMNS] = right & ~left & ~depth;
     w->classes[CLASS_BATCH] = all & ~depth & ~w->classes[CLASS_ROWS] & ~w->classes[CLASS_COLUMNS];
+}
+
+/* On a CPU what lies beside the operands is read and written in vectors: axes that the results do not go through as one
+ * with those inside them are programs. True: fewer than `enough` are left of more. */
+static bool keep_joined(dot_work *w, dot_class class, int64_t enough)
+{
+    const space *s = &w->t->space;
+    unsigned *axes = &w->classes[class];
+    int inner = -1;
+    for (int i = s->axis_count - 1; i >= 0; i--) {
+        bool joins = *axes >> i & 1;
+        if (!joins) continue;
+        for (int o = 0; o < w->grp->write_count && inner >= 0; o++) {
+            affine place = index_linear(&w->outputs[o].map, &graph_get(w->t->g, w->outputs[o].n)->shape, NULL);
+            joins &= place.factor[i] == place.factor[inner] * s->axes[inner].extent;
+        }
+        if (joins) {
+            inner = i;
+            continue;
+        }
+        unsigned outer = *axes & ((2u << i) - 1);
+        *axes &= ~outer;
+        w->classes[CLASS_BATCH] |= outer;
+        return space_count(s, *axes) < enough && space_count(s, outer) > 1;
+    }
+    return false;
+}
+
+/* Is everything but the operands read and written with strides? */
+static bool others_are_slices(const dot_work *w)
+{
+    const trace *t = w->t;
+    for (int id = 1; id < t->term_count; id++) {
+        const term *x = &t->terms[id];
+        if (x->kind != TERM_ACCESS || id == w->gathered[0].access || id == w->gathered[1].access) continue;
+        if (x->guarded) return false;
+        affine place = lower_place(w->l, x->n, x->map);
+        if (affine_has_atoms(&place)) return false;
+        for (int axis = 0; axis < w->l->axis_count; axis++)
+            if (!lower_is_linear(w->l, &place, axis)) return false;
+    }
+    for (int o = 0; o < w->grp->write_count; o++) {
+        affine place = index_linear(&w->outputs[o].map, &graph_get(t->g, w->outputs[o].n)->shape, NULL);
+        for (int axis = 0; axis < w->l->axis_count; axis++)
+            if (!lower_is_linear(w->l, &place, axis)) return false;
+    }
+    return true;
 }
 
 /* Which terms stand on the product or on another fold. */
@@ -323,14 +371,15 @@ static void choose_order(dot_work *w)
             }
 }
 
-/* On a GPU an operand is gathered where it is not a slice, where the depth is in pieces, and where no piece of a side is
+/* An operand is gathered where it is not a slice, where the depth is in pieces, and on a GPU where no piece of a side is
  * long enough for its tiles. */
 static void choose_whole(dot_work *w)
 {
     const space *s = &w->t->space;
     memset(w->gathered, 0, sizeof(w->gathered));
-    w->whole = false;
-    if (!w->b->options->gpu || w->b->options->mode == FUSE_EAGER || pair_count(w) > 1) return;
+    w->whole = w->thin = false;
+    if (w->b->options->mode == FUSE_EAGER || pair_count(w) > 1) return;
+    bool gpu = w->b->options->gpu;
     dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
     bool wanted = false;
     for (int side = 0; side < 2; side++) {
@@ -341,7 +390,7 @@ static void choose_whole(dot_work *w)
     if (w->top == w->dot) {
         begin_lowering(w);
         wanted |= w->depth_count > 1;
-        for (int side = 0; side < 2; side++)
+        for (int side = 0; side < 2 && gpu; side++)
             wanted |= tile_extent(w, side) < 64 &&
                       tile_extent(w, side) < space_count(s, class_axes(w, (dot_class)(CLASS_ROWS + side)));
         if (!wanted) return;
@@ -351,7 +400,15 @@ static void choose_whole(dot_work *w)
     }
     w->whole = true;
     classify_gathered(w);
-    choose_order(w);
+    if (gpu) {
+        choose_order(w);
+        return;
+    }
+    w->thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
+    begin_lowering(w);
+    w->whole = others_are_slices(w);
+    w->thin &= w->whole;
+    if (!w->whole) classify(w);
 }
 
 static bool check_outputs(dot_work *w)
@@ -457,6 +514,7 @@ static bool trace_all(dot_work *w, const space *s)
     find_needs(w);
     classify(w);
     choose_whole(w);
+    if (w->thin) return refuse(w, "its results lie too far apart for the tiles of a product");
     if (w->top != w->dot && !w->whole) return refuse(w, "a reduction of a product's results needs all of them first");
     w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
     for (int i = 1; i < t->term_count; i++) {
@@ -892,7 +950,8 @@ static int find_roots(dot_work *w, int64_t *extents)
     const graph *g = w->b->g;
     const graph_node *top = graph_get(g, w->top), *left = graph_get(g, graph_get(g, w->dot)->inputs[0]);
     w->rank = top->shape.rank;
-    if (w->rank + 1 > SPACE_ROOTS || (w->top != w->dot && !w->b->options->gpu)) return 0;
+    bool padded = w->top != w->dot && top->code == GRAPH_PAD && !w->b->options->gpu; /* no sum came: nothing is saved */
+    if (w->rank + 1 > SPACE_ROOTS || padded) return 0;
     for (int i = 0; i < w->rank; i++) extents[i] = top->shape.extents[i];
     int count = w->rank;
     extents[count++] = left->shape.extents[left->shape.rank - 1];

@@ -57,7 +57,7 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
     bool is_call = graph_ops[x->code].class == GRAPH_CLASS_CALL;
     if (!is_call && !shape_count(&x->shape)) return graph_full(g, x->elem, &x->shape, (number){0});
     if (x->code == GRAPH_TAKE_ADD || x->code == GRAPH_GATHER_ADD) return fuse_scatter_prepare(g, n, options);
-    bool parts = options->gpu && options->mode != FUSE_EAGER;
+    bool parts = options->mode != FUSE_EAGER;
     if (x->code == GRAPH_CONCAT) {
         n = parts ? fuse_parts_prepare(g, n) : n;
         return n && graph_get(g, n)->code == GRAPH_CONCAT ? concat_tree(g, n) : n;
