@@ -337,14 +337,14 @@ static bool lies_along_rows(const dot_work *w)
     return false;
 }
 
-/* For matrix units: rows and columns change places where results lie along rows, and K counts through its axes as the
- * operand that is gathered lies in memory. */
+/* For matrix units and vectors rows and columns change places where results lie along rows; for matrix units K counts
+ * through its axes as the operand that is gathered lies in memory. */
 static void choose_order(dot_work *w)
 {
     const space *s = &w->t->space;
     for (int i = 0; i < s->axis_count; i++) w->order[i] = i;
     dot_sizes size = find_sizes(w);
-    if (!size.fed) return;
+    if (!size.fed && w->b->options->gpu) return;
     if (lies_along_rows(w)) {
         unsigned rows = w->classes[CLASS_ROWS];
         w->classes[CLASS_ROWS] = w->classes[CLASS_COLUMNS];
@@ -357,6 +357,7 @@ static void choose_order(dot_work *w)
         w->terms[1] = term;
         size = find_sizes(w);
     }
+    if (!size.fed) return;
     const term *x = &w->t->terms[w->gathered[size.rows <= size.columns].access];
     const fuse_leaf *leaf = &w->b->leaves[x->n];
     affine place = index_linear(x->map, &graph_get(w->b->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
@@ -400,10 +401,8 @@ static void choose_whole(dot_work *w)
     }
     w->whole = true;
     classify_gathered(w);
-    if (gpu) {
-        choose_order(w);
-        return;
-    }
+    choose_order(w);
+    if (gpu) return;
     w->thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
     begin_lowering(w);
     w->whole = others_are_slices(w);

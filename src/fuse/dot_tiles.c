@@ -217,18 +217,15 @@ static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
  */
 dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes *size)
 {
-<<<<<<< HEAD
-    if (size->fed) return gather_fed_tiles(options, size);
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, false};
-=======
     if (!options->gpu) { /* all rows of a strip, so that each window is packed once */
-        dot_tiles c = {tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0};
+        dot_tiles c = {
+            tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0, false};
         while (c.columns > 64 && (c.rows * c.columns > 256 * 256 || count_programs(&c, size) < 2 * options->units))
             c.columns /= 2;
         return c;
     }
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0};
->>>>>>> c015397 (The CPU gathers the operands of products too: a convolution packs its windows once, padding is a mask, transposed ones are one product)
+    if (size->fed) return gather_fed_tiles(options, size);
+    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, false};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
     while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)

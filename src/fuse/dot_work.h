@@ -36,11 +36,8 @@ typedef struct dot_work {
     int pair;                          /* of operands: whose axes of K are in `depth` and `tile_axis` */
     dot_gathered gathered[2];          /* operands, where `whole` */
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
-<<<<<<< HEAD
     int order[SPACE_AXES];             /* whole: axes of the space, outermost first */
-=======
     bool thin;                         /* ... but most of a tile would be empty */
->>>>>>> c015397 (The CPU gathers the operands of products too: a convolution packs its windows once, padding is a mask, transposed ones are one product)
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;                       /* by term: it stands on the product or on another fold */
     lower_output *outputs;

@@ -91,20 +91,12 @@ static bool axes_join(const lowering *l, const lower_output *outputs, int output
 static void collapse(lowering *l, const int *classes, const lower_output *outputs, int output_count)
 {
     const space *s = &l->t->space;
-<<<<<<< HEAD
     for (int n = 0; n < s->axis_count; n++) {
         int i = l->order[n], before = -1;
         for (int m = 0; m < n; m++)
             if (classes[l->order[m]] == classes[i]) before = l->order[m];
-        if (before >= 0 && (l->whole || axes_join(l, outputs, output_count, before, i))) {
-=======
-    for (int i = 0; i < s->axis_count; i++) {
-        int before = -1;
-        for (int j = 0; j < i; j++)
-            if (classes[j] == classes[i]) before = j;
         bool whole = l->whole && (l->options->gpu || classes[i]); /* programs of a CPU need not be one axis */
         if (before >= 0 && (whole || axes_join(l, outputs, output_count, before, i))) {
->>>>>>> c015397 (The CPU gathers the operands of products too: a convolution packs its windows once, padding is a mask, transposed ones are one product)
             l->axis_of[i] = l->axis_of[before];
             l->extents[l->axis_of[i]] *= s->axes[i].extent;
         } else {
