@@ -4,7 +4,8 @@
  * to rows of a multiple of 16 bytes; the rows of weights that they meet stay zero.
  *
  * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten
- * steps evaluated one by one, for a profile of their kernels]
+ * steps evaluated one by one, for a profile of their kernels] [--unfused: each operation a kernel] [--evaluated: also the time of
+ * a step that is evaluated instead of replayed]
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -44,7 +45,7 @@ static const network networks[] = {
 
 static const char *device = "cuda", *only;
 static int64_t divisor = 1;
-static bool one_by_one, gpu;
+static bool one_by_one, unfused, evaluated, gpu;
 static qn_context *context;
 static qn_module *module;
 static const char *kernels = "kernels/dlrm.qn";
@@ -86,6 +87,7 @@ static dlrm dlrm_new(const network *n)
     dlrm d = {.parameter_count = 0};
     TRY(qn_tape_new(context, device, &d.tape, &error));
     qn_tape_set_tf32(d.tape, true);
+    if (unfused) qn_tape_set_mode(d.tape, QN_EAGER);
     int64_t sizes[FEATURES], bases[FEATURES], rows = 0, pairs = (FEATURES + 1) * FEATURES / 2 + 1; /* and a zero */
     for (int f = 0; f < FEATURES; f++) {
         bases[f] = rows;
@@ -188,8 +190,17 @@ static void time_network(const network *n)
         TRY(qn_device_wait(context, device, &error));
         return;
     }
-    double samples[15];
+    double samples[15], step_ns = 0;
     int replays = 20;
+    for (int i = 0; evaluated && i < 30; i++) { /* the first ten warm up */
+        if (i == 10) step_ns = now_ns();
+        qn_scope_begin(d.tape);
+        result = step(&d, n, optimizer, dense, sparse, labels);
+        TRY(qn_eval(d.tape, &result, 1, &error));
+        qn_scope_end(d.tape);
+        if (i == 29) TRY(qn_device_wait(context, device, &error));
+        if (i == 29) step_ns = (now_ns() - step_ns) / 20;
+    }
     for (int s = 0; s < 15; s++) {
         double start = now_ns();
         for (int i = 0; i < replays; i++) TRY(qn_plan_replay(plan, &error));
@@ -200,6 +211,7 @@ static void time_network(const network *n)
     printf("%-24s %9.1f us  %d kernels  workspace %.1f MB peak %.1f MB  make %.0f ms compile %.0f ms\n", n->name,
            samples[7] * 1e-3, facts.kernels, (double)facts.workspace_bytes * 1e-6, (double)facts.peak_bytes * 1e-6,
            (made - before) * 1e-6, (compiled - made) * 1e-6);
+    if (evaluated) printf("%-24s %9.1f us a step that is evaluated\n", n->name, step_ns * 1e-3);
     fflush(stdout);
     free(ids);
     free(clicks);
@@ -222,9 +234,14 @@ int main(int argc, char **argv)
             kernels = argv[++i];
         else if (!strcmp(argv[i], "--eager"))
             one_by_one = true;
+        else if (!strcmp(argv[i], "--unfused"))
+            unfused = true;
+        else if (!strcmp(argv[i], "--evaluated"))
+            evaluated = true;
         else {
             fprintf(stderr,
-                    "usage: bench_dlrm [--device NAME] [--only WORD] [--rows DIVISOR] [--kernels FILE] [--eager]\n");
+                    "usage: bench_dlrm [--device NAME] [--only WORD] [--rows DIVISOR] [--kernels FILE] [--eager] "
+                    "[--unfused] [--evaluated]\n");
             return 2;
         }
     }
