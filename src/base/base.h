@@ -124,7 +124,8 @@ void text_add_double(text *t, double value);
 typedef enum escape_place {
     ESCAPE_COMMENT, /* between the marks of a comment of C or CUDA, or on the line of one */
     ESCAPE_STRING,  /* between the quotes of a string of C or CUDA, or of #line */
-    ESCAPE_SCREEN   /* lines on a terminal: \n and \t stay */
+    ESCAPE_SCREEN,  /* lines on a terminal: \n and \t stay */
+    ESCAPE_PAGE     /* text or a quoted attribute of HTML or SVG: entities; \n and \t stay */
 } escape_place;
 void text_add_escaped(text *t, escape_place place, const char *bytes, size_t count);
 const char *arena_escaped(arena *a, escape_place place, const char *words);

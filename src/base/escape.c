@@ -3,7 +3,7 @@
  * to stand in. Out: text that cannot leave that place: it neither ends a comment or a string of generated code nor
  * drives a terminal.
  *
- * Whatever reaches generated C or CUDA, or a screen, goes through text_add_escaped; HTML, JSON and CSV have their own
+ * Whatever reaches generated C or CUDA, a screen, HTML or SVG goes through text_add_escaped; JSON and CSV have their own
  * rules beside their writers, on the same reading of UTF-8.
  * SPDX-License-Identifier: MIT
  */
@@ -53,7 +53,17 @@ static void add_byte(text *t, escape_place place, unsigned char byte)
 static bool add_special(text *t, escape_place place, const char *at, char next, char before)
 {
     char c = *at;
-    if (place == ESCAPE_SCREEN) return (c == '\n' || c == '\t') && (text_add_bytes(t, at, 1), true);
+    if (place == ESCAPE_PAGE) {
+        const char *entity = c == '&'    ? "&amp;"
+                             : c == '<'  ? "&lt;"
+                             : c == '>'  ? "&gt;"
+                             : c == '"'  ? "&quot;"
+                             : c == '\'' ? "&#39;"
+                                         : NULL;
+        if (entity) return text_add(t, entity), true;
+    }
+    if (place == ESCAPE_SCREEN || place == ESCAPE_PAGE)
+        return (c == '\n' || c == '\t') && (text_add_bytes(t, at, 1), true);
     if (place == ESCAPE_COMMENT) {
         if (c == '\t') return text_add(t, " "), true;
         bool parts = (c == '*' && next == '/') || (c == '/' && next == '*') || (c == '?' && next == '?');

@@ -100,8 +100,7 @@ static void add_page(text *out, const char *words)
             return;
         }
         int length = MAXIMUM(utf8_length(p, strlen(p)), 1);
-        const char *mark = *p == '<' ? "&lt;" : *p == '>' ? "&gt;" : *p == '&' ? "&amp;" : NULL;
-        text_add_bytes(out, mark ? mark : p, mark ? strlen(mark) : (size_t)length);
+        text_add_escaped(out, ESCAPE_PAGE, p, (size_t)length);
         p += length;
     }
 }

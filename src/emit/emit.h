@@ -45,6 +45,6 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
 /* Words of others in generated text, escaped: a comment "WHAT name of file END.", and #line. */
 void emit_add_title(const tile_kernel *k, const char *what, const char *end, text *out);
 void emit_add_line(int line, const char *file, text *out);
-/* prelude_c.c: the parts of the prelude that `needs` asks for (vector types, math functions, dot micro-kernel). */
+/* prelude.c: the parts of the prelude that `needs` asks for (vector types, math functions, dot micro-kernel). */
 
 #endif

@@ -29,13 +29,7 @@ typedef struct plot {
 
 static void add_escaped(text *out, const char *words)
 {
-    for (; *words; words++) {
-        const char *entity = *words == '<' ? "&lt;" : *words == '>' ? "&gt;" : *words == '&' ? "&amp;" : NULL;
-        if (entity)
-            text_add(out, entity);
-        else
-            text_add_bytes(out, words, 1);
-    }
+    text_add_escaped(out, ESCAPE_PAGE, words, strlen(words));
 }
 
 static const qn_bench_setting *axis_setting(const qn_bench_point *p, const char *name)

@@ -10,14 +10,7 @@
 
 void html_text(text *out, const char *words)
 {
-    static const char special[] = "&<>\"";
-    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
-    for (const char *at = words ? words : ""; *at;) {
-        size_t plain = strcspn(at, special);
-        text_add_bytes(out, at, plain);
-        at += plain;
-        if (*at) text_add(out, entities[strchr(special, *at++) - special]);
-    }
+    if (words) text_add_escaped(out, ESCAPE_PAGE, words, strlen(words));
 }
 
 void html_print(text *out, const char *format, ...)

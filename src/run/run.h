@@ -153,7 +153,7 @@ struct instance {
 
 typedef struct argument {
     bool given;        /* by the caller */
-    bool direct;       /* staged.c: it is on the device itself */
+    bool direct;       /* staging.c: it is on the device itself */
     bool generated;    /* by qn_call_generate */
     bool allocated;    /* by the last binding: an output or scratch */
     array_view view;   /* when one of the three */

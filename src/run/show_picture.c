@@ -50,13 +50,7 @@ typedef struct picture {
 
 static void add_escaped(text *out, const char *words)
 {
-    for (const char *p = words; *p; p++) switch (*p) {
-        case '<': text_add(out, "&lt;"); break;
-        case '>': text_add(out, "&gt;"); break;
-        case '&': text_add(out, "&amp;"); break;
-        case '"': text_add(out, "&quot;"); break;
-        default: text_add_bytes(out, p, 1);
-        }
+    text_add_escaped(out, ESCAPE_PAGE, words, strlen(words));
 }
 
 static bool is_shown(const graph_node *x)

@@ -115,5 +115,43 @@ find src -name '*.c' -exec awk '
     on && /;$/ { on = 0; look(call) }' {} + | sort | uniq -d | grep . && bad "a sentence of a diagnostic stands at two places"
 finish "diagnostics are written once"
 
+# Words of others are made harmless in one place.
+wrong=0
+grep -rnE '&(amp|lt|gt|quot);' src --include='*.[ch]' | grep -v '^src/base/escape\.c:' && bad "escape with text_add_escaped and ESCAPE_PAGE"
+finish "one escape for pages"
+
+# Comments name files that are there.
+wrong=0
+find . -path './build*' -prune -o -path './.git' -prune -o -type f -print | sed 's|.*/||' >"${TMPDIR:-/tmp}/quern-style.$$"
+find src cli include -name '*.[ch]' -exec awk '
+    FNR == 1 { on = 0 }
+    /\/\*/ { on = 1 }
+    on {
+        words = $0
+        while (match(words, /[-A-Za-z_0-9\/*]+\.(c|h|def|sh|md)([^A-Za-z_0-9.]|$)/)) {
+            name = substr(words, RSTART, RLENGTH)
+            words = substr(words, RSTART + RLENGTH)
+            sub(/[^a-z]$/, "", name)
+            sub(/.*\//, "", name)
+            if (name !~ /[*]/) print name " in " FILENAME
+        }
+    }
+    /\*\// { on = 0 }' {} + | sort -u |
+    awk -v known="${TMPDIR:-/tmp}/quern-style.$$" '
+        BEGIN { while ((getline name < known) > 0) there[name] = 1 }
+        !($1 in there) && $1 !~ /^(math|float|cuda_fp16)\.h$/' | grep . && bad "these files are not there"
+rm -f "${TMPDIR:-/tmp}/quern-style.$$"
+finish "comments name files that exist"
+
+# Every code of a diagnostic is in the table of docs/language.md, and nothing else is.
+wrong=0
+grep -rhoE '"[EW][0-9]{3}"|error E[0-9]{3}' src --include='*.c' | grep -oE '[EW][0-9]{3}' | sort -u | while read -r code; do
+    grep -qE "^\| $code " docs/language.md docs/c-api.md || echo "$code is in no table of docs/"
+done | grep . && bad "diagnostics are documented"
+grep -hoE '^\| [EW][0-9]{3}' docs/language.md | sed 's/^| //' | while read -r code; do
+    grep -rqE "\"$code\"|error $code" src --include='*.c' || echo "$code is documented, and nothing says it"
+done | grep . && bad "documented diagnostics exist"
+finish "codes of diagnostics"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -363,6 +363,7 @@ TEST(places)
     EXPECT_TEXT(escaped(ESCAPE_STRING, "a\"b\\c\n?\?/1\x1b"
                                        "1"),
                 "a\\\"b\\\\c\\n?\\?/1\\0331");
+    EXPECT_TEXT(escaped(ESCAPE_PAGE, "<a href='x'>&\"\n\x1b\xff"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\n\\x1b\\xff");
     EXPECT_TEXT(escaped(ESCAPE_SCREEN, "a\n\tb\x1b[2J\r\xff"), "a\n\tb\\x1b[2J\\x0d\\xff");
     EXPECT_TEXT(escaped(ESCAPE_SCREEN, "\xe2\x80\xae \xe2\x81\xa6 \xc2\x9b \xd8\x9c"),
                 "\\xe2\\x80\\xae \\xe2\\x81\\xa6 \\xc2\\x9b \\xd8\\x9c");
