@@ -46,6 +46,23 @@ rows = {
     "torch.empty_like": lambda: torch.empty_like(a),
 }
 
+def program(a, b):
+    return torch.nn.functional.gelu(a * b) + a
+
+
+def compiled(backend):
+    def own(a, b):  # code of its own: Dynamo's cache goes by code
+        return program(a, b)
+
+    own.__code__ = own.__code__.replace(co_name=f"program_{backend}")
+    return torch.compile(own, backend=quern.backend.backend if backend == "quern" else backend)
+
+
+for name in ("quern", "aot_eager"):  # a program of one kernel, and of three operators behind an empty backend
+    made = compiled(name)
+    rows[f"torch.compile, {name}"] = lambda made=made: made(a, b)
+    rows[f"torch.compile, {name}, gradient"] = lambda made=made: made(g, b)
+
 try:
     import triton
     import triton.language as tl
