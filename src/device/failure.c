@@ -31,8 +31,9 @@ qn_status failure_assert(const tile_kernel *k, int line, const int64_t program[3
     for (int i = 0; i < k->phase_count; i++) tile_walk((tile_kernel *)k, k->phases[i], find_assert, &search);
     char name[80];
     name_program(program, programs, name, sizeof(name));
-    return error_set(error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s", k->file ? k->file : "",
-                     line, search.found ? search.found->column : 0, name,
+    const char *path = tile_place(k, &line);
+    return error_set(error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s", path, line,
+                     search.found ? search.found->column : 0, name,
                      search.found && search.found->attr.words ? search.found->attr.words : "");
 }
 
@@ -41,10 +42,10 @@ qn_status failure_bounds(const tile_kernel *k, int line, const int64_t program[3
 {
     char name[80];
     name_program(program, programs, name, sizeof(name));
-    return error_set(error, QN_FAILED,
-                     "%s:%d: error: kernel `%s` touches element %lld of array `%s`, outside of it, in program %s",
-                     k->file ? k->file : "", line, k->name, (long long)index,
-                     array >= 0 && array < k->param_count ? k->params[array].name : "", name);
+    const char *path = tile_place(k, &line);
+    return error_set(
+        error, QN_FAILED, "%s:%d: error: kernel `%s` touches element %lld of array `%s`, outside of it, in program %s",
+        path, line, k->name, (long long)index, array >= 0 && array < k->param_count ? k->params[array].name : "", name);
 }
 
 qn_status failure_load(const char *path, qn_error *error)

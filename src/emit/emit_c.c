@@ -60,7 +60,9 @@ void emit_title(const tile_kernel *k, text *out)
 
 void emit_directive(const emitter *e, int line, text *out)
 {
-    if (e->options->line_directives && e->k->file && line) emit_add_line(line, e->k->file, out);
+    if (!e->options->line_directives || !e->k->file || !line) return;
+    const char *path = tile_place(e->k, &line);
+    emit_add_line(line, path, out);
 }
 
 void put_line_comment(emitter *e, const tile_op *op)

@@ -226,6 +226,18 @@ static const char *copy_words(arena *memory, const char *words)
     return words ? arena_copy_text(memory, words, strlen(words)) : NULL;
 }
 
+const char *tile_place(const tile_kernel *k, int *line)
+{
+    const char *path = k->file ? k->file : k->name;
+    int first = 1;
+    for (int i = 0; i < k->import_count && *line >= k->imports[i].first_line; i++) {
+        path = k->imports[i].path;
+        first = k->imports[i].first_line;
+    }
+    *line -= first - 1;
+    return path;
+}
+
 /* Nothing of the copy lies in the memory of the kernel it was made from: a stored kernel outlives the plan. */
 tile_kernel *tile_clone(const tile_kernel *k, arena *memory)
 {
@@ -260,6 +272,8 @@ tile_kernel *tile_clone(const tile_kernel *k, arena *memory)
     copy->head = clone_block(copy, k->head);
     copy->phases = ARENA_ARRAY(memory, tile_block *, k->phase_count + 1);
     for (int p = 0; p < k->phase_count; p++) copy->phases[p] = clone_block(copy, k->phases[p]);
+    copy->imports = copy_bytes(memory, k->imports, sizeof(tile_import) * (size_t)k->import_count);
+    for (int i = 0; i < k->import_count; i++) copy->imports[i].path = copy_words(memory, k->imports[i].path);
     if (k->source_lines) {
         copy->source_lines = ARENA_ARRAY(memory, const char *, k->source_line_count + 1);
         for (int i = 0; i < k->source_line_count; i++)

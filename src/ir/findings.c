@@ -79,8 +79,10 @@ void findings_print(const findings *f, const tile_kernel *k, text *out)
         if (k->head->ops[i]->code == OP_LAUNCH) rank = MAXIMUM(rank, k->head->ops[i]->operand_count);
     for (int i = 0; i < f->count; i++) {
         const finding *item = &f->items[i];
-        text_print(out, "%s:%d:%d: %c%d: %s", k->file ? k->file : k->name, item->line, item->column,
-                   item->code < 700 ? 'E' : 'R', item->code, item->message);
+        int line = item->line;
+        const char *path = tile_place(k, &line);
+        text_print(out, "%s:%d:%d: %c%d: %s", path, line, item->column, item->code < 700 ? 'E' : 'R', item->code,
+                   item->message);
         const char *separator = " (";
         if (item->programs[0][0] >= 0) {
             text_print(out, "%sprogram %lld", separator, (long long)item->programs[0][0]);

@@ -113,8 +113,11 @@ void interp_print_op(interp *s, const tile_op *op)
 {
     text line = {0};
     char program[80];
-    text_print(&line, "%s (program %s), line %d: ", s->kernel->name, interp_program_text(s, s->program, program),
-               op->line);
+    int at = op->line;
+    const char *path = tile_place(s->kernel, &at);
+    bool imported = at != op->line;
+    text_print(&line, "%s (program %s), %s%sline %d: ", s->kernel->name, interp_program_text(s, s->program, program),
+               imported ? path : "", imported ? ", " : "", at);
     int next = 0, count = op->attr.count;
     bool has_valid = op->operand_count == 2 * count;
     for (const char *c = op->attr.words ? op->attr.words : ""; *c; c++) {
@@ -187,10 +190,12 @@ void interp_assert(interp *s, const tile_op *op)
         char program[80];
         if (!interp_again(s, 507, op))
             interp_report(s, 507, op, "assert failed: %s%s%s", words, why.length ? " with " : "", text_get(&why));
+        int line = op->line;
+        const char *path = tile_place(s->kernel, &line);
         if (!s->asserted)
             s->status = error_set(s->error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s%s%s",
-                                  s->kernel->file, op->line, op->column, interp_program_text(s, s->program, program),
-                                  words, why.length ? " with " : "", text_get(&why));
+                                  path, line, op->column, interp_program_text(s, s->program, program), words,
+                                  why.length ? " with " : "", text_get(&why));
         s->asserted = true;
         s->stop = STOP_PROGRAM;
     }

@@ -240,9 +240,17 @@ typedef struct tile_alias {
 /* What the head of a raw cuda kernel launches, by number: blocks, threads of a block, bytes of dynamic shared memory. */
 typedef enum raw_launch { RAW_GRID, RAW_BLOCK, RAW_SHARED, RAW_LAUNCHES } raw_launch;
 
+/* Lines of other files stand behind those of `file` in source_lines: from this one on (from 1), those of `path`. */
+typedef struct tile_import {
+    int first_line;
+    const char *path;
+} tile_import;
+
 typedef struct tile_kernel {
     arena *memory;
     const char *name, *file; /* file: for diagnostics */
+    tile_import *imports;    /* in order; ops of phases count lines on through them */
+    int import_count;
     tile_param *params;
     int param_count;
     tile_value *values; /* [0] is unused */
@@ -333,6 +341,8 @@ void tile_replace_many(tile_kernel *k, const value *to); /* to[v] = 0 keeps v; f
 /* Calls visit for each op, outer before inner, in order. */
 typedef void tile_visit(tile_kernel *k, tile_block *b, tile_op *op, void *context);
 void tile_walk(tile_kernel *k, tile_block *b, tile_visit *visit, void *context);
+/* The file that a line of an op is of (the kernel's name where there is none), and the line in it. */
+const char *tile_place(const tile_kernel *k, int *line);
 tile_kernel *tile_clone(const tile_kernel *k, arena *memory);
 
 /* print.c, read.c: docs/tile-ir.md is the form. read(print(k)) prints the same. */

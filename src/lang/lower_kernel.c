@@ -301,10 +301,32 @@ static void lower_phases(walk *w)
 static void copy_source(walk *w)
 {
     const ast_file *file = w->file;
-    w->k->source_lines = ARENA_ARRAY(w->memory, const char *, file->line_count + 1);
-    w->k->source_line_count = file->line_count;
-    for (int i = 0; i < file->line_count; i++)
-        w->k->source_lines[i] = arena_copy_text(w->memory, file->lines[i], strlen(file->lines[i]));
+    tile_kernel *k = w->k;
+    int count = file->line_count, at = 0;
+    for (int i = 0; i < file->source_count; i++) count += file->sources[i]->line_count;
+    k->source_lines = ARENA_ARRAY(w->memory, const char *, count + 1);
+    k->imports = ARENA_ARRAY(w->memory, tile_import, file->source_count + 1);
+    for (int f = -1; f < file->source_count; f++) {
+        const ast_file *from = f < 0 ? file : file->sources[f];
+        if (f >= 0) {
+            const char *path = arena_copy_text(w->memory, from->path, strlen(from->path));
+            k->imports[k->import_count++] = (tile_import){.first_line = at + 1, .path = path};
+        }
+        for (int i = 0; i < from->line_count; i++)
+            k->source_lines[at++] = arena_copy_text(w->memory, from->lines[i], strlen(from->lines[i]));
+    }
+    k->source_line_count = count;
+}
+
+/* Lines of imported files have numbers of their own in the tree; in a kernel they follow those of its file. The head keeps
+ * the tree's: what it refuses is a diagnostic. */
+static void place_op(tile_kernel *k, tile_block *block, tile_op *op, void *context)
+{
+    const walk *w = context;
+    int number = op->line / FOREIGN_LINES;
+    if (number && number <= w->file->source_count)
+        op->line = k->imports[number - 1].first_line + op->line % FOREIGN_LINES - 1;
+    (void)block;
 }
 
 bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constants, arena *memory, diagnostics *d,
@@ -331,6 +353,7 @@ bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constan
     else
         lower_phases(w);
     if (d->errors > errors) return false;
+    for (int i = 0; file->source_count && i < w->k->phase_count; i++) tile_walk(w->k, w->k->phases[i], place_op, w);
     qn_error error = {0};
     /* A signature is bound, never compiled: it may have more parameters than a kernel. */
     if (!kernel->is_signature && tile_verify(w->k, &error) != QN_OK)

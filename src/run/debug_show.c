@@ -44,11 +44,13 @@ void show_place(debugger *d)
     text program = {0};
     program_words(d, d->program, &program);
     const char *words = source_line(d->kernel, d->line);
+    int line = d->line;
+    const char *path = tile_place(d->kernel, &line);
     if (d->kernel->phase_count > 1)
-        say(d, "phase %d, program %s, %s:%d\n", d->phase, text_get(&program), d->kernel->file, d->line);
+        say(d, "phase %d, program %s, %s:%d\n", d->phase, text_get(&program), path, line);
     else
-        say(d, "program %s, %s:%d\n", text_get(&program), d->kernel->file, d->line);
-    if (words) say(d, "%5d  %s\n", d->line, words);
+        say(d, "program %s, %s:%d\n", text_get(&program), path, line);
+    if (words) say(d, "%5d  %s\n", line, words);
     d->list_from = 0;
     text_free(&program);
 }
@@ -137,8 +139,10 @@ void show_where(const debugger *d)
         }
     }
     const char *words = source_line(d->kernel, d->line);
-    say(d, "  at %s:%d\n", d->kernel->file, d->line);
-    if (words) say(d, "%5d  %s\n", d->line, words);
+    int line = d->line;
+    const char *file = tile_place(d->kernel, &line);
+    say(d, "  at %s:%d\n", file, line);
+    if (words) say(d, "%5d  %s\n", line, words);
     show_op(d);
 }
 

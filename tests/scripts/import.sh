@@ -32,6 +32,36 @@ holds "fmt keeps it" "$quern" fmt --check main.qn lib/helpers.qn lib/inner.qn
 sed -i 's/v - mean(v)/v - mean(w)/' lib/helpers.qn
 "$quern" check main.qn centred >out 2>&1
 holds "an error is where it is" grep -q '^lib/helpers.qn:[0-9]*:[0-9]*: error E201: unknown name `w`' out
+# What is found when it runs, in an imported function and an imported kernel, on ref and on the CPU.
+cat >far.qn <<'END'
+// one line more
+tile float reach(in float x[n], int i)
+{
+    assert(i < 2, "far");
+    tile float v = x[i + 3 : 4];
+    return v;
+}
+kernel outside(in float x[n], out float y[n])  launch (n)
+{
+    y[program(0)] = x[program(0) + 1];
+}
+END
+cat >near.qn <<'END'
+import "far.qn" as f;
+kernel use(in float x[n], out float y[n])  launch (cdiv(n, 4))
+{
+    y[program(0) * 4 : 4] = f.reach(x, program(0));
+}
+END
+"$quern" check near.qn f__outside --no-emu --set n=5 >out 2>&1
+holds "a finding is where it is" grep -q '^far.qn:10:[0-9]*: R701' out
+holds "with its line" grep -q 'y\[program(0)\] = x\[program(0) + 1\];' out
+for device in ref cpu; do
+    "$quern" run near.qn use --set n=64 --device $device >out 2>&1
+    holds "an assert on $device is where it is: $(cat out)" grep -q 'far.qn:4:[0-9]*: error E507' out
+done
+"$quern" show near.qn use --stage c >out 2>&1
+holds "the text quotes the imported line" grep -q 'tile float v = x\[i + 3 : 4\];' out
 printf 'import "b.qn";\n' >a.qn
 printf 'import "a.qn";\n' >b.qn
 "$quern" check a.qn >out 2>&1
