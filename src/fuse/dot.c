@@ -912,6 +912,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     w->tiles = choose_tiles(w, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     l->k->knob_turns = w->tiles.turns;
+    l->k->knob_stages = w->tiles.stages;
     begin_split(w, &size);
     for (int side = 0; side < 2; side++)
         if (copies[side] || (w->as_terms && !w->whole))

@@ -12,6 +12,7 @@ typedef struct dot_tiles {
     int warps;                /* of a program on a GPU; 0: no wish */
     int fold_depth;           /* of one step of a fold beside the product */
     int64_t parts;            /* of K; 0: as dot_choose_parts says */
+    int stages;               /* steps of K that are on their way; 0: no wish */
     bool turns;               /* groups of warps take turns, each with a tile of its own (schedule/) */
 } dot_tiles;
 

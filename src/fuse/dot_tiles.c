@@ -24,6 +24,7 @@
 #define FED_LEAST (1 << 27)  /* multiplications: below, launches are what counts, and small tiles share them */
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
 #define FED_THIN (1 << 21)   /* elements of the operands of such a product */
+#define FED_ALONE_STAGES 12  /* of a small tile that has its multiprocessor for itself: it is reading that counts */
 #define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
 #define FED_TILE_NS 1200     /* of a program beside its products: the first copies, the results */
 #define FED_PART 256         /* the shortest part of a split K */
@@ -56,15 +57,15 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     bool halves = elem == DT_F16 || elem == DT_BF16;
     if (size->depth >= GPU_DEEP)
         return (dot_tiles){
-            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0, false};
-    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, false};
+            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0, 0, false};
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false};
     if (size->rows > MANY_ROWS)
-        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, false};
+        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false};
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
-        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0, false};
+        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0, 0, false};
     if (size->rows > SOME_ROWS || size->depth > 1024)
-        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0, false};
-    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0, false};
+        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0, 0, false};
+    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0, 0, false};
 }
 
 static double work_of(const dot_sizes *size)
@@ -75,6 +76,12 @@ static double work_of(const dot_sizes *size)
 static double operands_of(const dot_sizes *size)
 {
     return ((double)size->rows + (double)size->columns) * (double)size->depth * (double)size->products;
+}
+
+/* Most of a fed tile is empty. */
+static bool is_thin(const dot_sizes *size)
+{
+    return size->rows <= FED_ROWS || size->columns <= FED_ROWS;
 }
 
 /* A tile of a fed product. speed: of the largest one's; measured on an H200 at 1024 to 4096 cubed. */
@@ -118,7 +125,11 @@ static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
             double time = fed_time(size, units, t, parts);
             if (best.rows && time >= least) continue;
             least = time;
-            best = (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, t->turns};
+            int64_t count = size->products * ((size->rows + t->rows - 1) / t->rows) *
+                            ((size->columns + t->columns - 1) / t->columns);
+            int stages =
+                is_thin(size) && t->rows * t->columns <= 64 * 64 && count * parts <= units ? FED_ALONE_STAGES : 0;
+            best = (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns};
         }
     }
     return best;
@@ -145,8 +156,7 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
     bool halves = elem == DT_F16 || elem == DT_BF16;
     size->as_terms = wants_terms(options, elem, way, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
-    bool thin = size->rows <= FED_ROWS || size->columns <= FED_ROWS;
-    bool worth = thin ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
+    bool worth = is_thin(size) ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
     size->fed = size->as_terms || (hopper && (halves || size->tf32) && worth);
 }
 
@@ -175,9 +185,9 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512)
-        return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0, false};
-    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0, false};
-    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0, false};
+        return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0, 0, false};
+    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0, 0, false};
+    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0, 0, false};
 }
 
 /* Cycles of a step of 64 k: what the matrix units take, or the four warps that gather; then what is stored. */
@@ -201,7 +211,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         double time = (double)((count + units - 1) / units) * each;
         if (best.rows && time >= least) continue;
         least = time;
-        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, false};
+        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, 0, false};
     }
     return best;
 }
@@ -225,7 +235,7 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
         return c;
     }
     if (size->fed) return gather_fed_tiles(options, size);
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, false};
+    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, 0, false};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
     while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)

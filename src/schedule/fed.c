@@ -16,7 +16,8 @@ enum {
     GROUP_WARPS = 4,
     MOST_COLUMNS = 256,
     MOST_SUMS = 128, /* registers of a thread */
-    MOST_STAGES = 8,
+    MOST_STAGES = 8, /* where nobody wishes more */
+    MOST_WISHED = 16,
     ENOUGH_STAGES = 4,
     FILL_REGISTERS = 24,
     MULTIPLY_REGISTERS = 240,
@@ -201,12 +202,12 @@ static bool choose_stages(fed_work *w, const sched_machine *machine)
     sched_choice *c = &s->choice;
     int64_t step = 0;
     for (int i = 0; i < s->operand_count; i++) step += s->operands[i].walk ? 0 : s->operands[i].ring.stage_bytes;
-    int64_t out = s->out.stage_bytes * s->out.stages, phases = 2 * PHASE_BYTES * MOST_STAGES;
+    int64_t out = s->out.stage_bytes * s->out.stages, phases = 2 * PHASE_BYTES * MOST_WISHED;
     for (c->blocks = 2; c->blocks; c->blocks--) {
         int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
         for (s->out_buffers = 2; s->out_buffers; s->out_buffers--) {
             int64_t stages = (room - out * s->out_buffers) / step;
-            if (c->blocks > 1 && (c->groups > 1 || stages < ENOUGH_STAGES)) continue;
+            if (c->blocks > 1 && (c->groups > 1 || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knob_stages))) continue;
             if (s->out_buffers > 1 && stages < ENOUGH_STAGES) continue;
             if (stages < 2) continue;
             c->stages = (int)MINIMUM(stages, s->kernel->knob_stages ? MAXIMUM(s->kernel->knob_stages, 2) : MOST_STAGES);

@@ -424,9 +424,13 @@ TEST(one_row)
     char *words = show(FILE_PATH, "one_row_by_rows", "layout", "N=8192 K=4096");
     EXPECT(strstr(words, "vectors of 8, all threads along a row") && !strstr(words, "phase 1"));
     free(words);
+    words = show(FILE_PATH, "few_rows", "schedule", "N=8192 K=4096");
+    EXPECT(strstr(words, "fed tile=64x64x64 stages=12 groups=1 order=8 blocks=1\n"));
+    free(words);
     words = show(FILE_PATH, "columns_by_one", "layout", "M=8192 K=4096");
     EXPECT(!strstr(words, "vectors of 1, all threads along a row"));
     free(words);
+    run_products(QN_PRODUCTS_TF32, 1, false, 4, 8200, 260, false, true);
     for (int turned = 0; turned < 2; turned++) {
         run_products(QN_PRODUCTS_ANY, 2, false, 1, 70, 130, false, turned);
         run_products(QN_PRODUCTS_ANY, 2, false, 70, 1, 130, turned, false);
