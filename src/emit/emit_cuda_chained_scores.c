@@ -8,6 +8,7 @@
  */
 #include "emit/emit_cuda_chained_parts.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static void print_edges(chained_printer *p)
     for (int i = 0; i < p->c->condition_count && p->masked; i++) {
         const chained_condition *q = &p->c->conditions[i];
         put(e, "const int edge%d = (int)(%s%s - %s);", i, emit_name(e, q->limit ? q->limit : q->fixed),
-            q->limit ? "" : " + row", emit_name(e, q->moving));
+            q->limit ? "" : arena_print(e->memory, " + row + %" PRId64, q->more), emit_name(e, q->moving));
     }
 }
 

@@ -10,6 +10,8 @@
  */
 #include "emit/emit_cuda_chained_parts.h"
 
+#include <inttypes.h>
+
 enum { LINE = CHAINED_LINE };
 
 static int line_units(int lines) /* of descriptors, 16 bytes */
@@ -129,11 +131,10 @@ static void print_whole(chained_printer *p)
     for (int i = 0; i < c->condition_count; i++) {
         const chained_condition *q = &c->conditions[i];
         bool below = q->limit || q->compare == OP_LT || q->compare == OP_LE;
-        const char *end =
-            q->limit ? emit_name(e, q->limit)
-            : below
-                ? arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed), q->compare == OP_LE)
-                : arena_print(e->memory, "%s + group * 64 + %d", emit_name(e, q->fixed), 63 + (q->compare == OP_GT));
+        int64_t more = q->more + (q->compare == OP_LE || q->compare == OP_GT) + (below ? 0 : 63);
+        const char *end = q->limit
+                              ? emit_name(e, q->limit)
+                              : arena_print(e->memory, "%s + group * 64 + (%" PRId64 ")", emit_name(e, q->fixed), more);
         if (below)
             put(e, "whole = %s < whole ? %s : whole;", end, end);
         else

@@ -46,7 +46,7 @@ typedef struct scores_text { /* a kernel being written */
     int statistic_count;
     int products;        /* of scores */
     int64_t depth;       /* of all products together */
-    bool whole_rows;     /* no mask but that of positions up to the row's own */
+    bool positions;      /* masks compare positions and nothing else */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
     bool one;            /* the constant ONE is there: an axis of one element */
     bool fast;           /* a loop that the matrix units run at their speed (schedule/chained.h) */

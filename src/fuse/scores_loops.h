@@ -9,6 +9,12 @@
 
 enum { SCORES_MOST_DEPTH = 256, SCORES_OUTPUTS = 2 };
 
+/* Places of scores with lower <= column - row <= upper; +-SCORES_FAR: no such limit. */
+enum { SCORES_FAR = 1 << 30 };
+typedef struct score_band {
+    int64_t lower, upper;
+} score_band;
+
 /* How an output reads its scores. */
 typedef struct output_form {
     node scores, other; /* the operands */
@@ -28,10 +34,12 @@ node scores_behind(const score_graph *s, node n);               /* through what 
 node scores_maximum_of(const score_graph *s, node exponential); /* exp(x - m): m, where it is x's maximum; else 0 */
 /* scores = e / sum(e), perhaps rounded: its maximum and sum. */
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm);
-bool scores_is_causal(const score_graph *s, node condition); /* only position j <= i is left of columns j and rows i */
 /* select(condition, x, -inf) around scores: the conditions; the scores inside. */
 node scores_inside_masks(const score_graph *s, node x, node *conditions, int *count, int most);
-bool scores_vanish(const score_graph *s, node n); /* are these scores 0 wherever j > i? */
+/* Which j - i of columns j and rows i a condition leaves, and outside of which of them scores are 0. */
+score_band scores_band(const score_graph *s, node condition);
+bool scores_is_band(const score_graph *s, node condition); /* it is true all over its band */
+score_band scores_vanish_outside(const score_graph *s, node n);
 /* The ways (0 to 3) in which a product may contract scores: which operand, and whether turned. */
 bool scores_form_of(const score_graph *s, node dot, int way, output_form *f);
 int64_t scores_output_depth(const graph_node *x, const output_form *f);

@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+enum { FAR = SCORES_FAR };
+
 static const graph_node *get(const score_graph *s, node n)
 {
     return graph_get(s->g, n);
@@ -60,30 +62,6 @@ bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *n
     return *maximum && scores_norm_maximum(s, *norm) == *maximum && get(s, *norm)->inputs[0] == e;
 }
 
-/* Is position j along S compared with position i along L so that only j <= i is left? */
-bool scores_is_causal(const score_graph *s, node condition)
-{
-    for (;;) { /* [L, S] may have been given axes of one element in front */
-        const graph_node *x = get(s, condition);
-        if (x->code != GRAPH_EXPAND && x->code != GRAPH_RESHAPE) break;
-        condition = x->inputs[0];
-    }
-    const graph_node *x = get(s, condition);
-    if (x->code != GRAPH_MAP || x->input_count != 2 || x->shape.rank < 2) return false;
-    int later = x->attr.map == OP_LE || x->attr.map == OP_LT ? 0 : 1; /* which operand is j */
-    if (later && x->attr.map != OP_GE && x->attr.map != OP_GT) return false;
-    for (int side = 0; side < 2; side++) {
-        node n = x->inputs[side == 0 ? later : !later];
-        const graph_node *y = get(s, n);
-        int rank = x->shape.rank, axis = side == 0 ? rank - 1 : rank - 2;
-        if (y->code == GRAPH_EXPAND) y = get(s, y->inputs[0]);
-        if (y->code != GRAPH_RESHAPE || y->shape.rank != rank || y->shape.extents[axis] != x->shape.extents[axis])
-            return false;
-        if (get(s, y->inputs[0])->code != GRAPH_IOTA || shape_count(&y->shape) != y->shape.extents[axis]) return false;
-    }
-    return true;
-}
-
 static bool is_number(const score_graph *s, node n, double f)
 {
     return get(s, n)->code == GRAPH_FULL && get(s, n)->attr.number.f == f;
@@ -100,39 +78,134 @@ node scores_inside_masks(const score_graph *s, node x, node *conditions, int *co
     return x;
 }
 
-static bool is_masked_causal(const score_graph *s, node x)
+/* ---- bands ---- */
+
+static const score_band everywhere = {.lower = -FAR, .upper = FAR};
+
+static score_band both(score_band a, score_band b)
+{
+    return (score_band){MAXIMUM(a.lower, b.lower), MINIMUM(a.upper, b.upper)};
+}
+
+static bool is_integer_number(const score_graph *s, node n, int64_t *out)
+{
+    const graph_node *x = get(s, scores_behind(s, n));
+    *out = x->attr.number.i;
+    return x->code == GRAPH_FULL && dtype_is_integer(x->elem) && *out > -FAR && *out < FAR;
+}
+
+/* A position along S (*axis 1) or along L (0), plus a number: an iota under views and additions of numbers. */
+static bool find_position(const score_graph *s, node n, int *axis, int64_t *more)
+{
+    *more = 0;
+    for (int depth = 0; depth < 16; depth++) {
+        const graph_node *x = get(s, n);
+        int64_t number;
+        if (s->leaves[n].given) return false;
+        if (x->code == GRAPH_RESHAPE && get(s, x->inputs[0])->code == GRAPH_IOTA) {
+            int rank = x->shape.rank;
+            for (int k = 1; k < 3 && k <= rank; k++) {
+                *axis = 2 - k;
+                if (x->shape.extents[rank - k] == shape_count(&x->shape) && x->shape.extents[rank - k] > 1) return true;
+            }
+            return false;
+        }
+        bool adds = x->code == GRAPH_MAP && (x->attr.map == OP_ADD || x->attr.map == OP_SUB);
+        if (adds && is_integer_number(s, x->inputs[1], &number)) {
+            *more += x->attr.map == OP_ADD ? number : -number;
+        } else if (x->code == GRAPH_RESHAPE) { /* axes of one element in front */
+            const shape *from = &get(s, x->inputs[0])->shape;
+            if (from->rank < 2 || from->extents[from->rank - 1] != x->shape.extents[x->shape.rank - 1]) return false;
+        } else if (x->code != GRAPH_EXPAND) {
+            return false;
+        }
+        n = x->inputs[0];
+    }
+    return false;
+}
+
+/* Which j - i a condition leaves; everywhere where it is no comparison of positions. */
+score_band scores_band(const score_graph *s, node condition)
+{
+    for (;;) { /* [L, S] may have been given axes of one element in front */
+        const graph_node *x = get(s, condition);
+        if ((x->code != GRAPH_EXPAND && x->code != GRAPH_RESHAPE) || s->leaves[condition].given) break;
+        condition = x->inputs[0];
+    }
+    const graph_node *x = get(s, condition);
+    if (x->code != GRAPH_MAP || x->input_count != 2 || s->leaves[condition].given) return everywhere;
+    op_code code = x->attr.map;
+    if (code == OP_AND && x->elem == DT_BOOL) return both(scores_band(s, x->inputs[0]), scores_band(s, x->inputs[1]));
+    if (code != OP_LE && code != OP_LT && code != OP_GE && code != OP_GT) return everywhere;
+    int axis[2];
+    int64_t more[2], number;
+    const graph_node *difference = get(s, x->inputs[0]);
+    node sides[2] = {x->inputs[0], x->inputs[1]};
+    int64_t apart = 0; /* side 0 compare side 1 + apart */
+    if (scores_is_map(s, x->inputs[0], OP_SUB) && is_integer_number(s, x->inputs[1], &number)) {
+        sides[0] = difference->inputs[0];
+        sides[1] = difference->inputs[1];
+        apart = number;
+    }
+    for (int i = 0; i < 2; i++)
+        if (!find_position(s, sides[i], &axis[i], &more[i])) return everywhere;
+    if (axis[0] == axis[1]) return everywhere;
+    apart += more[1] - more[0];
+    bool below = code == OP_LE || code == OP_LT, strict = code == OP_LT || code == OP_GT;
+    if (axis[0] == 0) { /* i compare j + apart: j reversed compare i - apart */
+        below = !below;
+        apart = -apart;
+    }
+    return below ? (score_band){-FAR, apart - strict} : (score_band){apart + strict, FAR};
+}
+
+bool scores_is_band(const score_graph *s, node condition)
+{
+    const graph_node *x = get(s, condition);
+    if (s->leaves[condition].given) return false;
+    if (x->code == GRAPH_EXPAND || x->code == GRAPH_RESHAPE) return scores_is_band(s, x->inputs[0]);
+    if (x->code == GRAPH_MAP && x->attr.map == OP_AND)
+        return scores_is_band(s, x->inputs[0]) && scores_is_band(s, x->inputs[1]);
+    score_band band = scores_band(s, condition);
+    return band.lower > -FAR || band.upper < FAR;
+}
+
+static score_band band_of_masks(const score_graph *s, node x)
 {
     node conditions[4];
     int count = 0;
-    bool causal = false;
+    score_band band = everywhere;
     (void)scores_inside_masks(s, x, conditions, &count, COUNT(conditions));
-    for (int i = 0; i < count; i++) causal |= scores_is_causal(s, conditions[i]);
-    return causal;
+    for (int i = 0; i < count; i++) band = both(band, scores_band(s, conditions[i]));
+    return band;
 }
 
-/* Are these scores 0 wherever j > i? */
-static bool vanishes(const score_graph *s, node n, int depth)
+static score_band band_at(const score_graph *s, node n, int depth)
 {
     const graph_node *x = get(s, n);
-    if (depth > 24 || s->leaves[n].given || x->code != GRAPH_MAP) return false;
+    if (depth > 24 || s->leaves[n].given || x->code != GRAPH_MAP) return everywhere;
     switch (x->attr.map) {
-    case OP_MUL: return vanishes(s, x->inputs[0], depth + 1) || vanishes(s, x->inputs[1], depth + 1);
+    case OP_MUL: return both(band_at(s, x->inputs[0], depth + 1), band_at(s, x->inputs[1], depth + 1));
     case OP_DIV:
     case OP_CONVERT:
-    case OP_NEG: return vanishes(s, x->inputs[0], depth + 1);
+    case OP_NEG: return band_at(s, x->inputs[0], depth + 1);
     case OP_ADD:
-    case OP_SUB: return vanishes(s, x->inputs[0], depth + 1) && vanishes(s, x->inputs[1], depth + 1);
+    case OP_SUB: {
+        score_band a = band_at(s, x->inputs[0], depth + 1), b = band_at(s, x->inputs[1], depth + 1);
+        return (score_band){MINIMUM(a.lower, b.lower), MAXIMUM(a.upper, b.upper)};
+    }
     case OP_SELECT:
-        return is_number(s, x->inputs[2], 0) &&
-               (scores_is_causal(s, x->inputs[0]) || vanishes(s, x->inputs[1], depth + 1));
-    case OP_EXP: return scores_maximum_of(s, n) && is_masked_causal(s, get(s, get(s, n)->inputs[0])->inputs[0]);
-    default: return false;
+        if (!is_number(s, x->inputs[2], 0)) return everywhere;
+        return both(scores_band(s, x->inputs[0]), band_at(s, x->inputs[1], depth + 1));
+    case OP_EXP:
+        return scores_maximum_of(s, n) ? band_of_masks(s, get(s, get(s, n)->inputs[0])->inputs[0]) : everywhere;
+    default: return everywhere;
     }
 }
 
-bool scores_vanish(const score_graph *s, node n)
+score_band scores_vanish_outside(const score_graph *s, node n)
 {
-    return vanishes(s, n, 0);
+    return band_at(s, n, 0);
 }
 
 /* ---- outputs ---- */

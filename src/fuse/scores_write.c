@@ -31,7 +31,7 @@ static bool is_fast(const scores_text *t, bool softmax)
 {
     const fuse_options *options = t->options;
     bool good = options->gpu && options->arch == 90 && t->scores.rank <= 5 && !t->reads_scores;
-    if (softmax) good &= t->whole_rows && t->array_count == 3 && t->products == 1;
+    if (softmax) good &= t->positions && t->array_count == 3 && t->products == 1;
     dtype elem = DT_COUNT;
     for (int i = 0; i < t->array_count && good; i++) {
         dtype own = get(t, t->arrays[i])->elem;
@@ -134,10 +134,28 @@ static const char *output_parameter(const scores_text *t, const output_form *f, 
                        f->columns ? "[S]" : "[L]", number);
 }
 
+/* The loop over blocks that a band touches. */
+static void put_loop(const scores_text *t, bool columns, score_band band, text *out)
+{
+    const char *own = columns ? "j" : "i", *step = columns ? "BM" : "BN", *size = columns ? "BN" : "BM";
+    /* Of columns j the rows j - upper to j - lower. */
+    int64_t lower = columns ? -band.upper : band.lower, upper = columns ? -band.lower : band.upper;
+    const char *first = "0", *end = columns ? "L" : "S";
+    if (lower > -SCORES_FAR)
+        first = lower ? arena_print(t->memory, "max(0, %s + (%lld)) / %s * %s", own, (long long)lower, step, step)
+                      : arena_print(t->memory, "%s / %s * %s", own, step, step);
+    if (upper < SCORES_FAR)
+        end = upper ? arena_print(t->memory, "min(%s, %s + %s + (%lld))", end, own, size, (long long)upper)
+                    : arena_print(t->memory, "min(%s, %s + %s)", end, own, size);
+    text_print(out, "    int first = %s, end = %s;\n    for (int %s = first; %s < end; %s += %s) {\n", first, end,
+               columns ? "i" : "j", columns ? "i" : "j", columns ? "i" : "j", step);
+}
+
 bool scores_write_pass(scores_text *t, const node *outputs, const output_form *forms, int count, text *out)
 {
     score_graph s = graph_of(t);
-    bool sums = !forms, causal = true, columns = !sums && forms[0].columns;
+    bool sums = !forms, columns = !sums && forms[0].columns;
+    score_band band = {SCORES_FAR, -SCORES_FAR};
     const char *names[SCORES_OUTPUTS], *steps[SCORES_OUTPUTS], *batch = batch_words(t);
     int64_t depth = 0;
     text parameters = {0};
@@ -146,7 +164,8 @@ bool scores_write_pass(scores_text *t, const node *outputs, const output_form *f
         node wanted = sums ? x->inputs[0] : forms[i].scores;
         names[i] = scores_put(t, wanted);
         steps[i] = sums || t->refused ? "" : product_words(t, outputs[i], &forms[i], names[i]);
-        causal &= scores_vanish(&s, wanted);
+        score_band own = scores_vanish_outside(&s, wanted);
+        band = (score_band){MINIMUM(band.lower, own.lower), MAXIMUM(band.upper, own.upper)};
         if (t->refused || !t->products) return text_free(&parameters), false;
         if (sums) {
             text_print(&parameters, ", out %s o%d%s[L][ONE]", scores_type(x->elem), i, batch_extents(t));
@@ -167,12 +186,7 @@ bool scores_write_pass(scores_text *t, const node *outputs, const output_form *f
         else
             text_print(out, "    tile %s acc%d = like(%s, 0);\n", type, i, output_access(t, &forms[i], i));
     }
-    if (columns)
-        text_print(out, "    int first = %s;\n    for (int i = first; i < L; i += BM) {\n",
-                   causal ? "j / BM * BM" : "0");
-    else
-        text_print(out, "    int end = %s;\n    for (int j = 0; j < end; j += BN) {\n",
-                   causal ? "min(S, i + BM)" : "S");
+    put_loop(t, columns, band, out);
     text_add(out, text_get(columns ? &t->rows : &t->columns));
     text_add(out, text_get(&t->both));
     for (int i = 0; i < count; i++)
@@ -200,20 +214,22 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     t->second = norm;
     node inner = scores_inside_masks(&s, x, conditions, &count, COUNT(conditions));
     const char *name = scores_put(t, inner);
-    bool causal = false, always = true; /* always: every row has a score */
+    score_band band = {-SCORES_FAR, SCORES_FAR};
+    bool positions = true, always = true; /* positions: masks compare nothing else; always: every row has a score */
     text masked = {0};
     text_add(&masked, name);
     for (int i = count - 1; i >= 0 && !t->refused; i--) {
-        bool own = scores_is_causal(&s, conditions[i]);
-        causal |= own;
-        always &= own;
+        score_band own = scores_band(&s, conditions[i]);
+        band = (score_band){MAXIMUM(band.lower, own.lower), MINIMUM(band.upper, own.upper)};
+        positions &= scores_is_band(&s, conditions[i]);
+        always &= own.lower == -SCORES_FAR && own.upper >= 0 && positions;
         const char *before = arena_copy_text(t->memory, text_get(&masked), masked.length);
         const char *condition = scores_condition(t, conditions[i]);
         text_clear(&masked);
         text_print(&masked, "keep(%s, %s)", before, condition);
     }
     always &= !t->reads_scores;
-    t->whole_rows = always;
+    t->positions = positions;
     const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
     text_free(&masked);
     int64_t depth = f ? scores_output_depth(get(t, dot), f) : 0;
@@ -237,7 +253,7 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
         f ? arena_print(t->memory, "o0%s[i : BM][0][]", batch) : arena_print(t->memory, "top%s[i : BM][0][]", batch);
     text_print(out, "    tile %s m = like(%s, -inf), l = like(m, 0);\n", type, row);
     if (f) text_print(out, "    tile %s acc = like(%s, 0);\n", type, output_access(t, f, 0));
-    text_print(out, "    int end = %s;\n    for (int j = 0; j < end; j += BN) {\n", causal ? "min(S, i + BM)" : "S");
+    put_loop(t, false, band, out);
     text_add(out, text_get(&t->columns));
     text_add(out, text_get(&t->both));
     /* Any number near the maximum will do: it follows only a growth that exponentials would feel, so that what was summed

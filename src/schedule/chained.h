@@ -30,7 +30,8 @@ typedef struct chained_condition {
     value of;            /* the bool it is */
     value moving, fixed; /* scalars: where positions start */
     value limit;         /* of a bound; 0: a comparison */
-    op_code compare;     /* moving `compare` fixed: LT, LE, GT, GE */
+    op_code compare;     /* moving `compare` fixed + more: LT, LE, GT, GE */
+    int64_t more;
 } chained_condition;
 
 typedef struct chained_operand {

@@ -5,6 +5,8 @@
  */
 #include "schedule/chained.h"
 
+enum { MOST_MORE = 1 << 30 };
+
 static const tile_op *def(const chained *c, value v)
 {
     return tile_def(c->kernel, v);
@@ -16,21 +18,37 @@ static bool is_number(const chained *c, value v, int64_t n)
     return tile_is_constant(c->kernel, v, &x) && x.i == n;
 }
 
-/* start + iota along the rows (axis 0) or columns (1) of the scores. */
-static bool find_position(const chained *c, value v, int *axis, value *start)
+/* start + iota + more along the rows (axis 0) or columns (1) of the scores. */
+static bool find_position(const chained *c, value v, int *axis, value *start, int64_t *more)
 {
-    const tile_op *op = def(c, v);
     tile_type type = tile_type_of(c->kernel, v);
-    if (!op || type.rank != 2) return false;
+    if (type.rank != 2) return false;
     *axis = type.dims[0] == 1 ? 1 : 0;
-    if (op->code == OP_RESHAPE) op = def(c, op->operands[0]);
-    if (!op || op->code != OP_ADD) return false;
-    for (int i = 0; i < 2; i++) {
-        const tile_op *iota = def(c, op->operands[i]);
-        if (iota && iota->code == OP_RESHAPE) iota = def(c, iota->operands[0]);
-        if (!iota || iota->code != OP_IOTA || tile_type_of(c->kernel, op->operands[!i]).rank) continue;
-        *start = op->operands[!i];
-        return true;
+    *start = 0;
+    *more = 0;
+    for (int depth = 0; depth < 16; depth++) {
+        const tile_op *op = def(c, v);
+        if (!op) return false;
+        if (op->code == OP_IOTA) return *start != 0;
+        if (op->code == OP_RESHAPE || op->code == OP_BROADCAST) {
+            v = op->operands[0];
+            continue;
+        }
+        if (op->code != OP_ADD && op->code != OP_SUB) return false;
+        int side = op->code == OP_ADD && !tile_type_of(c->kernel, op->operands[0]).rank ? 1 : 0;
+        value other = op->operands[!side];
+        number n;
+        while (def(c, other) && def(c, other)->code == OP_BROADCAST) other = def(c, other)->operands[0];
+        if (tile_type_of(c->kernel, other).rank) return false;
+        if (tile_is_constant(c->kernel, other, &n)) {
+            if (n.i < -MOST_MORE || n.i > MOST_MORE) return false;
+            *more += op->code == OP_ADD ? n.i : -n.i;
+        } else if (*start || op->code == OP_SUB) {
+            return false;
+        } else {
+            *start = other;
+        }
+        v = op->operands[side];
     }
     return false;
 }
@@ -49,14 +67,16 @@ static bool find_comparison(chained *c, const tile_op *op, value v, unsigned *bi
 {
     value start[2], at = c->loop->regions[0]->args[0];
     int axis[2], moving_axis = c->turned ? 0 : 1;
+    int64_t more[2];
     for (int i = 0; i < 2; i++)
-        if (!find_position(c, op->operands[i], &axis[i], &start[i])) return false;
+        if (!find_position(c, op->operands[i], &axis[i], &start[i], &more[i])) return false;
     int moving = axis[0] == moving_axis ? 0 : 1;
     if (axis[0] == axis[1] || start[moving] != at) return false;
     op_code compare = op->code;
     if (moving == 1) compare = compare == OP_LT ? OP_GT : compare == OP_LE ? OP_GE : compare == OP_GT ? OP_LT : OP_LE;
-    return add_condition(c, (chained_condition){.of = v, .moving = at, .fixed = start[!moving], .compare = compare},
-                         bits);
+    chained_condition condition = {.of = v, .moving = at, .fixed = start[!moving], .compare = compare};
+    condition.more = more[!moving] - more[moving];
+    return add_condition(c, condition, bits);
 }
 
 bool chained_find_mask(chained *c, value v, unsigned *bits)

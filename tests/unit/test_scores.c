@@ -27,25 +27,28 @@ typedef struct attention_case {
     bool causal, bias, mask;
     qn_dtype type;
     bool on_ref, on_emu;
+    int window; /* only columns j > i - window; 0: all */
 } attention_case;
 
 static const attention_case cases[] = {
-    {"plain", 1, 2, 0, 70, 67, 16, 24, false, false, false, QN_F32, false, false},
-    {"causal", 2, 1, 0, 67, 67, 8, 8, true, false, false, QN_F32, false, true},
-    {"causal, more columns", 1, 1, 0, 33, 70, 8, 8, true, false, false, QN_F32, false, false},
-    {"causal, more rows", 1, 1, 0, 130, 66, 8, 8, true, false, false, QN_F32, false, false},
-    {"bias", 1, 3, 0, 65, 5, 4, 6, false, true, false, QN_F32, true, false},
-    {"mask", 1, 2, 0, 66, 130, 5, 3, false, false, true, QN_F32, false, false},
-    {"mask, bias, causal", 1, 1, 0, 70, 70, 8, 8, true, true, true, QN_F32, false, false},
-    {"grouped", 1, 4, 2, 40, 66, 16, 16, true, false, false, QN_F32, false, false},
-    {"halves", 1, 2, 0, 80, 70, 32, 32, true, false, false, QN_BF16, false, false},
-    {"matrix units", 1, 2, 0, 150, 200, 64, 128, false, false, false, QN_BF16, false, true},
-    {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true},
-    {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true},
-    {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true},
-    {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true},
-    {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true},
-    {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false},
+    {"plain", 1, 2, 0, 70, 67, 16, 24, false, false, false, QN_F32, false, false, 0},
+    {"causal", 2, 1, 0, 67, 67, 8, 8, true, false, false, QN_F32, false, true, 0},
+    {"causal, more columns", 1, 1, 0, 33, 70, 8, 8, true, false, false, QN_F32, false, false, 0},
+    {"causal, more rows", 1, 1, 0, 130, 66, 8, 8, true, false, false, QN_F32, false, false, 0},
+    {"bias", 1, 3, 0, 65, 5, 4, 6, false, true, false, QN_F32, true, false, 0},
+    {"mask", 1, 2, 0, 66, 130, 5, 3, false, false, true, QN_F32, false, false, 0},
+    {"mask, bias, causal", 1, 1, 0, 70, 70, 8, 8, true, true, true, QN_F32, false, false, 0},
+    {"grouped", 1, 4, 2, 40, 66, 16, 16, true, false, false, QN_F32, false, false, 0},
+    {"halves", 1, 2, 0, 80, 70, 32, 32, true, false, false, QN_BF16, false, false, 0},
+    {"matrix units", 1, 2, 0, 150, 200, 64, 128, false, false, false, QN_BF16, false, true, 0},
+    {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true, 0},
+    {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true, 0},
+    {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true, 0},
+    {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true, 0},
+    {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true, 0},
+    {"window", 1, 1, 0, 150, 150, 8, 8, true, false, false, QN_F32, false, false, 20},
+    {"matrix units, window", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 70},
+    {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false, 0},
 };
 
 /* Numbers that bf16 has exactly, so that all types compute of the same. */
@@ -97,6 +100,11 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
                          qn_full(on, qn_tensor_dtype(bias), QN_SHAPE(c->rows, c->columns), -INFINITY));
     else if (c->mask)
         extra = mask_of(on, c->rows, c->columns);
+    if (c->window) {
+        qn_tensor i = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->rows, 1), 1);
+        qn_tensor j = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->columns, 1), 0);
+        extra = qn_gt(j, qn_sub_scalar(i, c->window));
+    }
     qn_tensor y = qn_scaled_dot_product_attention(q, keys, values, extra, c->causal, 0);
     qn_tensor w = numbers(on, type, heads_of(c, share, c->rows, c->width), 5);
     qn_tensor loss = qn_sum(qn_mul(w, y), QN_ALL, false), inputs[4] = {q, k, v, bias};
