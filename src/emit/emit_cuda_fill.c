@@ -5,8 +5,10 @@
  * k. A warp fills line after line of the ring (128 bytes). A lane stays at two elements of one axis (`fixed`); the places
  * along the other axis (`walk`) are kept one a lane, and handed round as the warp comes to them. So an element costs an
  * addition, and an addition and a comparison for each guard; divisions are made once for a tile or a step.
- * Elements of SCHED_GATHER_ROWS lines are on their way at any time (`raw`): as one is taken, the one that will be taken
- * as many lines later is asked for, over the end of the step.
+ * The elements of a step are asked for in two halves (`raw`), each while the other is taken: loads that are waited for one
+ * by one, with others asked for between, would all be waited for together, since a warp has few counters of its loads.
+ * Elements that go to the ring as they lie in memory, 16 bytes at a time, are copied in the background instead, several
+ * steps ahead.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_cuda_fill.h"
@@ -85,13 +87,17 @@ static const char *start_of(emitter *e, const schedule *s, int wanted)
     return "0";
 }
 
-/* Asks for the elements of line `line` of a pass; places: those of fixed and walk at that time. */
-static void put_ask(emitter *e, const schedule *s, const char *fixed, const char *walk, const char *line)
+/* Asks for one half of the elements of a step; walk, fixed: the places of that step. */
+static void put_ask(emitter *e, const schedule *s, int half, const char *fixed, const char *walk)
 {
-    put(e, "{");
-    put(e, "    const %s here = gather_pass(%s, %s);", place_type(e, s), walk, line);
-    put(e, "    gather_take(raw[row][0], gather_base, %s[0], here, gather_extents);", fixed);
-    put(e, "    gather_take(raw[row][1], gather_base, %s[1], here, gather_extents);", fixed);
+    const sched_gather *g = &s->gather;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int row = 0; row < %d; row++) {", g->rows);
+    put(e, "    const int box = (%d + row) / %d, line = (%d + row) %% %d;", half * g->rows, g->warp_lines,
+        half * g->rows, g->warp_lines);
+    put(e, "    const %s here = gather_pass(%s, line);", place_type(e, s), walk);
+    put(e, "    for (int v = 0; v < 2; v++)");
+    put(e, "        gather_take(raw[%d][row][v], gather_base, %s[box][v], here, gather_extents);", half, fixed);
     put(e, "}");
 }
 
@@ -102,7 +108,7 @@ void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
     const char *first[GUARDS_MOST + 1], *type = place_type(e, s);
     const char *from = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
     const char *start = start_of(e, s, g->tile_axis);
-    need(e, "gather_take");
+    need(e, g->by_chunk ? "gather_copy" : "gather_take");
     e->array_used[g->load->attr.access.array] = true;
     put_base(e, s, first);
     text extents = {0};
@@ -112,34 +118,44 @@ void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
     text_free(&extents);
     put_place_of(e, s, "line_place", g->tile_axis, first);
     put_place_of(e, s, "k_place", g->k_axis, NULL);
+    if (g->by_chunk) {
+        put(e, "%s lines[%d];", type, g->rows);
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "for (int row = 0; row < %d; row++)", g->rows);
+        put(e, "    lines[row] = line_place(%s + filler * %d + row * 4 + lane / 8);", start, g->warp_lines);
+        return;
+    }
     put(e, "const long gather_start = %s < %s ? %s : %d;", from, limit, from, NOWHERE);
     if (g->along_k) {
         put(e, "%s fixed[1][2], fixed_next[1][2];", type);
         put(e, "for (int v = 0; v < 2; v++) fixed[0][v] = k_place(gather_start + lane * 2 + v);");
         put(e, "const %s walk = line_place(%s + filler * %d + lane %% %d);", type, start, g->warp_lines, g->warp_lines);
     } else {
-        put(e, "%s fixed[%d][2];", type, g->passes);
+        put(e, "%s fixed[%d][2];", type, g->boxes);
         text_add(e->out, "#pragma unroll\n");
-        put(e, "for (int box = 0; box < %d; box++)", g->passes);
+        put(e, "for (int box = 0; box < %d; box++)", g->boxes);
         put(e, "    for (int v = 0; v < 2; v++) fixed[box][v] = line_place(%s + box * 64 + lane * 2 + v);", start);
         put(e, "%s walk = k_place(gather_start + filler * %d + lane %% %d), walk_next;", type, g->warp_lines,
             g->warp_lines);
     }
-    put(e, "%s raw[%d][2];", cuda_memory_type(p->elem), SCHED_GATHER_ROWS);
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int row = 0; row < %d; row++)", SCHED_GATHER_ROWS);
-    put_ask(e, s, "fixed[0]", "walk", "row");
+    put(e, "%s raw[2][%d][2];", dtypes[p->elem].size_bytes == 2 ? "unsigned" : "float", g->rows);
+    put_ask(e, s, 0, "fixed", "walk");
 }
 
 void print_gather_next(emitter *e, const schedule *s, const loop_node *n)
 {
     const sched_gather *g = &s->gather;
     const char *k = start_of(e, s, g->k_axis);
+    if (g->by_chunk) {
+        put(e, "const %s k_here = k_place(%s + lane %% 8 * 8);", place_type(e, s), k);
+        return;
+    }
     if (g->along_k)
         put(e, "for (int v = 0; v < 2; v++) fixed_next[0][v] = k_place(%s + %d + lane * 2 + v);", k, n->number[0]);
     else
         put(e, "walk_next = k_place(%s + %d + filler * %d + lane %% %d);", k, n->number[0], g->warp_lines,
             g->warp_lines);
+    put_ask(e, s, 1, "fixed", "walk");
 }
 
 /* ---- what is computed from an element ---- */
@@ -150,12 +166,12 @@ static const char *pair_name(emitter *e, value v)
 }
 
 /* A value of both elements: `name_pair`; of what is rounded to 16 bits also `name_both`, the two in one register. */
-static void put_pair(emitter *e, const schedule *s, const tile_op *op, const char *matrix)
+static void put_pair(emitter *e, const schedule *s, const tile_op *op, int half)
 {
     value v = op->results[0];
     dtype elem = tile_type_of(e->k, v).elem;
     const char *name = emit_name(e, v), *type = cuda_register_type(elem);
-    bool rounds = op->code == OP_CONVERT && (elem == DT_BF16 || elem == DT_F16) && matrix &&
+    bool rounds = op->code == OP_CONVERT && (elem == DT_BF16 || elem == DT_F16) &&
                   tile_type_of(e->k, op->operands[0]).elem == DT_F32;
     const tile_op *below = op->code == OP_SELECT ? tile_def(e->k, op->operands[1]) : NULL;
     put(e, "%s %s_pair[2];", type, name);
@@ -171,7 +187,8 @@ static void put_pair(emitter *e, const schedule *s, const tile_op *op, const cha
         operands[i] =
             tile_type_of(e->k, op->operands[i]).rank ? pair_name(e, op->operands[i]) : emit_name(e, op->operands[i]);
     if (op == s->gather.load)
-        words = arena_print(e->memory, "%s(&raw[row][v])", need(e, "read_%s", memory_name(elem)));
+        words = arena_print(e->memory, "%s((const %s *)&raw[%d][row][v])", need(e, "read_%s", memory_name(elem)),
+                            cuda_memory_type(elem), half);
     else if (op->code == OP_BROADCAST)
         words = operands[0];
     else if (below == s->gather.load) /* outside of its array it is zero by itself */
@@ -189,7 +206,7 @@ static bool is_raw(const emitter *e, const schedule *s, value v)
     return op == s->gather.load;
 }
 
-static void put_arithmetic(emitter *e, const schedule *s)
+static void put_arithmetic(emitter *e, const schedule *s, int half)
 {
     const tile_block *body = s->walks[0].loops[0]->regions[0];
     const sched_gather *g = &s->gather;
@@ -201,26 +218,39 @@ static void put_arithmetic(emitter *e, const schedule *s)
         for (int i = 0; i < from->op_count; i++) {
             const tile_op *op = from->ops[i];
             bool here = op->result_count == 1 && !op->region_count && g->needed[op->results[0]];
-            if (here && tile_type_of(e->k, op->results[0]).rank) put_pair(e, s, op, s->matrix);
+            if (here && tile_type_of(e->k, op->results[0]).rank) put_pair(e, s, op, half);
         }
     }
 }
 
-void print_gather(emitter *e, const schedule *s)
+/* Four lines at a time, eight lanes each. */
+static void put_chunks(emitter *e, const schedule *s)
 {
     const sched_gather *g = &s->gather;
-    const char *line = g->along_k
-                           ? arena_print(e->memory, "(filler * %d + pass * %d + row)", g->warp_lines, SCHED_GATHER_ROWS)
-                           : arena_print(e->memory, "(filler * %d + row)", g->warp_lines);
     text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int pass = 0; pass < %d; pass++) {", g->passes);
-    e->depth++;
+    put(e, "for (int row = 0; row < %d; row++) {", g->rows);
+    put(e, "    const int line = filler * %d + row * 4 + lane / 8;", g->warp_lines);
+    for (int n = 0; n < s->operand_count; n++)
+        if (s->operands[n].gathered)
+            put(e,
+                "    gather_copy(%s + stage * %" PRId64 " + line * %d + (lane %% 8 ^ line %% 8) * 16, gather_base, "
+                "lines[row], k_here, gather_extents);",
+                s->operands[n].ring.name, s->operands[n].ring.stage_bytes, SCHED_LINE_BYTES);
+    put(e, "}");
+}
+
+/* Half of a step's elements, of which all have been asked for, into the ring. */
+static void put_half(emitter *e, const schedule *s, int half)
+{
+    const sched_gather *g = &s->gather;
     text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int row = 0; row < %d; row++) {", SCHED_GATHER_ROWS);
+    put(e, "for (int row = 0; row < %d; row++) {", g->rows);
     e->depth++;
-    put_arithmetic(e, s);
-    put(e, "const int to = %s%s * %d + ((lane / 4 ^ row %% 8) * 16 + lane %% 4 * 4);",
-        g->along_k ? "" : arena_print(e->memory, "pass * %d + ", BOX_BYTES), line, SCHED_LINE_BYTES);
+    put_arithmetic(e, s, half);
+    put(e, "const int box = (%d + row) / %d, line = filler * %d + (%d + row) %% %d;", half * g->rows, g->warp_lines,
+        g->warp_lines, half * g->rows, g->warp_lines);
+    put(e, "const int to = box * %d + line * %d + ((lane / 4 ^ line %% 8) * 16 + lane %% 4 * 4);", BOX_BYTES,
+        SCHED_LINE_BYTES);
     for (int n = 0; n < s->operand_count; n++) {
         const sched_operand *o = &s->operands[n];
         if (!o->gathered) continue;
@@ -228,26 +258,65 @@ void print_gather(emitter *e, const schedule *s)
         const tile_op *op = tile_def(e->k, o->source);
         bool raw = is_raw(e, s, o->source);
         bool rounded = op->code == OP_CONVERT && tile_type_of(e->k, op->operands[0]).elem == DT_F32;
-        if (raw) word = "(raw[row][0] | (unsigned)raw[row][1] << 16)";
+        if (raw) word = arena_print(e->memory, "(raw[%d][row][0] | raw[%d][row][1] << 16)", half, half);
         if (!raw && !rounded)
             word = arena_print(e->memory, "%s(%s_pair[0], %s_pair[1])", need(e, "pack_%s", s->matrix), name, name);
         put(e, "*(unsigned *)(%s + stage * %" PRId64 " + to) = %s;", o->ring.name, o->ring.stage_bytes, word);
     }
-    put(e, "if (pass + 1 < %d)", g->passes);
-    e->depth++;
-    put_ask(e, s, g->along_k ? "fixed[0]" : arena_print(e->memory, "fixed[(pass + 1) %% %d]", g->passes), "walk",
-            g->along_k ? arena_print(e->memory, "(pass + 1) * %d + row", SCHED_GATHER_ROWS) : "row");
-    e->depth--;
-    put(e, "else");
-    e->depth++;
-    put_ask(e, s, g->along_k ? "fixed_next[0]" : "fixed[0]", g->along_k ? "walk" : "walk_next", "row");
-    e->depth--;
     e->depth--;
     put(e, "}");
-    e->depth--;
-    put(e, "}");
+}
+
+void print_gather(emitter *e, const schedule *s)
+{
+    const sched_gather *g = &s->gather;
+    if (g->by_chunk) {
+        put_chunks(e, s);
+        return;
+    }
+    put_half(e, s, 0);
+    put_ask(e, s, 0, g->along_k ? "fixed_next" : "fixed", g->along_k ? "walk" : "walk_next");
+    put_half(e, s, 1);
     if (g->along_k)
         put(e, "for (int v = 0; v < 2; v++) fixed[0][v] = fixed_next[0][v];");
     else
         put(e, "walk = walk_next;");
+}
+
+/* What was written is seen by the matrix units, and the stage so many steps ago (0: this one) is there. */
+static void put_filled(emitter *e, const char *stage)
+{
+    need(e, "bulk_groups");
+    put(e, "fence_async();");
+    put(e, "__syncwarp();");
+    put(e, "if (lane == 0) phase_arrive(full + %s);", stage);
+}
+
+void print_filled(emitter *e, const schedule *s)
+{
+    int lag = s->gather.lag, stages = s->choice.stages;
+    if (!s->gather.by_chunk) {
+        put_filled(e, "stage");
+        return;
+    }
+    put(e, "copy_commit();");
+    put(e, "if (behind == %d) {", lag);
+    e->depth++;
+    put(e, "copy_wait<%d>();", lag);
+    put_filled(e, arena_print(e->memory, "(stage + %d) %% %d", stages - lag, stages));
+    e->depth--;
+    put(e, "} else {");
+    put(e, "    behind++;");
+    put(e, "}");
+}
+
+void print_filled_last(emitter *e, const schedule *s)
+{
+    int stages = s->choice.stages;
+    put(e, "copy_wait<0>();");
+    put(e, "for (; behind > 0; behind--) {");
+    e->depth++;
+    put_filled(e, arena_print(e->memory, "(stage + %d - behind) %% %d", stages, stages));
+    e->depth--;
+    put(e, "}");
 }

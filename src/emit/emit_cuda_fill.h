@@ -11,5 +11,7 @@
 void print_gather_begin(emitter *e, const schedule *s, const loop_node *n);
 void print_gather_next(emitter *e, const schedule *s, const loop_node *n);
 void print_gather(emitter *e, const schedule *s);
+void print_filled(emitter *e, const schedule *s);
+void print_filled_last(emitter *e, const schedule *s);
 
 #endif

@@ -287,6 +287,7 @@ static void print_role(printer *p, const loop_node *n)
         put(e, "if (warp >= %d) { /* %s */", role->first_warp, role->name);
     open_brace(e);
     if (!n->number[0] && p->s->gather.load) put(e, "const int filler = warp - %d;", role->first_warp);
+    if (!n->number[0] && p->s->gather.by_chunk) put(e, "int behind = 0;");
     need(e, "roles");
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
     if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");
@@ -602,12 +603,8 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
     case LOOP_GATHER_BEGIN: print_gather_begin(e, p->s, n); break;
     case LOOP_GATHER_NEXT: print_gather_next(e, p->s, n); break;
     case LOOP_GATHER: print_gather(e, p->s); break;
-    case LOOP_FILLED:
-        need(e, "bulk_groups");
-        put(e, "fence_async();");
-        put(e, "__syncwarp();");
-        put(e, "if (lane == 0) phase_arrive(full + stage);");
-        break;
+    case LOOP_FILLED: print_filled(e, p->s); break;
+    case LOOP_FILLED_LAST: print_filled_last(e, p->s); break;
     case LOOP_SUMS_BEGIN: print_sums_begin(p, n); break;
     case LOOP_ADD_SUMS: print_add_sums(p); break;
     case LOOP_MATRIX: print_matrix(p, n); break;

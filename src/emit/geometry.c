@@ -473,6 +473,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
         const array_view *v = &arrays[i];
         if (p->digits) { /* its strides say nothing; small: positions and distances fit 32 bits */
             f->small = digits_reach(p->digits, v) < (int64_t)1 << 31;
+            f->bulk = (uintptr_t)v->data % 16 == 0;
             continue;
         }
         f->contiguous = is_contiguous(v);

@@ -23,6 +23,7 @@
 #define MOST_ACCESSES 24
 #define MOST_PROLOGUE_OPS 4
 #define SHORT_DEPTH 8
+#define LEAST_RUN 8       /* elements along an axis that make it worth to store along it */
 #define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
 #define JOIN_PARTS 16     /* sums of parts of K that are added at once */
 #define JOIN_COLUMNS 64
@@ -327,14 +328,17 @@ static bool share_guard(dot_work *w, int id)
     return !(x->axes & ~(dot_gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
 }
 
-/* Does the first result have its elements side by side along an axis of M? */
+/* Does the first result have its elements near each other along an axis of M, rather than of N? */
 static bool lies_along_rows(const dot_work *w)
 {
     const lower_output *out = &w->outputs[0];
+    const space *s = &w->t->space;
     affine place = index_linear(&out->map, &graph_get(w->t->g, out->n)->shape, NULL);
-    for (int i = 0; i < w->t->space.axis_count; i++)
-        if (place.factor[i] == 1 && w->t->space.axes[i].extent > 1) return class_axes(w, CLASS_ROWS) >> i & 1;
-    return false;
+    int near = -1;
+    for (int i = 0; i < s->axis_count; i++)
+        if (place.factor[i] && s->axes[i].extent >= LEAST_RUN && (near < 0 || place.factor[i] < place.factor[near]))
+            near = i;
+    return near >= 0 && class_axes(w, CLASS_ROWS) >> near & 1;
 }
 
 /* For matrix units and vectors rows and columns change places where results lie along rows; for matrix units K counts
@@ -708,8 +712,9 @@ static value operand(dot_work *w, frame *f, int side)
         value x = dot_load_term(w, f, side, 0);
         return tf32 ? lower_op(l, f->block, OP_TF32, elem, &x, 1, 0) : x;
     }
-    value stored = w->whole ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
-                            : lower_stored(l, f, w->terms[2 * w->pair + side]);
+    value stored = w->whole && !(w->slice && side == w->laid)
+                       ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
+                       : lower_stored(l, f, w->terms[2 * w->pair + side]);
     value x = lower_convert(l, f->block, stored, elem);
     if (tf32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
@@ -884,7 +889,7 @@ static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copi
     choose_by_size(w, elem, size);
     bool can = pair_count(w) == 1 && dot_has_terms(w);
     if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
-    if (w->whole) copies[w->laid] = size->fed;
+    if (w->whole) copies[w->laid] = size->fed && !w->slice;
     if (!size->fed || size->as_terms || w->whole) return;
     for (int side = 0; side < 2; side++)
         copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
@@ -907,6 +912,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
     bool copies[2] = {false, false};
     w->laid = size.rows <= size.columns ? 0 : 1;
+    w->slice = w->whole && elem != DT_F32 && dot_has_terms(w) && dot_is_slice(w, w->laid);
     choose_way(w, elem, &size, copies);
     w->as_terms = size.as_terms;
     w->tiles = choose_tiles(w, elem, &size);

@@ -17,6 +17,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/dot_work.h"
+#include "fuse/lower_parts.h"
 
 #include <math.h>
 
@@ -125,6 +126,18 @@ static bool lies_along(const dot_work *w, int side, int axis)
     for (int i = 0; i < w->l->axis_count; i++)
         if (i != axis && w->l->extents[i] > 1 && stride_of(w, side, i) % each) return false;
     return true;
+}
+
+bool dot_is_slice(const dot_work *w, int side)
+{
+    const term *x = &w->t->terms[w->terms[side]];
+    if (x->kind != TERM_ACCESS || x->guarded || w->gathered[side].guard_count || w->t->guard) return false;
+    const fuse_leaf *leaf = &w->b->leaves[x->n];
+    affine place = index_linear(x->map, &graph_get(w->b->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+    int64_t each = PAD_BYTES / dtypes[graph_get(w->b->g, x->n)->elem].size_bytes;
+    for (int i = 0; i < w->l->axis_count; i++)
+        if (!lower_is_linear(w->l, &place, i)) return false;
+    return (place.constant + (leaf->given ? leaf->offset : 0)) % each == 0 && lies_along(w, side, w->tile_axis[2]);
 }
 
 bool dot_wants_copy(const dot_work *w, int side, bool tf32)

@@ -55,6 +55,7 @@ typedef struct dot_work {
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
     bool as_terms;                      /* f32 operands are split into terms first */
     int laid;                           /* whole: the one operand that may be laid out anew */
+    bool slice;                         /* ... is read by slices as it is instead */
     dot_terms split[2];                 /* operands that are split or laid out anew */
 } dot_work;
 
@@ -66,6 +67,8 @@ frame *dot_frame_over(dot_work *w, tile_block *block, int down,
 
 /* dot_terms.c */
 bool dot_has_terms(const dot_work *w); /* axes are known: may operands be split or laid out anew? */
+/* Axes are known, whole: is an operand a slice along K after all, which bulk copies walk as it is? */
+bool dot_is_slice(const dot_work *w, int side);
 /* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
 bool dot_wants_copy(const dot_work *w, int side, bool tf32);
 void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: TERMS or 1 */

@@ -75,7 +75,7 @@ node graph_dot(graph *g, node a, node b, dtype elem, product_way way)
         return graph_fail(g, "dot", "products of %s do not give %s", dtypes[from].text, dtypes[elem].text);
     n.elem = elem;
     n.shape.extents[rank - 1] = right->extents[rank - 1];
-    n.attr.index = from == DT_F32 ? (int)way : PRODUCT_ANY;
+    n.attr.index = from == DT_F32 || (half && way == PRODUCT_TERMS) ? (int)way : PRODUCT_ANY;
     return graph_intern(g, &n);
 }
 

@@ -183,7 +183,8 @@ typedef struct tile_facts {
     bool last_unit;  /* array: last stride is 1 (or last extent <= 1) */
     bool contiguous; /* array: row-major with no gaps; implies last_unit */
     bool aligned;    /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
-    bool bulk;       /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes */
+    bool bulk;       /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes; with
+                        digits: its base is one */
     bool small;      /* array: below 2^31 elements (offsets fit 32 bits) */
     bool streams;    /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
     bool one;        /* scalar or extent: equals 1 */

@@ -117,6 +117,7 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
         loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
         in = after;
     }
+    if (gathers && s->gather.by_chunk) loops_add(memory, after_tiles, LOOP_FILLED_LAST, NULL, 0, 0);
     return after_role;
 }
 

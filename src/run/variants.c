@@ -248,7 +248,8 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
             if (f->last_unit && v->rank && v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1)
                 broken = "of unit stride on its last axis";
             if (f->aligned && !is_aligned(v)) broken = "aligned to 64 bytes";
-            if (f->bulk && !is_bulk(v)) broken = "laid out for bulk copies (strides and address multiples of 16 bytes)";
+            bool bulk = k->params[i].digits ? (uintptr_t)v->data % 16 == 0 : is_bulk(v);
+            if (f->bulk && !bulk) broken = "laid out for bulk copies (strides and address multiples of 16 bytes)";
             if (f->small && count >= (int64_t)1 << 31) broken = "smaller than 2^31 elements";
         } else {
             if (f->one && number != 1) broken = "one";

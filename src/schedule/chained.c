@@ -156,7 +156,7 @@ static int find_operand(search *w, value v, bool turned, int lines[2])
     const tile_param *p = &c->kernel->params[a->array];
     tile_type type = tile_type_of(c->kernel, op->results[0]);
     chained_operand o = {.load = op};
-    if (!p->facts.bulk || a->rank < 2 || a->rank > MAP_RANK)
+    if (!p->facts.bulk || p->digits || a->rank < 2 || a->rank > MAP_RANK)
         return refuse(w, "an array is not laid out for bulk copies"), -1;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         value at = op->operands[operand];
@@ -445,7 +445,7 @@ static bool add_store(search *w, const tile_op *op)
     if (a->mask_count || c->store_count == CHAINED_MOST_STORES || (sum < 0 && !row))
         return refuse(w, "a store is not of rows");
     if (!row) {
-        if (c->sums[sum].store >= 0 || p->elem != c->elem || !p->facts.bulk || a->rank > MAP_RANK ||
+        if (c->sums[sum].store >= 0 || p->elem != c->elem || !p->facts.bulk || p->digits || a->rank > MAP_RANK ||
             a->kind[a->rank - 1] != INDEX_SLICE || a->kind[a->rank - 2] != INDEX_SLICE)
             return refuse(w, "its result is not laid out for bulk copies");
         c->sums[sum].store = c->store_count;

@@ -21,9 +21,11 @@ enum {
     ENOUGH_STAGES = 4,
     FILL_REGISTERS = 24,
     MULTIPLY_REGISTERS = 240,
-    GATHER_REGISTERS = 120, /* of two groups and one that gathers: what the others leave */
-    BESIDE_REGISTERS = 192,
-    RUN = 8, /* rows of tiles that take turns over all columns: what they read stays in the cache */
+    GATHER_REGISTERS = 136, /* of two groups and one that gathers: what the others leave */
+    BESIDE_REGISTERS = 184,
+    MOST_LAG = 3, /* steps of copies that a gathering thread has on their way beside the last */
+    RUN = 8,      /* rows of tiles that take turns over all columns: what they read stays in the cache */
+    NEAR = 4,     /* elements between columns that are still stored by row */
     CHUNK_COLUMNS = 64,
     WARP_ROWS = 16,
     BLOCK_OVERHEAD_BYTES = 1024, /* of shared memory, that the system takes */
@@ -38,7 +40,7 @@ bool fed_refuse(fed_work *w, const char *why)
 
 bool fed_array_is_bulk(const tile_param *p)
 {
-    return p->kind < PARAM_SCALAR && p->facts.bulk && p->rank >= 2 && p->rank <= SCHED_MAP_RANK;
+    return p->kind < PARAM_SCALAR && !p->digits && p->facts.bulk && p->rank >= 2 && p->rank <= SCHED_MAP_RANK;
 }
 
 int fed_map_add(schedule *s, sched_map map)
@@ -162,7 +164,8 @@ static bool store_is_by_row(const schedule *s, const sched_store *store)
         if (slice && (!tile_is_constant(s->kernel, op->operands[operand + 1], &step) || step.i != 1)) return false;
         if (slice && a->result_axis[axis] == column) {
             const axis_digits *d = p->digits ? &p->digits->axes[axis] : NULL;
-            return d ? d->stride[d->count - 1] == 1 : axis == a->rank - 1 && p->facts.last_unit;
+            return d ? d->stride[d->count - 1] > 0 && d->stride[d->count - 1] <= NEAR
+                     : axis == a->rank - 1 && p->facts.last_unit;
         }
         operand += slice ? 2 : 1;
     }
@@ -238,10 +241,10 @@ static void place_rooms(schedule *s)
     s->shared_bytes = offset + 2 * PHASE_BYTES * s->choice.stages;
 }
 
-/* A whole group fetches where registers are to be handed over; else a warp will do. */
+/* A whole group fetches where registers are to be handed over, and where an operand is gathered; else a warp will do. */
 static void choose_roles(schedule *s)
 {
-    bool hand_over = s->choice.groups > 1, gathers = s->gather.load != NULL;
+    bool gathers = s->gather.load != NULL, hand_over = s->choice.groups > 1;
     int warps = s->choice.groups * GROUP_WARPS, fill = hand_over || gathers ? GROUP_WARPS : 1;
     int more = gathers ? BESIDE_REGISTERS : MULTIPLY_REGISTERS, less = gathers ? GATHER_REGISTERS : FILL_REGISTERS;
     s->multiply = (sched_role){"multiply", 0, warps, hand_over ? more : 0, false};
@@ -268,8 +271,9 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = NULL;
     if (k->raw_language || !has_product(k->phases[phase])) return NULL;
     bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
-    suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w) &&
-            (!s->gather.load || fed_choose_gather(&w));
+    suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
+    if (suits) choose_roles(s);
+    suits = suits && (!s->gather.load || fed_choose_gather(&w));
     if (suits) {
         choose_copies(s);
         choose_stores(s);
@@ -278,6 +282,6 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = w.why;
     if (!suits) return NULL;
     place_rooms(s);
-    choose_roles(s);
+    s->gather.lag = MINIMUM(s->choice.stages - 1, MOST_LAG);
     return s;
 }

@@ -8,7 +8,7 @@
  */
 #include "schedule/fed.h"
 
-enum { FILL_WARPS = 4, LANES = 32, MOST_OPS = 32 };
+enum { MOST_OPS = 32, MOST_ROWS = 16, CHUNK = 8 /* elements */ };
 
 static bool op_is_arithmetic(const tile_op *op)
 {
@@ -59,7 +59,8 @@ const tile_op *fed_gathered_load(const fed_work *w, value v)
     bool good = true;
     const tile_op *load = load_below(w, v, &budget, &good);
     if (!good || !load || load->attr.access.mask_count) return NULL;
-    return w->s->kernel->params[load->attr.access.array].digits ? load : NULL;
+    const tile_param *p = &w->s->kernel->params[load->attr.access.array];
+    return p->digits && (p->elem == DT_F32 || p->elem == DT_BF16 || p->elem == DT_F16) ? load : NULL;
 }
 
 static void need(sched_gather *g, const tile_kernel *k, value v)
@@ -98,17 +99,39 @@ bool fed_add_gather(fed_work *w, const sched_operand *o)
     return true;
 }
 
+/* Are elements gathered as they are, and each 8 of them along k in memory, too, at a multiple of 16 bytes? */
+static bool goes_by_chunk(const schedule *s)
+{
+    const sched_gather *g = &s->gather;
+    const tile_param *p = &s->kernel->params[g->load->attr.access.array];
+    const param_digits *d = p->digits;
+    const axis_digits *k = &d->axes[g->k_axis];
+    int last = k->count - 1, extent = p->extent_param[g->k_axis];
+    bool whole = last ? k->extent[last] % CHUNK == 0 : extent >= 0 && s->kernel->params[extent].facts.by16;
+    if (!g->along_k || !p->facts.bulk || dtypes[p->elem].size_bytes != 2 || !whole || d->origin % CHUNK) return false;
+    for (int i = 0; i < s->operand_count; i++) {
+        const tile_op *op = tile_def(s->kernel, s->operands[i].source);
+        if (op->code == OP_SELECT) op = tile_def(s->kernel, op->operands[1]);
+        if (s->operands[i].gathered && op != g->load) return false;
+    }
+    for (int axis = 0; axis < p->rank; axis++)
+        for (int i = 0; i < d->axes[axis].count; i++)
+            if (d->axes[axis].stride[i] % CHUNK && (axis != g->k_axis || i != last)) return false;
+    for (int n = 0; n < d->guard_count; n++)
+        if (k->guard[n][last]) return false;
+    return k->stride[last] == 1;
+}
+
 bool fed_choose_gather(fed_work *w)
 {
     sched_gather *g = &w->s->gather;
     int size = w->s->choice.tile[g->side], lines = g->along_k ? size : w->s->choice.tile[2];
     if (!w->s->turns) return fed_refuse(w, "an operand of other than 16 bits is gathered");
-    g->warp_lines = lines / FILL_WARPS;
-    if (g->warp_lines % SCHED_GATHER_ROWS || g->warp_lines > LANES)
+    g->warp_lines = lines / w->s->fill.warps;
+    g->boxes = g->along_k ? 1 : size / (SCHED_LINE_BYTES / 2);
+    g->by_chunk = goes_by_chunk(w->s);
+    g->rows = g->warp_lines * g->boxes / (g->by_chunk ? 4 : 2);
+    if (g->rows > MOST_ROWS || g->rows < 1)
         return fed_refuse(w, "its tile has more lines than the warps that gather can share out");
-    if (g->along_k)
-        g->passes = g->warp_lines / SCHED_GATHER_ROWS;
-    else
-        g->passes = size / (SCHED_LINE_BYTES / 2);
     return true;
 }

@@ -23,9 +23,8 @@ enum {
     SCHED_MOST_OPERANDS = 8,
     SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
     SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES,
-    SCHED_MAP_RANK = 5,     /* axes of an array that a bulk copy can walk */
-    SCHED_LINE_BYTES = 128, /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
-    SCHED_GATHER_ROWS = 16  /* lines of a room that a gathering warp has on their way at once */
+    SCHED_MAP_RANK = 5,    /* axes of an array that a bulk copy can walk */
+    SCHED_LINE_BYTES = 128 /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
 };
 
 /* What the recipes ask about a machine. */
@@ -86,9 +85,12 @@ typedef struct sched_gather {
     int side;
     bool along_k;          /* lines of k: a lane stays at two k of a step and walks along rows or columns */
     int k_axis, tile_axis; /* of the array */
-    int warp_lines;        /* of a pass of a warp through all its lines: a multiple of SCHED_GATHER_ROWS */
-    int passes;            /* of SCHED_GATHER_ROWS lines; along k through other lines, else through other boxes */
-    bool *needed;          /* by value of the loop: what the operands are computed from */
+    int warp_lines;        /* of a warp, in each box */
+    int boxes;             /* of the ring; along k 1 */
+    int rows;      /* lines of half a step of a warp, which are asked for together; by_chunk: of all its lines */
+    bool by_chunk; /* along k, by copies of 16 bytes in the background: a lane has those of every fourth line */
+    int lag;       /* by_chunk: steps on their way before the first of them is waited for */
+    bool *needed;  /* by value of the loop: what the operands are computed from */
 } sched_gather;
 
 typedef struct sched_product {

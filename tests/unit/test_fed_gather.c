@@ -171,8 +171,8 @@ TEST(the_assembler_is_content)
         const char *name, *symbol, *channels, *outputs;
     } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128"},
                  {"plain", "dot_relu_phase1", "C=8", "O=64"},
-                 {"halves", "dot_reshape_phase1", "C=256", "O=256"},
-                 {"last", "dot_permute_phase1", "C=256", "O=256"}};
+                 {"halves", "dot_reshape_phase0", "C=256", "O=256"},
+                 {"last", "dot_permute_phase0", "C=256", "O=256"}};
     nvrtc *n = nvrtc_new();
     qn_error error;
     if (nvrtc_ready(n, &error) != QN_OK) {
