@@ -228,6 +228,7 @@ static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
 {
     const graph_node *dot = graph_get(w->b->g, w->dot);
     (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
+    size->by_chunk = w->by_chunk;
     if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
 }
 
@@ -347,6 +348,7 @@ static void choose_order(dot_work *w)
 {
     const space *s = &w->t->space;
     for (int i = 0; i < s->axis_count; i++) w->order[i] = i;
+    w->by_chunk = false;
     dot_sizes size = find_sizes(w);
     if (!size.fed && w->b->options->gpu) return;
     if (lies_along_rows(w)) {
@@ -374,6 +376,9 @@ static void choose_order(dot_work *w)
                 w->order[i] = w->order[k];
                 w->order[k] = other;
             }
+    for (int i = 0; i < s->axis_count; i++)
+        if (depth >> w->order[i] & 1)
+            w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.as_terms;
 }
 
 /* An operand is gathered where it is not a slice, where the depth is in pieces, and on a GPU where no piece of a side is

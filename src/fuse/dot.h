@@ -22,6 +22,7 @@ typedef struct dot_sizes {
     bool as_terms; /* f32 operands are sums of bf16 ones */
     bool tf32;     /* ... or may be rounded */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
+    bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
 } dot_sizes;
 
 /* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */

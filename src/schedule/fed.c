@@ -282,6 +282,6 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = w.why;
     if (!suits) return NULL;
     place_rooms(s);
-    s->gather.lag = MINIMUM(s->choice.stages - 1, MOST_LAG);
+    s->gather.lag = MINIMUM(s->choice.stages - 2, MOST_LAG); /* a stage is released a step late */
     return s;
 }

@@ -164,6 +164,24 @@ static void keep(void *user, const char *words, size_t length)
     text_add_bytes(user, words, length);
 }
 
+/* Products release a stage a step late: copies that were more than all stages but two ahead would wait for ever. */
+TEST(copies_leave_two_stages)
+{
+    static const char *const channels[] = {"C=8", "C=64", "C=256"};
+    for (int i = 0; i < COUNT(channels); i++) {
+        const char *settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", channels[i], "O=256"};
+        qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+        text words = {0};
+        qn_error error;
+        int stages = 0, ahead = 0;
+        EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", "last", &options, keep, &words, &error) == QN_OK);
+        const char *at = strstr(text_get(&words), "stages="), *by = strstr(text_get(&words), "by 16 bytes, ");
+        EXPECT(at && by && sscanf(at, "stages=%d", &stages) == 1 && sscanf(by, "by 16 bytes, %d", &ahead) == 1);
+        EXPECT(stages >= 2 && ahead <= stages - 2);
+        text_free(&words);
+    }
+}
+
 /* Registers of the roles are handed over by hand: what does not fit is put into memory, and only the assembler tells. */
 TEST(the_assembler_is_content)
 {
@@ -214,4 +232,5 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(gradients), CASE(the_assembler_is_content), CASE(close_context))
+TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(gradients), CASE(copies_leave_two_stages),
+          CASE(the_assembler_is_content), CASE(close_context))
