@@ -26,8 +26,8 @@ const prelude_part cuda_math_parts[] = {
      "    p = mad_f32(p, r, 0.5f);\n"
      "    p = mad_f32(r * r, p, r);\n"
      "    float s = x == x ? real_f32(((int)n + 126) << 23) : x; /* 2^(n-1): n = 128 must not overflow too early */\n"
-     "    const float y = 2 * mad_f32(s, p, s - 0.5f);\n"
-     "    return abs_f32(x) < 0x1p-25f ? x : y;\n"
+     "    const float far = 2 * mad_f32(s, p, s - 0.5f);\n"
+     "    return abs_f32(x) < 0x1p-25f ? x : far;\n"
      "}\n"},
     {"log1p_f32", "", "mad_f32 real_f32 abs_f32",
      "INLINE float log1p_f32(float x)\n"
