@@ -166,7 +166,7 @@ static void put_timeline(text *out)
              "</button><button type=\"button\" data-do=\"clear\">clear</button><input type=\"search\" id=\"find\" "
              "placeholder=\"find\" aria-label=\"find slices by name\"></div>\n"
              "<div id=\"timeline\" tabindex=\"0\" aria-label=\"timeline\"><div id=\"timeline-space\"></div>"
-             "<canvas id=\"canvas\"></canvas></div>\n<p id=\"about-slice\" class=\"about\">No slice is selected.</p>\n"
+             "<canvas id=\"canvas\"></canvas><div id=\"slice-card\" role=\"tooltip\" hidden></div></div>\n<p id=\"about-slice\" class=\"about\">No slice is selected.</p>\n"
              "<noscript><p>The timeline needs the page's script.</p></noscript>\n");
     html_close_section(out);
 }

@@ -11,6 +11,7 @@ function placeOf(event) {
 
 function pressed(event) {
     const at = placeOf(event);
+    showCard(null);
     fingers.set(event.pointerId, at);
     canvas.setPointerCapture(event.pointerId);
     if (fingers.size === 2) {
@@ -27,8 +28,7 @@ function pressed(event) {
 function moved(event) {
     const at = placeOf(event);
     if (!gesture) {
-        const hit = sliceAt(at.x, at.y);
-        canvas.title = hit ? sliceWords(hit.row, hit.slice) : "";
+        showCard(sliceAt(at.x, at.y), at.x, at.y);
         return;
     }
     fingers.set(event.pointerId, at);
@@ -88,6 +88,7 @@ if (canvas) {
     canvas.addEventListener("pointermove", moved);
     canvas.addEventListener("pointerup", released);
     canvas.addEventListener("pointercancel", released);
+    canvas.addEventListener("pointerleave", () => showCard(null));
     canvas.addEventListener("wheel", rolled, { passive: false });
     for (const button of all("[data-do]")) button.addEventListener("click", () => actions[button.dataset.do]());
     byId("timeline").addEventListener("keydown", (event) => {

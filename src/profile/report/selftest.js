@@ -69,6 +69,12 @@ function testChoosing() {
     expect(hit && hit.slice === longest, "the slice under the pointer");
     choose(hit);
     expect(byId("about-slice").textContent.startsWith(nameOf(row, longest)), "words about a slice");
+    showCard(hit, x, 40);
+    const card = byId("slice-card");
+    expect(!card.hidden && card.querySelector("b").textContent === nameOf(row, longest).split(", ")[0], "the card of a slice");
+    expect(card.offsetLeft >= 0 && card.offsetLeft + card.offsetWidth <= byId("timeline").clientWidth + 1, "the card is inside");
+    showCard(null);
+    expect(card.hidden, "the card goes");
     find(nameOf(row, longest));
     expect(view.found[row.names[longest]], "finding a slice");
     find("");
@@ -91,7 +97,29 @@ function testDrawing() {
     draw();
 }
 
+function testTicks() {
+    const far = tickWords(5e9, 5e9 + 1e5, 2e4).map((tick) => tick.words);
+    expect(far.length === 6 && !far[0].startsWith("+") && far[1] === "+20.0 us" && far[5] === "+100 us", "relative ticks: " + far);
+    expect(tickWords(0, 1e5, 2e4).every((tick) => !tick.words.startsWith("+")), "ticks from the start");
+}
+
+function testColours() {
+    const pane = document.createElement("pre");
+    for (const words of ["kernel f(in float x[n]) // so", "a = \"b\" + 0x1f; /* here", "and there */ return 2;"]) {
+        const line = document.createElement("span");
+        line.className = "l";
+        line.append(document.createElement("u"), words);
+        pane.append(line);
+    }
+    const before = pane.textContent;
+    colourPane(pane);
+    const kinds = all("span[class^=x]", pane).map((piece) => piece.className + " " + piece.textContent).join("|");
+    expect(pane.textContent === before, "colours change no text");
+    expect(kinds === 'xk kernel|xk in|xt float|xc // so|xs "b"|xn 0x1f|xc /* here|xc and there */|xk return|xn 2', "colours: " + kinds);
+}
+
 function testSources() {
+    testColours();
     for (const block of all(".kernel-source")) {
         const line = block.querySelector(".l[data-line]");
         if (!line) continue;
@@ -119,6 +147,7 @@ function testWidth() {
 function selfTest() {
     try {
         testTables();
+        testTicks();
         if (canvas) {
             testMoving();
             testSelection();

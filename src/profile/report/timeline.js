@@ -148,6 +148,17 @@ function roundStep(span, marks) {
     return power * (least / power > 5 ? 10 : least / power > 2 ? 5 : least / power > 1 ? 2 : 1);
 }
 
+/* Words of the ruler's marks: where all would begin alike (5.000120 s, 5.000140 s) the first says where it is, and the others how far
+ * from it. */
+function tickWords(from, to, step) {
+    const first = Math.ceil(from / step) * step;
+    const relative = first >= 20 * step;
+    const words = [];
+    for (let time = first; time <= to; time += step)
+        words.push({ time, words: relative && time > first ? "+" + duration(time - first) : duration(time) });
+    return words;
+}
+
 function drawRuler(pen) {
     const gutter = gutterWidth();
     const width = canvasWidth();
@@ -156,13 +167,13 @@ function drawRuler(pen) {
     pen.fillStyle = style("--soft");
     pen.strokeStyle = style("--line");
     const step = roundStep(view.to - view.from, Math.max((width - gutter) / 90, 1));
-    for (let time = Math.ceil(view.from / step) * step; time <= view.to; time += step) {
-        const x = Math.round(xOf(time)) + 0.5;
+    for (const tick of tickWords(view.from, view.to, step)) {
+        const x = Math.round(xOf(tick.time)) + 0.5;
         pen.beginPath();
         pen.moveTo(x, place.ruler - 7);
         pen.lineTo(x, place.ruler - 2);
         pen.stroke();
-        if (x + 50 < width) pen.fillText(duration(time), x + 3, 12);
+        if (x + 50 < width) pen.fillText(tick.words, x + 3, 12);
     }
 }
 
@@ -310,6 +321,29 @@ function sliceWords(row, i) {
     if (kernel.flops !== null) words.push(((kernel.flops / length) * 1e-3).toFixed(3) + " TFLOP/s");
     if (kernel.blocks) words.push(kernel.blocks + " blocks");
     return words.join(", ");
+}
+
+/* A card beside the pointer: what a slice is, a line for each thing that is known of it. */
+function showCard(hit, x, y) {
+    const card = byId("slice-card");
+    card.hidden = !hit;
+    if (!hit) return;
+    const [title, ...rest] = sliceWords(hit.row, hit.slice).split(", ").reduce((parts, part) => {
+        const open = parts.length && parts[parts.length - 1].split("[").length > parts[parts.length - 1].split("]").length;
+        if (open) parts[parts.length - 1] += ", " + part; // shapes have commas of their own
+        else parts.push(part);
+        return parts;
+    }, []);
+    const name = document.createElement("b");
+    name.textContent = title;
+    card.replaceChildren(name, ...rest.map((words) => {
+        const line = document.createElement("span");
+        line.textContent = words;
+        return line;
+    }));
+    const room = byId("timeline").getBoundingClientRect();
+    card.style.left = Math.max(4, Math.min(x + 14, room.width - card.offsetWidth - 6)) + "px";
+    card.style.top = byId("timeline").scrollTop + Math.max(4, Math.min(y + 16, room.height - card.offsetHeight - 6)) + "px";
 }
 
 function choose(hit) {
