@@ -84,9 +84,13 @@ static void try_output(score_loops *o, node dot);
 
 static node find_norm(const score_loops *o, node maximum)
 {
-    for (node n = maximum + 1; (int)n < o->count; n++)
-        if (scores_norm_maximum(&o->in, n) == maximum) return n;
-    return 0;
+    node found = 0;
+    for (node n = maximum + 1; (int)n < o->count; n++) {
+        if (scores_norm_maximum(&o->in, n) != maximum) continue;
+        if (o->in.reached[n]) return n;
+        found = found ? found : n;
+    }
+    return found;
 }
 
 static bool resolve_maximum(score_loops *o, const scores_text *t, node maximum, bool mark)
@@ -265,7 +269,8 @@ score_loops *scores_find(graph *g, const fuse_leaf *leaves, const bool *reached,
 {
     if (options->mode != FUSE_FUSED) return NULL;
     score_loops *o = ARENA_NEW(memory, score_loops);
-    *o = (score_loops){.memory = memory, .g = g, .in = {g, leaves}, .leaves = leaves, .options = options};
+    *o = (score_loops){
+        .memory = memory, .g = g, .in = {g, leaves, reached, g->node_count}, .leaves = leaves, .options = options};
     o->count = g->node_count;
     o->is_root = ARENA_ARRAY(memory, bool, g->node_count);
     o->role = ARENA_ARRAY(memory, unsigned char, g->node_count);

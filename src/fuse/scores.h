@@ -17,6 +17,9 @@
 typedef struct score_graph { /* where structure is looked for */
     const graph *g;
     const fuse_leaf *leaves;
+    const bool
+        *reached; /* by node: something wanted needs it; NULL: not asked. Earlier forms of it may lie beside it */
+    int count;    /* nodes that leaves and reached are of: making adds others */
 } score_graph;
 
 typedef struct scores_value { /* a node at a place of the score space, as a name of the text */

@@ -281,16 +281,18 @@ bool scores_row_product(const score_graph *s, node sum, row_product *out)
     node left = get(s, f.dot)->inputs[0], right = get(s, f.dot)->inputs[1];
     if (!scores_swaps(get(s, right)) || !is_score_shape(&get(s, f.dot)->shape)) return false;
     node values = get(s, right)->inputs[0];
-    for (node n = 1; n < f.dot; n++) {
-        output_form form;
-        node maximum, norm;
-        const graph_node *y = get(s, n);
-        if (y->code != GRAPH_DOT || y->inputs[1] != values || !scores_form_of(s, n, 0, &form)) continue;
-        if (!scores_is_softmax(s, form.scores, &maximum, &norm) || maximum != f.maximum) continue;
-        if (!shape_same(&y->shape, &get(s, left)->shape)) continue;
-        *out = (row_product){.left = left, .output = n, .factor = f.factor};
-        return true;
-    }
+    for (int turn = 0; turn < 2; turn++) /* best one that is computed anyway */
+        for (node n = 1; (int)n < s->count; n++) {
+            output_form form;
+            node maximum, norm;
+            const graph_node *y = get(s, n);
+            if (!turn && !s->reached[n]) continue;
+            if (y->code != GRAPH_DOT || y->inputs[1] != values || !scores_form_of(s, n, 0, &form)) continue;
+            if (!scores_is_softmax(s, form.scores, &maximum, &norm) || maximum != f.maximum) continue;
+            if (!shape_same(&y->shape, &get(s, left)->shape)) continue;
+            *out = (row_product){.left = left, .output = n, .factor = f.factor};
+            return true;
+        }
     return false;
 }
 

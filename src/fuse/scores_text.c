@@ -132,7 +132,7 @@ static const scores_value *value_of(scores_text *t, node n, const signed char *a
 /* A sum of exponentials: those of a loop are below its logarithm instead of a maximum, so that it is 1. */
 static bool is_norm(const scores_text *t, node n)
 {
-    score_graph s = {t->g, t->leaves};
+    score_graph s = {.g = t->g, .leaves = t->leaves};
     for (;;) {
         const graph_node *x = graph_get(t->g, n);
         bool same = x->code == GRAPH_DETACH || x->code == GRAPH_AGAIN || x->code == GRAPH_EXPAND;

@@ -23,7 +23,7 @@ static const graph_node *get(const scores_text *t, node n)
 
 static score_graph graph_of(const scores_text *t)
 {
-    return (score_graph){t->g, t->leaves};
+    return (score_graph){.g = t->g, .leaves = t->leaves};
 }
 
 /* A loop that the matrix units of sm_90 run at their speed (schedule/chained.h): 16-bit operands, no masks but positions. */

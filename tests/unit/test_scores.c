@@ -273,6 +273,37 @@ TEST(heads_run_on_the_matrix_units)
     nvrtc_free(compiler);
 }
 
+/* In the graph that a tape evaluates, values come late and earlier forms of nodes lie beside them: the statistics of a
+ * softmax are computed with its output all the same, and the output once. */
+TEST(statistics_come_with_the_output)
+{
+    const attention_case *c = NULL;
+    qn_tape *fast = NULL;
+    qn_plan *plan = NULL;
+    qn_plan_facts facts = {0};
+    qn_tensor results[RESULTS];
+    for (int i = 0; i < COUNT(cases); i++)
+        if (!strcmp(cases[i].name, "matrix units, one block")) c = &cases[i];
+    if (qn_tape_new(context, "emu", &fast, &error)) {
+        printf("note: skipped: %s\n", error.message);
+        return;
+    }
+    qn_tensor in[4] = {numbers(fast, c->type, heads_of(c, 1, c->rows, c->depth), 1),
+                       numbers(fast, c->type, heads_of(c, 1, c->columns, c->depth), 2),
+                       numbers(fast, c->type, heads_of(c, 1, c->columns, c->width), 3),
+                       numbers(fast, c->type, heads_of(c, 1, c->rows, c->width), 4)};
+    EXPECT(qn_eval(fast, in, 4, &error) == QN_OK);
+    EXPECT(qn_capture_begin(fast, &error) == QN_OK);
+    results[0] = qn_scaled_dot_product_attention(in[0], in[1], in[2], QN_NONE, true, 0);
+    qn_grad(qn_sum(qn_mul(in[3], results[0]), QN_ALL, false), in, 3, results + 1);
+    EXPECT(qn_eval(fast, results, 4, &error) == QN_OK);
+    EXPECT(qn_capture_end(fast, &plan, &error) == QN_OK);
+    qn_plan_info(plan, &facts);
+    EXPECT(facts.kernels == 5); /* forward, sums of rows, queries, keys with values, and the keys' turned */
+    qn_plan_free(plan);
+    qn_tape_free(fast);
+}
+
 /* Weights that are wanted themselves are stored, and right. */
 static void weights_are_wanted(void)
 {
@@ -301,5 +332,5 @@ TEST(open_context)
     EXPECT(qn_context_open(&(qn_context_options){.threads = 2}, &context, &error) == QN_OK);
 }
 
-TEST_MAIN(CASE(open_context), CASE(scores_are_not_stored), CASE(heads_run_on_the_matrix_units), CASE(on_devices_agree),
-          CASE(on_devices_weights_are_wanted))
+TEST_MAIN(CASE(open_context), CASE(scores_are_not_stored), CASE(heads_run_on_the_matrix_units),
+          CASE(statistics_come_with_the_output), CASE(on_devices_agree), CASE(on_devices_weights_are_wanted))
