@@ -171,6 +171,8 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */
 qn_status folder_make(const char *path, qn_error *error);                                     /* with its parents */
 /* Files of our own: plain files of this user that nobody else may write. No link is followed, no FIFO waited for. */
+bool file_may_be_read(
+    const char *path); /* no pipe and no device, which may never end; what is not there is told by reading it */
 bool file_is_own(int file);
 qn_status file_read_own(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 bool file_append_own(const char *path, const void *data, size_t size_bytes); /* a line of a record: may be lost */

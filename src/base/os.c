@@ -72,6 +72,12 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     return read_whole(file, path, limit_bytes, data, size_bytes, error);
 }
 
+bool file_may_be_read(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) != 0 || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode);
+}
+
 bool file_is_own(int file)
 {
     struct stat about;

@@ -91,6 +91,10 @@ void import_file(parser *p, const ast *import)
                  "`%.200s` imports itself, or more than %d files import each other", path, MOST_DEPTH);
         return;
     }
+    if (!file_may_be_read(path)) { /* it could wait for ever */
+        diagnose(p->d, "E111", import->at, "name a file", "`%.200s` is a pipe or a device, not a file", path);
+        return;
+    }
     if (file_read(path, FILE_LIMIT_BYTES, &words, &length, &error) != QN_OK) {
         diagnose(p->d, "E111", import->at, "a path is looked up beside the file that imports it", "%s", error.message);
         return;

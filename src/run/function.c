@@ -229,7 +229,11 @@ static node parameter_leaf(const kernel_entry *e, const instance *i, const bindi
         if (!good) return 0;
         s.extents[k] = b.number.i;
     }
-    return graph_leaf(g, type, &s, NULL, number, NULL);
+    node leaf = graph_leaf(g, type, &s, NULL, number, NULL);
+    if (!leaf && !d->errors)
+        diagnose(d, "E502", param->at, "check the sizes it is computed from", "`%s` cannot have this shape: %s",
+                 param->name, g->status ? g->error.message : "it has too many elements");
+    return leaf;
 }
 
 void *function_kernel_entry(void *module, const ast *item, const bindings *constants, diagnostics *d)

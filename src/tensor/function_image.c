@@ -18,12 +18,25 @@ static bool has_axes(api_call *a, int axes)
     return false;
 }
 
+/* Strides and dilations: in options of C 0 is the usual one, here nobody would write it and mean that. */
+static void steps_of(api_call *a, const char *name, int64_t *out, int axes)
+{
+    const ast *named = named_of(a->call, name);
+    api_each(a, name, out, axes);
+    for (int i = 0; named && !a->bad && i < axes; i++) {
+        if (out[i] > 0) continue;
+        diagnose(a->t->d, "E213", named->at, "leave it out for 1", "`%s` of `%s` is at least 1, not %lld", name,
+                 a->name, (long long)out[i]);
+        a->bad = true;
+    }
+}
+
 static qn_tensor convolve(api_call *a, int axes, bool transposed)
 {
     qn_conv_options o = {.groups = api_named_integer(a, "groups", 1)};
-    api_each(a, "stride", o.stride, axes);
+    steps_of(a, "stride", o.stride, axes);
     api_each(a, "padding", o.padding, axes);
-    api_each(a, "dilation", o.dilation, axes);
+    steps_of(a, "dilation", o.dilation, axes);
     if (transposed) api_each(a, "output_padding", o.output_padding, axes);
     if (!has_axes(a, axes)) return none;
     qn_tensor x = api_tensor(a, 0), w = api_tensor(a, 1), bias = api_tensor(a, 2);
@@ -46,13 +59,13 @@ static qn_shape sizes_of(api_call *a, int axes)
 static qn_tensor pool_windows(api_call *a, int axes, bool mean)
 {
     qn_pool_options o = {.ceil_mode = api_named_bool(a, "ceil_mode", false)};
-    api_each(a, "stride", o.stride, axes);
+    steps_of(a, "stride", o.stride, axes);
     api_each(a, "padding", o.padding, axes);
     if (mean) {
         o.without_padding = !api_named_bool(a, "count_include_pad", true);
         o.divisor = api_named_integer(a, "divisor", 0);
     } else {
-        api_each(a, "dilation", o.dilation, axes);
+        steps_of(a, "dilation", o.dilation, axes);
     }
     qn_shape size = sizes_of(a, axes);
     if (!has_axes(a, axes)) return none;

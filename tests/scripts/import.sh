@@ -66,5 +66,9 @@ printf 'import "b.qn";\n' >a.qn
 printf 'import "a.qn";\n' >b.qn
 "$quern" check a.qn >out 2>&1
 holds "a circle" grep -q 'imports itself' out
+mkfifo pipe.qn
+printf 'import "pipe.qn";\n' >waits.qn
+timeout 20 "$quern" check waits.qn >out 2>&1
+holds "a pipe is not waited for" grep -q 'is a pipe or a device, not a file' out
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

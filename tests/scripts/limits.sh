@@ -105,6 +105,8 @@ for device in ref cpu; do
     try 1 "memory" run much.qn k --set n=4 --device $device
 done
 try 1 "error" bench sets.qn
+echo 'tensor k(float x[n][m]) { return x + 1; }' >elements.qn
+try 2 "has more elements than a tensor can have" run elements.qn k --set n=3037000500 --set m=3037000500
 try 1 "tunes more than 16 names" tune tune.qn k --set n=4 --device cpu --budget 1s
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
