@@ -21,7 +21,7 @@ typedef struct machine {
 
 static machine machine_of(const fuse_options *o)
 {
-    if (o->gpu) return (machine){4000, 25000, 1800, 40000, 3000, 8, 8};
+    if (o->gpu) return (machine){4000, 25000, 3600, 40000, 3000, 8, 8};
     double cores = MAXIMUM(o->units, 1);
     return (machine){MINIMUM(10 * cores, 200), 24 * cores, 16 * cores, 60 * cores, 1500, 12, 16};
 }
