@@ -471,11 +471,12 @@ static bool is_turned(planner *p, const group *g)
 static void force_loads(planner *p)
 {
     emitter *e = p->e;
-    const value *through = gather_loads(p);
+    const value *through = NULL; /* a table by value: only for a block that asks for it, of thousands */
     for (int i = 0; i < p->block->op_count; i++) {
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (op->code != OP_LOAD || !tile_type_of(e->k, v).rank || p->demand_count[v] < 2 || p->demand_off[v]) continue;
+        if (!through) through = gather_loads(p);
         if (!row_reaches(e, &e->k->values[v].type, LONGER_THAN_CHIP)) force_value(p, through[v] ? through[v] : v);
     }
     for (int i = 0; i < p->plan.count && !p->again; i++) {
