@@ -74,9 +74,13 @@ static term declared_tile(walk *w, const ast *node, const term *t)
 {
     if (!node->list.count) {
         if (t->rank) return *t;
-        diagnose(w->d, "E304", node->at,
-                 arena_print(w->memory, "write `tile float %s[BLOCK] = 0`, or use `like`", node->name),
-                 "tile `%s` is initialised with a scalar and needs extents", node->name);
+        diagnose(
+            w->d, "E304", node->at,
+            arena_print(
+                w->memory,
+                "one number is no tile: write `float %s = ...`; a block of it: `tile float %s[BLOCK] = 0`, or `like`",
+                node->name, node->name),
+            "tile `%s` is initialised with a scalar and needs extents", node->name);
         return term_error();
     }
     term shape = {.kind = TERM_VALUE, .rank = node->list.count}, out;

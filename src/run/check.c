@@ -489,7 +489,12 @@ static void summary(checker *c)
         c->findings++;
     }
     if (!c->ran && c->broken.length) {
-        say(c, "%s%s: does not compile\n", text_get(&c->broken), c->entry->name);
+        bool sized = c->entry->item && c->entry->item->kind == AST_TENSOR && strstr(text_get(&c->broken), "error E3");
+        say(c, "%s%s: does not compile%s\n", text_get(&c->broken), c->entry->name,
+            sized ? " with sizes that are chosen each for itself; give some that fit with --set, or write what one is "
+                    "of the "
+                    "others where it is declared: `float w[8 * H][C]`"
+                  : "");
         c->findings++;
     } else if (!c->ran && c->assumed.length) {
         say(c, "%s: no size that was tried satisfies %s; give sizes with --set\n", c->entry->name,

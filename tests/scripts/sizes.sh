@@ -68,5 +68,13 @@ if grep -q '^wrong wrong: y\[0\] is .* at n = 4096$' out; then passed=$((passed 
     echo "FAILED: the bench did not compare at small sizes that its assume allows"
     cat out err
 fi
+# A tensor function whose sizes depend on each other says how that is written.
+printf 'tensor net(float x[N][D], float w[F][C]) { return flatten(x[:][:][], first = 1) @ pad(w, 1, 0, axis = 0); }\n' >net.qn
+"$quern" check net.qn --no-emu >out 2>&1
+if grep -q 'net: does not compile with sizes that are chosen each for itself; give some that fit with --set' out; then passed=$((passed + 1)); else
+    failed=$((failed + 1))
+    echo "FAILED: sizes that depend on each other"
+    cat out
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
