@@ -47,8 +47,9 @@ const prelude_part cuda_math_parts[] = {
      "    q = mad_f32(q, f, 0x1.55554ap-2f);\n"
      "    q = mad_f32(q, f, -0.5f);\n"
      "    float r = mad_f32(n, 0x1.63p-1f, f + mad_f32(f * f, q, n * -0x1.bd0106p-13f));\n"
-     "    const float w = u == 0 ? real_f32((int)0xff800000) : real_f32(0x7fc00000);\n"
-     "    r = u > 0 ? r : w;\n"
+     "    if (!(u > 0)) r = u == 0 ? real_f32((int)0xff800000) : real_f32(0x7fc00000); /* as a choice of two values NVRTC "
+     "13.0\n"
+     "     * dropped it behind exp: softplus of NaN was 89.4 on a GPU */\n"
      "    return abs_f32(x) < 0x1p-25f || u > 0x1.fffffep127f ? x : r;\n"
      "}\n"},
     {"tanh_f32", "", "ex2_approx rcp_approx mad_f32 abs_f32 with_sign_f32",

@@ -232,7 +232,7 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
 {
     if (!options->gpu) { /* all rows of a strip, so that each window is packed once */
         dot_tiles c = {
-            tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0, false};
+            tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0, 0, false};
         while (c.columns > 64 && (c.rows * c.columns > 256 * 256 || count_programs(&c, size) < 2 * options->units))
             c.columns /= 2;
         return c;

@@ -312,6 +312,7 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
         good = arguments[p] != 0;
     }
     good = good && trace(entry, i, &numbers, tape, arguments, 1, NULL, d, results, &count);
+    i->any = ARENA_ARRAY(i->memory, bool, MAXIMUM(item->list.count, 1));
     for (int p = 0; p < item->list.count && good; p++)
         i->any[p] = arguments[p] && graph_integers_may_be_any(tape->graph, arguments[p]);
     int declared = entry->param_count - item->list.count;

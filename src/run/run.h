@@ -144,9 +144,9 @@ struct instance {
     tile_kernel *kernel; /* as lowered; of a tensor function: its parameters, results and extents, with an empty body */
     bindings known;      /* of a tensor function: extents and integer scalars, which shapes depend on */
     dtype narrowest;     /* of a tensor function: the smallest float that it computes in, or f64 */
-    bool any[MAX_PARAMS]; /* of a tensor function, by declared parameter: graph_integers_may_be_any */
-    uint8_t *uses;        /* by parameter: EXTENT_..., see extent_use.c */
-    text warnings;        /* of lowering */
+    bool *any;           /* of a tensor function, by declared parameter: graph_integers_may_be_any */
+    uint8_t *uses;       /* by parameter: EXTENT_..., see extent_use.c */
+    text warnings;       /* of lowering */
     variant *variants[MAX_DEVICES][MAX_VARIANTS];
     int variant_count[MAX_DEVICES];
 };
