@@ -167,12 +167,15 @@ static bool keep_joined(dot_work *w, dot_class class, int64_t enough)
     return false;
 }
 
-/* Is everything but the operands read and written with strides? */
+static bool uses(const dot_work *w, int id, int wanted);
+
+/* Is everything but the operands read and written with strides? A fold beside the product would read an operand, too. */
 static bool others_are_slices(const dot_work *w)
 {
     const trace *t = w->t;
     for (int id = 1; id < t->term_count; id++) {
         const term *x = &t->terms[id];
+        if (x->kind == TERM_FOLD) return false;
         if (x->kind != TERM_ACCESS || id == w->gathered[0].access || id == w->gathered[1].access) continue;
         if (x->guarded) return false;
         affine place = lower_place(w->l, x->n, x->map);
@@ -184,6 +187,8 @@ static bool others_are_slices(const dot_work *w)
         affine place = index_linear(&w->outputs[o].map, &graph_get(t->g, w->outputs[o].n)->shape, NULL);
         for (int axis = 0; axis < w->l->axis_count; axis++)
             if (!lower_is_linear(w->l, &place, axis)) return false;
+        for (int side = 0; side < 2; side++)
+            if (uses(w, w->outputs[o].term, w->gathered[side].access)) return false;
     }
     return true;
 }
@@ -408,6 +413,7 @@ static void choose_whole(dot_work *w)
         for (int i = 0; i < s->axis_count; i++)
             if (s->axes[i].root > w->rank && !(dot_gathered_axes(w, 0) & dot_gathered_axes(w, 1) & 1u << i)) return;
     }
+    int terms[2] = {w->terms[0], w->terms[1]};
     w->whole = true;
     classify_gathered(w);
     choose_order(w);
@@ -416,7 +422,9 @@ static void choose_whole(dot_work *w)
     begin_lowering(w);
     w->whole = others_are_slices(w);
     w->thin &= w->whole;
-    if (!w->whole) classify(w);
+    if (w->whole) return;
+    memcpy(w->terms, terms, sizeof(terms));
+    classify(w);
 }
 
 static bool check_outputs(dot_work *w)
