@@ -139,7 +139,7 @@ class Waiting(unittest.TestCase):
             with open(path, "w") as file:
                 file.write(f'#!/bin/sh\ncase "$*" in *quern*|*.c*) sleep 3 ;; esac\nexec {compiler} "$@"\n')
             os.chmod(path, 0o755)
-            result = run(INTERRUPTED, CC=path, QUERN_CACHE=os.path.join(folder, "cache"))
+            result = run(INTERRUPTED, CC=path, QUERN_CC=path, QUERN_CACHE=os.path.join(folder, "cache"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.splitlines(), ["interrupted True", "[3.0, 6.0]"])
         self.assertIn("quern: slow is being compiled", result.stderr)
