@@ -13,7 +13,7 @@ awk -v work="$work" '
 ' "$root/docs/language.md"
 for file in "$work"/*.qn; do
     want=$(cat "${file%.qn}.want")
-    "$build/quern" check "$file" --no-emu >"$work/out" 2>&1
+    "$build/quern" check "$file" >"$work/out" 2>&1
     code=$?
     if [ -n "$want" ]; then
         if [ $code != 0 ] && grep -q "error $want" "$work/out" && [ "$(grep -c ': error E' "$work/out")" = 1 ]; then
