@@ -14,16 +14,13 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/dot_work.h"
-#include "fuse/lower_parts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_CUTS 16
 #define MOST_ACCESSES 24
 #define MOST_PROLOGUE_OPS 4
 #define SHORT_DEPTH 8
-#define LEAST_RUN 8       /* elements along an axis that make it worth to store along it */
 #define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
 #define JOIN_PARTS 16     /* sums of parts of K that are added at once */
 #define JOIN_COLUMNS 64
@@ -102,12 +99,12 @@ static unsigned class_axes(const dot_work *w, dot_class class)
 }
 
 /* Pairs of operands. */
-static int pair_count(const dot_work *w)
+int dot_pair_count(const dot_work *w)
 {
     return graph_get(w->b->g, w->dot)->input_count / 2;
 }
 
-static void classify(dot_work *w)
+void dot_classify(dot_work *w)
 {
     const space *s = &w->t->space;
     memset(w->classes, 0, sizeof(w->classes));
@@ -129,68 +126,6 @@ unsigned dot_gathered_axes(const dot_work *w, int side)
     unsigned axes = w->t->terms[x->access].axes;
     for (int g = 0; g < x->guard_count; g++) axes |= w->t->terms[x->guards[g]].axes;
     return axes;
-}
-
-/* Where operands are gathered, an axis that only one of them has runs along that one's side of the tiles. */
-static void classify_gathered(dot_work *w)
-{
-    unsigned left = dot_gathered_axes(w, 0), right = dot_gathered_axes(w, 1), depth = w->classes[CLASS_DEPTH];
-    unsigned all = (1u << w->t->space.axis_count) - 1;
-    w->classes[CLASS_ROWS] = left & ~right & ~depth;
-    w->classes[CLASS_COLUMNS] = right & ~left & ~depth;
-    w->classes[CLASS_BATCH] = all & ~depth & ~w->classes[CLASS_ROWS] & ~w->classes[CLASS_COLUMNS];
-}
-
-/* On a CPU what lies beside the operands is read and written in vectors: axes that the results do not go through as one
- * with those inside them are programs. True: fewer than `enough` are left of more. */
-static bool keep_joined(dot_work *w, dot_class class, int64_t enough)
-{
-    const space *s = &w->t->space;
-    unsigned *axes = &w->classes[class];
-    int inner = -1;
-    for (int i = s->axis_count - 1; i >= 0; i--) {
-        bool joins = *axes >> i & 1;
-        if (!joins) continue;
-        for (int o = 0; o < w->grp->write_count && inner >= 0; o++) {
-            affine place = index_linear(&w->outputs[o].map, &graph_get(w->t->g, w->outputs[o].n)->shape, NULL);
-            joins &= place.factor[i] == place.factor[inner] * s->axes[inner].extent;
-        }
-        if (joins) {
-            inner = i;
-            continue;
-        }
-        unsigned outer = *axes & ((2u << i) - 1);
-        *axes &= ~outer;
-        w->classes[CLASS_BATCH] |= outer;
-        return space_count(s, *axes) < enough && space_count(s, outer) > 1;
-    }
-    return false;
-}
-
-static bool uses(const dot_work *w, int id, int wanted);
-
-/* Is everything but the operands read and written with strides? A fold beside the product would read an operand, too. */
-static bool others_are_slices(const dot_work *w)
-{
-    const trace *t = w->t;
-    for (int id = 1; id < t->term_count; id++) {
-        const term *x = &t->terms[id];
-        if (x->kind == TERM_FOLD) return false;
-        if (x->kind != TERM_ACCESS || id == w->gathered[0].access || id == w->gathered[1].access) continue;
-        if (x->guarded) return false;
-        affine place = lower_place(w->l, x->n, x->map);
-        if (affine_has_atoms(&place)) return false;
-        for (int axis = 0; axis < w->l->axis_count; axis++)
-            if (!lower_is_linear(w->l, &place, axis)) return false;
-    }
-    for (int o = 0; o < w->grp->write_count; o++) {
-        affine place = index_linear(&w->outputs[o].map, &graph_get(t->g, w->outputs[o].n)->shape, NULL);
-        for (int axis = 0; axis < w->l->axis_count; axis++)
-            if (!lower_is_linear(w->l, &place, axis)) return false;
-        for (int side = 0; side < 2; side++)
-            if (uses(w, w->outputs[o].term, w->gathered[side].access)) return false;
-    }
-    return true;
 }
 
 /* Which terms stand on the product or on another fold. */
@@ -238,7 +173,7 @@ static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
 }
 
 /* By the sizes of the product and of what follows it: a builder asks before its axes are known. */
-static dot_sizes find_sizes(const dot_work *w)
+dot_sizes dot_find_sizes(const dot_work *w)
 {
     const space *s = &w->t->space;
     const graph_node *dot = graph_get(w->b->g, w->dot);
@@ -252,7 +187,7 @@ static dot_sizes find_sizes(const dot_work *w)
 
 static int64_t find_parts(const dot_work *w, const dot_sizes *size)
 {
-    if (pair_count(w) > 1) return 1;
+    if (dot_pair_count(w) > 1) return 1;
     const graph_node *dot = graph_get(w->b->g, w->dot);
     dot_tiles tiles = choose_tiles(w, graph_get(w->b->g, dot->inputs[0])->elem, size);
     return dot_choose_parts(w->b->options, &tiles, size);
@@ -266,7 +201,7 @@ static bool check_fold(dot_work *w, int id)
     if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
     if (w->needs[x->inputs[0]]) return refuse(w, "a reduction of a product's results needs all of them first");
     unsigned axes = w->t->terms[x->inputs[0]].axes;
-    const dot_sizes size = find_sizes(w);
+    const dot_sizes size = dot_find_sizes(w);
     if (w->b->options->gpu && (space_count(&w->t->space, depth) > DEEPEST_FOLD || find_parts(w, &size) > 1))
         return refuse(w, "so long a fold wants more programs than one for each column of tiles");
     if (size.fed) return refuse(w, "a product that bulk copies feed has no other sums beside its own");
@@ -274,9 +209,6 @@ static bool check_fold(dot_work *w, int id)
         return refuse(w, "it reduces other axes than the product");
     return true;
 }
-
-static void begin_lowering(dot_work *w);
-static int64_t tile_extent(const dot_work *w, int side);
 
 /* What an operand is made of beside conversions. */
 typedef struct operand_work {
@@ -311,7 +243,7 @@ static operand_work *count_work(const dot_work *w)
 static bool check_operands(dot_work *w)
 {
     const operand_work *counted = count_work(w);
-    for (int side = 0; side < 2 * pair_count(w); side++) {
+    for (int side = 0; side < 2 * dot_pair_count(w); side++) {
         const operand_work work = counted[w->terms[side]];
         if (w->needs[w->terms[side]]) return refuse(w, "an operand needs the result of a reduction first");
         if (w->whole) continue;
@@ -321,110 +253,6 @@ static bool check_operands(dot_work *w)
             return refuse(w, "every tile of the product would compute its operand again");
     }
     return true;
-}
-
-/* What guards the product guards the operand that has the axes of the guard: one factor that is 0 is enough. */
-static bool share_guard(dot_work *w, int id)
-{
-    const term *x = &w->t->terms[id];
-    if (!id) return true;
-    if (x->kind == TERM_OP && x->op == OP_AND) return share_guard(w, x->inputs[0]) && share_guard(w, x->inputs[1]);
-    unsigned depth = w->classes[CLASS_DEPTH];
-    int side = !(x->axes & ~(dot_gathered_axes(w, 0) | depth)) ? 0 : 1;
-    return !(x->axes & ~(dot_gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
-}
-
-/* Does the first result have its elements near each other along an axis of M, rather than of N? */
-static bool lies_along_rows(const dot_work *w)
-{
-    const lower_output *out = &w->outputs[0];
-    const space *s = &w->t->space;
-    affine place = index_linear(&out->map, &graph_get(w->t->g, out->n)->shape, NULL);
-    int near = -1;
-    for (int i = 0; i < s->axis_count; i++)
-        if (place.factor[i] && s->axes[i].extent >= LEAST_RUN && (near < 0 || place.factor[i] < place.factor[near]))
-            near = i;
-    return near >= 0 && class_axes(w, CLASS_ROWS) >> near & 1;
-}
-
-/* For matrix units and vectors rows and columns change places where results lie along rows; for matrix units K counts
- * through its axes as the operand that is gathered lies in memory. */
-static void choose_order(dot_work *w)
-{
-    const space *s = &w->t->space;
-    for (int i = 0; i < s->axis_count; i++) w->order[i] = i;
-    w->by_chunk = false;
-    dot_sizes size = find_sizes(w);
-    if (!size.fed && w->b->options->gpu) return;
-    if (lies_along_rows(w)) {
-        unsigned rows = w->classes[CLASS_ROWS];
-        w->classes[CLASS_ROWS] = w->classes[CLASS_COLUMNS];
-        w->classes[CLASS_COLUMNS] = rows;
-        dot_gathered left = w->gathered[0];
-        int term = w->terms[0];
-        w->gathered[0] = w->gathered[1];
-        w->gathered[1] = left;
-        w->terms[0] = w->terms[1];
-        w->terms[1] = term;
-        size = find_sizes(w);
-    }
-    if (!size.fed) return;
-    const term *x = &w->t->terms[w->gathered[size.rows <= size.columns].access];
-    const fuse_leaf *leaf = &w->b->leaves[x->n];
-    affine place = index_linear(x->map, &graph_get(w->b->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
-    unsigned depth = class_axes(w, CLASS_DEPTH);
-    for (int i = 0; i < s->axis_count; i++) /* few axes */
-        for (int k = i + 1; k < s->axis_count; k++)
-            if (depth >> w->order[i] & depth >> w->order[k] & 1 &&
-                llabs(place.factor[w->order[i]]) < llabs(place.factor[w->order[k]])) {
-                int other = w->order[i];
-                w->order[i] = w->order[k];
-                w->order[k] = other;
-            }
-    for (int i = 0; i < s->axis_count; i++)
-        if (depth >> w->order[i] & 1)
-            w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.as_terms;
-}
-
-/* An operand is gathered where it is not a slice, where the depth is in pieces, and on a GPU where no piece of a side is
- * long enough for its tiles. */
-static void choose_whole(dot_work *w)
-{
-    const space *s = &w->t->space;
-    memset(w->gathered, 0, sizeof(w->gathered));
-    w->whole = w->thin = false;
-    if (w->b->options->mode == FUSE_EAGER || pair_count(w) > 1) return;
-    bool gpu = w->b->options->gpu;
-    dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
-    bool wanted = false;
-    for (int side = 0; side < 2; side++) {
-        if (!dot_gather_operand(w->t, w->terms[side], &w->gathered[side])) return;
-        wanted |= w->gathered[side].guard_count > 0;
-    }
-    if (elem == DT_I8 || elem == DT_U8 || !share_guard(w, w->guard)) return;
-    if (w->top == w->dot) {
-        begin_lowering(w);
-        wanted |= w->depth_count > 1;
-        for (int side = 0; side < 2 && gpu; side++)
-            wanted |= tile_extent(w, side) < 64 &&
-                      tile_extent(w, side) < space_count(s, class_axes(w, (dot_class)(CLASS_ROWS + side)));
-        if (!wanted) return;
-    } else {
-        for (int i = 0; i < s->axis_count; i++)
-            if (s->axes[i].root > w->rank && !(dot_gathered_axes(w, 0) & dot_gathered_axes(w, 1) & 1u << i)) return;
-    }
-    int terms[2] = {w->terms[0], w->terms[1]};
-    w->whole = true;
-    classify_gathered(w);
-    choose_order(w);
-    if (gpu) return;
-    w->thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
-    begin_lowering(w);
-    w->whole = others_are_slices(w);
-    w->thin &= w->whole;
-    if (w->whole) return;
-    memcpy(w->terms, terms, sizeof(terms));
-    classify(w);
 }
 
 static bool check_outputs(dot_work *w)
@@ -528,8 +356,8 @@ static bool trace_all(dot_work *w, const space *s)
     for (int i = 0; i < dot->input_count; i++)
         if (!w->terms[i]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
     find_needs(w);
-    classify(w);
-    choose_whole(w);
+    dot_classify(w);
+    dot_choose_whole(w);
     if (w->thin) return refuse(w, "its results lie too far apart for the tiles of a product");
     if (w->top != w->dot && !w->whole) return refuse(w, "a reduction of a product's results needs all of them first");
     w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
@@ -590,13 +418,13 @@ static void choose_axes(dot_work *w)
 }
 
 /* Kernel axes, and those that run along tiles. */
-static void begin_lowering(dot_work *w)
+void dot_begin_lowering(dot_work *w)
 {
     int classes[SPACE_AXES];
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
             if (class_axes(w, (dot_class) class) >> i & 1)
-                classes[i] = class + (pair_count(w) > 1 && w->t->space.axes[i].root > w->rank);
+                classes[i] = class + (dot_pair_count(w) > 1 && w->t->space.axes[i].root > w->rank);
     w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
                        w->whole ? w->order : NULL);
     choose_axes(w);
@@ -607,12 +435,12 @@ static bool check_depth(dot_work *w)
 {
     unsigned axes = class_axes(w, CLASS_DEPTH);
     if (!(axes & (axes - 1)) || w->whole) return true;
-    begin_lowering(w);
+    dot_begin_lowering(w);
     return w->depth_count < 2 || w->l->extents[w->tile_axis[2]] >= SHORT_DEPTH ||
            refuse(w, "the depth of the product is cut into short pieces");
 }
 
-static int64_t tile_extent(const dot_work *w, int side)
+int64_t dot_tile_extent(const dot_work *w, int side)
 {
     return w->tile_axis[side] < 0 ? 1 : w->l->extents[w->tile_axis[side]];
 }
@@ -770,7 +598,7 @@ static void bind_fold(dot_work *w, frame *f, int term)
     lower_bind(f, term, loop_over_depth(w, f->block, 0, start, add_fold, term));
 }
 
-static bool uses(const dot_work *w, int id, int wanted)
+bool dot_uses(const dot_work *w, int id, int wanted)
 {
     bool *used = ARENA_ARRAY(w->b->memory, bool, w->t->term_count);
     used[id] = true;
@@ -797,7 +625,7 @@ static void store_outputs(dot_work *w, frame *f, unsigned missing)
     for (int i = 0; i < w->fold_count; i++) {
         bool needed = false;
         for (int o = 0; o < w->grp->write_count; o++)
-            needed |= missing_axes(w, &w->outputs[o]) == missing && uses(w, w->outputs[o].term, w->folds[i]);
+            needed |= missing_axes(w, &w->outputs[o]) == missing && dot_uses(w, w->outputs[o].term, w->folds[i]);
         bool known = f->values[w->folds[i]] || (f->outer && f->outer->values[w->folds[i]]);
         if (needed && !known) bind_fold(w, f, w->folds[i]);
     }
@@ -837,7 +665,7 @@ static void begin_split(dot_work *w, const dot_sizes *size)
     lowering *l = w->l;
     int axis = w->depth[0];
     int64_t unit = axis == w->tile_axis[2] ? w->tiles.depth : 1, units = (l->extents[axis] + unit - 1) / unit;
-    w->parts = pair_count(w) > 1 ? 1 : dot_choose_parts(w->b->options, &w->tiles, size);
+    w->parts = dot_pair_count(w) > 1 ? 1 : dot_choose_parts(w->b->options, &w->tiles, size);
     int64_t each = (units + w->parts - 1) / MAXIMUM(w->parts, 1);
     w->parts = each ? (units + each - 1) / each : 1;
     if (w->parts < 2) return;
@@ -900,7 +728,7 @@ static dtype sum_elem(dtype elem)
 static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
 {
     choose_by_size(w, elem, size);
-    bool can = pair_count(w) == 1 && dot_has_terms(w);
+    bool can = dot_pair_count(w) == 1 && dot_has_terms(w);
     if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
     if (w->whole) copies[w->laid] = size->fed && !w->slice;
     if (!size->fed || size->as_terms || w->whole) return;
@@ -917,10 +745,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     builder *b = w->b;
     const graph_node *dot = graph_get(b->g, w->dot);
     dtype elem = graph_get(b->g, dot->inputs[0])->elem, sum = sum_elem(elem);
-    begin_lowering(w);
+    dot_begin_lowering(w);
     lowering *l = w->l;
     dot_sizes size = {
-        .rows = tile_extent(w, 0), .columns = tile_extent(w, 1), .depth = tile_extent(w, 2), .products = 1};
+        .rows = dot_tile_extent(w, 0), .columns = dot_tile_extent(w, 1), .depth = dot_tile_extent(w, 2), .products = 1};
     for (int axis = 0; axis < l->axis_count; axis++)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
     bool copies[2] = {false, false};
@@ -943,7 +771,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
     value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
-    for (int pair = 1; pair < pair_count(w); pair++) {
+    for (int pair = 1; pair < dot_pair_count(w); pair++) {
         choose_depth(w, pair);
         product = loop_over_depth(w, l->phase, 0, product, add_product, 0);
     }

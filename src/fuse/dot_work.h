@@ -61,10 +61,19 @@ typedef struct dot_work {
 } dot_work;
 
 /* dot.c */
+int dot_pair_count(const dot_work *w); /* pairs of operands */
+void dot_classify(dot_work *w);        /* classes of axes, of a product that is not gathered */
+dot_sizes dot_find_sizes(const dot_work *w);
+void dot_begin_lowering(dot_work *w); /* kernel axes, and those that run along tiles */
+int64_t dot_tile_extent(const dot_work *w, int side);
+bool dot_uses(const dot_work *w, int id, int wanted); /* is a term one of those that another is made of? */
 unsigned dot_gathered_axes(const dot_work *w, int side);
 bool dot_is_program_axis(const dot_work *w, int axis);
 frame *dot_frame_over(dot_work *w, tile_block *block, int down,
                       int across); /* two of M, N and K on tile axes 0 and 1 */
+
+/* dot_whole.c: sets `whole`, `gathered`, `order`, `thin` and the classes. */
+void dot_choose_whole(dot_work *w);
 
 /* dot_terms.c */
 bool dot_has_terms(const dot_work *w); /* axes are known: may operands be split or laid out anew? */
