@@ -22,3 +22,10 @@ const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors,
     }
     return sum;
 }
+
+void digits_numbers(text *to, const int64_t *numbers, int count, const char *end)
+{
+    text_add(to, "{");
+    for (int i = 0; i < count; i++) text_print(to, "%s%" PRId64 "%s", i ? ", " : "", numbers[i], end);
+    text_add(to, "}");
+}

@@ -8,13 +8,6 @@
 
 #include <inttypes.h>
 
-static void add_numbers(text *to, const int64_t *numbers, int count)
-{
-    text_add(to, "{");
-    for (int i = 0; i < count; i++) text_print(to, "%s%" PRId64 "L", i ? ", " : "", numbers[i]);
-    text_add(to, "}");
-}
-
 static void put_axis(emitter *e, const matrix *m, int axis, const char *moved, const char *end)
 {
     text words = {0};
@@ -25,13 +18,13 @@ static void put_axis(emitter *e, const matrix *m, int axis, const char *moved, c
     } else {
         const axis_digits *d = &m->digits->axes[m->digit_axis[axis]];
         text_print(&words, "{%s + %s, %d, ", m->starts[axis], moved, d->count);
-        add_numbers(&words, d->extent, d->count);
+        digits_numbers(&words, d->extent, d->count, "L");
         text_add(&words, ", ");
-        add_numbers(&words, d->stride, d->count);
+        digits_numbers(&words, d->stride, d->count, "L");
         text_add(&words, ", {");
         for (int g = 0; g < m->digits->guard_count; g++) {
             if (g) text_add(&words, ", ");
-            add_numbers(&words, d->guard[g], d->count);
+            digits_numbers(&words, d->guard[g], d->count, "L");
         }
         text_print(&words, "%s}}%s", m->digits->guard_count ? "" : "{0}", end);
     }
@@ -47,7 +40,7 @@ static void put_view(emitter *e, const char *name, const matrix *m, int line, co
     for (int g = 0; g < guards; g++) text_print(&words, "%s%s", g ? ", " : "", m->first[g]);
     text_add(&words, guards ? "}, " : "0}, ");
     if (guards)
-        add_numbers(&words, m->digits->guard_extent, guards);
+        digits_numbers(&words, m->digits->guard_extent, guards, "L");
     else
         text_add(&words, "{0}");
     text_add(&words, ",");

@@ -112,13 +112,6 @@ static const char *distance_type(const gather_axis *x, int lines)
     return reach + outer < (int64_t)1 << 30 ? "int" : "long";
 }
 
-static void add_numbers(text *to, const int64_t *numbers, int count, const char *end)
-{
-    text_add(to, "{");
-    for (int i = 0; i < count; i++) text_print(to, "%s%" PRId64 "%s", i ? ", " : "", numbers[i], end);
-    text_add(to, "}");
-}
-
 static const char *view_type(emitter *e, const gather *g)
 {
     return arena_print(e->memory, "gather_view<%d, %d, %d>", g->axes[0].digits.count, g->axes[1].digits.count,
@@ -134,19 +127,19 @@ static void put_view(emitter *e, const char *name, const gather *g, const char *
     text_clear(&words);
     for (int i = 0; i < 2; i++) {
         const gather_axis *x = &g->axes[i];
-        add_numbers(&words, x->digits.extent, x->digits.count, "");
+        digits_numbers(&words, x->digits.extent, x->digits.count, "");
         text_add(&words, ", ");
         if (x->stride)
             text_print(&words, "{%s}", x->stride);
         else
-            add_numbers(&words, x->digits.stride, x->digits.count, "L");
+            digits_numbers(&words, x->digits.stride, x->digits.count, "L");
         text_add(&words, ", ");
     }
     for (int i = 0; i < 2; i++) {
         text_add(&words, "{");
         for (int k = 0; k < g->guard_count; k++) {
             if (k) text_add(&words, ", ");
-            add_numbers(&words, g->axes[i].digits.guard[k], g->axes[i].digits.count, "");
+            digits_numbers(&words, g->axes[i].digits.guard[k], g->axes[i].digits.count, "");
         }
         text_add(&words, g->guard_count ? "}, " : "{0}}, ");
     }
@@ -154,7 +147,7 @@ static void put_view(emitter *e, const char *name, const gather *g, const char *
     for (int k = 0; k < g->guard_count; k++) text_print(&words, "%s%s", k ? ", " : "", g->first[k]);
     text_add(&words, g->guard_count ? "}, " : "0}, ");
     if (g->guard_count)
-        add_numbers(&words, g->extent, g->guard_count, "");
+        digits_numbers(&words, g->extent, g->guard_count, "");
     else
         text_add(&words, "{0}");
     text_add(&words, "};");

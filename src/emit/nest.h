@@ -205,6 +205,7 @@ int emit_pipeline(emitter *e, const plan *plan, text *declarations);
 
 /* digits.c: what a position on an axis with digits adds to a sum with these factors; NULL: nothing. */
 const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position);
+void digits_numbers(text *to, const int64_t *numbers, int count, const char *end); /* {1, 2}, `end` behind each */
 
 /* emit_c_dot.c */
 typedef struct matrix {                      /* an operand of dot as pointer and strides */
