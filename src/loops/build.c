@@ -83,7 +83,7 @@ static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *
 static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail)
 {
     bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
-    loop_node **after_role, **after_one, **after_tiles;
+    loop_node **after_role, **after_one = NULL, **after_tiles;
     need_limits(s, needed);
     bool gathers = s->gather.load != NULL;
     for (int n = 0; n < s->operand_count; n++) {
