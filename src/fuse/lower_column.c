@@ -48,6 +48,15 @@ static int sum_levels(const loop *p)
     return p->b->options->gpu ? 0 : 1;
 }
 
+/* So do a CPU's parts, of which there are more with every thread: a row of a tile for each program. */
+#define JOIN_SUM_BLOCK 32
+static int join_levels(const loop *p, const parts *c)
+{
+    int64_t turns = (c->part_count + c->join_rows - 1) / c->join_rows;
+    if (!sum_levels(p) || turns <= JOIN_SUM_BLOCK) return 0;
+    return turns <= JOIN_SUM_BLOCK * JOIN_SUM_BLOCK ? 1 : 2;
+}
+
 static dtype fold_elem(const loop *p, int fold)
 {
     return p->t->terms[p->t->terms[fold].inputs[0]].elem;
@@ -132,6 +141,7 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
     int64_t blocks[SPACE_AXES];
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     int which[LOWER_ARRAYS], count = 0, last = kept[kept_count - 1];
+    fold_kind kinds[LOWER_ARRAYS];
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
     for (int i = 0; i < kept_count; i++) blocks[i] = 1;
@@ -148,17 +158,19 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         frame wide = *f;
         wide.dims[0] = c->join_rows;
         carried[count] = lower_broadcast(l, &wide, identity(p, l, f->block, c->folds[i]), 3);
+        kinds[count] = c->kinds[i];
         which[count++] = i;
     }
-    lower_for loop = lower_for_begin(l, lower_integer(l, f->block, 0), part_count,
-                                     lower_integer(l, f->block, c->join_rows), carried, count);
-    frame *g = lower_frame(l, f, loop.body);
+    lower_sums loop = lower_sums_begin(l, f->block, lower_integer(l, f->block, 0), part_count,
+                                       lower_integer(l, f->block, c->join_rows), join_levels(p, c), JOIN_SUM_BLOCK,
+                                       carried, kinds, count);
+    frame *g = lower_frame(l, f, loop.in.body);
     g->rank = 2;
     g->dims[0] = c->join_rows;
     g->dims[1] = JOIN_COLUMNS;
     frame_tile(g, last, 1, starts[kept_count - 1], true);
     for (int i = 0; i < count; i++) {
-        value at[MAX_RANK] = {loop.index};
+        value at[MAX_RANK] = {loop.in.index};
         int axis[MAX_RANK] = {0}, rank = 1;
         bool safe[MAX_RANK] = {false};
         for (int k = 0; k < kept_count; k++, rank++) {
@@ -168,10 +180,10 @@ static void join_phase_columns(const loop *p, lowering *l, const parts *c, const
         }
         value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
         fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
-        value sum = lower_combine(l, g, fold, loop.carried[i], v, 0);
-        next[i] = lower_keep_beyond(l, g, loop.index, part_count, sum, loop.carried[i]);
+        value sum = lower_combine(l, g, fold, loop.in.carried[i], v, 0);
+        next[i] = lower_keep_beyond(l, g, loop.in.index, part_count, sum, loop.in.carried[i]);
     }
-    lower_for_end(l, f->block, &loop, next, results);
+    lower_sums_end(l, f->block, &loop, next, results);
     for (int i = 0; i < count; i++) {
         /* Columns beyond the end hold nothing that exists; no result of theirs is stored. */
         frame wide = *f;

@@ -320,7 +320,7 @@ TEST(long_sums_of_columns)
     free(x);
 }
 
-/* Sums that the loops of fused kernels carry. */
+/* Sums that the loops of fused kernels carry: as near with any number of threads, each of which leaves parts. */
 TEST(long_sums_of_tensors)
 {
     enum { LONG = 131072 + 3 };
@@ -329,26 +329,29 @@ TEST(long_sums_of_tensors)
     qn_context *context;
     qn_tape *tape;
     for (int i = 0; i < LONG * 40; i++) x[i] = 0.1f;
-    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
-    EXPECT(qn_tape_new(context, "cpu", &tape, &error) == QN_OK);
-    struct {
+    typedef struct shape_case {
         qn_shape shape;
         qn_axes axes;
         int results;
-    } cases[] = {{QN_SHAPE(LONG, 7), QN_AXES(0), 7},
-                 {QN_SHAPE(LONG, 40), QN_AXES(0), 40},
-                 {QN_SHAPE(LONG, 3, 2), QN_AXES(0, 2), 3},
-                 {QN_SHAPE(2, LONG, 5), QN_AXES(1), 10}};
-    for (int i = 0; i < COUNT(cases); i++) {
-        qn_tensor sum = qn_sum(qn_from_memory(tape, x, QN_F32, cases[i].shape), cases[i].axes, false);
+    } shape_case;
+    const shape_case cases[] = {{QN_SHAPE(LONG, 7), QN_AXES(0), 7},
+                                {QN_SHAPE(LONG, 40), QN_AXES(0), 40},
+                                {QN_SHAPE(LONG, 3, 2), QN_AXES(0, 2), 3},
+                                {QN_SHAPE(2, LONG, 5), QN_AXES(1), 10}};
+    static const int threads[] = {1, 2, 16, 100};
+    for (int i = 0; i < COUNT(cases) * COUNT(threads); i++) {
+        const shape_case *c = &cases[i % COUNT(cases)];
+        qn_context_options options = {.threads = threads[i / COUNT(cases)]};
+        EXPECT(qn_context_open(&options, &context, &error) == QN_OK);
+        EXPECT(qn_tape_new(context, "cpu", &tape, &error) == QN_OK);
+        qn_tensor sum = qn_sum(qn_from_memory(tape, x, QN_F32, c->shape), c->axes, false);
         double terms = 1;
-        for (int k = 0; k < cases[i].shape.rank; k++) terms *= (double)cases[i].shape.extents[k];
-        EXPECT(qn_tensor_read(sum, results, sizeof(float) * (size_t)cases[i].results, &error) == QN_OK);
-        for (int k = 0; k < cases[i].results; k++)
-            EXPECT_NEAR(results[k] / ((double)0.1f * terms / cases[i].results), 1, 3e-6);
+        for (int k = 0; k < c->shape.rank; k++) terms *= (double)c->shape.extents[k];
+        EXPECT(qn_tensor_read(sum, results, sizeof(float) * (size_t)c->results, &error) == QN_OK);
+        for (int k = 0; k < c->results; k++) EXPECT_NEAR(results[k] / ((double)0.1f * terms / c->results), 1, 3e-6);
+        qn_tape_free(tape);
+        qn_context_close(context);
     }
-    qn_tape_free(tape);
-    qn_context_close(context);
     free(x);
 }
 
