@@ -88,39 +88,6 @@ static qn_status cpu_disassemble(const device *base, const char *source, text *o
 
 /* ---- facts ---- */
 
-static bool is_contiguous(const array_view *v)
-{
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] > 1 && v->strides[i] != step) return false;
-        step *= v->extents[i];
-    }
-    return true;
-}
-
-static bool is_aligned(const array_view *v)
-{
-    if ((uintptr_t)v->data % 64) return false;
-    for (int i = 0; i + 1 < v->rank; i++)
-        if (v->strides[i] * dtypes[v->elem].size_bytes % 64) return false;
-    return true;
-}
-
-static int64_t count_of(const array_view *v)
-{
-    int64_t count = 1;
-    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
-    return count;
-}
-
-/* Elements from the lowest address to the highest, which is what offsets must reach. */
-static int64_t reach_of(const array_view *v)
-{
-    int64_t reach = 1;
-    for (int i = 0; i < v->rank; i++) reach += (v->extents[i] - 1) * llabs(v->strides[i]);
-    return reach;
-}
-
 static int class_of(int64_t extent)
 {
     static const int64_t limits[] = {64, 1024, 4096, 65536, 1 << 20};
@@ -135,7 +102,7 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
     double bytes = 0;
     for (int i = 0; i < k->param_count; i++)
         if (k->params[i].kind < PARAM_SCRATCH)
-            bytes += (double)count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
+            bytes += (double)view_count(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
     for (int i = 0; i < k->param_count; i++) {
         tile_param *p = &k->params[i];
         tile_facts *f = &p->facts;
@@ -150,10 +117,10 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
         }
         const array_view *v = &arrays[i];
         if (p->digits) continue; /* its strides say nothing */
-        f->contiguous = is_contiguous(v);
-        f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
-        f->aligned = is_aligned(v);
-        f->small = reach_of(v) < (int64_t)1 << 31;
+        f->contiguous = view_is_row_major(v);
+        f->last_unit = view_has_unit_lines(v);
+        f->aligned = view_is_aligned(v, 64);
+        f->small = view_span(v) < (int64_t)1 << 31;
         f->streams = p->kind == PARAM_OUT && bytes > (double)d->last_cache_bytes;
     }
 }
@@ -256,7 +223,7 @@ int64_t cpu_views(const tile_kernel *k, const array_view *arrays, cpu_array *vie
         views[i].data = arrays[i].data;
         memcpy(views[i].extents, arrays[i].extents, sizeof(views[i].extents));
         memcpy(views[i].strides, arrays[i].strides, sizeof(views[i].strides));
-        bytes += count_of(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
+        bytes += view_count(&arrays[i]) * dtypes[arrays[i].elem].size_bytes;
     }
     return bytes;
 }

@@ -167,18 +167,10 @@ typedef struct margins { /* copies of the arrays, each with room around it */
 /* The bytes from the lowest element to the end of the highest. */
 static void reach_of(const array_view *v, char **first, size_t *bytes)
 {
-    int64_t low = 0, high = 0, size = dtypes[v->elem].size_bytes;
-    bool empty = false;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t last = (v->extents[i] - 1) * v->strides[i];
-        empty |= v->extents[i] == 0;
-        if (last < 0)
-            low += last;
-        else
-            high += last;
-    }
+    int64_t low, high, size = dtypes[v->elem].size_bytes;
+    view_reach(v, &low, &high);
     *first = (char *)v->data + low * size;
-    *bytes = empty ? 0 : (size_t)((high - low + 1) * size);
+    *bytes = (size_t)((high - low) * size);
 }
 
 static bool margins_open(margins *m, const tile_kernel *k, const array_view *arrays)

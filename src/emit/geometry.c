@@ -127,8 +127,7 @@ static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
     cuda_map *maps = ARENA_ARRAY(memory, cuda_map, from->map_count);
     for (int i = 0; i < from->map_count; i++) {
         const sched_map *m = &from->maps[i];
-        maps[i] = (cuda_map){
-            .param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
+        maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
         for (int axis = 0; axis < m->rank; axis++) {
             maps[i].axes[axis] = (cuda_map_axis){.axis = m->rank - 1 - axis, .step = 1};
             maps[i].box[axis] = m->box[m->rank - 1 - axis];
@@ -388,45 +387,6 @@ qn_status cuda_geometry(const tile_kernel *k, int phase, const launch_plan *plan
 
 /* ---- facts ---- */
 
-static bool is_contiguous(const array_view *v)
-{
-    int64_t expected = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] != 1 && v->strides[i] != expected) return false;
-        expected *= v->extents[i];
-    }
-    return true;
-}
-
-static bool is_aligned(const array_view *v)
-{
-    if ((uintptr_t)v->data % 64) return false;
-    for (int i = 0; i + 1 < v->rank; i++)
-        if (v->extents[i] > 1 && v->strides[i] * dtypes[v->elem].size_bytes % 64) return false;
-    return true;
-}
-
-static int64_t reach_of(const array_view *v)
-{
-    int64_t reach = 1;
-    for (int i = 0; i < v->rank; i++) {
-        if (!v->extents[i]) return 0;
-        reach += (v->extents[i] - 1) * llabs(v->strides[i]);
-    }
-    return reach;
-}
-
-/* Does the copy engine know it? Lines of unit stride, the rest on multiples of 16 bytes and never in place. */
-static bool is_bulk(const array_view *v)
-{
-    int64_t size = dtypes[v->elem].size_bytes;
-    if (v->rank < 1 || (uintptr_t)v->data % 16) return false;
-    if (v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1) return false;
-    for (int i = 0; i + 1 < v->rank; i++)
-        if (v->extents[i] > 1 && (v->strides[i] <= 0 || v->strides[i] * size % 16)) return false;
-    return true;
-}
-
 static int class_of(int64_t extent)
 {
     static const int64_t limits[] = {40, 256, 1024, 16384, 65536, 262144, 1 << 22};
@@ -476,10 +436,10 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             f->bulk = (uintptr_t)v->data % 16 == 0;
             continue;
         }
-        f->contiguous = is_contiguous(v);
-        f->last_unit = f->contiguous || !v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1;
-        f->aligned = is_aligned(v);
-        f->bulk = is_bulk(v);
-        f->small = reach_of(v) < (int64_t)1 << 31;
+        f->contiguous = view_is_row_major(v);
+        f->last_unit = view_has_unit_lines(v);
+        f->aligned = view_is_aligned(v, 64);
+        f->bulk = view_is_bulk(v);
+        f->small = view_span(v) < (int64_t)1 << 31;
     }
 }

@@ -101,11 +101,9 @@ index_map index_map_root(const space *s, const int *roots, int rank)
 affine index_linear(const index_map *m, const shape *s, const int64_t *strides)
 {
     affine sum = {0};
-    int64_t inner = 1;
-    for (int k = m->rank - 1; k >= 0; k--) {
-        affine_add(&sum, &m->axes[k], strides ? strides[k] : inner);
-        inner *= MAXIMUM(s->extents[k], 1);
-    }
+    int64_t row_major[GRAPH_RANK];
+    strides_set_row_major(m->rank, s->extents, row_major);
+    for (int k = m->rank - 1; k >= 0; k--) affine_add(&sum, &m->axes[k], strides ? strides[k] : row_major[k]);
     return sum;
 }
 

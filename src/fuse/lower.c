@@ -12,12 +12,9 @@
 
 static void node_strides(const graph_node *x, const fuse_leaf *leaf, int64_t *strides, int64_t *offset)
 {
-    int64_t inner = 1;
     *offset = leaf->given ? leaf->offset : 0;
-    for (int k = x->shape.rank - 1; k >= 0; k--) {
-        strides[k] = leaf->given ? leaf->strides[k] : inner;
-        inner *= MAXIMUM(x->shape.extents[k], 1);
-    }
+    strides_set_row_major(x->shape.rank, x->shape.extents, strides);
+    if (leaf->given) memcpy(strides, leaf->strides, sizeof(int64_t) * (size_t)x->shape.rank);
 }
 
 affine lower_place(const lowering *l, node n, const index_map *m)

@@ -219,16 +219,6 @@ static void find_lives(memory_plan *m)
     }
 }
 
-static bool is_row_major(const graph_node *leaf)
-{
-    int64_t inner = 1;
-    for (int k = leaf->shape.rank - 1; k >= 0; k--) {
-        if (leaf->shape.extents[k] > 1 && leaf->attr.strides[k] != inner) return false;
-        inner *= leaf->shape.extents[k];
-    }
-    return true;
-}
-
 /* The argument that alone writes n, or -1. */
 static int writing_argument(const fuse_kernel *k, node n)
 {
@@ -248,7 +238,8 @@ static bool take_home(memory_plan *m, const fuse_assign *a)
     fuse_plan *plan = m->plan;
     const graph_node *home = graph_get(plan->graph, a->home), *from = graph_get(plan->graph, a->from);
     int at = m->first[a->from];
-    if (at < 0 || m->wanted[a->from] || m->root[a->from] != a->from || !is_row_major(home) || home->attr.offset ||
+    if (at < 0 || m->wanted[a->from] || m->root[a->from] != a->from ||
+        !strides_are_row_major(home->shape.rank, home->shape.extents, home->attr.strides) || home->attr.offset ||
         home->elem != from->elem || shape_count(&home->shape) != shape_count(&from->shape))
         return false;
     for (int i = at + 1; i < plan->kernel_count; i++)
@@ -281,15 +272,13 @@ static fuse_kernel copy_kernel(fuse_plan *plan, node from, node home)
     k.arguments[0] = (fuse_argument){.base = from, .rank = 1, .extents = {count}, .strides = {1}};
     k.arguments[1] =
         (fuse_argument){.base = home, .rank = 1, .offset = target->attr.offset, .extents = {count}, .strides = {1}};
-    if (!is_row_major(target)) {
+    if (!strides_are_row_major(target->shape.rank, target->shape.extents, target->attr.strides)) {
         rank = target->shape.rank;
-        int64_t inner = 1;
-        for (int axis = rank - 1; axis >= 0; axis--) {
+        for (int axis = 0; axis < rank; axis++) {
             k.arguments[0].extents[axis] = k.arguments[1].extents[axis] = target->shape.extents[axis];
-            k.arguments[0].strides[axis] = inner;
             k.arguments[1].strides[axis] = target->attr.strides[axis];
-            inner *= target->shape.extents[axis];
         }
+        strides_set_row_major(rank, target->shape.extents, k.arguments[0].strides);
         k.arguments[0].rank = k.arguments[1].rank = rank;
     }
     k.kernel = fuse_copy_text(memory, target->elem, rank, COPY_BLOCK);

@@ -60,12 +60,7 @@ bool plan_view(const planner *p, node n, arena *memory, fuse_view *out)
     if (!id || t->terms[id].kind != TERM_ACCESS || t->terms[id].guarded) return false;
     const term *a = &t->terms[id];
     const graph_node *base = graph_get(p->g, a->n);
-    int64_t strides[GRAPH_RANK], inner = 1;
-    for (int k = base->shape.rank - 1; k >= 0; k--) {
-        strides[k] = p->leaves[a->n].given ? p->leaves[a->n].strides[k] : inner;
-        inner *= MAXIMUM(base->shape.extents[k], 1);
-    }
-    affine place = index_linear(a->map, &base->shape, strides);
+    affine place = index_linear(a->map, &base->shape, p->leaves[a->n].given ? p->leaves[a->n].strides : NULL);
     if (affine_has_atoms(&place) || base->elem != graph_get(p->g, n)->elem) return false;
     *out = (fuse_view){.base = a->n, .offset = place.constant + (p->leaves[a->n].given ? p->leaves[a->n].offset : 0)};
     for (int i = t->space.axis_count - 1; i >= 0; i--) { /* pieces of one axis have one stride; the last comes first */

@@ -30,28 +30,14 @@ fuse_view fuse_view_row_major(const graph *g, node n)
 {
     const shape *s = &graph_get(g, n)->shape;
     fuse_view v = {.base = n};
-    int64_t inner = 1;
-    for (int k = s->rank - 1; k >= 0; k--) {
-        v.strides[k] = inner;
-        inner *= s->extents[k];
-    }
+    strides_set_row_major(s->rank, s->extents, v.strides);
     return v;
 }
 
 /* Axes first..last-1 as one; false: no single stride walks through them. */
 static bool merge_axes(const shape *s, const int64_t *strides, int first, int last, int64_t *extent, int64_t *stride)
 {
-    *extent = 1;
-    *stride = 0;
-    for (int k = last - 1; k >= first; k--) {
-        if (s->extents[k] == 1) continue;
-        if (*extent == 1)
-            *stride = strides[k];
-        else if (*extent && s->extents[k] && strides[k] != *stride * *extent)
-            return false;
-        *extent *= s->extents[k];
-    }
-    return true;
+    return strides_join(last - first, s->extents + first, strides + first, extent, stride);
 }
 
 bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, int axes, fuse_argument *out)
@@ -67,10 +53,7 @@ bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, i
 static bool is_row_major(const graph *g, node n, const fuse_view *view)
 {
     const shape *s = &graph_get(g, n)->shape;
-    fuse_view plain = fuse_view_row_major(g, n);
-    for (int k = 0; k < s->rank; k++)
-        if (s->extents[k] > 1 && view->strides[k] != plain.strides[k]) return false;
-    return true;
+    return strides_are_row_major(s->rank, s->extents, view->strides);
 }
 
 bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)

@@ -200,11 +200,10 @@ node graph_leaf(graph *g, dtype elem, const shape *s, const int64_t *strides, in
 {
     if (!graph_shape_fits(g, "leaf", s)) return 0;
     graph_node n = {.code = GRAPH_LEAF, .elem = elem, .shape = *s, .attr = {.storage = storage, .offset = offset}};
-    int64_t inner = 1;
-    for (int k = s->rank - 1; k >= 0; k--) {
-        n.attr.strides[k] = strides ? strides[k] : inner;
-        inner *= MAXIMUM(s->extents[k], 1);
-    }
+    if (strides)
+        memcpy(n.attr.strides, strides, sizeof(int64_t) * (size_t)s->rank);
+    else
+        strides_set_row_major(s->rank, s->extents, n.attr.strides);
     return graph_intern(g, &n);
 }
 

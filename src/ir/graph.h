@@ -13,7 +13,7 @@
 #define QUERN_IR_GRAPH_H
 
 #include "base/range.h"
-#include "ir/tile.h"
+#include "ir/view.h"
 
 #define GRAPH_RANK ARRAY_RANK
 

@@ -35,16 +35,6 @@ static void print_list(const printer *p, const char *word, const int64_t *items,
     text_add(p->out, ")");
 }
 
-static bool row_major(const graph_node *n)
-{
-    int64_t inner = 1;
-    for (int k = n->shape.rank - 1; k >= 0; k--) {
-        if (n->attr.strides[k] != inner) return false;
-        inner *= MAXIMUM(n->shape.extents[k], 1);
-    }
-    return true;
-}
-
 /* What stands between the op's name and its inputs. */
 static void print_before(const printer *p, node at)
 {
@@ -52,7 +42,8 @@ static void print_before(const printer *p, node at)
     switch (n->code) {
     case GRAPH_LEAF:
         text_print(p->out, " %d", p->storages ? p->storages[at] : 1);
-        if (!row_major(n)) print_list(p, "strides", n->attr.strides, n->shape.rank);
+        if (!strides_are_row_major(n->shape.rank, n->shape.extents, n->attr.strides))
+            print_list(p, "strides", n->attr.strides, n->shape.rank);
         if (n->attr.offset) text_print(p->out, " offset %lld", (long long)n->attr.offset);
         break;
     case GRAPH_FULL:

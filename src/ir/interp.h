@@ -5,15 +5,7 @@
 #ifndef QUERN_IR_INTERP_H
 #define QUERN_IR_INTERP_H
 
-#include "ir/tile.h"
-
-/* An array argument: element strides, which may be zero or negative. */
-typedef struct array_view {
-    void *data; /* of element (0, 0, ...) */
-    dtype elem;
-    int rank;
-    int64_t extents[MAX_RANK], strides[MAX_RANK];
-} array_view;
+#include "ir/view.h"
 
 /* R701 .. R709, E507 (assert). One entry per kind and source line; `times` counts the rest. */
 typedef struct finding {

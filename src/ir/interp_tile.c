@@ -138,21 +138,12 @@ static int64_t *walk_positions(interp *s, const tile_type *shape, const int64_t 
     return from;
 }
 
-static void row_major(const tile_type *type, int64_t *steps)
-{
-    int64_t step = 1;
-    for (int axis = type->rank - 1; axis >= 0; axis--) {
-        steps[axis] = step;
-        step *= type->dims[axis];
-    }
-}
-
 tile *tile_expand(interp *s, const tile *t, const tile_type *shape)
 {
     int64_t steps[MAX_RANK] = {0};
     if (s->stop == STOP_NONE && t->type.rank) { /* after a stop the shape may be empty: nothing is moved */
         CHECK(t->type.rank == shape->rank);
-        row_major(&t->type, steps);
+        strides_set_row_major(t->type.rank, t->type.dims, steps);
         for (int axis = 0; axis < shape->rank; axis++) {
             if (t->type.dims[axis] == shape->dims[axis]) continue;
             CHECK(t->type.dims[axis] == 1);
@@ -168,7 +159,7 @@ tile *tile_expand(interp *s, const tile *t, const tile_type *shape)
 static tile *permute(interp *s, const tile_op *op, const tile *t, const tile_type *type)
 {
     int64_t inner[MAX_RANK] = {0}, steps[MAX_RANK] = {0};
-    row_major(&t->type, inner);
+    strides_set_row_major(t->type.rank, t->type.dims, inner);
     for (int axis = 0; axis < type->rank; axis++) steps[axis] = inner[op->attr.axes[axis]];
     int64_t n = interp_type_count(type), *from = walk_positions(s, type, steps, n);
     tile *r = tile_gather(s, t, type, from, n);

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "model/model.h"
+#include "ir/view.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -171,11 +172,7 @@ static void add_axis(printer *p, int axis, int64_t offset)
 static void lay_out(printer *p)
 {
     range r = {INFINITY, 0};
-    int64_t step = 1;
-    for (int k = p->shape.rank - 1; k >= 0; k--) {
-        p->strides[k] = step;
-        step *= p->shape.extents[k];
-    }
+    strides_set_row_major(p->shape.rank, p->shape.extents, p->strides);
     if (is_float(p)) {
         each_shown(p, 0, 0, widen_range, &r);
         p->scientific = r.high >= 1e8 || (r.high > 0 && (r.low < 1e-4 || r.high / r.low > 1e3));

@@ -96,18 +96,6 @@ static const ast *generator_of(const ast *block, const char *name)
     return NULL;
 }
 
-static array_view whole(const bench_array *array, void *data)
-{
-    array_view view = {.data = data, .elem = array->elem, .rank = array->rank};
-    int64_t step = 1;
-    for (int axis = array->rank - 1; axis >= 0; axis--) {
-        view.extents[axis] = array->extents[axis];
-        view.strides[axis] = step;
-        step *= MAXIMUM(array->extents[axis], 1);
-    }
-    return view;
-}
-
 /* Are all elements drawn alike? Then a large array may repeat a part of itself. */
 static bool is_random(const ast *generator)
 {
@@ -120,7 +108,7 @@ static qn_status fill_array(bench *b, const bench_array *array, const ast *gener
                             qn_error *error)
 {
     enum { PART = (1 << 22) + 1021 }; /* not a multiple of any block: its copies meet programs differently */
-    array_view view = whole(array, array->first);
+    array_view view = view_row_major(array->first, array->elem, array->rank, array->extents);
     bool repeats = b->context->slots[b->slot].driver->memory && array->count > 2 * PART && is_random(generator) &&
                    dtype_is_float(array->elem);
     if (repeats) {

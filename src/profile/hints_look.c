@@ -39,11 +39,7 @@ int shapes_read(const char *shapes, shape_words *out, int most)
         if (*at != '[' || !dtype_from_text(elem, &w->view.elem)) return count;
         at = read_numbers(at, w->view.extents, &w->view.rank);
         if (!at) return count;
-        int64_t step = 1;
-        for (int axis = w->view.rank - 1; axis >= 0; axis--) {
-            w->view.strides[axis] = step;
-            step *= MAXIMUM(w->view.extents[axis], 1);
-        }
+        strides_set_row_major(w->view.rank, w->view.extents, w->view.strides);
         int rank = w->view.rank;
         if (!strncmp(at, " by [", 5)) at = read_numbers(at + 4, w->view.strides, &rank);
         if (!at || rank != w->view.rank) return count;

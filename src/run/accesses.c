@@ -104,13 +104,6 @@ static void extents_of(const tile_kernel *k, const access_note *n, const launch_
     }
 }
 
-static double count_of(const array_view *v)
-{
-    double count = 1;
-    for (int axis = 0; axis < v->rank; axis++) count *= (double)v->extents[axis];
-    return count;
-}
-
 static void look_at_note(looking *l, const access_note *n, const launch_plan *plan)
 {
     const tile_kernel *k = l->k;
@@ -143,7 +136,7 @@ static void look_at_note(looking *l, const access_note *n, const launch_plan *pl
     if (!n->tile) {
         double counted = elements_of(l, n->op);
         if (counted > 0) a.elements = counted;
-        a.per_address = a.elements / fmax(count_of(&l->views[array]), 1);
+        a.per_address = a.elements / fmax((double)view_count(&l->views[array]), 1);
     }
     /* One element for a whole team: a warp is not what does it. */
     if (!n->loop_count && !(n->lanes && n->team_threads == 1)) a.sectors = a.least_sectors = 0;
@@ -164,7 +157,7 @@ static double touched_bytes(const looking *l)
             if (op->code != OP_STORE) loaded += l->counts[i].elements;
             if (op->code != OP_LOAD) stored += l->counts[i].elements;
         }
-        double most = count_of(&l->views[array]);
+        double most = (double)view_count(&l->views[array]);
         bytes += size * (fmin(loaded, most) + fmin(stored, most));
     }
     return bytes;

@@ -298,16 +298,6 @@ static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_err
     return QN_OK;
 }
 
-static bool is_contiguous(const array_view *v)
-{
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] > 1 && v->strides[i] != step) return false;
-        step *= MAXIMUM(v->extents[i], 1);
-    }
-    return true;
-}
-
 bool raw_runs_on(const char *language, const char *device)
 {
     return !strcmp(language, "c") ? !strcmp(device, "cpu") : !strcmp(device, "cuda") || !strcmp(device, "emu");
@@ -331,7 +321,7 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
                          k->name);
     if (!call->kernel->module->is_trusted) context_tell_raw(call->context, call->kernel->module->path);
     for (int i = 0; i < k->param_count; i++) {
-        if (!is_array(&k->params[i]) || is_contiguous(&call->views[i])) continue;
+        if (!is_array(&k->params[i]) || view_is_row_major(&call->views[i])) continue;
         place at = {.line = k->params[i].line, .column = k->params[i].column};
         return entry_error(call->kernel, QN_BAD_CALL, "E501", at, "copy it to contiguous memory first", error,
                            "array `%s` of raw kernel `%s` is not contiguous", k->params[i].name, k->name);
@@ -391,15 +381,6 @@ static void match(qn_call *call, const tile_kernel *k)
     }
 }
 
-static void row_major(array_view *v)
-{
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        v->strides[i] = step;
-        step *= MAXIMUM(v->extents[i], 1);
-    }
-}
-
 static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
 {
     if (!inputs_too) QN_TRY(check_present(call, error));
@@ -447,7 +428,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
         memcpy(v->extents, call->plan.extents[i], sizeof(v->extents));
         if (inputs_too) continue;
         if (p->kind == PARAM_SCRATCH && call->context->slots[slot].driver->memory) {
-            row_major(v); /* a mirror alone */
+            strides_set_row_major(v->rank, v->extents, v->strides); /* a mirror alone */
             continue;
         }
         QN_TRY(call_allocate(call, call->declared[i], v, error));

@@ -299,11 +299,6 @@ qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, q
     return wrong_kind(call, known, p, is_type, "a number", error);
 }
 
-static bool fits(int64_t a, int64_t b, int64_t *sum)
-{
-    return !__builtin_add_overflow(a, b, sum) && *sum < (int64_t)1 << 58;
-}
-
 /* Shape rules that need no other argument: rank, element type, extents and strides that address memory. */
 static qn_status check_view(const qn_call *call, const parameter *p, const array_view *v, qn_error *error)
 {
@@ -319,36 +314,21 @@ static qn_status check_view(const qn_call *call, const parameter *p, const array
                            "convert the array, or declare the parameter generic", error,
                            "array `%s` has elements of type %s, the parameter is %s", p->name, dtypes[v->elem].text,
                            dtypes[p->elem].text);
-    int64_t reach = 1, count = 1;
-    bool empty = false;
-    for (int i = 0; i < v->rank; i++) empty |= v->extents[i] == 0;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t more;
+    int64_t low, high, count = view_count(v);
+    for (int i = 0; i < v->rank; i++)
         if (v->extents[i] < 0)
             return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, "give zero or more", error,
                                "axis %d of `%s` has extent %lld", i, p->name, (long long)v->extents[i]);
-        if (empty) continue;
-        if (v->strides[i] == INT64_MIN || __builtin_mul_overflow(v->extents[i] - 1, llabs(v->strides[i]), &more) ||
-            !fits(reach, more, &reach) || __builtin_mul_overflow(count, v->extents[i], &count))
-            return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, NULL, error,
-                               "the extents and strides of `%s` do not fit in memory", p->name);
-    }
-    if (!v->data && !empty)
+    if (!strides_reach(v->rank, v->extents, v->strides, &low, &high) || count >= INT64_MAX / 2)
+        return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, NULL, error,
+                           "the extents and strides of `%s` do not fit in memory", p->name);
+    if (!v->data && count)
         return error_set(error, QN_BAD_CALL, "array `%s` has elements but its memory is NULL", p->name);
     if ((uintptr_t)v->data % (uintptr_t)dtypes[v->elem].size_bytes)
         return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "copy it to aligned memory", error,
                            "array `%s` of %s does not begin at a multiple of %d bytes", p->name, dtypes[v->elem].text,
                            dtypes[v->elem].size_bytes);
     return QN_OK;
-}
-
-static void row_major(int rank, const int64_t *extents, int64_t *strides)
-{
-    int64_t step = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        strides[i] = step;
-        if (__builtin_mul_overflow(step, MAXIMUM(extents[i], 1), &step)) step = INT64_MAX / 2;
-    }
 }
 
 static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype type, int rank, const int64_t *extents,
@@ -379,20 +359,12 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
     if (strides)
         for (int i = 0; i < rank; i++) v.strides[i] = strides[i];
     else
-        row_major(rank, extents, v.strides);
+        strides_set_row_major(rank, extents, v.strides);
     QN_TRY(check_view(call, p, &v, error));
 
     if (buffer) {
-        int64_t low = 0, high = 1, size = dtypes[v.elem].size_bytes;
-        for (int i = 0; i < rank; i++) {
-            int64_t reach = (v.extents[i] - 1) * v.strides[i];
-            if (v.extents[i] == 0) low = high = 0;
-            if (v.extents[i] == 0) break;
-            if (reach < 0)
-                low += reach;
-            else
-                high += reach;
-        }
+        int64_t low, high, size = dtypes[v.elem].size_bytes;
+        view_reach(&v, &low, &high);
         int64_t offset = (char *)data - (char *)buffer->data;
         int64_t first = offset + low * size, end = offset + high * size;
         if (first < 0 || end > (int64_t)buffer->size_bytes)

@@ -11,23 +11,6 @@
 
 #define GAP_BYTE 0xa5
 
-static int64_t count_of(const array_view *v)
-{
-    int64_t count = 1;
-    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
-    return count;
-}
-
-static char *element_at(const array_view *v, int64_t index)
-{
-    int64_t offset = 0;
-    for (int a = v->rank - 1; a >= 0; a--) {
-        offset += index % v->extents[a] * v->strides[a];
-        index /= v->extents[a];
-    }
-    return (char *)v->data + offset * dtypes[v->elem].size_bytes;
-}
-
 void tolerance_default(dtype elem, double *relative, double *absolute)
 {
     *relative = elem == DT_F64 ? 1e-12 : elem == DT_F32 ? 1e-5 : elem == DT_F16 ? 1e-3 : elem == DT_BF16 ? 1e-2 : 0;
@@ -62,7 +45,7 @@ static double root_mean_square(const array_view *v, int64_t count)
     double sum = 0;
     int64_t finite = 0;
     for (int64_t i = 0; dtype_is_float(v->elem) && i < count; i++) {
-        double x = element_read(v->elem, element_at(v, i)).f;
+        double x = element_read(v->elem, view_element(v, i)).f;
         if (!isfinite(x)) continue;
         sum += x * x;
         finite++;
@@ -72,18 +55,18 @@ static double root_mean_square(const array_view *v, int64_t count)
 
 comparison arrays_compare(const array_view *actual, const array_view *expected, double relative, double absolute)
 {
-    comparison c = {.count = count_of(expected)};
+    comparison c = {.count = view_count(expected)};
     dtype elem = expected->elem;
     int64_t row = expected->rank ? expected->extents[expected->rank - 1] : 1;
     double typical = root_mean_square(expected, c.count);
     for (int64_t start = 0; start < c.count; start += row) {
         double scale = typical;
         for (int64_t i = start; dtype_is_float(elem) && i < start + row; i++) {
-            double size = fabs(element_read(elem, element_at(expected, i)).f);
+            double size = fabs(element_read(elem, view_element(expected, i)).f);
             if (isfinite(size)) scale = MAXIMUM(scale, size);
         }
         for (int64_t i = start; i < start + row; i++) {
-            number a = element_read(elem, element_at(actual, i)), e = element_read(elem, element_at(expected, i));
+            number a = element_read(elem, view_element(actual, i)), e = element_read(elem, view_element(expected, i));
             if (dtype_is_float(elem))
                 compare_one(&c, i, a.f, e.f, absolute + relative * scale);
             else if (a.i != e.i)
@@ -95,22 +78,17 @@ comparison arrays_compare(const array_view *actual, const array_view *expected, 
 
 bool view_copy(const array_view *from, array_view *to)
 {
-    *to = *from;
-    int64_t step = 1;
-    for (int i = from->rank - 1; i >= 0; i--) {
-        to->strides[i] = step;
-        step *= from->extents[i];
-    }
-    to->data = memory_allocate((size_t)step * (size_t)dtypes[from->elem].size_bytes + 1);
+    *to = view_row_major(NULL, from->elem, from->rank, from->extents);
+    to->data = memory_allocate((size_t)(view_count(from) * dtypes[from->elem].size_bytes) + 1);
     if (to->data) view_assign(to, from);
     return to->data != NULL;
 }
 
 void view_assign(const array_view *to, const array_view *from)
 {
-    int64_t count = count_of(from);
+    int64_t count = view_count(from);
     size_t size = (size_t)dtypes[from->elem].size_bytes;
-    for (int64_t i = 0; i < count; i++) memcpy(element_at(to, i), element_at(from, i), size);
+    for (int64_t i = 0; i < count; i++) memcpy(view_element(to, i), view_element(from, i), size);
 }
 
 bool view_scatter(const array_view *like, int style, array_view *to, void **base, size_t *size_bytes)
@@ -141,9 +119,10 @@ bool view_gaps_intact(const array_view *view, const void *base, size_t size_byte
 {
     unsigned char *inside = calloc(1, size_bytes);
     if (!inside) return true;
-    int64_t count = count_of(view);
+    int64_t count = view_count(view);
     size_t size = (size_t)dtypes[view->elem].size_bytes;
-    for (int64_t i = 0; i < count; i++) memset(inside + (element_at(view, i) - (const char *)base), 1, size);
+    for (int64_t i = 0; i < count; i++)
+        memset(inside + ((const char *)view_element(view, i) - (const char *)base), 1, size);
     bool intact = true;
     for (size_t i = 0; i < size_bytes; i++) intact &= inside[i] || ((const unsigned char *)base)[i] == GAP_BYTE;
     heap_free(inside);

@@ -21,12 +21,8 @@ void call_usual_views(qn_call *call)
     const tile_kernel *k = call->instance->kernel;
     for (int p = 0; p < k->param_count; p++) {
         array_view *v = &call->views[p];
-        int64_t step = 1;
         if (k->params[p].kind >= PARAM_SCALAR) continue;
-        for (int a = v->rank - 1; a >= 0; a--) {
-            v->strides[a] = step;
-            if (__builtin_mul_overflow(step, MAXIMUM(v->extents[a], 1), &step)) step = INT64_MAX / 2;
-        }
+        strides_set_row_major(v->rank, v->extents, v->strides);
         v->data = (void *)4096; /* an address that is aligned; nothing is read */
     }
 }

@@ -14,16 +14,6 @@ static bool is_array(const tile_param *p)
     return p->kind == PARAM_IN || p->kind == PARAM_OUT || p->kind == PARAM_INOUT;
 }
 
-static bool is_row_major(const array_view *v)
-{
-    int64_t step = 1;
-    for (int axis = v->rank - 1; axis >= 0; axis--) {
-        if (v->extents[axis] != 1 && v->strides[axis] != step) return false;
-        step *= v->extents[axis];
-    }
-    return true;
-}
-
 void views_print(const tile_kernel *k, const array_view *views, text *out)
 {
     const char *between = "";
@@ -34,7 +24,7 @@ void views_print(const tile_kernel *k, const array_view *views, text *out)
         for (int axis = 0; axis < p->rank; axis++)
             text_print(out, "%s%lld", axis ? ", " : "", (long long)views[i].extents[axis]);
         text_add(out, "]");
-        if (!is_row_major(&views[i])) {
+        if (!view_is_row_major(&views[i])) {
             for (int axis = 0; axis < p->rank; axis++)
                 text_print(out, "%s%lld", axis ? ", " : " by [", (long long)views[i].strides[axis]);
             text_add(out, "]");

@@ -109,15 +109,7 @@ static void normal_pairs(const uint32_t *words, double *out, double mean, double
 static void *element_at(const job *j, int64_t index)
 {
     const array_view *v = j->view;
-    int64_t size = dtypes[v->elem].size_bytes, offset = index;
-    if (!j->contiguous) {
-        offset = 0;
-        for (int a = v->rank - 1; a >= 0; a--) {
-            offset += index % v->extents[a] * v->strides[a];
-            index /= v->extents[a];
-        }
-    }
-    return (char *)v->data + offset * size;
+    return j->contiguous ? (char *)v->data + index * dtypes[v->elem].size_bytes : view_element(v, index);
 }
 
 static void store_floats(const job *j, int64_t first, int64_t count, const double *from)
@@ -338,14 +330,8 @@ static qn_status fill(const ast_file *file, const ast *generator, bool whole, co
              .seed = seed,
              .offset = hash.low,
              .view = view,
-             .count = 1,
-             .contiguous = true};
-    int64_t step = 1;
-    for (int a = view->rank - 1; a >= 0; a--) {
-        if (view->extents[a] != 1 && view->strides[a] != step) j.contiguous = false;
-        step *= view->extents[a];
-    }
-    j.count = step;
+             .count = view_count(view),
+             .contiguous = view_is_row_major(view)};
     if (whole && dtype_is_integer(view->elem)) j.kind = GEN_WHOLE;
     if (generator) QN_TRY(read_generator(file, generator, known, units, &j, error));
     if (!j.count) return QN_OK;

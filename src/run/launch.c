@@ -31,12 +31,8 @@ static void fill(const array_view *v, int axis, char *at, const void *pattern, b
 /* A row-major view without gaps is one long axis. */
 static array_view flattened(const array_view *v)
 {
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] != 1 && v->strides[i] != step) return *v;
-        step *= v->extents[i];
-    }
-    return (array_view){.data = v->data, .elem = v->elem, .rank = 1, .extents = {step}, .strides = {1}};
+    int64_t count = view_count(v);
+    return view_is_row_major(v) ? view_row_major(v->data, v->elem, 1, &count) : *v;
 }
 
 qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const array_view *views,

@@ -9,28 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_row_major(const fuse_argument *a)
-{
-    int64_t step = 1;
-    for (int k = a->rank - 1; k >= 0; k--) {
-        if (a->extents[k] > 1 && a->strides[k] != step) return false;
-        step *= MAXIMUM(a->extents[k], 1);
-    }
-    return true;
-}
-
-static array_view row_major(dtype elem, const shape *s)
-{
-    array_view v = {.elem = elem, .rank = s->rank};
-    int64_t step = 1;
-    for (int k = s->rank - 1; k >= 0; k--) {
-        v.extents[k] = s->extents[k];
-        v.strides[k] = step;
-        step *= MAXIMUM(s->extents[k], 1);
-    }
-    return v;
-}
-
 /* Where output `index` of the call goes. */
 static plan_place output_place(plan_build *b, const fuse_kernel *from, int index, int64_t size_bytes, int64_t *spare)
 {
@@ -78,7 +56,7 @@ static qn_status copy_input(plan_build *b, const fuse_kernel *from, const fuse_a
 {
     int64_t size = dtypes[p->elem].size_bytes, count = 1;
     for (int k = 0; k < a->rank; k++) count *= a->extents[k];
-    if (!is_row_major(a))
+    if (!strides_are_row_major(a->rank, a->extents, a->strides))
         return error_set(error, QN_FAILED, "the inout array `%s` of the kernel `%s` is not row-major", p->name,
                          from->name);
     plan_step *s = step_add(b, "copy", NULL);
@@ -117,13 +95,13 @@ qn_status step_make_call(plan_build *b, const fuse_kernel *from, qn_error *error
             memcpy(views[p].strides, a->strides, sizeof(views[p].strides));
             array->at = plan_place_of(b, a->base);
             array->at.offset_bytes += a->offset * dtypes[param->elem].size_bytes;
-            if (k->raw_language && !is_row_major(a))
+            if (k->raw_language && !strides_are_row_major(a->rank, a->extents, a->strides))
                 return error_set(error, QN_FAILED, "the array `%s` of the raw kernel `%s` is not row-major",
                                  param->name, from->name);
         } else {
             const shape *s = &op->output_shape[output];
             int64_t size_bytes = shape_count(s) * dtypes[param->elem].size_bytes;
-            views[p] = row_major(param->elem, s);
+            views[p] = view_row_major(NULL, param->elem, s->rank, s->extents);
             array->at = output_place(b, from, output++, size_bytes, &spare);
             if (a) QN_TRY(copy_input(b, from, a, param, array->at, error));
         }

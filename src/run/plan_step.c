@@ -56,16 +56,12 @@ void step_place_scratch(plan_build *b, plan_step *s, const tile_kernel *k, int64
     for (int i = 0; i < k->param_count; i++) {
         array_view *v = &s->views[i];
         if (k->params[i].kind != PARAM_SCRATCH) continue;
-        int64_t step = 1;
         memcpy(v->extents, s->launch.extents[i], sizeof(v->extents));
-        for (int axis = v->rank - 1; axis >= 0; axis--) {
-            v->strides[axis] = step;
-            step *= MAXIMUM(v->extents[axis], 1);
-        }
+        strides_set_row_major(v->rank, v->extents, v->strides);
         step_array *a = &s->arrays[s->array_count++];
         *a = (step_array){.param = i, .at.offset_bytes = end};
         v->data = plan_stand_in(b, a->at);
-        end += (step * dtypes[v->elem].size_bytes + 255) / 256 * 256;
+        end += (MAXIMUM(view_count(v), 1) * dtypes[v->elem].size_bytes + 255) / 256 * 256;
     }
     b->plan->workspace_bytes = MAXIMUM(b->plan->workspace_bytes, end);
 }

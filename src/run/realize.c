@@ -118,11 +118,7 @@ bool realize_where(const qn_tape *tape, node n, placed *out)
 static placed row_major(const shape *s)
 {
     placed p = {0};
-    int64_t step = 1;
-    for (int k = s->rank - 1; k >= 0; k--) {
-        p.strides[k] = step;
-        step *= MAXIMUM(s->extents[k], 1);
-    }
+    strides_set_row_major(s->rank, s->extents, p.strides);
     return p;
 }
 

@@ -26,16 +26,14 @@ static char *walk(const graph_node *n, const placed *p, int axis, char *base, ch
     return packed;
 }
 
-/* The lowest element of a view and how many lie from there to the highest. */
+/* The lowest element of a view that has some, and how many lie from there to the highest. */
 static int64_t reach(const graph_node *n, const placed *p, int64_t *low)
 {
-    int64_t high = p->offset;
-    *low = p->offset;
-    for (int k = 0; k < n->shape.rank; k++) {
-        int64_t last = (n->shape.extents[k] - 1) * p->strides[k];
-        *(last < 0 ? low : &high) += last;
-    }
-    return high - *low + 1;
+    int64_t high;
+    bool fits = strides_reach(n->shape.rank, n->shape.extents, p->strides, low, &high);
+    CHECK(fits);
+    *low += p->offset;
+    return high + p->offset - *low;
 }
 
 static qn_status copy_out(const qn_tape *tape, const graph_node *n, const placed *p, void *host, qn_error *error)
@@ -56,16 +54,6 @@ static qn_status copy_out(const qn_tape *tape, const graph_node *n, const placed
     if (status == QN_OK) walk(n, p, 0, aside + (p->offset - low) * size, host, true);
     heap_free(aside);
     return status;
-}
-
-static bool is_row_major(const graph_node *n, const placed *p)
-{
-    int64_t step = 1;
-    for (int k = n->shape.rank - 1; k >= 0; k--) {
-        if (n->shape.extents[k] != 1 && p->strides[k] != step) return false;
-        step *= n->shape.extents[k];
-    }
-    return true;
 }
 
 /* The tape of a handle that is good; else the error. */
@@ -112,7 +100,7 @@ static qn_status read(qn_tensor t, const char *function, void *host, size_t size
     CHECK(there);
     n = graph_get(tape->graph, at);
     const device_slot *s = &tape->context->slots[tape->realizer->slot];
-    if (s->driver->memory && is_row_major(n, &where)) {
+    if (s->driver->memory && strides_are_row_major(n->shape.rank, n->shape.extents, where.strides)) {
         const char *from = storage_data(where.storage) + where.offset * dtypes[n->elem].size_bytes;
         if (size_bytes) QN_TRY(s->driver->memory->read(s->device, NULL, host, from, size_bytes, error));
     } else {
@@ -151,16 +139,8 @@ qn_status qn_tensor_save_npy(qn_tensor t, const char *path, qn_error *error)
     if (!path) return error_set(error, QN_BAD_CALL, "qn_tensor_save_npy: the path is NULL");
     const graph_node *n = graph_get(t.tape->graph, t.tape->slots[t.slot].node);
     qn_array array = {.type = (qn_dtype)n->elem, .rank = n->shape.rank};
-    placed rows = {0};
-    int64_t step = 1;
-    for (int k = n->shape.rank - 1; k >= 0; k--) {
-        rows.strides[k] = step;
-        step *= MAXIMUM(n->shape.extents[k], 1);
-    }
-    for (int k = 0; k < n->shape.rank; k++) {
-        array.extents[k] = n->shape.extents[k];
-        array.strides[k] = rows.strides[k];
-    }
+    for (int k = 0; k < n->shape.rank; k++) array.extents[k] = n->shape.extents[k];
+    strides_set_row_major(array.rank, array.extents, array.strides);
     size_t bytes = (size_t)(shape_count(&n->shape) * dtypes[n->elem].size_bytes);
     array.data = malloc(bytes + 1);
     if (!array.data) return error_set(error, QN_NO_MEMORY, "no memory to read a tensor of %zu bytes", bytes);
@@ -215,7 +195,7 @@ qn_status qn_tensor_write(qn_tensor t, const void *host, size_t size_bytes, qn_e
     const device_slot *s = &tape->context->slots[tape->realizer->slot];
     int64_t size = dtypes[n->elem].size_bytes, low;
     if (!size_bytes) return QN_OK;
-    if (is_row_major(n, &where)) {
+    if (strides_are_row_major(n->shape.rank, n->shape.extents, where.strides)) {
         QN_TRY(tape_storage_write(tape, where.storage, where.offset * size, host, (int64_t)size_bytes, error));
     } else if (!s->driver->memory) {
         walk(n, &where, 0, storage_data(where.storage) + where.offset * size, (char *)host, false);

@@ -296,9 +296,6 @@ qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_erro
 void function_run_free(qn_call *call);
 double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
 
-/* overlap.c: do two views share a byte? Equal strides: exactly; else by address range. */
-bool views_overlap(const array_view *a, const array_view *b);
-
 /* extent_use.c */
 enum { EXTENT_OF_TILE = 1, EXTENT_BOUNDS = 2, EXTENT_OF_ARRAY = 4, EXTENT_OF_MATRIX = 8, ARRAY_OF_PRODUCT = 16 };
 void extent_uses(tile_kernel *k, uint8_t *uses); /* changes nothing in k */
@@ -351,8 +348,6 @@ int64_t call_scratch_bytes(const qn_call *call, int64_t *offsets);
 qn_status call_copy_in(qn_call *call, device_stream *s, qn_error *error);
 qn_status call_copy_out(qn_call *call, device_stream *s, qn_error *error);
 void call_release_device(qn_call *call); /* mirrors, the prepared launch */
-/* The lowest and one past the highest element of a view, relative to its first; both 0 if it is empty. */
-void view_reach(const array_view *v, int64_t *low, int64_t *high);
 
 /* stream.c */
 struct qn_stream;

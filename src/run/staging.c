@@ -11,29 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void view_reach(const array_view *v, int64_t *low, int64_t *high)
-{
-    *low = 0;
-    *high = 1;
-    for (int i = 0; i < v->rank; i++) {
-        int64_t reach = (v->extents[i] - 1) * v->strides[i];
-        if (v->extents[i] == 0) {
-            *low = *high = 0;
-            return;
-        }
-        *(reach < 0 ? low : high) += reach;
-    }
-}
-
-/* Does every element between the lowest and the highest belong to the view? */
-static bool is_dense(const array_view *v)
-{
-    int64_t low, high, count = 1;
-    view_reach(v, &low, &high);
-    for (int i = 0; i < v->rank; i++) count *= v->extents[i];
-    return count == high - low;
-}
-
 static bool is_array(const tile_param *p)
 {
     return p->kind < PARAM_SCALAR;
@@ -200,7 +177,7 @@ qn_status call_copy_in(qn_call *call, device_stream *stream, qn_error *error)
         const tile_param *p = &k->params[i];
         const argument *a = &call->arguments[call->declared[i]];
         const array_view *host = &a->view;
-        if (p->kind == PARAM_OUT && (a->allocated || (p->has_initial && is_dense(host)))) continue;
+        if (p->kind == PARAM_OUT && (a->allocated || (p->has_initial && view_is_dense(host)))) continue;
         int64_t low, high, size = dtypes[p->elem].size_bytes;
         view_reach(host, &low, &high);
         QN_TRY(s->driver->memory->write(s->device, stream, a->mirror, (const char *)host->data + low * size,
@@ -218,7 +195,7 @@ static qn_status copy_out_one(qn_call *call, int number, device_stream *stream, 
     view_reach(host, &low, &high);
     size_t bytes = (size_t)((high - low) * size);
     if (!bytes) return QN_OK;
-    if (is_dense(host))
+    if (view_is_dense(host))
         return s->driver->memory->read(s->device, stream, (char *)host->data + low * size, a->mirror, bytes, error);
     char *aside = malloc(bytes);
     if (!aside) return error_set(error, QN_NO_MEMORY, "no memory to read an array of %zu bytes back", bytes);

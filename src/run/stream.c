@@ -180,12 +180,8 @@ qn_status qn_call_expect(qn_call *call, const char *device, const char *name, qn
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind >= PARAM_SCRATCH || strcmp(k->params[i].name, name) != 0) continue;
         *array = (qn_array){.type = (qn_dtype)k->params[i].elem, .rank = k->params[i].rank};
-        int64_t step = 1;
-        for (int axis = array->rank - 1; axis >= 0; axis--) {
-            array->extents[axis] = call->plan.extents[i][axis];
-            array->strides[axis] = step;
-            step *= MAXIMUM(array->extents[axis], 1);
-        }
+        for (int axis = 0; axis < array->rank; axis++) array->extents[axis] = call->plan.extents[i][axis];
+        strides_set_row_major(array->rank, array->extents, array->strides);
         return QN_OK;
     }
     return error_set(error, QN_BAD_CALL, "`%s` has no array `%s`", call->kernel->name, name);

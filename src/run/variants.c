@@ -208,49 +208,21 @@ qn_status variant_get(qn_call *call, variant **out, qn_error *error)
     return status;
 }
 
-static bool is_contiguous(const array_view *v)
-{
-    int64_t step = 1;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        if (v->extents[i] > 1 && v->strides[i] != step) return false;
-        step *= v->extents[i];
-    }
-    return true;
-}
-
-static bool is_aligned(const array_view *v)
-{
-    bool good = (uintptr_t)v->data % 64 == 0;
-    for (int i = 0; i + 1 < v->rank; i++) good &= v->strides[i] * dtypes[v->elem].size_bytes % 64 == 0;
-    return good;
-}
-
-static bool is_bulk(const array_view *v)
-{
-    int64_t size = dtypes[v->elem].size_bytes;
-    bool good =
-        v->rank && (uintptr_t)v->data % 16 == 0 && (v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] == 1);
-    for (int i = 0; i + 1 < v->rank; i++)
-        good &= v->extents[i] <= 1 || (v->strides[i] > 0 && v->strides[i] * size % 16 == 0);
-    return good;
-}
-
 qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error)
 {
     for (int i = 0; i < k->param_count; i++) {
         const tile_facts *f = &k->params[i].facts;
         const array_view *v = &call->views[i];
-        int64_t number = call->plan.scalars_bits[i], count = 1;
+        int64_t number = call->plan.scalars_bits[i];
         const char *broken = NULL;
-        for (int a = 0; a < v->rank; a++) count *= v->extents[a];
         if (k->params[i].kind < PARAM_SCALAR) {
-            if (f->contiguous && !is_contiguous(v)) broken = "contiguous";
-            if (f->last_unit && v->rank && v->extents[v->rank - 1] > 1 && v->strides[v->rank - 1] != 1)
-                broken = "of unit stride on its last axis";
-            if (f->aligned && !is_aligned(v)) broken = "aligned to 64 bytes";
-            bool bulk = k->params[i].digits ? (uintptr_t)v->data % 16 == 0 : is_bulk(v);
+            if (f->contiguous && !view_is_row_major(v)) broken = "contiguous";
+            if (f->last_unit && !view_has_unit_lines(v)) broken = "of unit stride on its last axis";
+            if (f->aligned && !view_is_aligned(v, 64)) broken = "aligned to 64 bytes";
+            bool bulk = k->params[i].digits ? (uintptr_t)v->data % 16 == 0 : view_is_bulk(v);
             if (f->bulk && !bulk) broken = "laid out for bulk copies (strides and address multiples of 16 bytes)";
-            if (f->small && count >= (int64_t)1 << 31) broken = "smaller than 2^31 elements";
+            int64_t reach = k->params[i].digits ? view_count(v) : view_span(v);
+            if (f->small && reach >= (int64_t)1 << 31) broken = "within 2^31 elements of memory";
         } else {
             if (f->one && number != 1) broken = "one";
             if (number % facts_divisor(f))

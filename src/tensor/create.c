@@ -157,17 +157,14 @@ qn_tensor qn_from_memory(qn_tape *tape, const void *data, qn_dtype type, qn_shap
     return tape_handle(tape, tape_leaf_from(tape, (dtype)type, &s, data));
 }
 
-/* First and one past the last element that a view touches, from its offset; empty views touch none. */
-static void reach(const shape *s, const int64_t *strides, int64_t *low, int64_t *high)
+/* First and one past the last element that a view touches, from its offset; false, with the error set: too far apart. */
+static bool reach(graph *g, const char *op, const shape *s, const int64_t *strides, int64_t *low, int64_t *high)
 {
-    *low = 0;
-    *high = shape_count(s) ? 1 : 0;
-    int64_t inner = 1;
-    for (int k = s->rank - 1; k >= 0 && *high; k--) {
-        int64_t span = (s->extents[k] - 1) * (strides ? strides[k] : inner);
-        *(span < 0 ? low : high) += span;
-        inner *= MAXIMUM(s->extents[k], 1);
-    }
+    int64_t plain[GRAPH_RANK];
+    strides_set_row_major(s->rank, s->extents, plain);
+    if (strides_reach(s->rank, s->extents, strides ? strides : plain, low, high)) return true;
+    graph_fail(g, op, "the extents and strides do not fit in memory");
+    return false;
 }
 
 qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elements, qn_dtype type, qn_shape extents,
@@ -182,10 +179,9 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
                           dtypes[type].size_bytes, dtypes[type].text),
                tape_failed();
     int64_t low, high, room = (int64_t)qn_buffer_size_bytes(buffer) / dtypes[type].size_bytes;
-    reach(&s, strides, &low, &high);
-    low += offset_elements;
-    high += offset_elements;
-    if (offset_elements < 0 || low < 0 || high > room)
+    if (!reach(g, "from_buffer", &s, strides, &low, &high)) return tape_failed();
+    if (__builtin_add_overflow(low, offset_elements, &low) || __builtin_add_overflow(high, offset_elements, &high) ||
+        offset_elements < 0 || low < 0 || high > room)
         return graph_fail(g, "from_buffer", "elements %lld to %lld of a buffer of %lld", (long long)low,
                           (long long)high, (long long)room),
                tape_failed();
@@ -236,7 +232,7 @@ qn_tensor qn_wrap_memory(qn_tape *tape, void *data, qn_dtype type, qn_shape exte
         return graph_fail(g, "wrap_memory", "the data does not begin at a multiple of %lld bytes, the size of %s",
                           (long long)size, dtypes[type].text),
                tape_failed();
-    reach(&s, strides, &low, &high);
+    if (!reach(g, "wrap_memory", &s, strides, &low, &high)) return tape_failed();
     node leaf;
     if (host_memory(tape) && tape->context) {
         qn_buffer *buffer;

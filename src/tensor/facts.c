@@ -54,41 +54,6 @@ int64_t qn_tensor_count(qn_tensor t)
     return n ? shape_count(&n->shape) : 0;
 }
 
-static void row_major(const shape *s, int64_t *strides)
-{
-    int64_t inner = 1;
-    for (int k = s->rank - 1; k >= 0; k--) {
-        strides[k] = inner;
-        inner *= MAXIMUM(s->extents[k], 1);
-    }
-}
-
-/* The strides of `to` over the memory of `from`: each run of axes of `from` that is contiguous in itself is dealt out to
- * the axes of `to`. False: some axis of `to` would need two strides. */
-static bool reshape_strides(const shape *from, const int64_t *strides, const shape *to, int64_t *out)
-{
-    if (!shape_count(from)) {
-        row_major(to, out);
-        return true;
-    }
-    int at = to->rank - 1;
-    int64_t run = 1, base = from->rank ? strides[from->rank - 1] : 1, dealt = 1;
-    for (int k = from->rank - 1; k >= 0; k--) {
-        run *= from->extents[k];
-        bool ends = k == 0 || (from->extents[k - 1] != 1 && strides[k - 1] != run * base);
-        if (!ends) continue;
-        for (; at >= 0 && (dealt < run || to->extents[at] == 1); at--) {
-            out[at] = dealt * base;
-            dealt *= to->extents[at];
-        }
-        if (dealt != run) return false;
-        if (k > 0) base = strides[k - 1];
-        run = dealt = 1;
-    }
-    for (; at >= 0; at--) out[at] = base;
-    return true;
-}
-
 bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *strides, int64_t *offset)
 {
     const graph_node *x = graph_get(g, n);
@@ -96,7 +61,8 @@ bool tape_view_step(const graph *g, node n, const int64_t *from, int64_t *stride
     if (!x->input_count) return false;
     const shape *before = &graph_get(g, x->inputs[0])->shape;
     switch (x->code) {
-    case GRAPH_RESHAPE: return reshape_strides(before, from, &x->shape, strides);
+    case GRAPH_RESHAPE:
+        return strides_reshape(before->rank, before->extents, from, x->shape.rank, x->shape.extents, strides);
     case GRAPH_PERMUTE:
         for (int k = 0; k < x->shape.rank; k++) strides[k] = from[x->attr.axes[k]];
         return true;
@@ -140,13 +106,13 @@ void tape_strides(const qn_tape *tape, node n, int64_t *strides, node *base)
     if (where)
         memcpy(strides, where->strides, sizeof(int64_t) * GRAPH_RANK);
     else
-        row_major(&graph_get(g, *base)->shape, strides);
+        strides_set_row_major(graph_get(g, *base)->shape.rank, graph_get(g, *base)->shape.extents, strides);
     for (int i = count - 1; i >= 0; i--) { /* from what is looked at, upwards */
         int64_t from[GRAPH_RANK], offset;
         memcpy(from, strides, sizeof(from));
         if (tape_view_step(g, list[i], from, strides, &offset)) continue;
         *base = list[i];
-        row_major(&graph_get(g, *base)->shape, strides);
+        strides_set_row_major(graph_get(g, *base)->shape.rank, graph_get(g, *base)->shape.extents, strides);
     }
     arena_free(scratch);
 }

@@ -126,12 +126,8 @@ static bindings bindings_copy(arena *memory, const bindings *from)
 static node in_memory(tracer *t, node n)
 {
     const graph_node *x = graph_get(t->g, n);
-    int64_t step = 1;
     bool plain = graph_ops[x->code].class != GRAPH_CLASS_MOVE;
-    for (int k = x->shape.rank - 1; k >= 0 && x->code == GRAPH_LEAF; k--) {
-        plain &= x->shape.extents[k] <= 1 || x->attr.strides[k] == step;
-        step *= x->shape.extents[k];
-    }
+    if (x->code == GRAPH_LEAF) plain = strides_are_row_major(x->shape.rank, x->shape.extents, x->attr.strides);
     return plain ? n : graph_same(t->g, GRAPH_KEEP, n, 0);
 }
 

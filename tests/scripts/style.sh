@@ -120,6 +120,14 @@ wrong=0
 grep -rnE '&(amp|lt|gt|quot);' src --include='*.[ch]' | grep -v '^src/base/escape\.c:' && bad "escape with text_add_escaped and ESCAPE_PAGE"
 finish "one escape for pages"
 
+# Strides are asked about in one place, so that all answers are the same for no elements, one, and odd addresses.
+wrong=0
+grep -rnE '^static [a-z0-9_]+ \*?(is|are|has)?_?(row_major|contiguous|aligned|dense|bulk)\(const (array_view|graph_node|tile_type)' \
+    src --include='*.c' | grep -v '^src/ir/view\.c:' && bad "ask src/ir/view.h"
+grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|data/npy|run/check_compare)\.c:' &&
+    bad "set strides with strides_set_row_major"
+finish "views are asked in one place"
+
 # Comments name files that are there.
 wrong=0
 find . -path './build*' -prune -o -path './.git' -prune -o -type f -print | sed 's|.*/||' >"${TMPDIR:-/tmp}/quern-style.$$"

@@ -160,80 +160,6 @@ TEST(inout_and_scratch)
     }
 }
 
-static array_view view(char *base, dtype elem, int64_t origin, int64_t a, int64_t b, int64_t sa, int64_t sb)
-{
-    return (array_view){.data = base + origin * dtypes[elem].size_bytes,
-                        .elem = elem,
-                        .rank = 2,
-                        .extents = {a, b},
-                        .strides = {sa, sb}};
-}
-
-TEST(overlap)
-{
-    static char m[4096];
-    array_view whole = view(m, DT_F32, 0, 8, 16, 16, 1), left = view(m, DT_F32, 0, 8, 8, 16, 1),
-               right = view(m, DT_F32, 8, 8, 8, 16, 1), far = view(m, DT_F32, 128, 8, 16, 16, 1),
-               even = view(m, DT_F32, 0, 8, 8, 16, 2), odd = view(m, DT_F32, 1, 8, 8, 16, 2),
-               none = view(m, DT_F32, 0, 0, 8, 16, 1), back = view(m, DT_F32, 15, 8, 8, 16, -1),
-               turned = view(m, DT_F32, 0, 8, 8, 1, 16), wide = view(m, DT_F64, 0, 4, 4, 4, 1),
-               first_row = view(m, DT_F32, 0, 1, 16, 999, 1), last_row = view(m, DT_F32, 112, 1, 16, 7, 1);
-    EXPECT(views_overlap(&whole, &whole) && views_overlap(&whole, &left) && views_overlap(&right, &whole));
-    EXPECT(!views_overlap(&left, &right) && !views_overlap(&right, &left));
-    EXPECT(!views_overlap(&whole, &far) && !views_overlap(&even, &odd));
-    EXPECT(!views_overlap(&none, &whole));
-    EXPECT(views_overlap(&back, &right)); /* other strides: by address range */
-    EXPECT(views_overlap(&turned, &left) && views_overlap(&wide, &left));
-    EXPECT(views_overlap(&whole, &first_row) && views_overlap(&whole, &last_row)); /* a unit axis has no stride */
-    EXPECT(!views_overlap(&first_row, &last_row));
-    array_view zero = view(m, DT_F32, 3, 8, 8, 0, 0), apart = view(m, DT_F32, 4, 8, 8, 0, 0);
-    EXPECT(!views_overlap(&zero, &apart) && views_overlap(&zero, &zero));
-    array_view byte = even;
-    byte.data = m + 2;
-    EXPECT(views_overlap(&byte, &odd)); /* half an element off */
-}
-
-/* Against a plain list of addresses, for random views of equal strides. */
-TEST(overlap_by_counting)
-{
-    static char m[65536];
-    unsigned state = 7;
-    int met = 0;
-    for (int round = 0; round < 3000; round++) {
-        int64_t n[12];
-        for (int i = 0; i < 12; i++) {
-            state = state * 1664525 + 1013904223;
-            n[i] = (state >> 16) % 7;
-        }
-        array_view a = {.data = m + 32768, .elem = DT_F32, .rank = 3, .extents = {n[0] % 4, n[1], n[2]}};
-        array_view b = {.data = m + 32768 + 4 * (n[3] * 13 + n[4] * 2),
-                        .elem = DT_F32,
-                        .rank = 3,
-                        .extents = {n[5] % 4, n[6], n[7]}};
-        int64_t strides[3] = {n[8] * 5 - 9, n[9] * 2 - 4, n[10] % 3};
-        memcpy(a.strides, strides, sizeof(strides));
-        memcpy(b.strides, strides, sizeof(strides));
-        static unsigned char seen[65536];
-        memset(seen, 0, sizeof(seen));
-        bool expected = false;
-        for (int pass = 0; pass < 2; pass++) {
-            const array_view *v = pass ? &b : &a;
-            for (int64_t i = 0; i < v->extents[0]; i++)
-                for (int64_t j = 0; j < v->extents[1]; j++)
-                    for (int64_t k = 0; k < v->extents[2]; k++) {
-                        int64_t at = (char *)v->data - m + 4 * (i * strides[0] + j * strides[1] + k * strides[2]);
-                        if (pass)
-                            expected |= seen[at];
-                        else
-                            seen[at] = 1;
-                    }
-        }
-        met += expected;
-        EXPECT(views_overlap(&a, &b) == expected);
-    }
-    EXPECT(met > 100);
-}
-
 static void refuse(qn_call *call, const char *expected)
 {
     for (int device = 0; device < device_count(); device++) {
@@ -506,6 +432,6 @@ TEST(closing)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opening), CASE(views), CASE(every_type_moves), CASE(inout_and_scratch), CASE(overlap),
-          CASE(overlap_by_counting), CASE(errors), CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run),
-          CASE(dumps_are_not_trusted), CASE(advice), CASE(every_stage_runs), CASE(closing))
+TEST_MAIN(CASE(opening), CASE(views), CASE(every_type_moves), CASE(inout_and_scratch), CASE(errors),
+          CASE(findings_are_told), CASE(raw_kernels), CASE(dumps_run), CASE(dumps_are_not_trusted), CASE(advice),
+          CASE(every_stage_runs), CASE(closing))
