@@ -7,6 +7,7 @@
 
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
+#include "ir/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -205,11 +206,6 @@ static int count_distinct(int64_t *numbers, int count)
     return distinct;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b)
-{
-    return a / b - (a % b < 0);
-}
-
 /* The most words of one bank that the threads of one turn ask for. */
 static int count_ways(const access_note *n, const int64_t *elements, int64_t step)
 {
@@ -220,7 +216,7 @@ static int count_ways(const access_note *n, const int64_t *elements, int64_t ste
         int count = 0, in_bank[BANKS] = {0};
         for (int lane = first; lane < first + together; lane++)
             for (int v = 0; v < n->width && count < COUNT(words); v++)
-                words[count++] = floor_divide((elements[lane] + v * step) * size, WORD_BYTES);
+                words[count++] = scalar_raw(OP_DIV, DT_I64, (elements[lane] + v * step) * size, WORD_BYTES);
         int distinct = 0;
         qsort(words, (size_t)count, sizeof(*words), compare_numbers);
         for (int i = 0; i < count; i++)
@@ -241,7 +237,7 @@ void note_measure(const access_note *n, const int64_t *extents, const int64_t *s
     for (int lane = 0; lane < LANES; lane++)
         for (int v = 0; v < vector; v++, count++) {
             bytes[count] = (elements[lane] + v * step) * size;
-            sectors[count] = floor_divide(bytes[count], SECTOR_BYTES);
+            sectors[count] = scalar_raw(OP_DIV, DT_I64, bytes[count], SECTOR_BYTES);
         }
     int distinct = count_distinct(bytes, count);
     *out = (warp_access){.sectors = count_distinct(sectors, count),

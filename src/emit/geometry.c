@@ -8,6 +8,7 @@
 #include "emit/emit_cuda_loops.h"
 #include "emit/emit_cuda_phase.h"
 #include "emit/raw.h"
+#include "ir/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -216,36 +217,13 @@ void cuda_layout_free(cuda_layout *layout)
 static int64_t evaluate(const tile_kernel *k, value v, int phase, const launch_plan *plan)
 {
     const tile_op *op = tile_def(k, v);
-    int64_t a = op->operand_count > 0 ? evaluate(k, op->operands[0], phase, plan) : 0;
-    int64_t b = op->operand_count > 1 ? evaluate(k, op->operands[1], phase, plan) : 0;
-    int64_t c = op->operand_count > 2 ? evaluate(k, op->operands[2], phase, plan) : 0;
+    int64_t in[3] = {0}, out;
+    for (int i = 0; i < op->operand_count && i < COUNT(in); i++) in[i] = evaluate(k, op->operands[i], phase, plan);
     switch (op->code) {
     case OP_CONST: return op->attr.number.i;
     case OP_ARG: return plan->scalars_bits[op->attr.index];
     case OP_PROGRAMS: return plan->programs[phase][op->attr.index];
-    case OP_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case OP_SUB: return (int64_t)((uint64_t)a - (uint64_t)b);
-    case OP_MUL: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case OP_DIV: return b ? a / b - (a % b && (a < 0) != (b < 0)) : 0;
-    case OP_MOD: return b ? a - (a / b - (a % b && (a < 0) != (b < 0))) * b : 0;
-    case OP_MIN: return MINIMUM(a, b);
-    case OP_MAX: return MAXIMUM(a, b);
-    case OP_NEG: return -a;
-    case OP_ABS: return a < 0 ? -a : a;
-    case OP_SHL: return (int64_t)((uint64_t)a << (b & 63));
-    case OP_SHR: return a >> (b & 63);
-    case OP_AND: return a & b;
-    case OP_OR: return a | b;
-    case OP_XOR: return a ^ b;
-    case OP_LT: return a < b;
-    case OP_LE: return a <= b;
-    case OP_GT: return a > b;
-    case OP_GE: return a >= b;
-    case OP_EQ: return a == b;
-    case OP_NE: return a != b;
-    case OP_SELECT: return a ? b : c;
-    case OP_CONVERT: return integer_wrap(tile_type_of(k, v).elem, a);
-    default: return a;
+    default: return scalar_of_op(k, op, in, &out) ? out : in[0];
     }
 }
 

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "ir/graph_build.h"
+#include "ir/scalar.h"
 
 #include <string.h>
 
@@ -216,12 +217,7 @@ node graph_full(graph *g, dtype elem, const shape *s, number value)
 
 node graph_full_double(graph *g, dtype elem, const shape *s, double x)
 {
-    number n = {0};
-    if (dtype_is_float(elem))
-        n.f = round_to_dtype(elem, x);
-    else
-        n.i = elem == DT_BOOL ? x != 0 : integer_wrap(elem, (int64_t)x);
-    return graph_full(g, elem, s, n);
+    return graph_full(g, elem, s, scalar_from_double(elem, x));
 }
 
 node graph_iota(graph *g, int64_t count)

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "ir/interp_state.h"
+#include "ir/scalar.h"
 
 #include <float.h>
 #include <math.h>
@@ -69,21 +70,6 @@ void check_births(interp *s, const tile_op *op, tile *r, tile *const *operands)
     }
 }
 
-static bool overflows(op_code code, dtype elem, int64_t a, int64_t b)
-{
-    int64_t r = 0;
-    bool wide = elem == DT_U64, over;
-    uint64_t u = (uint64_t)a, w = (uint64_t)b, v;
-    switch (code) {
-    case OP_ADD: over = wide ? __builtin_add_overflow(u, w, &v) : __builtin_add_overflow(a, b, &r); break;
-    case OP_SUB: over = wide ? __builtin_sub_overflow(u, w, &v) : __builtin_sub_overflow(a, b, &r); break;
-    case OP_MUL: over = wide ? __builtin_mul_overflow(u, w, &v) : __builtin_mul_overflow(a, b, &r); break;
-    case OP_NEG: over = wide ? u != 0 : __builtin_sub_overflow((int64_t)0, a, &r); break;
-    default: return false;
-    }
-    return over || (!wide && integer_wrap(elem, r) != r);
-}
-
 static void report_integer(interp *s, const tile_op *op, cell a, cell b, dtype elem)
 {
     text shown = {0};
@@ -120,7 +106,9 @@ void check_integers(interp *s, const tile_op *op, const tile *r, tile *const *op
     int sa = a->count == n && n != 1, sb = b->count == n && n != 1;
     for (int64_t j = 0; j < n; j++) {
         cell x = a->cells[j * sa], y = b->cells[j * sb];
-        bool wrong = divides ? y.i == 0 : converts ? !math_fits(from, to, x) : overflows(op->code, from, x.i, y.i);
+        bool wrong = divides    ? y.i == 0
+                     : converts ? !scalar_fits(from, to, x.i)
+                                : scalar_overflows(op->code, from, x.i, y.i);
         if (wrong && !(r->poison && r->poison[j]) && !interp_again(s, 707, op)) report_integer(s, op, x, y, from);
     }
 }

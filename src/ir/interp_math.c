@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "ir/interp_state.h"
+#include "ir/scalar.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,11 +22,10 @@
 
 #define FLOAT1(expression) EACH(double x = a[j * sa].f; r[j].f = (expression))
 #define FLOAT2(expression) EACH(double x = a[j * sa].f; double y = b[j * sb].f; r[j].f = (expression))
-#define INT1(expression) EACH(int64_t x = a[j * sa].i; r[j].i = (int64_t)(expression))
-#define INT2(expression) EACH(int64_t x = a[j * sa].i; int64_t y = b[j * sb].i; r[j].i = (int64_t)(expression))
-#define UINT2(expression) \
-    EACH(uint64_t x = (uint64_t)a[j * sa].i; uint64_t y = (uint64_t)b[j * sb].i; r[j].i = (int64_t)(expression))
 #define TEST2(expression) EACH(double x = a[j * sa].f; double y = b[j * sb].f; r[j].i = (expression))
+/* The op is a constant at each of these, so its switch is gone from the loop. */
+#define INTEGER1(code) EACH(r[j].i = scalar_raw(code, elem, a[j * sa].i, 0))
+#define INTEGER2(code) EACH(r[j].i = scalar_raw(code, elem, a[j * sa].i, b[j * sb].i))
 
 static double sigmoid(double x)
 {
@@ -55,24 +55,27 @@ static double tf32(double x) /* nearest even at 10 bits of mantissa */
     return narrow;
 }
 
+static void unary_integer(op_code code, dtype elem, int64_t n, const cell *a, int sa, cell *r)
+{
+    switch (code) {
+    case OP_NEG: INTEGER1(OP_NEG);
+    case OP_NOT: INTEGER1(OP_NOT);
+    case OP_ABS: INTEGER1(OP_ABS);
+    case OP_SIGN: INTEGER1(OP_SIGN);
+    default: CHECK(!"a unary op of integers");
+    }
+}
+
 void math_unary(op_code code, dtype elem, int64_t n, const cell *a, int sa, cell *r)
 {
-    bool is_float = dtype_is_float(elem);
+    if (!dtype_is_float(elem)) {
+        unary_integer(code, elem, n, a, sa, r);
+        return;
+    }
     switch (code) {
-    case OP_NEG:
-        if (is_float) FLOAT1(-x);
-        INT1(-(uint64_t)x);
-    case OP_NOT:
-        if (elem == DT_BOOL) INT1(!x);
-        INT1(~x);
-    case OP_ABS:
-        if (is_float) FLOAT1(fabs(x));
-        if (!dtype_is_signed(elem)) INT1(x);
-        INT1(x < 0 ? -(uint64_t)x : (uint64_t)x);
-    case OP_SIGN:
-        if (is_float) FLOAT1(isnan(x) ? x : (double)((x > 0) - (x < 0)));
-        if (!dtype_is_signed(elem)) INT1(x != 0);
-        INT1((x > 0) - (x < 0));
+    case OP_NEG: FLOAT1(-x);
+    case OP_ABS: FLOAT1(fabs(x));
+    case OP_SIGN: FLOAT1(isnan(x) ? x : (double)((x > 0) - (x < 0)));
     case OP_FLOOR: FLOAT1(floor(x));
     case OP_CEIL: FLOAT1(ceil(x));
     case OP_ROUND: FLOAT1(nearbyint(x));
@@ -101,20 +104,6 @@ void math_unary(op_code code, dtype elem, int64_t n, const cell *a, int sa, cell
     }
 }
 
-static int64_t divide_floor(int64_t x, int64_t y)
-{
-    if (y == 0) return 0;
-    if (y == -1) return (int64_t) - (uint64_t)x;
-    return x / y - (x % y != 0 && (x < 0) != (y < 0));
-}
-
-static int64_t modulo_floor(int64_t x, int64_t y)
-{
-    if (y == 0 || y == -1) return 0;
-    int64_t rest = x % y;
-    return rest && (rest < 0) != (y < 0) ? rest + y : rest;
-}
-
 static void binary_float(op_code code, int64_t n, const cell *a, int sa, const cell *b, int sb, cell *r)
 {
     switch (code) {
@@ -136,61 +125,44 @@ void math_binary(op_code code, dtype elem, int64_t n, const cell *a, int sa, con
         binary_float(code, n, a, sa, b, sb, r);
         return;
     }
-    bool wide = elem == DT_U64; /* the only type that a signed 64-bit integer does not hold */
-    int width_mask = dtypes[elem].size_bytes * 8 - 1;
     switch (code) {
-    case OP_ADD: UINT2(x + y);
-    case OP_SUB: UINT2(x - y);
-    case OP_MUL: UINT2(x * y);
-    case OP_DIV:
-        if (wide) UINT2(y ? x / y : 0);
-        INT2(divide_floor(x, y));
-    case OP_MOD:
-        if (wide) UINT2(y ? x % y : 0);
-        INT2(modulo_floor(x, y));
-    case OP_MIN:
-        if (wide) UINT2(x < y ? x : y);
-        INT2(x < y ? x : y);
-    case OP_MAX:
-        if (wide) UINT2(x > y ? x : y);
-        INT2(x > y ? x : y);
-    case OP_AND: INT2(x & y);
-    case OP_OR: INT2(x | y);
-    case OP_XOR: INT2(x ^ y);
-    case OP_SHL: UINT2(x << (y & (uint64_t)width_mask));
-    case OP_SHR:
-        if (wide) UINT2(x >> (y & (uint64_t)width_mask));
-        INT2(x >> (y & width_mask));
+    case OP_ADD: INTEGER2(OP_ADD);
+    case OP_SUB: INTEGER2(OP_SUB);
+    case OP_MUL: INTEGER2(OP_MUL);
+    case OP_DIV: INTEGER2(OP_DIV);
+    case OP_MOD: INTEGER2(OP_MOD);
+    case OP_MIN: INTEGER2(OP_MIN);
+    case OP_MAX: INTEGER2(OP_MAX);
+    case OP_AND: INTEGER2(OP_AND);
+    case OP_OR: INTEGER2(OP_OR);
+    case OP_XOR: INTEGER2(OP_XOR);
+    case OP_SHL: INTEGER2(OP_SHL);
+    case OP_SHR: INTEGER2(OP_SHR);
     default: CHECK(!"a binary op of integers");
     }
 }
 
 void math_compare(op_code code, dtype elem, int64_t n, const cell *a, int sa, const cell *b, int sb, cell *r)
 {
-    bool is_float = dtype_is_float(elem), wide = elem == DT_U64;
+    if (!dtype_is_float(elem)) {
+        switch (code) {
+        case OP_LT: INTEGER2(OP_LT);
+        case OP_LE: INTEGER2(OP_LE);
+        case OP_GT: INTEGER2(OP_GT);
+        case OP_GE: INTEGER2(OP_GE);
+        case OP_EQ: INTEGER2(OP_EQ);
+        case OP_NE: INTEGER2(OP_NE);
+        default: CHECK(!"a comparison");
+        }
+        return;
+    }
     switch (code) {
-    case OP_LT:
-        if (is_float) TEST2(x < y);
-        if (wide) UINT2(x < y);
-        INT2(x < y);
-    case OP_LE:
-        if (is_float) TEST2(x <= y);
-        if (wide) UINT2(x <= y);
-        INT2(x <= y);
-    case OP_GT:
-        if (is_float) TEST2(x > y);
-        if (wide) UINT2(x > y);
-        INT2(x > y);
-    case OP_GE:
-        if (is_float) TEST2(x >= y);
-        if (wide) UINT2(x >= y);
-        INT2(x >= y);
-    case OP_EQ:
-        if (is_float) TEST2(x == y);
-        INT2(x == y);
-    case OP_NE:
-        if (is_float) TEST2(x != y);
-        INT2(x != y);
+    case OP_LT: TEST2(x < y);
+    case OP_LE: TEST2(x <= y);
+    case OP_GT: TEST2(x > y);
+    case OP_GE: TEST2(x >= y);
+    case OP_EQ: TEST2(x == y);
+    case OP_NE: TEST2(x != y);
     default: CHECK(!"a comparison");
     }
 }
@@ -198,19 +170,7 @@ void math_compare(op_code code, dtype elem, int64_t n, const cell *a, int sa, co
 bool math_less(dtype elem, cell a, cell b)
 {
     if (dtype_is_float(elem)) return a.f < b.f;
-    return elem == DT_U64 ? (uint64_t)a.i < (uint64_t)b.i : a.i < b.i;
-}
-
-static int64_t truncate_saturated(dtype to, double x)
-{
-    int bits = dtypes[to].size_bytes * 8;
-    bool is_signed = dtype_is_signed(to);
-    double high = ldexp(1, is_signed ? bits - 1 : bits); /* the first that does not fit */
-    double low = is_signed ? -high : 0;
-    if (isnan(x)) return 0;
-    if (x <= low) return is_signed ? (int64_t)(-(uint64_t)1 << (bits - 1)) : 0;
-    if (x >= high) return is_signed ? (int64_t)(~(uint64_t)0 >> (65 - bits)) : (int64_t)(~(uint64_t)0 >> (64 - bits));
-    return to == DT_U64 ? (int64_t)(uint64_t)x : (int64_t)x;
+    return scalar_raw(OP_LT, elem, a.i, b.i);
 }
 
 void math_convert(dtype from, dtype to, bool exact, int64_t n, const cell *a, int sa, cell *r)
@@ -219,21 +179,13 @@ void math_convert(dtype from, dtype to, bool exact, int64_t n, const cell *a, in
         if (dtype_is_float(to)) {
             for (int64_t j = 0; j < n; j++) r[j].f = a[j * sa].f;
             if (!exact) math_round(to, n, r);
-        } else if (to == DT_BOOL) {
-            for (int64_t j = 0; j < n; j++) r[j].i = a[j * sa].f != 0;
         } else {
-            for (int64_t j = 0; j < n; j++) r[j].i = truncate_saturated(to, a[j * sa].f);
+            for (int64_t j = 0; j < n; j++) r[j].i = scalar_truncate(to, a[j * sa].f);
         }
-    } else if (to == DT_F32 && !exact) { /* straight from the integer: through double it would round twice */
-        if (from == DT_U64)
-            for (int64_t j = 0; j < n; j++) r[j].f = (float)(uint64_t)a[j * sa].i;
-        else
-            for (int64_t j = 0; j < n; j++) r[j].f = (float)a[j * sa].i;
+    } else if (to == DT_F32 && !exact) {
+        for (int64_t j = 0; j < n; j++) r[j].f = scalar_widen_f32(from, a[j * sa].i);
     } else if (dtype_is_float(to)) {
-        if (from == DT_U64)
-            for (int64_t j = 0; j < n; j++) r[j].f = (double)(uint64_t)a[j * sa].i;
-        else
-            for (int64_t j = 0; j < n; j++) r[j].f = (double)a[j * sa].i;
+        for (int64_t j = 0; j < n; j++) r[j].f = scalar_widen(from, a[j * sa].i);
         if (!exact) math_round(to, n, r);
     } else {
         for (int64_t j = 0; j < n; j++) r[j].i = integer_wrap(to, a[j * sa].i);
@@ -277,11 +229,4 @@ void math_round(dtype elem, int64_t n, cell *r)
     default:
         for (int64_t j = 0; j < n; j++) r[j].i = integer_wrap(elem, r[j].i);
     }
-}
-
-bool math_fits(dtype from, dtype to, cell c)
-{
-    if (from == DT_U64 && c.i < 0) return to == DT_U64; /* 2^63 and above */
-    if (to == DT_U64) return c.i >= 0;
-    return integer_wrap(to, c.i) == c.i;
 }

@@ -140,7 +140,6 @@ void math_compare(op_code code, dtype elem, int64_t n, const cell *a, int sa, co
 void math_convert(dtype from, dtype to, bool exact, int64_t n, const cell *a, int sa, cell *r);
 void math_bitcast(dtype from, dtype to, int64_t n, const cell *a, int sa, cell *r);
 void math_round(dtype elem, int64_t n, cell *r); /* to the element type: nearest even, or wrapped */
-bool math_fits(dtype from, dtype to, cell c);    /* an integer or bool in another integer type */
 bool math_less(dtype elem, cell a, cell b);
 
 /* interp_elementwise.c */

@@ -7,6 +7,7 @@
  * meets. A function returns NULL or the code of the diagnostic that describes the fault. SPDX-License-Identifier: MIT
  */
 #include "lang/lower.h"
+#include "ir/scalar.h"
 
 #include <limits.h>
 #include <math.h>
@@ -49,26 +50,12 @@ binding constant_bool(bool b)
 static double as_double(const binding *b)
 {
     if (b->kind == BIND_FLOAT) return b->number.f;
-    return b->type == DT_U64 ? (double)(uint64_t)b->number.i : (double)b->number.i;
+    return scalar_widen(b->type, b->number.i);
 }
 
 bool constant_truth(const binding *b)
 {
     return b->kind == BIND_FLOAT ? b->number.f != 0 : b->number.i != 0;
-}
-
-/* float to integer: truncates, saturates, NaN gives 0 */
-static int64_t saturate(double x, dtype type)
-{
-    if (isnan(x)) return 0;
-    x = trunc(x);
-    if (type == DT_U64) return x <= 0 ? 0 : x >= 18446744073709551616.0 ? -1 : (int64_t)(uint64_t)x;
-    int bits = dtypes[type].size_bytes * 8;
-    double low = dtypes[type].kind == KIND_UINT ? 0 : -ldexp(1, bits - 1);
-    double high = dtypes[type].kind == KIND_UINT ? ldexp(1, bits) - 1 : ldexp(1, bits - 1) - 1;
-    if (x <= low) return type == DT_I64 ? INT64_MIN : (int64_t)low;
-    if (x >= high) return type == DT_I64 ? INT64_MAX : (int64_t)high;
-    return (int64_t)x;
 }
 
 binding constant_cast(const binding *from, dtype type)
@@ -82,7 +69,8 @@ binding constant_cast(const binding *from, dtype type)
         out.number.i = constant_truth(from);
     } else {
         out.kind = BIND_INT;
-        out.number.i = from->kind == BIND_FLOAT ? saturate(from->number.f, type) : integer_wrap(type, from->number.i);
+        out.number.i =
+            from->kind == BIND_FLOAT ? scalar_truncate(type, from->number.f) : integer_wrap(type, from->number.i);
     }
     return out;
 }
@@ -90,10 +78,8 @@ binding constant_cast(const binding *from, dtype type)
 bool constant_fits(const binding *from, dtype type)
 {
     if (from->kind != BIND_INT || !dtype_is_integer(type)) return true;
-    if (from->type == DT_U64 && !from->untyped)
-        return type == DT_U64 || (from->number.i >= 0 && integer_wrap(type, from->number.i) == from->number.i);
-    if (type == DT_U64) return from->number.i >= 0 || from->pattern;
-    return integer_wrap(type, from->number.i) == from->number.i;
+    return scalar_fits(from->untyped ? DT_I64 : from->type, type, from->number.i) ||
+           (type == DT_U64 && from->pattern && from->untyped);
 }
 
 const char *constant_convert(const binding *from, dtype type, binding *out)
@@ -137,22 +123,6 @@ static binding finish(dtype type, bool untyped, int64_t i, double f)
     return out;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b)
-{
-    CHECK(b != 0); /* the caller has diagnosed it */
-    if (b == -1) return (int64_t)(0 - (uint64_t)a);
-    int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-static int64_t floor_modulo(int64_t a, int64_t b)
-{
-    CHECK(b != 0);
-    if (b == -1) return 0;
-    int64_t r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
 static bool is_word(const char *word, const char *other)
 {
     return !strcmp(word, other);
@@ -165,10 +135,8 @@ static const char *compare(const char *word, const binding *x, const binding *y,
     if (dtype_is_float(type)) {
         unordered = isnan(x->number.f) || isnan(y->number.f);
         order = x->number.f < y->number.f ? -1 : x->number.f > y->number.f;
-    } else if (type == DT_U64) {
-        order = (uint64_t)x->number.i < (uint64_t)y->number.i ? -1 : (uint64_t)x->number.i > (uint64_t)y->number.i;
     } else {
-        order = x->number.i < y->number.i ? -1 : x->number.i > y->number.i;
+        order = scalar_raw(OP_LT, type, x->number.i, y->number.i) ? -1 : x->number.i != y->number.i;
     }
     bool truth = is_word(word, "<")    ? order < 0
                  : is_word(word, "<=") ? order <= 0
@@ -190,22 +158,18 @@ static const char *shift(const char *word, const binding *a, const binding *b, b
     if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return "E211";
     dtype type = !a->untyped ? type_promote(a->type) : b->untyped ? DT_I64 : type_promote(b->type);
     if (!constant_fits(a, type)) return "E103";
-    int bits = dtypes[type].size_bytes * 8, count = (int)((uint64_t)b->number.i % (uint64_t)bits);
-    int64_t i = a->number.i;
-    if (word[0] == '<')
-        i = (int64_t)((uint64_t)i << count);
-    else
-        i = dtypes[type].kind == KIND_UINT ? (int64_t)((uint64_t)i >> count) : i >> count;
+    int64_t i = scalar_raw(word[0] == '<' ? OP_SHL : OP_SHR, type, integer_wrap(type, a->number.i), b->number.i);
     *out = finish(type, a->untyped && b->untyped, i, 0);
     return NULL;
 }
 
-/* Untyped integers are exact: what does not fit 64 bits is an error, not a wrap. */
-static bool exact_integer(const char *word, int64_t a, int64_t b, int64_t *out)
+static op_code arithmetic_of(const char *word)
 {
-    if (word[0] == '+') return !__builtin_add_overflow(a, b, out);
-    if (word[0] == '-') return !__builtin_sub_overflow(a, b, out);
-    return !__builtin_mul_overflow(a, b, out);
+    static const char words[] = "+-*/%&|^";
+    static const op_code codes[] = {OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_AND, OP_OR, OP_XOR};
+    const char *at = strchr(words, word[0]);
+    CHECK(at && *at && !word[1]);
+    return codes[at - words];
 }
 
 const char *constant_binary(const char *word, const binding *a, const binding *b, binding *out)
@@ -246,20 +210,10 @@ const char *constant_binary(const char *word, const binding *a, const binding *b
         *out = finish(type, untyped, 0, r);
         return NULL;
     }
-    int64_t p = x.number.i, q = y.number.i, r = 0;
-    bool wide = type == DT_U64;
-    if (is_word(word, "+") || is_word(word, "-") || is_word(word, "*")) {
-        bool exact = exact_integer(word, p, q, &r);
-        if (untyped && !exact) return "E103";
-    } else if ((is_word(word, "/") || is_word(word, "%")) && q == 0) {
-        return "E219";
-    } else if (is_word(word, "/")) {
-        r = wide ? (int64_t)((uint64_t)p / (uint64_t)q) : floor_divide(p, q);
-    } else if (is_word(word, "%")) {
-        r = wide ? (int64_t)((uint64_t)p % (uint64_t)q) : floor_modulo(p, q);
-    } else {
-        r = is_word(word, "&") ? (p & q) : is_word(word, "|") ? (p | q) : (p ^ q);
-    }
+    op_code code = arithmetic_of(word);
+    int64_t p = x.number.i, q = y.number.i, r = scalar_raw(code, type, p, q);
+    if ((code == OP_DIV || code == OP_MOD) && q == 0) return "E219";
+    if (untyped && scalar_overflows(code, type, p, q)) return "E103"; /* untyped integers are exact: they never wrap */
     *out = finish(type, untyped, r, 0);
     out->pattern =
         untyped && r < 0 && (a->pattern || b->pattern) && (word[0] == '&' || word[0] == '|' || word[0] == '^');
@@ -277,8 +231,8 @@ const char *constant_unary(const char *word, const binding *a, binding *out)
     dtype type = a->untyped ? a->type : type_promote(a->type);
     int64_t i = a->number.i;
     if (is_word(word, "-")) {
-        if (a->untyped && a->kind == BIND_INT && i == INT64_MIN) return "E103";
-        i = (int64_t)(0 - (uint64_t)i);
+        if (a->untyped && a->kind == BIND_INT && scalar_overflows(OP_NEG, DT_I64, i, 0)) return "E103";
+        i = scalar_raw(OP_NEG, type, i, 0);
     }
     if (is_word(word, "~")) i = ~i;
     double f = a->kind == BIND_FLOAT ? (is_word(word, "-") ? -a->number.f : a->number.f) : 0;
@@ -357,9 +311,7 @@ bool constant_call(const char *name, const binding *a, int count, binding *out, 
     if (count == 1 && is_word(name, "abs")) {
         *out = a[0];
         type = a[0].untyped ? a[0].type : type_promote(a[0].type);
-        *out = finish(type, a[0].untyped,
-                      a[0].number.i < 0 && type != DT_U64 ? (int64_t)(0 - (uint64_t)a[0].number.i) : a[0].number.i,
-                      fabs(a[0].number.f));
+        *out = finish(type, a[0].untyped, scalar_raw(OP_ABS, type, a[0].number.i, 0), fabs(a[0].number.f));
         return true;
     }
     if (count == 1 && unary_function(name, as_double(&a[0]), &f)) {

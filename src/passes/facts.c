@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "passes/facts.h"
+#include "ir/scalar.h"
 
 #include <string.h>
 
@@ -106,15 +107,12 @@ static bool multiply_facts(integer_fact a, integer_fact b, integer_fact *out)
     return true;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b)
-{
-    return a / b - (a % b < 0); /* b > 0 */
-}
-
 static integer_fact divide_facts(integer_fact a, integer_fact b)
 {
-    integer_fact out = {MINIMUM(floor_divide(a.low, b.low), floor_divide(a.low, b.high)),
-                        MAXIMUM(floor_divide(a.high, b.low), floor_divide(a.high, b.high)), 1};
+#define QUOTIENT(x, y) scalar_raw(OP_DIV, DT_I64, x, y)
+    integer_fact out = {MINIMUM(QUOTIENT(a.low, b.low), QUOTIENT(a.low, b.high)),
+                        MAXIMUM(QUOTIENT(a.high, b.low), QUOTIENT(a.high, b.high)), 1};
+#undef QUOTIENT
     if (b.low == b.high && a.divisor % b.low == 0) out.divisor = a.divisor / b.low;
     return between(out.low, out.high, out.divisor);
 }

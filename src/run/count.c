@@ -10,6 +10,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/count.h"
+#include "ir/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,13 +50,6 @@ static double elements(counter *c, const tile_type *type)
     return count;
 }
 
-static int64_t divide_down(int64_t a, int64_t b)
-{
-    if (b == 0 || (a == INT64_MIN && b == -1)) return 0;
-    int64_t q = a / b;
-    return q - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 /* One scalar integer or bool operation, as the language has it. False: it is none of those or an operand is unknown. */
 static bool evaluate(const counter *c, const tile_op *op, int64_t *out)
 {
@@ -73,29 +67,7 @@ static bool evaluate(const counter *c, const tile_op *op, int64_t *out)
     case OP_PROGRAM: *out = c->program[op->attr.index]; return true;
     case OP_PROGRAMS: *out = c->plan->programs[c->phase][op->attr.index]; return true;
     case OP_UNITS: *out = c->units; return true;
-    case OP_NEG: *out = (int64_t)(0 - (uint64_t)x[0]); return true;
-    case OP_NOT: *out = tile_type_of(c->k, op->operands[0]).elem == DT_BOOL ? !x[0] : ~x[0]; return true;
-    case OP_ABS: *out = x[0] < 0 ? (int64_t)(0 - (uint64_t)x[0]) : x[0]; return true;
-    case OP_CONVERT: *out = x[0]; return true;
-    case OP_ADD: *out = (int64_t)((uint64_t)x[0] + (uint64_t)x[1]); return true;
-    case OP_SUB: *out = (int64_t)((uint64_t)x[0] - (uint64_t)x[1]); return true;
-    case OP_MUL: *out = (int64_t)((uint64_t)x[0] * (uint64_t)x[1]); return true;
-    case OP_DIV: *out = divide_down(x[0], x[1]); return true;
-    case OP_MOD: *out = (int64_t)((uint64_t)x[0] - (uint64_t)divide_down(x[0], x[1]) * (uint64_t)x[1]); return true;
-    case OP_MIN: *out = MINIMUM(x[0], x[1]); return true;
-    case OP_MAX: *out = MAXIMUM(x[0], x[1]); return true;
-    case OP_AND: *out = x[0] & x[1]; return true;
-    case OP_OR: *out = x[0] | x[1]; return true;
-    case OP_XOR: *out = x[0] ^ x[1]; return true;
-    case OP_SHL: *out = (int64_t)((uint64_t)x[0] << (x[1] & 63)); return true;
-    case OP_SHR: *out = x[0] >> (x[1] & 63); return true;
-    case OP_LT: *out = x[0] < x[1]; return true;
-    case OP_LE: *out = x[0] <= x[1]; return true;
-    case OP_GT: *out = x[0] > x[1]; return true;
-    case OP_GE: *out = x[0] >= x[1]; return true;
-    case OP_EQ: *out = x[0] == x[1]; return true;
-    case OP_NE: *out = x[0] != x[1]; return true;
-    default: return false;
+    default: return scalar_of_op(c->k, op, x, out);
     }
 }
 

@@ -5,6 +5,7 @@
  * offset = hash of the name. SPDX-License-Identifier: MIT
  */
 #include "run/run.h"
+#include "ir/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -121,10 +122,8 @@ static void store_floats(const job *j, int64_t first, int64_t count, const doubl
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        number n = {.f = from[i]};
-        if (!dtype_is_float(elem))
-            n.i = integer_wrap(elem, (int64_t)floor(from[i] + (j->kind == GEN_NORMAL ? 0.5 : 0)));
-        if (elem == DT_BOOL) n.i = from[i] != 0;
+        bool whole = dtype_is_integer(elem);
+        number n = scalar_from_double(elem, whole ? floor(from[i] + (j->kind == GEN_NORMAL ? 0.5 : 0)) : from[i]);
         element_write(elem, element_at(j, first + i), n);
     }
 }

@@ -6,6 +6,7 @@
 #include "tensor/ops.h"
 
 #include "ir/graph_build.h"
+#include "ir/scalar.h"
 
 #include <string.h>
 
@@ -353,12 +354,7 @@ node tensor_pad(graph *g, node x, const int64_t *before, const int64_t *after, d
             __builtin_add_overflow(s.extents[k], after[k], &s.extents[k]))
             return graph_fail(g, "pad", "the padding of axis %d is out of range", k);
     dtype elem = tensor_elem(g, x);
-    number fill = {0};
-    if (dtype_is_float(elem))
-        fill.f = round_to_dtype(elem, value);
-    else
-        fill.i = elem == DT_BOOL ? value != 0 : integer_wrap(elem, (int64_t)value);
-    return graph_pad(g, x, before, NULL, &s, fill);
+    return graph_pad(g, x, before, NULL, &s, scalar_from_double(elem, value));
 }
 
 qn_tensor qn_pad(qn_tensor x, qn_shape before, qn_shape after, double value)
