@@ -2,6 +2,11 @@
  * Hardware counters of one launch on a GPU. In: a CUDA context and a way to run the launch. Out: what counters.def lists,
  * as far as this chip has it.
  *
+ * What is counted is each kernel of the launch from its beginning to its end, as Nsight Compute does, and the kernels of a
+ * launch are put together: amounts are added, shares weigh by the kernels' cycles. Where CUPTI does not find the kernels
+ * itself, all between handing the launch over and its end is counted, and shares are brought to the cycles in which a
+ * multiprocessor was at work; they are estimates then, and 100 % at most.
+ *
  * CUPTI's range profiler counts in passes: the launch is run again for each, by us, so that nothing has to be saved and
  * restored. So it has to give the same work every time. Counting and timing do not mix: launches that are counted are
  * no samples of a benchmark.
@@ -15,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGE_PROFILER = 0, USER_RANGE = 2, USER_REPLAY = 3, MOST_METRICS = 64, MOST_PASSES = 64 };
+enum { RANGE_PROFILER = 0, AUTO_RANGE = 1, USER_RANGE = 2, USER_REPLAY = 3 };
+enum { MOST_METRICS = 64, MOST_PASSES = 64, MOST_RANGES = 32 };
 
 typedef struct metric {
     const char *name, *unit;
@@ -34,8 +40,13 @@ typedef struct session {
     size_t config_bytes, data_bytes;
     const char *names[MOST_METRICS]; /* that this chip has */
     int of[MOST_METRICS], count;     /* by name: the metric */
-    bool begun;
+    bool begun, by_kernel;           /* by_kernel: CUPTI finds the kernels of the launch */
 } session;
+
+bool counters_is_beyond(const char *unit, double value)
+{
+    return !strcmp(unit, "%") && value > 100.05;
+}
 
 void counters_add(qn_counters *c, const char *name, const char *unit, double value, const char *why)
 {
@@ -118,8 +129,8 @@ static qn_status open_range(session *s, qn_error *error)
                              .object = s->range,
                              .names = s->names,
                              .count = (size_t)s->count,
-                             .ranges = 1,
-                             .nodes = 1};
+                             .ranges = MOST_RANGES,
+                             .nodes = MOST_RANGES};
     ASK(s, cuptiRangeProfilerGetCounterDataSize, &size);
     s->data_bytes = size.bytes;
     s->data = calloc(1, size.bytes + 1);
@@ -132,9 +143,9 @@ static qn_status open_range(session *s, qn_error *error)
                                  .config = s->config,
                                  .data_bytes = s->data_bytes,
                                  .data = s->data,
-                                 .range = USER_RANGE,
+                                 .range = s->by_kernel ? AUTO_RANGE : USER_RANGE,
                                  .replay = USER_REPLAY,
-                                 .most_ranges = 1,
+                                 .most_ranges = MOST_RANGES,
                                  .levels = 1,
                                  .least_level = 1};
     ASK(s, cuptiRangeProfilerSetConfig, &config);
@@ -148,9 +159,9 @@ static qn_status count(session *s, counters_run *run, void *user, int *passes, q
     cupti_range_stop stop = {.size = SIZE_UP_TO(cupti_range_stop, all), .object = s->range};
     for (*passes = 0; *passes < MOST_PASSES && !stop.all; ++*passes) {
         ASK(s, cuptiRangeProfilerStart, &plain);
-        ASK(s, cuptiRangeProfilerPushRange, &push);
+        if (!s->by_kernel) ASK(s, cuptiRangeProfilerPushRange, &push);
         qn_status status = run(user, error);
-        ASK(s, cuptiRangeProfilerPopRange, &plain);
+        if (!s->by_kernel) ASK(s, cuptiRangeProfilerPopRange, &plain);
         ASK(s, cuptiRangeProfilerStop, &stop);
         QN_TRY(status);
     }
@@ -159,30 +170,66 @@ static qn_status count(session *s, counters_run *run, void *user, int *passes, q
     return decode.dropped ? error_set(error, QN_FAILED, "hardware counters: CUPTI lost the launch") : QN_OK;
 }
 
+/* Amounts of several kernels add up; of shares and ratios there is a mean. */
+static bool is_amount(const metric *m)
+{
+    return !*m->unit || !strcmp(m->unit, "bytes") || !strcmp(m->unit, "cycles");
+}
+
+/* All ranges as one. */
+static qn_status add_up(session *s, double *values, qn_error *error)
+{
+    double of_range[MOST_METRICS], cycles = 0;
+    int elapsed = -1;
+    cupti_range_info info = {.size = sizeof(info), .data = s->data, .data_bytes = s->data_bytes};
+    ASK(s, cuptiRangeProfilerGetCounterDataInfo, &info);
+    for (int i = 0; i < s->count; i++)
+        if (!strcmp(metrics[s->of[i]].name, "cycles elapsed")) elapsed = i;
+    for (size_t r = 0; r < info.count; r++) {
+        cupti_evaluate e = {.size = sizeof(e),
+                            .object = s->host,
+                            .data = s->data,
+                            .data_bytes = s->data_bytes,
+                            .range = r,
+                            .names = s->names,
+                            .count = (size_t)s->count,
+                            .values = of_range};
+        ASK(s, cuptiProfilerHostEvaluateToGpuValues, &e);
+        double weight = elapsed >= 0 ? of_range[elapsed] : 1;
+        for (int i = 0; i < s->count; i++)
+            values[i] += is_amount(&metrics[s->of[i]]) ? of_range[i] : of_range[i] * weight;
+        cycles += weight;
+    }
+    for (int i = 0; i < s->count; i++)
+        if (!is_amount(&metrics[s->of[i]])) values[i] /= cycles;
+    return info.count ? QN_OK : error_set(error, QN_FAILED, "hardware counters: CUPTI saw no kernel");
+}
+
+/* To the cycles of the kernel itself, where more was counted. */
+static void bring_to_kernel(qn_counters *out)
+{
+    double elapsed = qn_counters_find(out, "cycles elapsed"), most = qn_counters_find(out, "cycles active at most");
+    for (int i = 0; i < COUNT(metrics); i++) {
+        qn_counter *c = &out->items[i];
+        if (!strstr(metrics[i].metric, "pct_of_peak_sustained_elapsed")) continue;
+        if (elapsed > most && most > 0) c->value = MINIMUM(c->value * elapsed / most, 100);
+    }
+}
+
 static qn_status evaluate(session *s, qn_counters *out, qn_error *error)
 {
     double values[MOST_METRICS] = {0};
-    cupti_evaluate e = {.size = sizeof(e),
-                        .object = s->host,
-                        .data = s->data,
-                        .data_bytes = s->data_bytes,
-                        .names = s->names,
-                        .count = (size_t)s->count,
-                        .values = values};
-    ASK(s, cuptiProfilerHostEvaluateToGpuValues, &e);
+    QN_TRY(add_up(s, values, error));
     for (int i = 0, at = 0; i < COUNT(metrics); i++) {
         bool has = at < s->count && s->of[at] == i;
         counters_add(out, metrics[i].name, metrics[i].unit, has ? values[at] * metrics[i].scale : NAN,
                      has ? NULL : "this chip does not count it");
         at += has;
     }
-    double elapsed = qn_counters_find(out, "cycles elapsed"), most = qn_counters_find(out, "cycles active at most");
-    for (int i = 0; i < COUNT(metrics); i++) { /* to the cycles of the kernel itself */
-        const char *of = strstr(metrics[i].metric, "pct_of_peak_sustained_elapsed");
-        if (of && elapsed > most && most > 0) out->items[i].value *= elapsed / most;
-    }
-    double active = qn_counters_find(out, "cycles active"), clock = qn_counters_find(out, "clock");
-    counters_add(out, "time active", "ns", active / clock * 1e9, isnan(active / clock) ? "it has no cycles" : NULL);
+    if (!s->by_kernel) bring_to_kernel(out);
+    double cycles = qn_counters_find(out, s->by_kernel ? "cycles elapsed" : "cycles active at most");
+    double time_ns = cycles / qn_counters_find(out, "clock") * 1e9;
+    counters_add(out, "time", "ns", time_ns, isnan(time_ns) ? "it has no cycles" : NULL);
     return QN_OK;
 }
 
@@ -200,10 +247,12 @@ static void close_session(session *s)
     cuda_api_close(&s->api);
 }
 
-qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error)
+static qn_status count_once(void *context, int device, bool by_kernel, counters_run *run, void *user, qn_counters *out,
+                            qn_error *error)
 {
-    session s = {.context = context};
-    out->source = "CUPTI range profiler";
+    session s = {.context = context, .by_kernel = by_kernel};
+    *out = (qn_counters){.source = by_kernel ? "CUPTI range profiler, kernel by kernel"
+                                             : "CUPTI range profiler, around the launch: shares are estimates"};
     qn_status status = open_host(&s, device, error);
     if (status == QN_OK) status = configure(&s, error);
     if (status == QN_OK) status = open_range(&s, error);
@@ -211,4 +260,11 @@ qn_status counters_gpu(void *context, int device, counters_run *run, void *user,
     if (status == QN_OK) status = evaluate(&s, out, error);
     close_session(&s);
     return status;
+}
+
+qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error)
+{
+    qn_error ignored; /* what forbids both is told by the second */
+    if (count_once(context, device, true, run, user, out, &ignored) == QN_OK) return QN_OK;
+    return count_once(context, device, false, run, user, out, error);
 }

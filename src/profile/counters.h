@@ -16,6 +16,9 @@ typedef qn_status counters_run(void *user, qn_error *error); /* the launch, once
 qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error);
 /* counters_cpu.c: by the kernel's performance events, of all threads of the process. */
 qn_status counters_cpu(counters_run *run, void *user, qn_counters *out, qn_error *error);
+/* A share of more than all: the runs that were counted differed, or a clock rose. It is marked wherever it is shown. */
+bool counters_is_beyond(const char *unit, double value);
+#define COUNTERS_BEYOND "* more than the chip sustains: the runs that were counted differed"
 void counters_add(qn_counters *c, const char *name, const char *unit, double value, const char *why);
 
 #define SIZE_UP_TO(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
@@ -103,6 +106,12 @@ typedef struct cupti_range_decode {
     void *reserved, *object;
     size_t dropped;
 } cupti_range_decode;
+typedef struct cupti_range_info {
+    size_t size;
+    void *reserved;
+    const uint8_t *data;
+    size_t data_bytes, count;
+} cupti_range_info;
 typedef struct cupti_evaluate {
     size_t size;
     void *reserved, *object;

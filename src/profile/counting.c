@@ -194,12 +194,19 @@ const qn_counted *qn_counting_get(const qn_counting *counting, int number)
 /* ---- as text ---- */
 
 /* What the columns of several kernels are; a GPU's, then a processor's. Stalls: the one that most warps wait for. */
-static const char *const columns[][2] = {
-    {"time active", "Time"},          {"compute throughput", "Compute"}, {"memory throughput", "Memory"},
-    {"DRAM throughput", "DRAM"},      {"L2 throughput", "L2"},           {"occupancy achieved", "Occupancy"},
-    {"tensor pipe", "Tensor pipe"},   {"CPU time", "CPU time"},          {"cycles", "Cycles"},
-    {"instructions", "Instructions"}, {"cache misses", "Cache misses"},  {"branch misses", "Branch misses"},
-    {"page faults", "Page faults"}};
+static const char *const columns[][2] = {{"time", "Time"},
+                                         {"compute throughput", "Compute"},
+                                         {"memory throughput", "Memory"},
+                                         {"DRAM throughput", "DRAM"},
+                                         {"L2 throughput", "L2"},
+                                         {"occupancy achieved", "Occupancy"},
+                                         {"tensor pipe", "Tensor pipe"},
+                                         {"CPU time", "CPU time"},
+                                         {"cycles", "Cycles"},
+                                         {"instructions", "Instructions"},
+                                         {"cache misses", "Cache misses"},
+                                         {"branch misses", "Branch misses"},
+                                         {"page faults", "Page faults"}};
 
 static bool is_stall(const char *name)
 {
@@ -231,7 +238,8 @@ static void print_one(const qn_counted *k, text *out)
     for (int i = 0; i < k->counters.count; i++) {
         const qn_counter *c = &k->counters.items[i];
         if (!c->why)
-            text_print(out, "  %-32s %14.6g %s\n", c->name, c->value, c->unit);
+            text_print(out, "  %-32s %14.6g %s%s\n", c->name, c->value, c->unit,
+                       counters_is_beyond(c->unit, c->value) ? COUNTERS_BEYOND : "");
         else
             text_print(out, "  %-32s %s\n", c->name, why && !strcmp(why, c->why) ? "likewise" : (why = c->why));
     }
@@ -248,8 +256,8 @@ static void print_value(table *t, const qn_counters *c, const char *name)
     else if (!strcmp(found->unit, "ns"))
         text_add_duration(&words, found->value);
     else
-        text_print(&words, found->value < 1e6 ? "%.1f%s" : "%.3g%s", found->value,
-                   !strcmp(found->unit, "%") ? "%" : "");
+        text_print(&words, found->value < 1e6 ? "%.1f%s%s" : "%.3g%s%s", found->value,
+                   !strcmp(found->unit, "%") ? "%" : "", counters_is_beyond(found->unit, found->value) ? "*" : "");
     table_cell(t, "%s", text_get(&words));
     text_free(&words);
 }
@@ -280,6 +288,11 @@ static void print_several(const qn_counting *c, text *out)
     }
     table_print(&t, false, out);
     table_close(&t);
+    bool beyond = false;
+    for (int i = 0; i < c->count; i++)
+        for (int k = 0; k < c->items[i].counters.count; k++)
+            beyond |= counters_is_beyond(c->items[i].counters.items[k].unit, c->items[i].counters.items[k].value);
+    if (beyond) text_add(out, COUNTERS_BEYOND "\n");
     text_print(out, "%s, each kernel once; --counters-json FILE has all of them\n", c->items[0].counters.source);
 }
 

@@ -3,13 +3,14 @@
  * kernels with the throughputs first, each opening as all its counters; and where warps waited.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/counters.h"
 #include "profile/json_read.h"
 #include "profile/report.h"
 
 #include <math.h>
 #include <string.h>
 
-static const char *const columns[][2] = {{"time active", "time"},
+static const char *const columns[][2] = {{"time", "time"},
                                          {"compute throughput", "compute"},
                                          {"memory throughput", "memory"},
                                          {"DRAM throughput", "DRAM"},
@@ -65,7 +66,7 @@ static void put_value(text *out, const json_node *c)
     else if (!strcmp(unit, "bytes"))
         html_cell_bytes(out, value);
     else if (!strcmp(unit, "%"))
-        html_cell_number(out, value, "%.1f%%");
+        html_cell_number(out, value, counters_is_beyond(unit, value) ? "%.1f%% *" : "%.1f%%");
     else
         html_cell_count(out, value);
 }
@@ -104,7 +105,7 @@ void report_counters(const char *path, text *out)
     }
     html_open_section(out, "counters-section", "Counters",
                       "What the hardware counted in one launch of each kernel, in a run of its own. Throughputs are of "
-                      "what the hardware can sustain, while the kernel ran.");
+                      "what the hardware can sustain, while the kernel ran. " COUNTERS_BEYOND ".");
     html_table_open(out, "counters", heads, count + 1);
     for (int i = 0; i < all.count; i = next_kernel(&all, i)) {
         text_add(out, "<tr>");
@@ -139,8 +140,9 @@ void report_stalls(const char *path, text *out)
     json_node all = {0};
     arena *memory = arena_new();
     if (read_list(memory, path, &all)) {
-        html_open_section(out, "stalls-section", "Where warps wait",
-                          "Samples of what the warps of each multiprocessor were at, while the kernel ran.");
+        html_open_section(
+            out, "stalls-section", "Where warps wait",
+            "Samples of what the warps of each multiprocessor were at, while the kernel ran. " COUNTERS_BEYOND ".");
         html_table_open(out, "stalls", heads, COUNT(heads));
         for (int i = 0; i < all.count; i++) {
             const json_node *n = &all.items[i];

@@ -3,37 +3,47 @@
  * that are read above each kernel that reads them, results below, and lines along which values flow: inside a box
  * they stay in registers, between boxes they go through memory.
  *
- * Layout: kernels stand in layers by the longest way from the inputs; within a layer by where what they read stands.
- * Ops inside a box are laid out the same way, in rows. A line that passes rows goes down beside them, and boxes are drawn
- * over lines, so that no line crosses words.
+ * Two layered drawings (layered.h), one in the other. A kernel's ops stand in rows; values that come from memory enter at
+ * its upper edge, each at one place, those that go there leave at its lower edge. Kernels and arrays stand in layers by
+ * the longest way from the inputs; a kernel may stand mirrored, or be arranged anew so that its places suit the order of
+ * what it is joined to. Lines run between rows and through ports of their own, so that none runs over words.
  * SPDX-License-Identifier: MIT
  */
+#include "run/layered.h"
 #include "run/show_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { OP_WIDTH = 128, OP_HEIGHT = 36, GAP_X = 16, GAP_Y = 26, MARGIN = 14, HEADER = 42, LAYER_GAP = 56, LETTER = 7 };
-enum { LANES = 5, LANE = 7 }; /* beside the rows of a kernel, on each side */
+enum { LEAST_WIDTH = 128, OP_HEIGHT = 36, GAP_X = 14, GAP_Y = 24, MARGIN = 14, LAYER_GAP = 44, LETTER = 8, LINE = 15 };
+enum { SMALL_LETTER = 6, ROUND = 30, FACT_LINES = 5, TURNS = 3 };
+#define PORT_WIDTH 2.0
 
 typedef enum item_kind { ITEM_INPUT, ITEM_KERNEL, ITEM_RESULT } item_kind;
 
-typedef struct picture_op {
+/* A value at a kernel's edge. */
+typedef struct port {
     node n;
-    int row;
-    double x, y; /* of its top left corner, in its item */
-} picture_op;
+    int at;   /* its node of the kernel's drawing */
+    double x; /* from the left edge of the box */
+} port;
 
 typedef struct item {
     item_kind kind;
     node n;     /* of an input or a result */
     int number; /* of a kernel or a result */
     int layer;
-    double x, y, width, height, order;
-    picture_op *ops;
-    int op_count;
-    int *in_row, rows;
-    int lanes[2]; /* taken on the left and on the right */
+    int at; /* its node of the whole drawing */
+    double x, y, width, height;
+    /* Of a kernel: */
+    node *ops;
+    int *rows, op_count, row_count;
+    port *entries, *exits;
+    int entry_count, exit_count;
+    layered inside; /* its first nodes are the ops */
+    int64_t crossings;
+    double title_width;
+    bool mirrored;
 } item;
 
 typedef struct picture {
@@ -42,9 +52,12 @@ typedef struct picture {
     arena *memory;
     item *items;
     int count;
-    int *writer; /* by node: 1 + the kernel that leaves it in memory; 0: none */
+    int *writer;   /* by node: 1 + the kernel that leaves it in memory; 0: none */
+    bool *is_read; /* by node: another kernel, or the caller, reads it */
     int layers;
-    double width, height;
+    int op_width;                          /* the longest type fits */
+    double width, height, *tops, *bottoms; /* of each layer */
+    layered whole;
     text *out;
 } picture;
 
@@ -65,58 +78,80 @@ static void type_words(const graph *g, node n, text *out)
     shape_print(&x->shape, out);
 }
 
-static const picture_op *op_of(const item *box, node n)
+static int op_of(const item *box, node n)
 {
     for (int i = 0; i < box->op_count; i++)
-        if (box->ops[i].n == n) return &box->ops[i];
+        if (box->ops[i] == n) return i;
+    return -1;
+}
+
+static port *port_of(port *ports, int count, node n)
+{
+    for (int i = 0; i < count; i++)
+        if (ports[i].n == n) return &ports[i];
     return NULL;
 }
 
 /* ---- what there is ---- */
 
-static void arrange_ops(picture *p, item *box)
+static void collect_ops(picture *p, item *box)
 {
     const fuse_kernel *k = &p->plan->kernels[box->number];
-    int rows = 0, widest = 0, *in_row;
-    box->ops = ARENA_ARRAY(p->memory, picture_op, k->node_count + 1);
+    int inputs = 0;
+    box->ops = ARENA_ARRAY(p->memory, node, k->node_count + 1);
+    box->rows = ARENA_ARRAY(p->memory, int, k->node_count + 1);
     for (int i = 0; i < k->node_count; i++) {
         const graph_node *x = graph_get(p->g, k->nodes[i]);
         if (!is_shown(x)) continue;
-        picture_op *op = &box->ops[box->op_count];
-        op->n = k->nodes[i];
+        int row = 0;
         for (int a = 0; a < x->input_count; a++) {
-            const picture_op *from = op_of(box, x->inputs[a]);
-            if (from) op->row = MAXIMUM(op->row, from->row + 1);
+            int from = op_of(box, x->inputs[a]);
+            if (from >= 0) row = MAXIMUM(row, box->rows[from] + 1);
         }
-        rows = MAXIMUM(rows, op->row + 1);
-        box->op_count++;
+        box->ops[box->op_count] = k->nodes[i];
+        box->rows[box->op_count++] = row;
+        box->row_count = MAXIMUM(box->row_count, row + 1);
+        inputs += x->input_count;
     }
-    in_row = ARENA_ARRAY(p->memory, int, rows + 1);
-    for (int i = 0; i < box->op_count; i++) in_row[box->ops[i].row]++;
-    for (int r = 0; r < rows; r++) widest = MAXIMUM(widest, in_row[r]);
-    box->in_row = in_row;
-    box->rows = rows;
-    int header = LETTER * (int)(strlen(k->name) + 14);
-    double inner = widest * (OP_WIDTH + GAP_X) - GAP_X + (rows > 2 ? 2 * LANES * LANE : 0);
-    box->width = MAXIMUM(inner, MAXIMUM(header, 310)) + 2 * MARGIN;
-    box->height = HEADER + rows * (OP_HEIGHT + GAP_Y) - (rows ? GAP_Y : 0) + MARGIN;
-    int *placed = ARENA_ARRAY(p->memory, int, rows + 1);
+    box->entries = ARENA_ARRAY(p->memory, port, inputs + 1);
+    box->exits = ARENA_ARRAY(p->memory, port, k->write_count + 1);
+}
+
+/* What a kernel reads from memory: arrays of the caller, and what kernels before it wrote. */
+static void collect_entries(picture *p, item *box)
+{
     for (int i = 0; i < box->op_count; i++) {
-        picture_op *op = &box->ops[i];
-        double row_width = in_row[op->row] * (OP_WIDTH + GAP_X) - GAP_X;
-        op->x = (box->width - row_width) / 2 + placed[op->row]++ * (OP_WIDTH + GAP_X);
-        op->y = HEADER + op->row * (OP_HEIGHT + GAP_Y);
+        const graph_node *x = graph_get(p->g, box->ops[i]);
+        for (int a = 0; a < x->input_count; a++) {
+            node n = x->inputs[a];
+            if (op_of(box, n) >= 0 || port_of(box->entries, box->entry_count, n)) continue;
+            if (graph_get(p->g, n)->code != GRAPH_LEAF && !p->writer[n]) continue;
+            box->entries[box->entry_count++] = (port){.n = n};
+            p->is_read[n] = true;
+            int from = graph_get(p->g, n)->code == GRAPH_LEAF ? 0 : p->writer[n];
+            if (from) box->layer = MAXIMUM(box->layer, p->items[from - 1].layer + 2);
+        }
     }
 }
 
-/* The array as it stands right above a kernel; NULL: not there. */
-static const item *input_above(const picture *p, const item *box, node n)
+static void fit_types(picture *p)
 {
-    for (int i = p->plan->kernel_count; i < p->count; i++) {
-        const item *it = &p->items[i];
-        if (it->kind == ITEM_INPUT && it->n == n && it->layer == box->layer - 1) return it;
-    }
-    return NULL;
+    p->op_width = LEAST_WIDTH;
+    for (int k = 0; k < p->plan->kernel_count; k++)
+        for (int i = 0; i < p->plan->kernels[k].node_count; i++) {
+            text type = {0};
+            type_words(p->g, p->plan->kernels[k].nodes[i], &type);
+            p->op_width = MAXIMUM(p->op_width, (int)type.length * SMALL_LETTER + 10);
+            text_free(&type);
+        }
+}
+
+static item *add_array(picture *p, item_kind kind, node n, int number, int layer)
+{
+    item *it = &p->items[p->count++];
+    *it = (item){
+        .kind = kind, .n = n, .number = number, .layer = layer, .width = p->op_width + ROUND, .height = OP_HEIGHT};
+    return it;
 }
 
 static void collect(picture *p, const node *results, int count)
@@ -126,110 +161,261 @@ static void collect(picture *p, const node *results, int count)
     for (int k = 0; k < plan->kernel_count; k++)
         for (int i = 0; i < plan->kernels[k].node_count; i++)
             most += graph_get(p->g, plan->kernels[k].nodes[i])->input_count;
+    fit_types(p);
     p->items = ARENA_ARRAY(p->memory, item, most + 1);
     p->writer = ARENA_ARRAY(p->memory, int, p->g->node_count + 1);
+    p->is_read = ARENA_ARRAY(p->memory, bool, p->g->node_count + 1);
     for (int k = 0; k < plan->kernel_count; k++) {
         const fuse_kernel *kernel = &plan->kernels[k];
         item *box = &p->items[p->count++];
         *box = (item){.kind = ITEM_KERNEL, .number = k, .layer = 1};
-        arrange_ops(p, box);
-        for (int i = 0; i < kernel->node_count; i++) {
-            const graph_node *x = graph_get(p->g, kernel->nodes[i]);
-            for (int a = 0; a < x->input_count; a++) {
-                int from = p->writer[x->inputs[a]];
-                if (from && from - 1 != k) box->layer = MAXIMUM(box->layer, p->items[from - 1].layer + 2);
-            }
-        }
+        collect_ops(p, box);
+        collect_entries(p, box);
         for (int w = 0; w < kernel->write_count; w++) p->writer[kernel->writes[w]] = k + 1;
     }
-    for (int k = 0; k < plan->kernel_count; k++)
-        for (int i = 0; i < plan->kernels[k].node_count; i++) {
-            const graph_node *x = graph_get(p->g, plan->kernels[k].nodes[i]);
-            for (int a = 0; a < x->input_count; a++) {
-                node n = x->inputs[a];
-                if (graph_get(p->g, n)->code != GRAPH_LEAF || input_above(p, &p->items[k], n)) continue;
-                p->items[p->count++] = (item){.kind = ITEM_INPUT, .n = n, .layer = p->items[k].layer - 1};
-            }
+    for (int i = 0; i < count; i++) p->is_read[results[i]] = true;
+    for (int k = 0; k < plan->kernel_count; k++) {
+        item *box = &p->items[k];
+        for (int w = 0; w < plan->kernels[k].write_count; w++) {
+            node n = plan->kernels[k].writes[w];
+            if (p->is_read[n] && op_of(box, n) >= 0 && p->writer[n] == k + 1)
+                box->exits[box->exit_count++] = (port){.n = n};
         }
+        for (int e = 0; e < box->entry_count; e++)
+            if (graph_get(p->g, box->entries[e].n)->code == GRAPH_LEAF)
+                add_array(p, ITEM_INPUT, box->entries[e].n, k, box->layer - 1);
+    }
     for (int i = 0; i < count; i++) {
         int from = p->writer[results[i]];
-        p->items[p->count++] =
-            (item){.kind = ITEM_RESULT, .n = results[i], .number = i, .layer = from ? p->items[from - 1].layer + 1 : 1};
+        add_array(p, ITEM_RESULT, results[i], i, from ? p->items[from - 1].layer + 1 : 1);
     }
-    for (int i = 0; i < p->count; i++) {
-        p->layers = MAXIMUM(p->layers, p->items[i].layer + 1);
-        if (p->items[i].kind == ITEM_KERNEL) continue;
-        p->items[i].width = OP_WIDTH + 30;
-        p->items[i].height = OP_HEIGHT;
-    }
+    for (int i = 0; i < p->count; i++) p->layers = MAXIMUM(p->layers, p->items[i].layer + 1);
 }
 
-/* ---- where it stands ---- */
+/* ---- a kernel ---- */
 
-static bool reads(const picture *p, const item *box, node n)
+/* The words about a kernel, one line after the other; out: how wide they are. */
+static double kernel_words(const picture *p, const item *box, char words[FACT_LINES][200])
 {
     const fuse_kernel *k = &p->plan->kernels[box->number];
-    for (int i = 0; i < k->node_count; i++) {
-        const graph_node *x = graph_get(p->g, k->nodes[i]);
-        for (int a = 0; a < x->input_count; a++)
-            if (x->inputs[a] == n) return true;
+    const char *const verbs[] = {"reads ", "writes ", "saved "};
+    double bytes[] = {(double)k->read_bytes, (double)k->written_bytes, (double)k->saved_bytes};
+    size_t longest = 0;
+    snprintf(words[0], sizeof(words[0]), "kernel %d", box->number);
+    snprintf(words[1], sizeof(words[1]), "%s", k->name);
+    for (int i = 0; i < COUNT(verbs); i++) {
+        text fact = {0};
+        text_add(&fact, verbs[i]);
+        fuse_add_bytes(&fact, bytes[i]);
+        snprintf(words[2 + i], sizeof(words[0]), "%s", text_get(&fact));
+        text_free(&fact);
     }
-    return false;
+    for (int i = 0; i < FACT_LINES; i++) longest = MAXIMUM(longest, strlen(words[i]));
+    return (double)longest * LETTER;
 }
 
-/* The middle of what stands above and is connected. */
-static void order_item(const picture *p, item *it)
+/* Arranges the ops of a kernel. Places at its edges begin in the order that they have; they stay if they are kept. */
+static void arrange(picture *p, item *box, bool keep)
 {
-    double sum = 0;
-    int count = 0;
+    layered *l = &box->inside;
+    *l = (layered){.memory = p->memory};
+    for (int i = 0; i < box->op_count; i++) layered_add(l, box->rows[i] + 1, p->op_width);
+    for (int i = 0; i < box->entry_count; i++) box->entries[i].at = layered_add(l, 0, PORT_WIDTH);
+    for (int i = 0; i < box->exit_count; i++) box->exits[i].at = layered_add(l, box->row_count + 1, PORT_WIDTH);
+    for (int i = 0; i < box->op_count; i++) {
+        const graph_node *x = graph_get(p->g, box->ops[i]);
+        for (int a = 0; a < x->input_count; a++) {
+            int from = op_of(box, x->inputs[a]);
+            const port *entry = from < 0 ? port_of(box->entries, box->entry_count, x->inputs[a]) : NULL;
+            if (from >= 0)
+                layered_join(l, (int)x->inputs[a], from, p->op_width / 2.0, i, p->op_width / 2.0);
+            else if (entry)
+                layered_join(l, (int)x->inputs[a], entry->at, PORT_WIDTH / 2, i, p->op_width / 2.0);
+        }
+    }
+    for (int i = 0; i < box->exit_count; i++)
+        layered_join(l, (int)box->exits[i].n, op_of(box, box->exits[i].n), p->op_width / 2.0, box->exits[i].at,
+                     PORT_WIDTH / 2);
+    layered_order(l, keep, keep);
+    box->crossings = layered_crossings(l);
+    char words[FACT_LINES][200];
+    box->title_width = kernel_words(p, box, words);
+    double inner = layered_place(l, GAP_X), left = 2 * MARGIN + box->title_width;
+    box->width = left + inner + MARGIN;
+    box->height = MAXIMUM(box->row_count * (OP_HEIGHT + GAP_Y) + GAP_Y, FACT_LINES * LINE + 2 * MARGIN);
+    for (int i = 0; i < l->node_count; i++) l->nodes[i].x += left;
+    for (int i = 0; i < box->entry_count; i++) box->entries[i].x = l->nodes[box->entries[i].at].x + PORT_WIDTH / 2;
+    for (int i = 0; i < box->exit_count; i++) box->exits[i].x = l->nodes[box->exits[i].at].x + PORT_WIDTH / 2;
+    box->mirrored = false;
+}
+
+/* Left becomes right; the words stay on the left. */
+static void mirror(item *box)
+{
+    double left = 2 * MARGIN + box->title_width, sum = left + box->width - MARGIN;
+    layered *l = &box->inside;
+    for (int i = 0; i < l->node_count; i++) l->nodes[i].x = sum - l->nodes[i].x - l->nodes[i].width;
+    for (int i = 0; i < box->entry_count; i++) box->entries[i].x = sum - box->entries[i].x;
+    for (int i = 0; i < box->exit_count; i++) box->exits[i].x = sum - box->exits[i].x;
+    box->mirrored = !box->mirrored;
+}
+
+/* ---- the whole ---- */
+
+static void join_all(picture *p)
+{
+    layered *l = &p->whole;
     for (int i = 0; i < p->count; i++) {
-        const item *other = &p->items[i];
-        if (other->layer >= it->layer) continue;
-        bool linked = false;
-        if (it->kind == ITEM_KERNEL && other->kind == ITEM_INPUT)
-            linked = reads(p, it, other->n);
-        else if (other->kind == ITEM_KERNEL) {
-            const fuse_kernel *k = &p->plan->kernels[other->number];
-            for (int w = 0; w < k->write_count && !linked; w++)
-                linked = it->kind == ITEM_KERNEL ? reads(p, it, k->writes[w]) : it->n == k->writes[w];
+        item *it = &p->items[i];
+        if (it->kind == ITEM_INPUT) {
+            const item *box = &p->items[it->number];
+            const port *to = port_of(box->entries, box->entry_count, it->n);
+            layered_join(l, (int)it->n, it->at, it->width / 2, box->at, to->x);
+            continue;
         }
-        if (!linked) continue;
-        sum += other->x + other->width / 2;
-        count++;
+        for (int e = 0; e < (it->kind == ITEM_KERNEL ? it->entry_count : 1); e++) {
+            node n = it->kind == ITEM_KERNEL ? it->entries[e].n : it->n;
+            if (graph_get(p->g, n)->code == GRAPH_LEAF || !p->writer[n]) continue;
+            const item *from = &p->items[p->writer[n] - 1];
+            const port *exit = port_of(from->exits, from->exit_count, n);
+            double to_at = it->kind == ITEM_KERNEL ? it->entries[e].x : it->width / 2;
+            if (exit) layered_join(l, (int)n, from->at, exit->x, it->at, to_at);
+        }
     }
-    it->order = count ? sum / count : 0;
 }
 
-static int by_order(const void *a, const void *b)
+/* The drawing of the whole, made of the items as they are, in the order that it had. */
+static void make_whole(picture *p)
 {
-    const item *x = *(item *const *)a, *y = *(item *const *)b;
-    if (x->order != y->order) return x->order < y->order ? -1 : 1;
-    return x < y ? -1 : x > y;
+    layered old = p->whole;
+    p->whole = (layered){.memory = p->memory};
+    for (int i = 0; i < p->count; i++) p->items[i].at = layered_add(&p->whole, p->items[i].layer, p->items[i].width);
+    join_all(p);
+    for (int i = 0; i < old.node_count && old.node_count == p->whole.node_count; i++)
+        p->whole.nodes[i].order = old.nodes[i].order;
 }
 
-static void place_items(picture *p)
+static int64_t crossings_of_whole(picture *p)
 {
-    item **row = ARENA_ARRAY(p->memory, item *, p->count + 1);
-    double *widths = ARENA_ARRAY(p->memory, double, p->layers + 1);
-    for (int i = 0; i < p->count; i++) widths[p->items[i].layer] += p->items[i].width + 2 * GAP_X;
-    for (int l = 0; l < p->layers; l++) p->width = MAXIMUM(p->width, widths[l] + 2 * MARGIN);
-    double y = MARGIN;
-    for (int l = 0; l < p->layers; l++) {
-        int count = 0;
-        double tallest = 0, x = (p->width - widths[l]) / 2 + GAP_X;
-        for (int i = 0; i < p->count; i++)
-            if (p->items[i].layer == l) {
-                order_item(p, &p->items[i]);
-                row[count++] = &p->items[i];
-            }
-        if (!count) continue;
-        qsort(row, (size_t)count, sizeof(row[0]), by_order);
-        for (int i = 0; i < count; i++) {
-            row[i]->x = x;
-            row[i]->y = y;
-            x += row[i]->width + 2 * GAP_X;
-            tallest = MAXIMUM(tallest, row[i]->height);
+    layered *l = &p->whole;
+    for (int i = 0; i < l->link_count; i++) { /* the links stay, their ports move */
+        layered_link *k = &l->links[i];
+        const item *from = k->from < p->count ? &p->items[k->from] : NULL;
+        const item *to = k->to < p->count ? &p->items[k->to] : NULL;
+        const port *exit = from ? port_of(from->exits, from->exit_count, (node)k->value) : NULL;
+        const port *entry = to ? port_of(to->entries, to->entry_count, (node)k->value) : NULL;
+        if (exit) k->from_at = exit->x;
+        if (entry) k->to_at = entry->x;
+    }
+    return layered_crossings(l);
+}
+
+typedef struct wish {
+    double key;
+    port what;
+} wish;
+
+static int by_wish(const void *a, const void *b)
+{
+    const wish *x = a, *y = b;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* Puts the ports of an edge into the order of what they are joined to. */
+static void follow_neighbours(picture *p, item *box, bool above)
+{
+    port *ports = above ? box->entries : box->exits;
+    int count = above ? box->entry_count : box->exit_count;
+    wish *wishes = ARENA_ARRAY(p->memory, wish, count + 1);
+    const layered *l = &p->whole;
+    for (int i = 0; i < count; i++) {
+        double sum = 0;
+        int known = 0;
+        for (int k = 0; k < l->link_count; k++) {
+            const layered_link *link = &l->links[k];
+            if (link->value != (int)ports[i].n || (above ? link->to : link->from) != box->at) continue;
+            const layered_node *other = &l->nodes[above ? link->from : link->to];
+            sum += other->order + (above ? link->from_at : link->to_at) / (other->width + 1);
+            known++;
         }
+        wishes[i] = (wish){known ? sum / known : i, ports[i]};
+    }
+    qsort(wishes, (size_t)count, sizeof(*wishes), by_wish);
+    for (int i = 0; i < count; i++) ports[i] = wishes[i].what;
+}
+
+static port *copy_ports(picture *p, const port *from, int count)
+{
+    port *copy = ARENA_ARRAY(p->memory, port, count + 1);
+    if (count) memcpy(copy, from, sizeof(*copy) * (size_t)count);
+    return copy;
+}
+
+/* What crosses inside a kernel and outside, when those around it have made room for it. */
+static int64_t settle_around(picture *p, const item *box)
+{
+    crossings_of_whole(p);
+    layered_sift(&p->whole, box->layer - 1, box->layer + 1);
+    return layered_crossings(&p->whole) + box->crossings;
+}
+
+/* A kernel as it is, mirrored, or arranged anew: what crosses least, inside and outside. */
+static void improve(picture *p, item *box)
+{
+    int64_t least = crossings_of_whole(p) + box->crossings;
+    item old = *box;
+    for (int form = 0; form < 3 && least; form++) {
+        int *orders = layered_keep(&p->whole);
+        if (form == 1) {
+            mirror(box);
+        } else {
+            box->entries = copy_ports(p, old.entries, old.entry_count);
+            box->exits = copy_ports(p, old.exits, old.exit_count);
+            follow_neighbours(p, box, true);
+            follow_neighbours(p, box, false);
+            arrange(p, box, form == 0);
+        }
+        int64_t now = settle_around(p, box);
+        if (now < least) {
+            least = now;
+            old = *box;
+            continue;
+        }
+        if (form == 1)
+            mirror(box);
+        else
+            *box = old;
+        layered_take(&p->whole, orders);
+        crossings_of_whole(p);
+    }
+}
+
+static void place_all(picture *p)
+{
+    for (int k = 0; k < p->plan->kernel_count; k++) arrange(p, &p->items[k], false);
+    make_whole(p);
+    layered_order(&p->whole, false, false);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int k = 0; k < p->plan->kernel_count; k++) improve(p, &p->items[k]);
+        make_whole(p);
+        layered_order(&p->whole, false, false);
+    }
+    p->width = layered_place(&p->whole, 2 * GAP_X) + 2 * MARGIN;
+    p->tops = ARENA_ARRAY(p->memory, double, p->layers + 1);
+    p->bottoms = ARENA_ARRAY(p->memory, double, p->layers + 1);
+    for (int i = 0; i < p->whole.node_count; i++) p->whole.nodes[i].x += MARGIN;
+    double y = MARGIN;
+    for (int r = 0; r < p->layers; r++) {
+        double tallest = 0;
+        for (int i = 0; i < p->count; i++) {
+            item *it = &p->items[i];
+            if (it->layer != r) continue;
+            it->x = p->whole.nodes[it->at].x;
+            it->y = y;
+            tallest = MAXIMUM(tallest, it->height);
+        }
+        p->tops[r] = y;
+        p->bottoms[r] = y + tallest;
         y += tallest + LAYER_GAP;
     }
     p->height = y - LAYER_GAP + MARGIN;
@@ -237,115 +423,85 @@ static void place_items(picture *p)
 
 /* ---- drawing ---- */
 
-/* A line from one point to another by way of vertical stretches. */
-typedef struct route {
-    double x1, y1, x2, y2;
-    struct {
-        double x, top, bottom;
-    } by[2];
-    int count;
-} route;
-
-/* The line passes rows first .. last - 1 of a kernel: beside them, where the way is shorter. */
-static void pass_rows(item *box, int first, int last, route *r, double top, double bottom)
+/* Down to where the gap between two rows begins, then across it. */
+static void draw_line(picture *p, int value, const char *class, double x1, double y1, double gap_top, double x2,
+                      double gap_bottom, double y2)
 {
-    int widest = 0;
-    for (int i = first; i < last; i++) widest = MAXIMUM(widest, box->in_row[i]);
-    if (!widest) return;
-    double middle = box->x + box->width / 2, away = widest * (OP_WIDTH + GAP_X) / 2.0;
-    double lean = r->x1 + r->x2 - 2 * middle;
-    int side = lean ? lean > 0 : box->lanes[1] < box->lanes[0];
-    away += box->lanes[side]++ % LANES * LANE;
-    r->by[r->count].x = side ? middle + away : middle - away;
-    r->by[r->count].top = top;
-    r->by[r->count++].bottom = bottom;
-}
-
-static void draw_route(picture *p, const route *r, const char *class)
-{
-    double x = r->x1, y = r->y1;
-    text_print(p->out, "<path class=\"%s\" d=\"M%.0f %.0f", class, x, y);
-    for (int i = 0; i <= r->count; i++) {
-        double to_x = i < r->count ? r->by[i].x : r->x2, to_y = i < r->count ? r->by[i].top : r->y2;
-        double bend = (y + to_y) / 2;
-        text_print(p->out, " C%.0f %.0f %.0f %.0f %.0f %.0f", x, bend, to_x, bend, to_x, to_y);
-        if (i < r->count) text_print(p->out, " V%.0f", r->by[i].bottom);
-        x = to_x;
-        y = i < r->count ? r->by[i].bottom : to_y;
-    }
+    double bend = (gap_top + gap_bottom) / 2;
+    text_print(p->out, "<path class=\"%s\" data-value=\"%d\" d=\"M%.1f %.1f", class, value, x1, y1);
+    if (gap_top > y1) text_print(p->out, " V%.1f", gap_top);
+    if (x1 == x2)
+        text_print(p->out, " V%.1f", gap_bottom);
+    else
+        text_print(p->out, " C%.1f %.1f %.1f %.1f %.1f %.1f", x1, bend, x2, bend, x2, gap_bottom);
+    if (y2 > gap_bottom) text_print(p->out, " V%.1f", y2);
     text_add(p->out, "\"/>\n");
 }
 
-/* From an op, down out of its kernel if the line ends elsewhere. */
-static route route_from(item *box, const picture_op *op, double x2, double y2, bool leaves)
+/* Whether a link of a kernel's drawing is on the way to or from memory. */
+static bool is_memory(const item *box, int link)
 {
-    double bottom = box->y + op->y + OP_HEIGHT;
-    route r = {.x1 = box->x + op->x + OP_WIDTH / 2.0, .y1 = bottom, .x2 = x2, .y2 = y2};
-    if (leaves) pass_rows(box, op->row + 1, box->rows, &r, bottom + GAP_Y, box->y + box->height);
-    return r;
+    const layered *l = &box->inside;
+    const layered_link *k = &l->links[link];
+    for (int i = 0; i < box->entry_count; i++)
+        if (box->entries[i].n == (node)k->value) return true;
+    for (int i = 0; i < box->exit_count; i++) {
+        if (box->exits[i].n != (node)k->value) continue;
+        for (int at = box->exits[i].at; at >= 0;) { /* back from the edge */
+            int back = -1;
+            for (int j = 0; j < l->link_count; j++)
+                if (l->links[j].value == k->value && l->links[j].to == at) back = j;
+            if (back == link) return true;
+            at = back >= 0 && l->nodes[l->links[back].from].passes ? l->links[back].from : -1;
+        }
+    }
+    return false;
 }
 
-static void draw_input(picture *p, item *box, const picture_op *op, node n)
+static void draw_inside(picture *p, const item *box)
 {
-    double x2 = box->x + op->x + OP_WIDTH / 2.0, y2 = box->y + op->y;
-    const picture_op *inner = op_of(box, n);
-    if (inner) {
-        route r = route_from(box, inner, x2, y2, false);
-        pass_rows(box, inner->row + 1, op->row, &r, r.y1 + GAP_Y, y2 - GAP_Y);
-        draw_route(p, &r, "inner");
-        return;
+    const layered *l = &box->inside;
+    int last = box->row_count + 1;
+    for (int i = 0; i < l->link_count; i++) {
+        const layered_link *k = &l->links[i];
+        const layered_node *from = &l->nodes[k->from], *to = &l->nodes[k->to];
+        double above = box->y + (from->rank ? GAP_Y + (from->rank - 1) * (OP_HEIGHT + GAP_Y) : 0);
+        double below = to->rank == last ? box->y + box->height : box->y + GAP_Y + (to->rank - 1) * (OP_HEIGHT + GAP_Y);
+        double bottom = from->rank ? above + OP_HEIGHT : above, gap_bottom = to->rank == last ? bottom + GAP_Y : below;
+        draw_line(p, k->value, is_memory(box, i) ? "memory" : "inner", box->x + from->x + from->width / 2,
+                  from->passes ? above : bottom, bottom, box->x + to->x + to->width / 2, gap_bottom, below);
     }
-    const item *from = input_above(p, box, n);
-    item *other = !from && p->writer[n] ? &p->items[p->writer[n] - 1] : NULL;
-    inner = other ? op_of(other, n) : NULL;
-    route r = {.x2 = x2, .y2 = y2};
-    if (from) {
-        r.x1 = from->x + from->width / 2;
-        r.y1 = from->y + from->height;
-    } else if (inner) {
-        r = route_from(other, inner, x2, y2, true);
-    } else {
-        return;
-    }
-    pass_rows(box, 0, op->row, &r, box->y + HEADER, y2 - GAP_Y);
-    draw_route(p, &r, "memory");
 }
 
 static void draw_lines(picture *p)
 {
-    for (int k = 0; k < p->plan->kernel_count; k++) {
-        item *box = &p->items[k];
-        for (int o = 0; o < box->op_count; o++) {
-            const graph_node *x = graph_get(p->g, box->ops[o].n);
-            for (int a = 0; a < x->input_count; a++) draw_input(p, box, &box->ops[o], x->inputs[a]);
-        }
+    const layered *l = &p->whole;
+    for (int i = 0; i < l->link_count; i++) {
+        const layered_link *k = &l->links[i];
+        const layered_node *from = &l->nodes[k->from], *to = &l->nodes[k->to];
+        double above = from->passes ? p->tops[from->rank] : p->items[k->from].y + p->items[k->from].height;
+        draw_line(p, k->value, "memory", from->x + k->from_at, above, p->bottoms[from->rank], to->x + k->to_at,
+                  p->tops[to->rank], p->tops[to->rank]);
     }
-    for (int i = 0; i < p->count; i++) {
-        const item *it = &p->items[i];
-        if (it->kind != ITEM_RESULT || !p->writer[it->n]) continue;
-        item *from = &p->items[p->writer[it->n] - 1];
-        const picture_op *op = op_of(from, it->n);
-        if (!op) continue;
-        route r = route_from(from, op, it->x + it->width / 2, it->y, true);
-        draw_route(p, &r, "memory");
-    }
+    for (int k = 0; k < p->plan->kernel_count; k++) draw_inside(p, &p->items[k]);
 }
 
 static void draw_words(picture *p, double x, double y, const char *class, const char *words)
 {
-    text_print(p->out, "<text class=\"%s\" x=\"%.0f\" y=\"%.0f\">", class, x, y);
+    text_print(p->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
     add_escaped(p->out, words);
     text_add(p->out, "</text>\n");
 }
 
-static void draw_op(picture *p, const item *box, const picture_op *op)
+static void draw_op(picture *p, const item *box, int op)
 {
-    const graph_node *x = graph_get(p->g, op->n);
+    node n = box->ops[op];
+    const graph_node *x = graph_get(p->g, n);
     text type = {0};
-    double left = box->x + op->x, top = box->y + op->y;
-    bool written = p->writer[op->n] == box->number + 1;
-    type_words(p->g, op->n, &type);
-    text_print(p->out, "<g><title>%%%u %s", op->n, fuse_op_text(x));
+    double left = box->x + box->inside.nodes[op].x, top = box->y + GAP_Y + box->rows[op] * (OP_HEIGHT + GAP_Y);
+    bool written = p->writer[n] == box->number + 1;
+    type_words(p->g, n, &type);
+    text_print(p->out, "<g><title>%%%u %s", n, fuse_op_text(x));
     if (x->label) {
         text_add(p->out, " of ");
         add_escaped(p->out, x->label);
@@ -355,36 +511,27 @@ static void draw_op(picture *p, const item *box, const picture_op *op)
         add_escaped(p->out, x->site.file);
         text_print(p->out, ":%d", x->site.line);
     }
-    text_print(p->out, "</title><rect class=\"%s\" x=\"%.0f\" y=\"%.0f\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
-               written ? "op written" : "op", left, top, OP_WIDTH, OP_HEIGHT);
-    draw_words(p, left + OP_WIDTH / 2.0, top + 15, "name", fuse_op_text(x));
-    draw_words(p, left + OP_WIDTH / 2.0, top + 29, "type", text_get(&type));
+    text_print(p->out, "</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
+               written ? "op written" : "op", left, top, p->op_width, OP_HEIGHT);
+    draw_words(p, left + p->op_width / 2.0, top + 15, "name", fuse_op_text(x));
+    draw_words(p, left + p->op_width / 2.0, top + 29, "type", text_get(&type));
     text_add(p->out, "</g>\n");
     text_free(&type);
 }
 
 static void draw_box(picture *p, const item *box)
 {
-    text_print(p->out, "<rect class=\"kernel\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"8\"/>\n",
+    text_print(p->out, "<rect class=\"kernel\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"8\"/>\n",
                box->x, box->y, box->width, box->height);
 }
 
 static void draw_kernel(picture *p, const item *box)
 {
-    const fuse_kernel *k = &p->plan->kernels[box->number];
-    char name[200];
-    text facts = {0};
-    snprintf(name, sizeof(name), "kernel %d: %s", box->number, k->name);
-    draw_words(p, box->x + MARGIN, box->y + 18, "title", name);
-    text_add(&facts, "reads ");
-    fuse_add_bytes(&facts, k->read_bytes);
-    text_add(&facts, ", writes ");
-    fuse_add_bytes(&facts, k->written_bytes);
-    text_add(&facts, ", saved ");
-    fuse_add_bytes(&facts, k->saved_bytes);
-    draw_words(p, box->x + MARGIN, box->y + 33, "facts", text_get(&facts));
-    text_free(&facts);
-    for (int i = 0; i < box->op_count; i++) draw_op(p, box, &box->ops[i]);
+    char words[FACT_LINES][200];
+    kernel_words(p, box, words);
+    for (int i = 0; i < FACT_LINES; i++)
+        draw_words(p, box->x + MARGIN, box->y + MARGIN + 10 + i * LINE, i < 2 ? "title" : "facts", words[i]);
+    for (int i = 0; i < box->op_count; i++) draw_op(p, box, i);
 }
 
 static void draw_array(picture *p, const item *it, const char *const *names, int name_count)
@@ -392,7 +539,7 @@ static void draw_array(picture *p, const item *it, const char *const *names, int
     text type = {0};
     char words[64];
     type_words(p->g, it->n, &type);
-    text_print(p->out, "<rect class=\"array\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"18\"/>\n",
+    text_print(p->out, "<rect class=\"array\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"18\"/>\n",
                it->x, it->y, it->width, it->height);
     int64_t number = (int64_t)(intptr_t)graph_get(p->g, it->n)->attr.storage;
     if (it->kind == ITEM_RESULT)
@@ -411,7 +558,7 @@ void show_picture(const fuse_plan *plan, const node *results, int count, const c
 {
     picture p = {.plan = plan, .g = plan->graph, .memory = arena_new(), .out = out};
     collect(&p, results, count);
-    place_items(&p);
+    place_all(&p);
     text_print(out,
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n",
                p.width, p.height, p.width, p.height);

@@ -273,7 +273,7 @@ FAKE(cuptiActivityPopExternalCorrelationId, int kind, uint64_t *last)
 /* ---- the range profiler: two passes, and values by the metric's name ---- */
 
 enum { FAKE_PASSES = 2 };
-static int ranges_open, passes_done;
+static int ranges_open, passes_done, range_kind; /* 1: found by kernel, 2: pushed */
 
 static int may_count(void)
 {
@@ -350,7 +350,9 @@ TAKES(cuptiRangeProfilerSetConfig)
 {
     size_t size;
     memcpy(&size, parameters, sizeof(size));
-    return size == 90 ? 0 : 1;
+    memcpy(&range_kind, (uint64_t *)parameters + 7, sizeof(range_kind));
+    const char *refuse = getenv("FAKE_CUPTI_RANGES"); /* one that finds no kernels itself */
+    return size != 90 || (range_kind == 1 && refuse) ? 1 : 0;
 }
 
 TAKES(cuptiRangeProfilerStart)
@@ -363,7 +365,7 @@ TAKES(cuptiRangeProfilerPushRange)
 {
     (void)parameters;
     ranges_open++;
-    return 0;
+    return range_kind == 2 ? 0 : 7;
 }
 
 TAKES(cuptiRangeProfilerPopRange)
@@ -380,12 +382,22 @@ TAKES(cuptiRangeProfilerStop)
     return 0;
 }
 
+/* A launch is two kernels, the second with twice the values of the first. */
+TAKES(cuptiRangeProfilerGetCounterDataInfo)
+{
+    set_word(parameters, 4, range_kind == 1 ? 2 : 1);
+    return 0;
+}
+
 TAKES(cuptiProfilerHostEvaluateToGpuValues)
 {
+    double scale = (double)((uint64_t *)parameters)[5] + 1;
     const char *const *names = *(const char *const *const *)((uint64_t *)parameters + 6);
     uint64_t count = ((uint64_t *)parameters)[7];
     double *values = *(double **)((uint64_t *)parameters + 8);
-    for (uint64_t i = 0; i < count; i++) values[i] = !strcmp(names[i], "dram__bytes_read.sum") ? 4096 : (double)i + 1;
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = (getenv("FAKE_CUPTI_BEYOND") ? 101 : 1) * scale *
+                    (!strcmp(names[i], "dram__bytes_read.sum") ? 4096 : (double)i + 1);
     return 0;
 }
 

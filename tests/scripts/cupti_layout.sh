@@ -67,6 +67,9 @@ int main(void)
     SIZE(RangeProfiler_PushRange, sizeof(cupti_range_push));
     SIZE(RangeProfiler_Stop, SIZE_UP_TO(cupti_range_stop, all));
     SIZE(RangeProfiler_DecodeData, sizeof(cupti_range_decode));
+    SIZE(RangeProfiler_GetCounterDataInfo, sizeof(cupti_range_info));
+    OUT(RangeProfiler_GetCounterDataInfo, numTotalRanges, cupti_range_info, count);
+    OUT(Profiler_Host_EvaluateToGpuValues, rangeIndex, cupti_evaluate, range);
     OUT(Device_GetChipName, pChipName, cupti_chip, name);
     OUT(Profiler_Host_Initialize, pHostObject, cupti_host, object);
     OUT(RangeProfiler_SetConfig, maxRangesPerPass, cupti_range_config, most_ranges);
@@ -90,6 +93,7 @@ int main(void)
     NUMBER(sizeof(CUpti_PCSamplingConfigurationInfo), sizeof(cupti_pc_attribute));
     NUMBER(CUpti_PCSamplingConfigurationInfoParamsSize, sizeof(cupti_pc_configuration));
     NUMBER(CUpti_PCSamplingGetStallReasonsParamsSize, sizeof(cupti_pc_reasons));
+    NUMBER(CUPTI_AutoRange, 1);
     NUMBER(CUPTI_UserRange, 2);
     NUMBER(CUPTI_UserReplay, 3);
     NUMBER(CUPTI_PROFILER_TYPE_RANGE_PROFILER, 0);

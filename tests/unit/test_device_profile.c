@@ -3,6 +3,7 @@
  * which launch each record of the device belongs to, graphs, phases, clocks, events where CUPTI refuses.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/counters.h"
 #include "profile/cupti.h"
 #include "profile/session.h"
 #include "test.h"
@@ -423,12 +424,20 @@ TEST(counters_of_a_gpu)
     qn_call *call = twice_call();
     OK(qn_call_count(call, "cuda", &c, &error));
     EXPECT(c.launches == 2 && c.source && c.count > 20);
-    EXPECT(qn_counters_find(&c, "DRAM read") == 4096);
-    EXPECT(qn_counters_find(&c, "L2 traffic") == 32 * 10); /* sectors of 32 bytes; the tenth metric */
-    EXPECT(qn_counters_find(&c, "time active") == 11.0 / 14 * 1e9);
+    /* Two kernels, the second with twice the values of the first: amounts add up, shares weigh by cycles elapsed. */
+    EXPECT(qn_counters_find(&c, "DRAM read") == 3 * 4096 && strstr(c.source, "kernel by kernel"));
+    EXPECT(qn_counters_find(&c, "L2 traffic") == 3 * 32 * 10); /* sectors of 32 bytes; the tenth metric */
+    double mean = (1 * 1 + 2 * 2) / 3.0;
+    EXPECT(fabs(qn_counters_find(&c, "compute throughput") - mean) < 1e-9);
+    EXPECT(fabs(qn_counters_find(&c, "time") / (3 * 6 / (14 * mean) * 1e9) - 1) < 1e-9);
     EXPECT(!strcmp(c.items[0].name, "compute throughput") && !strcmp(c.items[1].name, "memory throughput"));
     EXPECT(isnan(qn_counters_find(&c, "stall: tensor pipe")) && isnan(qn_counters_find(&c, "no such counter")));
     for (int i = 0; i < c.count; i++) EXPECT(isnan(c.items[i].value) == (c.items[i].why != NULL));
+    setenv("FAKE_CUPTI_RANGES", "none", 1); /* kernels are not found: around the launch, and said so */
+    OK(qn_call_count(call, "cuda", &c, &error));
+    EXPECT(qn_counters_find(&c, "DRAM read") == 4096 && strstr(c.source, "estimates"));
+    EXPECT(qn_counters_find(&c, "time") == 7.0 / 14 * 1e9);
+    unsetenv("FAKE_CUPTI_RANGES");
     setenv("FAKE_CUPTI_COUNTERS", "35", 1);
     EXPECT(qn_call_count(call, "cuda", &c, &error) == QN_NO_DEVICE);
     EXPECT(strstr(error.message, "CAP_SYS_ADMIN") && strstr(error.message, "NVreg_RestrictProfilingToAdminUsers"));
@@ -490,7 +499,9 @@ TEST(counters_of_a_program)
     static const char *const devices[] = {"cuda", "cpu"};
     for (int d = 0; d < 2; d++) {
         qn_counting *none = NULL, *c = NULL;
+        setenv("FAKE_CUPTI_BEYOND", "yes", 1); /* shares of more than all */
         double alone = trained(devices[d], false, &none), loss = trained(devices[d], true, &c);
+        unsetenv("FAKE_CUPTI_BEYOND");
         EXPECT(alone == loss);
         EXPECT(qn_counting_count(c) >= 3);
         for (int i = 0; i < qn_counting_count(c); i++) {
@@ -506,6 +517,7 @@ TEST(counters_of_a_program)
         qn_counting_print(c, false, take_text, &words);
         qn_counting_print(c, true, take_text, &json);
         EXPECT(strstr(text_get(&words), "softmax") && strstr(text_get(&words), "each kernel once"));
+        EXPECT(!!strstr(text_get(&words), "%*") == !d && !!strstr(text_get(&words), COUNTERS_BEYOND) == !d);
         EXPECT(strstr(text_get(&json), d ? "\"counter\": \"CPU time\"" : "\"counter\": \"compute throughput\""));
         text_free(&words);
         text_free(&json);
@@ -534,7 +546,7 @@ TEST(counters_and_samples_of_a_function)
         for (int k = 0; k < qn_counting_count(c); k++) {
             const qn_counted *one = qn_counting_get(c, k);
             own += one->source && strstr(one->source, "f.qn:1") &&
-                   qn_counters_find(&one->counters, "DRAM read") == 4096;
+                   qn_counters_find(&one->counters, "DRAM read") == 3 * 4096;
         }
         EXPECT(own == 1);
         qn_counting_free(c);
