@@ -51,6 +51,7 @@ typedef struct scores_text { /* a kernel being written */
     int64_t depth;       /* of all products together */
     bool positions;      /* masks compare positions and nothing else */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
+    bool infinite;       /* ... and so may a constant */
     bool one;            /* the constant ONE is there: an axis of one element */
     bool fast;           /* a loop that the matrix units run at their speed (schedule/chained.h) */
     node first, second;  /* a maximum and a sum that the kernel carries itself; 0: none */

@@ -67,15 +67,21 @@ static bool is_number(const score_graph *s, node n, double f)
     return get(s, n)->code == GRAPH_FULL && get(s, n)->attr.number.f == f;
 }
 
-/* select(condition, x, -inf) around scores: the conditions; the scores inside. */
+/* select(condition, x, -inf) around scores: the conditions; the scores inside. What is rounded on the way is not: the loops
+ * compute in f32. */
 node scores_inside_masks(const score_graph *s, node x, node *conditions, int *count, int most)
 {
-    while (scores_is_map(s, x, OP_SELECT) && !s->leaves[x].given && *count < most &&
-           is_number(s, get(s, x)->inputs[2], -INFINITY)) {
-        conditions[(*count)++] = get(s, x)->inputs[0];
-        x = get(s, x)->inputs[1];
+    for (;;) {
+        node y = x;
+        while (scores_is_map(s, y, OP_CONVERT) && !s->leaves[y].given &&
+               dtype_is_float(get(s, get(s, y)->inputs[0])->elem))
+            y = get(s, y)->inputs[0];
+        if (!scores_is_map(s, y, OP_SELECT) || s->leaves[y].given || *count == most ||
+            !is_number(s, get(s, y)->inputs[2], -INFINITY))
+            return x;
+        conditions[(*count)++] = get(s, y)->inputs[0];
+        x = get(s, y)->inputs[1];
     }
-    return x;
 }
 
 /* ---- bands ---- */

@@ -254,6 +254,7 @@ static const char *constant_words(scores_text *t, const graph_node *x)
     if (x->elem == DT_BOOL) return x->attr.number.i ? "true" : "false";
     if (!dtype_is_float(x->elem)) return arena_print(t->memory, "(%lld)", (long long)x->attr.number.i);
     if (isnan(f)) return refuse(t, "a constant is no number");
+    t->infinite |= isinf(f);
     if (isinf(f)) return f < 0 ? "(-inf)" : "inf";
     text words = {0};
     text_print(&words, "%.17g", f);

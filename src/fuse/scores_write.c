@@ -228,7 +228,7 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
         text_clear(&masked);
         text_print(&masked, "keep(%s, %s)", before, condition);
     }
-    always &= !t->reads_scores;
+    always &= !t->reads_scores && !t->infinite;
     t->positions = positions;
     const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
     text_free(&masked);

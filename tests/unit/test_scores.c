@@ -27,7 +27,7 @@ typedef struct attention_case {
     bool causal, bias, mask;
     qn_dtype type;
     bool on_ref, on_emu;
-    int window; /* only columns j > i - window; 0: all */
+    int window; /* only columns j > i - window; 0: all; negative: spelled by hand, in the type of the operands */
 } attention_case;
 
 static const attention_case cases[] = {
@@ -48,6 +48,7 @@ static const attention_case cases[] = {
     {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true, 0},
     {"window", 1, 1, 0, 150, 150, 8, 8, true, false, false, QN_F32, false, false, 20},
     {"matrix units, window", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 70},
+    {"matrix units, window by hand", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, -70},
     {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false, 0},
 };
 
@@ -100,12 +101,22 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
                          qn_full(on, qn_tensor_dtype(bias), QN_SHAPE(c->rows, c->columns), -INFINITY));
     else if (c->mask)
         extra = mask_of(on, c->rows, c->columns);
+    qn_tensor causal = QN_NONE;
     if (c->window) {
+        int window = abs(c->window);
         qn_tensor i = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->rows, 1), 1);
         qn_tensor j = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->columns, 1), 0);
-        extra = qn_gt(j, qn_sub_scalar(i, c->window));
+        extra = qn_gt(j, qn_sub_scalar(i, window));
+        causal = qn_le(j, i);
     }
-    qn_tensor y = qn_scaled_dot_product_attention(q, keys, values, extra, c->causal, 0);
+    qn_tensor y;
+    if (c->window < 0) {
+        qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
+        qn_tensor none = qn_full(on, type, qn_tensor_shape(s), -INFINITY);
+        y = qn_matmul(qn_softmax(qn_where(qn_and(causal, extra), s, none), -1), values);
+    } else {
+        y = qn_scaled_dot_product_attention(q, keys, values, extra, c->causal, 0);
+    }
     qn_tensor w = numbers(on, type, heads_of(c, share, c->rows, c->width), 5);
     qn_tensor loss = qn_sum(qn_mul(w, y), QN_ALL, false), inputs[4] = {q, k, v, bias};
     out[0] = y;
