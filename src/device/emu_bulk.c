@@ -16,7 +16,7 @@ enum { ROOM_ALIGNMENT = 128 };
 static uint32_t box_bytes(const emu_map *m)
 {
     uint32_t bytes = m->elem_bytes;
-    for (int i = 0; i < m->rank; i++) bytes *= m->box[i];
+    for (int i = 0; i < (m->windows ? 2 : m->rank); i++) bytes *= m->box[i];
     return bytes;
 }
 
@@ -40,6 +40,24 @@ static void round_element(char *room)
     memcpy(room, &word, sizeof(word));
 }
 
+/* Where line `number` of a copy of windows lies: places in order from where it begins, by steps, over lines and images. */
+static bool find_window(const emu_map *m, const emu_copy *c, uint32_t number, char **from)
+{
+    int64_t rest = number;
+    bool inside = true;
+    for (int i = 1; i + 1 < m->rank; i++) {
+        int64_t step = m->box[1 + i], count = (m->extents[i] + m->upper[i - 1] - m->lower[i - 1] + step - 1) / step;
+        int64_t index = (c->place[i] - m->lower[i - 1]) / step + rest;
+        int64_t at = m->lower[i - 1] + index % count * step + c->place[m->rank + i - 1];
+        rest = index / count;
+        inside &= at >= 0 && at < m->extents[i];
+        *from += at * m->strides[i - 1];
+    }
+    int64_t image = c->place[m->rank - 1] + rest;
+    *from += image * m->strides[m->rank - 2];
+    return inside && image >= 0 && image < m->extents[m->rank - 1];
+}
+
 /* One box, in (out false) or out, a chunk of at most 16 bytes at a time. */
 static void move_box(const emu_block *b, const emu_copy *c, bool out)
 {
@@ -50,7 +68,8 @@ static void move_box(const emu_block *b, const emu_copy *c, bool out)
         char *from = (char *)(uintptr_t)m->address; /* NOLINT(performance-no-int-to-ptr) */
         bool inside = true;
         uint32_t rest = line;
-        for (int i = 1; i < m->rank; i++) {
+        if (m->windows) inside = find_window(m, c, line, &from);
+        for (int i = 1; i < m->rank && !m->windows; i++) {
             int64_t at = (int64_t)c->place[i] + rest % m->box[i];
             rest /= m->box[i];
             inside &= at >= 0 && at < m->extents[i];
@@ -80,8 +99,8 @@ EMU_ON_STACK static emu_copy asked(emu_thread *self, const void *map, const void
     emu_copy c = {.at = at, .thread = (uint16_t)self->number};
     memcpy(&c.map, map, sizeof(c.map));
     if (c.map.mark != EMU_MAP_MARK) emu_failed(self, at, true, "a copy of a box from a map that the host did not make");
-    if (c.map.rank != rank)
-        emu_failed(self, at, true, "a copy of a box of %d axes from a map of %d axes", rank, c.map.rank);
+    int wanted = c.map.windows ? 2 * c.map.rank - 2 : c.map.rank;
+    if (wanted != rank) emu_failed(self, at, true, "a copy of a box of %d coordinates from a map of %d", rank, wanted);
     for (int i = 0; i < rank; i++) c.place[i] = place[i];
     c.offset = emu_call_address(self, room);
     c.size_bytes = box_bytes(&c.map);

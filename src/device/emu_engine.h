@@ -128,9 +128,12 @@ typedef struct emu_map {
     uint16_t elem_bytes;
     uint8_t rank, swizzle; /* swizzle: bytes of a line, 0 for none */
     bool rounds;           /* f32 to tf32 on the way in */
+    bool windows;          /* box: channels, places, then the steps of axes 1 ..; lower, upper: corners of axes 1 .. */
+    int16_t lower[3];
     int64_t extents[5];
     int64_t strides[4]; /* bytes, of axes 1 .. */
     uint32_t box[5];
+    int16_t upper[3];
 } emu_map;
 
 typedef void emu_entry(void *const *arguments); /* one thread of a kernel; arguments as cuLaunchKernel has them */

@@ -30,7 +30,7 @@ typedef struct emu_barrier {
  * likewise: as late as the hardware may be. */
 typedef struct emu_copy {
     emu_map map;
-    int place[5];
+    int place[8]; /* of windows: the offsets of axes 1 .. behind the coordinates */
     uint32_t offset, size_bytes; /* of the block's shared memory */
     uint32_t bar;                /* in: the phase it reports to, as an offset likewise */
     uint16_t thread;             /* out: who asked */

@@ -17,6 +17,10 @@ typedef struct map_numbers {
     dtype elem;
     uint64_t extents[CUDA_MAP_AXES], strides[CUDA_MAP_AXES]; /* strides in bytes; [0] is an element */
     uint32_t box[CUDA_MAP_AXES];
+    /* Windows (sched_windows): box is channels and places of a copy; steps and corners of axes 1 .. */
+    int windows;
+    uint32_t steps[CUDA_MAP_AXES];
+    int lower[CUDA_MAP_AXES - 2], upper[CUDA_MAP_AXES - 2];
 } map_numbers;
 
 /* QN_FAILED with the reason where the array has no map: the variant's facts should have said so. */

@@ -60,6 +60,7 @@ typedef struct cuda_map {
     int box[CUDA_MAP_AXES]; /* elements of a copy, 256 at most */
     int swizzle;            /* 128, 64, 32: bytes of the box's line; 0: none */
     bool rounds;            /* f32 is rounded to tf32 on its way */
+    const struct sched_windows *windows; /* not NULL: an array with digits, box[0] channels of box[1] places a copy */
 } cuda_map;
 
 typedef struct cuda_shape {

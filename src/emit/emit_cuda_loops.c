@@ -324,10 +324,57 @@ static const char *coordinates(printer *p, const tile_op *op, const char *const 
     return words;
 }
 
+/* What an axis of a load begins with. */
+static const char *start_of(emitter *e, const tile_op *load, int wanted)
+{
+    const struct access *a = &load->attr.access;
+    int operand = a->first_index;
+    for (int axis = 0; axis < wanted; axis++) operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+    return emit_name(e, load->operands[operand]);
+}
+
+/* The first place of the tile and the element of the window that this k is of; beyond k an image that is not there. */
+static void print_windows_in(printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const sched_operand *o = &p->s->operands[n->number[1]];
+    const sched_windows *x = o->windows;
+    const axis_digits *k = &e->k->params[o->load->attr.access.array].digits->axes[x->k_axis];
+    const char *coordinates = "", *offsets = "";
+    int64_t places = 1;
+    put(e, "const unsigned place%d_k = (unsigned)%s;", n->number[1], start_of(e, o->load, x->k_axis));
+    put(e, "const unsigned place%d_at = (unsigned)%s;", n->number[1], start_of(e, o->load, x->tile_axis));
+    for (int i = 0; i < x->axis_count; i++) {
+        const sched_window_axis *a = &x->axes[i];
+        coordinates = arena_print(e->memory, "%s, (int)(place%d_at / %" PRId64 " %% %" PRId64 ") * %d + %" PRId64,
+                                  coordinates, n->number[1], places, a->count, a->step, sched_window_lower(a));
+        places *= a->count;
+        int64_t inner = 1;
+        for (int digit = k->count - 1; digit > a->digit && a->digit >= 0; digit--) inner *= k->extent[digit];
+        const char *tap =
+            a->digit < 0 ? "0"
+                         : arena_print(e->memory, "(int)(place%d_k / %" PRId64 " %% %d)", n->number[1], inner, a->taps);
+        if (a->apart < 0) tap = arena_print(e->memory, "(%d - %s)", a->taps - 1, tap);
+        offsets = arena_print(e->memory, "%s, %s * %d", offsets, tap, a->apart < 0 ? -a->apart : a->apart);
+    }
+    const char *group = "";
+    if (x->group_axis >= 0)
+        group = arena_print(e->memory, " + (int)%s * %" PRId64, start_of(e, o->load, x->group_axis), x->group_stride);
+    put(e, "%s(%s + stage * %" PRId64 ", &call.maps[%d], full + stage,", need(e, "bulk_windows_%dd", x->axis_count + 2),
+        o->ring.name, o->ring.stage_bytes, o->map);
+    put(e,
+        "    (int)(place%d_k %% %" PRId64 ")%s%s, place%d_k < %" PRId64 " ? (int)(place%d_at / %" PRId64 ") : %d%s);",
+        n->number[1], x->channels, group, coordinates, n->number[1], x->depth, n->number[1], places, NOWHERE, offsets);
+}
+
 static void print_bulk_in(printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const sched_operand *o = &p->s->operands[n->number[1]];
+    if (o->windows) {
+        print_windows_in(p, n);
+        return;
+    }
     const char *added[MAX_RANK] = {0};
     if (n->number[0]) added[o->tile_axis] = arena_print(e->memory, "%d", n->number[0] * o->box_size);
     put(e, "%s(%s + stage * %" PRId64 " + %" PRId64 ", &call.maps[%d], full + stage%s);",

@@ -129,6 +129,7 @@ static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
     for (int i = 0; i < from->map_count; i++) {
         const sched_map *m = &from->maps[i];
         maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
+        maps[i].windows = m->windows;
         for (int axis = 0; axis < m->rank; axis++) {
             maps[i].axes[axis] = (cuda_map_axis){.axis = m->rank - 1 - axis, .step = 1};
             maps[i].box[axis] = m->box[m->rank - 1 - axis];

@@ -344,6 +344,44 @@ static bool bulk_text(const char *name, text *needs, text *out)
     return true;
 }
 
+/* bulk_windows_4d: a column of places of an array whose map has windows; an offset for each axis between channels and
+ * images. */
+static bool windows_text(const char *name, text *needs, text *out)
+{
+    if (strncmp(name, "bulk_windows_", 13)) return false;
+    int rank = name[13] - '0', count = 2 * rank - 2;
+    if (rank < 3 || rank > 5 || strcmp(name + 14, "d")) return false;
+    text parameters = {0}, list = {0}, numbers = {0}, offsets = {0}, inputs = {0};
+    for (int i = 0; i < count; i++) {
+        bool offset = i >= rank;
+        text_print(&parameters, ", int at%d", i);
+        text_print(&list, "%sat%d", i ? ", " : "", i);
+        text_print(offset ? &offsets : &numbers, "%s%%%d", i && i != rank ? ", " : "", 3 + i);
+        text_print(&inputs, offset ? ", \"h\"((unsigned short)at%d)" : ", \"r\"(at%d)", i);
+    }
+    text_add(needs, "phases");
+    text_print(
+        out,
+        "INLINE void %s(void *to, const tensor_map *map, unsigned long long *bar%s WHERE)\n{\n"
+        "#ifdef QUERN_EMU\n"
+        "    const int place[] = {%s};\n"
+        "    emu_bulk_in(to, map, bar, place, %d, 0, file, line);\n"
+        "#else\n"
+        "    asm volatile(\"cp.async.bulk.tensor.%dd.shared::cluster.global.im2col.mbarrier::complete_tx::bytes \"\n"
+        "                 \"[%%0], [%%1, {%s}], [%%2], {%s};\" ::\"r\"(shared_address(to)), \"l\"(map),\n"
+        "                 \"r\"(shared_address(bar))%s\n"
+        "                 : \"memory\");\n"
+        "#endif\n}\n",
+        name, text_get(&parameters), text_get(&list), count, rank, text_get(&numbers), text_get(&offsets),
+        text_get(&inputs));
+    text_free(&parameters);
+    text_free(&list);
+    text_free(&numbers);
+    text_free(&offsets);
+    text_free(&inputs);
+    return true;
+}
+
 /* ---- by rule: products of four warps ---- */
 
 typedef struct wgmma_row {
@@ -425,5 +463,5 @@ static bool wgmma_text(const char *name, text *needs, text *out)
 
 bool cuda_phase_text(const char *name, text *needs, text *out)
 {
-    return bulk_text(name, needs, out) || wgmma_text(name, needs, out);
+    return bulk_text(name, needs, out) || windows_text(name, needs, out) || wgmma_text(name, needs, out);
 }

@@ -169,6 +169,7 @@ static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
     const graph_node *dot = graph_get(w->b->g, w->dot);
     (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
     size->by_chunk = w->by_chunk;
+    size->windows = w->windows;
     if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
 }
 

@@ -23,6 +23,7 @@ typedef struct dot_sizes {
     bool tf32;     /* ... or may be rounded */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
+    bool windows;  /* ... 64 elements and more: the copy engine gathers */
 } dot_sizes;
 
 /* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */

@@ -237,6 +237,7 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
             c.columns /= 2;
         return c;
     }
+    if (size->fed && size->windows) return fed_tiles(options, size);
     if (size->fed) return gather_fed_tiles(options, size);
     dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, 0, false};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;

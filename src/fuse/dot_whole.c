@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_RUN 8       /* elements along an axis that make it worth to store along it */
+#define LEAST_RUN 8 /* elements along an axis that make it worth to store along it */
 
 /* Where operands are gathered, an axis that only one of them has runs along that one's side of the tiles. */
 static void classify_gathered(dot_work *w)
@@ -104,7 +104,7 @@ static void choose_order(dot_work *w)
 {
     const space *s = &w->t->space;
     for (int i = 0; i < s->axis_count; i++) w->order[i] = i;
-    w->by_chunk = false;
+    w->by_chunk = w->windows = false;
     dot_sizes size = dot_find_sizes(w);
     if (!size.fed && w->b->options->gpu) return;
     if (lies_along_rows(w)) {
@@ -132,9 +132,11 @@ static void choose_order(dot_work *w)
                 w->order[i] = w->order[k];
                 w->order[k] = other;
             }
-    for (int i = 0; i < s->axis_count; i++)
-        if (depth >> w->order[i] & 1)
-            w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.as_terms;
+    for (int i = 0; i < s->axis_count; i++) {
+        if (!(depth >> w->order[i] & 1)) continue;
+        w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.as_terms;
+        w->windows = w->by_chunk && s->axes[w->order[i]].extent % 64 == 0;
+    }
 }
 
 /* An operand is gathered where it is not a slice, where the depth is in pieces, and on a GPU where no piece of a side is

@@ -38,7 +38,7 @@ typedef struct dot_work {
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
     int order[SPACE_AXES];             /* whole: axes of the space, outermost first */
     bool thin;                         /* ... but most of a tile would be empty */
-    bool by_chunk;                     /* whole: see dot_sizes */
+    bool by_chunk, windows;            /* whole: see dot_sizes */
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;                       /* by term: it stands on the product or on another fold */
     lower_output *outputs;

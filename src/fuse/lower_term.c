@@ -381,6 +381,8 @@ static family family_of(const lowering *l, const term *x, affine *place)
     return all;
 }
 
+enum { CHANNELS = 64, MOST_TAPS = 16 };
+
 /* The digits of one kernel axis; neighbours that all sums go through as one are one. */
 static axis_digits digits_of(const lowering *l, const affine *place, const affine *guards, int guard_count, int axis)
 {
@@ -398,7 +400,10 @@ static axis_digits digits_of(const lowering *l, const affine *place, const affin
         d.stride[to] = place->factor[i];
         for (int g = 0; g < guard_count; g++) d.guard[g][to] = guards[g].factor[i];
     }
-    d.extent[0] = 0; /* whatever is left: the text is the same for all batches */
+    /* Whatever is left: the text is the same for all batches. Of elements of windows before channels along memory it is
+     * told, so that the copy engine can walk them. */
+    bool channels = d.count > 1 && d.stride[d.count - 1] == 1 && d.extent[d.count - 1] % CHANNELS == 0;
+    if (!channels || d.extent[0] > MOST_TAPS) d.extent[0] = 0;
     return d;
 }
 

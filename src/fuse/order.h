@@ -63,5 +63,8 @@ node fuse_dot_round(graph *g, node n);
 /* dot_gather.c: a sum of a part of a product, or such a part in a CONCAT, gets a product of its own, which computes that
  * part alone. */
 node fuse_parts_prepare(graph *g, node n);
+/* channels.c: a product of windows of an image that does not have its channels last, of one that has; else n. leaves: of
+ * nodes below leaf_count. */
+node fuse_channels_prepare(graph *g, const fuse_leaf *leaves, int leaf_count, node n, const fuse_options *options);
 
 #endif

@@ -182,7 +182,8 @@ static node prepare(void *context, node n)
     bool fused = w->options->gpu && w->options->mode == FUSE_FUSED && shape_count(&x.shape);
     node selected = w->options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, w->p.now) : 0;
     if (!selected && fused) selected = fuse_sum_prepare(&w->sums, n);
-    return w->p.now[n] = selected ? selected : prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
+    if (!selected) selected = prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
+    return w->p.now[n] = fuse_channels_prepare(g, w->leaves, w->p.old_count, selected, w->options);
 }
 
 preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,

@@ -120,6 +120,8 @@ static void choose_copies(schedule *s)
         sched_map map = {.array = a->array, .elem = elem, .rank = a->rank, .rounds = o->rounds};
         for (int axis = 0; axis < a->rank; axis++)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
+        if (o->windows)
+            map = (sched_map){.array = a->array, .elem = elem, .rank = 2, .box = {size, line}, .windows = o->windows};
         o->map = o->gathered ? -1 : fed_map_add(s, map);
         o->ring.name = names[o->side][o->walk ? 0 : counts[o->side]++];
         o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
@@ -272,6 +274,7 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     if (k->raw_language || !has_product(k->phases[phase])) return NULL;
     bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
     suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
+    if (suits && s->gather.load) fed_choose_windows(&w);
     if (suits) choose_roles(s);
     suits = suits && (!s->gather.load || fed_choose_gather(&w));
     if (suits) {

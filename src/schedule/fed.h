@@ -1,7 +1,6 @@
 /*
  * The parts of the recipe `fed`, for its own files: fed_loops.c finds the product, fed_epilogue.c what follows it,
- * fed_gather.c what an
- * operand that is gathered is computed from, fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
+ * fed_gather.c what an operand that is gathered is computed from, fed_windows.c whether the copy engine gathers it, fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_SCHEDULE_FED_H
@@ -30,6 +29,9 @@ const tile_op *fed_gathered_load(const fed_work *w, value v);
 /* It is the load of the operand, whose axes are known. */
 bool fed_add_gather(fed_work *w, const sched_operand *o);
 bool fed_choose_gather(fed_work *w); /* the tile is known */
+/* fed_windows.c: does the copy engine walk what is gathered? Then nothing is gathered by warps. */
+void fed_choose_windows(fed_work *w);
+bool fed_gather_is_plain(const schedule *s); /* fed_gather.c: elements go to the ring as they are */
 /* Can a bulk copy walk this array? */
 bool fed_array_is_bulk(const tile_param *p);
 int fed_map_add(schedule *s, sched_map map); /* its number */

@@ -99,6 +99,16 @@ bool fed_add_gather(fed_work *w, const sched_operand *o)
     return true;
 }
 
+bool fed_gather_is_plain(const schedule *s)
+{
+    for (int i = 0; i < s->operand_count; i++) {
+        const tile_op *op = tile_def(s->kernel, s->operands[i].source);
+        if (op->code == OP_SELECT) op = tile_def(s->kernel, op->operands[1]);
+        if (s->operands[i].gathered && op != s->gather.load) return false;
+    }
+    return true;
+}
+
 /* Are elements gathered as they are, and each 8 of them along k in memory, too, at a multiple of 16 bytes? */
 static bool goes_by_chunk(const schedule *s)
 {
@@ -109,11 +119,7 @@ static bool goes_by_chunk(const schedule *s)
     int last = k->count - 1, extent = p->extent_param[g->k_axis];
     bool whole = last ? k->extent[last] % CHUNK == 0 : extent >= 0 && s->kernel->params[extent].facts.by16;
     if (!g->along_k || !p->facts.bulk || dtypes[p->elem].size_bytes != 2 || !whole || d->origin % CHUNK) return false;
-    for (int i = 0; i < s->operand_count; i++) {
-        const tile_op *op = tile_def(s->kernel, s->operands[i].source);
-        if (op->code == OP_SELECT) op = tile_def(s->kernel, op->operands[1]);
-        if (s->operands[i].gathered && op != g->load) return false;
-    }
+    if (!fed_gather_is_plain(s)) return false;
     for (int axis = 0; axis < p->rank; axis++)
         for (int i = 0; i < d->axes[axis].count; i++)
             if (d->axes[axis].stride[i] % CHUNK && (axis != g->k_axis || i != last)) return false;

@@ -23,6 +23,10 @@ static void print_box(const schedule *s, int map, text *out)
 {
     const sched_map *m = &s->maps[map];
     text_print(out, "%s[", s->kernel->params[m->array].name);
+    if (m->windows) {
+        text_print(out, "%d places, %d]", m->box[0], m->box[1]);
+        return;
+    }
     for (int i = 0; i < m->rank; i++) text_print(out, "%s%d", i ? ", " : "", m->box[i]);
     text_add(out, "]");
 }

@@ -57,12 +57,46 @@ typedef struct sched_room {
     int64_t stage_bytes, offset;
 } sched_room;
 
+/* An array with digits as the copy engine walks it by itself: channels along memory, then axes of places, each of which a window's
+ * element (a digit of k) moves along, then images. A copy is a column of places that goes on over lines and images, 128 bytes of
+ * channels of each; which element of the window it is of is an offset. Axis 0 is the innermost. */
+enum { SCHED_MOST_PLACES = 3 };
+typedef struct sched_window_axis {
+    int64_t extent, stride; /* of the array along it; elements from one to the next */
+    int64_t count;          /* of places */
+    int step;               /* from place to place */
+    int64_t first;          /* where the first element of the first window lies */
+    int digit, taps, apart; /* the digit of k, how many elements a window has, and how far apart (negative: backwards);
+                               digit -1: one */
+} sched_window_axis;
+typedef struct sched_windows {
+    int axis_count, k_axis, tile_axis;
+    sched_window_axis axes[SCHED_MOST_PLACES];
+    int64_t image_stride;
+    int64_t channels; /* of a place, by the last digit of k */
+    int group_axis;   /* the array's axis that shifts the channels; -1: none */
+    int64_t group_stride;
+    int64_t origin; /* from the array's address to its element 0, in elements */
+    int64_t depth;  /* elements of k */
+} sched_windows;
+
+/* Where the first element that any window needs lies, and how far the last place's first is from the array's last element. */
+static inline int64_t sched_window_lower(const sched_window_axis *a)
+{
+    return a->first + (a->apart < 0 ? (int64_t)(a->taps - 1) * a->apart : 0);
+}
+static inline int64_t sched_window_upper(const sched_window_axis *a)
+{
+    return sched_window_lower(a) + (a->count - 1) * a->step + 1 - a->extent;
+}
+
 /* A part of an array that the copy engine moves at once. */
 typedef struct sched_map {
     int array;
     dtype elem;
     int rank, box[SCHED_MAP_RANK]; /* by axis of the array, outermost first */
     bool rounds;                   /* f32 is rounded to tf32 on its way */
+    const sched_windows *windows;  /* not NULL: so many places (box[0]) of so many channels (box[1]) */
 } sched_map;
 
 typedef struct sched_operand {
@@ -75,6 +109,7 @@ typedef struct sched_operand {
     bool rounds;              /* tf32 */
     int k_axis, tile_axis;    /* of the array */
     int map, boxes, box_size; /* copies of a step, and how many rows or columns one brings */
+    const sched_windows *windows; /* ... where the copy engine gathers it */
     sched_room ring;
 } sched_operand;
 

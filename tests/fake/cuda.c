@@ -295,6 +295,24 @@ FAKE(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, void *address, 
     return 0;
 }
 
+FAKE(cuTensorMapEncodeIm2col, void *map, int type, unsigned rank, void *address, const uint64_t *extents,
+     const uint64_t *strides, const int *lower, const int *upper, uint32_t channels, uint32_t places,
+     const uint32_t *steps, int interleave, int swizzle, int promotion, int fill)
+{
+    uint32_t box[5] = {channels, places, 1, 1, 1};
+    if (rank < 3) return CUDA_INVALID_VALUE;
+    int result = cuTensorMapEncodeTiled(map, type, rank, address, extents, strides, box, steps, interleave, swizzle,
+                                        promotion, fill);
+    emu_map *m = map;
+    for (unsigned i = 0; !result && i < rank - 2; i++) {
+        m->windows = true;
+        m->box[2 + i] = steps[1 + i];
+        m->lower[i] = (int16_t)lower[i];
+        m->upper[i] = (int16_t)upper[i];
+    }
+    return result;
+}
+
 FAKE(cuProfilerStart, void)
 {
     return ask(__func__);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 static qn_context *context;
+static const char *tested = "emu"; /* or QUERN_TEST_DEVICE */
 
 typedef struct convolution {
     const char *name;
@@ -100,7 +101,7 @@ static double *run(const convolution *c, wanted what, const char *device, int64_
 static void compare(const convolution *c, wanted what)
 {
     int64_t count[2];
-    double *values[2] = {run(c, what, "ref", &count[0]), run(c, what, "emu", &count[1])};
+    double *values[2] = {run(c, what, "ref", &count[0]), run(c, what, tested, &count[1])};
     EXPECT(values[0] && values[1] && count[0] == count[1]);
     int64_t wrong = 0;
     for (int64_t i = 0; values[0] && values[1] && i < count[0]; i++)
@@ -148,6 +149,49 @@ static const convolution cases[] = {
      false},
 };
 
+/* Channels in 64s, last in memory: the copy engine walks the windows (schedule/fed_windows.c). */
+static const convolution windows[] = {
+    {"w_plain", QN_BF16, false, 3, 64, 72, 2, {7, 9}, {3, 3}, {.padding = {1, 1}}, true},
+    {"w_strided", QN_F16, false, 2, 128, 40, 2, {9, 8}, {3, 2}, {.stride = {2, 3}, .padding = {1, 2}}, true},
+    {"w_dilated", QN_BF16, false, 2, 64, 40, 2, {11, 10}, {3, 2}, {.dilation = {2, 3}, .padding = {2, 0}}, true},
+    {"w_valid", QN_BF16, false, 2, 64, 40, 2, {8, 9}, {3, 2}, {.stride = {1, 2}}, true},
+    {"w_line", QN_BF16, false, 3, 64, 40, 1, {50}, {5}, {.stride = {2}, .padding = {3}}, true},
+    {"w_space", QN_BF16, false, 2, 64, 40, 3, {4, 5, 6}, {3, 2, 3}, {.padding = {1, 0, 1}}, true},
+    {"w_groups", QN_BF16, false, 2, 128, 64, 2, {6, 7}, {3, 3}, {.padding = {1, 1}, .groups = 2}, true},
+    {"w_one", QN_BF16, false, 1, 64, 40, 2, {12, 13}, {3, 3}, {.padding = {1, 1}}, true},
+    {"w_transposed", QN_BF16, true, 2, 64, 40, 2, {7, 6}, {3, 3}, {.padding = {1, 1}}, true},
+    {"w_spread", QN_BF16, true, 2, 64, 40, 2, {7, 6}, {4, 4}, {.stride = {2, 2}, .padding = {1, 1}}, true},
+};
+
+static void keep(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* Is this convolution fed by copies of windows? */
+static bool walks_windows(const char *name, const char *const *settings, int count)
+{
+    qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, count}};
+    text words = {0};
+    qn_error error;
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", name, &options, keep, &words, &error) == QN_OK);
+    bool found = strstr(text_get(&words), " places, 64]") != NULL;
+    text_free(&words);
+    return found;
+}
+
+TEST(windows_of_channels)
+{
+    static const char *const settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=256", "C=64"};
+    static const char *const odd[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=256", "C=40"};
+    EXPECT(walks_windows("last", settings, COUNT(settings)));
+    EXPECT(walks_windows("halves", settings, COUNT(settings))); /* from a copy that has its channels last */
+    EXPECT(!walks_windows("last", odd, COUNT(odd)) && !walks_windows("halves", odd, COUNT(odd)));
+    for (int i = 0; i < COUNT(windows); i++) compare(&windows[i], FORWARD);
+    compare(&windows[0], BY_IMAGE);
+    compare(&windows[8], BY_IMAGE);
+}
+
 TEST(convolutions)
 {
     for (int i = 0; i < COUNT(cases); i++) compare(&cases[i], FORWARD);
@@ -159,15 +203,10 @@ TEST(gradients)
         for (int what = BY_IMAGE; what <= BY_WEIGHT; what++) compare(&cases[i], (wanted)what);
 }
 
-static void keep(void *user, const char *words, size_t length)
-{
-    text_add_bytes(user, words, length);
-}
-
 /* Products release a stage a step late: copies that were more than all stages but two ahead would wait for ever. */
 TEST(copies_leave_two_stages)
 {
-    static const char *const channels[] = {"C=8", "C=64", "C=256"};
+    static const char *const channels[] = {"C=8", "C=48", "C=200"};
     for (int i = 0; i < COUNT(channels); i++) {
         const char *settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", channels[i], "O=256"};
         qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
@@ -189,7 +228,8 @@ TEST(the_assembler_is_content)
         const char *name, *symbol, *channels, *outputs;
     } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128"},
                  {"plain", "dot_relu_phase1", "C=8", "O=64"},
-                 {"halves", "dot_reshape_phase0", "C=256", "O=256"},
+                 {"halves", "dot_reshape_phase0", "C=200", "O=256"},
+                 {"last", "dot_permute_phase0", "C=200", "O=256"},
                  {"last", "dot_permute_phase0", "C=256", "O=256"}};
     nvrtc *n = nvrtc_new();
     qn_error error;
@@ -225,6 +265,7 @@ TEST(open_context)
 {
     qn_error error;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    if (getenv("QUERN_TEST_DEVICE")) tested = getenv("QUERN_TEST_DEVICE");
 }
 
 TEST(close_context)
@@ -232,5 +273,5 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(gradients), CASE(copies_leave_two_stages),
-          CASE(the_assembler_is_content), CASE(close_context))
+TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
+          CASE(copies_leave_two_stages), CASE(the_assembler_is_content), CASE(close_context))
