@@ -361,6 +361,12 @@ def convert(w, x, dtype):
     return w.cast(w.text(x), w.dtype(x), dtype)
 
 
+def expand_to(w, x):
+    """x as the result's type and shape."""
+    words, shape = w.operand(x, w.out.dtype, w.out.shape), w.out.shape
+    return words if w.rank(x) or not len(shape) else f"expand(reshape({words}, {', '.join('1' for _ in shape)}), {w.extents(shape)})"
+
+
 def filled(w, value):
     out = w.out
     if not out.dim():
@@ -886,6 +892,7 @@ OPS = first(
         "detach": same_value,
         "alias": same_value,
         "lift_fresh_copy": same_value,
+        "copy": lambda w, x, source, non_blocking=False: expand_to(w, source),
         "full": full,
         "full_like": like(),
         "zeros_like": like(0),

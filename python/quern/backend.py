@@ -12,9 +12,11 @@ Quern's, instead of what was measured), leave (names of operators that torch kee
 import collections
 import copy
 import functools
+import heapq
 import operator
 import os
 import threading
+import warnings
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -186,6 +188,7 @@ def cut(gm, options, report):
     for node in gm.graph.nodes:
         if node.op == "call_function" and support.reasons.get(node) is not None:
             report.left([node], support.reasons[node])
+    _sort(gm.graph)
     gm.graph.eliminate_dead_code()
     gm.graph.lint()
     gm.recompile()
@@ -208,18 +211,7 @@ def _replace(gm, nodes, name, options, report):
         report.left(nodes, str(reason))
         return
     inside, graph = set(nodes), gm.graph
-    # The call stands where all its inputs are known and nobody needs a result yet.
-    order = _order(graph)
-    last = max((order[x] for x in inputs), default=-1)
-    anchor = next((n for n in graph.nodes if order[n] > last and n.op not in ("placeholder", "get_attr")), None)
-    first_user = min(order[u] for n in nodes for u in n.users if u not in inside)
-    if order[anchor] > first_user:
-        _hoist(graph, inputs, first_user, order)
-        anchor = list(graph.nodes)[0]
-        order = _order(graph)
-        last = max((order[x] for x in inputs), default=-1)
-        anchor = next(n for n in graph.nodes if order[n] > last and n.op not in ("placeholder", "get_attr"))
-    with graph.inserting_before(anchor):
+    with graph.inserting_before(nodes[-1]):  # _sort has the last word
         call = graph.call_function(made, tuple(inputs))
         call.meta["val"] = tuple(x.meta["val"] for x in results) if len(results) > 1 else results[0].meta["val"]
         places = {}
@@ -250,23 +242,33 @@ def _rebuild(graph, node, places, inside):
     return places[node]
 
 
-def _hoist(graph, inputs, before, order):
-    """Inputs that stand late for no reason (nodes in between are other islands' calls): moved before the first user."""
-    target = next(n for n in graph.nodes if order[n] == before)
-    wanted, seen = [], set()
-
-    def visit(n):
-        if n in seen or n.op in ("placeholder", "get_attr") or order[n] < before:
-            return
-        seen.add(n)
-        for x in n.all_input_nodes:
-            visit(x)
-        wanted.append(n)
-
-    for x in inputs:
-        visit(x)
-    for n in wanted:
-        target.prepend(n)
+def _sort(graph):
+    """Every node behind what it needs, otherwise in the order that it has. What draws random numbers keeps its order, unless an island
+    stands on both sides of it."""
+    nodes = list(graph.nodes)
+    for chained in (True, False):
+        place, before, users, last = _order(graph), {n: set(n.all_input_nodes) for n in nodes}, {n: list(n.users) for n in nodes}, None
+        for n in nodes:
+            if chained and n.op == "call_function" and any(word in str(n.target) for word in aten.RANDOM):
+                if last is not None and last not in before[n]:
+                    before[n].add(last)
+                    users[last].append(n)
+                last = n
+        ready = [place[n] for n in nodes if not before[n]]
+        heapq.heapify(ready)
+        found = []
+        while ready:
+            n = nodes[heapq.heappop(ready)]
+            found.append(n)
+            for user in users[n]:
+                before[user].discard(n)
+                if not before[user]:
+                    heapq.heappush(ready, place[user])
+        if len(found) == len(nodes):
+            break
+    for n in found:
+        if n.op != "output":
+            graph.output_node().prepend(n)
 
 
 # ---- what torch keeps ----
@@ -336,13 +338,14 @@ class Graph:
         self.run, self.report = self.forms[form], self.reports[form]
 
 
-def _prepare(islands):
+def _prepare(islands, stream=None):
     """Compiles islands in threads; what fails tells so at its first call."""
-    stream, waiting = torch.cuda.current_stream(), list(dict.fromkeys(islands))
+    waiting = list(dict.fromkeys(islands))
+    stream = stream or torch.cuda.current_stream()
 
     def work():
         with torch.cuda.stream(stream):
-            while True:
+            while threading.main_thread().is_alive():  # a program that ends does not wait for what nobody will run
                 try:
                     waiting.pop().prepare()
                 except IndexError:
@@ -350,12 +353,20 @@ def _prepare(islands):
                 except (_quern.Error, RuntimeError, TypeError, ValueError):
                     continue
 
-    if len(waiting) > 1:
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(min(len(waiting), os.cpu_count() or 1, 8))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=work) for _ in range(min(len(waiting), os.cpu_count() or 1, 8))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+_behind = []  # threads that compile what the first call did not wait for
+
+
+def settle():
+    """Waits for what is compiled behind the program's back: the next call of each program measures it."""
+    while _behind:
+        _behind.pop().join()
 
 
 _PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution".split()))
@@ -381,6 +392,7 @@ class Program:
 
     def __init__(self, gm, inputs, options):
         self.gm, self.options, self.form, self.times = gm, options, "quern", {}
+        self.code = runtime.code_of_one_operator(gm)
         self.parts = parts = {}
 
         def compiler(kind):
@@ -421,30 +433,68 @@ class Program:
         self.run = self.gm.forward if form == "torch" else self.quern
 
     def first(self, *args):
-        """The first call on CUDA: all islands are compiled side by side, and the forms are measured where that was not done before;
-        while somebody records a CUDA graph, or without memory for it, nothing is."""
+        """The first call on CUDA: islands are compiled side by side, and the forms are measured where that was not done before;
+        while somebody records a CUDA graph, or without memory for it, nothing is. The form with large products takes longest to compile:
+        that is done while the others run, and it is measured at the first call after."""
         self.select(self.known or "quern")
-        if self.known != "torch" and not torch.cuda.is_current_stream_capturing():
-            names = [self.known or "quern"] if self.known or not self.key else self.names()
+        if self.known == "torch":
+            self.leave_frame()
+        elif not torch.cuda.is_current_stream_capturing():
             try:
-                _prepare([made for graph in self.graphs for name in names for made in graph.islands(name)])
+                _prepare(self.islands(self.known or "quern"))
                 if self.key and not self.known:
-                    self.measure(names + ["torch"], args)
+                    if choice.postponed and self.has_products:
+                        _prepare(self.islands("products"))
+                    if not self.measure(["quern", "torch"], args):
+                        self.run = self.first
+                    elif self.has_products:
+                        self.prepare_products()
             except torch.OutOfMemoryError:
                 self.select("quern")
         return (self.gm.forward if self.form == "torch" else self.quern)(*args)
 
-    def names(self):
-        return ["quern"] + (["products"] if any("products" in graph.forms for graph in self.graphs) else [])
+    def prepare_products(self):
+        stream, meanwhile = torch.cuda.current_stream(), self.run
+        behind = threading.Thread(target=lambda: _prepare(self.islands("products"), stream))
+        behind.start()
+        _behind.append(behind)
+
+        def later(*args):
+            if behind.is_alive() or torch.cuda.is_current_stream_capturing():
+                return meanwhile(*args)
+            try:
+                self.measure(["quern", "products", "torch"], args)
+            except torch.OutOfMemoryError:
+                self.select("quern")
+            return self.run(*args)
+
+        self.run = later
+
+    def islands(self, form):
+        return [made for graph in self.graphs for made in graph.islands(form)]
+
+    @property
+    def has_products(self):
+        return any("products" in graph.forms for graph in self.graphs)
 
     def measure(self, names, args):
+        """Selects the fastest of these. False: measuring is postponed."""
         forms = {name: (lambda name=name: self.select(name), self.gm.forward if name == "torch" else self.quern) for name in names}
-        self.times = choice.measure(forms, args, self.changed)
-        self.select(choice.best_of(self.times) if self.times else "quern")
-        if self.times:
-            choice.remember(self.key, self.form, self.times)
-        else:
-            self.run = self.first
+        times = choice.measure(forms, args, self.changed)
+        if not times:
+            self.select("quern")
+            return False
+        self.times = times
+        self.select(choice.best_of(times))
+        if "products" in names or not self.has_products:
+            choice.remember(self.key, self.form, times)
+            if self.form == "torch":
+                self.leave_frame()
+        return True
+
+    def leave_frame(self):
+        if self.code is not None:
+            runtime.leave_alone(self.code)
 
     @property
     def reports(self):
@@ -453,7 +503,15 @@ class Program:
 
 def backend(gm, example_inputs, *, options=None, mode=None):
     """What torch.compile calls."""
-    program = Program(gm, example_inputs, options_from(options, mode))
+    chosen = options_from(options, mode)
+    try:
+        program = Program(gm, example_inputs, chosen)
+    except torch._dynamo.exc.TorchDynamoException:  # it wants to trace again
+        raise
+    except Exception as error:  # a mistake of ours costs speed only
+        count, words = sum(n.op.startswith("call") for n in gm.graph.nodes), (str(error).strip().splitlines() or [""])[0]
+        warnings.warn(f"quern: torch runs a program of {count} operators itself: {type(error).__name__}: {words}")
+        return gm.forward
     for programs in _programs:
         programs.append(program)
     return program.quern if program.run is program.quern else lambda *args: program.run(*args)
@@ -525,6 +583,8 @@ def explain(model, *args, options=None, gradient=True, **keywords):
 
         for name, function in (("eager", model), ("quern", compiled)):
             best = None
+            run(function)
+            settle()
             for _ in range(7):
                 start = time.perf_counter()
                 run(function)

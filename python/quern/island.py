@@ -139,6 +139,11 @@ def _hint(n):
     return n if isinstance(n, int) else n.node.hint or 7
 
 
+def _size_bytes(value):
+    """Of the memory that its elements lie in."""
+    return (1 + sum((n - 1) * step for n, step in zip(value.shape, value.stride()))) * value.element_size()
+
+
 def _copied(inputs, nodes, results):
     """The same nodes as a graph of their own, for torch."""
     graph, copies = torch.fx.Graph(), {}
@@ -215,7 +220,10 @@ class Island:
         if any(isinstance(n, torch.SymInt) for v in self.input_values if isinstance(v, torch.Tensor) for n in (*v.shape, *v.stride())):
             return
         self.compile()
-        given = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) if isinstance(v, torch.Tensor) else v for v in self.input_values]
+        sizes = [_size_bytes(v) if isinstance(v, torch.Tensor) else 0 for v in self.input_values]
+        place = next(v.device for v in self.input_values if isinstance(v, torch.Tensor))
+        room = torch.empty(max(sizes), dtype=torch.uint8, device=place)  # one for all: nothing is read
+        given = [room[:n].view(v.dtype).as_strided(v.shape, v.stride()) if n else v for v, n in zip(self.input_values, sizes)]
         self.function._callable.prepare(*given)
 
     def __call__(self, *args):

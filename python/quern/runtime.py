@@ -5,9 +5,36 @@ without those cases is served here: the forward graph inside a plain autograd.Fu
 arrive, buffers that were changed copied at the end. `serve` gives None where that is not so, and torch's wrapper is taken.
 """
 
+import os
+import sys
+
 import torch
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.types import FrameAction, FrameExecStrategy
+from torch._C._dynamo.eval_frame import set_code_exec_strategy
 from torch._functorch._aot_autograd.schemas import MutationType, OutputType
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+
+def leave_alone(code):
+    """Dynamo does not look at frames of this code, nor at what they call. A backward pass can run in the middle of a function that it follows."""
+    set_code_exec_strategy(code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
+
+
+def code_of_one_operator(gm):
+    """The code of a function that is one operator of torch's and nothing else, in a graph without breaks; None: it is not. Where torch's own is faster
+    there is nothing to gain at any size, and Dynamo's guards, which can cost more than the operator, are left out too."""
+    if sum(n.op.startswith("call_") for n in gm.graph.nodes) != 1:
+        return None
+    frame = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, OutputGraph):
+            code = owner.root_tx.f_code
+            shared = code.co_filename.startswith(os.path.dirname(torch.__file__))  # by every module
+            return None if shared or owner.compile_subgraph_reason.graph_break else code
+        frame = frame.f_back
+    return None
 
 
 def serve(parts, inputs):
@@ -101,6 +128,8 @@ def _training(forward_graph, backward_graph, meta):
                 return _Once.apply(backward_graph, *given)
             return tuple(backward_graph.run(*given))
 
+    leave_alone(Step.forward.__code__)
+    leave_alone(Step.backward.__code__)
     apply = super(torch.autograd.Function, Step).apply  # without the wrapper for functorch
     if not count:
         return apply

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""The first call of a compiled model, forward and gradient: Quern's backend, inductor and a backend that compiles nothing, each in a
+process of its own with empty caches, and what Quern's part of it is spent on.
+
+    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--fuse] [--seconds 1e9]
+
+A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). torch, CUDA and its
+libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
+backend that does nothing); what a backend imports itself is in its time. Columns: seconds, inductor's over Quern's, kernels that were compiled, what an empty
+backend takes, and seconds of Quern's call: importing, cutting graphs into islands, compiling, measuring forms; the slowest kernels in ms.
+SPDX-License-Identifier: MIT
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+USUAL = "gelu_residual,layer_norm,softmax_scaled,cross_entropy,mlp_norm,mlp_classifier,cnn_small,conv_bn_relu,block,block_bf16,encoder_layer,dlrm_dot,lstm_steps"
+
+
+def one(name, form, device, divide):
+    """In a process of its own: one line of JSON."""
+    import warnings
+
+    warnings.filterwarnings("ignore")
+    import torch
+
+    import torch_models
+    from torch_backend import leaves_of
+
+    torch.manual_seed(0)
+    function, args = torch_models.MODELS[name](device, divide)
+    leaves = leaves_of(torch, function, args)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def step(f):
+        results = [r for r in torch.utils._pytree.tree_leaves(f(*args)) if r.requires_grad]
+        torch.autograd.grad(results, leaves, [torch.ones_like(r) for r in results], allow_unused=True)
+        wait()
+
+    step(function)
+    step(function)
+    other = torch.compile(lambda x: (torch.sin(x) * x).sum(), backend="aot_eager")
+    other(torch.ones(3, device=device, requires_grad=True)).backward()
+    spent = {}
+    start = time.perf_counter()
+    if form == "quern":
+        from quern import backend
+
+        clock(spent)
+
+        spent["imports"] = time.perf_counter() - start
+        made = torch.compile(function, backend=backend.backend)
+    elif form == "fuse":
+        import quern
+
+        made = quern.fuse(function)
+    else:
+        made = torch.compile(function, backend=form)
+    step(made)
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    step(made)
+    print(json.dumps({"first": first, "second": time.perf_counter() - start, "spent": spent}))
+
+
+def clock(spent):
+    """Wraps the steps of the backend so that each adds its seconds."""
+    from quern import backend
+
+    def timed(owner, attribute, label):
+        inner = getattr(owner, attribute)
+
+        def outer(*args, **keywords):
+            start = time.perf_counter()
+            try:
+                return inner(*args, **keywords)
+            finally:
+                spent[label] = spent.get(label, 0.0) + time.perf_counter() - start
+
+        setattr(owner, attribute, outer)
+
+    timed(backend.Program, "__init__", "program")
+    timed(backend.Graph, "__init__", "cutting")
+    timed(backend, "_prepare", "compiling")
+    timed(backend.Program, "measure", "measuring")
+
+
+def launch(name, form, given, cores):
+    folder = tempfile.mkdtemp(prefix="torch_first_")
+    environment = {**os.environ, "QUERN_CACHE": f"{folder}/quern", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton", "QUERN_LOG": "compile"}
+    command = [sys.executable, os.path.abspath(__file__), "--one", name, form, "--device", given.device, "--divide", str(given.divide)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    return process, folder
+
+
+def geometric(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--one", nargs=2)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--divide", type=int, default=1)
+    parser.add_argument("--models", default=USUAL)
+    parser.add_argument("--lanes", type=int, default=1)
+    parser.add_argument("--forms", default="quern,inductor,aot_eager")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    given = parser.parse_args()
+    if given.device is None:
+        import torch
+
+        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if given.one:
+        return one(*given.one, given.device, given.divide)
+    began, cores = time.perf_counter(), sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) // given.lanes)
+    waiting = [(m, f) for m in given.models.split(",") for f in given.forms.split(",")]
+    running, found = {}, {}
+    print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7}")
+
+    def told(name):
+        rows = found[name]
+        if len(rows) < len(given.forms.split(",")):
+            return
+        q, i, e = (rows.get(f) for f in ("quern", "inductor", "aot_eager"))
+        if not q:
+            return
+        spent = q["spent"]
+        words = "".join(f" {spent.get(k, 0.0):7.2f}" for k in ("imports", "cutting", "compiling", "measuring"))
+        ratio = f"{i['first'] / q['first']:6.2f}" if i else f"{'-':>6}"
+        print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)
+
+    while waiting or running:
+        for lane in range(given.lanes):
+            if lane in running or not waiting:
+                continue
+            running[lane] = (*waiting.pop(0), cores[lane * share : (lane + 1) * share])
+            running[lane] = (*running[lane][:2], *launch(running[lane][0], running[lane][1], given, running[lane][2]))
+        for lane, (name, form, process, folder) in list(running.items()):
+            late = time.perf_counter() - began > given.seconds
+            if process.poll() is None and not late:
+                continue
+            if late:
+                process.kill()
+                waiting.clear()
+            out, errors = process.communicate()
+            shutil.rmtree(folder, ignore_errors=True)
+            del running[lane]
+            rows = found.setdefault(name, {})
+            lines = [line for line in out.splitlines() if line.startswith("{")]
+            rows[form] = json.loads(lines[-1]) if lines else None
+            if lines:
+                made = [line.split() for line in errors.splitlines() if line.startswith("compile: ") and f" for {given.device}" in line and line.endswith(" ms")]
+                rows[form]["kernels"], rows[form]["slowest"] = len(made), sorted((float(words[-2]) for words in made), reverse=True)[:5]
+            else:
+                print(f"{name} {form}: {'out of time' if late else errors.strip().splitlines()[-1][:150] if errors.strip() else 'lost'}", flush=True)
+            told(name)
+        time.sleep(0.02)
+    both = [(rows["quern"], rows["inductor"]) for rows in found.values() if rows.get("quern") and rows.get("inductor")]
+    ratios = [i["first"] / q["first"] for q, i in both]
+    if ratios:
+        print(f"inductor's first call over Quern's: geometric mean {geometric(ratios):.2f}, least {min(ratios):.2f}, {len(ratios)} models")
+
+
+if __name__ == "__main__":
+    main()
