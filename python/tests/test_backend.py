@@ -4,6 +4,9 @@ ordinary run; QUERN_TEST_MODELS=all for all of them, or names of some."""
 import gc
 import importlib.metadata
 import os
+import subprocess
+import sys
+import tempfile
 import unittest
 import warnings
 
@@ -13,11 +16,13 @@ if torch:
     from torch.utils._pytree import tree_leaves
 
     from . import backend_models as models
+    from . import backend_strangers as strangers
 
     warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
 QUICK = """gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
-    batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum""".split()
+    batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum
+    index_work in_place_writes grouped_query_rope whole_numbers_and_truth scalar_tensors under_autocast hooked_module""".split()
 
 
 def compiled(function, dynamic=None, **options):
@@ -68,7 +73,8 @@ def run(function, args, leaves):
 class Models(unittest.TestCase):
     def check(self, name, device):
         torch.manual_seed(0)
-        function, args = models.MODELS[name](device)
+        function, args = {**models.MODELS, **strangers.MODELS}[name](device)
+        few = 2e-2 if name in strangers.ROUGH else 3e-4
         leaves = [a for a in args if a.requires_grad] + parameters_of(function)
         buffers = {k: v.clone() for k, v in function.named_buffers()} if isinstance(function, torch.nn.Module) else {}
         wanted, wanted_gradients = run(function, args, leaves)
@@ -77,18 +83,19 @@ class Models(unittest.TestCase):
             dict(function.named_buffers())[k].copy_(v)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message="quern: ")  # what was left to torch by a mistake of ours
             found, gradients = run(compiled(function), args, leaves)
         for k, v in after.items():
             torch.testing.assert_close(dict(function.named_buffers())[k], v, rtol=1e-4, atol=1e-5)
         for a, b in zip(found + gradients, wanted + wanted_gradients):
             self.assertEqual(a is None, b is None, name)
             if a is not None:
-                torch.testing.assert_close(a, b, rtol=3e-4, atol=3e-5, msg=lambda words: f"{name} on {device}: {words}")
+                torch.testing.assert_close(a, b, rtol=few, atol=few / 10, equal_nan=True, msg=lambda words: f"{name} on {device}: {words}")
                 self.assertEqual(a.stride(), b.stride(), name)
 
     def test_models(self):
         chosen = os.environ.get("QUERN_TEST_MODELS", "")
-        names = list(models.MODELS) if chosen == "all" else chosen.split() or QUICK
+        names = [*models.MODELS, *strangers.MODELS] if chosen == "all" else chosen.split() or QUICK
         for device in DEVICES:
             for name in names:
                 with self.subTest(name, device=device):
@@ -241,6 +248,42 @@ class Backend(unittest.TestCase):
         for a, b in zip(found, f(x)):
             torch.testing.assert_close(a, b)
             self.assertEqual(a.stride(), b.stride())
+
+    def test_a_cut_that_fails_leaves_the_program_to_torch(self):
+        from quern import backend
+
+        real, x = backend.cut, torch.randn(4, 6, requires_grad=True)
+
+        def fail(*args):
+            raise KeyError("no such node")
+
+        backend.cut = fail
+        try:
+            with self.assertWarnsRegex(UserWarning, "torch runs a program of 3 operators itself: KeyError"):
+                found = compiled(lambda x: (torch.sin(x) * 2).sum())(x)
+        finally:
+            backend.cut = real
+        torch.testing.assert_close(torch.autograd.grad(found, x)[0], 2 * torch.cos(x))
+
+    def test_sizes_make_no_variants(self):
+        """Twenty sizes, forward and gradient: each kernel in two variants at most. In a process of its own, which tells what it compiles."""
+        words = """
+import sys, torch
+from quern import backend
+layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU())
+f = torch.compile(layer, backend=backend.backend, dynamic=True)
+for rows in range(3, 23):
+    f(torch.randn(rows, 8)).sum().backward()
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "QUERN_LOG": "compile", "QUERN_CACHE": folder, "PYTHONPATH": os.path.dirname(os.path.dirname(quern.__file__))}
+            made = subprocess.run([sys.executable, "-c", words], env=environment, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertLessEqual(int(made.stdout.split()[-1]), 2)
+        variants = [line for line in made.stderr.splitlines() if line.startswith("compile: ") and " variant " in line]
+        self.assertTrue(variants)
+        self.assertFalse([line for line in variants if int(line.split(" variant ")[1].split()[0]) > 2], variants)
 
     def test_memory_is_flat(self):
         f = compiled(lambda x: torch.sin(x) * 2 + x.sum())

@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 import unittest
+import warnings
 
 from .support import module, needs_torch, torch
 from .test_backend import compiled
@@ -123,6 +124,43 @@ class Runtime(unittest.TestCase):
         self.assertTrue(packed)
         with torch.inference_mode():
             self.same([c(self.x, self.w)], [f(self.x, self.w)])
+
+    def test_a_backward_pass_inside_a_function_that_dynamo_follows(self):
+        """A gradient penalty: the graph breaks at autograd.grad, and Dynamo must not look into our backward pass."""
+        net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+        def f(x):
+            x = x.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(net(x).sum(), x)
+            return ((gradient.norm(2, 1) - 1) ** 2).mean()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message="Dynamo does not know how to trace")
+            self.same([compiled(f)(self.x)], [f(self.x)])
+
+    def test_one_operator_that_torch_does_faster(self):
+        """Dynamo leaves the function alone from then on; a function of two operators it does not."""
+        from quern import runtime
+
+        def one(x):
+            return torch.nn.functional.layer_norm(x, (8,))
+
+        def two(x):
+            return torch.sin(x) * 2
+
+        for function, is_one in ((one, True), (two, False)):
+            f, program, _ = program_of(function, self.x)
+            self.assertEqual(program.code is not None, is_one)
+        f, program, _ = program_of(one, self.x)
+        self.assertIs(program.code, one.__code__)
+        program.select("torch")
+        program.leave_frame()
+        count = len(torch._dynamo.eval_frame._debug_get_cache_entry_list(one.__code__))
+        wide = torch.randn(3, 4, 8)
+        self.same([f(wide)], [one(wide)])
+        self.assertEqual(len(torch._dynamo.eval_frame._debug_get_cache_entry_list(one.__code__)), count)
+        self.assertIsNone(runtime.code_of_one_operator(program.gm))  # not while Dynamo compiles
 
     def test_calls_leave_nothing(self):
         """100,000 calls: memory and descriptors as before."""
