@@ -177,6 +177,26 @@ static void put_dynamic(const declared *list, int count, text *out)
     text_free(&symbol);
 }
 
+/* The text without the vendor's headers, which no host compiler reads: what they declare stands before it. */
+static void put_source(const char *source, text *out)
+{
+    static const char *const headers[] = {"<cuda_fp16.h>", "<cuda_bf16.h>", "<mma.h>", "<cooperative_groups.h>",
+                                          "<cooperative_groups/reduce.h>"};
+    for (const char *line = source; *line;) {
+        size_t length = strcspn(line, "\n");
+        const char *c = line + strspn(line, " \t");
+        bool drop = false;
+        if (*c == '#') {
+            c += 1 + strspn(c + 1, " \t");
+            const char *name = strncmp(c, "include", 7) ? "" : c + 7 + strspn(c + 7, " \t");
+            for (int i = 0; i < COUNT(headers); i++) drop |= !strncmp(name, headers[i], strlen(headers[i]));
+        }
+        if (!drop) text_add_bytes(out, line, length);
+        if (line[length]) text_add(out, "\n");
+        line += length + (line[length] == '\n');
+    }
+}
+
 void emu_unit_write(const char *source, text *out)
 {
     text_print(out, "#define EMU_STACK_BYTES %zuul\n#define EMU_THREAD_BYTES %d\n#line 1 \"emu\"\n", EMU_STACK_BYTES,
@@ -186,7 +206,7 @@ void emu_unit_write(const char *source, text *out)
     for (int i = 0; emu_text_async[i]; i++) text_add(out, emu_text_async[i]);
     for (int i = 0; emu_text_checked[i]; i++) text_add(out, emu_text_checked[i]);
     text_print(out, "#line 1 \"%s\"\n", generated_name);
-    text_add(out, source);
+    put_source(source, out);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
     declared *list = heap_array(MAX_DECLARED, sizeof(*list));
     int count = find_declared(source, false, list, MAX_DECLARED);
@@ -259,10 +279,25 @@ static qn_status refused(const compiler *c, const char *path, const text *output
         text_add(&words, "\n");
         p += rest + (p[rest] == '\n');
     }
+    const char *missing = strstr(all, "No such file or directory");
+    if (!missing) missing = strstr(all, "file not found");
+    if (missing)
+        text_add(&words,
+                 "emu has the usual names of CUDA, 16-bit floats, wmma and cooperative groups, and no other headers "
+                 "of the toolkit: leave the include out, or run the kernel on a GPU\n");
     qn_status status =
         error_set(error, QN_FAILED, "the C++ compiler (%s) refused the text:\n%s", c->name, text_get(&words));
     text_free(&words);
     return status;
+}
+
+/* A folder of the CUDA toolkit's headers, or one in it: no host compiler reads them. */
+static bool is_of_vendor(arena *memory, const char *folder, size_t length)
+{
+    static const char *const places[] = {"cuda_fp16.h", "../cuda_fp16.h"};
+    for (int i = 0; i < COUNT(places); i++)
+        if (!access(arena_print(memory, "%.*s/%s", (int)length, folder, places[i]), F_OK)) return true;
+    return false;
 }
 
 /* Of a raw kernel's own options those that mean the same here: macros, folders, the language. */
@@ -276,6 +311,7 @@ static int own_options(const char *source, const char **list, int count, int mos
         for (int i = 0; i < COUNT(known); i++) {
             size_t length = strlen(known[i][0]);
             if (option.length <= length || memcmp(option.start, known[i][0], length)) continue;
+            if (known[i][1][1] == 'I' && is_of_vendor(memory, option.start + length, option.length - length)) break;
             list[count++] =
                 arena_print(memory, "%s%.*s", known[i][1], (int)(option.length - length), option.start + length);
             break;

@@ -223,6 +223,10 @@ static qn_status refused(const nvrtc *n, int code, const char *log, qn_error *er
     text words = {0}, errors = {0};
     nvrtc_messages(log, &words);
     keep_errors(text_get(&words), &errors);
+    if (strstr(text_get(&errors), "open source file"))
+        text_add(&errors,
+                 "a header is found in folders that are named: options (\"-I/usr/local/cuda/include\"); those of "
+                 "the CUDA toolkit also where CUDA_HOME says it is\n");
     qn_status status = errors.length ? error_set(error, QN_FAILED, "NVRTC %d.%d refused the text:\n%s",
                                                  n->version / 100, n->version % 100, text_get(&errors))
                                      : error_set(error, QN_FAILED, "NVRTC %d.%d failed: %s", n->version / 100,

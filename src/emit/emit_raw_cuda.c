@@ -65,10 +65,12 @@ static int64_t known_threads(const tile_kernel *k)
     return 0;
 }
 
-static void put_argument(const tile_param *p, int word, text *out)
+static void put_argument(const tile_param *p, int word, bool loose, text *out)
 {
     const char *type = dtypes[p->elem].c_name;
-    if (is_array(p))
+    if (is_array(p) && loose)
+        text_print(out, "quern_pointer{(void *)frame.words[%d]}", word);
+    else if (is_array(p))
         text_print(out, "(%s%s *)frame.words[%d]", p->kind == PARAM_IN ? "const " : "", type, word);
     else if (p->elem == DT_F64)
         text_print(out, "quern_number(frame.words[%d])", word);
@@ -89,13 +91,19 @@ static void put_kernel(const tile_kernel *k, const raw_function *function, const
         start += taken;
         words += taken;
     }
+    for (int i = 0; i < function->order_count; i++)
+        if (function->loose[i]) {
+            text_add(out, "struct quern_pointer { void *to; template <class T> __device__ operator T *() const { "
+                          "return (T *)to; } };\n");
+            break;
+        }
     text_print(out, "struct %s_frame { long long words[%d]; };\n", k->name, words);
     text_print(out, "extern \"C\" __global__ void %s%s%s_phase0(const __grid_constant__ %s_frame frame)\n{\n    %s(",
                bounds, *bounds ? " " : "", k->name, k->name, k->raw_instance ? k->raw_instance : k->name);
     for (int i = 0; i < function->order_count; i++) {
         int which = function->order[i];
         if (i) text_add(out, ", ");
-        put_argument(&k->params[which], starts[which], out);
+        put_argument(&k->params[which], starts[which], function->loose[i], out);
     }
     text_add(out, ");\n}\n");
 }
@@ -115,8 +123,12 @@ qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *o
     }
     emit_add_title(k, "Raw kernel", "", out);
     /* The vendor's headers stand in the text only where it names their folder; the narrower include the wider. */
-    bool brain = has_include(k, "cuda_bf16.h") || has_include(k, "cuda_fp8.h") || has_include(k, "mma.h");
-    raw_prelude(brain || has_include(k, "cuda_fp16.h"), brain, out);
+    bool brain = has_include(k, "cuda_bf16.h") || has_include(k, "cuda_fp8.h") || has_include(k, "mma.h") ||
+                 has_include(k, "reduce.h");
+    bool library = has_include(k, "cooperative_groups.h") || strstr(k->raw_source, "<cub/") ||
+                   strstr(k->raw_source, "<cuda/"); /* of C++, with integers of its own */
+    raw_prelude(brain || has_include(k, "cuda_fp16.h"), brain, library, out);
+    raw_prelude_warps(has_include(k, "mma.h"), has_include(k, "cooperative_groups.h"), out);
     if (k->raw_constants) text_add(out, k->raw_constants);
     raw_put_line(k, out);
     text bounds = {0};

@@ -18,6 +18,7 @@ typedef struct raw_function {
     int template_count;
     const char *parameters; /* behind the "(" of its parameter list */
     int order[64];          /* raw_check_signature: which parameter of the kernel each of its own is */
+    bool loose[64];         /* that one is a pointer to wider words, or to what may be written */
     int order_count;
 } raw_function;
 
@@ -54,8 +55,10 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
 /* One kernel NAME_phase0 with the frame of every generated kernel, around the user's function. The compiler's options
  * stand in front, one `//option WORDS` a line: they are a part of what is compiled, so of the cache's key. */
 qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
-/* prelude_raw_cuda.c. own_half, own_brain: the text includes the vendor's types. */
-void raw_prelude(bool own_half, bool own_brain, text *out);
+/* prelude_raw_cuda.c. own_half, own_brain, own_integers: the text includes the vendor's types. */
+void raw_prelude(bool own_half, bool own_brain, bool own_integers, text *out);
+/* prelude_raw_warp.c: for emu, in place of <mma.h> and <cooperative_groups.h>. */
+void raw_prelude_warps(bool has_fragments, bool has_groups, text *out);
 
 /* Blocks, threads and shared memory as the head computed them: E506 with the numbers if no GPU, or not this one, can
  * run them. */

@@ -34,6 +34,31 @@ static bool type_fits(const char *found, dtype elem, bool array)
     return false;
 }
 
+/* Wider words over an array: its own type by two or four, words of 8 and 16 bytes, or nothing said. */
+static bool is_wide(const char *found, dtype elem)
+{
+    static const char *const any[] = {"void",  "float2", "float4",  "int2",      "int4",
+                                      "uint2", "uint4",  "double2", "longlong2", "ulonglong2"};
+    static const char *const own[DT_COUNT][4] = {
+        [DT_F32] = {"float3"},
+        [DT_F16] = {"half2", "__half2"},
+        [DT_BF16] = {"__nv_bfloat162", "nv_bfloat162"},
+        [DT_I8] = {"char2", "char4"},
+        [DT_U8] = {"uchar2", "uchar4", "uchar3"},
+        [DT_I16] = {"short2", "short4"},
+        [DT_U16] = {"ushort2", "ushort4"},
+        [DT_I64] = {"long2", "long4"},
+        [DT_F64] = {"double4"},
+    };
+    size_t length = strlen(found);
+    if (length < 3 || strcmp(found + length - 2, " *")) return false;
+    for (int i = 0; i < COUNT(any); i++)
+        if (strlen(any[i]) == length - 2 && !strncmp(found, any[i], length - 2)) return true;
+    for (int i = 0; i < 4 && own[elem][i]; i++)
+        if (strlen(own[elem][i]) == length - 2 && !strncmp(found, own[elem][i], length - 2)) return true;
+    return false;
+}
+
 bool raw_type_of(const char *type, dtype *elem, bool *array)
 {
     for (int t = 0; t < DT_COUNT; t++)
@@ -63,6 +88,29 @@ static size_t function_name(const tile_kernel *k, const char **name)
     return k->raw_instance ? strcspn(k->raw_instance, "<") : strlen(k->name);
 }
 
+/* Host code that came along with a kernel: the first such words, and their line. */
+static const char *host_words(const char *source, int *line)
+{
+    static const char *const signs[] = {
+        "<<<",       "torch::",   "cudaMalloc", "cudaMemcpy", "cudaDeviceSynchronize", "PYBIND11_MODULE",
+        "int main(", "int main ("};
+    *line = 0;
+    for (const char *c = source, *next; *(next = raw_skip_blank(c));) {
+        for (; c < next; c++) *line += *c == '\n';
+        for (int i = 0; i < COUNT(signs); i++)
+            if (!strncmp(c, signs[i], strlen(signs[i]))) return signs[i];
+        if (*c == '"') {
+            for (c++; *c && *c != '"' && *c != '\n';) c += c[0] == '\\' && c[1] ? 2 : 1;
+            c += *c == '"';
+        } else if (raw_is_name(*c)) {
+            while (raw_is_name(*c)) c++;
+        } else {
+            c++;
+        }
+    }
+    return NULL;
+}
+
 static qn_status find(const tile_kernel *k, raw_function *out, qn_error *error)
 {
     const char *at = k->raw_source, *file = k->file ? k->file : "?", *name;
@@ -75,6 +123,14 @@ static qn_status find(const tile_kernel *k, raw_function *out, qn_error *error)
             "%s: error E508: the text of `%s %s` defines no function %.*s\n    give the function the kernel's name",
             file, k->raw_language, k->name, (int)length, name);
     if (!strcmp(k->raw_language, "c")) return QN_OK;
+    int line;
+    const char *host = host_words(k->raw_source, &line);
+    if (host)
+        return error_set(error, QN_BAD_SOURCE,
+                         "%s:%d: error E508: the text of `cuda %s` has host code: `%s`\n    keep the `__global__` and "
+                         "`__device__` functions; `launch (...) block (...)` launches, `quern run` and the C library "
+                         "copy",
+                         k->raw_path ? k->raw_path : file, k->raw_line + line, k->name, host);
     if (!out->global.length)
         return error_set(
             error, QN_BAD_SOURCE,
@@ -102,6 +158,19 @@ static bool number_fits(const char *type, dtype elem)
     return dtype_is_float(found) == dtype_is_float(elem);
 }
 
+/* One parameter of the text for one of the kernel; loose: a pointer that needs a cast of its own. A template's own
+ * arguments are deduced from what is passed, so nothing is cast there. */
+static bool parameter_fits(const tile_kernel *k, const tile_param *p, const raw_parameter *found, const char *type,
+                           bool *loose)
+{
+    *loose = false;
+    if (!is_array(p)) return number_fits(type, p->elem);
+    bool cuda = !strcmp(k->raw_language, "cuda") && !k->raw_instance, same = type_fits(type, p->elem, true);
+    bool wide = p->elem == DT_I64 || p->elem == DT_U64; /* `long` or `long long`: as the text's headers have it */
+    *loose = cuda && (!same || wide || (p->kind == PARAM_IN && !found->is_const));
+    return same || (cuda && is_wide(type, p->elem));
+}
+
 /* A text that was not written for Quern: its parameters are found by their names, in whatever order, and its numbers may
  * be narrower than ours. Every array must be there; an extent or a scalar that the text does without is not passed. */
 static bool match_names(const tile_kernel *k, raw_function *f)
@@ -122,8 +191,8 @@ static bool match_names(const tile_kernel *k, raw_function *f)
                                   memcmp(k->params[which].name, parameter.name.start, parameter.name.length)))
             which++;
         const tile_param *p = which < passed ? &k->params[which] : NULL;
-        good = p && count < passed && !used[which] &&
-               (is_array(p) ? type_fits(text_get(&type), p->elem, true) : number_fits(text_get(&type), p->elem));
+        good =
+            p && count < passed && !used[which] && parameter_fits(k, p, &parameter, text_get(&type), &f->loose[count]);
         if (!good) break;
         used[which] = true;
         f->order[count++] = which;
@@ -153,8 +222,9 @@ static qn_status match_places(const tile_kernel *k, int extra, raw_function *out
         if (found < expected) {
             const tile_param *p = found < declared ? &k->params[found] : NULL;
             dtype elem = p ? p->elem : DT_I64;
-            bool array = p && is_array(p);
-            if (!type_fits(text_get(&type), elem, array))
+            bool array = p && is_array(p), ignored, *loose = found < COUNT(out->loose) ? &out->loose[found] : &ignored;
+            if (p ? !parameter_fits(k, p, &parameter, text_get(&type), loose)
+                  : !type_fits(text_get(&type), elem, array))
                 status = error_set(
                     error, QN_BAD_SOURCE,
                     "%s:%d:%d: error E508: declared parameter %d (%s) is `%s%s`, source has `%s`\n    make the "
@@ -184,8 +254,10 @@ qn_status raw_check_signature(const tile_kernel *k, int extra, raw_function *out
     *out = (raw_function){0};
     QN_TRY(find(k, out, error));
     qn_error wrong;
+    if (!extra && match_names(k, out)) return QN_OK;
+    memset(out->loose, 0, sizeof(out->loose));
     qn_status status = match_places(k, extra, out, &wrong);
-    if (status == QN_OK || (!extra && match_names(k, out))) return QN_OK;
+    if (status == QN_OK) return QN_OK;
     return error_set(error, status, "%s, or give the text's parameters the names of the declaration, in any order",
                      wrong.message);
 }

@@ -261,8 +261,9 @@ bool lang_instantiate(const ast_file *file, const ast *kernel, const lang_given 
 /* lower_raw.c: `-O2` and the like, which no compiler of kernels takes. */
 bool raw_option_is_of_host(const char *option, size_t length);
 /* raw_include.c: raw text with the files that it includes by name in quotes, found beside path (may be NULL).
- * knows_headers: headers of CUDA that the prelude stands in for are dropped. Lives in the arena, or is `words`. */
-const char *raw_expand(arena *memory, const char *words, const char *path, int line, bool knows_headers);
+ * cuda: headers that the prelude stands in for, and those of host code, are dropped; knows_types: also those of the
+ * 16-bit types. Lives in the arena, or is `words`. */
+const char *raw_expand(arena *memory, const char *words, const char *path, int line, bool cuda, bool knows_types);
 
 /* lower_*.c: types, shapes and constants, once an instance; the IR comes out verified. False: diagnostics were
  * added. */

@@ -144,7 +144,8 @@ static const char *raw_options(walk *w, const ast *clause, bool *has_folder)
  * there is one. */
 static const char *toolkit_folder(arena *memory, const char *source)
 {
-    static const char *const signs[] = {"<mma.h>", "half2", "__nv_bfloat162", "<cuda_fp8.h>", "<cooperative_groups"};
+    static const char *const signs[] = {"<mma.h>", "half2",  "__nv_bfloat162", "<cuda_fp8.h>", "<cooperative_groups",
+                                        "<cub/",   "<cuda/", "<cuda_pipeline"};
     const char *roots[] = {environment_get("CUDA_HOME"), environment_get("CUDA_PATH"), "/usr/local/cuda"};
     bool wanted = false;
     for (int i = 0; i < COUNT(signs); i++) wanted |= strstr(source, signs[i]) != NULL;
@@ -204,10 +205,11 @@ void lower_raw(walk *w)
     const char *source = kernel->is_path ? raw_file(w) : arena_copy_text(w->memory, kernel->words, kernel->length);
     const char *toolkit = cuda && !has_folder ? toolkit_folder(w->memory, source) : NULL;
     if (toolkit) {
-        w->k->raw_options = arena_print(w->memory, "%s-I%s\n", w->k->raw_options ? w->k->raw_options : "", toolkit);
+        w->k->raw_options =
+            arena_print(w->memory, "%s-I%s\n-I%s/cccl\n", w->k->raw_options ? w->k->raw_options : "", toolkit, toolkit);
         has_folder = true;
     }
-    w->k->raw_source = raw_expand(w->memory, source, w->k->raw_path, w->k->raw_line, cuda && !has_folder);
+    w->k->raw_source = raw_expand(w->memory, source, w->k->raw_path, w->k->raw_line, cuda, !has_folder);
     w->k->raw_instance = kernel->left ? raw_instance(w) : NULL;
     w->k->raw_constants = kernel->left ? "" : raw_constants(w); /* a template may call its own parameter T */
     lower_clause(w, "launch", RAW_GRID, &has_launch);

@@ -15,27 +15,56 @@
 
 enum { MAX_DEPTH = 32, MAX_BYTES = 16 << 20 };
 
-/* Their names are in the prelude, or built into every CUDA compiler. */
-static const char *const known_headers[] = {"cuda.h",
-                                            "cuda_runtime.h",
-                                            "cuda_runtime_api.h",
-                                            "device_launch_parameters.h",
-                                            "cuda_fp16.h",
-                                            "cuda_bf16.h",
-                                            "stdint.h",
-                                            "cstdint",
-                                            "stddef.h",
-                                            "cstddef",
-                                            "math.h",
-                                            "cmath",
-                                            "float.h",
-                                            "cfloat",
-                                            "math_constants.h",
-                                            "stdio.h"};
+/* Their names are in the prelude, built into every CUDA compiler, or of no use in a kernel. */
+static const char *const known_headers[] = {
+    "cuda.h",
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "device_launch_parameters.h",
+    "stdint.h",
+    "cstdint",
+    "stddef.h",
+    "cstddef",
+    "math.h",
+    "cmath",
+    "float.h",
+    "cfloat",
+    "limits.h",
+    "climits",
+    "math_constants.h",
+    "stdio.h",
+    "cstdio",
+    "stdlib.h",
+    "cstdlib",
+    "string.h",
+    "cstring",
+    "assert.h",
+    "cassert",
+    "iostream",
+    "iomanip",
+    "sstream",
+    "fstream",
+    "vector",
+    "string",
+    "chrono",
+    "random",
+    "memory",
+    "algorithm",
+    "functional",
+    "map",
+    "stdexcept",
+    "time.h",
+    "ctime",
+    "unistd.h",
+    "sys/time.h",
+    "cuda_fp16.h",
+    "cuda_bf16.h",
+};
+enum { VENDOR_HEADERS = 2 }; /* the last ones, whose types the vendor's own folder has */
 
 typedef struct expansion {
     arena *memory;
-    bool knows_headers;
+    bool cuda, knows_types; /* knows_types: the vendor's folder is not there */
     text out;
     const char *stack[MAX_DEPTH]; /* being included */
     int depth;
@@ -76,7 +105,8 @@ static bool include(expansion *e, const char *rest, const char *path, int line)
     while (*end && *end != close && *end != '\n') end++;
     if (*end != close || end == name) return false;
     size_t length = (size_t)(end - name);
-    for (int i = 0; close == '>' && e->knows_headers && i < COUNT(known_headers); i++)
+    int known = e->cuda ? COUNT(known_headers) - (e->knows_types ? 0 : VENDOR_HEADERS) : 0;
+    for (int i = 0; close == '>' && i < known; i++)
         if (strlen(known_headers[i]) == length && !memcmp(name, known_headers[i], length)) {
             text_print(&e->out, "/* %.*s */\n", (int)length, name);
             return true;
@@ -149,10 +179,10 @@ static void expand(expansion *e, const char *words, const char *path, int line)
     }
 }
 
-const char *raw_expand(arena *memory, const char *words, const char *path, int line, bool knows_headers)
+const char *raw_expand(arena *memory, const char *words, const char *path, int line, bool cuda, bool knows_types)
 {
     if (!strstr(words, "include")) return words;
-    expansion e = {.memory = memory, .knows_headers = knows_headers};
+    expansion e = {.memory = memory, .cuda = cuda, .knows_types = knows_types};
     if (path) e.stack[e.depth++] = path;
     expand(&e, words, path, line);
     const char *copy = arena_copy_text(memory, text_get(&e.out), e.out.length);

@@ -244,7 +244,7 @@ qn_status qn_compile_cuda(qn_context *context, const char *source, const qn_cuda
     m->is_trusted = true;
     m->cuda_options = options_of(m->memory, options, &has_folder);
     source = arena_copy_text(m->memory, source, strlen(source));
-    m->cuda_source = raw_expand(m->memory, source, options->name ? m->path : NULL, 1, !has_folder);
+    m->cuda_source = raw_expand(m->memory, source, options->name ? m->path : NULL, 1, true, !has_folder);
     qn_status status = find_kernels(m, error);
     if (status == QN_OK) status = compile_all(m, options->device, error);
     if (status == QN_OK)

@@ -5,6 +5,7 @@
 QUERN_CUDA_PATH=none
 export QUERN_CUDA_PATH
 quern="$(cd "${1:-build}" && pwd)/quern"
+root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export QUERN_CACHE="$work/cache"
@@ -74,5 +75,34 @@ holds "the toolkit's folder" grep -q "//option -I$work/toolkit/include" out
 holds "and its header" grep -q '#include <cuda_fp16.h>' out
 CUDA_HOME=$work/nowhere "$quern" show half.qn pairs --stage cuda --device cuda >out 2>&1
 [ -f /usr/local/cuda/include/cuda_fp16.h ] || holds "none where there is none" sh -c '! grep -q "//option" out'
+# Nine pieces as they stand in people's files: host headers, launch bounds, half2, wmma, cooperative groups, constant memory,
+# printf, dynamic shared memory, templates, shuffles; each gives what its tile kernel gives.
+"$quern" bench "$root/tests/data/pasted.qn" --device emu --seconds 0.001 >out 2>&1
+holds "pasted pieces are right" sh -c '[ "$(grep -c " ok$" out)" = 15 ] && ! grep -qE "WRONG|: error" out'
+if QUERN_CUDA_PATH= "$quern" show "$root/tests/data/pasted.qn" scale_tile --stage ptx --device cuda >/dev/null 2>&1 &&
+    [ -f /usr/local/cuda/include/mma.h ]; then
+    for name in pairs product rows_of poly; do
+        QUERN_CUDA_PATH= "$quern" show "$root/tests/data/pasted.qn" $name --stage ptx --device cuda >out 2>&1
+        holds "$name compiles for a GPU with the toolkit's headers" grep -q "entry ${name}_phase0" out
+    done
+fi
+# What cannot be is answered with what to do.
+cat >host.qn <<'END'
+cuda add(in float a[n], out float c[n])  launch (cdiv(n, 256)) block (256)
+"""
+// launched as add<<<blocks, threads>>>: words of a comment are no code
+__global__ void add(float *a, float *c, int n) { if (threadIdx.x < n) c[threadIdx.x] = a[threadIdx.x]; }
+int main() { add<<<1, 256>>>(0, 0, 0); }
+"""
+END
+"$quern" run host.qn --set n=4 --device emu >out 2>&1
+holds "host code is named with its line" grep -q 'host.qn:5: error E508: the text of `cuda add` has host code: `int main(`' out
+holds "and what to do" grep -q 'keep the `__global__` and `__device__` functions' out
+sed -i '/^int main/d' host.qn
+"$quern" run host.qn --set n=4 --device emu >out 2>&1
+holds "words of a comment are no host code" grep -q '^c: f32\[4\]' out
+sed -i 's/^__global__/#include <cub\/cub.cuh>\n__global__/' host.qn
+CUDA_HOME=$work/nowhere "$quern" run host.qn --set n=4 --device emu >out 2>&1
+holds "a header that emu has not" grep -q 'no other headers of the toolkit: leave the include out, or run the kernel on a GPU' out
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -323,7 +323,7 @@ TEST(broken_text)
                 if (*c == ',') c++;
             }
         }
-        EXPECT(raw_expand(memory, words, FOLDER "/a.cu", 1, true) != NULL);
+        EXPECT(raw_expand(memory, words, FOLDER "/a.cu", 1, true, true) != NULL);
         tile_kernel *k = tile_kernel_new(memory, "f", "a.qn");
         k->raw_language = "cuda";
         k->raw_source = words;
