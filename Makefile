@@ -4,10 +4,6 @@ PREFIX ?= /usr/local
 BUILD ?= build
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-# Quern beside what is installed of PyTorch, Triton, NumPy and OpenBLAS, here and now: the table of README.md.
-peers: all
-	@python3 bench/peers/run.py --quern $(BUILD)/quern
-
 .PHONY: peers all tests run test nightly python wheel check-gpu check-report setup format lint sanitize tsan install clean wc
 
 # Ninja has jobs of its own: what `make -j` says to its children is not for it, and a newer one stops at it.
@@ -32,6 +28,10 @@ run: all
 
 test: tests
 	@tools/test $(BUILD)
+
+# Quern beside what is installed of PyTorch, Triton, NumPy and OpenBLAS, here and now: the table of README.md.
+peers: all
+	@python3 bench/peers/run.py --quern $(BUILD)/quern
 
 nightly: tests
 	@tools/nightly $(BUILD)

@@ -1,5 +1,5 @@
 /*
- * What the vendor's <mma.h> and <cooperative_groups.h> are to raw kernels on emu, as text: fragments and groups by their
+ * What the vendor's headers of fragments and of groups are to raw kernels on emu, as text: fragments and groups by their
  * own names, in plain C++. A GPU has the vendor's headers for them.
  *
  * A fragment of emu holds the whole matrix in every lane, and every lane computes the whole product: what a program may

@@ -16,9 +16,10 @@ called() { # called GOALS...: into $work/calls
     : >"$CALLS"
     PATH="$work/bin:$PATH" make -j8 --no-print-directory "$@" BUILD="$work/made" >"$work/said" 2>&1
 }
-called all
+called
 holds "plain make builds the product: $(cat "$CALLS")" grep -q "^ninja -C $work/made --quiet product flags:$" "$CALLS"
 holds "and nothing else: $(cat "$CALLS")" [ "$(grep -c ^ninja "$CALLS")" = 1 ]
+holds "and measures nothing" sh -c "! make -n BUILD='$work/made' | grep -q peers"
 called tests
 holds "make tests builds all: $(cat "$CALLS")" grep -q "^ninja -C $work/made --quiet all flags:$" "$CALLS"
 called install
