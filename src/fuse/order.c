@@ -14,6 +14,7 @@
 #define SORT_BLOCK 64
 #define SORT_BLOCK_GPU 256
 #define LARGEST_STEPS 15 /* a kernel has at most 16 phases */
+#define LARGEST_BLOCK (1 << 24)
 #define COLUMNS 64
 #define COLUMNS_GPU 128
 #define SCAN_BLOCK 4096
@@ -266,7 +267,8 @@ bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view 
         return false;
     dtype elem = graph_get(g, of->inputs[0])->elem;
     int block = options->gpu ? SORT_BLOCK_GPU : SORT_BLOCK, steps = 0;
-    while ((int64_t)block << LARGEST_STEPS < to.extents[1]) block *= 2;
+    while (block < LARGEST_BLOCK && (int64_t)block << LARGEST_STEPS < to.extents[1]) block *= 2;
+    if ((int64_t)block << LARGEST_STEPS < to.extents[1]) return false; /* no machine has the memory */
     while ((int64_t)block << steps < to.extents[1]) steps++;
     *out = fuse_kernel_of(memory, g, n, "argsort", 2);
     out->arguments[0] = axis_last(from);

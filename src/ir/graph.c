@@ -59,11 +59,13 @@ bool shape_same(const shape *a, const shape *b)
     return a->rank == b->rank && !memcmp(a->extents, b->extents, sizeof(int64_t) * (size_t)a->rank);
 }
 
+/* Also of a caller's shape that has more axes than there are. */
 void shape_print(const shape *s, text *out)
 {
     text_add(out, "[");
-    for (int k = 0; k < s->rank; k++) text_print(out, "%s%lld", k ? ", " : "", (long long)s->extents[k]);
-    text_add(out, "]");
+    for (int k = 0; k < s->rank && k < GRAPH_RANK; k++)
+        text_print(out, "%s%lld", k ? ", " : "", (long long)s->extents[k]);
+    text_add(out, s->rank > GRAPH_RANK ? ", ...]" : "]");
 }
 
 int64_t graph_size_bytes(const graph *g, node n)

@@ -4,6 +4,7 @@
  * changes no other. Drawn in f32 (f64 keeps its digits), rounded once.
  * SPDX-License-Identifier: MIT
  */
+#include "ir/graph_build.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -91,6 +92,8 @@ qn_tensor model_initial(qn_tape *tape, uint64_t seed, const char *path, qn_dtype
     graph *g = tape->graph;
     if ((unsigned)init.kind > QN_INIT_KAIMING_NORMAL)
         return graph_fail(g, "parameter", "%d is no kind of initial value", (int)init.kind), (qn_tensor){0};
+    struct shape extents = shape_from_public(shape);
+    if (!graph_shape_fits(g, "parameter", &extents)) return (qn_tensor){0};
     if (init.kind == QN_INIT_CONSTANT) return qn_full(tape, type, shape, init.a);
     qn_dtype drawn_type = type == QN_F64 ? QN_F64 : QN_F32;
     bool looks = init.kind >= QN_INIT_XAVIER_UNIFORM;

@@ -33,6 +33,8 @@ qn_optimizer *qn_model_optimizer(qn_model *model, qn_optimizer_kind kind, const 
 {
     if (!model || !tape_enter(model->tape, "optimizer") || model->tape->graph->status) return NULL;
     graph *g = model->tape->graph;
+    if (group_count < 0) return graph_fail(g, "optimizer", "%d groups", group_count), NULL;
+    if (!tape_array(model->tape, "optimizer", groups, group_count)) return NULL;
     for (int i = 0; i < group_count; i++)
         if (!groups[i].pattern) return graph_fail(g, "optimizer", "the pattern of group %d is NULL", i + 1), NULL;
     arena *memory = arena_new();

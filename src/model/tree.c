@@ -195,12 +195,12 @@ bool qn_model_training(const qn_model *model)
 qn_tensor qn_model_forward_many(qn_model *model, const qn_tensor *inputs, int count)
 {
     if (!model) {
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count && inputs; i++)
             if (tape_enter(inputs[i].tape, "forward"))
                 return graph_fail(inputs[i].tape->graph, "forward", "the model is NULL"), (qn_tensor){0};
         return (qn_tensor){0};
     }
-    if (model->tape->graph->status) return (qn_tensor){0};
+    if (model->tape->graph->status || !tape_array(model->tape, "forward", inputs, count)) return (qn_tensor){0};
     qn_range_push(*model->name ? model->name : "model");
     qn_tensor y = model->forward(model, inputs, count, model->user);
     qn_range_pop();

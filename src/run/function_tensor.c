@@ -127,8 +127,10 @@ void qn_call_kernel(qn_module *module, const char *kernel, const char *settings,
 {
     qn_error error = {0};
     qn_tape *tape = NULL;
-    for (int i = 0; i < input_count && !tape; i++) tape = inputs[i].tape;
+    for (int i = 0; i < input_count && inputs && !tape; i++) tape = inputs[i].tape;
+    if (!tape_array(tape, "call_kernel", outputs, output_count)) return;
     for (int i = 0; i < output_count; i++) outputs[i] = (qn_tensor){.tape = tape};
+    if (!tape_array(tape, "call_kernel", inputs, input_count)) return;
     if (!tape_enter(tape, kernel ? kernel : "call_kernel") || tape->graph->status) return;
     if (!module || !kernel) {
         graph_fail(tape->graph, "call_kernel", "the module or the name is NULL");

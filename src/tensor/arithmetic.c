@@ -90,14 +90,15 @@ qn_tensor qn_cast(qn_tensor x, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("cast", &x, 1, &n);
-    return tape ? tape_handle(tape, tensor_convert(tape->graph, n, (dtype)type)) : tape_failed();
+    if (!tape || !tape_type(tape, "cast", type)) return tape_failed();
+    return tape_handle(tape, tensor_convert(tape->graph, n, (dtype)type));
 }
 
 qn_tensor qn_bitcast(qn_tensor x, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("bitcast", &x, 1, &n);
-    if (!tape) return tape_failed();
+    if (!tape || !tape_type(tape, "bitcast", type)) return tape_failed();
     if (tensor_elem(tape->graph, n) == (dtype)type) return tape_handle(tape, n);
     return tape_handle(tape, graph_map(tape->graph, OP_BITCAST, (dtype)type, &n, 1));
 }

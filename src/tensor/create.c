@@ -15,7 +15,7 @@
 static bool begin(qn_tape *tape, const char *op, qn_dtype type, qn_shape extents, shape *s)
 {
     if (!tape_enter(tape, op) || tape->graph->status) return false;
-    if ((unsigned)type >= DT_COUNT) return graph_fail(tape->graph, op, "%d is not a type", (int)type), false;
+    if (!tape_type(tape, op, type)) return false;
     *s = (shape){.rank = extents.rank};
     if (extents.rank >= 0 && extents.rank <= GRAPH_RANK) *s = shape_from_public(extents);
     return graph_shape_fits(tape->graph, op, s);

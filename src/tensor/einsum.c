@@ -227,6 +227,7 @@ qn_tensor qn_einsum(const char *words, const qn_tensor *operands, int count)
     qn_tape *tape = tape_begin("einsum", operands, MINIMUM(count, OPERANDS), n);
     if (!tape) return tape_failed();
     graph *g = tape->graph;
+    if (!words) return graph_fail(g, "einsum", "the equation is NULL"), tape_failed();
     if (count > OPERANDS) return graph_fail(g, "einsum", "%d operands: at most %d", count, OPERANDS), tape_failed();
     dtype elem = tensor_promote(g, "einsum", n, count);
     if (elem == DT_COUNT) return tape_failed();

@@ -37,8 +37,9 @@ static bool gradient(gradient_work w)
 
 void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *gradients)
 {
-    if (count < 1) return;
+    if (count < 1 || !tape_array(loss.tape, "grad", gradients, count)) return;
     memset(gradients, 0, sizeof(qn_tensor) * (size_t)count);
+    if (!tape_array(loss.tape, "grad", inputs, count)) return;
     arena *memory = arena_new();
     qn_tensor *operands = ARENA_ARRAY(memory, qn_tensor, 1 + count);
     node *nodes = ARENA_ARRAY(memory, node, 1 + count), *out = ARENA_ARRAY(memory, node, count);
@@ -55,9 +56,12 @@ void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *grad
 void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int output_count, const qn_tensor *inputs,
                   int count, qn_tensor *gradients)
 {
-    if (count < 1) return;
+    qn_tape *of = output_count > 0 && outputs ? outputs[0].tape : NULL;
+    if (count < 1 || !tape_array(of, "grad", gradients, count)) return;
     memset(gradients, 0, sizeof(qn_tensor) * (size_t)count);
-    if (output_count < 1) return;
+    if (output_count < 1 || !tape_array(of, "grad", inputs, count) || !tape_array(of, "grad", seeds, output_count) ||
+        !outputs)
+        return;
     arena *memory = arena_new();
     int operand_count = 2 * output_count + count;
     qn_tensor *operands = ARENA_ARRAY(memory, qn_tensor, operand_count);

@@ -29,7 +29,7 @@ qn_tensor qn_one_hot(qn_tensor index, int64_t classes, qn_dtype type)
 {
     node n;
     qn_tape *tape = tape_begin("one_hot", &index, 1, &n);
-    if (!tape) return tape_failed();
+    if (!tape || !tape_type(tape, "one_hot", type)) return tape_failed();
     return tape_handle(tape, tensor_convert(tape->graph, tensor_one_hot(tape->graph, n, classes), (dtype)type));
 }
 
@@ -190,6 +190,7 @@ qn_tensor qn_index_put(qn_tensor base, const qn_tensor *indices, int count, qn_t
     node n[2 + GRAPH_RANK];
     qn_tensor operands[2 + GRAPH_RANK] = {base, values};
     int given = MINIMUM(MAXIMUM(count, 0), GRAPH_RANK);
+    if (!tape_array(base.tape, op, indices, given)) return (qn_tensor){.tape = base.tape};
     for (int i = 0; i < given; i++) operands[2 + i] = indices[i];
     qn_tape *tape = tape_begin(op, operands, 2 + given, n);
     if (!tape) return tape_failed();

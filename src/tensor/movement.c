@@ -305,7 +305,9 @@ static void split(qn_tape *tape, node n, int axis, const int64_t *sizes, int cou
 void qn_split(qn_tensor x, int axis, const int64_t *sizes, int count, qn_tensor *pieces)
 {
     node n;
+    if (!tape_array(x.tape, "split", pieces, count)) return;
     for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
+    if (!tape_array(x.tape, "split", sizes, count)) return;
     qn_tape *tape = tape_begin("split", &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, "split", n, axis)) < 0) return;
     split(tape, n, axis, sizes, count, pieces);
@@ -314,6 +316,7 @@ void qn_split(qn_tensor x, int axis, const int64_t *sizes, int count, qn_tensor 
 void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces)
 {
     node n;
+    if (!tape_array(x.tape, "chunk", pieces, count)) return;
     for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("chunk", &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, "chunk", n, axis)) < 0) return;
@@ -332,6 +335,7 @@ void qn_chunk(qn_tensor x, int axis, int count, qn_tensor *pieces)
 void qn_unbind(qn_tensor x, int axis, int count, qn_tensor *pieces)
 {
     node n;
+    if (!tape_array(x.tape, "unbind", pieces, count)) return;
     for (int i = 0; i < count; i++) pieces[i] = (qn_tensor){.tape = x.tape};
     qn_tape *tape = tape_begin("unbind", &x, 1, &n);
     if (!tape || (axis = tensor_axis(tape->graph, "unbind", n, axis)) < 0) return;

@@ -10,6 +10,7 @@
 #include "tensor/grad_rules.h"
 #include "tensor/tape.h"
 
+#include <limits.h>
 #include <string.h>
 
 typedef struct group {
@@ -122,11 +123,16 @@ static bool add_group(qn_optimizer *self, const qn_optimizer_group *from)
 qn_optimizer *qn_optimizer_new_groups(qn_tape *tape, const qn_optimizer_group *groups, int count)
 {
     int total = 0;
+    if (!tape_enter(tape, "optimizer") || tape->graph->status || !tape_array(tape, "optimizer", groups, count))
+        return NULL;
     for (int i = 0; i < count; i++) {
-        if ((unsigned)groups[i].kind > QN_ROW_ADAGRAD || groups[i].count < 0) return NULL;
-        total += groups[i].count;
+        if ((unsigned)groups[i].kind > QN_ROW_ADAGRAD)
+            return graph_fail(tape->graph, "optimizer", "%d is no kind of optimizer", (int)groups[i].kind), NULL;
+        if (groups[i].count < 0 || __builtin_add_overflow(total, groups[i].count, &total) || total == INT_MAX)
+            return graph_fail(tape->graph, "optimizer", "%d parameters", groups[i].count), NULL;
+        if (!tape_array(tape, kind_names[groups[i].kind], groups[i].parameters, groups[i].count)) return NULL;
     }
-    if (!tape_enter(tape, count == 1 ? kind_names[groups[0].kind] : "optimizer") || tape->graph->status) return NULL;
+    if (count == 1) tape->graph->label = kind_names[groups[0].kind];
     if (count < 1) return graph_fail(tape->graph, "optimizer", "it has no group of parameters"), NULL;
     arena *memory = arena_new();
     qn_optimizer *self = ARENA_NEW(memory, qn_optimizer);
@@ -149,7 +155,6 @@ qn_optimizer *qn_optimizer_new_groups(qn_tape *tape, const qn_optimizer_group *g
 qn_optimizer *qn_optimizer_new(qn_tape *tape, qn_optimizer_kind kind, const qn_optimizer_options *options,
                                const qn_tensor *parameters, int count)
 {
-    if ((unsigned)kind > QN_ROW_ADAGRAD) return NULL;
     qn_optimizer_group all = {kind, options ? *options : qn_optimizer_defaults(kind), parameters, count};
     return qn_optimizer_new_groups(tape, &all, 1);
 }
@@ -267,7 +272,7 @@ static void take_step(qn_optimizer *self, const qn_tensor *gradients)
 /* Its work counts in a range of its own, whoever calls it. */
 void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
 {
-    if (!self) return;
+    if (!self || !tape_array(self->tape, name_of(self), gradients, self->count)) return;
     bool pushed = range_push_once("optimizer");
     take_step(self, gradients);
     if (pushed) range_pop();
@@ -279,6 +284,7 @@ void qn_optimizer_step(qn_optimizer *self, const qn_tensor *gradients)
 static node clip_all(const char *name, qn_tensor *gradients, int count, double limit, bool by_norm, qn_tape **tape)
 {
     *tape = NULL;
+    if (!gradients) return 0;
     for (int i = 0; i < count && !*tape; i++) *tape = gradients[i].tape;
     if (!*tape || !tape_enter(*tape, name) || (*tape)->graph->status) return 0;
     graph *g = (*tape)->graph;

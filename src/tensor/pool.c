@@ -173,9 +173,14 @@ static node adapt(graph *g, node x, int axis, int64_t count, bool mean)
         x = graph_reshape(g, x, &parts);
         return tensor_drop(g, mean ? tensor_mean(g, x, set) : tensor_max(g, x, set), set);
     }
-    int64_t longest = 0;
-    for (int64_t i = 0; i < count; i++)
-        longest = MAXIMUM(longest, ((i + 1) * extent + count - 1) / count - i * extent / count);
+    /* Window i begins (i * extent) % count beyond a multiple of count, at most count - their common divisor. */
+    int64_t divisor = count, rest = extent;
+    while (rest) {
+        int64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    int64_t longest = (extent + count - divisor + count - 1) / count;
     shape grid = {2, {count, longest}}, down = {2, {count, 1}};
     node place = graph_reshape(g, graph_iota(g, count), &down);
     node start = tensor_scalar(g, OP_MUL, place, (double)extent, false);
@@ -210,8 +215,11 @@ static qn_tensor adaptive(const char *op, qn_tensor x, qn_shape counts, bool mea
     int first = s.rank - counts.rank;
     bool fits = counts.rank >= 1 && counts.rank <= WINDOW_AXES && first >= 0 && s.rank < GRAPH_RANK;
     for (int i = 0; i < counts.rank && fits; i++) fits = counts.extents[i] >= 1 && s.extents[first + i] >= 1;
+    shape wanted = s;
+    for (int i = 0; i < counts.rank && fits; i++) wanted.extents[first + i] = counts.extents[i];
+    if (fits && !graph_shape_fits(g, op, &wanted)) return tape_failed();
     if (!fits) {
-        shape wanted = shape_from_public(counts);
+        wanted = shape_from_public(counts);
         return graph_fail(g, op, "windows for %s results over the last axes of %s", graph_shape_words(g, &wanted),
                           tensor_words(g, n)),
                tape_failed();

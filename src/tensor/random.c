@@ -7,6 +7,8 @@
  */
 #include "tensor/ops.h"
 
+#include "ir/graph_build.h"
+
 #include <math.h>
 
 #define OFFSET_STEP 4 /* words that a call of PyTorch uses up */
@@ -127,7 +129,7 @@ static node normal(graph *g, const node words[2])
 static bool begin(qn_tape *tape, const char *op, qn_dtype type, const shape *s)
 {
     if (!tape_enter(tape, op) || tape->graph->status) return false;
-    if (s->rank < 0 || s->rank > GRAPH_RANK || !graph_full_double(tape->graph, DT_F32, s, 0)) return false;
+    if (!tape_type(tape, op, type) || !graph_shape_fits(tape->graph, op, s)) return false;
     if (dtype_is_float((dtype)type)) return true;
     graph_fail(tape->graph, op, "it gives floats, not %s", dtypes[type].text);
     return false;

@@ -196,11 +196,25 @@ node tape_node(qn_tape *tape, const char *op, qn_tensor t)
 qn_tape *tape_begin(const char *op, const qn_tensor *operands, int count, node *nodes)
 {
     qn_tape *tape = NULL;
-    for (int i = 0; i < count && !tape; i++) tape = operands[i].tape;
+    for (int i = 0; i < count && operands && !tape; i++) tape = operands[i].tape;
     if (!tape_enter(tape, op)) return NULL;
     bool good = !tape->graph->status;
     for (int i = 0; i < count && good; i++) good = (nodes[i] = tape_node(tape, op, operands[i])) != 0;
     return good ? tape : NULL;
+}
+
+bool tape_type(qn_tape *tape, const char *op, qn_dtype type)
+{
+    if ((unsigned)type < DT_COUNT) return true;
+    graph_fail(tape->graph, op, "%d is not a type", (int)type);
+    return false;
+}
+
+bool tape_array(qn_tape *tape, const char *op, const void *array, int count)
+{
+    if (array || count < 1) return true;
+    if (tape_enter(tape, op)) graph_fail(tape->graph, op, "an array of %d is at NULL", count);
+    return false;
 }
 
 static void drop_assign(qn_tape *tape, uint32_t slot)

@@ -86,6 +86,9 @@ node tape_node(qn_tape *tape, const char *op, qn_tensor t);
 /* The same for all operands of a call of `op`, with the call's site and label set. NULL: one is not good, or the tape
  * has an error already. */
 qn_tape *tape_begin(const char *op, const qn_tensor *operands, int count, node *nodes);
+/* Of what a call was given: a type that is none, an array of `count` things at NULL; false with the error recorded. */
+bool tape_type(qn_tape *tape, const char *op, qn_dtype type);
+bool tape_array(qn_tape *tape, const char *op, const void *array, int count);
 qn_tensor tape_failed(void);                  /* what a call gives that fails: no tensor, but it knows the tape */
 qn_tensor tape_handle(qn_tape *tape, node n); /* a new slot in this scope; the empty handle for 0 */
 void tape_forget(qn_tensor t);                /* qn_release without a collection: nodes keep their numbers */

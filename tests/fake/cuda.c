@@ -437,12 +437,12 @@ typedef struct stream {
 typedef struct module {
     emu_library library;
     char path[128];
-    size_t parameter_bytes; /* of its kernels, all alike */
 } module;
 
 typedef struct function {
     module *module;
     emu_entry *entry;
+    size_t parameter_bytes; /* 0: several, or not known */
     char name[256];
 } function;
 
@@ -528,10 +528,26 @@ static stream *stream_of(void *handle)
     return (uintptr_t)handle <= 2 ? NULL : handle;
 }
 
+/* A kernel's parameter as the driver has it: a copy, aligned as its type may ask for, wherever the caller's lies. */
+static void *copy_parameter(const work *w, void *const *parameters)
+{
+    size_t size = ((const function *)w->function)->parameter_bytes;
+    size_t kept = size ? size : 8;
+    void *copy = aligned_alloc(64, (kept + 63) / 64 * 64);
+    if (!copy) abort();
+    return memcpy(copy, parameters[0], kept);
+}
+
 static int put(void *handle, const work *w, void *const *parameters)
 {
     stream *s = stream_of(handle);
-    if (!s || !s->recording) return run_told(w, parameters, next_call(), 0, 0);
+    if (!s || !s->recording) {
+        bool framed = parameters && ((const function *)w->function)->parameter_bytes;
+        void *copy = framed ? copy_parameter(w, parameters) : NULL;
+        int result = run_told(w, framed ? &copy : parameters, next_call(), 0, 0);
+        free(copy);
+        return result;
+    }
     graph *g = s->recording;
     if (g->count == g->capacity) {
         g->capacity = g->capacity ? 2 * g->capacity : 64;
@@ -541,10 +557,7 @@ static int put(void *handle, const work *w, void *const *parameters)
     work *item = &g->items[g->count++];
     *item = *w;
     if (w->kind != WORK_KERNEL) return 0;
-    size_t size = ((const function *)w->function)->module->parameter_bytes;
-    item->parameters = malloc(size);
-    if (!item->parameters) abort();
-    memcpy(item->parameters, parameters[0], size);
+    item->parameters = copy_parameter(w, parameters);
     return 0;
 }
 
@@ -588,25 +601,36 @@ FILL(D32, unsigned)
 
 /* ---- modules and launches ---- */
 
-/* The text, and a function that tells how large its kernels' parameter is, which the driver reads from a cubin. */
-static void with_size(const char *source, text *out)
+/* The text, and of each structure NAME_frame a function that tells how large it is: of a kernel's parameter the driver
+ * knows that from the cubin. */
+static void with_sizes(const char *source, text *out)
 {
     text_add(out, source);
-    const char *end = strstr(source, "_frame {"), *start = end;
-    while (start && start > source && start[-1] != ' ') start--;
-    if (end)
-        text_print(out,
-                   "\nextern \"C\" __attribute__((visibility(\"default\"))) unsigned long fake_bytes(void) { return "
-                   "sizeof(%.*s_frame); }\n",
-                   (int)(end - start), start);
+    for (const char *end = strstr(source, "_frame {"), *start = end; end; start = end = strstr(end + 1, "_frame {")) {
+        while (start > source && start[-1] != ' ') start--;
+        int length = (int)(end - start);
+        text_print(
+            out,
+            "\nextern \"C\" __attribute__((visibility(\"default\"))) unsigned long fake_bytes_%.*s(void) { return "
+            "sizeof(%.*s_frame); }\n",
+            length, start, length, start);
+    }
 }
 
-static void find_size(module *m)
+/* Of the phase's own frame, or of the kernel's; 0: a kernel that has parameters of its own. */
+static size_t find_size(const module *m, const char *name)
 {
-    unsigned long (*size)(void);
-    void *address = dlsym(m->library.handle, "fake_bytes");
+    char symbol[300];
+    unsigned long (*size)(void) = NULL;
+    snprintf(symbol, sizeof(symbol), "fake_bytes_%s", name);
+    void *address = dlsym(m->library.handle, symbol);
+    char *end = strrchr(symbol, '_');
+    if (!address && !strncmp(end, "_phase", 6)) {
+        *end = 0;
+        address = dlsym(m->library.handle, symbol);
+    }
     memcpy(&size, &address, sizeof(size));
-    m->parameter_bytes = size ? size() : 8;
+    return size ? size() : 0;
 }
 
 FAKE(cuModuleLoadData, void **out, const void *image)
@@ -621,7 +645,7 @@ FAKE(cuModuleLoadData, void **out, const void *image)
     if (!fake.compiler.path[0]) compiler_find_cpp(&fake.compiler);
     pthread_mutex_unlock(&fake.lock);
     text source = {0};
-    with_size((const char *)image + strlen(MARK), &source);
+    with_sizes((const char *)image + strlen(MARK), &source);
     qn_status status = emu_unit_compile(&fake.compiler, text_get(&source), false, m->path, &error);
     text_free(&source);
     if (status == QN_OK) status = emu_library_open(m->path, &m->library, &error);
@@ -631,7 +655,6 @@ FAKE(cuModuleLoadData, void **out, const void *image)
         free(m);
         return CUDA_INVALID_IMAGE;
     }
-    find_size(m);
     *out = m;
     return 0;
 }
@@ -655,6 +678,7 @@ FAKE(cuModuleGetFunction, void **out, void *handle, const char *name)
     if (!f) return CUDA_OUT_OF_MEMORY;
     *f = (function){.module = m, .entry = entry};
     snprintf(f->name, sizeof(f->name), "%s", name);
+    f->parameter_bytes = find_size(m, name);
     *out = f;
     return 0;
 }

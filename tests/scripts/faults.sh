@@ -2,6 +2,9 @@
 # Commands and examples in which an allocation, a file operation or a child process fails: a sample of what
 # tests/faults/driver.c could try, another one every day of the year. QUERN_FAULT_SECONDS: more of it (tools/nightly);
 # QUERN_FAULT_SEED: another sample.
+# The driver of a GPU is not ours: without memory it may end the process.
+QUERN_CUDA_PATH=none
+export QUERN_CUDA_PATH
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd)
 work=$(mktemp -d)
