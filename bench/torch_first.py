@@ -4,8 +4,8 @@ process of its own with empty caches, and what Quern's part of it is spent on.
 
     PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--fuse] [--seconds 1e9]
 
-A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). torch, CUDA and its
-libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
+A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). Processes are forked
+from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
 backend that does nothing); what a backend imports itself is in its time. Columns: seconds, inductor's over Quern's, kernels that were compiled, what an empty
 backend takes, and seconds of Quern's call: importing, cutting graphs into islands, compiling, measuring forms; the slowest kernels in ms.
 SPDX-License-Identifier: MIT
@@ -16,7 +16,7 @@ import json
 import math
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -27,7 +27,7 @@ USUAL = "gelu_residual,layer_norm,softmax_scaled,cross_entropy,mlp_norm,mlp_clas
 
 
 def one(name, form, device, divide):
-    """In a process of its own: one line of JSON."""
+    """In a process of its own."""
     import warnings
 
     warnings.filterwarnings("ignore")
@@ -69,7 +69,7 @@ def one(name, form, device, divide):
     first = time.perf_counter() - start
     start = time.perf_counter()
     step(made)
-    print(json.dumps({"first": first, "second": time.perf_counter() - start, "spent": spent}))
+    return {"first": first, "second": time.perf_counter() - start, "spent": spent}
 
 
 def clock(spent):
@@ -96,10 +96,20 @@ def clock(spent):
 
 def launch(name, form, given, cores):
     folder = tempfile.mkdtemp(prefix="torch_first_")
-    environment = {**os.environ, "QUERN_CACHE": f"{folder}/quern", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "TRITON_CACHE_DIR": f"{folder}/triton", "QUERN_LOG": "compile"}
-    command = [sys.executable, os.path.abspath(__file__), "--one", name, form, "--device", given.device, "--divide", str(given.divide)]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
-    return process, folder
+    pid = os.fork()
+    if pid:
+        return pid, folder
+    os.environ.update(QUERN_CACHE=f"{folder}/quern", TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", TRITON_CACHE_DIR=f"{folder}/triton", QUERN_LOG="compile")
+    os.sched_setaffinity(0, cores)
+    os.dup2(os.open(f"{folder}/errors", os.O_WRONLY | os.O_CREAT), 2)
+    try:
+        answer = one(name, form, given.device, given.divide)
+        with open(f"{folder}/answer", "w") as file:
+            json.dump(answer, file)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(0)  # helpers of inductor and kernels that nobody waits for end with it
 
 
 def geometric(values):
@@ -108,7 +118,6 @@ def geometric(values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--one", nargs=2)
     parser.add_argument("--device", default=None)
     parser.add_argument("--divide", type=int, default=1)
     parser.add_argument("--models", default=USUAL)
@@ -116,12 +125,14 @@ def main():
     parser.add_argument("--forms", default="quern,inductor,aot_eager")
     parser.add_argument("--seconds", type=float, default=1e9)
     given = parser.parse_args()
-    if given.device is None:
-        import torch
+    import torch
+    import torch._dynamo.backends.common  # noqa: F401: what every backend needs
+    import torch._functorch.aot_autograd  # noqa: F401
 
-        given.device = "cuda" if torch.cuda.is_available() else "cpu"
-    if given.one:
-        return one(*given.one, given.device, given.divide)
+    import torch_models  # noqa: F401
+
+    if given.device is None:  # without a look at CUDA, which does not survive a fork
+        given.device = "cuda" if os.path.exists("/dev/nvidiactl") else "cpu"
     began, cores = time.perf_counter(), sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // given.lanes)
     waiting = [(m, f) for m in given.models.split(",") for f in given.forms.split(",")]
@@ -148,22 +159,24 @@ def main():
             running[lane] = (*running[lane][:2], *launch(running[lane][0], running[lane][1], given, running[lane][2]))
         for lane, (name, form, process, folder) in list(running.items()):
             late = time.perf_counter() - began > given.seconds
-            if process.poll() is None and not late:
-                continue
             if late:
-                process.kill()
+                os.kill(process, signal.SIGKILL)
                 waiting.clear()
-            out, errors = process.communicate()
+            if os.waitpid(process, 0 if late else os.WNOHANG)[0] == 0:
+                continue
+            with open(f"{folder}/errors") as file:
+                errors = file.read().splitlines()
+            rows = found.setdefault(name, {})
+            try:
+                with open(f"{folder}/answer") as file:
+                    rows[form] = json.load(file)
+                made = [line.split() for line in errors if line.startswith("compile: ") and f" for {given.device}" in line and line.endswith(" ms")]
+                rows[form]["kernels"], rows[form]["slowest"] = len(made), sorted((float(words[-2]) for words in made), reverse=True)[:5]
+            except (OSError, ValueError):
+                rows[form] = None
+                print(f"{name} {form}: {'out of time' if late else errors[-1][:150] if errors else 'lost'}", flush=True)
             shutil.rmtree(folder, ignore_errors=True)
             del running[lane]
-            rows = found.setdefault(name, {})
-            lines = [line for line in out.splitlines() if line.startswith("{")]
-            rows[form] = json.loads(lines[-1]) if lines else None
-            if lines:
-                made = [line.split() for line in errors.splitlines() if line.startswith("compile: ") and f" for {given.device}" in line and line.endswith(" ms")]
-                rows[form]["kernels"], rows[form]["slowest"] = len(made), sorted((float(words[-2]) for words in made), reverse=True)[:5]
-            else:
-                print(f"{name} {form}: {'out of time' if late else errors.strip().splitlines()[-1][:150] if errors.strip() else 'lost'}", flush=True)
             told(name)
         time.sleep(0.02)
     both = [(rows["quern"], rows["inductor"]) for rows in found.values() if rows.get("quern") and rows.get("inductor")]

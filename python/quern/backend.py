@@ -87,9 +87,10 @@ _KEPT = set(aten.first(dict.fromkeys("_softmax _log_softmax gelu silu mish hards
 
 
 class _Support(OperatorSupportBase):
-    def __init__(self, options):
+    def __init__(self, gm, options):
         self.options = options
         self.reasons = {}
+        self.on_gpu = any(v.is_cuda for n in gm.graph.nodes for v in island.tensors_of(n))
 
     def is_node_supported(self, submodules, node):
         if node.op != "call_function":
@@ -97,7 +98,9 @@ class _Support(OperatorSupportBase):
         if node not in self.reasons:
             name = str(node.target)
             left = any(word in (name, name.partition(".")[2].rpartition(".")[0], name.partition(".")[2]) for word in self.options["leave"])
-            self.reasons[node] = "asked for" if left else island.reason_against(node, self.options["product_limit"])
+            on_host = self.on_gpu and any(not v.is_cuda for v in island.tensors_of(node))
+            reason = "asked for" if left else "on the host, in a program of a GPU" if on_host else None
+            self.reasons[node] = reason or island.reason_against(node, self.options["product_limit"])
         return self.reasons[node] is None
 
 
@@ -171,13 +174,15 @@ def _trim(nodes):
 
 def cut(gm, options, report):
     """Replaces what Quern can compute by calls of islands."""
-    support = _Support(options)
+    support = _Support(gm, options)
     partitioner = CapabilityBasedPartitioner(gm, support, allows_single_node_partition=True)
     order = _order(gm.graph)
     made = []
     for partition in partitioner.propose_partitions():
-        nodes = sorted(partition.nodes, key=order.__getitem__)
-        for piece in _pieces(_trim(nodes)):
+        places = {}  # what has nothing to do with each other can be in one partition, on two devices
+        for node in sorted(partition.nodes, key=order.__getitem__):
+            places.setdefault(next((v.device for v in island.tensors_of(node)), None), []).append(node)
+        for piece in (piece for nodes in places.values() for piece in _pieces(_trim(nodes))):
             piece = _trim(piece)
             if _work(piece) < options["smallest_island"]:
                 report.left(piece, f"fewer than {options['smallest_island']} computing operators together")
@@ -313,6 +318,9 @@ class Report:
         return collections.Counter(self._left.values())
 
 
+_OUR_NAMESPACES = ("aten", "prims", "prim", "quern")  # whose operators do nothing but compute
+
+
 class Graph:
     """One graph, cut: `run` is a function of its inputs. Islands are compiled at the first call; then the text of the graph calls
     straight into C. `forms` by name: with small products alone, and with all where that is another cut."""
@@ -320,6 +328,7 @@ class Graph:
     def __init__(self, kind, gm, options):
         self.inputs = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
         self.count = len(self.inputs)
+        self.is_foreign = any(getattr(n.target, "namespace", "aten") not in _OUR_NAMESPACES for n in gm.graph.nodes if n.op == "call_function")
         self.forms, self.reports = {}, {}
         limits = {"quern": options["product_limit"] or SMALL_PRODUCT}
         if options["measure"] and not options["product_limit"] and any(_is_large(n) for n in gm.graph.nodes):
@@ -417,14 +426,21 @@ class Program:
         self.is_plain = served is not None
         self.quern = served or made
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
-        meta = parts.get("meta")
-        self.changed = set(range(len(inputs))) if meta is None else set(meta.mutated_inp_runtime_indices)
+        self.changed = self.changes(parts.get("meta"), len(inputs))
         self.run, self.key, self.known = self.quern, None, None
         if self.graphs and any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
             self.run = self.first
-            if options["measure"]:
+            if options["measure"] and self.changed is not None:
                 self.key = choice.key_of(gm, inputs, options)
                 self.known = choice.recall(self.key)
+
+    def changes(self, meta, count):
+        """Which inputs the program changes; None: it may change something else (tensors that it has as its own, as those of optimizers, or
+        the state of somebody's operators), and cannot be run to see how long it takes."""
+        if meta is None or any(graph.is_foreign for graph in self.graphs):
+            return None
+        changed = {i for i, info in enumerate(meta.input_info) if info.mutates_data or info.mutates_metadata}
+        return changed if not changed or len(meta.input_info) == count else None
 
     def select(self, form):
         self.form = form

@@ -42,6 +42,11 @@ def values_of(value):
     return [v for v in value if v is not None] if isinstance(value, (list, tuple)) else [value]
 
 
+def tensors_of(node):
+    """What it computes, of tensors."""
+    return [v for v in values_of(node.meta.get("val")) if isinstance(v, torch.Tensor)]
+
+
 def reason_against(node, limit):
     """Why torch keeps this node; None if Quern can have it."""
     if node.target not in aten.OPS:

@@ -246,6 +246,47 @@ class Runtime(unittest.TestCase):
                 found.append(known[name] if name else self.x)
         return found
 
+    def test_what_cannot_be_run_twice_is_not_measured(self):
+        """An optimizer's tensors are the program's own, and somebody's operator may count its calls."""
+        from quern import backend
+
+        weights = [torch.nn.Parameter(torch.randn(4, 5)), torch.nn.Parameter(torch.randn(7))]
+        optimizer, found = torch.optim.Adam(weights, 1e-2), []
+        for w in weights:
+            w.grad = torch.randn_like(w)
+        before = [w.detach().clone() for w in weights]
+        backend._programs.append(found)
+        try:
+            compiled(optimizer.step)()
+        finally:
+            backend._programs.pop()
+        self.assertTrue(found)
+        for program in found:
+            changes = {a for node in program.gm.graph.nodes if node.op == "get_attr" for a in [node.target]}
+            self.assertTrue(program.changed is None or not changes, program.changed)
+        self.assertTrue(any(program.changed is None for program in found))
+        for w, old in zip(weights, before):
+            self.assertLess(float((w.detach() - old).abs().max()), 0.011)
+        _, program, _ = program_of(lambda x, w: torch.tanh(x @ w), self.x, self.w)
+        self.assertEqual(program.changed, set())
+
+    def test_two_devices_in_one_program(self):
+        """Numbers of the host beside tensors of a GPU, which a fake one stands for: no island has both."""
+        from quern import backend
+
+        with torch._subclasses.FakeTensorMode() as mode:
+            x, step = torch.empty(4, 6, device="cuda"), torch.empty(())
+
+            def f(x, step):
+                rate = (step + 1) * 0.5
+                return torch.sin(x) * 2 + 1, rate * rate
+
+            gm = torch.fx.experimental.proxy_tensor.make_fx(f)(x, step)
+        report = backend.Report("inference", gm)
+        backend.cut(gm, {**backend.DEFAULTS, "product_limit": 1 << 21}, report)
+        self.assertEqual([[v.device.type for v in made.input_values] for made in report.islands], [["cuda"]])
+        self.assertEqual({reason for _, reason in report.kept}, {"on the host, in a program of a GPU"})
+
     def test_choices_are_kept(self):
         from quern import choice
 
