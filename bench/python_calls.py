@@ -2,6 +2,7 @@
 
     PYTHONPATH=python python3 bench/python_calls.py [seconds]
 
+A conversion asks torch of each tensor whether its sign may be another and whether it wants a gradient; a compiled program knows ("nothing asked").
 The GPU is kept idle (tiny tensors, a wait before each sample), so that what is timed is the host's work for a launch. On a machine
 without CUDA the same is done with CPU tensors, where the time is that of the whole call.
 """
@@ -19,6 +20,7 @@ kernel add(in float a[n], in float b[n], out float y[n], const int B = 1024) lau
 { y[program(0) * B : B] = a[program(0) * B : B] + b[program(0) * B : B]; }
 tensor add3(float a[n], float b[n]) { return a + b; }
 tensor chain(float a[n], float b[n]) { return gelu(a * b) + a; }
+tensor add4(float a[n], float b[n], float c[n]) { return a + b + c; }
 """
 
 cuda = torch.cuda.is_available()
@@ -31,7 +33,7 @@ q = quern.compile(SOURCE, "bench.qn")
 a, b, out = (torch.randn(N, device=device) for _ in range(3))
 g = a.clone().requires_grad_()
 converted = q.add._callable.convert
-args, keywords = (a, b), {"out": out}
+args, keywords, three, trusted = (a, b), {"out": out}, (a, b, out), q.add4._callable.convert
 
 rows = {
     "quern kernel, out=": lambda: q.add(a, b, out=out),
@@ -40,6 +42,8 @@ rows = {
     "quern function, allocating": lambda: q.add3(a, b),
     "quern function, gradient wanted": lambda: q.add3(g, b),
     "quern conversion alone": lambda: converted(args, keywords),
+    "quern conversion, nothing asked": lambda: trusted(three, None, True),
+    "an empty call": lambda: None,
     "torch.add, out=": lambda: torch.add(a, b, out=out),
     "torch.add": lambda: torch.add(a, b),
     "torch.add, gradient wanted": lambda: torch.add(g, b),

@@ -219,15 +219,21 @@ PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t cou
     return result;
 }
 
-/* What turning the arguments into views costs, for measurements: everything of `run` but the launch. */
+/* What turning the arguments into views costs, for measurements: everything of `run` but the launch; with True as the last
+ * argument what `launch` does, which asks torch nothing about tensors that its compiler knows. */
 static PyObject *callable_convert(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
+    PyObject *items[MOST_ARRAYS];
     binding b;
-    if (count != 2 || !PyTuple_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "convert(args, keywords)");
-        return NULL;
-    }
-    if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
+    if (count < 2 || !PyTuple_Check(args[0]) || PyTuple_Size(args[0]) > MOST_ARRAYS)
+        return PyErr_Format(PyExc_TypeError, "convert(args, keywords[, trusted])");
+    bool trusted = count > 2 && args[2] == Py_True, good;
+    for (int i = 0; i < PyTuple_Size(args[0]); i++) items[i] = PyTuple_GetItem(args[0], i);
+    if (trusted)
+        good = binding_fill_plain(&b, (callable *)self, items, PyTuple_Size(args[0]), true);
+    else
+        good = binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1]);
+    if (!good) return NULL;
     long bytes = b.key_bytes;
     binding_release(&b);
     return PyLong_FromLong(bytes);
@@ -282,7 +288,7 @@ static PyObject *callable_size(PyObject *self, PyObject *none)
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))callable_run, METH_FASTCALL, "run(args, keywords): the call"},
     {"convert", (PyCFunction)(void (*)(void))callable_convert, METH_FASTCALL,
-     "convert(args, keywords): its views alone"},
+     "convert(args, keywords[, trusted]): its views alone"},
     {"launch", (PyCFunction)(void (*)(void))callable_launch, METH_FASTCALL,
      "launch(*args): the call, of tensors that are known to have no gradient"},
     {"prepare", (PyCFunction)(void (*)(void))callable_prepare, METH_FASTCALL, "prepare(*args): compiles for these"},

@@ -69,9 +69,10 @@ typedef struct binding {
     int key_bytes;
 } binding;
 
-/* callable_bind.c: arguments into a binding, with its key: a tuple and a dict, or those by position alone. False: an
- * exception is set; views are released. */
+/* callable_bind.c: arguments into a binding, with its key: a tuple and a dict, an array with names of the last ones, or
+ * those by position alone. False: an exception is set; views are released. */
 bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords);
+bool binding_fill_vector(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, PyObject *names);
 bool binding_fill_plain(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, bool trusted);
 void binding_release(binding *b);
 /* The name of the device it runs on. */

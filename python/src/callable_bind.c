@@ -303,6 +303,16 @@ bool binding_fill(binding *b, callable *self, PyObject *args, PyObject *keywords
     return end(b);
 }
 
+bool binding_fill_vector(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    if (!begin(b, self, count)) return false;
+    for (int i = 0; i < count; i++) b->values[self->inputs[i]] = args[i];
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (!give_named(b, PyTuple_GetItem(names, i), args[count + i])) return false;
+    return end(b);
+}
+
 bool binding_fill_plain(binding *b, callable *self, PyObject *const *args, Py_ssize_t count, bool trusted)
 {
     if (!begin(b, self, count)) return false;
