@@ -41,7 +41,15 @@ class Timing:
     least_us: float
     bytes: int
     device: str
+    flops: int | None
     gb_per_s: float
+    def roofline(self) -> Roofline: ...
+
+class Roofline:
+    copy_gb_per_s: float
+    read_gb_per_s: float
+    gflop_per_s: float
+    device: str
 
 class Checked:
     name: str

@@ -571,6 +571,11 @@ class Explanation:
 
     __repr__ = __str__
 
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        from . import notebook
+
+        return notebook.explanation_bundle(self)
+
 
 _FORMS = {"quern": "Quern", "products": "with large products", "torch": "torch"}
 

@@ -1,21 +1,39 @@
 """Timing, checking and tuning one function with one choice of arguments."""
 
+import re
 import statistics
 import time
 
 from . import _quern
 
 
-class Timing:
-    """The time of a call. On a GPU it is the device's own, between two events; on the host the whole call."""
+class Roofline:
+    """What a device can do at best, measured once for a machine (some seconds) and kept."""
 
-    def __init__(self, name, samples_us, bytes, device):
+    def __init__(self, device):
+        words = _quern.roofline("", None, device, None, None, [], 0, 0.0).split(maxsplit=3)
+        self.copy_gb_per_s, self.read_gb_per_s, self.gflop_per_s = map(float, words[:3])
+        self.device = words[3] if len(words) > 3 else device
+
+    def __repr__(self):
+        return f"{self.device}: {self.copy_gb_per_s:.0f} GB/s copied, {self.read_gb_per_s:.0f} GB/s read, {self.gflop_per_s:.0f} GFLOP/s of f32"
+
+
+class Timing:
+    """The time of a call. On a GPU it is the device's own, between two events; on the host the whole call. flops: operations of a
+    tensor function; None where nobody counted."""
+
+    def __init__(self, name, samples_us, bytes, device, flops=None):
         self.name = name
         self.samples_us = sorted(samples_us)
         self.median_us = statistics.median(self.samples_us)
         self.least_us = self.samples_us[0]
         self.bytes = bytes
         self.device = device
+        self.flops = flops
+
+    def roofline(self):
+        return Roofline(self.device)
 
     @property
     def gb_per_s(self):
@@ -52,7 +70,15 @@ def bench(function, args, keywords, seconds):
         samples, device = _bench_cuda(lambda: function(*args, **keywords), seconds), "cuda"
     else:
         samples, device = _bench_host(lambda: function(*args, **keywords), seconds), keywords.get("device") or "cpu"
-    return Timing(function.name, samples, _bytes(unique), device)
+    return Timing(function.name, samples, _bytes(unique), device, _flops(function, args))
+
+
+def _flops(function, args):
+    """Of the kernels that a tensor function became for arguments like these."""
+    if not function.is_function:
+        return None
+    counts = re.findall(r"^kernel \d+: .* FLOPs (\d+)", function._show("fusion", settings=dict(function._callable.known(tuple(args), {}))), re.M)
+    return sum(map(int, counts)) or None
 
 
 def _repeats(call, clock):

@@ -134,8 +134,10 @@ class Function(_quern.Direct):
         return text + _quern.hints(self.module.path, self.name, None, None, None, items, 0, 0.0)
 
     def graph(self, backward=False, **settings):
-        """Of a tensor function: its graph with the kernels as boxes, as SVG text."""
-        return self._show("graph", backward=backward, picture=True, settings=settings)
+        """Of a tensor function: its graph with the kernels as boxes, as SVG text that a notebook shows."""
+        from .notebook import Picture
+
+        return Picture(self._show("graph", backward=backward, picture=True, settings=settings))
 
     @property
     def is_function(self):

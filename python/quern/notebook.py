@@ -1,6 +1,9 @@
 """What notebooks show: plain text, HTML without scripts, SVG. Colours follow the page (`currentColor`), so dark ones work."""
 
+import math
 from html import escape
+
+from . import _quern
 
 _TABLE = 'style="border-collapse:collapse;color:currentColor;background:transparent"'
 _CELL = 'style="border:1px solid currentColor;padding:2px 8px;text-align:left"'
@@ -27,11 +30,56 @@ def function_bundle(function):
     return bundle
 
 
+class Picture(str):
+    """SVG text that a notebook shows as a picture, on paper of its own, so that dark pages leave it readable."""
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": str(self), "text/html": f'<div style="background:#fff;color:#222;display:inline-block;padding:4px">{self}</div>'}
+
+
 def timing_bundle(timing):
-    """A table, and the samples as a strip of bars."""
+    """A table, the samples as a strip of bars, and the time under the device's roof."""
     rows = [("median", f"{timing.median_us:.2f} us"), ("least", f"{timing.least_us:.2f} us"), ("samples", len(timing.samples_us)),
             ("arguments and results", f"{timing.bytes / 1e6:.2f} MB, {timing.gb_per_s:.1f} GB/s"), ("device", timing.device)]  # fmt: skip
-    return {"text/plain": repr(timing), "text/html": table((timing.name, ""), rows) + bars(timing.samples_us)}
+    html = table((timing.name, ""), rows) + bars(timing.samples_us)
+    try:
+        html += roof(timing, timing.roofline())
+    except _quern.Error:  # a device that has none, as the interpreter
+        pass
+    return {"text/plain": repr(timing), "text/html": html}
+
+
+def roof(timing, roofline, width=400, height=180):
+    """The roofline with a dot for the call, both axes by powers of ten; without a count of operations only how much of the bandwidth it is."""
+    peak, bandwidth = roofline.gflop_per_s, roofline.copy_gb_per_s
+    share = f"{100 * timing.gb_per_s / bandwidth:.0f} % of {bandwidth:.0f} GB/s" if bandwidth else ""
+    if not timing.flops or not timing.bytes or not peak or not bandwidth:
+        return f'<div style="color:currentColor">{escape(share)}</div>'
+    intensity, speed = timing.flops / timing.bytes, timing.flops / timing.median_us * 1e-3
+    left, right = min(-2.0, math.log10(intensity) - 0.3), max(3.0, math.log10(intensity) + 0.3)
+    top = math.log10(peak) + 0.3
+    bottom = min(math.log10(bandwidth) + left, math.log10(speed) - 0.3)
+
+    def place(x, y):
+        return (x - left) / (right - left) * width, height - (y - bottom) / (top - bottom) * height
+
+    ridge = math.log10(peak / bandwidth)
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(left, left + math.log10(bandwidth)), place(ridge, math.log10(peak)), place(right, math.log10(peak))))
+    x, y = place(math.log10(intensity), math.log10(speed))
+    words = f"{intensity:.2g} FLOP a byte, {speed:.4g} of {min(peak, intensity * bandwidth):.4g} GFLOP/s; {share}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + 18}"><polyline points="{line}" fill="none" stroke="currentColor"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"/><text x="0" y="{height + 14}" font-size="11" fill="currentColor">{escape(words)}</text></svg>'
+    )
+
+
+def explanation_bundle(explanation):
+    """A table of islands and one of what torch keeps."""
+    islands = [(r.kind, made.name, len(made.nodes)) for r in explanation.reports for made in r.islands]
+    kept = [(r.kind, str(target).removeprefix("aten."), count, reason) for r in explanation.reports for (target, reason), count in r.kept.items()]
+    html = table(("graph", "island", "operators"), islands) + table(("graph", "torch keeps", "times", "why"), kept)
+    html += table(("", "us a call"), [(name, f"{seconds * 1e6:.1f}") for name, seconds in explanation.times.items()])
+    return {"text/plain": str(explanation), "text/html": html}
 
 
 def bars(samples, width=400, height=60):

@@ -5,12 +5,14 @@
  */
 #include "python.h"
 
+#include <quern/bench.h>
 #include <quern/profile.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ITEMS = 64 };
-typedef enum { SHOW, HINTS, CHECK_FILE, BENCH, TUNE } kind;
+typedef enum { SHOW, HINTS, CHECK_FILE, BENCH, TUNE, ROOFLINE } kind;
 
 typedef struct request {
     kind kind;
@@ -75,6 +77,16 @@ static qn_status perform(void *context, qn_error *error)
     case CHECK_FILE: {
         qn_check_options o = {.kernel = r->kernel, .device = r->device, .settings = settings};
         return qn_check_file(the_context(), r->path, &o, take, r, error);
+    }
+    case ROOFLINE: {
+        qn_roofline found;
+        char words[512];
+        qn_status status = qn_roofline_get(the_context(), r->device, false, &found, error);
+        if (status != QN_OK) return status;
+        int length = snprintf(words, sizeof(words), "%.9g %.9g %.9g %s", found.copy_gb_per_s, found.read_gb_per_s,
+                              found.fma_f32_gflop_per_s, found.device);
+        take(r, words, (size_t)length);
+        return QN_OK;
     }
     case BENCH: {
         qn_bench_options o = {.bench = r->kernel, .device = r->device, .settings = settings, .seconds = r->seconds};
@@ -158,9 +170,16 @@ static PyObject *tune(PyObject *self, PyObject *args)
     return run(TUNE, "what is tuned", args);
 }
 
+static PyObject *roofline(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return run(ROOFLINE, "the roofline", args);
+}
+
 PyMethodDef workbench_methods[] = {{"show", show, METH_VARARGS, "a stage of a kernel, as text"},
                                    {"hints", hints, METH_VARARGS, "`quern show --stage hints`, as text"},
                                    {"check", check, METH_VARARGS, "`quern check`, as text"},
                                    {"bench", bench, METH_VARARGS, "`quern bench`, as text"},
+                                   {"roofline", roofline, METH_VARARGS, "GB/s copied and read, GFLOP/s, the device"},
                                    {"tune", tune, METH_VARARGS, "`quern tune`, as text"},
                                    {0}};

@@ -73,8 +73,25 @@ class Inside(unittest.TestCase):
         bundle = timing._repr_mimebundle_()
         self.assertIn("<table", bundle["text/html"])
         self.assertNotIn("<script", bundle["text/html"])
-        for each in (q, q.twice):
+        self.assertIn("GB/s", bundle["text/html"].rpartition("</svg>")[2])  # of a kernel: how much of the bandwidth
+        roofline = timing.roofline()
+        self.assertTrue(roofline.copy_gb_per_s > 0 and roofline.gflop_per_s > 0)
+        for each in (q, q.twice, q.soft.graph(m=64, n=100, T="f32")):
             self.assertIn("text/html", each._repr_mimebundle_())
+
+    @needs_torch
+    def test_notebooks_show_the_roofline_and_the_fusion(self):
+        q = module()
+        timing = q.soft.bench(torch.randn(64, 100), seconds=0.02)
+        self.assertGreater(timing.flops, 64 * 100 * 3)
+        html = timing._repr_mimebundle_()["text/html"]
+        for part in ("<polyline", "<circle", "FLOP a byte", "currentColor"):
+            self.assertIn(part, html)
+        explained = quern.explain(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.1), torch.nn.GELU()), torch.randn(4, 8))
+        html = explained._repr_mimebundle_()["text/html"]
+        for part in ("island0", "random numbers are torch&#x27;s", "us a call"):
+            self.assertIn(part, html)
+        self.assertNotIn("<script", html)
 
     @needs_torch
     def test_check(self):
