@@ -6,7 +6,8 @@ Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|med
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
-scalars by their names. `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
+scalars by their names. Or, as in bench/problems, level1.py with functions k1, k2 ... of the same arrays in the same order;
+then the function's `bench` block has the sizes and how inputs are made (weights, called w..., so that sums stay near 1). `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
 until its numbers and operations fit a CPU; they are the same on every machine.
 Each problem runs in a process of its own, which is ended after the timeout. --jobs of them compile and are checked side
 by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement. Quern is checked
@@ -24,6 +25,7 @@ import math
 import multiprocessing
 import os
 import re
+import runpy
 import signal
 import statistics
 import subprocess
@@ -34,7 +36,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
-STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads")
+STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads|^(C|O|S|P|G|HEADS)$")
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
           torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12}
@@ -62,8 +64,27 @@ class Problem:
             else:
                 self.scalars.append(m.group(1))
 
+        self.listed = None  # sizes by name, and how arrays are made: a function of level1.py
+        listed = os.path.join(folder, f"level{level}.py")
+        if not found and os.path.exists(listed):
+            block = re.search(r"^bench k%d \((.*?)\)( on| input| \{)(.*)$" % number, text, re.M)
+            self.listed, self.made, self.path = {}, {}, listed
+            for word in block.group(1).split(", "):
+                name, value = word.split(" = ")
+                self.listed[name] = eval(value, {}, dict(self.listed))
+            for name, kind, a, b in re.findall(r"(\w+) = (\w+)\(([-\d.]+), ([-\d.]+)\)", block.group(3)):
+                self.made[name] = (kind, float(a), float(b))
+            said = re.search(r"^// %d: (.*)$" % number, text, re.M)
+            self.name = said.group(1) if said else re.sub(r"\s+", " ", text[head.end():].split(";")[0].strip(" {}\n"))
+
+    def array(self, name, shape):
+        kind, a, b = self.made.get(name, ("normal", 0.0, 1 / math.sqrt(math.prod(shape[1:]) or 1) if name[0] == "w" else 1.0))
+        return torch.randn(shape) * b + a if kind == "normal" else torch.rand(shape) * (b - a) + a
+
     def module(self, changed):
         """The module's names, with some sizes changed as soon as they are given."""
+        if self.listed:
+            return {**self.listed, **changed}
         names = {"__name__": "problem"}
         for node in ast.parse(open(self.path).read()).body:
             exec(compile(ast.Module([node], []), self.path, "exec"), names)
@@ -76,6 +97,13 @@ class Problem:
 
     def build(self, changed, device):
         names = self.module(changed)
+        if self.listed:
+            functions = runpy.run_path(self.path)
+            with torch.device(device):
+                torch.manual_seed(self.number)
+                shapes = [[eval(e.replace("/", "//"), {}, names) for e in extents] for _, extents in self.arrays]
+                inputs = [self.array(name, shape) for (name, _), shape in zip(self.arrays, shapes)]
+            return names, functions[f"k{self.number}"], inputs
         with torch.device(device):
             torch.manual_seed(self.number)
             model = names["Model"](*names["get_init_inputs"]())
@@ -91,7 +119,7 @@ class Problem:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             out = model(*inputs)
         outs = [out] if torch.is_tensor(out) else [x for x in out if torch.is_tensor(x)]
-        every = [x for x in inputs if torch.is_tensor(x)] + list(model.parameters()) + outs
+        every = self.tensors(model, inputs) + outs
         return sum(x.numel() for x in every), counter.get_total_flops()
 
     def sizes(self, which):
@@ -127,6 +155,8 @@ class Problem:
     def values(self, names, inputs):
         """Numbers for the function's scalars, and the tensors for its arrays."""
         scalars = {n: names[n] for n in self.scalars if n in names}
+        if self.listed:
+            return scalars
         words = re.findall(r"def forward\(self, (.*?)\)", open(self.path).read(), re.S)[0].split(",")
         for word, x in zip(words, inputs):
             if not torch.is_tensor(x):
@@ -134,7 +164,8 @@ class Problem:
         return scalars
 
     def tensors(self, model, inputs):
-        return [x for x in inputs if torch.is_tensor(x)] + [p for p in model.parameters() if p.dim()]
+        parameters = [] if self.listed else [p for p in model.parameters() if p.dim()]
+        return [x for x in inputs if torch.is_tensor(x)] + parameters
 
     def settings(self, scalars, tensors):
         """--set words for the command: extents and scalars."""

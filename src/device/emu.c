@@ -164,11 +164,35 @@ typedef struct margins { /* copies of the arrays, each with room around it */
     size_t bytes[MAX_PARAMS];
 } margins;
 
+/* The lowest place of an array with digits that no guard keeps away and the end of the highest, over the axes from `axis` on. */
+static void digits_reach(const param_digits *d, const array_view *v, int axis, int64_t place, const int64_t *guards,
+                         int64_t *low, int64_t *high)
+{
+    if (axis < v->rank) {
+        for (int64_t at = 0; at < v->extents[axis]; at++) {
+            int64_t sums[GUARDS_MOST];
+            memcpy(sums, guards, sizeof(sums));
+            int64_t moved = digits_place(d, axis, at, sums);
+            digits_reach(d, v, axis + 1, place + moved, sums, low, high);
+        }
+        return;
+    }
+    for (int g = 0; g < d->guard_count; g++)
+        if (guards[g] < 0 || guards[g] >= d->guard_extent[g]) return;
+    if (place < *low) *low = place;
+    if (place >= *high) *high = place + 1;
+}
+
 /* The bytes from the lowest element to the end of the highest. */
-static void reach_of(const array_view *v, char **first, size_t *bytes)
+static void reach_of(const tile_param *p, const array_view *v, char **first, size_t *bytes)
 {
     int64_t low, high, size = dtypes[v->elem].size_bytes;
     view_reach(v, &low, &high);
+    if (p->digits && high > low) { /* its strides say nothing */
+        low = 0;
+        high = 1;
+        digits_reach(p->digits, v, 0, p->digits->origin, p->digits->guard_first, &low, &high);
+    }
     *first = (char *)v->data + low * size;
     *bytes = (size_t)((high - low) * size);
 }
@@ -179,7 +203,7 @@ static bool margins_open(margins *m, const tile_kernel *k, const array_view *arr
         const tile_param *p = &k->params[i];
         if (p->kind > PARAM_SCRATCH) continue;
         m->views[i] = arrays[i];
-        reach_of(&arrays[i], &m->first[i], &m->bytes[i]);
+        reach_of(p, &arrays[i], &m->first[i], &m->bytes[i]);
         size_t room = 65536 + (m->bytes[i] + 4095) / 4096 * 4096;
         m->memory[i] = malloc(m->bytes[i] + 2 * room + ALIGNMENT);
         if (!m->memory[i]) return false;

@@ -151,7 +151,43 @@ const prelude_part prelude_memory_parts[] = {
      "INLINE $tx16 load_mask_$tx16(const $c *p, mask16 m) { return load_bits_$tx16(p, mask_bits(m)); }\n"},
     {"store_mask_$tx16", "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64", "store_bits_$tx16 mask_bits",
      "INLINE void store_mask_$tx16($c *p, $tx16 v, mask16 m) { store_bits_$tx16(p, v, mask_bits(m)); }\n"},
-    {"load_stride_$tx16", "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64", "mask_bits",
+    /* By lanes: where there are masks, numbers of 32 bits are gathered and scattered by one instruction, and those two
+     * apart, the commonest, lie in two whole vectors. Sixteen tests of a lane are slow, and slower still to compile. */
+    {"spread_bits", "", "",
+     "#ifdef MASK_REGISTERS\n"
+     "INLINE unsigned spread_bits(unsigned bits) { return __builtin_ia32_pdep_si(bits, 0x55555555u); }\n"
+     "#define IS_NEAR(stride) ((stride) < 1L << 26 && (stride) > -(1L << 26))\n"
+     "#endif\n"},
+    {"load_stride_$tx16", "f32 i32 u32", "mask_bits spread_bits load_bits_$tx16 iota_i32x16 splat_i32x16",
+     "OUTLINE $tx16 load_lanes_$tx16(const $c *p, long stride, unsigned bits)\n"
+     "{\n"
+     "    $tx16 r = {0};\n"
+     "    for (int k = 0; k < 16; k++)\n"
+     "        if (bits >> k & 1) r[k] = p[k * stride];\n"
+     "    return r;\n"
+     "}\n"
+     "INLINE $tx16 load_stride_$tx16(const $c *p, long stride, mask16 m)\n"
+     "{\n"
+     "    unsigned bits = mask_bits(m);\n"
+     "#ifdef MASK_REGISTERS\n"
+     "    if (stride == 2) {\n"
+     "        unsigned both = spread_bits(bits);\n"
+     "        return __builtin_shufflevector(load_bits_$tx16(p, both & 0xffff), load_bits_$tx16(p + 16, both >> 16),\n"
+     "                                       0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);\n"
+     "    }\n"
+     "    if (__builtin_expect(IS_NEAR(stride), 1))\n"
+     "        return ($tx16)__builtin_ia32_gathersiv16sf((f32x16){0}, p, iota_i32x16() * splat_i32x16((int)stride),\n"
+     "                                                   (unsigned short)bits, 4);\n"
+     "#else\n"
+     "    if (__builtin_constant_p(bits) && bits == 0xffff) {\n"
+     "        $tx16 r;\n"
+     "        for (int k = 0; k < 16; k++) r[k] = p[k * stride];\n"
+     "        return r;\n"
+     "    }\n"
+     "#endif\n"
+     "    return load_lanes_$tx16(p, stride, bits);\n"
+     "}\n"},
+    {"load_stride_$tx16", "f64 i8 i16 i64 u8 u16 u64", "mask_bits",
      "INLINE $tx16 load_stride_$tx16(const $c *p, long stride, mask16 m)\n"
      "{\n"
      "    $tx16 r = {0};\n"
@@ -160,14 +196,64 @@ const prelude_part prelude_memory_parts[] = {
      "        if (bits >> k & 1) r[k] = p[k * stride];\n"
      "    return r;\n"
      "}\n"},
-    {"store_stride_$tx16", "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64", "mask_bits",
+    {"store_stride_$tx16", "f32 i32 u32", "mask_bits spread_bits store_bits_$tx16 iota_i32x16 splat_i32x16",
+     "OUTLINE void store_lanes_$tx16($c *p, long stride, $tx16 v, unsigned bits)\n"
+     "{\n"
+     "    for (int k = 0; k < 16; k++)\n"
+     "        if (bits >> k & 1) p[k * stride] = v[k];\n"
+     "}\n"
+     "INLINE void store_stride_$tx16($c *p, long stride, $tx16 v, mask16 m)\n"
+     "{\n"
+     "    unsigned bits = mask_bits(m);\n"
+     "#ifdef MASK_REGISTERS\n"
+     "    if (stride == 2) {\n"
+     "        unsigned both = spread_bits(bits);\n"
+     "        store_bits_$tx16(p, __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),\n"
+     "                         both & 0xffff);\n"
+     "        store_bits_$tx16(p + 16, __builtin_shufflevector(v, v, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, "
+     "14,\n"
+     "                                                         15, 15), both >> 16);\n"
+     "        return;\n"
+     "    }\n"
+     "    if (stride && __builtin_expect(IS_NEAR(stride), 1)) {\n"
+     "        __builtin_ia32_scattersiv16sf(p, (unsigned short)bits, iota_i32x16() * splat_i32x16((int)stride), "
+     "(f32x16)v, 4);\n"
+     "        return;\n"
+     "    }\n"
+     "#else\n"
+     "    if (__builtin_constant_p(bits) && bits == 0xffff) {\n"
+     "        for (int k = 0; k < 16; k++) p[k * stride] = v[k];\n"
+     "        return;\n"
+     "    }\n"
+     "#endif\n"
+     "    store_lanes_$tx16(p, stride, v, bits);\n"
+     "}\n"},
+    {"store_stride_$tx16", "f64 i8 i16 i64 u8 u16 u64", "mask_bits",
      "INLINE void store_stride_$tx16($c *p, long stride, $tx16 v, mask16 m)\n"
      "{\n"
      "    unsigned bits = mask_bits(m);\n"
      "    for (int k = 0; k < 16; k++)\n"
      "        if (bits >> k & 1) p[k * stride] = v[k];\n"
      "}\n"},
-    {"gather_$tx16", "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64", "mask_bits",
+    {"gather_$tx16", "f32 i32 u32", "mask_bits",
+     "INLINE $tx16 gather_$tx16(const $c *p, i64x16 index, mask16 m)\n"
+     "{\n"
+     "    unsigned bits = mask_bits(m);\n"
+     "#ifdef MASK_REGISTERS\n"
+     "    typedef long long places __attribute__((vector_size(64)));\n"
+     "    i64x8 low = __builtin_shufflevector(index, index, 0, 1, 2, 3, 4, 5, 6, 7);\n"
+     "    i64x8 high = __builtin_shufflevector(index, index, 8, 9, 10, 11, 12, 13, 14, 15);\n"
+     "    f32x8 a = __builtin_ia32_gatherdiv16sf((f32x8){0}, p, (places)low, (unsigned char)bits, 4);\n"
+     "    f32x8 b = __builtin_ia32_gatherdiv16sf((f32x8){0}, p, (places)high, (unsigned char)(bits >> 8), 4);\n"
+     "    return ($tx16)__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);\n"
+     "#else\n"
+     "    $tx16 r = {0};\n"
+     "    for (int k = 0; k < 16; k++)\n"
+     "        if (bits >> k & 1) r[k] = p[index[k]];\n"
+     "    return r;\n"
+     "#endif\n"
+     "}\n"},
+    {"gather_$tx16", "f64 i8 i16 i64 u8 u16 u64", "mask_bits",
      "INLINE $tx16 gather_$tx16(const $c *p, i64x16 index, mask16 m)\n"
      "{\n"
      "    $tx16 r = {0};\n"

@@ -7,6 +7,9 @@
 
 #include "ir/view.h"
 
+/* Where a position on an axis of an array with digits lies, before its origin; adds what it is to the guards. */
+int64_t digits_place(const param_digits *d, int axis, int64_t at, int64_t *guards);
+
 /* R701 .. R709, E507 (assert). One entry per kind and source line; `times` counts the rest. */
 typedef struct finding {
     int code;                     /* 701 ..., 507 */

@@ -48,10 +48,8 @@ static void settle_masks(interp *s, addresses *a)
     }
 }
 
-/* Where a position on an axis lies: by its stride, or digit by digit. */
-static int64_t place_in_memory(const param_digits *d, int axis, int64_t at, int64_t stride, int64_t *guards)
+int64_t digits_place(const param_digits *d, int axis, int64_t at, int64_t *guards)
 {
-    if (!d) return at * stride;
     const axis_digits *x = &d->axes[axis];
     int64_t place = 0;
     for (int i = x->count - 1; i >= 0; i--) {
@@ -66,7 +64,7 @@ static int64_t place_in_memory(const param_digits *d, int axis, int64_t at, int6
 static void apply_position(addresses *a, const param_digits *d, int axis, int64_t at, int64_t stride, int64_t first,
                            int64_t last)
 {
-    int64_t guards[GUARDS_MOST] = {0}, place = place_in_memory(d, axis, at, stride, guards);
+    int64_t guards[GUARDS_MOST] = {0}, place = d ? digits_place(d, axis, at, guards) : at * stride;
     for (int64_t j = first; j < last; j++) a->memory[j] += place;
     for (int g = 0; a->guards && g < d->guard_count; g++)
         for (int64_t j = first; j < last; j++) a->guards[g * a->count + j] += guards[g];
@@ -115,9 +113,8 @@ static void report_outside(interp *s, const tile_op *op, int axis, int64_t index
 {
     const char *name = s->kernel->params[op->attr.access.array].name;
     if (!s->outside[0])
-        snprintf(s->outside, sizeof(s->outside),
-                 "R701: index %lld is outside axis %d of `%.60s`, whose extent is %lld", (long long)index, axis, name,
-                 (long long)extent);
+        snprintf(s->outside, sizeof(s->outside), "R701: index %lld is outside axis %d of `%.60s`, whose extent is %lld",
+                 (long long)index, axis, name, (long long)extent);
     if (!s->check || s->quiet || interp_again(s, 701, op)) return;
     interp_report(s, 701, op, "index %lld is outside axis %d of `%s`, whose extent is %lld", (long long)index, axis,
                   name, (long long)extent);

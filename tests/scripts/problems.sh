@@ -1,0 +1,31 @@
+#!/bin/sh
+# The functions of bench/problems at the small sizes of their bench blocks: `check` compares `cpu`, and their CUDA text on the CPU, with
+# the interpreter. Usage: tests/scripts/problems.sh BUILD_FOLDER [all]; without `all` (tools/nightly says it) those whose plans
+# differ most: gathered products, windows of windows, interleaved results, norms over several axes, scans, cells, attention.
+. "$(dirname "$0")/../holds.sh"
+
+# settings FILE NAME: --set words for the sizes `on ref` of its bench block
+settings() {
+    sed -n "s/^bench $2 ([^)]*) on ref (\([^)]*\)).*/\1/p" "$1" | tr ',' '\n' | sed -n 's/^ *\([A-Za-z_]*\) = \(.*\)$/--set \1=\2/p'
+}
+checked=0
+for level in 1 2 3; do
+    file=bench/problems/level$level.qn
+    every=$(sed -n 's/^bench \(k[0-9]*\) .*/\1/p' "$file")
+    case $level in
+    1) few="k50 k92" ;;
+    2) few="k6 k62" ;;
+    3) few="k9 k11" ;;
+    esac
+    [ "${2:-}" = all ] && few=$every
+    for name in $few; do
+        holds "level $level $name" timeout 60 "$quern" check "$file" "$name" $(settings "$file" "$name")
+        checked=$((checked + 1))
+    done
+    for name in $(sed -n 's/^tensor \(k[0-9]*\)(.*/\1/p' "$file"); do
+        echo "$every" | grep -qx "$name" || holds "level $level $name has a bench block" false
+        grep -Eq "^def $name\(|(^| )$name( = |,)" "bench/problems/level$level.py" || holds "level$level.py has $name" false
+    done
+done
+holds "there were functions" [ "$checked" -ge 6 ]
+finish
