@@ -95,12 +95,13 @@ static double work_of(const graph *g, node dot)
     return (double)shape_count(&x->shape) * (double)left->shape.extents[left->shape.rank - 1];
 }
 
-/* The operand over a copy of its image; 0: as it is. */
-static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count, node dot, int side)
+/* The operand over a copy of its image; 0: as it is. moved: the product's elements are moved and added up, which makes windows
+ * of the operand. */
+static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count, node dot, int side, bool moved)
 {
     node chain[MOST_MOVES], image = graph_get(g, dot)->inputs[side];
     int count = 0, axes[GRAPH_RANK], back[GRAPH_RANK], channels = -1;
-    bool windows = false;
+    bool windows = moved;
     while (!((int)image < leaf_count && leaves[image].given) &&
            graph_ops[graph_get(g, image)->code].class == GRAPH_CLASS_MOVE && graph_get(g, image)->input_count == 1) {
         if (count == MOST_MOVES) return 0;
@@ -136,19 +137,47 @@ static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count
     return made;
 }
 
+static bool is_wanted(const graph *g, node n, const fuse_options *options)
+{
+    const graph_node *dot = graph_get(g, n);
+    dtype elem = graph_get(g, dot->inputs[0])->elem;
+    return dot->input_count == 2 && options->gpu && options->arch == HOPPER && options->mode == FUSE_FUSED &&
+           (elem == DT_BF16 || elem == DT_F16);
+}
+
+/* The nodes from a sum down to a product whose moved elements it adds up, the product last; 0: it is no such sum. */
+static int find_moved(const graph *g, node n, node *chain)
+{
+    int count = 0;
+    bool windows = false;
+    for (;; n = graph_get(g, n)->inputs[0]) {
+        const graph_node *x = graph_get(g, n);
+        bool sum = x->code == GRAPH_REDUCE && x->attr.fold == FOLD_SUM;
+        bool move = graph_ops[x->code].class == GRAPH_CLASS_MOVE && x->code != GRAPH_CONCAT;
+        if (count == MOST_MOVES) return 0;
+        chain[count++] = n;
+        if (x->code == GRAPH_DOT) return windows ? count : 0;
+        if (!sum && !move) return 0;
+        windows |= x->code == GRAPH_WINDOW;
+    }
+}
+
 node fuse_channels_prepare(graph *g, const fuse_leaf *leaves, int leaf_count, node n, const fuse_options *options)
 {
-    const graph_node dot = *graph_get(g, n);
-    if (dot.code != GRAPH_DOT || dot.input_count != 2 || !options->gpu || options->arch != HOPPER ||
-        options->mode != FUSE_FUSED)
-        return n;
-    dtype elem = graph_get(g, dot.inputs[0])->elem;
-    if (elem != DT_BF16 && elem != DT_F16) return n;
-    for (int side = 0; side < 2; side++) {
-        node inputs[2] = {dot.inputs[0], dot.inputs[1]}, other = with_channels_last(g, leaves, leaf_count, n, side);
-        if (!other) continue;
-        inputs[side] = other;
-        return graph_again(g, n, inputs);
+    node chain[MOST_MOVES], made = 0;
+    graph_code code = graph_get(g, n)->code;
+    int count = code == GRAPH_REDUCE ? find_moved(g, n, chain) : 1;
+    if (code == GRAPH_DOT) chain[0] = n;
+    if ((code != GRAPH_DOT && code != GRAPH_REDUCE) || !count || !is_wanted(g, chain[count - 1], options)) return n;
+    const graph_node dot = *graph_get(g, chain[count - 1]);
+    int rank = dot.shape.rank;
+    bool moved = code == GRAPH_REDUCE;
+    for (int side = 0; side < 2 && !made; side++) {
+        node inputs[2] = {dot.inputs[0], dot.inputs[1]};
+        if (moved && dot.shape.extents[rank - 2 + side] <= dot.shape.extents[rank - 1 - side]) continue; /* weights */
+        inputs[side] = with_channels_last(g, leaves, leaf_count, chain[count - 1], side, moved);
+        made = inputs[side] ? graph_again(g, chain[count - 1], inputs) : 0;
     }
-    return n;
+    for (int i = count - 2; i >= 0 && made; i--) made = graph_again(g, chain[i], &made);
+    return made ? made : n;
 }

@@ -64,7 +64,7 @@ node dot_find_top(const graph *g, const bool *in_memory, const group *grp)
     if (graph_get(g, top)->input_count > 2) return top;
     for (int i = 0; i < grp->node_count; i++) { /* oldest first */
         const graph_node *x = graph_get(g, grp->nodes[i]);
-        bool kept = x->code == GRAPH_KEEP, pad = x->code == GRAPH_PAD && x->elem == DT_F32;
+        bool kept = x->code == GRAPH_KEEP, pad = x->code == GRAPH_PAD;
         if ((!is_sum(x) && !kept && !pad) || x->elem != graph_get(g, grp->anchor)->elem) continue;
         if (is_above(g, in_memory, x->inputs[0], top) && (!kept || is_part(g, x->inputs[0], top))) top = grp->nodes[i];
     }

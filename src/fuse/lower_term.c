@@ -29,12 +29,19 @@ static value number_value(lowering *l, tile_block *b, dtype elem, number n)
     return lower_scalar_value(l, b, lower_number_param(l, elem, n));
 }
 
+#define LITERAL_DIVISOR 16
 #define LITERAL_OFFSET 256 /* where windows are structure, so is how far their elements lie apart */
 
 static value size_value(lowering *l, tile_block *b, int64_t n)
 {
     if (l->t->unroll != UNROLL_NONE && llabs(n) <= LITERAL_OFFSET) return lower_integer(l, b, n);
     return number_value(l, b, DT_I64, (number){.i = n});
+}
+
+/* What divides a position: strides and sizes of windows are structure, and by a literal a division is a multiplication. */
+static value divisor_value(lowering *l, tile_block *b, int64_t n)
+{
+    return n <= LITERAL_DIVISOR ? lower_integer(l, b, n) : size_value(l, b, n);
 }
 
 static value scaled(lowering *l, tile_block *b, value x, int64_t factor)
@@ -102,10 +109,10 @@ static value digits_value(lowering *l, frame *f, const affine *a, int axis)
         for (int k = 0; k < n; k++) outermost &= l->axis_of[l->order[k]] != axis;
         value digit = position;
         if (unit != 1)
-            digit = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){digit, size_value(l, f->block, unit)}, 2, 0);
+            digit = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){digit, divisor_value(l, f->block, unit)}, 2, 0);
         if (!outermost)
-            digit = lower_op(l, f->block, OP_MOD, DT_I64, (value[]){digit, size_value(l, f->block, s->axes[i].extent)},
-                             2, 0);
+            digit = lower_op(l, f->block, OP_MOD, DT_I64,
+                             (value[]){digit, divisor_value(l, f->block, s->axes[i].extent)}, 2, 0);
         if (a->factor[i]) sum = sum_of(l, f->block, sum, scaled(l, f->block, digit, a->factor[i]));
         unit *= s->axes[i].extent;
     }
@@ -266,8 +273,8 @@ value lower_whole(lowering *l, frame *f)
 static value quotient_value(lowering *l, frame *f, const term *x)
 {
     value v = affine_value(l, f, &x->index);
-    if (x->low != 1) v = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){v, size_value(l, f->block, x->low)}, 2, 0);
-    if (x->high) v = lower_op(l, f->block, OP_MOD, DT_I64, (value[]){v, size_value(l, f->block, x->high)}, 2, 0);
+    if (x->low != 1) v = lower_op(l, f->block, OP_DIV, DT_I64, (value[]){v, divisor_value(l, f->block, x->low)}, 2, 0);
+    if (x->high) v = lower_op(l, f->block, OP_MOD, DT_I64, (value[]){v, divisor_value(l, f->block, x->high)}, 2, 0);
     return v;
 }
 

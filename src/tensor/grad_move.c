@@ -389,10 +389,10 @@ void grad_of_window(grad_step *s)
     int64_t extent = s->g->nodes[s->x[0]].shape.extents[a.axis];
     interleaving in;
     bool parts = find_interleaving(s->g, s->d, &in);
-    if (a.stride <= MOST_RESIDUES && is_moved_product(s->g, parts ? in.parts[0] : s->d))
-        s->dx[0] = of_product(s->g, s->d, &a, extent);
-    else if ((a.size - 1) * a.dilation < a.stride)
+    if ((a.size - 1) * a.dilation < a.stride) /* nothing is added up */
         s->dx[0] = of_apart(s, extent);
+    else if (a.stride <= MOST_RESIDUES && is_moved_product(s->g, parts ? in.parts[0] : s->d))
+        s->dx[0] = of_product(s->g, s->d, &a, extent);
     else if (a.size <= MOST_SLICES)
         s->dx[0] = of_elements(s, extent);
     else if (s->n.shape.extents[a.axis] <= MOST_SLICES)

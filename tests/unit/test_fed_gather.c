@@ -186,6 +186,7 @@ TEST(windows_of_channels)
     static const char *const odd[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=256", "C=40"};
     EXPECT(walks_windows("last", settings, COUNT(settings)));
     EXPECT(walks_windows("halves", settings, COUNT(settings))); /* from a copy that has its channels last */
+    EXPECT(walks_windows("turned", settings, COUNT(settings))); /* moved elements of a product, added up */
     EXPECT(!walks_windows("last", odd, COUNT(odd)) && !walks_windows("halves", odd, COUNT(odd)));
     for (int i = 0; i < COUNT(windows); i++) compare(&windows[i], FORWARD);
     compare(&windows[0], BY_IMAGE);
@@ -201,6 +202,21 @@ TEST(gradients)
 {
     for (int i = 0; i < COUNT(cases); i += 3)
         for (int what = BY_IMAGE; what <= BY_WEIGHT; what++) compare(&cases[i], (wanted)what);
+}
+
+/* Windows that share no element are one product for all of their elements, and one kernel that lays them out. */
+TEST(windows_apart_are_one_product)
+{
+    static const char *const settings[] = {"N=16", "H=64", "W=128", "KH=3", "KW=3", "O=64", "C=32"};
+    qn_show_options options = {.stage = "fusion", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+    text words = {0};
+    qn_error error;
+    int kernels = 0;
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", "spread", &options, keep, &words, &error) == QN_OK);
+    for (const char *at = text_get(&words); (at = strstr(at, "kernel ")) != NULL; at++)
+        kernels += at == text_get(&words) || at[-1] == '\n';
+    EXPECT(kernels == 2);
+    text_free(&words);
 }
 
 /* Products release a stage a step late: copies that were more than all stages but two ahead would wait for ever. */
@@ -274,4 +290,5 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
-          CASE(copies_leave_two_stages), CASE(the_assembler_is_content), CASE(close_context))
+          CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(the_assembler_is_content),
+          CASE(close_context))
