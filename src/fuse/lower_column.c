@@ -324,7 +324,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
     int64_t turns = (l->extents[tiled] + WIDE_ROWS - 1) / WIDE_ROWS * extents_product(l, rows, row_count - 1);
     /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
-    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 4);
+    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1);
     int chunk_param = lower_scalar(l, "chunks", c->part_count);
     make_scratch(p, l, c, kept, kept_count);
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];

@@ -47,6 +47,11 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
 bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out);
 
+/* scatter_cuda.c */
+typedef enum scatter_cuda_kind { SCATTER_ADD_ROWS /* to what y holds */, SCATTER_RUN_SUMS } scatter_cuda_kind;
+bool fuse_scatter_cuda_suits(const fuse_options *options, dtype elem, int64_t positions, int64_t row);
+tile_kernel *fuse_scatter_cuda(arena *memory, scatter_cuda_kind kind, dtype index, int64_t row);
+
 /* sort.c: an ARGSORT as calls of kernels in CUDA and arithmetic around them; n itself where its keys are too wide. sorted
  * (or NULL) gets the keys in their order where that costs nothing; else it is left alone. */
 node fuse_sort_prepare(graph *g, node n, node *sorted);

@@ -381,6 +381,16 @@ static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width
                                         LANES, inside, inside, start, inside, inside, type));
 }
 
+static bool is_row_major(const fuse_argument *a)
+{
+    int64_t step = 1;
+    for (int k = a->rank - 1; k >= 0; k--) {
+        if (a->extents[k] != 1 && a->strides[k] != step) return false;
+        step *= a->extents[k];
+    }
+    return true;
+}
+
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out)
 {
@@ -431,7 +441,12 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
     out->kernel =
         scatter_text(memory, form, result.extents[2], type, index_type, inside, has_base ? BASE_COPIED : BASE_ZERO);
     if (has_base) {
-        out->over = scatter_text(memory, form, result.extents[2], type, index_type, inside, BASE_WRITTEN_OVER);
+        bool cuda = form == FORM_PIECES && base.extents[0] == 1 && is_row_major(&base) && is_row_major(&updates) &&
+                    is_row_major(&index) && is_row_major(&order) &&
+                    fuse_scatter_cuda_suits(options, of->elem, order.extents[0], result.extents[2]);
+        out->over =
+            cuda ? fuse_scatter_cuda(memory, SCATTER_ADD_ROWS, graph_get(g, of->inputs[1])->elem, result.extents[2])
+                 : scatter_text(memory, form, result.extents[2], type, index_type, inside, BASE_WRITTEN_OVER);
         out->over_read = 0;
         out->over_write = 4 - firsts;
     }
@@ -522,6 +537,10 @@ bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view 
         source = arena_print(memory, run_rows_source, index_type, type, type, inside, inside, inside, inside, type);
     *out = fuse_kernel_of(memory, g, n, "run_sum", 4);
     memcpy(out->arguments, parts, sizeof(parts));
-    out->kernel = fuse_from_source(memory, "run_sum", source);
+    bool cuda = fuse_scatter_cuda_suits(options, of->elem, parts[3].extents[0], parts[3].extents[1]);
+    for (int i = 0; i < 4; i++) cuda = cuda && is_row_major(&parts[i]);
+    out->kernel =
+        cuda ? fuse_scatter_cuda(memory, SCATTER_RUN_SUMS, graph_get(g, of->inputs[0])->elem, parts[3].extents[1])
+             : fuse_from_source(memory, "run_sum", source);
     return true;
 }

@@ -149,4 +149,40 @@ TEST(counting_infinities)
     tape_close();
 }
 
-TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding), CASE(counting_infinities))
+/* Rows are added to a variable where it is: runs shorter and longer than what some lanes add up, up to all of them, rows
+ * of any length. */
+TEST(adding_in_place)
+{
+    static const int rows[] = {16, 17, 20, 64, 128};
+    enum { PLACES = 700, TABLE = 90 };
+    for (int i = 0; i < COUNT(rows); i++)
+        for (int skew = 0; skew < 3; skew++) {
+            int64_t index[PLACES];
+            float *updates = malloc(sizeof(float) * PLACES * (size_t)rows[i]);
+            for (int k = 0; k < PLACES; k++) index[k] = skew == 2 ? 5 : skew && draw(2) ? 7 : draw(TABLE);
+            for (int k = 0; k < PLACES * rows[i]; k++) updates[k] = (float)(draw(9) - 4);
+            float expected[TABLE * 128], found[TABLE * 128];
+            for (int k = 0; k < TABLE * rows[i]; k++) expected[k] = (float)(k % 11);
+            begin();
+            qn_tensor table = qn_variable(qn_from_memory(tape, expected, QN_F32, QN_SHAPE(TABLE, rows[i])));
+            EXPECT(qn_eval(tape, NULL, 0, NULL) == QN_OK);
+            qn_tensor at = qn_from_memory(tape, index, QN_I64, QN_SHAPE(PLACES));
+            qn_tensor more = qn_from_memory(tape, updates, QN_F32, QN_SHAPE(PLACES, rows[i]));
+            qn_assign(table, qn_index_add(table, 0, at, more));
+            qn_error error = {0};
+            bool read = qn_tensor_read(table, found, sizeof(float) * TABLE * (size_t)rows[i], &error) == QN_OK;
+            if (!read) printf("%s\n", error.message);
+            EXPECT(read);
+            for (int k = 0; k < PLACES; k++)
+                for (int e = 0; e < rows[i] && index[k] < TABLE; e++)
+                    expected[index[k] * rows[i] + e] += updates[k * rows[i] + e];
+            int wrong = 0; /* whole numbers: exact in any order */
+            for (int k = 0; k < TABLE * rows[i]; k++) wrong += found[k] != expected[k];
+            EXPECT(wrong == 0);
+            tape_close();
+            free(updates);
+        }
+}
+
+TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding), CASE(counting_infinities),
+          CASE(adding_in_place))
