@@ -1,16 +1,21 @@
 """What PyTorch reaches on the models that bench_dlrm, mlp_study and kernels/lora.qn have, on the same device: eager, and
 torch.compile where that is asked for. On a GPU figures are medians of Triton's do_bench, on the CPU of wall times.
 
-Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] lora | layer | lookup | mlp SIZE | dlrm NAME ...
-  lora        act(x + bias + m y) at nine sizes, as a table: PyTorch eager and torch.compile, in microseconds
+Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] lora | layer | lookup | mlp SIZE |
+       dlrm NAME ...
+  lora        act(x + bias + m y) with five functions at nine sizes, as a table in microseconds: PyTorch eager and torch.compile;
+              with --quern build/quern also what `quern bench kernels/lora.qn` measures: fused, and a kernel for each operation
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
   mlp SIZE    d2048 or d4096: 64 layers of a linear layer and GELU, batch 1024, Adam, tf32: a training step
   dlrm NAME   "dot 128" ...: Meta's configuration, SGD, a batch of so many rows: a training step and a forward pass
 Needs PyTorch.
 """
+import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -31,6 +36,7 @@ def option(name, otherwise):
 
 device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
+quern = option("--quern", "")
 compiles = "--no-compile" not in words
 if not compiles:
     words.remove("--no-compile")
@@ -68,25 +74,44 @@ def compiled(function, **options):
 # ---- act(x + bias + m y) ----
 
 
+def quern_lora(name):
+    """Microseconds of lora_fused and of eager lora_fused, by N."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as to:
+        command = [quern, "bench", "kernels/lora.qn", "lora_" + name, "--device", device, "--seconds", "0.2", "--json", to.name]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        rows = json.load(open(to.name))
+    found = {}
+    for row in rows:
+        n = int(row["arguments"].split("N = ")[1].split(",")[0])
+        found.setdefault(n, {})[row["variant"].split("(")[0]] = row["median_ns"] * 1e-3
+    return found
+
+
 def lora():
-    acts = {"relu": torch.relu, "sigmoid": torch.sigmoid}
-    print(f"{'act':8s} {'M x N':>16s} {'eager us':>10s} {'compile us':>10s}")
+    acts = {"relu": torch.relu, "sigmoid": torch.sigmoid, "gelu": F.gelu, "silu": F.silu, "none": lambda v: v}
+    print(f"{'act':8s} {'M x N':>16s} {'eager us':>10s} {'compile us':>10s}", end="")
+    print(f" {'quern us':>10s} {'unfused us':>10s} {'of best':>8s}" if quern else "")
     for name, act in acts.items():
+        ours = quern_lora(name) if quern else {}
 
         def end(x, bias, y):
             return act(x + bias + 0.5 * y)
 
-        for n in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        for n in sorted(ours) or (4, 8, 16, 32, 64, 128, 256, 512, 1024):
             m = n * n // 4
             x, y = torch.randn(m, n, device=device), torch.randn(m, n, device=device)
             bias = torch.randn(n, device=device)
-            eager = milliseconds(lambda: end(x, bias, y))
+            eager = milliseconds(lambda: end(x, bias, y)) * 1e3
             fast = float("nan")
             if compiles:
                 function = compiled(end, dynamic=False)
                 function(x, bias, y)
-                fast = milliseconds(lambda: function(x, bias, y))
-            print(f"{name:8s} {m:>9d} x {n:<4d} {eager * 1e3:10.2f} {fast * 1e3:10.2f}", flush=True)
+                fast = milliseconds(lambda: function(x, bias, y)) * 1e3
+            print(f"{name:8s} {m:>9d} x {n:<4d} {eager:10.2f} {fast:10.2f}", end="")
+            if ours:
+                mine, best = ours[n]["lora_fused"], min(eager, fast) if fast == fast else eager
+                print(f" {mine:10.2f} {ours[n]['eager lora_fused']:10.2f} {best / mine:7.2f}x", end="")
+            print(flush=True)
 
 
 def layer():

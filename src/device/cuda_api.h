@@ -70,7 +70,8 @@ enum {
     CUDA_EVENT_NO_TIMING = 2,
     CUDA_HOST_PORTABLE = 1,
     CUDA_HOST_MAPPED = 2,
-    CUDA_CAPTURE_RELAXED = 2
+    CUDA_CAPTURE_RELAXED = 2,
+    CUDA_CAPTURE_SET = 1 /* of dependencies, instead of adding to them */
 };
 
 typedef enum cuda_library {

@@ -168,6 +168,36 @@ static qn_status capture(device_stream *s, qn_error *error)
     return QN_OK;
 }
 
+static qn_status capture_after(device_stream *s, void *const *nodes, int count, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    int result = d->api.cuStreamUpdateCaptureDependencies(s->handle, nodes, (size_t)count, CUDA_CAPTURE_SET);
+    cuda_leave(d, pushed);
+    return result ? cuda_failed(d, result, NULL, "recording a graph", error) : QN_OK;
+}
+
+static int capture_ends(device_stream *s, void **nodes, int most, qn_error *error)
+{
+    cuda_device *d = s->device;
+    bool pushed;
+    int status = 0;
+    uint64_t number = 0;
+    void *graph = NULL, *const *list = NULL;
+    size_t count = 0;
+    if (!d->api.cuStreamGetCaptureInfo_v2 || !d->api.cuStreamUpdateCaptureDependencies) {
+        (void)!error_set(error, QN_NO_DEVICE, "the driver records launches in a row only");
+        return -1;
+    }
+    if (cuda_enter(d, &pushed, error) != QN_OK) return -1;
+    int result = d->api.cuStreamGetCaptureInfo_v2(s->handle, &status, &number, &graph, &list, &count);
+    for (size_t i = 0; !result && i < count && i < (size_t)most; i++) nodes[i] = list[i];
+    cuda_leave(d, pushed);
+    if (result) (void)!cuda_failed(d, result, NULL, "recording a graph", error);
+    return result || count > (size_t)most ? -1 : (int)count;
+}
+
 static qn_status capture_end(device_stream *s, device_graph **out, qn_error *error)
 {
     cuda_device *d = s->device;
@@ -316,6 +346,8 @@ const driver_streams cuda_streams = {
     .wait = cuda_wait,
     .wait_event = wait_event,
     .capture = capture,
+    .capture_after = capture_after,
+    .capture_ends = capture_ends,
     .capture_end = capture_end,
     .replay = replay,
     .graph_close = graph_close,

@@ -87,6 +87,11 @@ typedef struct driver_streams {
     qn_status (*wait)(device_stream *s, qn_error *error); /* until all is done; tells what failed since the last wait */
     qn_status (*wait_event)(device_stream *s, device_event *e, qn_error *error); /* later work only */
     qn_status (*capture)(device_stream *s, qn_error *error);                     /* what follows is recorded, not run */
+    /* While a stream is recorded: what comes next waits for these nodes of the graph and for no others. capture_ends: the
+     * nodes that it would wait for now, at most `most`; returns their number, -1: the driver can not tell, and records
+     * launches in a row. */
+    qn_status (*capture_after)(device_stream *s, void *const *nodes, int count, qn_error *error);
+    int (*capture_ends)(device_stream *s, void **nodes, int most, qn_error *error);
     qn_status (*capture_end)(device_stream *s, device_graph **out, qn_error *error);
     qn_status (*replay)(device_graph *g, device_stream *s, qn_error *error);
     void (*graph_close)(device_graph *g);

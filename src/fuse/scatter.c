@@ -383,12 +383,7 @@ static tile_kernel *scatter_text(arena *memory, scatter_form form, int64_t width
 
 static bool is_row_major(const fuse_argument *a)
 {
-    int64_t step = 1;
-    for (int k = a->rank - 1; k >= 0; k--) {
-        if (a->extents[k] != 1 && a->strides[k] != step) return false;
-        step *= a->extents[k];
-    }
-    return true;
+    return strides_are_row_major(a->rank, a->extents, a->strides);
 }
 
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,

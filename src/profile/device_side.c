@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBERS = 1 << 17, LAUNCHES = 1 << 16, MOST_WINDOWS = 64, MOST_CURSORS = 8, CURSOR_NONE = -1 };
+enum { NUMBERS = 1 << 17, LAUNCHES = 1 << 16, MOST_WINDOWS = 64, MOST_CURSORS = 8, PHASE_NONE = -1 };
 
 typedef struct number_entry {
     uint64_t identity;
@@ -32,12 +32,14 @@ typedef struct waiting {
     device_record record;
     uint32_t correlation; /* 0: the record's identity is known */
     int phase;            /* of the kernel's launch */
+    int64_t first_ns;     /* when its launch began: of a graph, the earliest of its nodes */
 } waiting;
 
 /* How far the kernels of one launch of a graph have been told apart. */
 typedef struct cursor {
     uint32_t correlation;
-    int part, phase;
+    int *phases; /* by part: the last that was seen, or PHASE_NONE */
+    int capacity;
 } cursor;
 
 struct device_side {
@@ -219,25 +221,38 @@ void device_side_host(device_side *s, const record *r, bool kept)
         .identity = r->identity, .name = r->name, .detail = r->detail, .facts = f, .kind = r->kind, .kept = kept};
 }
 
-/* The part of the graph that this kernel is of; NULL: none has its name. */
+static cursor *cursor_of(device_side *s, uint32_t correlation, int part_count)
+{
+    for (int i = 0; i < MOST_CURSORS; i++)
+        if (s->cursors[i].correlation == correlation && s->cursors[i].capacity >= part_count) return &s->cursors[i];
+    cursor *c = &s->cursors[s->next_cursor++ % MOST_CURSORS];
+    if (c->capacity < part_count) {
+        int *grown = realloc(c->phases, sizeof(*grown) * (size_t)part_count);
+        if (!grown) return NULL;
+        c->phases = grown;
+        c->capacity = part_count;
+    }
+    c->correlation = correlation;
+    for (int i = 0; i < c->capacity; i++) c->phases[i] = PHASE_NONE;
+    return c;
+}
+
+/* The part of the graph that this kernel is of; NULL: none has its name. Nodes run side by side: it is the first part of
+ * its name that waits for this phase, or the first that nothing was seen of. */
 static const record_facts *part_of(device_side *s, const waiting *w, const record_facts *graph)
 {
-    cursor *c = NULL;
-    for (int i = 0; i < MOST_CURSORS; i++)
-        if (s->cursors[i].correlation == w->correlation) c = &s->cursors[i];
-    if (!c) {
-        c = &s->cursors[s->next_cursor++ % MOST_CURSORS];
-        *c = (cursor){.correlation = w->correlation, .part = CURSOR_NONE};
+    cursor *c = cursor_of(s, w->correlation, graph->part_count);
+    int found = -1;
+    for (int part = 0; c && part < graph->part_count; part++) {
+        if (c->phases[part] >= w->phase || strcmp(graph->parts[part]->kernel, w->record.name) != 0) continue;
+        if (found < 0) found = part;
+        if (c->phases[part] == PHASE_NONE) continue;
+        found = part;
+        break;
     }
-    int part = c->part;
-    bool same = part >= 0 && w->phase > c->phase && !strcmp(graph->parts[part]->kernel, w->record.name);
-    if (!same)
-        for (part++; part < graph->part_count; part++)
-            if (!strcmp(graph->parts[part]->kernel, w->record.name)) break;
-    if (part == graph->part_count) return NULL;
-    c->part = part;
-    c->phase = w->phase;
-    return graph->parts[part];
+    if (found < 0) return NULL;
+    c->phases[found] = w->phase;
+    return graph->parts[found];
 }
 
 static bool is_kept_by_time(const device_side *s, const device_record *r)
@@ -275,17 +290,38 @@ static bool resolve(device_side *s, waiting *w)
     return true;
 }
 
+static int by_launch(const void *a, const void *b)
+{
+    const waiting *x = a, *y = b;
+    if (x->correlation != y->correlation) return x->correlation < y->correlation ? -1 : 1;
+    return (x->record.start_ns > y->record.start_ns) - (x->record.start_ns < y->record.start_ns);
+}
+
+/* Launches as they began, the nodes of a graph as they were recorded. */
 static int by_start(const void *a, const void *b)
 {
-    const device_record *x = &((const waiting *)a)->record, *y = &((const waiting *)b)->record;
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+    const waiting *x = a, *y = b;
+    if (x->first_ns != y->first_ns) return x->first_ns < y->first_ns ? -1 : 1;
+    if (x->correlation != y->correlation) return x->correlation < y->correlation ? -1 : 1;
+    if (x->record.node != y->record.node) return x->record.node < y->record.node ? -1 : 1;
+    return (x->record.start_ns > y->record.start_ns) - (x->record.start_ns < y->record.start_ns);
+}
+
+static void sort_waiting(waiting *all, int64_t count)
+{
+    qsort(all, (size_t)count, sizeof(*all), by_launch);
+    for (int64_t i = 0; i < count; i++) {
+        bool same = i && all[i].record.node && all[i].correlation == all[i - 1].correlation;
+        all[i].first_ns = same ? all[i - 1].first_ns : all[i].record.start_ns;
+    }
+    qsort(all, (size_t)count, sizeof(*all), by_start);
 }
 
 static void resolve_all(device_side *s)
 {
     int64_t left = 0, most = s->profile->options.most_records > 0 ? s->profile->options.most_records : LAUNCHES;
     if (!s->waiting_count) return;
-    qsort(s->waiting, (size_t)s->waiting_count, sizeof(waiting), by_start);
+    sort_waiting(s->waiting, s->waiting_count);
     for (int64_t i = 0; i < s->waiting_count; i++)
         if (!resolve(s, &s->waiting[i])) s->waiting[left++] = s->waiting[i];
     s->waiting_count = left;
@@ -416,5 +452,6 @@ void device_side_close(device_side *s)
     heap_free(s->numbers);
     heap_free(s->launches);
     heap_free(s->waiting);
+    for (int i = 0; i < MOST_CURSORS; i++) heap_free(s->cursors[i].phases);
     heap_free(s);
 }

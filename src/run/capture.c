@@ -9,6 +9,7 @@
  * node was made since they got their last ones.
  * SPDX-License-Identifier: MIT
  */
+#include "run/capture_order.h"
 #include "run/facts.h"
 #include "run/shares.h"
 
@@ -50,7 +51,8 @@ struct qn_plan {
     int outside_count;
     storage *workspace;
     int64_t workspace_bytes, result_bytes;
-    plan_step *steps; /* with views of their own, which have their addresses */
+    int64_t values_bytes; /* of the workspace; scratch memory of kernels lies behind them */
+    plan_step *steps;     /* with views of their own, which have their addresses */
     int step_count, kernel_count;
     const record_facts **facts; /* by step, once a replay was recorded; NULL before */
     const record_facts *whole;  /* of all steps together, likewise */
@@ -107,6 +109,7 @@ qn_status capture_add(qn_tape *tape, plan *from, qn_error *error)
     }
     ARENA_PUSH(p->memory, p->parts, p->part_count, p->part_capacity, added);
     p->workspace_bytes = MAXIMUM(p->workspace_bytes, from->workspace_bytes);
+    p->values_bytes = MAXIMUM(p->values_bytes, from->values_bytes);
     for (int i = 0; i < from->result_count; i++) p->result_bytes += from->result_bytes[i];
     for (int i = 0; i < tape->assign_count; i++) remember_written(p, tape->assigns[i].slot);
     return QN_OK;
@@ -187,6 +190,82 @@ static qn_status open_series(qn_plan *p, qn_error *error)
     return status;
 }
 
+typedef struct recorded {
+    void **nodes; /* of the graph, after which the step is done */
+    int count;
+} recorded;
+
+enum { MOST_NODES = 1024 };
+
+/* The sizes of all bases, by part. */
+static const int64_t *const *base_bytes(const qn_plan *p, arena *memory)
+{
+    const int64_t **out = ARENA_ARRAY(memory, const int64_t *, p->step_count + 1);
+    for (int i = 0, at = 0; i < p->part_count; i++) {
+        const part *from = &p->parts[i];
+        int bases = from->plan->buffer_count + from->plan->result_count;
+        int64_t *bytes = ARENA_ARRAY(memory, int64_t, bases + 1);
+        bytes[0] = p->workspace_bytes;
+        for (int b = 0; b < bases; b++) bytes[1 + b] = (int64_t)from->buffers[b]->size_bytes;
+        for (int s = 0; s < from->plan->step_count; s++) out[at++] = bytes;
+    }
+    return out;
+}
+
+/* Each step after those that it waits for, and the recording's end after all. */
+static qn_status record_order(qn_plan *p, arena *memory, qn_error *error)
+{
+    const driver_streams *streams = p->context->slots[p->slot].driver->streams;
+    void *none;
+    if (streams->capture_ends(p->stream, &none, 1, error) < 0) return QN_NO_DEVICE;
+    const capture_waits *waits = capture_order(p->steps, p->step_count, base_bytes(p, memory), memory);
+    recorded *done = ARENA_ARRAY(memory, recorded, p->step_count + 1);
+    void **nodes = ARENA_ARRAY(memory, void *, MOST_NODES);
+    bool *inner = ARENA_ARRAY(memory, bool, p->step_count + 1);
+    for (int i = 0; i <= p->step_count; i++) {
+        int count = 0;
+        for (int w = 0; w < (i < p->step_count ? waits[i].count : p->step_count); w++) {
+            int from = i < p->step_count ? waits[i].steps[w] : w;
+            if (i == p->step_count && inner[from]) continue;
+            inner[from] = true;
+            if (count + done[from].count > MOST_NODES)
+                return error_set(error, QN_FAILED, "a step waits for more than %d nodes", MOST_NODES);
+            for (int n = 0; n < done[from].count; n++) nodes[count++] = done[from].nodes[n];
+        }
+        QN_TRY(streams->capture_after(p->stream, nodes, count, error));
+        if (i == p->step_count) break;
+        QN_TRY(step_run(&p->steps[i], p->context, p->slot, p->stream, NULL, error));
+        count = streams->capture_ends(p->stream, nodes, MOST_NODES, error);
+        if (count < 0) return error ? error->status : QN_FAILED;
+        done[i] = (recorded){.nodes = ARENA_ARRAY(memory, void *, count + 1), .count = count};
+        memcpy(done[i].nodes, nodes, sizeof(*nodes) * (size_t)count);
+    }
+    return QN_OK;
+}
+
+static qn_status record_row(qn_plan *p, arena *memory, qn_error *error)
+{
+    (void)memory;
+    for (int i = 0; i < p->step_count; i++) QN_TRY(step_run(&p->steps[i], p->context, p->slot, p->stream, NULL, error));
+    return QN_OK;
+}
+
+static qn_status record_graph(qn_plan *p, qn_status (*record)(qn_plan *p, arena *memory, qn_error *error),
+                              qn_error *error)
+{
+    const driver_streams *streams = p->context->slots[p->slot].driver->streams;
+    qn_error unread;
+    QN_TRY(streams->capture(p->stream, error));
+    arena *memory = arena_new();
+    qn_status status = record(p, memory, error);
+    arena_free(memory);
+    qn_status end = streams->capture_end(p->stream, &p->graph, status == QN_OK ? error : &unread);
+    if (status == QN_OK) return end;
+    if (end == QN_OK) streams->graph_close(p->graph);
+    p->graph = NULL;
+    return status;
+}
+
 static qn_status record_steps(qn_plan *p, qn_error *error)
 {
     const device_slot *s = &p->context->slots[p->slot];
@@ -197,13 +276,9 @@ static qn_status record_steps(qn_plan *p, qn_error *error)
     if (p->graph) s->driver->streams->graph_close(p->graph);
     p->graph = NULL;
     if (!p->stream) QN_TRY(s->driver->streams->open(s->device, &p->stream, error));
-    QN_TRY(s->driver->streams->capture(p->stream, error));
-    qn_status status = QN_OK;
     qn_error unread;
-    for (int i = 0; i < p->step_count && status == QN_OK; i++)
-        status = step_run(&p->steps[i], p->context, p->slot, p->stream, NULL, error);
-    qn_status end = s->driver->streams->capture_end(p->stream, &p->graph, status == QN_OK ? error : &unread);
-    return status == QN_OK ? end : status;
+    if (record_graph(p, record_order, &unread) == QN_OK) return QN_OK;
+    return record_graph(p, record_row, error); /* a driver that knows no other order */
 }
 
 /* Results that were placed are leaves now; what was computed from them in the step is not computed for others. */
@@ -228,9 +303,13 @@ qn_status qn_capture_end(qn_tape *tape, qn_plan **out, qn_error *error)
     qn_status status = qn_tape_error(tape, error);
     if (status == QN_OK && p->status != QN_OK)
         status = error_set(error, p->status, "qn_capture_end: an evaluation of the step failed");
-    if (status == QN_OK) status = tape_storage(tape, MAXIMUM(p->workspace_bytes, 1), &p->workspace, error);
     if (status == QN_OK) {
         copy_steps(p);
+        if (p->context->slots[p->slot].driver->streams)
+            p->workspace_bytes = capture_spread_scratch(p->steps, p->step_count, p->values_bytes, p->memory);
+        status = tape_storage(tape, MAXIMUM(p->workspace_bytes, 1), &p->workspace, error);
+    }
+    if (status == QN_OK) {
         give_addresses(p);
         status = record_steps(p, error);
     }

@@ -132,7 +132,7 @@ static qn_status build(plan_build *b, qn_error *error)
     status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
     QN_TRY(status);
-    p->workspace_bytes = p->fused->workspace_bytes;
+    p->workspace_bytes = p->values_bytes = p->fused->workspace_bytes;
     int steps = p->fused->kernel_count;
     for (int i = 0; i < p->fused->kernel_count; i++)
         if (!p->fused->kernels[i].kernel) steps += p->fused->kernels[i].argument_count; /* copies of what is inout */

@@ -124,6 +124,7 @@ qn_status step_make_call(plan_build *b, const fuse_kernel *from, qn_error *error
     int units = slot_about(context, b->request->slot)->units;
     QN_TRY(interp_head(k, given, numbers, s->views, units, &s->launch, error));
     b->plan->workspace_bytes = MAXIMUM(b->plan->workspace_bytes, spare);
+    b->plan->values_bytes = MAXIMUM(b->plan->values_bytes, spare);
     step_place_scratch(b, s, k, spare);
     call->context = context;
     call->kernel = i->owner;

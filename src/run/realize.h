@@ -75,6 +75,7 @@ typedef struct plan {
     node *roots;      /* wanted and assigned nodes */
     int root_count;
     int64_t workspace_bytes; /* with the scratch memory of kernels */
+    int64_t values_bytes;    /* ... and without */
     int number;              /* in the order of making */
     int node_count;          /* of the piece, before its passes */
     int64_t last_used;       /* the evaluation */

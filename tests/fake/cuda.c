@@ -47,6 +47,7 @@ static struct {
     fake_listener *listener; /* the fake CUPTI */
     uint32_t calls, graphs;
     int strict; /* recordings that are not relaxed */
+    int64_t depth;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .limit_bytes = (size_t)256 << 20, .device_count = 1};
 
 /* ---- orders and counts, for the tests ---- */
@@ -54,6 +55,7 @@ static struct {
 EXPORT void fake_reset(void);
 EXPORT void fake_order(const char *function, int result, int after); /* the call after `after` more fails once */
 EXPORT int64_t fake_count(const char *function);
+EXPORT int64_t fake_depth(void); /* of the graph that was launched last: nodes of its longest way */
 EXPORT void fake_memory(size_t limit_bytes);
 EXPORT void fake_devices(int count);
 EXPORT void fake_listen(fake_listener *listener);
@@ -420,6 +422,8 @@ typedef struct work {
     int direction;
     uint64_t to, from, bits;
     size_t size, pitch, width, height; /* fill: element bytes */
+    void **waits;                      /* of a graph: for these nodes, which are numbers of items from 1 on */
+    size_t wait_count;
 } work;
 
 typedef struct graph {
@@ -432,6 +436,8 @@ typedef struct graph {
 typedef struct stream {
     graph *recording;
     bool is_strict; /* the recording refuses what may wait */
+    void **after;   /* nodes that what is recorded next waits for */
+    size_t after_count;
 } stream;
 
 typedef struct module {
@@ -538,6 +544,16 @@ static void *copy_parameter(const work *w, void *const *parameters)
     return memcpy(copy, parameters[0], kept);
 }
 
+static void set_after(stream *s, void *const *nodes, size_t count)
+{
+    void **copy = malloc((count + 1) * sizeof(*copy));
+    if (!copy) abort();
+    if (count) memcpy(copy, nodes, count * sizeof(*copy));
+    free(s->after);
+    s->after = copy;
+    s->after_count = count;
+}
+
 static int put(void *handle, const work *w, void *const *parameters)
 {
     stream *s = stream_of(handle);
@@ -556,6 +572,10 @@ static int put(void *handle, const work *w, void *const *parameters)
     }
     work *item = &g->items[g->count++];
     *item = *w;
+    item->waits = s->after; /* the graph's now */
+    item->wait_count = s->after_count;
+    s->after = NULL;
+    set_after(s, &(void *){(void *)(uintptr_t)g->count}, 1);
     if (w->kind != WORK_KERNEL) return 0;
     item->parameters = copy_parameter(w, parameters);
     return 0;
@@ -744,6 +764,7 @@ FAKE(cuStreamCreate, void **handle, unsigned flags)
 FAKE(cuStreamDestroy_v2, void *handle)
 {
     ASK();
+    free(((stream *)handle)->after);
     free(handle);
     return 0;
 }
@@ -784,7 +805,31 @@ FAKE(cuStreamBeginCapture_v2, void *handle, int mode)
     s->recording = calloc(1, sizeof(graph));
     if (!s->recording) return CUDA_OUT_OF_MEMORY;
     s->recording->owners = 1;
+    set_after(s, NULL, 0);
     s->recording->number = ++fake.graphs;
+    return 0;
+}
+
+FAKE(cuStreamGetCaptureInfo_v2, void *handle, int *status, uint64_t *number, void **out, void *const **nodes,
+     size_t *count)
+{
+    const stream *s = handle;
+    *status = s->recording != NULL;
+    *number = s->recording ? s->recording->number : 0;
+    *out = s->recording;
+    *nodes = s->after;
+    *count = s->after_count;
+    return 0;
+}
+
+FAKE(cuStreamUpdateCaptureDependencies, void *handle, void *const *nodes, size_t count, unsigned flags)
+{
+    ASK();
+    stream *s = handle;
+    if (!s->recording || flags != 1) return CUDA_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (!nodes[i] || (uintptr_t)nodes[i] > s->recording->count) return CUDA_INVALID_VALUE;
+    set_after(s, nodes, count);
     return 0;
 }
 
@@ -817,7 +862,10 @@ FAKE(cuGraphInstantiateWithFlags, void **ready, void *handle, unsigned long long
 static int drop_graph(graph *g)
 {
     if (--g->owners) return 0;
-    for (size_t i = 0; i < g->count; i++) free(g->items[i].parameters);
+    for (size_t i = 0; i < g->count; i++) {
+        free(g->items[i].parameters);
+        free(g->items[i].waits);
+    }
     free(g->items);
     free(g);
     return 0;
@@ -833,6 +881,38 @@ FAKE(cuGraphExecDestroy, void *handle)
     return drop_graph(handle);
 }
 
+/* Of what may run now the last that was recorded: whatever lacks an edge runs too early. */
+static size_t last_ready(const graph *g, const bool *done)
+{
+    for (size_t i = g->count; i-- > 0;) {
+        bool ready = !done[i];
+        for (size_t k = 0; k < g->items[i].wait_count && ready; k++) ready = done[(uintptr_t)g->items[i].waits[k] - 1];
+        if (ready) return i;
+    }
+    return g->count;
+}
+
+static int64_t depth_of(const graph *g)
+{
+    int64_t most = 0, *depth = calloc(g->count + 1, sizeof(*depth)); /* a node waits for earlier ones */
+    if (!depth) abort();
+    for (size_t i = 0; i < g->count; i++) {
+        depth[i] = 1;
+        for (size_t k = 0; k < g->items[i].wait_count; k++) {
+            int64_t before = depth[(uintptr_t)g->items[i].waits[k] - 1];
+            if (before >= depth[i]) depth[i] = before + 1;
+        }
+        if (depth[i] > most) most = depth[i];
+    }
+    free(depth);
+    return most;
+}
+
+int64_t fake_depth(void)
+{
+    return fake.depth;
+}
+
 FAKE(cuGraphLaunch, void *handle, void *stream_handle)
 {
     (void)stream_handle;
@@ -841,8 +921,16 @@ FAKE(cuGraphLaunch, void *handle, void *stream_handle)
     int result = 0;
     uint32_t call = next_call();
     int64_t start_ns = now_ns();
-    for (size_t i = 0; i < g->count && !result; i++)
-        result = run_told(&g->items[i], NULL, call, g->number, (uint32_t)i + 1);
+    fake.depth = depth_of(g);
+    bool *done = calloc(g->count + 1, sizeof(*done));
+    if (!done) return CUDA_OUT_OF_MEMORY;
+    for (size_t i = 0; i < g->count && !result; i++) {
+        size_t next = last_ready(g, done);
+        if (next == g->count) abort(); /* it waits for itself */
+        result = run_told(&g->items[next], NULL, call, g->number, (uint32_t)next + 1);
+        done[next] = true;
+    }
+    free(done);
     if (fake.listener)
         fake.listener(&(fake_span){
             .kind = FAKE_GRAPH, .correlation = call, .graph = g->number, .start_ns = start_ns, .end_ns = now_ns()});

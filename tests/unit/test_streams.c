@@ -8,8 +8,11 @@
 
 #include <dlfcn.h>
 #include <libgen.h>
+#include <math.h>
 #include <quern/device.h>
+#include <quern/nn.h>
 #include <quern/tensor.h>
+#include <quern/train.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,7 +27,8 @@ int __lsan_is_turned_off(void) /* it cannot read threads that run on stacks of e
 static qn_error error;
 static char fake_folder[4096], cache_folder[64];
 static void (*fake_reset)(void);
-static int64_t (*fake_count)(const char *function);
+static int64_t (*fake_count)(const char *function), (*fake_depth)(void);
+static void (*fake_order)(const char *function, int result, int after);
 static int (*make_stream)(void **, unsigned), (*begin)(void *, int), (*end)(void *, void **);
 static int (*instantiate)(void **, void *, unsigned long long), (*replay)(void *, void *);
 static qn_context *context;
@@ -75,6 +79,8 @@ TEST(open_fake)
     if (!library) exit(1);
     find(library, "fake_reset", &fake_reset);
     find(library, "fake_count", &fake_count);
+    find(library, "fake_depth", &fake_depth);
+    find(library, "fake_order", &fake_order);
     find(library, "cuStreamCreate", &make_stream);
     find(library, "cuStreamBeginCapture_v2", &begin);
     find(library, "cuStreamEndCapture", &end);
@@ -86,6 +92,64 @@ TEST(open_fake)
     qn_context_options options = {.cache_folder = cache_folder};
     OK(qn_context_open(&options, &context, &error));
     OK(qn_module_load_text(context, "streams.qn", source, &module, &error));
+}
+
+/* ---- recorded steps ---- */
+
+enum { LAYERS = 3, WIDE = 32, BATCH = 24, STEPS = 4 };
+
+/* The losses of some replayed steps; *nodes and *depth of the graph, where there is one. */
+static void train(const char *device, float losses[STEPS], int *nodes, int64_t *depth)
+{
+    qn_tape *tape = NULL;
+    OK(qn_tape_new(context, device, &tape, &error));
+    qn_tensor parameters[2 * LAYERS], x = qn_randn(tape, QN_F32, QN_SHAPE(BATCH, WIDE));
+    qn_tensor wanted = qn_randn(tape, QN_F32, QN_SHAPE(BATCH, WIDE));
+    for (int i = 0; i < LAYERS; i++) {
+        parameters[2 * i] = qn_variable(qn_mul_scalar(qn_randn(tape, QN_F32, QN_SHAPE(WIDE, WIDE)), 0.2));
+        parameters[2 * i + 1] = qn_variable(qn_randn(tape, QN_F32, QN_SHAPE(WIDE)));
+    }
+    OK(qn_eval(tape, (qn_tensor[]){x, wanted}, 2, &error));
+    qn_optimizer_options options = qn_optimizer_defaults(QN_ADAM);
+    options.rate = 0.01;
+    qn_optimizer *optimizer = qn_optimizer_new(tape, QN_ADAM, &options, parameters, 2 * LAYERS);
+    OK(qn_eval(tape, NULL, 0, &error));
+    qn_plan *plan = NULL;
+    OK(qn_capture_begin(tape, &error));
+    qn_tensor y = x;
+    for (int i = 0; i < LAYERS; i++) y = qn_tanh(qn_linear(y, parameters[2 * i], parameters[2 * i + 1]));
+    qn_tensor off = qn_sub(y, wanted), loss = qn_mean(qn_mul(off, off), QN_ALL, false);
+    qn_optimizer_minimize(optimizer, loss);
+    OK(qn_eval(tape, &loss, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    for (int i = 0; i < STEPS; i++) {
+        OK(qn_plan_replay(plan, &error));
+        OK(qn_tensor_read(loss, &losses[i], sizeof(losses[i]), &error));
+    }
+    qn_plan_facts facts;
+    qn_plan_info(plan, &facts);
+    *nodes = facts.nodes;
+    *depth = fake_depth();
+    qn_plan_free(plan);
+    qn_optimizer_free(optimizer);
+    qn_tape_free(tape);
+}
+
+/* The fake runs of all nodes that may run the last one first: an edge that is missing shows in the losses. */
+TEST(steps_side_by_side)
+{
+    float expected[STEPS], losses[STEPS];
+    int nodes;
+    int64_t depth;
+    train("cpu", expected, &nodes, &depth);
+    EXPECT(expected[STEPS - 1] < expected[0]);
+    train("cuda", losses, &nodes, &depth);
+    EXPECT(nodes > 4 && depth < nodes);
+    for (int i = 0; i < STEPS; i++) EXPECT(fabsf(losses[i] - expected[i]) < 1e-4f);
+    fake_order("cuStreamUpdateCaptureDependencies", 1, 0); /* a driver that does not do it: all in a row */
+    train("cuda", losses, &nodes, &depth);
+    EXPECT(depth == nodes);
+    for (int i = 0; i < STEPS; i++) EXPECT(fabsf(losses[i] - expected[i]) < 1e-4f);
 }
 
 static float *memory_of(qn_buffer *b)
@@ -405,4 +469,5 @@ TEST(close_fake)
 
 TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(moving_arrays_costs_launches_alone),
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
-          CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape), CASE(close_fake))
+          CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape),
+          CASE(steps_side_by_side), CASE(close_fake))

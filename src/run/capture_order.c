@@ -1,0 +1,161 @@
+/*
+ * What each step of a recorded plan has to wait for. In: steps in order, whose views have their addresses. Out: for each
+ * step the earlier ones that wrote what it reads or writes, or read what it writes; only those that no other of them
+ * waits for already. A device then runs side by side what does not touch the same memory.
+ *
+ * Steps are compared by ranges of addresses, so memory that a plan uses twice keeps its order, scratch memory too: it is
+ * given out round and round, within a bound, so that neighbours have different pieces. Every so many steps one waits for
+ * all before it, and nobody looks further back: long plans take time in proportion to their length.
+ * SPDX-License-Identifier: MIT
+ */
+#include "run/capture_order.h"
+
+#include <string.h>
+
+enum { BLOCK = 512, WORD = 64 };          /* steps that are compared with each other */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* more than the largest only up to here */
+
+typedef struct touched {
+    intptr_t low, high;
+    bool writes;
+} touched;
+
+typedef struct touches {
+    touched *ranges;
+    int count;
+} touches;
+
+/* The whole memory of a node whose places are computed: of one in the workspace its own, else that of the base. */
+static touched whole_of(const plan_step *s, const step_array *a, int argument, const int64_t *base_bytes)
+{
+    const array_view *v = &s->views[a->param];
+    intptr_t low = (intptr_t)v->data - (intptr_t)a->at.offset_bytes;
+    if (a->at.base || !s->fused || argument >= s->fused->argument_count)
+        return (touched){.low = low, .high = low + (intptr_t)base_bytes[a->at.base]};
+    const fuse_argument *from = &s->fused->arguments[argument];
+    low = (intptr_t)v->data - (intptr_t)(from->offset * dtypes[v->elem].size_bytes);
+    return (touched){.low = low, .high = low + (intptr_t)graph_size_bytes(s->graph, from->base)};
+}
+
+static touched range_of(const array_view *v)
+{
+    int64_t low, high, size = dtypes[v->elem].size_bytes;
+    view_reach(v, &low, &high);
+    return (touched){.low = (intptr_t)v->data + (intptr_t)(low * size),
+                     .high = (intptr_t)v->data + (intptr_t)(high * size)};
+}
+
+static touches touches_of(const plan_step *s, const int64_t *base_bytes, arena *memory)
+{
+    touches t = {.ranges = ARENA_ARRAY(memory, touched, s->array_count + 2)};
+    if (!s->instance) {
+        intptr_t from = (intptr_t)s->copy_from, to = (intptr_t)s->copy_to, size = (intptr_t)s->size_bytes;
+        t.ranges[t.count++] = (touched){.low = from, .high = from + size};
+        t.ranges[t.count++] = (touched){.low = to, .high = to + size, .writes = true};
+        return t;
+    }
+    const tile_kernel *k = s->instance->kernel;
+    for (int i = 0, argument = 0; i < s->array_count; i++) {
+        const step_array *a = &s->arrays[i];
+        const tile_param *p = &k->params[a->param];
+        touched r = p->digits ? whole_of(s, a, argument, base_bytes) : range_of(&s->views[a->param]);
+        argument += p->kind != PARAM_SCRATCH;
+        r.writes = p->kind != PARAM_IN;
+        if (r.low < r.high) t.ranges[t.count++] = r;
+    }
+    return t;
+}
+
+static bool conflict(const touches *a, const touches *b)
+{
+    for (int i = 0; i < a->count; i++)
+        for (int k = 0; k < b->count; k++) {
+            const touched *x = &a->ranges[i], *y = &b->ranges[k];
+            if ((x->writes || y->writes) && x->low < y->high && y->low < x->high) return true;
+        }
+    return false;
+}
+
+static bool has(const uint64_t *set, int i)
+{
+    return set[i / WORD] >> (i % WORD) & 1;
+}
+
+static void add(uint64_t *set, int i)
+{
+    set[i / WORD] |= (uint64_t)1 << (i % WORD);
+}
+
+capture_waits *capture_order(const plan_step *steps, int count, const int64_t *const *base_bytes, arena *memory)
+{
+    enum { WORDS = BLOCK / WORD + 1 };
+    capture_waits *out = ARENA_ARRAY(memory, capture_waits, count + 1);
+    touches *all = ARENA_ARRAY(memory, touches, BLOCK + 1);
+    uint64_t(*before)[WORDS] = (void *)ARENA_ARRAY(memory, uint64_t, (BLOCK + 1) * WORDS); /* by step of the block */
+    int *found = ARENA_ARRAY(memory, int, BLOCK + 1), first = 0;
+    for (int i = 0; i < count; i++) {
+        bool joins = i - first == BLOCK;
+        int found_count = 0, at = joins ? 0 : i - first;
+        touches t = touches_of(&steps[i], base_bytes[i], memory);
+        uint64_t seen[WORDS] = {0};
+        for (int j = i - 1; j >= first; j--) {
+            if (has(seen, j - first)) continue;
+            if (!joins && j != first && !conflict(&t, &all[j - first])) continue;
+            /* Everything in a block comes after its first step, which the steps before it ended with. */
+            if (!joins && j == first && !first && !conflict(&t, &all[0])) continue;
+            found[found_count++] = j;
+            add(seen, j - first);
+            for (int w = 0; w < WORDS; w++) seen[w] |= before[j - first][w];
+        }
+        if (joins) first = i;
+        all[at] = t;
+        memcpy(before[at], seen, sizeof(seen));
+        if (joins) memset(before[at], 0, sizeof(seen));
+        out[i] = (capture_waits){.steps = ARENA_ARRAY(memory, int, found_count + 1), .count = found_count};
+        memcpy(out[i].steps, found, sizeof(int) * (size_t)found_count);
+    }
+    return out;
+}
+
+/* ---- scratch memory ---- */
+
+static int64_t scratch_bytes(const plan_step *s)
+{
+    int64_t low = INT64_MAX, high = 0;
+    for (int i = 0; s->instance && i < s->array_count; i++) {
+        const step_array *a = &s->arrays[i];
+        if (s->instance->kernel->params[a->param].kind != PARAM_SCRATCH) continue;
+        int64_t bytes = dtypes[s->views[a->param].elem].size_bytes;
+        for (int axis = 0; axis < s->views[a->param].rank; axis++)
+            bytes *= MAXIMUM(s->views[a->param].extents[axis], 1);
+        low = MINIMUM(low, a->at.offset_bytes);
+        high = MAXIMUM(high, a->at.offset_bytes + bytes);
+    }
+    return high > low ? (high - low + 255) / 256 * 256 : 0;
+}
+
+int64_t capture_spread_scratch(plan_step *steps, int count, int64_t values_bytes, arena *memory)
+{
+    int64_t most = 0, all = 0, start = (values_bytes + 255) / 256 * 256;
+    for (int i = 0; i < count; i++) {
+        int64_t bytes = scratch_bytes(&steps[i]);
+        most = MAXIMUM(most, bytes);
+        all += bytes;
+    }
+    int64_t room = MAXIMUM(most, MINIMUM(all, SCRATCH_BYTES)), at = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t bytes = scratch_bytes(&steps[i]), low = INT64_MAX;
+        if (!bytes) continue;
+        if (at + bytes > room) at = 0;
+        step_array *own = ARENA_ARRAY(memory, step_array, steps[i].array_count);
+        memcpy(own, steps[i].arrays, sizeof(*own) * (size_t)steps[i].array_count);
+        steps[i].arrays = own; /* the plan's steps keep theirs */
+        const tile_kernel *k = steps[i].instance->kernel;
+        for (int a = 0; a < steps[i].array_count; a++)
+            if (k->params[own[a].param].kind == PARAM_SCRATCH) low = MINIMUM(low, own[a].at.offset_bytes);
+        for (int a = 0; a < steps[i].array_count; a++)
+            if (k->params[own[a].param].kind == PARAM_SCRATCH) own[a].at.offset_bytes += start + at - low;
+        at += bytes;
+    }
+    return start + room;
+}
