@@ -129,6 +129,7 @@ typedef struct input_files {
     void *converted[MOST_WORDS]; /* the numbers in the parameter's type, where the file has another; or NULL */
     int count;
 } input_files;
+void tell_sizes(void *user, const char *words, size_t length); /* which sizes came from the bench */
 qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *given, const char *device,
                       input_files *inputs, int *exit_status);
 void input_files_free(input_files *inputs);

@@ -175,7 +175,9 @@ int command_show(const command *self, const arguments *given)
                                    .settings = settings_of(given),
                                    .why = given->why,
                                    .times = given->times,
-                                   .dot = given->dot};
+                                   .dot = given->dot,
+                                   .bench_sizes = true,
+                                   .told = tell_sizes};
         const char *path = given->words.items[0];
         qn_status shown = given->stage && !strcmp(given->stage, "hints")
                               ? qn_show_hints(context, path, kernel, &options, NULL, write_to_stdout, NULL, &error)

@@ -93,10 +93,10 @@ const command commands[] = {
     {"show", "print any stage of a kernel or tensor function, from the syntax tree to assembly",
      "show FILE [NAME] [options]", 1, 2,
      "Prints one stage of the kernel NAME of FILE as it is compiled for a device. The stages of a GPU\n"
-     "need none: --arch names the one to compile for. With all sizes given, the kernel is specialised as\n"
-     "for a launch on contiguous arrays. Of a tensor function: its graph, what fusion made of it (the\n"
-     "default), where intermediates lie, or the stage of each kernel that it becomes; sizes that are not\n"
-     "given are those of its bench. Of an ONNX model: a table of its nodes on a terminal, else a picture.\n",
+     "need none: --arch names the one to compile for. Sizes that are not given are those of its bench; with all\n"
+     "of them known, the kernel is specialised as for a launch on contiguous arrays. Of a tensor function:\n"
+     "its graph, what fusion made of it (the default), where intermediates lie, or the stage of each kernel\n"
+     "that it becomes. Of an ONNX model: a table of its nodes on a terminal, else a picture.\n",
      "stage set device mode backward dot arch annotate why times no-cache no-raw",
      "  quern show kernels/gelu.qn gelu_tile\n"
      "      the C that the cpu device compiles\n"

@@ -320,7 +320,7 @@ static void show_example(qn_module *module, const char *kernel, const arguments 
     free(inputs);
 }
 
-static void tell_sizes(void *user, const char *words, size_t length)
+void tell_sizes(void *user, const char *words, size_t length)
 {
     (void)user;
     remark("%.*s, of its bench; others with --set", (int)length, words);

@@ -52,11 +52,17 @@ typedef struct qn_show_options {
     bool times;    /* the time of each pass */
     bool backward; /* of a tensor function: the gradient of its first result by its float parameters */
     bool dot;      /* of a tensor function: a picture of the graph with its kernels as boxes, as SVG */
+    /* Of a kernel: sizes that are not set are those of its bench (of a function they always are), so that the stage is
+     * that of such a launch; what was taken is told ("n = 1024, m = 8"). Without: a stage for all sizes. */
+    bool bench_sizes;
+    qn_write *told;
+    void *told_user;
 } qn_show_options;
 QN_API QN_MUST_CHECK qn_status qn_show(qn_context *context, const char *path, const char *kernel,
                                        const qn_show_options *options, qn_write *write, void *user, qn_error *error);
 /* An ONNX model, whoever wrote it: a table of its nodes, or (`picture`) its graph as SVG. No tensor's bytes are looked at. */
-QN_API QN_MUST_CHECK qn_status qn_show_onnx(const char *path, bool picture, qn_write *write, void *user, qn_error *error);
+QN_API QN_MUST_CHECK qn_status qn_show_onnx(const char *path, bool picture, qn_write *write, void *user,
+                                            qn_error *error);
 QN_API int qn_stage_count(void);
 QN_API const char *qn_stage_name(int number, const char **summary);
 
@@ -83,7 +89,7 @@ typedef struct qn_check_options {
     bool verbose;       /* a line per case */
     int64_t step_limit; /* ops that one program may run before R709; 0: 20 million */
     bool no_emu;        /* do not run the CUDA text of kernels on `emu`, unless device says so */
-    qn_write *each; /* called with a JSON object for each kernel as it is done; NULL: not wanted */
+    qn_write *each;     /* called with a JSON object for each kernel as it is done; NULL: not wanted */
     void *each_user;
 } qn_check_options;
 QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options,

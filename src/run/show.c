@@ -295,6 +295,9 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
     }
     QN_TRY(qn_call_new(module, kernel, &r.call, error));
     qn_status status = call_apply(r.call, &options->settings, error);
+    const char *device = options->device ? options->device : show_is_cuda(stage) ? "cuda" : "cpu";
+    if (status == QN_OK && options->bench_sizes && strcmp(stage, "tile") != 0)
+        status = qn_call_take_bench(r.call, device, options->told, options->told_user, error);
     if (status == QN_OK) status = show_call(&r, options->times, out, error);
     text_free(&r.times.out);
     qn_call_free(r.call);

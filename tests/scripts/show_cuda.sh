@@ -108,7 +108,7 @@ if "$quern" $gelu --stage ptx >"$work/out" 2>"$work/err"; then
     lacks out ".loc"
     lacks out ".section"
     try 0 show kernels/softmax.qn softmax_row --stage ptx
-    says out " threads a block at most"
+    says out " threads a block, 2048 blocks"
     try 0 show kernels/gelu.qn gelu_vector --set n=1024 --stage ptx --annotate
     says out "// kernels/gelu.qn:"
     try 0 $gelu --stage ptx --times

@@ -68,6 +68,36 @@ if grep -q '^wrong wrong: y\[0\] is .* at n = 4096$' out; then passed=$((passed 
     echo "FAILED: the bench did not compare at small sizes that its assume allows"
     cat out err
 fi
+# `show` of a kernel takes the bench's sizes, those of the device that the stage is of, and says so; --set comes first.
+cat >show.qn <<'END'
+kernel twice(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }
+kernel alone(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }
+bench twice (n = 1 << 20) on cpu (n = 1 << 16) { twice }
+END
+told() { # told WORDS ARGUMENTS...: WORDS is the note, or nothing
+    words=$1
+    shift
+    "$quern" show show.qn "$@" >out 2>err
+    if [ "$(sed -n 's/^quern: note: \(.*\), of its bench; others with --set$/\1/p' err)" = "$words" ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: show $*: not told '$words'"
+        cat err
+    fi
+}
+told 'n = 65536' twice
+told 'n = 1048576' twice --stage cuda --device cuda
+told 'n = 1048576' twice --stage hints
+told '' twice --set n=1000
+told '' twice --stage tile
+told '' twice --stage ast
+told '' alone
+"$quern" show show.qn twice >given 2>/dev/null
+"$quern" show show.qn twice --set n=65536 >out 2>/dev/null
+"$quern" show show.qn alone >other 2>/dev/null
+if cmp -s given out && ! { sed 's/alone/twice/g' other | cmp -s - given; }; then passed=$((passed + 1)); else
+    failed=$((failed + 1))
+    echo "FAILED: show without sizes is not that of the bench's"
+fi
 # A tensor function whose sizes depend on each other says how that is written.
 printf 'tensor net(float x[N][D], float w[F][C]) { return flatten(x[:][:][], first = 1) @ pad(w, 1, 0, axis = 0); }\n' >net.qn
 "$quern" check net.qn --no-emu >out 2>&1
