@@ -1,6 +1,6 @@
 """Do Quern's counters say what Nsight Compute says of the same kernels?
 
-Usage: python3 bench/counters_gpu.py [BUILD]. Counts each kernel by `quern profile --counters-json` and by ncu (which neither
+Usage: python3 bench/counters_gpu.py [BUILD [KERNEL ...]]. Counts each kernel by `quern profile --counters-json` and by ncu (which neither
 flushes caches nor fixes clocks here), and prints those that are shares beside each other. SPDX-License-Identifier: MIT
 """
 import csv
@@ -13,7 +13,7 @@ import tempfile
 
 build = sys.argv[1] if len(sys.argv) > 1 else "build"
 root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-cases = [("gelu.qn", "gelu_tile", ["n=1<<26"]), ("gelu.qn", "gelu_element", ["n=1<<24"]), ("gelu.qn", "gelu_tile", ["n=1<<20"]),
+cases = [("gelu.qn", "gelu_tile", ["n=1<<20"]), ("gelu.qn", "gelu_tile", ["n=1<<26"]), ("gelu.qn", "gelu_element", ["n=1<<24"]),
          ("softmax.qn", "softmax_row", ["rows=8192", "cols=8192"]), ("softmax.qn", "softmax_online", ["rows=8192", "cols=1000"]),
          ("layernorm.qn", "layer_norm", ["rows=16384", "cols=4096"]), ("matmul.qn", "matmul_tiled", ["M=2048", "N=2048", "K=2048"])]
 
@@ -50,7 +50,7 @@ def by_ncu(arguments, kernel, metrics):
 
 
 known = counters()
-for file, kernel, sets in cases:
+for file, kernel, sets in (c for c in cases if not sys.argv[2:] or c[1] in sys.argv[2:]):
     arguments = [os.path.join(root, "kernels", file), kernel, "--device", "cuda"] + [w for s in sets for w in ("--set", s)]
     with tempfile.NamedTemporaryFile(suffix=".json") as kept:
         quern = by_quern(arguments, kept.name)
