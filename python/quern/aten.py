@@ -292,7 +292,25 @@ def pow_scalar(w, x, exponent):
     return w.cast(words, dtype, w.out.dtype)
 
 
+def pow_base(w, base, x):
+    if not w.out.dtype.is_floating_point:
+        raise Unsupported("a power of integers")
+    dtype = torch.float32 if w.out.dtype in (torch.float16, torch.bfloat16) else w.out.dtype
+    return w.cast(f"pow({number(float(base))}, {w.operand(x, dtype, w.out.shape)})", dtype, w.out.dtype)
+
+
+def whole_remainder(w, a, b):
+    """Of integers by a positive number: what torch's has, the sign of the number."""
+    if not isinstance(b, int) or isinstance(b, bool) or b <= 0:
+        raise Unsupported("a remainder of integers by what may be negative")
+    x = w.let(w.operand(a, w.out.dtype, w.out.shape))
+    return x, f"(({x} % {b} + {b}) % {b})"
+
+
 def divide(w, a, b, rounding_mode=None):
+    if rounding_mode == "floor" and not w.out.dtype.is_floating_point:
+        x, rest = whole_remainder(w, a, b)
+        return f"({x} - {rest}) / {b}"
     if rounding_mode is not None:
         raise Unsupported(f"division that rounds by {rounding_mode}")
     dtype = w.within((a, b))
@@ -301,7 +319,7 @@ def divide(w, a, b, rounding_mode=None):
 
 def remainder(w, a, b):
     if not w.out.dtype.is_floating_point:
-        raise Unsupported("a remainder of integers")
+        return whole_remainder(w, a, b)[1]
     x, y = w.let(w.operand(a, w.out.dtype, w.out.shape)), w.let(w.operand(b, w.out.dtype, w.out.shape, typed=True))
     return f"{x} - floor({x} / {y}) * {y}"
 
@@ -849,6 +867,10 @@ OPS = first(
         "mul.Scalar": pointwise("{0} * {1}"),
         "div.Tensor": divide,
         "div.Scalar": divide,
+        "div.Tensor_mode": divide,
+        "div.Scalar_mode": divide,
+        "floor_divide": lambda w, a, b: divide(w, a, b, "floor"),
+        "pow.Scalar": pow_base,
         "remainder.Scalar": remainder,
         "remainder.Tensor": remainder,
         "pow.Tensor_Scalar": pow_scalar,

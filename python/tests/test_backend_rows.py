@@ -9,7 +9,7 @@ from .test_backend import reports_of
 POINTWISE = {
     "add": lambda x, y, p: [x + y, x + 1.5, torch.add(x, y, alpha=2), 3 - x, x - y * 0.3, torch.sub(x, 2.5)],
     "mul": lambda x, y, p: [x * y, x * 0.7, x / p, x / 3, 2 / p, torch.rsub(x, 1.5), x.remainder(1.5), x.square()],
-    "pow": lambda x, y, p: [p.pow(2.3), x.pow(2), x.pow(3), p.pow(0.5), p.pow(-0.5), p.pow(-1), torch.pow(p, x)],
+    "pow": lambda x, y, p: [p.pow(2.3), x.pow(2), x.pow(3), p.pow(0.5), p.pow(-0.5), p.pow(-1), torch.pow(p, x), torch.pow(3.0, x), 10000.0 ** (-p)],
     "extremes": lambda x, y, p: [torch.maximum(x, y), torch.minimum(x, y), x.clamp(-1, 1), x.clamp(min=0.2), x.clamp(max=0.1), x.clamp_min(0), x.clamp_max(0)],
     "signs": lambda x, y, p: [-x, x.abs(), x.sign(), torch.sgn(x), p.reciprocal(), torch.logaddexp(x, y)],
     "exponents": lambda x, y, p: [x.exp(), x.exp2(), x.expm1(), p.log(), p.log2(), p.log10(), p.log1p(), p.sqrt(), p.rsqrt()],
@@ -66,6 +66,7 @@ MOVEMENT = {
         x.scatter_add(1, torch.tensor([[1, 1, 2]] * 5), y) * 2,
         x.index_put((torch.tensor([1, 1, 3]),), y[:3], accumulate=True) * 2,
         x.slice_scatter(y[:, :3], 1, 2, 5) * 2,
+        torch.ops.aten.copy(x, y[0]) * 2,
         x.slice_scatter(y[:, :3], 1, 1, 7, 2) * 2,
     ],
     "folds": lambda x, y, p: [x.sum(), x.sum(0), x.sum((0, 1), keepdim=True), x.mean(1), x.mean() + 1, x.prod(1), x.amax(1), x.amin((0, 1)), x.max() + 1, x.min() * 2],
@@ -145,7 +146,7 @@ class Rows(unittest.TestCase):
         for name in ("add", "extremes", "signs", "curves", "truth", "logic"):
             with self.subTest(name):
                 self.check(POINTWISE[name], [x, y, y.abs() + 1], 1e-5)
-        self.check(lambda x, y, p: [x.amax(1), x.argmax(1), x.max(1).values, x[:, 1:].sum(0), x.mean(0), y.softmax(1)], [x, y, y], 1e-5)
+        self.check(lambda x, y, p: [x.amax(1), x.argmax(1), x.max(1).values, x[:, 1:].sum(0), x.mean(0), y.softmax(1), torch.pow(2.0, x)], [x, y, y], 1e-5)
 
     def test_movement(self):
         for name, function in MOVEMENT.items():
@@ -156,7 +157,7 @@ class Rows(unittest.TestCase):
         a, b = torch.arange(12).view(3, 4), torch.tensor([[2], [-3], [5]])
 
         def f(a, b):
-            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a.cumsum(0)]
+            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a.cumsum(0), a % 3, b % 4, a // 5, b // 2]
 
         self.check(f, [a, b], 1e-6)
 
