@@ -2,7 +2,9 @@
 """The first call of a compiled model, forward and gradient: Quern's backend, inductor and a backend that compiles nothing, each in a
 process of its own with empty caches, and what Quern's part of it is spent on.
 
-    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--fuse] [--seconds 1e9]
+    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9]
+
+With `--forms fuse,inductor` it is @quern.fuse on functions of tensors (gelu_residual, softmax_scaled, ...).
 
 A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). Processes are forked
 from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
@@ -143,7 +145,7 @@ def main():
         rows = found[name]
         if len(rows) < len(given.forms.split(",")):
             return
-        q, i, e = (rows.get(f) for f in ("quern", "inductor", "aot_eager"))
+        q, i, e = (rows.get(f) for f in ("fuse" if "fuse" in rows else "quern", "inductor", "aot_eager"))
         if not q:
             return
         spent = q["spent"]
@@ -179,7 +181,7 @@ def main():
             del running[lane]
             told(name)
         time.sleep(0.02)
-    both = [(rows["quern"], rows["inductor"]) for rows in found.values() if rows.get("quern") and rows.get("inductor")]
+    both = [(rows.get("quern") or rows.get("fuse"), rows["inductor"]) for rows in found.values() if (rows.get("quern") or rows.get("fuse")) and rows.get("inductor")]
     ratios = [i["first"] / q["first"] for q, i in both]
     if ratios:
         print(f"inductor's first call over Quern's: geometric mean {geometric(ratios):.2f}, least {min(ratios):.2f}, {len(ratios)} models")

@@ -552,3 +552,106 @@ def numeric_edges(device):
         return torch.nan_to_num(y), y.isnan().sum(), torch.maximum(y, y.new_tensor(0.5)), F.softplus(y), torch.sigmoid(y), y.clamp(-1, 1), torch.where(y.isfinite(), y, 0.0), torch.sign(y), y.relu(), torch.expm1(y), torch.fmod(y, 3.0)
 
     return forward, [torch.ones(8, device=device)]
+
+
+# ---- from other fields ----
+
+
+@model
+def graph_attention(device):
+    """Messages along edges, with a softmax over the edges that arrive at a node."""
+    source, target = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]], device=device)
+    weight = nn.Parameter(torch.randn(6, device=device))
+
+    def forward(x):
+        scores = F.leaky_relu((x[source] * weight).sum(-1) + (x[target] * weight).sum(-1), 0.2)
+        most = torch.full((4,), -1e9, device=device).scatter_reduce(0, target, scores, "amax")
+        shares = (scores - most[target]).exp()
+        sums = torch.zeros(4, device=device).index_add(0, target, shares)
+        return torch.zeros_like(x).index_add(0, target, x[source] * (shares / sums[target])[:, None])
+
+    return forward, [data(4, 6, device=device)]
+
+
+@model
+def quantised(device):
+    """Eight bits and back, with a gradient that goes straight through."""
+
+    def forward(x):
+        scale = x.abs().amax(-1, keepdim=True) / 127
+        q = (x / scale).round().clamp(-128, 127).to(torch.int8)
+        return q.to(torch.float32) * scale, q.to(torch.int32).sum(-1), x + (q.float() * scale - x).detach()
+
+    return forward, [data(4, 16, device=device)]
+
+
+@model
+def code_book(device):
+    codes = nn.Parameter(torch.randn(8, 4, device=device))
+
+    def forward(z):
+        distances = z.pow(2).sum(1, keepdim=True) - 2 * z @ codes.t() + codes.pow(2).sum(1)
+        nearest = distances.argmin(1)
+        q = F.embedding(nearest, codes)
+        loss = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(z, q.detach())
+        return z + (q - z).detach(), loss, F.one_hot(nearest, 8).float().mean(0)
+
+    return forward, [data(6, 4, device=device)]
+
+
+@model
+def volume_rendering(device):
+    net = nn.Sequential(nn.Linear(39, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
+
+    def forward(x):
+        angles = (x[..., None] * 2.0 ** torch.arange(6, device=device)).flatten(-2)
+        h = net(torch.cat([x, angles.sin(), angles.cos()], -1))
+        alpha = 1 - torch.exp(-F.relu(h[..., 3]) * 0.1)
+        passed = torch.cumprod(torch.cat([torch.ones_like(alpha[..., :1]), 1 - alpha + 1e-10], -1), -1)[..., :-1]
+        return ((alpha * passed)[..., None] * h[..., :3].sigmoid()).sum(-2)
+
+    return forward, [data(3, 5, 3, device=device)]
+
+
+@model
+def sinkhorn(device):
+    def forward(cost):
+        u, v = torch.zeros(5, device=device), torch.zeros(6, device=device)
+        for _ in range(5):
+            u = -torch.logsumexp(-cost + v[None], 1)
+            v = -torch.logsumexp(-cost + u[:, None], 0)
+        return (torch.exp(-cost + u[:, None] + v[None]) * cost).sum()
+
+    return forward, [data(5, 6, device=device)]
+
+
+@model
+def moving_average_of_weights(device):
+    """Parameters that are written under no_grad in the middle of a step; what is compared starts from the same ones."""
+    a, b = nn.Linear(4, 4).to(device), nn.Linear(4, 4).to(device)
+    before = [p.detach().clone() for p in a.parameters()]
+
+    def forward(x):
+        with torch.no_grad():
+            for p, old, q in zip(a.parameters(), before, b.parameters()):
+                p.copy_(old).mul_(0.9).add_(q, alpha=0.1)
+        return a(x) + b(x)
+
+    return forward, [data(2, 4, device=device)]
+
+
+@model
+def windows_of_a_signal(device):
+    def forward(x):
+        windows = F.pad(x, (2, 2)).unfold(-1, 5, 1)
+        mean = F.conv1d(x[None], torch.ones(3, 1, 3, device=device) / 3, groups=3)[0]
+        return (windows * torch.hann_window(5, device=device)).sum(-1), F.avg_pool1d(x[None], 3, 1, 1)[0], mean, x.diff(dim=1)
+
+    return forward, [data(3, 10, device=device)]
+
+
+@model
+def decoder_layer(device):
+    layer = nn.TransformerDecoderLayer(16, 2, 32, 0.0, batch_first=True, norm_first=True).to(device)
+    mask = nn.Transformer.generate_square_subsequent_mask(5, device=device)
+    return lambda x, memory: layer(x, memory, tgt_mask=mask, tgt_is_causal=True), [data(2, 5, 16, device=device), data(2, 6, 16, device=device)]
