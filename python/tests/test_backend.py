@@ -90,7 +90,7 @@ class Models(unittest.TestCase):
         for a, b in zip(found + gradients, wanted + wanted_gradients):
             self.assertEqual(a is None, b is None, name)
             if a is not None:
-                torch.testing.assert_close(a, b, rtol=few, atol=few / 10, equal_nan=True, msg=lambda words: f"{name} on {device}: {words}")
+                torch.testing.assert_close(a, b, rtol=few, atol=few / (1 if name in strangers.ROUGH else 10), equal_nan=True, msg=lambda words: f"{name} on {device}: {words}")
                 self.assertEqual(a.stride(), b.stride(), name)
 
     def test_models(self):
