@@ -2,7 +2,7 @@
 graphs (mode="reduce-overhead"). On a GPU figures are medians of the time between two events around several calls; on
 the CPU (--device cpu) the best wall time.
 
-Usage: python3 bench/tensor_peers.py [--device cuda|cpu] [--quick] [--only WORD] [--json FILE]. Needs PyTorch.
+Usage: python3 bench/tensor_peers.py [--device cuda|cpu] [--quick] [--rows: the work of tensor_rows.c instead] [--eager] [--only WORD] [--json FILE]. Needs PyTorch.
 bench/tensor_table.py joins the result with that of bench_tensor.
 """
 import json
@@ -19,6 +19,8 @@ quick = "--quick" in sys.argv
 json_path = sys.argv[sys.argv.index("--json") + 1] if "--json" in sys.argv else None
 device = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cuda"
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+rows_only = "--rows" in sys.argv
+eager_only = "--eager" in sys.argv
 gpu = device != "cpu"
 L2_BYTES = 60e6 if gpu else 32e6
 rows = []
@@ -29,7 +31,7 @@ def wait():
         torch.cuda.synchronize()
 
 
-def timed(function, sets, milliseconds=20):
+def timed(function, sets, milliseconds=8 if quick else 20):
     """ns of one call."""
     for arguments in sets * 3:
         function(*arguments)
@@ -42,7 +44,7 @@ def timed(function, sets, milliseconds=20):
             best = min(best, time.perf_counter_ns() - start)
         return best
     sample = event_sampler(torch, function, sets, milliseconds * 1e6)
-    return statistics.median(sample() for _ in range(7 if quick else 15))
+    return statistics.median(sample() for _ in range(5 if quick else 15))
 
 
 def compiled(function, **options):
@@ -57,7 +59,9 @@ def measure(name, function, make, graphs=False):
     size = sum(t.numel() * t.element_size() for t in tensors)
     sets = [tensors] + [make() for _ in range(int(min(max(-(-4 * L2_BYTES // size), 1), 8)) - 1)]
     result = {"name": name}
-    variants = [("eager", lambda: function), ("compile", lambda: compiled(function))]
+    variants = [("eager", lambda: function)]
+    if not eager_only:
+        variants.append(("compile", lambda: compiled(function)))
     if graphs and gpu:
         variants.append(("graphs", lambda: compiled(function, mode="reduce-overhead")))
     for label, variant in variants:
@@ -104,6 +108,82 @@ def entropy_and_gradient(x, target):
     return (loss,) + torch.autograd.grad(loss, (x,))
 
 
+def gradient_of(function):
+    """Forward and the gradient of the first argument; the second, if there is one, is the gradient of the output."""
+    def run(x, dy=None):
+        x = x.detach().requires_grad_()
+        y = function(x)
+        return (y,) + torch.autograd.grad(y, (x,), y.detach() if dy is None else dy.view_as(y))
+    return run
+
+
+def row_cases():
+    """The work of bench/tensor_rows.c: name, function, shapes, dtype."""
+    f32, f16, bf16, f64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
+    for n, side, dtype, word in ((64, 128, f32, "f32"), (64, 127, f32, "f32"), (64, 126, f32, "f32"), (64, 127, bf16, "bf16"),
+                                 (16, 512, f32, "f32")):
+        yield (f"batch norm {n}x64x{side}^2 {word}", lambda x: F.batch_norm(x, None, None, training=True),
+               [(n, 64, side, side)], dtype)
+    for n, side, dtype, word in ((64, 128, f32, "f32"), (64, 127, f32, "f32"), (512, 32, f16, "f16")):
+        yield f"group norm {n}x64x{side}^2 {word}", lambda x: F.group_norm(x, 8), [(n, 64, side, side)], dtype
+    for side in (128, 127):
+        yield f"instance norm 64x64x{side}^2 f32", lambda x: F.instance_norm(x), [(64, 64, side, side)], f32
+    for r, c, dtype, word in ((16384, 4097, f32, "f32"), (131072, 769, f32, "f32"), (16384, 4097, bf16, "bf16"),
+                              (65536, 1001, f16, "f16"), (16384, 4097, f64, "f64")):
+        yield (f"layer norm {r}x{c} {word}", lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b), [(r, c), (c,), (c,)],
+               dtype)
+    for r, c, dtype, word in ((64, 2000003, f32, "f32"), (4194304, 31, f32, "f32"), (16777216, 3, f32, "f32"),
+                              (32768, 4095, bf16, "bf16")):
+        yield f"softmax {r}x{c} {word}", lambda x: x.softmax(1), [(r, c)], dtype
+    yield "sum of columns 65536x4096 f32", lambda x: x.sum(0), [(65536, 4096)], f32
+    yield "sum of columns 65536x4095 bf16", lambda x: x.sum(0), [(65536, 4095)], bf16
+    yield "sum over the middle 32x4096x4095 f32", lambda x: x.sum(1), [(32, 4096, 4095)], f32
+    yield "max over the middle 32x4096x4095 f32", lambda x: x.amax(1), [(32, 4096, 4095)], f32
+    yield "argmax over the middle 32x4096x4095 f32", lambda x: x.argmax(1), [(32, 4096, 4095)], f32
+    yield "softmax down 4096x16384 f32", lambda x: x.softmax(0), [(4096, 16384)], f32
+    yield "softmax over the middle 32x512x4095 f32", lambda x: x.softmax(1), [(32, 512, 4095)], f32
+    yield "softmax over the middle 32x512x4096 bf16", lambda x: x.softmax(1), [(32, 512, 4096)], bf16
+    yield "cumsum reversed 8192x16384 f32", lambda x: x.flip(1).cumsum(1).flip(1), [(8192, 16384)], f32
+    yield "cumsum exclusive 8192x16384 f32", lambda x: x.cumsum(1) - x, [(8192, 16384)], f32
+    for r, c in ((8192, 32768), (8192, 16383), (262144, 512), (16, 4194304)):
+        yield f"cumsum {r}x{c} f32", lambda x: x.cumsum(1), [(r, c)], f32
+    yield "cumsum down 16384x8192 f32", lambda x: x.cumsum(0), [(16384, 8192)], f32
+    yield "cumsum over the middle 32x512x4096 f32", lambda x: x.cumsum(1), [(32, 512, 4096)], f32
+    for r, c, dtype, word in ((16384, 8192, f32, "f32"), (16383, 8191, f32, "f32"), (16384, 8192, bf16, "bf16")):
+        yield f"transpose {r}x{c} {word}", lambda x: (x.t() * 2).contiguous(), [(r, c)], dtype
+    for side, dtype, word in ((128, f32, "f32"), (127, bf16, "bf16")):
+        yield (f"channels last 64x64x{side}^2 {word}", lambda x: (x.permute(0, 2, 1) * 2).contiguous(),
+               [(64, 64, side * side)], dtype)
+    yield "colours last 2048x3x128^2 f32", lambda x: (x.permute(0, 2, 1) * 2).contiguous(), [(2048, 3, 16384)], f32
+    yield "heads 32x2048x16x64 bf16", lambda x: (x.transpose(1, 2) * 2).contiguous(), [(32, 2048, 16, 64)], bf16
+    yield ("five axes 64x8x8x16x1024 f32", lambda x: (x.permute(4, 2, 0, 3, 1) * 2).contiguous(), [(64, 8, 8, 16, 1024)],
+           f32)
+    yield "max pool 2x2 of 512x256x1024 f32", lambda x: F.max_pool2d(x, 2), [(512, 256, 1024)], f32
+    yield "max pool 8, stride 1, 4096x16384 f32", lambda x: F.max_pool1d(x, 8, 1, 4), [(64, 64, 16384)], f32
+    yield "average pool 5, stride 2, 4096x16384 f32", lambda x: F.avg_pool1d(x, 5, 2, 2), [(64, 64, 16384)], f32
+    for c, dtype, word in ((1024, f32, "f32"), (1023, f32, "f32"), (1024, bf16, "bf16")):
+        yield f"max pool 3x3, stride 1, 512x256x{c} {word}", lambda x: F.max_pool2d(x, 3, 1, 1), [(512, 256, c)], dtype
+    yield "max pool 3x3, stride 2, 512x256x1024 f32", lambda x: F.max_pool2d(x, 3, 2, 1), [(512, 256, 1024)], f32
+    yield "average pool 3x3, stride 1, 512x256x1024 f32", lambda x: F.avg_pool2d(x, 3, 1, 1), [(512, 256, 1024)], f32
+    yield "average pool 11x11 of 512x256x1024 f32", lambda x: F.avg_pool2d(x, 11), [(512, 256, 1024)], f32
+    yield "max pool 3x3x3, stride 2, 64x128^3 f32", lambda x: F.max_pool3d(x, 3, 2, 1), [(64, 128, 128, 128)], f32
+    yield "average pool 3x3x3, stride 1, 64x128^3 f32", lambda x: F.avg_pool3d(x, 3, 1, 1), [(64, 128, 128, 128)], f32
+    yield "8 largest of 131072x1024 f32", lambda x: x.topk(8), [(131072, 1024)], f32
+    yield "argsort 8192x4096 f32", lambda x: x.argsort(), [(8192, 4096)], f32
+    yield "sort 65536x512 f32", lambda x: x.sort().values, [(65536, 512)], f32
+    image, plane = (64, 64, 128, 128), (256, 256, 1024)
+    yield ("batch norm and gradient 64x64x128^2 f32", gradient_of(lambda x: F.batch_norm(x, None, None, training=True)),
+           [image, image], f32)
+    yield "group norm and gradient 64x64x128^2 f32", gradient_of(lambda x: F.group_norm(x, 8)), [image, image], f32
+    yield "softmax and gradient 16384x4096 f32", gradient_of(lambda x: x.softmax(1)), [(16384, 4096)] * 2, f32
+    yield "max pool 2x2 and gradient 256x256x1024 f32", gradient_of(lambda x: F.max_pool2d(x, 2)), [plane], f32
+    yield ("max pool 3x3, stride 2, and gradient 256x256x1024 f32", gradient_of(lambda x: F.max_pool2d(x, 3, 2, 1)),
+           [plane], f32)
+    yield ("average pool 3x3, stride 2, and gradient 256x256x1024 f32", gradient_of(lambda x: F.avg_pool2d(x, 3, 2, 1)),
+           [plane], f32)
+    yield "cumsum and gradient 8192x16384 f32", gradient_of(lambda x: x.cumsum(1)), [(8192, 16384)] * 2, f32
+
+
 def perceptron(width, layers, batch, steps, tf32):
     name = f"mlp d{width} x {layers} batch {batch}, {steps} steps, {'tf32' if tf32 else 'f32'}"
     if only not in name:
@@ -148,7 +228,10 @@ def main():
     where = torch.cuda.get_device_name() if gpu else f"the CPU, {torch.get_num_threads()} threads"
     print(f"torch {torch.__version__} on {where}", flush=True)
     f32, bf16 = torch.float32, torch.bfloat16
-    if gpu:
+    if rows_only:
+        for name, function, shapes, dtype in row_cases():
+            measure(name, function, lambda: tuple(normal(*shape, dtype=dtype) for shape in shapes))
+    elif gpu:
         n = 16384
         measure("gelu by hand 16384^2 f32", gelu, lambda: (normal(n, n),))
         measure("softmax by hand 16384^2 f32", softmax, lambda: (normal(n, n),))
@@ -168,7 +251,7 @@ def main():
                 lambda: (normal(16384, 1024), normal(16384, 1024), normal(1024), normal(1024)))
         measure("cross-entropy and gradient 4096^2 f32", entropy_and_gradient,
                 lambda: (normal(n, n), torch.randint(0, n, (n,))))
-    for tf32 in (True, False) if gpu else (True,):
+    for tf32 in () if rows_only else (True, False) if gpu else (True,):
         perceptron(128, 16, 128, 5, tf32)
         perceptron(256, 4, 256, 2, tf32)
     if json_path:

@@ -2,9 +2,9 @@
  * The bars of the tensor level as ratios of one run: work spelled from the operations of <quern/tensor.h>, recorded as a
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
- * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c too] [--json FILE] [--only WORD] [--bench FOLDER]
+ * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--json FILE] [--only WORD] [--bench FOLDER]
  * [--scale N: shapes divided by N, to see whether all works]. A sample is the
- * time of enough replays in a row to take 20 ms, after which the device has come to rest; a figure is the median (on the
+ * time of enough replays in a row to take 20 ms (quick: 8), after which the device has come to rest; a figure is the median (on the
  * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
  * would fit the L2. bench/tensor_peers.py measures PyTorch on the same work, bench/tensor_table.py joins both.
  * SPDX-License-Identifier: MIT
@@ -130,7 +130,7 @@ void make_one(const workload *w, qn_tape *tape, inputs *in)
     in->tensors[in->count++] = normal(tape, w->type, QN_SHAPE(w->rows, w->columns));
 }
 
-static void make_two(const workload *w, qn_tape *tape, inputs *in)
+void make_two(const workload *w, qn_tape *tape, inputs *in)
 {
     make_one(w, tape, in);
     make_one(w, tape, in);
@@ -250,8 +250,8 @@ static void time_workload(const workload *full)
     qn_plan_facts facts;
     qn_plan_info(plan, &facts);
     copies c = copies_new(w->bytes);
-    int rounds = !gpu ? 3 : quick ? 7 : 15, replays = 1, count[2] = {1, 1};
-    double samples[3][MOST_SAMPLES];
+    int rounds = !gpu ? 3 : quick ? 5 : 15, replays = 1, count[2] = {1, 1};
+    double samples[3][MOST_SAMPLES], sample_ns = quick ? 8e6 : 2e7;
     for (int round = -1; round < rounds; round++) {
         double ns = 1e18, start;
         for (int repeat = 0; repeat < (gpu ? 1 : 5); repeat++) {
@@ -265,9 +265,9 @@ static void time_workload(const workload *full)
             start = now_ns();
             TRY(qn_plan_replay(plan, &error));
             TRY(qn_device_wait(context, device, &error));
-            replays = (int)fmin(fmax(2e7 / (now_ns() - start), 1), 1000);
+            replays = (int)fmin(fmax(sample_ns / (now_ns() - start), 1), 1000);
             for (int i = 0; i < 2 && gpu; i++)
-                count[i] = (int)fmin(fmax(2e7 / copy_sample(&c, i, c.sets), c.sets), 2000);
+                count[i] = (int)fmin(fmax(sample_ns / copy_sample(&c, i, c.sets), c.sets), 2000);
             continue;
         }
         samples[0][round] = ns;
@@ -523,8 +523,9 @@ int main(int count, char **arguments)
     const workload *list = gpu ? on_gpu : on_cpu;
     int workloads = gpu ? (int)(sizeof(on_gpu) / sizeof(on_gpu[0])) : (int)(sizeof(on_cpu) / sizeof(on_cpu[0]));
     if (!gpu) last_cache_bytes = 32e6;
-    for (int i = 0; i < workloads; i++) time_workload(&list[i]);
-    for (int i = 0; i < row_workload_count && gpu && rows; i++) time_workload(&row_workloads[i]);
+    for (int i = 0; i < workloads && !rows; i++) time_workload(&list[i]);
+    for (int i = 0; i < row_workload_count && rows; i++) time_workload(&row_workloads[i]);
+    if (rows) only = "nothing else";
     time_perceptron(128, 16, 128, 5, true);
     time_perceptron(256, 4, 256, 2, true);
     if (gpu) time_perceptron(128, 16, 128, 5, false);

@@ -126,6 +126,151 @@ static void step_pool_large(const workload *w, const inputs *in, built *out)
     give(out, qn_avg_pool2d(planes(w, in), 11, 11, NULL));
 }
 
+/* Windows along the last 1, 2 or 3 axes of [...][32][64][columns] and the like. */
+static void step_pool_line(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_max_pool(images(w, in), QN_SHAPE(8), &(qn_pool_options){.stride = {1}, .padding = {4}}));
+}
+
+static void step_mean_line(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_avg_pool(images(w, in), QN_SHAPE(5), &(qn_pool_options){.stride = {2}, .padding = {2}}));
+}
+
+static void step_pool_strided(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_max_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {2, 2}, .padding = {1, 1}}));
+}
+
+static void step_mean_overlapping(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_avg_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {1, 1}, .padding = {1, 1}}));
+}
+
+/* [rows / 16384][128][128][columns] */
+static qn_tensor bodies(const workload *w, const inputs *in)
+{
+    return qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 16384, 128, 128, w->columns));
+}
+
+static void step_pool_bodies(const workload *w, const inputs *in, built *out)
+{
+    give(out,
+         qn_max_pool(bodies(w, in), QN_SHAPE(3, 3, 3), &(qn_pool_options){.stride = {2, 2, 2}, .padding = {1, 1, 1}}));
+}
+
+static void step_mean_bodies(const workload *w, const inputs *in, built *out)
+{
+    give(out,
+         qn_avg_pool(bodies(w, in), QN_SHAPE(3, 3, 3), &(qn_pool_options){.stride = {1, 1, 1}, .padding = {1, 1, 1}}));
+}
+
+static void step_middle_position(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_argmax(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), QN_AXES(1), false));
+}
+
+static void step_middle_softmax(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_softmax(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), 1));
+}
+
+static void step_scan_exclusive(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_cumsum_with(in->tensors[0], 1, false, true));
+}
+
+static void step_scan_middle(const workload *w, const inputs *in, built *out)
+{
+    give(out, qn_cumsum(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), 1));
+}
+
+/* Heads: [32][rows / 32][16][columns / 16] with the two middle axes exchanged. */
+static void step_heads(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor x = qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, 16, w->columns / 16));
+    give(out, qn_mul_scalar(qn_permute(x, QN_AXES(0, 2, 1, 3)), 2));
+}
+
+/* Colours: [rows / 3][3][columns] with the channel last. */
+static void step_colours(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor x = qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 3, 3, w->columns));
+    give(out, qn_mul_scalar(qn_permute(x, QN_AXES(0, 2, 1)), 2));
+}
+
+/* Five axes, all turned round. */
+static void step_five_axes(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor x = qn_reshape(in->tensors[0], QN_SHAPE(w->rows / 64, 8, 8, 16, w->columns / 16));
+    give(out, qn_mul_scalar(qn_permute(x, QN_AXES(4, 2, 0, 3, 1)), 2));
+}
+
+/* ---- forward and gradient ---- */
+
+static void step_batch_norm_gradient(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor x = in->tensors[0], y = normed(images(w, in), QN_AXES(0, 2));
+    qn_tensor dy = qn_reshape(in->tensors[1], QN_SHAPE(w->rows / 64, 64, w->columns));
+    give(out, y);
+    qn_grad_from(&y, &dy, 1, &x, 1, &out->results[out->count]);
+    out->count++;
+}
+
+static void step_group_norm_gradient(const workload *w, const inputs *in, built *out)
+{
+    qn_shape split = QN_SHAPE(w->rows / 8, 8, w->columns);
+    qn_tensor x = in->tensors[0], y = normed(qn_reshape(x, split), QN_AXES(1, 2)),
+              dy = qn_reshape(in->tensors[1], split);
+    give(out, y);
+    qn_grad_from(&y, &dy, 1, &x, 1, &out->results[out->count]);
+    out->count++;
+}
+
+static void step_softmax_gradient(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    qn_tensor y = qn_softmax(in->tensors[0], 1);
+    give(out, y);
+    qn_grad_from(&y, &in->tensors[1], 1, &in->tensors[0], 1, &out->results[out->count]);
+    out->count++;
+}
+
+/* The gradient of the mean square: no second input. */
+static void step_pool_gradient(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor y = qn_max_pool2d(planes(w, in), 2, 2, NULL);
+    give(out, y);
+    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
+    out->count++;
+}
+
+static void step_pool_overlapping_gradient(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor y = qn_max_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {2, 2}, .padding = {1, 1}});
+    give(out, y);
+    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
+    out->count++;
+}
+
+static void step_mean_gradient(const workload *w, const inputs *in, built *out)
+{
+    qn_tensor y = qn_avg_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {2, 2}, .padding = {1, 1}});
+    give(out, y);
+    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
+    out->count++;
+}
+
+static void step_scan_gradient(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    qn_tensor y = qn_cumsum(in->tensors[0], 1);
+    give(out, y);
+    qn_grad_from(&y, &in->tensors[1], 1, &in->tensors[0], 1, &out->results[out->count]);
+    out->count++;
+}
+
 static void step_largest(const workload *w, const inputs *in, built *out)
 {
     (void)w;
@@ -156,30 +301,81 @@ const workload row_workloads[] = {
     {"batch norm 16x64x512^2 f32", QN_F32, 1024, 262144, COPY(1024, 262144), 0.9, make_one, step_batch_norm},
     {"group norm 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_group_norm},
     {"group norm 64x64x127^2 f32", QN_F32, 4096, 16129, COPY(4096, 16129), 0.9, make_one, step_group_norm},
+    {"group norm 512x64x32^2 f16", QN_F16, 32768, 1024, COPY(32768, 1024) / 2, 0.9, make_one, step_group_norm},
     {"instance norm 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_instance_norm},
     {"instance norm 64x64x127^2 f32", QN_F32, 4096, 16129, COPY(4096, 16129), 0.9, make_one, step_instance_norm},
     {"layer norm 16384x4097 f32", QN_F32, 16384, 4097, COPY(16384, 4097), 0.9, make_norm, step_layer_norm},
     {"layer norm 131072x769 f32", QN_F32, 131072, 769, COPY(131072, 769), 0.9, make_norm, step_layer_norm},
     {"layer norm 16384x4097 bf16", QN_BF16, 16384, 4097, COPY(16384, 4097) / 2, 0.9, make_norm, step_layer_norm},
+    {"layer norm 65536x1001 f16", QN_F16, 65536, 1001, COPY(65536, 1001) / 2, 0.9, make_norm, step_layer_norm},
+    {"layer norm 16384x4097 f64", QN_F64, 16384, 4097, COPY(16384, 4097) * 2, 0.9, make_norm, step_layer_norm},
     {"softmax 64x2000003 f32", QN_F32, 64, 2000003, COPY(64, 2000003), 0.85, make_one, step_soft_rows},
     {"softmax 4194304x31 f32", QN_F32, 4194304, 31, COPY(4194304, 31), 0.9, make_one, step_soft_rows},
+    {"softmax 16777216x3 f32", QN_F32, 16777216, 3, COPY(16777216, 3), 0.9, make_one, step_soft_rows},
+    {"softmax 32768x4095 bf16", QN_BF16, 32768, 4095, COPY(32768, 4095) / 2, 0.9, make_one, step_soft_rows},
     {"sum of columns 65536x4096 f32", QN_F32, 65536, 4096, READ(65536, 4096), 0.9, make_one, step_column_sum},
+    {"sum of columns 65536x4095 bf16", QN_BF16, 65536, 4095, READ(65536, 4095) / 2, 0.9, make_one, step_column_sum},
     {"sum over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_sum},
     {"max over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_max},
+    {"argmax over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one,
+     step_middle_position},
     {"softmax down 4096x16384 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_soft_columns},
+    {"softmax over the middle 32x512x4095 f32", QN_F32, 16384, 4095, COPY(16384, 4095), 0.9, make_one,
+     step_middle_softmax},
+    {"softmax over the middle 32x512x4096 bf16", QN_BF16, 16384, 4096, COPY(16384, 4096) / 2, 0.9, make_one,
+     step_middle_softmax},
     {"cumsum reversed 8192x16384 f32", QN_F32, 8192, 16384, COPY(8192, 16384), 0.9, make_one, step_scan_reversed},
+    {"cumsum exclusive 8192x16384 f32", QN_F32, 8192, 16384, COPY(8192, 16384), 0.9, make_one, step_scan_exclusive},
+    {"cumsum 8192x32768 f32", QN_F32, 8192, 32768, COPY(8192, 32768), 0.9, make_one, step_scan_rows},
+    {"cumsum 8192x16383 f32", QN_F32, 8192, 16383, COPY(8192, 16383), 0.9, make_one, step_scan_rows},
+    {"cumsum 262144x512 f32", QN_F32, 262144, 512, COPY(262144, 512), 0.9, make_one, step_scan_rows},
     {"cumsum down 16384x8192 f32", QN_F32, 16384, 8192, COPY(16384, 8192), 0.9, make_one, step_scan_columns},
+    {"cumsum over the middle 32x512x4096 f32", QN_F32, 16384, 4096, COPY(16384, 4096), 0.9, make_one, step_scan_middle},
     {"cumsum 16x4194304 f32", QN_F32, 16, 4194304, COPY(16, 4194304), 0.9, make_one, step_scan_rows},
     {"transpose 16384x8192 f32", QN_F32, 16384, 8192, COPY(16384, 8192), 0.9, make_one, step_transpose},
+    {"transpose 16383x8191 f32", QN_F32, 16383, 8191, COPY(16383, 8191), 0.9, make_one, step_transpose},
+    {"transpose 16384x8192 bf16", QN_BF16, 16384, 8192, COPY(16384, 8192) / 2, 0.9, make_one, step_transpose},
     {"channels last 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_channels_last},
+    {"channels last 64x64x127^2 bf16", QN_BF16, 4096, 16129, COPY(4096, 16129) / 2, 0.9, make_one, step_channels_last},
+    {"colours last 2048x3x128^2 f32", QN_F32, 6144, 16384, COPY(6144, 16384), 0.9, make_one, step_colours},
+    {"heads 32x2048x16x64 bf16", QN_BF16, 65536, 1024, COPY(65536, 1024) / 2, 0.9, make_one, step_heads},
+    {"five axes 64x8x8x16x1024 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_five_axes},
     {"max pool 2x2 of 512x256x1024 f32", QN_F32, 131072, 1024, 5.0 * 131072 * 1024, 0.9, make_one, step_pool},
+    {"max pool 8, stride 1, 4096x16384 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_pool_line},
+    {"average pool 5, stride 2, 4096x16384 f32", QN_F32, 4096, 16384, 6.0 * 4096 * 16384, 0.9, make_one,
+     step_mean_line},
     {"max pool 3x3, stride 1, 512x256x1024 f32", QN_F32, 131072, 1024, COPY(131072, 1024), 0.9, make_one,
      step_pool_overlapping},
+    {"max pool 3x3, stride 1, 512x256x1023 f32", QN_F32, 131072, 1023, COPY(131072, 1023), 0.9, make_one,
+     step_pool_overlapping},
+    {"max pool 3x3, stride 1, 512x256x1024 bf16", QN_BF16, 131072, 1024, COPY(131072, 1024) / 2, 0.9, make_one,
+     step_pool_overlapping},
+    {"max pool 3x3, stride 2, 512x256x1024 f32", QN_F32, 131072, 1024, 5.0 * 131072 * 1024, 0.9, make_one,
+     step_pool_strided},
+    {"average pool 3x3, stride 1, 512x256x1024 f32", QN_F32, 131072, 1024, COPY(131072, 1024), 0.9, make_one,
+     step_mean_overlapping},
     {"average pool 11x11 of 512x256x1024 f32", QN_F32, 131072, 1024, READ(131072, 1024), 0.8, make_one,
      step_pool_large},
+    {"max pool 3x3x3, stride 2, 64x128^3 f32", QN_F32, 1048576, 128, 4.5 * 1048576 * 128, 0.9, make_one,
+     step_pool_bodies},
+    {"average pool 3x3x3, stride 1, 64x128^3 f32", QN_F32, 1048576, 128, COPY(1048576, 128), 0.9, make_one,
+     step_mean_bodies},
     {"8 largest of 131072x1024 f32", QN_F32, 131072, 1024, READ(131072, 1024), 0, make_one, step_largest},
     {"argsort 8192x4096 f32", QN_F32, 8192, 4096, 12.0 * 8192 * 4096, 0, make_one, step_order},
     {"sort 65536x512 f32", QN_F32, 65536, 512, COPY(65536, 512), 0, make_one, step_sort},
+    {"batch norm and gradient 64x64x128^2 f32", QN_F32, 4096, 16384, 16.0 * 4096 * 16384, 0, make_two,
+     step_batch_norm_gradient},
+    {"group norm and gradient 64x64x128^2 f32", QN_F32, 4096, 16384, 16.0 * 4096 * 16384, 0, make_two,
+     step_group_norm_gradient},
+    {"softmax and gradient 16384x4096 f32", QN_F32, 16384, 4096, 16.0 * 16384 * 4096, 0, make_two,
+     step_softmax_gradient},
+    {"max pool 2x2 and gradient 256x256x1024 f32", QN_F32, 65536, 1024, 13.0 * 65536 * 1024, 0, make_one,
+     step_pool_gradient},
+    {"max pool 3x3, stride 2, and gradient 256x256x1024 f32", QN_F32, 65536, 1024, 13.0 * 65536 * 1024, 0, make_one,
+     step_pool_overlapping_gradient},
+    {"average pool 3x3, stride 2, and gradient 256x256x1024 f32", QN_F32, 65536, 1024, 9.0 * 65536 * 1024, 0, make_one,
+     step_mean_gradient},
+    {"cumsum and gradient 8192x16384 f32", QN_F32, 8192, 16384, 16.0 * 8192 * 16384, 0, make_two, step_scan_gradient},
 };
 
 const int row_workload_count = sizeof(row_workloads) / sizeof(row_workloads[0]);

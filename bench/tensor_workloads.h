@@ -31,6 +31,7 @@ struct workload {
 };
 
 void make_one(const workload *w, qn_tape *tape, inputs *in);  /* [rows][columns] */
+void make_two(const workload *w, qn_tape *tape, inputs *in);
 void make_norm(const workload *w, qn_tape *tape, inputs *in); /* two of those, two of [columns] */
 
 /* tensor_rows.c: norms over planes, folds of columns, odd rows, scans, permutations, pools, order. */

@@ -192,6 +192,15 @@ static bool axis_is_apart(const emitter *e, const tile_op *op_a, const tile_op *
     return rest && relate_divisor(e->facts, &between) % size == 0 && relate_divisor(e->facts, &each) % size == 0;
 }
 
+bool accesses_apart(const emitter *e, const tile_op *a, const tile_op *b)
+{
+    trips same = {NULL, NULL};
+    if (a->attr.access.array != b->attr.access.array) return true;
+    for (int axis = 0; axis < a->attr.access.rank; axis++)
+        if (axis_is_apart(e, a, b, axis, &same)) return true;
+    return false;
+}
+
 static bool changes_in(const trips *t, value v)
 {
     return t->op && t->changes[v];

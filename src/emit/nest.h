@@ -130,6 +130,7 @@ int loops_of(const tile_type *type, int64_t loops[MAX_RANK]);
 bool place_same(const place *a, const place *b, int rank);
 int place_level(const place *at, int rank); /* 1 + the innermost loop axis it depends on; 0 for none */
 bool access_same(const emitter *e, const tile_op *a, const tile_op *b); /* equal indices, whatever they do */
+bool accesses_apart(const emitter *e, const tile_op *a, const tile_op *b); /* they never touch the same element */
 /* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. tanh: which
  * operand of the sum it is. */
 bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh);

@@ -147,7 +147,7 @@ static bool store_fits(const planner *p, const tile_op *store, int loop_count)
     for (int i = 0; i < p->write_count; i++) {
         const memory_event *w = &p->writes[i];
         if (w->group == p->open && w->op->attr.access.array == store->attr.access.array &&
-            !in_place(p->e, w->op, store))
+            !in_place(p->e, w->op, store) && !accesses_apart(p->e, w->op, store))
             return false;
     }
     return true;

@@ -104,7 +104,8 @@ fuse_cost cost_of_loop(const loop *p)
         double whole = (double)graph_size_bytes(t->g, p->around.nodes[i]);
         c.bytes += MINIMUM(read[i], whole);
     }
-    for (int i = 0; i < p->output_count; i++) c.bytes += (double)graph_size_bytes(t->g, p->outputs[i].n);
+    for (int i = 0; i < p->output_count; i += MAXIMUM(p->strip, 1))
+        c.bytes += (double)graph_size_bytes(t->g, p->outputs[i].n);
     return finish(&m, c);
 }
 

@@ -527,6 +527,8 @@ loop *loop_analyse(builder *b, const group *grp)
         p->grp = grp;
         p->unroll = (unroll_kind)unroll;
         if (!analyse(p)) continue;
+        loop *strips = loop_strip(p);
+        if (strips) p = strips;
         fuse_cost cost = cost_of_loop(p);
         if (best && cost.time_ns >= b->cost.time_ns) continue;
         b->cost = cost;

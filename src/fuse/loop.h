@@ -28,6 +28,7 @@ typedef struct loop {
     unsigned outer, inner; /* axes of the space */
     unroll_kind unroll;    /* small folds that are chains of terms, no folds of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
+    int strip;             /* results that a place takes along t->strip_axis (strip.c); 0: one */
     locals around;
     index_map **maps; /* by local; NULL: it has no one place */
     lower_output *outputs;
@@ -37,6 +38,9 @@ typedef struct loop {
 
 /* loop.c: NULL: b->why says why not. */
 loop *loop_analyse(builder *b, const group *grp);
+
+/* strip.c: the loop with several results at each place; NULL: that saves nothing. */
+loop *loop_strip(const loop *p);
 
 /* lower_map.c, lower_row.c, lower_column.c */
 qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error);

@@ -27,12 +27,24 @@ affine lower_place(const lowering *l, node n, const index_map *m)
     return place;
 }
 
+/* Do all accesses of the node have this coordinate on axis k? Else one array serves them all if none of them takes it
+ * for a kernel axis. */
+static bool is_alike(const lowering *l, const term *x, int k)
+{
+    for (int i = 1; i < l->t->term_count; i++) {
+        const term *y = &l->t->terms[i];
+        if (y->kind == TERM_ACCESS && y->n == x->n && !affine_same(&y->map->axes[k], &x->map->axes[k])) return false;
+    }
+    return true;
+}
+
 bool lower_axis_is_inside(const lowering *l, const term *x, int k)
 {
     const affine *a = &x->map->axes[k];
     const space *s = &l->t->space;
     int64_t high = 0;
     if (a->constant || affine_has_atoms(a) || l->whole) return false; /* whole axes: it need not be a stride */
+    if (l->t->strip_axis >= 0 && (a->factor[l->t->strip_axis] || !is_alike(l, x, k))) return false;
     for (int i = 0; i < s->axis_count; i++) {
         if (a->factor[i] < 0) return false;
         high += a->factor[i] * (s->axes[i].extent - 1);

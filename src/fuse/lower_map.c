@@ -7,8 +7,10 @@
 
 #define MAP_BLOCK 1024
 #define MAP_COLUMNS 512
-#define MAP_LEAST 256 /* elements of a program on a GPU */
-#define MAP_TURN 64   /* sides of the square in which a transposing access is turned */
+#define MAP_LEAST 256  /* elements of a program on a GPU */
+#define STRIP_WIDE 128 /* columns from which a program of strips has one row of them */
+#define STRIP_COLUMNS 512
+#define MAP_TURN 64 /* sides of the square in which a transposing access is turned */
 
 int64_t loop_width(int64_t extent, int64_t most)
 {
@@ -80,23 +82,26 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         f->rank = 1;
         f->dims[0] = blocks[0] = MAP_BLOCK;
     } else if (count > 1) {
-        row = turned_axis(p, l);
+        row = p->strip ? -1 : turned_axis(p, l);
         f->rank = 2;
-        if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
+        if (p->strip && l->extents[count - 1] >= STRIP_WIDE) { /* tests of rows are the same for all of a program */
+            f->rank = 1;
+            f->dims[0] = loop_width(l->extents[count - 1], STRIP_COLUMNS);
+        } else if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
             f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN);
             f->dims[0] = turn_side(l->extents[row], MAP_TURN * MAP_TURN / f->dims[1]);
             if (f->dims[0] < MAP_TURN) f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN * MAP_TURN / f->dims[0]);
         } else {
             row = count - 2;
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);
-            f->dims[0] = 4 * MAP_COLUMNS / f->dims[1];
+            f->dims[0] = (p->strip ? MAP_LEAST : 4 * MAP_COLUMNS) / f->dims[1];
             /* Threads of rows beyond the end of a short axis would do nothing. Not of the first axis, which batches are: each
              * size would get a text of its own. */
             int64_t rows = turn_side(l->extents[row], f->dims[0]);
             if (p->b->options->gpu && row > 0 && rows * f->dims[1] >= MAP_LEAST) f->dims[0] = rows;
         }
-        blocks[row] = f->dims[0];
-        blocks[count - 1] = f->dims[1];
+        if (row >= 0) blocks[row] = f->dims[0];
+        blocks[count - 1] = f->dims[f->rank - 1];
     }
     loop_programs(l, f, axes, blocks, count, 0, 0, starts);
     if (row >= 0) frame_tile(f, axes[row], 0, starts[row], true);

@@ -599,7 +599,7 @@ static void reach_coordinate(lowering *l, frame *f, const affine *a, bool inside
 }
 
 /* Each axis of the node that may be left by its own coordinate; the others together, along kernel axes. */
-static void reach_own(lowering *l, frame *f, const term *x, reach *r)
+static void reach_own(lowering *l, frame *f, param_kind kind, const term *x, reach *r)
 {
     own_axis list[SPACE_AXES + GRAPH_RANK];
     int kernel_axes[MAX_RANK], count;
@@ -614,7 +614,7 @@ static void reach_own(lowering *l, frame *f, const term *x, reach *r)
         view.extents[i] = list[i].extent;
         view.strides[i] = list[i].stride;
     }
-    r->access.array = lower_array(l, PARAM_IN, x->n, &view, kernel_axes, NULL);
+    r->access.array = lower_array(l, kind, x->n, &view, kernel_axes, NULL);
     if (r->access.array < 0) return;
     for (int i = 0; i < count; i++) {
         const lower_axis *along = list[i].axis < 0 ? &f->axes[list[i].kernel_axis] : NULL;
@@ -663,7 +663,7 @@ static value access_value(lowering *l, frame *f, const term *x)
         family near = family_of(l, x, &place);
         reach_view(l, f, PARAM_IN, x->n, &place, &near, &r);
     } else {
-        reach_own(l, f, x, &r);
+        reach_own(l, f, PARAM_IN, x, &r);
     }
     if (l->why) return lower_number(l, f->block, n->elem, (number){0});
     return load(l, f, &r, n->elem);
@@ -685,7 +685,12 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     const graph_node *x = graph_get(l->t->g, out->n);
     affine place = index_linear(&out->map, &x->shape, NULL);
     reach r = {0};
-    reach_view(l, f, PARAM_OUT, out->n, &place, NULL, &r);
+    if (l->t->strip_axis >= 0) {
+        term written = {.kind = TERM_ACCESS, .n = out->n, .map = &out->map};
+        reach_own(l, f, PARAM_OUT, &written, &r);
+    } else {
+        reach_view(l, f, PARAM_OUT, out->n, &place, NULL, &r);
+    }
     if (l->why) return;
     store(l, f, &r, lower_convert(l, f->block, v, x->elem), out->n);
 }

@@ -32,6 +32,7 @@ trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fus
     t->visit_size = 64;
     t->visits = ARENA_ARRAY(memory, trace_visit, t->visit_size);
     t->cut_axis = -1;
+    t->strip_axis = -1;
     return t;
 }
 
@@ -536,6 +537,24 @@ static int computed_term(trace *t, node n, const index_map *m)
     }
 }
 
+/* A strip may go beyond the last result: an access that would leave its node there is guarded by its own coordinate. */
+static int guard_strip(trace *t, node n, const index_map *m)
+{
+    const shape *s = &graph_get(t->g, n)->shape;
+    int guard = t->guard;
+    for (int k = 0; k < m->rank && t->strip_axis >= 0; k++) {
+        if (!m->axes[k].factor[t->strip_axis]) continue;
+        int inside = trace_inside(t, &m->axes[k], 0, s->extents[k]), known_count = 0;
+        index_known known[INDEX_KNOWN_MOST];
+        bool there = false;
+        known_sums(t, guard, known, &known_count);
+        for (int i = 0; i < known_count; i++)
+            there |= known[i].extent <= s->extents[k] && affine_same(&known[i].sum, &m->axes[k]);
+        if (!there) guard = guard ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){guard, inside}, 2) : inside;
+    }
+    return guard;
+}
+
 int trace_node(trace *t, node n, const index_map *m)
 {
     if (t->why || t->cut_axis >= 0) return 0;
@@ -545,9 +564,10 @@ int trace_node(trace *t, node n, const index_map *m)
     if (old->n) return old->term;
     int id;
     if (t->in_memory[n]) {
-        term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = t->guard != 0};
-        if (t->guard && t->unroll != UNROLL_NONE) { /* many accesses: each is tested once, by what guards it */
-            access.inputs[0] = t->guard;
+        int guard = guard_strip(t, n, m);
+        term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = guard != 0};
+        if (guard && t->unroll != UNROLL_NONE) { /* many accesses: each is tested once, by what guards it */
+            access.inputs[0] = guard;
             access.input_count = 1;
         }
         for (int k = 0; k < m->rank; k++) access.axes |= affine_axes(&m->axes[k], t->atom_axes);
