@@ -388,7 +388,10 @@ static void put_programs(emitter *e, int axes)
         put(e, "const long per_row = program_count >> 31 ? program / frame.programs[0]");
         put(e, "                                           : (long)((unsigned)program / (unsigned)frame.programs[0]);");
         put(e, "const long program0 = program - per_row * frame.programs[0];");
-        put(e, "const long program2 = %s;", axes > 2 ? "per_row / frame.programs[1]" : "0");
+        put(e, "const long program2 = %s;",
+            axes > 2 ? "program_count >> 31 ? per_row / frame.programs[1] : (long)((unsigned)per_row / "
+                       "(unsigned)frame.programs[1])"
+                     : "0");
         put(e, "const long program1 = per_row%s;", axes > 2 ? " - program2 * frame.programs[1]" : "");
     }
     put(e, "(void)program0, (void)program1, (void)program2;");

@@ -511,6 +511,13 @@ static const char *uneven_text(cnest *n, const caddress *a, const char *name, co
     return arena_print(e->memory, "%s }", words);
 }
 
+/* Is there a load under a condition, without a branch? A branch would let each load wait for the one before. */
+static bool has_read_if(const caddress *a)
+{
+    return a->global && a->read_only && a->elem != DT_BOOL && dtypes[a->elem].size_bytes >= 2 &&
+           (dtype_is_float(a->elem) || dtypes[a->elem].size_bytes >= 4);
+}
+
 /* Loads of `unroll` chunks before anything else of the pass. */
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
@@ -571,6 +578,9 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         line_to(n, &n->early,
                 arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot, element));
     } else {
+        if (inside && has_read_if(a))
+            element =
+                arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", m), element_pointer(e, a, true), inside);
         line_to(n, &n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
     }
     return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
@@ -583,9 +593,7 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
     if (a.level > LEVEL_ROW) condition = cjoin(e, a.level == LEVEL_ELEMENT ? element_in(n) : n->in, "&&", condition);
-    /* Elements of a window under a pad: branches around their loads would let each wait for the one before. */
-    bool word = a.elem == DT_F32 || a.elem == DT_I32 || a.elem == DT_U32;
-    if (condition && a.level == LEVEL_ELEMENT && a.global && a.read_only && word)
+    if (condition && a.level == LEVEL_ELEMENT && has_read_if(&a)) /* elements of a window under a pad */
         return cuda_define(n, named, a.elem, a.level,
                            arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", memory_name(a.elem)),
                                        element_pointer(e, &a, true), condition));
@@ -593,8 +601,9 @@ creg cuda_load(cnest *n, value named, caddress a, value into)
                        or_zero(e, condition, address_fetch(e, &a, element_pointer(e, &a, a.level == LEVEL_ELEMENT))));
 }
 
-const char *element_in(const cnest *n)
+const char *element_in(cnest *n)
 {
+    n->asks_inside = true;
     return n->loose ? "inside" : n->in;
 }
 

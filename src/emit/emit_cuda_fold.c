@@ -104,11 +104,11 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
     if (is_position(s)) {
         bool most = s->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(f->elem);
         if (r.truth || strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
-        const char *unordered =
-            real ? arena_print(e->memory, " || (%s != %s && %s == %s)", x, x, f->name, f->name) : "";
-        const char *in = n->has_inner && n->in ? arena_print(e->memory, "%s && (", element_in(n)) : "";
-        cput(n, level, "if (%s%s < 0 || %s %s %s%s%s) { %s = %s; %s = %s; }", in, f->position, x, most ? ">" : "<",
-             f->name, unordered, *in ? ")" : "", f->name, x, f->position, fold_position(n, s));
+        /* NaN is the extreme, and of equal ones the first stays: two comparisons, where a NaN fails both. */
+        const char *open = real ? arena_print(e->memory, "%s == %s && ", f->name, f->name) : "";
+        const char *in = n->has_inner && n->in ? arena_print(e->memory, "%s && ", element_in(n)) : "";
+        cput(n, level, "if (%s%s(%s < 0 || !(%s %s %s))) { %s = %s; %s = %s; }", in, open, f->position, x,
+             most ? "<=" : ">=", f->name, f->name, x, f->position, fold_position(n, s));
         return;
     }
     if (!n->has_inner) {

@@ -192,12 +192,34 @@ static bool axis_is_apart(const emitter *e, const tile_op *op_a, const tile_op *
     return rest && relate_divisor(e->facts, &between) % size == 0 && relate_divisor(e->facts, &each) % size == 0;
 }
 
+/* What is left of a sum without its constants. */
+static value without_constants(const emitter *e, value v, int64_t *sum)
+{
+    number n;
+    *sum = 0;
+    for (const tile_op *op = tile_def(e->k, v); op && op->code == OP_ADD; op = tile_def(e->k, v)) {
+        if (!tile_is_constant(e->k, op->operands[1], &n)) break;
+        *sum += n.i;
+        v = op->operands[0];
+    }
+    return v;
+}
+
+/* Two single places that are a constant apart, whatever is known of the rest. */
+static bool places_differ(const emitter *e, const tile_op *a, const tile_op *b, int axis)
+{
+    index_range x, y;
+    int64_t first, second;
+    if (!range_of(e, a, axis, &x) || !range_of(e, b, axis, &y) || x.slice || y.slice) return false;
+    return without_constants(e, x.start, &first) == without_constants(e, y.start, &second) && first != second;
+}
+
 bool accesses_apart(const emitter *e, const tile_op *a, const tile_op *b)
 {
     trips same = {NULL, NULL};
     if (a->attr.access.array != b->attr.access.array) return true;
     for (int axis = 0; axis < a->attr.access.rank; axis++)
-        if (axis_is_apart(e, a, b, axis, &same)) return true;
+        if (places_differ(e, a, b, axis) || axis_is_apart(e, a, b, axis, &same)) return true;
     return false;
 }
 

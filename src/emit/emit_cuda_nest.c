@@ -226,8 +226,11 @@ void cuda_positions(cnest *n, text *to)
     text_print(to, "const %s %s = %s;\n", index_type(n, axes), name, words);
     if (!single) put_coordinates(n, to, axes, "p");
     const char *count = product_text(n, axes, -1);
-    if (n->in) text_print(to, "const int in = %s;\n", n->chunk_guard);
-    if (n->element_guard && l->shifted)
+    if (n->in)
+        text_print(to, "const int in = %s;\n", n->all_there ? n->row_guard ? n->row_guard : "1" : n->chunk_guard);
+    if (n->element_guard && n->all_there)
+        text_add(to, "const int whole = 1;\n");
+    else if (n->element_guard && l->shifted)
         text_print(to, "const int whole = %s >= 0 && %s <= %s(%s) - %d;\n", name, name,
                    strcmp(index_type(n, axes), "int") ? "" : "(int)", count, l->vector);
     else if (n->element_guard)
@@ -440,6 +443,7 @@ static void put_split(cnest *n, text *to, const char *positions, const char *bod
 
 static void put_element_loop(cnest *n, text *body, const char *elements)
 {
+    enum { SHORT_LOOSE = 256 };
     const pass_layout *l = n->layout;
     if (l->vector == 1) {
         text_add(body, fold_is_guarded(n) ? "{\n" : "");
@@ -447,10 +451,22 @@ static void put_element_loop(cnest *n, text *body, const char *elements)
         text_add(body, fold_is_guarded(n) ? "}\n" : "");
         return;
     }
+    /* Only the first and the last vector of a row have to be asked; short rows have few others. */
+    if (n->loose && n->asks_inside && dimension_bound(n->e, l->loops[0]) > SHORT_LOOSE) {
+        for (int all = 1; all >= 0; all--) {
+            text_add(body, all ? "if (whole) {\n#pragma unroll\n" : "} else {\n#pragma unroll\n");
+            text_print(body, "    for (int v = 0; v < %d; v++) {\n        const int inside = %s;\n", l->vector,
+                       all ? "1" : n->element_guard);
+            add_lines(body, elements, 2);
+            text_add(body, "    }\n");
+        }
+        text_add(body, "}\n");
+        return;
+    }
     text_add(body, "#pragma unroll\n");
     text_print(body, "for (int v = 0; v < %d; v++) {\n", l->vector);
     if (n->loose) {
-        text_print(body, "    const int inside = %s;\n", n->element_guard);
+        if (n->asks_inside) text_print(body, "    const int inside = %s;\n", n->element_guard);
         add_lines(body, elements, 1);
     } else if (n->element_guard) {
         text_print(body, "    if (%s) {\n", n->element_guard);
@@ -492,6 +508,50 @@ static void put_elements(cnest *n, text *body)
     text_free(&lines);
 }
 
+/* The loads of some chunks, and what is done with them. */
+static void put_stages(cnest *n, text *to, const text *body, const char *positions, bool chunks, int depth)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    add_lines(to, text_get(&n->arrays), depth);
+    int inner = depth;
+    const text *stages[2] = {&n->early, body};
+    for (int stage = n->early_used ? 0 : 1; stage < 2; stage++) {
+        if (!stages[stage]->length) continue;
+        inner = depth;
+        if (chunks) {
+            add_lines(to, "#pragma unroll\n", 0);
+            add_lines(to, arena_print(e->memory, "for (int u = 0; u < %d; u++) {\n", n->unroll), inner++);
+            if (l->repeats)
+                add_lines(to, n->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
+        }
+        if (chunks || stage == (n->early_used ? 0 : 1)) add_lines(to, positions, inner);
+        bool branch = n->chunk_guard && !n->in && !(n->all_there && !n->row_guard);
+        if (branch) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
+        add_lines(to, text_get(stages[stage]), inner);
+        if (branch) add_lines(to, "}\n", --inner);
+        if (chunks) add_lines(to, "}\n", --inner);
+        if (n->copies && !stage) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", depth);
+    }
+}
+
+/* Sums of floats over rows of any length: those of some chunks are added up before they join the others, so that an error
+ * grows with the number of such sums and not with that of elements. */
+static void put_sums(cnest *n, text *to, bool begin, int depth)
+{
+    emitter *e = n->e;
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const cfold *f = &n->folds[i];
+        if (!f->name || f->position || n->pass->sinks[i].kind != SINK_REDUCE ||
+            n->pass->sinks[i].op->attr.fold != FOLD_SUM || !dtype_is_float(f->elem))
+            continue;
+        const char *line = begin ? arena_print(e->memory, "const %s before_%s = %s;\n%s = 0;\n",
+                                               cuda_register_type(f->elem), f->name, f->name, f->name)
+                                 : arena_print(e->memory, "%s = before_%s + %s;\n", f->name, f->name, f->name);
+        add_lines(to, line, depth);
+    }
+}
+
 /* The loops around the chunks of a pass, appended to the row. */
 static void put_chunks(cnest *n)
 {
@@ -524,11 +584,24 @@ static void put_chunks(cnest *n)
         const char *step =
             arena_print(e->memory, "%s * %d", inner_threads_text(n), l->vector * (chunks ? n->unroll : 1));
         const char *count = product_text(n, inner_axes(n), -1);
+        const char *type = index_type(n, inner_axes(n));
         if (l->shifted) count = arena_print(e->memory, "%s + shift%d", count, l->number);
-        add_lines(
-            to,
-            arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", index_type(n, inner_axes(n)), count, step),
-            depth++);
+        if (chunks && !l->shifted) { /* without tests as long as all of them are there: loads do not wait for those */
+            text full = {0};
+            n->all_there = true;
+            cuda_positions(n, &full);
+            add_lines(to, arena_print(e->memory, "%s c = 0;\n", type), depth);
+            add_lines(to, arena_print(e->memory, "for (; c <= %s - %s; c += %s) {\n", count, step, step), depth++);
+            put_sums(n, to, true, depth);
+            put_stages(n, to, &body, text_get(&full), chunks, depth);
+            put_sums(n, to, false, depth);
+            add_lines(to, "}\n", --depth);
+            n->all_there = false;
+            text_free(&full);
+            add_lines(to, arena_print(e->memory, "for (; c < %s; c += %s) {\n", count, step), depth++);
+        } else {
+            add_lines(to, arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", type, count, step), depth++);
+        }
     } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
         /* A chunk with many loads keeps memory busy by itself; more of them at once would take the registers of others. */
         bool full = l->wide + l->narrow > FULL_CHUNK && !e->cuda->live_registers;
@@ -538,26 +611,7 @@ static void put_chunks(cnest *n)
                                : arena_print(e->memory, "for (int r = 0; r < %d; r++) {\n", l->repeats);
         add_lines(to, loop, depth++);
     }
-    add_lines(to, text_get(&n->arrays), depth);
-    int inner = depth;
-    const text *stages[2] = {&n->early, &body};
-    for (int stage = n->early_used ? 0 : 1; stage < 2; stage++) {
-        if (!stages[stage]->length) continue;
-        inner = depth;
-        if (chunks) {
-            add_lines(to, "#pragma unroll\n", 0);
-            add_lines(to, arena_print(e->memory, "for (int u = 0; u < %d; u++) {\n", n->unroll), inner++);
-            if (l->repeats)
-                add_lines(to, n->unroll == l->repeats ? "const int r = u;\n" : "const int r = c + u;\n", inner);
-        }
-        if (chunks || stage == (n->early_used ? 0 : 1)) add_lines(to, text_get(&positions), inner);
-        bool branch = n->chunk_guard && !n->in;
-        if (branch) add_lines(to, arena_print(e->memory, "if (%s) {\n", n->chunk_guard), inner++);
-        add_lines(to, text_get(stages[stage]), inner);
-        if (branch) add_lines(to, "}\n", --inner);
-        if (chunks) add_lines(to, "}\n", --inner);
-        if (n->copies && !stage) add_lines(to, "copy_commit();\ncopy_wait<0>();\n", depth);
-    }
+    put_stages(n, to, &body, text_get(&positions), chunks, depth);
     while (--depth) add_lines(to, "}\n", depth);
     text_add(to, "}\n");
     text_free(&body);
@@ -599,6 +653,7 @@ static void begin_chunks(cnest *n)
     set_guards(n);
     n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
     n->loose = l->shifted && n->in;
+    n->asks_inside = false;
     n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
 }
 
@@ -614,6 +669,7 @@ static void emit_pass(cnest *n)
             folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
     n->in = NULL;
     n->loose = false;
+    n->folds = folds;
     if (n->has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];

@@ -47,8 +47,11 @@ typedef struct cnest {
     const char *row_guard;   /* a row of this thread may be none; NULL: all are */
     const char *chunk_guard; /* likewise for chunks */
     const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
-    bool loose;     /* elements that are not the row's are computed too: `inside` is a part of each condition */
-    bool loads;     /* from global memory, in this pass: no branch may stand between two of them */
+    const struct cfold *folds; /* of the pass, by sink */
+    bool all_there;            /* while a loop is put in which all chunks are the row's: without tests */
+    bool asks_inside;          /* ... and some condition has it */
+    bool loose; /* elements that are not the row's are computed too: `inside` is a part of each condition */
+    bool loads; /* from global memory, in this pass: no branch may stand between two of them */
     const char *element_guard;    /* likewise for elements of a vector */
     const char *lead;             /* one thread of those that hold the same row; NULL: there is only one */
     const char *repeat;           /* index of a chunk's registers in homes */
@@ -114,7 +117,7 @@ void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected,
 creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
 const char *edge_text(emitter *e, const caddress *a);         /* when vectors of a shifted row are loaded whole */
 const char *cuda_lead_pointer(emitter *e, const tile_op *op); /* of the first element of the row */
-const char *element_in(const cnest *n); /* what must hold for an element to exist; NULL: nothing, or a branch asks */
+const char *element_in(cnest *n); /* what must hold for an element to exist; NULL: nothing, or a branch asks */
 const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
 const char *element_pointer(emitter *e, const caddress *a, bool element); /* of the element, or of the chunk */
 const char *address_fetch(emitter *e, const caddress *a, const char *pointer);

@@ -159,15 +159,15 @@ static int single_inner(const pass_layout *l)
     return found;
 }
 
-/* Rows as long as an argument says, each of which may begin anywhere. Where rows of words go with other rows that are
- * aligned (the gain of a norm), these would have to be put together of two vectors each, which costs more. */
+/* Rows as long as an argument says, each of which may begin anywhere. Where rows go with others that are aligned (the
+ * gain of a norm), these are put together of two vectors each, which costs more where a vector has but two elements. */
 static bool can_shift(const emitter *e, const pass_layout *l)
 {
     int param, axis = single_inner(l);
     if (axis < 0 || l->loop_count != 1 || l->row_fast || l->digits || e->cuda->target->checked || e->cuda->before)
         return false;
-    bool words = l->want_shift <= 4 && l->want_vector > 1;
-    return l->lead && !l->even && l->want_shift > 1 && !words && row_parameter(e, l->loops[axis], &param);
+    bool pairs = l->want_shift < 4 && l->want_vector > 1;
+    return l->lead && !l->even && l->want_shift > 1 && !pairs && row_parameter(e, l->loops[axis], &param);
 }
 
 static void choose_vector(const emitter *e, pass_layout *l)
@@ -264,7 +264,8 @@ static void choose_constant_team(const emitter *e, const survey *s)
     t->reason = "constant tile";
     if (s->largest->turned) { /* a row in a thread, or in few */
         int64_t rows = layout_positions(e, s->largest, true), inner = layout_positions(e, s->largest, false);
-        threads = power_above(inner <= ROW_REGISTERS ? MINIMUM(rows, 256) : (s->positions + 15) / 16);
+        threads = power_above(inner <= ROW_REGISTERS ? MINIMUM(rows, 256)
+                                                     : (s->positions + ROW_REGISTERS - 1) / ROW_REGISTERS);
     }
     if (c->has_dot) {
         t->kind = TEAM_BLOCK;
@@ -518,18 +519,27 @@ static int register_budget(const team *t)
     return threads > 512 ? 40 : threads > 256 ? 96 : 160;
 }
 
+/* Is the tile alive at this time and, where it lives in one group alone, in this pass of it? What is last read where
+ * another is written makes room. */
+static bool is_alive(const buffer *b, int time, int pass)
+{
+    if (b->first == time && b->last == time)
+        return b->first_pass <= pass && (b->last_pass > pass || b->first_pass == pass);
+    return b->first <= time && (b->last > time || b->first == time);
+}
+
 /* Registers of kept tiles that live at some time of `number`. */
 static int live_registers(const emitter *e, int number, const int *registers)
 {
-    int most = 0;
-    for (int time = e->buffers[number].first; time <= e->buffers[number].last; time++) {
-        int sum = 0;
-        for (int i = 1; i < e->cuda->kept_count; i++)
-            if (registers[i] &&
-                e->buffers[i].first <= time && /* what is last read where another is written makes room */
-                (e->buffers[i].last > time || e->buffers[i].first == time))
-                sum += registers[i];
-        most = MAXIMUM(most, sum);
+    const buffer *b = &e->buffers[number];
+    int most = 0, last_pass = b->first == b->last ? b->last_pass : b->first_pass;
+    for (int time = b->first; time <= b->last; time++) {
+        for (int pass = b->first_pass; pass <= last_pass; pass++) {
+            int sum = 0;
+            for (int i = 1; i < e->cuda->kept_count; i++)
+                if (registers[i] && is_alive(&e->buffers[i], time, pass)) sum += registers[i];
+            most = MAXIMUM(most, sum);
+        }
     }
     return most;
 }

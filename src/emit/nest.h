@@ -68,11 +68,12 @@ typedef struct buffer {
     dtype elem;
     tile_type shape;
     int64_t extra_bytes;
-    int more;        /* so many further ones of the same size lie behind it: sums of blocks */
-    bool run_time;   /* its size is known only inside the program: allocated there */
-    int first, last; /* emitter.time of the first and last item that names it; 0: none does */
-    int slot;        /* the first buffer at the same place */
-    bool shared;     /* that first one: others are there too */
+    int more;                  /* so many further ones of the same size lie behind it: sums of blocks */
+    bool run_time;             /* its size is known only inside the program: allocated there */
+    int first, last;           /* emitter.time of the first and last item that names it; 0: none does */
+    int first_pass, last_pass; /* emitter.pass_number likewise */
+    int slot;                  /* the first buffer at the same place */
+    bool shared;               /* that first one: others are there too */
 } buffer;
 
 /* What is known of the phase while it is turned into text. */
@@ -129,7 +130,7 @@ place place_own(const tile_type *type); /* the loop axes of the value itself */
 int loops_of(const tile_type *type, int64_t loops[MAX_RANK]);
 bool place_same(const place *a, const place *b, int rank);
 int place_level(const place *at, int rank); /* 1 + the innermost loop axis it depends on; 0 for none */
-bool access_same(const emitter *e, const tile_op *a, const tile_op *b); /* equal indices, whatever they do */
+bool access_same(const emitter *e, const tile_op *a, const tile_op *b);    /* equal indices, whatever they do */
 bool accesses_apart(const emitter *e, const tile_op *a, const tile_op *b); /* they never touch the same element */
 /* 1 + tanh(x), the core of a GELU, is 2 * sigmoid(2 * x): shorter, and without the cancellation near -1. tanh: which
  * operand of the sum it is. */

@@ -114,8 +114,9 @@ const char *buffer_name(emitter *e, value v)
 const char *buffer_touch(emitter *e, int number)
 {
     buffer *b = &e->buffers[number];
-    if (!b->first) b->first = e->time;
+    if (!b->first) b->first = e->time, b->first_pass = e->pass_number;
     b->last = e->time;
+    b->last_pass = e->pass_number;
     return arena_print(e->memory, "b%d", number);
 }
 

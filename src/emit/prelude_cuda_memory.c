@@ -202,6 +202,26 @@ const prelude_part cuda_memory_parts[] = {
      "    load_words1_constant_if(&x.word, p, ok);\n"
      "    return x.number;\n"
      "}\n"},
+    {"read_if_$t", "f64 i64 u64", "load_words2_constant_if",
+     "INLINE $v read_if_$t(const $m *p, int ok)\n"
+     "{\n"
+     "    union { unsigned words[2]; $v number; } x;\n"
+     "    load_words2_constant_if(x.words, p, ok);\n"
+     "    return x.number;\n"
+     "}\n"},
+    {"read_if_$t", "f16 bf16", "$t_to_f32",
+     "INLINE float read_if_$t(const $m *p, int ok)\n"
+     "{\n"
+     "#ifdef QUERN_EMU\n"
+     "    return ok ? $t_to_f32(*p) : 0;\n"
+     "#else\n"
+     "    unsigned short half;\n"
+     "    asm(\"{\\n.reg .pred p;\\nsetp.ne.s32 p, %2, 0;\\n\"\n"
+     "        \"mov.u16 %0, 0;\\n@p ld.global.nc.u16 %0, [%1];\\n}\"\n"
+     "        : \"=&h\"(half) : \"l\"(p), \"r\"(ok));\n"
+     "    return $t_to_f32(half);\n"
+     "#endif\n"
+     "}\n"},
     {"write_$t", CUDA_NUMBERS, "", "INLINE void write_$t($m *p, $v x) { *p = x; }\n"},
     {"read_$t", "f16 bf16", "$t_to_f32", "INLINE float read_$t(const $m *p) { return $t_to_f32(*p); }\n"},
     {"write_$t", "f16 bf16", "f32_to_$t", "INLINE void write_$t($m *p, float x) { *p = f32_to_$t(x); }\n"},

@@ -125,6 +125,17 @@ bool index_is_dense(const space *s, const affine *linear, unsigned axes, int64_t
     return true;
 }
 
+bool index_is_turned_dense(const space *s, const affine *linear, unsigned axes, int64_t count)
+{
+    affine forwards = *linear;
+    for (int i = 0; i < s->axis_count; i++) {
+        if (forwards.factor[i] >= 0) continue;
+        forwards.constant += forwards.factor[i] * (s->axes[i].extent - 1);
+        forwards.factor[i] = -forwards.factor[i];
+    }
+    return index_is_dense(s, &forwards, axes, count);
+}
+
 unsigned affine_axes(const affine *a, const unsigned *atom_axes)
 {
     unsigned axes = 0;

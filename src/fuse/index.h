@@ -57,6 +57,8 @@ index_map index_map_root(const space *s, const int *roots, int rank); /* axis k 
 affine index_linear(const index_map *m, const shape *s, const int64_t *strides);
 /* Runs through 0 .. count-1 exactly once when `axes` of the space run through all their values. */
 bool index_is_dense(const space *s, const affine *linear, unsigned axes, int64_t count);
+/* The same where some axes may run backwards. */
+bool index_is_turned_dense(const space *s, const affine *linear, unsigned axes, int64_t count);
 unsigned affine_axes(const affine *a, const unsigned *atom_axes); /* which axes it depends on */
 
 /* Reshape: the map of a tensor of shape `from` whose row-major neighbour of shape `to` has map `m`. What has to be cut

@@ -301,7 +301,7 @@ static bool trace_outputs(loop *p)
         int64_t count = shape_count(&x->shape);
         affine linear = index_linear(p->maps[at], &x->shape, NULL);
         if (!count) continue;
-        if (!index_is_dense(&p->space, &linear, axes, count))
+        if (!index_is_turned_dense(&p->space, &linear, axes, count))
             return refuse(p->b, "a result is a part of the space that the group runs over");
         if (axes && axes != all && axes != p->outer && axes != p->inner)
             return refuse(p->b, "results have unrelated shapes");
@@ -484,20 +484,38 @@ static bool analyse_once(loop *p)
     return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));
 }
 
+#define TURNED_LEAST 257
 #define TURNED_MOST 4096 /* elements of an axis that is not the last one, which a program sees at once */
 
-/* Reductions over another axis than the last are column folds; where one waits for another that does not do, and a
- * program takes some columns from top to bottom. */
+/* Are there columns for all of a GPU? Then nothing has to be joined. */
+static bool has_enough_columns(const loop *p)
+{
+    enum { COLUMNS_OF_PROGRAM = 128, PROGRAMS_OF_UNIT = 4 };
+    const fuse_options *o = p->b->options;
+    unsigned last = 1u << (p->space.axis_count - 1);
+    int64_t programs = space_count(&p->space, p->inner) / COLUMNS_OF_PROGRAM;
+    return o->gpu && p->inner & last && !(p->outer & (p->outer - 1)) &&
+           p->space.axes[p->space.axis_count - 1].extent >= COLUMNS_OF_PROGRAM &&
+           space_count(&p->space, p->outer) >= TURNED_LEAST && space_count(&p->space, p->outer) <= TURNED_MOST &&
+           programs >= PROGRAMS_OF_UNIT * (int64_t)o->units;
+}
+
+/* Reductions over another axis than the last are column folds; where one waits for another that does not do, or where
+ * that is as good, a program takes some columns from top to bottom. */
 static bool analyse(loop *p)
 {
     if (!locals_gather(p->b, p->grp, &p->around)) return refuse(p->b, "the kernel would be too long");
     p->maps = ARENA_ARRAY(p->b->memory, index_map *, p->around.count + 1);
-    if (analyse_once(p)) return true;
+    bool fine = analyse_once(p);
+    if (fine && !(p->shape == LOOP_COLUMN && p->inner && has_enough_columns(p))) return true;
     const char *why = p->b->why;
-    if (p->shape != LOOP_COLUMN || !p->inner || space_count(&p->space, p->outer) > TURNED_MOST) return false;
+    loop columns = *p;
+    if (p->shape != LOOP_COLUMN || !p->inner || (!fine && space_count(&p->space, p->outer) > TURNED_MOST)) return false;
     p->turned = true;
     if (analyse_once(p)) return true;
-    return refuse(p->b, why);
+    if (!fine) return refuse(p->b, why);
+    *p = columns;
+    return true;
 }
 
 /* What there is to unroll. */

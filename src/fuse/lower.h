@@ -37,6 +37,7 @@ typedef struct frame {
     value *values;               /* by term; 0: not computed here */
     value mask;                  /* which elements exist; 0: not asked for yet */
     bool inside;                 /* lower_whole held: no coordinate of the tile leaves what it goes through */
+    bool rows_inside;            /* it held for coordinates that are the same for the whole tile */
 } frame;
 
 /* What is written: a node of the graph, at a dense map. */
@@ -91,8 +92,9 @@ void lower_bind(frame *f, int term, value v);
 value lower_fold(lowering *l, frame *f, int term);
 /* v, with what comes before each element of tile axis 0; x: the FOLD term it is for. */
 value lower_scan(lowering *l, frame *f, value v, const term *x);
-/* A scalar: all elements of the tile exist, and no coordinate lies in padding. */
-value lower_whole(lowering *l, frame *f);
+/* A scalar: all elements of the tile exist, and no coordinate lies in padding; `rows`: of those coordinates alone that
+ * are the same for the whole tile. */
+value lower_whole(lowering *l, frame *f, bool rows);
 value lower_mask(lowering *l, frame *f); /* of elements that exist; 0: all do */
 /* Where it is false, x becomes the identity of the fold. x gets the frame's full shape. */
 value lower_fill(lowering *l, frame *f, value x, fold_kind fold);

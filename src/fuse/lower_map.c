@@ -7,10 +7,11 @@
 
 #define MAP_BLOCK 1024
 #define MAP_COLUMNS 512
-#define MAP_LEAST 256  /* elements of a program on a GPU */
-#define STRIP_WIDE 128 /* columns from which a program of strips has one row of them */
-#define STRIP_COLUMNS 512
-#define MAP_TURN 64 /* sides of the square in which a transposing access is turned */
+#define MAP_LEAST 256 /* elements of a program on a GPU */
+#define STRIP_WIDE 32 /* columns from which a program of strips has one row of them */
+#define STRIP_COLUMNS 256
+#define MAP_TURN 64     /* sides of the square in which a transposing access is turned ... */
+#define MAP_TURN_GPU 32 /* ... by threads, of which many such squares are at work at once */
 
 int64_t loop_width(int64_t extent, int64_t most)
 {
@@ -26,18 +27,20 @@ static void store_outputs(const loop *p, lowering *l, frame *f)
 }
 
 /* Where each element reads many others the tests of their places cost more than the reading: a tile that has all of them
- * inside goes without. */
-static void store_whole_and_rest(const loop *p, lowering *l, frame *f)
+ * inside goes without. Of a row of strips those that are the same for all of it go (`rows`): the first and the last
+ * columns of an image would keep the others from it. */
+static void store_whole_and_rest(const loop *p, lowering *l, frame *f, bool rows)
 {
-    value whole = lower_whole(l, f);
+    value whole = lower_whole(l, f, rows);
     tile_op *branch = tile_op_new(l->k, OP_IF, &whole, 1);
     branch->region_count = 2;
     for (int i = 0; i < 2; i++) {
         frame *g = lower_frame(l, f, branch->regions[i] = tile_block_new(l->k));
         g->rank = f->rank;
         for (int k = 0; k < f->rank; k++) g->dims[k] = f->dims[k];
-        for (int k = 0; k < l->axis_count; k++) g->axes[k].outside &= i == 1;
-        g->inside = i == 0;
+        for (int k = 0; k < l->axis_count; k++) g->axes[k].outside &= i == 1 || rows;
+        g->inside = i == 0 && !rows;
+        g->rows_inside = i == 0 && rows;
         store_outputs(p, l, g);
         tile_append(l->k, g->block, tile_op_new(l->k, OP_YIELD, NULL, 0));
     }
@@ -88,9 +91,10 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             f->rank = 1;
             f->dims[0] = loop_width(l->extents[count - 1], STRIP_COLUMNS);
         } else if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
-            f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN);
-            f->dims[0] = turn_side(l->extents[row], MAP_TURN * MAP_TURN / f->dims[1]);
-            if (f->dims[0] < MAP_TURN) f->dims[1] = turn_side(l->extents[count - 1], MAP_TURN * MAP_TURN / f->dims[0]);
+            int64_t side = p->b->options->gpu ? MAP_TURN_GPU : MAP_TURN, last = l->extents[count - 1];
+            f->dims[1] = turn_side(last, side);
+            f->dims[0] = turn_side(l->extents[row], side * side / f->dims[1]);
+            if (f->dims[0] < side) f->dims[1] = turn_side(last, side * side / f->dims[0]);
         } else {
             row = count - 2;
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);
@@ -107,7 +111,7 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     if (row >= 0) frame_tile(f, axes[row], 0, starts[row], true);
     if (count) frame_tile(f, axes[count - 1], f->rank - 1, starts[count - 1], true);
     if (p->unroll != UNROLL_NONE && count)
-        store_whole_and_rest(p, l, f);
+        store_whole_and_rest(p, l, f, p->strip && f->rank == 1);
     else
         store_outputs(p, l, f);
     return lower_finish(l, out, error);

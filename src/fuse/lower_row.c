@@ -7,8 +7,10 @@
  */
 #include "fuse/loop.h"
 
-#define ROW_SHORT 512   /* rows up to here share a program where threads are few */
-#define ROW_COLUMNS 64  /* where the row is not along memory: so many side by side */
+#define ROW_SHORT 512  /* rows up to here share a program where threads are few */
+#define ROW_COLUMNS 64 /* where the row is not along memory: so many side by side */
+#define ROW_HELD 32768 /* ... so many elements of them at most */
+#define SECTOR_BYTES 32
 #define ROW_ACROSS 4096 /* ... and up to here its length is a constant of the kernel, so that threads hold it */
 
 /* Rows in one program. */
@@ -30,13 +32,32 @@ static bool holds_rows(const loop *p)
     return holds;
 }
 
-/* Rows in one program that lie side by side across memory: as many as its threads hold, each with a part of a row. */
+/* Bytes between the elements of a row that lies across memory, of the first array that has one. */
+static int64_t stride_bytes(const loop *p, const lowering *l, int inner)
+{
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS || !(x->axes & p->inner)) continue;
+        const graph_node *n = graph_get(p->t->g, x->n);
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &n->shape, leaf->given ? leaf->strides : NULL);
+        return place.factor[l->innermost[inner]] * dtypes[n->elem].size_bytes;
+    }
+    return 0;
+}
+
+/* Rows in one program that lie side by side across memory: as many as its threads hold, each with a part of a row. Small
+ * programs load while others compute; where what lies side by side begins between two sectors of memory, narrow ones
+ * would read much of their neighbours'. */
 static int64_t columns_together(const loop *p, const lowering *l, int inner)
 {
     int64_t row = l->extents[inner];
     if (!p->b->options->gpu) return ROW_COLUMNS;
     if (row > 256 && !holds_rows(p)) return 2 * ROW_COLUMNS;
-    return row <= 32 ? 256 : row <= 64 ? 128 : row <= 256 ? 64 : row <= 1024 ? 32 : row <= 2048 ? 16 : 8;
+    if (row <= 256) return row <= 32 ? 256 : row <= 64 ? 128 : 64;
+    int64_t most = stride_bytes(p, l, inner) % SECTOR_BYTES ? ROW_HELD : ROW_HELD / 4, width = ROW_COLUMNS;
+    while (width > 8 && width * row > most) width /= 2;
+    return width;
 }
 
 static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *outer, int outer_count, fuse_kernel *out,

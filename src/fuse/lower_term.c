@@ -202,11 +202,20 @@ static value bound(lowering *l, frame *f, int tile_axis, value start, value step
     return v;
 }
 
+/* Does it go along no axis of the tile? */
+static bool is_same_for_tile(const lowering *l, const frame *f, const affine *a)
+{
+    for (int i = 0; i < l->t->space.axis_count; i++)
+        if (a->factor[i] && f->axes[l->axis_of[i]].tile) return false;
+    return true;
+}
+
 static value inside_value(lowering *l, frame *f, const term *x)
 {
     affine moved = x->index;
     moved.constant -= x->low;
-    if (f->inside && !affine_has_atoms(&moved)) return lower_number(l, f->block, DT_BOOL, (number){.i = 1});
+    bool known = f->inside || (f->rows_inside && is_same_for_tile(l, f, &moved));
+    if (known && !affine_has_atoms(&moved)) return lower_number(l, f->block, DT_BOOL, (number){.i = 1});
     value start, extent = number_value(l, f->block, DT_I64, (number){.i = x->high - x->low});
     int tile_axis;
     int64_t step;
@@ -245,10 +254,29 @@ static value tile_inside(lowering *l, frame *f, const affine *a, value limit)
     return both(l, f, above, below);
 }
 
-value lower_whole(lowering *l, frame *f)
+/* Is there a like condition that holds nowhere beyond where this one does? One with a smaller constant and one with a
+ * larger one say all that those between them say. */
+static bool is_between(const trace *t, int id)
+{
+    const term *x = &t->terms[id];
+    bool below = false, above = false;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *y = &t->terms[i];
+        if (i == id || y->kind != TERM_INSIDE || y->high - y->low != x->high - x->low) continue;
+        affine like = y->index;
+        like.constant = x->index.constant;
+        if (!affine_same(&like, &x->index)) continue;
+        int64_t apart = (y->index.constant - y->low) - (x->index.constant - x->low);
+        below |= apart < 0 || (!apart && i < id);
+        above |= apart > 0 || (!apart && i < id);
+    }
+    return below && above;
+}
+
+value lower_whole(lowering *l, frame *f, bool rows)
 {
     value whole = 0;
-    for (int i = 0; i < l->axis_count; i++) {
+    for (int i = 0; i < l->axis_count && !rows; i++) {
         affine along = {0};
         if (!f->axes[i].tile || !f->axes[i].outside) continue;
         for (int n = l->t->space.axis_count - 1, unit = 1; n >= 0; n--) {
@@ -261,7 +289,8 @@ value lower_whole(lowering *l, frame *f)
     }
     for (int i = 1; i < l->t->term_count; i++) {
         const term *x = &l->t->terms[i];
-        if (x->kind != TERM_INSIDE || affine_has_atoms(&x->index)) continue;
+        if (x->kind != TERM_INSIDE || affine_has_atoms(&x->index) || is_between(l->t, i)) continue;
+        if (rows && !is_same_for_tile(l, f, &x->index)) continue;
         affine moved = x->index;
         moved.constant -= x->low;
         whole = both(l, f, whole,
@@ -621,8 +650,8 @@ static void reach_own(lowering *l, frame *f, param_kind kind, const term *x, rea
         CHECK(!along || along->set);
         if (!along) {
             const affine *a = &x->map->axes[list[i].axis];
-            bool inside = !affine_has_atoms(a);
-            inside &= f->inside || (x->input_count && says_inside(l->t, x->inputs[0], a, list[i].extent));
+            bool inside = !affine_has_atoms(a), known = f->inside || (f->rows_inside && is_same_for_tile(l, f, a));
+            inside &= known || (x->input_count && says_inside(l->t, x->inputs[0], a, list[i].extent));
             reach_coordinate(l, f, a, inside, r);
         } else if (along->digit) {
             reach_tile(l, r, along->digit);

@@ -315,6 +315,16 @@ bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out)
         for (int k = 0; k < m->rank; k++) out->axes[k] = m->axes[x->attr.axes[k]];
         return true;
     case GRAPH_SCAN: return true;
+    case GRAPH_SLICE: /* all of it, turned round or not */
+        for (int k = 0; k < m->rank; k++) {
+            int64_t extent = from->extents[k], start = x->attr.start[k], step = x->attr.step[k];
+            if (x->shape.extents[k] != extent) return false;
+            if (extent == 1 || (step == 1 && !start)) continue;
+            if (step != -1 || start != extent - 1) return false;
+            out->axes[k] = affine_constant(extent - 1);
+            affine_add(&out->axes[k], &m->axes[k], -1);
+        }
+        return true;
     case GRAPH_REDUCE:
         for (int k = 0; k < m->rank; k++)
             if (x->attr.axis_set >> k & 1) out->axes[k] = affine_constant(0);

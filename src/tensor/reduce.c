@@ -233,18 +233,19 @@ static number identity_of(fold_kind fold, dtype elem)
     return (number){.i = integer_wrap(elem, least ? lowest : ~lowest)};
 }
 
-/* Backwards: turned round before and after. Exclusive: moved one place on, the fold's beginning in front. */
+/* Backwards: turned round before and after. Exclusive: what is scanned is moved one place on, the fold's beginning in
+ * front, so that one kernel does it. */
 node tensor_scan(graph *g, fold_kind fold, node x, int axis, bool reverse, bool exclusive)
 {
     if (!x) return 0;
     if (reverse) x = tensor_turn(g, x, 1u << axis);
-    x = graph_scan(g, fold, x, axis);
     if (exclusive && x && tensor_shape(g, x)->extents[axis]) {
         int64_t before[GRAPH_RANK] = {0};
         shape s = *tensor_shape(g, x);
         before[axis] = 1;
         x = graph_pad(g, x, before, NULL, &s, identity_of(fold, tensor_elem(g, x)));
     }
+    x = graph_scan(g, fold, x, axis);
     return reverse ? tensor_turn(g, x, 1u << axis) : x;
 }
 

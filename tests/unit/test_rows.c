@@ -39,6 +39,13 @@ static const char *const source =
     "tensor backwards(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1) + 1; }\n"
     "tensor most(float x[A][B]) { return cummax(relu(x) + 1, axis = 1); }\n"
     "tensor norm_words(float x[A][B], float g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor norm_pairs(double x[A][B], double g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor soft_pairs(bf16 x[A][B]) { return softmax(x, axis = 1); }\n"
+    "tensor middle_total(float x[A][B][C]) { return sum(x, axis = 1)[:][0][:]; }\n"
+    "tensor middle_best(float x[A][B][C]) { return argmax(x, axis = 1)[:][0][:]; }\n"
+    "tensor middle_soft(float x[A][B][C]) { return softmax(x, axis = 1); }\n"
+    "tensor turned_scan(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1); }\n"
+    "tensor late_scan(float x[A][B]) { return cumsum(x, axis = 1, exclusive = true); }\n"
     "tensor large_windows(float x[N][C][H][W]) { return avg_pool2d(x, 7) + max_pool2d(x, 7); }\n"
     "tensor edged(float x[N][C][P]) { let y = pad(x, 1, 2, axis = 2); return y - mean(y, axis = {0, 2}); }\n"
     "tensor joint(float x[A][B], float y[A][B]) { return softmax(x + y, axis = 1); }\n"
@@ -536,12 +543,50 @@ TEST(large_windows_are_folded_axis_by_axis)
     free(t);
 }
 
-/* Rows of words that begin anywhere beside a gain that does not: 32 positions a thread would not fit beside 32 elements. */
+/* Rows that begin anywhere beside a gain that does not: 32 positions a thread would not fit beside 32 elements. */
 TEST(positions_are_not_kept_beside_a_row)
 {
-    char *t = shown("norm_words", (const char *[]){"A=4096", "B=4097"}, 2);
-    EXPECT(strstr(t, "float b1[32][1]") && strstr(t, "int here = thread, apart = threads;"));
+    char *t = shown("norm_pairs", (const char *[]){"A=4096", "B=4097"}, 2);
+    EXPECT(strstr(t, "double b1[32][1]") && strstr(t, "int here = thread, apart = threads;"));
     free(t);
+}
+
+/* ... which vectors of four do, with gains put together of two; and only vectors at the ends of a row are tested. */
+TEST(rows_of_words_beside_a_gain_are_shifted)
+{
+    char *t = shown("norm_words", (const char *[]){"A=4096", "B=4097"}, 2);
+    EXPECT(strstr(t, "float b1[8][4]") && strstr(t, "const int shift0") && strstr(t, "f32x4_constant_uneven("));
+    free(t);
+    t = shown("soft_pairs", (const char *[]){"A=4096", "B=4095"}, 2);
+    EXPECT(strstr(t, "const int inside = 1;"));
+    free(t);
+    t = shown("soft_pairs", (const char *[]){"A=4096", "B=31"}, 2);
+    EXPECT(!strstr(t, "const int inside = 1;") && strstr(t, "const int inside = "));
+    free(t);
+}
+
+/* Columns for all of a GPU: one launch, rows without tests as long as all are there, and softmax holds its tile once. */
+TEST(columns_from_top_to_bottom)
+{
+    static const char *const names[] = {"middle_total", "middle_best"};
+    for (int i = 0; i < COUNT(names); i++) {
+        char *t = shown(names[i], (const char *[]){"A=32", "B=4000", "C=4095"}, 3), *first = strstr(t, "__global__");
+        EXPECT(first && !strstr(first + 1, "__global__") && strstr(t, "const int in = 1;"));
+        free(t);
+    }
+    char *t = shown("middle_soft", (const char *[]){"A=32", "B=4000", "C=4096"}, 3);
+    EXPECT(!strstr(t, "shared_room"));
+    free(t);
+}
+
+TEST(scans_that_are_turned_or_late_are_one_kernel)
+{
+    static const char *const names[] = {"turned_scan", "late_scan"};
+    for (int i = 0; i < COUNT(names); i++) {
+        char *t = shown(names[i], (const char *[]){"A=8192", "B=16384"}, 2), *first = strstr(t, "__global__");
+        EXPECT(first && !strstr(first + 1, "__global__"));
+        free(t);
+    }
 }
 
 /* One tile stays, and it is what the windows give: neither their elements nor the places these lie at. */
@@ -574,6 +619,8 @@ TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_noth
           CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
           CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
           CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
-          CASE(positions_are_not_kept_beside_a_row), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
-          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
-          CASE(on_devices_several_passes), CASE(closed))
+          CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
+          CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
+          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
+          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
+          CASE(closed))
