@@ -292,7 +292,7 @@ static void default_types(const qn_module *module, const char *kernel, qn_call *
 static bool missing_name(const qn_error *error, char *name, size_t size)
 {
     const char *open = strchr(error->message, '`'), *close = open ? strchr(open + 1, '`') : NULL;
-    if (error->status != QN_BAD_CALL || !close || !strstr(error->message, "not given")) return false;
+    if (error->status != QN_BAD_CALL || !close || error->code != 505) return false;
     if ((size_t)(close - open) > size) return false;
     snprintf(name, size, "%.*s", (int)(close - open - 1), open + 1);
     return true;

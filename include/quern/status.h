@@ -46,6 +46,8 @@ typedef enum qn_status {
 typedef struct qn_error {
     qn_status status;
     char message[4096];
+    int code;         /* of the first diagnostic that the message holds: 502 of E502 (docs/language.md); 0: none */
+    int line, column; /* ... and its place in the source; 0: none */
 } qn_error;
 
 QN_API const char *qn_status_name(qn_status status); /* "ok", "finding", ... */

@@ -161,6 +161,20 @@ void hash_to_hex(hash128 hash, char hex[33]);
 
 /* error.c: fills *error (may be NULL) and returns the status, so that a caller can `return error_set(...)`. */
 qn_status error_set(qn_error *error, qn_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Codes of diagnostics: E101 and so on are their numbers. */
+typedef enum error_code {
+    ERROR_NONE,
+#define ERROR(letter, number, what, advice) letter##number = number,
+#include "base/errors.def"
+#undef ERROR
+} error_code;
+const char *error_code_text(error_code code); /* "E101"; "?" for what is none */
+bool error_code_is_warning(error_code code);
+/* As error_set, with "file:line:column: error E101: " before it: file may be NULL, line 0. */
+qn_status error_diagnose(qn_error *error, qn_status status, error_code code, const char *file, int line, int column,
+                         const char *format, ...) __attribute__((format(printf, 7, 8)));
+/* What stands behind the code in the message of a diagnostic; all of it without a code. */
+const char *error_words(const qn_error *error);
 /* The name of the list nearest to `name` by edit distance, or NULL if none is close: "did you mean ...?" */
 const char *suggest_name(const char *name, const char *const *list, int count);
 

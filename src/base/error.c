@@ -13,12 +13,56 @@ qn_status error_set(qn_error *error, qn_status status, const char *format, ...)
         va_list list;
         va_start(list, format);
         error->status = status;
+        error->code = error->line = error->column = 0;
         plain_print_list(error->message, sizeof(error->message), format, list);
         va_end(list);
         /* Messages are for a screen, and carry names, paths and lines of files that anybody wrote. */
         escape_in_place(error->message, sizeof(error->message));
     }
     return status;
+}
+
+qn_status error_diagnose(qn_error *error, qn_status status, error_code code, const char *file, int line, int column,
+                         const char *format, ...)
+{
+    if (!error) return status;
+    char place[32] = "", words[sizeof(error->message)];
+    va_list list;
+    va_start(list, format);
+    plain_print_list(words, sizeof(words), format, list);
+    va_end(list);
+    if (line) snprintf(place, sizeof(place), column ? ":%d:%d" : ":%d", line, column);
+    error_set(error, status, "%s%s%serror %s: %s", file ? file : "", file ? place : "", file ? ": " : "",
+              error_code_text(code), words);
+    error->code = (int)code;
+    error->line = line;
+    error->column = column;
+    return status;
+}
+
+const char *error_words(const qn_error *error)
+{
+    char head[16];
+    snprintf(head, sizeof(head), "error %s: ", error_code_text((error_code)error->code));
+    const char *at = error->code ? strstr(error->message, head) : NULL;
+    return at ? at + strlen(head) : error->message;
+}
+
+const char *error_code_text(error_code code)
+{
+    switch (code) {
+#define ERROR(letter, number, what, advice) \
+    case letter##number:                    \
+        return #letter #number;
+#include "base/errors.def"
+#undef ERROR
+    default: return "?";
+    }
+}
+
+bool error_code_is_warning(error_code code)
+{
+    return error_code_text(code)[0] == 'W';
 }
 
 const char *qn_status_name(qn_status status)

@@ -32,9 +32,9 @@ qn_status failure_assert(const tile_kernel *k, int line, const int64_t program[3
     char name[80];
     name_program(program, programs, name, sizeof(name));
     const char *path = tile_place(k, &line);
-    return error_set(error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s", path, line,
-                     search.found ? search.found->column : 0, name,
-                     search.found && search.found->attr.words ? search.found->attr.words : "");
+    return error_diagnose(error, QN_FAILED, E507, path, line, search.found ? search.found->column : 0,
+                          "assert failed in program %s: %s", name,
+                          search.found && search.found->attr.words ? search.found->attr.words : "");
 }
 
 qn_status failure_bounds(const tile_kernel *k, int line, const int64_t program[3], const int64_t programs[3],

@@ -245,11 +245,11 @@ static qn_status check_shared(const text *cubin, qn_error *error)
         if (!cubin_read(cubin->data, cubin->length, symbol, &usage) || usage.shared_bytes <= MOST_STATIC_SHARED)
             continue;
         const char *phase = strstr(symbol, "_phase");
-        return error_set(error, QN_FAILED,
-                         "error E506: kernel `%.*s` declares %lld bytes of shared memory; at most %d are possible, and "
-                         "more only as `extern __shared__` with `shared (...)`",
-                         phase ? (int)(phase - symbol) : (int)strlen(symbol), symbol, (long long)usage.shared_bytes,
-                         MOST_STATIC_SHARED);
+        return error_diagnose(error, QN_FAILED, E506, NULL, 0, 0,
+                              "kernel `%.*s` declares %lld bytes of shared memory; at most %d are possible, and "
+                              "more only as `extern __shared__` with `shared (...)`",
+                              phase ? (int)(phase - symbol) : (int)strlen(symbol), symbol,
+                              (long long)usage.shared_bytes, MOST_STATIC_SHARED);
     }
     return QN_OK;
 }

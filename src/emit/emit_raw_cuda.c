@@ -159,8 +159,8 @@ static qn_status too_much(const tile_kernel *k, raw_launch which, const char *wo
     const tile_op *op = NULL;
     for (int i = 0; i < k->head->op_count; i++)
         if (k->head->ops[i]->code == OP_LAUNCH && k->head->ops[i]->attr.index == (int)which) op = k->head->ops[i];
-    return error_set(error, QN_BAD_CALL, "%s:%d:%d: error E506: %s", k->file ? k->file : k->name, op ? op->line : 0,
-                     op ? op->column : 0, words);
+    return error_diagnose(error, QN_BAD_CALL, E506, k->file ? k->file : k->name, op ? op->line : 0, op ? op->column : 0,
+                          "%s", words);
 }
 
 qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cuda_target *target, cuda_shape *out,

@@ -118,35 +118,32 @@ static qn_status find(const tile_kernel *k, raw_function *out, qn_error *error)
     while (raw_next_function(&at, out))
         if (out->name.length == length && !memcmp(out->name.start, name, length)) break;
     if (!out->name.length || out->name.length != length || memcmp(out->name.start, name, length))
-        return error_set(
-            error, QN_BAD_SOURCE,
-            "%s: error E508: the text of `%s %s` defines no function %.*s\n    give the function the kernel's name",
-            file, k->raw_language, k->name, (int)length, name);
+        return error_diagnose(error, QN_BAD_SOURCE, E508, file, 0, 0,
+                              "the text of `%s %s` defines no function %.*s\n    give the function the kernel's name",
+                              k->raw_language, k->name, (int)length, name);
     if (!strcmp(k->raw_language, "c")) return QN_OK;
     int line;
     const char *host = host_words(k->raw_source, &line);
     if (host)
-        return error_set(error, QN_BAD_SOURCE,
-                         "%s:%d: error E508: the text of `cuda %s` has host code: `%s`\n    keep the `__global__` and "
-                         "`__device__` functions; `launch (...) block (...)` launches, `quern run` and the C library "
-                         "copy",
-                         k->raw_path ? k->raw_path : file, k->raw_line + line, k->name, host);
+        return error_diagnose(error, QN_BAD_SOURCE, E508, k->raw_path ? k->raw_path : file, k->raw_line + line, 0,
+                              "the text of `cuda %s` has host code: `%s`\n    keep the `__global__` and `__device__` "
+                              "functions; `launch (...) block (...)` launches, `quern run` and the C library copy",
+                              k->name, host);
     if (!out->global.length)
-        return error_set(
-            error, QN_BAD_SOURCE,
-            "%s: error E508: the function %.*s of `cuda %s` is not a kernel\n    write `__global__` before "
-            "it",
-            file, (int)length, name, k->name);
+        return error_diagnose(error, QN_BAD_SOURCE, E508, file, 0, 0,
+                              "the function %.*s of `cuda %s` is not a kernel\n    write `__global__` before "
+                              "it",
+                              (int)length, name, k->name);
     if (!out->template_count == !k->raw_instance) return QN_OK;
     if (k->raw_instance)
-        return error_set(error, QN_BAD_SOURCE,
-                         "%s: error E508: `cuda %s` gives template arguments, but the function %.*s is not a template\n"
-                         "    remove them",
-                         file, k->name, (int)length, name);
-    return error_set(error, QN_BAD_SOURCE,
-                     "%s: error E508: the function %s of `cuda %s` is a template\n    name its arguments: `cuda "
-                     "%s<float>(...)`",
-                     file, k->name, k->name, k->name);
+        return error_diagnose(error, QN_BAD_SOURCE, E508, file, 0, 0,
+                              "`cuda %s` gives template arguments, but the function %.*s is not a template\n"
+                              "    remove them",
+                              k->name, (int)length, name);
+    return error_diagnose(error, QN_BAD_SOURCE, E508, file, 0, 0,
+                          "the function %s of `cuda %s` is a template\n    name its arguments: `cuda "
+                          "%s<float>(...)`",
+                          k->name, k->name, k->name);
 }
 
 /* Kinds of numbers that a call converts into each other: integers of any width, floats of any width. */
@@ -225,12 +222,11 @@ static qn_status match_places(const tile_kernel *k, int extra, raw_function *out
             bool array = p && is_array(p), ignored, *loose = found < COUNT(out->loose) ? &out->loose[found] : &ignored;
             if (p ? !parameter_fits(k, p, &parameter, text_get(&type), loose)
                   : !type_fits(text_get(&type), elem, array))
-                status = error_set(
-                    error, QN_BAD_SOURCE,
-                    "%s:%d:%d: error E508: declared parameter %d (%s) is `%s%s`, source has `%s`\n    make the "
-                    "declaration and the %s text agree",
-                    file, p ? p->line : 0, p ? p->column : 0, found + 1, p ? p->name : "a program number",
-                    spellings[elem][0], array ? " *" : "", text_get(&type), words_of(k));
+                status = error_diagnose(error, QN_BAD_SOURCE, E508, file, p ? p->line : 0, p ? p->column : 0,
+                                        "declared parameter %d (%s) is `%s%s`, source has `%s`\n    make the "
+                                        "declaration and the %s text agree",
+                                        found + 1, p ? p->name : "a program number", spellings[elem][0],
+                                        array ? " *" : "", text_get(&type), words_of(k));
         }
         found++;
         if (*c == ',') c = raw_skip_blank(c + 1);
@@ -238,12 +234,12 @@ static qn_status match_places(const tile_kernel *k, int extra, raw_function *out
     text_free(&parameter.type);
     text_free(&type);
     if (status == QN_OK && found != expected)
-        status = error_set(error, QN_BAD_SOURCE,
-                           "%s: error E508: `%s %s` declares %d parameters (arrays and scalars, then extents as "
-                           "long%s), its text has %d\n"
-                           "    make the declaration and the %s text agree",
-                           file, k->raw_language, k->name, expected, extra ? ", then program numbers as long" : "",
-                           found, words_of(k));
+        status = error_diagnose(error, QN_BAD_SOURCE, E508, file, 0, 0,
+                                "`%s %s` declares %d parameters (arrays and scalars, then extents as "
+                                "long%s), its text has %d\n"
+                                "    make the declaration and the %s text agree",
+                                k->raw_language, k->name, expected, extra ? ", then program numbers as long" : "",
+                                found, words_of(k));
     for (int i = 0; i < declared && i < COUNT(out->order); i++) out->order[i] = i;
     out->order_count = MINIMUM(declared, COUNT(out->order));
     return status;

@@ -120,7 +120,8 @@ static tile *argument(interp *s, const tile_op *op)
     cell c;
     if (s->head && !s->bound[p]) {
         s->stop = STOP_LAUNCH;
-        s->status = error_set(s->error, QN_BAD_CALL, "error E505: `%s` is not given: set it by name", param->name);
+        s->status =
+            error_diagnose(s->error, QN_BAD_CALL, E505, NULL, 0, 0, "`%s` is not given: set it by name", param->name);
         c.i = 0;
     } else {
         c.i = plan->scalars_bits[p]; /* of floats the bits of the double: the union reads them as such */
@@ -338,8 +339,9 @@ void interp_block(interp *s, const tile_block *b)
         if (++s->steps > s->step_limit) {
             if (s->check && !interp_again(s, 709, op))
                 interp_report(s, 709, op, "the program ran %lld operations and did not end", (long long)s->step_limit);
-            interp_stop(s, "error R709: the program ran %lld operations and did not end (does it wait for another?)",
-                        (long long)s->step_limit);
+            interp_stop(s, "error %s: the program ran %lld operations and did not end (does it wait for another?)",
+                        error_code_text(R709), (long long)s->step_limit);
+            if (s->error && s->status == QN_FAILED) s->error->code = R709;
             return;
         }
         if (s->options->hook && !s->head && !s->options->hook(s->options->hook_context, s, op, s->program)) {

@@ -49,11 +49,13 @@ static qn_status bind_extents(interp *s)
         const tile_param *param = &k->params[p];
         if (!is_array(param)) continue;
         if (s->arrays[p].rank != param->rank)
-            return error_set(s->error, QN_BAD_CALL, "error E501: array `%s` has %d axes, the parameter has %d",
-                             param->name, s->arrays[p].rank, param->rank);
+            return error_diagnose(s->error, QN_BAD_CALL, E501, NULL, 0, 0,
+                                  "array `%s` has %d axes, the parameter has %d", param->name, s->arrays[p].rank,
+                                  param->rank);
         if (s->arrays[p].elem != param->elem)
-            return error_set(s->error, QN_BAD_CALL, "error E501: array `%s` holds %s, the parameter holds %s",
-                             param->name, dtypes[s->arrays[p].elem].text, dtypes[param->elem].text);
+            return error_diagnose(s->error, QN_BAD_CALL, E501, NULL, 0, 0,
+                                  "array `%s` holds %s, the parameter holds %s", param->name,
+                                  dtypes[s->arrays[p].elem].text, dtypes[param->elem].text);
         for (int axis = 0; axis < param->rank; axis++) {
             int q = param->extent_param[axis];
             if (!has_shape(s, p)) {
@@ -81,20 +83,23 @@ static qn_status check_extents(interp *s)
             const char *name = k->params[q].name;
             int64_t *extent = &s->head->extents[p][axis];
             if (!s->bound[q])
-                return error_set(s->error, QN_BAD_CALL, "error E505: extent `%s` of `%s` is not given: set it by name",
-                                 name, param->name);
+                return error_diagnose(s->error, QN_BAD_CALL, E505, NULL, 0, 0,
+                                      "extent `%s` of `%s` is not given: set it by name", name, param->name);
             int64_t expected = s->head->scalars_bits[q];
             if (expected < 0 || expected > LARGEST_EXTENT)
-                return error_set(s->error, QN_BAD_CALL,
-                                 "error E502: extent `%s` of `%s` is %lld: it must be from 0 to 2^47", name,
-                                 param->name, (long long)expected);
+                return error_diagnose(
+                    s->error, QN_BAD_CALL, E502, NULL, 0, 0,
+                    "extent `%s` of `%s` is %lld: it must be from 0 to 2^47\n  check the sizes it is computed from",
+                    name, param->name, (long long)expected);
             if (*extent < 0) *extent = expected;
             if (*extent == expected) continue;
             if (s->bound_by[q] >= 0)
-                return error_set(s->error, QN_BAD_CALL, "error E502: `%s` is %lld in `%s` and %lld in `%s`", name,
-                                 (long long)expected, k->params[s->bound_by[q]].name, (long long)*extent, param->name);
-            return error_set(s->error, QN_BAD_CALL, "error E502: axis %d of `%s` has extent %lld, expected `%s` = %lld",
-                             axis, param->name, (long long)*extent, name, (long long)expected);
+                return error_diagnose(s->error, QN_BAD_CALL, E502, NULL, 0, 0, "`%s` is %lld in `%s` and %lld in `%s`",
+                                      name, (long long)expected, k->params[s->bound_by[q]].name, (long long)*extent,
+                                      param->name);
+            return error_diagnose(s->error, QN_BAD_CALL, E502, NULL, 0, 0,
+                                  "axis %d of `%s` has extent %lld, expected `%s` = %lld", axis, param->name,
+                                  (long long)*extent, name, (long long)expected);
         }
     }
     return QN_OK;
@@ -132,15 +137,18 @@ void interp_head_op(interp *s, const tile_op *op)
         int64_t *extent = &s->head->extents[at][axis], expected = t->cells[0].i;
         const char *name = k->params[at].name, *words = op->attr.words ? op->attr.words : "?";
         if (expected < 0 || expected > LARGEST_EXTENT)
-            fail(s, error_set(s->error, QN_BAD_CALL,
-                              "error E502: the extent `%s` of `%s` is %lld: it must be from 0 to 2^47", words, name,
-                              (long long)expected));
+            fail(
+                s,
+                error_diagnose(
+                    s->error, QN_BAD_CALL, E502, NULL, 0, 0,
+                    "the extent `%s` of `%s` is %lld: it must be from 0 to 2^47\n  check the sizes it is computed from",
+                    words, name, (long long)expected));
         else if (*extent < 0)
             *extent = expected;
         else if (*extent != expected)
-            fail(s,
-                 error_set(s->error, QN_BAD_CALL, "error E502: axis %d of `%s` has extent %lld, expected `%s` = %lld",
-                           axis, name, (long long)*extent, words, (long long)expected));
+            fail(s, error_diagnose(s->error, QN_BAD_CALL, E502, NULL, 0, 0,
+                                   "axis %d of `%s` has extent %lld, expected `%s` = %lld", axis, name,
+                                   (long long)*extent, words, (long long)expected));
         break;
     }
     case OP_LAUNCH: {
@@ -151,15 +159,14 @@ void interp_head_op(interp *s, const tile_op *op)
                 all <= LARGEST_LAUNCH)
                 continue;
             if (k->raw_language && at != RAW_GRID)
-                fail(s, error_set(s->error, QN_BAD_CALL, "%s:%d:%d: error E505: %s (%lld): it must be 0 or more",
-                                  k->file ? k->file : k->name, op->line, op->column,
-                                  at == RAW_BLOCK ? "block" : "shared", (long long)counts[axis]));
+                fail(s, error_diagnose(s->error, QN_BAD_CALL, E505, k->file ? k->file : k->name, op->line, op->column,
+                                       "%s (%lld): it must be 0 or more\n  check the sizes it is computed from",
+                                       at == RAW_BLOCK ? "block" : "shared", (long long)counts[axis]));
             else
-                fail(s,
-                     error_set(
-                         s->error, QN_BAD_CALL,
-                         "%s:%d:%d: error E505: launch of %lld programs on axis %d: from 0 to 2^40 are possible in all",
-                         k->file ? k->file : k->name, op->line, op->column, (long long)counts[axis], axis));
+                fail(s, error_diagnose(s->error, QN_BAD_CALL, E505, k->file ? k->file : k->name, op->line, op->column,
+                                       "launch of %lld programs on axis %d: from 0 to 2^40 are possible in all\n"
+                                       "  check the sizes that the launch is computed from",
+                                       (long long)counts[axis], axis));
             break;
         }
         break;
@@ -178,11 +185,12 @@ static qn_status run_head(interp *s)
     for (int p = 0; p < k->param_count; p++) {
         const tile_param *param = &k->params[p];
         if (!is_array(param) && !s->bound[p])
-            return error_set(s->error, QN_BAD_CALL, "error E505: %s `%s` is not given",
-                             param->kind == PARAM_EXTENT ? "extent" : "scalar", param->name);
+            return error_diagnose(s->error, QN_BAD_CALL, E505, NULL, 0, 0, "%s `%s` is not given",
+                                  param->kind == PARAM_EXTENT ? "extent" : "scalar", param->name);
         for (int axis = 0; is_array(param) && axis < param->rank; axis++) {
             if (s->head->extents[p][axis] >= 0) continue;
-            return error_set(s->error, QN_BAD_CALL, "error E505: extent %d of `%s` is not given", axis, param->name);
+            return error_diagnose(s->error, QN_BAD_CALL, E505, NULL, 0, 0, "extent %d of `%s` is not given", axis,
+                                  param->name);
         }
     }
     return QN_OK;

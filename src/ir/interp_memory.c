@@ -113,8 +113,8 @@ static void report_outside(interp *s, const tile_op *op, int axis, int64_t index
 {
     const char *name = s->kernel->params[op->attr.access.array].name;
     if (!s->outside[0])
-        snprintf(s->outside, sizeof(s->outside), "R701: index %lld is outside axis %d of `%.60s`, whose extent is %lld",
-                 (long long)index, axis, name, (long long)extent);
+        snprintf(s->outside, sizeof(s->outside), "%s: index %lld is outside axis %d of `%.60s`, whose extent is %lld",
+                 error_code_text(R701), (long long)index, axis, name, (long long)extent);
     if (!s->check || s->quiet || interp_again(s, 701, op)) return;
     interp_report(s, 701, op, "index %lld is outside axis %d of `%s`, whose extent is %lld", (long long)index, axis,
                   name, (long long)extent);

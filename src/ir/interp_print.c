@@ -180,8 +180,8 @@ void interp_assert(interp *s, const tile_op *op)
     interp_show_causes(s, op->operands[0], &why);
     if (s->head) { /* refused before anything runs */
         s->stop = STOP_LAUNCH;
-        s->status = error_set(s->error, QN_BAD_CALL, "%s:%d:%d: error E503: assume is false: %s%s%s", s->kernel->file,
-                              op->line, op->column, words, why.length ? " with " : "", text_get(&why));
+        s->status = error_diagnose(s->error, QN_BAD_CALL, E503, s->kernel->file, op->line, op->column,
+                                   "assume is false: %s%s%s", words, why.length ? " with " : "", text_get(&why));
     } else if (op->code == OP_ASSUME) {
         if (!interp_again(s, 709, op)) {
             interp_report(s, 709, op, "assume is false: %s%s%s", words, why.length ? " with " : "", text_get(&why));
@@ -193,9 +193,9 @@ void interp_assert(interp *s, const tile_op *op)
         int line = op->line;
         const char *path = tile_place(s->kernel, &line);
         if (!s->asserted)
-            s->status = error_set(s->error, QN_FAILED, "%s:%d:%d: error E507: assert failed in program %s: %s%s%s",
-                                  path, line, op->column, interp_program_text(s, s->program, program), words,
-                                  why.length ? " with " : "", text_get(&why));
+            s->status = error_diagnose(
+                s->error, QN_FAILED, E507, path, line, op->column, "assert failed in program %s: %s%s%s",
+                interp_program_text(s, s->program, program), words, why.length ? " with " : "", text_get(&why));
         s->asserted = true;
         s->stop = STOP_PROGRAM;
     }

@@ -138,7 +138,7 @@ const char *source_of_line(const ast_file *file, int *line, const ast_file **sou
 /* Diagnostics: collected, sorted by place at the end, at most 20 shown. */
 typedef struct diagnostic {
     place at;
-    char code[8];        /* "E301", "W602" */
+    error_code code;     /* E301, W602 */
     const char *message; /* one sentence: what is wrong */
     const char *advice;  /* one sentence: what to do, or NULL */
 } diagnostic;
@@ -167,10 +167,13 @@ const char *habit_advice(const char *word);
 const char *habit_argument(const char *name);
 
 /* diagnose.c */
-void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...)
+void diagnose(diagnostics *d, error_code code, place at, const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* file:line:column: error E301: message / source line / caret / advice. Colours if asked. */
 void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, text *out);
+
+/* All of them as the message of an error; its code and place are those of the first that is no warning. */
+qn_status diagnostics_error(const diagnostics *d, const ast_file *file, qn_status status, qn_error *error);
 
 /* lex.c, parse.c */
 /* never NULL; what parsed is there even with errors */

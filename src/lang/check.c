@@ -34,7 +34,7 @@ static void warn_unused(checker *c, const symbol *s)
     silent |= c->d->errors > c->errors_before; /* what was to use it may be what is wrong */
     if (silent || c->node->item->kind == AST_RAW) return;
     const char *what = s->is_param ? "parameter" : s->kind == SYMBOL_CONSTANT ? "constant" : "variable";
-    diagnose(c->d, "W602", s->at, "remove it", "%s `%s` is never used", what, s->name);
+    diagnose(c->d, W602, s->at, "remove it", "%s `%s` is never used", what, s->name);
 }
 
 void checker_close(checker *c)
@@ -52,7 +52,7 @@ symbol *checker_declare(checker *c, const char *name, symbol_kind kind, place at
     symbol *old = checker_find(c, name);
     bool parameter = old && old->is_param && c->scope == 2 && old->scope == 1; /* at the top of the body */
     if (old && (old->scope == c->scope || parameter)) {
-        diagnose(c->d, "E202", at, "choose another name", "`%s` is already %s (at line %d)", name,
+        diagnose(c->d, E202, at, "choose another name", "`%s` is already %s (at line %d)", name,
                  parameter ? "a parameter" : "declared in this scope", old->at.line);
         return NULL;
     }
@@ -116,27 +116,26 @@ static void check_param_form(checker *c, const ast *item, const ast *param)
 {
     bool array = param_kind_of(param) <= SYMBOL_TENSOR, tensor = item->kind == AST_TENSOR;
     if (!tensor && param_kind_of(param) == SYMBOL_TENSOR)
-        diagnose(c->d, "E104", param->from, "say how the array is used",
+        diagnose(c->d, E104, param->from, "say how the array is used",
                  "expected `in`, `out`, `inout` or `scratch` before the array `%s`", param->name);
     if (tensor && (param->is_tile || (param->word[0] && strcmp(param->word, "const"))))
-        diagnose(c->d, "E104", param->from, "results are returned",
-                 "the parameter `%s` of a tensor function has no `%s`", param->name,
-                 param->is_tile ? "tile" : param->word);
+        diagnose(c->d, E104, param->from, "results are returned", "the parameter `%s` of a tensor function has no `%s`",
+                 param->name, param->is_tile ? "tile" : param->word);
     if (param->is_tile && (item->kind == AST_KERNEL || item->kind == AST_RAW))
-        diagnose(c->d, "E104", param->from, "take an array and slice it",
+        diagnose(c->d, E104, param->from, "take an array and slice it",
                  "expected an array or a scalar, found the tile `%s`", param->name);
     if (!tensor && param->has_spread)
-        diagnose(c->d, "E104", param->at,
+        diagnose(c->d, E104, param->at,
                  item->kind == AST_FUNCTION ? "take a tile: `tile T x` has any rank" : "name every extent, as in `[n]`",
                  "`[...]` in the parameter `%s`: only tensor functions take arrays of any rank", param->name);
     if (!tensor && param->is_tensor && !param->list.count && !param->has_spread)
-        diagnose(c->d, "E104", param->at, "name the extent: `[n]`; an array of rank 0 has no brackets at all",
+        diagnose(c->d, E104, param->at, "name the extent: `[n]`; an array of rank 0 has no brackets at all",
                  "expected an extent of `%s`, found `]`", param->name);
     if (array && param->left && strcmp(param->word, "out"))
-        diagnose(c->d, "E104", param->left->from, "remove it",
+        diagnose(c->d, E104, param->left->from, "remove it",
                  "only `out` arrays have an initial value, and `%s` is not one", param->name);
     if (item->kind == AST_FUNCTION && array && param->left)
-        diagnose(c->d, "E104", param->left->from, "remove it", "an array parameter of a function has no initial value");
+        diagnose(c->d, E104, param->left->from, "remove it", "an array parameter of a function has no initial value");
 }
 
 static const ast *find_param(const ast *item, const char *name)
@@ -171,14 +170,14 @@ static void check_function_default(checker *c, const ast *param)
     int wanted = param->list.count;
     if (item && item->item->kind == AST_FUNCTION) {
         if (item->item->list.count != wanted)
-            diagnose(c->d, "E213", param->left->at, NULL, "`%s` takes %d argument%s, `%s` is called with %d", name,
+            diagnose(c->d, E213, param->left->at, NULL, "`%s` takes %d argument%s, `%s` is called with %d", name,
                      item->item->list.count, item->item->list.count == 1 ? "" : "s", param->name, wanted);
         else if (!function_is_scalar(item->item))
-            diagnose(c->d, "E213", param->left->at, "name a scalar function", "`%s` is not a scalar function", name);
+            diagnose(c->d, E213, param->left->at, "name a scalar function", "`%s` is not a scalar function", name);
     } else if (item || !b) {
         checker_unknown(c, name, param->left->at, true);
     } else if (b->class != BUILTIN_ELEMENTWISE || wanted < b->least || wanted > b->most) {
-        diagnose(c->d, "E213", param->left->at, "name a scalar function", "`%s` is not a function of %d number%s", name,
+        diagnose(c->d, E213, param->left->at, "name a scalar function", "`%s` is not a function of %d number%s", name,
                  wanted, wanted == 1 ? "" : "s");
     }
 }
@@ -199,11 +198,11 @@ static void check_params(checker *c, const ast *item)
             const ast *extent = param->list.items[k];
             if (extent->kind != AST_NAME) continue;
             if (item_is_spread(item) && spread_axis_number(extent->name) >= 0)
-                diagnose(c->d, "E202", extent->at, "choose another name",
+                diagnose(c->d, E202, extent->at, "choose another name",
                          "`%s` is the name of an axis of `[...]`, here it is an extent", extent->name);
             symbol *s = checker_find(c, extent->name);
             if (s && symbol_is_array(s)) {
-                diagnose(c->d, "E202", extent->at, "choose another name for the array or the extent",
+                diagnose(c->d, E202, extent->at, "choose another name for the array or the extent",
                          "`%s` is already an array (at line %d), here it is an extent", s->name, s->at.line);
                 continue;
             }
@@ -217,7 +216,7 @@ static void check_params(checker *c, const ast *item)
         const ast *param = item->list.items[i];
         const symbol *same = param->type->is_generic ? checker_find(c, param->type->word) : NULL;
         if (same)
-            diagnose(c->d, "E202", param->type->at, "choose another name",
+            diagnose(c->d, E202, param->type->at, "choose another name",
                      "`%s` is already a parameter (at line %d), here it is a type", same->name, same->at.line);
         if (!param->is_function) check_expressions(c, &param->list);
         if (!param->left) continue;
@@ -227,7 +226,7 @@ static void check_params(checker *c, const ast *item)
         }
         check_expression(c, param->left);
         if (depends(item, param->left, param->name, 0))
-            diagnose(c->d, "E214", param->left->from, "break the circle with a value",
+            diagnose(c->d, E214, param->left->from, "break the circle with a value",
                      "the default of `%s` depends on itself", param->name);
     }
 }
@@ -237,7 +236,7 @@ static void check_params(checker *c, const ast *item)
 static void check_launch_count(checker *c, const ast *clause)
 {
     if (clause->list.count > 3)
-        diagnose(c->d, "E213", clause->at, "fold some axes into one and divide", "`launch` takes 1 to 3 counts, got %d",
+        diagnose(c->d, E213, clause->at, "fold some axes into one and divide", "`launch` takes 1 to 3 counts, got %d",
                  clause->list.count);
 }
 
@@ -253,31 +252,31 @@ static void check_raw(checker *c, const ast *item)
         if (which == COUNT(words)) continue;
         has_block |= which == 0;
         if (!cuda)
-            diagnose(c->d, "E109", clause->at, "remove it, or write `cuda`",
+            diagnose(c->d, E109, clause->at, "remove it, or write `cuda`",
                      "`%s` belongs to `cuda` kernels, and `%s` is a `%s` kernel", clause->word, item->name, item->word);
         for (int k = 0; k < i; k++)
             if (!strcmp(item->clauses.items[k]->word, clause->word))
-                diagnose(c->d, "E109", clause->at, "write one", "two `%s` clauses", clause->word);
+                diagnose(c->d, E109, clause->at, "write one", "two `%s` clauses", clause->word);
         if (which == 0 && clause->list.count > 3)
-            diagnose(c->d, "E213", clause->at, "threads of a block have up to three axes",
+            diagnose(c->d, E213, clause->at, "threads of a block have up to three axes",
                      "`block` takes 1 to 3 counts, got %d", clause->list.count);
         if (which == 1 && clause->list.count > 1)
-            diagnose(c->d, "E213", clause->at, "one number of bytes for the whole block",
+            diagnose(c->d, E213, clause->at, "one number of bytes for the whole block",
                      "`shared` takes 1 count, got %d", clause->list.count);
         for (int k = 0; which == 2 && k < clause->list.count; k++)
             if (clause->list.items[k]->kind != AST_STRING)
-                diagnose(c->d, "E104", clause->list.items[k]->from, "such as `options (\"-use_fast_math\")`",
+                diagnose(c->d, E104, clause->list.items[k]->from, "such as `options (\"-use_fast_math\")`",
                          "expected an option of the compiler in quotes");
             else if (raw_option_is_of_host(clause->list.items[k]->words, clause->list.items[k]->length))
-                diagnose(c->d, "W604", clause->list.items[k]->from, "remove it: the GPU and the level are chosen here",
+                diagnose(c->d, W604, clause->list.items[k]->from, "remove it: the GPU and the level are chosen here",
                          "the option `%.*s` is of a host compiler and is left out",
                          (int)MINIMUM(clause->list.items[k]->length, 60), clause->list.items[k]->words);
     }
     if (cuda && !has_block)
-        diagnose(c->d, "E109", item->at, "say how many threads a block has: `block (256)`",
+        diagnose(c->d, E109, item->at, "say how many threads a block has: `block (256)`",
                  "the kernel `%s` has no `block`", item->name);
     if (!cuda && item->left)
-        diagnose(c->d, "E109", item->left->from, "remove it: C has no templates",
+        diagnose(c->d, E109, item->left->from, "remove it: C has no templates",
                  "template arguments of the `%s` kernel `%s`", item->word, item->name);
     for (int i = 0; item->left && i < item->left->list.count; i++) {
         const ast *argument = item->left->list.items[i];
@@ -296,21 +295,21 @@ static void check_clauses(checker *c, const ast *item)
             const call_node *other = map_get(c->items, clause->name);
             if (!other ||
                 (other->item->kind != AST_KERNEL && other->item->kind != AST_RAW && other->item->kind != AST_TENSOR))
-                diagnose(c->d, "E201", clause->at, "name a kernel or a tensor function of this file",
+                diagnose(c->d, E201, clause->at, "name a kernel or a tensor function of this file",
                          "unknown gradient `%s`", clause->name);
         } else if (strcmp(clause->word, "options")) {
             check_expressions(c, &clause->list);
         }
         if (strcmp(clause->word, "launch")) continue;
         if (launch)
-            diagnose(c->d, "E109", clause->at, "a second phase is `then launch (...)` behind the body",
+            diagnose(c->d, E109, clause->at, "a second phase is `then launch (...)` behind the body",
                      "two `launch` clauses");
         launch = clause;
         check_launch_count(c, clause);
     }
     bool needed = item->kind == AST_KERNEL || !strcmp(item->word, "cuda");
     if (!launch && needed)
-        diagnose(c->d, "E109", item->at, "say how many programs run: `launch (cdiv(n, BLOCK))`",
+        diagnose(c->d, E109, item->at, "say how many programs run: `launch (cdiv(n, BLOCK))`",
                  "the kernel `%s` has no `launch`", item->name);
 }
 
@@ -319,7 +318,7 @@ static void check_outputs(checker *c, const ast *item)
     for (int i = 0; i < item->list.count; i++) {
         const symbol *s = checker_find(c, item->list.items[i]->name);
         if (!s || s->kind != SYMBOL_OUT || !s->read || s->written || item->list.items[i]->left) continue;
-        diagnose(c->d, "E204", s->first_read, "declare it `in` or `inout`",
+        diagnose(c->d, E204, s->first_read, "declare it `in` or `inout`",
                  "the `out` array `%s` is read by a kernel that never writes it", s->name);
     }
 }
@@ -385,7 +384,7 @@ static void report_circle(checker *c, const int *path, int depth, const call_edg
         text_print(&words, "%s → ", c->nodes[path[i]].item->name);
     }
     bool constant = item->kind == AST_CONSTANT;
-    diagnose(c->d, "E214", edge->at, constant ? "give one of them a number" : "use a loop", "%s: %s%s",
+    diagnose(c->d, E214, edge->at, constant ? "give one of them a number" : "use a loop", "%s: %s%s",
              constant ? "a constant that depends on itself" : "recursion", text_get(&words), item->name);
     text_free(&words);
 }
@@ -405,14 +404,14 @@ static void follow_calls(checker *c, int at, int *path, int depth)
         }
         if (to->state == 0 && depth < CALL_DEPTH_LIMIT) follow_calls(c, edge->to, path, depth + 1);
         if (to->state == 0 || to->height >= CALL_DEPTH_LIMIT) {
-            diagnose(c->d, "E105", edge->at, "split it", "calls nested deeper than %d", CALL_DEPTH_LIMIT);
+            diagnose(c->d, E105, edge->at, "split it", "calls nested deeper than %d", CALL_DEPTH_LIMIT);
             break;
         }
         node->height = MAXIMUM(node->height, to->height + 1);
         bool small = node->size <= EXPANSION_LIMIT;
         node->size += to->size;
         if (small && node->size > EXPANSION_LIMIT && to->size <= EXPANSION_LIMIT)
-            diagnose(c->d, "E105", edge->at, "functions are expanded where they are called: split it",
+            diagnose(c->d, E105, edge->at, "functions are expanded where they are called: split it",
                      "`%s` expands to more than %.0f calls", node->item->name, EXPANSION_LIMIT);
     }
     node->state = 2;
@@ -440,7 +439,7 @@ void lang_check(const ast_file *file, diagnostics *d)
         const ast *old = map_get(space, item->name);
         if (old && space == c.items) old = ((const call_node *)old)->item;
         if (old) {
-            diagnose(d, "E202", item->at, "choose another name", "`%s` is already declared in this file (at line %d)",
+            diagnose(d, E202, item->at, "choose another name", "`%s` is already declared in this file (at line %d)",
                      item->name, old->at.line);
             continue;
         }

@@ -37,14 +37,13 @@ static bool is_generic_of(const ast *kernel, const char *name)
 static void check_types(checker *c, const ast *kernel, const ast *setting)
 {
     if (!is_generic_of(kernel, setting->name))
-        diagnose(c->d, "E201", setting->at, "`types` lists a generic type of the parameters", "`%s` has no type `%s`",
+        diagnose(c->d, E201, setting->at, "`types` lists a generic type of the parameters", "`%s` has no type `%s`",
                  kernel->name, setting->name);
     for (int i = 0; i < setting->list.count; i++)
         if (setting->list.items[i]->kind != AST_TYPE_NAME)
-            diagnose(c->d, "E104", setting->list.items[i]->from, "such as `float` or `bf16`",
+            diagnose(c->d, E104, setting->list.items[i]->from, "such as `float` or `bf16`",
                      "expected a type in `types`");
-    if (!setting->is_set)
-        diagnose(c->d, "E104", setting->at, "write `T in {float, bf16}`", "expected a set in `types`");
+    if (!setting->is_set) diagnose(c->d, E104, setting->at, "write `T in {float, bf16}`", "expected a set in `types`");
 }
 
 void check_settings_of(checker *c, const ast *kernel, const ast *clause)
@@ -59,12 +58,12 @@ void check_settings_of(checker *c, const ast *kernel, const ast *clause)
         bool constant = is_const_int(kernel, setting->name);
         if (s) s->used = true;
         if (s && !constant)
-            diagnose(c->d, "E218", setting->at, "only `const int` parameters are tuned",
+            diagnose(c->d, E218, setting->at, "only `const int` parameters are tuned",
                      "`tune` names `%s`, which is no `const int`", setting->name);
         else if (!s && !is_knob(setting->name))
-            diagnose(c->d, "E218", setting->at,
-                     "known are the `const int` parameters and warps, stages, group, cluster, turns", "unknown knob `%s`",
-                     setting->name);
+            diagnose(c->d, E218, setting->at,
+                     "known are the `const int` parameters and warps, stages, group, cluster, turns",
+                     "unknown knob `%s`", setting->name);
         if (setting->left) check_expression(c, setting->left);
         check_expressions(c, &setting->list);
     }
@@ -104,7 +103,7 @@ static void check_known(checker *c, const name_set *set, const char *name, place
 {
     if (map_get(set->has, name)) return;
     const char *near = suggest_name(name, set->items, set->count);
-    diagnose(c->d, "E201", at,
+    diagnose(c->d, E201, at,
              near ? arena_print(c->memory, "did you mean `%s`?", near) : "settings name what the variants have",
              "%s `%s`", what, name);
 }
@@ -121,7 +120,7 @@ static void check_value(checker *c, const name_set *set, const ast *node)
         if (!constant && !function) check_known(c, set, node->name, node->at, "unknown name");
     }
     if (node->kind == AST_CALL && node->left->kind == AST_NAME && !builtin_find(node->left->name))
-        diagnose(c->d, "E212", node->at, NULL, "`%s` cannot be called in a setting", node->left->name);
+        diagnose(c->d, E212, node->at, NULL, "`%s` cannot be called in a setting", node->left->name);
     if (node->kind != AST_CALL) check_value(c, set, node->left);
     check_value(c, set, node->right);
     check_value(c, set, node->third);
@@ -139,10 +138,10 @@ static void check_input(checker *c, const name_set *set, const ast *setting)
         for (int i = 0; i < value->list.count; i++) check_value(c, set, value->list.items[i]);
     else if (call) {
         const char *near = suggest_name(value->left->name, generators, COUNT(generators));
-        diagnose(c->d, "E218", value->at, near ? arena_print(c->memory, "did you mean `%s`?", near) : list,
+        diagnose(c->d, E218, value->at, near ? arena_print(c->memory, "did you mean `%s`?", near) : list,
                  "unknown generator `%s`", value->left->name);
     } else
-        diagnose(c->d, "E218", setting->at, list, "the input of `%s` is not a generator", setting->name);
+        diagnose(c->d, E218, setting->at, list, "the input of `%s` is not a generator", setting->name);
 }
 
 static void check_variant(checker *c, const ast *variant, name_set *all)
@@ -157,7 +156,7 @@ static void check_variant(checker *c, const ast *variant, name_set *all)
             if (kind == AST_KERNEL || kind == AST_TENSOR || kind == AST_RAW) list[count++] = c->nodes[i].item->name;
         }
         const char *near = suggest_name(variant->name, list, count);
-        diagnose(c->d, "E201", variant->at,
+        diagnose(c->d, E201, variant->at,
                  near ? arena_print(c->memory, "did you mean `%s`?", near)
                       : "variants are kernels and tensor functions of this file",
                  item ? "`%s` is not a kernel" : "unknown variant `%s`", variant->name);
@@ -179,7 +178,7 @@ static void check_device(checker *c, const ast *clause)
     static const char *const devices[] = {"ref", "cpu", "cuda", "emu"};
     for (int i = 0; i < COUNT(devices); i++)
         if (!strcmp(clause->name, devices[i])) return;
-    diagnose(c->d, "E218", clause->at, "devices are ref, cpu, cuda, emu", "unknown device `%s`", clause->name);
+    diagnose(c->d, E218, clause->at, "devices are ref, cpu, cuda, emu", "unknown device `%s`", clause->name);
 }
 
 void check_bench(checker *c, const ast *bench)

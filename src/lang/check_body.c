@@ -43,7 +43,7 @@ static void check_subscripts(checker *c, const ast *node)
     for (int i = 0; i < node->list.count; i++) {
         const ast *subscript = node->list.items[i];
         if (subscript->is_spread && !c->in_tensor)
-            diagnose(c->d, "E104", subscript->from, "give one bracket for every axis: `[:]` for a whole axis",
+            diagnose(c->d, E104, subscript->from, "give one bracket for every axis: `[:]` for a whole axis",
                      "`[...]` outside a tensor function");
         if (subscript->left) check_expression(c, subscript->left);
         if (subscript->right) check_expression(c, subscript->right);
@@ -59,11 +59,11 @@ void check_expression(checker *c, const ast *node)
     switch (node->kind) {
     case AST_NAME: check_name(c, node); break;
     case AST_TYPE_NAME:
-        diagnose(c->d, "E104", node->at, arena_print(c->memory, "a cast is `%s(x)`", node->word),
+        diagnose(c->d, E104, node->at, arena_print(c->memory, "a cast is `%s(x)`", node->word),
                  "expected a value, found the type `%s`", node->word);
         break;
     case AST_STRING:
-        diagnose(c->d, "E104", node->at, "strings are for `print` and `assert`", "expected a value, found a string");
+        diagnose(c->d, E104, node->at, "strings are for `print` and `assert`", "expected a value, found a string");
         break;
     case AST_UNARY: check_expression(c, node->left); break;
     case AST_BINARY:
@@ -100,12 +100,12 @@ static void check_type(checker *c, const ast *type)
     if (item->type && !strcmp(item->type->word, type->word)) return;
     for (int i = 0; i < item->list.count; i++)
         if (!strcmp(item->list.items[i]->type->word, type->word)) return;
-    diagnose(c->d, "E201", type->at, "a generic type is one that types a parameter", "unknown type `%s`", type->word);
+    diagnose(c->d, E201, type->at, "a generic type is one that types a parameter", "unknown type `%s`", type->word);
 }
 
 static void cannot_assign(checker *c, const ast *target, const char *what, const char *advice)
 {
-    diagnose(c->d, "E203", target->at, advice, "%s `%s` cannot be assigned", what, target->name);
+    diagnose(c->d, E203, target->at, advice, "%s `%s` cannot be assigned", what, target->name);
 }
 
 static void check_assign(checker *c, const ast *node)
@@ -182,7 +182,7 @@ static void check_for(checker *c, const ast *node)
     checker_close(c);
     for (int i = 0; i < names.count; i++)
         if (symbols[i] && !symbol_is_array(symbols[i]) && symbols[i]->assigned > start)
-            diagnose(c->d, "E402", names.items[i]->at, "bound and step are evaluated once: use `while`",
+            diagnose(c->d, E402, names.items[i]->at, "bound and step are evaluated once: use `while`",
                      "the body changes `%s`, which the loop's bound or step mentions", names.items[i]->name);
 }
 
@@ -190,10 +190,10 @@ static void check_declare(checker *c, const ast *node)
 {
     check_type(c, node->type);
     if (node->is_tile && c->in_scalar_function)
-        diagnose(c->d, "E216", node->from, "take a `tile` parameter to make it a tile function",
+        diagnose(c->d, E216, node->from, "take a `tile` parameter to make it a tile function",
                  "a tile inside a scalar function");
     if (node->is_tile && c->in_tensor)
-        diagnose(c->d, "E104", node->from, "use `let`", "expected a statement of a tensor function, found a tile");
+        diagnose(c->d, E104, node->from, "use `let`", "expected a statement of a tensor function, found a tile");
     for (int i = 0; i < node->list.count; i++) {
         const ast *declarator = node->list.items[i];
         check_expressions(c, &declarator->list);
@@ -208,18 +208,18 @@ static void check_return(checker *c, const ast *node)
     check_expressions(c, &node->list);
     if (item->kind == AST_TENSOR) {
         if (!node->list.count)
-            diagnose(c->d, "E404", node->at, "return the results", "`return` without a value in a tensor function");
+            diagnose(c->d, E404, node->at, "return the results", "`return` without a value in a tensor function");
     } else if (item->kind == AST_KERNEL) {
         if (node->list.count)
-            diagnose(c->d, "E404", node->at, "results go to `out` arrays", "`return` with a value in a kernel");
+            diagnose(c->d, E404, node->at, "results go to `out` arrays", "`return` with a value in a kernel");
     } else if (!item->type) {
         if (node->list.count)
-            diagnose(c->d, "E404", node->at, "write `return;`, or declare a result type",
+            diagnose(c->d, E404, node->at, "write `return;`, or declare a result type",
                      "`return` with a value in a `void` function");
     } else if (!node->list.count) {
-        diagnose(c->d, "E404", node->at, "return a value", "`return` without a value in `%s`", item->name);
+        diagnose(c->d, E404, node->at, "return a value", "`return` without a value in `%s`", item->name);
     } else if (node->list.count != 1) {
-        diagnose(c->d, "E404", node->at, "a function returns one value", "`return` with %d values in `%s`",
+        diagnose(c->d, E404, node->at, "a function returns one value", "`return` with %d values in `%s`",
                  node->list.count, item->name);
     }
 }
@@ -243,7 +243,7 @@ static bool check_list(checker *c, const ast_list *list)
         if (ended && !warned && node->kind != AST_EMPTY) {
             ast_kind kind = list->items[i - 1]->kind;
             const char *word = kind == AST_BREAK ? "break" : kind == AST_CONTINUE ? "continue" : "return";
-            diagnose(c->d, "W602", node->from, "remove it", "code after `%s` never runs", word);
+            diagnose(c->d, W602, node->from, "remove it", "code after `%s` never runs", word);
             warned = true;
         }
         ended |= check_statement(c, node);
@@ -294,7 +294,7 @@ static bool check_statement(checker *c, const ast *node)
     case AST_LET:
         check_expression(c, node->left);
         if (!c->in_tensor)
-            diagnose(c->d, "E104", node->at, "declare it with its type: `tile float v = ...`",
+            diagnose(c->d, E104, node->at, "declare it with its type: `tile float v = ...`",
                      "`let` is for tensor functions");
         for (int i = 0; i < node->list.count; i++) {
             const ast *name = node->list.items[i];
@@ -315,7 +315,7 @@ void check_body(checker *c, const ast *block)
     if (ended || checker_tired(c)) return;
     place end = {.line = block->end_line, .column = block->end_column - 1};
     if (item->kind == AST_TENSOR)
-        diagnose(c->d, "E404", end, "end with `return`", "the tensor function `%s` returns nothing", item->name);
+        diagnose(c->d, E404, end, "end with `return`", "the tensor function `%s` returns nothing", item->name);
     if (item->kind == AST_FUNCTION && item->type)
-        diagnose(c->d, "E404", end, "return a value on every path", "a path of `%s` ends without `return`", item->name);
+        diagnose(c->d, E404, end, "return a value on every path", "a path of `%s` ends without `return`", item->name);
 }

@@ -57,7 +57,7 @@ static void check_atomic_place(checker *c, const ast *node, const char *name)
         check_expression(c, where);
         bool known = where->kind == AST_NAME || (where->kind == AST_INDEX && where->left->kind == AST_NAME);
         if (!known)
-            diagnose(c->d, "E403", where->at, "the place is an access such as `y[i : BLOCK]`",
+            diagnose(c->d, E403, where->at, "the place is an access such as `y[i : BLOCK]`",
                      "`%s` needs a place in an array", name);
         return;
     }
@@ -66,12 +66,12 @@ static void check_atomic_place(checker *c, const ast *node, const char *name)
     bool in_kernel = c->node->item->kind == AST_KERNEL;
     s->used = s->written = true;
     if (!symbol_is_array(s))
-        diagnose(c->d, "E403", where->at, "the place is an access such as `y[i : BLOCK]`",
+        diagnose(c->d, E403, where->at, "the place is an access such as `y[i : BLOCK]`",
                  "`%s` on `%s`, which is not an array", name, s->name);
     else if (s->kind == SYMBOL_IN)
-        diagnose(c->d, "E403", where->at, "declare it `inout`", "`%s` on the `in` array `%s`", name, s->name);
+        diagnose(c->d, E403, where->at, "declare it `inout`", "`%s` on the `in` array `%s`", name, s->name);
     else if (s->kind == SYMBOL_OUT && in_kernel && !initial)
-        diagnose(c->d, "E403", where->at, arena_print(c->memory, "give it one: `out ... %s ... = 0`", s->name),
+        diagnose(c->d, E403, where->at, arena_print(c->memory, "give it one: `out ... %s ... = 0`", s->name),
                  "`%s` on the `out` array `%s`, which has no initial value", name, s->name);
 }
 
@@ -79,14 +79,14 @@ static void check_print(checker *c, const ast *node)
 {
     const ast *first = node->list.items[0];
     if (first->kind != AST_STRING) {
-        diagnose(c->d, "E213", first->from, "print(\"m = {}\", m)", "the first argument of `print` is a string");
+        diagnose(c->d, E213, first->from, "print(\"m = {}\", m)", "the first argument of `print` is a string");
         check_expression(c, first);
         return;
     }
     int holes = 0;
     for (size_t i = 0; i + 1 < first->length; i++) holes += first->words[i] == '{' && first->words[i + 1] == '}';
     if (holes != node->list.count - 1)
-        diagnose(c->d, "E213", first->from, "one `{}` for each value", "`print` has %d `{}` and %d value%s", holes,
+        diagnose(c->d, E213, first->from, "one `{}` for each value", "`print` has %d `{}` and %d value%s", holes,
                  node->list.count - 1, node->list.count == 2 ? "" : "s");
 }
 
@@ -101,10 +101,10 @@ static void check_named(checker *c, const ast *node, const builtin *b)
         if (!takes_axis || strcmp(argument->name, "axis"))
             fault_named_argument(c->d, argument->at, b->name, argument->name, takes_axis ? "it has `axis = k`" : NULL);
         else if (positional > 1)
-            diagnose(c->d, "E213", argument->at, "a reduction takes one tile", "`%s` of two operands has no `axis`",
+            diagnose(c->d, E213, argument->at, "a reduction takes one tile", "`%s` of two operands has no `axis`",
                      b->name);
         else if (named++)
-            diagnose(c->d, "E213", argument->at, "write several axes as `axis = {0, 1}`", "`axis` is given twice");
+            diagnose(c->d, E213, argument->at, "write several axes as `axis = {0, 1}`", "`axis` is given twice");
         if (argument->left) check_expression(c, argument->left);
         check_expressions(c, &argument->list);
     }
@@ -129,7 +129,7 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
         return;
     }
     if (b->class == BUILTIN_TENSOR)
-        diagnose(c->d, "E212", node->at, !strcmp(b->name, "matmul") ? "use `dot`" : habit_advice(b->name),
+        diagnose(c->d, E212, node->at, !strcmp(b->name, "matmul") ? "use `dot`" : habit_advice(b->name),
                  "`%s` works on whole tensors: only tensor functions call it", b->name);
     bool effect = b->class == BUILTIN_STATEMENT || b->class == BUILTIN_ATOMIC;
     if (is_statement && !effect) fault_no_effect(c->d, node->at);
@@ -137,7 +137,7 @@ static void check_builtin(checker *c, const ast *node, const builtin *b, bool is
     bool scalars_only = b->class == BUILTIN_PROGRAM || b->class == BUILTIN_ATOMIC || !strcmp(b->name, "print") ||
                         !strcmp(b->name, "iota");
     if (c->in_scalar_function && scalars_only)
-        diagnose(c->d, "E216", node->at, "take a `tile` parameter to make it a tile function, or pass the value",
+        diagnose(c->d, E216, node->at, "take a `tile` parameter to make it a tile function, or pass the value",
                  "`%s` inside a scalar function", b->name);
     check_named(c, node, b);
     if (!check_count(c, node, b->name, b->least, b->most)) return;
@@ -171,7 +171,7 @@ static void check_function_name(checker *c, const ast *argument, const ast *para
                                                 builtin_find(argument->name) || (s && s->kind == SYMBOL_FUNCTION));
     if (s) s->used = true;
     if (!known)
-        diagnose(c->d, "E213", argument->from, "name a function", "`%s` of `%s` is a function", param->name,
+        diagnose(c->d, E213, argument->from, "name a function", "`%s` of `%s` is a function", param->name,
                  function->name);
 }
 
@@ -204,7 +204,7 @@ static void check_argument(checker *c, const ast *argument, const ast *param, co
     } else if (param->is_tile && !strcmp(param->word, "inout")) {
         check_expression(c, argument);
         if (argument->kind != AST_NAME || !s || s->kind != SYMBOL_TILE)
-            diagnose(c->d, "E213", argument->from, "declare a tile variable and pass it",
+            diagnose(c->d, E213, argument->from, "declare a tile variable and pass it",
                      "`%s` of `%s` is `inout`: it needs a tile variable", param->name, function->name);
         else
             s->assigned = ++c->clock;
@@ -224,7 +224,7 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
                            : item->kind == AST_TENSOR ? "tensor function"
                                                       : "constant";
         const char *where = c->node->item->kind == AST_KERNEL ? "inside a kernel" : "here";
-        diagnose(c->d, "E212", node->at, item->kind == AST_CONSTANT ? NULL : "make the common part a function",
+        diagnose(c->d, E212, node->at, item->kind == AST_CONSTANT ? NULL : "make the common part a function",
                  "the %s `%s` cannot be called %s", what, item->name, where);
     }
     if (!callable || item->kind != AST_FUNCTION) {
@@ -235,7 +235,7 @@ static void check_item_call(checker *c, const ast *node, call_node *callee, bool
     if (is_statement && scalar) fault_no_effect(c->d, node->at);
     if (!is_statement && !item->type) fault_gives_nothing(c->d, node->at, item->name);
     if (c->in_scalar_function && !scalar)
-        diagnose(c->d, "E216", node->at, "take a `tile` parameter to make it a tile function",
+        diagnose(c->d, E216, node->at, "take a `tile` parameter to make it a tile function",
                  "the tile function `%s` inside a scalar function", item->name);
     refuse_named(c, node, item->name);
     int least = 0;
@@ -273,7 +273,7 @@ static void check_gradient(checker *c, const ast *grad)
         }
         if (known) continue;
         const char *near = by->kind == AST_NAME ? suggest_name(by->name, names, count) : NULL;
-        diagnose(c->d, "E213", by->from,
+        diagnose(c->d, E213, by->from,
                  near ? arena_print(c->memory, "did you mean `%s`?", near) : "name parameters of the function",
                  "`%s` has no such parameter to differentiate by", f->item->name);
     }
@@ -310,7 +310,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
             check_count(c, node, s->name, s->node->list.count, s->node->list.count);
             if (is_statement) fault_no_effect(c->d, node->at);
         } else {
-            diagnose(c->d, "E212", node->at,
+            diagnose(c->d, E212, node->at,
                      b || item ? "rename the variable, which hides the function" : "to multiply write `*`",
                      "`%s` is a variable and cannot be called", s->name);
         }

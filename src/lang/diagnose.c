@@ -18,19 +18,18 @@
 
 static bool same(const diagnostic *a, const diagnostic *b)
 {
-    return a->at.line == b->at.line && a->at.column == b->at.column && !strcmp(a->code, b->code) &&
+    return a->at.line == b->at.line && a->at.column == b->at.column && a->code == b->code &&
            !strcmp(a->message, b->message);
 }
 
-void diagnose(diagnostics *d, const char *code, place at, const char *advice, const char *format, ...)
+void diagnose(diagnostics *d, error_code code, place at, const char *advice, const char *format, ...)
 {
     text words = {0};
     va_list list;
     va_start(list, format);
     text_print_list(&words, format, list);
     va_end(list);
-    diagnostic item = {.at = at};
-    snprintf(item.code, sizeof(item.code), "%s", code);
+    diagnostic item = {.at = at, .code = code};
     item.message = arena_copy_text(d->memory, text_get(&words), words.length);
     item.advice = advice ? arena_copy_text(d->memory, advice, strlen(advice)) : NULL;
     text_free(&words);
@@ -38,7 +37,7 @@ void diagnose(diagnostics *d, const char *code, place at, const char *advice, co
     for (int i = MAXIMUM(0, d->count - 64); i < d->count; i++)
         if (same(&d->items[i], &item)) return;
     ARENA_PUSH(d->memory, d->items, d->count, d->capacity, item);
-    if (code[0] == 'E') d->errors++;
+    if (!error_code_is_warning(code)) d->errors++;
 }
 
 static int compare(const void *a, const void *b)
@@ -88,7 +87,7 @@ void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, 
     qsort(order, (size_t)d->count, sizeof(*order), compare);
     for (int i = 0; i < MINIMUM(d->count, SHOWN_LIMIT); i++) {
         const diagnostic *item = order[i];
-        bool warning = item->code[0] == 'W';
+        bool warning = error_code_is_warning(item->code);
         if (colour) text_add(out, "\033[1m");
         const ast_file *source;
         int line = item->at.line;
@@ -97,10 +96,32 @@ void diagnostics_print(const diagnostics *d, const ast_file *file, bool colour, 
         text_add(out, ": ");
         if (colour) text_add(out, warning ? "\033[35m" : "\033[31m");
         text_add(out, warning ? "warning " : "error ");
-        text_print(out, "%s:%s %s%s\n", item->code, colour ? "\033[0;1m" : "", item->message, colour ? "\033[0m" : "");
+        text_print(out, "%s:%s %s%s\n", error_code_text(item->code), colour ? "\033[0;1m" : "", item->message,
+                   colour ? "\033[0m" : "");
         if (line > 0 && line <= source->line_count) print_source(source->lines[line - 1], item->at, colour, out);
         if (item->advice) text_print(out, "  %s\n", item->advice);
     }
     if (d->count > SHOWN_LIMIT) text_print(out, "... and %d more\n", d->count - SHOWN_LIMIT);
     heap_free(order);
+}
+
+qn_status diagnostics_error(const diagnostics *d, const ast_file *file, qn_status status, qn_error *error)
+{
+    const diagnostic *first = NULL;
+    text words = {0};
+    diagnostics_print(d, file, false, &words);
+    error_set(error, status, "%s", text_get(&words));
+    text_free(&words);
+    for (int i = 0; i < d->count; i++) {
+        const diagnostic *item = &d->items[i];
+        if (!error_code_is_warning(item->code) && (!first || compare(&item, &first) < 0)) first = item;
+    }
+    if (!error || !first) return status;
+    const ast_file *source;
+    int line = first->at.line;
+    source_of_line(file, &line, &source);
+    error->code = (int)first->code;
+    error->line = line;
+    error->column = line ? first->at.column : 0;
+    return status;
 }

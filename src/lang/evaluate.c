@@ -82,17 +82,17 @@ bool constant_fits(const binding *from, dtype type)
            (type == DT_U64 && from->pattern && from->untyped);
 }
 
-const char *constant_convert(const binding *from, dtype type, binding *out)
+error_code constant_convert(const binding *from, dtype type, binding *out)
 {
-    if (from->kind == BIND_FLOAT && !dtype_is_float(type)) return type == DT_BOOL ? "E207" : "E205";
-    if (from->kind == BIND_INT && type == DT_BOOL) return "E207";
-    if (!constant_fits(from, type)) return "E103";
+    if (from->kind == BIND_FLOAT && !dtype_is_float(type)) return type == DT_BOOL ? E207 : E205;
+    if (from->kind == BIND_INT && type == DT_BOOL) return E207;
+    if (!constant_fits(from, type)) return E103;
     *out = constant_cast(from, type);
-    return NULL;
+    return ERROR_NONE;
 }
 
 /* Brings two operands to one type. Untyped ones follow the other; two untyped ones stay untyped. */
-static const char *join(const binding *a, const binding *b, binding *x, binding *y, dtype *type, bool *untyped)
+static error_code join(const binding *a, const binding *b, binding *x, binding *y, dtype *type, bool *untyped)
 {
     *untyped = a->untyped && b->untyped;
     if (*untyped) {
@@ -101,13 +101,13 @@ static const char *join(const binding *a, const binding *b, binding *x, binding 
         const binding *free = a->untyped ? a : b, *fixed = a->untyped ? b : a;
         *type = type_promote(fixed->type);
         if (free->kind == BIND_FLOAT && !dtype_is_float(*type)) *type = DT_F32;
-        if (!constant_fits(free, *type)) return "E103";
+        if (!constant_fits(free, *type)) return E103;
     } else if (!type_join(a->type, b->type, type)) {
-        return "E206";
+        return E206;
     }
     *x = constant_cast(a, *type);
     *y = constant_cast(b, *type);
-    return NULL;
+    return ERROR_NONE;
 }
 
 static binding finish(dtype type, bool untyped, int64_t i, double f)
@@ -128,7 +128,7 @@ static bool is_word(const char *word, const char *other)
     return !strcmp(word, other);
 }
 
-static const char *compare(const char *word, const binding *x, const binding *y, dtype type, binding *out)
+static error_code compare(const char *word, const binding *x, const binding *y, dtype type, binding *out)
 {
     int order;
     bool unordered = false;
@@ -145,7 +145,7 @@ static const char *compare(const char *word, const binding *x, const binding *y,
                  : is_word(word, "==") ? order == 0
                                        : order != 0;
     *out = constant_bool(unordered ? is_word(word, "!=") : truth);
-    return NULL;
+    return ERROR_NONE;
 }
 
 static bool is_comparison(const char *word)
@@ -153,14 +153,14 @@ static bool is_comparison(const char *word)
     return word[0] == '=' || word[0] == '!' || ((word[0] == '<' || word[0] == '>') && word[1] != word[0]);
 }
 
-static const char *shift(const char *word, const binding *a, const binding *b, binding *out)
+static error_code shift(const char *word, const binding *a, const binding *b, binding *out)
 {
-    if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return "E211";
+    if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return E211;
     dtype type = !a->untyped ? type_promote(a->type) : b->untyped ? DT_I64 : type_promote(b->type);
-    if (!constant_fits(a, type)) return "E103";
+    if (!constant_fits(a, type)) return E103;
     int64_t i = scalar_raw(word[0] == '<' ? OP_SHL : OP_SHR, type, integer_wrap(type, a->number.i), b->number.i);
     *out = finish(type, a->untyped && b->untyped, i, 0);
-    return NULL;
+    return ERROR_NONE;
 }
 
 static op_code arithmetic_of(const char *word)
@@ -172,13 +172,13 @@ static op_code arithmetic_of(const char *word)
     return codes[at - words];
 }
 
-const char *constant_binary(const char *word, const binding *a, const binding *b, binding *out)
+error_code constant_binary(const char *word, const binding *a, const binding *b, binding *out)
 {
     if (is_word(word, "&&") || is_word(word, "||")) {
-        if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return "E210";
+        if (a->kind == BIND_FLOAT || b->kind == BIND_FLOAT) return E210;
         bool x = constant_truth(a), y = constant_truth(b);
         *out = constant_bool(word[0] == '&' ? x && y : x || y);
-        return NULL;
+        return ERROR_NONE;
     }
     if (is_word(word, "<<") || is_word(word, ">>")) return shift(word, a, b, out);
     binding x, y;
@@ -188,9 +188,9 @@ const char *constant_binary(const char *word, const binding *a, const binding *b
     if (bits && a->kind == BIND_BOOL && b->kind == BIND_BOOL) {
         bool p = a->number.i, q = b->number.i;
         *out = constant_bool(word[0] == '&' ? p && q : word[0] == '|' ? p || q : p != q);
-        return NULL;
+        return ERROR_NONE;
     }
-    const char *fault = join(a, b, &x, &y, &type, &untyped);
+    error_code fault = join(a, b, &x, &y, &type, &untyped);
     if (fault) return fault;
     if (is_comparison(word)) return compare(word, &x, &y, type, out);
     if (dtype_is_float(type)) {
@@ -206,38 +206,38 @@ const char *constant_binary(const char *word, const binding *a, const binding *b
         else if (is_word(word, "%"))
             r = p - q * floor(p / q);
         else
-            return "E211";
+            return E211;
         *out = finish(type, untyped, 0, r);
-        return NULL;
+        return ERROR_NONE;
     }
     op_code code = arithmetic_of(word);
     int64_t p = x.number.i, q = y.number.i, r = scalar_raw(code, type, p, q);
-    if ((code == OP_DIV || code == OP_MOD) && q == 0) return "E219";
-    if (untyped && scalar_overflows(code, type, p, q)) return "E103"; /* untyped integers are exact: they never wrap */
+    if ((code == OP_DIV || code == OP_MOD) && q == 0) return E219;
+    if (untyped && scalar_overflows(code, type, p, q)) return E103; /* untyped integers are exact: they never wrap */
     *out = finish(type, untyped, r, 0);
     out->pattern =
         untyped && r < 0 && (a->pattern || b->pattern) && (word[0] == '&' || word[0] == '|' || word[0] == '^');
-    return NULL;
+    return ERROR_NONE;
 }
 
-const char *constant_unary(const char *word, const binding *a, binding *out)
+error_code constant_unary(const char *word, const binding *a, binding *out)
 {
     if (is_word(word, "!")) {
-        if (a->kind == BIND_FLOAT) return "E210";
+        if (a->kind == BIND_FLOAT) return E210;
         *out = constant_bool(!constant_truth(a));
-        return NULL;
+        return ERROR_NONE;
     }
-    if (is_word(word, "~") && a->kind == BIND_FLOAT) return "E211";
+    if (is_word(word, "~") && a->kind == BIND_FLOAT) return E211;
     dtype type = a->untyped ? a->type : type_promote(a->type);
     int64_t i = a->number.i;
     if (is_word(word, "-")) {
-        if (a->untyped && a->kind == BIND_INT && scalar_overflows(OP_NEG, DT_I64, i, 0)) return "E103";
+        if (a->untyped && a->kind == BIND_INT && scalar_overflows(OP_NEG, DT_I64, i, 0)) return E103;
         i = scalar_raw(OP_NEG, type, i, 0);
     }
     if (is_word(word, "~")) i = ~i;
     double f = a->kind == BIND_FLOAT ? (is_word(word, "-") ? -a->number.f : a->number.f) : 0;
     *out = finish(type, a->untyped, i, f);
-    return NULL;
+    return ERROR_NONE;
 }
 
 static bool unary_function(const char *name, double x, double *r)
@@ -277,15 +277,15 @@ static bool unary_function(const char *name, double x, double *r)
     return true;
 }
 
-bool constant_call(const char *name, const binding *a, int count, binding *out, const char **fault)
+bool constant_call(const char *name, const binding *a, int count, binding *out, error_code *fault)
 {
-    *fault = NULL;
+    *fault = ERROR_NONE;
     binding x, y, one = constant_int(1);
     dtype type;
     bool untyped;
     double f;
     if (count == 2 && is_word(name, "cdiv")) {
-        if (a[0].kind == BIND_FLOAT || a[1].kind == BIND_FLOAT) *fault = "E211";
+        if (a[0].kind == BIND_FLOAT || a[1].kind == BIND_FLOAT) *fault = E211;
         if (!*fault) *fault = constant_binary("+", &a[0], &a[1], &x);
         if (!*fault) *fault = constant_binary("-", &x, &one, &y);
         if (!*fault) *fault = constant_binary("/", &y, &a[1], out);
@@ -351,28 +351,32 @@ const char *constant_text(arena *memory, const binding *b)
     return arena_print(memory, "%lld", (long long)b->number.i);
 }
 
-const char *constant_fault_text(const char *code)
+const char *constant_fault_text(error_code code)
 {
-    if (is_word(code, "E103")) return "this number does not fit its type";
-    if (is_word(code, "E205")) return "float to integer needs a cast";
-    if (is_word(code, "E206")) return "operands of different sign";
-    if (is_word(code, "E207")) return "not a bool";
-    if (is_word(code, "E210")) return "a float is not a condition";
-    if (is_word(code, "E211")) return "this operator needs integers";
-    if (is_word(code, "E219")) return "division by zero in a constant expression";
-    return "not a compile-time constant";
+    switch (code) {
+    case E103: return "this number does not fit its type";
+    case E205: return "float to integer needs a cast";
+    case E206: return "operands of different sign";
+    case E207: return "not a bool";
+    case E210: return "a float is not a condition";
+    case E211: return "this operator needs integers";
+    case E219: return "division by zero in a constant expression";
+    default: return "not a compile-time constant";
+    }
 }
 
-const char *constant_fault_advice(const char *code)
+const char *constant_fault_advice(error_code code)
 {
-    if (is_word(code, "E103")) return "use a wider type, or a smaller number";
-    if (is_word(code, "E205")) return "write a cast such as `i32(x)`, or `floor` first";
-    if (is_word(code, "E206")) return "cast one of them";
-    if (is_word(code, "E207")) return "compare: `x != 0`";
-    if (is_word(code, "E210")) return "compare it with something";
-    if (is_word(code, "E211")) return "cast the operands to an integer type";
-    if (is_word(code, "E219")) return "choose a divisor other than 0, or test it first: `B == 0 ? 1 : n / B`";
-    return "use numbers, `const` names and the functions over them";
+    switch (code) {
+    case E103: return "use a wider type, or a smaller number";
+    case E205: return "write a cast such as `i32(x)`, or `floor` first";
+    case E206: return "cast one of them";
+    case E207: return "compare: `x != 0`";
+    case E210: return "compare it with something";
+    case E211: return "cast the operands to an integer type";
+    case E219: return "choose a divisor other than 0, or test it first: `B == 0 ? 1 : n / B`";
+    default: return "use numbers, `const` names and the functions over them";
+    }
 }
 
 typedef struct evaluation {
@@ -383,7 +387,7 @@ typedef struct evaluation {
     const char **unbound;
 } evaluation;
 
-static bool fail(evaluation *e, const char *code, place at)
+static bool fail(evaluation *e, error_code code, place at)
 {
     diagnose(e->d, code, at, constant_fault_advice(code), "%s", constant_fault_text(code));
     return false;
@@ -396,7 +400,7 @@ static bool evaluate_name(evaluation *e, const ast *x, binding *out)
     const binding *bound = bindings_find(e->known, x->name);
     if (bound) {
         *out = *bound;
-        if (bound->kind == BIND_TYPE || bound->kind == BIND_FUNCTION) return fail(e, "E217", x->at);
+        if (bound->kind == BIND_TYPE || bound->kind == BIND_FUNCTION) return fail(e, E217, x->at);
         return true;
     }
     const ast *item = ast_find(e->file, x->name);
@@ -412,8 +416,8 @@ static bool evaluate_name(evaluation *e, const ast *x, binding *out)
         inner.known = &none;
         inner.depth++;
         if (!evaluate(&inner, item->left, &value)) return false;
-        if (!item->type || !dtype_from_text(item->type->word, &type)) return fail(e, "E217", item->at);
-        const char *fault = constant_convert(&value, type, out);
+        if (!item->type || !dtype_from_text(item->type->word, &type)) return fail(e, E217, item->at);
+        error_code fault = constant_convert(&value, type, out);
         return fault ? fail(e, fault, item->left->at) : true;
     }
     if (constant_word(x->name, out)) return true;
@@ -430,9 +434,9 @@ static bool evaluate_call(evaluation *e, const ast *x, binding *out)
         out->untyped = false;
         return true;
     }
-    if (count > COUNT(arguments)) return fail(e, "E217", x->at);
+    if (count > COUNT(arguments)) return fail(e, E217, x->at);
     for (int i = 0; i < count; i++) {
-        if (x->list.items[i]->kind == AST_NAMED) return fail(e, "E217", x->at);
+        if (x->list.items[i]->kind == AST_NAMED) return fail(e, E217, x->at);
         if (!evaluate(e, x->list.items[i], &arguments[i])) return false;
     }
     dtype type;
@@ -440,17 +444,17 @@ static bool evaluate_call(evaluation *e, const ast *x, binding *out)
         *out = constant_cast(&arguments[0], type);
         return true;
     }
-    const char *fault = NULL;
+    error_code fault = ERROR_NONE;
     if (x->left->kind == AST_NAME && !(ast_find(e->file, x->left->name)) &&
         constant_call(x->left->name, arguments, count, out, &fault))
         return fault ? fail(e, fault, x->at) : true;
-    return fail(e, "E217", x->at);
+    return fail(e, E217, x->at);
 }
 
 static bool evaluate(evaluation *e, const ast *x, binding *out)
 {
     binding a, b;
-    const char *fault = NULL;
+    error_code fault = ERROR_NONE;
     switch (x->kind) {
     case AST_NUMBER: *out = constant_of_number(x); return true;
     case AST_BOOL: *out = constant_bool(x->number.i != 0); return true;
@@ -474,10 +478,10 @@ static bool evaluate(evaluation *e, const ast *x, binding *out)
         break;
     case AST_CONDITIONAL:
         if (!evaluate(e, x->left, &a)) return false;
-        if (a.kind == BIND_FLOAT) return fail(e, "E210", x->left->at);
+        if (a.kind == BIND_FLOAT) return fail(e, E210, x->left->at);
         return evaluate(e, constant_truth(&a) ? x->right : x->third, out);
     case AST_CALL: return evaluate_call(e, x, out);
-    default: return fail(e, "E217", x->at);
+    default: return fail(e, E217, x->at);
     }
     return fault ? fail(e, fault, x->at) : true;
 }

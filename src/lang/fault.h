@@ -18,7 +18,7 @@ void fault_tile_axes(diagnostics *d, place at, int most);
 void fault_tensor_axes(diagnostics *d, place at, int most);
 
 /* types */
-void fault_constant(diagnostics *d, const char *code, place at); /* of arithmetic on constants: constant_fault_text */
+void fault_constant(diagnostics *d, error_code code, place at);  /* of arithmetic on constants: constant_fault_text */
 void fault_join(diagnostics *d, place at, dtype a, dtype b);     /* E206 */
 void fault_integers(diagnostics *d, place at, const char *word); /* E211 */
 void fault_generic(diagnostics *d, place at, const char *name, dtype a, dtype b);    /* E215 */

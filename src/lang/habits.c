@@ -287,8 +287,8 @@ void habit_dotted(diagnostics *d, arena *memory, place at, const char *word)
 {
     const char *advice = dotted_advice(memory, word);
     for (int i = 0; i < d->count; i++) /* a pasted kernel says threadIdx.x often */
-        if (!strcmp(d->items[i].code, "E110") && d->items[i].advice && !strcmp(d->items[i].advice, advice)) return;
-    diagnose(d, "E110", at, advice, "there is no `%.60s` in Quern", word);
+        if (d->items[i].code == E110 && d->items[i].advice && !strcmp(d->items[i].advice, advice)) return;
+    diagnose(d, E110, at, advice, "there is no `%.60s` in Quern", word);
 }
 
 const char *habit_axis(const char *name)
@@ -320,7 +320,7 @@ void habit_slice(parser *p, const ast *subscript)
     if (p->panic || !start) return;
     if (!subscript->is_slice) {
         if (start->kind == AST_UNARY && !strcmp(start->word, "-") && start->left->kind == AST_NUMBER)
-            diagnose(p->d, "W603", start->from, "the last element of an axis n is `[n - 1]`",
+            diagnose(p->d, W603, start->from, "the last element of an axis n is `[n - 1]`",
                      "an index below 0 lies outside: it does not count from the end");
         return;
     }
@@ -334,7 +334,7 @@ void habit_slice(parser *p, const ast *subscript)
     lang_format_expression(length, &whole);
     text_add(&words, " : ");
     lang_format_expression(rest, &words);
-    diagnose(p->d, "W603", length->from, arena_print(p->file->memory, "write `[%s]`", text_get(&words)),
+    diagnose(p->d, W603, length->from, arena_print(p->file->memory, "write `[%s]`", text_get(&words)),
              "a slice is start and length: this one is `%s` long", text_get(&whole));
     text_free(&words);
     text_free(&whole);

@@ -83,20 +83,20 @@ void import_file(parser *p, const ast *import)
     while (root->importer) root = root->importer;
     size_t end = strlen(path);
     if (end < 3 || strcmp(path + end - 3, ".qn") != 0) { /* a file from elsewhere reads no others of this machine */
-        diagnose(p->d, "E111", import->at, "name a file whose name ends so", "`%.200s` is not a .qn file", path);
+        diagnose(p->d, E111, import->at, "name a file whose name ends so", "`%.200s` is not a .qn file", path);
         return;
     }
     if (imports_itself(file, path, &depth)) {
-        diagnose(p->d, "E111", import->at, "take out what both need into a file of its own",
+        diagnose(p->d, E111, import->at, "take out what both need into a file of its own",
                  "`%.200s` imports itself, or more than %d files import each other", path, MOST_DEPTH);
         return;
     }
     if (!file_may_be_read(path)) { /* it could wait for ever */
-        diagnose(p->d, "E111", import->at, "name a file", "`%.200s` is a pipe or a device, not a file", path);
+        diagnose(p->d, E111, import->at, "name a file", "`%.200s` is a pipe or a device, not a file", path);
         return;
     }
     if (file_read(path, FILE_LIMIT_BYTES, &words, &length, &error) != QN_OK) {
-        diagnose(p->d, "E111", import->at, "a path is looked up beside the file that imports it", "%s", error.message);
+        diagnose(p->d, E111, import->at, "a path is looked up beside the file that imports it", "%s", error.message);
         return;
     }
     int before = p->d->errors;

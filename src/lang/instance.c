@@ -22,7 +22,7 @@ typedef struct instance {
 
 static const char *const knobs[] = {"warps", "stages", "group", "cluster", "turns"};
 
-static void fault(instance *n, const char *code, place at, const char *advice, const char *message)
+static void fault(instance *n, error_code code, place at, const char *advice, const char *message)
 {
     diagnose(n->d, code, at, advice, "%s", message);
     n->good = false;
@@ -114,7 +114,7 @@ static void bind_type(instance *n, const char *name, place at)
         const given_array *array = array_given(n, param->name);
         if (!array || !param_is_array(param) || !param->type || strcmp(param->type->word, name)) continue;
         if (known && type != array->elem) {
-            fault(n, "E215", param->at, "cast one of them",
+            fault(n, E215, param->at, "cast one of them",
                   from ? arena_print(n->memory, "`%s` is both `%s` (in `%s`) and `%s` (in `%s`)", name, type_name(type),
                                      from, type_name(array->elem), param->name)
                        : arena_print(n->memory, "`%s` is both `%s` (as set) and `%s` (in `%s`)", name, type_name(type),
@@ -128,7 +128,7 @@ static void bind_type(instance *n, const char *name, place at)
     if (set) types_allow(set, type, &first);
     if (!known) {
         if (n->given->array_count) {
-            fault(n, "E215", at, arena_print(n->memory, "name it: %s=%s", name, type_name(first)),
+            fault(n, E215, at, arena_print(n->memory, "name it: %s=%s", name, type_name(first)),
                   arena_print(n->memory, "`%s` cannot be inferred from the arrays that were given", name));
             return;
         }
@@ -136,7 +136,7 @@ static void bind_type(instance *n, const char *name, place at)
     }
     bool allowed = set ? types_allow(set, type, &first) : dtype_is_float(type);
     if (!allowed) {
-        fault(n, "E215", at, set ? "choose one of those it lists" : "list it: `types (T in {...})`",
+        fault(n, E215, at, set ? "choose one of those it lists" : "list it: `types (T in {...})`",
               arena_print(n->memory, "`%s` = `%s` is not in `types`%s", name, type_name(type),
                           set ? "" : " (the floating types, unless the kernel says otherwise)"));
         return;
@@ -159,7 +159,7 @@ static void bind_extent(instance *n, const ast *param, const ast *axis, int64_t 
     bindings *into = target ? n->constants : n->extents;
     const binding *old = bindings_find(into, axis->name);
     if (old && old->number.i != extent) {
-        fault(n, "E502", param->at, "give arrays whose shapes agree",
+        fault(n, E502, param->at, "give arrays whose shapes agree",
               arena_print(n->memory, "`%s` is %lld%s%s%s and %lld in `%s`", axis->name, (long long)old->number.i,
                           old->function ? " in `" : "", old->function ? old->function : "", old->function ? "`" : "",
                           (long long)extent, param->name));
@@ -198,7 +198,7 @@ static void bind_arrays(instance *n)
         const given_array *array = param_is_array(param) ? array_given(n, param->name) : NULL;
         if (!array) continue;
         if (array->has_extents && array->rank != param->list.count) {
-            fault(n, "E501", param->at,
+            fault(n, E501, param->at,
                   param->has_spread ? "all `[...]` of a function stand for the same axes: reshape the array"
                                     : "reshape the view",
                   arena_print(n->memory, "array `%s` has %d axes, the parameter %d", param->name, array->rank,
@@ -207,7 +207,7 @@ static void bind_arrays(instance *n)
         }
         dtype elem;
         if (!param->type->is_generic && dtype_from_text(param->type->word, &elem) && elem != array->elem)
-            fault(n, "E501", param->at, "convert the array",
+            fault(n, E501, param->at, "convert the array",
                   arena_print(n->memory, "array `%s` holds `%s`, the parameter `%s`", param->name,
                               type_name(array->elem), type_name(elem)));
         for (int k = 0; array->has_extents && k < array->rank; k++)
@@ -256,15 +256,15 @@ static void bind_settings(instance *n)
             dtype type;
             if (param->is_function) {
                 if (b.kind != BIND_FUNCTION || !is_function_name(n, b.function))
-                    fault(n, "E505", param->at, "name a scalar function of the file or an elementwise builtin",
+                    fault(n, E505, param->at, "name a scalar function of the file or an elementwise builtin",
                           arena_print(n->memory, "`%s` needs the name of a function", b.name));
                 else
                     bindings_set(n->memory, n->constants, b);
                 continue;
             }
-            const char *code = b.kind == BIND_FUNCTION ? "E217" : NULL;
+            error_code code = b.kind == BIND_FUNCTION ? E217 : ERROR_NONE;
             binding converted;
-            if (!code) code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : "E217";
+            if (!code) code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : E217;
             if (code)
                 fault(n, code, param->at, constant_fault_advice(code),
                       arena_print(n->memory, "`%s`: %s", b.name, constant_fault_text(code)));
@@ -292,7 +292,7 @@ static void bind_settings(instance *n)
                 if (other->list.items[k]->kind == AST_NAME) names[count++] = other->list.items[k]->name;
         }
         const char *near = suggest_name(b.name, names, count);
-        fault(n, "E505", n->kernel->at,
+        fault(n, E505, n->kernel->at,
               near ? arena_print(n->memory, "did you mean `%s`?", near)
                    : "see the kernel's parameters for the names it knows",
               arena_print(n->memory, "unknown setting `%s`", b.name));
@@ -360,7 +360,7 @@ static void bind_constant(instance *n, int index)
     }
     if (param->is_function) {
         if (source->kind != AST_NAME || !is_function_name(n, source->name)) {
-            fault(n, "E212", source->at, "name a scalar function of the file or an elementwise builtin",
+            fault(n, E212, source->at, "name a scalar function of the file or an elementwise builtin",
                   arena_print(n->memory, "the default of `%s` is not a function", param->name));
             return;
         }
@@ -377,7 +377,7 @@ static void bind_constant(instance *n, int index)
     binding b, converted;
     dtype type;
     if (evaluate_bound(n, source, &b)) {
-        const char *code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : "E217";
+        error_code code = type_of(n, param->type, &type) ? constant_convert(&b, type, &converted) : E217;
         if (code)
             fault(n, code, source->at, constant_fault_advice(code), constant_fault_text(code));
         else {

@@ -80,9 +80,9 @@ static bool check_encoding(const ast_file *file, int first_line, char *bytes, ch
         at.end_column = (int)(i - line_start) + 1;
         if (reported++ >= 10) continue;
         if (first)
-            diagnose(d, "E101", at, "save the file as UTF-8, or remove the byte", "byte 0x%02x is not UTF-8", first);
+            diagnose(d, E101, at, "save the file as UTF-8, or remove the byte", "byte 0x%02x is not UTF-8", first);
         else
-            diagnose(d, "E101", at, "remove it", "a NUL byte");
+            diagnose(d, E101, at, "remove it", "a NUL byte");
     }
     return reported < 10;
 }
@@ -129,7 +129,7 @@ static bool starts_with(const lexer *x, const char *word)
 
 static void unterminated(lexer *x, place at, const char *what, const char *close)
 {
-    diagnose(x->d, "E102", at, arena_print(x->file->memory, "close it with %s", close), "this %s does not end", what);
+    diagnose(x->d, E102, at, arena_print(x->file->memory, "close it with %s", close), "this %s does not end", what);
 }
 
 static void read_comment(lexer *x, bool own_line)
@@ -187,7 +187,7 @@ static void number_error(lexer *x, const token *t, size_t end, const char *advic
     int length = (int)(end - x->at), shown = MINIMUM(length, 40);
     place at = t->at;
     at.end_column = at.column + length;
-    diagnose(x->d, "E103", at, advice, "%s: `%.*s%s`", what, shown, x->file->text + x->at, shown < length ? "..." : "");
+    diagnose(x->d, E103, at, advice, "%s: `%.*s%s`", what, shown, x->file->text + x->at, shown < length ? "..." : "");
 }
 
 /* Digits of a base; false if the value does not fit 64 bits (decimal: 63). */
@@ -292,7 +292,7 @@ static void read_name(lexer *x, token *t)
     x->at = end;
     if (length > NAME_LIMIT_BYTES) {
         place at = t->at;
-        diagnose(x->d, "E105", at, "shorten it", "a name of %zu bytes; the limit is %d", length, NAME_LIMIT_BYTES);
+        diagnose(x->d, E105, at, "shorten it", "a name of %zu bytes; the limit is %d", length, NAME_LIMIT_BYTES);
         length = NAME_LIMIT_BYTES;
     }
     for (int i = 0; i < COUNT(keywords); i++) {
@@ -357,10 +357,10 @@ static void read_string(lexer *x, token *t)
             else if (c == 't')
                 c = '\t';
             else if (c != '\\' && c != '"')
-                diagnose(x->d, "E101", at, "write \\n, \\t, \\\\ or \\\"", "unknown escape in a string");
+                diagnose(x->d, E101, at, "write \\n, \\t, \\\\ or \\\"", "unknown escape in a string");
         } else if (((unsigned char)c < 32 && c != '\t') || c == 127) {
             if (c == '\r' && x->at + 1 == end) continue;
-            diagnose(x->d, "E101", at, "remove it", "a control character (0x%02x) in a string", (unsigned char)c);
+            diagnose(x->d, E101, at, "remove it", "a control character (0x%02x) in a string", (unsigned char)c);
             c = ' ';
         }
         words[length++] = c;
@@ -394,10 +394,10 @@ static void read_unknown(lexer *x, token *t)
     place at = t->at;
     at.end_column = at.column + (int)(x->at - start);
     if ((unsigned char)s[start] < 32 || s[start] == 127)
-        diagnose(x->d, "E101", at, "remove it, or put it in a comment", "unexpected control character 0x%02x",
+        diagnose(x->d, E101, at, "remove it, or put it in a comment", "unexpected control character 0x%02x",
                  (unsigned char)s[start]);
     else
-        diagnose(x->d, "E101", at, "remove it, or put it in a comment or string", "unexpected character `%.*s`",
+        diagnose(x->d, E101, at, "remove it, or put it in a comment or string", "unexpected character `%.*s`",
                  (int)first, s + start);
 }
 
@@ -419,7 +419,7 @@ static bool skip_foreign(lexer *x)
     if (member)
         habit_dotted(x->d, x->file->memory, at, arena_copy_text(x->file->memory, s + start, x->at - start));
     else
-        diagnose(x->d, "E110", at,
+        diagnose(x->d, E110, at,
                  "a comment is `// ...`, a constant `const int N = 4;`, another file `import \"name.qn\";`",
                  "there is no preprocessor, and `#` begins no comment");
     return true;

@@ -171,16 +171,16 @@ binding constant_bool(bool b);
 bool constant_truth(const binding *b);
 binding constant_cast(const binding *from, dtype type);
 bool constant_fits(const binding *from, dtype type);
-const char *constant_convert(const binding *from, dtype type, binding *out); /* implicit */
-const char *constant_binary(const char *word, const binding *a, const binding *b, binding *out);
-const char *constant_unary(const char *word, const binding *a, binding *out);
+error_code constant_convert(const binding *from, dtype type, binding *out); /* implicit */
+error_code constant_binary(const char *word, const binding *a, const binding *b, binding *out);
+error_code constant_unary(const char *word, const binding *a, binding *out);
 bool constant_call(const char *name, const binding *arguments, int count, binding *out,
-                   const char **fault);             /* false: not a function over constants */
+                   error_code *fault);              /* false: not a function over constants */
 bool constant_word(const char *name, binding *out); /* inf, nan, pi */
 binding constant_of_number(const ast *node);
 const char *constant_text(arena *memory, const binding *b); /* an integer as the user would write it */
-const char *constant_fault_text(const char *code);
-const char *constant_fault_advice(const char *code);
+const char *constant_fault_text(error_code code);
+const char *constant_fault_advice(error_code code);
 
 /* instance.c: what a parameter is */
 const ast *param_find(const ast *kernel, const char *name);

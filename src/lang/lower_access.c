@@ -46,7 +46,7 @@ static bool lower_scalar_index(walk *w, const ast *node, term *out)
     *out = term_index(w, out, node->at);
     if (is_error(out)) return false;
     if (!out->rank) return true;
-    diagnose(w->d, "E305", node->at, "gather with `[t]` instead",
+    diagnose(w->d, E305, node->at, "gather with `[t]` instead",
              "start, length and step of a slice are scalars, not tiles");
     return false;
 }
@@ -338,13 +338,13 @@ term lower_atomic_call(walk *w, const ast *call, const char *name)
     const ast *node = call->list.items[0], *base = node->kind == AST_INDEX ? node->left : node;
     symbol *s = base->kind == AST_NAME ? symbol_find(w, base->name) : NULL;
     if (!s || s->kind != SYMBOL_ARRAY) {
-        diagnose(w->d, "E403", node->at, "name an array with its brackets",
+        diagnose(w->d, E403, node->at, "name an array with its brackets",
                  "the place of an atomic is an access to an array");
         return term_error();
     }
     const tile_param *param = &w->k->params[s->array->param];
     if (param->kind == PARAM_IN || (param->kind == PARAM_OUT && !param->has_initial)) {
-        diagnose(w->d, "E403", node->at,
+        diagnose(w->d, E403, node->at,
                  param->kind == PARAM_IN ? "declare it `inout`" : "give it an initial value: `out ... = 0`",
                  param->kind == PARAM_IN ? "atomic on the `in` array `%s`"
                                          : "atomic on the `out` array `%s`, which has no initial value",
@@ -352,7 +352,7 @@ term lower_atomic_call(walk *w, const ast *call, const char *name)
         return term_error();
     }
     if (!atomic_takes(param->elem, kind)) {
-        diagnose(w->d, "E403", node->at, "use i32, u32, i64, u64, float or double (and f16, bf16 for atomic_add)",
+        diagnose(w->d, E403, node->at, "use i32, u32, i64, u64, float or double (and f16, bf16 for atomic_add)",
                  "`%s` on an array of `%s`", name, type_text(param->elem));
         return term_error();
     }

@@ -204,12 +204,12 @@ static void merge_variable(merge *m, variable *v, const term *yes, bool yes_set)
     term no = v->now, joint = *full;
     bool no_set = v->is_set;
     if (yes_set && no_set && !same_shape(yes, &no)) {
-        diagnose(w->d, "E303", w->at, "return tiles of one shape", "results of different shapes: %s and %s",
+        diagnose(w->d, E303, w->at, "return tiles of one shape", "results of different shapes: %s and %s",
                  shape_text(w, yes), shape_text(w, &no));
         return;
     }
     if (shape_is_inside(m, full)) {
-        diagnose(w->d, "E310", w->at, "compute the extent before the branch",
+        diagnose(w->d, E310, w->at, "compute the extent before the branch",
                  "a tile of a run-time extent that is known only inside a branch");
         v->is_set = false;
         return;

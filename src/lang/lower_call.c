@@ -27,7 +27,7 @@ bool constant_argument(walk *w, const ast *node, int64_t *out)
         *out = t.constant.number.i;
         return true;
     }
-    diagnose(w->d, "E217", node->at, "use a number or a `const` parameter", "not a compile-time constant");
+    diagnose(w->d, E217, node->at, "use a number or a `const` parameter", "not a compile-time constant");
     return false;
 }
 
@@ -98,7 +98,7 @@ term lower_builtin(walk *w, const builtin *b, const char *name, term *arguments,
     w->at = at;
     if (constant) {
         binding numbers[3], out;
-        const char *fault;
+        error_code fault;
         for (int i = 0; i < count; i++) numbers[i] = arguments[i].constant;
         if (constant_call(name, numbers, count, &out, &fault)) {
             if (!fault) return term_of_constant(out);
@@ -244,14 +244,14 @@ static term lower_print(walk *w, const ast *call)
 {
     const ast *format = call->list.items[0];
     if (format->kind != AST_STRING) {
-        diagnose(w->d, "E213", format->at, "write `print(\"x = {}\", x);`", "the first argument of `print` is a text");
+        diagnose(w->d, E213, format->at, "write `print(\"x = {}\", x);`", "the first argument of `print` is a text");
         return term_error();
     }
     int count = call->list.count - 1, holes = 0;
     bool good = true, masked = false;
     for (size_t i = 0; i + 1 < format->length; i++) holes += format->words[i] == '{' && format->words[i + 1] == '}';
     if (holes != count) {
-        diagnose(w->d, "E213", call->at, "give one value for every `{}`", "`print` has %d `{}` and %d values", holes,
+        diagnose(w->d, E213, call->at, "give one value for every `{}`", "`print` has %d `{}` and %d values", holes,
                  count);
         return term_error();
     }
@@ -292,8 +292,7 @@ static term lower_assert(walk *w, const ast *call)
 {
     const ast *node = call->list.items[0], *message = call->list.count > 1 ? call->list.items[1] : NULL;
     if (message && message->kind != AST_STRING) {
-        diagnose(w->d, "E213", message->at, "write `assert(c, \"text\");`",
-                 "the second argument of `assert` is a text");
+        diagnose(w->d, E213, message->at, "write `assert(c, \"text\");`", "the second argument of `assert` is a text");
         return term_error();
     }
     term c = lower_expression(w, node);
@@ -347,16 +346,16 @@ static term lower_program(walk *w, const ast *call, const char *name)
     int64_t index;
     if (!constant_argument(w, call->list.items[0], &index)) return term_error();
     if (index < 0 || index > 2) {
-        diagnose(w->d, "E309", call->at, "launch axes are 0, 1 and 2", "`%s` of launch axis %lld", name,
+        diagnose(w->d, E309, call->at, "launch axes are 0, 1 and 2", "`%s` of launch axis %lld", name,
                  (long long)index);
         return term_error();
     }
     if (w->in_head) {
-        diagnose(w->d, "E212", call->at, "use it in the body", "`%s` is not known when a launch is prepared", name);
+        diagnose(w->d, E212, call->at, "use it in the body", "`%s` is not known when a launch is prepared", name);
         return term_error();
     }
     if (index >= w->launch_count) {
-        diagnose(w->d, "E309", call->at, "axes count from 0; give the launch another count, or leave this out",
+        diagnose(w->d, E309, call->at, "axes count from 0; give the launch another count, or leave this out",
                  "`%s(%lld)`, but this launch has %d %s", name, (long long)index, w->launch_count,
                  w->launch_count == 1 ? "axis" : "axes");
         return term_error();
@@ -384,8 +383,7 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
         return term_error();
     }
     if (count != call->list.count && !fold) {
-        diagnose(w->d, "E213", call->at, "only reductions and scans take `axis =`", "`%s` takes no named argument",
-                 name);
+        diagnose(w->d, E213, call->at, "only reductions and scans take `axis =`", "`%s` takes no named argument", name);
         return term_error();
     }
     if (fold) return lower_fold_call(w, call, name);
@@ -397,7 +395,7 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
     case BUILTIN_PROGRAM: return lower_program(w, call, name);
     case BUILTIN_HOST:
         if (b->most) {
-            diagnose(w->d, "E212", call->at, "extents have names, those in the parameter's brackets",
+            diagnose(w->d, E212, call->at, "extents have names, those in the parameter's brackets",
                      "`%s` belongs to tensor functions", b->name);
             return term_error();
         }
@@ -406,8 +404,8 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
         if (is_word(name, "print")) return lower_print(w, call);
         return is_word(name, "assert") ? lower_assert(w, call) : lower_assume(w, call);
     case BUILTIN_TENSOR:
-        diagnose(w->d, "E212", call->at, "use it in a `tensor` function",
-                 "`%s` is an operation on tensors, not on tiles", name);
+        diagnose(w->d, E212, call->at, "use it in a `tensor` function", "`%s` is an operation on tensors, not on tiles",
+                 name);
         return term_error();
     default: break;
     }

@@ -12,7 +12,7 @@ static bool is_word(const char *word, const char *other)
     return !strcmp(word, other);
 }
 
-static term fault_term(walk *w, const char *code, place at)
+static term fault_term(walk *w, error_code code, place at)
 {
     fault_constant(w->d, code, at);
     return term_error();
@@ -49,8 +49,8 @@ term lower_binary(walk *w, const char *word, const term *left, const term *right
     w->at = at;
     if (left->kind == TERM_CONSTANT && right->kind == TERM_CONSTANT && !left->rank && !right->rank) {
         binding out;
-        const char *fault = constant_binary(word, &left->constant, &right->constant, &out);
-        if (fault && is_word(fault, "E206")) {
+        error_code fault = constant_binary(word, &left->constant, &right->constant, &out);
+        if (fault == E206) {
             fault_join(w->d, at, left->elem, right->elem);
             return term_error();
         }
@@ -72,7 +72,7 @@ static term lower_unary(walk *w, const ast *node)
     w->at = node->at;
     if (t.kind == TERM_CONSTANT) {
         binding out;
-        const char *fault = constant_unary(node->word, &t.constant, &out);
+        error_code fault = constant_unary(node->word, &t.constant, &out);
         if (fault) return fault_term(w, fault, node->at);
         term c = t;
         c.constant = out;
@@ -329,7 +329,7 @@ static term lower_one(walk *w, const ast *node)
     case AST_CALL: return lower_call(w, node);
     case AST_INDEX: return lower_index(w, node);
     default:
-        diagnose(w->d, "E212", node->at, "use it as an argument of a builtin that takes it",
+        diagnose(w->d, E212, node->at, "use it as an argument of a builtin that takes it",
                  node->kind == AST_STRING ? "a text is not a value" : "a type is not a value");
         return term_error();
     }

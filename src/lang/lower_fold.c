@@ -18,7 +18,7 @@ static bool one_axis(walk *w, const ast *node, int rank, unsigned *set)
     term t = lower_expression(w, node);
     if (is_error(&t)) return false;
     if (t.kind != TERM_CONSTANT || t.constant.kind != BIND_INT) {
-        diagnose(w->d, "E309", node->at, "use a number or a `const` parameter", "axis not constant");
+        diagnose(w->d, E309, node->at, "use a number or a `const` parameter", "axis not constant");
         return false;
     }
     int64_t axis = t.constant.number.i;
@@ -231,21 +231,21 @@ static bool dot_operands_fit(walk *w, const term *a, const term *b, place at)
         return false;
     }
     if (!dtype_is_float(a->elem) && a->elem != DT_I8 && a->elem != DT_U8) {
-        diagnose(w->d, "E311", at, "cast to a float type, i8 or u8", "`dot` of `%s`", type_text(a->elem));
+        diagnose(w->d, E311, at, "cast to a float type, i8 or u8", "`dot` of `%s`", type_text(a->elem));
         return false;
     }
     if (a->rank != b->rank || a->rank < 2 || a->rank > 3) {
-        diagnose(w->d, "E311", at, advice, "`dot` of tiles of ranks %d and %d", a->rank, b->rank);
+        diagnose(w->d, E311, at, advice, "`dot` of tiles of ranks %d and %d", a->rank, b->rank);
         return false;
     }
     int m = a->rank - 2, n = a->rank - 1;
     if (!axis_same(&a->axes[n], &b->axes[m])) {
-        diagnose(w->d, "E311", at, advice, "inner extents of `dot` differ: %s and %s", shape_text(w, a),
+        diagnose(w->d, E311, at, advice, "inner extents of `dot` differ: %s and %s", shape_text(w, a),
                  shape_text(w, b));
         return false;
     }
     if (m && !axis_same(&a->axes[0], &b->axes[0])) {
-        diagnose(w->d, "E311", at, advice, "batch extents of `dot` differ: %s and %s", shape_text(w, a),
+        diagnose(w->d, E311, at, advice, "batch extents of `dot` differ: %s and %s", shape_text(w, a),
                  shape_text(w, b));
         return false;
     }

@@ -166,7 +166,7 @@ static term run_body(walk *w, const ast *function, dtype type, bool follows)
         here->result->follows = true;
         if (!follows && returns_in_loop(function->body, false)) {
             if (function->is_tile) {
-                diagnose(w->d, "E404", function->at, "assign the tile to a variable and return it at the end",
+                diagnose(w->d, E404, function->at, "assign the tile to a variable and return it at the end",
                          "a tile is returned inside a loop");
                 return term_error();
             }
@@ -325,7 +325,7 @@ static array_ref *array_argument(walk *w, const ast *node, const ast *param)
     const ast *base = node->kind == AST_INDEX ? node->left : node;
     symbol *s = base->kind == AST_NAME ? symbol_find(w, base->name) : NULL;
     if (!s || s->kind != SYMBOL_ARRAY) {
-        diagnose(w->d, "E213", node->at, "pass an array's name, or a view of `[:]` and scalar indices",
+        diagnose(w->d, E213, node->at, "pass an array's name, or a view of `[:]` and scalar indices",
                  "`%s` is an array parameter", param->name);
         return NULL;
     }
@@ -351,7 +351,7 @@ static array_ref *array_argument(walk *w, const ast *node, const ast *param)
             if (is_error(&t)) return NULL;
         }
         if (t.kind == TERM_ERROR || t.rank) {
-            diagnose(w->d, "E213", bracket->at, "pass an array's name, or a view of `[:]` and scalar indices",
+            diagnose(w->d, E213, bracket->at, "pass an array's name, or a view of `[:]` and scalar indices",
                      "a slice or gather is not an array");
             return NULL;
         }
@@ -366,18 +366,18 @@ static bool bind_array(walk *w, const ast *param, array_ref *view, place at)
     const tile_param *array = &w->k->params[view->param];
     dtype elem;
     if (view->rank != param->list.count) {
-        diagnose(w->d, "E306", at, "give `[:]` for whole axes and a scalar index for the others",
+        diagnose(w->d, E306, at, "give `[:]` for whole axes and a scalar index for the others",
                  "array of %d axes for `%s` of %d", view->rank, param->name, param->list.count);
         return false;
     }
     if ((!strcmp(param->word, "out") || !strcmp(param->word, "inout")) && array->kind == PARAM_IN) {
-        diagnose(w->d, "E204", at, "declare it `inout`", "write to the `in` array `%s` through `%s`", array->name,
+        diagnose(w->d, E204, at, "declare it `inout`", "write to the `in` array `%s` through `%s`", array->name,
                  param->name);
         return false;
     }
     if (!resolve_type(w, param->type, &elem)) return false;
     if (elem != array->elem) {
-        diagnose(w->d, "E215", at, "declare the parameter with a generic type", "array of `%s` for `%s` of `%s`",
+        diagnose(w->d, E215, at, "declare the parameter with a generic type", "array of `%s` for `%s` of `%s`",
                  type_text(array->elem), param->name, type_text(elem));
         return false;
     }
@@ -394,7 +394,7 @@ static bool bind_array(walk *w, const ast *param, array_ref *view, place at)
             symbol_push(w, (symbol){.name = name->name, .kind = SYMBOL_TERM, .term = t});
         else if (old->kind == SYMBOL_TERM && old->term.kind == TERM_CONSTANT && a->extent >= 0 &&
                  old->term.constant.number.i != a->extent) {
-            diagnose(w->d, "E302", at, "pass arrays whose shapes agree", "`%s` is %lld and %lld", name->name,
+            diagnose(w->d, E302, at, "pass arrays whose shapes agree", "`%s` is %lld and %lld", name->name,
                      (long long)old->term.constant.number.i, (long long)a->extent);
             return false;
         }
@@ -409,7 +409,7 @@ static bool bind_tile(walk *w, const ast *param, const ast *argument, const term
     if (is_error(given) || !resolve_type(w, param->type, &to)) return false;
     if (alias) {
         if (alias->elem != to || !alias->now.rank) {
-            diagnose(w->d, "E215", argument->at, "pass a tile variable of that type",
+            diagnose(w->d, E215, argument->at, "pass a tile variable of that type",
                      "`inout tile %s %s` needs a tile variable of type `%s`", param->type->word, param->name,
                      type_text(to));
             return false;
@@ -420,7 +420,7 @@ static bool bind_tile(walk *w, const ast *param, const ast *argument, const term
     term t = convert_argument(w, given, to, param->name, argument->at);
     if (is_error(&t)) return false;
     if (param->is_tile != (t.rank > 0)) {
-        diagnose(w->d, param->is_tile ? "E304" : "E305", argument->at,
+        diagnose(w->d, param->is_tile ? E304 : E305, argument->at,
                  param->is_tile ? "pass a tile" : "reduce it, or declare the parameter `tile`",
                  param->is_tile ? "`%s` is a tile parameter, this is a scalar"
                                 : "`%s` is a scalar parameter, this is a tile",
@@ -454,7 +454,7 @@ term call_function(walk *w, const ast *function, const ast *call)
         if (param->is_tile && !strcmp(param->word, "inout")) {
             symbol *s = node->kind == AST_NAME ? symbol_find(w, node->name) : NULL;
             if (!s || s->kind != SYMBOL_VARIABLE) {
-                diagnose(w->d, "E213", node->at, "assign it to a tile variable first",
+                diagnose(w->d, E213, node->at, "assign it to a tile variable first",
                          "`inout tile` parameter `%s` needs a variable", param->name);
                 return term_error();
             }

@@ -46,7 +46,7 @@ static void push_constants(walk *w)
 static bool add_param(walk *w, tile_param param, const ast *item)
 {
     if (w->k->param_count >= MAX_PARAMS && !w->kernel->is_signature) {
-        diagnose(w->d, "E105", w->kernel->at, "split the kernel", "more than %d parameters and extents", MAX_PARAMS);
+        diagnose(w->d, E105, w->kernel->at, "split the kernel", "more than %d parameters and extents", MAX_PARAMS);
         return false;
     }
     for (int i = 0; i < MAX_RANK; i++) param.extent_param[i] = -1;
@@ -78,9 +78,9 @@ static bool add_params(walk *w)
                             .column = item->at.column};
         if (!resolve_type(w, item->type, &param.elem)) return false;
         if (param.kind != PARAM_SCALAR && !strcmp(item->type->word, "int"))
-            diagnose(w->d, "E209", item->type->at, "write `i32` or `i64`", "`int` is not an element type in memory");
+            diagnose(w->d, E209, item->type->at, "write `i32` or `i64`", "`int` is not an element type in memory");
         if (param.rank > ARRAY_RANK) {
-            diagnose(w->d, "E105", item->at, "use fewer axes", "an array of more than %d axes", ARRAY_RANK);
+            diagnose(w->d, E105, item->at, "use fewer axes", "an array of more than %d axes", ARRAY_RANK);
             return false;
         }
         param.has_default = param.kind == PARAM_SCALAR && item->left;
@@ -111,13 +111,13 @@ static void lower_initial(walk *w, int index)
     const ast *item = w->param_items[index];
     if (param->kind >= PARAM_SCALAR || !item || !item->left) return;
     if (param->kind != PARAM_OUT) {
-        diagnose(w->d, "E104", item->left->at, "only `out` arrays have an initial value",
+        diagnose(w->d, E104, item->left->at, "only `out` arrays have an initial value",
                  "initial value of the `%s` array `%s`", item->word, param->name);
         return;
     }
     term t = lower_expression(w, item->left);
     if (!is_error(&t) && t.kind != TERM_CONSTANT) {
-        diagnose(w->d, "E217", item->left->at, "use a number or a `const` parameter",
+        diagnose(w->d, E217, item->left->at, "use a number or a `const` parameter",
                  "the initial value of `%s` is not a compile-time constant", param->name);
         return;
     }
@@ -151,7 +151,7 @@ static void lower_extent(walk *w, int index, int axis)
     t = term_index(w, &t, node->at);
     if (is_error(&t)) return;
     if (t.kind == TERM_CONSTANT && t.constant.number.i < 0) {
-        diagnose(w->d, "E314", node->at, "an extent is not negative", "extent %lld of `%s`",
+        diagnose(w->d, E314, node->at, "an extent is not negative", "extent %lld of `%s`",
                  (long long)t.constant.number.i, param->name);
         return;
     }
@@ -170,11 +170,11 @@ bool lower_counts(walk *w, const ast_list *list, place at, launch *out)
     out->count = list->count;
     out->at = at;
     if (!list->count) {
-        diagnose(w->d, "E109", at, "add `launch (...)`", "kernel without `launch`");
+        diagnose(w->d, E109, at, "add `launch (...)`", "kernel without `launch`");
         return false;
     }
     if (list->count > 3) {
-        diagnose(w->d, "E109", at, "use one to three counts", "`launch` of %d counts", list->count);
+        diagnose(w->d, E109, at, "use one to three counts", "`launch` of %d counts", list->count);
         return false;
     }
     bool good = true;
@@ -278,7 +278,7 @@ static void lower_phases(walk *w)
 {
     const ast_list *phases = &w->kernel->phases;
     if (!phases->count || phases->count > MAX_PHASES) {
-        diagnose(w->d, phases->count ? "E105" : "E109", w->kernel->at,
+        diagnose(w->d, phases->count ? E105 : E109, w->kernel->at,
                  phases->count ? "split the kernel" : "add `launch (...)`",
                  phases->count ? "more than 16 phases" : "kernel without `launch`");
         return;

@@ -142,7 +142,7 @@ static bool loop_integer(walk *w, const ast *node, value *out)
     t = term_convert(w, &t, DT_I64, node->at);
     if (is_error(&t)) return false;
     if (t.rank) {
-        diagnose(w->d, "E305", node->at, "reduce it", "first value, bound and step of a `for` are scalars, not tiles");
+        diagnose(w->d, E305, node->at, "reduce it", "first value, bound and step of a `for` are scalars, not tiles");
         return false;
     }
     *out = term_value(w, &t);

@@ -154,7 +154,7 @@ static term lower_keep(walk *w, const term *t, const term *condition, place at)
     if (c.kind == TERM_CONSTANT && !c.rank && constant_truth(&c.constant)) return out;
     if (!shape_join(w, t, &c, &out, at)) return term_error();
     if (!out.rank) {
-        diagnose(w->d, "E305", at, "use `?:`", "`keep` of a scalar: a scalar is always valid");
+        diagnose(w->d, E305, at, "use `?:`", "`keep` of a scalar: a scalar is always valid");
         return term_error();
     }
     term shape = out;
@@ -175,7 +175,7 @@ static term lower_fill(walk *w, const term *t, const term *with, place at)
     term v = term_convert(w, with, t->elem, at), out = *t;
     if (is_error(&v)) return v;
     if (v.bounds.count) {
-        diagnose(w->d, "E303", at, "fill it first", "the second argument of `fill` has bounds of its own");
+        diagnose(w->d, E303, at, "fill it first", "the second argument of `fill` has bounds of its own");
         return term_error();
     }
     if (v.rank && !shape_fit(w, &v, t, &v, at)) return term_error();
@@ -209,7 +209,7 @@ term lower_validity_call(walk *w, const ast *call, const char *name)
     term v = lower_expression(w, call->list.items[1]); /* like */
     if (is_error(&v)) return v;
     if (v.rank || v.kind == TERM_ARRAY || v.kind == TERM_VOID) {
-        diagnose(w->d, "E305", call->list.items[1]->at, "reduce it", "`like` fills with a scalar, not a tile");
+        diagnose(w->d, E305, call->list.items[1]->at, "reduce it", "`like` fills with a scalar, not a tile");
         return term_error();
     }
     term out = shape_broadcast(w, &v, &t);

@@ -28,7 +28,7 @@ bool resolve_type(walk *w, const ast *type, dtype *out)
         return true;
     }
     if (dtype_from_text(type->word, out)) return true;
-    diagnose(w->d, "E215", type->at, type->is_generic ? "name it" : "use `bf16`, `f16` or `i8`", "`%s` %s", type->word,
+    diagnose(w->d, E215, type->at, type->is_generic ? "name it" : "use `bf16`, `f16` or `i8`", "`%s` %s", type->word,
              type->is_generic ? "cannot be inferred" : "is not supported by any device yet");
     return false;
 }
@@ -46,7 +46,7 @@ value head_value(walk *w, int param, place at)
         return w->head_values[param];
     }
     if (w->head_busy[param]) {
-        diagnose(w->d, "E217", at, "break the circle", "the default of `%s` depends on itself", p->name);
+        diagnose(w->d, E217, at, "break the circle", "the default of `%s` depends on itself", p->name);
         return build_number(w, (number){0}, p->elem);
     }
     w->head_busy[param] = true;
@@ -54,7 +54,7 @@ value head_value(walk *w, int param, place at)
     t = term_convert(w, &t, p->elem, item->left->at);
     w->head_busy[param] = false;
     if (!is_error(&t) && t.rank) {
-        diagnose(w->d, "E305", item->left->at, "reduce it", "a default is a scalar");
+        diagnose(w->d, E305, item->left->at, "reduce it", "a default is a scalar");
         t = term_error();
     }
     value v = is_error(&t) ? build_number(w, (number){0}, p->elem) : term_value(w, &t);
@@ -97,7 +97,7 @@ term lower_name(walk *w, const ast *node)
             return (term){.kind = TERM_ARRAY, .array = s->array, .elem = w->k->params[s->array->param].elem};
         case SYMBOL_TYPE:
         case SYMBOL_FUNCTION:
-            diagnose(w->d, "E212", node->at, "call it", "`%s` is a %s, not a value", node->name,
+            diagnose(w->d, E212, node->at, "call it", "`%s` is a %s, not a value", node->name,
                      s->kind == SYMBOL_TYPE ? "type" : "function");
             return term_error();
         }

@@ -81,7 +81,7 @@ static const char *raw_instance(walk *w)
         } else {
             term t = lower_expression(w, argument);
             if (!is_error(&t) && t.kind != TERM_CONSTANT)
-                diagnose(w->d, "E217", argument->from, "use a number, a type or a `const` parameter",
+                diagnose(w->d, E217, argument->from, "use a number, a type or a `const` parameter",
                          "template argument %d of `%s` is not a compile-time constant", i + 1, w->kernel->name);
             else if (!is_error(&t))
                 add_constant(&out, &t.constant);
@@ -129,7 +129,7 @@ static const char *raw_options(walk *w, const ast *clause, bool *has_folder)
     for (int i = 0; i < clause->list.count; i++) {
         const ast *option = clause->list.items[i];
         if (memchr(option->words, '\n', option->length)) {
-            diagnose(w->d, "E104", option->from, "one option, one line", "an option with a line break");
+            diagnose(w->d, E104, option->from, "one option, one line", "an option with a line break");
             continue;
         }
         if (raw_option_is_of_host(option->words, option->length)) continue; /* the check told it */
@@ -172,7 +172,7 @@ static const char *raw_file(walk *w)
     size_t size = 0;
     qn_error error = {0};
     if (file_read(path, MAX_SOURCE_BYTES, &data, &size, &error) != QN_OK) {
-        diagnose(w->d, "E508", w->kernel->at, "give a path relative to this file", "cannot read the source `%s`",
+        diagnose(w->d, E508, w->kernel->at, "give a path relative to this file", "cannot read the source `%s`",
                  w->kernel->words);
         return "";
     }

@@ -73,17 +73,17 @@ bool shape_check(walk *w, const term *t, place at)
         if (t->axes[i].extent < 0) {
             run_time++;
         } else if (t->axes[i].extent < 1) {
-            diagnose(w->d, "E314", at, "an extent is at least 1", "axis %d has extent %lld", i,
+            diagnose(w->d, E314, at, "an extent is at least 1", "axis %d has extent %lld", i,
                      (long long)t->axes[i].extent);
             return false;
         } else if (__builtin_mul_overflow(count, t->axes[i].extent, &count) || count > MAX_ELEMENTS) {
-            diagnose(w->d, "E314", at, "use a smaller tile, or loop over it",
-                     "a tile of more than 16777216 elements: %s", shape_text(w, t));
+            diagnose(w->d, E314, at, "use a smaller tile, or loop over it", "a tile of more than 16777216 elements: %s",
+                     shape_text(w, t));
             return false;
         }
     }
     if (run_time > 1) {
-        diagnose(w->d, "E310", at, "loop over one of them, or make one a `const` parameter",
+        diagnose(w->d, E310, at, "loop over one of them, or make one a `const` parameter",
                  "two run-time axes in one tile: %s", shape_text(w, t));
         return false;
     }
@@ -163,7 +163,7 @@ bool shape_fit(walk *w, const term *t, const term *shape, term *out, place at)
         *out = shape_broadcast(w, &dropped, shape);
         return true;
     }
-    diagnose(w->d, "E303", at, shape->rank ? "broadcasting needs equal ranks and unit axes" : "reduce it first",
+    diagnose(w->d, E303, at, shape->rank ? "broadcasting needs equal ranks and unit axes" : "reduce it first",
              "value of shape %s does not fit %s", shape_text(w, t), shape_text(w, shape));
     return false;
 }
@@ -206,8 +206,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         }
         bool drops = ast_is_literal(bracket->left, 0) && !bracket->is_slice && axis < t->rank && t->axes[axis].unit;
         if (!keeps && !drops) {
-            diagnose(w->d, "E308", bracket->at,
-                     "read it from memory, or use `where(iota(n) == k, ...)` and a reduction",
+            diagnose(w->d, E308, bracket->at, "read it from memory, or use `where(iota(n) == k, ...)` and a reduction",
                      "a tile is not indexed or sliced");
             return term_error();
         }
@@ -220,7 +219,7 @@ term shape_brackets(walk *w, const term *t, const ast *node)
         axis++;
     }
     if (axis != t->rank) {
-        diagnose(w->d, "E306", node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis",
+        diagnose(w->d, E306, node->at, "`[:]` keeps an axis, `[]` adds one, `[0]` drops a unit axis",
                  "a tile of %d %s is given brackets for %s%d", t->rank, t->rank == 1 ? "axis" : "axes",
                  axis > t->rank ? "more than " : "", axis > t->rank ? t->rank : axis);
         return term_error();
@@ -240,7 +239,7 @@ static bool axis_scalar(walk *w, const ast *expression, int64_t least, axis *out
     t = term_index(w, &t, expression->at);
     if (is_error(&t)) return false;
     if (t.rank) {
-        diagnose(w->d, "E305", expression->at, "reduce it", "an extent is a scalar, not a tile");
+        diagnose(w->d, E305, expression->at, "reduce it", "an extent is a scalar, not a tile");
         return false;
     }
     if (t.kind == TERM_CONSTANT) {
@@ -290,7 +289,7 @@ static term lower_reshape(walk *w, const ast *call)
         return term_error();
     }
     if (!t.rank || !constant) {
-        diagnose(w->d, "E312", call->at, "the extents of a tile are constants",
+        diagnose(w->d, E312, call->at, "the extents of a tile are constants",
                  t.rank ? "`reshape` has a run-time extent: %s to %s" : "`reshape` of a scalar", shape_text(w, &t),
                  shape_text(w, &out));
         return term_error();

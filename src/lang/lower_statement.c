@@ -38,7 +38,7 @@ void variables_hold(walk *w, const value *noted, int count, place at)
     for (int i = 0; i < count; i++) {
         variable *v = w->variables[i];
         if (v->now.value == noted[i]) continue;
-        diagnose(w->d, "E213", at, "call it in a statement of its own, and branch with `if`",
+        diagnose(w->d, E213, at, "call it in a statement of its own, and branch with `if`",
                  "a function changes `%s` where it may or may not be called", v->name ? v->name : "a variable");
         v->now.value = noted[i];
     }
@@ -75,7 +75,7 @@ static term declared_tile(walk *w, const ast *node, const term *t)
     if (!node->list.count) {
         if (t->rank) return *t;
         diagnose(
-            w->d, "E304", node->at,
+            w->d, E304, node->at,
             arena_print(
                 w->memory,
                 "one number is no tile: write `float %s = ...`; a block of it: `tile float %s[BLOCK] = 0`, or `like`",
@@ -93,7 +93,7 @@ static term declared_tile(walk *w, const ast *node, const term *t)
 
 static void scalar_from_tile(walk *w, place at, const char *name, const term *t)
 {
-    diagnose(w->d, "E305", at, "reduce it, or declare it `tile`", "scalar `%s` from a tile of shape %s", name,
+    diagnose(w->d, E305, at, "reduce it, or declare it `tile`", "scalar `%s` from a tile of shape %s", name,
              shape_text(w, t));
 }
 
@@ -153,7 +153,7 @@ static void warn_of_rest(walk *w, const variable *v, const bound *extra, const a
     if (!is_word(node->word, "=") || !node->right || mentions(node->right, v->name)) return;
     int depth = MAXIMUM(value_loop_depth(w, extra->start), value_loop_depth(w, extra->extent));
     if (depth <= v->loop_depth) return;
-    diagnose(w->d, "W601", node->at, "use `fill(..., 0)` to give the others a value",
+    diagnose(w->d, W601, node->at, "use `fill(..., 0)` to give the others a value",
              "`=` may keep old elements of `%s` where the value is invalid", v->name);
 }
 
@@ -206,8 +206,8 @@ static bool refuses_validity(walk *w, const ast *node, const char *name)
     if ((!is_word(callee, "keep") && !is_word(callee, "fill")) || ast_find(w->file, callee) ||
         !is_name(call->list.items[0], name))
         return false;
-    diagnose(w->d, "E401", node->at, "declare a new tile",
-             "`%s = %s(%s, ...)`: validity is fixed where `%s` is declared", name, callee, name, name);
+    diagnose(w->d, E401, node->at, "declare a new tile", "`%s = %s(%s, ...)`: validity is fixed where `%s` is declared",
+             name, callee, name, name);
     return true;
 }
 
@@ -311,11 +311,11 @@ static void lower_return(walk *w, const ast *node)
         t = term_convert(w, &t, end->result->elem, expression->at);
         bool tile = end->function->is_tile;
         if (!is_error(&t) && !tile && t.rank && !w->elementwise) {
-            diagnose(w->d, "E305", expression->at, "reduce it, or declare the function `tile`",
+            diagnose(w->d, E305, expression->at, "reduce it, or declare the function `tile`",
                      "scalar result of `%s` from a tile", end->function->name);
             t = term_error();
         } else if (!is_error(&t) && tile && !t.rank) {
-            diagnose(w->d, "E304", expression->at, "return a tile", "`%s` returns a tile, this is a scalar",
+            diagnose(w->d, E304, expression->at, "return a tile", "`%s` returns a tile, this is a scalar",
                      end->function->name);
             t = term_error();
         }
@@ -353,7 +353,7 @@ void lower_statement(walk *w, const ast *node)
 {
     if (w->k->value_count > MAX_VALUES) {
         if (!w->d->errors)
-            diagnose(w->d, "E105", node->from, "functions are expanded where they are called: split it, or write loops",
+            diagnose(w->d, E105, node->from, "functions are expanded where they are called: split it, or write loops",
                      "`%s` has more than %d operations", w->kernel->name, MAX_VALUES);
         return;
     }
@@ -385,7 +385,7 @@ void lower_list(walk *w, const ast_list *list, int first)
             continue;
         }
         if (i + 1 < list->count && w->guard_depth >= MAX_GUARDS) {
-            diagnose(w->d, "E105", list->items[i]->at, "split it", "more than %d jumps after each other", MAX_GUARDS);
+            diagnose(w->d, E105, list->items[i]->at, "split it", "more than %d jumps after each other", MAX_GUARDS);
         } else if (i + 1 < list->count) {
             w->at = list->items[i]->at;
             w->guard_depth++;

@@ -92,7 +92,7 @@ term term_convert(walk *w, const term *t, dtype to, place at)
 {
     if (is_error(t)) return *t;
     if (t->kind == TERM_ARRAY || t->kind == TERM_VOID) {
-        diagnose(w->d, "E306", at, "give one bracket for every axis: `[:]` for a whole axis",
+        diagnose(w->d, E306, at, "give one bracket for every axis: `[:]` for a whole axis",
                  t->kind == TERM_ARRAY ? "an array is not a value" : "this call gives no value");
         return term_error();
     }

@@ -34,7 +34,7 @@ bool parser_accept(parser *p, const char *word)
     return true;
 }
 
-void parser_error(parser *p, const char *code, place at, const char *advice, const char *format, ...)
+void parser_error(parser *p, error_code code, place at, const char *advice, const char *format, ...)
 {
     bool silent = p->panic || p->lex.stopped; /* nothing after a stop is the user's */
     p->panic = true;
@@ -72,7 +72,7 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     if (missing) at = (place){.line = p->end_line, .column = p->end_column};
     bool word = p->now.kind == TOKEN_NAME;
     const char *habit = word && !missing ? habit_advice(p->now.word) : NULL;
-    parser_error(p, "E104", at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
+    parser_error(p, E104, at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
     if (missing && expected[1] == ';') p->panic = false; /* as if it were there: the next line is a statement */
 }
 
@@ -101,7 +101,7 @@ const char *parser_expect_name(parser *p, const char *what, place *at)
 bool parser_enter(parser *p)
 {
     if (p->nesting++ < NESTING_LIMIT) return true;
-    parser_error(p, "E105", p->now.at, "split it", "nested deeper than %d", NESTING_LIMIT);
+    parser_error(p, E105, p->now.at, "split it", "nested deeper than %d", NESTING_LIMIT);
     p->lex.stopped = true; /* what follows is as deep: there is no sensible place to go on */
     return false;
 }
@@ -115,7 +115,7 @@ ast *parser_node(parser *p, ast_kind kind, place from)
 {
     ast *node = ARENA_NEW(p->file->memory, ast);
     if (p->node_count++ == NODE_LIMIT) {
-        parser_error(p, "E105", from, "split it", "the file has more than %d parts", NODE_LIMIT);
+        parser_error(p, E105, from, "split it", "the file has more than %d parts", NODE_LIMIT);
         p->lex.stopped = true;
     }
     node->kind = kind;
@@ -142,7 +142,7 @@ ast *parser_done(parser *p, ast *node)
     node->end_line = MAXIMUM(p->end_line, node->from.line);
     node->end_column = p->end_column;
     if (node->height <= HEIGHT_LIMIT) return node;
-    parser_error(p, "E105", node->at, "split it", "this is a chain of more than %d parts", HEIGHT_LIMIT);
+    parser_error(p, E105, node->at, "split it", "this is a chain of more than %d parts", HEIGHT_LIMIT);
     p->lex.stopped = true;
     return parser_node(p, AST_EMPTY, node->from); /* the tall tree is dropped */
 }
@@ -179,12 +179,12 @@ static bool foreign_type(parser *p)
     if (p->now.kind != TOKEN_NAME || parser_at_type(p)) return false;
     const char *habit = habit_advice(p->now.word), *after = p->next.kind == TOKEN_OPERATOR ? p->next.word : "";
     if (habit && (p->next.kind == TOKEN_NAME || after[0] == '*')) {
-        diagnose(p->d, "E104", p->now.at, habit, "expected a type, found `%.60s`", p->now.word);
+        diagnose(p->d, E104, p->now.at, habit, "expected a type, found `%.60s`", p->now.word);
         parser_advance(p);
         return true;
     }
     if (habit || !after[0] || !strchr(",):", after[0])) return false;
-    parser_error(p, "E104", p->now.at, "a parameter has a type, and an array its extents: `in float x[n]`, `int k`",
+    parser_error(p, E104, p->now.at, "a parameter has a type, and an array its extents: `in float x[n]`, `int k`",
                  "expected a type, found `%.60s`", p->now.word);
     return true;
 }
@@ -203,7 +203,7 @@ ast *parse_type(parser *p)
     node->word = p->now.word;
     node->is_generic = p->now.kind == TOKEN_NAME;
     if (!strcmp(node->word, "tf32"))
-        parser_error(p, "E104", p->now.at, "round operands where they are used: dot(tf32(a), tf32(b))",
+        parser_error(p, E104, p->now.at, "round operands where they are used: dot(tf32(a), tf32(b))",
                      "expected a type, found `tf32`, which is only a rounding");
     parser_advance(p);
     return parser_done(p, node);
@@ -212,7 +212,7 @@ ast *parse_type(parser *p)
 void parser_no_pointer(parser *p)
 {
     if (p->panic || (!parser_is(p, "*") && !parser_is(p, "&"))) return;
-    diagnose(p->d, "E110", p->now.at,
+    diagnose(p->d, E110, p->now.at,
              "an array is a parameter with its extents, `in float x[n]` or `out float y[rows][cols]`",
              "there are no pointers");
     while (parser_is(p, "*") || parser_is(p, "&") || parser_is_name(p, "__restrict__")) parser_advance(p);
@@ -246,8 +246,8 @@ static void parse_axes_of(parser *p, ast *param)
         place at = p->now.at;
         if (parser_accept(p, "...")) {
             if (param->has_spread)
-                parser_error(p, "E104", at, "one `[...]` stands for all axes that are not named",
-                             "`%s` has two `[...]`", param->name);
+                parser_error(p, E104, at, "one `[...]` stands for all axes that are not named", "`%s` has two `[...]`",
+                             param->name);
             param->has_spread = true;
             param->spread_at = param->list.count;
         } else if (!parser_is(p, "]") || param->list.count || param->has_spread) {
@@ -255,7 +255,7 @@ static void parse_axes_of(parser *p, ast *param)
         } else {
             parser_expect(p, "]", NULL);
             if (parser_is(p, "["))
-                parser_error(p, "E104", at, "name every extent, as in `[n]`, or write `[...]` for any axes",
+                parser_error(p, E104, at, "name every extent, as in `[n]`, or write `[...]` for any axes",
                              "expected an extent of `%s`, found `]`", param->name);
             if (!parser_is(p, "[")) return;
             continue;
@@ -263,7 +263,7 @@ static void parse_axes_of(parser *p, ast *param)
         parser_expect(p, "]", NULL);
     }
     if (param->list.count > ARRAY_RANK)
-        parser_error(p, "E105", open, "flatten some axes into one", "%d axes; the limit is %d", param->list.count,
+        parser_error(p, E105, open, "flatten some axes into one", "%d axes; the limit is %d", param->list.count,
                      ARRAY_RANK);
 }
 
@@ -277,8 +277,8 @@ static ast *parse_param(parser *p)
     bool is_const = !strcmp(param->word, "const");
     if (parser_is(p, "tile")) {
         if (param->word[0] && strcmp(param->word, "inout"))
-            parser_error(p, "E104", p->now.at, "a tile parameter is `tile T x` or `inout tile T x`",
-                         "`%s` before `tile`", param->word);
+            parser_error(p, E104, p->now.at, "a tile parameter is `tile T x` or `inout tile T x`", "`%s` before `tile`",
+                         param->word);
         parser_accept(p, "tile");
         param->is_tile = true;
     }
@@ -313,7 +313,7 @@ static void parse_params(parser *p, ast *item)
     parser_expect(p, ")", NULL);
     int limit = item->kind == AST_TENSOR ? TENSOR_PARAM_LIMIT : PARAM_LIMIT;
     if (item->list.count > limit)
-        parser_error(p, "E105", open, "split it", "%d parameters; the limit is %d", item->list.count, limit);
+        parser_error(p, E105, open, "split it", "%d parameters; the limit is %d", item->list.count, limit);
 }
 
 void parser_recover_body(parser *p)
@@ -587,7 +587,7 @@ static void parse_import(parser *p)
         plain &= *c == '_' || (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
                  (c > node->name && *c >= '0' && *c <= '9');
     if (!plain && !given) {
-        parser_error(p, "E111", p->now.at, "give it one: `import \"my-file.qn\" as mine;`",
+        parser_error(p, E111, p->now.at, "give it one: `import \"my-file.qn\" as mine;`",
                      "`%.100s` is no name for a name space", node->name);
         return;
     }
@@ -603,13 +603,13 @@ static void parse_import(parser *p)
     if (p->panic) return;
     for (int i = 0; i < p->file->imports.count; i++)
         if (!strcmp(p->file->imports.items[i]->name, node->name)) {
-            diagnose(p->d, "E202", node->at, "give one of them another name with `as`",
+            diagnose(p->d, E202, node->at, "give one of them another name with `as`",
                      "the name space `%.100s` is already there (at line %d)", node->name,
                      p->file->imports.items[i]->at.line % FOREIGN_LINES);
             return;
         }
     if (p->file->items.count && !p->file->imports.count)
-        diagnose(p->d, "E111", node->at, "put it before everything else", "an `import` stands at the top of the file");
+        diagnose(p->d, E111, node->at, "put it before everything else", "an `import` stands at the top of the file");
     parser_push(p, &p->file->imports, parser_done(p, node));
     import_file(p, node);
 }
@@ -645,7 +645,7 @@ static ast *parse_item(parser *p)
         return NULL;
     } else if (parser_is(p, "@")) {
         if (p->next.kind == TOKEN_NAME && strchr(p->next.word, '.')) p->panic = true; /* `@triton.jit`: was said */
-        parser_error(p, "E110", p->now.at,
+        parser_error(p, E110, p->now.at,
                      "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`",
                      "there are no decorators");
         return NULL;
@@ -710,7 +710,7 @@ static ast_file *parse_file(arena *memory, ast_file *root, ast_file *importer, c
     file->path = arena_copy_text(memory, path, strlen(path));
     if (!d->memory) d->memory = memory;
     if (length > FILE_LIMIT_BYTES) {
-        diagnose(d, "E105", (place){.line = 1, .column = 1}, "split it", "the file has %zu bytes; the limit is %u",
+        diagnose(d, E105, (place){.line = 1, .column = 1}, "split it", "the file has %zu bytes; the limit is %u",
                  length, FILE_LIMIT_BYTES);
         words = "";
         length = 0;

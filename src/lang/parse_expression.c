@@ -54,8 +54,7 @@ void parse_extents(parser *p, ast_list *list)
         parser_expect(p, "]", NULL);
     }
     if (list->count > ARRAY_RANK)
-        parser_error(p, "E105", open, "flatten some axes into one", "%d axes; the limit is %d", list->count,
-                     ARRAY_RANK);
+        parser_error(p, E105, open, "flatten some axes into one", "%d axes; the limit is %d", list->count, ARRAY_RANK);
 }
 
 static bool is_generic_here(const parser *p, const char *word)
@@ -75,7 +74,7 @@ static ast *parse_c_cast(parser *p, ast *type, place at)
 {
     if (p->panic) return type;
     at.end_column = p->end_column;
-    diagnose(p->d, "E110", at, arena_print(p->file->memory, "write `%s(x)`", type->word),
+    diagnose(p->d, E110, at, arena_print(p->file->memory, "write `%s(x)`", type->word),
              "a cast is not written in parentheses");
     return parse_postfix(p);
 }
@@ -138,7 +137,7 @@ static ast *parse_primary(parser *p)
 /* `x[r, :]`: reported, and the rest of the bracket is skipped. */
 static ast *parse_commas(parser *p, ast *node)
 {
-    diagnose(p->d, "E110", p->now.at, "write `x[r][:]`, one bracket for each axis", "a bracket holds one axis");
+    diagnose(p->d, E110, p->now.at, "write `x[r][:]`, one bracket for each axis", "a bracket holds one axis");
     for (int depth = 0; p->now.kind != TOKEN_END && !parser_is(p, ";") && (depth || !parser_is(p, "]"));) {
         depth += parser_is(p, "[") - parser_is(p, "]");
         parser_advance(p);
@@ -285,11 +284,11 @@ static void check_operands(parser *p, const ast *node)
     if (!bits || p->panic) return;
     /* Not a reason to skip what follows: the grammar is kept. */
     if (is_comparison(node->left) || is_comparison(node->right))
-        diagnose(p->d, "E106", node->at, "add parentheses: comparisons bind tighter than `&`, `^` and `|`",
+        diagnose(p->d, E106, node->at, "add parentheses: comparisons bind tighter than `&`, `^` and `|`",
                  "`%s` with an unparenthesised comparison", node->word);
     const ast *a = node->left, *b = node->right;
     if (!strcmp(node->word, "^") && a->kind == AST_NUMBER && b->kind == AST_NUMBER)
-        diagnose(p->d, "E107", node->at,
+        diagnose(p->d, E107, node->at,
                  !strcmp(a->word, "2") ? arena_print(p->file->memory, "write `1 << %.40s`", b->word)
                                        : "write the number; `^` of bits is not raised to a power",
                  "`%.40s^%.40s` in a constant is exclusive-or", a->word, b->word);
@@ -299,7 +298,7 @@ static void check_operands(parser *p, const ast *node)
 static void power_of(parser *p, place at)
 {
     at.end_column = at.column + 2;
-    diagnose(p->d, "E110", at, "write `pow(x, 2)`, or `x * x`", "there is no operator `**`");
+    diagnose(p->d, E110, at, "write `pow(x, 2)`, or `x * x`", "there is no operator `**`");
     parser_advance(p);
 }
 

@@ -71,7 +71,7 @@ static ast *parse_declaration(parser *p)
         declarator->name = parser_expect_name(p, "the name of a variable", &declarator->at);
         parse_extents(p, &declarator->list);
         if (declarator->list.count && !node->is_tile)
-            parser_error(p, "E104", declarator->at,
+            parser_error(p, E104, declarator->at,
                          arena_print(p->file->memory, "a block of elements is a tile: `tile %s %s[...] = 0;`",
                                      node->type->word, declarator->name),
                          "extents on `%s`, which is not a tile", declarator->name);
@@ -102,7 +102,7 @@ static ast *parse_simple(parser *p)
     if (!p->panic && at_assignment(p)) {
         const ast *base = first->kind == AST_INDEX ? first->left : first;
         if (base->kind != AST_NAME || base->parenthesised || first->parenthesised)
-            parser_error(p, "E104", p->now.at, "assign to a variable or to an access `x[...]`",
+            parser_error(p, E104, p->now.at, "assign to a variable or to an access `x[...]`",
                          "only names and their elements are assigned");
         node->left = first;
         node->at = p->now.at;
@@ -122,7 +122,7 @@ static ast *parse_simple(parser *p)
     }
     if (!p->panic && first->kind == AST_NAME && (p->now.kind == TOKEN_NAME || p->now.kind == TOKEN_TYPE)) {
         const char *habit = habit_advice(first->name);
-        parser_error(p, "E104", first->at, habit ? habit : "types are float, i32, ..., or a generic one such as `T`",
+        parser_error(p, E104, first->at, habit ? habit : "types are float, i32, ..., or a generic one such as `T`",
                      "expected a type, found `%s`", first->name);
     }
     if (!prefix) first = parse_binary_rest(p, first);
@@ -152,7 +152,7 @@ static void expect_variable(parser *p, const char *name)
     place at = p->now.at;
     const char *found = parser_expect_name(p, arena_print(p->file->memory, "`%.60s`", name), &at);
     if (!p->panic && strcmp(found, name))
-        parser_error(p, "E104", at, "the three parts of a `for` speak of one variable; otherwise use `while`",
+        parser_error(p, E104, at, "the three parts of a `for` speak of one variable; otherwise use `while`",
                      "expected `%s`, found `%s`", name, found);
 }
 
@@ -273,7 +273,7 @@ static ast *parse_prefix(parser *p)
     node->at = node->from;
     const ast *base = node->left->kind == AST_INDEX ? node->left->left : node->left;
     if (base->kind != AST_NAME || base->parenthesised)
-        parser_error(p, "E104", base->at, "assign to a variable or to an access `x[...]`",
+        parser_error(p, E104, base->at, "assign to a variable or to an access `x[...]`",
                      "only names and their elements are assigned");
     parser_expect(p, ";", NULL);
     return parser_done(p, node);

@@ -66,7 +66,7 @@ static const char *kind_text(arena *memory, const typed *x)
 static bool fits(diagnostics *d, arena *memory, const typed *x, dtype to, place at)
 {
     if (!x->constant || constant_fits(x->constant, to)) return true;
-    diagnose(d, "E103", at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
+    diagnose(d, E103, at, "use a wider type, or a smaller number", "the number %s does not fit `%s`",
              constant_text(memory, x->constant), type_text(to));
     return false;
 }
@@ -172,12 +172,12 @@ bool typing_select(diagnostics *d, arena *memory, typing_rules rules, const type
 bool typing_convert(diagnostics *d, arena *memory, const typed *x, dtype to, place at)
 {
     if (dtype_is_float(x->type) && dtype_is_integer(to)) {
-        diagnose(d, "E205", at, arena_print(memory, "write `%s(x)`, or `floor` first", type_text(to)),
+        diagnose(d, E205, at, arena_print(memory, "write `%s(x)`, or `floor` first", type_text(to)),
                  "float to integer needs a cast: %s to `%s`", kind_text(memory, x), type_text(to));
         return false;
     }
     if (to == DT_BOOL && x->type != DT_BOOL) {
-        diagnose(d, "E207", at, "compare: `x != 0`", "not a bool but %s", kind_text(memory, x));
+        diagnose(d, E207, at, "compare: `x != 0`", "not a bool but %s", kind_text(memory, x));
         return false;
     }
     return fits(d, memory, x, to, at);
@@ -197,14 +197,14 @@ bool typing_argument(diagnostics *d, arena *memory, const typed *x, dtype to, co
 bool typing_condition(diagnostics *d, const typed *x, place at)
 {
     if (!dtype_is_float(x->type)) return true;
-    diagnose(d, "E210", at, "compare it: `x != 0`", "a float is not a condition");
+    diagnose(d, E210, at, "compare it: `x != 0`", "a float is not a condition");
     return false;
 }
 
 bool typing_index(diagnostics *d, arena *memory, const typed *x, place at)
 {
     if (dtype_is_integer(x->type)) return true;
-    diagnose(d, "E209", at, "use an integer, or cast: `int(x)`", "an index must be an integer, not %s",
+    diagnose(d, E209, at, "use an integer, or cast: `int(x)`", "an index must be an integer, not %s",
              kind_text(memory, x));
     return false;
 }

@@ -230,13 +230,7 @@ static qn_status evaluate(bench *b, const ast_file *file, const ast *expression,
         *out = (binding){.kind = BIND_FUNCTION, .function = expression->name};
         return QN_OK;
     }
-    if (d.errors) {
-        text words = {0};
-        diagnostics_print(&d, file, false, &words);
-        error_set(error, QN_BAD_SOURCE, "%s", text_get(&words));
-        text_free(&words);
-        return QN_BAD_SOURCE;
-    }
+    if (d.errors) return diagnostics_error(&d, file, QN_BAD_SOURCE, error);
     return error_set(error, QN_BAD_SOURCE,
                      "%s:%d:%d: setting `%s` of bench `%s` needs `%s`, which is not set before it", file->path,
                      expression->at.line, expression->at.column, name, b->block->name, unbound ? unbound : "?");

@@ -90,8 +90,8 @@ static qn_status lower(void *context, qn_error *error)
         if (d.count) diagnostics_print(&d, entry->module->file, false, &i->warnings);
         if (!good && heap_is_short()) return heap_refuse(error); /* what could not be lowered may have had no memory */
         if (!good) { /* a tensor function is traced with the caller's shapes: what does not fit is the caller's */
-            bool call = entry->item->kind == AST_TENSOR && d.count && !strncmp(d.items[0].code, "E5", 2);
-            return error_set(error, call ? QN_BAD_CALL : QN_BAD_SOURCE, "%s", text_get(&i->warnings));
+            bool call = entry->item->kind == AST_TENSOR && d.count && d.items[0].code / 100 == 5;
+            return diagnostics_error(&d, entry->module->file, call ? QN_BAD_CALL : QN_BAD_SOURCE, error);
         }
         CHECK(i->kernel);
         i->kernel->knob_warps = knob_of(constants, 0);
@@ -101,7 +101,7 @@ static qn_status lower(void *context, qn_error *error)
         i->kernel->knob_turns = knob_of(constants, 4);
         if (i->kernel->param_count > MAX_PARAMS && entry->item->kind != AST_TENSOR) {
             place nowhere = {0};
-            return entry_error(entry, QN_BAD_SOURCE, "E105", nowhere, "split it", error,
+            return entry_error(entry, QN_BAD_SOURCE, E105, nowhere, "split it", error,
                                "kernel `%s` has more than %d parameters and extents", entry->name, MAX_PARAMS);
         }
     }
@@ -161,7 +161,7 @@ static qn_status check_present(const qn_call *call, qn_error *error)
     for (int i = 0; i < call->kernel->param_count; i++) {
         const parameter *p = &call->kernel->params[i];
         if ((p->kind != PARAM_IN && p->kind != PARAM_INOUT) || present(&call->arguments[i])) continue;
-        return entry_error(call->kernel, QN_BAD_CALL, "E505", p->at, "set it before the run", error,
+        return entry_error(call->kernel, QN_BAD_CALL, E505, p->at, "set it before the run", error,
                            "array `%s` of kernel `%s` is not given", p->name, call->kernel->name);
     }
     return QN_OK;
@@ -182,11 +182,7 @@ qn_status call_constants(const qn_call *call, const bindings *settings, int unit
     }
     diagnostics d = {.memory = memory};
     if (lang_instantiate(e->module->file, e->item, &given, &d, memory, constants, extents) && !d.errors) return QN_OK;
-    text words = {0};
-    diagnostics_print(&d, e->module->file, false, &words);
-    error_set(error, QN_BAD_CALL, "%s", text_get(&words));
-    text_free(&words);
-    return QN_BAD_CALL;
+    return diagnostics_error(&d, e->module->file, QN_BAD_CALL, error);
 }
 
 static int units_of(const qn_call *call, int slot)
@@ -229,7 +225,7 @@ static qn_status scalar_number(const qn_call *call, const tile_param *p, const b
         n.f = round_to_dtype(p->elem, n.f);
     } else if (is_float) {
         if (n.f != floor(n.f) || fabs(n.f) > 9e15)
-            return entry_error(call->kernel, QN_BAD_CALL, "E505", (place){.line = p->line, .column = p->column},
+            return entry_error(call->kernel, QN_BAD_CALL, E505, (place){.line = p->line, .column = p->column},
                                "give a whole number", error, "`%s` is %s here, and %g is not", p->name,
                                dtypes[p->elem].text, n.f);
         n.i = (int64_t)n.f;
@@ -291,7 +287,7 @@ static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_err
             if (!views_overlap(&call->views[i], &call->views[j])) continue;
             place at = {.line = k->params[j].line, .column = k->params[j].column};
             bool inout = k->params[i].kind == PARAM_INOUT || k->params[j].kind == PARAM_INOUT;
-            return entry_error(call->kernel, QN_BAD_CALL, "E504", at,
+            return entry_error(call->kernel, QN_BAD_CALL, E504, at,
                                inout ? "give separate memory" : "declare one `inout`, or give separate memory", error,
                                "arrays `%s` and `%s` overlap", k->params[i].name, k->params[j].name);
         }
@@ -323,7 +319,7 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
     for (int i = 0; i < k->param_count; i++) {
         if (!is_array(&k->params[i]) || view_is_row_major(&call->views[i])) continue;
         place at = {.line = k->params[i].line, .column = k->params[i].column};
-        return entry_error(call->kernel, QN_BAD_CALL, "E501", at, "copy it to contiguous memory first", error,
+        return entry_error(call->kernel, QN_BAD_CALL, E501, at, "copy it to contiguous memory first", error,
                            "array `%s` of raw kernel `%s` is not contiguous", k->params[i].name, k->name);
     }
     return QN_OK;
@@ -333,25 +329,21 @@ static qn_status check_raw(const qn_call *call, const tile_kernel *k, int slot, 
 static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error *error)
 {
     static const struct {
-        const char *code, *advice;
-    } advices[] = {{"E501", "reshape the view"},
-                   {"E502", "give arrays whose shapes agree"},
-                   {"E503", "call it with arguments for which this holds"},
-                   {"E505", "set it by name, such as n = 1000"},
-                   {"E506", "use smaller blocks, or smaller tiles"}};
-    const char *words = inner->message;
-    for (int i = 0; i < COUNT(advices); i++) {
-        const char *at = strstr(words, advices[i].code);
-        if (!at || at[4] != ':') continue;
-        place where = {0};
-        if (sscanf(words + strcspn(words, ":"), ":%d:%d", &where.line, &where.column) != 2) where = (place){0};
-        const char *advice = advices[i].advice;
-        if (strstr(at, "it must be ")) advice = "check the sizes it is computed from";
-        if (strstr(at, "programs on axis")) advice = "check the sizes that the launch is computed from";
-        return entry_error(call->kernel, inner->status, advices[i].code, where, advice, error, "%s",
-                           at + 5 + strspn(at + 5, " "));
-    }
-    return error_set(error, inner->status, "%s", words);
+        error_code code;
+        const char *advice;
+    } advices[] = {{E501, "reshape the view"},
+                   {E502, "give arrays whose shapes agree"},
+                   {E503, "call it with arguments for which this holds"},
+                   {E505, "set it by name, such as n = 1000"},
+                   {E506, "use smaller blocks, or smaller tiles"}};
+    const char *words = error_words(inner), *own = strchr(words, '\n'); /* it may have advice of its own */
+    for (int i = 0; i < COUNT(advices); i++)
+        if (inner->code == (int)advices[i].code)
+            return entry_error(call->kernel, inner->status, advices[i].code,
+                               (place){.line = inner->line, .column = inner->column},
+                               own ? own + 1 + strspn(own + 1, " ") : advices[i].advice, error, "%.*s",
+                               (int)strcspn(words, "\n"), words);
+    return error_set(error, inner->status, "%s", inner->message);
 }
 
 static const char nothing[64]; /* the address of given arrays without elements; never read or written */
@@ -405,7 +397,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
             CHECK(a);
             call->views[i] = (array_view){.elem = p->elem, .rank = p->rank};
             if (present(a) && a->view.elem != p->elem)
-                return entry_error(call->kernel, QN_BAD_CALL, "E501", (place){.line = p->line, .column = p->column},
+                return entry_error(call->kernel, QN_BAD_CALL, E501, (place){.line = p->line, .column = p->column},
                                    "convert the array", error,
                                    "array `%s` has elements of type %s, the parameter is %s", p->name,
                                    dtypes[a->view.elem].text, dtypes[p->elem].text);

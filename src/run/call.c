@@ -98,7 +98,7 @@ static const char *known_name(qn_call *call, const char *name, bool array, qn_er
             used += snprintf(advice + used, sizeof(advice) - (size_t)used, "%s `%s`", i ? "," : "", e->names[i]);
     }
     place nowhere = {0};
-    entry_error(e, QN_BAD_CALL, "E505", nowhere, advice, error, "%s `%s` has no setting `%s`",
+    entry_error(e, QN_BAD_CALL, E505, nowhere, advice, error, "%s `%s` has no setting `%s`",
                 e->item && e->item->kind == AST_TENSOR ? "tensor function" : "kernel", e->name, name);
     return NULL;
 }
@@ -149,7 +149,7 @@ static qn_status wrong_kind(const qn_call *call, const char *name, const paramet
                          : p->function  ? "name a scalar function of the file, or a builtin"
                                         : "give a number that fits";
     place at = p ? p->at : (place){0};
-    return entry_error(call->kernel, QN_BAD_CALL, "E505", at, advice, error, "`%s` of kernel `%s` is %s, not %s", name,
+    return entry_error(call->kernel, QN_BAD_CALL, E505, at, advice, error, "`%s` of kernel `%s` is %s, not %s", name,
                        call->kernel->name, is, given);
 }
 
@@ -185,8 +185,8 @@ qn_status qn_call_set_int(qn_call *call, const char *name, int64_t number, qn_er
     }
     if (!p && number < 0) {
         place nowhere = {0};
-        return entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere, "give zero or more", error,
-                           "extent `%s` is %lld", known, (long long)number);
+        return entry_error(call->kernel, QN_BAD_CALL, E505, nowhere, "give zero or more", error, "extent `%s` is %lld",
+                           known, (long long)number);
     }
     dtype type = p && !p->generic ? p->elem : DT_I64;
     return set(call, (binding){.name = known, .kind = BIND_INT, .type = type, .number = {.i = number}});
@@ -251,10 +251,10 @@ static qn_status evaluate(qn_call *call, const char *name, const char *words, bi
     qn_status status = QN_OK;
     place nowhere = {0};
     if (!good && unbound)
-        status = entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere, "set that name first, or write a number",
-                             error, "`%s = %s` needs `%s`, which is not set", name, words, unbound);
+        status = entry_error(call->kernel, QN_BAD_CALL, E505, nowhere, "set that name first, or write a number", error,
+                             "`%s = %s` needs `%s`, which is not set", name, words, unbound);
     else if (!good)
-        status = entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere,
+        status = entry_error(call->kernel, QN_BAD_CALL, E505, nowhere,
                              "write a number or an expression of numbers, such as 1 << 20", error,
                              "`%s` of `%s` is not a number%s%s", words, name, d.count ? ": " : "",
                              d.count ? d.items[0].message : "");
@@ -287,7 +287,7 @@ qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, q
         text_add(&advice, "the types are");
         for (int i = 0; i < DT_COUNT; i++) text_print(&advice, "%s %s", i ? "," : "", dtypes[i].text);
         place nowhere = {0};
-        entry_error(call->kernel, QN_BAD_CALL, "E505", nowhere, text_get(&advice), error,
+        entry_error(call->kernel, QN_BAD_CALL, E505, nowhere, text_get(&advice), error,
                     "`%s` of `%s` is not an element type", words, known);
         text_free(&advice);
         return QN_BAD_CALL;
@@ -305,27 +305,27 @@ static qn_status check_view(const qn_call *call, const parameter *p, const array
     const char *unit = v->rank == 1 ? "axis" : "axes";
     bool open = function_spread_axes(call->kernel, (int)(p - call->kernel->params), v->rank) == -2;
     if (v->rank != p->rank && !p->result)
-        return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "reshape the view", error,
+        return entry_error(call->kernel, QN_BAD_CALL, E501, p->at, "reshape the view", error,
                            open ? "array `%s` has %d %s, the parameter has at least %d"
                                 : "array `%s` has %d %s, the parameter has %d",
                            p->name, v->rank, unit, open ? p->rank - call->kernel->spread : p->rank);
     if (!p->generic && !p->result && v->elem != p->elem)
-        return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at,
+        return entry_error(call->kernel, QN_BAD_CALL, E501, p->at,
                            "convert the array, or declare the parameter generic", error,
                            "array `%s` has elements of type %s, the parameter is %s", p->name, dtypes[v->elem].text,
                            dtypes[p->elem].text);
     int64_t low, high, count = view_count(v);
     for (int i = 0; i < v->rank; i++)
         if (v->extents[i] < 0)
-            return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, "give zero or more", error,
+            return entry_error(call->kernel, QN_BAD_CALL, E502, p->at, "give zero or more", error,
                                "axis %d of `%s` has extent %lld", i, p->name, (long long)v->extents[i]);
     if (!strides_reach(v->rank, v->extents, v->strides, &low, &high) || count >= INT64_MAX / 2)
-        return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, NULL, error,
+        return entry_error(call->kernel, QN_BAD_CALL, E502, p->at, NULL, error,
                            "the extents and strides of `%s` do not fit in memory", p->name);
     if (!v->data && count)
         return error_set(error, QN_BAD_CALL, "array `%s` has elements but its memory is NULL", p->name);
     if ((uintptr_t)v->data % (uintptr_t)dtypes[v->elem].size_bytes)
-        return entry_error(call->kernel, QN_BAD_CALL, "E501", p->at, "copy it to aligned memory", error,
+        return entry_error(call->kernel, QN_BAD_CALL, E501, p->at, "copy it to aligned memory", error,
                            "array `%s` of %s does not begin at a multiple of %d bytes", p->name, dtypes[v->elem].text,
                            dtypes[v->elem].size_bytes);
     return QN_OK;
@@ -368,7 +368,7 @@ static qn_status set_view(qn_call *call, const char *name, void *data, qn_dtype 
         int64_t offset = (char *)data - (char *)buffer->data;
         int64_t first = offset + low * size, end = offset + high * size;
         if (first < 0 || end > (int64_t)buffer->size_bytes)
-            return entry_error(call->kernel, QN_BAD_CALL, "E502", p->at, "check the offset, extents and strides", error,
+            return entry_error(call->kernel, QN_BAD_CALL, E502, p->at, "check the offset, extents and strides", error,
                                "array `%s` needs bytes %lld to %lld of a buffer of %zu", known, (long long)first,
                                (long long)end, buffer->size_bytes);
     }

@@ -31,8 +31,9 @@ typedef struct checker {
     int ran, skipped, compared, findings; /* of the kernel at hand */
     int as_cuda;                          /* cases whose text ran on emu without being asked for */
     text skip_reason;                     /* the first one */
-    text refused;   /* a case whose constants or types the source refuses, with its message; the first one */
-    text broken;    /* diagnostics of the first case that does not compile */
+    text refused; /* a case whose constants or types the source refuses, with its message; the first one */
+    text broken;  /* diagnostics of the first case that does not compile */
+    int broken_code;
     text assumed;   /* the first `assume` that refused a case, as it stands in the source */
     text told_text; /* everything said about the kernel, where `each` wants it */
     text misfit; /* a case of a tensor function at which shapes do not fit though nothing rules it out; the first one */
@@ -82,9 +83,10 @@ static void tell_failure(checker *c, const check_case *at, const char *device, c
         text_print(&c->empty, "%s%s=0: %.160s", c->empty_count++ ? "; " : "", at->empty, words);
         return;
     }
-    const char *code = strstr(words, "error ");
-    int length = code ? (int)(code - words) + 10 : 60; /* "error E505" */
-    snprintf(start, sizeof(start), "%s: %.*s", device, length, words);
+    if (error->code)
+        snprintf(start, sizeof(start), "%s: %d:%d: %d", device, error->line, error->column, error->code);
+    else
+        snprintf(start, sizeof(start), "%s: %.60s", device, words);
     for (int i = 0; i < c->told_count; i++)
         if (!strcmp(c->told[i], start)) return;
     if (c->told_count < COUNT(c->told)) memcpy(c->told[c->told_count++], start, sizeof(start));
@@ -168,8 +170,7 @@ static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, 
 static bool is_refusal(const qn_error *error)
 {
     return error->status == QN_BAD_CALL &&
-           (strstr(error->message, "E502") || strstr(error->message, "E503") || strstr(error->message, "E509") ||
-            strstr(error->message, "is empty: the upper bound"));
+           (error->code == E502 || error->code == E503 || error->code == E509 || error->code == E510);
 }
 
 /* Why a case was refused: by an `assume`, which is the kernel's right, or because the shapes of a tensor function do not
@@ -177,18 +178,16 @@ static bool is_refusal(const qn_error *error)
 static void note_refusal(checker *c, const check_case *at, const qn_error *error, const char *where)
 {
     /* "file:3:5: error E503: `assume` on line 3 is false: n > 4", or at a launch "... assume is false: n > 4 with n = 1" */
-    const char *code = strstr(error->message, "error E503: "), *is_false = code ? strstr(code, " is false: ") : NULL;
+    const char *is_false = error->code == E503 ? strstr(error_words(error), " is false: ") : NULL;
     if (is_false) {
         const char *words = is_false + strlen(" is false: "), *with = strstr(words, " with ");
-        int length = (int)strcspn(words, "\n"), line = 0, column;
+        int length = (int)strcspn(words, "\n");
         if (with && with - words < length) length = (int)(with - words);
-        for (const char *p = error->message; p < code && !line; p++) /* behind the path, which may hold colons */
-            if (*p == ':' && sscanf(p, ":%d:%d: error", &line, &column) != 2) line = 0;
-        if (!c->assumed.length) text_print(&c->assumed, "`assume(%.*s)` on line %d", length, words, line);
+        if (!c->assumed.length) text_print(&c->assumed, "`assume(%.*s)` on line %d", length, words, error->line);
         return;
     }
     bool tensor = c->entry->item && c->entry->item->kind == AST_TENSOR && !at->empty;
-    if (!tensor || c->misfit.length || strstr(error->message, "is empty: the upper bound")) return;
+    if (!tensor || c->misfit.length || error->code == E510) return;
     text_print(
         &c->misfit,
         "%s on ref with %s:\n%s  extents that must agree have one name; what else must hold is said by `assume`, as "
@@ -201,8 +200,10 @@ static void skip(checker *c, const check_case *at, const qn_error *error)
     text where = {0};
     check_describe(at, &where);
     if (!c->skipped++) text_add(&c->skip_reason, error->message);
-    if (error->status == QN_BAD_SOURCE && !c->broken.length && !strstr(error->message, "error E503"))
+    if (error->status == QN_BAD_SOURCE && !c->broken.length && error->code != E503) {
         text_add(&c->broken, error->message);
+        c->broken_code = error->code;
+    }
     if (error->status == QN_BAD_SOURCE && !c->refused.length)
         text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
     note_refusal(c, at, error, text_get(&where));
@@ -393,7 +394,7 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     bool asserted =
         false; /* a failed assert, or a program without end, is both a finding and a failure: tell it once */
     for (int i = 0; i < found.count; i++) asserted |= found.items[i].code == 507;
-    c->endless |= status != QN_OK && strstr(error->message, "error R709");
+    c->endless |= status != QN_OK && error->code == R709;
     if ((status == QN_OK && found.count) || asserted || c->endless) status = QN_FINDING; /* the results mean nothing */
     for (int i = 0; status == QN_OK && i < c->truth->param_count; i++) {
         const parameter *p = &c->truth->params[i];
@@ -489,7 +490,7 @@ static void summary(checker *c)
         c->findings++;
     }
     if (!c->ran && c->broken.length) {
-        bool sized = c->entry->item && c->entry->item->kind == AST_TENSOR && strstr(text_get(&c->broken), "error E3");
+        bool sized = c->entry->item && c->entry->item->kind == AST_TENSOR && c->broken_code / 100 == 3;
         say(c, "%s%s: does not compile%s\n", text_get(&c->broken), c->entry->name,
             sized ? " with sizes that are chosen each for itself; give some that fit with --set, or write what one is "
                     "of the "

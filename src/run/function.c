@@ -219,10 +219,10 @@ static node parameter_leaf(const kernel_entry *e, const instance *i, const bindi
         int errors = d->errors;
         bool good = lang_evaluate(e->module->file, param->list.items[k], all, units, d, &b, &unbound);
         if (!good && d->errors == errors)
-            diagnose(d, "E505", param->list.items[k]->at, "set it by name, such as n = 1000", "`%s` is not given",
+            diagnose(d, E505, param->list.items[k]->at, "set it by name, such as n = 1000", "`%s` is not given",
                      unbound ? unbound : "?");
         if (good && (b.kind != BIND_INT || b.number.i < 0 || b.number.i > (int64_t)1 << 40)) {
-            diagnose(d, "E502", param->list.items[k]->at, "check the sizes it is computed from",
+            diagnose(d, E502, param->list.items[k]->at, "check the sizes it is computed from",
                      "axis %d of `%s` cannot have this extent", k, param->name);
             good = false;
         }
@@ -231,7 +231,7 @@ static node parameter_leaf(const kernel_entry *e, const instance *i, const bindi
     }
     node leaf = graph_leaf(g, type, &s, NULL, number, NULL);
     if (!leaf && !d->errors)
-        diagnose(d, "E502", param->at, "check the sizes it is computed from", "`%s` cannot have this shape: %s",
+        diagnose(d, E502, param->at, "check the sizes it is computed from", "`%s` cannot have this shape: %s",
                  param->name, g->status ? g->error.message : "it has too many elements");
     return leaf;
 }
@@ -243,7 +243,7 @@ void *function_kernel_entry(void *module, const ast *item, const bindings *const
     instance *i = NULL;
     kernel_entry *entry = module_find(m, item->name, &error);
     if (entry && entry_instance(entry, constants, &i, &error) == QN_OK) return i;
-    diagnose(d, "E212", item->at, NULL, "the kernel `%s` does not compile here: %s", item->name, error.message);
+    diagnose(d, E212, item->at, NULL, "the kernel `%s` does not compile here: %s", item->name, error.message);
     return NULL;
 }
 
@@ -267,7 +267,7 @@ static bool trace(const kernel_entry *e, const instance *i, const bindings *numb
                                 .sums = e->gradient};
     bool good = function_trace(tape, &request, d, results, count);
     if (!good && !d->errors)
-        diagnose(d, "E315", e->item->at, NULL, "%s",
+        diagnose(d, E315, e->item->at, NULL, "%s",
                  tape->graph->status ? tape->graph->error.message : "it has no result");
     arena_free(memory);
     return good;
@@ -317,7 +317,7 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
         i->any[p] = arguments[p] && graph_integers_may_be_any(tape->graph, arguments[p]);
     int declared = entry->param_count - item->list.count;
     if (good && count != declared) {
-        diagnose(d, "E213", item->at, "end every path with as many results",
+        diagnose(d, E213, item->at, "end every path with as many results",
                  "`%s` gives %d results here and %d elsewhere", entry->name, count, declared);
         good = false;
     }

@@ -157,12 +157,8 @@ static qn_status build(qn_call *call, qn_error *error)
     diagnostics d = {.memory = memory};
     qn_status status = QN_OK;
     int units = slot_about(call->context, call->slot)->units;
-    if (!function_in_tape(call->kernel, call->instance, &call->settings, tape, arguments, units, &d, results, &count)) {
-        text words = {0};
-        diagnostics_print(&d, call->kernel->module->file, false, &words);
-        status = error_set(error, QN_BAD_SOURCE, "%s", text_get(&words));
-        text_free(&words);
-    }
+    if (!function_in_tape(call->kernel, call->instance, &call->settings, tape, arguments, units, &d, results, &count))
+        status = diagnostics_error(&d, call->kernel->module->file, QN_BAD_SOURCE, error);
     for (int i = 0; i < count && status == QN_OK; i++) qn_assign(outputs[i], tape_handle(tape, results[i]));
     arena_free(memory);
     if (status == QN_OK) status = qn_tape_error(tape, error);

@@ -44,11 +44,7 @@ static int input_params(const kernel_entry *e, int *order)
 
 static qn_status first_error(const kernel_entry *e, const diagnostics *d, qn_error *error)
 {
-    text words = {0};
-    diagnostics_print(d, e->module->file, false, &words);
-    error_set(error, QN_BAD_CALL, "%s", text_get(&words));
-    text_free(&words);
-    return QN_BAD_CALL;
+    return diagnostics_error(d, e->module->file, QN_BAD_CALL, error);
 }
 
 static qn_status trace_function(const kernel_entry *e, qn_call *call, qn_tape *tape, const node *nodes, int units,

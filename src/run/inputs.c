@@ -220,16 +220,13 @@ static int64_t *shuffle(uint64_t seed, uint64_t offset, int64_t count)
     return order;
 }
 
-static qn_status clause_error(const ast_file *file, const ast *at, const char *code, const char *advice,
-                              qn_error *error, const char *message)
+static qn_status clause_error(const ast_file *file, const ast *at, error_code code, const char *advice, qn_error *error,
+                              const char *message)
 {
     arena *memory = arena_new();
     diagnostics d = {.memory = memory};
-    text out = {0};
     diagnose(&d, code, at->at, advice, "%s", message);
-    diagnostics_print(&d, file, false, &out);
-    error_set(error, QN_BAD_CALL, "%s", text_get(&out));
-    text_free(&out);
+    diagnostics_error(&d, file, QN_BAD_CALL, error);
     arena_free(memory);
     return QN_BAD_CALL;
 }
@@ -243,13 +240,10 @@ static qn_status evaluate(const ast_file *file, const ast *expression, const bin
     qn_status status = QN_OK;
     if (!lang_evaluate(file, expression, known, units, &d, out, &unbound) || d.errors) {
         text words = {0};
-        if (unbound)
-            text_print(&words, "the input needs `%s`, which is not known here", unbound);
-        else
-            diagnostics_print(&d, file, false, &words);
-        status = unbound ? clause_error(file, expression, "E505", "use extents, constants and scalar parameters", error,
+        text_print(&words, "the input needs `%s`, which is not known here", unbound ? unbound : "");
+        status = unbound ? clause_error(file, expression, E505, "use extents, constants and scalar parameters", error,
                                         text_get(&words))
-                         : error_set(error, QN_BAD_CALL, "%s", text_get(&words));
+                         : diagnostics_error(&d, file, QN_BAD_CALL, error);
         text_free(&words);
     }
     arena_free(memory);
@@ -292,7 +286,7 @@ static qn_status read_generator(const ast_file *file, const ast *expression, con
         else
             snprintf(advice, sizeof(advice),
                      "the generators are normal, uniform, integers, constant, ramp, permutation");
-        return clause_error(file, expression, "E218", advice, error, message);
+        return clause_error(file, expression, E218, advice, error, message);
     }
     int count = expression->list.count, wanted = generators[kind].arguments;
     bool defaulted = count == 0 && (kind == GEN_NORMAL || kind == GEN_INTEGERS);
@@ -300,7 +294,7 @@ static qn_status read_generator(const ast_file *file, const ast *expression, con
         char message[200];
         snprintf(message, sizeof(message), "`%s` takes %d argument%s, got %d", names[kind], wanted,
                  wanted == 1 ? "" : "s", count);
-        return clause_error(file, expression, "E213", NULL, error, message);
+        return clause_error(file, expression, E213, NULL, error, message);
     }
     for (int i = 0; i < count; i++)
         QN_TRY(evaluate(file, expression->list.items[i], known, units, &arguments[i], error));
@@ -316,7 +310,7 @@ static qn_status read_generator(const ast_file *file, const ast *expression, con
     char message[200];
     snprintf(message, sizeof(message), "integers(%lld, %lld) is empty: the upper bound is excluded", (long long)low,
              (long long)high);
-    return clause_error(file, expression, "E505", "give an upper bound above the lower one", error, message);
+    return clause_error(file, expression, E510, "give an upper bound above the lower one", error, message);
 }
 
 static qn_status fill(const ast_file *file, const ast *generator, bool whole, const bindings *known, int units,

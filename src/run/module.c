@@ -213,7 +213,7 @@ static qn_status load_source(qn_module *m, const char *words, size_t length, qn_
     if (d.count) qsort(d.items, (size_t)d.count, sizeof(*d.items), compare_lines);
     m->found = d;
     if (d.count) diagnostics_print(&d, m->file, false, &m->warnings);
-    if (d.errors) return error_set(error, QN_BAD_SOURCE, "%s", text_get(&m->warnings));
+    if (d.errors) return diagnostics_error(&d, m->file, QN_BAD_SOURCE, error);
     m->kernels = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
     m->gradients = ARENA_ARRAY(m->memory, kernel_entry, m->file->items.count + 1);
     m->by_name = map_new(m->memory);
@@ -384,12 +384,12 @@ const parameter *entry_param(const kernel_entry *entry, const char *name, int *n
     return NULL;
 }
 
-qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
+qn_status entry_error(const kernel_entry *entry, qn_status status, error_code code, place at, const char *advice,
                       qn_error *error, const char *format, ...)
 {
     if (!error) return status;
     arena *memory = arena_new();
-    text words = {0}, out = {0};
+    text words = {0};
     va_list list;
     va_start(list, format);
     text_print_list(&words, format, list);
@@ -398,14 +398,12 @@ qn_status entry_error(const kernel_entry *entry, qn_status status, const char *c
     if (m->file) {
         diagnostics d = {.memory = memory};
         diagnose(&d, code, at.line ? at : entry->item->at, advice, "%s", text_get(&words));
-        diagnostics_print(&d, m->file, false, &out);
+        diagnostics_error(&d, m->file, status, error);
     } else {
-        text_print(&out, "%s: error %s: %s\n", m->path, code, text_get(&words));
-        if (advice) text_print(&out, "  %s\n", advice);
+        error_diagnose(error, status, code, m->path, 0, 0, "%s\n%s%s%s", text_get(&words), advice ? "  " : "",
+                       advice ? advice : "", advice ? "\n" : "");
     }
-    error_set(error, status, "%s", text_get(&out));
     text_free(&words);
-    text_free(&out);
     arena_free(memory);
     return status;
 }

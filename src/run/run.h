@@ -242,7 +242,7 @@ void entry_add_name(kernel_entry *e, const char *name); /* one that a call may s
 /* By a name, which may say a mode first: "eager f". NULL: E505 with a suggestion. */
 kernel_entry *module_find(const qn_module *module, const char *spelled, qn_error *error);
 /* One diagnostic of a launch, with its place in the source where there is one. Returns the status. */
-qn_status entry_error(const kernel_entry *entry, qn_status status, const char *code, place at, const char *advice,
+qn_status entry_error(const kernel_entry *entry, qn_status status, error_code code, place at, const char *advice,
                       qn_error *error, const char *format, ...) __attribute__((format(printf, 7, 8)));
 const parameter *entry_param(const kernel_entry *entry, const char *name, int *number); /* NULL if none */
 /* The kernel's name, then the source lines of the kernel and of all it uses. */

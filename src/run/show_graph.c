@@ -86,11 +86,7 @@ static qn_status trace(shown *s, qn_error *error)
     if (function_in_tape(call->kernel, call->instance, &call->settings, s->tape, arguments, s->units, &d, s->results,
                          &s->count))
         return QN_OK;
-    text words = {0};
-    diagnostics_print(&d, call->kernel->module->file, false, &words);
-    error_set(error, QN_BAD_SOURCE, "%s", text_get(&words));
-    text_free(&words);
-    return QN_BAD_SOURCE;
+    return diagnostics_error(&d, call->kernel->module->file, QN_BAD_SOURCE, error);
 }
 
 static qn_status fuse(shown *s, qn_error *error)

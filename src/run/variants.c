@@ -230,7 +230,7 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
             if (f->size_class >= 0 && !size_class_holds(f->size_class, number)) broken = "in another size class";
         }
         if (broken)
-            return entry_error(call->kernel, QN_BAD_CALL, "E503", (place){0},
+            return entry_error(call->kernel, QN_BAD_CALL, E503, (place){0},
                                "dump it again for these arguments, or an earlier stage", error,
                                "this dump was specialised: it assumes that `%s` is %s", k->params[i].name, broken);
     }

@@ -59,8 +59,7 @@ qn_status qn_format_text(const char *name, const char *source, qn_write *write, 
     qn_status status = QN_OK;
     text out = {0};
     if (d.errors) {
-        diagnostics_print(&d, file, false, &out);
-        status = error_set(error, QN_BAD_SOURCE, "%s", text_get(&out));
+        status = diagnostics_error(&d, file, QN_BAD_SOURCE, error);
     } else {
         lang_format(file, &out);
         write(user, text_get(&out), out.length);

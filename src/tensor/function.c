@@ -123,8 +123,8 @@ static bool check_extents(tracer *t, const ast *param, const operand *x, const b
         if (b.number.i == s->extents[k] || open) continue;
         text words = {0};
         lang_format_expression(param->list.items[k], &words);
-        diagnose(t->d, "E502", at, "give tensors whose shapes agree", "axis %d of `%s` has %lld, expected `%s` = %lld",
-                 k, param->name, (long long)s->extents[k], text_get(&words), (long long)b.number.i);
+        diagnose(t->d, E502, at, "give tensors whose shapes agree", "axis %d of `%s` has %lld, expected `%s` = %lld", k,
+                 param->name, (long long)s->extents[k], text_get(&words), (long long)b.number.i);
         text_free(&words);
         return false;
     }
@@ -215,8 +215,7 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
     if (is_tensor_param(param)) {
         if (x->kind == OPERAND_CONSTANT && !spread_fixed(param)) return; /* a number is a tensor of rank 0 */
         if (x->kind != OPERAND_TENSOR) {
-            diagnose(t->d, "E213", at, "pass a tensor, such as `full(v, n)`", "`%s` is a tensor parameter",
-                     param->name);
+            diagnose(t->d, E213, at, "pass a tensor, such as `full(v, n)`", "`%s` is a tensor parameter", param->name);
             *good = false;
             return;
         }
@@ -231,7 +230,7 @@ static void give(tracer *t, const ast *param, const operand *x, place at, lang_g
         if (param_is_constant(param))
             fault_not_constant(t->d, at, param->name, NULL);
         else
-            diagnose(t->d, "E305", at, "reduce it", "`%s` is a scalar, this is a tensor", param->name);
+            diagnose(t->d, E305, at, "reduce it", "`%s` is a scalar, this is a tensor", param->name);
         *good = false;
         return;
     }
@@ -255,7 +254,7 @@ const ast *trace_spread(tracer *t, const ast *item, const operand *arguments, pl
         if (bare[i]) continue;
         if (axes < 0 || (first && axes != count)) {
             diagnose(
-                t->d, "E501", at,
+                t->d, E501, at,
                 axes < 0
                     ? "insert axes: `x[][:]`, or `unsqueeze(x, like = y)`"
                     : "all `[...]` of a function stand for the same axes; `unsqueeze(x, like = y)` adds some in front",
@@ -285,15 +284,14 @@ static bool bind_call(tracer *t, const ast *item, const ast *call, bound_call *o
         int which = named ? 0 : at++;
         while (named && which < item->list.count && strcmp(item->list.items[which]->name, argument->name)) which++;
         if (which >= item->list.count) {
-            diagnose(t->d, "E213", argument->at, "see its parameters",
+            diagnose(t->d, E213, argument->at, "see its parameters",
                      named ? "`%s` has no parameter `%s`" : "`%s` takes fewer arguments than %s", item->name,
                      named ? argument->name : "these");
             return false;
         }
         const ast *param = item->list.items[which], *value = named ? argument->left : argument;
         if (out->arguments[which].kind != OPERAND_VOID || bindings_find(&given.settings, param->name)) {
-            diagnose(t->d, "E213", argument->at, "give it once", "`%s` of `%s` is given twice", param->name,
-                     item->name);
+            diagnose(t->d, E213, argument->at, "give it once", "`%s` of `%s` is given twice", param->name, item->name);
             return false;
         }
         if (param->is_function) {
@@ -417,7 +415,7 @@ operand trace_gradient(tracer *t, const ast *item, const operand *arguments, con
     if (loss.kind != OPERAND_TENSOR || shape_count(operand_shape(t, &loss)) != 1) {
         text words = {0};
         shape_print(operand_shape(t, &loss), &words);
-        diagnose(t->d, "E318", at, "reduce it: `mean(...)` or `sum(...)`",
+        diagnose(t->d, E318, at, "reduce it: `mean(...)` or `sum(...)`",
                  "`grad` differentiates one number, and the first result of `%s` is %s%s", item->name,
                  loss.kind == OPERAND_TENSOR ? "of shape " : "a constant",
                  loss.kind == OPERAND_TENSOR ? text_get(&words) : "");
@@ -461,7 +459,7 @@ operand trace_gradient_call(tracer *t, const ast *call)
             which++;
         bool good = which < item->list.count && function_differentiates(item->list.items[which], &b->constants);
         if (!good || chosen[which]) {
-            diagnose(t->d, "E213", by->at, "name float parameters of the function, each once",
+            diagnose(t->d, E213, by->at, "name float parameters of the function, each once",
                      "`grad` cannot differentiate `%s` by this", item->name);
             return operand_error();
         }

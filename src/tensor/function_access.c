@@ -38,7 +38,7 @@ static bool read_slice(tracer *t, const ast *bracket, int axis, const shape *s, 
         int64_t last;
         bool fits = !__builtin_mul_overflow(length - 1, step, &last) && !__builtin_add_overflow(last, start, &last);
         if (length && (!fits || start < 0 || start >= extent || last < 0 || last >= extent)) {
-            diagnose(t->d, "E509", bracket->left->from,
+            diagnose(t->d, E509, bracket->left->from,
                      "tensors have no validity: slice what is there, or `pad` the tensor first",
                      "this slice takes elements %lld to %lld of axis %d, which has %lld", (long long)start,
                      (long long)last, axis, (long long)extent);
@@ -67,7 +67,7 @@ static bool read_index(tracer *t, const ast *bracket, int axis, const shape *s, 
     }
     int64_t at = i.constant.number.i;
     if (at < 0 || at >= s->extents[axis]) {
-        diagnose(t->d, "E509", bracket->left->from, "indices count from 0; there is no wrap-around",
+        diagnose(t->d, E509, bracket->left->from, "indices count from 0; there is no wrap-around",
                  "index %lld of axis %d, which has %lld", (long long)at, axis, (long long)s->extents[axis]);
         return false;
     }
@@ -88,7 +88,7 @@ static bool read_brackets(tracer *t, const ast *x, const shape *s, bracket_list 
         given += (bracket->is_slice || bracket->left) && !bracket->is_spread;
     }
     if (spreads > 1) {
-        diagnose(t->d, "E104", x->list.items[0]->at, "one `[...]` stands for all axes without a bracket",
+        diagnose(t->d, E104, x->list.items[0]->at, "one `[...]` stands for all axes without a bracket",
                  "an access with %d `[...]`", spreads);
         return false;
     }

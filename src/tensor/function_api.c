@@ -102,7 +102,7 @@ int api_axis(api_call *a, int otherwise)
     }
     if (!given) return otherwise;
     if (set & (set - 1)) {
-        diagnose(a->t->d, "E309", a->call->at, "write `axis = k`", "`%s` takes one axis", a->name);
+        diagnose(a->t->d, E309, a->call->at, "write `axis = k`", "`%s` takes one axis", a->name);
         a->bad = true;
     }
     return set ? __builtin_ctz(set) : otherwise;
@@ -174,7 +174,7 @@ bool api_each(api_call *a, const char *name, int64_t *out, int count)
     const ast *n = named_of(a->call, name);
     if (!n || a->bad) return false;
     if (n->is_set && n->list.count != count) {
-        diagnose(a->t->d, "E213", n->at, "give one number, or one for each axis",
+        diagnose(a->t->d, E213, n->at, "give one number, or one for each axis",
                  "`%s` of `%s` has %d numbers for %d axes", name, a->name, n->list.count, count);
         a->bad = true;
     }
@@ -266,7 +266,7 @@ operand trace_api(tracer *t, const ast *call, const builtin *b)
     }
     api_function *run = function_named(b->name);
     if (!run) {
-        diagnose(t->d, "E212", call->at, strcmp(b->name, "grad") ? NULL : "write `grad(f)(x, ...)`",
+        diagnose(t->d, E212, call->at, strcmp(b->name, "grad") ? NULL : "write `grad(f)(x, ...)`",
                  "`%s` cannot be called like this", b->name);
         return operand_error();
     }

@@ -49,7 +49,7 @@ static operand elementwise(tracer *t, const builtin *b, const char *name, const 
         all &= x[i].kind == OPERAND_CONSTANT;
         if (all) constants[i] = x[i].constant;
     }
-    const char *fault = NULL;
+    error_code fault = ERROR_NONE;
     if (all && constant_call(name, constants, count, &out, &fault)) {
         if (!fault) return operand_of_constant(out);
         fault_constant(t->d, fault, at);

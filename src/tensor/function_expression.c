@@ -34,11 +34,11 @@ bool trace_type(tracer *t, const ast *type, dtype *out)
         return true;
     }
     if (dtype_from_text(type->word, out)) return true;
-    diagnose(t->d, "E215", type->at, "give it an argument of that type", "`%s` is not bound to a type", type->word);
+    diagnose(t->d, E215, type->at, "give it an argument of that type", "`%s` is not bound to a type", type->word);
     return false;
 }
 
-static operand constant_fault(tracer *t, const char *code, place at)
+static operand constant_fault(tracer *t, error_code code, place at)
 {
     fault_constant(t->d, code, at);
     return operand_error();
@@ -68,9 +68,9 @@ operand trace_binary(tracer *t, const char *word, const operand *a, const operan
     binding out;
     if (!is_plain(t, a, at) || !is_plain(t, b, at)) return operand_error();
     if (a->kind == OPERAND_CONSTANT && b->kind == OPERAND_CONSTANT) {
-        const char *fault = constant_binary(word, &a->constant, &b->constant, &out);
+        error_code fault = constant_binary(word, &a->constant, &b->constant, &out);
         if (!fault) return operand_of_constant(out);
-        if (strcmp(fault, "E206") != 0) return constant_fault(t, fault, at);
+        if (fault != E206) return constant_fault(t, fault, at);
         fault_join(t->d, at, a->constant.type, b->constant.type);
         return operand_error();
     }
@@ -83,7 +83,7 @@ static operand trace_unary(tracer *t, const ast *x)
     binding out;
     if (!is_plain(t, &a, x->left->at)) return operand_error();
     if (a.kind == OPERAND_CONSTANT) {
-        const char *fault = constant_unary(x->word, &a.constant, &out);
+        error_code fault = constant_unary(x->word, &a.constant, &out);
         return fault ? constant_fault(t, fault, x->at) : operand_of_constant(out);
     }
     op_code code = !strcmp(x->word, "-") ? OP_NEG : OP_NOT;
@@ -134,7 +134,7 @@ static operand trace_one(tracer *t, const ast *x)
     case AST_CONDITIONAL: return trace_conditional(t, x);
     case AST_CALL: return trace_call(t, x);
     case AST_INDEX: return trace_access(t, x);
-    default: diagnose(t->d, "E104", x->at, NULL, "expected a value"); return operand_error();
+    default: diagnose(t->d, E104, x->at, NULL, "expected a value"); return operand_error();
     }
 }
 

@@ -13,7 +13,7 @@ static bool has_axes(api_call *a, int axes)
     const shape *s = operand_shape(a->t, &a->values[0]);
     if (a->bad || s->rank == axes + 2 || (s->rank == axes + 1 && a->name[0] != 'c')) return !a->bad;
     static const char *const forms[] = {"`[N][C][L]`", "`[N][C][H][W]`", "`[N][C][D][H][W]`"};
-    diagnose(a->t->d, "E309", a->places[0]->at, forms[axes - 1], "`%s` of a tensor of rank %d", a->name, s->rank);
+    diagnose(a->t->d, E309, a->places[0]->at, forms[axes - 1], "`%s` of a tensor of rank %d", a->name, s->rank);
     a->bad = true;
     return false;
 }
@@ -25,8 +25,8 @@ static void steps_of(api_call *a, const char *name, int64_t *out, int axes)
     api_each(a, name, out, axes);
     for (int i = 0; named && !a->bad && i < axes; i++) {
         if (out[i] > 0) continue;
-        diagnose(a->t->d, "E213", named->at, "leave it out for 1", "`%s` of `%s` is at least 1, not %lld", name,
-                 a->name, (long long)out[i]);
+        diagnose(a->t->d, E213, named->at, "leave it out for 1", "`%s` of `%s` is at least 1, not %lld", name, a->name,
+                 (long long)out[i]);
         a->bad = true;
     }
 }
@@ -48,7 +48,7 @@ static qn_shape sizes_of(api_call *a, int axes)
 {
     qn_shape s = {.rank = axes};
     if (a->count != 2 && a->count != 1 + axes) {
-        diagnose(a->t->d, "E213", a->call->at, "give one number, or one for each axis", "`%s` takes 1 or %d numbers",
+        diagnose(a->t->d, E213, a->call->at, "give one number, or one for each axis", "`%s` takes 1 or %d numbers",
                  a->name, axes);
         a->bad = true;
     }

@@ -94,7 +94,7 @@ static bool output_shape(tracer *t, const ast *item, const ast *param, const bin
             continue;
         }
         if (t->d->errors == errors)
-            diagnose(t->d, "E505", at, arena_print(t->memory, "give it by name: `%s = ...`", unbound ? unbound : "n"),
+            diagnose(t->d, E505, at, arena_print(t->memory, "give it by name: `%s = ...`", unbound ? unbound : "n"),
                      "the extent `%s` of the output `%s` of `%s` is not given", unbound ? unbound : "?", param->name,
                      item->name);
         return false;
@@ -167,7 +167,7 @@ operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const
         dtype type;
         if (value.kind == OPERAND_VOID && b) value = operand_of_constant(*b);
         if (value.kind == OPERAND_VOID) {
-            diagnose(t->d, "E505", at, "pass it by position or by name", "the scalar `%s` of `%s` is not given",
+            diagnose(t->d, E505, at, "pass it by position or by name", "the scalar `%s` of `%s` is not given",
                      param->name, item->name);
             return operand_error();
         }
@@ -186,8 +186,7 @@ operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const
         const ast *param = item->list.items[i];
         if (!writes(param)) continue;
         if (k->output_count == MOST_OUTPUTS) {
-            diagnose(t->d, "E105", at, "split it", "the kernel `%s` has more than %d outputs", item->name,
-                     MOST_OUTPUTS);
+            diagnose(t->d, E105, at, "split it", "the kernel `%s` has more than %d outputs", item->name, MOST_OUTPUTS);
             return operand_error();
         }
         const binding *generic = bindings_find(&constants, param->type->word);
@@ -232,7 +231,7 @@ operand trace_kernel_call(tracer *t, const ast *item, const ast *call)
         const ast *param = which >= 0 ? item->list.items[which] : NULL;
         bool extent = named && !param && name_is_extent(item, argument->name);
         if (!value || (!param && !extent) || (param && !reads(param) && writes(param))) {
-            diagnose(t->d, "E213", argument->at,
+            diagnose(t->d, E213, argument->at,
                      "a call gives the `in` and `inout` arrays and the scalars in order, constants by name",
                      named ? "`%s` has no argument `%s`" : "`%s` takes %s", item->name,
                      named ? argument->name : "fewer arguments");
@@ -248,7 +247,7 @@ operand trace_kernel_call(tracer *t, const ast *item, const ast *call)
         if (!is_plain(t, &x, value->at)) return operand_error();
         if (param && reads(param)) {
             if (x.kind != OPERAND_TENSOR) {
-                diagnose(t->d, "E213", value->at, "pass a tensor", "`%s` of `%s` is an array", param->name, item->name);
+                diagnose(t->d, E213, value->at, "pass a tensor", "`%s` of `%s` is an array", param->name, item->name);
                 return operand_error();
             }
             arguments[which] = x;
@@ -257,7 +256,7 @@ operand trace_kernel_call(tracer *t, const ast *item, const ast *call)
         if (param && is_scalar(param)) arguments[which] = x;
         if (x.kind == OPERAND_TENSOR && param && is_scalar(param) && !operand_shape(t, &x)->rank) continue;
         if (x.kind != OPERAND_CONSTANT) {
-            diagnose(t->d, "E217", value->at, "pass a number or a `const` name",
+            diagnose(t->d, E217, value->at, "pass a number or a `const` name",
                      "`%s` of `%s` is a number that the host knows",
                      argument->kind == AST_NAMED ? argument->name : param->name, item->name);
             return operand_error();
@@ -349,7 +348,7 @@ static bool kernel_gradient(graph *g, node call, const node *d_outputs, node *d_
         bool array = tensor ? param->is_tensor : reads(param);
         if (!array) continue;
         if (arguments[i].kind != OPERAND_TENSOR) {
-            diagnose(&d, "E505", param->at, NULL,
+            diagnose(&d, E505, param->at, NULL,
                      "`%s` asks for `%s`, which is neither an input, an output nor `d_` and an output", item->name,
                      param->name);
             good = false;

@@ -62,7 +62,7 @@ qn_tensor api_run_einsum(api_call *a)
     qn_tensor list[API_ARGUMENTS];
     const ast *words = a->places[0];
     if (words->kind != AST_STRING) {
-        diagnose(a->t->d, "E213", words->from, "einsum(\"ij,jk->ik\", a, b)",
+        diagnose(a->t->d, E213, words->from, "einsum(\"ij,jk->ik\", a, b)",
                  "the first argument of `einsum` is a string");
         a->bad = true;
         return none;
@@ -104,7 +104,7 @@ static qn_shape normalized_of(api_call *a)
     qn_shape s = {0};
     a->units = api_units(a, 0);
     if (!a->bad && (axes < 1 || axes > x->rank)) {
-        diagnose(a->t->d, "E309", a->call->at, "it counts the last axes", "`%s` over %d axes of rank %d", a->name, axes,
+        diagnose(a->t->d, E309, a->call->at, "it counts the last axes", "`%s` over %d axes of rank %d", a->name, axes,
                  x->rank);
         a->bad = true;
     }

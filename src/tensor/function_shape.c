@@ -222,7 +222,7 @@ qn_tensor api_run_split(api_call *a)
     }
     if (a->bad) return none;
     if (!given && (parts < 1 || parts > API_RESULTS || !s->rank || s->extents[axis] % parts)) {
-        diagnose(a->t->d, "E317", a->count > 1 ? a->places[1]->at : a->call->at,
+        diagnose(a->t->d, E317, a->count > 1 ? a->places[1]->at : a->call->at,
                  "take the parts with slices, or give `sizes = {...}`",
                  "`split` of an axis of %lld into %lld equal parts (at most %d)",
                  (long long)(s->rank ? s->extents[axis] : 0), (long long)parts, API_RESULTS);
@@ -242,7 +242,7 @@ qn_tensor api_run_unbind(api_call *a)
     int64_t parts = s->rank && !a->bad ? s->extents[axis] : 0;
     if (a->bad) return none;
     if (parts < 1 || parts > API_RESULTS) {
-        diagnose(a->t->d, "E317", a->call->at, "take them by index: `x[k]`", "`unbind` of an axis of %lld (1 to %d)",
+        diagnose(a->t->d, E317, a->call->at, "take them by index: `x[k]`", "`unbind` of an axis of %lld (1 to %d)",
                  (long long)parts, API_RESULTS);
         a->bad = true;
         return none;
@@ -258,7 +258,7 @@ qn_tensor api_run_chunk(api_call *a)
     int64_t parts = api_integer(a, 1);
     if (a->bad) return none;
     if (parts < 1 || parts > API_RESULTS) {
-        diagnose(a->t->d, "E317", a->places[1]->at, "take the parts with slices", "`chunk` into %lld parts (1 to %d)",
+        diagnose(a->t->d, E317, a->places[1]->at, "take the parts with slices", "`chunk` into %lld parts (1 to %d)",
                  (long long)parts, API_RESULTS);
         a->bad = true;
         return none;
@@ -291,7 +291,7 @@ static qn_tensor unsqueeze_like(api_call *a, const ast *named)
     }
     int rank = operand_shape(a->t, &a->values[0])->rank, wanted = operand_shape(a->t, &like)->rank;
     if (rank > wanted) {
-        diagnose(a->t->d, "E301", named->at, "give the tensor of the larger rank as `like`",
+        diagnose(a->t->d, E301, named->at, "give the tensor of the larger rank as `like`",
                  "`unsqueeze` of a tensor of rank %d like one of rank %d", rank, wanted);
         a->bad = true;
         return none;

@@ -36,7 +36,7 @@ static void trace_let(tracer *t, const ast *x)
     }
     int count = value.kind == OPERAND_LIST ? value.count : 1;
     if (count != x->list.count) {
-        diagnose(t->d, "E213", x->at, "give one name for each result", "%d name%s for %d result%s", x->list.count,
+        diagnose(t->d, E213, x->at, "give one name for each result", "%d name%s for %d result%s", x->list.count,
                  x->list.count == 1 ? "" : "s", count, count == 1 ? "" : "s");
         return;
     }
@@ -119,7 +119,7 @@ static flow trace_return(tracer *t, const ast *x)
             }
             for (int k = 0; k < (several ? value.count : 1); k++) {
                 if (count == FUNCTION_RESULTS) {
-                    diagnose(t->d, "E105", x->at, "stack some of them", "a tensor function has at most %d results",
+                    diagnose(t->d, E105, x->at, "stack some of them", "a tensor function has at most %d results",
                              FUNCTION_RESULTS);
                     return FLOW_RETURN;
                 }
@@ -169,8 +169,7 @@ static flow trace_if(tracer *t, const ast *x)
 {
     operand c = trace_expression(t, x->left);
     if (c.kind == OPERAND_TENSOR && !t->in_scalar) {
-        diagnose(t->d, "E210", x->left->at,
-                 "use `where`, or test what the host knows: extents, `int` and `const` names",
+        diagnose(t->d, E210, x->left->at, "use `where`, or test what the host knows: extents, `int` and `const` names",
                  "a tensor is not a condition");
         return FLOW_RETURN;
     }
@@ -271,7 +270,7 @@ static flow trace_statement(tracer *t, const ast *x)
 {
     if (t->d->errors) return FLOW_RETURN;
     if (++t->steps > MOST_STEPS) {
-        diagnose(t->d, "E105", x->from, "loops are unrolled here: make it shorter, or write a tile kernel",
+        diagnose(t->d, E105, x->from, "loops are unrolled here: make it shorter, or write a tile kernel",
                  "more than %d statements", MOST_STEPS);
         return FLOW_RETURN;
     }

@@ -37,7 +37,7 @@ operand operand_of_node(tracer *t, node n, unsigned units, place at)
 {
     if (n) return (operand){.kind = OPERAND_TENSOR, .tensor = n, .units = units};
     if (t->g->status) {
-        diagnose(t->d, "E315", at, "check the shapes and types of its operands", "`%s`: %s",
+        diagnose(t->d, E315, at, "check the shapes and types of its operands", "`%s`: %s",
                  t->g->label ? t->g->label : "tensor", message_of(t->g));
         t->g->status = QN_OK;
         t->g->error = (qn_error){0};
@@ -49,9 +49,9 @@ bool is_plain(tracer *t, const operand *x, place at)
 {
     if (x->kind == OPERAND_CONSTANT || x->kind == OPERAND_TENSOR) return true;
     if (x->kind == OPERAND_LIST)
-        diagnose(t->d, "E212", at, "take the results apart: `let (a, b) = ...;`",
-                 "%d results where one value is wanted", x->count);
-    if (x->kind == OPERAND_VOID) diagnose(t->d, "E212", at, "write it as a statement", "this gives no value");
+        diagnose(t->d, E212, at, "take the results apart: `let (a, b) = ...;`", "%d results where one value is wanted",
+                 x->count);
+    if (x->kind == OPERAND_VOID) diagnose(t->d, E212, at, "write it as a statement", "this gives no value");
     return false;
 }
 

@@ -151,14 +151,22 @@ find src cli include -name '*.[ch]' -exec awk '
 rm -f "${TMPDIR:-/tmp}/quern-style.$$"
 finish "comments name files that exist"
 
-# Every code of a diagnostic is in the table of docs/language.md, and nothing else is.
+# Every code of a diagnostic stands once in errors.def, with the words of the table in docs/language.md, and something
+# says it; nobody writes a code as text, or looks for one in a message: qn_error has it.
 wrong=0
-grep -rhoE '"[EW][0-9]{3}"|error E[0-9]{3}' src --include='*.c' | grep -oE '[EW][0-9]{3}' | sort -u | while read -r code; do
-    grep -qE "^\| $code " docs/language.md docs/c-api.md || echo "$code is in no table of docs/"
-done | grep . && bad "diagnostics are documented"
-grep -hoE '^\| [EW][0-9]{3}' docs/language.md | sed 's/^| //' | while read -r code; do
-    grep -rqE "\"$code\"|error $code" src --include='*.c' || echo "$code is documented, and nothing says it"
+sed -n 's/^ERROR(\([EWR]\), \([0-9]*\), "\(.*\)", "\(.*\)")$/| \1\2 | \3 | \4 |/p' src/base/errors.def | sed 's/|  |$/| |/' >"${TMPDIR:-/tmp}/quern-codes.$$"
+grep -E '^\| [EWR][0-9]{3} ' docs/language.md | diff - "${TMPDIR:-/tmp}/quern-codes.$$" ||
+    bad "the table of docs/language.md and src/base/errors.def differ"
+grep -oE '^\| [EWR][0-9]{3}' "${TMPDIR:-/tmp}/quern-codes.$$" | sed 's/^| //' | while read -r code; do
+    number=${code#?}
+    grep -rqwE "$code" src --include='*.c' || grep -rqE "(report|again)\(s, $number," src/ir --include='*.c' ||
+        grep -rqE "\b$number\b" src/ir/interp*.c || echo "$code is documented, and nothing says it"
 done | grep . && bad "documented diagnostics exist"
+rm -f "${TMPDIR:-/tmp}/quern-codes.$$"
+grep -rnE '"(error )?[EWR][0-9]{3}[":]' src --include='*.c' | grep -vE ':[0-9]+: *(/\*|\*)' | grep . &&
+    bad "codes of diagnostics are names: E101, not text"
+grep -rnE 'strstr\([^;]*(message|error_words)' src cli --include='*.c' | grep -vE '^src/(base/error|run/check|tensor/function_value)\.c:|has no kernel' |
+    grep . && bad "a message is not searched: qn_error has the code and the place"
 finish "codes of diagnostics"
 
 echo "$passed passed, $failed failed"

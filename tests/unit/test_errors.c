@@ -14,12 +14,11 @@
 #define FOLDER QUERN_ROOT "/tests/errors"
 
 /* Codes that a golden file must show. */
-static const char *const codes[] = {"E101", "E102", "E103", "E104", "E105", "E106", "E107", "E108", "E109", "E110", "E111", "E201",
-                                    "E202", "E203", "E204", "E208", "E212", "E213", "E214", "E216", "E218", "E402",
-                                    "E403", "E404", "W602", "W603", "W604", "E205", "E206", "E207", "E209", "E210", "E211", "E215",
-                                    "E217", "E219", "E301", "E302", "E303", "E304", "E305", "E306", "E307", "E308",
-                                    "E309", "E310", "E311", "E312", "E313", "E314", "E401", "E503", "E508", "W601",
-                                    "E315", "E317", "E318", "E405", "E502", "E505", "E509"};
+static const error_code codes[] = {E101, E102, E103, E104, E105, E106, E107, E108, E109, E110, E111, E201, E202,
+                                   E203, E204, E208, E212, E213, E214, E216, E218, E402, E403, E404, W602, W603,
+                                   W604, E205, E206, E207, E209, E210, E211, E215, E217, E219, E301, E302, E303,
+                                   E304, E305, E306, E307, E308, E309, E310, E311, E312, E313, E314, E401, E503,
+                                   E508, W601, E315, E317, E318, E405, E502, E505, E509};
 static bool seen[COUNT(codes)];
 
 /* Each on its own: a mistake ends a trace. */
@@ -29,7 +28,7 @@ static void trace_item(const char *name, const char *words, const char *function
     if (traced_bind(t, function)) traced_run(t, false);
     for (int i = 0; i < t->d.count; i++) {
         const diagnostic *one = &t->d.items[i];
-        if (one->code[0] == 'E') diagnose(d, one->code, one->at, one->advice, "%s", one->message);
+        if (!error_code_is_warning(one->code)) diagnose(d, one->code, one->at, one->advice, "%s", one->message);
     }
     traced_close(t);
 }
@@ -48,7 +47,7 @@ static void diagnostics_of(const char *name, const char *words, size_t length, t
         if (file->items.items[i]->kind == AST_TENSOR) trace_item(name, words, file->items.items[i]->name, &d);
     diagnostics_print(&d, file, false, out);
     for (int i = 0; i < d.count; i++)
-        for (int k = 0; k < COUNT(codes); k++) seen[k] |= !strcmp(d.items[i].code, codes[k]);
+        for (int k = 0; k < COUNT(codes); k++) seen[k] |= d.items[i].code == codes[k];
     arena_free(memory);
 }
 
@@ -111,7 +110,7 @@ int main(int argc, char **argv)
     free(names);
     for (int k = 0; k < COUNT(codes) && argc < 2; k++) {
         if (seen[k]) continue;
-        printf("no file of tests/errors shows %s\n", codes[k]);
+        printf("no file of tests/errors shows %s\n", error_code_text(codes[k]));
         test_failed++;
     }
     printf("%d passed, %d failed\n", test_passed, test_failed);

@@ -346,8 +346,8 @@ typedef struct outcome {
 static void note_error(outcome *o, const diagnostics *d)
 {
     for (int i = 0; i < d->count && !o->code[0]; i++) {
-        if (d->items[i].code[0] != 'E') continue;
-        snprintf(o->code, sizeof(o->code), "%s", d->items[i].code);
+        if (error_code_is_warning(d->items[i].code)) continue;
+        snprintf(o->code, sizeof(o->code), "%s", error_code_text(d->items[i].code));
         snprintf(o->words, sizeof(o->words), "%s (%s)", d->items[i].message, d->items[i].advice);
     }
 }

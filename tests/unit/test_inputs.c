@@ -144,7 +144,7 @@ TEST(wrong_clauses)
 {
     refused("gaussian(0, 1)", "error E218: unknown generator `gaussian`");
     refused("normal(1)", "error E213: `normal` takes 2 arguments, got 1");
-    refused("integers(5, 5)", "error E505: integers(5, 5) is empty: the upper bound is excluded");
+    refused("integers(5, 5)", "error E510: integers(5, 5) is empty: the upper bound is excluded");
     refused("integers(0, W)", "error E505: the input needs `W`, which is not known here");
 }
 

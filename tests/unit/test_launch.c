@@ -165,6 +165,9 @@ static void refuse(qn_call *call, const char *expected)
     for (int device = 0; device < device_count(); device++) {
         EXPECT(qn_call_run(call, device_name(device), &error) == QN_BAD_CALL);
         EXPECT_TEXT(error.message, expected);
+        const char *code = strstr(expected, "error E"), *place = strstr(expected, ".qn:");
+        EXPECT(error.code == (code ? atoi(code + 7) : 0));
+        EXPECT(error.line == (code && place && place < code ? atoi(place + 4) : 0));
     }
     qn_call_free(call);
 }

@@ -96,8 +96,9 @@ static const char *instance_of(const char *words, lang_given *given, text *out)
         }
     } else {
         for (int i = 0; i < s.d.count; i++)
-            if (s.d.items[i].code[0] == 'E')
-                text_print(out, "%s%s: %s", out->length ? "; " : "", s.d.items[i].code, s.d.items[i].message);
+            if (!error_code_is_warning(s.d.items[i].code))
+                text_print(out, "%s%s: %s", out->length ? "; " : "", error_code_text(s.d.items[i].code),
+                           s.d.items[i].message);
     }
     arena_free(s.memory);
     return text_get(out);
@@ -193,7 +194,7 @@ static const char *value_of(const char *expression, text *out)
         if (unbound)
             text_print(out, "unbound %s", unbound);
         else
-            text_print(out, "%s", s.d.errors > errors ? s.d.items[s.d.count - 1].code : "?");
+            text_print(out, "%s", s.d.errors > errors ? error_code_text(s.d.items[s.d.count - 1].code) : "?");
     } else {
         if (!b.untyped) text_print(out, "%s ", dtypes[b.type].text);
         if (b.kind == BIND_FLOAT)

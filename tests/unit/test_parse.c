@@ -294,7 +294,7 @@ static int errors_of(const char *words, size_t length, const char *code)
     ast_file *file = parse(memory, words, length, &d);
     lang_check(file, &d);
     int count = 0;
-    for (int i = 0; i < d.count; i++) count += !strcmp(d.items[i].code, code);
+    for (int i = 0; i < d.count; i++) count += !strcmp(error_code_text(d.items[i].code), code);
     text out = {0};
     diagnostics_print(&d, file, true, &out);
     text_free(&out);
