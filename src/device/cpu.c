@@ -146,7 +146,7 @@ static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary
     p->kernel = k;
     p->library = library;
     p->phase_count = k->raw_language ? 1 : k->phase_count;
-    CHECK(p->phase_count <= CPU_MAX_PHASES);
+    CHECK(p->phase_count <= MAX_PHASES);
     bool good = find_symbol(library, k->name, "scratch_bytes", &p->scratch_bytes, sizeof(p->scratch_bytes));
     for (int i = 0; i < p->phase_count && good; i++) {
         char suffix[24];
@@ -264,8 +264,8 @@ static qn_status cpu_launch_program(program *base, const array_view *arrays, con
 {
     cpu_program *p = (cpu_program *)base;
     pool *workers = cpu_pool(p->device);
-    cpu_array views[CPU_MAX_PARAMS];
-    CHECK(p->kernel->param_count <= CPU_MAX_PARAMS);
+    cpu_array views[MAX_PARAMS];
+    CHECK(p->kernel->param_count <= MAX_PARAMS);
     int64_t bytes = cpu_views(p->kernel, arrays, views);
     cpu_report report = {0};
     (void)options;

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CPU_MAX_PHASES = 16, CPU_MAX_PARAMS = 64, CPU_FEW_BYTES = 16384 /* not worth waking anybody */ };
+enum { CPU_FEW_BYTES = 16384 /* not worth waking anybody */ };
 
 typedef struct cpu_memory {
     void *data;
@@ -34,7 +34,7 @@ typedef struct cpu_program {
     cpu_device *device;
     const tile_kernel *kernel;
     void *library;
-    cpu_phase *phases[CPU_MAX_PHASES];
+    cpu_phase *phases[MAX_PHASES];
     int phase_count;
     cpu_scratch *scratch_bytes;
 } cpu_program;

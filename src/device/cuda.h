@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CUDA_MOST_PHASES = 16, CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096, CUDA_TICKET_BYTES = 128 };
+enum { CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096, CUDA_TICKET_BYTES = 128 };
 
 typedef struct cuda_device cuda_device;
 
@@ -92,7 +92,7 @@ typedef struct cuda_program {
         void *function;
         int most_threads, static_shared, dynamic_shared; /* dynamic_shared: what the function may ask for now */
         bool any_cluster;
-    } phases[CUDA_MOST_PHASES];
+    } phases[MAX_PHASES];
     bool prints;
 } cuda_program;
 
@@ -115,7 +115,7 @@ struct device_launch {
     device_stream *_Atomic stream; /* of the last submission; NULL: recorded in a graph */
     int report;
     int phase_count;
-    cuda_phase phases[CUDA_MOST_PHASES];
+    cuda_phase phases[MAX_PHASES];
     uint64_t scratch, sync;
     int64_t scratch_bytes, sync_bytes;
     int64_t programs[3]; /* of the phase with most axes, to name a program */

@@ -44,7 +44,7 @@ void cuda_facts(program *base, const launch_plan *plan, record_facts *out)
 {
     const cuda_program *p = (const cuda_program *)base;
     cuda_device *d = p->device;
-    cubin_usage usages[CUDA_MOST_PHASES] = {0};
+    cubin_usage usages[MAX_PHASES] = {0};
     bool pushed;
     qn_error ignored;
     if (cuda_enter(d, &pushed, &ignored) != QN_OK) return;

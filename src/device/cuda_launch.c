@@ -45,7 +45,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     p->device = d;
     p->kernel = k;
     p->phase_count = k->raw_language ? 1 : k->phase_count;
-    CHECK(p->phase_count <= CUDA_MOST_PHASES);
+    CHECK(p->phase_count <= MAX_PHASES);
     p->prints = cuda_prints(k);
     int mode;
     cuda_relax(d, &mode);
@@ -283,8 +283,8 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
     if (!l) {
         size_t words = 0;
         int maps = 0;
-        const cuda_map *list[CUDA_MOST_PHASES] = {0};
-        int counts[CUDA_MOST_PHASES] = {0};
+        const cuda_map *list[MAX_PHASES] = {0};
+        int counts[MAX_PHASES] = {0};
         for (int i = 0; i < p->phase_count; i++) {
             maps += counts[i] = cuda_layout_maps(p->layout, i, &list[i]);
             words += (size_t)cuda_frame_words(p->kernel, counts[i]);

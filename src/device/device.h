@@ -8,6 +8,7 @@
 
 #include "emit/emit.h"
 #include "ir/interp.h"
+#include "target/target.h"
 
 struct ceilings;
 struct qn_roofline;

@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PHASES 16
-#define MAX_PARAMS 64
 #define ALIGNMENT 256
 #define FEW_BLOCKS 4 /* of a cooperative launch that is right with any number */
 

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { MOST_THREADS = 1024, MOST_GRID_X = 0x7fffffff, MOST_GRID_YZ = 65535, MOST_SHARED_BYTES = 227 * 1024 };
+enum { MOST_SHARED_BYTES = 227 * 1024 };
 
 static bool is_array(const tile_param *p)
 {
@@ -57,10 +57,10 @@ static int64_t known_threads(const tile_kernel *k)
         int64_t threads = 1;
         for (int axis = 0; axis < op->operand_count; axis++) {
             number n;
-            if (!tile_is_constant(k, op->operands[axis], &n) || n.i < 1 || n.i > MOST_THREADS) return 0;
+            if (!tile_is_constant(k, op->operands[axis], &n) || n.i < 1 || n.i > GPU_BLOCK_THREADS) return 0;
             threads *= n.i;
         }
-        return threads <= MOST_THREADS ? threads : 0;
+        return threads <= GPU_BLOCK_THREADS ? threads : 0;
     }
     return 0;
 }
@@ -172,16 +172,16 @@ qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cu
     if (target && target->shared_bytes) most = target->shared_bytes;
     *out = (cuda_shape){.grid = {grid[0], grid[1], grid[2]}, .cluster = 1, .shared_bytes = shared};
     for (int i = 0; i < 3; i++) threads *= MINIMUM(block[i], (int64_t)1 << 20);
-    if (threads < 1 || threads > MOST_THREADS || block[2] > 64) {
+    if (threads < 1 || threads > GPU_BLOCK_THREADS || block[2] > 64) {
         snprintf(words, sizeof(words), "`%s` wants blocks of %lld x %lld x %lld = %lld threads; a block has 1 to %d%s",
                  k->name, (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads,
-                 MOST_THREADS, threads > MOST_THREADS ? "" : ", at most 64 on the third axis");
+                 GPU_BLOCK_THREADS, threads > GPU_BLOCK_THREADS ? "" : ", at most 64 on the third axis");
         return too_much(k, RAW_BLOCK, words, error);
     }
-    if (grid[0] > MOST_GRID_X || grid[1] > MOST_GRID_YZ || grid[2] > MOST_GRID_YZ) {
+    if (grid[0] > GPU_GRID_X || grid[1] > GPU_GRID_YZ || grid[2] > GPU_GRID_YZ) {
         snprintf(words, sizeof(words), "`%s` wants %lld x %lld x %lld blocks; at most %d x %d x %d are possible",
-                 k->name, (long long)grid[0], (long long)grid[1], (long long)grid[2], MOST_GRID_X, MOST_GRID_YZ,
-                 MOST_GRID_YZ);
+                 k->name, (long long)grid[0], (long long)grid[1], (long long)grid[2], GPU_GRID_X, GPU_GRID_YZ,
+                 GPU_GRID_YZ);
         return too_much(k, RAW_GRID, words, error);
     }
     if (shared > most) {

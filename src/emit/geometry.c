@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PHASES = 16, MOST_BLOCKS = 0x7fffffff, MOST_BLOCKS_ABOVE = 65535, FEW_BLOCKS = 2 };
+enum { FEW_BLOCKS = 2 };
 
 typedef struct phase_shape {
     team team;
@@ -39,7 +39,7 @@ struct cuda_layout {
     const tile_kernel *kernel;
     cuda_target target;
     int phase_count;
-    phase_shape phases[MOST_PHASES];
+    phase_shape phases[MAX_PHASES];
 };
 
 cuda_target cuda_target_default(int arch)
@@ -143,7 +143,7 @@ static qn_status schedule_shape(const cuda_layout *l, const schedule *s, const l
                                 qn_error *error)
 {
     int64_t programs = plan->programs[s->phase][0] * plan->programs[s->phase][1] * plan->programs[s->phase][2];
-    if (programs > MOST_BLOCKS)
+    if (programs > GPU_GRID_X)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
     int64_t blocks = MINIMUM(programs, (int64_t)l->target.multiprocessors * s->choice.blocks);
@@ -157,7 +157,7 @@ static qn_status chained_shape(const cuda_layout *l, const chained *c, const lau
 {
     const int64_t *each = plan->programs[c->phase];
     int64_t programs = each[0] * each[1] * each[2];
-    if (programs > MOST_BLOCKS)
+    if (programs > GPU_GRID_X)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
     *out = (cuda_shape){.grid = {programs, 1, 1}, .threads = c->threads, .cluster = 1, .shared_bytes = c->shared_bytes};
@@ -171,7 +171,7 @@ qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_
     *l = (cuda_layout){.memory = memory, .kernel = k, .target = complete(target), .phase_count = k->phase_count};
     qn_status status = QN_OK;
     if (!k->raw_language) {
-        CHECK(k->phase_count <= MOST_PHASES);
+        CHECK(k->phase_count <= MAX_PHASES);
         emit_options options = {0};
         emitter e = {.k = k, .options = &options, .memory = memory};
         e.name_set = map_new(memory);
@@ -330,10 +330,10 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
             return error_set(error, QN_NO_MEMORY, "kernel `%s` needs more scratch memory than there is",
                              l->kernel->name);
     }
-    int64_t most = MOST_BLOCKS / shape.cluster * shape.cluster;
+    int64_t most = GPU_GRID_X / shape.cluster * shape.cluster;
     shape.grid[0] = programs ? MINIMUM(blocks, most) : joins; /* with nothing to do it is the last block */
     if (blocks > most) shape.grid[1] = (blocks + most - 1) / most;
-    if (shape.grid[1] > MOST_BLOCKS_ABOVE)
+    if (shape.grid[1] > GPU_GRID_YZ)
         return error_set(error, QN_FAILED, "kernel `%s`: %lld programs are more than a launch can have",
                          l->kernel->name, (long long)programs);
     shape.shared_bytes = s->shared_bytes * teams + (int64_t)s->slot_bytes * shape.threads;

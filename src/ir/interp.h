@@ -63,7 +63,7 @@ typedef struct launch_plan {
     int64_t *scalars_bits; /* every parameter that is a scalar or an extent, by parameter number: i, or the bits of the
                               double f */
     int64_t (*extents)[MAX_RANK]; /* of every array parameter */
-    int64_t programs[16][3];      /* per phase */
+    int64_t programs[MAX_PHASES][3];
 } launch_plan;
 /* An empty plan for a kernel of so many parameters; its arrays live in the arena. */
 launch_plan launch_plan_new(arena *memory, int param_count);

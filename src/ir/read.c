@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { DEEPEST = 200, MOST_RESULTS = 4096, LONGEST_NAME = 255 };
+enum { MOST_RESULTS = 4096 };
 
 /* A parameter's extent is a value of the head, which comes later in the text. */
 typedef struct forward {
@@ -261,7 +261,7 @@ static bool read_region_args(reader *r, tile_block *b)
 static bool read_regions(reader *r, tile_op *op)
 {
     int count = op->code == OP_IF || op->code == OP_WHILE ? 2 : op->code == OP_FOR || op->code == OP_MAP ? 1 : 0;
-    if (count && ++r->depth > DEEPEST) return fail(r, "regions are nested more than 200 deep");
+    if (count && ++r->depth > NESTING_LIMIT) return fail(r, "regions are nested more than 200 deep");
     for (int i = 0; i < count; i++) {
         tile_block *b = op->regions[op->region_count++] = tile_block_new(r->k);
         if (i && !scan_expect(&r->scan, form_second_region(op->code))) return false;
@@ -541,7 +541,7 @@ static bool is_name(const char *name, bool parts)
 {
     for (size_t length;; name += length + 1) {
         length = parts ? strcspn(name, ".") : strlen(name);
-        if (!length || length > LONGEST_NAME || (name[0] >= '0' && name[0] <= '9')) return false;
+        if (!length || length > NAME_LIMIT_BYTES || (name[0] >= '0' && name[0] <= '9')) return false;
         for (size_t i = 0; i < length; i++) {
             char c = name[i];
             bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -581,7 +581,7 @@ qn_status tile_read(arena *memory, const char *file, const char *words, size_t l
     if (wrong)
         return error_set(error, QN_BAD_FILE,
                          "%s: \"%.40s\" is no name of a %s: letters, digits and underscores, at most %d", file, wrong,
-                         what, LONGEST_NAME);
+                         what, NAME_LIMIT_BYTES);
     qn_error broken;
     if (tile_verify(r.k, &broken) != QN_OK) return error_set(error, QN_BAD_FILE, "%s: %s", file, broken.message);
     *out = r.k;

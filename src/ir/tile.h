@@ -13,9 +13,8 @@
 #define QUERN_IR_TILE_H
 
 #include "base/base.h"
+#include "ir/limits.h"
 
-#define ARRAY_RANK 8 /* axes of arrays and tiles that a user writes or hands over, and of tensors */
-#define MAX_RANK 12  /* ... and of those that fusion makes: the pieces of axes, side by side */
 /* Extents and launch counts: what the host refuses above, so that index arithmetic over them does not wrap. */
 #define LARGEST_EXTENT ((int64_t)1 << 47)
 #define LARGEST_LAUNCH ((int64_t)1 << 40) /* programs of a phase, all axes together */
@@ -183,11 +182,11 @@ typedef struct tile_facts {
     bool last_unit;  /* array: last stride is 1 (or last extent <= 1) */
     bool contiguous; /* array: row-major with no gaps; implies last_unit */
     bool aligned;    /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
-    bool bulk;       /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes; with
+    bool bulk;    /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes; with
                         digits: its base is one */
-    bool small;      /* array: below 2^31 elements (offsets fit 32 bits) */
-    bool streams;    /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
-    bool one;        /* scalar or extent: equals 1 */
+    bool small;   /* array: below 2^31 elements (offsets fit 32 bits) */
+    bool streams; /* array: the launch touches more bytes than the caches hold: non-temporal stores pay */
+    bool one;     /* scalar or extent: equals 1 */
     bool by16, by8, by4; /* scalar or extent: divisible by so much; at most one is set, by8 and by4 on a GPU only */
     int size_class;      /* extent: 0: <= 64, 1: <= 1024, 2: <= 4096, 3: <= 65536, 4: <= 2^20, 5: larger; -1 unknown. A
                         GPU's: 6: <= 256, 7: <= 1024, 8: <= 16384, 9: <= 65536, 10: <= 262144, 11: <= 2^22, 12: more */

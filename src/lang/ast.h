@@ -131,7 +131,6 @@ typedef struct ast_file {
 } ast_file;
 
 /* import.c */
-#define TENSOR_PARAM_LIMIT 512 /* parameters of a tensor function */
 #define FOREIGN_LINES 10000000 /* line 3 of the second imported file is 2 * FOREIGN_LINES + 3 */
 const char *source_of_line(const ast_file *file, int *line, const ast_file **source); /* its path; the line is in it */
 

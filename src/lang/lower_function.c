@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MAX_ARGUMENTS = 64, FEW_ARGUMENTS = 4 };
+enum { FEW_ARGUMENTS = 4 };
 
 /* Calls nest deep and most have few arguments: the others lie in the arena. */
 #define ARGUMENT_TERMS(w, name, count)    \
@@ -204,7 +204,7 @@ static term run_elementwise(walk *w, const ast *function, const term *arguments,
 static term run_map(walk *w, const ast *function, const term *arguments, dtype type, const term *shape)
 {
     tile_block *region = tile_block_new(w->k), *outer;
-    value operands[MAX_ARGUMENTS] = {0};
+    value operands[MAX_PARAMS] = {0};
     int count = 0, mark, barrier = w->cons_barrier;
     bool in_map = w->in_map;
     for (int i = 0; i < function->list.count; i++)
@@ -268,7 +268,7 @@ static term apply_scalar(walk *w, const ast *function, const term *given, int co
     term shape = {0};
     bound_list bounds = {0};
     dtype type;
-    if (count != function->list.count || count > MAX_ARGUMENTS) {
+    if (count != function->list.count || count > MAX_PARAMS) {
         fault_argument_count(w->d, at, function->name, function->list.count, function->list.count, count);
         return term_error();
     }
@@ -435,9 +435,9 @@ term call_function(walk *w, const ast *function, const ast *call)
 {
     int count = call->list.count;
     ARGUMENT_TERMS(w, arguments, count);
-    array_ref *arrays[MAX_ARGUMENTS] = {0};
-    variable *aliases[MAX_ARGUMENTS] = {0};
-    bool scalar = is_scalar_function(function), good = count == function->list.count && count <= MAX_ARGUMENTS;
+    array_ref *arrays[MAX_PARAMS] = {0};
+    variable *aliases[MAX_PARAMS] = {0};
+    bool scalar = is_scalar_function(function), good = count == function->list.count && count <= MAX_PARAMS;
     for (int i = 0; good && i < count; i++) {
         const ast *param = function->list.items[i], *node = call->list.items[i];
         if (node->kind == AST_NAMED) {
@@ -496,7 +496,7 @@ term call_function_constant(walk *w, const symbol *s, const ast *call)
     int count = call->list.count;
     ARGUMENT_TERMS(w, arguments, count);
     const ast *param = s->item;
-    if (count != param->list.count || count > MAX_ARGUMENTS) {
+    if (count != param->list.count || count > MAX_PARAMS) {
         fault_argument_count(w->d, call->at, s->name, param->list.count, param->list.count, count);
         return term_error();
     }

@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-enum { MAX_PARAMS = 64, MAX_PHASES = 16 };
-
 static param_kind kind_of(const ast *param)
 {
     if (!strcmp(param->word, "in")) return PARAM_IN;

@@ -311,7 +311,7 @@ static void parse_params(parser *p, ast *item)
     do parser_push(p, &item->list, parse_param(p));
     while (parser_accept(p, ","));
     parser_expect(p, ")", NULL);
-    int limit = item->kind == AST_TENSOR ? TENSOR_PARAM_LIMIT : PARAM_LIMIT;
+    int limit = item->kind == AST_TENSOR ? TENSOR_PARAM_LIMIT : MAX_PARAMS;
     if (item->list.count > limit)
         parser_error(p, E105, open, "split it", "%d parameters; the limit is %d", item->list.count, limit);
 }

@@ -13,10 +13,7 @@
 #include <string.h>
 
 #define FILE_LIMIT_BYTES (16u << 20)
-#define NAME_LIMIT_BYTES 255
-#define NESTING_LIMIT 200
 #define HEIGHT_LIMIT 1000
-#define PARAM_LIMIT 64     /* of kernels and functions; tensor functions: TENSOR_PARAM_LIMIT */
 #define NODE_LIMIT 4000000 /* of the tree: what 16 MiB of ordinary source need; bounds the memory */
 #define ERROR_LIMIT 200    /* a file that is junk is not read to its end */
 
@@ -64,8 +61,8 @@ typedef struct parser {
     token now, next;
     int end_line, end_column; /* of the token consumed last */
     int nesting, node_count;
-    bool panic;                            /* an error was reported; silent until the next statement or item */
-    const char *generics[PARAM_LIMIT + 1]; /* types of this item that are generic */
+    bool panic;                           /* an error was reported; silent until the next statement or item */
+    const char *generics[MAX_PARAMS + 1]; /* types of this item that are generic */
     int generic_count;
     ast_list axis_calls; /* calls whose axis may stand by position, until all names are known */
 } parser;

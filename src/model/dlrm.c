@@ -13,6 +13,7 @@
 #include "data/safetensors.h"
 #include "model/kernels.h"
 #include "run/run.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -205,7 +206,7 @@ qn_status qn_dlrm_new(qn_tape *tape, const qn_dlrm_config *config, const qn_meta
     d->tape = tape;
     d->root = qn_model_new(tape, seed);
     /* By hand where there are warps; it takes whole groups of four columns. */
-    bool warps = strcmp(tape->device, "cpu") && strcmp(tape->device, "ref") && config->width % GRAIN == 0;
+    bool warps = target_find(tape->device)->threads && config->width % GRAIN == 0;
     d->interact = warps ? "interact_warp" : "interact";
     qn_status status =
         qn_module_load_text(tape->context, "kernels of models", (const char *)model_kernels, &d->module, error);

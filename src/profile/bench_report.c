@@ -117,7 +117,8 @@ static void remarks(const bench *b, text *out)
         text_add(out,
                  "more than 100%: a limit was measured while the machine was busy with other work, or a large part "
                  "of what this counts as moved is never touched\n");
-    if (!strcmp(b->device, "emu")) text_add(out, "emu is for checking CUDA text: its times say nothing about a GPU\n");
+    if (!target_find(b->device)->timed && target_runs_cuda(b->device))
+        text_add(out, "emu is for checking CUDA text: its times say nothing about a GPU\n");
     if (b->arrays.in_cache && b->arrays.count)
         text_add(out, "in cache: the arrays are too small to be timed out of it, so no share of the memory's limit is "
                       "given\n");

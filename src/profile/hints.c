@@ -263,7 +263,7 @@ hint_machine machine_of(qn_context *context, const char *device)
     qn_roofline kept;
     int slot;
     if (!context || !device || context_slot(context, device, &slot, NULL) != QN_OK) return m;
-    m.gpu = !strncmp(device, "cuda", 4);
+    m.gpu = target_is_gpu(device);
     m.units = slot_about(context, slot)->units;
     if (qn_roofline_find(context, device, &kept)) {
         m.copy_gb_per_s = kept.copy_gb_per_s;

@@ -60,9 +60,9 @@ static bool target_of(qn_context *context, const char *device, cuda_target *out)
     int slot;
     if (!context || !device || context_slot(context, device, &slot, NULL) != QN_OK) return false;
     const device_slot *s = &context->slots[slot];
-    bool gpu = !strncmp(s->driver->name, "cuda", 4);
+    bool gpu = target_is_gpu(s->driver->name);
     *out = gpu ? ((const cuda_device *)s->device)->target : cuda_target_default(0);
-    return gpu || !strcmp(s->driver->name, "emu");
+    return target_runs_cuda(s->driver->name);
 }
 
 /* The arrays and the plan as they were at the launch. */

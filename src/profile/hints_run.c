@@ -424,7 +424,7 @@ RULE_OF_RUN(threads_idle)
     int threads = 0;
     for (int i = 0; i < in->kernel_count; i++) {
         const hint_kernel *k = &in->kernels[i];
-        if (!k->facts->device || strcmp(k->facts->device, "cpu") || k->machine.units < 2) continue;
+        if (!k->facts->device || target_find(k->facts->device)->language != TARGET_C || k->machine.units < 2) continue;
         threads = k->machine.units;
         kernels_ns += k->total_ns;
         if (k->facts->programs >= k->machine.units) continue;

@@ -38,7 +38,7 @@ static const qn_ceilings *ceilings_for_hints(const report_model *m)
     const qn_ceilings *found = NULL;
     for (int i = 0; i < m->device_count; i++) {
         const report_device *d = &m->devices[i];
-        if (d->measured && (!found || !strncmp(d->name, "cuda", 4))) found = &d->ceilings;
+        if (d->measured && (!found || target_is_gpu(d->name))) found = &d->ceilings;
     }
     return found;
 }

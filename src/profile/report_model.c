@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/report.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <quern/device.h>
@@ -393,7 +394,7 @@ void model_measure(report_model *m, qn_context *context)
         if (qn_device_find(context, d->name, &info, &ignored) != QN_OK || !info.available) continue;
         snprintf(d->description, sizeof(d->description), "%s", info.description);
         d->units = info.units;
-        if (!strcmp(d->name, "ref") || !strcmp(d->name, "emu")) continue; /* what they reach says nothing */
+        if (!target_find(d->name)->timed) continue; /* what they reach says nothing */
         find_ceilings(d, context);
     }
     for (int i = 0; i < m->kernel_count; i++) {

@@ -144,7 +144,7 @@ void sources_of_model(report_model *m, source_list *list)
     }
     for (int i = 0; context && i < m->device_count; i++) {
         const char *name = m->devices[i].name;
-        if (strncmp(name, "cuda", 4) != 0 && strcmp(name, "emu") != 0) continue;
+        if (!target_runs_cuda(name)) continue;
         if (context_slot(context, name, &slot, NULL) == QN_OK) sources_compile(list, context, slot);
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "profile/report.h"
 #include "profile/roofs.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <quern/device.h>
@@ -176,8 +177,8 @@ static void put_cards(const report_model *m, text *out)
         if (isfinite(d->blocks_per_unit))
             card_print(out, memory,
                        arena_print(memory, "%s a %s of %s, mean over time",
-                                   !strncmp(d->name, "cuda", 4) ? "blocks" : "programs",
-                                   !strncmp(d->name, "cuda", 4) ? "multiprocessor" : "thread", d->name),
+                                   target_is_gpu(d->name) ? "blocks" : "programs",
+                                   target_is_gpu(d->name) ? "multiprocessor" : "thread", d->name),
                        "%.1f", d->blocks_per_unit);
         if (isfinite(d->occupancy))
             card_print(out, memory, arena_print(memory, "occupancy of %s, mean over time", d->name), "%.0f %%",

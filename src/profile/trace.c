@@ -352,7 +352,7 @@ static void add_properties(text *out, const qn_context *context)
     text_add(out, "\"deviceProperties\":[");
     for (int i = 0; context && i < context->slot_count; i++) {
         const device_slot *s = &context->slots[i];
-        if (!s->known || !s->about.available || strncmp(s->name, "cuda", 4)) continue;
+        if (!s->known || !s->about.available || !target_is_gpu(s->name)) continue;
         text_print(out, "%s{\"id\":%d,\"name\":", count ? "," : "", count);
         json_add_string(out, s->about.description);
         text_print(out, ",\"numSms\":%d,\"warpSize\":32}", s->about.units);

@@ -58,7 +58,7 @@ static qn_status evaluate_whole(const tuning *t, const ast *expression, const bi
 static qn_status find_names(tuning *t, const bindings *known, choice *choices, qn_error *error)
 {
     const ast *item = t->entry->item;
-    bool cpu = !strcmp(t->bench.context->slots[t->bench.slot].driver->name, "cpu");
+    bool cpu = !target_find(t->bench.context->slots[t->bench.slot].driver->name)->threads;
     for (int c = 0; c < item->clauses.count; c++) {
         const ast *clause = item->clauses.items[c];
         for (int i = 0; i < clause->list.count && !strcmp(clause->word, "tune"); i++) {

@@ -296,7 +296,7 @@ static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_err
 
 bool raw_runs_on(const char *language, const char *device)
 {
-    return !strcmp(language, "c") ? !strcmp(device, "cpu") : !strcmp(device, "cuda") || !strcmp(device, "emu");
+    return target_runs_raw(target_find(device), language);
 }
 
 static qn_status head_error(const qn_call *call, const qn_error *inner, qn_error *error);

@@ -21,7 +21,7 @@ static const char *const launch_names[] = {"grid.x",  "grid.y",  "grid.z",      
 const char *qn_device_for_cuda(const qn_context *context)
 {
     for (int i = 0; context && i < context->slot_count; i++)
-        if (!strcmp(context->slots[i].driver->name, "cuda") && context->slots[i].about.available) return "cuda";
+        if (target_is_gpu(context->slots[i].driver->name) && context->slots[i].about.available) return "cuda";
     return "emu";
 }
 

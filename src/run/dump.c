@@ -47,7 +47,7 @@ void dump_end(dump *d, int slot, const char *kernel, const char *source, size_t 
 {
     if (!d->wanted) return;
     const device_slot *s = &d->context->slots[slot];
-    bool cuda = strcmp(s->driver->name, "cpu") != 0, gpu = !strcmp(s->driver->name, "cuda");
+    bool gpu = target_is_gpu(s->driver->name);
     char hex[33], folder[4200];
     qn_error error;
     hash_to_hex(hash_bytes(source, length), hex);
@@ -56,7 +56,9 @@ void dump_end(dump *d, int slot, const char *kernel, const char *source, size_t 
     if (!good) context_say(d->context, "cannot keep what is compiled: %s", error.message);
     for (int i = 0; i < d->count && good; i++)
         good = write_one(d, folder, d->texts[i].name, d->texts[i].words, d->texts[i].length);
-    good = good && write_one(d, folder, cuda ? "kernel.cu" : "kernel.c", source, length);
+    char name[32];
+    snprintf(name, sizeof(name), "kernel.%s", target_text_ending(target_find(s->driver->name)));
+    good = good && write_one(d, folder, name, source, length);
     text listing = {0};
     if (good && s->driver->disassemble && s->driver->disassemble(s->device, source, &listing, NULL) == QN_OK)
         good = write_one(d, folder, gpu ? "kernel.ptx" : "kernel.s", text_get(&listing), listing.length);

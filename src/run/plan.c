@@ -121,8 +121,8 @@ static qn_status build(plan_build *b, qn_error *error)
     for (int i = 0; i < q->assign_count; i++) p->roots[p->root_count++] = b->assigns[i].from;
     const char *scores = getenv("QUERN_SCORES_BYTES");
     const fuse_options options = {.mode = q->mode,
-                                  .gpu = !strcmp(device, "cuda") || !strcmp(device, "emu"),
-                                  .cuda_text = !strcmp(device, "cuda") || !strcmp(device, "emu"),
+                                  .gpu = target_find(device)->threads,
+                                  .cuda_text = target_runs_cuda(device),
                                   .check_indices = q->check_indices,
                                   .units = about->units,
                                   .arch = about->arch,

@@ -20,7 +20,6 @@
 #include <quern/workbench.h>
 
 #define MAX_DEVICES 16
-#define MAX_PARAMS 64  /* of a kernel, with its extents; tensor functions have as many as FUNCTION_PARAMS */
 #define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
 
 enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8, LOG_GRAPH = 16, LOG_FUSION = 32, LOG_GUARDS = 64 };

@@ -25,7 +25,7 @@ bool show_is_cuda(const char *stage)
 qn_status show_cuda_target(qn_context *context, const char *device, const char *arch, show_request *r, qn_error *error)
 {
     int number = 0;
-    if (device && strncmp(device, "cuda", 4) != 0 && strcmp(device, "emu") != 0)
+    if (device && !target_runs_cuda(device))
         return error_set(error, QN_BAD_CALL, "the device %s has no stage `%s`: it is one of cuda", device, r->stage);
     if (arch && !arch_from_words(arch, &number))
         return error_set(error, QN_BAD_CALL, "`%s` is no GPU architecture; write one such as sm_90a", arch);
@@ -35,7 +35,7 @@ qn_status show_cuda_target(qn_context *context, const char *device, const char *
     bool there = context_slot(context, device ? device : "cuda", &r->slot, NULL) == QN_OK;
     const device_slot *s = &context->slots[there ? r->slot : 0];
     if (!there && context_slot(context, "ref", &r->slot, NULL) == QN_BAD_CALL) r->slot = 0;
-    if (there && !arch && !strncmp(s->driver->name, "cuda", 4))
+    if (there && !arch && target_is_gpu(s->driver->name))
         r->target = ((const cuda_device *)s->device)->target;
     else
         r->target = cuda_target_default(number ? number : NVRTC_DEFAULT_ARCH);

@@ -174,7 +174,7 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
     shown s = {.memory = arena_new()};
     show_request target = {.stage = stage};
     qn_status status = QN_OK;
-    s.gpu = show_is_cuda(stage) || (device && (!strncmp(device, "cuda", 4) || !strcmp(device, "emu")));
+    s.gpu = show_is_cuda(stage) || (device && target_find(device)->threads);
     if (s.gpu) {
         status = show_cuda_target(context, device, options->arch, &target, error);
         s.slot = target.slot;

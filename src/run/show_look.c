@@ -33,7 +33,7 @@ qn_status show_look(show_request *r, const tile_kernel *k, const char *source, q
     qn_call *call = r->call;
     if (!r->planned)
         return error_set(error, QN_BAD_CALL, "hints need the sizes of `%s`: give each with --set name=number", k->name);
-    cubin_usage usages[CUDA_MOST_PHASES] = {0};
+    cubin_usage usages[MAX_PHASES] = {0};
     cuda_layout *layout = NULL;
     launch_look look;
     arena *memory = arena_new();

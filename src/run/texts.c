@@ -127,7 +127,7 @@ kernel_texts *texts_make(qn_context *context, int slot, const tile_kernel *k)
 {
     const device_slot *s = &context->slots[slot];
     text words = {0};
-    bool cuda = !strncmp(s->name, "cuda", 4) || !strcmp(s->name, "emu");
+    bool cuda = target_runs_cuda(s->name);
     if (s->driver->emit) {
         if (s->driver->emit(s->device, k, &words, NULL) != QN_OK) text_clear(&words);
     } else {
@@ -160,7 +160,7 @@ qn_status texts_compile(kernel_texts *t, qn_context *context, int slot, qn_error
     nvrtc_output made = {0};
     const char *device = context->slots[slot].name;
     show_request r = {.stage = "ptx", .annotate = true};
-    qn_status status = show_cuda_target(context, !strncmp(device, "cuda", 4) ? device : NULL, NULL, &r, error);
+    qn_status status = show_cuda_target(context, target_is_gpu(device) ? device : NULL, NULL, &r, error);
     const char **lines = ARENA_ARRAY(t->memory, const char *, t->source_count + 1);
     int line_count = t->source_count && t->source[0].source_line == 1 ? t->source_count : 0;
     for (int i = 0; i < line_count; i++) lines[i] = t->source[i].words;

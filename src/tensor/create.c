@@ -6,6 +6,7 @@
 #include "tensor/ops.h"
 
 #include "ir/graph_build.h"
+#include "target/target.h"
 
 #include <math.h>
 #include <quern/workbench.h>
@@ -194,7 +195,7 @@ qn_tensor qn_from_buffer(qn_tape *tape, qn_buffer *buffer, int64_t offset_elemen
 /* True when the device reads the host's memory. */
 static bool host_memory(const qn_tape *tape)
 {
-    return !strcmp(tape->device, "cpu") || !strcmp(tape->device, "ref") || !strcmp(tape->device, "emu");
+    return target_find(tape->device)->host_memory;
 }
 
 /* The elements of a strided view, one after the other. */

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { MOST_ARGUMENTS = 64 };
-
 const ast *named_of(const ast *call, const char *name)
 {
     for (int i = 0; i < call->list.count; i++)
@@ -269,7 +267,7 @@ static bool bind_generic(tracer *t, const ast *param, const operand *x, bool unt
 static bool bind_scalar_arguments(tracer *t, const ast *function, const operand *given, const ast *call, place at,
                                   unsigned *units, bool *tensors)
 {
-    int count = function->list.count, kept = 0, which[MOST_ARGUMENTS];
+    int count = function->list.count, kept = 0, which[MAX_PARAMS];
     operand *values = ARENA_ARRAY(t->memory, operand, count + 1);
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < count; i++)
@@ -298,7 +296,7 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
         which[kept] = i;
         values[kept++] = x;
     }
-    node nodes[MOST_ARGUMENTS];
+    node nodes[MAX_PARAMS];
     if (*tensors && !operands_join(t, values, kept, DT_COUNT, at, nodes, units)) return false;
     for (int i = 0; i < kept; i++) {
         const ast *param = function->list.items[which[i]];
@@ -313,7 +311,7 @@ static bool bind_scalar_arguments(tracer *t, const ast *function, const operand 
 operand trace_scalar_function(tracer *t, const ast *function, const operand *given, int count, const ast *call,
                               place at)
 {
-    if (count != function->list.count || count > MOST_ARGUMENTS) {
+    if (count != function->list.count || count > MAX_PARAMS) {
         fault_argument_count(t->d, at, function->name, function->list.count, function->list.count, count);
         return operand_error();
     }
@@ -361,7 +359,7 @@ operand trace_scalar_function(tracer *t, const ast *function, const operand *giv
     /* A result that does not depend on the tensors has their shape all the same. */
     operand *with = ARENA_ARRAY(t->memory, operand, count + 1);
     with[0] = out;
-    node nodes[MOST_ARGUMENTS + 1];
+    node nodes[MAX_PARAMS + 1];
     int kept = 1;
     for (int i = 0; i < count; i++)
         if (!function->list.items[i]->is_function && given[i].kind == OPERAND_TENSOR) with[kept++] = given[i];
@@ -377,7 +375,7 @@ static operand call_bound_function(tracer *t, const local *l, const ast *call)
     operand *x = ARENA_ARRAY(t->memory, operand, count + 1);
     const ast *param = l->item;
     const char *name = l->function;
-    if (count != param->list.count || count > MOST_ARGUMENTS) {
+    if (count != param->list.count || count > MAX_PARAMS) {
         fault_argument_count(t->d, call->at, l->name, param->list.count, param->list.count, count);
         return operand_error();
     }
@@ -408,7 +406,7 @@ static operand call_item(tracer *t, const ast *item, const ast *call)
     }
     operand *x = ARENA_ARRAY(t->memory, operand, call->list.count + 1);
     if (!no_named(t, call, item->name)) return operand_error();
-    for (int i = 0; i < call->list.count && i < MOST_ARGUMENTS; i++) {
+    for (int i = 0; i < call->list.count && i < MAX_PARAMS; i++) {
         if (i < item->list.count && item->list.items[i]->is_function) continue;
         x[i] = trace_expression(t, call->list.items[i]);
         if (!is_plain(t, &x[i], call->list.items[i]->at)) return operand_error();

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MOST_PARAMS = 64, MOST_OUTPUTS = 16 };
+enum { MOST_OUTPUTS = 16 };
 
 /* What the graph's node points to, and what its gradient needs. */
 typedef struct kernel_op {
@@ -23,8 +23,8 @@ typedef struct kernel_op {
     void *module;
     function_entry *entry;
     int units;
-    bindings settings;                              /* as it was called */
-    int inputs[MOST_PARAMS], outputs[MOST_OUTPUTS]; /* parameters, in the order of the node's */
+    bindings settings;                             /* as it was called */
+    int inputs[MAX_PARAMS], outputs[MOST_OUTPUTS]; /* parameters, in the order of the node's */
 } kernel_op;
 
 static bool reads(const ast *param)
@@ -133,9 +133,9 @@ static node in_memory(tracer *t, node n)
 
 operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const bindings *settings, place at)
 {
-    given_array arrays[MOST_PARAMS];
+    given_array arrays[MAX_PARAMS];
     lang_given given = {.settings = *settings, .arrays = arrays, .units = t->units};
-    node inputs[MOST_PARAMS];
+    node inputs[MAX_PARAMS];
     int input_count = 0;
     kernel_op *op = ARENA_NEW(t->tape->memory, kernel_op);
     *op = (kernel_op){
@@ -213,8 +213,8 @@ operand trace_kernel(tracer *t, const ast *item, const operand *arguments, const
 
 operand trace_kernel_call(tracer *t, const ast *item, const ast *call)
 {
-    operand *arguments = ARENA_ARRAY(t->memory, operand, MOST_PARAMS);
-    int order[MOST_PARAMS], count = 0, at = 0;
+    operand *arguments = ARENA_ARRAY(t->memory, operand, MAX_PARAMS);
+    int order[MAX_PARAMS], count = 0, at = 0;
     bindings settings = {0};
     for (int i = 0; i < item->list.count; i++) {
         arguments[i].kind = OPERAND_VOID;

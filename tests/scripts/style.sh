@@ -17,7 +17,7 @@ finish() {
     fi
 }
 
-order="base ir lang tensor fuse passes schedule loops emit device run profile data model"
+order="base ir target lang tensor fuse passes schedule loops emit device run profile data model"
 wrong=0
 grep -nE '^ *# *include "[a-z]*/' src/*/*.[ch] | awk -v order="$order" '
     BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) place[names[i]] = i }
@@ -127,6 +127,12 @@ grep -rnE '^static [a-z0-9_]+ \*?(is|are|has)?_?(row_major|contiguous|aligned|de
 grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|data/npy|run/check_compare)\.c:' &&
     bad "set strides with strides_set_row_major"
 finish "views are asked in one place"
+
+# What a device can is a row of targets.def: names are compared nowhere else.
+wrong=0
+grep -rnE 'str(n?)cmp\([^;]*"(cpu|cuda|emu|ref)"' src --include='*.c' | grep -vE '^src/device/' |
+    grep -vE '(raw_language|word|stage|wanted), "cuda"|self_cuda' && bad "ask src/target/target.h"
+finish "devices by what they can"
 
 # Comments name files that are there.
 wrong=0

@@ -10,7 +10,7 @@ if ! command -v nm >/dev/null || [ ! -d "$objects" ]; then
     exit 0
 fi
 cd "$objects" || exit 1
-order="base ir lang tensor fuse passes schedule loops emit device run profile data model"
+order="base ir target lang tensor fuse passes schedule loops emit device run profile data model"
 # A context tells the profiler that it comes and goes; buffers and files are public functions that tensors use.
 known="run/context.c profile_context_closing profile
 run/context.c profile_context_opened profile
