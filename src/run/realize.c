@@ -405,17 +405,42 @@ static const char *words_of(plan *p)
     return p->words;
 }
 
+static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan **made, bool *stored, qn_error *error);
+
+/* Indices that have to be known before what they point into is read. Pending assignments wait: what is computed here reads
+ * what variables held before them. *any: what was collected for the evaluation is not there any more. */
+static qn_status compute_indices(qn_tape *tape, bool *any, qn_error *error)
+{
+    uint32_t *slots;
+    int count = realize_computed_indices(tape, &slots), pending = tape->assign_count;
+    plan *made = NULL;
+    bool stored = false;
+    *any = count > 0;
+    if (!count) return QN_OK;
+    tape->assign_count = 0;
+    qn_status status = evaluate(tape, slots, count, &made, &stored, error);
+    tape->assign_count = pending;
+    for (int i = 0; i < count; i++)
+        tape_forget((qn_tensor){tape, slots[i], tape->slots[slots[i]].stamp}); /* the values stay with their nodes */
+    heap_free(slots);
+    return status;
+}
+
 /* *stored: assignments were carried out, or failed in the middle, and are not pending any more. */
 static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan **made, bool *stored, qn_error *error)
 {
     realizer *r = tape->realizer;
-    collect_targets(tape, slots, count);
-    const realize_work work = {.targets = r->targets,
-                               .target_count = r->target_count,
-                               .assigns = tape->assigns,
-                               .assign_count = tape->assign_count};
-    if (!work.target_count && !work.assign_count) return QN_OK;
-    QN_TRY(realize_key(tape, &work, error));
+    realize_work work;
+    for (bool again = true; again;) {
+        collect_targets(tape, slots, count);
+        work = (realize_work){.targets = r->targets,
+                              .target_count = r->target_count,
+                              .assigns = tape->assigns,
+                              .assign_count = tape->assign_count};
+        if (!work.target_count && !work.assign_count) return QN_OK;
+        QN_TRY(realize_key(tape, &work, error));
+        QN_TRY(compute_indices(tape, &again, error));
+    }
     QN_TRY(realize_check_indices(tape, error));
     plan *p = NULL;
     QN_TRY(get_plan(tape, &work, &p, error));

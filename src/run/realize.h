@@ -195,6 +195,8 @@ void capture_abandon(qn_tape *tape);                  /* the tape goes: its plan
 /* ---- realize_index.c: indices whose values the host has, tested before anything runs ---- */
 
 qn_status realize_check_indices(const qn_tape *tape, qn_error *error);
+/* Slots, new ones, of the indices that are to be computed before the others, so that they can be checked; heap_free. */
+int realize_computed_indices(qn_tape *tape, uint32_t **slots);
 
 /* ---- realize_log.c ---- */
 

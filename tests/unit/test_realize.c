@@ -257,6 +257,36 @@ static void errors(void)
     EXPECT(qn_tape_new(context, "nothing", &tape, &error) == QN_BAD_CALL);
 }
 
+/* Indices that are computed, by reading and by adding: found on ref, and where the tape asks for it; on a device with memory
+ * of its own kernels look at what they read. Elsewhere they read and write nothing. */
+static void computed_indices(void)
+{
+    bool is_ref = !strcmp(where, "ref"), far = !strcmp(where, "cuda");
+    int64_t some[] = {0, 2, 1};
+    for (int checks = 0; checks < 2; checks++) {
+        begin();
+        qn_tape_set_check_indices(tape, checks);
+        qn_tensor x = numbers(3, 2), v = qn_variable(x), updates = qn_ones(tape, QN_F32, QN_SHAPE(3, 2));
+        qn_tensor index = qn_add_scalar(qn_from_memory(tape, some, QN_I64, QN_SHAPE(3)), 1);
+        qn_assign(v, qn_add_scalar(v, 1)); /* waits for what is computed before it */
+        READS(qn_index_select(v, 0, qn_sub_scalar(index, 1)), 1, 2, 5, 6, 3, 4);
+        qn_assign(v, qn_add_scalar(v, 1));
+        qn_tensor read = qn_index_select(x, 0, index), added = qn_index_add(x, 0, index, updates);
+        if (is_ref || (checks && !far)) {
+            EXPECT(qn_eval(tape, &read, 1, &error) == QN_FINDING && strstr(error.message, "index_select"));
+            EXPECT(
+                strstr(error.message, "index 3 is outside axis 0 of a tensor of shape [3, 2]: it must be from 0 to 2"));
+            EXPECT(strstr(error.message, " (element 1 of the indices)") != NULL);
+            EXPECT(qn_eval(tape, &added, 1, &error) == QN_FINDING && strstr(error.message, "index_add"));
+        } else if (!checks) {
+            READS(read, 2, 3, 0, 0, 4, 5);
+            READS(added, 0, 1, 3, 4, 5, 6);
+        }
+        READS(v, 2, 3, 4, 5, 6, 7); /* each assignment was carried out once */
+        end();
+    }
+}
+
 /* A tensor that no machine holds: an error, and everything goes on. */
 static void no_memory(void)
 {
@@ -311,6 +341,7 @@ ON_EVERY_DEVICE(random_numbers)
 ON_EVERY_DEVICE(plans_are_found)
 ON_EVERY_DEVICE(batch_sizes)
 ON_EVERY_DEVICE(errors)
+ON_EVERY_DEVICE(computed_indices)
 ON_EVERY_DEVICE(no_memory)
 ON_EVERY_DEVICE(empty_tensors)
 ON_EVERY_DEVICE(kernels_of_modules)
@@ -436,6 +467,6 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
           CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_batch_sizes),
-          CASE(on_devices_errors), CASE(on_devices_no_memory), CASE(on_devices_empty_tensors),
-          CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps), CASE(memory_is_kept), CASE(host_cost),
-          CASE(closing))
+          CASE(on_devices_errors), CASE(on_devices_computed_indices), CASE(on_devices_no_memory),
+          CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps),
+          CASE(memory_is_kept), CASE(host_cost), CASE(closing))
