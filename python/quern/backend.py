@@ -401,7 +401,7 @@ class Program:
 
     def __init__(self, gm, inputs, options):
         self.gm, self.options, self.form, self.times = gm, options, "quern", {}
-        self.code = runtime.code_of_one_operator(gm)
+        self.code = runtime.code_of_few_operators(gm)
         self.parts = parts = {}
 
         def compiler(kind):
@@ -446,16 +446,16 @@ class Program:
         self.form = form
         for graph in self.graphs:
             graph.select(form)
-        self.run = self.gm.forward if form == "torch" else self.quern
+        self.run = self.gm.forward if form in _TORCHS else self.quern
+        if form == "alone" and self.code is not None and runtime.is_only_program(self.code):
+            runtime.leave_alone(self.code)
 
     def first(self, *args):
         """The first call on CUDA: islands are compiled side by side, and the forms are measured where that was not done before;
         while somebody records a CUDA graph, or without memory for it, nothing is. The form with large products takes longest to compile:
         that is done while the others run, and it is measured at the first call after."""
         self.select(self.known or "quern")
-        if self.known == "torch":
-            self.leave_frame()
-        elif not torch.cuda.is_current_stream_capturing():
+        if self.known not in _TORCHS and not torch.cuda.is_current_stream_capturing():
             try:
                 _prepare(self.islands(self.known or "quern"))
                 if self.key and not self.known:
@@ -467,7 +467,7 @@ class Program:
                         self.prepare_products()
             except torch.OutOfMemoryError:
                 self.select("quern")
-        return (self.gm.forward if self.form == "torch" else self.quern)(*args)
+        return (self.gm.forward if self.form in _TORCHS else self.quern)(*args)
 
     def prepare_products(self):
         stream, meanwhile = torch.cuda.current_stream(), self.run
@@ -500,17 +500,13 @@ class Program:
         if not times:
             self.select("quern")
             return False
-        self.times = times
-        self.select(choice.best_of(times))
-        if "products" in names or not self.has_products:
+        self.times, is_last = times, "products" in names or not self.has_products
+        place = next(x.device for x in args if isinstance(x, torch.Tensor) and x.is_cuda)
+        can_leave = is_last and self.code is not None and runtime.is_only_program(self.code)
+        self.select(choice.best_of(times, choice.guards_seconds(place) if can_leave else None))
+        if is_last:
             choice.remember(self.key, self.form, times)
-            if self.form == "torch":
-                self.leave_frame()
         return True
-
-    def leave_frame(self):
-        if self.code is not None:
-            runtime.leave_alone(self.code)
 
     @property
     def reports(self):
@@ -550,8 +546,8 @@ class Explanation:
             if program.times:
                 words = ", ".join(f"{_FORMS[name]} {t * 1e6:.1f} us" for name, t in program.times.items())
                 lines.append(f"measured: {words}")
-            if program.form == "torch":
-                lines.append("torch runs this program itself: that was faster")
+            if program.form in _TORCHS:
+                lines.append(f"torch runs this program itself{', without Dynamo before it' if program.form == 'alone' else ''}: that was faster")
             elif not program.is_plain:
                 lines.append("AOTAutograd's wrapper runs this program: results are views of each other, or it has casts or effects")
         for report in self.reports:
@@ -578,6 +574,7 @@ class Explanation:
 
 
 _FORMS = {"quern": "Quern", "products": "with large products", "torch": "torch"}
+_TORCHS = ("torch", "alone")
 
 
 def _short(target):

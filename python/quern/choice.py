@@ -1,4 +1,5 @@
-"""Which form of a program runs: Quern's, Quern's with large products too, or torch's own. Measured, not guessed: at the first
+"""Which form of a program runs: Quern's (`quern`), Quern's with large products too (`products`), torch's own (`torch`), or that without Dynamo before it
+(`alone`: a function of few operators). Measured, not guessed: at the first
 call on CUDA each form is run with the program's own tensors, forward and backward, in turns; the fastest stays. The answer is kept
 in the cache folder (`torch.log`), so that the next process asks nobody.
 
@@ -133,6 +134,20 @@ def measure(forms, args, changed):
     return {name: min(each) for name, each in times.items()}
 
 
-def best_of(times):
+def guards_seconds(device):
+    """About what Dynamo asks before it calls a program, in seconds of this machine: as much as two small operators with a gradient."""
+    x = torch.ones(4, device=device, requires_grad=True)
+    for _ in range(10):
+        x + x
+    start = time.perf_counter()
+    for _ in range(40):
+        x + x
+    return 2 * (time.perf_counter() - start) / 40
+
+
+def best_of(times, guards=None):
+    """guards: what Dynamo takes before each call, where the program's function could be left alone; None: it cannot."""
     best = min((t, name) for name, t in times.items() if name != "torch")[1]
+    if guards is not None and times["torch"] < TORCH_MUST_WIN_BY * (times[best] + guards):
+        return "alone"
     return "torch" if times["torch"] < TORCH_MUST_WIN_BY * times[best] else best

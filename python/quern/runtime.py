@@ -7,6 +7,7 @@ arrive, buffers that were changed copied at the end. `serve` gives None where th
 
 import os
 import sys
+import weakref
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
@@ -21,20 +22,31 @@ def leave_alone(code):
     set_code_exec_strategy(code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
 
 
-def code_of_one_operator(gm):
-    """The code of a function that is one operator of torch's and nothing else, in a graph without breaks; None: it is not. Where torch's own is faster
-    there is nothing to gain at any size, and Dynamo's guards, which can cost more than the operator, are left out too."""
-    if sum(n.op.startswith("call_") for n in gm.graph.nodes) != 1:
+MOST_OPERATORS_ALONE = 4
+_made = weakref.WeakKeyDictionary()  # by code: how many programs
+
+
+def is_only_program(code):
+    """Of its function: others, for other sizes or types, may be Quern's."""
+    return _made.get(code, 0) == 1
+
+
+def code_of_few_operators(gm):
+    """The code of a function that is a few operators of torch's and nothing else, in a graph without breaks and of known sizes; None: it is not. Where torch's
+    own are faster than Quern's and Dynamo's guards together, which can cost more than such a function, it is left alone."""
+    frame, owner = sys._getframe(1), None
+    while frame is not None and not isinstance(owner, OutputGraph):
+        owner, frame = frame.f_locals.get("self"), frame.f_back
+    if not isinstance(owner, OutputGraph):
         return None
-    frame = sys._getframe(1)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, OutputGraph):
-            code = owner.root_tx.f_code
-            shared = code.co_filename.startswith(os.path.dirname(torch.__file__))  # by every module
-            return None if shared or owner.compile_subgraph_reason.graph_break else code
-        frame = frame.f_back
-    return None
+    code = owner.root_tx.f_code
+    _made[code] = _made.get(code, 0) + 1
+    if owner.compile_subgraph_reason.graph_break or code.co_filename.startswith(os.path.dirname(torch.__file__)):  # torch's is every module's
+        return None
+    values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    sizes = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape] + [v for v in values if isinstance(v, torch.SymInt)]
+    few = sum(n.op.startswith("call_") for n in gm.graph.nodes) <= MOST_OPERATORS_ALONE
+    return code if few and all(isinstance(n, int) for n in sizes) else None
 
 
 def serve(parts, inputs):

@@ -139,28 +139,42 @@ class Runtime(unittest.TestCase):
             warnings.filterwarnings("error", message="Dynamo does not know how to trace")
             self.same([compiled(f)(self.x)], [f(self.x)])
 
-    def test_one_operator_that_torch_does_faster(self):
-        """Dynamo leaves the function alone from then on; a function of two operators it does not."""
-        from quern import runtime
+    def test_few_operators_that_torch_does_faster(self):
+        """Dynamo leaves the function alone from then on; one of many operators it does not, nor one whose sizes change."""
+        from quern import choice, runtime
 
-        def one(x):
-            return torch.nn.functional.layer_norm(x, (8,))
+        def few(x):
+            return torch.nn.functional.layer_norm(x, (8,)) * 2
 
-        def two(x):
-            return torch.sin(x) * 2
+        def many(x):
+            return torch.sin(x).cos().tanh().exp() * 2 + x
 
-        for function, is_one in ((one, True), (two, False)):
-            f, program, _ = program_of(function, self.x)
-            self.assertEqual(program.code is not None, is_one)
-        f, program, _ = program_of(one, self.x)
-        self.assertIs(program.code, one.__code__)
-        program.select("torch")
-        program.leave_frame()
-        count = len(torch._dynamo.eval_frame._debug_get_cache_entry_list(one.__code__))
+        for function, is_left in ((few, True), (many, False)):
+            self.assertEqual(program_of(function, self.x)[1].code is not None, is_left)
+        torch._dynamo.mark_dynamic(self.x, 0)
+        self.assertIsNone(program_of(few, self.x)[1].code)
+        self.setUp()
+
+        def once(x):
+            return torch.nn.functional.layer_norm(x, (8,)) * 3
+
+        f, program, _ = program_of(once, self.x)
+        self.assertIs(program.code, once.__code__)
+        program.select("alone")
+        count = len(torch._dynamo.eval_frame._debug_get_cache_entry_list(once.__code__))
         wide = torch.randn(3, 4, 8)
-        self.same([f(wide)], [one(wide)])
-        self.assertEqual(len(torch._dynamo.eval_frame._debug_get_cache_entry_list(one.__code__)), count)
-        self.assertIsNone(runtime.code_of_one_operator(program.gm))  # not while Dynamo compiles
+        self.same([f(wide)], [once(wide)])
+        self.assertEqual(len(torch._dynamo.eval_frame._debug_get_cache_entry_list(once.__code__)), count)
+        self.assertIsNone(runtime.code_of_few_operators(program.gm))  # not while Dynamo compiles
+        self.assertFalse(runtime.is_only_program(few.__code__))  # it was compiled again and again
+        for times, guards, wanted in (
+            ({"quern": 100e-6, "torch": 110e-6}, None, "quern"),
+            ({"quern": 100e-6, "torch": 110e-6}, 30e-6, "alone"),
+            ({"quern": 100e-6, "torch": 140e-6}, 30e-6, "quern"),
+            ({"quern": 100e-6, "torch": 90e-6}, None, "torch"),
+        ):
+            self.assertEqual(choice.best_of(times, guards), wanted)
+        self.assertTrue(0 < choice.guards_seconds("cpu") < 1e-2)
 
     def test_calls_leave_nothing(self):
         """100,000 calls: memory and descriptors as before."""
