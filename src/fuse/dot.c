@@ -762,6 +762,8 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     l->k->knob_turns = w->tiles.turns;
     l->k->knob_stages = w->tiles.stages;
     begin_split(w, &size);
+    const dot_tiles tiles = w->tiles;
+    const int64_t parts = w->parts;
     for (int side = 0; side < 2; side++)
         if (copies[side] || (w->as_terms && !w->whole))
             dot_make_terms(w, side, w->as_terms ? DOT_TERMS : 1, w->as_terms ? DT_BF16 : elem);
@@ -789,7 +791,11 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         if (!done) store_by_first(w, f, missing);
     }
     if (l->why) return refuse(w, l->why);
-    return lower_finish(l, out, error) == QN_OK;
+    if (lower_finish(l, out, error) != QN_OK) return false;
+    struct dot_choice *choice = ARENA_NEW(b->memory, struct dot_choice);
+    *choice = (struct dot_choice){.elem = elem, .size = size, .tiles = tiles, .parts = parts, .gathered = w->whole};
+    out->choice = choice;
+    return true;
 }
 
 /* Extents of the space: of top, of K, of what is added up between the product and top; 0: there are too many. */

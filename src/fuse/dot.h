@@ -38,6 +38,25 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
  * large. */
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size);
 
+/* dot_tiles.c: the tiles of a fed product, each with the parts of K that suit it best and what that takes by estimate. */
+enum { DOT_CANDIDATES = 7 };
+typedef struct dot_candidate {
+    dot_tiles tiles;
+    double time_ns;
+} dot_candidate;
+int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_candidate *out);
+/* dot_tiles.c: why bulk copies do not feed it; NULL: they do. */
+const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_sizes *size);
+
+/* What was chosen for a product, and from what; kept with its kernel for whoever asks (fuse_print_choices). */
+struct dot_choice {
+    dtype elem;
+    dot_sizes size;
+    dot_tiles tiles;
+    int64_t parts;
+    bool gathered;
+};
+
 /* dot_tiles.c: parts of K that are summed by programs of their own; 1: it is not split. */
 int64_t dot_choose_parts(const fuse_options *options, const dot_tiles *tiles, const dot_sizes *size);
 

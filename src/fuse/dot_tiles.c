@@ -108,31 +108,42 @@ static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, 
     return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);
 }
 
-/* Fed by bulk copies: the tile, and the parts of K, that end first, by how fast a multiprocessor is with them. */
-static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
+int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_candidate *out)
 {
-    static const fed_tile tiles[] = {{128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true},
-                                     {128, 64, 0.65, false}, {64, 128, 0.62, false},  {64, 256, 0.75, false},
-                                     {64, 64, 0.45, false}};
-    dot_tiles best = {0};
-    double least = 0;
+    static const fed_tile tiles[DOT_CANDIDATES] = {
+        {128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true}, {128, 64, 0.65, false},
+        {64, 128, 0.62, false}, {64, 256, 0.75, false},  {64, 64, 0.45, false}};
     int64_t units = MAXIMUM(options->units, 1);
+    int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
         const fed_tile *t = &tiles[i];
         if (size->as_terms && (t->turns || t->rows * t->columns > 128 * 128)) continue;
+        dot_candidate *best = &out[count++];
+        *best = (dot_candidate){0};
         for (int64_t parts = 1; parts == 1 || (!t->turns && parts <= units && size->depth / parts >= FED_PART);
              parts += MAXIMUM(parts / 8, 1)) {
             double time = fed_time(size, units, t, parts);
-            if (best.rows && time >= least) continue;
-            least = time;
-            int64_t count = size->products * ((size->rows + t->rows - 1) / t->rows) *
-                            ((size->columns + t->columns - 1) / t->columns);
+            if (best->tiles.rows && time >= best->time_ns) continue;
+            int64_t programs = size->products * ((size->rows + t->rows - 1) / t->rows) *
+                               ((size->columns + t->columns - 1) / t->columns);
             int stages =
-                is_thin(size) && t->rows * t->columns <= 64 * 64 && count * parts <= units ? FED_ALONE_STAGES : 0;
-            best = (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns};
+                is_thin(size) && t->rows * t->columns <= 64 * 64 && programs * parts <= units ? FED_ALONE_STAGES : 0;
+            best->time_ns = time;
+            best->tiles =
+                (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns};
         }
     }
-    return best;
+    return count;
+}
+
+/* Fed by bulk copies: the tile, and the parts of K, that end first, by how fast a multiprocessor is with them. */
+static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
+{
+    dot_candidate all[DOT_CANDIDATES];
+    int count = dot_fed_candidates(options, size, all), best = 0;
+    for (int i = 1; i < count; i++)
+        if (all[i].time_ns < all[best].time_ns) best = i;
+    return all[best].tiles;
 }
 
 /* A product of f32 is no less accurate as products of the terms that its operands are split into, and faster where
@@ -148,6 +159,19 @@ static bool wants_terms(const fuse_options *options, dtype elem, product_way way
     double columns = (double)((size->columns + 127) / 128 * 128);
     double multiply = rows * columns * depth * (double)size->products / TERMS_RATE, read = elements * 6 / MEMORY_RATE;
     return 2 * TERMS_NS + elements * 10 / MEMORY_RATE + MAXIMUM(multiply, read) < work_of(size) / PLAIN_RATE;
+}
+
+const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_sizes *size)
+{
+    if (size->fed) return NULL;
+    if (!options->gpu) return "a CPU: its tiles fill the second cache";
+    if (options->arch != HOPPER) return "bulk copies and their matrix units are of sm_90";
+    if (elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS && work_of(size) < TERMS_LEAST)
+        return "of f32, and too few multiplications to split its operands into terms";
+    if (elem != DT_F16 && elem != DT_BF16 && elem != DT_F32) return "no matrix unit of bulk copies takes its type";
+    if (is_thin(size)) return "few rows or columns, and little to read";
+    if (work_of(size) < FED_LEAST) return "too few multiplications: launches are what counts";
+    return "what its operands lie like, or what follows it, speaks against it";
 }
 
 void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)

@@ -67,6 +67,7 @@ typedef struct fuse_kernel {
     int64_t read_bytes, written_bytes, flops;
     int64_t saved_bytes; /* of intermediates that were not written and read again */
     fuse_cost cost;
+    const struct dot_choice *choice; /* of a product: what it was chosen from; NULL: none */
 } fuse_kernel;
 
 /* An edge between two kernels, or from a kernel to a result: why the value went through memory. */
@@ -117,6 +118,8 @@ double fuse_plan_ns(const fuse_plan *plan);            /* estimated */
 /* "softmax matmul": what the user called, where that is known, else the ops. */
 void fuse_print_ops(const graph *g, const fuse_kernel *k, text *out);
 void fuse_print_memory(const fuse_plan *plan, text *out);
+/* dot_choices.c: the recipe and tile of a product, the others with what they would take, and why. */
+void fuse_print_choices(const fuse_options *options, const fuse_kernel *k, text *out);
 void fuse_add_bytes(text *out, int64_t bytes); /* "32.8 KB" */
 const char *fuse_op_text(const graph_node *x);
 

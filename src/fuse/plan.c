@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/plan.h"
+#include "fuse/dot.h"
 
 #include "fuse/memory.h"
 #include "fuse/order.h"
@@ -192,6 +193,11 @@ static void keep_kernel(fuse_kernel *k, arena *memory)
     if (k->scalar_count) memcpy(scalars, k->scalars, sizeof(number) * (size_t)k->scalar_count);
     k->arguments = arguments;
     k->scalars = scalars;
+    if (k->choice) {
+        struct dot_choice *choice = ARENA_NEW(memory, struct dot_choice);
+        *choice = *k->choice;
+        k->choice = choice;
+    }
 }
 
 bool cell_build(planner *p, const cell *c, arena *memory, fuse_kernel *out, const char **why, qn_error *error)

@@ -7,6 +7,7 @@
  * meets. A function returns NULL or the code of the diagnostic that describes the fault. SPDX-License-Identifier: MIT
  */
 #include "lang/lower.h"
+#include "ir/interp_state.h"
 #include "ir/scalar.h"
 
 #include <limits.h>
@@ -240,40 +241,15 @@ error_code constant_unary(const char *word, const binding *a, binding *out)
     return ERROR_NONE;
 }
 
+/* A function of floats, as the interpreter has it. */
 static bool unary_function(const char *name, double x, double *r)
 {
-    if (is_word(name, "exp"))
-        *r = exp(x);
-    else if (is_word(name, "exp2"))
-        *r = exp2(x);
-    else if (is_word(name, "expm1"))
-        *r = expm1(x);
-    else if (is_word(name, "log"))
-        *r = log(x);
-    else if (is_word(name, "log2"))
-        *r = log2(x);
-    else if (is_word(name, "log1p"))
-        *r = log1p(x);
-    else if (is_word(name, "sqrt"))
-        *r = sqrt(x);
-    else if (is_word(name, "rsqrt"))
-        *r = 1 / sqrt(x);
-    else if (is_word(name, "sin"))
-        *r = sin(x);
-    else if (is_word(name, "cos"))
-        *r = cos(x);
-    else if (is_word(name, "tanh"))
-        *r = tanh(x);
-    else if (is_word(name, "erf"))
-        *r = erf(x);
-    else if (is_word(name, "floor"))
-        *r = floor(x);
-    else if (is_word(name, "ceil"))
-        *r = ceil(x);
-    else if (is_word(name, "round"))
-        *r = nearbyint(x);
-    else
-        return false;
+    const builtin *f = builtin_find(name);
+    bool floats = f && f->op != OP_NONE && ops[f->op].class == CLASS_UNARY && !strcmp(ops[f->op].types, "F");
+    if (!floats || ops[f->op].result != RESULT_SAME) return false;
+    cell in = {.f = x}, out = {0};
+    math_unary(f->op, DT_F64, 1, &in, 0, &out);
+    *r = out.f;
     return true;
 }
 

@@ -21,6 +21,7 @@ static const struct {
       {"asm", "the instructions it became"},
       {"layout", "for a GPU: how tiles lie over threads, and where they are kept"},
       {"schedule", "for a GPU: what was chosen for a product that is fed by bulk copies, or why it is not"},
+      {"choices", "for a GPU: the recipe and tile of a product, the others with estimated times, and why"},
       {"loops", "for a GPU: the program that is built from the schedule"},
       {"cuda", "for a GPU: the CUDA C text"},
       {"ptx", "for a GPU: the PTX it became, with registers, spills and occupancy"},

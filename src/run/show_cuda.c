@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const stages[] = {"layout", "schedule", "loops", "cuda", "ptx", "sass", "hints"};
+static const char *const stages[] = {"layout", "schedule", "choices", "loops", "cuda", "ptx", "sass", "hints"};
 
 bool show_is_cuda(const char *stage)
 {
@@ -138,7 +138,8 @@ qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *
                          k->name);
     if (!strcmp(r->stage, "layout")) return emit_layout_print(k, &r->target, out, error);
     bool loops = !strcmp(r->stage, "loops");
-    if (loops || !strcmp(r->stage, "schedule")) return emit_schedule_print(k, &r->target, loops, out, error);
+    if (loops || !strcmp(r->stage, "schedule") || !strcmp(r->stage, "choices"))
+        return emit_schedule_print(k, &r->target, loops, out, error);
     text source = {0};
     int64_t start = clock_now_ns();
     qn_status status =

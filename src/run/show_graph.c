@@ -22,6 +22,7 @@ typedef struct shown {
     node results[FUNCTION_RESULTS];
     int count;
     const char *names[FUNCTION_PARAMS + FUNCTION_RESULTS]; /* of leaves */
+    fuse_options options;
     fuse_plan *plan;
 } shown;
 
@@ -111,9 +112,9 @@ static qn_status fuse(shown *s, qn_error *error)
         leaves[n].offset = x->attr.offset;
         memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
     }
-    fuse_options options = {
+    s->options = (fuse_options){
         .mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units, .arch = s->arch};
-    return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &options, s->memory, &s->plan, error);
+    return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &s->options, s->memory, &s->plan, error);
 }
 
 /* ---- stages of its kernels ---- */
@@ -158,6 +159,7 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
             .stage = stage, .annotate = options->annotate, .slot = s->slot, .fused = true, .taker = taker};
         if (show_is_cuda(stage)) QN_TRY(show_cuda_target(s->call->context, options->device, options->arch, &r, error));
         r.call = call_of(s, k);
+        if (!strcmp(stage, "choices")) fuse_print_choices(&s->options, k, out);
         if (options->why) why_print(s->call->context, r.call->kernel, out);
         qn_status status = options->why ? QN_OK : show_call(&r, options->times, out, error);
         text_free(&r.times.out);
