@@ -11,15 +11,20 @@ import weakref
 
 import torch
 from torch._dynamo.output_graph import OutputGraph
-from torch._dynamo.types import FrameAction, FrameExecStrategy
-from torch._C._dynamo.eval_frame import set_code_exec_strategy
 from torch._functorch._aot_autograd.schemas import MutationType, OutputType
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+try:
+    from torch._C._dynamo.eval_frame import set_code_exec_strategy
+    from torch._dynamo.types import FrameAction, FrameExecStrategy
+except ImportError:  # older than 2.7: Dynamo looks at everything
+    set_code_exec_strategy = None
 
 
 def leave_alone(code):
     """Dynamo does not look at frames of this code, nor at what they call. A backward pass can run in the middle of a function that it follows."""
-    set_code_exec_strategy(code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
+    if set_code_exec_strategy is not None:
+        set_code_exec_strategy(code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
 
 
 MOST_OPERATORS_ALONE = 4
