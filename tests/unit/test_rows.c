@@ -411,6 +411,113 @@ static void permutations(void)
     }
 }
 
+static bool call_of(const char *name, const float *x, int rank, const int64_t *in, void *y, qn_dtype type,
+                    int result_rank, const int64_t *out)
+{
+    qn_call *call;
+    EXPECT(!qn_call_new(module, name, &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", (void *)x, QN_F32, rank, in, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "result0", y, type, result_rank, out, NULL, &error));
+    bool good = !qn_call_run(call, where, &error);
+    if (!good) printf("%s on %s: %s\n", name, where, error.message);
+    EXPECT(good);
+    qn_call_free(call);
+    return good;
+}
+
+/* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
+static void turned_scans(void)
+{
+    static const int64_t lengths[] = {1, 5, 1000, 4095, 20001};
+    for (int n = 0; n < COUNT(lengths); n++) {
+        int64_t b = lengths[n], extents[] = {3, b};
+        if (!strcmp(where, "ref") && b > 1000) continue;
+        for (int64_t i = 0; i < 3 * b; i++) room[i] = noise(i);
+        for (int late = 0; late < 2; late++) {
+            int wrong = 0;
+            if (!call_of(late ? "late_scan" : "turned_scan", room, 2, extents, results, QN_F32, 2, extents)) continue;
+            for (int64_t r = 0; r < 3; r++) {
+                double sum = 0;
+                for (int64_t i = 0; i < b; i++) {
+                    int64_t at = r * b + (late ? i : b - 1 - i);
+                    if (!late) sum += room[at];
+                    wrong += !(fabs(results[at] - sum) <= 2e-5 * (sqrt((double)b) + 1));
+                    if (late) sum += room[at];
+                }
+            }
+            if (wrong) printf("%s of %lld on %s: %d wrong\n", late ? "late" : "turned", (long long)b, where, wrong);
+            EXPECT(!wrong);
+        }
+    }
+}
+
+/* Over a middle axis that no thread holds: sums, and positions with NaN, infinities and equal elements. */
+static void middle_axes(void)
+{
+    enum { A = 2, B = 300, C = 601 };
+    int64_t in[] = {A, B, C}, out[] = {A, C}, wrong = 0;
+    if (!strcmp(where, "ref")) return;
+    for (int64_t i = 0; i < A * B * C; i++) room[i] = noise(i % 997);
+    for (int64_t k = 0; k < B; k++) room[k * C + 3] = -INFINITY;
+    room[7 * C + 5] = room[90 * C + 5] = NAN;
+    if (call_of("middle_best", room, 3, in, places, QN_I64, 2, out)) {
+        for (int64_t i = 0; i < A * C; i++) {
+            const float *column = room + i / C * B * C + i % C;
+            int64_t best = 0;
+            for (int64_t k = 1; k < B; k++)
+                if (!isnan(column[best * C]) && !(column[k * C] <= column[best * C])) best = k;
+            wrong += places[i] != best;
+        }
+        EXPECT(!wrong);
+    }
+    room[7 * C + 5] = room[90 * C + 5] = 0;
+    for (int64_t k = 0; k < B; k++) room[k * C + 3] = 1;
+    if (call_of("middle_total", room, 3, in, results, QN_F32, 2, out)) {
+        for (int64_t i = 0; i < A * C; i++) {
+            double sum = 0;
+            for (int64_t k = 0; k < B; k++) sum += room[i / C * B * C + k * C + i % C];
+            wrong += !(fabs(results[i] - sum) < 1e-4);
+        }
+        EXPECT(!wrong);
+    }
+}
+
+/* Rows behind a vector, gains that are not. */
+static void norms_with_gains(void)
+{
+    static const int64_t lengths[] = {5, 769, 1001, 4097};
+    for (int n = 0; n < COUNT(lengths); n++) {
+        int64_t b = lengths[n], extents[] = {3, b};
+        qn_call *call;
+        int wrong = 0;
+        if (!strcmp(where, "ref") && b > 1000) continue;
+        for (int64_t i = 0; i < 3 * b; i++) room[1 + i] = noise(i);
+        float *gain = room + 4 + 3 * b;
+        for (int64_t i = 0; i < b; i++) gain[i] = noise(i + 77);
+        EXPECT(!qn_call_new(module, "norm_words", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", room + 1, QN_F32, 2, extents, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "g", gain, QN_F32, 1, &b, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 2, extents, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        for (int64_t r = 0; r < 3; r++) {
+            const float *x = room + 1 + r * b;
+            double mean = 0, spread = 0;
+            for (int64_t i = 0; i < b; i++) mean += x[i] / (double)b;
+            for (int64_t i = 0; i < b; i++) spread += (x[i] - mean) * (x[i] - mean) / (double)b;
+            for (int64_t i = 0; i < b; i++) {
+                double want = (x[i] - mean) / sqrt(spread + 1e-5) * gain[i] + gain[i];
+                wrong += !(fabs(results[r * b + i] - want) < 1e-4);
+            }
+        }
+        if (wrong) printf("norm of %lld on %s: %d wrong\n", (long long)b, where, wrong);
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
+ON_EVERY_DEVICE(turned_scans)
+ON_EVERY_DEVICE(middle_axes)
+ON_EVERY_DEVICE(norms_with_gains)
 ON_EVERY_DEVICE(rows_anywhere)
 ON_EVERY_DEVICE(rows_across)
 ON_EVERY_DEVICE(norms_of_channels)
@@ -621,6 +728,7 @@ TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_noth
           CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
           CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
           CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
+          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
           CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
           CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
           CASE(closed))
