@@ -28,7 +28,7 @@ typedef struct loop {
     unsigned outer, inner; /* axes of the space */
     unroll_kind unroll;    /* small folds that are chains of terms, no folds of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
-    int strip;             /* results that a place takes along t->strip_axis (strip.c); 0: one */
+    int strip;             /* results that a place takes along t->strip_axes (strip.c); 0: one */
     locals around;
     index_map **maps; /* by local; NULL: it has no one place */
     lower_output *outputs;

@@ -44,7 +44,7 @@ bool lower_axis_is_inside(const lowering *l, const term *x, int k)
     const space *s = &l->t->space;
     int64_t high = 0;
     if (a->constant || affine_has_atoms(a) || l->whole) return false; /* whole axes: it need not be a stride */
-    if (l->t->strip_axis >= 0 && (a->factor[l->t->strip_axis] || !is_alike(l, x, k))) return false;
+    if (l->t->strip_axes && (affine_axes(a, l->t->atom_axes) & l->t->strip_axes || !is_alike(l, x, k))) return false;
     for (int i = 0; i < s->axis_count; i++) {
         if (a->factor[i] < 0) return false;
         high += a->factor[i] * (s->axes[i].extent - 1);

@@ -91,7 +91,9 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             f->rank = 1;
             f->dims[0] = loop_width(l->extents[count - 1], STRIP_COLUMNS);
         } else if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
-            int64_t side = p->b->options->gpu ? MAP_TURN_GPU : MAP_TURN, last = l->extents[count - 1];
+            int64_t last = l->extents[count - 1];
+            bool square = p->b->options->gpu && last >= MAP_TURN_GPU && l->extents[row] >= MAP_TURN_GPU;
+            int64_t side = square ? MAP_TURN_GPU : MAP_TURN;
             f->dims[1] = turn_side(last, side);
             f->dims[0] = turn_side(l->extents[row], side * side / f->dims[1]);
             if (f->dims[0] < side) f->dims[1] = turn_side(last, side * side / f->dims[0]);
@@ -110,7 +112,7 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     loop_programs(l, f, axes, blocks, count, 0, 0, starts);
     if (row >= 0) frame_tile(f, axes[row], 0, starts[row], true);
     if (count) frame_tile(f, axes[count - 1], f->rank - 1, starts[count - 1], true);
-    if (p->unroll != UNROLL_NONE && count)
+    if ((p->unroll != UNROLL_NONE || p->strip) && count)
         store_whole_and_rest(p, l, f, p->strip && f->rank == 1);
     else
         store_outputs(p, l, f);

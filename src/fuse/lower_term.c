@@ -714,7 +714,7 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     const graph_node *x = graph_get(l->t->g, out->n);
     affine place = index_linear(&out->map, &x->shape, NULL);
     reach r = {0};
-    if (l->t->strip_axis >= 0) {
+    if (l->t->strip_axes) {
         term written = {.kind = TERM_ACCESS, .n = out->n, .map = &out->map};
         reach_own(l, f, PARAM_OUT, &written, &r);
     } else {

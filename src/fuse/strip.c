@@ -1,9 +1,11 @@
 /*
- * Strips: where neighbouring results of a map read the same elements (windows that overlap, stencils), one place of its
- * space takes several results along an axis, and what they share is loaded once. In: a loop group without folds, as
- * analysed. Out: the same over a space with fewer places along that axis, with an output for each result of a strip;
- * or the loop as it was.
+ * Strips: one place of a map's space takes several results along an axis, or several axes. In: a loop group without folds, as
+ * analysed. Out: the same over a space with fewer places along these axes, with an output for each result of a strip; or
+ * the loop as it was.
  *
+ * That saves work in two cases. Neighbouring results read the same elements (windows that overlap, stencils): what they
+ * share is loaded once. Or results alternate (gradients of strided windows, interleaved parts): of every second place it
+ * is known in the text which of two cases it is.
  * Result j of strip i lies at i * count + j. Equal elements are equal terms, so nothing has to be found. The last strip
  * may stick out: what it would read outside is guarded, what it would write is tested, and the text is the same for all
  * sizes.
@@ -11,17 +13,30 @@
  */
 #include "fuse/loop.h"
 
+#include <string.h>
+
 #define STRIP_MOST 8
+#define STRIP_RESULTS 16                /* of several axes together */
 #define STRIP_LOADS 64                  /* what a thread has room for, with the sums */
 #define STRIP_PLACES ((int64_t)1 << 16) /* below so many places threads would be missing */
 #define STRIP_GAIN 0.9
 
-static index_map strip_map(const index_map *m, int axis, int count, int64_t j)
+typedef struct strip {
+    int counts[SPACE_AXES]; /* results along each axis of the space */
+    int results;            /* all of them */
+} strip;
+
+/* The map of result `number` of each strip. */
+static index_map strip_map(const index_map *m, const strip *s, int axis_count, int number)
 {
     index_map out = *m;
-    for (int k = 0; k < m->rank; k++) {
-        out.axes[k].constant += j * m->axes[k].factor[axis];
-        out.axes[k].factor[axis] *= count;
+    for (int axis = axis_count - 1; axis >= 0; axis--) {
+        int64_t j = number % s->counts[axis];
+        number /= s->counts[axis];
+        for (int k = 0; k < m->rank; k++) {
+            out.axes[k].constant += j * m->axes[k].factor[axis];
+            out.axes[k].factor[axis] *= s->counts[axis];
+        }
     }
     return out;
 }
@@ -33,51 +48,101 @@ static int accesses(const trace *t)
     return count;
 }
 
-/* The loop with strips; false: it cannot be. */
-static bool in_strips(const loop *p, int axis, int count, loop *out)
+/* What all terms cost at one place, about: tests and divisions of places are dearer than numbers. */
+static double effort(const trace *t)
 {
+    double sum = 0;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        sum += x->kind == TERM_ACCESS ? (x->guarded ? 8 : 4) : x->kind == TERM_QUOTIENT ? 16 : 1;
+    }
+    return sum;
+}
+
+/* The loop with strips; NULL: it cannot be. */
+static loop *in_strips(const loop *p, const strip *s)
+{
+    loop *out = ARENA_NEW(p->b->memory, loop);
     *out = *p;
-    int64_t extent = p->space.axes[axis].extent;
-    out->space.axes[axis].extent = (extent + count - 1) / count;
+    for (int axis = 0; axis < p->space.axis_count; axis++) {
+        int64_t extent = p->space.axes[axis].extent, count = s->counts[axis];
+        if (count > 1 && extent < 2 * count) return NULL;
+        out->space.axes[axis].extent = (extent + count - 1) / count;
+    }
+    if (space_count(&out->space, p->outer) < STRIP_PLACES) return NULL;
     out->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &out->space);
     out->t->uncut = true;
     out->t->leaves = p->b->leaves;
     out->t->unroll = p->unroll;
-    out->t->strip_axis = axis;
-    out->strip = count;
-    out->outputs = ARENA_ARRAY(p->b->memory, lower_output, p->output_count * count);
+    for (int axis = 0; axis < p->space.axis_count; axis++)
+        if (s->counts[axis] > 1) out->t->strip_axes |= 1u << axis;
+    out->strip = s->results;
+    out->outputs = ARENA_ARRAY(p->b->memory, lower_output, p->output_count * s->results);
     out->output_count = 0;
     for (int i = 0; i < p->output_count; i++) {
-        for (int j = 0; j < count; j++) {
+        for (int j = 0; j < s->results; j++) {
             lower_output *now = &out->outputs[out->output_count++];
-            *now = (lower_output){.n = p->outputs[i].n, .map = strip_map(&p->outputs[i].map, axis, count, j)};
+            *now =
+                (lower_output){.n = p->outputs[i].n, .map = strip_map(&p->outputs[i].map, s, p->space.axis_count, j)};
             now->term = trace_node(out->t, now->n, &now->map);
-            if (!now->term) return false;
+            if (!now->term) return NULL;
         }
     }
-    affine last = {.constant = count - 1};
-    last.factor[axis] = count;
-    trace_inside(out->t, &last, 0, extent); /* asked for where a tile goes without tests */
-    return !out->t->atom_count && out->t->term_count <= TRACE_MOST_TERMS / 4;
+    for (int axis = 0; axis < p->space.axis_count; axis++) { /* asked for where a tile goes without tests */
+        if (s->counts[axis] == 1) continue;
+        affine last = {.constant = s->counts[axis] - 1};
+        last.factor[axis] = s->counts[axis];
+        trace_inside(out->t, &last, 0, p->space.axes[axis].extent);
+    }
+    return out->t->atom_count || out->t->term_count > TRACE_MOST_TERMS / 4 ? NULL : out;
 }
 
-loop *loop_strip(const loop *p)
+/* Results that take turns: after so many along each axis it begins again. */
+static bool find_turns(const loop *p, strip *s)
 {
-    int last = p->space.axis_count - 1, whole = accesses(p->t);
+    const trace *t = p->t;
+    for (int axis = 0; axis < p->space.axis_count; axis++) s->counts[axis] = 1;
+    s->results = 1;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        unsigned axes = x->kind == TERM_QUOTIENT ? affine_axes(&x->index, t->atom_axes) : 0;
+        if (!axes || axes & (axes - 1) || affine_has_atoms(&x->index) || x->low != 1 || x->high < 2) continue;
+        int axis = __builtin_ctz(axes);
+        if (x->high > STRIP_MOST || (s->counts[axis] > 1 && s->counts[axis] != x->high)) return false;
+        if (s->counts[axis] == 1) s->results *= (int)x->high;
+        s->counts[axis] = (int)x->high;
+    }
+    return s->results > 1 && s->results <= STRIP_RESULTS;
+}
+
+/* Along which axis neighbours share most. */
+static loop *share_loads(const loop *p)
+{
+    int last = p->space.axis_count - 1;
+    double least = STRIP_GAIN * accesses(p->t);
     loop *best = NULL;
-    double least = STRIP_GAIN * whole;
-    if (p->shape != LOOP_MAP || p->unroll == UNROLL_NONE || !p->b->options->gpu || p->t->atom_count) return NULL;
     for (int axis = 0; axis < last; axis++) {
         for (int count = STRIP_MOST; count > 1; count /= 2) {
-            loop *out = ARENA_NEW(p->b->memory, loop);
-            if (p->space.axes[axis].extent < 2 * count) continue;
-            if (space_count(&p->space, p->outer) / count < STRIP_PLACES) continue;
-            if (!in_strips(p, axis, count, out)) break;
-            double each = (double)accesses(out->t) / count;
-            if (accesses(out->t) > STRIP_LOADS || each >= least) continue;
-            least = each;
+            strip s = {.results = count};
+            for (int k = 0; k <= last; k++) s.counts[k] = k == axis ? count : 1;
+            loop *out = in_strips(p, &s);
+            if (!out || accesses(out->t) > STRIP_LOADS || (double)accesses(out->t) / count >= least) continue;
+            least = (double)accesses(out->t) / count;
             best = out;
         }
     }
     return best;
+}
+
+loop *loop_strip(const loop *p)
+{
+    strip turns;
+    if (p->shape != LOOP_MAP || !p->b->options->gpu) return NULL;
+    if (find_turns(p, &turns)) {
+        loop *out = in_strips(p, &turns);
+        bool good =
+            out && accesses(out->t) <= STRIP_LOADS && effort(out->t) / turns.results < effort(p->t) * STRIP_GAIN;
+        return good ? out : NULL;
+    }
+    return p->unroll == UNROLL_NONE || p->t->atom_count ? NULL : share_loads(p);
 }

@@ -32,7 +32,6 @@ trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fus
     t->visit_size = 64;
     t->visits = ARENA_ARRAY(memory, trace_visit, t->visit_size);
     t->cut_axis = -1;
-    t->strip_axis = -1;
     return t;
 }
 
@@ -352,7 +351,21 @@ static int guard_add(trace *t, int mask)
     return before;
 }
 
-/* The map of a PAD's input, and the condition under which it has an element (0: always); false: no room. */
+/* Of every step-th place: is it known which they are, whatever the coordinates? *rest: how far the places lie behind one;
+ * *a becomes their number where that is 0. */
+static bool is_stepped(const trace *t, affine *a, int64_t step, int64_t *rest)
+{
+    if (!t->strip_axes) return false;
+    for (int i = 0; i < SPACE_AXES + SPACE_ATOMS; i++)
+        if (a->factor[i] % step) return false;
+    *rest = (a->constant % step + step) % step;
+    if (*rest) return true;
+    a->constant /= step;
+    for (int i = 0; i < SPACE_AXES + SPACE_ATOMS; i++) a->factor[i] /= step;
+    return true;
+}
+
+/* The map of a PAD's input, and the condition under which it has an element (0: always, -1: never); false: no room. */
 static bool pad_input(trace *t, node n, const index_map *m, index_map *out, int *condition)
 {
     const graph_node *x = graph_get(t->g, n);
@@ -364,11 +377,17 @@ static bool pad_input(trace *t, node n, const index_map *m, index_map *out, int 
         in.axes[k].constant -= start;
         affine moved = in.axes[k];
         int inside = 0;
+        int64_t rest = 0;
+        bool stepped = step > 1 && is_stepped(t, &in.axes[k], step, &rest);
+        if (rest) {
+            *condition = -1;
+            return true;
+        }
         if (start > 0 || x->shape.extents[k] - start > reach || !from->extents[k])
             inside = trace_inside(t, &moved, 0, from->extents[k] ? reach : 0);
-        if (step > 1) {
-            int rest = trace_quotient(t, &moved, 1, step), zero = trace_constant(t, DT_I64, (number){0});
-            int even = trace_op(t, OP_EQ, DT_BOOL, 0, (int[]){rest, zero}, 2);
+        if (step > 1 && !stepped) {
+            int behind = trace_quotient(t, &moved, 1, step), zero = trace_constant(t, DT_I64, (number){0});
+            int even = trace_op(t, OP_EQ, DT_BOOL, 0, (int[]){behind, zero}, 2);
             inside = inside ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){inside, even}, 2) : even;
             int atom = atom_of(t, trace_quotient(t, &moved, step, 0));
             if (atom < 0) return fail(t, "there are too many computed indices");
@@ -388,7 +407,7 @@ bool trace_pull_guarded(trace *t, node n, const index_map *m, index_map *out)
     const graph_node *x = graph_get(t->g, n);
     int mask = 0;
     if (x->code != GRAPH_PAD) return graph_ops[x->code].class == GRAPH_CLASS_MOVE && trace_pull(t, n, 0, m, out);
-    if (!dtype_is_float(x->elem) || x->attr.number.f != 0 || !pad_input(t, n, m, out, &mask)) return false;
+    if (!dtype_is_float(x->elem) || x->attr.number.f != 0 || !pad_input(t, n, m, out, &mask) || mask < 0) return false;
     guard_add(t, mask);
     return true;
 }
@@ -399,6 +418,7 @@ static int pull_pad(trace *t, node n, const index_map *m)
     index_map in;
     int mask = 0;
     if (!pad_input(t, n, m, &in, &mask)) return 0;
+    if (mask < 0) return trace_constant(t, trace_elem(x->elem), x->attr.number);
     int before = guard_add(t, mask);
     int value = trace_node(t, x->inputs[0], &in);
     t->guard = before;
@@ -552,8 +572,8 @@ static int guard_strip(trace *t, node n, const index_map *m)
 {
     const shape *s = &graph_get(t->g, n)->shape;
     int guard = t->guard;
-    for (int k = 0; k < m->rank && t->strip_axis >= 0; k++) {
-        if (!m->axes[k].factor[t->strip_axis]) continue;
+    for (int k = 0; k < m->rank && t->strip_axes; k++) {
+        if (!(affine_axes(&m->axes[k], t->atom_axes) & t->strip_axes)) continue;
         int inside = trace_inside(t, &m->axes[k], 0, s->extents[k]), known_count = 0;
         index_known known[INDEX_KNOWN_MOST];
         bool there = false;

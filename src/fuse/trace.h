@@ -78,13 +78,13 @@ typedef struct trace {
     int known_count, known_capacity;
     int *checks; /* bool terms: indices that lie inside */
     int check_count, check_capacity;
-    int guard;          /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
-    const char *why;    /* the first thing that cannot be; NULL: nothing */
-    unroll_kind unroll; /* which small folds are chains of terms */
-    int unrolled;       /* elements of the chains that are being followed, one inside the other; 0: none */
-    int strip_axis;     /* of the space, with coordinates that may lie beyond the last result (strip.c); -1: none */
-    bool uncut;         /* axes stay whole: a reshape is done by quotients instead */
-    int cut_axis;       /* >= 0: the trace wants this axis cut; space_cut, and begin again */
+    int guard;           /* under a pad or a concat: the bool term of coordinates that exist; 0: all do */
+    const char *why;     /* the first thing that cannot be; NULL: nothing */
+    unroll_kind unroll;  /* which small folds are chains of terms */
+    int unrolled;        /* elements of the chains that are being followed, one inside the other; 0: none */
+    unsigned strip_axes; /* of the space, with coordinates that may lie beyond the last result (strip.c) */
+    bool uncut;          /* axes stay whole: a reshape is done by quotients instead */
+    int cut_axis;        /* >= 0: the trace wants this axis cut; space_cut, and begin again */
     int64_t cut_inner;
 } trace;
 

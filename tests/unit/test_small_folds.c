@@ -31,6 +31,15 @@ static const char *const source =
     "  return sum(window(window(q, k, axis = 1, stride = s, dilation = d), k, axis = 2, stride = s, dilation = d),\n"
     "             axis = {3, 4})[:][:][:][0][0];\n"
     "}\n"
+    "tensor largest(float x[N][H][W], float w[N][OH][OW], int k, int s) {\n"
+    "  return sum(max_pool2d(x, k, stride = s, padding = 1) * w);\n"
+    "}\n"
+    "tensor mean(float x[N][H][W], float w[N][OH][OW], int k, int s) {\n"
+    "  return sum(avg_pool2d(x, k, stride = s, padding = 1) * w);\n"
+    "}\n"
+    "tensor largest_slope(float x[N][H][W], float w[N][OH][OW], int k, int s) { return grad(largest, x)(x, w, k, s); "
+    "}\n"
+    "tensor mean_slope(float x[N][H][W], float w[N][OH][OW], int k, int s) { return grad(mean, x)(x, w, k, s); }\n"
     "tensor long_window(float x[n]) { return max(window(pad(x, 50, 49, axis = 0, value = -inf), 100, axis = 0), axis = "
     "1)[:][0]; }\n"
     "tensor middle(float x[A][B][C]) { return sum(x, axis = 1)[:][0][:]; }\n"
@@ -194,7 +203,43 @@ static void short_axes(void)
 }
 
 ON_EVERY_DEVICE(windows)
+/* Gradients of strided windows: results take turns, two or three along each axis, and the last turn is not whole. */
+static void turns(void)
+{
+    static const struct {
+        const char *name;
+        int h, w, k, s;
+    } cases[] = {{"largest_slope", 515, 611, 3, 2},
+                 {"mean_slope", 515, 611, 3, 2},
+                 {"largest_slope", 514, 610, 2, 2},
+                 {"mean_slope", 757, 757, 4, 3}};
+    static float seeds[N * MOST * MOST], wanted[N * MOST * MOST];
+    if (!strcmp(where, "ref") || !strcmp(where, "cpu")) return;
+    for (int i = 0; i < N * MOST * MOST; i++) image[i] = noise(i), seeds[i] = noise(i + 5);
+    for (int i = 0; i < COUNT(cases); i++) {
+        int64_t h = cases[i].h, w = cases[i].w, k = cases[i].k, s = cases[i].s;
+        int64_t in[] = {N, h, w}, out[] = {N, (h + 2 - k) / s + 1, (w + 2 - k) / s + 1};
+        for (int here = 0; here < 2; here++) {
+            qn_call *call;
+            EXPECT(!qn_call_new(module, cases[i].name, &call, &error));
+            EXPECT(!qn_call_set_memory(call, "x", image, QN_F32, 3, in, NULL, &error));
+            EXPECT(!qn_call_set_memory(call, "w", seeds, QN_F32, 3, out, NULL, &error));
+            EXPECT(!qn_call_set_int(call, "k", k, &error) && !qn_call_set_int(call, "s", s, &error));
+            EXPECT(!qn_call_set_memory(call, "result0", here ? results : wanted, QN_F32, 3, in, NULL, &error));
+            bool good = !qn_call_run(call, here ? where : "cpu", &error);
+            if (!good) printf("%s on %s: %s\n", cases[i].name, where, error.message);
+            EXPECT(good);
+            qn_call_free(call);
+        }
+        int wrong = 0;
+        for (int64_t n = 0; n < N * h * w; n++) wrong += !(fabsf(results[n] - wanted[n]) < 1e-5f);
+        if (wrong) printf("%s of %d on %s: %d wrong\n", cases[i].name, i, where, wrong);
+        EXPECT(!wrong);
+    }
+}
+
 ON_EVERY_DEVICE(strips)
+ON_EVERY_DEVICE(turns)
 ON_EVERY_DEVICE(short_axes)
 
 /* ---- plans ---- */
@@ -246,6 +291,15 @@ TEST(overlapping_windows_share_their_loads)
     static const char *const sizes[] = {"N=512", "H=255", "W=1023", "k=3", "s=1", "p=0", "d=1"};
     char *tile = shown("biggest", "cse", sizes, COUNT(sizes));
     EXPECT(count_of(tile, " load ") == 2 * 30 && count_of(tile, "store ") == 2 * 8); /* with tests and without */
+    free(tile);
+}
+
+/* Of the gradient of a strided pool it is known in the text which windows have an element. */
+TEST(results_that_take_turns_divide_no_places)
+{
+    static const char *const sizes[] = {"N=256", "H=256", "W=1024", "OH=128", "OW=512", "k=3", "s=2"};
+    char *tile = shown("largest_slope", "cse", sizes, COUNT(sizes));
+    EXPECT(count_of(tile, "store ") == 2 * 4 && !strstr(tile, "i64[")); /* no tile of places */
     free(tile);
 }
 
@@ -380,4 +434,5 @@ TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_longer_window_gets_the_thr
           CASE(softmax_of_few_classes_keeps_its_folds), CASE(a_function_under_windows_is_stored),
           CASE(a_product_under_windows_is_stored), CASE(plans_tell_their_estimates),
           CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place), CASE(on_devices_windows), CASE(on_devices_strips),
+          CASE(on_devices_turns), CASE(results_that_take_turns_divide_no_places),
           CASE(overlapping_windows_share_their_loads), CASE(on_devices_short_axes), CASE(closed))
