@@ -488,6 +488,8 @@ int layout_unroll(const emitter *e, const pass_layout *l)
     for (int i = 1; i < c->kept_count && c->slot_bytes && l->repeats; i++) /* a tile that got no registers after all */
         if (c->kept[i].loaded_in == e->pass_number && c->kept[i].kind != HOME_REGISTERS) return 1;
     int room = c->live_registers >= ROW_REGISTERS || c->slot_bytes ? IN_FLIGHT / 4 : IN_FLIGHT;
+    if (e->dot_room && !c->slot_bytes)
+        room = 2 * IN_FLIGHT; /* after a product few blocks are there, and its registers */
     int at_once = l->turned ? MOST_TURNED : MOST_IN_FLIGHT;
     int most = early ? MINIMUM(room / (early * l->vector), at_once) : MOST_UNROLLED;
     if (!l->repeats) return MAXIMUM(MINIMUM(most, at_once), 1);

@@ -173,6 +173,18 @@ static void copy_steps(qn_plan *p)
         }
 }
 
+/* Steps that could run side by side do not share memory only because it was free. */
+static void spread_places(qn_plan *p)
+{
+    int64_t values = p->values_bytes;
+    for (int i = 0, at = 0; i < p->part_count; at += p->parts[i++].plan->step_count) {
+        const plan *of = p->parts[i].plan;
+        int64_t end = capture_spread_values(p->steps + at, of->step_count, of, p->memory);
+        values = MAXIMUM(values, end);
+    }
+    p->workspace_bytes = capture_spread_scratch(p->steps, p->step_count, values, p->memory);
+}
+
 /* All launches as one series, if there is nothing between them. */
 static qn_status open_series(qn_plan *p, qn_error *error)
 {
@@ -305,8 +317,7 @@ qn_status qn_capture_end(qn_tape *tape, qn_plan **out, qn_error *error)
         status = error_set(error, p->status, "qn_capture_end: an evaluation of the step failed");
     if (status == QN_OK) {
         copy_steps(p);
-        if (p->context->slots[p->slot].driver->streams)
-            p->workspace_bytes = capture_spread_scratch(p->steps, p->step_count, p->values_bytes, p->memory);
+        if (p->context->slots[p->slot].driver->streams) spread_places(p);
         status = tape_storage(tape, MAXIMUM(p->workspace_bytes, 1), &p->workspace, error);
     }
     if (status == QN_OK) {

@@ -13,6 +13,8 @@
 #include <string.h>
 
 enum { BLOCK = 512, WORD = 64 };          /* steps that are compared with each other */
+enum { MOST_VALUES = 400 };               /* that are spread; each is compared with all others */
+#define VALUES_BYTES ((int64_t)64 << 20)  /* and an eighth: what they may have beyond the plan's own */
 #define SCRATCH_BYTES ((int64_t)64 << 20) /* more than the largest only up to here */
 
 typedef struct touched {
@@ -117,7 +119,93 @@ capture_waits *capture_order(const plan_step *steps, int count, const int64_t *c
     return out;
 }
 
-/* ---- scratch memory ---- */
+/* ---- places ---- */
+
+static void own_arrays(plan_step *s, arena *memory)
+{
+    step_array *own = ARENA_ARRAY(memory, step_array, s->array_count + 1);
+    memcpy(own, s->arrays, sizeof(*own) * (size_t)s->array_count);
+    s->arrays = own; /* the plan's steps keep theirs */
+}
+
+typedef struct spread {
+    node n;
+    int first, last; /* steps */
+    int64_t size, offset;
+} spread;
+
+typedef struct spreads {
+    spread *values;
+    int *number; /* by node: its value's from 1 on, or 0 */
+    int count;
+} spreads;
+
+static void note(spreads *s, const plan_place *at, int step)
+{
+    if (at->base || !at->value) return;
+    int *number = &s->number[at->value];
+    if (!*number && s->count < MOST_VALUES) {
+        s->values[s->count] = (spread){.n = at->value, .first = step};
+        *number = ++s->count;
+    }
+    if (*number) s->values[*number - 1].last = step;
+}
+
+/* Where the memory was last used longest ago; false: there is no room. */
+static bool place_value(spread *values, int number, int64_t limit)
+{
+    spread *x = &values[number];
+    int best = INT32_MAX;
+    for (int c = -1; c < number && best >= 0; c++) { /* at the beginning, or behind another */
+        int64_t at = c < 0 ? 0 : values[c].offset + values[c].size;
+        int used = -1;
+        if (at + x->size > limit) continue;
+        for (int i = 0; i < number && used < best; i++)
+            if (values[i].offset < at + x->size && at < values[i].offset + values[i].size)
+                used = values[i].last < x->first ? MAXIMUM(used, values[i].last) : INT32_MAX;
+        if (used >= best) continue;
+        best = used;
+        x->offset = at;
+    }
+    return best != INT32_MAX;
+}
+
+static void move_place(const spreads *s, const plan *of, plan_place *at)
+{
+    if (at->base || !at->value) return;
+    at->offset_bytes += s->values[s->number[at->value] - 1].offset - of->fused->places[at->value].offset_bytes;
+}
+
+int64_t capture_spread_values(plan_step *steps, int count, const plan *of, arena *memory)
+{
+    const graph *g = of->graph;
+    spreads s = {.values = ARENA_ARRAY(memory, spread, MOST_VALUES), .number = ARENA_ARRAY(memory, int, g->node_count)};
+    for (int i = 0; i < count; i++) {
+        for (int a = 0; a < steps[i].array_count; a++) note(&s, &steps[i].arrays[a].at, i);
+        if (!steps[i].instance) note(&s, &steps[i].from, i);
+        if (!steps[i].instance) note(&s, &steps[i].to, i);
+    }
+    /* Outputs of calls that nobody reads have places behind the values, and no node. */
+    if (s.count == MOST_VALUES || of->values_bytes != of->fused->workspace_bytes) return of->values_bytes;
+    for (int n = 1; n < g->node_count; n++) { /* those that share a place are not all of one size */
+        node root = of->fused->places[n].root ? of->fused->places[n].root : (node)n;
+        if (!s.number[root]) continue;
+        spread *v = &s.values[s.number[root] - 1];
+        v->size = MAXIMUM(v->size, (graph_size_bytes(g, (node)n) + 255) / 256 * 256);
+    }
+    int64_t limit = of->values_bytes + of->values_bytes / 8 + VALUES_BYTES, end = 0;
+    for (int i = 0; i < s.count; i++) {
+        if (!place_value(s.values, i, limit)) return of->values_bytes;
+        end = MAXIMUM(end, s.values[i].offset + s.values[i].size);
+    }
+    for (int i = 0; i < count; i++) {
+        if (steps[i].instance) own_arrays(&steps[i], memory);
+        for (int a = 0; a < steps[i].array_count; a++) move_place(&s, of, &steps[i].arrays[a].at);
+        move_place(&s, of, &steps[i].from);
+        move_place(&s, of, &steps[i].to);
+    }
+    return end;
+}
 
 static int64_t scratch_bytes(const plan_step *s)
 {
@@ -147,9 +235,8 @@ int64_t capture_spread_scratch(plan_step *steps, int count, int64_t values_bytes
         int64_t bytes = scratch_bytes(&steps[i]), low = INT64_MAX;
         if (!bytes) continue;
         if (at + bytes > room) at = 0;
-        step_array *own = ARENA_ARRAY(memory, step_array, steps[i].array_count);
-        memcpy(own, steps[i].arrays, sizeof(*own) * (size_t)steps[i].array_count);
-        steps[i].arrays = own; /* the plan's steps keep theirs */
+        own_arrays(&steps[i], memory);
+        step_array *own = steps[i].arrays;
         const tile_kernel *k = steps[i].instance->kernel;
         for (int a = 0; a < steps[i].array_count; a++)
             if (k->params[own[a].param].kind == PARAM_SCRATCH) low = MINIMUM(low, own[a].at.offset_bytes);

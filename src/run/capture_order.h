@@ -12,8 +12,11 @@ typedef struct capture_waits {
 
 /* By step. base_bytes: by step and base, the size of its memory. */
 capture_waits *capture_order(const plan_step *steps, int count, const int64_t *const *base_bytes, arena *memory);
-/* Scratch memory of steps that follow each other lies in different pieces behind `values_bytes` of the workspace; the
- * steps get arrays of their own. Returns the bytes of the workspace. */
+/* The values of one plan in the workspace, whose steps these are, each where nothing was for as long as there is room: a
+ * place that is used again is waited for. Returns how many bytes they lie in. */
+int64_t capture_spread_values(plan_step *steps, int count, const plan *of, arena *memory);
+/* Scratch memory of steps that follow each other lies in different pieces behind `values_bytes` of the workspace; both give
+ * the steps arrays of their own. Returns the bytes of the workspace. */
 int64_t capture_spread_scratch(plan_step *steps, int count, int64_t values_bytes, arena *memory);
 
 #endif

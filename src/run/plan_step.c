@@ -33,7 +33,7 @@ plan_place plan_place_of(const plan_build *b, node n)
     const graph_node *home = graph_get(b->plan->graph, n);
     if (home->code == GRAPH_LEAF)
         return (plan_place){.base = (int)(uintptr_t)home->attr.storage, .offset_bytes = home->attr.offset * size};
-    if (f->places[n].offset_bytes >= 0) return (plan_place){.offset_bytes = f->places[n].offset_bytes};
+    if (f->places[n].offset_bytes >= 0) return (plan_place){.offset_bytes = f->places[n].offset_bytes, .value = n};
     CHECK((int)n < b->result_limit && b->result_of[n]);
     return (plan_place){.base = b->result_of[n]};
 }

@@ -26,6 +26,7 @@ void store_free(qn_context *context);
 typedef struct plan_place {
     int base;
     int64_t offset_bytes;
+    node value; /* of the workspace: the node whose place it is; 0: scratch memory */
 } plan_place;
 
 typedef struct step_array {

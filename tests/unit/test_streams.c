@@ -152,6 +152,43 @@ TEST(steps_side_by_side)
     for (int i = 0; i < STEPS; i++) EXPECT(fabsf(losses[i] - expected[i]) < 1e-4f);
 }
 
+/* What has ended leaves its memory to others: they would wait for it, had it not memory enough. */
+TEST(chains_do_not_wait_for_memory)
+{
+    enum { LINKS = 6, CHAINS = 3, COUNT = 64 };
+    float from[COUNT], found[COUNT];
+    double expected[COUNT] = {0};
+    qn_tape *tape = NULL;
+    qn_plan *plan = NULL;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tensor x = qn_add_scalar(qn_rand(tape, QN_F32, QN_SHAPE(COUNT)), 0), sum = {0};
+    OK(qn_eval(tape, &x, 1, &error));
+    OK(qn_tensor_read(x, from, sizeof(from), &error));
+    OK(qn_capture_begin(tape, &error));
+    for (int c = 0; c < CHAINS; c++) {
+        qn_tensor y = x;
+        for (int i = 0; i < LINKS; i++) y = qn_cumsum(qn_mul_scalar(y, 0.1 * (c + 1)), 0);
+        sum = c ? qn_add(sum, y) : y;
+    }
+    OK(qn_eval(tape, &sum, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    OK(qn_plan_replay(plan, &error));
+    OK(qn_tensor_read(sum, found, sizeof(found), &error));
+    EXPECT(fake_depth() <= LINKS + 2);
+    for (int c = 0; c < CHAINS; c++) {
+        double y[COUNT];
+        for (int k = 0; k < COUNT; k++) y[k] = from[k];
+        for (int i = 0; i < LINKS; i++)
+            for (int k = 0; k < COUNT; k++) y[k] = y[k] * 0.1 * (c + 1) + (k ? y[k - 1] : 0);
+        for (int k = 0; k < COUNT; k++) expected[k] += y[k];
+    }
+    int wrong = 0;
+    for (int k = 0; k < COUNT; k++) wrong += fabs(found[k] - expected[k]) > 1e-4 * (1 + fabs(expected[k]));
+    EXPECT(wrong == 0);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+}
+
 static float *memory_of(qn_buffer *b)
 {
     return qn_buffer_data(b);
@@ -470,4 +507,4 @@ TEST(close_fake)
 TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(moving_arrays_costs_launches_alone),
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
           CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape),
-          CASE(steps_side_by_side), CASE(close_fake))
+          CASE(steps_side_by_side), CASE(chains_do_not_wait_for_memory), CASE(close_fake))
