@@ -133,6 +133,38 @@ static const char *folded_element(chained_printer *p, const tile_op *fold, doubl
     return mask ? arena_print(e->memory, "(%s ? %s : %s)", mask, element, float_text(e, -INFINITY)) : element;
 }
 
+/* A number of an array for this score, straight from there: of neighbours along memory both at once, which the compiler then
+ * asks for once. What lies outside is masked anyway. */
+static void print_table(chained_printer *p, const tile_op *op)
+{
+    emitter *e = p->e;
+    const struct access *a = &op->attr.access;
+    const tile_param *param = &e->k->params[a->array];
+    const char *pointer = arena_print(e->memory, "%s_array", param->name), *test = "",
+               *name = emit_name(e, op->results[0]);
+    bool pairs = param->facts.bulk;
+    e->array_used[a->array] = true;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        value at = op->operands[operand];
+        bool slice = a->kind[axis] == INDEX_SLICE, moves = at == p->c->loop->regions[0]->args[0];
+        const char *index = emit_name(e, at);
+        if (axis == a->rank - 1) pairs &= slice && moves;
+        if (slice) index = arena_print(e->memory, moves ? "(%s + %s)" : "(%s + row + h * 8)", index, "column");
+        operand += slice ? 2 : 1;
+        if (slice || !a->safe[axis])
+            test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", test,
+                               *test ? " && " : "", index, param->name, axis);
+        pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
+    }
+    if (!pairs) {
+        put(e, "const float %s = %s ? %s(%s) : 0;", name, test, need(e, "read_%s", memory_name(param->elem)), pointer);
+        return;
+    }
+    put(e, "float %s_pair[2] = {0, 0};", name);
+    put(e, "if (%s) %s(%s_pair, %s - x %% 2);", test, need(e, "load_%sx2", memory_name(param->elem)), name, pointer);
+    put(e, "const float %s = %s_pair[x %% 2];", name, name);
+}
+
 /* Printed as a declaration, once in each pass; its name. */
 static const char *virtual_element(chained_printer *p, value v)
 {
@@ -142,6 +174,10 @@ static const char *virtual_element(chained_printer *p, value v)
     if (p->known[v]) return name;
     if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) return chained_element(p, op->operands[0]);
     p->known[v] = true;
+    if (op->code == OP_LOAD) {
+        print_table(p, op);
+        return name;
+    }
     bool narrows = op->code == OP_CONVERT && tile_type_of(e->k, v).elem == p->c->elem;
     const char *power = power_text(p, op);
     if (power) {

@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-enum { FAR_BELOW = 8 /* exp of it is small beside the largest f16 */ };
+enum {
+    FAR_BELOW = 8,   /* exp of it is small beside the largest f16 */
+    MANY_ROWS = 1024 /* short heads: a program's beginning and end count, so three groups share them */
+};
 
 typedef struct score_blocks {
     int rows, columns;
@@ -26,24 +29,39 @@ static score_graph graph_of(const scores_text *t)
     return (score_graph){.g = t->g, .leaves = t->leaves};
 }
 
-/* A loop that the matrix units of sm_90 run at their speed (schedule/chained.h): 16-bit operands, no masks but positions. */
+/* Does an array have a number for each score? */
+static bool is_table(const scores_text *t, int array)
+{
+    bool rows = false, columns = false;
+    for (int k = 0; k < get(t, t->arrays[array])->shape.rank; k++) {
+        rows |= t->array_axes[array][k] == t->scores.rank - 2;
+        columns |= t->array_axes[array][k] == t->scores.rank - 1;
+    }
+    return rows && columns && !t->array_depth[array];
+}
+
+/* A loop that the matrix units of sm_90 run at their speed (schedule/chained.h): 16-bit operands, no masks but positions, perhaps
+ * numbers for each score (a bias). */
 static bool is_fast(const scores_text *t, bool softmax)
 {
     const fuse_options *options = t->options;
-    bool good = options->gpu && options->arch == 90 && t->scores.rank <= 5 && !t->reads_scores;
-    if (softmax) good &= t->positions && t->array_count == 3 && t->products == 1;
+    bool good = options->gpu && options->arch == 90 && t->scores.rank <= 5;
+    int operands = 0;
     dtype elem = DT_COUNT;
     for (int i = 0; i < t->array_count && good; i++) {
         dtype own = get(t, t->arrays[i])->elem;
         if (!t->array_depth[i]) {
-            good = own == DT_F32;
+            bool table = is_table(t, i);
+            good = own == DT_F32 || (table && (own == DT_BF16 || own == DT_F16));
+            good &= !softmax || table;
             continue;
         }
+        operands++;
         good = (own == DT_BF16 || own == DT_F16) && (elem == DT_COUNT || own == elem);
         good &= t->array_depth[i] % 16 == 0;
         elem = own;
     }
-    return good;
+    return good && (!softmax || (t->positions && operands == 3 && t->products == 1));
 }
 
 static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool columns, bool softmax)
@@ -51,6 +69,8 @@ static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool colu
     int64_t most = depth; /* of any rows: what a block needs of shared memory and registers */
     for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
+    bool many = t->scores.extents[t->scores.rank - 2] >= MANY_ROWS;
+    if (t->fast && softmax && most <= 64 && many) return (score_blocks){192, 128};
     if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
     if (t->fast)
         return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};

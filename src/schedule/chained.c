@@ -304,6 +304,24 @@ static bool is_vector(const chained *c, const tile_op *op)
     return slices == 1 && (type.dims[0] == 1) != (type.dims[1] == 1);
 }
 
+bool chained_is_table(const chained *c, const tile_op *op)
+{
+    const struct access *a = &op->attr.access;
+    if (op->code != OP_LOAD || a->mask_count || c->kernel->params[a->array].digits) return false;
+    tile_type type = tile_type_of(c->kernel, op->results[0]);
+    int moving = 0, fixed = 0;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        value at = op->operands[operand];
+        bool slice = a->kind[axis] == INDEX_SLICE;
+        if (tile_type_of(c->kernel, at).rank || (slice && !is_number(c, op->operands[operand + 1], 1))) return false;
+        if (slice) ++*(at == c->loop->regions[0]->args[0] ? &moving : &fixed);
+        operand += slice ? 2 : 1;
+    }
+    int rows = c->turned ? c->columns : c->rows, columns = c->turned ? c->rows : c->columns;
+    return moving == 1 && fixed == 1 && type.rank == 2 && type.dims[0] == rows && type.dims[1] == columns &&
+           (type.elem == DT_F32 || type.elem == DT_BF16 || type.elem == DT_F16);
+}
+
 /* All that the loop computes besides: element by element, folds of rows, masks of positions. */
 static bool check_op(search *w, const tile_op *op)
 {
@@ -312,6 +330,7 @@ static bool check_op(search *w, const tile_op *op)
     unsigned bits = 0;
     if (!type.rank) return op->code != OP_LOAD || refuse(w, "the loop reads more than its operands");
     if (chained_is_row_test(c, op->results[0])) return true;
+    if (chained_is_table(c, op)) return true;
     if (op->code == OP_LOAD) {
         if (!is_vector(c, op) || chained_kind_of(c, op->results[0]) != CHAINED_MOVING ||
             c->vector_count == CHAINED_MOST_VECTORS)

@@ -94,6 +94,7 @@ typedef enum chained_kind { CHAINED_SCALAR, CHAINED_FIXED, CHAINED_MOVING, CHAIN
 chained_kind chained_kind_of(const chained *c, value v);
 bool chained_is_row_test(const chained *c, value v); /* one truth a fixed row, of numbers of rows */
 bool chained_is_product(const chained *c, const tile_op *op);
+bool chained_is_table(const chained *c, const tile_op *op); /* a load of a number for each score */
 int chained_boxes(int depth);                  /* of 64 elements, in rows of so many */
 int chained_sum_of(const chained *c, value v); /* the sum that a value behind the loop is; -1: none */
 
