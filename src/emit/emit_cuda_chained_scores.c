@@ -133,35 +133,42 @@ static const char *folded_element(chained_printer *p, const tile_op *fold, doubl
     return mask ? arena_print(e->memory, "(%s ? %s : %s)", mask, element, float_text(e, -INFINITY)) : element;
 }
 
-/* A number of an array for this score, straight from there: of neighbours along memory both at once, which the compiler then
- * asks for once. What lies outside is masked anyway. */
+/* A number of an array for this score, straight from there; of neighbours along memory both at once, which the compiler then
+ * asks for once. Places outside are brought inside, without a branch: what is read there is masked, or of no row. */
 static void print_table(chained_printer *p, const tile_op *op)
 {
     emitter *e = p->e;
     const struct access *a = &op->attr.access;
     const tile_param *param = &e->k->params[a->array];
-    const char *pointer = arena_print(e->memory, "%s_array", param->name), *test = "",
-               *name = emit_name(e, op->results[0]);
+    const char *pointer = arena_print(e->memory, "%s_array", param->name), *name = emit_name(e, op->results[0]);
     bool pairs = param->facts.bulk;
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        bool slice = a->kind[axis] == INDEX_SLICE;
+        if (axis == a->rank - 1) pairs &= slice && op->operands[operand] == p->c->loop->regions[0]->args[0];
+        operand += slice ? 2 : 1;
+    }
     e->array_used[a->array] = true;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         value at = op->operands[operand];
         bool slice = a->kind[axis] == INDEX_SLICE, moves = at == p->c->loop->regions[0]->args[0];
         const char *index = emit_name(e, at);
-        if (axis == a->rank - 1) pairs &= slice && moves;
-        if (slice) index = arena_print(e->memory, moves ? "(%s + %s)" : "(%s + row + h * 8)", index, "column");
+        if (slice)
+            index = arena_print(e->memory, "(%s + %s)", index,
+                                !moves  ? "(row + h * 8)"
+                                : pairs ? "(column - x % 2)"
+                                        : "column");
+        if (slice && (!moves || p->masked))
+            index = arena_print(e->memory, "%s(%s, %s_extent%d - %d)", need(e, "min_i64"), index, param->name, axis,
+                                moves && pairs ? 2 : 1);
         operand += slice ? 2 : 1;
-        if (slice || !a->safe[axis])
-            test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", test,
-                               *test ? " && " : "", index, param->name, axis);
         pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
     }
     if (!pairs) {
-        put(e, "const float %s = %s ? %s(%s) : 0;", name, test, need(e, "read_%s", memory_name(param->elem)), pointer);
+        put(e, "const float %s = %s(%s);", name, need(e, "read_%s", memory_name(param->elem)), pointer);
         return;
     }
-    put(e, "float %s_pair[2] = {0, 0};", name);
-    put(e, "if (%s) %s(%s_pair, %s - x %% 2);", test, need(e, "load_%sx2", memory_name(param->elem)), name, pointer);
+    put(e, "float %s_pair[2];", name);
+    put(e, "%s(%s_pair, %s);", need(e, "load_%sx2", memory_name(param->elem)), name, pointer);
     put(e, "const float %s = %s_pair[x %% 2];", name, name);
 }
 

@@ -70,7 +70,7 @@ static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool colu
     for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
     bool many = t->scores.extents[t->scores.rank - 2] >= MANY_ROWS;
-    if (t->fast && softmax && most <= 64 && many) return (score_blocks){192, 128};
+    if (t->fast && softmax && most <= 64 && many && t->array_count == 3) return (score_blocks){192, 128};
     if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
     if (t->fast)
         return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};
