@@ -61,8 +61,11 @@ static qn_tensor numbers(qn_tape *on, qn_dtype type, qn_shape s, int seed)
     for (int i = 0; i < s.rank; i++) count *= s.extents[i];
     double *x = malloc(sizeof(double) * (size_t)count);
     for (int64_t i = 0; i < count; i++) x[i] = (double)((i * 37 + seed * 101 + i / 7 * 13) % 33 - 16) / 16;
-    qn_tensor t = qn_cast(qn_from_memory(on, x, QN_F64, s), type);
+    float *y = malloc(sizeof(float) * (size_t)count);
+    for (int64_t i = 0; i < count; i++) y[i] = (float)x[i];
+    qn_tensor t = type == QN_F64 ? qn_from_memory(on, x, QN_F64, s) : qn_cast(qn_from_memory(on, y, QN_F32, s), type);
     free(x);
+    free(y);
     return t;
 }
 
@@ -94,7 +97,7 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
     qn_tensor q = numbers(on, type, heads_of(c, share, c->rows, c->depth), 1);
     qn_tensor k = numbers(on, type, heads_of(c, 1, c->columns, c->depth), 2);
     qn_tensor v = numbers(on, type, heads_of(c, 1, c->columns, c->width), 3);
-    qn_tensor bias = c->bias ? numbers(on, type == QN_BF16 ? QN_F32 : type, QN_SHAPE(c->rows, c->columns), 4) : QN_NONE;
+    qn_tensor bias = c->bias ? numbers(on, type, QN_SHAPE(c->rows, c->columns), 4) : QN_NONE;
     qn_tensor keys = qn_expand(k, heads_of(c, share, c->columns, c->depth));
     qn_tensor values = qn_expand(v, heads_of(c, share, c->columns, c->width));
     qn_tensor extra = bias;
@@ -122,8 +125,10 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
     qn_tensor w = numbers(on, type, heads_of(c, share, c->rows, c->width), 5);
     qn_tensor loss = qn_sum(qn_mul(w, y), QN_ALL, false), inputs[4] = {q, k, v, bias};
     out[0] = y;
-    qn_grad(loss, inputs, c->bias ? 4 : 3, out + 1);
-    return c->bias ? 5 : 4;
+    int wanted =
+        c->bias && !c->on_emu ? 4 : 3; /* the gradient of a bias is the scores themselves, which are then stored */
+    qn_grad(loss, inputs, wanted, out + 1);
+    return wanted + 1;
 }
 
 static int64_t elements(qn_tensor t)
@@ -279,8 +284,8 @@ TEST(heads_run_on_the_matrix_units)
                 compiles_well(compiler, text_get(&source), arena_print(memory, "%s_phase0", plan->kernels[n].name));
             text_free(&source);
         }
-        int wanted_loops = c->depth + c->width > 256 ? 4 : 3;
-        EXPECT(c->bias ? loops > 0 : loops == wanted_loops); /* the gradient of a bias is the scores themselves */
+        int usual = c->depth + c->width > 256 ? 4 : 3;
+        EXPECT(c->bias ? loops >= usual : loops == usual);
         arena_free(memory);
         tape_close();
     }
