@@ -226,6 +226,8 @@ def quern_call(quern, case, inputs, result):
     for (array, _), t in zip(case.arrays, inputs):
         quern.bind(call, array, t, keep)
     for n, v in case.words.items():
+        if n not in case.scalars:
+            continue
         quern.ok(quern.q.qn_call_set_int(call, n.encode(), C.c_int64(v), quern.error), n)
     quern.bind(call, "result0", result, keep)
     return call, keep

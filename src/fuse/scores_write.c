@@ -10,10 +10,7 @@
 
 #include <string.h>
 
-enum {
-    FAR_BELOW = 8,   /* exp of it is small beside the largest f16 */
-    MANY_ROWS = 1024 /* short heads: a program's beginning and end count, so three groups share them */
-};
+enum { FAR_BELOW = 8 /* exp of it is small beside the largest f16 */ };
 
 typedef struct score_blocks {
     int rows, columns;
@@ -29,15 +26,12 @@ static score_graph graph_of(const scores_text *t)
     return (score_graph){.g = t->g, .leaves = t->leaves};
 }
 
-/* Does an array have a number for each score? */
-static bool is_table(const scores_text *t, int array)
+/* Does an array run along the rows or the columns (axis: 2, 1) of the scores? */
+static bool runs_along(const scores_text *t, int array, int axis)
 {
-    bool rows = false, columns = false;
-    for (int k = 0; k < get(t, t->arrays[array])->shape.rank; k++) {
-        rows |= t->array_axes[array][k] == t->scores.rank - 2;
-        columns |= t->array_axes[array][k] == t->scores.rank - 1;
-    }
-    return rows && columns && !t->array_depth[array];
+    for (int k = 0; k < get(t, t->arrays[array])->shape.rank; k++)
+        if (t->array_axes[array][k] == t->scores.rank - axis) return true;
+    return false;
 }
 
 /* A loop that the matrix units of sm_90 run at their speed (schedule/chained.h): 16-bit operands, no masks but positions, perhaps
@@ -51,9 +45,9 @@ static bool is_fast(const scores_text *t, bool softmax)
     for (int i = 0; i < t->array_count && good; i++) {
         dtype own = get(t, t->arrays[i])->elem;
         if (!t->array_depth[i]) {
-            bool table = is_table(t, i);
-            good = own == DT_F32 || (table && (own == DT_BF16 || own == DT_F16));
-            good &= !softmax || table;
+            bool columns = runs_along(t, i, 1),
+                 table = columns && runs_along(t, i, 2); /* table: a number for each score */
+            good = table ? own == DT_F32 || own == DT_BF16 || own == DT_F16 : own == DT_F32 && !columns && !softmax;
             continue;
         }
         operands++;
@@ -69,8 +63,6 @@ static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool colu
     int64_t most = depth; /* of any rows: what a block needs of shared memory and registers */
     for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
-    bool many = t->scores.extents[t->scores.rank - 2] >= MANY_ROWS;
-    if (t->fast && softmax && most <= 64 && many && t->array_count == 3) return (score_blocks){192, 128};
     if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
     if (t->fast)
         return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};

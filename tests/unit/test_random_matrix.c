@@ -2,7 +2,7 @@
  * Random products, attentions and convolutions (transposed, grouped, gradients by the image) at the tensor level, against plain loops
  * in double. Data are small whole numbers, so that sums are exact in every order; what is rounded is compared with a
  * rounding to spare. A few on `emu`; on a GPU (QUERN_TEST_DEVICE=cuda) sizes at which the matrix units are taken.
- * QUERN_RANDOM=COUNT runs more of each, QUERN_RANDOM_SEED=N starts elsewhere. tools/check-gpu runs five hundred.
+ * QUERN_RANDOM=COUNT runs more of each, QUERN_RANDOM_SEED=N starts elsewhere, QUERN_RANDOM_LARGE takes a GPU's sizes. tools/check-gpu runs five hundred.
  * SPDX-License-Identifier: MIT
  */
 #include "ir/tile.h"
@@ -12,6 +12,8 @@
 #include <quern/nn.h>
 #include <quern/tensor.h>
 #include <stdlib.h>
+
+#define MOST_WORK 1.5e8 /* of the plain loops: a fraction of a second */
 
 static qn_context *context;
 static const char *device = "emu";
@@ -66,6 +68,7 @@ static void expect_near(const char *what, qn_tensor y, const double *want, int64
         double unit;
     } units[] = {{QN_BF16, 0x1p-8}, {QN_F16, 0x1p-11}};
     qn_error failure = {0};
+    if (large) printf("%s\n", what);
     qn_dtype elem = qn_tensor_dtype(y);
     for (int i = 0; i < COUNT(units); i++)
         if (elem == units[i].elem) error += 2 * units[i].unit;
@@ -114,8 +117,8 @@ static void try_product(uint64_t number)
     qn_tape *tape = open_tape();
     qn_dtype elem = PICK(types);
     qn_products way = elem == QN_F32 ? PICK(ways) : QN_PRODUCTS_ANY;
-    int64_t batch = pick(4) ? 1 : 1 + pick(3), m = extent(large ? 1300 : 140), n = extent(large ? 1300 : 140),
-            k = extent(large ? 900 : 150);
+    int64_t batch = pick(4) ? 1 : 1 + pick(3), m = extent(large ? 800 : 140), n = extent(large ? 800 : 140),
+            k = extent(large ? 640 : 150);
     bool left = pick(2), right = pick(2), bias = elem != QN_I8 && pick(2);
     qn_tape_set_products(tape, way);
     array a = numbers(tape, elem, left ? QN_SHAPE(batch, k, m) : QN_SHAPE(batch, m, k), 2, 1);
@@ -125,16 +128,19 @@ static void try_product(uint64_t number)
     qn_tensor y = qn_matmul(x, w);
     if (bias) y = qn_relu(qn_add(y, c.tensor));
     double *want = calloc((size_t)(batch * m * n), sizeof(double));
-    for (int64_t z = 0; z < batch; z++)
+    double *rows = malloc(sizeof(double) * (size_t)(k * n) + 1); /* b, rows of n */
+    for (int64_t z = 0; z < batch; z++) {
+        for (int64_t i = 0; i < k * n; i++) rows[i] = b.at[z * k * n + (right ? i % n * k + i / n : i)];
         for (int64_t i = 0; i < m; i++) {
             double *row = want + (z * m + i) * n;
             for (int64_t p = 0; p < k; p++) {
                 double by = left ? a.at[(z * k + p) * m + i] : a.at[(z * m + i) * k + p];
-                const double *from = b.at + z * k * n;
-                for (int64_t j = 0; j < n && by != 0; j++) row[j] += by * (right ? from[j * k + p] : from[p * n + j]);
+                for (int64_t j = 0; j < n && by != 0; j++) row[j] += by * rows[p * n + j];
             }
             for (int64_t j = 0; j < n && bias; j++) row[j] = fmax(row[j] + c.at[j], 0);
         }
+    }
+    free(rows);
     char what[200];
     snprintf(what, sizeof(what), "product %d: %s way %d, %d of %dx%dx%d%s%s%s", (int)number, dtypes[elem].text,
              (int)way, (int)batch, (int)m, (int)n, (int)k, left ? ", a turned" : "", right ? ", b turned" : "",
@@ -297,10 +303,19 @@ static conv_case choose_convolution(void)
     return c;
 }
 
+/* Multiplications of the loops below. */
+static double work_of(const conv_case *c)
+{
+    double work = (double)(c->images * c->outputs * c->channels / c->groups);
+    for (int i = 0; i < 3; i++) work *= (double)(c->out[i] * c->size[i]);
+    return work;
+}
+
 static void try_convolution(uint64_t number)
 {
     state = number * 733 + 3;
     conv_case c = choose_convolution();
+    while (work_of(&c) > MOST_WORK) c = choose_convolution();
     qn_tape *tape = open_tape();
     static const qn_dtype types[] = {QN_BF16, QN_BF16, QN_F16, QN_F32};
     qn_dtype elem = PICK(types);
@@ -367,7 +382,8 @@ TEST(open_context)
     if (where) device = where;
     if (more) count = atoi(more);
     if (start) seed = strtoull(start, NULL, 10);
-    large = !strncmp(device, "cuda", 4);
+    large = !strncmp(device, "cuda", 4) || getenv("QUERN_RANDOM_LARGE");
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what was tried last is seen where it does not end */
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
 }
 
