@@ -2,7 +2,7 @@
  * Random products, attentions and convolutions (transposed, grouped, gradients by the image) at the tensor level, against plain loops
  * in double. Data are small whole numbers, so that sums are exact in every order; what is rounded is compared with a
  * rounding to spare. A few on `emu`; on a GPU (QUERN_TEST_DEVICE=cuda) sizes at which the matrix units are taken.
- * QUERN_RANDOM=COUNT runs more of each, QUERN_RANDOM_SEED=N starts elsewhere, QUERN_RANDOM_LARGE takes a GPU's sizes. tools/check-gpu runs five hundred.
+ * QUERN_RANDOM=COUNT runs more of each, QUERN_RANDOM_SEED=N starts elsewhere, QUERN_RANDOM_LARGE takes a GPU's sizes. tools/check-gpu runs two hundred (QUERN_RANDOM_MATRIX=14: five hundred).
  * SPDX-License-Identifier: MIT
  */
 #include "ir/tile.h"
