@@ -225,6 +225,27 @@ static bool store(const option *o, const char *value, arguments *out)
     return false;
 }
 
+/* Results that go to stdout where no file is named. */
+static bool is_stream(const option *o)
+{
+    return !strcmp(o->name, "json") || !strcmp(o->name, "csv");
+}
+
+static bool is_result(const option *o)
+{
+    static const char *const names[] = {"json", "csv", "plot", "trace", "folded", "report", "counters-json"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(o->name, names[i])) return true;
+    return false;
+}
+
+/* `--json kernels/gelu.qn`: the file to read stands where the file to write belongs. */
+static bool ends_in_source(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 3 && !strcmp(path + length - 3, ".qn");
+}
+
 bool options_parse(const command *c, int count, char **words, arguments *out)
 {
     bool only_words = false;
@@ -255,10 +276,15 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
         }
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (!o->value && value) return complain("--%s takes no value", o->name), false;
+        if (o->value && !value && is_stream(o) && (i + 1 == count || !strncmp(words[i + 1], "--", 2))) value = "-";
         if (o->value && !value) {
             if (i + 1 == count) return complain("--%s needs a value: --%s %s", o->name, o->name, o->value), false;
             value = words[++i];
         }
+        if (value && is_result(o) && ends_in_source(value))
+            return complain("--%s would write over %s: name the file of the results first, --%s results.%s", o->name,
+                            value, o->name, o->name),
+                   false;
         if (!store(o, value, out)) return false;
     }
     return true;

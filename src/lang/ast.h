@@ -227,6 +227,8 @@ typedef struct bindings {
 } bindings;
 const binding *bindings_find(const bindings *b, const char *name);
 void bindings_set(arena *memory, bindings *b, binding item); /* replaces one of the same name */
+/* A setting as people write it: `2^20` and `2**20` are powers there, where exclusive-or of numbers is of no use. */
+const char *lang_setting(arena *memory, const char *words);
 /* False with no diagnostic if the value depends on a name that is not bound: *unbound names it. Other faults are
  * diagnosed (E217, E103, ...). */
 bool lang_evaluate(const ast_file *file, const ast *expression, const bindings *known, int units, diagnostics *d,

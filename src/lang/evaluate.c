@@ -10,6 +10,7 @@
 #include "ir/interp_state.h"
 #include "ir/scalar.h"
 
+#include <stdlib.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -460,6 +461,21 @@ static bool evaluate(evaluation *e, const ast *x, binding *out)
     default: return fail(e, E217, x->at);
     }
     return fault ? fail(e, fault, x->at) : true;
+}
+
+const char *lang_setting(arena *memory, const char *words)
+{
+    char *end;
+    const char *start = words + strspn(words, " \t");
+    long long base = strtoll(start, &end, 10), value = 1;
+    const char *sign = end + strspn(end, " \t");
+    size_t length = sign[0] == '^' ? 1 : sign[0] == '*' && sign[1] == '*' ? 2 : 0;
+    if (end == start || !length) return words;
+    long long exponent = strtoll(sign + length, &end, 10);
+    if (end == sign + length || end[strspn(end, " \t")] || exponent < 0 || exponent > 63) return words;
+    for (long long i = 0; i < exponent; i++)
+        if (__builtin_mul_overflow(value, base, &value)) return words;
+    return arena_print(memory, "%lld", value);
 }
 
 bool lang_evaluate(const ast_file *file, const ast *expression, const bindings *known, int units, diagnostics *d,

@@ -3,9 +3,11 @@
  * SPDX-License-Identifier: MIT
  */
 #include "lang/fault.h"
+
 #include "lang/lower.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const char *plural(int count)
 {
@@ -143,7 +145,10 @@ void fault_not_callable(diagnostics *d, place at)
 
 void fault_argument_count(diagnostics *d, place at, const char *name, int least, int most, int got)
 {
-    const char *advice = "see its parameters";
+    const char *advice = !strcmp(name, "transpose")
+                             ? "write `permute(x, 1, 0)`, every axis by its number; `transpose(x)` "
+                               "turns the last two"
+                             : "see its parameters";
     if (least == most)
         diagnose(d, E213, at, advice, "`%s` takes %d argument%s, got %d", name, least, plural(least), got);
     else if (most < 0)

@@ -137,6 +137,21 @@ static const habit habits[] = {
     {"mm", "write `a @ b`, or `matmul(a, b)`"},
     {"bmm", "write `a @ b`, or `matmul(a, b)`"},
     {"cat", "write `concat(a, b, axis = 1)`"},
+    {"clip", "write `clamp(x, low, high)`"},
+    {"multiply", "write `a * b`"},
+    {"subtract", "write `a - b`"},
+    {"divide", "write `a / b`"},
+    {"absolute", "write `abs(x)`"},
+    {"logical_and", "write `a && b`"},
+    {"logical_or", "write `a || b`"},
+    {"logical_not", "write `!a`"},
+    {"swapaxes", "write `permute(x, 1, 0)`, or `transpose(x)` for the last two"},
+    {"moveaxis", "write `permute(x, 1, 0)`"},
+    {"value_and_grad", "write the value and `grad(f, w)(x, w)`: what both need is computed once"},
+    {"vmap", "write the axis: functions take any rank with `[...]`"},
+    {"Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
+    {"torch.Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
+    {"np.ndarray", "a tensor is its element type and its extents: `float x[B][D]`"},
     {"concatenate", "write `concat(a, b, axis = 1)`"},
     {"view", "write `reshape(x, a, b)`"},
     {"amax", "write `max(x, axis = 1)`"},
@@ -154,6 +169,11 @@ static const habit habits[] = {
     /* Python */
     {"def", "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`, a function of tensors "
             "`tensor name(float x[n]) { return ...; }`"},
+    {"from", "another file is `import \"name.qn\";`; functions go by their bare names"},
+    {"fn", "a function of tensors is `tensor name(float x[n]) { return ...; }`, one of numbers `float name(float x) { "
+           "... }`"},
+    {"function", "a function of tensors is `tensor name(float x[n]) { return ...; }`, one of numbers `float name(float "
+                 "x) { ... }`"},
     {"class", "a model is tensor functions and their parameters; layers with state are in the C library's `model.h`"},
     {"lambda", "declare a function: `float name(float x) { return ...; }`"},
     {"range", "a loop is `for (int i = 0; i < n; i++)`"},
@@ -219,6 +239,8 @@ static const habit beginnings[] = {
     {"nn.", "functions go by their bare names: `gelu(x)`, `layer_norm(x, gain, bias)`"},
     {"jnp.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
     {"math.", "functions go by their bare names: `sqrt(x)`, `exp(x)`"},
+    {"linalg.", "functions go by their bare names: `norm(x)`, `a @ b`"},
+    {"scipy.", "functions go by their bare names: `erf(x)`, `softmax(x, axis = 1)`"},
     {"std.", "functions go by their bare names: `max(a, b)`"},
 };
 

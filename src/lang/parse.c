@@ -9,10 +9,14 @@
  */
 #include "lang/parse.h"
 
+#include <ctype.h>
+#include <string.h>
+
 void parser_advance(parser *p)
 {
     p->end_line = p->now.end_line;
     p->end_column = p->now.end_column;
+    p->before = p->now.kind == TOKEN_NAME ? p->now.word : NULL;
     p->now = p->next;
     p->next = lex_next(&p->lex);
 }
@@ -60,6 +64,23 @@ const char *token_describe(const parser *p, const token *t)
     }
 }
 
+/* Python's `n // 2` in the line that ended: a comment right behind an operand, and a number or a name in it. */
+static bool has_quotient(const parser *p)
+{
+    const ast_file *f = p->file;
+    if (p->end_line < 1 || p->end_line > f->line_count) return false;
+    const char *c = f->lines[p->end_line - 1];
+    if (p->end_column < 1 || strlen(c) < (size_t)p->end_column) return false;
+    c += p->end_column - 1;
+    c += strspn(c, " ");
+    if (strncmp(c, "//", 2)) return false;
+    c += 2 + strspn(c + 2, " ");
+    size_t word = 0;
+    while (isalnum((unsigned char)c[word]) || c[word] == '_') word++;
+    c += word + strspn(c + word, " ");
+    return word && *c && strchr(";)],}", *c);
+}
+
 void parser_unexpected(parser *p, const char *expected, const char *advice)
 {
     place at = p->now.at;
@@ -70,8 +91,14 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     /* What is missing at the end of a line is missing there, not at the start of the next. */
     bool missing = expected[0] == '`' && strchr(";,)]", expected[1]) && p->now.at.line > p->end_line && p->end_line > 0;
     if (missing) at = (place){.line = p->end_line, .column = p->end_column};
+    if (missing && !advice && has_quotient(p)) advice = "`//` begins a comment; `/` of integers rounds down";
     bool word = p->now.kind == TOKEN_NAME;
     const char *habit = word && !missing ? habit_advice(p->now.word) : NULL;
+    if (!habit && !missing && word && p->before && !strcmp(expected, "`;`"))
+        habit = habit_advice(p->before); /* `not x` */
+    if (!habit && !advice && parser_is(p, "if") && expected[0] == '`') advice = "a choice is `condition ? a : b`";
+    if (!habit && !advice && parser_is(p, "[") && !strcmp(expected, "an expression"))
+        advice = "there are no lists: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`";
     parser_error(p, E104, at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
     if (missing && expected[1] == ';') p->panic = false; /* as if it were there: the next line is a statement */
 }

@@ -60,6 +60,7 @@ typedef struct parser {
     lexer lex;
     token now, next;
     int end_line, end_column; /* of the token consumed last */
+    const char *before;       /* its word, where it was a name */
     int nesting, node_count;
     bool panic;                           /* an error was reported; silent until the next statement or item */
     const char *generics[MAX_PARAMS + 1]; /* types of this item that are generic */

@@ -121,7 +121,9 @@ static ast *parse_primary(parser *p)
             node = parse_expression(p);
             node->parenthesised = true;
             node->from = t.at;
-            parser_expect(p, ")", "there are no tuples: axes are a set, `axis = {0, 1}`");
+            parser_expect(
+                p, ")",
+                "there are no tuples: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`");
             return cast && starts_operand(p) ? parse_c_cast(p, node, t.at) : node;
         }
         parser_unexpected(p, "an expression",

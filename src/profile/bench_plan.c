@@ -245,7 +245,7 @@ static qn_status evaluate_words(bench *b, const char *words, const bindings *kno
         *out = (binding){.kind = BIND_TYPE, .type = type};
         return QN_OK;
     }
-    const char *line = arena_print(b->memory, "const double setting = %s;", words);
+    const char *line = arena_print(b->memory, "const double setting = %s;", lang_setting(b->memory, words));
     ast_file *file = lang_parse(b->memory, "--set", line, strlen(line), &d);
     if (d.errors || file->items.count != 1 || file->items.items[0]->kind != AST_CONSTANT)
         return error_set(error, QN_BAD_CALL, "`%s` in `%s=%s` is neither a number, a type nor a name", words, name,

@@ -132,7 +132,7 @@ static void number_cell(table *t, double number, int digits)
         table_cell(t, "-");
 }
 
-enum { FEW_ROUNDS = 3 }; /* fewer cannot tell anything but twice the time */
+enum { FEW_ROUNDS = 10 }; /* of fewer the interval is the range: it says nothing where they differ */
 
 /* "1.34x FASTER", "SAME", "0.71..1.43x AMBIGUOUS" where it cannot be told. */
 static void verdict_cell(table *t, const qn_bench_comparison *c)

@@ -241,7 +241,7 @@ qn_status qn_call_set_function(qn_call *call, const char *name, const char *func
 static qn_status evaluate(qn_call *call, const char *name, const char *words, binding *out, qn_error *error)
 {
     arena *memory = arena_new();
-    char *line = arena_print(memory, "const double setting = %s;", words);
+    char *line = arena_print(memory, "const double setting = %s;", lang_setting(memory, words));
     diagnostics d = {.memory = memory};
     ast_file *file = lang_parse(memory, name, line, strlen(line), &d);
     const char *unbound = NULL;

@@ -109,6 +109,23 @@ holds() {
         cat log
     fi
 }
+# Powers in settings as in sweeps; streams without a name; no result is written over a source.
+printf 'kernel k(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)) { y[program(0) * B : B] = x[program(0) * B : B]; }\nbench k (n = 64) { k }\n' >power.qn
+for words in '2^10' '2**10' '2 ^ 10' '1 << 10' 1024; do
+    "$quern" run power.qn --set "n=$words" >out 2>&1
+    holds "--set n=$words" grep -q '^y: f32\[1024\]' out
+done
+"$quern" run power.qn --set 'n=2^99' >out 2>&1
+holds "a power that does not fit" grep -q 'is not a number' out
+"$quern" bench power.qn --set 'n=2^8' --seconds 0.001 >out 2>&1
+holds "powers of bench" grep -q 'k on cpu (n = 256)' out
+"$quern" devices --json >out 2>err
+holds "devices --json alone is stdout" grep -q '"name": "cpu"' out
+"$quern" check power.qn --no-emu --json >out 2>err
+holds "so is check --json" grep -q '"kernel": "k"' out
+cp power.qn kept.qn
+"$quern" bench --json power.qn k >out 2>&1
+holds "a source is not written over" sh -c 'cmp -s power.qn kept.qn && grep -q "would write over power.qn" out'
 sh "$root/tools/install-manual" "$quern" "$work/prefix" >out 2>&1
 for command in $("$quern" help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -v quern); do
     holds "a page of $command" test -s "prefix/share/man/man1/quern-$command.1"
