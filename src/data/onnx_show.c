@@ -1,12 +1,12 @@
 /*
  * An ONNX model to look at. In: its graph. Out: a table of what is computed, or a picture as SVG.
  *
- * The picture: nodes in layers by the longest way from the inputs, in a layer by where what they read stands, so that
- * chains run straight down; parameters stand in the box that reads them, with their shapes; lines go along which values
- * flow. The file's words are data: what no page or terminal should obey is escaped.
+ * The picture: nodes in layers by the longest way from the inputs, drawn so that few lines cross (run/layered.h) and none
+ * runs through a box; parameters stand in the box that reads them, with their shapes; lines go along which values flow. The file's words are data: what no page or terminal should obey is escaped.
  * SPDX-License-Identifier: MIT
  */
 #include "data/onnx.h"
+#include "run/layered.h"
 
 #include <quern/workbench.h>
 
@@ -21,7 +21,7 @@ typedef struct box {
     const char *look; /* its class of the style */
     const char *lines[MOST_LINES];
     int line_count, layer;
-    double x, y, order;
+    double x, y;
 } box;
 
 typedef struct picture {
@@ -29,7 +29,8 @@ typedef struct picture {
     text *out;
     box *boxes; /* inputs, then nodes, then outputs */
     int count;
-    double width, height;
+    double width, height, *tops, *bottoms; /* of each layer */
+    layered drawing;                       /* its first nodes are the boxes */
 } picture;
 
 /* Words of the file that no terminal obeys, on one line. */
@@ -143,37 +144,33 @@ static void describe_node(const picture *p, box *b, const onnx_node *n)
         b->lines[b->line_count++] = arena_print(p->g->memory, "and %d more", parameters - MOST_PARAMETERS);
 }
 
-/* Layer and order of a box from what it reads. */
+/* A box stands below what it reads. */
 static void place(picture *p, box *b, onnx_value *const *reads, int count, int before)
 {
-    double sum = 0;
-    int known = 0;
+    for (int a = 0; a < count; a++) {
+        const box *from = source_of(p, reads[a], before);
+        if (from) b->layer = MAXIMUM(b->layer, from->layer + 1);
+    }
+}
+
+static void join(picture *p, int to, onnx_value *const *reads, int count, int before)
+{
+    int known = 0, number = 0;
+    for (int a = 0; a < count; a++) known += source_of(p, reads[a], before) != NULL;
     for (int a = 0; a < count; a++) {
         const box *from = source_of(p, reads[a], before);
         if (!from) continue;
-        b->layer = MAXIMUM(b->layer, from->layer + 1);
-        sum += from->order;
-        known++;
+        int source = (int)(from - p->boxes);
+        double end = BOX_WIDTH * (++number) / (known + 1.0);
+        layered_join(&p->drawing, source, source, BOX_WIDTH / 2.0, to, end);
     }
-    b->order = known ? sum / known : 0;
-}
-
-static int by_layer(const void *a, const void *b)
-{
-    const box *x = *(const box *const *)a, *y = *(const box *const *)b;
-    if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
-    if (x->order != y->order) return x->order < y->order ? -1 : 1;
-    return x < y ? -1 : x > y;
 }
 
 static void arrange(picture *p)
 {
     const onnx_graph *g = p->g;
-    int outputs = g->input_count + g->node_count;
-    for (int i = 0; i < g->input_count; i++) {
-        describe_value(p, &p->boxes[i], g->inputs[i], "input");
-        p->boxes[i].order = i;
-    }
+    int outputs = g->input_count + g->node_count, layers = 1;
+    for (int i = 0; i < g->input_count; i++) describe_value(p, &p->boxes[i], g->inputs[i], "input");
     for (int i = 0; i < g->node_count; i++) {
         box *b = &p->boxes[g->input_count + i];
         describe_node(p, b, &g->nodes[i]);
@@ -183,37 +180,43 @@ static void arrange(picture *p)
         describe_value(p, &p->boxes[outputs + i], g->outputs[i], "output");
         place(p, &p->boxes[outputs + i], &g->outputs[i], 1, g->node_count);
     }
-    box **sorted = ARENA_ARRAY(g->memory, box *, p->count + 1);
-    for (int i = 0; i < p->count; i++) sorted[i] = &p->boxes[i];
-    qsort(sorted, (size_t)p->count, sizeof(*sorted), by_layer);
+    p->drawing.memory = g->memory;
+    for (int i = 0; i < p->count; i++) {
+        layered_add(&p->drawing, p->boxes[i].layer, BOX_WIDTH);
+        layers = MAXIMUM(layers, p->boxes[i].layer + 1);
+    }
+    for (int i = 0; i < g->node_count; i++) join(p, g->input_count + i, g->nodes[i].inputs, g->nodes[i].input_count, i);
+    for (int i = 0; i < g->output_count; i++) join(p, outputs + i, &g->outputs[i], 1, g->node_count);
+    layered_order(&p->drawing, false, false);
+    p->width = MAXIMUM(p->width, layered_place(&p->drawing, GAP_X) + 2 * MARGIN);
+    p->tops = ARENA_ARRAY(g->memory, double, layers + 1);
+    p->bottoms = ARENA_ARRAY(g->memory, double, layers + 1);
+    for (int i = 0; i < p->drawing.node_count; i++) p->drawing.nodes[i].x += MARGIN;
+    for (int i = 0; i < p->count; i++) {
+        box *b = &p->boxes[i];
+        b->x = p->drawing.nodes[i].x;
+        p->bottoms[b->layer] = MAXIMUM(p->bottoms[b->layer], box_height(b)); /* its height, so far */
+    }
     double y = MARGIN;
-    for (int first = 0, last; first < p->count; first = last) {
-        double tallest = 0;
-        for (last = first; last < p->count && sorted[last]->layer == sorted[first]->layer; last++) {
-            sorted[last]->x = (last - first) * (BOX_WIDTH + GAP_X);
-            sorted[last]->y = y;
-            tallest = MAXIMUM(tallest, box_height(sorted[last]));
-        }
-        p->width = MAXIMUM(p->width, (last - first) * (BOX_WIDTH + GAP_X) - GAP_X + 2 * MARGIN);
-        y += tallest + GAP_Y;
+    for (int r = 0; r < layers; r++) {
+        p->tops[r] = y;
+        p->bottoms[r] += y;
+        y = p->bottoms[r] + GAP_Y;
     }
+    for (int i = 0; i < p->count; i++) p->boxes[i].y = p->tops[p->boxes[i].layer];
     p->height = y - GAP_Y + MARGIN;
-    for (int first = 0, last; first < p->count; first = last) { /* each layer in the middle */
-        for (last = first; last < p->count && sorted[last]->layer == sorted[first]->layer;) last++;
-        double left = (p->width - (last - first) * (BOX_WIDTH + GAP_X) + GAP_X) / 2;
-        for (int i = first; i < last; i++) sorted[i]->x += left;
-    }
 }
 
-static void draw_lines(const picture *p, const box *to, onnx_value *const *reads, int count, int before)
+static void draw_lines(const picture *p)
 {
-    for (int a = 0; a < count; a++) {
-        const box *from = source_of(p, reads[a], before);
-        if (!from) continue;
-        double x = from->x + BOX_WIDTH / 2.0, y = from->y + box_height(from), below = to->y;
-        double end = to->x + BOX_WIDTH * (a + 1.0) / (count + 1.0), bend = MINIMUM((below - y) / 2, 60);
-        text_print(p->out, "<path d=\"M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n", x, y, x, y + bend, end,
-                   below - bend, end, below);
+    for (int i = 0; i < p->drawing.link_count; i++) {
+        const layered_link *k = &p->drawing.links[i];
+        const layered_node *from = &p->drawing.nodes[k->from], *to = &p->drawing.nodes[k->to];
+        double x = from->x + k->from_at, end = to->x + k->to_at;
+        double y = from->passes ? p->tops[from->rank] : p->boxes[k->from].y + box_height(&p->boxes[k->from]);
+        double top = p->bottoms[from->rank], below = p->tops[to->rank], bend = (top + below) / 2;
+        text_print(p->out, "<path data-value=\"%d\" d=\"M%.1f %.1f V%.1f C%.1f %.1f %.1f %.1f %.1f %.1f\"/>\n",
+                   k->value, x, y, top, x, bend, end, bend, end, below);
     }
 }
 
@@ -246,10 +249,7 @@ void onnx_picture(const onnx_graph *g, text *out)
                p.width, p.height, p.width, p.height);
     add_page(out, *g->name ? harmless(g, g->name) : "an ONNX model");
     text_add(out, "</title>\n");
-    for (int i = 0; i < g->node_count; i++)
-        draw_lines(&p, &p.boxes[g->input_count + i], g->nodes[i].inputs, g->nodes[i].input_count, i);
-    for (int i = 0; i < g->output_count; i++)
-        draw_lines(&p, &p.boxes[g->input_count + g->node_count + i], &g->outputs[i], 1, g->node_count);
+    draw_lines(&p);
     for (int i = 0; i < p.count; i++) draw_box(&p, &p.boxes[i]);
     text_add(out, "</svg>\n");
 }

@@ -132,6 +132,18 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const sh
     text_add(out, "</tr>\n");
 }
 
+/* Whether a variant before this one, of this point or an earlier, did not run either: it is named once. */
+static bool skipped_before(const qn_bench_results *r, int point, int variant)
+{
+    for (int i = 0; i <= point; i++)
+        for (int k = 0; k < (i < point ? r->points[i].variant_count : variant); k++) {
+            const qn_bench_variant *v = &r->points[i].variants[k];
+            if (v->status == QN_VARIANT_SKIPPED && !strcmp(v->label, r->points[point].variants[variant].label))
+                return true;
+        }
+    return false;
+}
+
 /* One line for those that did not run. */
 static void put_skipped(const qn_bench_results *r, text *out)
 {
@@ -139,7 +151,7 @@ static void put_skipped(const qn_bench_results *r, text *out)
     for (int i = 0; i < r->point_count; i++)
         for (int k = 0; k < r->points[i].variant_count; k++) {
             const qn_bench_variant *v = &r->points[i].variants[k];
-            if (v->status != QN_VARIANT_SKIPPED) continue;
+            if (v->status != QN_VARIANT_SKIPPED || skipped_before(r, i, k)) continue;
             text_add(out, count++ ? ", " : "<p class=\"about\">Skipped: ");
             html_text(out, v->label);
         }

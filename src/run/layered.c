@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEPS = 10, PLACINGS = 24, NEAR = 24 }; /* NEAR: how far a node is taken in a rank to find its place */
-enum { MOST_LINKS = 3000 };                     /* beyond it a drawing is no drawing: few sweeps do */
+enum { SWEEPS = 10, PLACINGS = 24, NEAR = 24 };  /* NEAR: how far a node is taken in a rank to find its place */
+enum { MOST_LINKS = 3000, MOST_NODES = 200000 }; /* beyond it a drawing is no drawing */
 #define PASS_WIDTH 2.0
 
 /* ---- what there is ---- */
@@ -43,36 +43,40 @@ static void add_link(layered *l, layered_link link)
         l->links = more;
         l->link_room = room;
     }
+    link.before = l->nodes[link.from].links;
     l->links[l->link_count++] = link;
+    l->nodes[link.from].links = l->link_count;
 }
 
 /* Where the value goes on from a node to the next rank's empty place; -1: nowhere yet. */
 static int next_pass(const layered *l, int value, int from, double from_at)
 {
-    for (int i = 0; i < l->link_count; i++) {
-        const layered_link *k = &l->links[i];
-        if (k->value == value && k->from == from && k->from_at == from_at && l->nodes[k->to].passes) return k->to;
+    for (int i = l->nodes[from].links; i; i = l->links[i - 1].before) {
+        const layered_link *k = &l->links[i - 1];
+        if (k->value == value && k->from_at == from_at && l->nodes[k->to].passes) return k->to;
     }
     return -1;
 }
 
 void layered_join(layered *l, int value, int from, double from_at, int to, double to_at)
 {
-    while (l->nodes[from].rank + 1 < l->nodes[to].rank) {
+    /* Beyond that many nodes (a file made to be large) a line goes straight. */
+    while (l->nodes[from].rank + 1 < l->nodes[to].rank && l->node_count < MOST_NODES) {
         int next = next_pass(l, value, from, from_at);
         if (next < 0) {
             next = layered_add(l, l->nodes[from].rank + 1, PASS_WIDTH);
             l->nodes[next].passes = true;
-            add_link(l, (layered_link){value, from, next, from_at, PASS_WIDTH / 2});
+            add_link(l, (layered_link){
+                            .value = value, .from = from, .to = next, .from_at = from_at, .to_at = PASS_WIDTH / 2});
         }
         from = next;
         from_at = PASS_WIDTH / 2;
     }
-    for (int i = 0; i < l->link_count; i++) {
-        const layered_link *k = &l->links[i];
-        if (k->value == value && k->from == from && k->from_at == from_at && k->to == to && k->to_at == to_at) return;
+    for (int i = l->nodes[from].links; i; i = l->links[i - 1].before) {
+        const layered_link *k = &l->links[i - 1];
+        if (k->value == value && k->from_at == from_at && k->to == to && k->to_at == to_at) return;
     }
-    add_link(l, (layered_link){value, from, to, from_at, to_at});
+    add_link(l, (layered_link){.value = value, .from = from, .to = to, .from_at = from_at, .to_at = to_at});
 }
 
 /* ---- order ---- */
@@ -195,6 +199,11 @@ static int64_t rank_crossings(const layered *l, int rank)
     return count;
 }
 
+bool layered_is_large(const layered *l)
+{
+    return l->link_count > MOST_LINKS;
+}
+
 int64_t layered_crossings(const layered *l)
 {
     int64_t count = 0;
@@ -282,10 +291,14 @@ void layered_order(layered *l, bool keep_first, bool keep_last)
     if (!l->node_count) return;
     index_links(l);
     fill_ranks(l);
+    if (layered_is_large(l)) {
+        keyed *keys = ARENA_ARRAY(l->memory, keyed, l->node_count + 1);
+        for (int r = 1; r < l->rank_count; r++) sort_by_middle(l, r, true, keys);
+        return;
+    }
     int *best = layered_keep(l), first = keep_first, last = l->rank_count - keep_last;
     keyed *keys = ARENA_ARRAY(l->memory, keyed, l->node_count + 1);
     int64_t least = layered_crossings(l);
-    int sweeps = l->link_count < MOST_LINKS ? SWEEPS : 2;
     bool deep = !keep_first && !keep_last && l->node_count < 5000; /* a visit is a call for each node */
     for (int start = 0; start < (deep ? 2 : 1) && least; start++) {
         if (start) {
@@ -294,7 +307,7 @@ void layered_order(layered *l, bool keep_first, bool keep_last)
             for (int i = 0; i < l->node_count; i++) visit(l, i, seen, &next);
             fill_ranks(l);
         }
-        for (int sweep = 0; sweep < sweeps && least; sweep++) {
+        for (int sweep = 0; sweep < SWEEPS && least; sweep++) {
             bool down = sweep % 2 == 0;
             for (int i = first; i < last; i++) sort_by_middle(l, down ? i : first + last - 1 - i, down, keys);
             layered_sift(l, first, last - 1);

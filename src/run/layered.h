@@ -10,6 +10,7 @@ typedef struct layered_node {
     int rank, order; /* its place in its rank */
     double width, x; /* of its left edge */
     bool passes;     /* a line goes through here, nothing stands here */
+    int links;       /* 1 + the last link downwards; 0: none */
 } layered_node;
 
 /* From a node to one of the next rank; *_at: from the node's left edge. */
@@ -17,6 +18,7 @@ typedef struct layered_link {
     int value; /* lines of one value may lie on each other */
     int from, to;
     double from_at, to_at;
+    int before; /* 1 + the link of the same node before it */
 } layered_link;
 
 typedef struct layered {
@@ -40,6 +42,8 @@ void layered_sift(layered *l, int first, int last);
 int *layered_keep(const layered *l);
 void layered_take(layered *l, const int *kept);
 int64_t layered_crossings(const layered *l);
+/* More than anyone follows by eye, or more than there is time for: ranks are sorted, crossings are not counted. */
+bool layered_is_large(const layered *l);
 /* Finds every x, with a gap between neighbours; the least is 0. Out: the width of the whole. */
 double layered_place(layered *l, double gap);
 

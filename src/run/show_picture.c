@@ -237,7 +237,7 @@ static void arrange(picture *p, item *box, bool keep)
         layered_join(l, (int)box->exits[i].n, op_of(box, box->exits[i].n), p->op_width / 2.0, box->exits[i].at,
                      PORT_WIDTH / 2);
     layered_order(l, keep, keep);
-    box->crossings = layered_crossings(l);
+    box->crossings = layered_is_large(l) ? 0 : layered_crossings(l);
     char words[FACT_LINES][200];
     box->title_width = kernel_words(p, box, words);
     double inner = layered_place(l, GAP_X), left = 2 * MARGIN + box->title_width;
@@ -395,7 +395,7 @@ static void place_all(picture *p)
     for (int k = 0; k < p->plan->kernel_count; k++) arrange(p, &p->items[k], false);
     make_whole(p);
     layered_order(&p->whole, false, false);
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < TURNS && !layered_is_large(&p->whole); turn++) {
         for (int k = 0; k < p->plan->kernel_count; k++) improve(p, &p->items[k]);
         make_whole(p);
         layered_order(&p->whole, false, false);

@@ -100,4 +100,16 @@ whole "$work/stopped.html"
 has "$work/stopped.html" 'The run was interrupted'
 nothing_half
 
+# A variant that cannot run here is named once, however many points a sweep has.
+cat >"$work/skipped.qn" <<'QN'
+kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }
+cuda by_hand(in float x[n], out float y[n]) launch (cdiv(n, 64)) block (64)
+"""
+__global__ void by_hand(const float *x, float *y, int n) { int i = blockIdx.x * 64 + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }
+"""
+bench twice (n = 64) { twice, by_hand }
+QN
+"$quern" bench "$work/skipped.qn" --device cpu --sweep n=64,128,256 --seconds 0.001 --report "$work/skipped.html" >"$work/out" 2>"$work/err"
+has "$work/skipped.html" 'Skipped: by_hand.'
+
 finish

@@ -3,6 +3,7 @@
  * changes of bytes), a file that is none. Models of `quern export` are looked at in tests/scripts/onnx.sh.
  * SPDX-License-Identifier: MIT
  */
+#include "svg.h"
 #include "test.h"
 
 #include "data/onnx.h"
@@ -100,6 +101,36 @@ TEST(picture)
     text_free(&model);
 }
 
+/* A residual network of three blocks, a mask that is read at the end, and two branches: no line runs through a box. */
+TEST(ways_around)
+{
+    text g = {0}, model = {0}, out = {0};
+    add_node(&g, "IsNaN", "x", NULL, "mask");
+    add_node(&g, "Relu", "x", NULL, "a0");
+    for (int i = 0; i < 3; i++) {
+        char in[8], left[8], right[8], next[8];
+        snprintf(in, sizeof(in), "a%d", i), snprintf(next, sizeof(next), "a%d", i + 1);
+        snprintf(left, sizeof(left), "l%d", i), snprintf(right, sizeof(right), "r%d", i);
+        add_node(&g, "Gelu", in, NULL, left);
+        add_node(&g, "Tanh", left, NULL, right);
+        add_node(&g, "Add", right, in, next);
+    }
+    add_node(&g, "Where", "mask", "a3", "y");
+    add_value(&g, 11, "x", 1, 3, "N");
+    add_value(&g, 12, "y", 1, 4, "N");
+    proto_message(&model, 7, &g);
+    arena *memory = arena_new();
+    onnx_graph read;
+    qn_error error;
+    EXPECT(onnx_read(memory, "m", model.data, model.length, &read, &error) == QN_OK);
+    onnx_picture(&read, &out);
+    read_picture(text_get(&out));
+    EXPECT(line_count > 20 && crossings() == 0 && collisions() == 0);
+    arena_free(memory);
+    text_free(&out);
+    text_free(&model);
+}
+
 static void look(const char *bytes, size_t size)
 {
     char *copy = malloc(size + 1); /* its own block: a byte too far is seen */
@@ -158,4 +189,4 @@ TEST(files)
     unlink(path);
 }
 
-TEST_MAIN(CASE(table), CASE(picture), CASE(damaged), CASE(files))
+TEST_MAIN(CASE(table), CASE(picture), CASE(ways_around), CASE(damaged), CASE(files))
