@@ -1,11 +1,13 @@
 """Importing: quick, and it loads neither torch nor NumPy and opens no device."""
 
+import ast
+import importlib
 import os
 import subprocess
 import sys
 import unittest
 
-from .support import quern
+from .support import needs_torch, quern
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(quern.__file__)))
 
@@ -40,6 +42,19 @@ class Import(unittest.TestCase):
             self.skipTest("nm is not installed")
         names = [line.split()[-1] for line in out.splitlines() if line.split()[-2] in "TD"]
         self.assertEqual([n for n in names if not n.startswith("PyInit")], [])
+
+    @needs_torch  # `explain` is its backend's
+    def test_stubs_say_what_is_there(self):
+        with open(os.path.join(os.path.dirname(quern.__file__), "__init__.pyi")) as file:
+            told = {n.name: n for n in ast.parse(file.read()).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+        self.assertEqual(sorted(set(quern.__all__) - set(told)), [])
+        parts = [quern, *(importlib.import_module(f"quern.{name}") for name in ("measure", "fuse"))]
+        for name, node in told.items():
+            found = next((getattr(part, name) for part in parts if hasattr(part, name)), None)
+            self.assertIsNotNone(found, name)
+            for each in node.body if isinstance(node, ast.ClassDef) else []:
+                if isinstance(each, (ast.FunctionDef, ast.ClassDef)):
+                    self.assertTrue(hasattr(found, each.name), f"{name}.{each.name}")
 
     def test_version(self):
         self.assertEqual(quern.__version__, "0.1.0")
