@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
-Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45]
+Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
        [--jobs N] [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
@@ -493,7 +493,8 @@ def main():
         text = open(os.path.join(options.folder, f"level{level}.qn")).read()
         numbers = sorted(int(x) for x in re.findall(r"^tensor k(\d+)\(", text, re.M))
         if options.only:
-            numbers = [n for n in map(int, options.only.split(",")) if n in numbers]
+            words = [w.split(":") for w in options.only.split(",")]
+            numbers = [int(w[-1]) for w in words if int(w[-1]) in numbers and int(w[0] if len(w) > 1 else level) == level]
         problems.update({(level, n): Problem(options.folder, level, n) for n in numbers})
     if options.plan:
         return plan_all(problems.values(), options)

@@ -62,16 +62,54 @@ static double times(const loop *p, const term *x)
     return (double)space_count(&p->space, row && axes & p->inner ? all : axes);
 }
 
-/* On a GPU rows of a few elements keep few of the lanes busy that they get. */
+#define EXCHANGE_OPS 320.0 /* of a fold of columns: threads that join what they have, for each column */
+
+/* On a GPU rows of a few elements keep few of the lanes busy that they get, and in columns of a few (a window's) joining
+ * what the threads have takes longer than the fold. */
 static double row_waste(const loop *p)
 {
     if (!p->b->options->gpu) return 1;
-    if (p->shape != LOOP_ROW || p->turned)
-        return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
+    if (p->shape != LOOP_ROW || p->turned) {
+        int64_t column = space_count(&p->space, p->outer);
+        return p->shape == LOOP_COLUMN && column <= 64 ? 1 + EXCHANGE_OPS / (double)column : 1;
+    }
     int last = p->space.axis_count - 1;
     while (last > 0 && !(p->inner >> last & 1)) last--;
     int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;
     return row <= 16 ? 4 : row < 32 ? 2 : 1;
+}
+
+/* Does everything go through an axis and the next one as through one? */
+static bool is_one_axis(const loop *p, int axis, int next)
+{
+    const trace *t = p->t;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        if ((x->kind == TERM_INSIDE || x->kind == TERM_QUOTIENT) && x->axes & (1u << axis | 1u << next)) return false;
+        if (x->kind != TERM_ACCESS) continue;
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &graph_get(t->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+        if (place.factor[axis] != place.factor[next] * p->space.axes[next].extent) return false;
+    }
+    return true;
+}
+
+#define SHORT_LINE 1024 /* lower_cut.c cuts rows into lines from there on */
+
+/* How much of a GPU a kernel of rows keeps busy: a row of several axes, the last ones short, belongs to one block. */
+static double share_of_chip(const loop *p)
+{
+    const space *s = &p->space;
+    int64_t units = p->b->options->units, rows = space_count(s, p->outer), line = 0;
+    if (!p->b->options->gpu || p->shape != LOOP_ROW || p->turned || rows >= units) return 1;
+    int next = -1;
+    for (int i = s->axis_count - 1; i >= 0; i--) {
+        if (!(p->inner >> i & 1)) continue;
+        if (next >= 0 && !is_one_axis(p, i, next)) return line < SHORT_LINE ? (double)rows / (double)units : 1;
+        line = MAXIMUM(line, 1) * s->axes[i].extent;
+        next = i;
+    }
+    return 1;
 }
 
 fuse_cost cost_of_loop(const loop *p)
@@ -106,7 +144,9 @@ fuse_cost cost_of_loop(const loop *p)
     }
     for (int i = 0; i < p->output_count; i += MAXIMUM(p->strip, 1))
         c.bytes += (double)graph_size_bytes(t->g, p->outputs[i].n);
-    return finish(&m, c);
+    c = finish(&m, c);
+    c.time_ns /= share_of_chip(p);
+    return c;
 }
 
 fuse_cost cost_of_product(const graph *g, const fuse_options *options, const node *nodes, int count, double bytes)

@@ -117,7 +117,7 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
         const fed_tile *t = &tiles[i];
-        if (size->as_terms && (t->turns || t->rows * t->columns > 128 * 128)) continue;
+        if (size->as_terms && (t->turns || t->rows + t->columns > 256)) continue; /* three of each do not fit twice */
         dot_candidate *best = &out[count++];
         *best = (dot_candidate){0};
         for (int64_t parts = 1; parts == 1 || (!t->turns && parts <= units && size->depth / parts >= FED_PART);

@@ -52,6 +52,10 @@ static const char *const source =
     "tensor attend(float q[64][256][32], float k[64][256][32], float v[64][256][32]) {\n"
     "  return matmul(softmax(matmul(q, transpose(k)) * 0.125, axis = 2), v);\n"
     "}\n"
+    "tensor in_turns(float a[N][C][H][W], float b[N][C][H][W]) {\n"
+    "  let y = reshape(stack(a, b, axis = 4), N, C, H, 2 * W)[:][:][1 : H - 2][1 : 2 * W - 1];\n"
+    "  return y - mean(y, axis = {0, 2, 3});\n"
+    "}\n"
     "tensor product_pool(float a[N][M][K], float b[K][W]) {\n"
     "  return max(window(window(matmul(a, b), 3, axis = 1), 3, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
     "}\n";
@@ -303,6 +307,24 @@ TEST(results_that_take_turns_divide_no_places)
     free(tile);
 }
 
+/* Folding sixteen elements takes less than joining what threads have of them. */
+TEST(a_pool_of_four_is_a_map)
+{
+    static const char *const sizes[] = {"N=8192", "H=254", "W=254", "k=4", "s=4", "p=0", "d=1"};
+    char *tile = shown("biggest", "tile", sizes, COUNT(sizes));
+    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && count_of(tile, "phase {") == 1);
+    free(tile);
+}
+
+/* A mean over images of what takes turns in memory: sixteen blocks would read a gigabyte, so it is stored first. */
+TEST(few_rows_of_many_axes_are_stored)
+{
+    static const char *const sizes[] = {"N=64", "C=16", "H=4096", "W=32"};
+    char *layout = shown("in_turns", "layout", sizes, COUNT(sizes));
+    EXPECT(strstr(layout, "kernel 1:") && !strstr(layout, "long rows, read again"));
+    free(layout);
+}
+
 TEST(a_longer_window_gets_the_threads_it_needs)
 {
     static const char *const sizes[] = {"n=100000"};
@@ -430,9 +452,10 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_longer_window_gets_the_threads_it_needs),
-          CASE(softmax_of_few_classes_keeps_its_folds), CASE(a_function_under_windows_is_stored),
-          CASE(a_product_under_windows_is_stored), CASE(plans_tell_their_estimates),
-          CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place), CASE(on_devices_windows), CASE(on_devices_strips),
-          CASE(on_devices_turns), CASE(results_that_take_turns_divide_no_places),
-          CASE(overlapping_windows_share_their_loads), CASE(on_devices_short_axes), CASE(closed))
+TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CASE(few_rows_of_many_axes_are_stored),
+          CASE(a_longer_window_gets_the_threads_it_needs), CASE(softmax_of_few_classes_keeps_its_folds),
+          CASE(a_function_under_windows_is_stored), CASE(a_product_under_windows_is_stored),
+          CASE(plans_tell_their_estimates), CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place),
+          CASE(on_devices_windows), CASE(on_devices_strips), CASE(on_devices_turns),
+          CASE(results_that_take_turns_divide_no_places), CASE(overlapping_windows_share_their_loads),
+          CASE(on_devices_short_axes), CASE(closed))
