@@ -365,7 +365,9 @@ static void choose_row_team(const emitter *e, const survey *s)
     } else if (!streams && may_be_large(e, s) && (s->positions <= whole_chip || c->any_fold)) {
         t->kind = TEAM_GRID;
         t->block = 512;
-        t->share = s->positions <= whole_chip && roomy ? 2 * ROW_REGISTERS : 0;
+        /* Several tiles of a row: each thread has room for less of each, and there are blocks for that. */
+        int share = words_of_row(e) > 1 ? ROW_REGISTERS : 2 * ROW_REGISTERS;
+        t->share = s->positions <= whole_chip && roomy ? share : 0;
         t->one_team = !t->share;
         t->reason = t->share ? "as many blocks as hold a row" : "the whole chip on one row";
     } else {
@@ -643,6 +645,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
     cuda_state *c = e->cuda;
     const team *t = &c->team;
     int *registers = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
+    bool several = t->kind == TEAM_GRID && t->share && words_of_row(e) > 1; /* no tile takes the registers of all */
     fit_teams(e);
     int teams = t->kind == TEAM_LANES ? t->block / MAXIMUM(t->threads, 1) : 1;
     if (t->kind == TEAM_LANES && !t->threads) teams = t->block;
@@ -673,7 +676,7 @@ static qn_status choose_homes(emitter *e, qn_error *error)
             registers[i] = home_registers(e, i, l, l->repeats);
             bool packed = registers[i] < l->repeats * l->vector; /* chunks are unpacked beside it */
             int budget = register_budget(t) - (packed ? 2 * l->vector : 0);
-            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > budget) {
+            if (registers[i] > MOST_UNROLLED * 2 || live_registers(e, i, registers) > budget || several) {
                 registers[i] = 0;
                 try_slots(e, i, registers);
             }

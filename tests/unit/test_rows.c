@@ -39,6 +39,12 @@ static const char *const source =
     "tensor backwards(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1) + 1; }\n"
     "tensor most(float x[A][B]) { return cummax(relu(x) + 1, axis = 1); }\n"
     "tensor norm_words(float x[A][B], float g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor channel_norm(float x[A][B][C]) {\n"
+    "  let d = x - mean(x, axis = {0, 2});\n"
+    "  return d * rsqrt(mean(d * d, axis = {0, 2}) + 1e-5);\n"
+    "}\n"
+    "tensor channel_loss(float x[A][B][C], float w[A][B][C]) { return sum(channel_norm(x) * w); }\n"
+    "tensor channel_slope(float x[A][B][C], float w[A][B][C]) { return grad(channel_loss, x)(x, w); }\n"
     "tensor norm_pairs(double x[A][B], double g[B]) { return layer_norm(x, g, g); }\n"
     "tensor soft_pairs(bf16 x[A][B]) { return softmax(x, axis = 1); }\n"
     "tensor middle_total(float x[A][B][C]) { return sum(x, axis = 1)[:][0][:]; }\n"
@@ -686,6 +692,14 @@ TEST(columns_from_top_to_bottom)
     free(t);
 }
 
+/* Two tiles of a row that no block and no cluster holds: all blocks hold them, each less of each. */
+TEST(gradients_of_long_rows_are_held)
+{
+    char *t = shown("channel_slope", (const char *[]){"A=64", "B=64", "C=16384"}, 3);
+    EXPECT(strstr(t, "grid_") && !strstr(t, "in scratch */"));
+    free(t);
+}
+
 TEST(scans_that_are_turned_or_late_are_one_kernel)
 {
     static const char *const names[] = {"turned_scan", "late_scan"};
@@ -728,7 +742,7 @@ TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_noth
           CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
           CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
           CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
-          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
-          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
-          CASE(closed))
+          CASE(gradients_of_long_rows_are_held), CASE(on_devices_turned_scans), CASE(on_devices_middle_axes),
+          CASE(on_devices_norms_with_gains), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
+          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
+          CASE(on_devices_several_passes), CASE(closed))
