@@ -89,7 +89,14 @@ typedef struct emu_matrix_call {
     const uint32_t *registers; /* the left operand of all lanes of the warp, four each; NULL: a is its descriptor */
 } emu_matrix_call;
 
-enum { EMU_PHASE_INIT, EMU_PHASE_EXPECT, EMU_PHASE_ARRIVE, EMU_PHASE_WAIT }; /* also in the text's header */
+enum {
+    EMU_PHASE_INIT,
+    EMU_PHASE_EXPECT,
+    EMU_PHASE_ARRIVE,
+    EMU_PHASE_WAIT,
+    EMU_PHASE_READY
+};                              /* also in the text's header */
+enum { EMU_MATRIX_FENCE = -1 }; /* as the pending of a wait: registers are ready for products; in the header too */
 
 /* What the text calls. The header declares the same struct; a change is a change of EMU_ABI_VERSION. */
 #define EMU_ABI_VERSION 2

@@ -208,6 +208,9 @@ EMU_ON_STACK void emu_call_matrix(emu_thread *self, const emu_matrix_call *call)
     *next = (emu_product){.call = *call};
     if (call->registers) memcpy(next->left, call->registers + (size_t)(self->lane & ~3u) * 4, sizeof(next->left));
     if (!self->worker->launch->checked) return;
+    if (!p->fenced)
+        emu_failed(self, (emu_place){call->file, call->line}, false,
+                   "no fence: matrix_fence() stands between the use of sums and the next product");
     check_operands(self, call);
     if (!known) hide_sums(next);
 }
@@ -226,12 +229,17 @@ EMU_ON_STACK void emu_call_matrix_wait(emu_thread *self, int pending, const char
     (void)file;
     (void)line;
     int done = 0;
+    if (pending == EMU_MATRIX_FENCE) {
+        p->fenced = true;
+        return;
+    }
     while (done < p->count && p->list[done].group && p->list[done].group + (uint32_t)pending <= p->groups) {
         multiply(self, &p->list[done]);
         heap_free(p->list[done].saved);
         done++;
     }
     p->count -= done;
+    if (done) p->fenced = false;
     memmove(p->list, p->list + done, (size_t)p->count * sizeof(*p->list));
     for (int i = 0; i < p->count && done && self->worker->launch->checked; i++) {
         bool known = p->list[i].saved != NULL;

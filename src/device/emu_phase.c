@@ -62,11 +62,13 @@ bool emu_background_reset(emu_block *b, bool free_all)
         for (int i = 0; i < p->count; i++) heap_free(p->list[i].saved);
         p->count = 0;
         p->groups = 0;
+        p->fenced = false;
         if (free_all) heap_free(p->list);
     }
     g->in_count = g->out_count = 0;
     memset(g->out_groups, 0, sizeof(g->out_groups));
     memset(g->fences, 0, sizeof(g->fences));
+    g->unready = false;
     if (!free_all) return true;
     heap_free(g->in);
     heap_free(g->out);
@@ -177,6 +179,10 @@ EMU_ON_STACK void emu_call_phase(emu_thread *self, void *bar, int what, int numb
 {
     uint32_t offset = 0;
     emu_place at = {file, line};
+    if (what == EMU_PHASE_READY) {
+        emu_background_of(self->block)->unready = false;
+        return;
+    }
     emu_block *b = find_block(self, bar, &offset);
     if (!b || offset % sizeof(phase)) {
         emu_failed(self, at, true, "a phase is not 8 aligned bytes of shared memory");
@@ -186,7 +192,12 @@ EMU_ON_STACK void emu_call_phase(emu_thread *self, void *bar, int what, int numb
     phase *p = phase_at(b, offset);
     if (what == EMU_PHASE_INIT) {
         *p = (phase){.count = (uint16_t)number, .pending = (uint16_t)number, .mark = PHASE_MARK};
+        b->background->unready = true;
         return;
+    }
+    if (b->background->unready && self->worker->launch->checked) {
+        b->background->unready = false; /* once is enough */
+        emu_failed(self, at, false, "no fence: phases_ready() stands between phase_init and the first use of a phase");
     }
     if (p->mark != PHASE_MARK) emu_failed(self, at, true, "a phase is used before phase_init");
     if (what != EMU_PHASE_WAIT) {

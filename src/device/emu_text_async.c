@@ -7,7 +7,8 @@
 
 const char *const emu_text_async[] = {
     "// ---- work in the background ----\n"
-    "enum { EMU_PHASE_INIT, EMU_PHASE_EXPECT, EMU_PHASE_ARRIVE, EMU_PHASE_WAIT };\n"
+    "enum { EMU_PHASE_INIT, EMU_PHASE_EXPECT, EMU_PHASE_ARRIVE, EMU_PHASE_WAIT, EMU_PHASE_READY };\n"
+    "enum { EMU_MATRIX_FENCE = -1 };\n"
     "enum { EMU_MATRIX_bf16, EMU_MATRIX_f16, EMU_MATRIX_tf32, EMU_MATRIX_e4m3, EMU_MATRIX_s8 };\n"
     "static inline unsigned long __cvta_generic_to_shared(const void *p) { return emu_calls->address(emu_self(), p); "
     "}\n"

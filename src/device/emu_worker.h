@@ -30,7 +30,7 @@ typedef struct emu_barrier {
  * likewise: as late as the hardware may be. */
 typedef struct emu_copy {
     emu_map map;
-    int place[8]; /* of windows: the offsets of axes 1 .. behind the coordinates */
+    int place[8];                /* of windows: the offsets of axes 1 .. behind the coordinates */
     uint32_t offset, size_bytes; /* of the block's shared memory */
     uint32_t bar;                /* in: the phase it reports to, as an offset likewise */
     uint16_t thread;             /* out: who asked */
@@ -49,6 +49,7 @@ typedef struct emu_products { /* of a thread, in order */
     emu_product *list;
     int count, capacity;
     uint32_t groups;
+    bool fenced; /* the registers of sums are ready; not after a wait, when the thread may have touched them */
 } emu_products;
 
 typedef struct emu_background { /* of a block; made when it first asks for something */
@@ -57,6 +58,7 @@ typedef struct emu_background { /* of a block; made when it first asks for somet
     uint32_t out_groups[EMU_MAX_THREADS];
     uint32_t fences[EMU_MAX_THREADS]; /* of each thread, between ordinary writes and the background */
     emu_products products[EMU_MAX_THREADS];
+    bool unready; /* phases were made, and nobody has said phases_ready() since */
 } emu_background;
 
 struct emu_block {
