@@ -146,6 +146,42 @@ static qn_tensor step(dlrm *d, const network *n, qn_optimizer *optimizer, qn_ten
     return loss;
 }
 
+/* Nanoseconds of a replay, the median of 15 samples. */
+static double replay_ns(qn_plan *plan)
+{
+    qn_error error;
+    double samples[15];
+    int replays = 20;
+    for (int s = 0; s < 15; s++) {
+        double start = now_ns();
+        for (int i = 0; i < replays; i++) TRY(qn_plan_replay(plan, &error));
+        TRY(qn_device_wait(context, device, &error));
+        samples[s] = (now_ns() - start) / replays;
+    }
+    qsort(samples, 15, sizeof(*samples), by_value);
+    return samples[7];
+}
+
+/* ... of a kernel that reads and writes as many bytes one after the other. */
+static double copy_ns(int64_t bytes)
+{
+    qn_error error;
+    qn_tape *tape;
+    qn_plan *plan;
+    TRY(qn_tape_new(context, device, &tape, &error));
+    qn_tensor x = qn_rand(tape, QN_F32, QN_SHAPE(bytes / 8));
+    TRY(qn_eval(tape, &x, 1, &error));
+    TRY(qn_capture_begin(tape, &error));
+    qn_tensor y = qn_add_scalar(x, 1);
+    TRY(qn_eval(tape, &y, 1, &error));
+    TRY(qn_capture_end(tape, &plan, &error));
+    TRY(qn_plan_replay(plan, &error));
+    double ns = replay_ns(plan);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+    return ns;
+}
+
 static void time_network(const network *n)
 {
     qn_error error;
@@ -190,8 +226,7 @@ static void time_network(const network *n)
         TRY(qn_device_wait(context, device, &error));
         return;
     }
-    double samples[15], step_ns = 0;
-    int replays = 20;
+    double step_ns = 0;
     for (int i = 0; evaluated && i < 30; i++) { /* the first ten warm up */
         if (i == 10) step_ns = now_ns();
         qn_scope_begin(d.tape);
@@ -201,17 +236,16 @@ static void time_network(const network *n)
         if (i == 29) TRY(qn_device_wait(context, device, &error));
         if (i == 29) step_ns = (now_ns() - step_ns) / 20;
     }
-    for (int s = 0; s < 15; s++) {
-        double start = now_ns();
-        for (int i = 0; i < replays; i++) TRY(qn_plan_replay(plan, &error));
-        TRY(qn_device_wait(context, device, &error));
-        samples[s] = (now_ns() - start) / replays;
-    }
-    qsort(samples, 15, sizeof(*samples), by_value);
+    double replayed_ns = replay_ns(plan);
     printf("%-24s %9.1f us  %d kernels  workspace %.1f MB peak %.1f MB  make %.0f ms compile %.0f ms\n", n->name,
-           samples[7] * 1e-3, facts.kernels, (double)facts.workspace_bytes * 1e-6, (double)facts.peak_bytes * 1e-6,
+           replayed_ns * 1e-3, facts.kernels, (double)facts.workspace_bytes * 1e-6, (double)facts.peak_bytes * 1e-6,
            (made - before) * 1e-6, (compiled - made) * 1e-6);
     if (evaluated) printf("%-24s %9.1f us a step that is evaluated\n", n->name, step_ns * 1e-3);
+    if (n->lookup && n->forward) { /* tokens, and rows that are read and written */
+        int64_t bytes = n->batch * FEATURES * (8 + 2 * 4 * WIDTH);
+        printf("%-24s %9.2f of the rate of a kernel that moves its %.1f MB in order\n", n->name,
+               copy_ns(bytes) / replayed_ns, (double)bytes * 1e-6);
+    }
     fflush(stdout);
     free(ids);
     free(clicks);
