@@ -185,6 +185,8 @@ static bool read_site(reader *r, line *l)
         const char *from = s->next, *to = from;
         while (to < s->end && *to != '\n') to++;
         s->next = to;
+        const char *nul = memchr(from, 0, (size_t)(to - from)); /* no words have one */
+        if (nul) to = nul;
         while (from < to && *from == ' ') from++;
         while (to > from && (to[-1] == ' ' || to[-1] == '\r')) to--;
         char *words = arena_copy_text(r->g->memory, from, (size_t)(to - from));
@@ -194,9 +196,11 @@ static bool read_site(reader *r, line *l)
             *colon = 0;
             l->site.line = (int)at;
             char *space = strchr(words, ' ');
-            l->site.file = space ? space + 1 : words;
-            if (space) *space = 0;
-            if (space && words[0]) l->label = words;
+            if (space) *space++ = 0;
+            while (space && *space == ' ') space++;
+            l->site.file = space ? space : words; /* a name of nothing: it prints as a label would */
+            if (space) l->label = words;
+            if (space && !*space) l->site = (graph_site){0};
         } else if (words[0]) {
             l->label = words;
         }

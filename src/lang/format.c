@@ -35,7 +35,7 @@ static void print_axes(printer *p, const ast *param)
     ast_list before = param->list, behind = param->list;
     if (param->is_tensor && !param->list.count && !param->has_spread) print_word(p, "[]");
     before.count = param->has_spread ? param->spread_at : param->list.count;
-    behind.items += before.count;
+    if (before.count) behind.items += before.count;
     behind.count -= before.count;
     print_extents(p, &before);
     if (param->has_spread) print_word(p, "[...]");

@@ -223,6 +223,29 @@ static int run(const command *c, int number, long at)
     return status;
 }
 
+/* Takes the whole entries of a cache, a library and its key, out of a list of files: which ones a run keeps depends on the
+ * compiler it found and on how far it came. */
+static void drop_entries(char *all, const char *cache)
+{
+    char *to = all;
+    for (char *line = all, *end; *line; line = end) {
+        end = strchr(line, '\n');
+        end = end ? end + 1 : line + strlen(line);
+        size_t length = (size_t)(end - line) - (end[-1] == '\n');
+        bool library = length > 3 && !strncmp(line + length - 3, ".so", 3);
+        bool key = length > 4 && !strncmp(line + length - 4, ".key", 4), whole = false;
+        if (!strncmp(line, "cache/quern-", 12) && (library || key)) {
+            char *other = NULL;
+            int stem = (int)(length - 6) - (library ? 3 : 4);
+            if (asprintf(&other, "%s/%.*s%s", cache, stem, line + 6, library ? ".key" : ".so") < 0) abort();
+            whole = !access(other, F_OK);
+            free(other);
+        }
+        if (!whole) to = (char *)memmove(to, line, (size_t)(end - line)) + (end - line);
+    }
+    *to = 0;
+}
+
 static char *left_over(const command *c)
 {
     char *folders[] = {path_of("tmp"), path_of(c->cold ? "cold" : cache_of(c)), path_of("cell")}, *all = NULL;
@@ -230,9 +253,10 @@ static char *left_over(const command *c)
     FILE *out = open_memstream(&all, &size);
     for (int i = 0; i < 3; i++) {
         list_files(folders[i], i == 0 ? "tmp" : i == 1 ? "cache" : "cell", false, out);
-        free(folders[i]);
     }
     fclose(out);
+    drop_entries(all, folders[1]);
+    for (int i = 0; i < 3; i++) free(folders[i]);
     return all;
 }
 

@@ -152,6 +152,22 @@ static size_t below(size_t limit)
     return limit ? (size_t)(state % limit) : 0;
 }
 
+/* What a fuzzer found: words after the semicolon that did not print as they read. */
+TEST(odd_sites_print_as_they_read)
+{
+#define LEAF "%1 = leaf 1 : f32[5] ; "
+    static const char *const sites[] = {"softmax trai\r\0\0 n.c:4", "a   b.c:4", "a :5", "   :5", ":5", "a\0 \0b:1"};
+    static const size_t lengths[] = {22, 9, 4, 5, 2, 7};
+    for (int i = 0; i < COUNT(sites); i++) {
+        text words = {0};
+        text_add(&words, LEAF);
+        text_add_bytes(&words, sites[i], lengths[i]);
+        text_add(&words, "\nreturn %1\n");
+        LLVMFuzzerTestOneInput((const uint8_t *)text_get(&words), words.length);
+        text_free(&words);
+    }
+}
+
 TEST(mutated_files_do_no_harm)
 {
     if (!file_count) read_folder();
@@ -179,4 +195,4 @@ TEST(mutated_files_do_no_harm)
 }
 
 TEST_MAIN(CASE(files_print_as_they_are), CASE(every_op_has_a_line), CASE(one_node_prints_alone),
-          CASE(mistakes_are_told_with_their_line), CASE(mutated_files_do_no_harm))
+          CASE(mistakes_are_told_with_their_line), CASE(odd_sites_print_as_they_read), CASE(mutated_files_do_no_harm))
