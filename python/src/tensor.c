@@ -157,11 +157,18 @@ static bool take(const dlpack_tensor *t, const char *name, view *out)
             name, t->type.code, t->type.bits * t->type.lanes);
         return false;
     }
-    if (t->rank > QN_MAX_RANK) {
+    if (t->rank > QN_MAX_RANK || t->rank < 0) {
         PyErr_Format(PyExc_ValueError, "argument `%s` has %d axes; at most %d are possible", name, t->rank,
                      QN_MAX_RANK);
         return false;
     }
+    if (t->rank && !t->extents) return refuse(PyExc_ValueError, name, "its DLPack tensor has no shape");
+    int64_t count = 1;
+    for (int i = 0; i < t->rank; i++)
+        if (t->extents[i] < 0 || __builtin_mul_overflow(count, t->extents[i] > 1 ? t->extents[i] : 1, &count))
+            return refuse(PyExc_ValueError, name, "the shape of its DLPack tensor is none");
+    for (int i = 0; i < t->rank; i++) count = t->extents[i] ? count : 0;
+    if (count && !t->data) return refuse(PyExc_ValueError, name, "its DLPack tensor has no memory");
     out->data = t->data ? (char *)t->data + t->offset_bytes : NULL;
     out->rank = t->rank;
     out->device_type = t->device_type;
@@ -313,8 +320,12 @@ static bool take_dlpack(PyObject *object, const char *name, bool writable, view 
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         out->versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
         PyCapsule_SetName(capsule, "used_dltensor_versioned");
-        out->read_only = out->versioned->flags & DLPACK_READ_ONLY;
-        good = take(&out->versioned->tensor, name, out);
+        if (out->versioned->version.major != DLPACK_MAJOR) { /* all but the deleter may lie elsewhere */
+            refuse(PyExc_ValueError, name, "its capsule is of another major version of DLPack");
+        } else {
+            out->read_only = out->versioned->flags & DLPACK_READ_ONLY;
+            good = take(&out->versioned->tensor, name, out);
+        }
     } else if (PyCapsule_IsValid(capsule, "dltensor")) {
         out->managed = PyCapsule_GetPointer(capsule, "dltensor");
         PyCapsule_SetName(capsule, "used_dltensor");

@@ -246,7 +246,7 @@ static void drop_entries(char *all, const char *cache)
     *to = 0;
 }
 
-static char *left_over(const command *c)
+static char *left_over(const command *c, bool disturbed)
 {
     char *folders[] = {path_of("tmp"), path_of(c->cold ? "cold" : cache_of(c)), path_of("cell")}, *all = NULL;
     size_t size;
@@ -255,7 +255,7 @@ static char *left_over(const command *c)
         list_files(folders[i], i == 0 ? "tmp" : i == 1 ? "cache" : "cell", false, out);
     }
     fclose(out);
-    drop_entries(all, folders[1]);
+    if (disturbed) drop_entries(all, folders[1]);
     for (int i = 0; i < 3; i++) free(folders[i]);
     return all;
 }
@@ -287,7 +287,8 @@ static void look(const command *c, int number, long at)
 {
     int status = run(c, number, at);
     char *out = path_of("out"), *err = path_of("err"), *cell = path_of("cell"), words[200];
-    char *output = read_all(out, NULL), *said = read_all(err, NULL), *files = listed(cell, true), *left = left_over(c);
+    char *output = read_all(out, NULL), *said = read_all(err, NULL), *files = listed(cell, true),
+         *left = left_over(c, true);
     cases++;
     if (status == -1) {
         finding(c, number, at, "it did not end");
@@ -377,7 +378,7 @@ static bool prepare(command *c)
     char *out = path_of("out"), *cell = path_of("cell"), *count = path_of("count");
     c->output = read_all(out, NULL);
     c->files = listed(cell, true);
-    c->left = left_over(c);
+    c->left = left_over(c, false);
     bool good = WIFEXITED(status) && !WEXITSTATUS(status);
     if (!good) {
         char *err = path_of("err"), *said = read_all(err, NULL);
