@@ -34,12 +34,13 @@ static const char *const source =
     "tensor largest(float x[N][H][W], float w[N][OH][OW], int k, int s) {\n"
     "  return sum(max_pool2d(x, k, stride = s, padding = 1) * w);\n"
     "}\n"
-    "tensor mean(float x[N][H][W], float w[N][OH][OW], int k, int s) {\n"
+    "tensor average(float x[N][H][W], float w[N][OH][OW], int k, int s) {\n"
     "  return sum(avg_pool2d(x, k, stride = s, padding = 1) * w);\n"
     "}\n"
     "tensor largest_slope(float x[N][H][W], float w[N][OH][OW], int k, int s) { return grad(largest, x)(x, w, k, s); "
     "}\n"
-    "tensor mean_slope(float x[N][H][W], float w[N][OH][OW], int k, int s) { return grad(mean, x)(x, w, k, s); }\n"
+    "tensor average_slope(float x[N][H][W], float w[N][OH][OW], int k, int s) { return grad(average, x)(x, w, k, s); "
+    "}\n"
     "tensor long_window(float x[n]) { return max(window(pad(x, 50, 49, axis = 0, value = -inf), 100, axis = 0), axis = "
     "1)[:][0]; }\n"
     "tensor middle(float x[A][B][C]) { return sum(x, axis = 1)[:][0][:]; }\n"
@@ -214,9 +215,9 @@ static void turns(void)
         const char *name;
         int h, w, k, s;
     } cases[] = {{"largest_slope", 515, 611, 3, 2},
-                 {"mean_slope", 515, 611, 3, 2},
+                 {"average_slope", 515, 611, 3, 2},
                  {"largest_slope", 514, 610, 2, 2},
-                 {"mean_slope", 757, 757, 4, 3}};
+                 {"average_slope", 757, 757, 4, 3}};
     static float seeds[N * MOST * MOST], wanted[N * MOST * MOST];
     if (!strcmp(where, "ref") || !strcmp(where, "cpu")) return;
     for (int i = 0; i < N * MOST * MOST; i++) image[i] = noise(i), seeds[i] = noise(i + 5);
@@ -303,7 +304,8 @@ TEST(results_that_take_turns_divide_no_places)
 {
     static const char *const sizes[] = {"N=256", "H=256", "W=1024", "OH=128", "OW=512", "k=3", "s=2"};
     char *tile = shown("largest_slope", "cse", sizes, COUNT(sizes));
-    EXPECT(count_of(tile, "store ") == 2 * 4 && !strstr(tile, "i64[")); /* no tile of places */
+    int kernels = count_of(tile, "kernel ");
+    EXPECT(count_of(tile, "store ") >= 4 * kernels && !strstr(tile, "i64[")); /* several results, no tile of places */
     free(tile);
 }
 
