@@ -30,7 +30,7 @@ static bool find_outside(const graph_node *n, const placed *p, int axis, const c
 
 static bool is_thorough(const qn_tape *tape)
 {
-    return tape->check_indices || !strcmp(tape->context->slots[tape->realizer->slot].driver->name, "ref");
+    return tape->check_indices || tape->context->slots[tape->realizer->slot].driver == &driver_ref;
 }
 
 static bool is_checked(const qn_tape *tape, node n)
@@ -60,12 +60,14 @@ static qn_status check(const qn_tape *tape, const graph_node *op, qn_error *erro
     qn_status status = status_of(g, op->inputs[1]);
     text_add(&words, op->label ? op->label : graph_ops[op->code].text);
     if (op->site.file) text_print(&words, " (%s:%d)", op->site.file, op->site.line);
-    text_print(&words, ": %sindex %lld is outside axis %d of a tensor of shape ", status == QN_FINDING ? "R701: " : "",
-               (long long)found, op->attr.axis);
+    text_print(&words, ": %s%sindex %lld is outside axis %d of a tensor of shape ",
+               status == QN_FINDING ? error_code_text(R701) : "", status == QN_FINDING ? ": " : "", (long long)found,
+               op->attr.axis);
     shape_print(&x->shape, &words);
     if (extent) text_print(&words, ": it must be from 0 to %lld", (long long)extent - 1);
     if (shape_count(&index->shape) > 1) text_print(&words, " (element %lld of the indices)", (long long)place);
     error_set(error, status, "%s", text_get(&words));
+    if (error && status == QN_FINDING) error->code = R701;
     text_free(&words);
     return status;
 }
