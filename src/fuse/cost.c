@@ -62,17 +62,12 @@ static double times(const loop *p, const term *x)
     return (double)space_count(&p->space, row && axes & p->inner ? all : axes);
 }
 
-#define EXCHANGE_OPS 320.0 /* of a fold of columns: threads that join what they have, for each column */
-
-/* On a GPU rows of a few elements keep few of the lanes busy that they get, and in columns of a few (a window's) joining
- * what the threads have takes longer than the fold. */
+/* On a GPU rows of a few elements keep few of the lanes busy that they get. */
 static double row_waste(const loop *p)
 {
     if (!p->b->options->gpu) return 1;
-    if (p->shape != LOOP_ROW || p->turned) {
-        int64_t column = space_count(&p->space, p->outer);
-        return p->shape == LOOP_COLUMN && column <= 64 ? 1 + EXCHANGE_OPS / (double)column : 1;
-    }
+    if (p->shape != LOOP_ROW || p->turned)
+        return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
     int last = p->space.axis_count - 1;
     while (last > 0 && !(p->inner >> last & 1)) last--;
     int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;

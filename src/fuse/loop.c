@@ -533,6 +533,13 @@ static unroll_kind most_unrolled(const builder *b, const group *grp)
     return most;
 }
 
+/* In columns of a few elements, as of a window, threads of a GPU have more to join than to fold: estimates do not say that,
+ * so such a fold has to be much faster than the chain. */
+static double joining(const loop *p)
+{
+    return p->b->options->gpu && p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 2 : 1;
+}
+
 /* Small folds as chains of terms or as folds of the space: of what can be, the one that takes the shortest time. */
 loop *loop_analyse(builder *b, const group *grp)
 {
@@ -548,7 +555,7 @@ loop *loop_analyse(builder *b, const group *grp)
         loop *strips = loop_strip(p);
         if (strips) p = strips;
         fuse_cost cost = cost_of_loop(p);
-        if (best && cost.time_ns >= b->cost.time_ns) continue;
+        if (best && cost.time_ns * joining(p) >= b->cost.time_ns) continue;
         b->cost = cost;
         best = p;
     }
