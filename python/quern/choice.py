@@ -135,14 +135,15 @@ def measure(forms, args, changed):
 
 
 def guards_seconds(device):
-    """About what Dynamo asks before it calls a program, in seconds of this machine: as much as two small operators with a gradient."""
+    """About what Dynamo asks before it calls a program, in seconds of this machine: as much as six small operators with a gradient
+    (measured: 50 to 80 us of a step where such an operator takes 11)."""
     x = torch.ones(4, device=device, requires_grad=True)
     for _ in range(10):
         x + x
     start = time.perf_counter()
     for _ in range(40):
         x + x
-    return 2 * (time.perf_counter() - start) / 40
+    return 6 * (time.perf_counter() - start) / 40
 
 
 def best_of(times, guards=None):
