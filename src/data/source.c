@@ -15,7 +15,8 @@
 qn_status file_open(data_file *file, const char *path, qn_error *error)
 {
     struct stat about;
-    *file = (data_file){.path = path, .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
+    /* A pipe that nobody writes to would wait for ever. */
+    *file = (data_file){.path = path, .descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (file->descriptor < 0) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
     if (fstat(file->descriptor, &about) || !S_ISREG(about.st_mode)) {
         file_close(file);
@@ -36,7 +37,7 @@ bool file_wake(data_file *file)
 {
     struct stat about;
     if (file->descriptor >= 0 || file->bytes) return true;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->descriptor < 0) return false;
     if (!fstat(file->descriptor, &about) && about.st_size == file->size_bytes) return true;
     file_close(file);

@@ -53,6 +53,8 @@ same "the first row" out wanted
 fi
 
 # A log, its gzip file and what they become hold the same rows.
+mkfifo pipe.tsv && try 2 data head pipe.tsv --rows 1 # nobody writes to it: it is not waited for
+says err "is not a plain file"
 try 0 data head "$root/tests/data/rows.tsv" --rows 100
 cp out log
 gzip -c "$root/tests/data/rows.tsv" >rows.gz
