@@ -271,8 +271,10 @@ operand trace_api(tracer *t, const ast *call, const builtin *b)
         return operand_error();
     }
     site_set(t, call->at, b->name);
+    graph_site before = tape_site(); /* the caller's: a file's name goes with its module */
     qn_here(t->file->path, call->at.line);
     qn_tensor out = run(a);
+    qn_here(before.file, before.line);
     if (a->bad || !names_known(a) || t->d->errors) {
         t->g->status = QN_OK; /* an empty operand was the consequence, not the mistake */
         return operand_error();

@@ -22,6 +22,11 @@ void qn_here(const char *file, int line)
     site_of_call = (graph_site){.file = file, .line = line};
 }
 
+graph_site tape_site(void)
+{
+    return site_of_call;
+}
+
 /* ---- storages ---- */
 
 storage *storage_new(qn_buffer *buffer)

@@ -92,6 +92,7 @@ bool tape_array(qn_tape *tape, const char *op, const void *array, int count);
 qn_tensor tape_failed(void);                  /* what a call gives that fails: no tensor, but it knows the tape */
 qn_tensor tape_handle(qn_tape *tape, node n); /* a new slot in this scope; the empty handle for 0 */
 void tape_forget(qn_tensor t);                /* qn_release without a collection: nodes keep their numbers */
+graph_site tape_site(void);                   /* of this thread's newest call, by qn_here */
 /* Starts an API call that has no operands: takes the call site, sets the label; false if there is no tape. */
 bool tape_enter(qn_tape *tape, const char *label);
 tape_slot *tape_slot_of(qn_tensor t);                        /* NULL: the handle is empty, released or nonsense */

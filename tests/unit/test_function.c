@@ -648,7 +648,18 @@ TEST(mutated_programs)
     }
 }
 
+/* A file's name lies in its module's memory: once the module is freed nothing on this thread may say it. */
+TEST(the_call_site_is_the_callers)
+{
+    qn_here("mine.c", 7);
+    traced *t = start("tensor f(float x[3], float y[3]) { return mse_loss(gelu(x), y); }", "f");
+    compute(t, true);
+    EXPECT(!strcmp(tape_site().file, "mine.c") && tape_site().line == 7);
+    traced_close(t);
+    qn_here(NULL, 0);
+}
+
 TEST_MAIN(CASE(operators_and_broadcasting), CASE(brackets_slices_and_gathers), CASE(reductions), CASE(types),
           CASE(scalar_functions), CASE(statements), CASE(random_numbers_are_those_of_the_language), CASE(appendix_mlp),
           CASE(appendix_mlp_step), CASE(gradients_are_by_parameter), CASE(kernels_are_ops), CASE(all_names_are_there),
-          CASE(the_tensor_api), CASE(mutated_programs))
+          CASE(the_tensor_api), CASE(the_call_site_is_the_callers), CASE(mutated_programs))
