@@ -108,3 +108,13 @@ number scalar_from_double(dtype t, double x)
         n.i = integer_wrap(t, scalar_truncate(t == DT_U64 && x > 0 ? DT_U64 : DT_I64, x));
     return n;
 }
+
+int64_t scalar_greatest_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}

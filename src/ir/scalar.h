@@ -70,4 +70,6 @@ float scalar_widen_f32(dtype from, int64_t x); /* straight: through a double it 
  * wraps (-1 is all ones). */
 number scalar_from_double(dtype t, double x);
 
+int64_t scalar_greatest_divisor(int64_t a, int64_t b); /* of both; 0 counts as a multiple of everything */
+
 #endif

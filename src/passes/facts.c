@@ -27,16 +27,6 @@ static int64_t type_high(dtype t)
     return high[t];
 }
 
-int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 static integer_fact anything(dtype t)
 {
     return (integer_fact){type_low(t), type_high(t), 1};
@@ -55,7 +45,8 @@ static integer_fact between(int64_t low, int64_t high, int64_t divisor)
 
 static integer_fact join(integer_fact a, integer_fact b)
 {
-    return (integer_fact){MINIMUM(a.low, b.low), MAXIMUM(a.high, b.high), greatest_divisor(a.divisor, b.divisor)};
+    return (integer_fact){MINIMUM(a.low, b.low), MAXIMUM(a.high, b.high),
+                          scalar_greatest_divisor(a.divisor, b.divisor)};
 }
 
 /* A result that may have wrapped: only powers of two survive as divisors. */
@@ -80,7 +71,7 @@ static bool ordered(dtype t, integer_fact fact)
 
 static bool add_facts(integer_fact a, integer_fact b, integer_fact *out)
 {
-    out->divisor = greatest_divisor(a.divisor, b.divisor);
+    out->divisor = scalar_greatest_divisor(a.divisor, b.divisor);
     return !__builtin_add_overflow(a.low, b.low, &out->low) && !__builtin_add_overflow(a.high, b.high, &out->high);
 }
 
@@ -123,7 +114,7 @@ static integer_fact modulo_facts(integer_fact a, integer_fact b)
     if (a.low >= 0 && a.high < b.low) return a;
     int64_t high = b.high - 1;
     if (a.low >= 0) high = MINIMUM(high, a.high);
-    return between(0, high, greatest_divisor(a.divisor, b.divisor));
+    return between(0, high, scalar_greatest_divisor(a.divisor, b.divisor));
 }
 
 static int64_t ones_up_to(int64_t x)
@@ -237,7 +228,7 @@ static integer_fact transfer(const facts *f, const tile_op *op, dtype t, bool *e
     case OP_SUB:
         if (negate_fact(b, &b) && add_facts(a, b, &out) && fits(t, out)) return out;
         *exact = false;
-        return wrapped(t, greatest_divisor(a.divisor, b.divisor));
+        return wrapped(t, scalar_greatest_divisor(a.divisor, b.divisor));
     case OP_SHL:
     case OP_SHR:
         if (b.low != b.high || b.low < 0 || b.low >= 8 * dtypes[t].size_bytes || b.low > 61 || !ordered(t, a)) break;
@@ -256,10 +247,10 @@ static integer_fact transfer(const facts *f, const tile_op *op, dtype t, bool *e
         break;
     case OP_MIN:
         if (!ordered(t, a) || !ordered(t, b)) break;
-        return between(MINIMUM(a.low, b.low), MINIMUM(a.high, b.high), greatest_divisor(a.divisor, b.divisor));
+        return between(MINIMUM(a.low, b.low), MINIMUM(a.high, b.high), scalar_greatest_divisor(a.divisor, b.divisor));
     case OP_MAX:
         if (!ordered(t, a) || !ordered(t, b)) break;
-        return between(MAXIMUM(a.low, b.low), MAXIMUM(a.high, b.high), greatest_divisor(a.divisor, b.divisor));
+        return between(MAXIMUM(a.low, b.low), MAXIMUM(a.high, b.high), scalar_greatest_divisor(a.divisor, b.divisor));
     case OP_AND:
     case OP_OR:
     case OP_XOR: return bit_facts(op->code, t, a, b);
@@ -297,7 +288,7 @@ static integer_fact variable_fact(const facts *f, const tile_op *op, bool *exact
     if (!ordered(t, first) || !ordered(t, limit)) return anything(t);
     if (!unit && (!add_facts(limit, step, &beyond) || !fits(t, beyond))) return anything(t);
     *exact = true;
-    int64_t divisor = greatest_divisor(first.divisor, step.divisor);
+    int64_t divisor = scalar_greatest_divisor(first.divisor, step.divisor);
     if (op->flags & F_DOWN) {
         int64_t low = limit.low == INT64_MAX ? INT64_MAX : limit.low + 1;
         return between(MINIMUM(low, first.high), first.high, divisor);
@@ -312,7 +303,7 @@ static bool widen(integer_fact *fact, integer_fact next, dtype t)
     integer_fact wide = *fact;
     if (next.low < wide.low) wide.low = type_low(t);
     if (next.high > wide.high) wide.high = type_high(t);
-    wide.divisor = greatest_divisor(wide.divisor, next.divisor);
+    wide.divisor = scalar_greatest_divisor(wide.divisor, next.divisor);
     bool changed = memcmp(&wide, fact, sizeof(wide)) != 0;
     *fact = wide;
     return changed;
@@ -453,7 +444,7 @@ static void learn(facts *f, value condition, bool truth)
         if (!whole || (whole->code != OP_ARG && whole->code != OP_DEFAULT) || unit.low != unit.high || unit.low <= 0)
             return;
         int64_t *divisor = &f->params[whole->attr.index].divisor, both;
-        int64_t shared = greatest_divisor(*divisor, unit.low);
+        int64_t shared = scalar_greatest_divisor(*divisor, unit.low);
         if (*divisor && shared && !__builtin_mul_overflow(*divisor, unit.low / shared, &both)) *divisor = both;
     }
 }

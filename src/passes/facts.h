@@ -39,7 +39,6 @@ struct facts {
 
 /* facts.c */
 integer_fact facts_of_atom(const facts *f, atom a);
-int64_t greatest_divisor(int64_t a, int64_t b); /* of both; 0 counts as a multiple of everything */
 
 /* relate.c */
 linear relate_value(const facts *f, value v);

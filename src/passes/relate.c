@@ -8,6 +8,7 @@
  * What it proves holds; what it does not prove may hold all the same.
  * SPDX-License-Identifier: MIT
  */
+#include "ir/scalar.h"
 #include "passes/facts.h"
 
 enum { DEEPEST = 8, MOST_STEPS = 200 };
@@ -120,7 +121,7 @@ int64_t relate_divisor(const facts *f, const linear *form)
         int64_t term;
         if (__builtin_mul_overflow(form->factors[i], facts_of_atom(f, form->atoms[i]).divisor, &term))
             term = form->factors[i];
-        divisor = greatest_divisor(divisor, term);
+        divisor = scalar_greatest_divisor(divisor, term);
     }
     return divisor < 0 ? -divisor : divisor;
 }

@@ -6,6 +6,8 @@
  */
 #include "profile/tune.h"
 
+#include "ir/scalar.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -126,22 +128,12 @@ static candidate *add(tuning *t, const int64_t *values)
     return c;
 }
 
-static int greatest_divisor(int a, int b)
-{
-    while (b) {
-        int rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Everything but the first, in steps of about 0.62 of their number, which meets each once. */
 static void spread_out(tuning *t)
 {
     int others = t->count - 1, step = (int)(0.618 * others);
     if (others < 3) return;
-    while (step < 1 || greatest_divisor(step, others) != 1) step++;
+    while (step < 1 || scalar_greatest_divisor(step, others) != 1) step++;
     candidate *old = ARENA_ARRAY(t->bench.memory, candidate, others);
     memcpy(old, t->items + 1, sizeof(*old) * (size_t)others);
     for (int i = 0; i < others; i++) t->items[1 + i] = old[(int64_t)(i + 1) * step % others];

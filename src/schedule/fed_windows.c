@@ -8,25 +8,14 @@
  * walked backwards (gradients, transposed convolutions) begin at their last element.
  * SPDX-License-Identifier: MIT
  */
+#include "ir/scalar.h"
 #include "schedule/fed.h"
-
-#include <stdlib.h>
 
 enum { ALIGNED = 8 /* elements of 16 bytes */, MOST_STEP = 8 };
 
 /* How far corners and offsets may be, by the axes of places: the copy engine has 16 bits for all of one kind. */
 static const int64_t corner_most[SCHED_MOST_PLACES] = {32767, 127, 15},
                      offset_most[SCHED_MOST_PLACES] = {65535, 255, 31};
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
 
 /* The one digit that a guard counts with, from `first` on; -1: none, -2: several. */
 static int digit_of_guard(const axis_digits *d, int guard, int first)
@@ -58,7 +47,7 @@ static bool walk_freely(sched_window_axis *a, const axis_digits *places, int pla
 {
     int64_t unit = places->stride[place];
     if (unit <= 0) return false;
-    if (tap >= 0) unit = common_divisor(unit, llabs(k->stride[tap]));
+    if (tap >= 0) unit = scalar_greatest_divisor(unit, k->stride[tap]);
     a->stride = unit;
     a->step = (int)(places->stride[place] / unit);
     a->digit = tap;
