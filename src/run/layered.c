@@ -22,29 +22,16 @@ enum { MOST_LINKS = 3000, MOST_NODES = 200000 }; /* beyond it a drawing is no dr
 
 int layered_add(layered *l, int rank, double width)
 {
-    if (l->node_count == l->node_room) {
-        int room = MAXIMUM(16, 2 * l->node_room);
-        layered_node *more = ARENA_ARRAY(l->memory, layered_node, room);
-        if (l->node_count) memcpy(more, l->nodes, sizeof(*more) * (size_t)l->node_count);
-        l->nodes = more;
-        l->node_room = room;
-    }
-    l->nodes[l->node_count] = (layered_node){.rank = rank, .order = l->node_count, .width = width};
+    layered_node added = {.rank = rank, .order = l->node_count, .width = width};
+    ARENA_PUSH(l->memory, l->nodes, l->node_count, l->node_room, added);
     l->rank_count = MAXIMUM(l->rank_count, rank + 1);
-    return l->node_count++;
+    return l->node_count - 1;
 }
 
 static void add_link(layered *l, layered_link link)
 {
-    if (l->link_count == l->link_room) {
-        int room = MAXIMUM(16, 2 * l->link_room);
-        layered_link *more = ARENA_ARRAY(l->memory, layered_link, room);
-        if (l->link_count) memcpy(more, l->links, sizeof(*more) * (size_t)l->link_count);
-        l->links = more;
-        l->link_room = room;
-    }
     link.before = l->nodes[link.from].links;
-    l->links[l->link_count++] = link;
+    ARENA_PUSH(l->memory, l->links, l->link_count, l->link_room, link);
     l->nodes[link.from].links = l->link_count;
 }
 
