@@ -13,6 +13,13 @@ static void give(built *out, qn_tensor t)
     out->results[out->count++] = t;
 }
 
+static void give_with_gradient(built *out, qn_tensor y, qn_tensor dy, qn_tensor x)
+{
+    give(out, y);
+    qn_grad_from(&y, &dy, 1, &x, 1, &out->results[out->count]);
+    out->count++;
+}
+
 /* [rows / 64][64][columns] */
 static qn_tensor images(const workload *w, const inputs *in)
 {
@@ -213,9 +220,7 @@ static void step_batch_norm_gradient(const workload *w, const inputs *in, built 
 {
     qn_tensor x = in->tensors[0], y = normed(images(w, in), QN_AXES(0, 2));
     qn_tensor dy = qn_reshape(in->tensors[1], QN_SHAPE(w->rows / 64, 64, w->columns));
-    give(out, y);
-    qn_grad_from(&y, &dy, 1, &x, 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, dy, x);
 }
 
 static void step_group_norm_gradient(const workload *w, const inputs *in, built *out)
@@ -223,52 +228,40 @@ static void step_group_norm_gradient(const workload *w, const inputs *in, built 
     qn_shape split = QN_SHAPE(w->rows / 8, 8, w->columns);
     qn_tensor x = in->tensors[0], y = normed(qn_reshape(x, split), QN_AXES(1, 2)),
               dy = qn_reshape(in->tensors[1], split);
-    give(out, y);
-    qn_grad_from(&y, &dy, 1, &x, 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, dy, x);
 }
 
 static void step_softmax_gradient(const workload *w, const inputs *in, built *out)
 {
     (void)w;
     qn_tensor y = qn_softmax(in->tensors[0], 1);
-    give(out, y);
-    qn_grad_from(&y, &in->tensors[1], 1, &in->tensors[0], 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, in->tensors[1], in->tensors[0]);
 }
 
 /* The gradient of the mean square: no second input. */
 static void step_pool_gradient(const workload *w, const inputs *in, built *out)
 {
     qn_tensor y = qn_max_pool2d(planes(w, in), 2, 2, NULL);
-    give(out, y);
-    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, y, in->tensors[0]);
 }
 
 static void step_pool_overlapping_gradient(const workload *w, const inputs *in, built *out)
 {
     qn_tensor y = qn_max_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {2, 2}, .padding = {1, 1}});
-    give(out, y);
-    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, y, in->tensors[0]);
 }
 
 static void step_mean_gradient(const workload *w, const inputs *in, built *out)
 {
     qn_tensor y = qn_avg_pool2d(planes(w, in), 3, 3, &(qn_pool2d_options){.stride = {2, 2}, .padding = {1, 1}});
-    give(out, y);
-    qn_grad_from(&y, &y, 1, &in->tensors[0], 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, y, in->tensors[0]);
 }
 
 static void step_scan_gradient(const workload *w, const inputs *in, built *out)
 {
     (void)w;
     qn_tensor y = qn_cumsum(in->tensors[0], 1);
-    give(out, y);
-    qn_grad_from(&y, &in->tensors[1], 1, &in->tensors[0], 1, &out->results[out->count]);
-    out->count++;
+    give_with_gradient(out, y, in->tensors[1], in->tensors[0]);
 }
 
 static void step_largest(const workload *w, const inputs *in, built *out)
