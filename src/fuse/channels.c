@@ -8,19 +8,18 @@
  * above it: the axis that K runs along and no window moves along.
  * SPDX-License-Identifier: MIT
  */
+#include "fuse/cost.h"
 #include "fuse/order.h"
+#include "target/target.h"
 
 #include <string.h>
 
 enum {
-    HOPPER = 90,
     MOST_MOVES = 32,
     STEP = 64,          /* channels that are copied at once */
     LEAST_LINES = 64,   /* of the other operand: below, tiles are mostly empty */
     GAIN_RATE = 300000, /* multiplications a ns: of what the product takes longer where warps gather */
-    COPY_RATE = 2700,   /* bytes a ns */
-    LAUNCH_NS = 2500,
-    KEEP_NUMBER = 6000 /* tells these copies from others of the same node */
+    KEEP_NUMBER = 6000  /* tells these copies from others of the same node */
 };
 
 /* By axis of a node: the axes of the image that it runs along; walked: those that windows move along. */
@@ -97,7 +96,8 @@ static double work_of(const graph *g, node dot)
 
 /* The operand over a copy of its image; 0: as it is. moved: the product's elements are moved and added up, which makes windows
  * of the operand. */
-static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count, node dot, int side, bool moved)
+static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count, node dot, int side, bool moved,
+                               const fuse_options *options)
 {
     node chain[MOST_MOVES], image = graph_get(g, dot)->inputs[side];
     int count = 0, axes[GRAPH_RANK], back[GRAPH_RANK], channels = -1;
@@ -126,7 +126,7 @@ static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count
     if (!windows || channels < 0 || x.shape.extents[channels] % STEP || depth % STEP || lines < LEAST_LINES ||
         lies_last(g, leaves, leaf_count, image, channels))
         return 0;
-    double copy_ns = LAUNCH_NS + 2.0 * (double)shape_count(&x.shape) * dtypes[x.elem].size_bytes / COPY_RATE;
+    double copy_ns = cost_of_bytes(options, 2.0 * (double)graph_size_bytes(g, image), 0, 1).time_ns;
     if (work_of(g, dot) / GAIN_RATE < copy_ns) return 0;
     for (int k = 0, n = 0; k < rank; k++)
         if (k != channels) axes[n++] = k;
@@ -141,7 +141,7 @@ static bool is_wanted(const graph *g, node n, const fuse_options *options)
 {
     const graph_node *dot = graph_get(g, n);
     dtype elem = graph_get(g, dot->inputs[0])->elem;
-    return dot->input_count == 2 && options->gpu && options->arch == HOPPER && options->mode == FUSE_FUSED &&
+    return dot->input_count == 2 && options->gpu && options->arch == TARGET_HOPPER && options->mode == FUSE_FUSED &&
            (elem == DT_BF16 || elem == DT_F16);
 }
 
@@ -175,7 +175,7 @@ node fuse_channels_prepare(graph *g, const fuse_leaf *leaves, int leaf_count, no
     for (int side = 0; side < 2 && !made; side++) {
         node inputs[2] = {dot.inputs[0], dot.inputs[1]};
         if (moved && dot.shape.extents[rank - 2 + side] <= dot.shape.extents[rank - 1 - side]) continue; /* weights */
-        inputs[side] = with_channels_last(g, leaves, leaf_count, chain[count - 1], side, moved);
+        inputs[side] = with_channels_last(g, leaves, leaf_count, chain[count - 1], side, moved, options);
         made = inputs[side] ? graph_again(g, chain[count - 1], inputs) : 0;
     }
     for (int i = count - 2; i >= 0 && made; i--) made = graph_again(g, chain[i], &made);

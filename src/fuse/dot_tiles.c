@@ -9,6 +9,7 @@
  */
 #include "fuse/dot.h"
 #include "fuse/order.h"
+#include "target/target.h"
 
 #define MANY_ROWS 4096
 #define SOME_ROWS 512
@@ -19,8 +20,7 @@
 #define GPU_PROGRAMS_EACH 2 /* of a split product, for each multiprocessor */
 #define GPU_PART 512        /* the shortest part of a split K */
 #define CPU_PART 4096
-#define GPU_DEEP 8192 /* from here on parts of K fill the device, however large the tiles are */
-#define HOPPER 90
+#define GPU_DEEP 8192        /* from here on parts of K fill the device, however large the tiles are */
 #define FED_LEAST (1 << 27)  /* multiplications: below, launches are what counts, and small tiles share them */
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
 #define FED_THIN (1 << 21)   /* elements of the operands of such a product */
@@ -150,8 +150,8 @@ static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
  * splitting them takes little beside it. */
 static bool wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size)
 {
-    bool can =
-        options->gpu && options->arch == HOPPER && elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS;
+    bool can = options->gpu && options->arch == TARGET_HOPPER && elem == DT_F32 && size->rows > FED_ROWS &&
+               size->columns > FED_ROWS;
     if (!can || way == PRODUCT_TERMS) return can;
     if (way != PRODUCT_ANY || work_of(size) < TERMS_LEAST) return false;
     double elements = operands_of(size);
@@ -165,7 +165,7 @@ const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_s
 {
     if (size->fed) return NULL;
     if (!options->gpu) return "a CPU: its tiles fill the second cache";
-    if (options->arch != HOPPER) return "bulk copies and their matrix units are of sm_90";
+    if (options->arch != TARGET_HOPPER) return "bulk copies and their matrix units are of sm_90";
     if (elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS && work_of(size) < TERMS_LEAST)
         return "of f32, and too few multiplications to split its operands into terms";
     if (elem != DT_F16 && elem != DT_BF16 && elem != DT_F32) return "no matrix unit of bulk copies takes its type";
@@ -176,7 +176,7 @@ const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_s
 
 void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
 {
-    bool hopper = options->gpu && options->arch == HOPPER;
+    bool hopper = options->gpu && options->arch == TARGET_HOPPER;
     bool halves = elem == DT_F16 || elem == DT_BF16;
     size->as_terms = wants_terms(options, elem, way, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
@@ -187,7 +187,7 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
 {
     bool halves = elem == DT_F16 || elem == DT_BF16;
-    bool can = options->gpu && options->arch == HOPPER && (halves || elem == DT_F32);
+    bool can = options->gpu && options->arch == TARGET_HOPPER && (halves || elem == DT_F32);
     bool large = MINIMUM(size->rows, size->columns) >= GATHER_ROWS && size->depth >= GATHER_DEPTH &&
                  work_of(size) >= GATHER_LEAST;
     size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY)));

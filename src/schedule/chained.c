@@ -7,10 +7,11 @@
  * SPDX-License-Identifier: MIT
  */
 #include "schedule/chained.h"
+#include "target/target.h"
 
 #include <string.h>
 
-enum { HOPPER = 90, GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
+enum { GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
 /* Of a thread: scores, weights and sums; the rest is for addresses and numbers of rows. */
 enum { MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224, MOST_GROUPS = 3, MOST_OF_THREE = 128 };
 
@@ -565,7 +566,7 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
             loops++;
             if (block->ops[i]->code == OP_FOR && !(block->ops[i]->flags & F_DOWN)) c->loop = block->ops[i];
         }
-    bool suits = machine->arch == HOPPER && loops == 1 && c->loop;
+    bool suits = machine->arch == TARGET_HOPPER && loops == 1 && c->loop;
     suits = suits && find_products(&w) && find_operands(&w) && check_body(&w) && find_order(&w) && check_around(&w) &&
             lay_out(&w, machine);
     *why = w.why;

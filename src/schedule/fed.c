@@ -9,9 +9,9 @@
  * SPDX-License-Identifier: MIT
  */
 #include "schedule/fed.h"
+#include "target/target.h"
 
 enum {
-    HOPPER = 90, /* wgmma is of this architecture alone */
     GROUP_ROWS = 64,
     GROUP_WARPS = 4,
     MOST_COLUMNS = 256,
@@ -272,7 +272,7 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *s = (schedule){.kernel = k, .phase = phase};
     *why = NULL;
     if (k->raw_language || !has_product(k->phases[phase])) return NULL;
-    bool suits = machine->arch == HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
+    bool suits = machine->arch == TARGET_HOPPER || fed_refuse(&w, "only Hopper (sm_90a) has matrix units of this kind");
     suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
     if (suits && s->gather.load) fed_choose_windows(&w);
     if (suits) choose_roles(s);

@@ -8,6 +8,9 @@
 
 #include "base/base.h"
 
+/* The GPUs whose warps multiply from shared memory in groups, fed by bulk copies: neither before nor after this one. */
+#define TARGET_HOPPER 90
+
 typedef enum target_language { TARGET_NONE, TARGET_C, TARGET_CUDA } target_language;
 
 typedef struct target {
