@@ -89,8 +89,6 @@ static bool is_one_axis(const loop *p, int axis, int next)
     return true;
 }
 
-#define SHORT_LINE 1024 /* lower_cut.c cuts rows into lines from there on */
-
 /* How much of a GPU a kernel of rows keeps busy: a row of several axes, the last ones short, belongs to one block. */
 static double share_of_chip(const loop *p)
 {
@@ -100,7 +98,7 @@ static double share_of_chip(const loop *p)
     int next = -1;
     for (int i = s->axis_count - 1; i >= 0; i--) {
         if (!(p->inner >> i & 1)) continue;
-        if (next >= 0 && !is_one_axis(p, i, next)) return line < SHORT_LINE ? (double)rows / (double)units : 1;
+        if (next >= 0 && !is_one_axis(p, i, next)) return line < LOOP_CUT_LINE ? (double)rows / (double)units : 1;
         line = MAXIMUM(line, 1) * s->axes[i].extent;
         next = i;
     }

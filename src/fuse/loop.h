@@ -11,6 +11,8 @@
 
 #include "fuse/group.h"
 
+#define LOOP_CUT_LINE 1024 /* elements of a line from which on lower_cut.c gives it a program of its own on a GPU */
+
 typedef enum loop_shape {
     LOOP_MAP,    /* no folds */
     LOOP_ROW,    /* row folds only: a program a row */

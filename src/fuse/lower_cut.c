@@ -11,7 +11,6 @@
  */
 #include "fuse/loop.h"
 
-#define CUT_LINE 1024               /* elements of a line from which on a program takes it alone */
 #define CUT_ROW (16384 - 16)        /* a block holds a row up to here */
 #define CUT_CHIP ((int64_t)1 << 22) /* and the chip one up to here */
 #define CUT_JOIN 1024               /* lines that are joined at once */
@@ -106,7 +105,7 @@ bool cut_is_better(const loop *p, const lowering *l, const int *inner, int count
 {
     int64_t line = l->extents[inner[count - 1]], lines = extents_of(l, inner, count - 1), row = line * lines;
     cut c = {.p = p, .l = (lowering *)l};
-    if (!p->b->options->gpu || line < CUT_LINE || row <= CUT_ROW) return false;
+    if (!p->b->options->gpu || line < LOOP_CUT_LINE || row <= CUT_ROW) return false;
     if (lines * extents_of(l, outer, outer_count) < p->b->options->units) return false;
     return (row > CUT_CHIP || !lies_in_vectors(p, line)) && find_folds(&c);
 }
