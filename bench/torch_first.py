@@ -2,9 +2,10 @@
 """The first call of a compiled model, forward and gradient: Quern's backend, inductor and a backend that compiles nothing, each in a
 process of its own with empty caches, and what Quern's part of it is spent on.
 
-    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9]
+    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9] [--cold]
 
-With `--forms fuse,inductor` it is @quern.fuse on functions of tensors (gelu_residual, softmax_scaled, ...).
+With `--forms fuse,inductor` it is @quern.fuse on functions of tensors (gelu_residual, softmax_scaled, ...). With `--cold` Dynamo is imported by each
+process for itself, inside its time, as in a program whose first compiled function this is.
 
 A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). Processes are forked
 from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
@@ -28,7 +29,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 USUAL = "gelu_residual,layer_norm,softmax_scaled,cross_entropy,mlp_norm,mlp_classifier,cnn_small,conv_bn_relu,block,block_bf16,encoder_layer,dlrm_dot,lstm_steps"
 
 
-def one(name, form, device, divide):
+def one(name, form, device, divide, cold):
     """In a process of its own."""
     import warnings
 
@@ -50,8 +51,9 @@ def one(name, form, device, divide):
 
     step(function)
     step(function)
-    other = torch.compile(lambda x: (torch.sin(x) * x).sum(), backend="aot_eager")
-    other(torch.ones(3, device=device, requires_grad=True)).backward()
+    if not cold:
+        other = torch.compile(lambda x: (torch.sin(x) * x).sum(), backend="aot_eager")
+        other(torch.ones(3, device=device, requires_grad=True)).backward()
     spent = {}
     start = time.perf_counter()
     if form == "quern":
@@ -105,7 +107,7 @@ def launch(name, form, given, cores):
     os.sched_setaffinity(0, cores)
     os.dup2(os.open(f"{folder}/errors", os.O_WRONLY | os.O_CREAT), 2)
     try:
-        answer = one(name, form, given.device, given.divide)
+        answer = one(name, form, given.device, given.divide, given.cold)
         with open(f"{folder}/answer", "w") as file:
             json.dump(answer, file)
     except Exception as error:
@@ -126,10 +128,13 @@ def main():
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--forms", default="quern,inductor,aot_eager")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--cold", action="store_true", help="Dynamo's imports counted")
     given = parser.parse_args()
     import torch
-    import torch._dynamo.backends.common  # noqa: F401: what every backend needs
-    import torch._functorch.aot_autograd  # noqa: F401
+
+    if not given.cold:
+        import torch._dynamo.backends.common  # noqa: F401: what every backend needs
+        import torch._functorch.aot_autograd  # noqa: F401
 
     import torch_models  # noqa: F401
 
