@@ -196,12 +196,19 @@ static PyObject *devices(PyObject *self, PyObject *none)
     return list;
 }
 
+static PyObject *knows_bits(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyBool_FromLong(tensor_bits_are_found());
+}
+
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "load(name, text) -> Module"},
     {"cuda", cuda, METH_VARARGS, "cuda(name, text, flags) -> Module"},
     {"forward", (PyCFunction)(void (*)(void))callable_forward, METH_FASTCALL,
      "forward(ctx, (callable, keywords, ...), *args): of an autograd.Function"},
     {"outline", (PyCFunction)(void (*)(void))outline_of, METH_FASTCALL, "outline(args, keywords) -> bytes"},
+    {"knows_bits", knows_bits, METH_NOARGS, "knows_bits(): whether torch tensors' bits are read without asking"},
     {"devices", devices, METH_NOARGS, "devices(): (name, available, description) of each"},
     {0}};
 

@@ -1,8 +1,9 @@
 /*
- * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying,
- * output.c makes new tensors of the framework of the inputs, callable.c is a kernel or tensor function as a callable with
- * its cache of prepared calls, direct.c the way to it from a call in Python, job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking,
- * benchmarking and tuning, module.c the module and its exceptions.
+ * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying (bits.c:
+ * what torch knows of a tensor beside that), output.c makes new tensors of the framework of the inputs, callable.c is a
+ * kernel or tensor function as a callable with its cache of prepared calls, direct.c the way to it from a call in Python,
+ * job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking, benchmarking and tuning, module.c the
+ * module and its exceptions.
  *
  * The limited API of Python 3.11 is all that is used. The GIL guards every table here; it is released while Quern compiles,
  * runs on the host or waits, and a prepared call is `busy` meanwhile.
@@ -88,6 +89,13 @@ typedef struct module_place {
 PyObject *module_value(const char *module, const char *name, module_place *place);
 /* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
 bool dtype_from_object(PyObject *object, qn_dtype *type);
+
+/* ---- bits.c ---- */
+
+/* Of a tensor of torch's own type: its negative bit, and (where that is wanted) whether it requires grad. False: an exception is
+ * set. */
+bool tensor_bits(PyObject *tensor, bool wants_grad, bool *is_negative, bool *requires_grad);
+bool tensor_bits_are_found(void); /* without asking through Python's attributes */
 
 /* ---- output.c ---- */
 

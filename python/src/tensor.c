@@ -16,14 +16,7 @@ enum { MOST_TYPES = 64 };
 static type_facts types[MOST_TYPES];
 static int type_count;
 
-/* What is asked of every torch tensor, without the way to it: descriptors of its type, C functions behind methods. */
-typedef struct question {
-    const char *name;
-    PyObject *descriptor;
-    descrgetfunc get;
-} question;
-static question get_requires_grad = {.name = "requires_grad"}, get_base = {.name = "_base"};
-static PyCFunction is_neg, is_grad_enabled;
+static PyCFunction is_grad_enabled;
 
 /* ---- types ---- */
 
@@ -200,56 +193,16 @@ static PyCFunction function_behind(PyObject *object, const char *name)
     return found;
 }
 
-/* The attribute of a tensor: new reference, or NULL with an exception. */
-static PyObject *tensor_ask(question *g, PyObject *object)
-{
-    if (!g->get) {
-        g->descriptor = PyObject_GetAttrString((PyObject *)Py_TYPE(object), g->name);
-        if (!g->descriptor) return NULL;
-        g->get = (descrgetfunc)PyType_GetSlot(Py_TYPE(g->descriptor), Py_tp_descr_get);
-        if (!g->get) return PyErr_Format(PyExc_TypeError, "torch.Tensor.%s is not what it was", g->name);
-    }
-    return g->get(g->descriptor, object, NULL);
-}
-
-/* May its negative bit be set? It is on views alone, and on those that have every second element of something: asking
- * torch costs more than all the rest. */
-static bool may_be_negative(PyObject *object, const view *v)
-{
-    int64_t step = 1;
-    bool contiguous = v->rank > 0;
-    for (int i = v->rank - 1; i >= 0; i--) {
-        contiguous &= v->extents[i] == 1 || v->strides[i] == step;
-        step *= v->extents[i];
-    }
-    if (!contiguous || step == 1) return true;
-    PyObject *base = tensor_ask(&get_base, object);
-    if (!base) PyErr_Clear();
-    bool view_of_another = base != Py_None;
-    Py_XDECREF(base);
-    return view_of_another;
-}
-
 static bool take_torch(PyObject *object, const char *name, bool grad_is_on, view *out)
 {
     if (out->type > QN_BF16) return true; /* only floats have bits and gradients */
-    if (may_be_negative(object, out)) {
-        if (!is_neg && !(is_neg = function_behind(object, "is_neg"))) return false;
-        PyObject *answer = is_neg(object, NULL);
-        if (!answer) return false;
-        bool negative = answer == Py_True;
-        Py_DECREF(answer);
-        if (negative)
-            return refuse(
-                PyExc_TypeError, name,
-                "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
-                "other sign; call .resolve_neg() first");
-    }
-    if (!grad_is_on) return true;
-    PyObject *wants = tensor_ask(&get_requires_grad, object);
-    if (!wants) return false;
-    out->wants_grad = wants == Py_True;
-    Py_DECREF(wants);
+    bool is_negative;
+    if (!tensor_bits(object, grad_is_on, &is_negative, &out->wants_grad)) return false;
+    if (is_negative)
+        return refuse(
+            PyExc_TypeError, name,
+            "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
+            "other sign; call .resolve_neg() first");
     return true;
 }
 

@@ -49,6 +49,30 @@ class Torch(unittest.TestCase):
             function(*args, **keywords)
         self.assertIn(words, str(caught.exception))
 
+    def test_bits_of_tensors(self):
+        """Read where torch said once that they are, instead of asked for at every call: of every kind of tensor, as it is now."""
+        x, weight = torch.randn(4, 4), torch.nn.Parameter(torch.randn(4, 4))
+        self.q.add(x, x)
+        self.assertTrue(quern._quern.knows_bits())  # of this torch
+        followed = x.clone().requires_grad_()
+        for wants in (weight, followed, followed.t(), followed * 2, weight[:2].expand(4, 2, 4)[0:4, 0], followed.view(-1).view(4, 4)):
+            other = torch.ones(wants.shape)
+            self.assertTrue(self.q.add(other, wants).requires_grad)
+            self.assertFalse(self.q.add(other, wants.detach()).requires_grad)
+            with torch.no_grad():
+                self.assertFalse(self.q.add(other, wants).requires_grad)
+            with torch.inference_mode():
+                self.close(self.q.add(other, wants), other + wants)
+        y = x.clone()
+        self.assertFalse(self.q.add(x, y).requires_grad)
+        self.assertTrue(self.q.add(x, y.requires_grad_()).requires_grad)  # the same object, changed
+        self.assertFalse(self.q.add(x, y.requires_grad_(False)).requires_grad)
+        with torch.inference_mode():
+            inside = torch.ones(4, 4)
+        self.close(self.q.add(inside, x), 1 + x)
+        # A view of a view that autograd does not know as one, and is row-major.
+        self.raises(TypeError, "negative bit", self.q.add, torch._neg_view(x).detach(), x)
+
     def test_what_the_exchange_does_not_check(self):
         x = torch.randn(4, 4)
         self.raises(TypeError, "argument `a`: a tensor with its negative bit set", self.q.add, torch._neg_view(x), x)
