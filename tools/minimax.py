@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the polynomial coefficients of the prelude's functions (src/emit/prelude_*.c).
+"""Derives the polynomial coefficients of the prelude's functions (src/emit/prelude).
 
 A polynomial is fitted in high precision to minimise the largest weighted error over an interval. The first coefficients
 are rounded to the target format one at a time and the rest is fitted again, so that rounding costs nothing. Needs mpmath. Usage: tools/minimax.py [name ...]

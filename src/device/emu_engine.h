@@ -4,7 +4,7 @@
  * on, and findings in the checked mode.
  *
  * A CUDA thread is a coroutine with a stack of its own; the first words of emu_thread are also declared by the text's
- * header (emu_text.c), which finds its thread from the stack pointer: stacks are aligned to their size, and the thread
+ * header (emu_text/words.h), which finds its thread from the stack pointer: stacks are aligned to their size, and the thread
  * lies at the upper end. A thread that never waits costs no switch: the next one runs on the same stack.
  * Shared memory is the thread-local memory of the loaded text, so host threads run blocks side by side. Blocks that
  * must live together (clusters, cooperative grids) run on one host thread, which exchanges that memory when it goes

@@ -201,10 +201,7 @@ void emu_unit_write(const char *source, text *out)
 {
     text_print(out, "#define EMU_STACK_BYTES %zuul\n#define EMU_THREAD_BYTES %d\n#line 1 \"emu\"\n", EMU_STACK_BYTES,
                EMU_THREAD_BYTES);
-    for (int i = 0; emu_text[i]; i++) text_add(out, emu_text[i]);
-    for (int i = 0; emu_text_math[i]; i++) text_add(out, emu_text_math[i]);
-    for (int i = 0; emu_text_async[i]; i++) text_add(out, emu_text_async[i]);
-    for (int i = 0; emu_text_checked[i]; i++) text_add(out, emu_text_checked[i]);
+    text_add_bytes(out, (const char *)emu_text, emu_text_bytes);
     text_print(out, "#line 1 \"%s\"\n", generated_name);
     put_source(source, out);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");

@@ -8,8 +8,9 @@
 #include "device/compiler.h"
 #include "device/emu_engine.h"
 
-/* emu_text.c, emu_text_math.c, emu_text_async.c: pieces of the header, NULL at the end. */
-extern const char *const emu_text[], *const emu_text_math[], *const emu_text_async[], *const emu_text_checked[];
+/* The files of emu_text/, one after the other: the header. Made by the build. */
+extern const unsigned char emu_text[];
+extern const size_t emu_text_bytes;
 
 /* The translation unit: the header, a #line, the very bytes of `source`, then an entry for every
  * `extern "C" __global__` function and a place for every `extern __shared__` array. */

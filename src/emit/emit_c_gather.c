@@ -1,6 +1,6 @@
 /*
  * Products whose operands are gathered, in C text. In: the operands of a DOT as matrices, one of an array with digits.
- * Out: a view of each for the prelude (prelude_gather.c), which packs panels through it: per axis of the product its digits,
+ * Out: a view of each for the prelude (prelude/c/gather.h), which packs panels through it: per axis of the product its digits,
  * where it begins, and what it adds to guards. An operand without digits is one digit with its stride.
  * SPDX-License-Identifier: MIT
  */

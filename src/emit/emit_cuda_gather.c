@@ -1,6 +1,6 @@
 /*
  * Products whose operands are gathered, in CUDA text. In: a DOT with an operand that is a slice of an array with digits.
- * Out: the views of both operands and the class of the prelude that multiplies them (prelude_cuda_gather.c).
+ * Out: the views of both operands and the class of the prelude that multiplies them (prelude/cuda/gather.cuh).
  *
  * A tile's side is a power of two; about 64 sums a thread. Neighbouring threads go along k where the elements lie side by
  * side along k, else along the lines.

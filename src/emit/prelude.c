@@ -1,7 +1,7 @@
 /*
  * Puts the prelude together. In: names of functions. Out: C text with the vector types and those functions, each after
  * what it needs, each once.
- * A name is looked up among the parts (templates over types, see prelude_parts.h); conversions and the f64x16 forms of
+ * A name is looked up among the parts (templates over types, in the files of prelude/c); conversions and the f64x16 forms of
  * functions that exist on f64x8 are written here by rule.
  * SPDX-License-Identifier: MIT
  */
@@ -63,55 +63,71 @@ static const char *variable(const char *type, char letter)
     }
 }
 
-static void expand(const prelude_set *set, const char *template, const char *type, text *out)
+static void expand(const prelude_set *set, prelude_span template, const char *type, text *out)
 {
-    for (const char *p = template; *p;) {
-        size_t plain = strcspn(p, "$");
-        text_add_bytes(out, p, plain);
-        p += plain;
-        if (!*p) break;
-        const char *words = p[1] == 't' ? type : p[1] ? set->variable(type, p[1]) : NULL;
+    const char *end = template.start + template.length;
+    for (const char *p = template.start; p < end;) {
+        const char *hole = memchr(p, '$', (size_t)(end - p));
+        text_add_bytes(out, p, (size_t)((hole ? hole : end) - p));
+        if (!hole) break;
+        char letter = hole + 1 < end ? hole[1] : 0;
+        const char *words = letter == 't' ? type : letter ? set->variable(type, letter) : NULL;
         text_add(out, words ? words : "$");
-        p += words ? 2 : 1;
+        p = hole + (words ? 2 : 1);
     }
 }
 
-/* Whether `name` is `pattern` with $t (at most once) replaced by a word of `types`; the word is copied to `type`. */
-static bool name_matches(const char *name, const char *pattern, const char *types, char type[16])
+/* Whether `name` is the part's with $t (at most once) replaced by a word of its types; the word is copied to `type`. */
+static bool name_matches(const char *name, const prelude_part *part, char type[16])
 {
-    const char *hole = strstr(pattern, "$t");
+    size_t length = strlen(name), size = part->name.length, before = 0;
+    const char *pattern = part->name.start;
     *type = 0;
-    if (!hole) return !strcmp(name, pattern);
-    size_t before = (size_t)(hole - pattern), length = strlen(name), after = strlen(hole + 2);
-    if (length <= before + after || strncmp(name, pattern, before)) return false;
-    if (strcmp(name + length - after, hole + 2)) return false;
+    while (before < size && pattern[before] != '$') before++;
+    if (before == size) return length == size && !memcmp(name, pattern, size);
+    size_t after = size - before - 2;
+    if (length <= before + after || memcmp(name, pattern, before) ||
+        memcmp(name + length - after, pattern + before + 2, after))
+        return false;
     size_t middle = length - before - after;
-    for (const char *word = types; *word;) {
-        size_t size = strcspn(word, " ");
-        if (size == middle && size < 16 && !strncmp(word, name + before, size)) {
-            memcpy(type, word, size);
-            type[size] = 0;
+    const char *at = part->types.start;
+    for (prelude_span word; prelude_word(&at, part->types.start + part->types.length, &word);)
+        if (word.length == middle && middle < 16 && !memcmp(word.start, name + before, middle)) {
+            memcpy(type, word.start, middle);
+            type[middle] = 0;
             return true;
         }
-        word += size + (word[size] == ' ');
-    }
     return false;
 }
 
 static const prelude_part *find_part(const prelude_set *set, const char *name, char type[16])
 {
-    for (int i = 0; set->tables[i]; i++)
-        for (const prelude_part *p = set->tables[i]; p->name; p++)
-            if (name_matches(name, p->name, p->types, type)) return p;
+    int count;
+    const prelude_part *parts = set->parts(&count);
+    for (int i = 0; i < count; i++)
+        if (name_matches(name, &parts[i], type)) return &parts[i];
     return NULL;
 }
 
 static bool other_text(const char *name, text *needs, text *out);
 
-static const prelude_part *const tables_for_c[] = {prelude_core_parts, prelude_memory_parts,     prelude_math_parts,
-                                                   prelude_exp_parts,  prelude_activation_parts, prelude_tanh_parts,
-                                                   prelude_dot_parts,  prelude_gather_parts,     NULL};
-static const prelude_set set_for_c = {tables_for_c, variable, other_text};
+static prelude_part parts_for_c[PRELUDE_PARTS_MOST];
+static int part_count;
+
+static void read_parts(void)
+{
+    part_count = prelude_read((const char *)prelude_c_files, parts_for_c, COUNT(parts_for_c));
+}
+
+static const prelude_part *all_parts(int *count)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_parts);
+    *count = part_count;
+    return parts_for_c;
+}
+
+static const prelude_set set_for_c = {all_parts, variable, other_text};
 
 /* exp_f64x16 from exp_f64x8: the two halves. */
 static bool halves_text(const char *name, text *needs, text *out)
@@ -151,14 +167,12 @@ typedef struct job {
 
 static bool emit_name(job *j, const char *name);
 
-static bool emit_needs(job *j, const char *needs)
+static bool emit_needs(job *j, const text *needs)
 {
+    const char *at = text_get(needs), *end = at + strlen(at);
     bool good = true;
-    while (*needs && good) {
-        size_t size = strcspn(needs, " ");
-        if (size) good = emit_name(j, arena_copy_text(j->memory, needs, size));
-        needs += size + (needs[size] == ' ');
-    }
+    for (prelude_span word; good && prelude_word(&at, end, &word);)
+        good = emit_name(j, arena_copy_text(j->memory, word.start, word.length));
     return good;
 }
 
@@ -177,7 +191,7 @@ static bool emit_name(job *j, const char *name)
         good = j->set->other(name, &needs, &body);
         if (!good) j->unknown = name;
     }
-    if (good && emit_needs(j, text_get(&needs))) {
+    if (good && emit_needs(j, &needs)) {
         text_add(j->out, text_get(&body));
     } else {
         good = false;
@@ -232,4 +246,12 @@ bool prelude_emit(const char *const *names, int count, text *out, const char **u
 {
     emit_types(out);
     return prelude_assemble(&set_for_c, names, count, out, unknown);
+}
+
+uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n)
+{
+    /* As prelude/c/dot.h lays it out, for the largest element (8 bytes) and either size of kernel. */
+    uint64_t rows = (uint64_t)MINIMUM(m, 264) + 6;
+    uint64_t packed = 6 * 64 + 2 * rows * (256 + 16) + 2 * 64 * 128;
+    return 8 * (MAXIMUM(packed, (uint64_t)n) + 16);
 }

@@ -1,6 +1,6 @@
 /*
  * Puts the CUDA prelude together. In: names of functions. Out: text with those functions, each after what it needs.
- * Templates over types are in prelude_cuda_*.c; conversions, bitcasts and vectors of memory are written by rule.
+ * Templates over types are in prelude/cuda; conversions, bitcasts and vectors of memory are written by rule.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/prelude_cuda_parts.h"
@@ -115,13 +115,25 @@ static bool other_text(const char *name, text *needs, text *out)
            cuda_phase_text(name, needs, out);
 }
 
+static prelude_part parts[PRELUDE_PARTS_MOST];
+static int part_count;
+
+static void read_parts(void)
+{
+    part_count = prelude_read((const char *)prelude_cuda_files, parts, COUNT(parts));
+}
+
+static const prelude_part *all_parts(int *count)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_parts);
+    *count = part_count;
+    return parts;
+}
+
 bool prelude_cuda_emit(const char *const *names, int count, text *out, const char **unknown)
 {
-    static const prelude_part *const tables[] = {
-        cuda_core_parts, cuda_float_parts,  cuda_math_parts, cuda_precise_parts, cuda_atomic_parts, cuda_memory_parts,
-        cuda_team_parts, cuda_effect_parts, cuda_mma_parts,  cuda_dot_parts,     cuda_gather_parts, cuda_phase_parts,
-        NULL};
-    static const prelude_set set = {tables, variable, other_text};
+    static const prelude_set set = {all_parts, variable, other_text};
     text_add(out, "#define INLINE static __device__ __forceinline__\n");
     return prelude_assemble(&set, names, count, out, unknown);
 }

@@ -1,5 +1,5 @@
 /*
- * The parts of the CUDA prelude, for its own files. A part is a template as in prelude_parts.h, with these variables:
+ * The parts of the CUDA prelude, in prelude/cuda: templates as in prelude_parts.h, with these variables:
  *   $t the type itself (for folds: max_f32)   $y the type without the fold (f32)   $v the C type in a register
  *   $m the C type in memory   $u $i unsigned and signed integer of the same width, as C types   $b its bits
  *   $s what a shuffle moves (int, long long, float, double)   $o the identity of a fold   $f the suffix f of C functions
@@ -12,14 +12,6 @@
 
 #include "emit/prelude_cuda.h"
 #include "emit/prelude_parts.h"
-
-#define CUDA_INTEGERS "i8 i16 i32 i64 u8 u16 u32 u64"
-#define CUDA_NUMBERS "f32 f64 " CUDA_INTEGERS
-
-/* Each ends with an empty part. */
-extern const prelude_part cuda_core_parts[], cuda_float_parts[], cuda_math_parts[], cuda_precise_parts[],
-    cuda_atomic_parts[], cuda_memory_parts[], cuda_team_parts[], cuda_effect_parts[], cuda_mma_parts[],
-    cuda_dot_parts[], cuda_gather_parts[], cuda_phase_parts[];
 
 /* By rule: load_<m>x<v>, store_<m>x<v> and their kinds. False: no such name. */
 bool cuda_memory_text(const char *name, text *needs, text *out);

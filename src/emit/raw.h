@@ -55,9 +55,9 @@ qn_status emit_raw_c(const tile_kernel *k, text *out, qn_error *error);
 /* One kernel NAME_phase0 with the frame of every generated kernel, around the user's function. The compiler's options
  * stand in front, one `//option WORDS` a line: they are a part of what is compiled, so of the cache's key. */
 qn_status emit_raw_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
-/* prelude_raw_cuda.c. own_half, own_brain, own_integers: the text includes the vendor's types. */
+/* prelude_raw.c. own_half, own_brain, own_integers: the text includes the vendor's types. */
 void raw_prelude(bool own_half, bool own_brain, bool own_integers, text *out);
-/* prelude_raw_warp.c: for emu, in place of the vendor's headers of fragments and of groups. */
+/* For emu, in place of the vendor's headers of fragments and of groups. */
 void raw_prelude_warps(bool has_fragments, bool has_groups, text *out);
 
 /* Blocks, threads and shared memory as the head computed them: E506 with the numbers if no GPU, or not this one, can

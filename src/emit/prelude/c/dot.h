@@ -1,0 +1,380 @@
+/*
+ * Matrix products of the prelude: c += a b with packed panels and a register-blocked kernel, in plain C with vectors.
+ * The sums of 6 rows and 4 vectors live in registers for the depth of a block. A panel of B stays in L1 while the rows
+ * of A go past it; the next panel of B and the next block of A are packed on the side, one vector every few steps, so
+ * that the wait for memory hides behind arithmetic. A's rows are packed without transposing. Sums between blocks of depth
+ * rest in c; the first block need not read them and the last may put them somewhere else. How much scratch that takes is
+ * counted in prelude.c (prelude_dot_scratch_bytes).
+ * SPDX-License-Identifier: MIT
+ */
+
+/* A panel of A has 6 rows of constant stride, so that its elements are displacements from one register; a panel of
+ * B has 4 vectors of columns. 6 x 4 sums, 4 of B and some of A fill 32 registers; 6 x 2 fill 16. Loads are what
+ * limits wide vectors: of the shapes that fit, this one needs few (10 for 24 multiply-adds). */
+
+//@ part dot_sizes
+#ifdef __AVX512F__
+typedef f32x16 dot_f32v;
+typedef f32x16_u dot_f32v_u;
+typedef i32x16 dot_i32v;
+typedef i32x16_u dot_i32v_u;
+typedef f64x8 dot_f64v;
+typedef f64x8_u dot_f64v_u;
+enum { DOT_VECTORS = 4, DOT_K = 128 }; /* deepest block: 32 KB of B's panel stay in L1 */
+#else
+typedef f32x8 dot_f32v;
+typedef f32x8_u dot_f32v_u;
+typedef i32x8 dot_i32v;
+typedef i32x8_u dot_i32v_u;
+typedef double dot_f64v __attribute__((vector_size(32)));
+typedef double dot_f64v_u __attribute__((vector_size(32), aligned(8), may_alias));
+enum { DOT_VECTORS = 2, DOT_K = 256 };
+#endif
+enum { DOT_ROWS = 6, DOT_M = 264 }; /* rows of a kernel; rows of A that are packed at a time: twice that stays in L2 */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+/* Remainders are short: a compiler that makes vectors of them takes its time for nothing. */
+#define ONE_BY_ONE __asm__ volatile("" ::: "memory")
+
+//@ part dot_rows_$t
+//@ for f32 f64 i32
+//@ needs dot_sizes
+enum { DOT_$t_LANES = sizeof(dot_$tv) / sizeof($c), DOT_$t_COLUMNS = DOT_VECTORS * DOT_$t_LANES, DOT_$t_STRIDE = DOT_K + DOT_$t_LANES };
+/* Rows of DOT_COLUMNS that a kernel copies on the side, one vector every four steps, on their way from memory while the sums
+ * keep the processor busy. */
+typedef struct dot_side_$t {
+    const $c *from;
+    long from_row;
+    $c *to;
+    long to_row, rows;
+} dot_side_$t;
+/* Vector v of a row, fetched into L2 eight rows ahead. A row that was not finished is begun again. */
+INLINE void dot_side_step_$t(dot_side_$t *s, long v)
+{
+    const $c *from = s->from + v * DOT_$t_LANES;
+    __builtin_prefetch(from + 8 * s->from_row, 0, 2);
+    *(dot_$tv *)(s->to + v * DOT_$t_LANES) = *(const dot_$tv_u *)from;
+    if (v < DOT_VECTORS - 1) return;
+    s->from += s->from_row;
+    s->to += s->to_row;
+    s->rows--;
+}
+OUTLINE void dot_side_rest_$t(dot_side_$t *s)
+{
+    while (s->rows > 0)
+        for (int v = 0; v < DOT_VECTORS; v++) dot_side_step_$t(s, v);
+}
+INLINE void dot_step_$t(const int rows, const int vectors, dot_$tv (*s)[DOT_VECTORS], const $c *a, const $c *b)
+{
+    ONE_BY_ONE; /* reading ahead costs registers that are not there */
+    dot_$tv y[DOT_VECTORS];
+    UNROLL for (int v = 0; v < vectors; v++) y[v] = *(const dot_$tv *)(b + v * DOT_$t_LANES);
+    UNROLL for (int i = 0; i < rows; i++) {
+        dot_$tv x = a[i * DOT_$t_STRIDE] - (dot_$tv){0};
+        UNROLL for (int v = 0; v < vectors; v++) s[i][v] += x * y[v];
+    }
+}
+/* Where the sums of a block come from (null: from zero) and go to. */
+typedef struct dot_sums_$t {
+    const $c *from;
+    long from_row;
+    $c *to;
+    long to_row;
+} dot_sums_$t;
+/* to[rows][columns] = from + a[rows][k] b[k][columns]. The sums start at zero and `from` comes last, so that a kernel
+ * need not wait for it and the next one can begin while this one ends. */
+INLINE void dot_rows_$t(const int rows, const int vectors, const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)
+{
+    dot_$tv s[DOT_ROWS][DOT_VECTORS];
+    dot_side_$t copy = *side;
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < vectors; v++) s[i][v] = (dot_$tv){0};
+    long p = 0;
+    for (; p + 4 <= k; p += 4) {
+        unsigned long turn = (unsigned long)p / 4;
+        if (turn < (unsigned long)(rows * vectors)) /* one at a time: all at once would hold up the loop */
+            __builtin_prefetch(c.to + turn / vectors * c.to_row + turn % vectors * DOT_$t_LANES, 1);
+        if (copy.rows > 0) dot_side_step_$t(&copy, turn % DOT_VECTORS);
+        UNROLL for (int q = 0; q < 4; q++) dot_step_$t(rows, vectors, s, a + q, b + q * vectors * DOT_$t_LANES);
+        a += 4;
+        b += 4 * vectors * DOT_$t_LANES;
+    }
+    for (; p < k; p++) {
+        dot_step_$t(rows, vectors, s, a, b);
+        a++;
+        b += vectors * DOT_$t_LANES;
+    }
+    if (c.from)
+        UNROLL for (int i = 0; i < rows; i++)
+            UNROLL for (int v = 0; v < vectors; v++)
+                s[i][v] += *(const dot_$tv_u *)(c.from + i * c.from_row + v * DOT_$t_LANES);
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int v = 0; v < vectors; v++) *(dot_$tv_u *)(c.to + i * c.to_row + v * DOT_$t_LANES) = s[i][v];
+    *side = copy;
+}
+
+//@ part dot_kernel_$t
+//@ for f32 f64 i32
+//@ needs dot_rows_$t
+typedef void dot_kernel_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side);
+OUTLINE void dot_many_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)
+{
+    dot_rows_$t(DOT_ROWS, DOT_VECTORS, a, b, c, k, side);
+}
+OUTLINE void dot_some_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)
+{
+    dot_rows_$t(DOT_ROWS - 2, DOT_VECTORS, a, b, c, k, side);
+}
+OUTLINE void dot_few_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)
+{
+    dot_rows_$t(DOT_ROWS - 4, DOT_VECTORS, a, b, c, k, side);
+}
+OUTLINE void dot_narrow_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_side_$t *side)
+{
+    dot_rows_$t(DOT_ROWS, DOT_VECTORS / 2, a, b, c, k, side);
+}
+/* A kernel over a tile that is smaller than it: through a buffer. */
+OUTLINE void dot_edge_$t(dot_kernel_$t *kernel, const $c *a, const $c *b, dot_sums_$t c, long m, long n, long k, $c *buffer, dot_side_$t *side)
+{
+    kernel(a, b, (dot_sums_$t){0, 0, buffer, DOT_$t_COLUMNS}, k, side);
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j < n; j++) {
+            c.to[i * c.to_row + j] = buffer[i * DOT_$t_COLUMNS + j] + (c.from ? c.from[i * c.from_row + j] : 0);
+            ONE_BY_ONE;
+        }
+}
+
+/* One element, and sixteen in a row, in the type of the sum. */
+
+//@ part dot_take_$t
+//@ for f32 f64 i8 u8
+//@ needs load_$tx16
+INLINE $a dot_take_$t($c x) { return x; }
+INLINE void dot_take16_$t($a *to, const $c *from) { *($kx16_u *)to = __builtin_convertvector(load_$tx16(from), $kx16); }
+
+//@ part dot_take_$t
+//@ for f16 bf16
+//@ needs load_$tx16 $t_to_f32
+INLINE float dot_take_$t(unsigned short x) { return $t_to_f32(x); }
+INLINE void dot_take16_$t(float *to, const unsigned short *from) { *(f32x16_u *)to = load_$tx16(from); }
+
+/* Sixteen by sixteen elements turned over: to[p][j] = from[j][p]. Four rounds of interleaving rows eight apart. */
+
+//@ part dot_turn_$t
+//@ for f32 f16 bf16 i8 u8
+//@ needs dot_sizes dot_take_$t
+OUTLINE void dot_turn_$t($a *to, long to_row, const $c *from, long from_row)
+{
+    $kx16 v[16], w[16];
+    UNROLL for (int i = 0; i < 16; i++) dot_take16_$t(($a *)&v[i], from + i * from_row);
+    UNROLL for (int round = 0; round < 4; round++) {
+        UNROLL for (int i = 0; i < 8; i++) {
+            w[2 * i] = __builtin_shufflevector(v[i], v[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            w[2 * i + 1] = __builtin_shufflevector(v[i], v[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        UNROLL for (int i = 0; i < 16; i++) v[i] = w[i];
+    }
+    UNROLL for (int i = 0; i < 16; i++) *($kx16_u *)(to + i * to_row) = v[i];
+}
+
+//@ part dot_turn_f64
+//@ needs dot_sizes dot_take_f64
+OUTLINE void dot_turn_f64(double *to, long to_row, const double *from, long from_row)
+{
+    for (int j = 0; j < 16; j++)
+        for (int p = 0; p < 16; p++) {
+            to[p * to_row + j] = from[j * from_row + p];
+            ONE_BY_ONE;
+        }
+}
+
+/* Packers: rows of A at the constant stride, a panel of B; what is missing of a panel is zero. */
+
+//@ part dot_pack_$t
+//@ for f32 f64 f16 bf16 i8 u8
+//@ needs dot_kernel_$k dot_take_$t dot_turn_$t fold_sum_$kx16
+OUTLINE void dot_pack_row_$t($a *to, const $c *from, long step, long count)
+{
+    long i = 0;
+    for (; i + 16 <= count && step == 1; i += 16) dot_take16_$t(to + i, from + i);
+    for (; i < count; i++) {
+        to[i] = dot_take_$t(from[i * step]);
+        ONE_BY_ONE;
+    }
+}
+OUTLINE void dot_pack_a_$t($a *to, const $c *a, long a_row, long a_column, long m, long k)
+{
+    long i = 0;
+    for (; a_row == 1 && a_column != 1 && i + 16 <= m; i += 16, to += 16 * DOT_$k_STRIDE) { /* a column of A is contiguous */
+        long p = 0;
+        for (; p + 16 <= k; p += 16) dot_turn_$t(to + p, DOT_$k_STRIDE, a + i + p * a_column, a_column);
+        for (long r = 0; r < 16; r++)
+            dot_pack_row_$t(to + r * DOT_$k_STRIDE + p, a + i + r + p * a_column, a_column, k - p);
+    }
+    for (; i < m; i++, to += DOT_$k_STRIDE) dot_pack_row_$t(to, a + i * a_row, a_column, k);
+}
+/* A panel of at most COLUMNS, or of half as many when that is enough. */
+OUTLINE void dot_pack_b_$t($a *to, const $c *b, long b_row, long b_column, long n, long k)
+{
+    if (n > DOT_$k_COLUMNS) n = DOT_$k_COLUMNS;
+    long width = n <= DOT_$k_COLUMNS / 2 ? DOT_$k_COLUMNS / 2 : DOT_$k_COLUMNS;
+    long p = 0, turned = b_row == 1 && b_column != 1 ? n / 16 * 16 : 0; /* a column of B is contiguous */
+    for (; turned && p + 16 <= k; p += 16)
+        for (long j = 0; j < turned; j += 16) dot_turn_$t(to + p * width + j, width, b + p + j * b_column, b_column);
+    for (long q = turned < n ? 0 : p; q < k; q++) {
+        long j = q < p ? turned : 0;
+        dot_pack_row_$t(to + q * width + j, b + q * b_row + j * b_column, b_column, n - j);
+    }
+    for (long q = 0; q < k && n < width; q++)
+        for (long j = n; j < width; j++) {
+            to[q * width + j] = 0;
+            ONE_BY_ONE;
+        }
+}
+/* Few rows or few columns: A and B are read once or twice, nothing is packed but one row or column of B. */
+OUTLINE void dot_thin_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row,
+                         long m, long n, long k, $a *buffer)
+{
+    for (long p = 0; p < k && n >= 8; p++) {
+        dot_pack_row_$t(buffer, b + p * b_row, b_column, n);
+        for (long i = 0; i < m; i++) {
+            $a x = dot_take_$t(a[i * a_row + p * a_column]);
+            long j = 0;
+            for (; j + 16 <= n; j += 16) *($kx16_u *)(c + i * c_row + j) += x * *($kx16_u *)(buffer + j);
+            for (; j < n; j++) {
+                c[i * c_row + j] += x * buffer[j];
+                ONE_BY_ONE;
+            }
+        }
+    }
+    for (long j = 0; j < n && n < 8; j++) {
+        dot_pack_row_$t(buffer, b + j * b_column, b_row, k);
+        for (long i = 0; i < m; i++) {
+            $kx16 sums = {0};
+            $a sum = 0, x[16];
+            const $c *row = a + i * a_row;
+            long p = 0;
+            for (; p + 16 <= k && a_column == 1; p += 16) {
+                dot_take16_$t(x, row + p);
+                sums += *($kx16_u *)x * *($kx16_u *)(buffer + p);
+            }
+            for (; p < k; p++) {
+                sum += dot_take_$t(row[p * a_column]) * buffer[p];
+                ONE_BY_ONE;
+            }
+            c[i * c_row + j] += sum + fold_sum_$kx16(sums);
+        }
+    }
+}
+
+//@ part dot_panel_$t
+//@ for f32 f64 f16 bf16 i8 u8
+//@ needs dot_pack_$t
+/* What is copied while a block is computed: B's next panel, then A's next rows, in strips of COLUMNS. */
+typedef struct dot_ahead_$t {
+    dot_side_$k b, a;
+    const $a *a_from;
+    $a *a_to;
+    long a_row, m, strips;
+} dot_ahead_$t;
+INLINE void dot_next_strip_$t(dot_ahead_$t *x)
+{
+    x->a = (dot_side_$k){x->a_from, x->a_row, x->a_to, DOT_$k_STRIDE, x->m};
+    x->a_from += DOT_$k_COLUMNS;
+    x->a_to += DOT_$k_COLUMNS;
+    x->strips--;
+}
+/* One panel of columns: every row of the block. */
+OUTLINE void dot_panel_$t(const $a *rows_a, const $a *panel, dot_sums_$k c, long m, long n, long k, $a *edge, dot_ahead_$t *ahead)
+{
+    int narrow = n <= DOT_$k_COLUMNS / 2;
+    for (long i = 0, rows; i < m; i += rows) {
+        long left = m - i;
+        rows = narrow || (left > 4 && left != 7 && left != 8) ? DOT_ROWS : left > 2 ? DOT_ROWS - 2 : DOT_ROWS - 4;
+        dot_kernel_$k *kernel = narrow ? dot_narrow_$k : rows == DOT_ROWS ? dot_many_$k : rows == DOT_ROWS - 2 ? dot_some_$k : dot_few_$k;
+        dot_sums_$k here = {c.from ? c.from + i * c.from_row : 0, c.from_row, c.to + i * c.to_row, c.to_row};
+        if (ahead->a.rows <= 0 && ahead->strips > 0) dot_next_strip_$t(ahead);
+        dot_side_$k *side = ahead->b.rows > 0 ? &ahead->b : &ahead->a;
+        if (left < rows || n < (narrow ? DOT_$k_COLUMNS / 2 : DOT_$k_COLUMNS))
+            dot_edge_$k(kernel, rows_a + i * DOT_$k_STRIDE, panel, here, left < rows ? left : rows, n, k, edge, side);
+        else
+            kernel(rows_a + i * DOT_$k_STRIDE, panel, here, k, side);
+    }
+}
+
+//@ part dot_strips_$t
+//@ for f32 f64 f16 bf16 i8 u8
+//@ needs dot_panel_$t
+/* At most DOT_M rows: blocks of depth, in them panels of columns. The sums start in c, or at zero when `fresh`, rest in
+ * c between blocks, and end in out. */
+OUTLINE void dot_strip_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, $a *scratch)
+{
+    enum { WIDE = DOT_$k_COLUMNS };
+    long pieces = (k + DOT_K - 1) / DOT_K, depth = ((k + pieces - 1) / pieces + 15) / 16 * 16;
+    $a *edge = scratch, *panel = edge + DOT_ROWS * WIDE, *next_panel = panel + DOT_K * WIDE;
+    $a *rows_a = next_panel + DOT_K * WIDE, *next_rows = rows_a + (m + DOT_ROWS) * DOT_$k_STRIDE, *swap;
+    int easy = sizeof(*a) == sizeof(*c);
+    for (long i = 0; i < DOT_ROWS * DOT_$k_STRIDE; i += DOT_$k_LANES) /* what kernels read beyond the last row */
+        *(dot_$kv *)(rows_a + m * DOT_$k_STRIDE + i) = *(dot_$kv *)(next_rows + m * DOT_$k_STRIDE + i) = (dot_$kv){0};
+    long kc = k < depth ? k : depth, next_kc;
+    dot_pack_a_$t(rows_a, a, a_row, a_column, m, kc);
+    dot_pack_b_$t(panel, b, b_row, b_column, n, kc);
+    for (long p0 = 0; p0 < k; p0 += kc, kc = next_kc) {
+        next_kc = k - p0 - kc < depth ? k - p0 - kc : depth;
+        long strips = easy && a_column == 1 ? next_kc / WIDE : 0;
+        const $c *next_a = a + (p0 + kc) * a_column;
+        dot_ahead_$t ahead = {.a_from = (const void *)next_a, .a_to = next_rows, .a_row = a_row, .m = m, .strips = strips};
+        for (long j = 0; j < n; j += WIDE) {
+            int last = j + WIDE >= n;
+            const $c *next_b = last ? b + (p0 + kc) * b_row : b + p0 * b_row + (j + WIDE) * b_column;
+            long next_n = last ? n : n - j - WIDE, next_k = last ? next_kc : kc, packed = 0;
+            if (easy && b_column == 1 && next_n >= WIDE && next_k > 0)
+                ahead.b = (dot_side_$k){(const void *)next_b, b_row, next_panel, WIDE, next_k}, packed = 1;
+            dot_sums_$k sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
+            if (!next_kc) sums.to = out + j, sums.to_row = out_row;
+            dot_panel_$t(rows_a, panel, sums, m, n - j < WIDE ? n - j : WIDE, kc, edge, &ahead);
+            if (packed)
+                dot_side_rest_$k(&ahead.b);
+            else if (next_k > 0)
+                dot_pack_b_$t(next_panel, next_b, b_row, b_column, next_n, next_k);
+            swap = panel, panel = next_panel, next_panel = swap;
+        }
+        for (dot_side_rest_$k(&ahead.a); ahead.strips > 0; dot_side_rest_$k(&ahead.a)) dot_next_strip_$t(&ahead);
+        if (next_kc > strips * WIDE)
+            dot_pack_a_$t(next_rows + strips * WIDE, next_a + strips * WIDE * a_column, a_row, a_column, m, next_kc - strips * WIDE);
+        swap = rows_a, rows_a = next_rows, next_rows = swap;
+    }
+}
+OUTLINE void dot_strips_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    if (n < 8 || m < 3) {
+        for (long i = 0; i < m && fresh; i++) __builtin_memset(out + i * out_row, 0, n * sizeof(*out));
+        for (long p = 0; p < k; p += DOT_K)
+            dot_thin_$t(a + p * a_column, a_row, a_column, b + p * b_row, b_row, b_column, out, out_row, m, n,
+                        k - p < DOT_K ? k - p : DOT_K, ($a *)scratch);
+        return;
+    }
+    for (long i = 0; i < m; i += DOT_M)
+        dot_strip_$t(a + i * a_row, a_row, a_column, b, b_row, b_column, fresh, c + i * c_row, c_row, out + i * out_row, out_row, m - i < DOT_M ? m - i : DOT_M, n, k, ($a *)scratch);
+}
+
+//@ part dot_$t
+//@ for f32 f64 f16 bf16 i8 u8
+//@ needs dot_strips_$t
+/* c += a b */
+INLINE void dot_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row, long m, long n, long k, char *scratch)
+{
+    if (m > 0 && n > 0 && k > 0) dot_strips_$t(a, a_row, a_column, b, b_row, b_column, 0, c, c_row, c, c_row, m, n, k, scratch);
+}
+
+//@ part dot_into_$t
+//@ for f32 f64 f16 bf16 i8 u8
+//@ needs dot_strips_$t
+/* out = a b, for k > 0. Sums that are not complete rest in c, which is dense and stays in cache. */
+INLINE void dot_into_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    if (m > 0 && n > 0) dot_strips_$t(a, a_row, a_column, b, b_row, b_column, 1, c, c_row, out, out_row, m, n, k, scratch);
+}

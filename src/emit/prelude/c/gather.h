@@ -1,0 +1,274 @@
+/*
+ * Products of the prelude whose operands are gathered: c += a b with panels that are packed element by element through
+ * digits and guards, and the kernels of dot.h.
+ * Where a line (a row of A, a column of B) and where a step of depth lies is counted once into tables; an element's place is
+ * the sum of two entries. Sixteen lines that lie side by side and are inside all guards are copied as a vector; what no
+ * guard lets through is zero.
+ * SPDX-License-Identifier: MIT
+ */
+
+//@ part gather_view
+//@ needs dot_sizes
+enum { GATHER_GUARDS = 4, GATHER_DIGITS = 8, GATHER_PERIOD = 64 };
+typedef struct gather_axis {
+    long start, count, extent[GATHER_DIGITS], stride[GATHER_DIGITS], guard[GATHER_GUARDS][GATHER_DIGITS];
+} gather_axis;
+typedef struct gather_view {
+    const void *base;
+    long guards, first[GATHER_GUARDS], extent[GATHER_GUARDS];
+    gather_axis line, depth;
+} gather_view;
+/* Where some positions of an axis lie, and what they add to guards. */
+typedef struct gather_table {
+    long at;
+    int guard[GATHER_GUARDS];
+} gather_table;
+/* Counts through the digits of an axis; 1: the places lie side by side. */
+OUTLINE int gather_count(const gather_axis *x, long guards, const long *first, long from, long count, gather_table *to)
+{
+    long digit[GATHER_DIGITS], rest = x->start + from, place = 0, sums[GATHER_GUARDS], last = x->count - 1;
+    int side_by_side = 1;
+    for (long d = last; d > 0; d--) {
+        digit[d] = rest % x->extent[d];
+        rest /= x->extent[d];
+    }
+    digit[0] = rest;
+    for (long g = 0; g < guards; g++) sums[g] = first ? first[g] : 0;
+    for (long d = 0; d <= last; d++) {
+        place += digit[d] * x->stride[d];
+        for (long g = 0; g < guards; g++) sums[g] += digit[d] * x->guard[g][d];
+    }
+    for (long i = 0; i < count; i++) {
+        to[i].at = place;
+        side_by_side &= place == to[0].at + i;
+        for (long g = 0; g < guards; g++) to[i].guard[g] = (int)sums[g];
+        for (long d = last;; d--) {
+            place += x->stride[d];
+            for (long g = 0; g < guards; g++) sums[g] += x->guard[g][d];
+            if (!d || ++digit[d] < x->extent[d]) break;
+            digit[d] = 0;
+            place -= x->stride[d] * x->extent[d];
+            for (long g = 0; g < guards; g++) sums[g] -= x->guard[g][d] * x->extent[d];
+        }
+    }
+    return side_by_side;
+}
+/* The least and the largest sum of each guard. */
+INLINE void gather_reach(const gather_table *x, long guards, long count, int *low, int *high)
+{
+    for (long g = 0; g < guards; g++) {
+        low[g] = high[g] = x[0].guard[g];
+        for (long i = 1; i < count; i++) {
+            int sum = x[i].guard[g];
+            low[g] = sum < low[g] ? sum : low[g];
+            high[g] = sum > high[g] ? sum : high[g];
+        }
+    }
+}
+/* 1: all of one axis are inside at a place of the other; 0: none is; -1: some may be. */
+INLINE int gather_inside(const gather_view *v, const int *at, const int *low, const int *high)
+{
+    int all = 1;
+    for (long g = 0; g < v->guards; g++) {
+        if (at[g] + high[g] < 0 || at[g] + low[g] >= v->extent[g]) return 0;
+        if (at[g] + low[g] < 0 || at[g] + high[g] >= v->extent[g]) all = -1;
+    }
+    return all;
+}
+
+//@ part gather_run
+//@ needs gather_view
+/* Neighbouring lines at one distance whose guards go up evenly: line j of sixteen lies at at + j * step. */
+typedef struct gather_run {
+    long lane, count, at, step;
+    int guard[GATHER_GUARDS], up[GATHER_GUARDS];
+} gather_run;
+INLINE int gather_goes_on(const gather_run *x, const gather_table *line, long guards)
+{
+    int good = line->at == x->at + (x->lane + x->count) * x->step;
+    for (long g = 0; g < guards; g++) good &= line->guard[g] == x->guard[g] + (int)x->count * x->up[g];
+    return good;
+}
+OUTLINE long gather_runs(long guards, const gather_table *lines, long n, gather_run *runs)
+{
+    long count = 0;
+    for (long j = 0; j < n; count++) {
+        gather_run *x = &runs[count];
+        *x = (gather_run){j, 1, 0, 1, {0}, {0}};
+        long lane = j;
+        for (long g = 0; g < guards; g++) x->guard[g] = lines[j].guard[g];
+        int even = ++j < n;
+        for (long g = 0; g < guards && even; g++) {
+            x->up[g] = lines[j].guard[g] - lines[j - 1].guard[g];
+            even &= x->up[g] >= 0;
+        }
+        if (even) x->step = lines[j].at - lines[j - 1].at;
+        x->at = lines[lane].at - lane * x->step;
+        for (; even && j < n && gather_goes_on(x, &lines[j], guards); j++) x->count++;
+    }
+    return count;
+}
+/* Which lines of a run are inside at a step of depth, a bit for each of sixteen. */
+INLINE unsigned short gather_mask(const gather_view *v, const gather_run *x, const int *depth)
+{
+    long low = 0, high = x->count;
+    for (long g = 0; g < v->guards; g++) {
+        long sum = x->guard[g] + depth[g], up = x->up[g], below = -sum, above = v->extent[g] - sum;
+        if (up > 1) below = (below + up - 1) / up, above = (above + up - 1) / up;
+        if (!up && (unsigned long)sum >= (unsigned long)v->extent[g]) high = 0;
+        if (up && below > low) low = below;
+        if (up && above < high) high = above;
+    }
+    return low < high ? (unsigned short)(((1u << high) - (1u << low)) << x->lane) : 0;
+}
+/* After so many steps of depth guards are as before. */
+INLINE long gather_period(const gather_axis *x, long guards)
+{
+    long outer = x->count, period = 1;
+    for (long g = 0; g < guards; g++)
+        for (long d = 0; d < outer; d++)
+            if (x->guard[g][d]) outer = d;
+    for (long d = outer; d < x->count; d++) period = d && period <= GATHER_PERIOD ? period * x->extent[d] : GATHER_PERIOD + 1;
+    return period;
+}
+INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
+{
+    for (long g = 0; g < v->guards; g++)
+        if ((unsigned long)(line[g] + depth[g]) >= (unsigned long)v->extent[g]) return 0;
+    return 1;
+}
+
+/* to[j] = from[j] where bit j is set, of sixteen. */
+
+//@ part gather_some_f32
+//@ needs gather_run
+INLINE void gather_some_f32(float *to, const float *from, unsigned short mask)
+{
+#ifdef __AVX512F__
+    *(f32x16_u *)to = (f32x16)__builtin_ia32_loadups512_mask(from, *(f32x16_u *)to, mask);
+#else
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
+#endif
+}
+
+//@ part gather_some_$t
+//@ for f64 f16 bf16
+//@ needs gather_run dot_take_$t
+INLINE void gather_some_$t($a *to, const $c *from, unsigned short mask)
+{
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_$t(from[__builtin_ctz(rest)]);
+}
+
+//@ part gather_pack_$t
+//@ for f32 f64 f16 bf16
+//@ needs gather_view gather_some_$t dot_pack_$t
+OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
+{
+    int low[GATHER_GUARDS], high[GATHER_GUARDS];
+    gather_reach(depth, v->guards, k, low, high);
+    for (long i = 0; i < m; i++, to += DOT_$k_STRIDE) {
+        const $c *row = (const $c *)v->base + lines[i].at;
+        int inside = gather_inside(v, lines[i].guard, low, high);
+        if (inside == 1 && unit) {
+            dot_pack_row_$t(to, row + depth[0].at, 1, k);
+            continue;
+        }
+        for (long p = 0; p < k; p++) {
+            int has = inside == 1 || (inside && gather_has(v, lines[i].guard, depth[p].guard));
+            to[p] = has ? dot_take_$t(row[depth[p].at]) : 0;
+            ONE_BY_ONE;
+        }
+    }
+}
+/* Sixteen columns of a panel at all depths, or fewer: what is missing is zero. */
+OUTLINE void gather_pack_columns_$t($a *to, long width, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
+{
+    gather_run runs[16];
+    unsigned short masks[GATHER_PERIOD][16];
+    long count = gather_runs(v->guards, lines, n, runs), slot = 0;
+    int side_by_side = 1;
+    for (long r = 0; r < count; r++) side_by_side &= runs[r].step == 1;
+    for (long p = 0; p < k; p++, to += width) {
+        unsigned short *mask = masks[slot];
+        if (p < period || period > GATHER_PERIOD)
+            for (long r = 0; r < count; r++) mask[r] = gather_mask(v, &runs[r], depth[p].guard);
+        if (++slot == period || period > GATHER_PERIOD) slot = 0;
+        const $c *from = (const $c *)v->base + depth[p].at;
+        if (side_by_side && mask[0] == 0xffff) {
+            dot_take16_$t(to, from + runs[0].at);
+            continue;
+        }
+        *($kx16_u *)to = ($kx16){0};
+        for (long r = 0; r < count && side_by_side; r++) gather_some_$t(to, from + runs[r].at, mask[r]);
+        for (long r = 0; r < count && !side_by_side; r++)
+            for (unsigned rest = mask[r]; rest; rest &= rest - 1) {
+                long j = __builtin_ctz(rest);
+                to[j] = dot_take_$t(from[runs[r].at + j * runs[r].step]);
+            }
+    }
+}
+/* A panel of at most COLUMNS, or of half as many when that is enough. */
+OUTLINE void gather_pack_b_$t($a *to, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
+{
+    if (n > DOT_$k_COLUMNS) n = DOT_$k_COLUMNS;
+    long width = n <= DOT_$k_COLUMNS / 2 ? DOT_$k_COLUMNS / 2 : DOT_$k_COLUMNS;
+    for (long j = 0; j < width; j += 16)
+        if (j < n)
+            gather_pack_columns_$t(to + j, width, v, lines + j, n - j < 16 ? n - j : 16, depth, k, period);
+        else
+            for (long p = 0; p < k; p++) *($kx16_u *)(to + p * width + j) = ($kx16){0};
+}
+
+//@ part gather_strips_$t
+//@ for f32 f64 f16 bf16
+//@ needs gather_pack_$t dot_panel_$t
+/* As dot_strip: at most DOT_M rows from `top` on. */
+OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    enum { WIDE = DOT_$k_COLUMNS };
+    long pieces = (k + DOT_K - 1) / DOT_K, depth = ((k + pieces - 1) / pieces + 15) / 16 * 16, kc;
+    $a *edge = ($a *)scratch, *panel = edge + DOT_ROWS * WIDE, *rows_a = panel + DOT_K * WIDE;
+    gather_table *lines_a = (gather_table *)(rows_a + (m + DOT_ROWS) * DOT_$k_STRIDE), *lines_b = lines_a + m;
+    gather_table *depth_a = lines_b + n, *depth_b = depth_a + DOT_K;
+    long period = gather_period(&b->depth, b->guards);
+    for (long i = 0; i < DOT_ROWS * DOT_$k_STRIDE; i += DOT_$k_LANES) /* what kernels read beyond the last row */
+        *(dot_$kv *)(rows_a + m * DOT_$k_STRIDE + i) = (dot_$kv){0};
+    gather_count(&a->line, a->guards, a->first, top, m, lines_a);
+    gather_count(&b->line, b->guards, b->first, 0, n, lines_b);
+    for (long p0 = 0; p0 < k; p0 += kc) {
+        kc = k - p0 < depth ? k - p0 : depth;
+        int last = p0 + kc == k, unit = gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
+        gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
+        gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kc, unit);
+        dot_ahead_$t ahead = {0};
+        for (long j = 0; j < n; j += WIDE) {
+            gather_pack_b_$t(panel, b, lines_b + j, n - j, depth_b, kc, period);
+            dot_sums_$k sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
+            if (last) sums.to = out + j, sums.to_row = out_row;
+            dot_panel_$t(rows_a, panel, sums, m, n - j < WIDE ? n - j : WIDE, kc, edge, &ahead);
+        }
+    }
+}
+OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    for (long i = 0; i < m; i += DOT_M)
+        gather_strip_$t(a, b, i, fresh, c + i * c_row, c_row, out + i * out_row, out_row, m - i < DOT_M ? m - i : DOT_M, n, k, scratch);
+}
+
+//@ part gather_dot_$t
+//@ for f32 f64 f16 bf16
+//@ needs gather_strips_$t
+/* c += a b */
+INLINE void gather_dot_$t(const gather_view *a, const gather_view *b, $a *c, long c_row, long m, long n, long k, char *scratch)
+{
+    if (m > 0 && n > 0 && k > 0) gather_strips_$t(a, b, 0, c, c_row, c, c_row, m, n, k, scratch);
+}
+
+//@ part gather_dot_into_$t
+//@ for f32 f64 f16 bf16
+//@ needs gather_strips_$t
+/* out = a b, for k > 0. Sums that are not complete rest in c. */
+INLINE void gather_dot_into_$t(const gather_view *a, const gather_view *b, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    if (m > 0 && n > 0) gather_strips_$t(a, b, 1, c, c_row, out, out_row, m, n, k, scratch);
+}
