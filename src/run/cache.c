@@ -16,7 +16,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,6 +431,12 @@ qn_status cache_get(cache *c, const char *name, const char *key, size_t key_leng
     return status;
 }
 
+bool cache_lost(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) != 0 && errno == ENOENT;
+}
+
 /* ---- the user's view ---- */
 
 static void add_age(text *out, double seconds)
@@ -473,7 +481,16 @@ static bool is_record(const char *name)
     return !strcmp(name, "variants.log") || !strcmp(name, "tune.log") || !strcmp(name, "torch.log");
 }
 
-/* Every file that is ours, whole or not; nothing else in the folder is touched. */
+/* A file on its way, of a process that is still there: NAME.so.asidePID.N..., NAME.key.PID.N.part. */
+static bool is_being_made(const char *name)
+{
+    const char *number = strstr(name, ".so.aside");
+    number = number ? number + 9 : strstr(name, ".key.") + 5;
+    long process = strtol(number, NULL, 10);
+    return process > 0 && process < INT_MAX && (kill((pid_t)process, 0) == 0 || errno == EPERM);
+}
+
+/* Every file that is ours, whole or not, but what a compiler is about to leave; nothing else in the folder is touched. */
 qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, qn_error *error)
 {
     *removed_files = *removed_bytes = 0;
@@ -485,6 +502,7 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
         size_t length;
         own_kind kind = own_name(d->d_name, &length);
         if (kind == NOT_OWN && !is_record(d->d_name)) continue;
+        if (kind == OWN_ASIDE && is_being_made(d->d_name)) continue;
         if (!file_about(c, d->d_name, "", &about) || (kind == OWN_KEY && !has_head(c, d->d_name))) continue;
         char path[3400];
         snprintf(path, sizeof(path), "%s/%s", c->folder, d->d_name);

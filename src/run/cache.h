@@ -24,6 +24,8 @@ typedef qn_status cache_make(void *context, const char *path, qn_error *error);
  * name: a readable part of the file's name. *found: it was there. Thread-safe. */
 qn_status cache_get(cache *c, const char *name, const char *key, size_t key_length, cache_make *make, void *context,
                     char *path, size_t path_size, bool *found, qn_error *error);
+/* A path that cache_get gave is there no more: somebody cleared the cache just now, and what it had is made again. */
+bool cache_lost(const char *path);
 
 /* One line per entry and a total; newest first. */
 qn_status cache_list(cache *c, text *out, qn_error *error);

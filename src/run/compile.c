@@ -125,7 +125,7 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
     int64_t loading = clock_now_ns();
     if (!v->from_cache) v->compile_ns = loading - start;
     qn_status status = s->driver->load(s->device, v->kernel, s->driver->emit ? path : NULL, &v->program, error);
-    if (status && v->from_cache) { /* another process may have cleared the cache just now */
+    if (status && s->driver->emit && (v->from_cache || cache_lost(path))) {
         QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
         status = s->driver->load(s->device, v->kernel, path, &v->program, error);
     }

@@ -13,6 +13,7 @@
  */
 #define QN_NO_CALL_SITES
 #include "headers.h"
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -450,6 +451,15 @@ static int with_anything(int number, int rounds, uint64_t seed)
     return 0;
 }
 
+static int thread_count(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *d = tasks ? readdir(tasks) : NULL; d; d = readdir(tasks)) count += d->d_name[0] != '.';
+    if (tasks) closedir(tasks);
+    return count;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const modes[] = {"nothing", "no error to fill", "a context", "everything but names", "anything"};
@@ -460,6 +470,11 @@ int main(int argc, char **argv)
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || !make_world()) {
         printf("FAILED what is to be called with is not made: %s\n0 passed, 1 failed\n", error.message);
+        return 1;
+    }
+    /* A thread that holds a lock while this process divides would hold it for good in the child. */
+    if (thread_count() != 1) {
+        printf("FAILED the calls begin with %d threads\n0 passed, 1 failed\n", thread_count());
         return 1;
     }
     for (int mode = 0; mode < COUNT(modes); mode++)

@@ -198,6 +198,29 @@ TEST(size_limit)
     cache_close(c);
 }
 
+/* Somebody clears the cache while the compiler runs: what it leaves is taken all the same. */
+static qn_status make_while_cleared(void *context, const char *path, qn_error *error)
+{
+    int64_t files, bytes;
+    cache *other = cache_open(folder, false);
+    qn_status status = make(context, path, error);
+    if (status == QN_OK) status = cache_clear(other, &files, &bytes, error);
+    cache_close(other);
+    return status;
+}
+
+TEST(cleared_while_making)
+{
+    char path[512];
+    bool found;
+    qn_error error;
+    cache *c = cache_open(folder, false);
+    EXPECT(cache_get(c, "kernel", "slow", 4, make_while_cleared, "slow", path, sizeof(path), &found, &error) == QN_OK);
+    EXPECT(!found && holds(path, "slow") && !cache_lost(path));
+    EXPECT(unlink(path) == 0 && cache_lost(path));
+    cache_close(c);
+}
+
 TEST(list_and_clear)
 {
     cache *c = cache_open(folder, false);
@@ -392,5 +415,5 @@ TEST(no_room)
 }
 
 TEST_MAIN(CASE(found_again), CASE(damage_is_noticed), CASE(several_processes), CASE(killed_while_writing),
-          CASE(size_limit), CASE(list_and_clear), CASE(no_folder), CASE(files_of_others), CASE(folders_of_others),
-          CASE(no_plain_files), CASE(no_room))
+          CASE(size_limit), CASE(cleared_while_making), CASE(list_and_clear), CASE(no_folder), CASE(files_of_others),
+          CASE(folders_of_others), CASE(no_plain_files), CASE(no_room))

@@ -4,9 +4,11 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "quiet.h"
 #include "run/run.h"
-#include "test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -114,6 +116,39 @@ TEST(opening)
     for (int i = 0; i < 1000; i++) x[i] = (float)i;
 }
 
+static _Atomic bool has_measured;
+
+static void *measure(void *context)
+{
+    qn_ceilings ceilings;
+    qn_error own;
+    EXPECT(qn_measure(context, "cpu", 1 << 16, &ceilings, &own) == QN_OK);
+    has_measured = true;
+    return NULL;
+}
+
+static void ignore(void *user, const char *words, size_t length)
+{
+    (void)user, (void)words, (void)length;
+}
+
+/* Who looks at the cache does not wait for a compiler that another thread runs. */
+TEST(looking_does_not_wait)
+{
+    qn_context *context;
+    pthread_t thread;
+    int64_t files, bytes;
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1}, &context, &error) == QN_OK);
+    EXPECT(pthread_create(&thread, NULL, measure, context) == 0);
+    nanosleep(&(struct timespec){.tv_nsec = SLEEP_MS / 4 * 1000000L}, NULL); /* the compiler sleeps longer */
+    EXPECT(qn_cache_list(context, ignore, NULL, &error) == QN_OK);
+    EXPECT(qn_cache_clear(context, &files, &bytes, &error) == QN_OK);
+    EXPECT_QUICK(!has_measured);
+    pthread_join(thread, NULL);
+    EXPECT(has_measured);
+    qn_context_close(context);
+}
+
 TEST(closing)
 {
     char command[200];
@@ -122,4 +157,4 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(different_variants_side_by_side), CASE(the_same_variant_once),
-          CASE(each_failure_is_its_own), CASE(closing))
+          CASE(each_failure_is_its_own), CASE(looking_does_not_wait), CASE(closing))
