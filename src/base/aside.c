@@ -32,13 +32,12 @@ static void forget(file_aside *f)
 
 qn_status file_begin(const char *path, file_aside **out, qn_error *error)
 {
-    static _Atomic unsigned counter;
     *out = NULL;
     file_aside *f = heap_new(sizeof(*f));
-    size_t room = strlen(path) + 48;
+    size_t room = strlen(path) + 64;
     f->path = heap_copy_text(path);
     f->aside = heap_new(room);
-    snprintf(f->aside, room, "%s.%d.%u.part", path, (int)getpid(), counter++);
+    snprintf(f->aside, room, "%s.%d.%llu.part", path, (int)getpid(), number_unique());
     f->file = open(f->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->file < 0) {
         qn_status status = failed(f, errno, error);

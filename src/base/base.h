@@ -180,6 +180,9 @@ const char *suggest_name(const char *name, const char *const *list, int count);
 
 /* os.c: time, files, processes, libraries. Paths are UTF-8 bytes. */
 int64_t clock_now_ns(void); /* monotonic */
+/* Another one at each call, in this process and in any other, also one of another container or machine that shares a folder
+ * and has the same process number: for the names of files that are written aside. */
+unsigned long long number_unique(void);
 /* The data is malloc'd, a NUL added. */
 qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */

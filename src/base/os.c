@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -113,15 +114,24 @@ bool file_append_own(const char *path, const void *data, size_t size_bytes)
     return close(file) == 0 && good;
 }
 
+unsigned long long number_unique(void)
+{
+    static _Atomic unsigned long long next;
+    unsigned long long none = 0;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    atomic_compare_exchange_strong(&next, &none, (unsigned long long)now.tv_sec * 1000000000 + (unsigned)now.tv_nsec);
+    return atomic_fetch_add(&next, 1);
+}
+
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
 {
-    static _Atomic unsigned counter;
     char aside[4096];
     struct stat about;
     /* /dev/stdout and the like are written to, never replaced. */
     bool direct = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
     int length = direct ? snprintf(aside, sizeof(aside), "%s", path)
-                        : snprintf(aside, sizeof(aside), "%s.%d.%u.part", path, (int)getpid(), counter++);
+                        : snprintf(aside, sizeof(aside), "%s.%d.%llu.part", path, (int)getpid(), number_unique());
     if (length < 0 || (size_t)length >= sizeof(aside))
         return error_set(error, QN_BAD_FILE, "the path is too long: %.100s...", path);
     FILE *file = fopen(aside, "wb");

@@ -34,7 +34,6 @@ static void sink_free(sink *s)
 
 qn_status sink_open(const char *path, sink **out, qn_error *error)
 {
-    static _Atomic unsigned counter;
     struct stat about;
     *out = NULL;
     size_t length = strlen(path);
@@ -43,12 +42,12 @@ qn_status sink_open(const char *path, sink **out, qn_error *error)
     bool packed = length > 3 && !strcmp(path + length - 3, ".gz"), there = !stat(path, &about);
     s->path = strdup(path);
     if (packed) s->packer = deflate_open();
-    if (!there || S_ISREG(about.st_mode)) s->aside = malloc(length + 40);
+    if (!there || S_ISREG(about.st_mode)) s->aside = malloc(length + 64);
     if (!s->path || (packed && !s->packer) || ((!there || S_ISREG(about.st_mode)) && !s->aside)) {
         sink_free(s);
         return error_set(error, QN_NO_MEMORY, "no memory to write %s", path);
     }
-    if (s->aside) snprintf(s->aside, length + 40, "%s.%d.%u.part", path, (int)getpid(), counter++);
+    if (s->aside) snprintf(s->aside, length + 64, "%s.%d.%llu.part", path, (int)getpid(), number_unique());
     s->file = there && S_ISDIR(about.st_mode) ? (errno = EISDIR, NULL) : fopen(s->aside ? s->aside : path, "wb");
     if (!s->file) {
         int reason = errno;

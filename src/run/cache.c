@@ -19,7 +19,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +46,6 @@ struct cache {
     pthread_mutex_t lock; /* of `busy` and of shrinking */
     pthread_cond_t made;
     busy_key *busy;
-    _Atomic unsigned counter;
 };
 
 /* ---- the folder ---- */
@@ -342,7 +340,7 @@ static bool has_room(const char *folder, const char *hex)
 {
     char path[3500];
     static const char nothing[4096];
-    snprintf(path, sizeof(path), "%s/quern-room-%s.so.aside%ld", folder, hex, (long)getpid());
+    snprintf(path, sizeof(path), "%s/quern-room-%s.so.aside%ld.%llu", folder, hex, (long)getpid(), number_unique());
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool good = file >= 0;
     for (size_t i = 0; good && i < ROOM_BYTES; i += sizeof(nothing))
@@ -369,12 +367,12 @@ typedef struct place {
     char path[3500], key_path[3500], aside[3500];
 } place;
 
-static bool place_of(const char *folder, const char *name, const char *hex, unsigned number, place *out)
+static bool place_of(const char *folder, const char *name, const char *hex, place *out)
 {
     snprintf(out->key_path, sizeof(out->key_path), "%s/quern-%.100s-%s.key", folder, name, hex);
     snprintf(out->path, sizeof(out->path), "%s/quern-%.100s-%s.so", folder, name, hex);
-    int length = snprintf(out->aside, sizeof(out->aside), "%s/quern-%.100s-%s.so.aside%ld.%u", folder, name, hex,
-                          (long)getpid(), number);
+    int length = snprintf(out->aside, sizeof(out->aside), "%s/quern-%.100s-%s.so.aside%ld.%llu", folder, name, hex,
+                          (long)getpid(), number_unique());
     return length > 0 && (size_t)length + 16 < sizeof(out->aside);
 }
 
@@ -403,7 +401,7 @@ static qn_status make_somewhere(cache *c, const char *name, const char *hex, pla
         why = "is full, or cannot be written any more";
     }
     const char *spare = spare_folder(c, why);
-    if (!spare || !place_of(spare, name, hex, atomic_fetch_add(&c->counter, 1), at))
+    if (!spare || !place_of(spare, name, hex, at))
         return error_set(error, QN_BAD_FILE, "the cache folder %s %s, and no temporary folder can be made (TMPDIR)",
                          c->folder, why);
     return make_at(at, key, key_length, make, context, error);
@@ -416,7 +414,7 @@ qn_status cache_get(cache *c, const char *name, const char *key, size_t key_leng
     place at;
     busy_key busy = {.hash = hash_bytes(key, key_length)};
     hash_to_hex(busy.hash, hex);
-    if (!place_of(c->folder, name, hex, atomic_fetch_add(&c->counter, 1), &at))
+    if (!place_of(c->folder, name, hex, &at))
         return error_set(error, QN_BAD_FILE, "the cache folder's name is too long: %s", c->folder);
     busy_enter(c, &busy);
     *found = verify(at.path, at.key_path, key, key_length);

@@ -414,6 +414,29 @@ TEST(no_room)
     cache_close(c);
 }
 
-TEST_MAIN(CASE(found_again), CASE(damage_is_noticed), CASE(several_processes), CASE(killed_while_writing),
-          CASE(size_limit), CASE(cleared_while_making), CASE(list_and_clear), CASE(no_folder), CASE(files_of_others),
-          CASE(folders_of_others), CASE(no_plain_files), CASE(no_room))
+/* Two contexts of one process have a cache each, of the same folder: while the one makes an entry, the other makes it too. */
+static qn_status make_twice(void *context, const char *path, qn_error *error)
+{
+    char other[512];
+    bool found;
+    QN_TRY(make("delta", path, error));
+    EXPECT(get(context, "delta", other, &found) && !found && holds(other, "delta"));
+    return QN_OK;
+}
+
+TEST(two_caches_of_a_process)
+{
+    cache *a = cache_open(folder, false), *b = cache_open(folder, false);
+    char path[512];
+    bool found;
+    qn_error error = {0};
+    EXPECT(cache_get(a, "kernel", "delta", 5, make_twice, b, path, sizeof(path), &found, &error) == QN_OK);
+    EXPECT_TEXT(error.message, "");
+    EXPECT(holds(path, "delta") && get(b, "delta", path, &found) && found);
+    cache_close(a);
+    cache_close(b);
+}
+
+TEST_MAIN(CASE(found_again), CASE(two_caches_of_a_process), CASE(damage_is_noticed), CASE(several_processes),
+          CASE(killed_while_writing), CASE(size_limit), CASE(cleared_while_making), CASE(list_and_clear),
+          CASE(no_folder), CASE(files_of_others), CASE(folders_of_others), CASE(no_plain_files), CASE(no_room))
