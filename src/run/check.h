@@ -43,6 +43,13 @@ typedef struct comparison {
 /* |a - e| <= absolute + relative * max(largest |e| of the row, root mean square of all); NaN equals NaN; integers
  * exactly. */
 comparison arrays_compare(const array_view *actual, const array_view *expected, double relative, double absolute);
+/* The same where a row may also be as far off as the reference itself moves, some times over, when its inputs move by their
+ * last bit. moved: how far each element did, row-major; NULL: not known. */
+comparison arrays_compare_moved(const array_view *actual, const array_view *expected, const double *moved,
+                                double relative, double absolute);
+void moved_note(double *moved, const array_view *expected, const array_view *shaken); /* the farthest so far stays */
+/* Floats of 32 and 64 bits by one last bit up or down, by chance; false: there are none. */
+bool view_shake(const array_view *v, int seed);
 void tolerance_default(dtype elem, double *relative, double *absolute);
 /* A copy, row-major, in memory of its own (free with memory_free(view.data)). */
 bool view_copy(const array_view *from, array_view *to);

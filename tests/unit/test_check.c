@@ -281,6 +281,35 @@ TEST(comparing)
     EXPECT(arrays_compare(&vx, &vy, 1, 1).wrong == 1);
 }
 
+/* A result that moves far where its inputs move by their last bit says nothing about who is right; an error that is larger
+ * than that is one. */
+TEST(what_rounding_does_is_no_finding)
+{
+    EXPECT(check("tensor waves(float x[r][n]) { return sin(1000 * sum(x, 1)); }\n",
+                 &(qn_check_options){.no_emu = true}) == QN_OK);
+    EXPECT(says("waves: clean, "));
+    float a[6] = {1, 2, 3, 4, 5, 6}, b[6], near[6];
+    double moved[6] = {0};
+    memcpy(b, a, sizeof(a));
+    memcpy(near, a, sizeof(a));
+    array_view va = {.data = a, .elem = DT_F32, .rank = 2, .extents = {2, 3}, .strides = {3, 1}}, vb = va, vn = va;
+    vb.data = b;
+    vn.data = near;
+    EXPECT(view_shake(&vn, 0));
+    for (int i = 0; i < 6; i++) EXPECT(fabsf(near[i] - a[i]) <= 2.4e-7f * a[i] && near[i] != a[i]);
+    memcpy(near, a, sizeof(a));
+    near[1] += 0.01f;
+    moved_note(moved, &va, &vn);
+    EXPECT(moved[0] == 0 && moved[1] > 0.009);
+    b[0] += 0.1f;
+    EXPECT(arrays_compare_moved(&vb, &va, moved, 1e-5, 1e-5).wrong == 0);
+    b[0] += 0.1f; /* further than rounding takes that row */
+    EXPECT(arrays_compare_moved(&vb, &va, moved, 1e-5, 1e-5).wrong == 1);
+    b[0] = 1;
+    b[4] += 0.1f; /* in a row that did not move */
+    EXPECT(arrays_compare_moved(&vb, &va, moved, 1e-5, 1e-5).wrong == 1);
+}
+
 /* Every layout has its elements apart, inside its memory, and any write between them is seen. */
 TEST(layouts)
 {
@@ -311,5 +340,5 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
           CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
-          CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing), CASE(layouts),
-          CASE(closing))
+          CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing),
+          CASE(what_rounding_does_is_no_finding), CASE(layouts), CASE(closing))
