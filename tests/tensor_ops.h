@@ -268,6 +268,8 @@ static inline void ops_joins(const ops_inputs *in, ops_outputs *out)
     qn_chunk(in->a, 1, 2, pieces);
     ops_add(out, "chunk_0", pieces[0]);
     ops_add(out, "chunk_1", pieces[1]);
+    qn_split(in->a, 1, (const int64_t[]){1, in->columns - 1}, 2, pieces);
+    ops_add(out, "split_1", pieces[1]);
 }
 
 static inline void ops_sums(const ops_inputs *in, ops_outputs *out)

@@ -694,6 +694,42 @@ def slice_scatter(w, x, source, axis=0, start=None, end=None, step=1):
     return pieces[0] if len(pieces) == 1 else f"concat({', '.join(pieces)}, axis = {axis})"
 
 
+def diagonal(w, x, offset=0, dim1=0, dim2=1):
+    return f"diagonal({w.text(x)}, offset = {number(w.known(offset, 'an offset'))}, axis1 = {w.axis(x, dim1)}, axis2 = {w.axis(x, dim2)})"
+
+
+def diagonal_scatter(w, x, source, offset=0, dim1=0, dim2=1):
+    """The source lies along the axis whose places its own are, and is chosen where both axes meet."""
+    a, b, offset, shape = w.axis(x, dim1), w.axis(x, dim2), w.known(offset, "an offset"), w.shape(x)
+    along, other = (a, b) if offset >= 0 else (b, a)
+    extent, length = w.known(shape[along], "an axis"), w.known(w.shape(source)[-1], "an axis")
+    rest = [k for k in range(len(shape)) if k not in (a, b)]
+    order = [rest.index(k) if k in rest else len(rest) for k in range(len(shape)) if k != other]
+    words = w.operand(source, w.out.dtype)
+    if order != sorted(order):
+        words = f"permute({words}, {', '.join(map(str, order))})"
+    if length < extent:
+        words = f"pad({words}, 0, {extent - length}, axis = {along - (other < along)})"
+    words = f"expand(unsqueeze({words}, axis = {other}), {w.extents(shape)})"
+
+    def places(axis):
+        line = ", ".join(w.extent(n) if k == axis else "1" for k, n in enumerate(shape))
+        return f"expand(reshape(iota({w.extent(shape[axis])}), {line}), {w.extents(shape)})"
+
+    return f"where({places(a)} + {number(offset)} == {places(b)}, {words}, {w.text(x)})"
+
+
+def shifted(sign):
+    """By a number; C and torch differ where that is no number of bits."""
+
+    def write(w, a, b):
+        if not isinstance(b, int) or isinstance(b, bool) or not 0 <= b < 8 * w.out.itemsize or w.out.dtype == torch.bool:
+            raise Unsupported("a shift by this")
+        return f"({w.operand(a, w.out.dtype, w.out.shape)} {sign} {b})"
+
+    return write
+
+
 def tri(name):
     def write(w, x, diagonal=0):
         return f"{name}({w.text(x)}, {number(diagonal)})"
@@ -904,6 +940,7 @@ OPS = first(
         "logical_not": lambda w, x: f"!({w.cast(w.text(x), w.dtype(x), torch.bool)})",
         "bitwise_not": lambda w, x: f"{'!' if w.out.dtype == torch.bool else '~'}({w.text(x)})",
         **{f"bitwise_{n}.{o}": bits(s) for n, s in {"and": "&", "or": "|", "xor": "^"}.items() for o in ("Tensor", "Scalar")},
+        **{f"{n}.{o}": shifted(s) for names, s in (("__lshift__ bitwise_left_shift", "<<"), ("__rshift__ bitwise_right_shift", ">>")) for n in names.split() for o in ("Scalar", "Tensor_Scalar")},
         "isnan": lambda w, x: f"isnan({w.operand(x, w.dtype(x))})",
         "isinf": lambda w, x: f"isinf({w.operand(x, w.dtype(x))})",
         "where.self": select,
@@ -922,6 +959,8 @@ OPS = first(
         "zeros": lambda w, size, **k: full(w, size, 0),
         "ones": lambda w, size, **k: full(w, size, 1),
         "scalar_tensor": lambda w, value, **k: full(w, (), value),
+        # Memory that something is written over: any numbers do.
+        **{n: lambda w, *args, **k: full(w, w.out.shape, 0) for n in "empty.memory_format empty_permuted empty_like empty_strided new_empty new_empty_strided".split()},
         "arange": arange,
         "arange.start": arange,
         "arange.start_step": arange,
@@ -948,6 +987,8 @@ OPS = first(
         "as_strided": as_strided,
         "constant_pad_nd": pad,
         "repeat": repeat,
+        "diagonal": diagonal,
+        "diagonal_scatter": diagonal_scatter,
         "tril": tri("tril"),
         "triu": tri("triu"),
         "slice_scatter": slice_scatter,
@@ -1016,7 +1057,7 @@ VIEWS = set(
     first(
         dict.fromkeys(
             "view _unsafe_view squeeze.dim squeeze.dims squeeze unsqueeze permute transpose.int t expand slice.Tensor select.int "
-            "split.Tensor split_with_sizes unbind.int detach alias".split()
+            "split.Tensor split_with_sizes unbind.int detach alias diagonal".split()
         )
     )
 ) | {operator.getitem}

@@ -20,10 +20,12 @@ class Signature:
         order = [p for p in params if p[1] in ("in", "inout", "scalar")]
         known = {p[0] for p in order}
         self.values = dict(zip((p[0] for p in order), args))
-        self.settings = {}
+        self.settings, self.place = {}, {}  # place: of host arrays, the device that both passes run on
         for name, value in keywords.items():
             if name in known:
                 self.values[name] = value
+            elif name == "device":
+                self.place = {name: value} if value is not None else {}
             elif value is not None:
                 self.settings[name] = value
         self.params = [p for p in order if p[0] in self.values]
@@ -95,7 +97,7 @@ def backward(function, signature, wanted, grads):
         return [None] * len(wanted)
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
     values = [signature.values[p[0]] for p in signature.params]
-    made = back(*values, *given)
+    made = back(*values, *given, **signature.place)
     return list(made) if isinstance(made, tuple) else [made]
 
 

@@ -153,7 +153,13 @@ def _work(nodes):
     return sum(1 for n in nodes if not island.is_view(n) and n.target not in _FREE)
 
 
-_FREE = set(aten.first(dict.fromkeys("full full_like zeros_like ones_like scalar_tensor arange arange.start_step clone".split())))
+_FREE = set(
+    aten.first(
+        dict.fromkeys(
+            "full full_like zeros_like ones_like scalar_tensor arange arange.start_step clone empty.memory_format empty_permuted empty_like empty_strided new_empty new_empty_strided".split()
+        )
+    )
+)
 
 
 def _trim(nodes):

@@ -17,12 +17,16 @@ if torch:
 
     from . import backend_models as models
     from . import backend_strangers as strangers
+    from . import backend_visitors as visitors
+
+    PROGRAMS, ROUGH = {**models.MODELS, **strangers.MODELS, **visitors.MODELS}, strangers.ROUGH | visitors.ROUGH
 
     warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
 QUICK = """gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
     batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum
-    index_work in_place_writes grouped_query_rope whole_numbers_and_truth scalar_tensors under_autocast hooked_module""".split()
+    index_work in_place_writes grouped_query_rope whole_numbers_and_truth scalar_tensors under_autocast hooked_module
+    writes_by_index results_of_every_kind inputs_of_every_layout""".split()
 
 
 def compiled(function, dynamic=None, **options):
@@ -73,8 +77,8 @@ def run(function, args, leaves):
 class Models(unittest.TestCase):
     def check(self, name, device):
         torch.manual_seed(0)
-        function, args = {**models.MODELS, **strangers.MODELS}[name](device)
-        few = 2e-2 if name in strangers.ROUGH else 3e-4
+        function, args = PROGRAMS[name](device)
+        few = 2e-2 if name in ROUGH else 3e-4
         leaves = [a for a in args if a.requires_grad] + parameters_of(function)
         buffers = {k: v.clone() for k, v in function.named_buffers()} if isinstance(function, torch.nn.Module) else {}
         wanted, wanted_gradients = run(function, args, leaves)
@@ -90,12 +94,12 @@ class Models(unittest.TestCase):
         for a, b in zip(found + gradients, wanted + wanted_gradients):
             self.assertEqual(a is None, b is None, name)
             if a is not None:
-                torch.testing.assert_close(a, b, rtol=few, atol=few / (1 if name in strangers.ROUGH else 10), equal_nan=True, msg=lambda words: f"{name} on {device}: {words}")
+                torch.testing.assert_close(a, b, rtol=few, atol=few / (1 if name in ROUGH else 10), equal_nan=True, msg=lambda words: f"{name} on {device}: {words}")
                 self.assertEqual(a.stride(), b.stride(), name)
 
     def test_models(self):
         chosen = os.environ.get("QUERN_TEST_MODELS", "")
-        names = [*models.MODELS, *strangers.MODELS] if chosen == "all" else chosen.split() or QUICK
+        names = list(PROGRAMS) if chosen == "all" else chosen.split() or QUICK
         for device in DEVICES:
             for name in names:
                 with self.subTest(name, device=device):

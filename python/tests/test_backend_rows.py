@@ -57,6 +57,16 @@ MOVEMENT = {
     "parts": lambda x, y, p: [x.split(3, 1)[2] + 1, x.chunk(2, 0)[1] * 2, x.unbind(0)[3] + 1, x.split([2, 5], 1)[1] * 2],
     "joins": lambda x, y, p: [torch.cat([x, y, x], 1) + 1, torch.stack([x, y], 1) * 2, torch.nn.functional.pad(x, (1, -2, 0, 3), value=2.0) * 1.5, x.repeat(2, 3) + 1],
     "turns": lambda x, y, p: [x.flip(0, 1) * 2, x.roll(2, 1) + 1, x.roll((1, -1), (0, 1)) * 2, x.roll(3) + 1, x.tril(1) * 2, x.triu(-1) + 1],
+    "diagonals": lambda x, y, p: [
+        x.diagonal() * 2,
+        x.diagonal(-2) + 1,
+        torch.stack([x, y], 1).diagonal(1, -1, 0) * 2,
+        x.diagonal_scatter(y[0, :5]) * 2,
+        x.diagonal_scatter(y[0, :5], 2) + 1,
+        x.diagonal_scatter(y[:3, 0], -2) + 1,
+        torch.stack([x, y, p], 1).diagonal_scatter(y[:3].t(), -1, 0, 1) * 2,
+        torch.stack([x, y], 2).diagonal_scatter(p[:, :2], 0, 2, 1) * 2,
+    ],
     "by_index": lambda x, y, p: [
         x.index_select(1, torch.tensor([3, 0, 3])) * 2,
         x[torch.tensor([[0, 4], [2, -1]])] + 1,
@@ -157,7 +167,7 @@ class Rows(unittest.TestCase):
         a, b = torch.arange(12).view(3, 4), torch.tensor([[2], [-3], [5]])
 
         def f(a, b):
-            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a.cumsum(0), a % 3, b % 4, a // 5, b // 2]
+            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a << 2, b >> 1, a.to(torch.uint8) >> 2, torch.bitwise_left_shift(b, 3), a.cumsum(0), a % 3, b % 4, a // 5, b // 2]
 
         self.check(f, [a, b], 1e-6)
 

@@ -204,6 +204,7 @@ OPS = {
     "repeat": lambda i: np.tile(i.a, (2, 1, 3)),
     "chunk_0": lambda i: i.a[:, : (i.a.shape[1] + 1) // 2],
     "chunk_1": lambda i: i.a[:, (i.a.shape[1] + 1) // 2 :],
+    "split_1": lambda i: i.a[:, 1:],
     "sum_0": lambda i: total(i.a, axis=0),
     "sum_1": lambda i: total(i.a, axis=1, keepdims=True),
     "sum": lambda i: total(i.a),
