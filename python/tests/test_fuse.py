@@ -1,5 +1,10 @@
 """`@quern.fuse`: values and gradients against torch's own, types and shapes of results, guards, what is refused."""
 
+import os
+import re
+import subprocess
+import sys
+import tempfile
 import unittest
 
 from .support import needs_torch, quern, torch
@@ -83,6 +88,22 @@ class Fuse(unittest.TestCase):
         g(self.x, 1.0), g(self.x, 2.0)
         self.assertEqual(len(g.texts), 1)
         torch.testing.assert_close(g(self.x, 2.0), 2 * self.x)
+
+    def test_new_sizes_compile_nothing(self):
+        """Forward and gradient, in a process of its own that tells what it compiles."""
+        words = """
+import torch, quern
+f = quern.fuse(lambda x, b: torch.softmax(torch.nn.functional.gelu(x + b), -1))
+for n in range(3, 23):
+    x, b = torch.randn(n, 40 + n, requires_grad=True), torch.randn(40 + n)
+    f(x, b).square().sum().backward()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "QUERN_LOG": "compile", "QUERN_CACHE": folder, "PYTHONPATH": os.path.dirname(os.path.dirname(quern.__file__))}
+            made = subprocess.run([sys.executable, "-c", words], env=environment, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        compiled = re.findall(r"^compile: .* for cpu, .* ms$", made.stderr, re.M)
+        self.assertTrue(2 <= len(compiled) <= 4, compiled)  # of forty calls: two kernels, for rows that are aligned and for others
 
     def test_refused(self):
         for function, words in (

@@ -1,6 +1,9 @@
 """Raw text, looking inside, measuring, profiles, what notebooks show."""
 
 import array
+import json
+import os
+import tempfile
 import unittest
 import warnings
 
@@ -36,6 +39,28 @@ class Text(unittest.TestCase):
             quern.cuda(CUDA, options=["-O2", "-DSIZE=3"])
         self.assertIn("-O2", str(seen[0].message))
 
+    def test_cuda_headers(self):
+        """What people include, under the names that it has there."""
+        half = "__global__ void f(const __half *x, __half *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = __hadd(x[threadIdx.x], x[threadIdx.x]); }"
+        wide = "__global__ void f(const __nv_bfloat16 *x, float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = __bfloat162float(x[threadIdx.x]); }"
+        units = """using namespace nvcuda;
+__global__ void f(const half *a, const half *b, float *c)
+{
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> A;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> B;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> C;
+    wmma::fill_fragment(C, 0.0f);
+    wmma::load_matrix_sync(A, a, 16);
+    wmma::load_matrix_sync(B, b, 16);
+    wmma::mma_sync(C, A, B, C);
+    wmma::store_matrix_sync(c, C, 16, wmma::mem_row_major);
+}"""
+        try:
+            for header, text in (("cuda_fp16.h", half), ("cuda_bf16.h", wide), ("mma.h", units)):
+                self.assertEqual(list(quern.cuda(f"#include <{header}>\n{text}")), ["f"])
+        except quern.DeviceError as error:
+            self.skipTest(str(error))
+
     def test_host_code_is_refused(self):
         source = "__global__ void f_kernel(const float *x, float *y, int n) {}\n"
         source += "torch::Tensor f(torch::Tensor x) { f_kernel<<<1, 256>>>(x, y, n); return y; }"
@@ -63,7 +88,21 @@ class Inside(unittest.TestCase):
         self.assertIn("<svg", q.soft.graph(m=64, n=100, T="f32"))
         x = array.array("f", range(1000))
         self.assertEqual(dict(q.twice._callable.known((x,), {}))["n"], "1000")
-        self.assertTrue(q.twice.explain(x) or True)
+        for words in (q.twice.explain(x), q.soft.explain(m=64, n=100, T="f32")):
+            self.assertTrue(words.strip())
+        try:
+            for function, settings in ((q.twice, {"T": "f32"}), (q.soft, {"m": 64, "n": 100, "T": "f32"})):
+                self.assertIn(".entry", function.ptx(**settings))
+        except quern.DeviceError as error:
+            self.assertIn("NVRTC", str(error))
+
+    def test_tuning(self):
+        q = quern.compile("""kernel raised(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) tune (B in {64, 256})
+{ y[program(0) * B : B] = exp(x[program(0) * B : B]); }""")
+        x = array.array("f", [0.0, 1.0] * 1000)
+        words = str(q.raised.tune(x, seconds=0.5))
+        self.assertIn("best: B=", words)
+        self.assertAlmostEqual(memoryview(q.raised(x))[1999], 2.718281828, places=5)
 
     def test_measuring(self):
         q, x = module(), array.array("f", range(1000))
@@ -113,6 +152,15 @@ class Inside(unittest.TestCase):
         table = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
         self.assertIn("twice", table)
         self.assertIn("mine", table)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("trace.json", "stacks.txt", "report.html")]
+            prof.export_chrome_trace(paths[0])
+            prof.export_stacks(paths[1])
+            prof.export_report(paths[2])
+            with open(paths[0]) as file:
+                events = json.load(file)["traceEvents"]
+            self.assertTrue(any("twice" in str(e.get("name")) for e in events))
+            self.assertTrue(all(os.path.getsize(path) for path in paths))
         self.assertRaises(TypeError, quern.profile, with_magic=True)
         ready = []
         schedule = quern.profile.schedule(wait=1, warmup=1, active=2, repeat=1)
@@ -129,6 +177,23 @@ class Inside(unittest.TestCase):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
             q.soft(x)
         self.assertIn("soft", [e.name for e in prof.events()])
+
+    @unittest.skipUnless(os.environ.get("QUERN_FAKE_CUDA"), "only with a build of the repository, which has a driver without a GPU")
+    def test_somebody_else_holds_cupti(self):
+        """Times come by events then, and the table says why."""
+        from .test_waiting import CUDA, run
+
+        words = CUDA.partition("for turn in")[0] + """
+x, y = Far([1] * 100, 100), Far([0] * 100, 100)
+q.twice(x, out=y)
+with quern.profile() as prof:
+    q.twice(x, out=y)
+print(prof.key_averages().table())
+"""
+        made = run(words, QUERN_CUDA_PATH=os.environ["QUERN_FAKE_CUDA"], FAKE_CUPTI_REFUSE="39")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("twice", made.stdout)
+        self.assertIn("another tool is tracing this process", made.stdout + made.stderr)
 
 
 if __name__ == "__main__":
