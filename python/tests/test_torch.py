@@ -123,6 +123,19 @@ class Torch(unittest.TestCase):
             self.raises(quern.CallError, "out= cannot be followed by autograd", self.q.scaled, x, 3.0, out=torch.empty_like(x))
             self.raises(ValueError, "argument `y` requires grad and would be written", self.q.axpy, x.detach(), x, 2.0)
 
+    def test_a_wrong_gradient_says_where(self):
+        """In the function that the clause names, not where it is called."""
+        q = quern.compile("""
+kernel weighted(in float x[m][n], in float w[n], out float y[m][n]) launch (m)  gradient (weighted_back)
+{ y[program(0)][:] = x[program(0)][:] * w[:]; }
+tensor weighted_back(float x[m][n], float w[n], float d_y[m][n])
+{
+    let d_x = d_y * w;
+    return d_x;
+}
+""")
+        self.raises(quern.Error, "the gradient of the kernel `weighted`, line 6: operands have ranks 2 and 1", q.weighted, torch.ones(2, 3, requires_grad=True), torch.ones(3))
+
     def test_modes_of_autograd(self):
         x = torch.randn(4, 4, requires_grad=True)
         with torch.inference_mode():

@@ -296,8 +296,12 @@ static operand value_named(tracer *t, const kernel_op *op, node call, const node
 
 static bool fail_gradient(graph *g, const kernel_op *op, const diagnostics *d, const char *words)
 {
-    graph_fail(g, "grad", "the gradient of the kernel `%s`: %s", op->item->name,
-               d && d->count ? d->items[0].message : words);
+    const diagnostic *first = d && d->count ? &d->items[0] : NULL;
+    char line[32] = "";
+    if (first && first->at.line < FOREIGN_LINES) snprintf(line, sizeof(line), ", line %d", first->at.line);
+    graph_fail(g, "grad", "the gradient of the kernel `%s`%s: %s%s%s", op->item->name, line,
+               first ? first->message : words, first && first->advice ? "; " : "",
+               first && first->advice ? first->advice : "");
     return false;
 }
 
