@@ -2,7 +2,7 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
-       [--jobs N] [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
+       [--jobs N] [--overlap] [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
@@ -10,7 +10,8 @@ scalars by their names. Or, as in bench/problems, level1.py with functions k1, k
 then the function's `bench` block has the sizes and how inputs are made (weights, called w..., so that sums stay near 1). `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
 until its numbers and operations fit a CPU; they are the same on every machine.
 Each problem runs in a process of its own, which is ended after the timeout. --jobs of them compile and are checked side
-by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement. Quern is checked
+by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement; with --overlap the next ones
+are prepared meanwhile, three times as many in an hour, and the time is the quarter's instead of the median, of all alike. Quern is checked
 against eager first; what is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
 below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
@@ -23,6 +24,7 @@ import json
 import logging
 import math
 import multiprocessing
+import multiprocessing.connection
 import os
 import re
 import runpy
@@ -242,8 +244,8 @@ class Quern:
 
 # ---- times ----
 
-def medians_us(calls, device, budget_s=0.25):
-    """Median times. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
+def times_us(calls, device, overlap, budget_s=0.25):
+    """Median times, or a quarter's where others prepare theirs. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
     between two events. On a CPU they do not: the threads of the one before would still look for work."""
     gpu = device == "cuda"
     wait = torch.cuda.synchronize if gpu else lambda: None
@@ -271,7 +273,8 @@ def medians_us(calls, device, budget_s=0.25):
             calls[name]()
             times[name].append((time.perf_counter() - start) * 1e6)
     wait()
-    return {name: statistics.median(times[name] or [a.elapsed_time(b) * 1e3 for a, b in events[name]]) for name in calls}
+    every = {name: times[name] or [a.elapsed_time(b) * 1e3 for a, b in events[name]] for name in calls}
+    return {name: sorted(x)[len(x) // 4] if overlap else statistics.median(x) for name, x in every.items()}
 
 
 def relative_error(got, want):
@@ -324,7 +327,7 @@ def run_one(problem, options, pipe):
                 torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            pipe.send(medians_us(calls, device))
+            pipe.send(times_us(calls, device, options.overlap))
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()
@@ -344,16 +347,26 @@ class Run:
         its.close()
         self.end = time.monotonic() + self.timeout
 
+    def hear(self):
+        """One message; no at its end."""
+        try:
+            self.row.update(self.pipe.recv())
+            return True
+        except EOFError:
+            return False
+
     def follow(self, last):
         """Until it has sent `last` or has ended."""
         while last not in self.row:
             try:
-                if not self.pipe.poll(max(self.end - time.monotonic(), 0)):
-                    self.row.update(status="TIME", why=f"not done after {self.timeout:g} s: {self.row['stage']}")
-                    os.kill(self.process.pid, signal.SIGKILL)
-                    break
-                self.row.update(self.pipe.recv())
+                said = self.pipe.poll(max(self.end - time.monotonic(), 0))
             except EOFError:
+                break
+            if not said:
+                self.row.update(status="TIME", why=f"not done after {self.timeout:g} s: {self.row['stage']}")
+                os.kill(self.process.pid, signal.SIGKILL)
+                break
+            if not self.hear():
                 break
 
     def finish(self):
@@ -374,18 +387,61 @@ class Run:
         return row
 
 
+MOST_BYTES = 100e9  # what problems prepared side by side may hold of the device's memory
+
+
+def held_bytes(problem, options):
+    return 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
+
+
 def groups(problems, options):
     """Problems that are prepared side by side: no more than --jobs, and no more numbers than fit the device's memory."""
-    most_bytes, group, held = 100e9, [], 0.0
+    group, held = [], 0.0
     for problem in problems:
-        size_bytes = 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
-        if group and (len(group) >= options.jobs or held + size_bytes > most_bytes):
+        size_bytes = held_bytes(problem, options)
+        if group and (len(group) >= options.jobs or held + size_bytes > MOST_BYTES):
             yield group
             group, held = [], 0.0
         group.append(problem)
         held += size_bytes
     if group:
         yield group
+
+
+def rows_in_groups(problems, options, start):
+    for group in groups(problems, options):
+        if time.monotonic() - start > options.seconds:
+            print(f"no time for level {group[0].level}, {group[0].number} and what follows")
+            return
+        runs = [Run(problem, options) for problem in group]
+        for run in runs:
+            run.follow("ready")
+        for run in runs:
+            yield run.finish()
+
+
+def rows_overlapping(problems, options, start):
+    """The first that is ready is timed while the others go on; as many as before are begun for each that has ended."""
+    waiting, runs = list(problems), []
+    while waiting or runs:
+        while waiting and len(runs) < options.jobs:
+            if time.monotonic() - start > options.seconds:
+                print(f"no time for level {waiting[0].level}, {waiting[0].number} and what follows")
+                waiting = []
+                break
+            size_bytes = held_bytes(waiting[0], options)
+            if runs and sum(size for _, size in runs) + size_bytes > MOST_BYTES:
+                break
+            runs.append((Run(waiting.pop(0), options), size_bytes))
+        now = time.monotonic()
+        pipes = {run.pipe: run for run, _ in runs}
+        said = multiprocessing.connection.wait(pipes, max(min((run.end for run, _ in runs), default=now) - now, 0))
+        ended = [pipes[p] for p in said if not pipes[p].hear() or "ready" in pipes[p].row]
+        ended += [run for run, _ in runs if run not in ended and run.end < time.monotonic()]
+        for run in ended:
+            run.follow("ready")
+            yield run.finish()
+        runs = [(run, size) for run, size in runs if run not in ended]
 
 
 # ---- what the plan says ----
@@ -476,6 +532,7 @@ def main():
     parser.add_argument("--level", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1, help="problems compiled and checked side by side")
+    parser.add_argument("--overlap", action="store_true", help="prepare the next ones while one is timed")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a problem")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
     parser.add_argument("--no-compile", action="store_true")
@@ -499,18 +556,10 @@ def main():
     if options.plan:
         return plan_all(problems.values(), options)
     rows, start = [], time.monotonic()
-    for group in groups(problems.values(), options):
-        if time.monotonic() - start > options.seconds:
-            print(f"no time for level {group[0].level}, {group[0].number} and what follows")
-            break
-        runs = [Run(problem, options) for problem in group]
-        for run in runs:
-            run.follow("ready")
-        for run in runs:
-            row = run.finish()
-            rows.append(row)
-            print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {row.get('ratio', 0):7.2f} "
-                  f"{row.get('why', '')}", flush=True)
+    for row in (rows_overlapping if options.overlap else rows_in_groups)(list(problems.values()), options, start):
+        rows.append(row)
+        print(f"L{row['level']} {row['number']:3d} {row['name'][:43]:43s} {row['status']:6s} {row.get('ratio', 0):7.2f} "
+              f"{number(row, 'eager_us')} {number(row, 'quern_us')} {row.get('why', '')}", flush=True)
         if options.json:
             with open(options.json, "w") as f:
                 json.dump(rows, f, indent=1)
