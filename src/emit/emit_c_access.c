@@ -199,6 +199,31 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
     return strcmp(stride, "1") ? arena_print(e->memory, "%s * %s", wide, stride) : wide;
 }
 
+/* One axis of an array with digits. Gives the lanes' distances if they differ. */
+static const char *add_digits(nest *n, terms *t, const tile_op *op, int axis, int operand, place at)
+{
+    emitter *e = n->e;
+    const struct access *a = &op->attr.access;
+    const axis_digits *d = &e->k->params[a->array].digits->axes[axis];
+    bool slice = a->kind[axis] == INDEX_SLICE;
+    int loop = slice ? at.axis[a->result_axis[axis]] : NO_AXIS;
+    const char *position = emit_name(e, op->operands[operand]);
+    if (slice && !a->safe[axis]) {
+        constraint c = constraint_of_axis(e, op->operands[operand], a->array, axis);
+        add_test(n, t, constraint_test(n, loop, &c, op->operands[operand + 1]));
+    }
+    if (loop != NO_AXIS && level_is_vector(n, loop + 1)) {
+        const char *count = extent_text(e, tile_type_of(e->k, op->operands[0]).dims[a->result_axis[axis]]);
+        const char *table = nest_share(n, 0, "const long *const", gather_places(e, d, position, count));
+        return arena_print(e->memory, n->partial ? "%s(%s + %s, lanes)" : "%s(%s + %s)",
+                           need(e, n->partial ? "load_part_i64x16" : "load_i64x16"), table, n->position);
+    }
+    if (loop != NO_AXIS) position = arena_print(e->memory, "(%s + i%d)", position, loop);
+    const char *sum = digits_sum(e, d, d->stride, position);
+    if (sum) add_offset(e, t, arena_print(e->memory, "(%s)", sum), "1", loop == NO_AXIS ? 0 : loop + 1);
+    return NULL;
+}
+
 address access_address(nest *n, const tile_op *op, place at)
 {
     emitter *e = n->e;
@@ -209,8 +234,16 @@ address access_address(nest *n, const tile_op *op, place at)
     bool aligned = false;
     e->array_used[a->array] = true;
     int operand = a->first_index;
+    if (p->digits && p->digits->origin)
+        add_offset(e, &t, arena_print(e->memory, "%" PRId64 "L", p->digits->origin), "1", 0);
     for (int axis = 0; axis < a->rank; axis++) {
         const char *stride = stride_text(e, a->array, axis);
+        if (p->digits) {
+            const char *lanes = add_digits(n, &t, op, axis, operand, at);
+            operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+            if (lanes) index = index ? arena_print(e->memory, "%s + %s", index, lanes) : lanes;
+            continue;
+        }
         if (a->kind[axis] != INDEX_SLICE) {
             const char *lanes = add_index(n, &t, op, a->array, axis, operand++, at);
             if (lanes) index = index ? arena_print(e->memory, "%s + %s", index, lanes) : lanes;

@@ -1,7 +1,8 @@
 /*
  * Products whose operands are gathered, in C text. In: the operands of a DOT as matrices, one of an array with digits.
  * Out: a view of each for the prelude (prelude/c/gather.h), which packs panels through it: per axis of the product its digits,
- * where it begins, and what it adds to guards. An operand without digits is one digit with its stride.
+ * where it begins, and what it adds to guards. An operand without digits is one digit with its stride. Results that lie so
+ * are stored through a table of places, counted once for all rows of a tile.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_c_nest.h"
@@ -48,6 +49,20 @@ static void put_view(emitter *e, const char *name, const matrix *m, int line, co
     text_free(&words);
     put_axis(e, m, line, moved, ",");
     put_axis(e, m, 1 - line, "k_first", "};");
+}
+
+const char *gather_places(emitter *e, const axis_digits *d, const char *start, const char *count)
+{
+    text words = {0};
+    text_print(&words, "%s((long[%s]){0}, %s, &(gather_axis){%s, %d, ", need(e, "gather_places"), count, count, start,
+               d->count);
+    digits_numbers(&words, d->extent, d->count, "L");
+    text_add(&words, ", ");
+    digits_numbers(&words, d->stride, d->count, "L");
+    text_add(&words, ", {{0}}})");
+    const char *result = arena_print(e->memory, "%s", text_get(&words));
+    text_free(&words);
+    return result;
 }
 
 void gather_put_operands(emitter *e, const char *function, const matrix *left, const matrix *right)

@@ -223,6 +223,8 @@ typedef struct matrix {                      /* an operand of dot as pointer and
  * m_first, n_first and k_first on, then the call up to the operands. The caller goes on with the other arguments and ends
  * the block. */
 void gather_put_operands(emitter *e, const char *function, const matrix *left, const matrix *right);
+/* The distances of `count` positions from `start` on of an axis with digits, as text: a pointer to a table of them. */
+const char *gather_places(emitter *e, const axis_digits *d, const char *start, const char *count);
 bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped);
 matrix dot_operand_matrix(emitter *e, value v);
 /* NAME_first and NAME_last shrink to what the operand has along one of its axes. */

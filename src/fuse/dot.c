@@ -359,7 +359,6 @@ static bool trace_all(dot_work *w, const space *s)
     find_needs(w);
     dot_classify(w);
     dot_choose_whole(w);
-    if (w->thin) return refuse(w, "its results lie too far apart for the tiles of a product");
     if (w->top != w->dot && !w->whole) return refuse(w, "a reduction of a product's results needs all of them first");
     w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
     for (int i = 1; i < t->term_count; i++) {
@@ -804,8 +803,7 @@ static int find_roots(dot_work *w, int64_t *extents)
     const graph *g = w->b->g;
     const graph_node *top = graph_get(g, w->top), *left = graph_get(g, graph_get(g, w->dot)->inputs[0]);
     w->rank = top->shape.rank;
-    bool padded = w->top != w->dot && top->code == GRAPH_PAD && !w->b->options->gpu; /* no sum came: nothing is saved */
-    if (w->rank + 1 > SPACE_ROOTS || padded) return 0;
+    if (w->rank + 1 > SPACE_ROOTS) return 0;
     for (int i = 0; i < w->rank; i++) extents[i] = top->shape.extents[i];
     int count = w->rank;
     extents[count++] = left->shape.extents[left->shape.rank - 1];

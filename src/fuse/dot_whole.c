@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_RUN 8 /* elements along an axis that make it worth to store along it */
+#define DENSE_ENOUGH 0.875 /* of what guards ask for */
+#define MOST_COUNTED 4096  /* positions that are counted for it */
+#define FEW_PLACES 8       /* along an axis that is left to programs because of them */
+#define LEAST_LINES 16     /* that must be left to a tile */
+#define LEAST_RUN 8        /* elements along an axis that make it worth to store along it */
 
 /* Where operands are gathered, an axis that only one of them has runs along that one's side of the tiles. */
 static void classify_gathered(dot_work *w)
@@ -50,8 +54,51 @@ static bool keep_joined(dot_work *w, dot_class class, int64_t enough)
     return false;
 }
 
-/* Is everything but the operands read and written with strides? A fold beside the product would read an operand, too. */
-static bool others_are_slices(const dot_work *w)
+/* How much of what a guard asks for is inside, along its axes of a side and of K. */
+static double inside_of(const dot_work *w, const term *guard)
+{
+    const space *s = &w->t->space;
+    int64_t total = 1, inside = 0, digits[SPACE_AXES] = {0};
+    for (int i = 0; i < s->axis_count; i++)
+        if (guard->index.factor[i]) total *= s->axes[i].extent;
+    if (total < 1 || total > MOST_COUNTED) return 1;
+    for (int64_t n = 0; n < total; n++) {
+        int64_t sum = guard->index.constant;
+        for (int i = 0; i < s->axis_count; i++) sum += guard->index.factor[i] * digits[i];
+        inside += sum >= guard->low && sum < guard->high;
+        for (int i = 0; i < s->axis_count; i++) {
+            if (!guard->index.factor[i]) continue;
+            if (++digits[i] < s->axes[i].extent) break;
+            digits[i] = 0;
+        }
+    }
+    return (double)inside / (double)total;
+}
+
+/* Places that share their steps of depth go to programs of their own where others would multiply by zero at them: what is
+ * left by a stride, whose elements of a window are not those of the next one. */
+static void part_sparse(dot_work *w)
+{
+    const space *s = &w->t->space;
+    for (int side = 0; side < 2; side++) {
+        unsigned *axes = &w->classes[CLASS_ROWS + side], depth = w->classes[CLASS_DEPTH];
+        const dot_gathered *x = &w->gathered[side];
+        for (int g = 0; g < x->guard_count; g++) {
+            const term *guard = &w->t->terms[x->guards[g]];
+            if (!(guard->axes & depth) || inside_of(w, guard) > DENSE_ENOUGH) continue;
+            for (int i = 0; i < s->axis_count; i++) {
+                bool parts = guard->index.factor[i] && *axes >> i & 1 && s->axes[i].extent <= FEW_PLACES;
+                if (!parts || space_count(s, *axes & ~(1u << i)) < LEAST_LINES) continue;
+                *axes &= ~(1u << i);
+                w->classes[CLASS_BATCH] |= 1u << i;
+            }
+        }
+    }
+}
+
+/* Is everything but the operands read and written with strides? A fold beside the product would read an operand, too.
+ * apart: results need not be. */
+static bool others_are_slices(const dot_work *w, bool apart)
 {
     const trace *t = w->t;
     for (int id = 1; id < t->term_count; id++) {
@@ -66,7 +113,7 @@ static bool others_are_slices(const dot_work *w)
     }
     for (int o = 0; o < w->grp->write_count; o++) {
         affine place = index_linear(&w->outputs[o].map, &graph_get(t->g, w->outputs[o].n)->shape, NULL);
-        for (int axis = 0; axis < w->l->axis_count; axis++)
+        for (int axis = 0; axis < w->l->axis_count && !apart; axis++)
             if (!lower_is_linear(w->l, &place, axis)) return false;
         for (int side = 0; side < 2; side++)
             if (dot_uses(w, w->outputs[o].term, w->gathered[side].access)) return false;
@@ -145,7 +192,7 @@ void dot_choose_whole(dot_work *w)
 {
     const space *s = &w->t->space;
     memset(w->gathered, 0, sizeof(w->gathered));
-    w->whole = w->thin = false;
+    w->whole = false;
     if (w->b->options->mode == FUSE_EAGER || dot_pair_count(w) > 1) return;
     bool gpu = w->b->options->gpu;
     dtype elem = graph_get(w->b->g, graph_get(w->b->g, w->dot)->inputs[0])->elem;
@@ -171,10 +218,13 @@ void dot_choose_whole(dot_work *w)
     classify_gathered(w);
     choose_order(w);
     if (gpu) return;
-    w->thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
+    part_sparse(w);
+    unsigned classes[COUNT(w->classes)];
+    memcpy(classes, w->classes, sizeof(classes));
+    bool thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
+    if (thin) memcpy(w->classes, classes, sizeof(classes));
     dot_begin_lowering(w);
-    w->whole = others_are_slices(w);
-    w->thin &= w->whole;
+    w->whole = others_are_slices(w, thin);
     if (w->whole) return;
     memcpy(w->terms, terms, sizeof(terms));
     dot_classify(w);

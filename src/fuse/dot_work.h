@@ -37,7 +37,6 @@ typedef struct dot_work {
     dot_gathered gathered[2];          /* operands, where `whole` */
     bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
     int order[SPACE_AXES];             /* whole: axes of the space, outermost first */
-    bool thin;                         /* ... but most of a tile would be empty */
     bool by_chunk, windows;            /* whole: see dot_sizes */
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;                       /* by term: it stands on the product or on another fold */
@@ -72,7 +71,7 @@ bool dot_is_program_axis(const dot_work *w, int axis);
 frame *dot_frame_over(dot_work *w, tile_block *block, int down,
                       int across); /* two of M, N and K on tile axes 0 and 1 */
 
-/* dot_whole.c: sets `whole`, `gathered`, `order`, `thin` and the classes. */
+/* dot_whole.c: sets `whole`, `gathered`, `order` and the classes. */
 void dot_choose_whole(dot_work *w);
 
 /* dot_terms.c */

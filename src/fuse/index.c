@@ -208,20 +208,45 @@ static bool divide_rest(const affine *a, const affine *b, int64_t divisor, affin
     return true;
 }
 
-/* The part of `linear` below `extent`, where that is plain: remainders of the terms that never carry. */
-static bool plain_digit(const space *s, const affine *linear, int64_t extent, affine *out)
+/* How often a sum is in `linear`, if none of its axes is in what is left then; 0: it is not. */
+static int64_t times_in(const space *s, const affine *linear, const affine *sum)
+{
+    int64_t times = 0;
+    for (int i = 0; i < s->axis_count; i++) {
+        if (!sum->factor[i]) continue;
+        if (linear->factor[i] % sum->factor[i]) return 0;
+        int64_t here = linear->factor[i] / sum->factor[i];
+        if (times && here != times) return 0;
+        times = here;
+    }
+    return times;
+}
+
+/* The part of `linear` below `extent`, where that is plain: remainders of the terms that never carry. Of sums that are known
+ * to lie inside their extents not all terms together can be as large as each alone. */
+static bool plain_digit(const space *s, const affine *linear, int64_t extent, const index_known *known, int known_count,
+                        affine *out)
 {
     int64_t low = 0, high = 0;
     if (affine_has_atoms(linear)) return false;
+    affine left = *linear;
     *out = affine_constant(0);
+    for (int i = 0; i < known_count; i++) {
+        int64_t times = affine_has_atoms(&known[i].sum) ? 0 : times_in(s, &left, &known[i].sum) % extent;
+        if (times <= 0) continue;
+        affine_add(&left, &known[i].sum, -times);
+        affine_add(out, &known[i].sum, times);
+        high += times * (known[i].extent - 1);
+    }
     for (int i = 0; i < s->axis_count; i++) {
-        int64_t rest = linear->factor[i] % extent, reach = rest * (s->axes[i].extent - 1);
-        out->factor[i] = rest;
+        int64_t rest = left.factor[i] % extent, reach = rest * (s->axes[i].extent - 1);
+        out->factor[i] += rest;
         *(reach < 0 ? &low : &high) += reach;
     }
-    int64_t least = linear->constant + low, turns = least / extent - (least % extent < 0);
-    out->constant = linear->constant - turns * extent;
-    return out->constant + high < extent;
+    int64_t least = left.constant + low, turns = least / extent - (least % extent < 0);
+    int64_t constant = left.constant - turns * extent;
+    out->constant += constant;
+    return constant + high < extent;
 }
 
 /* Digit by digit from the last: what is known to be one, else what plainly is. */
@@ -238,7 +263,8 @@ static bool separate_known(const space *s, const affine *linear, const shape *fr
             digit = known[i].sum;
             found = true;
         }
-        if (!found && (!plain_digit(s, &left, extent, &digit) || !divide_rest(&left, &digit, extent, &next)))
+        if (!found &&
+            (!plain_digit(s, &left, extent, known, known_count, &digit) || !divide_rest(&left, &digit, extent, &next)))
             return false;
         out->axes[r->axes[j]] = digit;
         left = next;

@@ -76,6 +76,20 @@ INLINE int gather_inside(const gather_view *v, const int *at, const int *low, co
     return all;
 }
 
+//@ part gather_places
+//@ needs gather_view
+/* Where `count` positions of an axis lie: results are stored there. */
+OUTLINE const long *gather_places(long *to, long count, const gather_axis *x)
+{
+    gather_table some[64];
+    for (long from = 0; from < count; from += 64) {
+        long n = count - from < 64 ? count - from : 64;
+        gather_count(x, 0, 0, from, n, some);
+        for (long i = 0; i < n; i++) to[from + i] = some[i].at;
+    }
+    return to;
+}
+
 //@ part gather_run
 //@ needs gather_view
 /* Neighbouring lines at one distance whose guards go up evenly: line j of sixteen lies at at + j * step. */
@@ -130,6 +144,22 @@ INLINE long gather_period(const gather_axis *x, long guards)
             if (x->guard[g][d]) outer = d;
     for (long d = outer; d < x->count; d++) period = d && period <= GATHER_PERIOD ? period * x->extent[d] : GATHER_PERIOD + 1;
     return period;
+}
+/* Steps of depth at which no line of one side is inside add nothing: they are left out of both tables. */
+OUTLINE long gather_keep(const gather_view *a, const gather_table *lines_a, long m, gather_table *depth_a,
+                         const gather_view *b, const gather_table *lines_b, long n, gather_table *depth_b, long k)
+{
+    int low[2][GATHER_GUARDS], high[2][GATHER_GUARDS];
+    long kept = 0;
+    gather_reach(lines_a, a->guards, m, low[0], high[0]);
+    gather_reach(lines_b, b->guards, n, low[1], high[1]);
+    for (long p = 0; p < k; p++) {
+        if (!gather_inside(a, depth_a[p].guard, low[0], high[0])) continue;
+        if (!gather_inside(b, depth_b[p].guard, low[1], high[1])) continue;
+        depth_a[kept] = depth_a[p];
+        depth_b[kept++] = depth_b[p];
+    }
+    return kept;
 }
 INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
 {
@@ -239,13 +269,15 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
         kc = k - p0 < depth ? k - p0 : depth;
         int last = p0 + kc == k, unit = gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
         gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
-        gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kc, unit);
+        long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
+        long turn = kept == kc ? period : GATHER_PERIOD + 1;
+        gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kept, unit && kept == kc);
         dot_ahead_$t ahead = {0};
         for (long j = 0; j < n; j += WIDE) {
-            gather_pack_b_$t(panel, b, lines_b + j, n - j, depth_b, kc, period);
+            gather_pack_b_$t(panel, b, lines_b + j, n - j, depth_b, kept, turn);
             dot_sums_$k sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
             if (last) sums.to = out + j, sums.to_row = out_row;
-            dot_panel_$t(rows_a, panel, sums, m, n - j < WIDE ? n - j : WIDE, kc, edge, &ahead);
+            dot_panel_$t(rows_a, panel, sums, m, n - j < WIDE ? n - j : WIDE, kept, edge, &ahead);
         }
     }
 }

@@ -315,8 +315,27 @@ INLINE $tx16 gather_$tx16(const $c *p, i64x16 index, mask16 m)
     return r;
 }
 
+//@ part scatter_f32x16
+//@ needs mask_bits
+INLINE void scatter_f32x16(float *p, i64x16 index, f32x16 v, mask16 m)
+{
+    unsigned bits = mask_bits(m);
+#ifdef MASK_REGISTERS
+    typedef long long places __attribute__((vector_size(64)));
+    i64x8 low = __builtin_shufflevector(index, index, 0, 1, 2, 3, 4, 5, 6, 7);
+    i64x8 high = __builtin_shufflevector(index, index, 8, 9, 10, 11, 12, 13, 14, 15);
+    f32x8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+    f32x8 b = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    __builtin_ia32_scatterdiv16sf(p, (unsigned char)bits, (places)low, a, 4);
+    __builtin_ia32_scatterdiv16sf(p, (unsigned char)(bits >> 8), (places)high, b, 4);
+#else
+    for (int k = 0; k < 16; k++)
+        if (bits >> k & 1) p[index[k]] = v[k];
+#endif
+}
+
 //@ part scatter_$tx16
-//@ for f32 f64 i8 i16 i32 i64 u8 u16 u32 u64
+//@ for f64 i8 i16 i32 i64 u8 u16 u32 u64
 //@ needs mask_bits
 INLINE void scatter_$tx16($c *p, i64x16 index, $tx16 v, mask16 m)
 {
