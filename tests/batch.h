@@ -6,6 +6,7 @@
 #ifndef QUERN_TESTS_BATCH_H
 #define QUERN_TESTS_BATCH_H
 
+#include "emit/emit_cuda.h"
 #include "run/run.h"
 #include "test.h"
 
@@ -20,7 +21,8 @@ typedef struct batch_kernel { /* a variant */
     const instance *instance;
     tile_kernel *kernel;
     text source;
-    int unit; /* the file it went to */
+    int unit;                   /* the file it went to */
+    struct cuda_layout *layout; /* the program's once there is one */
     program *program;
 } batch_kernel;
 
@@ -80,7 +82,7 @@ static inline batch_kernel *batch_add(batch *b, qn_call *call, qn_error *error)
     for (int i = 0; i < k->kernel->param_count; i++)
         memcpy(&k->kernel->params[i].facts, &facts[i], sizeof(facts[i])); /* with its padding: they are compared so */
     if (passes_run(k->kernel, NULL, NULL, NULL, error) != QN_OK ||
-        s->driver->emit(s->device, k->kernel, &k->source, error) != QN_OK) {
+        s->driver->emit(s->device, k->kernel, &k->source, &k->layout, error) != QN_OK) {
         text_free(&k->source);
         arena_free(k->memory);
         free(k);
@@ -147,7 +149,7 @@ static inline bool batch_build(batch *b)
         batch_kernel *k = b->kernels[i];
         if (k->unit < 0) continue;
         batch_path(b, k->unit, path, sizeof(path));
-        if (s->driver->load(s->device, k->kernel, path, &k->program, &error) == QN_OK) continue;
+        if (s->driver->load(s->device, k->kernel, path, k->layout, &k->program, &error) == QN_OK) continue;
         printf("%s\n", error.message);
         good = false;
     }
@@ -182,7 +184,10 @@ static inline void batch_clear(batch *b)
     const device_slot *s = &b->context->slots[b->slot];
     for (int i = 0; i < b->count; i++) {
         batch_kernel *k = b->kernels[i];
-        if (k->program) s->driver->unload(k->program);
+        if (k->program)
+            s->driver->unload(k->program);
+        else
+            cuda_layout_free(k->layout);
         text_free(&k->source);
         arena_free(k->memory);
         free(k);

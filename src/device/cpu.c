@@ -67,7 +67,8 @@ static void cpu_tool(const device *base, text *out)
     compiler_describe(&((const cpu_device *)base)->compiler, out);
 }
 
-static qn_status cpu_emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
+static qn_status cpu_emit(const device *base, const tile_kernel *k, text *out, struct cuda_layout **layout,
+                          qn_error *error)
 {
     const emit_options options = {.l1_bytes = (int)processor_cache_bytes(1),
                                   .l2_bytes = (int)processor_cache_bytes(2),
@@ -136,7 +137,8 @@ static bool find_symbol(void *library, const char *kernel, const char *suffix, v
     return address != NULL;
 }
 
-static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+static qn_status cpu_load(device *base, const tile_kernel *k, const char *binary_path, struct cuda_layout *layout,
+                          program **out, qn_error *error)
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
     if (!library) return failure_load(binary_path, error);

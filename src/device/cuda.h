@@ -170,8 +170,8 @@ void cuda_settle(cuda_device *d); /* waits for everything; errors are kept for t
 void cuda_stream_note(device_stream *s, const char *kernel);
 
 /* cuda_launch.c */
-qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, program **out,
-                            qn_error *error);
+qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, cuda_layout *layout,
+                            program **out, qn_error *error);
 void cuda_unload(program *base);
 qn_status cuda_prepare(program *base, const array_view *arrays, const launch_plan *plan, device_launch **launch,
                        qn_error *error);

@@ -308,10 +308,9 @@ static void choose_facts(const device *base, tile_kernel *k, const array_view *a
     cuda_choose_facts(k, arrays, plan);
 }
 
-static qn_status emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
+static qn_status emit(const device *base, const tile_kernel *k, text *out, cuda_layout **layout, qn_error *error)
 {
-    const cuda_target *target = &((const cuda_device *)base)->target;
-    return k->raw_language ? emit_raw_cuda(k, target, out, error) : emit_cuda(k, target, out, error);
+    return emit_cuda(k, &((const cuda_device *)base)->target, out, layout, error);
 }
 
 static void tool(const device *base, text *out)

@@ -29,7 +29,8 @@ static qn_status find_phase(cuda_program *p, int number, const char *binary_path
     return QN_OK;
 }
 
-qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, cuda_layout *layout,
+                            program **out, qn_error *error)
 {
     cuda_device *d = (cuda_device *)base;
     char *image = NULL;
@@ -44,6 +45,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     p->driver = d->driver;
     p->device = d;
     p->kernel = k;
+    p->layout = layout;
     p->phase_count = k->raw_language ? 1 : k->phase_count;
     CHECK(p->phase_count <= MAX_PHASES);
     p->prints = cuda_prints(k);
@@ -53,9 +55,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     cuda_relaxed(d, mode);
     qn_status status = QN_OK;
     if (result) status = cuda_failed(d, result, NULL, "loading a compiled kernel", error);
-    if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &d->target, &p->layout, error);
     for (int i = 0; i < p->phase_count && status == QN_OK; i++) status = find_phase(p, i, binary_path, error);
-    if (status != QN_OK) cuda_layout_free(p->layout);
     if (status != QN_OK && p->module && !d->lost) d->api.cuModuleUnload(p->module);
     cuda_leave(d, pushed);
     heap_free(image);

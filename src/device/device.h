@@ -126,6 +126,8 @@ typedef struct series_launch {
     const launch_plan *plan;  /* borrowed for the series' life */
 } series_launch;
 
+struct cuda_layout; /* emit/emit_cuda.h */
+
 typedef struct driver {
     const char *name;
     device *(*open)(const device_options *options); /* never fails: an absent device says so in `about` */
@@ -148,13 +150,15 @@ typedef struct driver {
     /* Facts of a launch that this device specialises on, into k->params[].facts. NULL: none. */
     void (*choose_facts)(const device *d, tile_kernel *k, const array_view *arrays, const launch_plan *plan);
     /* Text of a kernel that went through the pipeline, and what the binary depends on besides (compiler, flags, cpu).
-     * NULL: no text. */
-    qn_status (*emit)(const device *d, const tile_kernel *k, text *out, qn_error *error);
+     * NULL: no text. layout: NULL, or gets what was decided of its launches (NULL where there is nothing); `load` keeps
+     * it when it succeeds. */
+    qn_status (*emit)(const device *d, const tile_kernel *k, text *out, struct cuda_layout **layout, qn_error *error);
     void (*tool)(const device *d, text *out); /* identifies compiler, flags and instruction set, for the cache key */
     qn_status (*assemble)(const device *d, const char *source, const char *binary_path, qn_error *error);
     qn_status (*disassemble)(const device *d, const char *source, text *out, qn_error *error); /* show --stage asm */
     /* k is borrowed for the program's life. binary_path: NULL for ref. */
-    qn_status (*load)(device *d, const tile_kernel *k, const char *binary_path, program **out, qn_error *error);
+    qn_status (*load)(device *d, const tile_kernel *k, const char *binary_path, struct cuda_layout *layout,
+                      program **out, qn_error *error);
     void (*unload)(program *p);
     /* Runs all phases and waits. arrays complete, scratch allocated and initial values filled by the caller. Thread-
      * safe. */
@@ -185,6 +189,9 @@ typedef struct driver {
 } driver;
 
 extern const driver driver_ref, driver_cpu, driver_cuda, driver_emu;
+/* emu as another machine, for tests: so many multiprocessors (1: a block takes all tiles, one after the other), and the
+ * last thread first or last. Nothing that is computed depends on either. */
+void emu_vary(device *emu, int units, bool backwards);
 extern const driver *const drivers[]; /* in order of preference, best first; NULL-terminated */
 
 #endif

@@ -30,7 +30,7 @@ typedef struct emu_device {
     compiler compiler;
     emu_engine *engine;
     cuda_target target;
-    bool checked;
+    bool checked, backwards;
     pthread_mutex_t print_lock;
 } emu_device;
 
@@ -89,15 +89,21 @@ static void emu_set_checked(device *base, bool checked)
     d->checked = d->target.line_directives = checked;
 }
 
+void emu_vary(device *base, int units, bool backwards)
+{
+    emu_device *d = (emu_device *)base;
+    d->target.multiprocessors = units;
+    d->backwards = backwards;
+}
+
 static void emu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
     cuda_choose_facts(k, arrays, plan);
 }
 
-static qn_status emu_emit(const device *base, const tile_kernel *k, text *out, qn_error *error)
+static qn_status emu_emit(const device *base, const tile_kernel *k, text *out, cuda_layout **layout, qn_error *error)
 {
-    const cuda_target *target = &((const emu_device *)base)->target;
-    return k->raw_language ? emit_raw_cuda(k, target, out, error) : emit_cuda(k, target, out, error);
+    return emit_cuda(k, &((const emu_device *)base)->target, out, layout, error);
 }
 
 static void emu_tool(const device *base, text *out)
@@ -127,16 +133,17 @@ static void emu_unload(program *base)
     heap_free(p);
 }
 
-static qn_status emu_load(device *base, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+static qn_status emu_load(device *base, const tile_kernel *k, const char *binary_path, cuda_layout *layout,
+                          program **out, qn_error *error)
 {
     emu_program *p = heap_new(sizeof(*p));
     p->driver = &driver_emu;
     p->device = (emu_device *)base;
     p->kernel = k;
+    p->layout = layout;
     p->phase_count = k->raw_language ? 1 : k->phase_count;
     CHECK(p->phase_count <= MAX_PHASES);
     qn_status status = emu_library_open(binary_path, &p->library, error);
-    if (status == QN_OK && !k->raw_language) status = cuda_layout_new(k, &p->device->target, &p->layout, error);
     for (int i = 0; i < p->phase_count && status == QN_OK; i++) {
         char name[300];
         snprintf(name, sizeof(name), "%s_phase%d", k->name, i);
@@ -145,6 +152,7 @@ static qn_status emu_load(device *base, const tile_kernel *k, const char *binary
             status = error_set(error, QN_FAILED, "%s is not the binary of kernel `%s`", binary_path, k->name);
     }
     if (status != QN_OK) {
+        p->layout = NULL; /* still the caller's */
         emu_unload((program *)p);
         return status;
     }
@@ -350,6 +358,7 @@ static qn_status run_phase(emu_program *p, int phase, const array_view *arrays, 
                          .library_address = (const void *)p->library.first,
                          .print = print_words,
                          .print_context = d,
+                         .backwards = d->backwards,
                          .checked = p->library.checked};
     for (int i = 0; i < 3; i++) {
         launch.grid[i] = (uint32_t)shape.grid[i];

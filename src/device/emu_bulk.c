@@ -196,16 +196,18 @@ EMU_ON_STACK void emu_call_bulk_commit(emu_thread *self)
         if (g->out[i].thread == self->number && !g->out[i].group) g->out[i].group = group;
 }
 
-void emu_bulk_finish(emu_thread *self, uint32_t last)
+void emu_bulk_finish(emu_thread *self, uint32_t last, const void *place)
 {
     emu_background *g = self->block->background;
     int kept = 0;
     for (int i = 0; g && i < g->out_count; i++) {
         const emu_copy *c = &g->out[i];
-        if (c->thread == self->number && (!last || (c->group && c->group <= last)))
-            move_box(self->block, c, true);
-        else
+        if (c->thread != self->number || (last && (!c->group || c->group > last))) {
             g->out[kept++] = *c;
+            continue;
+        }
+        move_box(self->block, c, true);
+        if (last) emu_check_waited(self, c->offset, c->size_bytes, place);
     }
     if (g) g->out_count = kept;
 }
@@ -216,7 +218,7 @@ EMU_ON_STACK void emu_call_bulk_wait(emu_thread *self, int pending, const char *
     (void)file;
     (void)line;
     uint32_t groups = g->out_groups[self->number];
-    if (groups > (uint32_t)pending) emu_bulk_finish(self, groups - (uint32_t)pending);
+    if (groups > (uint32_t)pending) emu_bulk_finish(self, groups - (uint32_t)pending, __builtin_return_address(0));
 }
 
 EMU_ON_STACK void emu_bulk_check(emu_thread *self, uint32_t offset, size_t size_bytes, int kind, const void *place)

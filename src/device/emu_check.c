@@ -85,15 +85,20 @@ EMU_ON_STACK static void report_race(emu_thread *self, const touched *t, const m
     emu_finding_add(self->worker, &f);
 }
 
+static mark mark_now(const emu_thread *self, const void *place)
+{
+    return (mark){.place = place,
+                  .epoch = self->block->epoch,
+                  .time = self->warp->time,
+                  .together = self->worker->together,
+                  .fences = self->block->background ? self->block->background->fences[self->number] : 0,
+                  .thread = (uint16_t)self->number,
+                  .block = (uint16_t)self->block->number};
+}
+
 EMU_ON_STACK static void check_races(emu_thread *self, const touched *t, int kind, const void *place)
 {
-    mark now = {.place = place,
-                .epoch = self->block->epoch,
-                .time = self->warp->time,
-                .together = self->worker->together,
-                .fences = self->block->background ? self->block->background->fences[self->number] : 0,
-                .thread = (uint16_t)self->number,
-                .block = (uint16_t)self->block->number};
+    mark now = mark_now(self, place);
     bool told = false;
     for (size_t i = t->first; i < t->first + t->count && i < t->shadow->count; i++) {
         cell *c = &t->shadow->cells[i];
@@ -136,6 +141,16 @@ EMU_ON_STACK void emu_check_fenced(emu_thread *self, uint32_t offset, uint32_t s
         text_free(&who);
         emu_finding_add(self->worker, &f);
         return;
+    }
+}
+
+void emu_check_waited(emu_thread *self, uint32_t offset, uint32_t size_bytes, const void *place)
+{
+    const emu_block *b = self->block;
+    mark now = mark_now(self, place);
+    for (size_t i = offset; b->shadow && i < (size_t)offset + size_bytes && i < b->shadow->count; i++) {
+        cell *c = &b->shadow->cells[i];
+        c->reads[!is_ordered(self, &c->reads[0])] = now;
     }
 }
 

@@ -183,6 +183,7 @@ typedef struct emu_launch {
     void *print_context;
     /* The checked mode. */
     bool checked;
+    bool backwards; /* the last thread runs first, when a block begins and when a wait is over */
     const emu_range *ranges;
     int range_count;
     /* Out. */

@@ -91,7 +91,7 @@ EMU_ON_STACK void emu_background_end(emu_thread *self)
     if (p->count && checked)
         emu_failed(self, (emu_place){p->list[0].call.file, p->list[0].call.line}, false,
                    "no wait: a thread ends with a product that it has not waited for");
-    emu_bulk_finish(self, 0);
+    emu_bulk_finish(self, 0, NULL);
 }
 
 EMU_ON_STACK uint32_t emu_call_address(emu_thread *self, const void *pointer)
@@ -151,7 +151,7 @@ static void phase_end(emu_block *b, uint32_t bar)
     emu_worker *w = b->worker;
     for (int i = 0; i < w->block_count; i++)
         for (int n = 0; n < w->blocks[i].thread_count; n++) {
-            emu_thread *t = w->blocks[i].threads[n];
+            emu_thread *t = w->blocks[i].threads[emu_turn(b, n, w->blocks[i].thread_count)];
             if (t && t->state == EMU_AT_PHASE && t->phase_block == (uint32_t)b->number && t->phase_offset == bar &&
                 t->argument != p->parity)
                 emu_push_ready(t);

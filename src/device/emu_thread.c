@@ -82,7 +82,7 @@ emu_thread *emu_pop_ready(emu_block *b)
 
 static void thread_start(emu_thread *t, emu_block *b)
 {
-    uint32_t number = (uint32_t)b->started++;
+    uint32_t number = emu_turn(b, b->started++, b->thread_count);
     const uint32_t *size = b->worker->launch->block;
     *t = (emu_thread){.number = number, .lane = number % EMU_WARP, .worker = b->worker, .block = b};
     t->index[0] = number % size[0];

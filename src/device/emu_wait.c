@@ -38,7 +38,7 @@ static void barrier_open(emu_block *b, emu_barrier *at, int number)
     *at = (emu_barrier){0};
     b->epoch = ++b->worker->epochs;
     for (int n = 0; n < b->thread_count; n++) {
-        emu_thread *t = b->threads[n];
+        emu_thread *t = b->threads[emu_turn(b, n, b->thread_count)];
         if (!t || t->state != EMU_AT_BARRIER || t->barrier != number) continue;
         t->result = (uint64_t)sum;
         emu_push_ready(t);
@@ -104,8 +104,10 @@ static void together_check(emu_worker *w, int cluster, bool grid)
         if (!grid && b->cluster != cluster) continue;
         b->waiting[grid] = 0;
         b->epoch = ++w->epochs;
-        for (int n = 0; n < b->thread_count; n++)
-            if (b->threads[n] && b->threads[n]->state == state) emu_push_ready(b->threads[n]);
+        for (int n = 0; n < b->thread_count; n++) {
+            emu_thread *t = b->threads[emu_turn(b, n, b->thread_count)];
+            if (t && t->state == state) emu_push_ready(t);
+        }
     }
 }
 
@@ -232,8 +234,10 @@ EMU_ON_STACK static uint64_t call_warp(emu_thread *self, uint32_t mask, int coll
                     if (mask >> o & 1) w->together[l * EMU_WARP + o] = w->time;
         }
         w->waiting &= ~mask;
-        for (int l = 0; l < lanes_there; l++)
+        for (int n = 0; n < lanes_there; n++) {
+            uint32_t l = emu_turn(b, n, lanes_there);
             if (mask >> l & 1 && lanes[l] != self) emu_push_ready(lanes[l]);
+        }
         self->state = EMU_READY;
         return self->result;
     }

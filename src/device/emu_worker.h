@@ -119,6 +119,12 @@ struct emu_worker {
     bool range_tried[EMU_MAX_RANGES];
 };
 
+/* Who comes at place n of `count` threads or lanes: nothing may depend on it. */
+static inline uint32_t emu_turn(const emu_block *b, int n, int count)
+{
+    return (uint32_t)(b->worker->launch->backwards ? count - 1 - n : n);
+}
+
 /* emu_thread.c */
 void emu_stacks_free(emu_worker *w);
 void emu_push_ready(emu_thread *t);
@@ -138,6 +144,8 @@ void emu_check_access(emu_thread *self, const void *address, size_t size_bytes, 
 /* Checked: bytes of the block's shared memory that were written by a thread that has not fenced since are read by
  * `what` ("a copy", "a product"); the bytes themselves are as if never written. */
 void emu_check_fenced(emu_thread *self, uint32_t offset, uint32_t size_bytes, const char *what, emu_place at);
+/* A copy out of these bytes is over, as the thread has waited to see: for the others it is when they have met that thread. */
+void emu_check_waited(emu_thread *self, uint32_t offset, uint32_t size_bytes, const void *place);
 void emu_check_forget(emu_block *b, uint32_t offset, uint32_t size_bytes); /* the copy engine wrote them */
 /* emu_wait.c */
 void emu_call_arrive(emu_thread *self, int number, int count, const char *file, int line);
@@ -160,8 +168,9 @@ void emu_call_bulk_out(emu_thread *self, const void *map, const void *from, cons
                        const char *file, int line);
 void emu_call_bulk_commit(emu_thread *self);
 void emu_call_bulk_wait(emu_thread *self, int pending, const char *file, int line);
-void emu_bulk_land(emu_block *b, uint32_t bar);        /* the copies in of a phase that ends */
-void emu_bulk_finish(emu_thread *self, uint32_t last); /* copies out of groups up to this one; 0: all */
+void emu_bulk_land(emu_block *b, uint32_t bar); /* the copies in of a phase that ends */
+void emu_bulk_finish(emu_thread *self, uint32_t last,
+                     const void *place); /* copies out of groups up to this one; 0: all */
 /* Is somebody filling, or still reading, these bytes? Findings of an ordinary access. */
 void emu_bulk_check(emu_thread *self, uint32_t offset, size_t size_bytes, int kind, const void *place);
 /* emu_matrix.c */

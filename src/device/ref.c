@@ -39,7 +39,8 @@ static void ref_about(const device *d, device_about *about)
              "reference interpreter: checks everything, one program at a time");
 }
 
-static qn_status ref_load(device *d, const tile_kernel *k, const char *binary_path, program **out, qn_error *error)
+static qn_status ref_load(device *d, const tile_kernel *k, const char *binary_path, struct cuda_layout *layout,
+                          program **out, qn_error *error)
 {
     (void)binary_path;
     if (k->raw_language)

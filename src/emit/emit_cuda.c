@@ -4,7 +4,7 @@
  * In: a kernel that went through the pipeline, and a target. Out: text without headers: the parts of the prelude that
  * are used, the frame, one __global__ function per phase that runs all its programs, team by team. The body of a phase
  * is emitted twice: the first time only to see its passes and kept tiles, from which layout.c chooses, the second time
- * for good. Scalars are locals named after the source; tile ops become passes (nest_plan.c, emit_cuda_nest.c).
+ * for good; what was chosen is noted for the launches (geometry.c), so that nothing is emitted again at load. Scalars are locals named after the source; tile ops become passes (nest_plan.c, emit_cuda_nest.c).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/access_notes.h"
@@ -40,9 +40,17 @@ static void mark_products(tile_kernel *k, tile_block *b, tile_op *op, void *cont
     if (op->code == OP_DOT) cuda_dot_mark(context, op);
 }
 
+static _Atomic int64_t walks;
+
+int64_t cuda_walks(void)
+{
+    return walks;
+}
+
 /* Statements of the whole program, in *body. */
 static void run_phase(emitter *e, int phase, text *body)
 {
+    walks++;
     const tile_kernel *k = e->k;
     cuda_state *c = e->cuda;
     int count = k->value_count;
@@ -472,7 +480,7 @@ static void keep_lines(text *functions, size_t from)
 }
 
 /* One launch: a phase, and the next one if the launch gives it a ticket. */
-static qn_status put_launch(emitter *e, int phase, text *body, text *functions, qn_error *error)
+static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *body, text *functions, qn_error *error)
 {
     const tile_kernel *k = e->k;
     const cuda_state *c = e->cuda;
@@ -480,6 +488,7 @@ static qn_status put_launch(emitter *e, int phase, text *body, text *functions, 
     text words = phase_text(e, phase, text_get(body)), more = {0};
     qn_status status = QN_OK;
     if (phase + 1 < k->phase_count) status = cuda_phase_join(e, phase + 1, c->target, body, &joined, error);
+    if (joined) cuda_layout_note_join(layout, phase, e);
     if (joined) more = phase_text(e, phase + 1, text_get(body));
     bool shared = c->shared_bytes || c->slot_bytes || (joined && (e->cuda->shared_bytes || e->cuda->slot_bytes));
     e->out = functions;
@@ -521,13 +530,11 @@ static const char checked_text[] =
     "    return false;\n"
     "}\n";
 
-qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
+static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out, qn_error *error)
 {
-    cuda_target standard = cuda_target_default(target ? target->arch : 0);
-    if (!target) target = &standard;
-    if (k->raw_language) return emit_raw_cuda(k, target, out, error);
+    const cuda_target *target = cuda_layout_target(layout);
     emit_options options = {.line_directives = target->line_directives};
-    emitter e = {.k = k, .options = &options, .memory = arena_new()};
+    emitter e = {.k = k, .options = &options, .memory = cuda_layout_memory(layout)};
     e.name_set = map_new(e.memory);
     e.facts = facts_compute(k, e.memory);
     text functions = {0}, body = {0}, frame = {0};
@@ -539,17 +546,21 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
         const char *why;
         const schedule *s = cuda_schedule(k, p, target, e.memory, &why);
         if (s) {
+            cuda_layout_note_schedule(layout, p, s);
             loop_program program = loops_build(s, e.memory);
             emit_cuda_loops(&e, &program, &functions);
             continue;
         }
         const chained *pair = cuda_chained(k, p, target, e.memory, &why);
         if (pair) {
+            cuda_layout_note_chained(layout, p, pair);
             emit_cuda_chained(&e, pair, &functions);
             continue;
         }
         status = cuda_phase(&e, p, target, &body, error);
-        if (status == QN_OK) status = put_launch(&e, p, &body, &functions, error);
+        if (status != QN_OK) break;
+        cuda_layout_note(layout, p, &e);
+        status = put_launch(&e, p, layout, &body, &functions, error);
     }
     const char *unknown = NULL;
     if (status == QN_OK) {
@@ -566,6 +577,17 @@ qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, 
     text_free(&functions);
     text_free(&body);
     text_free(&frame);
-    arena_free(e.memory);
+    return status;
+}
+
+qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, cuda_layout **layout, qn_error *error)
+{
+    cuda_layout *l = cuda_layout_open(k, target);
+    qn_status status =
+        k->raw_language ? emit_raw_cuda(k, cuda_layout_target(l), out, error) : emit_unit(k, l, out, error);
+    if (layout && status == QN_OK && !k->raw_language)
+        *layout = l;
+    else
+        cuda_layout_free(l);
     return status;
 }

@@ -75,12 +75,16 @@ typedef struct cuda_shape {
     bool ticket;                       /* sync is a ticket: zero once, and zero again after each launch */
 } cuda_shape;
 
-/* The whole translation unit: parts of the prelude, then the kernels. k has been through the pipeline. */
-qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error);
-
-/* The shape of one launch. Text and shape agree because both come from one analysis of the kernel: cuda_layout_new does
- * it once (for a program that is loaded), cuda_shape_of is cheap and allocates nothing; cuda_geometry does both. */
+/* What decides the shape of each launch of a text, kept from its emission for as long as the program is loaded. */
 typedef struct cuda_layout cuda_layout;
+
+/* The whole translation unit: parts of the prelude, then the kernels. k has been through the pipeline. layout: may be
+ * NULL; of a raw kernel it is left alone. */
+qn_status emit_cuda(const tile_kernel *k, const cuda_target *target, text *out, cuda_layout **layout, qn_error *error);
+int64_t cuda_walks(void); /* how often the ops of a phase were walked to make text, in this process */
+
+/* The shape of one launch. cuda_shape_of is cheap and allocates nothing; cuda_layout_new emits the text and drops it, for
+ * those who want the shape alone, cuda_geometry asks it for one shape. */
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error);
 void cuda_layout_free(cuda_layout *layout);
 qn_status cuda_shape_of(const cuda_layout *layout, int phase, const launch_plan *plan, cuda_shape *out,

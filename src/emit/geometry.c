@@ -1,7 +1,7 @@
 /*
  * The shape of a launch. In: a kernel, a target, the extents and counts of a launch. Out: blocks, threads, shared
- * memory, scratch. What the text decided (emit_cuda.c) is kept in a cuda_layout; only numbers that the launch brings are
- * computed here, by the same formulas as in the text.
+ * memory, scratch. What the text decided is noted in a cuda_layout while it is written (emit_cuda.c); only numbers that
+ * the launch brings are computed here, by the same formulas as in the text.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_cuda_chained.h"
@@ -85,9 +85,29 @@ static cuda_target complete(const cuda_target *target)
     return t;
 }
 
-static void note_phase(arena *memory, const emitter *e, phase_shape *s)
+cuda_layout *cuda_layout_open(const tile_kernel *k, const cuda_target *target)
+{
+    arena *memory = arena_new();
+    cuda_layout *l = ARENA_NEW(memory, cuda_layout);
+    CHECK(k->raw_language || k->phase_count <= MAX_PHASES);
+    *l = (cuda_layout){.memory = memory, .kernel = k, .target = complete(target), .phase_count = k->phase_count};
+    return l;
+}
+
+arena *cuda_layout_memory(cuda_layout *l)
+{
+    return l->memory;
+}
+
+const cuda_target *cuda_layout_target(const cuda_layout *l)
+{
+    return &l->target;
+}
+
+void cuda_layout_note(cuda_layout *l, int phase, const emitter *e)
 {
     const cuda_state *c = e->cuda;
+    phase_shape *s = &l->phases[phase];
     *s = (phase_shape){.team = c->team,
                        .shared_bytes = c->shared_bytes,
                        .buffers = e->buffers,
@@ -100,8 +120,14 @@ static void note_phase(arena *memory, const emitter *e, phase_shape *s)
         if (c->kept[i].bytes)
             s->scratch_bytes += (c->kept[i].bytes + 255) / 256 * 256;
         else
-            ARENA_PUSH(memory, s->sized, s->sized_count, s->sized_capacity, i);
+            ARENA_PUSH(l->memory, s->sized, s->sized_count, s->sized_capacity, i);
     }
+}
+
+void cuda_layout_note_join(cuda_layout *l, int phase, const emitter *e)
+{
+    phase_shape *s = &l->phases[phase];
+    s->carries = e->cuda->shared_bytes + (int64_t)e->cuda->slot_bytes * s->team.block;
 }
 
 const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
@@ -123,9 +149,9 @@ const chained *cuda_chained(const tile_kernel *k, int phase, const cuda_target *
     return whole.checked || k->raw_language ? NULL : chained_phase(k, phase, &machine, memory, why);
 }
 
-static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
+void cuda_layout_note_schedule(cuda_layout *l, int phase, const schedule *from)
 {
-    cuda_map *maps = ARENA_ARRAY(memory, cuda_map, from->map_count);
+    cuda_map *maps = ARENA_ARRAY(l->memory, cuda_map, from->map_count);
     for (int i = 0; i < from->map_count; i++) {
         const sched_map *m = &from->maps[i];
         maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
@@ -135,7 +161,14 @@ static void note_schedule(arena *memory, const schedule *from, phase_shape *s)
             maps[i].box[axis] = m->box[m->rank - 1 - axis];
         }
     }
-    *s = (phase_shape){.schedule = from, .maps = maps, .map_count = from->map_count, .carries = -1};
+    l->phases[phase] = (phase_shape){.schedule = from, .maps = maps, .map_count = from->map_count, .carries = -1};
+}
+
+void cuda_layout_note_chained(cuda_layout *l, int phase, const chained *pair)
+{
+    cuda_map *maps = ARENA_ARRAY(l->memory, cuda_map, CUDA_MOST_MAPS);
+    int map_count = cuda_chained_maps(pair, maps);
+    l->phases[phase] = (phase_shape){.chained = pair, .maps = maps, .map_count = map_count, .carries = -1};
 }
 
 /* As many blocks as run at once, each with one program after the other. */
@@ -166,47 +199,14 @@ static qn_status chained_shape(const cuda_layout *l, const chained *c, const lau
 
 qn_status cuda_layout_new(const tile_kernel *k, const cuda_target *target, cuda_layout **out, qn_error *error)
 {
-    arena *memory = arena_new();
-    cuda_layout *l = ARENA_NEW(memory, cuda_layout);
-    *l = (cuda_layout){.memory = memory, .kernel = k, .target = complete(target), .phase_count = k->phase_count};
-    qn_status status = QN_OK;
-    if (!k->raw_language) {
-        CHECK(k->phase_count <= MAX_PHASES);
-        emit_options options = {0};
-        emitter e = {.k = k, .options = &options, .memory = memory};
-        e.name_set = map_new(memory);
-        e.facts = facts_compute(k, memory);
-        text body = {0};
-        for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-            const char *why;
-            const schedule *chosen = cuda_schedule(k, p, &l->target, memory, &why);
-            if (chosen) {
-                note_schedule(memory, chosen, &l->phases[p]);
-                continue;
-            }
-            const chained *pair = cuda_chained(k, p, &l->target, memory, &why);
-            if (pair) {
-                cuda_map *maps = ARENA_ARRAY(memory, cuda_map, CUDA_MOST_MAPS);
-                int map_count = cuda_chained_maps(pair, maps);
-                l->phases[p] = (phase_shape){.chained = pair, .maps = maps, .map_count = map_count, .carries = -1};
-                continue;
-            }
-            status = cuda_phase(&e, p, &l->target, &body, error);
-            if (status != QN_OK) break;
-            note_phase(memory, &e, &l->phases[p]);
-            bool joined = false;
-            if (p + 1 < k->phase_count) status = cuda_phase_join(&e, p + 1, &l->target, &body, &joined, error);
-            if (joined)
-                l->phases[p].carries = e.cuda->shared_bytes + (int64_t)e.cuda->slot_bytes * l->phases[p].team.block;
-        }
-        text_free(&body);
+    if (k->raw_language) {
+        *out = cuda_layout_open(k, target);
+        return QN_OK;
     }
-    if (status != QN_OK) {
-        arena_free(memory);
-        return status;
-    }
-    *out = l;
-    return QN_OK;
+    text dropped = {0};
+    qn_status status = emit_cuda(k, target, &dropped, out, error);
+    text_free(&dropped);
+    return status;
 }
 
 void cuda_layout_free(cuda_layout *layout)

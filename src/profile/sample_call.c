@@ -154,7 +154,7 @@ static qn_status make_twin(lines *l, const cuda_device *d, const variant *v, qn_
 {
     text source = {0}, lined = {0};
     nvrtc_options options = {.arch = d->target.arch, .line_info = true};
-    qn_status status = d->driver->emit((const device *)d, v->kernel, &source, error);
+    qn_status status = d->driver->emit((const device *)d, v->kernel, &source, NULL, error);
     if (status == QN_OK) {
         show_put_lines(text_get(&source), v->kernel->file ? v->kernel->file : "kernel.cu", &lined);
         status = nvrtc_compile(d->compiler, text_get(&lined), "kernel.cu", &options, &l->twin, error);

@@ -5,6 +5,7 @@
  * context's lock is not held: any number of threads compile at once. SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
+#include "emit/emit_cuda.h"
 #include "run/cache.h"
 #include "run/dump.h"
 
@@ -49,12 +50,13 @@ typedef struct emission {
     const device_slot *slot;
     const tile_kernel *kernel;
     text *source;
+    struct cuda_layout **layout;
 } emission;
 
 static qn_status emit(void *context, qn_error *error)
 {
     const emission *e = context;
-    return e->slot->driver->emit(e->slot->device, e->kernel, e->source, error);
+    return e->slot->driver->emit(e->slot->device, e->kernel, e->source, e->layout, error);
 }
 
 typedef struct transformation {
@@ -75,12 +77,12 @@ static qn_status transform(void *context, qn_error *error)
 
 /* Text and binary of a kernel that went through the pipeline. */
 static qn_status build(qn_context *context, int slot, variant *v, dump *d, char *path, size_t path_size,
-                       qn_error *error)
+                       struct cuda_layout **layout, qn_error *error)
 {
     const device_slot *s = &context->slots[slot];
     text source = {0}, key = {0};
     CHECK(s->driver->emit);
-    qn_status status = heap_try(emit, &(emission){s, v->kernel, &source}, error);
+    qn_status status = heap_try(emit, &(emission){s, v->kernel, &source, layout}, error);
     if (status == QN_OK) {
         text_print(&key, "device %s, ABI %d\n", s->driver->name, CPU_ABI_VERSION);
         if (s->driver->tool) s->driver->tool(s->device, &key);
@@ -114,21 +116,27 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
 {
     const device_slot *s = &context->slots[slot];
     char path[4096];
+    struct cuda_layout *layout = NULL;
     int64_t start = clock_now_ns();
     if (s->driver->emit) {
         d->context = context;
         QN_TRY(heap_try(transform, &(transformation){from, facts, v, d}, error));
-        QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
+        qn_status built = build(context, slot, v, d, path, sizeof(path), &layout, error);
+        if (built != QN_OK) {
+            cuda_layout_free(layout);
+            return built;
+        }
     } else {
         v->kernel = from->kernel;
     }
     int64_t loading = clock_now_ns();
     if (!v->from_cache) v->compile_ns = loading - start;
-    qn_status status = s->driver->load(s->device, v->kernel, s->driver->emit ? path : NULL, &v->program, error);
+    qn_status status = s->driver->load(s->device, v->kernel, s->driver->emit ? path : NULL, layout, &v->program, error);
     if (status && s->driver->emit && (v->from_cache || cache_lost(path))) {
-        QN_TRY(build(context, slot, v, d, path, sizeof(path), error));
-        status = s->driver->load(s->device, v->kernel, path, &v->program, error);
+        status = build(context, slot, v, d, path, sizeof(path), NULL, error);
+        if (status == QN_OK) status = s->driver->load(s->device, v->kernel, path, layout, &v->program, error);
     }
+    if (status != QN_OK) cuda_layout_free(layout);
     QN_TRY(status);
     if (s->driver->emit) v->binary_path = arena_copy_text(v->memory, path, strlen(path));
     v->load_ns = clock_now_ns() - (v->from_cache ? start : loading);

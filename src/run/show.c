@@ -188,7 +188,7 @@ static qn_status show_text(show_request *r, const tile_kernel *k, text *out, qn_
     const device_slot *s = &r->call->context->slots[r->slot];
     text source = {0};
     int64_t start = clock_now_ns();
-    qn_status status = s->driver->emit(s->device, k, &source, error);
+    qn_status status = s->driver->emit(s->device, k, &source, NULL, error);
     show_time(&r->times, "emit", "", clock_now_ns() - start);
     if (status == QN_OK && !strcmp(r->stage, "asm")) {
         start = clock_now_ns();

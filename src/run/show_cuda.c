@@ -143,7 +143,7 @@ qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *
     text source = {0};
     int64_t start = clock_now_ns();
     qn_status status =
-        k->raw_language ? emit_raw_cuda(k, &r->target, &source, error) : emit_cuda(k, &r->target, &source, error);
+        emit_cuda(k, &r->target, &source, NULL, error);
     show_time(&r->times, "emit", "", clock_now_ns() - start);
     if (status == QN_OK && !strcmp(r->stage, "hints"))
         status = show_look(r, k, text_get(&source), error);

@@ -129,7 +129,7 @@ kernel_texts *texts_make(qn_context *context, int slot, const tile_kernel *k)
     text words = {0};
     bool cuda = target_runs_cuda(s->name);
     if (s->driver->emit) {
-        if (s->driver->emit(s->device, k, &words, NULL) != QN_OK) text_clear(&words);
+        if (s->driver->emit(s->device, k, &words, NULL, NULL) != QN_OK) text_clear(&words);
     } else {
         tile_print(k, &words);
     }

@@ -22,7 +22,8 @@ QUERN_FUZZ=10
 ASAN_OPTIONS=detect_leaks=1
 UBSAN_OPTIONS=print_stacktrace=1
 export QUERN_CACHE QUERN_CC ASAN_OPTIONS UBSAN_OPTIONS QUERN_FUZZ
-# Without debug information, which is half of the compile time; a failure here is looked at with `make sanitize`.
+# Neither optimised (build type None) nor with debug information: that is three quarters of the compile time; a failure
+# here is looked at with `make sanitize`.
 test -f "$quick/build.ninja" || cmake -S "$root" -B "$quick" -G Ninja -DQUERN_SANITIZE=address,undefined \
     -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-g0 >"$work/log" 2>&1 || cat "$work/log"
 if ! ninja -C "$quick" -j "${QUERN_TEST_JOBS:-2}" $tests >"$work/log" 2>&1; then

@@ -8,6 +8,8 @@
 
 #include "launch_of.h"
 
+#include <quern/quern.h>
+
 static text emitted;
 
 /* The kernels alone, without the prelude. */
@@ -18,7 +20,7 @@ static const char *emit_text(const char *file, const char *name, const char *set
     qn_error error;
     launch_of l = launch_make(file, name, settings, &target);
     text_clear(&emitted);
-    if (l.kernel && emit_cuda(l.kernel, &target, &emitted, &error) != QN_OK)
+    if (l.kernel && emit_cuda(l.kernel, &target, &emitted, NULL, &error) != QN_OK)
         test_fail(__FILE__, __LINE__, error.message);
     launch_free(&l);
     const char *kernels = strstr(text_get(&emitted), "extern \"C\" __global__");
@@ -81,8 +83,7 @@ TEST(barriers)
     t = emit_text("kernels/layernorm.qn", "layer_norm", "T=f32 rows=64 cols=200000", false);
     EXPECT(strstr(t, "cluster_fold_sum_f32") && strstr(t, "copy_async(") && strstr(t, "copy_wait<0>"));
     t = emit_text("kernels/sum.qn", "sum_tree", "n=1073741824", false);
-    EXPECT(strstr(t, "grid_fold_sum_f32") &&
-           strstr(t, "for (; c < n_")); /* the rest of a row no chip holds */
+    EXPECT(strstr(t, "grid_fold_sum_f32") && strstr(t, "for (; c < n_")); /* the rest of a row no chip holds */
 }
 
 TEST(launches)
@@ -144,4 +145,28 @@ TEST(checked)
     text_free(&emitted);
 }
 
-TEST_MAIN(CASE(frame), CASE(vectors), CASE(barriers), CASE(launches), CASE(loops), CASE(readable), CASE(checked))
+/* From the call to the launch: a walk to see, one to write; none to load it or to find the launch's shape. */
+TEST(emitted_once)
+{
+    qn_context *context = NULL;
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    qn_error error;
+    float x[48] = {0}, y[48];
+    const int64_t extents[] = {3, 16};
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1}, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_file(context, QUERN_ROOT "/kernels/softmax.qn", &module, &error) == QN_OK);
+    EXPECT(qn_call_new(module, "softmax_row", &call, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 2, extents, NULL, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "y", y, QN_F32, 2, extents, NULL, &error) == QN_OK);
+    int64_t before = cuda_walks();
+    EXPECT(qn_call_run(call, "emu", &error) == QN_OK && y[47] == 1.0f / 16);
+    EXPECT(cuda_walks() - before == 2);
+    EXPECT(qn_call_run(call, "emu", &error) == QN_OK && cuda_walks() - before == 2);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(emitted_once), CASE(frame), CASE(vectors), CASE(barriers), CASE(launches), CASE(loops), CASE(readable),
+          CASE(checked))

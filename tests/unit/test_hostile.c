@@ -165,7 +165,7 @@ static bool emit_both(const char *file, const char *printed, const char *const *
     cuda_target target = cuda_target_default(90);
     target.line_directives = true;
     good = good && emit_c(k, &options, &out->c, &error) == QN_OK;
-    good = good && emit_cuda(k, &target, &out->cuda, &error) == QN_OK;
+    good = good && emit_cuda(k, &target, &out->cuda, NULL, &error) == QN_OK;
     if (good) show_put_lines(text_get(&out->cuda), file, &out->lines);
     text_free(&dump);
     arena_free(memory);

@@ -184,12 +184,12 @@ TEST(knobs)
         EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK);
         bytes[i] = s.shared_bytes;
         text_clear(&out);
-        EXPECT(emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+        EXPECT(emit_cuda(l.kernel, h200(), &out, NULL, &error) == QN_OK);
         EXPECT(strstr(text_get(&out), i ? "true, true, 6, " : "true, true, 2, "));
     }
     EXPECT(bytes[1] > 2 * bytes[0]);
     l.kernel->knob_stages = 1;
-    EXPECT(emit_cuda(l.kernel, h200(), &out, &error) == QN_BAD_CALL && strstr(error.message, "2 to 16"));
+    EXPECT(emit_cuda(l.kernel, h200(), &out, NULL, &error) == QN_BAD_CALL && strstr(error.message, "2 to 16"));
     launch_free(&l);
     text_free(&out);
 }
@@ -206,7 +206,7 @@ TEST(launch_bounds)
         launch_of l = launch_make("kernels/matmul.qn", "matmul_tiled", settings[i], h200());
         text out = {0};
         int bound = 0;
-        EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+        EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, NULL, &error) == QN_OK);
         const char *words = strstr(text_get(&out), "__launch_bounds__(");
         EXPECT(words && sscanf(words, "__launch_bounds__(%d", &bound) == 1);
         EXPECT(s.threads <= bound && s.shared_bytes <= h200()->shared_bytes);
@@ -221,7 +221,7 @@ TEST(room_beside_packed_rows)
     qn_error error;
     launch_of l = launch_make("kernels/layernorm.qn", "layer_norm", "T=bf16 rows=64 cols=4096", h200());
     text out = {0};
-    EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, &error) == QN_OK);
+    EXPECT(l.kernel && emit_cuda(l.kernel, h200(), &out, NULL, &error) == QN_OK);
     EXPECT(strstr(text_get(&out), "__launch_bounds__(256, 2)") != NULL);
     text_free(&out);
     launch_free(&l);

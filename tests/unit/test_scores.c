@@ -277,7 +277,7 @@ TEST(heads_run_on_the_matrix_units)
             }
             text source = {0};
             EXPECT(passes_run(k, NULL, NULL, NULL, &error) == QN_OK);
-            EXPECT(emit_cuda(k, NULL, &source, &error) == QN_OK);
+            EXPECT(emit_cuda(k, NULL, &source, NULL, &error) == QN_OK);
             EXPECT(strstr(text_get(&source), "(scores, matrix_at(fixed") != NULL);
             /* Heads of 128 want the most registers. */
             if (compiles && c->depth == 128)
