@@ -78,7 +78,7 @@ static inline bool html_wrong(html_page *p, const char *what, const char *at)
 
 static inline bool html_is_void(const char *name)
 {
-    static const char *const list[] = {"meta", "input", "br", "link", "img"};
+    static const char *const list[] = {"meta", "input", "br", "wbr", "link", "img"};
     for (int i = 0; i < 5; i++)
         if (!strcmp(list[i], name)) return true;
     return false;

@@ -113,10 +113,7 @@ static void remarks(const bench *b, text *out)
     remark_times(b, out);
     remark_copies(b, out);
     for (int i = 0; i < b->variant_count; i++) odd |= share_is_above(share_of_limit(b, &b->variants[i], &limit));
-    if (odd)
-        text_add(out,
-                 "more than 100%: a limit was measured while the machine was busy with other work, or a large part "
-                 "of what this counts as moved is never touched\n");
+    if (odd) text_print(out, "%s\n", above_words);
     if (!target_find(b->device)->timed && target_runs_cuda(b->device))
         text_add(out, "emu is for checking CUDA text: its times say nothing about a GPU\n");
     if (b->arrays.in_cache && b->arrays.count)
@@ -171,7 +168,7 @@ static void row(const bench *b, const bench_variant *v, table *t)
     number_cell(t, timed ? v->bytes / time->median_ns : NAN, 1);
     number_cell(t, timed ? v->flops / time->median_ns : NAN, 1);
     if (isfinite(share))
-        table_cell(t, "%.0f%% %s", share * 100, limit_words(share, limit));
+        table_cell(t, "%.0f%% %s", share * 100, limit);
     else
         table_cell(t, "-");
     verdict_cell(t, &v->first);

@@ -14,7 +14,8 @@ enum { WIDTH = 760, HEIGHT = 420, LEFT = 70, RIGHT = 20, TOP = 34, BOTTOM = 52, 
 
 /* Colours that are told apart by everybody (Okabe and Ito). */
 static const char *const colours[] = {"#0072b2", "#e69f00", "#cc79a7", "#009e73",
-                                      "#5b636d", "#b3261e", "#56b4e9"}; /* as report.css has them */
+                                      "#5b636d", "#b3261e", "#a07840"}; /* as report.css has them */
+static const char *const dark_colours[] = {"#56a8e0", "#e9b949", "#d993bd", "#3fc49a", "#9aa3ad", "#ff8a80", "#a07840"};
 
 typedef struct plot {
     const qn_bench_results *results;
@@ -128,7 +129,7 @@ static void draw_axes(const plot *p, text *out)
     for (double x = p->log_x ? ceil(p->x_low - 1e-9) : p->x_low; x <= p->x_high + 1e-9; x += x_step) {
         text_print(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x_place(p, x), HEIGHT - BOTTOM + 18);
         if (p->log_x)
-            text_print(out, "2<tspan dy=\"-5\" font-size=\"9\">%.0f</tspan></text>\n", x);
+            text_print(out, "2<tspan dy=\"-5\" font-size=\"75%%\">%.0f</tspan></text>\n", x);
         else
             text_print(out, "%g</text>\n", x);
     }
@@ -183,27 +184,28 @@ static void draw_series(const plot *p, int number, corner *c, text *out)
 {
     const char *colour = colours[number % COUNT(colours)], *dash = number >= COUNT(colours) ? "6 3" : "none";
     int count = collect(p, p->series[number], false, c);
-    text_print(out, "<polygon fill=\"%s\" opacity=\"0.18\" points=\"", colour);
+    text_print(out, "<g class=\"s%d\">\n<polygon class=\"band\" fill=\"%s\" opacity=\"0.18\" points=\"",
+               number % COUNT(colours), colour);
     for (int i = 0; i < count; i++)
         text_print(out, "%.1f,%.1f ", x_place(p, c[i].x), y_place(p, fmin(c[i].high, p->y_high)));
     for (int i = count - 1; i >= 0; i--) text_print(out, "%.1f,%.1f ", x_place(p, c[i].x), y_place(p, c[i].low));
     text_add(out, "\"/>\n");
-    const char *style =
-        arena_print(p->memory, "stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\"", colour, dash);
+    const char *style = arena_print(
+        p->memory, "class=\"curve\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\"", colour, dash);
     draw_line(p, c, count, style, out);
     for (int i = 0; i < count; i++) {
-        text_print(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>", x_place(p, c[i].x),
-                   y_place(p, c[i].y), colour);
+        text_print(out, "<circle class=\"mark\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>",
+                   x_place(p, c[i].x), y_place(p, c[i].y), colour);
         add_escaped(out, p->series[number]);
         text_print(out, ", %s = %.0f: %.4g</title></circle>\n", p->name, p->log_x ? exp2(c[i].x) : c[i].x, c[i].y);
     }
     int x = LEFT + number % 2 * (WIDTH - LEFT) / 2, y = HEIGHT + number / 2 * LEGEND_LINE;
     text_print(out,
-               "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"3\" "
+               "<line class=\"curve\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"3\" "
                "stroke-dasharray=\"%s\"/><text x=\"%d\" y=\"%d\">",
                x, x + 22, y, y, colour, dash, x + 28, y + 4);
     add_escaped(out, p->series[number]);
-    text_add(out, "</text>\n");
+    text_add(out, "</text>\n</g>\n");
 }
 
 /* One panel, `top` from the top of the picture; gives its height. */
@@ -217,9 +219,9 @@ static int draw(plot *p, int top, text *out)
         draw_line(p, c, count, "class=\"roof\"", out);
         int y = HEIGHT + p->series_count / 2 * LEGEND_LINE, x = LEFT + p->series_count % 2 * (WIDTH - LEFT) / 2;
         text_print(out,
-                   "<line class=\"roof\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\">roof of %s: "
-                   "memory or multiply-adds, measured</text>\n",
-                   x, x + 22, y, y, x + 28, y + 4, "the first");
+                   "<line class=\"roof\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\">roof of the "
+                   "first, measured</text>\n",
+                   x, x + 22, y, y, x + 28, y + 4);
     }
     for (int i = 0; i < p->series_count; i++) draw_series(p, i, c, out);
     text_add(out, "</g>\n");
@@ -241,6 +243,10 @@ bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *o
         if ((which >> flops & 1) && p.name && look(&p)) height += draw(&p, height, &panels);
         arena_free(p.memory);
     }
+    text dark = {0};
+    for (int i = 0; i < COUNT(dark_colours); i++)
+        text_print(&dark, " .s%d .curve { stroke: %s; } .s%d .mark, .s%d .band { fill: %s; }", i, dark_colours[i], i, i,
+                   dark_colours[i]);
     if (height)
         text_print(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
@@ -249,9 +255,10 @@ bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *o
                    "} .grid { stroke: #999; "
                    "stroke-opacity: .35; } .roof { stroke: #555; stroke-width: 1.5; stroke-dasharray: 3 4; }\n"
                    "@media (prefers-color-scheme: dark) { svg { background: #1b1b1d; } text { fill: #ddd; } .roof { "
-                   "stroke: #bbb; } }</style>\n"
+                   "stroke: #bbb; }%s }</style>\n"
                    "%s</svg>\n",
-                   WIDTH, height, WIDTH, text_get(&panels));
+                   WIDTH, height, WIDTH, text_get(&dark), text_get(&panels));
+    text_free(&dark);
     text_free(&panels);
     return height > 0;
 }

@@ -99,6 +99,7 @@ extern const char *const slice_class_names[SLICE_CLASSES];
 /* ---- the page ---- */
 
 void html_text(text *out, const char *words); /* with & < > " as entities; NULL is nothing */
+void html_name(text *out, const char *words); /* likewise; a line may end behind _ ( and , */
 void html_print(text *out, const char *format, ...) __attribute__((format(printf, 2, 3))); /* likewise, formatted */
 void html_open_section(text *out, const char *id, const char *title, const char *about);
 void html_close_section(text *out);

@@ -94,15 +94,51 @@ static void interval_cell(const qn_bench_comparison *c, text *out)
 
 /* What differs between the rows: the rest is said once, above the table. */
 typedef struct shown_columns {
-    bool benches, arguments, baseline;
+    bool status, benches, arguments, baseline;
+    const qn_bench_point *like; /* settings that all points have as this one are not in the column; NULL: all are */
+    const qn_bench_results *all;
 } shown_columns;
+
+/* Whether every point has this value: it stands in the heading then. */
+static bool is_constant(const qn_bench_results *r, const qn_bench_setting *s)
+{
+    for (int i = 0; i < r->point_count; i++) {
+        bool same = false;
+        for (int k = 0; k < r->points[i].setting_count; k++) {
+            const qn_bench_setting *other = &r->points[i].settings[k];
+            same |= !strcmp(other->name, s->name) && !strcmp(other->value, s->value);
+        }
+        if (!same) return false;
+    }
+    return true;
+}
+
+/* The settings that are constant, or those that are not, as "n = 1024, T = f32". */
+static void put_settings(const qn_bench_results *r, const qn_bench_point *p, bool constant, text *out)
+{
+    int count = 0;
+    for (int i = 0; i < p->setting_count; i++)
+        if (is_constant(r, &p->settings[i]) == constant)
+            html_print(out, "%s%s = %s", count++ ? ", " : "", p->settings[i].name, p->settings[i].value);
+}
+
+static void arguments_cell(const qn_bench_point *p, const shown_columns *shown, text *out)
+{
+    if (!shown->like) {
+        html_cell_text(out, p->arguments);
+        return;
+    }
+    text_add(out, "<td>");
+    put_settings(shown->all, p, false, out);
+    text_add(out, "</td>");
+}
 
 static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const shown_columns *shown, text *out)
 {
     bool timed = is_timed(v);
     const qn_bench_time *t = &v->time;
     text_add(out, "<tr><td class=\"name\">");
-    html_text(out, v->label);
+    html_name(out, v->label);
     if (*v->message) {
         text_add(out, "<small>");
         html_text(out, v->message);
@@ -112,11 +148,12 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const sh
     html_cell_duration(out, timed ? t->median_ns : NAN);
     comparison_cells(&v->first, out);
     html_cell_number(out, 100 * v->share_of_limit, "%.0f");
-    html_cell_text(out, *v->limit ? limit_words(v->share_of_limit, v->limit) : "-");
-    text_print(out, "<td class=\"%s\">%s</td>", v->status == QN_VARIANT_OK ? "good" : "bad",
-               variant_status_names[v->status]);
+    html_cell_text(out, *v->limit ? v->limit : "-");
+    if (shown->status)
+        text_print(out, "<td class=\"%s\">%s</td>", v->status == QN_VARIANT_OK ? "good" : "bad",
+                   variant_status_names[v->status]);
     if (shown->benches) html_cell_text(out, p->bench);
-    if (shown->arguments) html_cell_text(out, p->arguments);
+    if (shown->arguments) arguments_cell(p, shown, out);
     if (shown->baseline) comparison_cells(&v->baseline, out);
     html_cell_number(out, timed ? 50 * (t->interval_high_ns - t->interval_low_ns) / t->median_ns : NAN, "%.2f");
     html_cell_duration(out, timed ? t->low_ns : NAN);
@@ -158,23 +195,38 @@ static void put_skipped(const qn_bench_results *r, text *out)
     if (count) text_add(out, ".</p>\n");
 }
 
+/* A share that cannot be is explained below the table: in it, the words would push the numbers off the screen. */
+static void put_above(const qn_bench_results *r, text *out)
+{
+    bool above = false;
+    for (int i = 0; i < r->point_count; i++)
+        for (int k = 0; k < r->points[i].variant_count; k++)
+            above |= share_is_above(r->points[i].variants[k].share_of_limit);
+    if (above) page_note(out, "about", above_words);
+}
+
 static void put_table(const qn_bench_results *r, text *out)
 {
-    static const char *const before[] = {"variant", "time",  "against the first", "times as fast", "% of limit",
-                                         "limit",   "status"};
+    static const char *const before[] = {"variant",       "time",       "against the first",
+                                         "times as fast", "% of limit", "limit"};
     static const char *const baselines[] = {"against the baseline", "times as fast"};
     static const char *const after[] = {"± % of it", "20 %",    "80 %",     "GB/s",     "TFLOP/s", "99 % sure",
                                         "error",     "samples", "outliers", "in cache", "MHz"};
-    const char *heads[COUNT(before) + 2 + COUNT(baselines) + COUNT(after)];
-    shown_columns shown = {0};
+    const char *heads[COUNT(before) + 3 + COUNT(baselines) + COUNT(after)];
+    shown_columns shown = {.all = r};
     int count = COUNT(before);
     for (int i = 0; i < r->point_count; i++) {
         shown.benches |= strcmp(r->points[i].bench, r->points[0].bench) != 0;
         shown.arguments |= strcmp(r->points[i].arguments, r->points[0].arguments) != 0;
-        for (int k = 0; k < r->points[i].variant_count; k++)
+        for (int k = 0; k < r->points[i].variant_count; k++) {
+            qn_variant_status status = r->points[i].variants[k].status;
             shown.baseline |= r->points[i].variants[k].baseline.verdict != QN_NOT_COMPARED;
+            shown.status |= status != QN_VARIANT_OK && status != QN_VARIANT_SKIPPED;
+        }
     }
+    if (shown.arguments && !shown.benches && r->points[0].setting_count) shown.like = &r->points[0];
     memcpy(heads, before, sizeof(before));
+    if (shown.status) heads[count++] = "status";
     if (shown.benches) heads[count++] = "bench";
     if (shown.arguments) heads[count++] = "arguments";
     if (shown.baseline) memcpy(heads + count, baselines, sizeof(baselines));
@@ -185,10 +237,14 @@ static void put_table(const qn_bench_results *r, text *out)
         "Times are medians; the median is within the percents of ± with 95 % confidence. Every variant was "
         "checked against the reference before it was timed.");
     if (r->point_count && (!shown.benches || !shown.arguments)) {
-        text_add(out, "<p class=\"about\">All rows: ");
+        text_print(out, "<p class=\"about\">All rows: %s", shown.status ? "" : "ok, ");
         if (!shown.benches) html_text(out, r->points[0].bench);
         text_add(out, !shown.benches && !shown.arguments ? ", " : "");
         if (!shown.arguments) html_text(out, r->points[0].arguments);
+        text constants = {0};
+        if (shown.like) put_settings(r, shown.like, true, &constants);
+        if (constants.length) text_print(out, ", %s", text_get(&constants));
+        text_free(&constants);
         text_add(out, ".</p>\n");
     }
     html_table_open(out, "results", heads, count + COUNT(after));
@@ -198,6 +254,7 @@ static void put_table(const qn_bench_results *r, text *out)
                 put_row(&r->points[i], &r->points[i].variants[k], &shown, out);
     html_table_close(out);
     put_skipped(r, out);
+    put_above(r, out);
     html_close_section(out);
 }
 
@@ -255,7 +312,7 @@ static void put_sweeps(const qn_bench_results *r, text *out)
 
 /* ---- distributions and ratios ---- */
 
-enum { BINS = 60, MOST_SHAPES = 24, ROW = 34 };
+enum { BINS = 60, MOST_SHAPES = 24, ROW = 40, NAME = 18, RATIO_ROW = 30 }; /* NAME: of a row, above its bars */
 
 typedef struct unit {
     const char *name;
@@ -294,21 +351,21 @@ static void put_histogram(const plot *p, const qn_bench_variant *v, double ns, d
     double width = p->width / BINS;
     for (int i = 0; i < BINS; i++)
         if (bins[i]) {
-            double height = (ROW - 14) * (double)bins[i] / most;
+            double height = (ROW - NAME - 2) * (double)bins[i] / most;
             text_print(p->out,
                        "<rect class=\"mark\" opacity=\"0.6\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
                        p->left + i * width, top + ROW - 2 - height, width, height);
         }
     double low = plot_x(p, fmax(v->time.interval_low_ns / ns, p->x_low));
     double high = plot_x(p, fmin(v->time.interval_high_ns / ns, p->x_high));
-    text_print(p->out, "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>", low, top + 11,
-               fmax(high - low, 1), ROW - 13);
-    text_print(p->out, "<path class=\"median\" d=\"M%.1f %.1fV%.1f\"/>\n", plot_x(p, v->time.median_ns / ns), top + 11,
-               top + ROW - 2);
+    text_print(p->out, "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>", low, top + NAME - 1,
+               fmax(high - low, 1), ROW - NAME - 1);
+    text_print(p->out, "<path class=\"median\" d=\"M%.1f %.1fV%.1f\"/>\n", plot_x(p, v->time.median_ns / ns),
+               top + NAME - 1, top + ROW - 2);
     text words = {0};
     text_print(&words, "%s%s", v->label, v->time.two_peaks ? " (two peaks)" : "");
     if (beyond) text_print(&words, ", %d beyond the picture", beyond);
-    put_label(p, top + 9, text_get(&words));
+    put_label(p, top + NAME - 5, text_get(&words));
     text_free(&words);
 }
 
@@ -355,29 +412,29 @@ static void put_ratios(const qn_bench_point *point, text *out)
     for (int i = 0; i < point->variant_count; i++) {
         const qn_bench_comparison *c = &point->variants[i].first;
         if (!c->verdict || shown++ >= MOST_SHAPES) continue;
-        low = fmin(low, c->ratio_low * 0.97);
-        high = fmax(high, c->ratio_high * 1.03);
+        low = fmin(low, 0.97 / c->ratio_high);
+        high = fmax(high, 1.03 / c->ratio_low);
     }
     if (!shown) return;
     shown = MINIMUM(shown, MOST_SHAPES);
     plot p = {.x_low = low, .x_high = high, .y_low = 0, .y_high = 1, .x_log = high / low > 3};
-    plot_open(&p, out, "Ratios to the first variant", 760, 24 * shown + 60);
+    plot_open(&p, out, "Ratios to the first variant", 760, RATIO_ROW * shown + 60);
     p.no_y = true;
-    plot_axes(&p, "time over that of the first variant, 99 % interval", "");
+    plot_axes(&p, "times as fast as the first variant, 99 % interval", "");
     text_print(out, "<path class=\"limit\" d=\"M%.1f %.1fV%.1f\"/>", plot_x(&p, 1), p.top, p.top + p.height);
     int row = 0;
     for (int i = 0; i < point->variant_count && row < MOST_SHAPES; i++) {
         const qn_bench_comparison *c = &point->variants[i].first;
         if (!c->verdict) continue;
-        double y = p.top + 24 * row++ + 16;
+        double y = p.top + RATIO_ROW * row++ + RATIO_ROW - 8;
         int colour = c->verdict == QN_FASTER ? 3 : c->verdict == QN_SLOWER ? 5 : 4;
         text_print(out,
                    "<g class=\"s%d\"><path class=\"curve\" d=\"M%.1f %.1fH%.1f\"/><circle class=\"mark\" cx=\"%.1f\" "
                    "cy=\"%.1f\" r=\"4\"/></g>",
-                   colour, plot_x(&p, c->ratio_low), y, plot_x(&p, c->ratio_high), plot_x(&p, c->ratio), y);
+                   colour, plot_x(&p, 1 / c->ratio_high), y, plot_x(&p, 1 / c->ratio_low), plot_x(&p, 1 / c->ratio), y);
         text words = {0};
         text_print(&words, "%s: %s", point->variants[i].label, qn_verdict_name(c->verdict));
-        put_label(&p, y - 6, text_get(&words));
+        put_label(&p, y - 8, text_get(&words));
         text_free(&words);
     }
     plot_close(&p);

@@ -13,6 +13,17 @@ void html_text(text *out, const char *words)
     if (words) text_add_escaped(out, ESCAPE_PAGE, words, strlen(words));
 }
 
+void html_name(text *out, const char *words)
+{
+    while (*words) {
+        size_t length = strcspn(words, "_(,");
+        length += words[length] != 0;
+        text_add_escaped(out, ESCAPE_PAGE, words, length);
+        words += length;
+        if (*words) text_add(out, "<wbr>");
+    }
+}
+
 void html_print(text *out, const char *format, ...)
 {
     text words = {0};
@@ -67,8 +78,8 @@ void html_table_open(text *out, const char *id, const char *const *heads, int co
     text_print(out,
                "<div class=\"tools\"><input type=\"search\" placeholder=\"filter\" aria-label=\"filter the table\" "
                "data-filter=\"%s\"><button type=\"button\" data-csv=\"%s\">copy as CSV</button></div>\n"
-               "<div class=\"scroll\"><table class=\"sortable\" id=\"%s\">\n<thead><tr>",
-               id, id, id);
+               "<div class=\"scroll\"><table class=\"sortable%s\" id=\"%s\">\n<thead><tr>",
+               id, id, count > 16 ? " wide" : "", id);
     for (int i = 0; i < count; i++) {
         text_add(out, "<th scope=\"col\" tabindex=\"0\">");
         html_text(out, heads[i]);

@@ -10,7 +10,7 @@
 void plot_open(plot *p, text *out, const char *title, double width, double height)
 {
     p->out = out;
-    p->left = 64;
+    p->left = 70;
     p->top = 12;
     p->width = width - p->left - 16;
     p->height = height - p->top - 46;
@@ -92,7 +92,7 @@ void plot_axes(plot *p, const char *x_name, const char *y_name)
     text_print(out, "<text class=\"axis\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", p->left + p->width / 2,
                p->top + p->height + 36);
     html_text(out, x_name);
-    text_print(out, "</text><text class=\"axis\" transform=\"translate(14 %.1f) rotate(-90)\" text-anchor=\"middle\">",
+    text_print(out, "</text><text class=\"axis\" transform=\"translate(12 %.1f) rotate(-90)\" text-anchor=\"middle\">",
                p->top + p->height / 2);
     html_text(out, y_name);
     text_add(out, "</text>\n");

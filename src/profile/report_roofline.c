@@ -23,7 +23,7 @@ static bool is_drawn(const roof_dot *d)
 /* ---- roofs ---- */
 
 /* The slope of one memory, up to the highest peak. */
-static void put_slope(const plot *p, const roof *r, double peak)
+static void put_slope(const plot *p, const roof *r, double peak, bool highest)
 {
     double knee = peak / r->value, from_x = p->x_low, from_y = r->value * p->x_low;
     if (from_y < p->y_low) {
@@ -34,10 +34,10 @@ static void put_slope(const plot *p, const roof *r, double peak)
     if (x1 <= x0) return;
     text_print(p->out, "<path class=\"roof %s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", r->dashed ? "second" : "first", x0, y0,
                x1, y1);
-    /* The name runs along it. */
+    /* The name runs along it: above the highest, below the others, which may be near it. */
     double angle = atan2(y1 - y0, x1 - x0) * 180 / 3.14159265358979, at = r->dashed ? 0.4 : 0.08;
     text_print(p->out, "<text class=\"roof-name\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
-               x0 + at * (x1 - x0), y0 + at * (y1 - y0) - 5, angle);
+               x0 + at * (x1 - x0), y0 + at * (y1 - y0) + (highest ? -5 : 19), angle);
     html_print(p->out, "%s %.4g GB/s", r->name, r->value);
     text_add(p->out, "</text>\n");
 }
@@ -81,11 +81,11 @@ static void put_dots(const plot *p, const roof_dot *dots, int count)
         double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
         put_dot(p, d, x, y, radius);
         /* A name that would lie over another is left to the tip. */
-        double length = 6.2 * (double)strlen(d->name);
+        double length = 7.2 * (double)strlen(d->name); /* as wide as a phone draws it, nearly */
         bool right = x + radius + 3 + length < p->left + p->width, covered = label_count == COUNT(labels);
         double from = right ? x + radius + 3 : x - radius - 3 - length;
         for (int n = 0; n < label_count; n++)
-            covered |= fabs(labels[n].y - y) < 11 && from < labels[n].right && labels[n].left < from + length;
+            covered |= fabs(labels[n].y - y) < 14 && from < labels[n].right && labels[n].left < from + length;
         if (covered) continue;
         labels[label_count].left = from;
         labels[label_count].right = from + length;
@@ -127,7 +127,7 @@ void roofline_draw(const char *device, const roof *roofs, int roof_count, const 
     text_free(&title);
     plot_axes(&p, "operations for each byte of memory (FLOP/byte)", "GFLOP/s");
     for (int i = 0; i < roof_count; i++) {
-        if (roofs[i].is_memory && peak > 0) put_slope(&p, &roofs[i], peak);
+        if (roofs[i].is_memory && peak > 0) put_slope(&p, &roofs[i], peak, roofs[i].value >= steepest);
         if (!roofs[i].is_memory && steepest > 0) put_flat(&p, &roofs[i], steepest);
     }
     put_dots(&p, dots, count);

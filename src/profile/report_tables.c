@@ -17,7 +17,7 @@ static void name_cell(const report_kernel *k, text *out)
 {
     text_add(out, "<td class=\"name\">");
     if (k->source >= 0) text_print(out, "<a href=\"#source-%d\">", k->source);
-    html_text(out, k->name);
+    html_name(out, k->name);
     if (k->source >= 0) text_add(out, "</a>");
     if (k->shapes || (k->facts && k->facts->ops)) {
         text_add(out, "<small>");
@@ -28,13 +28,14 @@ static void name_cell(const report_kernel *k, text *out)
     text_add(out, "</td>");
 }
 
-/* The script recomputes columns 2 to 8 for a range of time: its list of them is in tables.js. */
+/* Time, percents and what bounds it first. The script recomputes columns 1 to 8 for a range of time: its list of them is in
+ * tables.js. */
 void report_kernel_table(const report_model *m, text *out)
 {
-    static const char *const heads[] = {"kernel", "device",    "calls",     "total",  "% of kernels", "mean",
-                                        "GB/s",   "TFLOP/s",   "% of roof", "bound",  "median",       "least",
-                                        "most",   "bytes",     "FLOPs",     "blocks", "waves",        "occupancy %",
-                                        "limit",  "registers", "shared",    "spills"};
+    static const char *const heads[] = {"kernel", "total",     "% of kernels", "% of roof", "bound",  "mean",
+                                        "calls",  "GB/s",      "TFLOP/s",      "device",    "median", "least",
+                                        "most",   "bytes",     "FLOPs",        "blocks",    "waves",  "occupancy %",
+                                        "limit",  "registers", "shared",       "spills"};
     html_table_open(out, "kernels", heads, COUNT(heads));
     for (int i = 0; i < m->kernel_count; i++) {
         const report_kernel *k = &m->kernels[i];
@@ -42,15 +43,15 @@ void report_kernel_table(const report_model *m, text *out)
         double mean = (double)k->total_ns / (double)k->calls;
         text_print(out, "<tr data-kernel=\"%d\">", i);
         name_cell(k, out);
-        html_cell_text(out, k->device);
-        html_cell_number(out, (double)k->calls, "%.0f");
         html_cell_duration(out, (double)k->total_ns);
         html_cell_number(out, 100 * (double)k->total_ns / (double)MAXIMUM(m->kernel_ns, 1), "%.1f");
-        html_cell_duration(out, mean);
-        html_cell_number(out, k->bytes / mean, "%.1f");
-        html_cell_number(out, k->flops / mean * 1e-3, "%.3f");
         html_cell_number(out, 100 * k->roof_share, "%.0f");
         html_cell_text(out, k->bound ? limit_words(k->roof_share, k->bound) : "-");
+        html_cell_duration(out, mean);
+        html_cell_number(out, (double)k->calls, "%.0f");
+        html_cell_number(out, k->bytes / mean, "%.1f");
+        html_cell_number(out, k->flops / mean * 1e-3, "%.3f");
+        html_cell_text(out, k->device);
         html_cell_duration(out, (double)k->median_ns);
         html_cell_duration(out, (double)k->least_ns);
         html_cell_duration(out, (double)k->most_ns);

@@ -41,6 +41,10 @@ bool share_is_above(double share)
     return share >= 1.005;
 }
 
+const char above_words[] =
+    "more than 100%: a limit was measured while the machine was busy with other work, or a large part "
+    "of what this counts as moved is never touched";
+
 const char *limit_words(double share, const char *limit)
 {
     static const struct {

@@ -141,6 +141,8 @@ function testWidth() {
     body.style.width = "360px";
     for (const part of all("section, header > *"))
         expect(part.scrollWidth <= 362, (part.id || part.tagName) + " is wider than 360 pixels: " + part.scrollWidth);
+    for (const figure of all(".figure"))
+        expect(figure.scrollWidth <= figure.clientWidth + 1, "a picture is cut off at 360 pixels: " + figure.scrollWidth);
     body.style.width = "";
 }
 
