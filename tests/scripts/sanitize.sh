@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 QUERN_CACHE=$work/cache
 QUERN_CC="${QUERN_CC:-${CC:-cc}} -O1"
 QUERN_FUZZ=10
-ASAN_OPTIONS=detect_leaks=1
+ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0
 UBSAN_OPTIONS=print_stacktrace=1
 export QUERN_CACHE QUERN_CC ASAN_OPTIONS UBSAN_OPTIONS QUERN_FUZZ
 # Neither optimised (build type None) nor with debug information: that is three quarters of the compile time; a failure

@@ -9,6 +9,7 @@
 #include "instance.h"
 
 #include "fuzz/fuzz_parse.c"
+#include "fuzz/tokens.h"
 
 #include "lang/parse.h"
 
@@ -52,21 +53,6 @@ static int share(int count)
 {
     const char *percent = environment_get("QUERN_FUZZ");
     return percent ? MAXIMUM(count * atoi(percent) / 100, 1) : count;
-}
-
-static uint64_t state = 0x9e3779b97f4a7c15;
-
-static uint64_t next_random(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-static size_t below(size_t limit)
-{
-    return limit ? (size_t)(next_random() % limit) : 0;
 }
 
 static const char *const words[] = {"(",
@@ -115,10 +101,10 @@ static const char *const words[] = {"(",
 
 static size_t mutate(char *data, size_t size)
 {
-    size_t at = below(size + 1), count = 1 + below(16);
-    switch (below(6)) {
+    size_t at = tokens_below(size + 1), count = 1 + tokens_below(16);
+    switch (tokens_below(6)) {
     case 0: /* change a byte */
-        if (at < size) data[at] = (char)next_random();
+        if (at < size) data[at] = (char)tokens_random();
         return size;
     case 1: /* cut */
         count = MINIMUM(count, size - at);
@@ -130,16 +116,16 @@ static size_t mutate(char *data, size_t size)
         memmove(data + at + count, data + at, size - at);
         return size + count;
     case 3: { /* a piece of another file */
-        const seed *other = &seeds[below((size_t)seed_count)];
-        size_t from = below(other->size_bytes);
-        count = MINIMUM(1 + below(200), other->size_bytes - from);
+        const seed *other = &seeds[tokens_below((size_t)seed_count)];
+        size_t from = tokens_below(other->size_bytes);
+        count = MINIMUM(1 + tokens_below(200), other->size_bytes - from);
         if (size + count > SIZE_LIMIT_BYTES || !other->size_bytes) return size;
         memmove(data + at + count, data + at, size - at);
         memcpy(data + at, other->data + from, count);
         return size + count;
     }
     default: { /* a word of the language */
-        const char *word = words[below(COUNT(words))];
+        const char *word = words[tokens_below(COUNT(words))];
         count = strlen(word);
         if (size + count > SIZE_LIMIT_BYTES) return size;
         memmove(data + at + count, data + at, size - at);
@@ -163,11 +149,11 @@ TEST(mutations)
     char *data = malloc(SIZE_LIMIT_BYTES);
     int mutations = share(MUTATIONS);
     for (int i = 0; i < mutations; i++) {
-        const seed *from = &seeds[below((size_t)seed_count)];
+        const seed *from = &seeds[tokens_below((size_t)seed_count)];
         size_t size = MINIMUM(from->size_bytes, SIZE_LIMIT_BYTES),
-               start = from->size_bytes > size ? below(from->size_bytes - size) : 0;
+               start = from->size_bytes > size ? tokens_below(from->size_bytes - size) : 0;
         memcpy(data, from->data + start, size);
-        for (size_t k = 1 + below(6); k > 0; k--) size = mutate(data, size);
+        for (size_t k = 1 + tokens_below(6); k > 0; k--) size = mutate(data, size);
         LLVMFuzzerTestOneInput((const uint8_t *)data, size);
     }
     free(data);
@@ -186,10 +172,10 @@ static void lay_out_again(const seed *from, text *out)
     lex_start(&x, &file, 0, &d);
     size_t line_start = 0;
     int line = 1;
-    unsigned rare = 1 + (unsigned)below(30);
+    unsigned rare = 1 + (unsigned)tokens_below(30);
     for (token t = lex_next(&x); t.kind != TOKEN_END; t = lex_next(&x)) {
         for (; line < t.at.line; line_start++) line += file.text[line_start] == '\n';
-        text_add(out, below(rare) ? " " : gaps[below(COUNT(gaps))]);
+        text_add(out, tokens_below(rare) ? " " : gaps[tokens_below(COUNT(gaps))]);
         size_t start = line_start + (size_t)t.at.column - 1;
         text_add_bytes(out, file.text + start, x.at - start);
     }
@@ -200,7 +186,7 @@ TEST(layouts)
 {
     read_folder();
     for (int i = 0, count = share(4000); i < count && seed_count; i++) {
-        const seed *from = &seeds[below((size_t)seed_count)];
+        const seed *from = &seeds[tokens_below((size_t)seed_count)];
         arena *memory = arena_new();
         diagnostics d = {.memory = memory}, again = {.memory = memory};
         lang_parse(memory, "seed.qn", from->data, from->size_bytes, &d);
@@ -214,63 +200,6 @@ TEST(layouts)
         text_free(&changed);
         arena_free(memory);
     }
-}
-
-static const char *const other_operators[] = {"+", "-",  "*", "/",  "%", "<", "<=", "==", "&&", "||",
-                                              "&", ">>", "=", "+=", "?", ":", ",",  "!",  "~"};
-static const char *const other_numbers[] = {
-    "0", "1", "2", "-1", "3", "16", "64", "1.5", "inf", "true", "1e9", "16777217", "0x7fffffffffffffff"};
-static const char *const other_types[] = {"float",  "int",  "i32", "u8",  "u64", "bool",
-                                          "double", "bf16", "T",   "f16", "u32"};
-
-static const char *pick(const char *const *list, int count)
-{
-    return count ? list[below((size_t)count)] : "0";
-}
-
-static const char *other_token(const token *t, const char *const *names, int name_count)
-{
-    switch (t->kind) {
-    case TOKEN_NAME:
-        if (builtin_find(t->word)) return builtins[below((size_t)builtin_count)].name;
-        return below(8) ? pick(names, name_count) : pick(other_numbers, COUNT(other_numbers));
-    case TOKEN_NUMBER: return below(2) ? pick(other_numbers, COUNT(other_numbers)) : pick(names, name_count);
-    case TOKEN_TYPE: return pick(other_types, COUNT(other_types));
-    case TOKEN_OPERATOR:
-        if (t->word[0] == '[') return below(2) ? "[] [" : "[:] [";
-        if (t->word[0] == '(') return below(2) ? "(1 + " : "(axis = 1, ";
-        return strchr(";{}])", t->word[0]) ? NULL : pick(other_operators, COUNT(other_operators));
-    default: return NULL;
-    }
-}
-
-static void swap_tokens(const seed *from, text *out)
-{
-    arena *memory = arena_new();
-    diagnostics d = {.memory = memory};
-    ast_file file = {
-        .memory = memory, .text = arena_copy_text(memory, from->data, from->size_bytes), .length = from->size_bytes};
-    lexer x;
-    lex_start(&x, &file, 0, &d);
-    const char *names[512];
-    int name_count = 0;
-    lexer ahead = x;
-    for (token t = lex_next(&ahead); t.kind != TOKEN_END; t = lex_next(&ahead))
-        if (t.kind == TOKEN_NAME && name_count < COUNT(names)) names[name_count++] = t.word;
-    size_t rare = 20 + below(60);
-    for (token t = lex_next(&x); t.kind != TOKEN_END; t = lex_next(&x)) {
-        const char *other = below(rare) ? NULL : other_token(&t, names, name_count);
-        text_add(out, " ");
-        if (other)
-            text_add(out, other);
-        else if (t.kind == TOKEN_STRING)
-            text_add_quoted(out, t.word, t.length);
-        else if (t.kind == TOKEN_RAW)
-            text_print(out, "\"\"\"%s\"\"\"", t.word);
-        else
-            text_add(out, t.word);
-    }
-    arena_free(memory);
 }
 
 static bool lower_all(const char *data, size_t size)
@@ -295,7 +224,8 @@ TEST(swaps)
     int lowered = 0, count = share(4000);
     for (int i = 0; i < count && seed_count; i++) {
         text changed = {0};
-        swap_tokens(&seeds[below((size_t)seed_count)], &changed);
+        const seed *from = &seeds[tokens_below((size_t)seed_count)];
+        tokens_swap(from->data, from->size_bytes, &changed);
         LLVMFuzzerTestOneInput((const uint8_t *)text_get(&changed), changed.length);
         lowered += lower_all(text_get(&changed), changed.length);
         text_free(&changed);
