@@ -246,6 +246,7 @@ int command_train(const command *self, const arguments *given)
     clear_line(&t);
     if (failed) {
         status = report_error(&error);
+        if (interrupted) status = 130; /* while the facts of the columns were gathered */
     } else {
         print_trained(&r);
         status = r.valid.count > 0 ? print_valid(&r) : EXIT_OK;

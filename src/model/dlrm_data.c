@@ -83,6 +83,13 @@ qn_status dlrm_open_data(const qn_dlrm_config *c, const qn_dlrm_options *o, dlrm
     return status;
 }
 
+static bool goes_on(void *user, int64_t rows, int64_t rows_of_all)
+{
+    const qn_dlrm_options *o = user;
+    (void)rows, (void)rows_of_all;
+    return !o->stop || !*o->stop;
+}
+
 qn_status dlrm_open_metadata(const qn_dlrm_config *c, const qn_dlrm_options *o, qn_metadata **out, qn_error *error)
 {
     const char *path = o->metadata;
@@ -90,7 +97,7 @@ qn_status dlrm_open_metadata(const qn_dlrm_config *c, const qn_dlrm_options *o, 
     if (path) return qn_metadata_read(path, out, error);
     qn_dataset *data;
     QN_TRY(dlrm_open_data(c, o, DATA_SURVEY, &data, error));
-    qn_status status = qn_metadata_gather(data, NULL, NULL, out, error);
+    qn_status status = qn_metadata_gather(data, goes_on, (void *)o, out, error);
     qn_dataset_close(data);
     return status;
 }

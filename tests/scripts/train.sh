@@ -130,6 +130,22 @@ call="quern $run, stopped"
 [ "$code" = 130 ] && good || bad "$call: exit $code, not 130"
 says err "--resume goes on from there"
 
+# ... and ends at once while the facts of the columns are still gathered.
+"$quern" train dlrm --config tiny.json --rows 2000M --tokens 8 --device cpu --validate 0 >out 2>err </dev/null &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.5
+done
+kill -9 $pid 2>/dev/null
+wait $pid
+code=$?
+call="quern train, stopped while it gathers"
+[ "$code" = 130 ] && good || bad "$call: exit $code, not 130"
+says err "stopped after"
+
 # A disk that takes no more: a warning, training goes on, the last good checkpoint stays.
 cp -r whole full
 (
