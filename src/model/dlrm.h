@@ -71,8 +71,11 @@ typedef struct dlrm_state {
 } dlrm_state;
 qn_status dlrm_save(qn_dlrm *d, qn_optimizer *optimizer, const dlrm_state *state, const char *folder, char *path,
                     size_t path_size, qn_error *error);
-/* The newest checkpoint of a folder that can be opened, or the file itself; false: there is none. */
-bool dlrm_find_checkpoint(const char *place, char *path, size_t size);
+/* The newest checkpoint of a folder that can be opened, or the file itself; false: there is none. *damaged: what is wrong
+ * with the newest one where it is left out; its message is empty otherwise. */
+bool dlrm_find_checkpoint(const char *place, char *path, size_t size, qn_error *damaged);
+/* The same where one is needed. */
+qn_status dlrm_need_checkpoint(const char *place, char *path, size_t size, qn_error *error);
 /* Of a checkpoint: the configuration and the state; not its tensors. */
 qn_status dlrm_read_state(const char *path, qn_dlrm_config *config, dlrm_state *state, qn_error *error);
 /* A model of the shape that the checkpoint has, without its values. */

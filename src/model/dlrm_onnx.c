@@ -430,8 +430,7 @@ qn_status qn_dlrm_export(const char *checkpoint, const char *path, qn_error *err
     dlrm_state state;
     qn_safetensors *file;
     int64_t *sizes = NULL, *tokens = NULL;
-    if (!dlrm_find_checkpoint(checkpoint, from, sizeof(from)))
-        return error_set(error, QN_BAD_FILE, "there is no checkpoint in %s", checkpoint);
+    QN_TRY(dlrm_need_checkpoint(checkpoint, from, sizeof(from), error));
     QN_TRY(dlrm_read_state(from, &c, &state, error));
     QN_TRY(qn_safetensors_open(from, &file, error));
     qn_status status = export_file(file, &c, path, &sizes, &tokens, error);

@@ -122,9 +122,10 @@ qn_status dlrm_save(qn_dlrm *d, qn_optimizer *optimizer, const dlrm_state *state
     return status;
 }
 
-bool dlrm_find_checkpoint(const char *place, char *path, size_t size)
+bool dlrm_find_checkpoint(const char *place, char *path, size_t size, qn_error *damaged)
 {
     struct stat about;
+    *damaged = (qn_error){0};
     if (stat(place, &about)) return false;
     if (!S_ISDIR(about.st_mode)) return snprintf(path, size, "%s", place) < (int)size;
     int64_t steps[256];
@@ -133,11 +134,24 @@ bool dlrm_find_checkpoint(const char *place, char *path, size_t size)
         qn_safetensors *file;
         qn_error error;
         name_checkpoint(place, steps[i], path, size);
-        if (qn_safetensors_open(path, &file, &error)) continue;
+        if (qn_safetensors_open(path, &file, &error)) {
+            if (!damaged->message[0]) *damaged = error;
+            continue;
+        }
         qn_safetensors_close(file);
         return true;
     }
     return false;
+}
+
+qn_status dlrm_need_checkpoint(const char *place, char *path, size_t size, qn_error *error)
+{
+    qn_error damaged;
+    if (dlrm_find_checkpoint(place, path, size, &damaged)) return QN_OK;
+    if (damaged.message[0])
+        return error_set(error, QN_BAD_FILE, "no checkpoint in %s can be opened: %s", place, damaged.message);
+    return error_set(error, QN_BAD_FILE, "there is no checkpoint in %s: `quern train dlrm --out FOLDER` writes them",
+                     place);
 }
 
 static bool read_state(const char *words, dlrm_state *out)
@@ -241,9 +255,7 @@ qn_status qn_dlrm_open(qn_tape *tape, const char *checkpoint, qn_dlrm_config *co
     char path[QN_DLRM_PATH];
     qn_dlrm_config c;
     dlrm_state state;
-    if (!dlrm_find_checkpoint(checkpoint, path, sizeof(path)))
-        return error_set(error, QN_BAD_FILE,
-                         "there is no checkpoint in %s: `quern train dlrm --out FOLDER` writes them", checkpoint);
+    QN_TRY(dlrm_need_checkpoint(checkpoint, path, sizeof(path), error));
     QN_TRY(dlrm_read_state(path, &c, &state, error));
     QN_TRY(dlrm_new_like(tape, path, &c, 0, model, error));
     qn_status status = qn_model_load((*model)->root, NULL, path, NULL, error);

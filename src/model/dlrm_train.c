@@ -432,6 +432,8 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
     t.saved_step = from ? r->state.step : -1;
     result->compile_seconds = seconds(t.begun_ns - begun);
     qn_status status = begin_telling(&t, error);
+    if (!status && from && r->damaged.message[0])
+        tell_note(&t, true, "the newest checkpoint is left out: %s", r->damaged.message);
     if (!status && from)
         tell_note(&t, false, "going on from %s, step %lld", from, (long long)r->state.step);
     else if (!status)
@@ -471,9 +473,15 @@ qn_status qn_dlrm_train(qn_context *context, const qn_dlrm_config *config, const
              : of_config     ? config->device
                              : qn_device_best(context));
     char from[QN_DLRM_PATH];
-    bool resumed = options->resume && options->out && dlrm_find_checkpoint(options->out, from, sizeof(from));
+    bool resumed =
+        options->resume && options->out && dlrm_find_checkpoint(options->out, from, sizeof(from), &r->damaged);
     qn_status status = QN_OK;
-    if (resumed) { /* shapes and rate are the checkpoint's; the data and how long, the caller says */
+    if (!resumed && r->damaged.message[0]) { /* to begin anew would write over what can perhaps be saved */
+        status = error_set(error, QN_BAD_FILE,
+                           "no checkpoint in %s can be opened: %s\n"
+                           "remove it to begin anew, or name another folder with --out",
+                           options->out, r->damaged.message);
+    } else if (resumed) { /* shapes and rate are the checkpoint's; the data and how long, the caller says */
         dlrm_state state;
         qn_dlrm_config saved;
         status = dlrm_read_state(from, &saved, &state, error);

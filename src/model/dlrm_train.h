@@ -32,6 +32,7 @@ typedef struct run {
     const qn_loaded *batch;                             /* that was fed last */
     float *labels;                                      /* of the last step */
     char start[QN_DLRM_PATH], checkpoint[QN_DLRM_PATH]; /* where it began, the last one that was written; "": none */
+    qn_error damaged; /* why the newest checkpoint of the folder is left out; or no message */
 } run;
 
 /* From a checkpoint, or (path NULL) from the seed. The rest of *r is zero but context, config, options and device. */

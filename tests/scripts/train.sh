@@ -116,6 +116,18 @@ says err "going on from killed/step_"
 cmp -s whole/step_000000500.safetensors killed/step_000000500.safetensors && good || bad "a killed run goes on to other numbers"
 [ "$(ls killed | grep -c 'safetensors')" = 2 ] && good || bad "the last two checkpoints are kept, nothing else: $(ls killed)"
 
+# A damaged newest checkpoint is left out, with a word; where none is whole nothing begins anew over them.
+cp -r whole damaged
+printf x >damaged/step_000000500.safetensors
+try 0 $run --out damaged --steps 500 --resume
+says err "the newest checkpoint is left out: damaged/step_000000500.safetensors"
+cmp -s whole/step_000000500.safetensors damaged/step_000000500.safetensors && good || bad "a run over a damaged checkpoint goes on to other numbers"
+for file in damaged/step_*; do printf x >"$file"; done
+try 2 $run --out damaged --steps 500 --resume
+says err "no checkpoint in damaged can be opened: damaged/step_000000500.safetensors"
+try 2 eval dlrm damaged --rows 40k --device cpu
+says err "no checkpoint in damaged can be opened"
+
 # Ctrl-C saves.
 "$quern" $run --out stopped --epochs 1000 >out 2>err </dev/null &
 pid=$!
