@@ -109,7 +109,7 @@ node rule_twice(const rule_state *s, node n)
     case OP_NEG:
     case OP_NOT: return x->attr.map == at->attr.map ? x->inputs[0] : n;
     case OP_ABS: /* of the least integer too: neg of it is itself */
-        if (x->attr.map == OP_NEG) return graph_unary(s->g, OP_ABS, x->inputs[0]);
+        if (x->attr.map == OP_NEG && dtype_is_signed(at->elem)) return graph_unary(s->g, OP_ABS, x->inputs[0]);
         return x->attr.map == OP_ABS && dtype_is_float(at->elem) ? at->inputs[0] : n;
     case OP_FLOOR:
     case OP_CEIL:

@@ -192,7 +192,8 @@ static value fold_unary(rewriter *r, tile_op *op)
     case OP_ABS:
         if (!inner) return 0;
         if (inner->code == OP_ABS) return x;
-        return inner->code == OP_NEG ? rewrite_emit(r, OP_ABS, inner->operands, 1, tile_type_of(r->k, x)) : 0;
+        if (inner->code != OP_NEG || !dtype_is_signed(tile_type_of(r->k, x).elem)) return 0; /* neg of 6 is 250 */
+        return rewrite_emit(r, OP_ABS, inner->operands, 1, tile_type_of(r->k, x));
     case OP_RELU:
     case OP_FLOOR:
     case OP_CEIL:

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+int ftruncate(int file, off_t size); /* unistd.h has an `access`, as the tile IR has */
+ssize_t pwrite(int file, const void *bytes, size_t count, off_t at);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void visit(void *user, const char *tag, int64_t step, double value, double wall_time_s)

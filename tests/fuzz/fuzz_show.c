@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+int ftruncate(int file, off_t size); /* unistd.h has an `access`, as the tile IR has */
+ssize_t pwrite(int file, const void *bytes, size_t count, off_t at);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);

@@ -533,6 +533,40 @@ TEST(units_of_parameters)
     }
 }
 
+/* An unsigned number's negative is not the same number's negative: its size is itself. */
+TEST(sizes_of_unsigned_negatives)
+{
+    static const char words[] = "tensor f(u8 x[n]) { return abs(-x); }\n"
+                                "kernel k(in u32 x[n], out u32 y[n], const int B = 16) launch (cdiv(n, B)) { int i = "
+                                "program(0) * B; y[i : B] = "
+                                "abs(-x[i : B]); }\n";
+    static const char *const devices[] = {"ref", "cpu"};
+    qn_error error;
+    qn_module *module;
+    EXPECT(qn_module_load_text(context, "sizes.qn", words, &module, &error) == QN_OK);
+    for (int i = 0; i < COUNT(devices); i++) {
+        uint8_t small[3] = {6, 0, 200}, small_out[3] = {0};
+        uint32_t x[3] = {6, 0, 4000000000u}, y[3] = {0};
+        int64_t n = 3;
+        qn_device_info about;
+        qn_call *call;
+        if (qn_device_find(context, devices[i], &about, &error) || !about.available) continue;
+        EXPECT(qn_call_new(module, "f", &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "x", small, QN_U8, 1, &n, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "result0", small_out, QN_U8, 1, &n, NULL, &error) == QN_OK);
+        EXPECT(qn_call_run(call, devices[i], &error) == QN_OK);
+        EXPECT(small_out[0] == 250 && small_out[1] == 0 && small_out[2] == 56);
+        qn_call_free(call);
+        EXPECT(qn_call_new(module, "k", &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "x", x, QN_U32, 1, &n, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "y", y, QN_U32, 1, &n, NULL, &error) == QN_OK);
+        EXPECT(qn_call_run(call, devices[i], &error) == QN_OK);
+        EXPECT(y[0] == 4294967290u && y[1] == 0 && y[2] == 294967296u);
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+}
+
 TEST(open_context)
 {
     qn_error error;
@@ -544,4 +578,5 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(agree), CASE(types_of_tensors), CASE(units_of_parameters), CASE(close_context))
+TEST_MAIN(CASE(open_context), CASE(agree), CASE(types_of_tensors), CASE(units_of_parameters),
+          CASE(sizes_of_unsigned_negatives), CASE(close_context))
