@@ -8,7 +8,8 @@ Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-comp
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
   mlp SIZE    d2048 or d4096: 64 layers of a linear layer and GELU, batch 1024, Adam, tf32: a training step
-  dlrm NAME   "dot 128" ...: Meta's configuration, SGD, a batch of so many rows: a training step and a forward pass
+  dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
+              a training step and a forward pass, compiled and with graphs
 Needs PyTorch.
 """
 import json
@@ -144,44 +145,70 @@ def perceptron(sizes):
     return nn.Sequential(*layers)
 
 
+NETWORKS = {  # widths behind the counts, widths behind the interaction, outer, Adam: the talk's two and Meta's
+    "small": ([32, WIDTH], [32, 1], True, True),
+    "main": ([512, 256, 64, WIDTH], [512, 256, 1], True, True),
+    "dot": ([512, 256, 64, WIDTH], [512, 256, 1], False, False),
+}
+
+
 class Recommender(nn.Module):
-    def __init__(self):
+    def __init__(self, bottom, top, outer):
         super().__init__()
-        self.bottom = perceptron([13, 512, 256, 64, WIDTH])
-        self.top = perceptron([WIDTH + 27 * 26 // 2, 512, 256, 1])
+        every = 27 * WIDTH
+        self.bottom = perceptron([13] + bottom)
+        self.top = perceptron([every * every if outer else WIDTH + 27 * 26 // 2] + top)
         self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH) for rows in CARDINALITY)
         self.register_buffer("rows", torch.tensor(CARDINALITY))
-        self.lower = torch.tril_indices(27, 27, -1)
+        self.register_buffer("lower", torch.tril_indices(27, 27, -1))
+        self.outer = outer
 
     def forward(self, dense, tokens):
         index = (tokens + 1) % self.rows
         d = self.bottom(dense)
-        t = torch.stack([d] + [table(index[:, i]) for i, table in enumerate(self.tables)], 1)
-        z = torch.bmm(t, t.transpose(1, 2))[:, self.lower[0], self.lower[1]]
-        return torch.sigmoid(self.top(torch.cat([d, z], 1))).squeeze(-1)
+        vectors = [d] + [table(index[:, i]) for i, table in enumerate(self.tables)]
+        if self.outer:
+            t = torch.cat(vectors, 1)
+            z = (t.unsqueeze(2) * t.unsqueeze(1)).flatten(1)
+        else:
+            t = torch.stack(vectors, 1)
+            pairs = torch.bmm(t, t.transpose(1, 2))[:, self.lower[0], self.lower[1]]
+            z = torch.cat([d, pairs], 1)
+        return torch.sigmoid(self.top(z)).squeeze(-1)
 
 
 def dlrm(name):
-    batch = int(name.split()[-1])
-    model = Recommender().to(device)
+    kind, batch = name.split()[0], int(name.split()[1])
+    bottom, top, outer, adam = NETWORKS[kind]
+    model = Recommender(bottom, top, outer).to(device)
     dense = torch.rand(batch, 13, device=device) * 10
     tokens = torch.randint(0, 2**31, (batch, 26), device=device)
     labels = torch.randint(0, 2, (batch,), device=device).float()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(model.parameters(), lr=1e-3 if adam else 0.1, foreach=True)
+    title = f"dlrm {name} {'adam' if adam else 'sgd'} step"
 
     def step(function):
         optimizer.zero_grad(set_to_none=True)
         F.binary_cross_entropy(function(dense, tokens), labels).backward()
         optimizer.step()
 
-    line(f"dlrm {name} sgd step", "eager", milliseconds(lambda: step(model)))
+    step(model)
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
+    spent = milliseconds(lambda: step(model))
+    line(title, "eager", spent, f"peak {torch.cuda.max_memory_allocated() * 1e-6:.0f} MB" if gpu else "")
     with torch.no_grad():
         line(f"dlrm {name} forward", "eager", milliseconds(lambda: model(dense, tokens)))
     if not compiles:
         return
     fast = compiled(model)
     step(fast)
-    line(f"dlrm {name} sgd step", "compile", milliseconds(lambda: step(fast)))
+    line(title, "compile", milliseconds(lambda: step(fast)))
+    fast = compiled(model, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):
+            fast(dense, tokens)
+        line(f"dlrm {name} forward", "graphs", milliseconds(lambda: fast(dense, tokens)))
 
 
 def lookup():
