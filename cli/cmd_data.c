@@ -112,6 +112,25 @@ static qn_dataset *open_files(const arguments *given, int first, int count, int 
     return d;
 }
 
+/* A log that was named last by mistake would be written over. */
+static bool is_log_name(const char *path)
+{
+    static const char *const ends[] = {".gz", ".tsv", ".csv", ".txt", ".log"};
+    size_t length = strlen(path);
+    for (int i = 0; i < (int)(sizeof(ends) / sizeof(ends[0])); i++)
+        if (length >= strlen(ends[i]) && !strcmp(path + length - strlen(ends[i]), ends[i])) return true;
+    return false;
+}
+
+static bool writes_parquet(const char *path)
+{
+    if (!is_log_name(path)) return true;
+    complain("%s is named like a log, and what is written is Parquet: give the file to write another name, such as "
+             "OUT.parquet (it stands last, or behind --output)",
+             path);
+    return false;
+}
+
 static int data_convert(const arguments *given)
 {
     int status, files = given->words.count - 1;
@@ -121,6 +140,7 @@ static int data_convert(const arguments *given)
         complain("usage: quern data convert IN... OUT.parquet: the last word, or --output, is the file to write");
         return EXIT_WRONG_CALL;
     }
+    if (!writes_parquet(out)) return EXIT_WRONG_CALL;
     qn_dataset *d = open_files(given, 1, files, &status);
     if (!d) return status;
     status = write_dataset(d, out, "convert", given);
@@ -138,6 +158,7 @@ static int data_make(const arguments *given)
         complain("usage: quern data make --rows N [--seed S] -o FILE.parquet");
         return EXIT_WRONG_CALL;
     }
+    if (!writes_parquet(out)) return EXIT_WRONG_CALL;
     qn_make_options make = {.rows = given->rows, .seed = given->seed};
     qn_dataset_options options = {.threads = (int)given->threads};
     if (qn_dataset_make(&make, &options, &d, &error)) return report_error(&error);

@@ -111,6 +111,12 @@ try 2 data make --rows 10
 says err 'usage: quern data make --rows N'
 try 2 data make --rows 10 -o x.parquet --codec brotli
 says err 'there is no codec `brotli`: it is none, snappy, zstd, gzip or lz4'
+printf 'a log\n' >second.tsv
+try 2 data convert a.parquet second.tsv
+says err 'second.tsv is named like a log, and what is written is Parquet'
+says second.tsv 'a log'
+try 2 data make --rows 10 made.tsv.gz
+says err 'made.tsv.gz is named like a log'
 try 2 data convert a.parquet a.parquet
 says err 'a.parquet would be written over while it is read'
 try 2 data make --rows 10 -o nowhere/x.parquet
