@@ -5,12 +5,14 @@
  *
  * A kernel cannot call a kernel, and the symbol of a template's instance is only known to the compiler. So the word
  * __global__ of the user's function becomes __device__ (as many letters, so columns stay), and its launch bounds go to
- * the kernel around it, into which the function is inlined: nothing is left of the call. The user's own compiler
- * checks what the comparison with the declaration could not.
+ * the kernel around it, into which the function is inlined: nothing is left of the call. The blocks of a cluster go to
+ * the launch. The user's own compiler checks what the comparison with the declaration could not.
  * SPDX-License-Identifier: MIT
  */
+#include "emit/layout.h"
 #include "emit/raw.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_SHARED_BYTES = 227 * 1024 };
@@ -26,6 +28,12 @@ static bool has_include(const tile_kernel *k, const char *header)
     return at > k->raw_source && (at[-1] == '<' || at[-1] == '"' || at[-1] == '/') && strchr(">\"", at[strlen(header)]);
 }
 
+static void put_blank(raw_span span, char *text)
+{
+    for (size_t i = 0; i < span.length; i++)
+        if (text[i] != '\n') text[i] = ' ';
+}
+
 /* The user's text with its function as one that a kernel can call; launch bounds are blanked and given back. */
 static void put_source(const tile_kernel *k, const raw_function *function, text *out, text *bounds)
 {
@@ -37,11 +45,11 @@ static void put_source(const tile_kernel *k, const raw_function *function, text 
         if (f.name.length != function->name.length || memcmp(f.name.start, function->name.start, f.name.length) ||
             !f.global.length)
             continue;
-        memcpy(out->data + start + (f.global.start - k->raw_source), "__device__", 10);
+        char *copy = out->data + start;
+        memcpy(copy + (f.global.start - k->raw_source), "__device__", 10);
+        if (f.cluster.length) put_blank(f.cluster, copy + (f.cluster.start - k->raw_source));
         if (!f.bounds.length) continue;
-        char *blank = out->data + start + (f.bounds.start - k->raw_source);
-        for (size_t i = 0; i < f.bounds.length; i++)
-            if (blank[i] != '\n') blank[i] = ' ';
+        put_blank(f.bounds, copy + (f.bounds.start - k->raw_source));
         names.function = &f;
         text_clear(bounds);
         raw_substitute(&names, f.bounds, bounds);
@@ -163,6 +171,33 @@ static qn_status too_much(const tile_kernel *k, raw_launch which, const char *wo
                           "%s", words);
 }
 
+/* The blocks of a cluster: "__cluster_dims__(8, 1, 1)" of the kernel's function; 1: it has none. False: no numbers, or a
+ * cluster along another axis. */
+static bool cluster_of(const tile_kernel *k, int64_t *out)
+{
+    raw_names names = {.constants = k->raw_constants, .instance = k->raw_instance};
+    raw_function f;
+    size_t length = strlen(k->name);
+    *out = 1;
+    for (const char *at = k->raw_source; raw_next_function(&at, &f);) {
+        if (f.name.length != length || memcmp(f.name.start, k->name, length) || !f.cluster.length) continue;
+        text words = {0};
+        names.function = &f;
+        raw_substitute(&names, f.cluster, &words);
+        long long extents[3] = {0, 1, 1};
+        char *c = strchr(text_get(&words), '(');
+        for (int i = 0; i < 3 && c && *c && *c != ')'; i++) {
+            extents[i] = strtoll(c + 1, &c, 10);
+            c += strspn(c, " \t\n");
+            if (*c != ',' && *c != ')') extents[0] = 0;
+        }
+        text_free(&words);
+        *out = extents[0];
+        return extents[0] >= 1 && extents[0] <= MOST_CLUSTER && extents[1] == 1 && extents[2] == 1;
+    }
+    return true;
+}
+
 qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cuda_target *target, cuda_shape *out,
                          qn_error *error)
 {
@@ -189,6 +224,18 @@ qn_status raw_cuda_shape(const tile_kernel *k, const launch_plan *plan, const cu
                  (long long)shared, (long long)most);
         return too_much(k, RAW_SHARED, words, error);
     }
+    int64_t cluster;
+    if (!cluster_of(k, &cluster)) {
+        snprintf(words, sizeof(words), "`%s`: __cluster_dims__ gives 1 to %d blocks along the first axis, as numbers",
+                 k->name, MOST_CLUSTER);
+        return too_much(k, RAW_GRID, words, error);
+    }
+    if (grid[0] % cluster) {
+        snprintf(words, sizeof(words), "`%s` wants %lld blocks in clusters of %lld: launch a multiple of that", k->name,
+                 (long long)grid[0], (long long)cluster);
+        return too_much(k, RAW_GRID, words, error);
+    }
+    out->cluster = (int)cluster;
     out->threads = (int)threads;
     for (int i = 0; i < 3; i++) out->block[i] = (int)block[i];
     return QN_OK;

@@ -14,6 +14,7 @@ typedef struct raw_function {
     raw_span name;
     raw_span global;            /* the word __global__ of its declaration */
     raw_span bounds;            /* __launch_bounds__(...), whole */
+    raw_span cluster;           /* __cluster_dims__(...), whole */
     raw_span template_names[8]; /* of its template parameters */
     int template_count;
     const char *parameters; /* behind the "(" of its parameter list */

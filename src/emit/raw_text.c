@@ -134,7 +134,9 @@ bool raw_next_function(const char **at, raw_function *out)
                 return true;
             }
             c = skip_group(c);
-            if (is_word(word, "__launch_bounds__")) f.bounds = (raw_span){word.start, (size_t)(c - word.start)};
+            raw_span whole = {word.start, (size_t)(c - word.start)};
+            if (is_word(word, "__launch_bounds__")) f.bounds = whole;
+            if (is_word(word, "__cluster_dims__")) f.cluster = whole;
         } else if (*c == '{' && !is_open) {
             c = skip_group(c);
             f = (raw_function){0};

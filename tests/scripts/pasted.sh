@@ -86,6 +86,45 @@ if QUERN_CUDA_PATH= "$quern" show "$root/tests/data/pasted.qn" scale_tile --stag
         holds "$name compiles for a GPU with the toolkit's headers" grep -q "entry ${name}_phase0" out
     done
 fi
+# A cluster of blocks: each adds what its neighbours have in shared memory.
+cat >cluster.qn <<'END'
+cuda sums(in float x[n], out float y[n], const int BLOCKS = 4)  launch (cdiv(n, 32 * BLOCKS) * BLOCKS) block (32)
+"""
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void __cluster_dims__(BLOCKS, 1, 1) sums(const float *x, float *y, int n)
+{
+    __shared__ float own[32];
+    cg::cluster_group cluster = cg::this_cluster();
+    int i = blockIdx.x * 32 + threadIdx.x;
+    own[threadIdx.x] = i < n ? x[i] : 0;
+    cluster.sync();
+    float sum = 0;
+    for (unsigned b = 0; b < cluster.num_blocks(); b++) sum += cluster.map_shared_rank(own, b)[threadIdx.x];
+    cluster.sync();
+    if (i < n) y[i] = sum;
+}
+"""
+
+kernel sums_tile(in float x[n], out float y[n])  launch (cdiv(n, 128))
+{
+    int i = program(0) * 128;
+    tile float s = fill(x[i : 32], 0) + fill(x[i + 32 : 32], 0) + (fill(x[i + 64 : 32], 0) + fill(x[i + 96 : 32], 0));
+    for (int b = 0; b < 4; b++) y[i + 32 * b : 32] = s;
+}
+
+bench sums (n = 300) { sums_tile, sums }
+END
+"$quern" bench cluster.qn --device emu --seconds 0.001 >out 2>&1
+holds "blocks of a cluster meet" sh -c '[ "$(grep -c " ok$" out)" = 2 ]'
+"$quern" show cluster.qn sums --stage cuda --set n=300 --device cuda >out 2>&1
+holds "and its word goes to the launch" sh -c '! grep -q __cluster_dims__ out'
+sed -i 's/cdiv(n, 32 \* BLOCKS) \* BLOCKS/cdiv(n, 32)/' cluster.qn
+"$quern" run cluster.qn sums --set n=300 --device emu >out 2>&1
+holds "whole clusters" grep -q 'E506: `sums` wants 10 blocks in clusters of 4: launch a multiple of that' out
+sed -i 's/__cluster_dims__(BLOCKS, 1, 1)/__cluster_dims__(1, 4, 1)/' cluster.qn
+"$quern" run cluster.qn sums --set n=300 --device emu >out 2>&1
+holds "along the first axis" grep -q 'E506: `sums`: __cluster_dims__ gives 1 to 8 blocks along the first axis, as numbers' out
 # What cannot be is answered with what to do.
 cat >host.qn <<'END'
 cuda add(in float a[n], out float c[n])  launch (cdiv(n, 256)) block (256)

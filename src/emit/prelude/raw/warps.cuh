@@ -92,6 +92,15 @@ struct grid_group {
     static unsigned long size() { return num_blocks() * thread_block::size(); }
     static unsigned long num_threads() { return size(); }
 };
+struct cluster_group {
+    static unsigned block_rank() { return emu_cluster_rank(); }
+    static unsigned num_blocks() { return emu_cluster_size(); }
+    static unsigned thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+    static unsigned size() { return num_blocks() * thread_block::size(); }
+    static void sync() { emu_cluster_sync(); }
+    template <class T> static T *map_shared_rank(T *at, int rank) { return (T *)emu_cluster_map((void *)at, rank); }
+};
+inline cluster_group this_cluster() { return cluster_group(); }
 inline thread_block this_thread_block() { return thread_block(); }
 inline grid_group this_grid() { return grid_group(); }
 template <unsigned N, class P = thread_block> struct thread_block_tile {
