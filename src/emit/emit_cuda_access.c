@@ -586,10 +586,28 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
 }
 
+/* A vector whose place is computed in its chunk (rows of a table by an index): whole, where nothing asks for its elements one
+ * by one. */
+static creg load_late(cnest *n, value named, const caddress *a)
+{
+    emitter *e = n->e;
+    const char *name = fresh_name(e, named), *chunk = element_pointer(e, a, false), *ok = cjoin(e, n->in, "&&", a->ok);
+    int vector = n->layout->vector;
+    cput(n, LEVEL_CHUNK, "%s %s[%d];", cuda_register_type(a->elem), name, vector);
+    for (int at = 0; at < vector; at += a->width)
+        cput(
+            n, LEVEL_CHUNK, "%s(%s + %d, %s + %d%s%s);",
+            need(e, "load_%sx%d%s%s", memory_name(a->elem), a->width, a->read_only ? "_constant" : "", ok ? "_if" : ""),
+            name, at, chunk, at, ok ? ", " : "", ok ? ok : "");
+    return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT, false};
+}
+
 creg cuda_load(cnest *n, value named, caddress a, value into)
 {
     emitter *e = n->e;
     if (a.level == LEVEL_ELEMENT && a.early && n->has_inner) return load_early(n, named, &a, into);
+    bool plain = !a.element_ok && !a.whole && !a.even && !n->element_guard && !into;
+    if (a.level == LEVEL_ELEMENT && n->has_inner && a.width > 1 && plain) return load_late(n, named, &a);
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
     if (a.level > LEVEL_ROW) condition = cjoin(e, a.level == LEVEL_ELEMENT ? element_in(n) : n->in, "&&", condition);
