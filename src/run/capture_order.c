@@ -12,9 +12,10 @@
 
 #include <string.h>
 
-enum { BLOCK = 512, WORD = 64 };          /* steps that are compared with each other */
-enum { MOST_VALUES = 400 };               /* that are spread; each is compared with all others */
-#define VALUES_BYTES ((int64_t)64 << 20)  /* and an eighth: what they may have beyond the plan's own */
+enum { BLOCK = 512, WORD = 64 }; /* steps that are compared with each other */
+enum { MOST_VALUES = 400 };      /* that are spread; each is compared with all others */
+#define VALUES_BYTES \
+    ((int64_t)64 << 20) /* and an eighth: what they may have beyond the plan's own, if that gains time */
 #define SCRATCH_BYTES ((int64_t)64 << 20) /* more than the largest only up to here */
 
 typedef struct touched {
@@ -170,6 +171,100 @@ static bool place_value(spread *values, int number, int64_t limit)
     return best != INT32_MAX;
 }
 
+/* ---- what other places gain ---- */
+
+/* A value in the workspace (its number, from 0 on) or an array beside it (-1 less its base), as a step touches it. */
+typedef struct use {
+    int what;
+    bool writes;
+} use;
+
+typedef struct uses {
+    use *list;
+    int count;
+    double time_ns;
+} uses;
+
+static void add_use(uses *u, const spreads *s, const plan_place *at, bool writes)
+{
+    int number = at->base || !at->value ? 0 : s->number[at->value];
+    if (at->base || number) u->list[u->count++] = (use){.what = number ? number - 1 : -1 - at->base, .writes = writes};
+}
+
+static uses uses_of(const plan_step *step, const spreads *s, arena *memory)
+{
+    enum { COPY_NS = 3000 };
+    uses u = {.list = ARENA_ARRAY(memory, use, step->array_count + 2), .time_ns = COPY_NS};
+    if (step->fused) u.time_ns = MAXIMUM(step->fused->cost.time_ns, COPY_NS);
+    for (int a = 0; step->instance && a < step->array_count; a++) {
+        const step_array *x = &step->arrays[a];
+        add_use(&u, s, &x->at, step->instance->kernel->params[x->param].kind != PARAM_IN);
+    }
+    if (!step->instance) add_use(&u, s, &step->from, false);
+    if (!step->instance) add_use(&u, s, &step->to, true);
+    return u;
+}
+
+static bool meet(const uses *a, const uses *b, const spread *values)
+{
+    for (int i = 0; i < a->count; i++)
+        for (int k = 0; k < b->count; k++) {
+            int x = a->list[i].what, y = b->list[k].what;
+            if (!a->list[i].writes && !b->list[k].writes) continue;
+            if (x == y) return true;
+            if (x >= 0 && y >= 0 && values[x].offset < values[y].offset + values[y].size &&
+                values[y].offset < values[x].offset + values[x].size)
+                return true;
+        }
+    return false;
+}
+
+/* The longest row of steps that wait for each other, with the values where they are now. end: room for as many. */
+static double longest_row(const uses *all, int count, const spread *values, double *end)
+{
+    double longest = 0;
+    for (int i = 0; i < count; i++) {
+        double start = 0;
+        for (int j = i - 1; j >= 0; j--)
+            if (end[j] > start && meet(&all[i], &all[j], values)) start = end[j];
+        end[i] = start + all[i].time_ns;
+        longest = MAXIMUM(longest, end[i]);
+    }
+    return longest;
+}
+
+/* Values within `limit`; the bytes that they take, or 0: there is no room. */
+static int64_t place_values(spreads *s, int64_t limit)
+{
+    int64_t end = 0;
+    for (int i = 0; i < s->count; i++) {
+        if (!place_value(s->values, i, limit)) return 0;
+        end = MAXIMUM(end, s->values[i].offset + s->values[i].size);
+    }
+    return end;
+}
+
+/* The least memory with which the steps take about as long as with all that they may have; 0: other places gain nothing. */
+static int64_t choose_limit(spreads *s, const plan_step *steps, int count, const plan *of, arena *memory)
+{
+    enum { TRIES = 4 };
+    const double little = 0.02;
+    uses *all = ARENA_ARRAY(memory, uses, count + 1);
+    double *end = ARENA_ARRAY(memory, double, count + 1), found[TRIES + 1];
+    for (int i = 0; i < count; i++) all[i] = uses_of(&steps[i], s, memory);
+    for (int i = 0; i < s->count; i++) s->values[i].offset = of->fused->places[s->values[i].n].offset_bytes;
+    double before = longest_row(all, count, s->values, end), least = before;
+    int64_t more = of->values_bytes / 8 + VALUES_BYTES;
+    for (int i = 0; i <= TRIES; i++) {
+        bool fits = place_values(s, of->values_bytes + more * i / TRIES) > 0;
+        found[i] = fits ? longest_row(all, count, s->values, end) : before;
+        least = MINIMUM(least, found[i]);
+    }
+    for (int i = 0; i <= TRIES && least < (1 - little) * before; i++)
+        if (found[i] <= (1 + little) * least) return of->values_bytes + more * i / TRIES;
+    return 0;
+}
+
 static void move_place(const spreads *s, const plan *of, plan_place *at)
 {
     if (at->base || !at->value) return;
@@ -193,11 +288,8 @@ int64_t capture_spread_values(plan_step *steps, int count, const plan *of, arena
         spread *v = &s.values[s.number[root] - 1];
         v->size = MAXIMUM(v->size, (graph_size_bytes(g, (node)n) + 255) / 256 * 256);
     }
-    int64_t limit = of->values_bytes + of->values_bytes / 8 + VALUES_BYTES, end = 0;
-    for (int i = 0; i < s.count; i++) {
-        if (!place_value(s.values, i, limit)) return of->values_bytes;
-        end = MAXIMUM(end, s.values[i].offset + s.values[i].size);
-    }
+    int64_t limit = choose_limit(&s, steps, count, of, memory), end = limit ? place_values(&s, limit) : 0;
+    if (!end) return of->values_bytes;
     for (int i = 0; i < count; i++) {
         if (steps[i].instance) own_arrays(&steps[i], memory);
         for (int a = 0; a < steps[i].array_count; a++) move_place(&s, of, &steps[i].arrays[a].at);

@@ -189,6 +189,26 @@ TEST(chains_do_not_wait_for_memory)
     qn_tape_free(tape);
 }
 
+/* ... and one row of kernels, in which each waits for the one before, has no more memory for it. */
+TEST(a_row_of_kernels_keeps_its_places)
+{
+    enum { LINKS = 8, COUNT = 1024 };
+    qn_tape *tape = NULL;
+    qn_plan *plan = NULL;
+    qn_plan_facts facts;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tensor x = qn_add_scalar(qn_rand(tape, QN_F32, QN_SHAPE(COUNT)), 0);
+    OK(qn_eval(tape, &x, 1, &error));
+    OK(qn_capture_begin(tape, &error));
+    for (int i = 0; i < LINKS; i++) x = qn_cumsum(qn_mul_scalar(x, 0.1), 0);
+    OK(qn_eval(tape, &x, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    qn_plan_info(plan, &facts);
+    EXPECT(facts.kernels >= LINKS && facts.workspace_bytes <= 3 * 4 * COUNT);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+}
+
 static float *memory_of(qn_buffer *b)
 {
     return qn_buffer_data(b);
@@ -507,4 +527,5 @@ TEST(close_fake)
 TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(moving_arrays_costs_launches_alone),
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
           CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape),
-          CASE(steps_side_by_side), CASE(chains_do_not_wait_for_memory), CASE(close_fake))
+          CASE(steps_side_by_side), CASE(chains_do_not_wait_for_memory), CASE(a_row_of_kernels_keeps_its_places),
+          CASE(close_fake))
