@@ -253,7 +253,7 @@ static void check_gradient(checker *c, const ast *grad)
     const ast *name = grad->list.count ? grad->list.items[0] : NULL;
     call_node *f = name && name->kind == AST_NAME ? map_get(c->items, name->name) : NULL;
     if (grad->left->kind != AST_NAME || strcmp(grad->left->name, "grad") != 0) {
-        fault_not_callable(c->d, grad->at);
+        fault_not_callable(c->d, grad->at, grad->left->kind == AST_NAME ? grad->left->name : NULL);
         return;
     }
     if (!f || f->item->kind != AST_TENSOR) {
@@ -294,7 +294,7 @@ void check_call(checker *c, const ast *node, bool is_statement)
         if (gradient)
             check_gradient(c, callee);
         else {
-            fault_not_callable(c->d, node->at);
+            fault_not_callable(c->d, node->at, NULL);
             check_expression(c, callee);
         }
         check_expressions(c, &node->list);

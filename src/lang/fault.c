@@ -138,17 +138,15 @@ void fault_step(diagnostics *d, place at, bool slice)
     diagnose(d, E402, at, "a step is any integer but 0", slice ? "a slice with step 0" : "a loop with step 0");
 }
 
-void fault_not_callable(diagnostics *d, place at)
+void fault_not_callable(diagnostics *d, place at, const char *name)
 {
-    diagnose(d, E212, at, "call a function by its name", "this cannot be called");
+    const char *habit = name ? habit_advice(name) : NULL; /* value_and_grad(f)(x) */
+    diagnose(d, E212, at, habit ? habit : "call a function by its name", "this cannot be called");
 }
 
 void fault_argument_count(diagnostics *d, place at, const char *name, int least, int most, int got)
 {
-    const char *advice = !strcmp(name, "transpose")
-                             ? "write `permute(x, 1, 0)`, every axis by its number; `transpose(x)` "
-                               "turns the last two"
-                             : "see its parameters";
+    const char *form = habit_form(name), *advice = form ? form : "see its parameters";
     if (least == most)
         diagnose(d, E213, at, advice, "`%s` takes %d argument%s, got %d", name, least, plural(least), got);
     else if (most < 0)

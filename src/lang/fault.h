@@ -56,8 +56,8 @@ void fault_while(diagnostics *d, place at, bool by_element);           /* E405 *
 void fault_assume(diagnostics *d, place at, const char *words);        /* E503 */
 
 /* calls and names; advice NULL: the usual one */
-void fault_unknown(diagnostics *d, place at, bool call, const char *name, const char *advice);       /* E201 */
-void fault_not_callable(diagnostics *d, place at);                                                   /* E212 */
+void fault_unknown(diagnostics *d, place at, bool call, const char *name, const char *advice); /* E201 */
+void fault_not_callable(diagnostics *d, place at, const char *name); /* E212; name: of what gave it, or NULL */
 void fault_called_here(diagnostics *d, place at, const char *name, const char *advice);              /* E212 */
 void fault_gives_nothing(diagnostics *d, place at, const char *name);                                /* E212 */
 void fault_no_place(diagnostics *d, place at, const char *name, bool validity);                      /* E212 */

@@ -36,6 +36,13 @@ static const habit habits[] = {
      "there are no decorators: a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`"},
     {"triton.autotune", "list candidates behind the parameters: `tune (BLOCK in {64, 128}, warps in {4, 8})`"},
     {"triton.cdiv", "write `cdiv(n, BLOCK)`"},
+    {"tl.static_range", "a loop is `for (int i = 0; i < n; i++)`; with constant bounds it is unrolled"},
+    {"tl.range", "a loop is `for (int i = 0; i < n; i++)`"},
+    {"tl.debug_barrier", "remove it: a tile has no threads to wait for; another phase is `then launch (...)`"},
+    {"tl.multiple_of", "remove it: the host knows extents and strides; `assume(n % 16 == 0);` says what must hold"},
+    {"tl.max_contiguous", "remove it: the host knows extents and strides"},
+    {"tl.atomic_add", "write `atomic_add(y[i : BLOCK], v)`"},
+    {"tl.device_print", "write `print(\"m = {}\", m);`"},
     {"mask", "a slice knows where its array ends; other masks are `keep(t, condition)`"},
     {"other", "a slice that sticks out has no value there; give it one with `fill(x[i : BLOCK], 0)`"},
     {"offsets", "a slice needs no offsets: write `x[i : BLOCK]`"},
@@ -55,6 +62,26 @@ static const habit habits[] = {
                    "memory"},
     {"__restrict__", "remove it: arrays of a launch never overlap"},
     {"__syncthreads", "remove it: a tile has no threads to wait for; another phase is `then launch (...)`"},
+    {"syncthreads", "remove it: a tile has no threads to wait for; another phase is `then launch (...)`"},
+    {"get_global_id", "a program works on a whole block: its number is `program(0)`, its elements `x[i : BLOCK]`"},
+    {"get_group_id", "write `program(0)`"},
+    {"get_local_id", "a tile has no threads: a program works on a whole block `x[i : BLOCK]`"},
+    {"barrier", "remove it: a tile has no threads to wait for; another phase is `then launch (...)`"},
+    {"make_float4", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"make_float2", "there are no vector types: a slice is read in the widest pieces there are"},
+    {"malloc", "memory between phases is a parameter: `scratch float s[n]`"},
+    {"new", "memory between phases is a parameter: `scratch float s[n]`"},
+    {"static_cast", "cast by calling the type: `float(x)`"},
+    {"reinterpret_cast", "write `bitcast(i32, x)`; there are no pointers"},
+    {"nullptr", "there are no pointers: every array of a launch is given"},
+    {"NULL", "there are no pointers: every array of a launch is given"},
+    {"asm", "CUDA as it is goes into `cuda name(...) launch (...) block (256) \"\"\"source\"\"\"`"},
+    {"switch", "write `if (...) { ... } else if (...) { ... }`, or a choice `condition ? a : b`"},
+    {"do", "write `while (condition) { ... }`"},
+    {"goto", "write a loop, `while (condition) { ... }`"},
+    {"std", "functions go by their bare names: `max(a, b)`"},
+    {"using", "remove it: there are no name spaces but those of `import \"name.qn\" as name;`"},
+    {"namespace", "another file's names are apart with `import \"name.qn\" as name;`"},
     {"__syncwarp", "remove it: a tile has no threads to wait for"},
     {"__shfl_down_sync", "reduce the tile: `sum(v)`, `max(v)`"},
     {"__shfl_xor_sync", "reduce the tile: `sum(v)`, `max(v)`"},
@@ -115,6 +142,22 @@ static const habit habits[] = {
     {".half", "cast by calling the type: `f16(x)`"},
     {".bfloat16", "cast by calling the type: `bf16(x)`"},
     {".view", "write `reshape(x, a, b)`"},
+    {".numel", "the product of its extents: `rows * cols`"},
+    {".cpu", "remove it: the caller chooses the device"},
+    {".device", "remove it: the caller chooses the device"},
+    {".numpy", "remove it: results are the caller's arrays"},
+    {".requires_grad", "remove it: `grad(f, w)(x, w)` names what to differentiate by"},
+    {".requires_grad_", "remove it: `grad(f, w)(x, w)` names what to differentiate by"},
+    {".values", "a reduction gives the values alone; `let (v, i) = topk(x, 1, axis = 1)` gives both"},
+    {".indices", "write `argmax(x, axis = 1)`; `let (v, i) = topk(x, 1, axis = 1)` gives both"},
+    {".copy", "remove it: values do not change"},
+    {".clone", "remove it: values do not change"},
+    {".add_", "there is nothing in place: write `x + y`"},
+    {".mul_", "there is nothing in place: write `x * y`"},
+    {".double", "cast by calling the type: `double(x)`"},
+    {".int", "cast by calling the type: `i32(x)`"},
+    {".long", "cast by calling the type: `i64(x)`"},
+    {".bool", "compare: `x != 0`"},
     {".item", "a reduction of everything, such as `sum(x)`, is one number already"},
     {".contiguous", "remove it: layout is the compiler's business"},
     {".cuda", "remove it: the caller chooses the device"},
@@ -148,6 +191,13 @@ static const habit habits[] = {
     {"swapaxes", "write `permute(x, 1, 0)`, or `transpose(x)` for the last two"},
     {"moveaxis", "write `permute(x, 1, 0)`"},
     {"value_and_grad", "write the value and `grad(f, w)(x, w)`: what both need is computed once"},
+    {"jit", "remove it: every function is compiled"},
+    {"no_grad", "remove it: only `grad(f, w)` differentiates; `detach(x)` stops a gradient"},
+    {"stop_gradient", "write `detach(x)`"},
+    {"broadcast_to", "write `expand(x, a, b)`"},
+    {"expand_as", "write `expand(x, a, b)`"},
+    {"meshgrid", "write `iota(n)[:][]` and `iota(m)[][:]`"},
+    {"nonzero", "shapes do not depend on values: write `where(condition, a, b)`"},
     {"vmap", "write the axis: functions take any rank with `[...]`"},
     {"Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
     {"torch.Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
@@ -187,6 +237,14 @@ static const habit habits[] = {
     {"not", "write `!`"},
     {"is", "write `==`"},
     {"pass", "write `;`"},
+    {"assert", "write `assert(condition);` in a kernel, `assume(condition);` about sizes"},
+    {"with", "there are no contexts: only `grad(f, w)` differentiates"},
+    {"raise", "say what must hold: `assert(condition);` in a kernel, `assume(condition);` about sizes"},
+    {"try", "there are no exceptions: a failed `assert(condition);` is the launch's error"},
+    {"global", "remove it: a constant of the file is `const int N = 4;`"},
+    {"yield", "a function returns once, as many results as it likes: `return a, b;`"},
+    {"mut", "remove it: a name of a tensor function may be assigned again"},
+    {"val", "name the type: `float s = ...;`, in a tensor function `let h = ...;`"},
     {"elif", "write `else if`"},
     {"self", "a function has only its parameters"},
     /* types */
@@ -241,6 +299,14 @@ static const habit beginnings[] = {
     {"math.", "functions go by their bare names: `sqrt(x)`, `exp(x)`"},
     {"linalg.", "functions go by their bare names: `norm(x)`, `a @ b`"},
     {"scipy.", "functions go by their bare names: `erf(x)`, `softmax(x, axis = 1)`"},
+    {"tf.", "functions go by their bare names: `relu(x)`, `sum(x, axis = 0)`"},
+    {"jax.", "functions go by their bare names: `gelu(x)`, `softmax(x, axis = 1)`"},
+    {"keras.", "functions go by their bare names: `relu(x)`, `softmax(x, axis = 1)`"},
+    {"cp.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"cupy.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"mx.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
+    {"cuda.", "a program works on a whole block `x[i : BLOCK]`; CUDA as it is goes into a `cuda` kernel"},
+    {"numba.", "a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`"},
     {"std.", "functions go by their bare names: `max(a, b)`"},
 };
 
@@ -284,7 +350,9 @@ const char *habit_argument(const char *name)
 static const char *bare_function(arena *memory, const char *word)
 {
     const char *last = strrchr(word, '.') + 1;
-    return builtin_find(last) ? arena_print(memory, "write `%s(...)`", last) : NULL;
+    if (!strcmp(last, "pi") || !strcmp(last, "inf") || !strcmp(last, "nan"))
+        return arena_print(memory, "write `%s`", last);
+    return builtin_find(last) ? arena_print(memory, "write `%s(...)`", last) : habit_advice(last); /* np.clip */
 }
 
 static const char *dotted_advice(arena *memory, const char *word)
@@ -311,6 +379,33 @@ void habit_dotted(diagnostics *d, arena *memory, place at, const char *word)
     for (int i = 0; i < d->count; i++) /* a pasted kernel says threadIdx.x often */
         if (d->items[i].code == E110 && d->items[i].advice && !strcmp(d->items[i].advice, advice)) return;
     diagnose(d, E110, at, advice, "there is no `%.60s` in Quern", word);
+}
+
+/* How a function is called that takes its arguments in another order, or by other names, elsewhere. */
+static const habit forms[] = {
+    {"gather", "write `gather(x, index, axis = 1)`"},
+    {"index_select", "write `index_select(x, index, axis = 0)`"},
+    {"scatter_add", "write `scatter_add(base, index, updates, axis = 0)`"},
+    {"index_add", "write `index_add(base, index, updates, axis = 0)`"},
+    {"index_copy", "write `index_copy(base, index, updates, axis = 0)`"},
+    {"topk", "write `let (v, i) = topk(x, 4, axis = 1);`"},
+    {"one_hot", "write `one_hot(index, classes)`"},
+    {"where", "write `where(condition, a, b)`; indices of what holds have no shape that is known before"},
+    {"clamp", "write `clamp(x, low, high)`"},
+    {"masked_fill", "write `masked_fill(x, mask, -inf)`"},
+    {"embedding", "write `embedding(table, index)`"},
+    {"cross_entropy", "write `cross_entropy(x, target)`"},
+    {"linear", "write `linear(x, w, bias)`; weights `[out][in]` with `transposed = true`"},
+    {"conv2d", "write `conv2d(x, w, bias, stride = 1, padding = 0, dilation = 1, groups = 1)`"},
+    {"max_pool2d", "write `max_pool2d(x, 3, stride = 2, padding = 1)`"},
+    {"layer_norm", "write `layer_norm(x, gain, bias, axes = 1, epsilon = 1e-5)`"},
+    {"dropout", "write `dropout(x, p)`"},
+    {"transpose", "write `permute(x, 1, 0)`, every axis by its number; `transpose(x)` turns the last two"},
+};
+
+const char *habit_form(const char *name)
+{
+    return advice_in(forms, COUNT(forms), name);
 }
 
 const char *habit_axis(const char *name)

@@ -397,8 +397,10 @@ static void read_unknown(lexer *x, token *t)
         diagnose(x->d, E101, at, "remove it, or put it in a comment", "unexpected control character 0x%02x",
                  (unsigned char)s[start]);
     else
-        diagnose(x->d, E101, at, "remove it, or put it in a comment or string", "unexpected character `%.*s`",
-                 (int)first, s + start);
+        diagnose(x->d, E101, at,
+                 s[start] == '\'' ? "a string is in double quotes; infinity is `inf`"
+                                  : "remove it, or put it in a comment or string",
+                 "unexpected character `%.*s`", (int)first, s + start);
 }
 
 /* A member or method of an expression, `(a + b).sum`, or a line for a preprocessor: reported, and as if it were not

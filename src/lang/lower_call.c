@@ -420,7 +420,7 @@ term lower_call(walk *w, const ast *call)
 {
     if (call->left->kind == AST_TYPE_NAME) return lower_cast(w, call);
     if (call->left->kind != AST_NAME) {
-        fault_not_callable(w->d, call->at);
+        fault_not_callable(w->d, call->at, NULL);
         return term_error();
     }
     const char *name = call->left->name;

@@ -209,7 +209,7 @@ static ast *parse_if(parser *p)
     for (;;) {
         ast *node = parser_node(p, AST_IF, p->now.at);
         parser_advance(p);
-        parser_expect(p, "(", NULL);
+        parser_expect(p, "(", "a condition is in parentheses: `if (x > 0) { ... }`");
         node->left = parse_expression(p);
         parser_expect(p, ")", NULL);
         node->body = parse_governed(p, node->from.line);
@@ -288,7 +288,7 @@ static ast *parse_by_kind(parser *p)
     if (parser_is(p, "while")) {
         ast *node = parser_node(p, AST_WHILE, p->now.at);
         parser_advance(p);
-        parser_expect(p, "(", NULL);
+        parser_expect(p, "(", "a condition is in parentheses: `while (x > 0) { ... }`");
         node->left = parse_expression(p);
         parser_expect(p, ")", NULL);
         node->body = parse_governed(p, node->from.line);

@@ -654,27 +654,49 @@ static void check_kernel(checker *c, kernel_entry *entry)
     arena_free(c->memory);
 }
 
-/* Is the first result of this tensor function one float, at the sizes of the first case that it takes? */
-static bool has_gradient(checker *c, kernel_entry *entry)
+/* A call bound at the sizes of the first case that it takes, to be freed; NULL: none, and why the last one was not. */
+static qn_call *bind_first(checker *c, kernel_entry *entry, qn_error *error)
 {
-    bool one = false, bound = false;
+    qn_call *call = NULL;
+    bool bound = false;
     arena *memory = arena_new();
     check_cases cases = {0};
     check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, memory, &cases);
     for (int i = 0; i < cases.count && !bound; i++) {
-        qn_call *call = NULL;
-        c->entry = c->truth = entry;
-        bound = !cases.items[i].empty && prepare(c, entry, &cases.items[i], &call, NULL) == QN_OK &&
-                call_bind(call, c->ref_slot, true, NULL) == QN_OK;
-        for (int p = 0; bound && p < call->instance->kernel->param_count; p++) {
-            const tile_param *param = &call->instance->kernel->params[p];
-            if (strcmp(param->name, "result0") != 0) continue;
-            one = dtype_is_float(param->elem) && !param->rank;
-        }
         qn_call_free(call);
+        call = NULL;
+        c->entry = c->truth = entry;
+        bound = !cases.items[i].empty && prepare(c, entry, &cases.items[i], &call, error) == QN_OK &&
+                call_bind(call, c->ref_slot, true, error) == QN_OK;
     }
     arena_free(memory);
+    if (bound) return call;
+    qn_call_free(call);
+    return NULL;
+}
+
+/* Is the first result of this tensor function one float? */
+static bool has_gradient(checker *c, kernel_entry *entry)
+{
+    qn_error error;
+    bool one = false;
+    qn_call *call = bind_first(c, entry, &error);
+    for (int p = 0; call && p < call->instance->kernel->param_count; p++) {
+        const tile_param *param = &call->instance->kernel->params[p];
+        if (!strcmp(param->name, "result0")) one = dtype_is_float(param->elem) && !param->rank;
+    }
+    qn_call_free(call);
     return one;
+}
+
+/* A function whose result is a constant, such as `return pi;`, has none. */
+static bool is_constant(checker *c, kernel_entry *gradient)
+{
+    qn_error error = {0};
+    qn_call *call = bind_first(c, gradient, &error);
+    bool constant = !call && error.code == E318;
+    qn_call_free(call);
+    return constant;
 }
 
 /* A tensor function that gives one number is checked with its gradient. */
@@ -684,7 +706,8 @@ static void check_one(checker *c, kernel_entry *entry)
     if (!entry->item || entry->item->kind != AST_TENSOR || c->findings || c->ended || !has_gradient(c, entry)) return;
     kernel_entry *gradient = function_gradient(entry);
     if (gradient) gradient = function_spread(gradient, entry->spread);
-    if (gradient && gradient->param_count > entry->item->list.count) check_kernel(c, gradient);
+    if (gradient && gradient->param_count > entry->item->list.count && !is_constant(c, gradient))
+        check_kernel(c, gradient);
 }
 
 /* A function of any rank, with one, two, three and no axes for `[...]`, or as many as the settings name. */

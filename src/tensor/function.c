@@ -443,7 +443,7 @@ operand trace_gradient_call(tracer *t, const ast *call)
         if (known_name)
             fault_gradient(t->d, grad->at);
         else
-            fault_not_callable(t->d, grad->at);
+            fault_not_callable(t->d, grad->at, NULL);
         return operand_error();
     }
     bound_call *b = ARENA_NEW(t->memory, bound_call);

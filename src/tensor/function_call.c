@@ -446,7 +446,7 @@ operand trace_call(tracer *t, const ast *call)
     }
     if (callee->kind == AST_CALL) return trace_gradient_call(t, call);
     if (callee->kind != AST_NAME) {
-        fault_not_callable(t->d, call->at);
+        fault_not_callable(t->d, call->at, NULL);
         return operand_error();
     }
     const local *l = local_find(t, callee->name);

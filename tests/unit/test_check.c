@@ -281,6 +281,13 @@ TEST(comparing)
     EXPECT(arrays_compare(&vx, &vy, 1, 1).wrong == 1);
 }
 
+/* One number is checked with its gradient, unless it is a constant: that has none, and is right. */
+TEST(constants_have_no_gradient)
+{
+    EXPECT(check("tensor one(float x[n]) { return 2 * pi; }\n", &(qn_check_options){.no_emu = true}) == QN_OK);
+    EXPECT(says("one: clean, "));
+}
+
 /* A result that moves far where its inputs move by their last bit says nothing about who is right; an error that is larger
  * than that is one. */
 TEST(what_rounding_does_is_no_finding)
@@ -341,4 +348,4 @@ TEST(closing)
 TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
           CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
           CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing),
-          CASE(what_rounding_does_is_no_finding), CASE(layouts), CASE(closing))
+          CASE(constants_have_no_gradient), CASE(what_rounding_does_is_no_finding), CASE(layouts), CASE(closing))
