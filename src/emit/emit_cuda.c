@@ -548,6 +548,13 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
         if (s) {
             cuda_layout_note_schedule(layout, p, s);
             loop_program program = loops_build(s, e.memory);
+            text wrong = {0};
+            if (!loops_check(&program, e.memory, &wrong))
+                status = error_set(error, QN_FAILED,
+                                   "kernel `%s`: its program is not in order: %s; this is a mistake of "
+                                   "Quern, please report it",
+                                   k->name, text_get(&wrong));
+            text_free(&wrong);
             emit_cuda_loops(&e, &program, &functions);
             continue;
         }

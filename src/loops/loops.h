@@ -41,6 +41,9 @@ typedef struct loop_program {
 loop_program loops_build(const schedule *s, arena *memory);
 void loops_print(const loop_program *p, text *out); /* `show --stage loops` */
 
+/* check.c: are its waits and releases enough, whoever runs first? False: *why, empty before, says what goes wrong. */
+bool loops_check(const loop_program *p, arena *memory, text *why);
+
 /* epilogue.c: chunks of the finished sums, appended after *tail. */
 loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail);
 /* A node at *tail; the place after it. */
