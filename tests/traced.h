@@ -82,7 +82,7 @@ static inline bool traced_bind(traced *t, const char *function)
             bindings_set(t->memory, &given.settings, b);
     }
     if (!lang_instantiate(t->file, item, &given, &t->d, t->memory, &t->constants, &t->known)) return false;
-    t->tape = tape_new(NULL, "");
+    t->tape = tape_new(NULL, "", NULL);
     bindings all = {0};
     for (int i = 0; i < t->known.count; i++) bindings_set(t->memory, &all, t->known.items[i]);
     for (int i = 0; i < t->constants.count; i++) bindings_set(t->memory, &all, t->constants.items[i]);

@@ -177,7 +177,7 @@ static void number_files(const char *words, int number, text *out)
     }
 }
 
-qn_status profile_context_opened(qn_context *context, qn_error *error)
+static qn_status opened(qn_context *context, qn_error *error)
 {
     const char *words = environment_get("QUERN_PROFILE");
     if (!words) return QN_OK;
@@ -204,7 +204,7 @@ qn_status profile_context_opened(qn_context *context, qn_error *error)
     return status;
 }
 
-void profile_context_closing(const qn_context *context)
+static void closing(const qn_context *context)
 {
     lock_take(&of_process.lock);
     bool counted = of_process.counting && of_process.context == context;
@@ -212,4 +212,23 @@ void profile_context_closing(const qn_context *context)
     lock_give(&of_process.lock);
     if (counted) finish_counting();
     if (ends) finish();
+}
+
+qn_status qn_context_open(const qn_context_options *options, qn_context **out, qn_error *error)
+{
+    HEAP_ENTER(error);
+    QN_TRY(context_open(options, out, error));
+    qn_status status = opened(*out, error);
+    if (status != QN_OK) {
+        qn_context_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void qn_context_close(qn_context *context)
+{
+    if (!context || heap_is_stopped()) return;
+    closing(context);
+    context_close(context);
 }

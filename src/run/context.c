@@ -108,7 +108,7 @@ int context_cheap_slot(qn_context *context)
     return found;
 }
 
-qn_status qn_context_open(const qn_context_options *options, qn_context **out, qn_error *error)
+qn_status context_open(const qn_context_options *options, qn_context **out, qn_error *error)
 {
     HEAP_ENTER(error);
     if (!out) return error_set(error, QN_BAD_CALL, "qn_context_open: the place for the context is NULL");
@@ -148,19 +148,12 @@ qn_status qn_context_open(const qn_context_options *options, qn_context **out, q
         CHECK(i < MAX_DEVICES);
         add_slot(c, drivers[i], 0);
     }
-    qn_status status = profile_context_opened(c, error);
-    if (status != QN_OK) {
-        qn_context_close(c);
-        return status;
-    }
     *out = c;
     return QN_OK;
 }
 
-void qn_context_close(qn_context *context)
+void context_close(qn_context *context)
 {
-    if (!context || heap_is_stopped()) return;
-    profile_context_closing(context);
     context->closing = true;
     store_free(context);
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);

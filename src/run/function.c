@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/function.h"
+#include "run/realize.h"
 
 #include <string.h>
 
@@ -301,7 +302,7 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
     }
     for (int k = 0; k < i->known.count; k++) bindings_set(i->memory, &all, i->known.items[k]);
     for (int k = 0; k < i->constants.count; k++) bindings_set(i->memory, &all, i->constants.items[k]);
-    qn_tape *tape = tape_new(entry->module->context, "ref"); /* random numbers have a state there */
+    qn_tape *tape = tape_new(entry->module->context, "ref", &tape_of_devices); /* random numbers have a state there */
     node arguments[FUNCTION_PARAMS] = {0}, results[FUNCTION_RESULTS];
     int count = 0;
     bool good = true;

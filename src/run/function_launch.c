@@ -96,7 +96,7 @@ static qn_status wrap(qn_call *call, const array_view *v, storage **out, int64_t
                              NULL, &buffer, error));
     buffer->anywhere = true;
     buffer->element_bytes = (uint8_t)size;
-    *out = storage_new(buffer);
+    *out = storage_of_buffer(buffer);
     *offset = -low;
     return QN_OK;
 }

@@ -25,7 +25,7 @@ qn_status qn_tape_new(qn_context *context, const char *device, qn_tape **tape, q
     if (!context || !tape) return error_set(error, QN_BAD_CALL, "qn_tape_new: an argument is NULL");
     *tape = NULL;
     QN_TRY(context_slot(context, device, &slot, error));
-    *tape = tape_new(context, context->slots[slot].name);
+    *tape = tape_new(context, context->slots[slot].name, &tape_of_devices);
     return QN_OK;
 }
 

@@ -168,6 +168,12 @@ void realize_close(qn_tape *tape);
 /* Where a node lies without computing anything: placed, a leaf, or a view of one of those. False: it is not computed. */
 bool realize_where(const qn_tape *tape, node n, placed *out);
 char *storage_data(const storage *s);
+storage *storage_of_buffer(qn_buffer *buffer); /* takes over the reference */
+/* What a tape with a context asks for memory; and the first two calls of it by name. */
+extern const tape_calls tape_of_devices;
+qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_error *error);
+qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, const void *host, int64_t size_bytes,
+                             qn_error *error);
 /* Of its first byte from a multiple of 64, as plans know it. */
 int buffer_misalignment(const qn_buffer *b);
 qn_status realize_workspace(qn_tape *tape, int64_t size_bytes, storage **kept, qn_error *error);

@@ -157,7 +157,7 @@ qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_erro
     size_t size = (size_t)MAXIMUM(size_bytes, 1); /* an array always has an address */
     QN_TRY(tape->context->slots[r->slot].driver->memory ? device_buffer(tape, size, &buffer, error)
                                                         : host_buffer(tape, size, &buffer, error));
-    *out = storage_new(buffer);
+    *out = storage_of_buffer(buffer);
     return QN_OK;
 }
 
@@ -171,6 +171,17 @@ qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, co
         return slot->driver->memory->write(slot->device, NULL, to, host, (size_t)size_bytes, error);
     memcpy(to, host, (size_t)size_bytes);
     return QN_OK;
+}
+
+const tape_calls tape_of_devices = {.allocate = tape_storage,
+                                    .write = tape_storage_write,
+                                    .write_tensor = qn_tensor_write,
+                                    .retain = qn_buffer_retain,
+                                    .release = qn_buffer_release};
+
+storage *storage_of_buffer(qn_buffer *buffer)
+{
+    return storage_new(buffer, buffer ? (int64_t)qn_buffer_size_bytes(buffer) : 0, &tape_of_devices);
 }
 
 char *storage_data(const storage *s)

@@ -231,9 +231,9 @@ void *
 memory_allocate(size_t size_bytes); /* 64-byte aligned, large ones on huge pages; NULL if there is none; not zeroed */
 void memory_free(void *memory);
 
-/* What src/profile/ does when contexts come and go, where QUERN_PROFILE asks for it: a status is of its words. */
-qn_status profile_context_opened(qn_context *context, qn_error *error);
-void profile_context_closing(const qn_context *context);
+/* context.c: qn_context_open and qn_context_close but for the profile that QUERN_PROFILE asks for (profile/). */
+qn_status context_open(const qn_context_options *options, qn_context **out, qn_error *error);
+void context_close(qn_context *context);
 
 /* module.c */
 void entry_from_dump(kernel_entry *e, tile_kernel *k);

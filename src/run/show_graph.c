@@ -72,7 +72,7 @@ static qn_status trace(shown *s, qn_error *error)
     qn_call *call = s->call;
     QN_TRY(call_bind(call, s->slot, true, error));
     const tile_kernel *k = call->instance->kernel;
-    s->tape = tape_new(call->context, "ref");
+    s->tape = tape_new(call->context, "ref", &tape_of_devices);
     qn_tape_set_tf32(s->tape, call->tf32);
     node arguments[FUNCTION_PARAMS] = {0};
     for (int i = 0; i < k->param_count; i++) {

@@ -73,4 +73,7 @@ node tensor_log_softmax(graph *g, node x, int axis);
 bool tensor_random(qn_tape *tape, const shape *s, int count, node *words);
 node tensor_uniform(qn_tape *tape, const shape *s); /* f32 in [0, 1) */
 
+/* create.c: starts a call that makes a tensor of this shape; false with the error recorded. */
+bool tape_begin_new(qn_tape *tape, const char *op, qn_dtype type, qn_shape extents, shape *s);
+
 #endif

@@ -356,7 +356,10 @@ qn_status qn_optimizer_set_group_rate(qn_optimizer *self, int index, double rate
         return error_set(error, QN_BAD_CALL, "qn_optimizer_set_group_rate: there are %d groups, and no number %d",
                          self->group_count, index);
     if (!(rate >= 0)) return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the rate %g is negative", rate);
-    return qn_tensor_write(self->groups[index].rate, &rate, sizeof(rate), error);
+    const qn_tensor slot = self->groups[index].rate;
+    if (!slot.tape->calls)
+        return error_set(error, QN_BAD_CALL, "qn_optimizer_set_rate: the optimizer is of a graph that never runs");
+    return slot.tape->calls->write_tensor(slot, &rate, sizeof(rate), error);
 }
 
 qn_tensor qn_optimizer_steps(const qn_optimizer *self)

@@ -29,12 +29,13 @@ graph_site tape_site(void)
 
 /* ---- storages ---- */
 
-storage *storage_new(qn_buffer *buffer)
+storage *storage_new(qn_buffer *buffer, int64_t size_bytes, const tape_calls *calls)
 {
     storage *s = heap_new(sizeof(*s));
+    s->calls = calls;
     s->references = 1;
     s->buffer = buffer;
-    s->size_bytes = buffer ? (int64_t)qn_buffer_size_bytes(buffer) : 0;
+    s->size_bytes = size_bytes;
     return s;
 }
 
@@ -47,14 +48,14 @@ storage *storage_retain(storage *s)
 void storage_release(storage *s)
 {
     if (!s || --s->references > 0) return;
-    qn_buffer_release(s->buffer);
+    if (s->buffer) s->calls->release(s->buffer);
     heap_free(s);
 }
 
 /* The same memory under a new identity, for what reads it after a write. */
 static storage *storage_renew(storage *s)
 {
-    storage *next = storage_new(qn_buffer_retain(s->buffer));
+    storage *next = storage_new(s->buffer ? s->calls->retain(s->buffer) : NULL, s->size_bytes, s->calls);
     next->written = s->written;
     s->overwritten = true;
     return next;
@@ -62,12 +63,13 @@ static storage *storage_renew(storage *s)
 
 /* ---- tapes ---- */
 
-qn_tape *tape_new(qn_context *context, const char *device)
+qn_tape *tape_new(qn_context *context, const char *device, const tape_calls *calls)
 {
     arena *memory = arena_new();
     qn_tape *tape = ARENA_NEW(memory, qn_tape);
     tape->memory = memory;
     tape->context = context;
+    tape->calls = calls;
     snprintf(tape->device, sizeof(tape->device), "%s", device);
     tape->graph = graph_new(arena_new());
     tape->slot_count = 1;
@@ -313,8 +315,8 @@ storage *tape_memory(qn_tape *tape, const char *op, int64_t size_bytes)
 {
     storage *memory = NULL;
     qn_error error;
-    if (!tape->context) return storage_new(NULL);
-    qn_status status = tape_storage(tape, size_bytes, &memory, &error);
+    if (!tape->context) return storage_new(NULL, 0, NULL);
+    qn_status status = tape->calls->allocate(tape, size_bytes, &memory, &error);
     if (!status) return memory;
     graph_fail(tape->graph, op, "%s", error.message);
     tape->graph->status = tape->graph->error.status = status;

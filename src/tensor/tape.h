@@ -20,14 +20,29 @@
 
 /* Memory of tensors. Counted: by leaves' slots, by computed nodes that a slot keeps, by plans. Writing to it gives it a
  * new storage over the same buffer and marks this one: nodes that read this one and are not computed can not be. */
+struct storage;
+
+/* Memory of devices. The folder that has it comes after this one, so a tape asks through calls that it is given. */
+typedef struct tape_calls {
+    /* Memory on the tape's device, not cleared, with one reference; contents from the host. */
+    qn_status (*allocate)(qn_tape *tape, int64_t size_bytes, struct storage **out, qn_error *error);
+    qn_status (*write)(qn_tape *tape, struct storage *s, int64_t offset_bytes, const void *host, int64_t size_bytes,
+                       qn_error *error);
+    qn_status (*write_tensor)(qn_tensor t, const void *host, size_t size_bytes, qn_error *error);
+    qn_buffer *(*retain)(qn_buffer *buffer);
+    void (*release)(qn_buffer *buffer);
+} tape_calls;
+
 typedef struct storage {
+    const tape_calls *calls;
     _Atomic int references;
     qn_buffer *buffer; /* on the tape's device */
     int64_t size_bytes;
     bool written;     /* a variable: assignments change it */
     bool overwritten; /* what nodes read through this storage is not there any more */
 } storage;
-storage *storage_new(qn_buffer *buffer); /* takes over the reference; NULL: a storage of graphs that never run */
+/* Takes over the reference; NULL: a storage of graphs that never run, which needs no calls. */
+storage *storage_new(qn_buffer *buffer, int64_t size_bytes, const tape_calls *calls);
 storage *storage_retain(storage *s);
 void storage_release(storage *s); /* NULL is fine */
 
@@ -54,6 +69,7 @@ typedef struct tape_assign {
 
 struct qn_tape {
     qn_context *context;
+    const tape_calls *calls; /* NULL: there is no context */
     char device[16];
     qn_mode mode;
     product_way products; /* of f32 */
@@ -79,7 +95,8 @@ struct qn_tape {
 };
 
 /* tape.c */
-qn_tape *tape_new(qn_context *context, const char *device); /* the device's name is good; context NULL: graphs only */
+/* The device's name is good; context NULL, and no calls: graphs only. */
+qn_tape *tape_new(qn_context *context, const char *device, const tape_calls *calls);
 void tape_free(qn_tape *tape);
 /* The node of a handle: 0 with the error recorded if it is empty, released or of another tape. */
 node tape_node(qn_tape *tape, const char *op, qn_tensor t);
@@ -110,11 +127,6 @@ node tape_leaf_from(qn_tape *tape, dtype elem, const shape *s, const void *data)
 void tape_assigned(qn_tape *tape, uint32_t slot);
 /* The memory of a leaf has new contents: handles of the leaf itself read them, what was made from it cannot. */
 void tape_overwritten(qn_tape *tape, node leaf);
-
-/* run/realize_memory.c: memory on the tape's device, not cleared, with one reference; contents from the host. */
-qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_error *error);
-qn_status tape_storage_write(qn_tape *tape, storage *s, int64_t offset_bytes, const void *host, int64_t size_bytes,
-                             qn_error *error);
 
 /* tape_collect.c: forgets nodes that no slot and no assignment needs, and releases their memory; nodes get new numbers.
  * Does nothing while a step is recorded. */

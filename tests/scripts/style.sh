@@ -124,7 +124,7 @@ finish "one escape for pages"
 wrong=0
 grep -rnE '^static [a-z0-9_]+ \*?(is|are|has)?_?(row_major|contiguous|aligned|dense|bulk)\(const (array_view|graph_node|tile_type)' \
     src --include='*.c' | grep -v '^src/ir/view\.c:' && bad "ask src/ir/view.h"
-grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|data/npy|run/check_compare)\.c:' &&
+grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|ir/npy|run/check_compare)\.c:' &&
     bad "set strides with strides_set_row_major"
 finish "views are asked in one place"
 

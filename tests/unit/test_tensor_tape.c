@@ -166,7 +166,7 @@ TEST(sites_and_labels)
 /* A tape that has no device builds graphs. */
 TEST(graphs_without_a_device)
 {
-    tape = tape_new(NULL, "");
+    tape = tape_new(NULL, "", NULL);
     qn_tensor w = qn_variable(qn_ones(tape, QN_F32, QN_SHAPE(3)));
     qn_tensor y = qn_dropout(qn_softmax(qn_add(w, qn_empty(tape, QN_F32, QN_SHAPE(2, 3))), -1), 0.5);
     EXPECT(qn_tensor_count(y) == 6);
