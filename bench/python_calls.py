@@ -1,6 +1,8 @@
 """Host time of one call from Python: Quern, torch and Triton in turns in one process, medians in microseconds.
 
-    PYTHONPATH=python python3 bench/python_calls.py [seconds]
+    PYTHONPATH=python python3 bench/python_calls.py [seconds] [direct]
+
+With `direct` programs of torch.compile are left out, whose first calls take longest.
 
 A conversion asks torch of each tensor whether its sign may be another and whether it wants a gradient; a compiled program knows ("nothing asked").
 The GPU is kept idle (tiny tensors, a wait before each sample), so that what is timed is the host's work for a launch. On a machine
@@ -80,7 +82,7 @@ def nothing(graph, inputs):
     return aot_autograd(fw_compiler=compile_graph, inference_compiler=compile_graph)(graph, inputs)
 
 
-for name in ("quern", nothing, "aot_eager"):  # a program of one kernel; behind an empty backend; its three operators
+for name in ("quern", nothing, "aot_eager") if "direct" not in sys.argv else ():  # a program of one kernel; behind an empty backend; its three operators
     made = compiled(name)
     name = name if isinstance(name, str) else "empty"
     rows[f"torch.compile, {name}"] = lambda made=made: made(a, b)
