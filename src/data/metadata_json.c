@@ -7,6 +7,7 @@
  * line. SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
+#include "base/json.h"
 #include "data/dataset.h"
 
 #include <errno.h>
@@ -18,24 +19,16 @@
 #define FILE_LIMIT_BYTES ((size_t)8 << 30)
 #define MOST_LEVELS 32
 
-static void add_number(text *t, double value)
-{
-    if (value == value && value <= 1e300 && value >= -1e300)
-        text_add_double(t, value);
-    else
-        text_add(t, "null");
-}
-
 static void add_dense(text *t, int index, const qn_dense_facts *f)
 {
     text_print(t, "\"DENSE_%d\": {\"mean\": ", index);
-    add_number(t, f->mean);
+    json_add_number(t, f->mean, 0);
     text_add(t, ", \"std\": ");
-    add_number(t, f->deviation);
+    json_add_number(t, f->deviation, 0);
     text_add(t, ", \"log_mean\": ");
-    add_number(t, f->log_mean);
+    json_add_number(t, f->log_mean, 0);
     text_add(t, ", \"log_std\": ");
-    add_number(t, f->log_deviation);
+    json_add_number(t, f->log_deviation, 0);
     text_print(t, ", \"missing\": %lld}", (long long)f->missing);
 }
 
@@ -68,10 +61,12 @@ static bool write_all(const qn_metadata *m, FILE *file)
         text_add(&t, ",\n");
     }
     text_add(&t, "\"labels\": {\"mean\": ");
-    add_number(&t, m->click_rate);
+    json_add_number(&t, m->click_rate, 0);
     text_add(&t, ", \"std\": ");
-    add_number(&t, m->rows > 1 ? sqrt(m->click_rate * (1 - m->click_rate) * (double)m->rows / (double)(m->rows - 1))
-                               : (double)NAN);
+    json_add_number(&t,
+                    m->rows > 1 ? sqrt(m->click_rate * (1 - m->click_rate) * (double)m->rows / (double)(m->rows - 1))
+                                : (double)NAN,
+                    0);
     text_print(&t, ", \"rows\": %lld}\n}\n", (long long)m->rows);
     sound = sound && flush(&t, file, 0);
     text_free(&t);
@@ -95,26 +90,26 @@ qn_status qn_metadata_write(const qn_metadata *m, const char *path, qn_error *er
     return sound ? QN_OK : error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(why));
 }
 
-typedef struct json {
+typedef struct json_file {
     const char *start, *at, *end;
     const char *fault;
     qn_metadata *out;
     bool has_dense[MOST_COLUMNS], has_sparse[MOST_COLUMNS];
-} json;
+} json_file;
 
-static bool fail(json *j, const char *what)
+static bool fail(json_file *j, const char *what)
 {
     if (!j->fault) j->fault = what;
     return false;
 }
 
-static bool peek(json *j, char c)
+static bool peek(json_file *j, char c)
 {
     while (j->at < j->end && (*j->at == ' ' || *j->at == '\n' || *j->at == '\r' || *j->at == '\t')) j->at++;
     return j->at < j->end && *j->at == c;
 }
 
-static bool take(json *j, char c)
+static bool take(json_file *j, char c)
 {
     if (!peek(j, c)) return false;
     j->at++;
@@ -122,7 +117,7 @@ static bool take(json *j, char c)
 }
 
 /* A string without its quotes; escapes stay as they are. */
-static bool take_string(json *j, char *out, size_t size)
+static bool take_string(json_file *j, char *out, size_t size)
 {
     if (!take(j, '"')) return fail(j, "a name in quotes is missing here");
     const char *from = j->at;
@@ -133,7 +128,7 @@ static bool take_string(json *j, char *out, size_t size)
     return true;
 }
 
-static bool skip_value(json *j, int level)
+static bool skip_value(json_file *j, int level)
 {
     char words[4];
     if (level > MOST_LEVELS) return fail(j, "values are nested too deeply");
@@ -163,7 +158,7 @@ static bool skip_value(json *j, int level)
     return j->at > from || fail(j, "a value is missing here");
 }
 
-static bool take_whole(json *j, int64_t *out)
+static bool take_whole(json_file *j, int64_t *out)
 {
     int64_t value = 0;
     bool negative = take(j, '-');
@@ -178,7 +173,7 @@ static bool take_whole(json *j, int64_t *out)
     return true;
 }
 
-static bool take_real(json *j, double *out)
+static bool take_real(json_file *j, double *out)
 {
     char words[64];
     peek(j, ' ');
@@ -194,7 +189,7 @@ static bool take_real(json *j, double *out)
     return !*end || fail(j, "this is not a number");
 }
 
-static bool take_tokens(json *j, qn_sparse_facts *f, int64_t *count)
+static bool take_tokens(json_file *j, qn_sparse_facts *f, int64_t *count)
 {
     int64_t capacity = 0;
     free(f->tokens);
@@ -218,9 +213,9 @@ static bool take_tokens(json *j, qn_sparse_facts *f, int64_t *count)
     return take(j, ']') || fail(j, "`]` or `,` is missing here");
 }
 
-typedef bool take_field(json *j, void *facts, const char *key);
+typedef bool take_field(json_file *j, void *facts, const char *key);
 
-static bool take_object(json *j, void *facts, take_field *field)
+static bool take_object(json_file *j, void *facts, take_field *field)
 {
     char key[64];
     if (!take(j, '{')) return fail(j, "an object is missing here");
@@ -239,7 +234,7 @@ typedef struct sparse_reading {
     bool has_cardinality;
 } sparse_reading;
 
-static bool take_sparse(json *j, void *context, const char *key)
+static bool take_sparse(json_file *j, void *context, const char *key)
 {
     sparse_reading *r = context;
     if (!strcmp(key, "cardinality")) {
@@ -252,7 +247,7 @@ static bool take_sparse(json *j, void *context, const char *key)
     return skip_value(j, 0);
 }
 
-static bool take_dense(json *j, void *context, const char *key)
+static bool take_dense(json_file *j, void *context, const char *key)
 {
     qn_dense_facts *f = context;
     double *to = !strcmp(key, "mean")       ? &f->mean
@@ -265,7 +260,7 @@ static bool take_dense(json *j, void *context, const char *key)
     return skip_value(j, 0);
 }
 
-static bool take_labels(json *j, void *context, const char *key)
+static bool take_labels(json_file *j, void *context, const char *key)
 {
     qn_metadata *m = context;
     if (!strcmp(key, "mean")) return take_real(j, &m->click_rate);
@@ -283,7 +278,7 @@ static int index_of(const char *key, const char *prefix)
     return *end || index >= MOST_COLUMNS ? -1 : (int)index;
 }
 
-static bool take_column(json *j, void *context, const char *key)
+static bool take_column(json_file *j, void *context, const char *key)
 {
     qn_metadata *m = context;
     int sparse = index_of(key, "SPARSE_"), dense = index_of(key, "DENSE_");
@@ -311,7 +306,7 @@ static bool take_column(json *j, void *context, const char *key)
     return skip_value(j, 0);
 }
 
-static bool read_all(json *j)
+static bool read_all(json_file *j)
 {
     if (!take_object(j, j->out, take_column)) return false;
     peek(j, ' ');
@@ -327,7 +322,7 @@ static bool read_all(json *j)
 qn_status metadata_parse(const char *name, const char *bytes, size_t size, qn_metadata **metadata, qn_error *error)
 {
     *metadata = NULL;
-    json *j = calloc(1, sizeof(*j));
+    json_file *j = calloc(1, sizeof(*j));
     qn_metadata *m = calloc(1, sizeof(*m));
     qn_status status = QN_OK;
     if (m) {
@@ -338,7 +333,7 @@ qn_status metadata_parse(const char *name, const char *bytes, size_t size, qn_me
     if (!j || !m || !m->dense || !m->sparse) {
         status = error_set(error, QN_NO_MEMORY, "no memory to read %s", name);
     } else {
-        *j = (json){.start = bytes, .at = bytes, .end = bytes + size, .out = m};
+        *j = (json_file){.start = bytes, .at = bytes, .end = bytes + size, .out = m};
         if (!read_all(j)) {
             int64_t line = 1, column = 1;
             for (const char *at = j->start; at < j->at && at < j->end; at++) {

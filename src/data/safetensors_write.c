@@ -6,7 +6,7 @@
  */
 #include "data/safetensors.h"
 
-#include "profile/profile.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>

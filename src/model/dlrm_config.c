@@ -5,7 +5,7 @@
  */
 #include "model/dlrm.h"
 #include "model/kernels.h"
-#include "profile/json_read.h"
+#include "base/json_read.h"
 #include "profile/profile.h"
 
 #include <math.h>

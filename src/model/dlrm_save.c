@@ -7,7 +7,7 @@
  */
 #include "model/dlrm.h"
 
-#include "profile/json_read.h"
+#include "base/json_read.h"
 
 #include <quern/safetensors.h>
 

@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench.h"
-#include "profile/json_read.h"
+#include "base/json_read.h"
 
 #include <math.h>
 #include <stdlib.h>

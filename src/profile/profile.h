@@ -9,6 +9,7 @@
 #define QUERN_PROFILE_PROFILE_H
 
 #include "base/base.h"
+#include "base/json.h"
 
 /* statistics.c */
 void sort_samples(double *samples, int count);
@@ -22,22 +23,6 @@ double quantile(double *samples, int count, double q);
  * nobody's rights are asked for. NAN where the chain is not known. */
 double processor_clock_mhz(void);
 double machine_memory_bytes(void);
-
-/* json.c: a list of flat objects, written key by key. Text is escaped; a number that is not finite becomes null. */
-typedef struct json {
-    text out;
-    int objects, keys;
-} json;
-void json_add_string(text *out, const char *words); /* in quotes */
-void json_open_object(json *j);
-void json_text(json *j, const char *key, const char *words); /* NULL: null */
-void json_number(json *j, const char *key, double number);
-void json_whole(json *j, const char *key, int64_t number);
-void json_numbers(json *j, const char *key, const double *numbers, int count); /* a list */
-void json_close_object(json *j);
-const char *json_finish(json *j); /* the whole list; borrowed from j */
-void json_free(json *j);
-void json_add_string(text *out, const char *words); /* one string with its quotes */
 
 /* table.c: columns of text, aligned; the first column to the left, the others to the right unless told. */
 enum { TABLE_MOST_COLUMNS = 32 };

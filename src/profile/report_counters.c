@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/counters.h"
-#include "profile/json_read.h"
+#include "base/json_read.h"
 #include "profile/report.h"
 
 #include <math.h>

@@ -16,19 +16,13 @@ enum { MOST_POINTS = 20000 }; /* of one curve of memory */
 static void add_real(text *out, const char *key, double number)
 {
     text_print(out, ",\"%s\":", key);
-    if (isfinite(number))
-        text_print(out, "%.6g", number);
-    else
-        text_add(out, "null");
+    json_add_number(out, number, 6);
 }
 
 static void add_words(text *out, const char *key, const char *words)
 {
     text_print(out, ",\"%s\":", key);
-    if (words)
-        json_add_string(out, words);
-    else
-        text_add(out, "null");
+    json_add_string(out, words);
 }
 
 /* ---- names ---- */

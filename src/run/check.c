@@ -4,6 +4,7 @@
  * summary line a kernel. The CUDA text runs on `emu` in its checked mode, at one size unless that device is asked for. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
  * SPDX-License-Identifier: MIT
  */
+#include "base/json.h"
 #include "run/check.h"
 
 #include <stdlib.h>
@@ -555,30 +556,17 @@ static void summary(checker *c)
     text_free(&devices);
 }
 
-static void add_quoted(text *out, const char *name, const char *words)
-{
-    text_print(out, "\"%s\": \"", name);
-    for (; *words; words++) {
-        unsigned char c = (unsigned char)*words;
-        if (c == '"' || c == '\\')
-            text_print(out, "\\%c", c);
-        else if (c < 32)
-            text_print(out, "\\u%04x", c);
-        else
-            text_add_bytes(out, words, 1);
-    }
-    text_add(out, "\"");
-}
-
 /* The kernel as one JSON object: what the summary says, for programs. */
 static void tell_each(checker *c)
 {
     if (!c->options->each) return;
     text out = {0};
     text_add(&out, "{");
-    add_quoted(&out, "file", c->module->file ? c->module->file->path : "");
+    text_add(&out, "\"file\": ");
+    json_add_string(&out, c->module->file ? c->module->file->path : "");
     text_add(&out, ", ");
-    add_quoted(&out, "kernel", c->entry->name);
+    text_add(&out, "\"kernel\": ");
+    json_add_string(&out, c->entry->name);
     text_print(&out, ", \"status\": \"%s\", \"cases\": %d, \"findings\": %d, \"refused\": %d, \"stopped\": %s",
                c->findings ? "found"
                : c->ran    ? "clean"
@@ -591,7 +579,8 @@ static void tell_each(checker *c)
         if ((wants(c, slot) && c->compared) || (c->as_cuda && wants_text(c, slot)))
             text_print(&out, "%s\"%s\"", count++ ? ", " : "", c->context->slots[slot].name);
     text_add(&out, "], ");
-    add_quoted(&out, "text", text_get(&c->told_text));
+    text_add(&out, "\"text\": ");
+    json_add_string(&out, text_get(&c->told_text));
     text_add(&out, "}");
     c->options->each(c->options->each_user, text_get(&out), out.length);
     text_free(&out);

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #include "data/tensorboard.h"
 #include "model/dlrm.h"
-#include "profile/json_read.h"
+#include "base/json_read.h"
 
 #include <quern/safetensors.h>
 #include <quern/workbench.h>

@@ -120,6 +120,11 @@ wrong=0
 grep -rnE '&(amp|lt|gt|quot);' src --include='*.[ch]' | grep -v '^src/base/escape\.c:' && bad "escape with text_add_escaped and ESCAPE_PAGE"
 finish "one escape for pages"
 
+# JSON is written in one place (the command, on public headers alone, writes its list of devices itself).
+wrong=0
+grep -rnE '\\\\u%04x|ufffd' src --include='*.c' | grep -v '^src/base/json\.c:' && bad "write JSON with src/base/json.h"
+finish "one writer of JSON"
+
 # Strides are asked about in one place, so that all answers are the same for no elements, one, and odd addresses.
 wrong=0
 grep -rnE '^static [a-z0-9_]+ \*?(is|are|has)?_?(row_major|contiguous|aligned|dense|bulk)\(const (array_view|graph_node|tile_type)' \

@@ -3,7 +3,7 @@
  * names the line; depth is limited, so no text can exhaust the stack.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/json_read.h"
+#include "base/json_read.h"
 
 #include <ctype.h>
 #include <math.h>

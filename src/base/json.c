@@ -1,9 +1,8 @@
 /*
- * JSON out: a list of flat objects. Nothing here can make an invalid file: bytes that are not UTF-8 are replaced, and
- * numbers that JSON cannot hold become null.
+ * JSON out: strings, numbers, and lists of flat objects (json.h). In: words and numbers of anybody. Out: valid text.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/profile.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,6 +19,10 @@ static int sequence_length(const unsigned char *at)
 
 void json_add_string(text *out, const char *words)
 {
+    if (!words) {
+        text_add(out, "null");
+        return;
+    }
     text_add(out, "\"");
     for (const unsigned char *at = (const unsigned char *)words; *at;) {
         const unsigned char *plain = at;
@@ -47,6 +50,16 @@ void json_add_string(text *out, const char *words)
     text_add(out, "\"");
 }
 
+void json_add_number(text *out, double number, int digits)
+{
+    if (!isfinite(number))
+        text_add(out, "null");
+    else if (digits)
+        text_print(out, "%.*g", digits, number);
+    else
+        text_add_double(out, number);
+}
+
 void json_open_object(json *j)
 {
     text_add(&j->out, j->objects++ ? ",\n  {" : "[\n  {");
@@ -63,24 +76,13 @@ static void open_key(json *j, const char *key)
 void json_text(json *j, const char *key, const char *words)
 {
     open_key(j, key);
-    if (words)
-        json_add_string(&j->out, words);
-    else
-        text_add(&j->out, "null");
-}
-
-static void add_number(json *j, double number)
-{
-    if (isfinite(number))
-        text_print(&j->out, "%.9g", number);
-    else
-        text_add(&j->out, "null");
+    json_add_string(&j->out, words);
 }
 
 void json_number(json *j, const char *key, double number)
 {
     open_key(j, key);
-    add_number(j, number);
+    json_add_number(&j->out, number, 9);
 }
 
 void json_whole(json *j, const char *key, int64_t number)
@@ -95,7 +97,7 @@ void json_numbers(json *j, const char *key, const double *numbers, int count)
     text_add(&j->out, "[");
     for (int i = 0; i < count; i++) {
         if (i) text_add(&j->out, ", ");
-        add_number(j, numbers[i]);
+        json_add_number(&j->out, numbers[i], 9);
     }
     text_add(&j->out, "]");
 }

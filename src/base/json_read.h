@@ -2,8 +2,8 @@
  * JSON read into a tree: see json_read.c.
  * SPDX-License-Identifier: MIT
  */
-#ifndef QUERN_PROFILE_JSON_READ_H
-#define QUERN_PROFILE_JSON_READ_H
+#ifndef QUERN_BASE_JSON_READ_H
+#define QUERN_BASE_JSON_READ_H
 
 #include "base/base.h"
 
