@@ -40,14 +40,26 @@ static bool take(reader *r, char c)
 static void add_code_point(text *out, unsigned c)
 {
     char bytes[4];
-    int count = c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
+    int count = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (count == 1) {
         bytes[0] = (char)c;
     } else {
         for (int i = count - 1; i > 0; i--, c >>= 6) bytes[i] = (char)(0x80 | (c & 0x3f));
-        bytes[0] = (char)((count == 2 ? 0xc0 : 0xe0) | c);
+        bytes[0] = (char)((count == 2 ? 0xc0 : count == 3 ? 0xe0 : 0xf0) | c);
     }
     text_add_bytes(out, bytes, (size_t)count);
+}
+
+static bool read_digits(reader *r, unsigned *code)
+{
+    *code = 0;
+    for (int i = 0; i < 4; i++) {
+        char digit = *r->at;
+        if (!isxdigit((unsigned char)digit)) return fail(r, "\\u without four digits");
+        *code = *code * 16 + (unsigned)(isdigit((unsigned char)digit) ? digit - '0' : (digit | 32) - 'a' + 10);
+        r->at++;
+    }
+    return true;
 }
 
 static bool read_escape(reader *r, text *out)
@@ -60,13 +72,14 @@ static bool read_escape(reader *r, text *out)
         return true;
     }
     if (c != 'u') return fail(r, "an unknown escape");
-    unsigned code = 0;
-    for (int i = 0; i < 4; i++) {
-        char digit = *r->at;
-        if (!isxdigit((unsigned char)digit)) return fail(r, "\\u without four digits");
-        code = code * 16 + (unsigned)(isdigit((unsigned char)digit) ? digit - '0' : (digit | 32) - 'a' + 10);
-        r->at++;
+    unsigned code, low;
+    if (!read_digits(r, &code)) return false;
+    if ((code & 0xfc00) == 0xd800 && r->at[0] == '\\' && r->at[1] == 'u') { /* the first half of a pair */
+        r->at += 2;
+        if (!read_digits(r, &low)) return false;
+        code = (low & 0xfc00) == 0xdc00 ? 0x10000 + ((code & 0x3ff) << 10) + (low & 0x3ff) : 0xfffd;
     }
+    if ((code & 0xf800) == 0xd800) code = 0; /* half a pair is no character */
     add_code_point(out, code ? code : 0xfffd);
     return true;
 }
@@ -78,6 +91,11 @@ static bool read_words(reader *r, const char **out)
     if (!take(r, '"')) return fail(r, "a text was expected");
     while (good && *r->at != '"') {
         size_t plain = strcspn(r->at, "\"\\");
+        for (size_t i = 0, length = 1; good && i < plain; i += length) {
+            length = (size_t)utf8_length(r->at + i, plain - i);
+            if (!length) good = fail(r, "bytes that are not UTF-8");
+        }
+        if (!good) break;
         text_add_bytes(&words, r->at, plain);
         r->at += plain;
         if (*r->at == '\\') {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -364,9 +365,17 @@ void context_say(qn_context *context, const char *format, ...)
     va_end(list);
 }
 
+/* All that this machine has. A system that promises more gives it until the first use, and then ends the process. */
+static size_t machine_bytes(void)
+{
+    struct sysinfo about;
+    if (sysinfo(&about)) return (size_t)1 << 46;
+    return ((size_t)about.totalram + (size_t)about.totalswap) * (size_t)about.mem_unit;
+}
+
 void *memory_allocate(size_t size_bytes)
 {
-    if (size_bytes > (size_t)1 << 62) return NULL;
+    if (size_bytes > (size_t)1 << 30 && size_bytes > machine_bytes()) return NULL;
     if (size_bytes < 2 * HUGE_BYTES) return aligned_alloc(64, (size_bytes + 64) & ~(size_t)63);
     void *memory = aligned_alloc(HUGE_BYTES, (size_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
     if (memory) madvise(memory, size_bytes, MADV_HUGEPAGE); /* only a hint */

@@ -246,6 +246,15 @@ static void drop_entries(char *all, const char *cache)
     *to = 0;
 }
 
+/* Names of TensorBoard's files have the time and the process in them. */
+static void mask_numbers(char *all)
+{
+    static const char mark[] = "events.out.tfevents.";
+    for (char *at = all; (at = strstr(at, mark));)
+        for (at += sizeof(mark) - 1; *at && *at != '\n'; at++)
+            if (*at >= '0' && *at <= '9') *at = '0';
+}
+
 static char *left_over(const command *c, bool disturbed)
 {
     char *folders[] = {path_of("tmp"), path_of(c->cold ? "cold" : cache_of(c)), path_of("cell")}, *all = NULL;
@@ -256,6 +265,7 @@ static char *left_over(const command *c, bool disturbed)
     }
     fclose(out);
     if (disturbed) drop_entries(all, folders[1]);
+    mask_numbers(all);
     for (int i = 0; i < 3; i++) free(folders[i]);
     return all;
 }

@@ -178,8 +178,10 @@ TEST(no_compiler)
 {
     char *path = strdup(getenv("PATH"));
     char *named = getenv("CC") ? strdup(getenv("CC")) : NULL;
+    char *ours = getenv("QUERN_CC") ? strdup(getenv("QUERN_CC")) : NULL;
     setenv("PATH", absent_path("bin"), 1);
     unsetenv("CC"); /* which may be a whole path */
+    unsetenv("QUERN_CC");
     fixture f;
     qn_context_options options = {.no_cache = true};
     EXPECT(qn_context_open(&options, &f.context, &f.error) == QN_OK);
@@ -209,7 +211,9 @@ TEST(no_compiler)
     EXPECT(c.path[0] && !strcmp(c.words, "-DEXTRA=1") && !strcmp(c.words + 10, "-DMORE=2"));
     unsetenv("CC");
     if (named) setenv("CC", named, 1);
+    if (ours) setenv("QUERN_CC", ours, 1);
     free(named);
+    free(ours);
 }
 
 TEST(bad_text)

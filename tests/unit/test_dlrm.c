@@ -83,6 +83,15 @@ TEST(faults_of_configurations)
     EXPECT_TEXT(fault_of("{\"sparse_embedding_sizes\": {\"A\": 16, \"B\": 8}}"),
                 "m.json: `A` is 16 wide and `B` 8: all tables of a model have one width");
     EXPECT_TEXT(fault_of("{\"interaction\": \"dots\"}"), "m.json: `interaction` takes \"dot\", \"outer\" or \"cat\"");
+    EXPECT(strstr(fault_of("{\"model_path\": \"a\xff\"}"), "bytes that are not UTF-8"));
+    /* what is written is read again as the same */
+    qn_dlrm_config named = qn_dlrm_defaults(), again = qn_dlrm_defaults();
+    EXPECT(!qn_dlrm_config_parse("m.json", "{\"model_path\": \"\\ud83d\\ude00 \\ud83d\"}", &named, &error));
+    EXPECT_TEXT(named.model_path, "\xf0\x9f\x98\x80 \xef\xbf\xbd");
+    char *printed = qn_dlrm_config_text(&named);
+    EXPECT(!qn_dlrm_config_parse("m.json", printed, &again, &error));
+    EXPECT_TEXT(again.model_path, named.model_path);
+    free(printed);
     EXPECT_TEXT(fault_of("{\"learning_rate\": -1}"), "m.json: `learning_rate` takes a number above 0");
     EXPECT_TEXT(fault_of("{\"batch_size\": 1.5}"), "m.json: `batch_size` takes a whole number from 1");
     EXPECT_TEXT(fault_of("[]"), "m.json: a configuration is a JSON object");

@@ -310,6 +310,11 @@ __attribute__((constructor)) static void begin(int count, char **words)
     if (!arm) {
         bool tried = getenv("LD_PRELOAD") && !strcmp(getenv("LD_PRELOAD"), FAULT_SHIM);
         setenv("LD_PRELOAD", FAULT_SHIM, 1);
+        char options[1000]; /* of a sanitizer, whose malloc comes second then */
+        const char *given = getenv("ASAN_OPTIONS");
+        snprintf(options, sizeof(options), "%s%sverify_asan_link_order=0:allocator_may_return_null=1",
+                 given ? given : "", given ? ":" : "");
+        setenv("ASAN_OPTIONS", options, 1);
         if (!tried) execv("/proc/self/exe", words);
         perror("test_faults");
         exit(1);

@@ -267,8 +267,13 @@ TEST(a_file_that_does_not_fit_says_where)
 TEST(a_full_disk_loses_nothing)
 {
     qn_error error;
-    struct stat about;
-    if (stat("/dev/full", &about)) return;
+    FILE *device = fopen("/dev/full", "w");
+    bool full = device && !setvbuf(device, NULL, _IONBF, 0) && fputc('x', device) == EOF;
+    if (device) fclose(device);
+    if (!full) {
+        printf("note: skipped a full disk: /dev/full is not one here\n");
+        return;
+    }
     on("ref");
     qn_model *net = qn_model_new(tape, 1);
     qn_model_linear(net, "fc", 64, 64, true);
