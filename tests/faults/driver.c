@@ -250,9 +250,13 @@ static void drop_entries(char *all, const char *cache)
 static void mask_numbers(char *all)
 {
     static const char mark[] = "events.out.tfevents.";
-    for (char *at = all; (at = strstr(at, mark));)
-        for (at += sizeof(mark) - 1; *at && *at != '\n'; at++)
-            if (*at >= '0' && *at <= '9') *at = '0';
+    for (char *at = all; (at = strstr(at, mark));) {
+        char *to = at += sizeof(mark) - 1; /* runs of digits are as long as they are: one stands for all */
+        for (; *at && *at != '\n'; at++)
+            if (*at < '0' || *at > '9' || at[1] < '0' || at[1] > '9') *to++ = *at >= '0' && *at <= '9' ? '0' : *at;
+        memmove(to, at, strlen(at) + 1);
+        at = to;
+    }
 }
 
 static char *left_over(const command *c, bool disturbed)
