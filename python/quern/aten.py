@@ -740,7 +740,9 @@ def tri(name):
 def softmax(name):
     def write(w, x, axis, half_to_float=False):
         words = w.cast(w.text(x), w.dtype(x), w.out.dtype)
-        return words if not w.rank(x) else f"{name}({words}, axis = {w.axis(x, axis)})"
+        if not w.rank(x):  # one element: all of the weight, unless it is no number
+            return f"{words} - {words}" if name == "log_softmax" else f"exp({words} - {words})"
+        return f"{name}({words}, axis = {w.axis(x, axis)})"
 
     return write
 

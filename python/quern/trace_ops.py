@@ -82,7 +82,20 @@ def _axes(x, dim):
     return sorted(d % x._rank if x._rank else 0 for d in dims)
 
 
+def _of_one(word, x, type=None):
+    """A fold or scan of a tensor without axes, which is one number."""
+    if word in ("softmax", "log_softmax"):  # not a number stays none
+        return _same(x, f"exp({x._words} - {x._words})" if word == "softmax" else f"{x._words} - {x._words}")
+    if word in ("any", "all"):
+        return _same(x, f"({x._words}) != 0", "bool")
+    if word not in ("sum", "mean", "max", "min", "prod", "logsumexp", "cumsum"):
+        raise TypeError(f"quern.fuse: {word} of a tensor without axes")
+    return x if type in (None, x._type) else _same(x, f"{type}({x._words})", type)
+
+
 def _reduce(word, x, dim=None, keepdim=False, type=None, extra=""):
+    if not x._rank:
+        return _of_one(word, x, type)
     axes = _axes(x, dim)
     type = type or x._type
     if dim is None and not keepdim:
@@ -170,7 +183,7 @@ def _cast(x, *args, **keywords):
 def _softmax(word):
     def apply(x, dim=-1, dtype=None, **ignored):
         x = x if dtype is None else _cast(x, dtype)
-        return _same(x, f"{word}({x._words}, axis = {dim % x._rank})")
+        return _same(x, f"{word}({x._words}, axis = {dim % x._rank})") if x._rank else _of_one(word, x)
 
     return apply
 
@@ -294,7 +307,7 @@ METHODS = {
     "scaled_dot_product_attention": _attention, "leaky_relu": _leaky, "neg": lambda x: -x, "negative": lambda x: -x,
     "rsub": lambda a, b: _binary("sub", b, a), "logical_not": lambda x: _same(x, f"!({x._words})", "bool"),
     "softplus": lambda x, beta=1.0, threshold=20.0: _same(x, f"softplus({x._words})"),
-    "cumsum": lambda x, dim: _same(x, f"cumsum({x._words}, axis = {dim % x._rank})"),
+    "cumsum": lambda x, dim: _same(x, f"cumsum({x._words}, axis = {dim % x._rank})") if x._rank else _of_one("cumsum", x),
 }  # fmt: skip
 for _name, _word in _REDUCE.items():
     METHODS[_name] = _reduction(_word)

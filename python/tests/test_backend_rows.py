@@ -80,6 +80,7 @@ MOVEMENT = {
         x.slice_scatter(y[:, :3], 1, 1, 7, 2) * 2,
     ],
     "folds": lambda x, y, p: [x.sum(), x.sum(0), x.sum((0, 1), keepdim=True), x.mean(1), x.mean() + 1, x.prod(1), x.amax(1), x.amin((0, 1)), x.max() + 1, x.min() * 2],
+    "of_one_number": lambda x, y, p: [f(x[0, 0] * 2) + 1 for f in (lambda v: v.softmax(0), lambda v: v.log_softmax(-1), lambda v: v.cumsum(0), lambda v: v.logsumexp(0), lambda v: v.amax(0), lambda v: v.sum(0), lambda v: v.prod(0), lambda v: v.mean())],
     "more_folds": lambda x, y, p: [
         x.max(1).values,
         x.max(1).indices,

@@ -57,6 +57,13 @@ class Fuse(unittest.TestCase):
         self.same(lambda x: x.clamp(0, 1).pow(2).sum(), self.x)
         self.same(lambda x: torch.exp(-(x**2)).mean(), self.x)
 
+    def test_one_number(self):
+        """Folds and scans of a tensor without axes."""
+        x = torch.tensor(1.5, device=DEVICE)
+        for function in (lambda v: torch.softmax(v, 0) * 2, lambda v: F.log_softmax(v, -1) + v, lambda v: torch.logsumexp(v, 0) * 2, lambda v: v.cumsum(0) + 1, lambda v: v.mean() * 2, lambda v: v.amax() + v.sum()):
+            self.same(function, x)
+        self.same(lambda v: (v > 1).any(), x, gradient=False)
+
     def test_products(self):
         self.same(lambda x, w: F.linear(x, w), self.x, self.w)
         self.same(lambda x: x.T @ x, self.x)
