@@ -2,6 +2,7 @@
 # The order of the folders, by what the objects call: an include can be avoided with a declaration or a public header, a
 # symbol cannot.
 # Usage: tests/scripts/symbols.sh BUILD_FOLDER
+root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-build}" && pwd)
 objects=$build/CMakeFiles/quern_objects.dir/src
 if ! command -v nm >/dev/null || [ ! -d "$objects" ]; then
@@ -11,7 +12,9 @@ if ! command -v nm >/dev/null || [ ! -d "$objects" ]; then
 fi
 cd "$objects" || exit 1
 order="base ir target lang tensor fuse passes schedule loops emit device run profile data model"
-found=$(nm -A -P */*.o 2>/dev/null | awk -v order="$order" '
+# An older build may have left objects of files that are gone.
+list=$(for object in */*.o; do [ -f "$root/src/${object%.o}" ] && echo "$object"; done)
+found=$(nm -A -P $list 2>/dev/null | awk -v order="$order" '
     BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) place[names[i]] = i }
     {
         file = $1
