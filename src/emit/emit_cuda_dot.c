@@ -24,7 +24,8 @@ enum {
     RING_BYTES = 72 * 1024,
     MOST_STAGES = 8,
     OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
-    FMA_STEP = 8
+    FMA_STEP = 8,
+    ASK_TILE = 128 * 64 /* sums of a tile from which on few blocks run at once, and what follows is asked for ahead */
 };
 
 typedef struct product {
@@ -321,6 +322,45 @@ void emit_cuda_dot(emitter *e, tile_op *op)
 
 /* ---- loops of products ---- */
 
+static const tile_block *block_of(const tile_kernel *k, const tile_op *op, int *at)
+{
+    for (int p = 0; p < k->phase_count; p++)
+        for (*at = 0; *at < k->phases[p]->op_count; ++*at)
+            if (k->phases[p]->ops[*at] == op) return k->phases[p];
+    return NULL;
+}
+
+/* Is the value computed before op `at` of the block? */
+static bool is_before(const emitter *e, const tile_block *block, int at, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    if (!op || op->code == OP_CONST || op->code == OP_ARG) return true;
+    for (int i = 0; i < at; i++)
+        if (block->ops[i] == op) return true;
+    return false;
+}
+
+/* Tiles as large as the product's that are loaded behind it (an optimiser's moments, what is added) are asked for now: the
+ * memory brings them into the L2 while the block multiplies. */
+static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type)
+{
+    int at;
+    const tile_block *block = type->dims[0] * type->dims[1] < ASK_TILE ? NULL : block_of(e->k, loop, &at);
+    for (int i = at + 1; block && i < block->op_count; i++) {
+        tile_op *op = block->ops[i], *load;
+        bool swapped, known = op->code == OP_LOAD;
+        tile_type loaded = known ? tile_type_of(e->k, op->results[0]) : (tile_type){0};
+        if (!known || !tile_shape_same(&loaded, type) || op->attr.access.rank != 2) continue;
+        for (int o = 0; o < op->operand_count; o++) known &= is_before(e, block, at, op->operands[o]);
+        if (!known || !dot_operand_is_direct(e, op->results[0], &load, &swapped) || load != op || swapped) continue;
+        matrix m = dot_operand_matrix(e, op->results[0]);
+        if (m.ok || m.digits || m.limits[0][0] || m.limits[1][0] || !is_unit(m.strides[1])) continue;
+        const char *rows = extent_text(e, type->dims[0]), *columns = extent_text(e, type->dims[1]);
+        put(e, "%s(%s, %s, %s, %s, %s, %s, thread, threads);", need(e, "ask_rows"), m.pointer, m.strides[0], rows,
+            m.limits[0][1] ? m.limits[0][1] : rows, columns, m.limits[1][1] ? m.limits[1][1] : columns);
+    }
+}
+
 void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero)
 {
     tile_type type = tile_type_of(e->k, loop->results[0]);
@@ -339,6 +379,7 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     e->cuda->has_dot = true;
     put(e, "{");
     e->depth++;
+    put_ask_ahead(e, loop, &type);
     dot_put_depth(e, loop);
     matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
     matrix sum = dot_operand_matrix(e, dot->results[0]);

@@ -22,7 +22,7 @@ void fuse_print_choices(const fuse_options *options, const fuse_kernel *k, text 
 {
     const struct dot_choice *c = k->choice;
     if (!c) {
-        text_add(out, "no product: one recipe\n");
+        text_print(out, "%s\n", k->note ? k->note : "no product: one recipe");
         return;
     }
     const dot_sizes *size = &c->size;

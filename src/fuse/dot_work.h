@@ -50,6 +50,7 @@ typedef struct dot_work {
     int depth[SPACE_AXES], depth_count; /* kernel axes of K, the tile's last */
     value coordinates[SPACE_AXES];      /* by kernel axis: of programs and loops */
     value starts[2];                    /* of the tile in M and N */
+    bool across;                        /* programs follow each other along N, not along M */
     int64_t parts;                      /* of the outermost axis of K; 1: it is not split */
     int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */

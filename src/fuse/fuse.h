@@ -68,6 +68,7 @@ typedef struct fuse_kernel {
     int64_t saved_bytes; /* of intermediates that were not written and read again */
     fuse_cost cost;
     const struct dot_choice *choice; /* of a product: what it was chosen from; NULL: none */
+    const char *note;                /* of a kernel written out: why it was chosen; NULL: there was no choice */
 } fuse_kernel;
 
 /* An edge between two kernels, or from a kernel to a result: why the value went through memory. */

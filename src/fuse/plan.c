@@ -142,6 +142,7 @@ static void build_own(planner *p, const cell *c, arena *memory, fuse_kernel *out
     out->arguments = arguments;
     out->argument_count = arrays + c->g.write_count;
     out->call = 0;
+    out->note = x->attr.kernel->note;
     out->kernel = fuse_from_source(memory, x->attr.kernel->name, x->attr.kernel->source);
 }
 
@@ -243,6 +244,10 @@ static void list_nodes(planner *p, const cell *c, fuse_kernel *k)
     k->nodes = NULL;
     k->node_count = 0;
     p->marked++;
+    const graph_kernel *called = g->kind == GROUP_CALL ? graph_get(p->g, g->anchor)->attr.kernel : NULL;
+    for (int i = 0; called && i < called->stands_count; i++)
+        ARENA_PUSH(p->memory, k->nodes, k->node_count, capacity, called->stands_for[i]);
+    if (k->node_count) return; /* what the call computes, instead of the call */
     for (int i = 0; i < g->node_count; i++) {
         p->mark[g->nodes[i]] = p->marked;
         ARENA_PUSH(p->memory, k->nodes, k->node_count, capacity, g->nodes[i]);
@@ -271,7 +276,12 @@ static void count_kernel(planner *p, const cell *c, fuse_kernel *k)
     for (int i = 0; i < k->argument_count; i++)
         if (!cell_lists(g->writes, g->write_count, k->arguments[i].base))
             k->read_bytes += argument_bytes(p->g, &k->arguments[i]);
-    for (int i = 0; i < g->node_count; i++) {
+    const graph_kernel *called = g->kind == GROUP_CALL ? graph_get(p->g, g->anchor)->attr.kernel : NULL;
+    bool stands = called && called->stands_count;
+    for (int i = 0; stands && i < called->stands_count; i++)
+        k->saved_bytes += 2 * graph_size_bytes(p->g, called->stands_for[i]);
+    if (stands) k->saved_bytes -= MINIMUM(k->saved_bytes, 2 * k->written_bytes);
+    for (int i = 0; !stands && i < g->node_count; i++) {
         node n = g->nodes[i];
         int64_t reads = 0;
         for (int u = 0; u < p->user_count[n]; u++) reads += cell_lists(g->nodes, g->node_count, p->users[n][u]);

@@ -73,6 +73,9 @@ typedef struct graph_kernel {
     int output_count;
     dtype output_elem[16];
     shape output_shape[16];
+    const char *note; /* ... why fusion calls it, or NULL */
+    node *stands_for; /* ... nodes that it computes, where they are known: their ranges share its time */
+    int stands_count;
     int64_t flops;     /* of a call, where fusion knows */
     uint64_t identity; /* equal for equal kernels with equal constants */
     /* The gradients of the call's inputs into d_inputs (0: it has none), from those of its outputs (0: zero). NULL: the

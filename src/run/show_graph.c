@@ -145,6 +145,13 @@ static qn_call *call_of(shown *s, const fuse_kernel *k)
     return call;
 }
 
+/* How tiles lie over threads: raw kernels have none. */
+static bool is_layout(const char *stage)
+{
+    return !strcmp(stage, "layout") || !strcmp(stage, "schedule") || !strcmp(stage, "loops") ||
+           !strcmp(stage, "choices");
+}
+
 static qn_status show_kernels(shown *s, const char *stage, const qn_show_options *options, const show_taker *taker,
                               text *out, qn_error *error)
 {
@@ -159,9 +166,11 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
             .stage = stage, .annotate = options->annotate, .slot = s->slot, .fused = true, .taker = taker};
         if (show_is_cuda(stage)) QN_TRY(show_cuda_target(s->call->context, options->device, options->arch, &r, error));
         r.call = call_of(s, k);
-        if (!strcmp(stage, "choices")) fuse_print_choices(&s->options, k, out);
+        bool chosen = !strcmp(stage, "choices"), written = k->kernel->raw_language && is_layout(stage);
+        if (chosen) fuse_print_choices(&s->options, k, out);
+        if (written && !chosen) text_add(out, "// written in CUDA: `--stage cuda` shows its text\n");
         if (options->why) why_print(s->call->context, r.call->kernel, out);
-        qn_status status = options->why ? QN_OK : show_call(&r, options->times, out, error);
+        qn_status status = options->why || written ? QN_OK : show_call(&r, options->times, out, error);
         text_free(&r.times.out);
         qn_call_free(r.call);
         QN_TRY(status);

@@ -347,6 +347,22 @@ struct product_f32 {
     }
 };
 
+//@ part ask_rows
+/* Rows of an array, of which so many are there, on their way to the L2. */
+template <class T>
+INLINE void ask_rows(const T *first, long stride, long rows, long rows_there, long columns, long columns_there,
+                     int thread, int threads)
+{
+#ifndef QUERN_EMU
+    const int down = (int)(rows < rows_there ? rows : rows_there);
+    const int lines = (int)(((columns < columns_there ? columns : columns_there) * (long)sizeof(T) + 127) / 128);
+    for (int i = thread; i < down * lines; i += threads) {
+        const char *line = (const char *)(first + (long)(i / lines) * stride) + i % lines * 128;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+    }
+#endif
+}
+
 //@ part dot_finish
 /* The sums of a tile that begins at (top, left) to memory, or added to what is there. */
 template <class P>
