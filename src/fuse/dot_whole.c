@@ -96,6 +96,29 @@ static void part_sparse(dot_work *w)
     }
 }
 
+/* Where much of a window is outside, channels are counted through inside of it: steps at one element of it are outside
+ * together, and are left out. */
+static void order_sparse(dot_work *w)
+{
+    const space *s = &w->t->space;
+    unsigned depth = w->classes[CLASS_DEPTH], guarded = 0;
+    double inside = 1;
+    for (int side = 0; side < 2; side++)
+        for (int g = 0; g < w->gathered[side].guard_count; g++) {
+            const term *guard = &w->t->terms[w->gathered[side].guards[g]];
+            guarded |= guard->axes & depth;
+            inside *= inside_of(w, guard);
+        }
+    if (inside > DENSE_ENOUGH) return;
+    int sorted[SPACE_AXES], count = 0;
+    for (unsigned turn = 0; turn < 2; turn++)
+        for (int i = 0; i < s->axis_count; i++)
+            if (depth >> i & 1 && (guarded >> i & 1) != turn) sorted[count++] = i;
+    count = 0;
+    for (int i = 0; i < s->axis_count; i++)
+        if (depth >> w->order[i] & 1) w->order[i] = sorted[count++];
+}
+
 /* Is everything but the operands read and written with strides? A fold beside the product would read an operand, too.
  * apart: results need not be. */
 static bool others_are_slices(const dot_work *w, bool apart)
@@ -219,6 +242,7 @@ void dot_choose_whole(dot_work *w)
     choose_order(w);
     if (gpu) return;
     part_sparse(w);
+    order_sparse(w);
     unsigned classes[COUNT(w->classes)];
     memcpy(classes, w->classes, sizeof(classes));
     bool thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);

@@ -9,7 +9,7 @@
 
 //@ part gather_view
 //@ needs dot_sizes
-enum { GATHER_GUARDS = 4, GATHER_DIGITS = 8, GATHER_PERIOD = 64 };
+enum { GATHER_GUARDS = 4, GATHER_DIGITS = 8, GATHER_PERIOD = 64, GATHER_GAP = 16 };
 typedef struct gather_axis {
     long start, count, extent[GATHER_DIGITS], stride[GATHER_DIGITS], guard[GATHER_GUARDS][GATHER_DIGITS];
 } gather_axis;
@@ -135,6 +135,22 @@ INLINE unsigned short gather_mask(const gather_view *v, const gather_run *x, con
     }
     return low < high ? (unsigned short)(((1u << high) - (1u << low)) << x->lane) : 0;
 }
+/* The runs of which some line is inside. */
+typedef struct gather_lanes {
+    long count, at[16], step[16];
+    unsigned short mask[16];
+} gather_lanes;
+OUTLINE void gather_live(const gather_view *v, const gather_run *runs, long count, const int *depth, gather_lanes *to)
+{
+    *to = (gather_lanes){0};
+    for (long r = 0; r < count; r++) {
+        unsigned short mask = gather_mask(v, &runs[r], depth);
+        if (!mask) continue;
+        to->at[to->count] = runs[r].at;
+        to->step[to->count] = runs[r].step;
+        to->mask[to->count++] = mask;
+    }
+}
 /* After so many steps of depth guards are as before. */
 INLINE long gather_period(const gather_axis *x, long guards)
 {
@@ -161,6 +177,17 @@ OUTLINE long gather_keep(const gather_view *a, const gather_table *lines_a, long
     }
     return kept;
 }
+/* The next steps of depth at which some of the lines may be inside: from *from on, their end is returned. Few that are not
+ * stand between. */
+INLINE long gather_steps(const gather_view *v, const int *low, const int *high, const gather_table *depth, long k, long *from)
+{
+    long p = *from, end;
+    while (p < k && !gather_inside(v, depth[p].guard, low, high)) p++;
+    *from = p;
+    for (end = p; p < k && p - end < GATHER_GAP; p++)
+        if (gather_inside(v, depth[p].guard, low, high)) end = p + 1;
+    return end;
+}
 INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
 {
     for (long g = 0; g < v->guards; g++)
@@ -172,21 +199,24 @@ INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
 
 //@ part gather_some_f32
 //@ needs gather_run
-INLINE void gather_some_f32(float *to, const float *from, unsigned short mask)
+/* to, with from[j] where bit j is set, of sixteen. */
+INLINE f32x16 gather_some_f32(f32x16 to, const float *from, unsigned short mask)
 {
 #ifdef __AVX512F__
-    *(f32x16_u *)to = (f32x16)__builtin_ia32_loadups512_mask(from, *(f32x16_u *)to, mask);
+    return (f32x16)__builtin_ia32_loadups512_mask(from, to, mask);
 #else
     for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
+    return to;
 #endif
 }
 
 //@ part gather_some_$t
 //@ for f64 f16 bf16
 //@ needs gather_run dot_take_$t
-INLINE void gather_some_$t($a *to, const $c *from, unsigned short mask)
+INLINE $kx16 gather_some_$t($kx16 to, const $c *from, unsigned short mask)
 {
     for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_$t(from[__builtin_ctz(rest)]);
+    return to;
 }
 
 //@ part gather_pack_$t
@@ -210,30 +240,49 @@ OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *
         }
     }
 }
+/* Steps of depth whose guards are those of the first. */
+INLINE long gather_alike(const gather_view *v, const gather_table *depth, long k)
+{
+    long count = 1;
+    for (int alike = 1; count < k && alike; count += alike)
+        for (long g = 0; g < v->guards; g++) alike &= depth[count].guard[g] == depth[0].guard[g];
+    return count;
+}
 /* Sixteen columns of a panel at all depths, or fewer: what is missing is zero. */
 OUTLINE void gather_pack_columns_$t($a *to, long width, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
 {
     gather_run runs[16];
-    unsigned short masks[GATHER_PERIOD][16];
-    long count = gather_runs(v->guards, lines, n, runs), slot = 0;
+    gather_lanes kept[GATHER_PERIOD], *lanes = kept;
+    long count = gather_runs(v->guards, lines, n, runs), slot = 0, known = 0;
     int side_by_side = 1;
     for (long r = 0; r < count; r++) side_by_side &= runs[r].step == 1;
-    for (long p = 0; p < k; p++, to += width) {
-        unsigned short *mask = masks[slot];
-        if (p < period || period > GATHER_PERIOD)
-            for (long r = 0; r < count; r++) mask[r] = gather_mask(v, &runs[r], depth[p].guard);
-        if (++slot == period || period > GATHER_PERIOD) slot = 0;
-        const $c *from = (const $c *)v->base + depth[p].at;
-        if (side_by_side && mask[0] == 0xffff) {
-            dot_take16_$t(to, from + runs[0].at);
-            continue;
-        }
-        *($kx16_u *)to = ($kx16){0};
-        for (long r = 0; r < count && side_by_side; r++) gather_some_$t(to, from + runs[r].at, mask[r]);
-        for (long r = 0; r < count && !side_by_side; r++)
-            for (unsigned rest = mask[r]; rest; rest &= rest - 1) {
-                long j = __builtin_ctz(rest);
-                to[j] = dot_take_$t(from[runs[r].at + j * runs[r].step]);
+    for (long p = 0, end; p < k; p = end) {
+        int turns = period <= GATHER_PERIOD; /* what is found out stays */
+        lanes = &kept[turns ? slot : 0];
+        if (!turns || known <= slot) gather_live(v, runs, count, depth[p].guard, lanes), known++;
+        if (++slot == period) slot = 0;
+        end = turns ? p + 1 : p + gather_alike(v, depth + p, k - p);
+        const $c *from = (const $c *)v->base;
+        if (side_by_side && lanes->count == 1 && lanes->mask[0] == 0xffff)
+            for (long q = p; q < end; q++, to += width) dot_take16_$t(to, from + depth[q].at + lanes->at[0]);
+        else if (side_by_side && lanes->count < 2)
+            for (long q = p; q < end; q++, to += width)
+                *($kx16_u *)to = gather_some_$t(($kx16){0}, from + depth[q].at + lanes->at[0], lanes->mask[0]);
+        else if (side_by_side)
+            for (long q = p; q < end; q++, to += width) {
+                $kx16 some = {0};
+                for (long r = 0; r < lanes->count; r++)
+                    some = gather_some_$t(some, from + depth[q].at + lanes->at[r], lanes->mask[r]);
+                *($kx16_u *)to = some;
+            }
+        else
+            for (long q = p; q < end; q++, to += width) {
+                *($kx16_u *)to = ($kx16){0};
+                for (long r = 0; r < lanes->count; r++)
+                    for (unsigned rest = lanes->mask[r]; rest; rest &= rest - 1) {
+                        long l = __builtin_ctz(rest);
+                        to[l] = dot_take_$t(from[depth[q].at + lanes->at[r] + l * lanes->step[r]]);
+                    }
             }
     }
 }
@@ -270,14 +319,24 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
         int last = p0 + kc == k, unit = gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
         gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
         long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
-        long turn = kept == kc ? period : GATHER_PERIOD + 1;
         gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kept, unit && kept == kc);
         dot_ahead_$t ahead = {0};
         for (long j = 0; j < n; j += WIDE) {
-            gather_pack_b_$t(panel, b, lines_b + j, n - j, depth_b, kept, turn);
+            int low[GATHER_GUARDS], high[GATHER_GUARDS], done;
+            long wide = n - j < WIDE ? n - j : WIDE, from = 0;
             dot_sums_$k sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
-            if (last) sums.to = out + j, sums.to_row = out_row;
-            dot_panel_$t(rows_a, panel, sums, m, n - j < WIDE ? n - j : WIDE, kept, edge, &ahead);
+            gather_reach(lines_b + j, b->guards, wide, low, high);
+            do {
+                long to = gather_steps(b, low, high, depth_b, kept, &from), next = to;
+                gather_steps(b, low, high, depth_b, kept, &next);
+                done = next == kept;
+                if (done && last) sums.to = out + j, sums.to_row = out_row;
+                int whole = to - from == kc;
+                gather_pack_b_$t(panel, b, lines_b + j, wide, depth_b + from, to - from, whole ? period : GATHER_PERIOD + 1);
+                dot_panel_$t(rows_a + from, panel, sums, m, wide, to - from, edge, &ahead);
+                sums.from = c + j;
+                from = next;
+            } while (!done);
         }
     }
 }
