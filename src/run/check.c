@@ -4,8 +4,7 @@
  * summary line a kernel. The CUDA text runs on `emu` in its checked mode, at one size unless that device is asked for. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
  * SPDX-License-Identifier: MIT
  */
-#include "base/json.h"
-#include "run/check.h"
+#include "run/check_state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,113 +12,6 @@
 #define KERNEL_LIMIT_NS ((int64_t)20 * 1000000000) /* after this the remaining cases of a kernel are left out */
 #define INSTRUMENTED_CASES 2
 #define STEP_LIMIT 20000000 /* ops of one program, unless the options say otherwise */
-
-typedef struct checker {
-    qn_context *context;
-    qn_module *module;
-    const qn_check_options *options;
-    qn_write *write;
-    void *user;
-    int ref_slot;
-    arena *memory;               /* of the kernel at hand */
-    kernel_entry *entry, *truth; /* truth: who is right, the kernel itself unless it is raw */
-    struct {
-        int code, line;
-    } seen[64]; /* findings already told */
-    int seen_count;
-    char told[16][256]; /* how failures begin that were told already */
-    int told_count;
-    int ran, skipped, compared, findings; /* of the kernel at hand */
-    int as_cuda;                          /* cases whose text ran on emu without being asked for */
-    text skip_reason;                     /* the first one */
-    text refused; /* a case whose constants or types the source refuses, with its message; the first one */
-    text broken;  /* diagnostics of the first case that does not compile */
-    int broken_code;
-    text assumed;   /* the first `assume` that refused a case, as it stands in the source */
-    text told_text; /* everything said about the kernel, where `each` wants it */
-    text misfit; /* a case of a tensor function at which shapes do not fit though nothing rules it out; the first one */
-    text empty;  /* what was found with an empty array, in short */
-    int empty_count;
-    double **moved; /* of the case: how far its results move (shake_truth); made where it is asked for */
-    bool stopped, endless;
-    bool ended;         /* nobody knows what is right: no summary */
-    qn_error no_memory; /* the first that had none */
-    int total_findings;
-} checker;
-
-static void say(checker *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(checker *c, const char *format, ...)
-{
-    text line = {0};
-    va_list list;
-    va_start(list, format);
-    text_print_list(&line, format, list);
-    va_end(list);
-    c->write(c->user, text_get(&line), line.length);
-    if (c->options->each) text_add_bytes(&c->told_text, text_get(&line), line.length);
-    text_free(&line);
-}
-
-static void tell(checker *c, const check_case *at, const char *device, const char *words)
-{
-    text where = {0};
-    check_describe(at, &where);
-    say(c, "%s on %s with %s:\n%s%s", c->entry->name, device, where.length ? text_get(&where) : "no settings", words,
-        *words && words[strlen(words) - 1] == '\n' ? "" : "\n");
-    text_free(&where);
-    c->findings++;
-}
-
-/* A failure of a run, once: the same one at other sizes has the same place and code, or begins with the same words. That
- * there was no memory says nothing about the kernel: the check ends. */
-static void tell_failure(checker *c, const check_case *at, const char *device, const qn_error *error)
-{
-    char start[256];
-    const char *words = error->message;
-    if (error->status == QN_NO_MEMORY) {
-        if (c->no_memory.status == QN_OK) c->no_memory = *error;
-        c->ended = true;
-        return;
-    }
-    if (at->empty && error->status == QN_FINDING) { /* as in tell_findings */
-        text_print(&c->empty, "%s%s=0: %.160s", c->empty_count++ ? "; " : "", at->empty, words);
-        return;
-    }
-    if (error->code)
-        snprintf(start, sizeof(start), "%s: %d:%d: %d", device, error->line, error->column, error->code);
-    else
-        snprintf(start, sizeof(start), "%s: %.60s", device, words);
-    for (int i = 0; i < c->told_count; i++)
-        if (!strcmp(c->told[i], start)) return;
-    if (c->told_count < COUNT(c->told)) memcpy(c->told[c->told_count++], start, sizeof(start));
-    tell(c, at, device, words);
-}
-
-/* Findings that were not told before. A reduction of nothing or an index into nothing is often the caller's affair:
- * with an empty array that nobody asked for, findings are named in the summary, and do not count. */
-static void tell_findings(checker *c, const check_case *at, const findings *found, const tile_kernel *k)
-{
-    for (int i = 0; i < found->count; i++) {
-        finding *f = &found->items[i];
-        bool known = false;
-        if (at->empty) {
-            text_print(&c->empty, "%s%s=0: %c%d on line %d", c->empty_count++ ? "; " : "", at->empty,
-                       f->code < 700 ? 'E' : 'R', f->code, f->line);
-            continue;
-        }
-        for (int s = 0; s < c->seen_count; s++) known |= c->seen[s].code == f->code && c->seen[s].line == f->line;
-        if (known) continue;
-        if (c->seen_count < COUNT(c->seen)) {
-            c->seen[c->seen_count].code = f->code;
-            c->seen[c->seen_count++].line = f->line;
-        }
-        text words = {0};
-        findings one = {.items = f, .count = 1, .capacity = 1};
-        findings_print(&one, k, &words);
-        tell(c, at, "ref", text_get(&words));
-        text_free(&words);
-    }
-}
 
 static qn_status apply(checker *c, qn_call *call, const check_case *at, qn_error *error)
 {
@@ -173,44 +65,6 @@ static bool is_refusal(const qn_error *error)
 {
     return error->status == QN_BAD_CALL &&
            (error->code == E502 || error->code == E503 || error->code == E509 || error->code == E510);
-}
-
-/* Why a case was refused: by an `assume`, which is the kernel's right, or because the shapes of a tensor function do not
- * fit at sizes that its extents allow, which is a mistake of the function. */
-static void note_refusal(checker *c, const check_case *at, const qn_error *error, const char *where)
-{
-    /* "file:3:5: error E503: `assume` on line 3 is false: n > 4", or at a launch "... assume is false: n > 4 with n = 1" */
-    const char *is_false = error->code == E503 ? strstr(error_words(error), " is false: ") : NULL;
-    if (is_false) {
-        const char *words = is_false + strlen(" is false: "), *with = strstr(words, " with ");
-        int length = (int)strcspn(words, "\n");
-        if (with && with - words < length) length = (int)(with - words);
-        if (!c->assumed.length) text_print(&c->assumed, "`assume(%.*s)` on line %d", length, words, error->line);
-        return;
-    }
-    bool tensor = c->entry->item && c->entry->item->kind == AST_TENSOR && !at->empty;
-    if (!tensor || c->misfit.length || error->code == E510) return;
-    text_print(
-        &c->misfit,
-        "%s on ref with %s:\n%s  extents that must agree have one name; what else must hold is said by `assume`, as "
-        "`assume(D %% 4 == 0);`\n",
-        c->entry->name, *where ? where : "no settings", error->message);
-}
-
-static void skip(checker *c, const check_case *at, const qn_error *error)
-{
-    text where = {0};
-    check_describe(at, &where);
-    if (!c->skipped++) text_add(&c->skip_reason, error->message);
-    if (error->status == QN_BAD_SOURCE && !c->broken.length && error->code != E503) {
-        text_add(&c->broken, error->message);
-        c->broken_code = error->code;
-    }
-    if (error->status == QN_BAD_SOURCE && !c->refused.length)
-        text_print(&c->refused, "%s: %.*s", text_get(&where), (int)strcspn(error->message, "\n"), error->message);
-    note_refusal(c, at, error, text_get(&where));
-    if (c->options->verbose) say(c, "  skipped %s: %s", text_get(&where), error->message);
-    text_free(&where);
 }
 
 /* A `double` that was computed in `float`, or a `float` that was rounded to 16 bits on the way, is as good as that. */
@@ -304,7 +158,7 @@ static void compare(checker *c, const check_case *at, const char *device, const 
         if (!expected->data) continue;
         if (expected->elem != actual->elem || expected->rank != actual->rank ||
             memcmp(expected->extents, actual->extents, sizeof(actual->extents[0]) * (size_t)actual->rank)) {
-            tell(c, at, device, "an output has another type or shape than in the reference");
+            checker_tell(c, at, device, "an output has another type or shape than in the reference");
             continue;
         }
         double relative, absolute;
@@ -324,7 +178,7 @@ static void compare(checker *c, const check_case *at, const char *device, const 
             "by %.3g",
             p->name, index, result.actual, result.expected, result.allowed, (long long)result.wrong,
             (long long)result.count, result.worst);
-        tell(c, at, device, words);
+        checker_tell(c, at, device, words);
     }
 }
 
@@ -340,7 +194,7 @@ static bool run_instrumented(checker *c, const check_case *at, int slot)
     s->checked = true;
     qn_status status = prepare(c, c->entry, at, &call, &error);
     if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status != QN_OK) tell_failure(c, at, s->name, &error);
+    if (status != QN_OK) checker_tell_failure(c, at, s->name, &error);
     qn_call_free(call);
     s->driver->set_checked(s->device, false);
     s->checked = false;
@@ -359,7 +213,7 @@ static void run_device(checker *c, const check_case *at, int slot, const array_v
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell_failure(c, at, device, &error);
+        checker_tell_failure(c, at, device, &error);
     c->compared++;
     qn_call_free(call);
 }
@@ -393,13 +247,13 @@ static void run_strided(checker *c, const check_case *at, int slot, int style, c
     if (status == QN_OK)
         compare(c, at, device, call, truth);
     else
-        tell_failure(c, at, device, &error);
+        checker_tell_failure(c, at, device, &error);
     for (int i = 0; i < c->entry->param_count; i++) {
         if (!bases[i]) continue;
         if (status == QN_OK && !view_gaps_intact(&views[i], bases[i], sizes[i])) {
             char words[200];
             snprintf(words, sizeof(words), "memory outside the array `%s` was written", c->entry->params[i].name);
-            tell(c, at, device, words);
+            checker_tell(c, at, device, words);
         }
         memory_free(bases[i]);
     }
@@ -422,8 +276,9 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
                              .print_context = c->context->user};
     launch_options options = {.interp = &interp, .found = &found};
     qn_status status = call_launch(call, c->ref_slot, &options, error);
-    if (call->instance) tell_findings(c, at, &found, call->instance->kernel);
-    if (status == QN_FINDING && !found.count) tell_failure(c, at, "ref", error); /* of a kernel that fusion made */
+    if (call->instance) checker_tell_findings(c, at, &found, call->instance->kernel);
+    if (status == QN_FINDING && !found.count)
+        checker_tell_failure(c, at, "ref", error); /* of a kernel that fusion made */
     bool asserted =
         false; /* a failed assert, or a program without end, is both a finding and a failure: tell it once */
     for (int i = 0; i < found.count; i++) asserted |= found.items[i].code == 507;
@@ -439,7 +294,7 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     return status;
 }
 
-static bool wants(const checker *c, int slot)
+bool checker_wants(const checker *c, int slot)
 {
     const device_slot *s = &c->context->slots[slot];
     const ast *item = c->entry ? c->entry->item : NULL;
@@ -451,7 +306,7 @@ static bool wants(const checker *c, int slot)
 }
 
 /* `emu` takes long: where nobody asks for it, it runs the text of one case. */
-static bool wants_text(const checker *c, int slot)
+bool checker_wants_text(const checker *c, int slot)
 {
     const device_slot *s = &c->context->slots[slot];
     bool raw = c->truth != c->entry;
@@ -467,23 +322,23 @@ static void run_case(checker *c, const check_case *at, int number)
     int64_t start = clock_now_ns();
     qn_status status = run_truth(c, at, number, truth, &error);
     if (status == QN_BAD_SOURCE || (status != QN_OK && is_refusal(&error))) {
-        skip(c, at, &error);
+        checker_skip(c, at, &error);
         return;
     }
     if (status == QN_NO_DEVICE && c->truth->item && c->truth->item->kind == AST_TENSOR) {
-        say(c, "%s: skipped, %s\n", c->entry->name, error.message); /* a raw kernel in it */
+        checker_say(c, "%s: skipped, %s\n", c->entry->name, error.message); /* a raw kernel in it */
         c->ended = true;
         return;
     }
     c->ran++;
-    if (status != QN_OK && status != QN_FINDING) tell_failure(c, at, "ref", &error);
+    if (status != QN_OK && status != QN_FINDING) checker_tell_failure(c, at, "ref", &error);
     bool raw = c->truth != c->entry;
     for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
-        if (at->as_cuda && wants_text(c, slot)) {
+        if (at->as_cuda && checker_wants_text(c, slot)) {
             run_device(c, at, slot, truth);
             c->as_cuda++;
         }
-        if (!wants(c, slot) || !(at->on_devices || raw)) continue;
+        if (!checker_wants(c, slot) || !(at->on_devices || raw)) continue;
         run_device(c, at, slot, truth);
         if (at->strided && !raw) run_strided(c, at, slot, number, truth);
     }
@@ -492,98 +347,13 @@ static void run_case(checker *c, const check_case *at, int number)
     if (c->options->verbose) {
         text where = {0};
         check_describe(at, &where);
-        say(c, "  %s %6.0f ms  %s\n",
-            c->findings > before            ? "FOUND"
-            : c->empty_count > empty_before ? "empty"
-                                            : "ok   ",
-            (double)(clock_now_ns() - start) * 1e-6, text_get(&where));
+        checker_say(c, "  %s %6.0f ms  %s\n",
+                    c->findings > before            ? "FOUND"
+                    : c->empty_count > empty_before ? "empty"
+                                                    : "ok   ",
+                    (double)(clock_now_ns() - start) * 1e-6, text_get(&where));
         text_free(&where);
     }
-}
-
-/* Its name, and of a function of any rank how many axes `[...]` had. */
-static const char *called(const checker *c)
-{
-    const kernel_entry *e = c->entry;
-    if (e->spread < 0) return e->name;
-    return arena_print(c->memory, "%s with %d ax%s for [...]", e->name, e->spread, e->spread == 1 ? "is" : "es");
-}
-
-static void summary(checker *c)
-{
-    text devices = {0};
-    bool raw = c->truth != c->entry;
-    if (!raw) text_add(&devices, "ref");
-    for (int slot = 0; slot < c->context->slot_count; slot++)
-        if (wants(c, slot) && c->compared)
-            text_print(&devices, "%s%s", devices.length ? ", " : "", c->context->slots[slot].name);
-    const char *text_ran = c->as_cuda ? "; its CUDA text on emu, 1 case" : "";
-    if (raw) text_print(&devices, " against the bench's first variant `%s`", c->truth->name);
-    if (c->ran && c->misfit.length) {
-        say(c, "%s", text_get(&c->misfit));
-        c->findings++;
-    }
-    if (!c->ran && c->broken.length) {
-        bool sized = c->entry->item && c->entry->item->kind == AST_TENSOR && c->broken_code / 100 == 3;
-        say(c, "%s%s: does not compile%s\n", text_get(&c->broken), c->entry->name,
-            sized ? " with sizes that are chosen each for itself; give some that fit with --set, or write what one is "
-                    "of the "
-                    "others where it is declared: `float w[8 * H][C]`"
-                  : "");
-        c->findings++;
-    } else if (!c->ran && c->assumed.length) {
-        say(c, "%s: no size that was tried satisfies %s; give sizes with --set\n", c->entry->name,
-            text_get(&c->assumed));
-        c->findings++;
-    } else if (!c->ran) {
-        say(c, "%s: every case that was tried is refused; give sizes with --set. The first refusal:\n%s",
-            c->entry->name, text_get(&c->skip_reason));
-        c->findings++;
-    } else if (c->findings) {
-        say(c, "%s: %d finding%s in %d cases on %s%s\n", called(c), c->findings, c->findings == 1 ? "" : "s", c->ran,
-            text_get(&devices), text_ran);
-    } else {
-        say(c, "%s: clean, %d cases on %s%s", called(c), c->ran, text_get(&devices), text_ran);
-        if (c->skipped)
-            say(c, "; %d refused by %s", c->skipped, c->assumed.length ? text_get(&c->assumed) : "the kernel");
-        say(c, "%s\n", c->stopped ? "; stopped at the time limit" : "");
-    }
-    if (c->empty_count)
-        say(c, "  with an empty array ref finds, not counted: %s; --set NAME=0 reports it in full\n",
-            text_get(&c->empty));
-    if (c->ran && c->refused.length && !c->misfit.length)
-        say(c, "  it does not compile with %s\n", text_get(&c->refused));
-    text_free(&devices);
-}
-
-/* The kernel as one JSON object: what the summary says, for programs. */
-static void tell_each(checker *c)
-{
-    if (!c->options->each) return;
-    text out = {0};
-    text_add(&out, "{");
-    text_add(&out, "\"file\": ");
-    json_add_string(&out, c->module->file ? c->module->file->path : "");
-    text_add(&out, ", ");
-    text_add(&out, "\"kernel\": ");
-    json_add_string(&out, c->entry->name);
-    text_print(&out, ", \"status\": \"%s\", \"cases\": %d, \"findings\": %d, \"refused\": %d, \"stopped\": %s",
-               c->findings ? "found"
-               : c->ran    ? "clean"
-                           : "skipped",
-               c->ran, c->findings, c->skipped, c->stopped ? "true" : "false");
-    text_add(&out, ", \"devices\": [");
-    int count = 0;
-    if (c->truth == c->entry) text_print(&out, "\"ref\""), count++;
-    for (int slot = 0; slot < c->context->slot_count; slot++)
-        if ((wants(c, slot) && c->compared) || (c->as_cuda && wants_text(c, slot)))
-            text_print(&out, "%s\"%s\"", count++ ? ", " : "", c->context->slots[slot].name);
-    text_add(&out, "], ");
-    text_add(&out, "\"text\": ");
-    json_add_string(&out, text_get(&c->told_text));
-    text_add(&out, "}");
-    c->options->each(c->options->each_user, text_get(&out), out.length);
-    text_free(&out);
 }
 
 /* Who is right for this kernel; NULL with a line of explanation if it cannot be checked here. */
@@ -591,20 +361,21 @@ static kernel_entry *find_truth(checker *c, kernel_entry *entry)
 {
     if (!entry->item || entry->item->kind != AST_RAW) return entry;
     bool runs = false;
-    for (int slot = 0; slot < c->context->slot_count; slot++) runs |= wants(c, slot);
+    for (int slot = 0; slot < c->context->slot_count; slot++) runs |= checker_wants(c, slot);
     if (!runs) {
-        say(c, "%s: skipped, %s text, and no device that runs it is %s\n", entry->name, entry->item->word,
-            c->options->device ? "asked for" : "here");
+        checker_say(c, "%s: skipped, %s text, and no device that runs it is %s\n", entry->name, entry->item->word,
+                    c->options->device ? "asked for" : "here");
         return NULL;
     }
     if (!c->context->allow_raw) {
-        say(c, "%s: skipped, raw kernels are not allowed here\n", entry->name);
+        checker_say(c, "%s: skipped, raw kernels are not allowed here\n", entry->name);
         return NULL;
     }
     const ast *bench = bench_of(c->module->file, entry->name);
     kernel_entry *first = bench ? module_find(c->module, bench->list.items[0]->name, NULL) : NULL;
     if (!first || first == entry || !first->item || first->item->kind != AST_KERNEL) {
-        say(c,
+        checker_say(
+            c,
             "%s: skipped, a raw kernel is compared with the first variant of its bench, which must be a tile kernel\n",
             entry->name);
         return NULL;
@@ -637,8 +408,8 @@ static void check_kernel(checker *c, kernel_entry *entry)
         if (c->findings >= 10 || c->endless || c->ended)
             break; /* enough to read; the other sizes would not end either */
     }
-    if (!c->ended) summary(c);
-    tell_each(c);
+    if (!c->ended) checker_summary(c);
+    checker_tell_each(c);
     c->total_findings += c->findings;
     arena_free(c->memory);
 }
