@@ -76,23 +76,23 @@ static void test(emitter *e, cterms *t, creg r)
 }
 
 /* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
-static bool has_vectors(const tile_param *p)
+bool cuda_has_vectors(const tile_param *p)
 {
     return p->facts.aligned || (p->facts.bulk && p->facts.last_unit);
 }
 
-static int64_t power_of_two(int64_t divisor)
+int64_t cuda_power_of_two(int64_t divisor)
 {
     return divisor ? divisor & -divisor : 64;
 }
 
-static int64_t extent_divisor(const emitter *e, const constraint *c)
+int64_t cuda_extent_divisor(const emitter *e, const constraint *c)
 {
-    if (c->kind == EXTENT_NUMBER) return power_of_two(c->number);
+    if (c->kind == EXTENT_NUMBER) return cuda_power_of_two(c->number);
     if (c->kind == EXTENT_PARAM) {
         return facts_divisor(&e->k->params[c->number].facts);
     }
-    return c->kind == EXTENT_VALUE ? power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
+    return c->kind == EXTENT_VALUE ? cuda_power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
 }
 
 /* The test of a slice along the vector axis, for its elements one by one and all at once. */
@@ -102,7 +102,7 @@ static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
     int vector = n->layout->vector;
     const char *start = emit_name(e, c->start);
     const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
-    int64_t divisor = MINIMUM(power_of_two(facts_of(e->facts, c->start).divisor), extent_divisor(e, c));
+    int64_t divisor = MINIMUM(cuda_power_of_two(facts_of(e->facts, c->start).divisor), cuda_extent_divisor(e, c));
     if (divisor >= vector && !n->layout->shifted) { /* all or none */
         t->ok[LEVEL_CHUNK] =
             cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
@@ -196,7 +196,7 @@ static bool digit_of(cnest *n, value v, const place *at, digit *out)
     need(e, "digits");
     out->words = arena_print(e->memory, "digits_%s(%s, %s, %s)", op->code == OP_DIV ? "above" : "below", out->words,
                              extent, part);
-    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, power_of_two(facts_of(e->facts, by).divisor));
+    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, cuda_power_of_two(facts_of(e->facts, by).divisor));
     out->side_by_side &= op->code == OP_MOD;
     return true;
 }
@@ -253,9 +253,9 @@ static void note_row(cnest *n, const tile_op *op, bool side_by_side)
     pass_layout *l = n->layout;
     if (!n->c->deciding || !l || !side_by_side) return;
     int most = 16 / dtypes[p->elem].size_bytes;
-    if (!has_vectors(p)) l->want_shift = MAXIMUM(l->want_shift, most);
+    if (!cuda_has_vectors(p)) l->want_shift = MAXIMUM(l->want_shift, most);
     if (l->first_group != n->c->group || l->nested) return;
-    if (has_vectors(p)) {
+    if (cuda_has_vectors(p)) {
         l->even |= access->rank > 1;
         return;
     }
@@ -335,7 +335,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
             term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", d.words), stride);
             if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
             t.along |= along;
-            if (along && unit && axis == access->rank - 1 && has_vectors(p)) width = d.divisor;
+            if (along && unit && axis == access->rank - 1 && cuda_has_vectors(p)) width = d.divisor;
             operand++;
             continue;
         }
@@ -384,8 +384,8 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
         if (along) t.along = true;
-        if (along && !strcmp(by, "1") && axis == access->rank - 1 && has_vectors(p))
-            width = power_of_two(facts_of(e->facts, start).divisor);
+        if (along && !strcmp(by, "1") && axis == access->rank - 1 && cuda_has_vectors(p))
+            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
         side_by_side |= along && !strcmp(by, "1");
         if (n->c->deciding && n->layout && !strcmp(by, "1")) {
             n->layout->along_rows += n->role[loop] == ROLE_ROW;
@@ -410,12 +410,49 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     a.most_width = a.width;
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
-        l->want_vector = MAXIMUM(l->want_vector, a.width);
-        *(a.width > 1 ? &l->wide : &l->narrow) += 1;
+        int wide = MAXIMUM(a.width, op->code == OP_LOAD ? window_vector(n, op, &at) : 0);
+        l->want_vector = MAXIMUM(l->want_vector, wide);
+        *(wide > 1 ? &l->wide : &l->narrow) += 1;
     }
     a.width = MINIMUM(a.width, vector);
     if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
     hazard_access(n, op, at);
+    note_access(n, op, at, &a);
+    return a;
+}
+
+caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    cterms t = {.along = true};
+    int operand = access->first_index, last = access->rank - 1;
+    e->array_used[access->array] = true;
+    for (int axis = 0; axis < last; axis++) {
+        const char *stride = stride_text(e, access->array, axis);
+        if (access->kind[axis] != INDEX_SLICE) {
+            add_index(n, &t, op, axis, operand++, at);
+            continue;
+        }
+        value start = op->operands[operand], step = op->operands[operand + 1];
+        int loop = at.axis[access->result_axis[axis]];
+        operand += 2;
+        if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
+        if (loop == NO_AXIS) {
+            constraint c = constraint_of_axis(e, start, access->array, axis);
+            if (!access->safe[axis]) test(e, &t, cuda_constraint(n, loop, &c, step));
+            continue;
+        }
+        const char *by = is_one(e, step) ? stride : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        term(e, &t, axis_level(n, loop), arena_print(e->memory, "(long)i%d", loop), by);
+    }
+    int loop = at.axis[access->result_axis[last]];
+    if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), "1");
+    term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)i%d", loop), emit_name(e, op->operands[operand + 1]));
+    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.global = a.read_only = true;
+    a.width = a.most_width = 1;
     note_access(n, op, at, &a);
     return a;
 }

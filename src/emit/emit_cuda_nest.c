@@ -341,13 +341,13 @@ static int sink_level(const cnest *n)
     return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
 }
 
-/* Does the pass write this array more than once? Then element by element: a vector is stored after all elements. */
+/* Does the pass write elements of this array more than once? Then element by element: a vector is stored after all elements. */
 static bool writes_again(const cnest *n, const sink *s)
 {
     for (int i = 0; i < n->pass->sink_count; i++) {
         const sink *o = &n->pass->sinks[i];
         if (o != s && (o->kind == SINK_STORE || o->kind == SINK_ATOMIC) &&
-            o->op->attr.access.array == s->op->attr.access.array)
+            o->op->attr.access.array == s->op->attr.access.array && !accesses_apart(n->e, o->op, s->op))
             return true;
     }
     return false;
@@ -670,6 +670,7 @@ static void emit_pass(cnest *n)
     n->in = NULL;
     n->loose = false;
     n->folds = folds;
+    windows_find(n);
     if (n->has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];

@@ -63,9 +63,10 @@ typedef struct cnest {
     bool forgets;    /* positions are taken from `here` and `apart`, which are not known to be the same in each pass */
     int split;       /* ... of which so many repeats are in registers */
     const char *hit; /* a test of elements that holds for one position of a row */
-    const char *hit_rest; /* ... from the chunk's first element to it */
-    int unroll;           /* chunks whose loads are in flight together */
-    int line;             /* of the source, of what is being computed; 0: not known */
+    const char *hit_rest;    /* ... from the chunk's first element to it */
+    int unroll;              /* chunks whose loads are in flight together */
+    int line;                /* of the source, of what is being computed; 0: not known */
+    struct windows *windows; /* of the pass: emit_cuda_window.c; NULL: none */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -110,6 +111,11 @@ const char *creg_words(creg r);
 
 /* emit_cuda_access.c */
 caddress cuda_access(cnest *n, const tile_op *op, place at);
+/* Of position 0 of a window along the last axis of its array: no test along it, and none of the mask. */
+caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base);
+bool cuda_has_vectors(const tile_param *p); /* a vector at a multiple of its elements lies at a multiple of 16 bytes */
+int64_t cuda_power_of_two(int64_t divisor);
+int64_t cuda_extent_divisor(const emitter *e, const constraint *c);
 caddress cuda_buffer(cnest *n, value v, place at);
 creg cuda_load(cnest *n, value named, caddress a, value into); /* into: its registers take the load; 0: none */
 void cuda_store(cnest *n, caddress a, creg r);
@@ -141,6 +147,12 @@ void home_declare(emitter *e, int number, const char *title);
 /* A loop whose kept loads of the next trip go on while this one computes; body: without its head. */
 void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a);
 void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahead, int count);
+
+/* emit_cuda_window.c */
+void windows_find(cnest *n);                                             /* of the pass that begins */
+int window_vector(const cnest *n, const tile_op *load, const place *at); /* elements of its vectors; 0: no window's */
+bool window_load(cnest *n, const tile_op *load, place at, creg *out);    /* false: it is of no window */
+bool window_fills(const cnest *n, const tile_op *select, place at);      /* its load has the other value outside */
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
 void note_access(cnest *n, const tile_op *op, place at, const caddress *a);

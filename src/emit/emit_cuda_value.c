@@ -167,6 +167,7 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     emitter *e = n->e;
     creg operands[3] = {{0}}, scaled;
     if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
+    if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
@@ -218,7 +219,9 @@ creg cuda_compute(cnest *n, value v, place at)
     case OP_BROADCAST:
     case OP_RESHAPE:
     case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
-    case OP_LOAD: r = cuda_load(n, v, cuda_access(n, op, at), 0); break;
+    case OP_LOAD:
+        if (!window_load(n, op, at, &r)) r = cuda_load(n, v, cuda_access(n, op, at), 0);
+        break;
     case OP_MAP:
         r = compute_map(n, v, op, at);
         n->line = line;

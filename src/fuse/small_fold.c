@@ -4,7 +4,8 @@
  * others, equal elements of windows that overlap are one term, padding is the guard of an access, and nothing is
  * exchanged. In: a REDUCE and the map of its result. Out: the term of the chain's end.
  *
- * The order is that of the elements, so that every mode and every grouping gives the same bits.
+ * The order is that of the elements, axis by axis and the last one first, so that every mode and every grouping gives
+ * the same bits.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/trace.h"
@@ -67,14 +68,61 @@ static int combine(trace *t, fold_kind fold, int a, int b, node n)
     return trace_op(t, codes[fold], t->terms[a].elem, n, (int[]){a, b}, 2);
 }
 
+/* Position of an extreme: the elements in order. */
+static int fold_position(trace *t, node n, const index_map *m, int64_t count)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const shape *from = &graph_get(t->g, x->inputs[0])->shape;
+    int64_t at[GRAPH_RANK] = {0};
+    int best = 0, where = 0;
+    for (int64_t i = 0; i < count; i++) {
+        index_map in = *m;
+        for (int k = 0; k < from->rank; k++)
+            if (x->attr.axis_set >> k & 1) in.axes[k] = affine_constant(at[k]);
+        int next = trace_node(t, x->inputs[0], &in);
+        if (!next) return 0;
+        int here = trace_constant(t, DT_I64, (number){.i = i});
+        if (i) {
+            int better = beats(t, x->attr.fold, next, best, n);
+            where = trace_op(t, OP_SELECT, DT_I64, n, (int[]){better, here, where}, 3);
+            best = trace_op(t, OP_SELECT, t->terms[next].elem, n, (int[]){better, next, best}, 3);
+        } else {
+            best = next;
+            where = here;
+        }
+        for (int k = from->rank - 1; k >= 0; k--) { /* the next element, the last axis first */
+            if (!(x->attr.axis_set >> k & 1)) continue;
+            if (++at[k] < from->extents[k]) break;
+            at[k] = 0;
+        }
+    }
+    return where;
+}
+
+/* Along the last axis first: what a row of a window gives is the same term in every window that has the row. */
+static int fold_axes(trace *t, node n, const index_map *m, int axis)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const shape *from = &graph_get(t->g, x->inputs[0])->shape;
+    while (axis < from->rank && !(x->attr.axis_set >> axis & 1)) axis++;
+    if (axis == from->rank) return trace_node(t, x->inputs[0], m);
+    int result = 0;
+    for (int64_t i = 0; i < from->extents[axis]; i++) {
+        index_map in = *m;
+        in.axes[axis] = affine_constant(i);
+        int next = fold_axes(t, n, &in, axis + 1);
+        if (!next) return 0;
+        result = i ? combine(t, x->attr.fold, result, next, n) : next;
+    }
+    return result;
+}
+
 int trace_small_fold(trace *t, node n, const index_map *m)
 {
     const graph_node *x = graph_get(t->g, n);
     const shape *from = &graph_get(t->g, x->inputs[0])->shape;
-    fold_kind fold = x->attr.fold;
-    bool position = fold == FOLD_ARGMAX || fold == FOLD_ARGMIN;
-    int64_t at[GRAPH_RANK] = {0};
-    int result = 0, where = 0, before = t->unrolled;
+    bool position = x->attr.fold == FOLD_ARGMAX || x->attr.fold == FOLD_ARGMIN;
+    int before = t->unrolled;
     int64_t count = 1;
     for (int k = 0; k < from->rank; k++)
         if (x->attr.axis_set >> k & 1) count *= from->extents[k];
@@ -83,28 +131,8 @@ int trace_small_fold(trace *t, node n, const index_map *m)
         if (!t->why) t->why = "windows of windows would be too long";
         return 0;
     }
-    for (int64_t i = 0; i < count; i++) {
-        index_map in = *m;
-        for (int k = 0; k < from->rank; k++)
-            if (x->attr.axis_set >> k & 1) in.axes[k] = affine_constant(at[k]);
-        int next = trace_node(t, x->inputs[0], &in);
-        if (!next) return 0;
-        if (!i) {
-            result = next;
-            where = position ? trace_constant(t, DT_I64, (number){0}) : 0;
-        } else if (position) {
-            int better = beats(t, fold, next, result, n), here = trace_constant(t, DT_I64, (number){.i = i});
-            where = trace_op(t, OP_SELECT, DT_I64, n, (int[]){better, here, where}, 3);
-            result = trace_op(t, OP_SELECT, t->terms[next].elem, n, (int[]){better, next, result}, 3);
-        } else {
-            result = combine(t, fold, result, next, n);
-        }
-        for (int k = from->rank - 1; k >= 0; k--) { /* the next element, the last axis first */
-            if (!(x->attr.axis_set >> k & 1)) continue;
-            if (++at[k] < from->extents[k]) break;
-            at[k] = 0;
-        }
-    }
+    int result = position ? fold_position(t, n, m, count) : fold_axes(t, n, m, 0);
+    if (!result) return 0;
     t->unrolled = before;
-    return position ? where : trace_round(t, result, x->elem, n);
+    return position ? result : trace_round(t, result, x->elem, n);
 }

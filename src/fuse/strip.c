@@ -17,7 +17,7 @@
 
 #define STRIP_MOST 8
 #define STRIP_RESULTS 16                /* of several axes together */
-#define STRIP_LOADS 64                  /* what a thread has room for, with the sums */
+#define STRIP_LOADS 72                  /* what a thread has room for, with the sums */
 #define STRIP_PLACES ((int64_t)1 << 16) /* below so many places threads would be missing */
 #define STRIP_GAIN 0.9
 
@@ -115,20 +115,25 @@ static bool find_turns(const loop *p, strip *s)
     return s->results > 1 && s->results <= STRIP_RESULTS;
 }
 
-/* Along which axis neighbours share most. */
+/* Along which axis, or which two, neighbours share most. */
 static loop *share_loads(const loop *p)
 {
     int last = p->space.axis_count - 1;
     double least = STRIP_GAIN * accesses(p->t);
     loop *best = NULL;
     for (int axis = 0; axis < last; axis++) {
-        for (int count = STRIP_MOST; count > 1; count /= 2) {
-            strip s = {.results = count};
-            for (int k = 0; k <= last; k++) s.counts[k] = k == axis ? count : 1;
-            loop *out = in_strips(p, &s);
-            if (!out || accesses(out->t) > STRIP_LOADS || (double)accesses(out->t) / count >= least) continue;
-            least = (double)accesses(out->t) / count;
-            best = out;
+        for (int other = axis; other < last; other++) { /* axis itself: along that one alone */
+            for (int all = STRIP_MOST; all > 1; all /= 2) {
+                for (int count = all; count >= 1; count /= 2) {
+                    strip s = {.results = all};
+                    if (other == axis ? count != all : count == all || count == 1) continue;
+                    for (int k = 0; k <= last; k++) s.counts[k] = k == axis ? count : k == other ? all / count : 1;
+                    loop *out = in_strips(p, &s);
+                    if (!out || accesses(out->t) > STRIP_LOADS || (double)accesses(out->t) / all >= least) continue;
+                    least = (double)accesses(out->t) / all;
+                    best = out;
+                }
+            }
         }
     }
     return best;
