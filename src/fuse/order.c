@@ -24,6 +24,8 @@
 #define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
 #define BLOCK_STEP 8192
 #define SCAN_RUN 64
+#define SCAN_AT_ONCE 8  /* rows of columns whose loads are on their way together */
+#define SCAN_PROGRAMS 7 /* of columns, of each multiprocessor: below, runs of rows are read twice */
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)
@@ -65,58 +67,104 @@ static const char scan_blocks_source[] =
     "    }\n"
     "}\n";
 
+/* How rows of columns are scanned: several at a time, so that their loads are on their way together. */
+typedef struct column_scan {
+    arena *memory;
+    const char *name, *type, *inside; /* of the function, of elements, of what is computed */
+    fold_kind fold;
+    int block, rows; /* columns of a program; rows at a time */
+} column_scan;
+
+static const char *combined(const column_scan *c, const char *a, const char *b)
+{
+    static const char *const words[FOLD_COUNT] = {[FOLD_SUM] = "%s(%s + %s)",
+                                                  [FOLD_PROD] = "%s(%s * %s)",
+                                                  [FOLD_MAX] = "%s(max(%s, %s))",
+                                                  [FOLD_MIN] = "%s(min(%s, %s))"};
+    return arena_print(c->memory, words[c->fold], c->inside, a, b); /* integers wrap */
+}
+
+/* v goes on with rows first .. last of `from`, and is written to `to` after each, unless that is NULL. */
+static void put_rows(text *t, const column_scan *c, const char *first, const char *last, const char *from,
+                     const char *to)
+{
+    for (int count = c->rows; count; count = count > 1 ? 1 : 0) {
+        if (count > 1)
+            text_print(t, "    for (int i = %s; i < %s - %d; i += %d) {\n", first, last, count - 1, count);
+        else if (c->rows > 1)
+            text_print(t, "    for (int i = %s + max(%s - (%s), 0) / %d * %d; i < %s; i++) {\n", first, last, first,
+                       c->rows, c->rows, last);
+        else
+            text_print(t, "    for (int i = %s; i < %s; i++) {\n", first, last);
+        for (int k = 0; k < count; k++)
+            text_print(t, "        tile %s w%d = %s(%s[a][i + %d][b : %d]);\n", c->inside, k, c->inside, from, k,
+                       c->block);
+        for (int k = 0; k < count; k++)
+            text_print(t, "        tile %s v%d = %s;\n", c->inside, k,
+                       combined(c, k ? arena_print(c->memory, "v%d", k - 1) : "v", arena_print(c->memory, "w%d", k)));
+        for (int k = 0; k < count && to; k++)
+            text_print(t, "        %s[a][i + %d][b : %d] = v%d;\n", to, k, c->block, k);
+        text_print(t, "        v = v%d;\n    }\n", count - 1);
+    }
+}
+
 /* The first row is the start: no identity is needed, and what is scanned stays as it is to the bit. */
-static const char scan_columns_source[] =
-    "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B]) launch (min(n, 1) * cdiv(B, %d), A)\n"
-    "{\n"
-    "    int b = program(0) * %d, a = program(1);\n"
-    "    tile %s v = %s(x[a][0][b : %d]);\n"
-    "    y[a][0][b : %d] = v;\n"
-    "    for (int i = 1; i < n; i++) {\n"
-    "        tile %s w = %s(x[a][i][b : %d]);\n"
-    "        v = %s;\n"
-    "        y[a][i][b : %d] = v;\n"
-    "    }\n"
-    "}\n";
+static const char *scan_columns_source(const column_scan *c)
+{
+    text t = {0};
+    text_print(&t,
+               "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B]) launch (min(n, 1) * cdiv(B, %d), A)\n"
+               "{\n"
+               "    int b = program(0) * %d, a = program(1);\n"
+               "    tile %s v = %s(x[a][0][b : %d]);\n"
+               "    y[a][0][b : %d] = v;\n",
+               c->name, c->type, c->type, c->block, c->block, c->inside, c->inside, c->block, c->block);
+    put_rows(&t, c, "1", "n", "x", "y");
+    text_add(&t, "}\n");
+    const char *source = arena_print(c->memory, "%s", text_get(&t));
+    text_free(&t);
+    return source;
+}
 
 /* Too few columns for a GPU: sums of runs of rows, their scan, and each run again behind what comes before it. */
-static const char scan_runs_source[] =
-    "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B])\n"
-    "    launch (cdiv(B, %d), cdiv(n, %d), A)\n"
-    "{\n"
-    "    int b = program(0) * %d, s = program(1), a = program(2);\n"
-    "    tile %s v = %s(x[a][s * %d][b : %d]);\n"
-    "    for (int i = s * %d + 1; i < min(n, s * %d + %d); i++) {\n"
-    "        tile %s w = %s(x[a][i][b : %d]);\n"
-    "        v = %s;\n"
-    "    }\n"
-    "    part[a][s][b : %d] = v;\n"
-    "}\n"
-    "then launch (cdiv(B, %d), A)\n"
-    "{\n"
-    "    int b = program(0) * %d, a = program(1);\n"
-    "    tile %s v = part[a][0][b : %d];\n"
-    "    for (int s = 1; s < cdiv(n, %d); s++) {\n"
-    "        tile %s w = part[a][s][b : %d];\n"
-    "        v = %s;\n"
-    "        part[a][s][b : %d] = v;\n"
-    "    }\n"
-    "}\n"
-    "then launch (cdiv(B, %d), cdiv(n, %d), A)\n"
-    "{\n"
-    "    int b = program(0) * %d, s = program(1), a = program(2);\n"
-    "    tile %s v = %s(x[a][s * %d][b : %d]);\n"
-    "    if (s > 0) {\n"
-    "        tile %s w = part[a][s - 1][b : %d];\n"
-    "        v = %s;\n"
-    "    }\n"
-    "    y[a][s * %d][b : %d] = v;\n"
-    "    for (int i = s * %d + 1; i < min(n, s * %d + %d); i++) {\n"
-    "        tile %s w = %s(x[a][i][b : %d]);\n"
-    "        v = %s;\n"
-    "        y[a][i][b : %d] = v;\n"
-    "    }\n"
-    "}\n";
+static const char *scan_runs_source(const column_scan *c, int run)
+{
+    text t = {0};
+    const char *begin = arena_print(c->memory, "s * %d + 1", run),
+               *end = arena_print(c->memory, "min(n, s * %d + %d)", run, run);
+    const char *head = arena_print(c->memory,
+                                   "    launch (cdiv(B, %d), cdiv(n, %d), A)\n"
+                                   "{\n"
+                                   "    int b = program(0) * %d, s = program(1), a = program(2);\n"
+                                   "    tile %s v = %s(x[a][s * %d][b : %d]);\n",
+                                   c->block, run, c->block, c->inside, c->inside, run, c->block);
+    text_print(&t, "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B])\n%s",
+               c->name, c->type, c->type, c->inside, run, head);
+    put_rows(&t, c, begin, end, "x", NULL);
+    text_print(&t,
+               "    part[a][s][b : %d] = v;\n"
+               "}\n"
+               "then launch (cdiv(B, %d), A)\n"
+               "{\n"
+               "    int b = program(0) * %d, a = program(1);\n"
+               "    tile %s v = part[a][0][b : %d];\n",
+               c->block, c->block, c->block, c->inside, c->block);
+    put_rows(&t, c, "1", arena_print(c->memory, "cdiv(n, %d)", run), "part", "part");
+    text_print(&t,
+               "}\n"
+               "then\n%s"
+               "    if (s > 0) {\n"
+               "        tile %s w = part[a][s - 1][b : %d];\n"
+               "        v = %s;\n"
+               "    }\n"
+               "    y[a][s * %d][b : %d] = v;\n",
+               head, c->inside, c->block, combined(c, "v", "w"), run, c->block);
+    put_rows(&t, c, begin, end, "x", "y");
+    text_add(&t, "}\n");
+    const char *source = arena_print(c->memory, "%s", text_get(&t));
+    text_free(&t);
+    return source;
+}
 
 /* Few long rows: sums of blocks, their scan, and each block again behind what comes before it. */
 static const char scan_long_source[] =
@@ -165,16 +213,11 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     const char *step = arena_print(memory, "%s(%s)", inside, steps[of->attr.fold]), *source; /* integers wrap */
     int block = options->gpu ? COLUMNS_GPU : COLUMNS, part = SCAN_BLOCK;
     int64_t programs = to.extents[0] * ((to.extents[2] + block - 1) / block), run = SCAN_RUN;
-    bool runs = options->gpu && programs < (int64_t)8 * MAXIMUM(options->units, 1) && to.extents[1] >= 2 * run;
-    if (!rows && runs) {
-        int r = (int)run;
-        source = arena_print(memory, scan_runs_source, name, type, type, inside, r, block, r, block, inside, inside, r,
-                             block, r, r, r, inside, inside, block, step, block, block, block, inside, block, r, inside,
-                             block, step, block, block, r, block, inside, inside, r, block, inside, block, step, r,
-                             block, r, r, r, inside, inside, block, step, block);
-    } else if (!rows)
-        source = arena_print(memory, scan_columns_source, name, type, type, block, block, inside, inside, block, block,
-                             inside, inside, block, step, block);
+    bool runs =
+        options->gpu && programs < (int64_t)SCAN_PROGRAMS * MAXIMUM(options->units, 1) && to.extents[1] >= 2 * run;
+    column_scan columns = {memory, name, type, inside, of->attr.fold, block, options->gpu ? SCAN_AT_ONCE : 1};
+    if (!rows)
+        source = runs ? scan_runs_source(&columns, (int)run) : scan_columns_source(&columns);
     else if (few)
         source = arena_print(memory, scan_long_source, name, type, type, inside, part, part, inside,
                              fold_names[of->attr.fold], inside, part, part, name, part, inside, name, inside, part,
