@@ -147,6 +147,7 @@ const char *stride_text(emitter *e, int array, int axis)
 {
     const tile_param *p = &e->k->params[array];
     if (axis == p->rank - 1 && (p->facts.last_unit || p->facts.contiguous)) return "1";
+    if (axis == p->rank - 1 && p->facts.backwards) return "-1";
     return arena_print(e->memory, "%s_stride%d", p->name, axis);
 }
 

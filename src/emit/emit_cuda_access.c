@@ -317,7 +317,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     cterms t = {0};
     int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
     int64_t width = 1;
-    bool side_by_side = false;
+    bool side_by_side = false, back = false;
     const param_digits *digits = p->digits;
     const char *guards[GUARDS_MOST] = {0};
     int guard_level[GUARDS_MOST] = {0};
@@ -386,8 +386,12 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         if (along) t.along = true;
         if (along && !strcmp(by, "1") && axis == access->rank - 1 && cuda_has_vectors(p))
             width = cuda_power_of_two(facts_of(e->facts, start).divisor);
+        if (along && !strcmp(by, "-1") && axis == access->rank - 1 && p->facts.backwards) {
+            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
+            back = true;
+        }
         side_by_side |= along && !strcmp(by, "1");
-        if (n->c->deciding && n->layout && !strcmp(by, "1")) {
+        if (n->c->deciding && n->layout && (!strcmp(by, "1") || !strcmp(by, "-1"))) {
             n->layout->along_rows += n->role[loop] == ROLE_ROW;
             n->layout->along_inner += n->role[loop] != ROLE_ROW;
         }
@@ -415,6 +419,8 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         *(wide > 1 ? &l->wide : &l->narrow) += 1;
     }
     a.width = MINIMUM(a.width, vector);
+    a.back = back && a.width > 1;
+    if (back) a.most_width = 1; /* nothing comes ahead */
     if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
     hazard_access(n, op, at);
     note_access(n, op, at, &a);
@@ -555,6 +561,18 @@ static bool has_read_if(const caddress *a)
            (dtype_is_float(a->elem) || dtypes[a->elem].size_bytes >= 4);
 }
 
+/* A vector whose elements lie in memory the other way round: loaded, then turned into `array`, or turned and stored. */
+static void put_turned(text *to, const caddress *a, int at, const char *move, const char *array, bool load)
+{
+    text_print(to, "{ %s back[%d]; %s ", cuda_register_type(a->elem), a->width, load ? move : "");
+    for (int k = 0; k < a->width; k++)
+        if (load)
+            text_print(to, "%s[%d] = back[%d]; ", array, at + k, a->width - 1 - k);
+        else
+            text_print(to, "back[%d] = %s[%d]; ", a->width - 1 - k, array, at + k);
+    text_print(to, "%s}", load ? "" : move);
+}
+
 /* Loads of `unroll` chunks before anything else of the pass. */
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
@@ -593,6 +611,15 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         text vectors = {0};
         for (int at = 0; at < vector; at += a->width) {
             const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
+            if (a->back) {
+                put_turned(&vectors, a, at,
+                           arena_print(e->memory, "%s(back, %s - %d%s%s);",
+                                       need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? "_constant" : "",
+                                            predicated ? "_if" : ""),
+                                       chunk, at + a->width - 1, predicated ? ", " : "", predicated ? ok : ""),
+                           arena_print(e->memory, "%s[%s]", name, slot), true);
+                continue;
+            }
             text_print(&vectors, "%s%s(%s[%s]%s, %s%s%s%s);", at ? " " : "",
                        need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? "_constant" : "", predicated ? "_if" : ""),
                        name, slot, skip, chunk, skip, predicated ? ", " : "", predicated ? ok : "");
@@ -697,6 +724,14 @@ void cuda_store(cnest *n, caddress a, creg r)
     text vectors = {0};
     for (int at = 0; at < vector; at += a.width) {
         const char *skip = at ? arena_print(e->memory, " + %d", at) : "";
+        if (a.back) {
+            put_turned(&vectors, &a, at,
+                       arena_print(e->memory, "%s(%s - %d, back%s%s); ",
+                                   need(e, "store_%sx%d%s", m, a.width, predicated ? "_if" : ""), chunk,
+                                   at + a.width - 1, predicated ? ", " : "", predicated ? ok : ""),
+                       name, false);
+            continue;
+        }
         text_print(&vectors, "%s%s(%s%s, %s%s%s%s);", at ? " " : "",
                    need(e, "store_%sx%d%s", m, a.width, predicated ? "_if" : ""), chunk, skip, name, skip,
                    predicated ? ", " : "", predicated ? ok : "");

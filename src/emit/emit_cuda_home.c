@@ -219,6 +219,7 @@ creg home_load(cnest *n, const caddress *a, value into)
     bool loose = a->even && !a->element_ok && a->width == vector;
     bool vectors = loose || (a->width == vector && !a->even && !(whole && home_has_slots(n->c, number)) &&
                              (whole || !a->element_ok));
+    vectors &= !a->back;
     n->early_used = true;
     note_slots(n, number);
     buffer_touch(e, number);

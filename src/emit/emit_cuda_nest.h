@@ -85,6 +85,7 @@ typedef struct caddress {
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
     int most_width;    /* ... whatever the vector */
     bool early;        /* depends on positions, scalars and rows alone */
+    bool back;         /* neighbours lie before each other: a vector is turned round in registers */
 } caddress;
 
 void cput(cnest *n, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));

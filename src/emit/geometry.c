@@ -419,6 +419,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
         f->last_unit = view_has_unit_lines(v);
         f->aligned = view_is_aligned(v, 64);
         f->bulk = view_is_bulk(v);
+        f->backwards = view_is_backwards(v);
         f->small = view_span(v) < (int64_t)1 << 31;
     }
 }

@@ -276,6 +276,7 @@ static void print_param(const printer *p, const tile_param *param)
     if (f->contiguous) text_add(p->out, " contiguous");
     if (f->aligned) text_add(p->out, " aligned");
     if (f->bulk) text_add(p->out, " bulk");
+    if (f->backwards) text_add(p->out, " backwards");
     if (f->small) text_add(p->out, " small");
     if (f->streams) text_add(p->out, " streams");
     if (f->one) text_add(p->out, " one");

@@ -358,6 +358,8 @@ static bool read_facts(reader *r, tile_param *p)
             p->facts.contiguous = true;
         else if (scan_accept(&r->scan, "aligned"))
             p->facts.aligned = true;
+        else if (scan_accept(&r->scan, "backwards"))
+            p->facts.backwards = true;
         else if (scan_accept(&r->scan, "bulk"))
             p->facts.bulk = true;
         else if (scan_accept(&r->scan, "small"))

@@ -181,7 +181,8 @@ typedef enum param_kind { PARAM_IN, PARAM_OUT, PARAM_INOUT, PARAM_SCRATCH, PARAM
 typedef struct tile_facts {
     bool last_unit;  /* array: last stride is 1 (or last extent <= 1) */
     bool contiguous; /* array: row-major with no gaps; implies last_unit */
-    bool aligned;    /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
+    bool backwards; /* array: last stride is -1; what follows its first element, and other strides: 16 bytes (a flip) */
+    bool aligned;   /* array: base 64-byte aligned, all other strides multiples of 64 bytes */
     bool bulk;    /* array of a kernel with a product: last stride 1, base and other strides multiples of 16 bytes; with
                         digits: its base is one */
     bool small;   /* array: below 2^31 elements (offsets fit 32 bits) */

@@ -146,6 +146,16 @@ bool view_is_bulk(const array_view *v)
     return true;
 }
 
+bool view_is_backwards(const array_view *v)
+{
+    int size = dtypes[v->elem].size_bytes;
+    if (!v->rank || v->extents[v->rank - 1] <= 1 || v->strides[v->rank - 1] != -1 || is_empty(v->rank, v->extents))
+        return false;
+    array_view behind = *v;
+    behind.data = (char *)v->data + size;
+    return view_is_aligned(&behind, 16);
+}
+
 bool view_is_dense(const array_view *v)
 {
     /* As many positions as elements is not enough: some may be touched twice and others never. In order of their

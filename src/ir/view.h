@@ -43,6 +43,8 @@ bool view_has_unit_lines(const array_view *v); /* neighbours on the last axis ar
 bool view_is_aligned(const array_view *v, int bytes);
 /* Does the copy engine know it? Unit lines that begin at multiples of 16 bytes, on axes that go forward. */
 bool view_is_bulk(const array_view *v);
+/* Its lines run backwards, and whole vectors of 16 bytes end with their first elements. */
+bool view_is_backwards(const array_view *v);
 bool view_is_dense(const array_view *v); /* does every element from the lowest to the highest belong to it, once? */
 void view_reach(const array_view *v, int64_t *low, int64_t *high); /* strides_reach of a view that fits in memory */
 int64_t view_span(const array_view *v);                            /* elements from the lowest to the highest */

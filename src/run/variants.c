@@ -49,7 +49,7 @@ void launch_facts(const qn_call *call, tile_facts *facts)
 static bool same_facts(const tile_facts *a, const tile_facts *b)
 {
     return a->last_unit == b->last_unit && a->contiguous == b->contiguous && a->aligned == b->aligned &&
-           a->bulk == b->bulk && a->small == b->small && a->streams == b->streams && a->one == b->one &&
+           a->bulk == b->bulk && a->backwards == b->backwards && a->small == b->small && a->streams == b->streams && a->one == b->one &&
            facts_divisor(a) == facts_divisor(b) && a->size_class == b->size_class;
 }
 
@@ -72,6 +72,7 @@ void facts_print(const tile_kernel *k, const tile_facts *facts, text *out)
                      {f->last_unit && !f->contiguous, "last_unit"},
                      {f->aligned, "aligned"},
                      {f->bulk, "bulk"},
+                     {f->backwards, "backwards"},
                      {f->small, "small"},
                      {f->streams, "streams"},
                      {f->one, "one"},
@@ -221,6 +222,7 @@ qn_status facts_check(const qn_call *call, const tile_kernel *k, qn_error *error
             if (f->aligned && !view_is_aligned(v, 64)) broken = "aligned to 64 bytes";
             bool bulk = k->params[i].digits ? (uintptr_t)v->data % 16 == 0 : view_is_bulk(v);
             if (f->bulk && !bulk) broken = "laid out for bulk copies (strides and address multiples of 16 bytes)";
+            if (f->backwards && !view_is_backwards(v)) broken = "backwards in vectors of 16 bytes";
             int64_t reach = k->params[i].digits ? view_count(v) : view_span(v);
             if (f->small && reach >= (int64_t)1 << 31) broken = "within 2^31 elements of memory";
         } else {
