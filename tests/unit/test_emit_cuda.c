@@ -136,6 +136,41 @@ TEST(readable)
     text_free(&once);
 }
 
+/* Lines that run backwards go by whole vectors, turned round in registers. */
+TEST(backwards)
+{
+    static const char words[] = "kernel turn\n"
+                                "  param n extent i64 by16\n"
+                                "  param x in f32 [n] backwards\n"
+                                "  param y out f32 [n] contiguous aligned last_unit\n"
+                                "head {\n"
+                                "  %1.n = arg n : i64\n"
+                                "  %2 = const 1024 : i64\n"
+                                "  %3 = div %1.n, %2 : i64\n"
+                                "  launch 0 %3\n"
+                                "}\n"
+                                "phase {\n"
+                                "  %4 = program 0 : i64\n"
+                                "  %5 = const 1024 : i64\n"
+                                "  %6 = mul %4, %5 : i64\n"
+                                "  %7 = const 1 : i64\n"
+                                "  %8 = load x[%6:%7 @0] : f32[1024]\n"
+                                "  store y[%6:%7 @0] = %8\n"
+                                "}\n";
+    arena *memory = arena_new();
+    cuda_target target = cuda_target_default(90);
+    tile_kernel *k;
+    qn_error error = {0};
+    text emitted = {0};
+    EXPECT(tile_read(memory, "turn.tile", words, sizeof(words) - 1, &k, &error) == QN_OK &&
+           emit_cuda(k, &target, &emitted, &error) == QN_OK);
+    if (error.message[0]) printf("%s\n", error.message);
+    EXPECT(strstr(text_get(&emitted), "load_f32x4_constant_if(back, ") && strstr(text_get(&emitted), "= back[3];"));
+    EXPECT(strstr(text_get(&emitted), "store_f32x4_if("));
+    text_free(&emitted);
+    arena_free(memory);
+}
+
 TEST(checked)
 {
     const char *t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1024", true);
@@ -169,4 +204,4 @@ TEST(emitted_once)
 }
 
 TEST_MAIN(CASE(emitted_once), CASE(frame), CASE(vectors), CASE(barriers), CASE(launches), CASE(loops), CASE(readable),
-          CASE(checked))
+          CASE(checked), CASE(backwards))

@@ -434,7 +434,7 @@ static bool call_of(const char *name, const float *x, int rank, const int64_t *i
 /* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
 static void turned_scans(void)
 {
-    static const int64_t lengths[] = {1, 5, 1000, 4095, 20001};
+    static const int64_t lengths[] = {1, 5, 1000, 1024, 4095, 4096, 20001};
     for (int n = 0; n < COUNT(lengths); n++) {
         int64_t b = lengths[n], extents[] = {3, b};
         if (!strcmp(where, "ref") && b > 1000) continue;
@@ -603,6 +603,14 @@ TEST(scans_stay_in_registers)
     free(t);
 }
 
+/* Columns in plenty are scanned in one read, eight rows on their way together. */
+TEST(columns_are_scanned_eight_rows_at_a_time)
+{
+    char *t = shown("run", (const char *[]){"A=32", "B=512", "C=4096"}, 3);
+    EXPECT(strstr(t, "i + 7][b : 128]") && !strstr(t, "_phase1("));
+    free(t);
+}
+
 TEST(a_channel_is_one_row)
 {
     char *t = shown("channels", (const char *[]){"N=64", "C=64", "P=16384"}, 3);
@@ -736,13 +744,14 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
-          CASE(scans_stay_in_registers), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
-          CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
-          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
-          CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
-          CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
-          CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
-          CASE(gradients_of_long_rows_are_held), CASE(on_devices_turned_scans), CASE(on_devices_middle_axes),
-          CASE(on_devices_norms_with_gains), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
-          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
-          CASE(on_devices_several_passes), CASE(closed))
+          CASE(scans_stay_in_registers), CASE(columns_are_scanned_eight_rows_at_a_time), CASE(a_channel_is_one_row),
+          CASE(odd_planes_are_held), CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept),
+          CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows),
+          CASE(on_devices_scans_with_arithmetic), CASE(scans_are_one_kernel),
+          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
+          CASE(rows_of_words_beside_a_gain_are_shifted), CASE(columns_from_top_to_bottom),
+          CASE(scans_that_are_turned_or_late_are_one_kernel), CASE(gradients_of_long_rows_are_held),
+          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
+          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
+          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
+          CASE(closed))
