@@ -163,7 +163,7 @@ TEST(backwards)
     qn_error error = {0};
     text emitted = {0};
     EXPECT(tile_read(memory, "turn.tile", words, sizeof(words) - 1, &k, &error) == QN_OK &&
-           emit_cuda(k, &target, &emitted, &error) == QN_OK);
+           emit_cuda(k, &target, &emitted, NULL, &error) == QN_OK);
     if (error.message[0]) printf("%s\n", error.message);
     EXPECT(strstr(text_get(&emitted), "load_f32x4_constant_if(back, ") && strstr(text_get(&emitted), "= back[3];"));
     EXPECT(strstr(text_get(&emitted), "store_f32x4_if("));
