@@ -87,6 +87,8 @@ static const tile_op *padded_load(const emitter *e, const tile_op *op)
     const tile_op *fill = tile_def(e->k, op->operands[2]), *load = load_below(e, op->operands[1]);
     while (fill && fill->code == OP_BROADCAST) fill = tile_def(e->k, fill->operands[0]);
     if (!load || !fill || !tile_is_constant(e->k, fill->results[0], &n)) return NULL;
+    dtype elem = tile_type_of(e->k, load->results[0]).elem;
+    if (elem == DT_F64 || isnan(n.f) || round_to_dtype(elem, n.f) != n.f) return NULL; /* no word holds it */
     int count = load->attr.access.mask_count;
     return count == 1 && load->operands[load->operand_count - 1] == op->operands[0] ? load : NULL;
 }
@@ -270,7 +272,26 @@ static const char *guard_name(cnest *n, const char *words)
     return guard.name;
 }
 
-/* Registers of a chunk's window, before anything else of the chunk. */
+/* What a word of memory outside holds: 32 bits, or a pair of 16. */
+static unsigned fill_word(const emitter *e, const window *w, dtype elem)
+{
+    number fill = {0};
+    if (!w->fill || !tile_is_constant(e->k, w->fill, &fill)) return 0;
+    if (elem == DT_F16) return f16_from_double(fill.f) * 0x10001u;
+    if (elem == DT_BF16) return bf16_from_double(fill.f) * 0x10001u;
+    float x = (float)fill.f;
+    unsigned word;
+    memcpy(&word, &x, sizeof(word));
+    return word;
+}
+
+static int64_t floor_to(int64_t x, int64_t by)
+{
+    return x >= 0 ? x / by * by : -((-x + by - 1) / by) * by;
+}
+
+/* Registers of a chunk's window, before anything else of the chunk. Halves are taken apart after the loads of
+ * all windows: whatever touches a register waits for it. */
 static void put_window(cnest *n, window *w)
 {
     emitter *e = n->e;
@@ -281,9 +302,7 @@ static void put_window(cnest *n, window *w)
     int64_t end = w->step * (vector - 1) + w->high + 1;
     constraint c = w->bound ? constraint_of_bound(e, w->bound)
                             : constraint_of_axis(e, w->base, w->load->attr.access.array, w->axis);
-    number fill = {0};
-    bool filled = w->fill && tile_is_constant(e->k, w->fill, &fill) && (fill.f != 0 || signbit(fill.f));
-    const char *outside = filled ? cuda_number(e, tile_type_of(e->k, w->fill).elem, fill) : "0";
+    unsigned fill = fill_word(e, w, a.elem);
     const char *first = w->step == 1 ? arena_print(e->memory, "i%d", w->loop)
                                      : arena_print(e->memory, "i%d * %" PRId64, w->loop, w->step);
     if (w->base) first = arena_print(e->memory, "%s + %s", emit_name(e, w->base), first);
@@ -292,40 +311,49 @@ static void put_window(cnest *n, window *w)
     w->name = fresh_name(e, 0);
     text_print(&n->arrays, "%s %s[%d][%" PRId64 "];\n", cuda_register_type(a.elem), w->name, n->unroll, end - w->low);
     n->early_used = true;
+    bool halves = dtypes[a.elem].size_bytes == 2; /* come as words, and are taken apart when all are there */
     for (int64_t at = w->low; at < end;) {
-        int64_t block = at >= 0 ? at / wide * wide : -((-at + wide - 1) / wide) * wide;
-        int64_t last = MINIMUM(end, block + wide);
-        bool whole = wide > 1 && (last - at) * 2 >= wide;
-        for (; at < last; at = whole ? last : at + 1) {
-            int64_t from = whole ? block : at;
-            const char *inside = safe ? NULL
-                                      : arena_print(e->memory, "(unsigned long)(%s + %" PRId64 ") < (unsigned long)%s",
-                                                    first, from, c.extent);
-            const char *test = guard_name(n, cjoin(e, ok, "&&", inside));
-            const char *pointer = arena_print(e->memory, "%s + %" PRId64, chunk, from);
-            if (!whole) {
-                const char *read = test ? arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", m), pointer, test)
-                                        : arena_print(e->memory, "%s(%s)", need(e, "read_%s", m), pointer);
-                text_print(&n->early, "%s[%s][%" PRId64 "] = %s;\n", w->name, n->slot, at - w->low, read);
-                if (filled && test)
-                    text_print(&n->early, "if (!%s) %s[%s][%" PRId64 "] = %s;\n", test, w->name, n->slot, at - w->low,
-                               outside);
-                continue;
-            }
-            bool direct = at == block && last == block + wide;
-            const char *into =
-                direct ? arena_print(e->memory, "%s[%s] + %" PRId64, w->name, n->slot, at - w->low) : "part";
-            if (!direct) text_print(&n->early, "{\n    %s part[%d];\n", cuda_register_type(a.elem), wide);
-            text_print(&n->early, "%s(%s, %s%s%s);\n", need(e, "load_%sx%d_constant%s", m, wide, test ? "_if" : ""),
-                       into, pointer, test ? ", " : "", test ? test : "");
-            for (int64_t k = at; !direct && k < last; k++)
-                text_print(&n->early, "%s[%s][%" PRId64 "] = part[%" PRId64 "];\n", w->name, n->slot, k - w->low,
-                           k - block);
-            if (!direct) text_add(&n->early, "}\n");
-            if (filled && test)
-                text_print(&n->early, "if (!%s) for (int k = %" PRId64 "; k < %" PRId64 "; k++) %s[%s][k] = %s;\n",
-                           test, at - w->low, last - w->low, w->name, n->slot, outside);
+        int64_t block = floor_to(at, wide), last = MINIMUM(end, block + wide);
+        int now = wide;
+        if ((last - at) * 2 < wide || wide == 1) { /* few of it: one by one */
+            now = halves && wide > 1 ? 2 : 1;
+            block = floor_to(at, now);
+            last = MINIMUM(end, block + now);
         }
+        const char *inside = safe ? NULL
+                                  : arena_print(e->memory, "(unsigned long)(%s + %" PRId64 ") < (unsigned long)%s",
+                                                first, block, c.extent);
+        const char *test = guard_name(n, cjoin(e, ok, "&&", inside));
+        const char *pointer = arena_print(e->memory, "%s + %" PRId64, chunk, block);
+        const char *under = !test  ? ""
+                            : fill ? arena_print(e->memory, ", %s, %uu", test, fill)
+                                   : arena_print(e->memory, ", %s", test);
+        const char *kind = !test ? "" : fill ? "_or" : "_if";
+        const char *registers = arena_print(e->memory, "%s[%s]", w->name, n->slot);
+        if (now == 1) {
+            text_print(&n->early, "%s[%" PRId64 "] = %s(%s%s);\n", registers, at - w->low,
+                       need(e, "read%s_%s", kind, m), pointer, under);
+        } else if (halves) {
+            const char *got = fresh_name(e, 0);
+            text_print(&n->arrays, "unsigned %s[%d][%d];\n", got, n->unroll, now / 2);
+            text_print(&n->early, "%s(%s[%s], %s%s);\n", need(e, "load_words%d_constant%s", now / 2, kind), got,
+                       n->slot, pointer, under);
+            cput(n, LEVEL_CHUNK,
+                 "{ float part[%d]; %s(part, %s[%s]); for (int k = %" PRId64 "; k < %" PRId64
+                 "; k++) %s[k] = part[k - (%" PRId64 ")]; }",
+                 now, need(e, "unpack_%sx%d", m, now), got, n->slot, at - w->low, last - w->low, registers,
+                 block - w->low);
+        } else if (at == block && last == block + now) {
+            text_print(&n->early, "%s(%s + %" PRId64 ", %s%s);\n", need(e, "load_%sx%d_constant%s", m, now, kind),
+                       registers, at - w->low, pointer, under);
+        } else {
+            text_print(&n->early, "{\n    %s part[%d];\n    %s(part, %s%s);\n", cuda_register_type(a.elem), now,
+                       need(e, "load_%sx%d_constant%s", m, now, kind), pointer, under);
+            for (int64_t k = at; k < last; k++)
+                text_print(&n->early, "    %s[%" PRId64 "] = part[%" PRId64 "];\n", registers, k - w->low, k - block);
+            text_add(&n->early, "}\n");
+        }
+        at = last;
     }
 }
 

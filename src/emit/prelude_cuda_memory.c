@@ -89,7 +89,8 @@ static const memory_type *parse_vector(const char *words, int *count, const char
         long n = strtol(words + length + 1, &end, 10);
         const char *if_at = strstr(end, "_if");
         size_t kind_length = if_at && !if_at[3] ? (size_t)(if_at - end) : strlen(end);
-        bool known = !kind_length || (kind_length == 9 && !strncmp(end, "_constant", 9));
+        bool known =
+            !kind_length || (kind_length == 9 && !strncmp(end, "_constant", 9)) || !strcmp(end, "_constant_or");
         bool power = n == 1 || n == 2 || n == 4 || n == 8 || n == 16;
         if (!known || !power || n * t->size_bytes > 16) return NULL;
         *count = (int)n;
@@ -163,8 +164,9 @@ bool cuda_memory_text(const char *name, text *needs, text *out)
     const char *kind;
     const memory_type *t = parse_vector(name + (load ? 5 : 6), &count, &kind);
     if (!t || (store && !strncmp(kind, "_constant", 9))) return false;
-    bool if_ok = strstr(kind, "_if");
-    const char *more = if_ok ? ", int ok" : "", *pass = if_ok ? ", ok" : "";
+    bool if_ok = strstr(kind, "_if"), or_fill = load && !strcmp(kind, "_constant_or");
+    const char *more = or_fill ? ", int ok, unsigned fill" : if_ok ? ", int ok" : "";
+    const char *pass = or_fill ? ", ok, fill" : if_ok ? ", ok" : "";
     int bytes = count * t->size_bytes, words = bytes / 4;
     if (load)
         text_print(out, "INLINE void %s(%s *r, const %s *p%s)\n{\n", name, t->value, t->memory, more);

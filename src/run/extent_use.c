@@ -3,6 +3,7 @@
  * tile is as long as it, and whether it bounds slices along the last axis of an array, which are read and written in
  * vectors. Facts of other extents (the number of rows, of programs, of turns of a loop) would make variants that differ
  * in nothing: they are dropped, so that a new batch size compiles nothing.
+ * A number that a mask ends at (a padded image's width) is known by what divides it alone.
  * That an array can be copied in bulk is a fact where the kernel multiplies, and where it says more than `aligned`.
  * A tile may also be as long as a number that no array has (a window of something padded): that one decides how many
  * threads take it, as any other.
@@ -41,6 +42,10 @@ static void use_op(tile_kernel *k, tile_block *block, tile_op *op, void *context
         }
     }
     if (ops[op->code].class == CLASS_MEMORY) use_access(k, op, uses);
+    if (op->code == OP_BOUND) {
+        int p = parameter_of(k, -(int64_t)op->operands[2]), rank = tile_type_of(k, op->results[0]).rank;
+        if (p >= 0 && rank && op->attr.index == rank - 1) uses[p] |= EXTENT_OF_MASK;
+    }
     for (int p = 0; p < k->param_count && op->code == OP_DOT; p++)
         if (k->params[p].kind < PARAM_SCALAR) uses[p] |= ARRAY_OF_PRODUCT;
 }

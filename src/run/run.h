@@ -296,7 +296,14 @@ void function_run_free(qn_call *call);
 double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
 
 /* extent_use.c */
-enum { EXTENT_OF_TILE = 1, EXTENT_BOUNDS = 2, EXTENT_OF_ARRAY = 4, EXTENT_OF_MATRIX = 8, ARRAY_OF_PRODUCT = 16 };
+enum {
+    EXTENT_OF_TILE = 1,
+    EXTENT_BOUNDS = 2,
+    EXTENT_OF_ARRAY = 4,
+    EXTENT_OF_MATRIX = 8,
+    ARRAY_OF_PRODUCT = 16,
+    EXTENT_OF_MASK = 32 /* along the last axis of a tile: whole vectors are inside or outside */
+};
 void extent_uses(tile_kernel *k, uint8_t *uses); /* changes nothing in k */
 /* Drops what the code does not depend on. */
 void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *plan, tile_facts *facts);

@@ -41,16 +41,18 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     for (int i = 0; i < k->param_count; i++) facts[i] = params[i].facts;
     extent_facts(k, call->instance->uses, &call->plan, facts);
     /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
-    for (int i = 0; i < k->param_count && call->kernel->dump; i++)
-        if (k->params[i].kind == PARAM_SCALAR && !(call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)))
-            facts[i].one = facts[i].by16 = facts[i].by8 = facts[i].by4 = false;
+    for (int i = 0; i < k->param_count && call->kernel->dump; i++) {
+        if (k->params[i].kind != PARAM_SCALAR || call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)) continue;
+        facts[i].one = false;
+        if (!(call->instance->uses[i] & EXTENT_OF_MASK)) facts[i].by16 = facts[i].by8 = facts[i].by4 = false;
+    }
 }
 
 static bool same_facts(const tile_facts *a, const tile_facts *b)
 {
     return a->last_unit == b->last_unit && a->contiguous == b->contiguous && a->aligned == b->aligned &&
-           a->bulk == b->bulk && a->backwards == b->backwards && a->small == b->small && a->streams == b->streams && a->one == b->one &&
-           facts_divisor(a) == facts_divisor(b) && a->size_class == b->size_class;
+           a->bulk == b->bulk && a->backwards == b->backwards && a->small == b->small && a->streams == b->streams &&
+           a->one == b->one && facts_divisor(a) == facts_divisor(b) && a->size_class == b->size_class;
 }
 
 static bool fits(const variant *v, const tile_facts *facts, int count)

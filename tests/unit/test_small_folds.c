@@ -344,8 +344,8 @@ TEST(windows_are_loaded_by_vectors)
     static const char *const sizes[] = {"N=512", "H=256", "W=1024", "k=3", "s=1", "p=1", "d=1"};
     static const struct {
         const char *name, *load, *element, *store;
-    } kinds[] = {{"biggest", "load_f32x4_constant_if(v", "read_if_f32(v", "store_f32x4_if(v"},
-                 {"biggest_short", "load_bf16x8_constant_if(v", "read_if_bf16(v", "store_bf16x8_if(v"}};
+    } kinds[] = {{"biggest", "load_f32x4_constant_or(v", "read_or_f32(v", "store_f32x4_if(v"},
+                 {"biggest_short", "load_words4_constant_or(v", "load_words1_constant_or(v", "store_bf16x8_if(v"}};
     for (int i = 0; i < COUNT(kinds); i++) {
         char *text = shown(kinds[i].name, "cuda", sizes, COUNT(sizes));
         EXPECT(count_of(text, kinds[i].load) == 2 * 10 && count_of(text, kinds[i].element) == 2 * 20);

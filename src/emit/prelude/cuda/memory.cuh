@@ -261,6 +261,52 @@ INLINE int at_edge(int whole) { return whole; }
 INLINE int at_edge(int) { return 1; }
 #endif
 
+/* Under a condition, with `fill` in each word where it does not hold: nothing is asked of what was loaded, which would let
+ * the next load wait for this one. */
+
+//@ part load_words4_constant_or
+//@ needs load_words4
+INLINE void load_words4_constant_or(unsigned *w, const void *p, int ok, unsigned fill)
+{
+#ifdef QUERN_EMU
+    w[0] = w[1] = w[2] = w[3] = fill;
+    if (ok) load_words4(w, p);
+#else
+    asm("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+        "mov.u32 %0, %6;\nmov.u32 %1, %6;\nmov.u32 %2, %6;\nmov.u32 %3, %6;\n"
+        "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "=&r"(w[0]), "=&r"(w[1]), "=&r"(w[2]), "=&r"(w[3]) : "l"(p), "r"(ok), "r"(fill));
+#endif
+}
+
+//@ part load_words2_constant_or
+//@ needs load_words2
+INLINE void load_words2_constant_or(unsigned *w, const void *p, int ok, unsigned fill)
+{
+#ifdef QUERN_EMU
+    w[0] = w[1] = fill;
+    if (ok) load_words2(w, p);
+#else
+    asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n"
+        "mov.u32 %0, %4;\nmov.u32 %1, %4;\n@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n}"
+        : "=&r"(w[0]), "=&r"(w[1]) : "l"(p), "r"(ok), "r"(fill));
+#endif
+}
+
+//@ part load_words1_constant_or
+//@ needs load_words1
+INLINE void load_words1_constant_or(unsigned *w, const void *p, int ok, unsigned fill)
+{
+#ifdef QUERN_EMU
+    *w = fill;
+    if (ok) load_words1(w, p);
+#else
+    asm("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n"
+        "mov.u32 %0, %3;\n@p ld.global.nc.u32 %0, [%1];\n}"
+        : "=&r"(*w) : "l"(p), "r"(ok), "r"(fill));
+#endif
+}
+
 /* One element. */
 
 //@ part read_$t
@@ -276,6 +322,15 @@ INLINE $v read_if_$t(const $m *p, int ok)
 {
     union { unsigned word; $v number; } x;
     load_words1_constant_if(&x.word, p, ok);
+    return x.number;
+}
+
+//@ part read_or_f32
+//@ needs load_words1_constant_or
+INLINE float read_or_f32(const float *p, int ok, unsigned fill)
+{
+    union { unsigned word; float number; } x;
+    load_words1_constant_or(&x.word, p, ok, fill);
     return x.number;
 }
 
@@ -301,6 +356,22 @@ INLINE float read_if_$t(const $m *p, int ok)
     asm("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n"
         "mov.u16 %0, 0;\n@p ld.global.nc.u16 %0, [%1];\n}"
         : "=&h"(half) : "l"(p), "r"(ok));
+    return $t_to_f32(half);
+#endif
+}
+
+//@ part read_or_$t
+//@ for f16 bf16
+//@ needs $t_to_f32
+INLINE float read_or_$t(const $m *p, int ok, unsigned fill)
+{
+#ifdef QUERN_EMU
+    return $t_to_f32(ok ? *p : (unsigned short)fill);
+#else
+    unsigned short half;
+    asm("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n"
+        "mov.u16 %0, %3;\n@p ld.global.nc.u16 %0, [%1];\n}"
+        : "=&h"(half) : "l"(p), "r"(ok), "h"((unsigned short)fill));
     return $t_to_f32(half);
 #endif
 }
