@@ -369,13 +369,34 @@ static void reach_own(lowering *l, frame *f, param_kind kind, const term *x, rea
     }
 }
 
+/* Do neighbours in memory lie along the first axis of a frame that turns such loads? */
+static bool is_turned(const frame *f, const reach *r)
+{
+    int last = r->access.rank - 1;
+    if (!f->turns || f->rank != 2 || r->tile_axes != 3 || r->access.mask_count) return false;
+    for (int i = 0; i <= last; i++)
+        if (r->access.kind[i] == INDEX_TILE) return false;
+    return r->access.kind[last] == INDEX_SLICE && r->access.result_axis[last] == 0;
+}
+
 static value load(lowering *l, frame *f, reach *r, dtype elem)
 {
+    bool turned = is_turned(f, r);
+    tile_type type = frame_type(f, elem, r->tile_axes), own = type;
+    for (int i = 0; turned && i < 2; i++) own.dims[i] = type.dims[1 - i];
+    for (int i = 0; turned && i < r->access.rank; i++)
+        if (r->access.kind[i] == INDEX_SLICE) r->access.result_axis[i] = 1 - r->access.result_axis[i];
     tile_op *op = tile_op_new(l->k, OP_LOAD, r->operands, r->operand_count);
     op->attr.access = r->access;
-    value v = tile_result(l->k, op, frame_type(f, elem, r->tile_axes));
+    value v = tile_result(l->k, op, own);
     tile_append(l->k, f->block, op);
-    return v;
+    if (!turned) return v;
+    tile_op *turn = tile_op_new(l->k, OP_PERMUTE, &v, 1);
+    turn->attr.axes[0] = 1;
+    turn->attr.axes[1] = 0;
+    value y = tile_result(l->k, turn, type);
+    tile_append(l->k, f->block, turn);
+    return y;
 }
 
 value lower_load_term(lowering *l, frame *f, const term *x)

@@ -10,8 +10,8 @@
 #define MAP_LEAST 256 /* elements of a program on a GPU */
 #define STRIP_WIDE 32 /* columns from which a program of strips has one row of them */
 #define STRIP_COLUMNS 256
-#define MAP_TURN 64     /* sides of the square in which a transposing access is turned ... */
-#define MAP_TURN_GPU 32 /* ... by threads, of which many such squares are at work at once */
+#define MAP_TURN 64       /* sides of the square in which a transposing access is turned */
+#define MAP_TURN_LEAST 32 /* from which a block of a GPU turns it in shared memory */
 
 int64_t loop_width(int64_t extent, int64_t most)
 {
@@ -92,8 +92,8 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             f->dims[0] = loop_width(l->extents[count - 1], STRIP_COLUMNS);
         } else if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
             int64_t last = l->extents[count - 1];
-            bool square = p->b->options->gpu && last >= MAP_TURN_GPU && l->extents[row] >= MAP_TURN_GPU;
-            int64_t side = square ? MAP_TURN_GPU : MAP_TURN;
+            int64_t side = MAP_TURN;
+            f->turns = p->b->options->gpu && last >= MAP_TURN_LEAST && l->extents[row] >= MAP_TURN_LEAST;
             f->dims[1] = turn_side(last, side);
             f->dims[0] = turn_side(l->extents[row], side * side / f->dims[1]);
             if (f->dims[0] < side) f->dims[1] = turn_side(last, side * side / f->dims[0]);

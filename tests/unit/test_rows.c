@@ -400,7 +400,8 @@ static void norms_with_edges(void)
 
 static void permutations(void)
 {
-    static const row_case cases[] = {{3, 50, 7, 0}, {2, 3, 700, 0}, {70, 5, 66, 0}, {1, 129, 2, 0}};
+    static const row_case cases[] = {{3, 50, 7, 0},  {2, 3, 700, 0},  {70, 5, 66, 0},
+                                     {1, 129, 2, 0}, {1, 97, 131, 0}, {2, 32, 64, 0}};
     for (int i = 0; i < COUNT(cases); i++) {
         const row_case *s = &cases[i];
         qn_call *call;
@@ -603,6 +604,17 @@ TEST(scans_stay_in_registers)
     free(t);
 }
 
+/* Both sides of a transpose go along memory: it is turned in shared memory. */
+TEST(transposes_are_turned_in_shared_memory)
+{
+    static const char *const sizes[][3] = {{"A=1", "B=16383", "C=8191"}, {"A=1", "B=16384", "C=8192"}};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        char *t = shown("turned", sizes[i], 3);
+        EXPECT(strstr(t, "shared_room") && strstr(t, i ? "load_f32x4_constant" : "read_if_f32(v"));
+        free(t);
+    }
+}
+
 /* Columns in plenty are scanned in one read, eight rows on their way together. */
 TEST(columns_are_scanned_eight_rows_at_a_time)
 {
@@ -744,14 +756,14 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
-          CASE(scans_stay_in_registers), CASE(columns_are_scanned_eight_rows_at_a_time), CASE(a_channel_is_one_row),
-          CASE(odd_planes_are_held), CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept),
-          CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows),
-          CASE(on_devices_scans_with_arithmetic), CASE(scans_are_one_kernel),
-          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
-          CASE(rows_of_words_beside_a_gain_are_shifted), CASE(columns_from_top_to_bottom),
-          CASE(scans_that_are_turned_or_late_are_one_kernel), CASE(gradients_of_long_rows_are_held),
-          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
-          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
-          CASE(closed))
+          CASE(scans_stay_in_registers), CASE(columns_are_scanned_eight_rows_at_a_time),
+          CASE(transposes_are_turned_in_shared_memory), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
+          CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
+          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
+          CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
+          CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
+          CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
+          CASE(gradients_of_long_rows_are_held), CASE(on_devices_turned_scans), CASE(on_devices_middle_axes),
+          CASE(on_devices_norms_with_gains), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
+          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
+          CASE(on_devices_several_passes), CASE(closed))
