@@ -1,9 +1,9 @@
 """What PyTorch reaches on the models that bench_dlrm, mlp_study and kernels/lora.qn have, on the same device: eager, and
 torch.compile where that is asked for. On a GPU figures are medians of Triton's do_bench, on the CPU of wall times.
 
-Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] lora | layer | lookup | mlp SIZE |
+Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] [--act NAME] lora | layer | lookup | mlp SIZE |
        dlrm NAME ...
-  lora        act(x + bias + m y) with five functions at nine sizes, as a table in microseconds: PyTorch eager and torch.compile;
+  lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds: PyTorch eager and torch.compile;
               with --quern build/quern also what `quern bench kernels/lora.qn` measures: fused, and a kernel for each operation
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
@@ -38,6 +38,7 @@ def option(name, otherwise):
 device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
 quern = option("--quern", "")
+only_act = option("--act", "")
 compiles = "--no-compile" not in words
 if not compiles:
     words.remove("--no-compile")
@@ -93,6 +94,8 @@ def lora():
     print(f"{'act':8s} {'M x N':>16s} {'eager us':>10s} {'compile us':>10s}", end="")
     print(f" {'quern us':>10s} {'unfused us':>10s} {'of best':>8s}" if quern else "")
     for name, act in acts.items():
+        if only_act and name != only_act:
+            continue
         ours = quern_lora(name) if quern else {}
 
         def end(x, bias, y):
