@@ -120,6 +120,12 @@ wrong=0
 grep -rnE '&(amp|lt|gt|quot);' src --include='*.[ch]' | grep -v '^src/base/escape\.c:' && bad "escape with text_add_escaped and ESCAPE_PAGE"
 finish "one escape for pages"
 
+# A printer of loop programs and of chained products prints what was decided: it asks no pass and compares no text.
+wrong=0
+grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\(' src/emit/emit_cuda_loops.c src/emit/emit_cuda_fill.c \
+    src/emit/emit_cuda_chained*.c src/loops/print.c && bad "a printer decides nothing"
+finish "printers decide nothing"
+
 # JSON is written in one place (the command, on public headers alone, writes its list of devices itself).
 wrong=0
 grep -rnE '\\\\u%04x|ufffd' src --include='*.c' | grep -v '^src/base/json\.c:' && bad "write JSON with src/base/json.h"
