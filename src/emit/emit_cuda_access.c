@@ -414,9 +414,11 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     a.most_width = a.width;
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
-        int wide = MAXIMUM(a.width, op->code == OP_LOAD ? window_vector(n, op, &at) : 0);
-        l->want_vector = MAXIMUM(l->want_vector, wide);
-        *(wide > 1 ? &l->wide : &l->narrow) += 1;
+        int window = op->code == OP_LOAD && a.width == 1 ? window_vector(n, op, &at) : 0;
+        l->want_vector = MAXIMUM(l->want_vector, a.width);
+        l->want_window = MAXIMUM(l->want_window, window);
+        *(window > 1 ? &l->windows : a.width > 1 ? &l->wide : &l->narrow) += 1;
+        l->narrow_stores += op->code == OP_STORE && a.width == 1;
     }
     a.width = MINIMUM(a.width, vector);
     a.back = back && a.width > 1;

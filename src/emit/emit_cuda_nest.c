@@ -604,7 +604,7 @@ static void put_chunks(cnest *n)
         }
     } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
         /* A chunk with many loads keeps memory busy by itself; more of them at once would take the registers of others. */
-        bool full = l->wide + l->narrow > FULL_CHUNK && !e->cuda->live_registers;
+        bool full = l->wide + l->narrow + l->windows > FULL_CHUNK && !e->cuda->live_registers;
         add_lines(to, full ? "#pragma unroll 1\n" : "#pragma unroll\n", 0);
         const char *loop = chunks
                                ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)

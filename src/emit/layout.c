@@ -163,7 +163,10 @@ static void choose_vector(const emitter *e, pass_layout *l)
     int last = -1;
     for (int axis = 0; axis < l->loop_count; axis++)
         if (!(l->row_axes >> axis & 1)) last = axis;
-    l->vector = MINIMUM(l->want_vector, 8);
+    /* Windows come by vectors where results go so too: stores of single elements would lie a vector apart. */
+    bool windows = l->windows && !l->narrow_stores;
+    int want = windows ? MAXIMUM(l->want_vector, l->want_window) : l->want_vector;
+    l->vector = MINIMUM(want, 8);
     if (l->digits) l->vector = MINIMUM(l->vector, l->digits);
     l->shifted = false;
     if (last < 0 || l->row_fast || e->cuda->target->checked) l->vector = 1;
@@ -173,7 +176,8 @@ static void choose_vector(const emitter *e, pass_layout *l)
         return;
     }
     /* Elements of a vector that are loaded one by one lie a vector apart in neighbouring threads: most accesses decide. */
-    if (l->narrow > 2 && l->narrow > l->wide) l->vector = 1;
+    int wide = l->wide + (windows ? l->windows : 0), narrow = l->narrow + (windows ? 0 : l->windows);
+    if (narrow > 2 && narrow > wide) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
     int64_t dim = l->loops[last];
     if (layout_single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */

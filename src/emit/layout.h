@@ -44,8 +44,10 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     unsigned row_axes; /* bit k: loop axis k is a row */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns, or rows across memory */
     /* what the first run saw */
-    int want_vector;             /* the widest access that is aligned, in elements; 1: none */
-    int wide, narrow;            /* accesses of elements that are aligned for vectors, and others */
+    int want_vector;          /* the widest access that is aligned, in elements; 1: none */
+    int wide, narrow;         /* accesses of elements that are aligned for vectors, and others */
+    int want_window, windows; /* of loads that windows take by vectors: the widest, how many */
+    int narrow_stores;
     int want_shift;              /* ... of those that may begin anywhere, side by side; 1: none */
     int first_group;             /* that has it */
     int along_rows, along_inner; /* accesses whose neighbours in memory are neighbouring rows, or of one row */
@@ -128,11 +130,11 @@ typedef struct cuda_state { /* of one phase */
         int early, direct; /* direct: into the registers of a kept tile */
     } * loads;
     int load_count;
-    bool no_wide;         /* teams beyond a warp were tried, and need barriers */
-    bool no_large;        /* likewise clusters and grids */
-    bool needs_broadcast; /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
+    bool no_wide;                    /* teams beyond a warp were tried, and need barriers */
+    bool no_large;                   /* likewise clusters and grids */
+    bool needs_broadcast;            /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
-    int scans;             /* in registers, emitted so far */
+    int scans;                       /* in registers, emitted so far */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */
     bool stores_rows;            /* some pass writes elements of its rows */
