@@ -13,7 +13,7 @@
 #include <quern/workbench.h>
 #include <stdio.h>
 
-enum { EXIT_OK = 0, EXIT_FINDING = 1, EXIT_WRONG_CALL = 2 };
+enum { EXIT_OK = 0, EXIT_FINDING = 1, EXIT_WRONG_CALL = 2, EXIT_INTERRUPTED = 130 };
 
 #define MOST_WORDS 256
 

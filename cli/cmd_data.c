@@ -91,7 +91,10 @@ static int write_dataset(qn_dataset *d, const char *path, const char *what, cons
                                 .user = &p};
     qn_status status = qn_dataset_write(d, path, &options, &error);
     double took = progress_end(&p);
-    if (status) return report_error(&error);
+    if (status) {
+        int said = report_error(&error);
+        return interrupted ? EXIT_INTERRUPTED : said;
+    }
     int64_t rows = 0;
     char size[32];
     if (qn_dataset_rows(d, &rows, &error)) return report_error(&error);
@@ -196,9 +199,10 @@ static int data_stats(const arguments *given)
     qn_status failed = qn_metadata_gather(d, show_progress, &p, &m, &error);
     progress_end(&p);
     if (!failed && given->output) failed = qn_metadata_write(m, given->output, &error);
-    if (failed)
+    if (failed) {
         status = report_error(&error);
-    else
+        if (interrupted) status = EXIT_INTERRUPTED;
+    } else
         print_metadata(m);
     qn_metadata_free(m);
     qn_dataset_close(d);

@@ -19,7 +19,7 @@ static volatile int interrupted;
 static void on_interrupt(int number)
 {
     (void)number;
-    if (interrupted) _exit(130); /* the second time: at once */
+    if (interrupted) _exit(EXIT_INTERRUPTED); /* the second time: at once */
     interrupted = 1;
 }
 
@@ -246,14 +246,14 @@ int command_train(const command *self, const arguments *given)
     clear_line(&t);
     if (failed) {
         status = report_error(&error);
-        if (interrupted) status = 130; /* while the facts of the columns were gathered */
+        if (interrupted) status = EXIT_INTERRUPTED; /* while the facts of the columns were gathered */
     } else {
         print_trained(&r);
         status = r.valid.count > 0 ? print_valid(&r) : EXIT_OK;
         if (r.stopped) {
             print_safely(stderr, "stopped at step %" PRId64 "%s\n", r.steps,
                          *r.checkpoint ? "; --resume goes on from there" : "; nothing was saved (--out)");
-            status = 130;
+            status = EXIT_INTERRUPTED;
         }
     }
     close_context(context);

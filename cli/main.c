@@ -5,7 +5,10 @@
  */
 #include "cli.h"
 
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const command commands[] = {
     {"run", "run one kernel or tensor function, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
@@ -243,7 +246,7 @@ static void print_overview(FILE *to)
             "  quern bench kernels/gelu.qn                         one operation, every variant, checked and timed\n"
             "  quern run kernels/gelu.qn gelu_tile --set n=1000    run one kernel on generated numbers\n"
             "\n`quern COMMAND --help` explains a command. Exit status: 0 success, 1 a finding or a failed check,\n"
-            "2 a wrong call.\n");
+            "2 a wrong call, 130 Ctrl-C.\n");
 }
 
 static const command *find_command(const char *name)
@@ -282,6 +285,33 @@ static bool words_fit(const command *c, const arguments *given)
     return true;
 }
 
+/* ---- Ctrl-C ---- */
+
+static char last_words[600]; /* made before, since a signal's handler may not */
+
+static void on_interrupt(int number)
+{
+    ssize_t ignored = write(STDERR_FILENO, last_words, strlen(last_words));
+    (void)ignored;
+    signal(number, SIG_DFL);
+    raise(number); /* a shell sees 130, and stops its loop */
+}
+
+/* Commands that save on Ctrl-C have a handler of their own later; so has a profile from the environment, which takes only
+ * a signal that nobody handles. */
+static void say_on_interrupt(const command *c, const arguments *given)
+{
+    struct sigaction now;
+    if (getenv("QUERN_PROFILE") || sigaction(SIGINT, NULL, &now) || now.sa_handler != SIG_DFL) return;
+    const char *file = given->report ? given->report : given->json ? given->json : NULL;
+    bool kept = file && (!strcmp(c->name, "bench") || !strcmp(c->name, "tune"));
+    snprintf(last_words, sizeof(last_words), "%squern: interrupted%s%.400s%s\n",
+             isatty(STDERR_FILENO) ? "\r\033[K" : "", kept ? ": " : "", kept ? file : "",
+             kept ? " has what was finished before" : "");
+    now = (struct sigaction){.sa_handler = on_interrupt};
+    sigaction(SIGINT, &now, NULL);
+}
+
 int main(int count, char **words)
 {
     arguments given;
@@ -303,6 +333,7 @@ int main(int count, char **words)
     if (!words_fit(c, &given)) return EXIT_WRONG_CALL;
     pipe_out to_stdout;
     if (!pipe_begin(&to_stdout, &given)) return EXIT_WRONG_CALL;
+    say_on_interrupt(c, &given);
     int status = c->run(c, &given);
     if (!pipe_end(&to_stdout) && status == EXIT_OK) status = EXIT_FINDING;
     if (fflush(stdout) || ferror(stdout)) {

@@ -94,6 +94,8 @@ interrupted "$work/part.html" 'n = 1000)' env --default-signal=INT "$quern" benc
     --seconds 2 --report "$work/part.html"
 whole "$work/part.html"
 has "$work/part.html" 'The run is not finished'
+holds "Ctrl-C ends with 130, not $code" [ "$code" = 130 ]
+says "quern: interrupted: $work/part.html has what was finished before"
 interrupted "$work/err" 'timing' env --default-signal=INT QUERN_PROFILE="report=$work/stopped.html" "$quern" bench \
     "$work/two.qn" sweep --device cpu --seconds 9
 whole "$work/stopped.html"
