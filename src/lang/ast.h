@@ -163,6 +163,8 @@ static inline bool ast_is_literal(const ast *node, int64_t i)
 
 /* habits.c: what Quern has instead of a word, or of a named argument, of another language; NULL if nothing is known */
 const char *habit_advice(const char *word);
+/* W603: `max(x, 1)` where 1 may be meant as an axis of x, which has `rank` of them. */
+void habit_extreme(diagnostics *d, arena *memory, const ast *call, int rank);
 const char *habit_form(const char *name); /* how the function is called; or NULL */
 const char *habit_argument(const char *name);
 

@@ -456,3 +456,22 @@ void habit_slice(parser *p, const ast *subscript)
     text_free(&words);
     text_free(&whole);
 }
+
+void habit_extreme(diagnostics *d, arena *memory, const ast *call, int rank)
+{
+    const char *name = call->left->name;
+    const ast *second = call->list.count == 2 ? call->list.items[1] : NULL;
+    bool minus = second && second->kind == AST_UNARY && !strcmp(second->word, "-");
+    if (minus) second = second->left;
+    if (!second || rank < 2 || (strcmp(name, "max") && strcmp(name, "min"))) return;
+    if (second->kind != AST_NUMBER || second->is_float || second->number.i < 1 || second->number.i >= rank + minus)
+        return;
+    for (int i = 0; i < d->count; i++)
+        if (d->items[i].code == W603 && d->items[i].at.line == call->at.line &&
+            d->items[i].at.column == call->at.column)
+            return; /* a body is gone through more than once */
+    const char *axis = arena_print(memory, "%s%lld", minus ? "-" : "", (long long)second->number.i);
+    diagnose(d, W603, call->at,
+             arena_print(memory, "of an axis it is `%s(x, axis = %s)`; the number is written `%s.0`", name, axis, axis),
+             "`%s(x, %s)` compares each element with %s", name, axis, axis);
+}

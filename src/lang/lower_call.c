@@ -412,6 +412,7 @@ static term lower_builtin_call(walk *w, const ast *call, const builtin *b)
     if (is_word(name, "bitcast")) return lower_bitcast(w, call);
     term arguments[4] = {0};
     for (int i = 0; i < count && i < COUNT(arguments); i++) arguments[i] = lower_expression(w, call->list.items[i]);
+    if (dtype_is_float(arguments[0].elem)) habit_extreme(w->d, w->memory, call, arguments[0].rank);
     if (b->class == BUILTIN_RANDOM) return lower_random_call(w, name, arguments, count, call->at);
     return lower_builtin(w, b, name, arguments, count, call->at);
 }

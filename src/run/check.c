@@ -277,6 +277,10 @@ static qn_status run_truth(checker *c, const check_case *at, int number, array_v
     launch_options options = {.interp = &interp, .found = &found};
     qn_status status = call_launch(call, c->ref_slot, &options, error);
     if (call->instance) checker_tell_findings(c, at, &found, call->instance->kernel);
+    if (call->instance && call->instance->warnings.length && !c->warned) {
+        checker_say(c, "%s", text_get(&call->instance->warnings));
+        c->warned = true;
+    }
     if (status == QN_FINDING && !found.count)
         checker_tell_failure(c, at, "ref", error); /* of a kernel that fusion made */
     bool asserted =
@@ -391,7 +395,7 @@ static void check_kernel(checker *c, kernel_entry *entry)
     c->memory = arena_new();
     c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = c->as_cuda = 0;
     c->empty_count = 0;
-    c->stopped = c->endless = c->ended = false;
+    c->stopped = c->endless = c->ended = c->warned = false;
     text_clear(&c->skip_reason);
     text_clear(&c->refused);
     text_clear(&c->broken);

@@ -34,6 +34,7 @@ typedef struct checker {
     text empty;  /* what was found with an empty array, in short */
     int empty_count;
     double **moved; /* of the case: how far its results move (shake_truth); made where it is asked for */
+    bool warned;    /* what the compiler remarks about the kernel at hand was told */
     bool stopped, endless;
     bool ended;         /* nobody knows what is right: no summary */
     qn_error no_memory; /* the first that had none */

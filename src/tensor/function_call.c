@@ -232,6 +232,8 @@ static operand call_builtin(tracer *t, const ast *call, const builtin *b)
         x[i] = trace_expression(t, call->list.items[i]);
         if (!is_plain(t, &x[i], call->list.items[i]->at)) return operand_error();
     }
+    if (x[0].kind == OPERAND_TENSOR && dtype_is_float(operand_type(t, &x[0])))
+        habit_extreme(t->d, t->memory, call, operand_shape(t, &x[0])->rank);
     if (b->class == BUILTIN_RANDOM) return random_numbers(t, b->name, x, count, call->at);
     return elementwise(t, b, b->name, x, count, call->at);
 }

@@ -288,6 +288,25 @@ TEST(constants_have_no_gradient)
     EXPECT(says("one: clean, "));
 }
 
+/* The compiler's remarks about a kernel that is right: `max(x, 1)` where an axis may be meant, told once. */
+TEST(remarks)
+{
+    const qn_check_options options = {.no_emu = true};
+    EXPECT(check("tensor f(float x[N][M]) { return x - max(x, 1); }\n", &options) == QN_OK);
+    EXPECT(says("warning W603: `max(x, 1)` compares each element with 1") && times("W603") == 1);
+    EXPECT(says("of an axis it is `max(x, axis = 1)`; the number is written `1.0`"));
+    EXPECT(check("kernel k(in float x[n][8], out float y[n][8]) launch (n)\n"
+                 "{\n"
+                 "    tile float v = x[program(0) : 1][:];\n"
+                 "    y[program(0) : 1][:] = max(v, -1);\n"
+                 "}\n",
+                 &options) == QN_OK);
+    EXPECT(times("W603") == 1);
+    EXPECT(check("tensor f(float x[N][M], i32 i[N][M]) { return max(x, 0) + max(x, 1.0) + max(x, 2) + max(i, 1); }\n",
+                 &options) == QN_OK);
+    EXPECT(times("W603") == 0);
+}
+
 /* A result that moves far where its inputs move by their last bit says nothing about who is right; an error that is larger
  * than that is one. */
 TEST(what_rounding_does_is_no_finding)
@@ -348,4 +367,5 @@ TEST(closing)
 TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failures_are_told_once), CASE(empty_arrays),
           CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
           CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing),
-          CASE(constants_have_no_gradient), CASE(what_rounding_does_is_no_finding), CASE(layouts), CASE(closing))
+          CASE(constants_have_no_gradient), CASE(remarks), CASE(what_rounding_does_is_no_finding), CASE(layouts),
+          CASE(closing))
