@@ -13,8 +13,10 @@ CHOSEN = os.environ.get("QUERN_TEST_DATABASE", "")
 # Random numbers, decompositions of matrices, transforms and sparse tensors are torch's; the rest of these has no result to compare.
 LEFT_OUT = """fft linalg sparse special. torch.ops svd rand dropout multinomial normal bernoulli uniform cauchy exponential geometric empty stft cholesky eig lu
     qr polygamma mvlgamma complex jiterator masked. signal histogram unique ormqr lstsq pinverse triangular_solve lowrank _segment nested combinations ctc_loss""".split()
-# Extents of one, and layouts in memory that torch's decompositions do not keep: strides differ, values do not.
-OTHER_STRIDES = ("as_strided", "nn.functional.max_unpool")
+# A layout in memory that torch's decomposition does not keep.
+OTHER_STRIDES = ("nn.functional.max_unpool",)
+# Sizes in them depend on data, which AOTAutograd refuses or tells wrongly: torch runs them, and we say so.
+OF_DATA = ("narrow", "put", "index_put", "index_fill")
 SAMPLES, MOST_ELEMENTS = 3, 3000
 
 
@@ -67,12 +69,13 @@ class Database(unittest.TestCase):
         torch._dynamo.reset()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.filterwarnings("error", message="quern: ")
+            if operator.name not in OF_DATA:
+                warnings.filterwarnings("error", message="quern: ")
             found, gradients = run(torch.compile(function, backend=backend.backend), sample)
         for a, b in zip(found, wanted):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
             if not operator.name.startswith(OTHER_STRIDES):
-                self.assertEqual(a.stride(), b.stride())
+                self.assertEqual(*[[s for s, n in zip(t.stride(), t.shape) if n > 1] for t in (a, b)])
         for a, b in zip(gradients, wanted_gradients):
             if b is not None:
                 torch.testing.assert_close(torch.zeros_like(b) if a is None else a, b, rtol=1e-3, atol=1e-3, equal_nan=True)
