@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional as F
 
 import kernelbench
-from kernelbench import HERE, Quern, Run, medians_us, relative_error
+from kernelbench import HERE, Quern, Run, relative_error, times_us
 
 B16, F32, I8 = torch.bfloat16, torch.float32, torch.int8
 FUNCTIONS = os.path.join(HERE, "matrix.qn")
@@ -43,7 +43,8 @@ def last(f, x, w, **words):
 class Case:
     """Looks like a problem of kernelbench.py: a function of matrix.qn, shapes, and what PyTorch does."""
 
-    def __init__(self, name, function, peer, dtype, *shapes, tf32=False, transposed=(), **scalars):
+    def __init__(self, name, function, peer, dtype, *shapes, tf32=False, masks=(), **scalars):
+        self.masks = masks  # shapes of truths, after the others
         self.name, self.function, self.peer, self.dtype, self.shapes, self.words = name, function, peer, dtype, shapes, scalars
         self.functions, self.tf32, self.level, self.number = FUNCTIONS, tf32, 1, 0
         text = open(FUNCTIONS).read()
@@ -57,8 +58,8 @@ class Case:
         torch.manual_seed(1)
         if self.dtype is I8:
             return [torch.randint(-128, 128, s, device=device, dtype=I8) for s in self.shapes]
-        scale = 1.0
-        return [torch.randn(s, device=device).mul_(scale).to(self.dtype) for s in self.shapes]
+        masks = [torch.rand(s, device=device) < 0.8 for s in self.masks]
+        return [torch.randn(s, device=device).to(self.dtype) for s in self.shapes] + masks
 
 
 def products():
@@ -116,6 +117,9 @@ def attentions():
     yield Case("attention window", "attention_window", window_of, B16, x, x, x, width=512)
     yield Case("attention bias", "attention_bias", lambda q, k, v, b: cudnn(q, k, v, attn_mask=b.expand(4, 16, 4096, 4096)), B16, x, x, x,
                (16, 4096, 4096))
+    given = F.scaled_dot_product_attention  # cuDNN takes no truths
+    yield Case("attention mask", "attention_mask", given, B16, x, x, x, masks=((4, 1, 4096, 4096),))
+    yield Case("attention keys", "attention_keys", given, B16, x, x, x, masks=((4, 1, 1, 4096),))
 
 
 def convolutions():
@@ -149,7 +153,7 @@ def truth(case, inputs):
     if case.dtype is I8:
         a, b = inputs
         return torch.mm(a.double(), b.double().t())
-    wide = [x.float() for x in inputs]
+    wide = [x if x.dtype is torch.bool else x.float() for x in inputs]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if case.function.startswith("attention"):
         mask = None
@@ -164,7 +168,10 @@ def truth(case, inputs):
         for n in range(q.shape[0]):
             for h in range(q.shape[1]):
                 s = q[n, h] @ k[n, h].t() / q.shape[3] ** 0.5
-                s = s + wide[3][h] if len(wide) > 3 else s
+                if len(wide) > 3 and wide[3].dtype is torch.bool:
+                    s = s.masked_fill(~wide[3][n, 0], -float("inf"))
+                elif len(wide) > 3:
+                    s = s + wide[3][h]
                 outs.append(torch.softmax(s if mask is None else s.masked_fill(~mask, -float("inf")), -1) @ v[n, h])
         return torch.stack(outs).reshape(q.shape)
     if "conv" in case.name or "transposed" in case.name or "depthwise" in case.name:
@@ -210,7 +217,7 @@ def run_one(case, options, pipe):
             torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            times = {} if options.check else medians_us(calls, "cuda", 0.1)
+            times = {} if options.check else times_us(calls, "cuda", False, 0.1)
             pipe.send({"eager_us": float("nan"), **times})
     except Exception as problem:
         pipe.send({"status": "ERROR", "why": f"{type(problem).__name__}: {str(problem)[:300]}"})

@@ -146,7 +146,14 @@ static void print_scalars(chained_printer *p)
     for (int i = 0; i < block->op_count && block->ops[i] != p->c->loop; i++) {
         const tile_op *op = block->ops[i];
         bool scalar = op->result_count == 1 && !tile_type_of(p->e->k, op->results[0]).rank && op->code != OP_CONST;
-        if (scalar) cuda_scalar_op(p->e, (tile_op *)op);
+        if (scalar && op->code == OP_LOAD) {
+            const char *test = "", *pointer = chained_row_pointer(p, op, "0", &test);
+            dtype elem = tile_type_of(p->e->k, op->results[0]).elem;
+            put(p->e, "const %s %s = %s ? %s(%s) : 0;", cuda_register_type(elem), emit_name(p->e, op->results[0]),
+                *test ? test : "true", need(p->e, "read_%s", memory_name(elem)), pointer);
+        } else if (scalar) {
+            cuda_scalar_op(p->e, (tile_op *)op);
+        }
     }
 }
 
@@ -327,6 +334,9 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
         axes > 1 ? "blockIdx.x / frame.programs[0] % frame.programs[1]" : "0",
         axes > 2 ? "blockIdx.x / (frame.programs[0] * frame.programs[1])" : "0");
     put(e, "(void)program1, (void)program2;");
+    need(e, "bulk_groups");
+    put(e, "if (threadIdx.x == 32) /* what a copy asks for first is its map */");
+    put(e, "    for (int i = 0; i < %d; i++) map_prefetch(&call.maps[i]);", c->operand_count + c->sum_count);
     put(e, "if (threadIdx.x == 0) {");
     put(e, "    phase_init(fixed_full, 1);");
     put(e, "    for (int i = 0; i < %d; i++) {", c->stages);

@@ -43,6 +43,13 @@ static void print_edges(chained_printer *p)
     emitter *e = p->e;
     for (int i = 0; i < p->c->condition_count && p->masked; i++) {
         const chained_condition *q = &p->c->conditions[i];
+        const tile_op *limit = q->limit ? tile_def(e->k, q->limit) : NULL;
+        if (limit && limit->code != OP_ARG) { /* a length from anywhere */
+            const char *far = arena_print(e->memory, "%s - %s", emit_name(e, q->limit), emit_name(e, q->moving));
+            put(e, "const int edge%d = %s < 0 ? 0 : %s > %d ? %d : (int)(%s);", i, far, far, p->c->columns,
+                p->c->columns, far);
+            continue;
+        }
         put(e, "const int edge%d = (int)(%s%s - %s);", i, emit_name(e, q->limit ? q->limit : q->fixed),
             q->limit ? "" : arena_print(e->memory, " + row + %" PRId64, q->more), emit_name(e, q->moving));
     }
@@ -50,8 +57,9 @@ static void print_edges(chained_printer *p)
 
 static bool is_mask(const chained_printer *p, const tile_op *op)
 {
+    unsigned bits;
     return op->code == OP_SELECT && tile_type_of(p->e->k, op->operands[0]).rank &&
-           !chained_is_row_test(p->c, op->operands[0]);
+           !chained_is_row_test(p->c, op->operands[0]) && chained_mask(p->c, op->operands[0], &bits);
 }
 
 static bool is_product_of_scores(const chained_printer *p, value v)
@@ -163,13 +171,27 @@ static void print_table(chained_printer *p, const tile_op *op)
         operand += slice ? 2 : 1;
         pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
     }
+    const char *type = cuda_register_type(param->elem);
     if (!pairs) {
-        put(e, "const float %s = %s(%s);", name, need(e, "read_%s", memory_name(param->elem)), pointer);
+        put(e, "const %s %s = %s(%s);", type, name, need(e, "read_%s", memory_name(param->elem)), pointer);
         return;
     }
-    put(e, "float %s_pair[2];", name);
+    put(e, "%s %s_pair[2];", type, name);
     put(e, "%s(%s_pair, %s);", need(e, "load_%sx2", memory_name(param->elem)), name, pointer);
-    put(e, "const float %s = %s_pair[x %% 2];", name, name);
+    put(e, "const %s %s = %s_pair[x %% 2];", type, name, name);
+}
+
+/* Where a score lies along one of its axes; NULL: the value is something else. */
+static const char *where_text(chained_printer *p, value v)
+{
+    emitter *e = p->e;
+    int axis;
+    value start;
+    int64_t more;
+    if (dtype_is_float(tile_type_of(e->k, v).elem) || !chained_find_position(p->c, v, &axis, &start, &more))
+        return NULL;
+    return arena_print(e->memory, "(%s + %s + %" PRId64 "L)", emit_name(e, start),
+                       axis == (p->c->turned ? 0 : 1) ? "column" : "(row + h * 8)", more);
 }
 
 /* Printed as a declaration, once in each pass; its name. */
@@ -179,6 +201,8 @@ static const char *virtual_element(chained_printer *p, value v)
     const tile_op *op = tile_def(e->k, v);
     const char *name = emit_name(e, v), *operands[3] = {0};
     if (p->known[v]) return name;
+    const char *position = where_text(p, v);
+    if (position) return position;
     if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) return chained_element(p, op->operands[0]);
     p->known[v] = true;
     if (op->code == OP_LOAD) {
@@ -205,7 +229,8 @@ static const char *virtual_element(chained_printer *p, value v)
         return name;
     }
     /* What is rounded to the type of the operands is packed in that type anyway. */
-    put(e, "const float %s = %s;", name, narrows ? operands[0] : cuda_expression(e, op, operands));
+    put(e, "const %s %s = %s;", cuda_register_type(tile_type_of(e->k, v).elem), name,
+        narrows ? operands[0] : cuda_expression(e, op, operands));
     return name;
 }
 
@@ -223,6 +248,8 @@ const char *chained_element(chained_printer *p, value v)
     switch (chained_kind_of(c, v)) {
     case CHAINED_SCALAR: return emit_name(e, v);
     case CHAINED_FIXED:
+        if (where_text(p, v)) return where_text(p, v);
+        if (chained_is_truth(c, v)) return virtual_element(p, v);
         if (p->rows[v] || !op) return arena_print(e->memory, "%s[h]", emit_name(e, v));
         return chained_element(p, op->operands[0]); /* a broadcast scalar */
     default: return virtual_element(p, v);

@@ -125,6 +125,53 @@ static bool follows_column(const schedule *s, const tile_op *op)
     return s->places[op->results[0]].column >= 0;
 }
 
+/* What a thread needs of a row or a column of the tile, as it lies in memory, so that nothing waits for it before the
+ * products; packed: both of a pair of 16 bits in a word. */
+static void print_ahead(printer *p, const tile_op *op)
+{
+    emitter *e = p->e;
+    const schedule *s = p->s;
+    dtype elem = e->k->params[op->attr.access.array].elem;
+    bool columns = follows_column(s, op);
+    int words = columns && dtypes[elem].size_bytes == 4 ? 2 : 1;
+    int count = columns ? s->choice.tile[1] / 8 * words : rows_of_group(s) / 32;
+    element x = element_of(p, op, s->places[op->results[0]], "");
+    put(e, "unsigned %s_ahead[%d];", emit_name(e, op->results[0]), count);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < %d; i++) {", count);
+    open_brace(e);
+    if (columns)
+        put(e, "const int column = i / %d * 8 + lane %% 4 * 2%s;", words, words > 1 ? " + i % 2" : "");
+    else
+        put(e, "const int row = warp_row + i / 2 * 64 + i %% 2 * 8 + lane / 4;");
+    put(e, "%s_ahead[i] = %s(%s, %s);", emit_name(e, op->results[0]),
+        need(e, "ask_u%d", columns ? 32 : dtypes[elem].size_bytes * 8), x.pointer, x.test ? x.test : "1");
+    close_brace(e);
+}
+
+/* An element of that, or a pair. */
+static void print_asked(printer *p, const tile_op *op)
+{
+    emitter *e = p->e;
+    dtype elem = e->k->params[op->attr.access.array].elem;
+    int chunks = p->s->choice.tile[1] / CHUNK;
+    bool wide = dtypes[elem].size_bytes == 4;
+    const char *name = emit_name(e, op->results[0]);
+    if (!follows_column(p->s, op)) {
+        const char *word = arena_print(e->memory, "%s_ahead[part / %d * 2 + pair %% 2]", name, chunks);
+        put(e, "const float %s = %s(%s%s);", name, wide ? need(e, "real_f32") : need(e, "%s_to_f32", memory_name(elem)),
+            wide ? "(int)" : "(unsigned short)", word);
+        return;
+    }
+    const char *at = arena_print(e->memory, "part %% %d * 8 + pair / 2", chunks);
+    put(e, "float %s_pair[2];", name);
+    if (wide)
+        put(e, "for (int v = 0; v < 2; v++) %s_pair[v] = %s((int)%s_ahead[(%s) * 2 + v]);", name, need(e, "real_f32"),
+            name, at);
+    else
+        put(e, "%s(%s_pair, %s_ahead[%s]);", need(e, "unpack_%s", memory_name(elem)), name, name, at);
+}
+
 static void print_load(printer *p, const loop_node *n)
 {
     emitter *e = p->e;
@@ -132,6 +179,18 @@ static void print_load(printer *p, const loop_node *n)
     dtype elem = e->k->params[op->attr.access.array].elem;
     sched_place at = p->s->places[op->results[0]];
     const char *type = cuda_register_type(elem), *name = emit_name(e, op->results[0]);
+    if (n->number[0] == LOOPS_ROOM) { /* the swizzle of print_out */
+        put(e, "float %s_pair[2];", name);
+        put(e, "%s(%s_pair, *(const unsigned *)(in_room + warp * %" PRId64 " + %" PRId64 " + part * %d +",
+            need(e, "unpack_%s", memory_name(elem)), name, p->s->in.stage_bytes, p->s->loads[n->number[1]].offset,
+            16 * LINE);
+        put(e, "    (pair %% 2 * 8 + lane / 4) * %d + (pair / 2 ^ lane / 4) * 16 + lane %% 4 * 4));", LINE);
+        return;
+    }
+    if (n->number[0] >= LOOPS_AHEAD) {
+        (n->number[0] == LOOPS_AHEAD ? print_ahead : print_asked)(p, op);
+        return;
+    }
     const char *read = need(e, "read_%s", memory_name(elem));
     if (n->number[0] == LOOPS_ONE || !follows_column(p->s, op)) { /* of one element, or the same for both */
         element x = element_of(p, op, at, n->number[0] == LOOPS_ONE ? " + v" : "");
@@ -207,6 +266,12 @@ static void print_let(printer *p, const loop_node *n)
         put(e, "const bool %s = (unsigned long)(%s + (long)%s * %s) < (unsigned long)%s;", name, operands[0],
             place ? place : "0", operands[1], operands[2]);
         return;
+    case OP_GELU:
+        if (n->number[0] && !e->k->precise && !(op->flags & F_PRECISE)) {
+            put(e, "const %s %s = %s(%s);", c, name, need(e, "near_gelu_f32"), operands[0]);
+            return;
+        }
+        /* fallthrough */
     default: put(e, "const %s %s = %s;", c, name, cuda_expression(e, op, operands)); return;
     }
 }
@@ -252,7 +317,6 @@ static void print_turn(printer *p, const loop_node *n)
     put(e, "mine ^= 1;");
     put(e, "if (mine) continue;");
     put(e, "stage = taken %% %d, parity = taken / %d & 1;", p->s->choice.stages, p->s->choice.stages);
-    put(e, "barrier_named(1 + group, 256);");
 }
 
 static void print_steps(printer *p, const loop_node *n)
@@ -291,6 +355,7 @@ static void print_role(printer *p, const loop_node *n)
     need(e, "roles");
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
     if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");
+    if (n->number[0] && p->s->load_count) put(e, "int in_parity = 0;");
     if (n->number[0]) {
         bool turns = p->s->choice.turns;
         put(e, "const int group = warp / 4, warp_row = group * %d + warp %% 4 * 16;", turns ? 0 : rows_of_group(p->s));
@@ -455,6 +520,36 @@ static void print_add_sums(printer *p)
         count, count, count);
 }
 
+/* ---- tiles that the epilogue loads ---- */
+
+static void print_in_ask(printer *p)
+{
+    emitter *e = p->e;
+    const schedule *s = p->s;
+    int chunks = s->choice.tile[1] / CHUNK, parts = rows_of_group(s) / 64 * chunks;
+    put(e, "__syncwarp();");
+    put(e, "if (lane == 0) {");
+    open_brace(e);
+    put(e, "phase_expect(in_full + warp, %" PRId64 ");", s->in.stage_bytes);
+    put(e, "for (int part = 0; part < %d; part++) {", parts);
+    open_brace(e);
+    put(e, "const int first_row = warp_row + part / %d * 64, first_column = part %% %d * %d;", chunks, chunks, CHUNK);
+    for (int i = 0; i < s->load_count; i++) {
+        const tile_op *op = s->loads[i].op;
+        const struct access *a = &op->attr.access;
+        const char *added[MAX_RANK] = {0};
+        for (int axis = 0; axis < a->rank; axis++)
+            if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[op->results[0]].row)
+                added[axis] = "first_row";
+        added[a->rank - 1] = "first_column";
+        put(e, "%s(in_room + warp * %" PRId64 " + %" PRId64 " + part * %d, &call.maps[%d], in_full + warp%s);",
+            need(e, "bulk_in_%dd", a->rank), s->in.stage_bytes, s->loads[i].offset, 16 * LINE, s->loads[i].map,
+            coordinates(p, op, added));
+    }
+    close_brace(e);
+    close_brace(e);
+}
+
 /* ---- results ---- */
 
 static void print_chunks(printer *p, const loop_node *n)
@@ -464,7 +559,9 @@ static void print_chunks(printer *p, const loop_node *n)
     int chunks = s->choice.tile[1] / CHUNK;
     bool *named = ARENA_ARRAY(e->memory, bool, e->k->param_count);
     for (const loop_node *load = n->body->body; load; load = load->next) {
-        if (load->code != LOOP_LOAD || load->number[0] < LOOPS_PAIR || named[load->op->attr.access.array]) continue;
+        if (load->code != LOOP_LOAD || (load->number[0] != LOOPS_PAIR && load->number[0] != LOOPS_WHOLE) ||
+            named[load->op->attr.access.array])
+            continue;
         named[load->op->attr.access.array] = true;
         print_safe(p, load->op);
     }
@@ -640,6 +737,7 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
         break;
     case LOOP_STEPS: print_steps(p, n); break;
     case LOOP_TURN: print_turn(p, n); break;
+    case LOOP_TURN_WAIT: put(e, "barrier_named(1 + group, 256);"); break;
     case LOOP_TURN_END: put(e, "if (tile + (int)gridDim.x < tiles) barrier_named_arrive(2 - group, 256);"); break;
     case LOOP_LET: print_let(p, n); break;
     case LOOP_RING_BEGIN: put(e, "int stage = 0, parity = %d;", n->number[0]); break;
@@ -656,6 +754,11 @@ static void print_node(printer *p, const loop_node *n, const loop_node *first)
     case LOOP_ADD_SUMS: print_add_sums(p); break;
     case LOOP_MATRIX: print_matrix(p, n); break;
     case LOOP_RELEASE: print_release(p, n); break;
+    case LOOP_IN_ASK: print_in_ask(p); break;
+    case LOOP_IN_WAIT:
+        put(e, "phase_wait(in_full + warp, in_parity);");
+        put(e, "in_parity ^= 1;");
+        break;
     case LOOP_CHUNKS: print_chunks(p, n); break;
     case LOOP_PAIRS: print_pairs(p, n); break;
     case LOOP_LOAD: print_load(p, n); break;
@@ -716,16 +819,22 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     for (int i = 0; i < s->operand_count; i++)
         if (!s->operands[i].walk)
             put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);
+    if (s->load_count) put(e, "char *const in_room = shared_room + %" PRId64 ";", s->in.offset);
     if (s->out.stage_bytes) put(e, "char *const out_room = shared_room + %" PRId64 ";", s->out.offset);
     put(e,
         "unsigned long long *const full = (unsigned long long *)(shared_room + %" PRId64 "), *const empty = full + %d;",
         s->phases_offset, s->choice.stages);
+    if (s->load_count) put(e, "unsigned long long *const in_full = empty + %d;", s->choice.stages);
     put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
     put(e, "const int tiles = (int)(frame.programs[0]%s%s);", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
+    need(e, "bulk_groups");
+    put(e, "if (threadIdx.x == 32) /* what a copy asks for first is its map */");
+    put(e, "    for (int i = 0; i < %d; i++) map_prefetch(&call.maps[i]);", s->map_count);
     put(e, "if (threadIdx.x == 0) {");
     put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, %d), phase_init(empty + i, %d);", s->choice.stages,
         s->gather.load ? 1 + s->fill.warps : 1, s->choice.turns ? 1 : s->choice.groups);
+    if (s->load_count) put(e, "    for (int i = 0; i < %d; i++) phase_init(in_full + i, 1);", s->in.stages);
     put(e, "    phases_ready();");
     put(e, "}");
     put(e, "__syncthreads();");

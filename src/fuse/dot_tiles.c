@@ -41,8 +41,12 @@
 #define TERMS_LEAST (1 << 28)   /* multiplications of a product whose operands are split */
 #define TERMS_RATE 65000        /* multiplications a ns of f32 as terms, and one by one: all of an H200 */
 #define PLAIN_RATE 17000
-#define TERMS_NS 2500    /* of a launch that splits an operand */
-#define MEMORY_RATE 4000 /* bytes a ns */
+#define TERMS_NS 2500      /* of a launch that splits an operand */
+#define MEMORY_RATE 4000   /* bytes a ns */
+#define LONG_ROW (1 << 16) /* numbers of a vector that many rows are multiplied with ... */
+#define MOST_PIECE 8192    /* ... and of a piece of it */
+#define PIECE_STEP 8
+#define PIECE_ROWS 64
 
 /* The power of two that holds n, within bounds. */
 static int tile_for(int64_t n, int least, int most)
@@ -111,8 +115,8 @@ static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, 
 int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_candidate *out)
 {
     static const fed_tile tiles[DOT_CANDIDATES] = {
-        {128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true}, {128, 64, 0.65, false},
-        {64, 128, 0.62, false}, {64, 256, 0.75, false},  {64, 64, 0.45, false}};
+        {128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true}, {128, 64, 0.62, false},
+        {64, 128, 0.65, false}, {64, 256, 0.75, false},  {64, 64, 0.45, false}};
     int64_t units = MAXIMUM(options->units, 1);
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
@@ -326,10 +330,31 @@ static bool is_turned(const graph *g, node n)
     return x->code == GRAPH_PERMUTE && x->attr.axes[rank - 1] == rank - 2 && x->attr.axes[rank - 2] == rank - 1;
 }
 
-/* Rows of a matrix by one row: [M][K] * [1][K]. */
-static node add_rows(graph *g, node matrix, node row)
+/* A row that no first cache holds would come from the second one again for every row of the matrix, as many bytes as the
+ * matrix itself: a piece of it by all rows, then the next piece. 0: it is short, or has no such pieces. */
+static node add_rows_in_pieces(graph *g, node matrix, node row)
 {
     const shape all = graph_get(g, matrix)->shape;
+    int64_t rows = all.extents[0], depth = all.extents[1], piece = 0;
+    if (all.rank != 2 || depth < LONG_ROW || rows < PIECE_ROWS) return 0;
+    for (int64_t each = MOST_PIECE; !piece && each >= MOST_PIECE / 4; each -= PIECE_STEP)
+        if (depth % each == 0) piece = each;
+    if (!piece) return 0;
+    shape cut = {.rank = 3, .extents = {rows, depth / piece, piece}},
+          line = {.rank = 3, .extents = {depth / piece, 1, piece}};
+    node x = graph_permute(g, graph_reshape(g, matrix, &cut), (int[]){1, 0, 2});
+    const shape turned = graph_get(g, x)->shape;
+    x = graph_binary(g, OP_MUL, x, graph_expand(g, graph_reshape(g, row, &line), &turned));
+    x = graph_reduce(g, FOLD_SUM, graph_reduce(g, FOLD_SUM, x, 1u << 2), 1u << 0);
+    return graph_reshape(g, x, &(shape){.rank = 2, .extents = {rows, 1}});
+}
+
+/* Rows of a matrix by one row: [M][K] * [1][K]. */
+static node add_rows(graph *g, node matrix, node row, bool gpu)
+{
+    const shape all = graph_get(g, matrix)->shape;
+    node pieces = gpu ? add_rows_in_pieces(g, matrix, row) : 0;
+    if (pieces) return pieces;
     node x = graph_binary(g, OP_MUL, matrix, graph_expand(g, row, &all));
     return graph_reduce(g, FOLD_SUM, x, 1u << (all.rank - 1));
 }
@@ -343,7 +368,7 @@ static node add_columns(graph *g, node matrix, node column)
 }
 
 /* A matrix that was turned is taken as it lies: rows where it has rows. */
-node fuse_dot_prepare(graph *g, node n)
+node fuse_dot_prepare(graph *g, node n, const fuse_options *options)
 {
     const graph_node of = *graph_get(g, n);
     if (of.code != GRAPH_DOT) return n;
@@ -353,6 +378,12 @@ node fuse_dot_prepare(graph *g, node n)
     int64_t depth = graph_get(g, left)->shape.extents[c];
     if (of.shape.extents[m] != 1 && of.shape.extents[c] != 1 && depth > 1) return n;
     if (!depth) return graph_full(g, of.elem, &of.shape, (number){0});
+    if (of.shape.extents[m] == 1 && of.shape.extents[c] > 1 && depth > 1 && !is_turned(g, right)) {
+        /* down the columns of a large matrix: the copy engine reads them faster than a fold */
+        dot_sizes size = {.rows = 1, .columns = of.shape.extents[c], .depth = depth, .products = 1};
+        dot_choose_way(options, graph_get(g, left)->elem, PRODUCT_ANY, &size);
+        if (rank == 2 && size.fed) return n;
+    }
     graph_site site = g->site;
     const char *label = g->label;
     g->site = of.site;
@@ -366,9 +397,9 @@ node fuse_dot_prepare(graph *g, node n)
         made = graph_binary(g, OP_MUL, graph_expand(g, left, &of.shape), graph_expand(g, right, &of.shape));
     else if (of.shape.extents[c] == 1)
         made = is_turned(g, of.inputs[0]) ? turn(g, add_columns(g, turn(g, left), right))
-                                          : add_rows(g, left, turn(g, right));
+                                          : add_rows(g, left, turn(g, right), options->gpu);
     else
-        made = is_turned(g, of.inputs[1]) ? turn(g, add_rows(g, turn(g, right), left))
+        made = is_turned(g, of.inputs[1]) ? turn(g, add_rows(g, turn(g, right), left, options->gpu))
                                           : add_columns(g, right, turn(g, left));
     made = as_type(g, made, of.elem);
     g->site = site;

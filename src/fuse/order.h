@@ -62,7 +62,7 @@ node fuse_source_call(graph *g, const char *name, const char *source, dtype elem
 node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count);
 
 /* dot_tiles.c: products with one row, one column or at most one step of depth as other nodes; else n. */
-node fuse_dot_prepare(graph *g, node n);
+node fuse_dot_prepare(graph *g, node n, const fuse_options *options);
 /* On a GPU: a product of operands that are rounded to tf32 rounds them itself. */
 node fuse_dot_round(graph *g, node n);
 /* dot_gather.c: a sum of a part of a product, or such a part in a CONCAT, gets a product of its own, which computes that

@@ -64,7 +64,7 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
         n = parts ? fuse_parts_prepare(g, n) : n;
         return n && graph_get(g, n)->code == GRAPH_CONCAT ? concat_tree(g, n) : n;
     }
-    if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, options->gpu ? fuse_dot_round(g, n) : n);
+    if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, options->gpu ? fuse_dot_round(g, n) : n, options);
     if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));

@@ -42,7 +42,7 @@ typedef struct scores_text { /* a kernel being written */
     int64_t array_depth[SCORES_ARRAYS]; /* operands of products: elements of the axis that is taken whole; else 0 */
     int array_count;
     text parameters, constants;
-    text rows, columns, both; /* statements by what they depend on */
+    text neither, rows, columns, both; /* statements by what they depend on */
     scores_value values[SCORES_STATEMENTS];
     int value_count;
     node statistics[SCORES_STATISTICS]; /* that are read: parameters like any array */
@@ -50,6 +50,7 @@ typedef struct scores_text { /* a kernel being written */
     int products;        /* of scores */
     int64_t depth;       /* of all products together */
     bool positions;      /* masks compare positions and nothing else */
+    bool windowed;       /* they leave out columns before others, too */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
     bool infinite;       /* ... and so may a constant */
     bool one;            /* the constant ONE is there: an axis of one element */

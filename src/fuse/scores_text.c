@@ -24,6 +24,7 @@ void scores_end(scores_text *t)
 {
     text_free(&t->parameters);
     text_free(&t->constants);
+    text_free(&t->neither);
     text_free(&t->rows);
     text_free(&t->columns);
     text_free(&t->both);
@@ -114,7 +115,7 @@ static scores_value *declare(scores_text *t, node n, const signed char *axes, bo
     *v = (scores_value){.n = n, .rows = rows, .columns = columns};
     memcpy(v->axes, axes, sizeof(v->axes));
     v->name = arena_print(t->memory, "v%d", t->value_count);
-    text *out = rows && columns ? &t->both : columns ? &t->columns : &t->rows;
+    text *out = rows && columns ? &t->both : columns ? &t->columns : rows ? &t->rows : &t->neither;
     text_print(out, "        %s%s %s = %s;\n", rows || columns ? "tile " : "", scores_type(register_type(x)), v->name,
                expression);
     return v;
@@ -359,6 +360,26 @@ static bool is_statistic(const scores_text *t, node n, const signed char *axes)
     return shape_same(&graph_get(t->g, x->inputs[0])->shape, &t->scores);
 }
 
+static bool has_positions(const scores_text *t, node n, int depth)
+{
+    const graph_node *x = graph_get(t->g, n);
+    if (is_given(t, n)) return false;
+    if (x->code == GRAPH_IOTA || x->code == GRAPH_DOT || depth > 24) return true;
+    for (int i = 0; i < x->input_count; i++)
+        if (has_positions(t, x->inputs[i], depth + 1)) return true;
+    return false;
+}
+
+/* Truths that are computed from other arrays lie in memory before the matrix units' loop runs, where they are few beside
+ * the scores: a mask of tokens, for all heads and rows. */
+static bool is_mask_beside(const scores_text *t, node n)
+{
+    enum { FEW = 2 };
+    const graph_node *x = graph_get(t->g, n);
+    return x->elem == DT_BOOL && t->options->gpu && t->options->arch == 90 &&
+           shape_count(&x->shape) <= shape_count(&t->scores) / FEW && !has_positions(t, n, 0);
+}
+
 static const scores_value *value_of(scores_text *t, node n, const signed char *axes)
 {
     const graph_node *x = graph_get(t->g, n);
@@ -370,7 +391,7 @@ static const scores_value *value_of(scores_text *t, node n, const signed char *a
     if (t->is_root[n] && shape_same(&x->shape, &t->scores)) return refuse(t, "the scores are wanted themselves"), NULL;
     if (is_given(t, n)) return load(t, n, axes);
     switch (x->code) {
-    case GRAPH_MAP: return arithmetic(t, n, axes);
+    case GRAPH_MAP: return is_mask_beside(t, n) ? load(t, n, axes) : arithmetic(t, n, axes);
     case GRAPH_FULL: return declare(t, n, axes, false, false, constant_words(t, x));
     case GRAPH_DETACH:
     case GRAPH_AGAIN: memcpy(inner, axes, sizeof(inner)); return value_of(t, x->inputs[0], inner);

@@ -47,7 +47,9 @@ static bool is_fast(const scores_text *t, bool softmax)
         if (!t->array_depth[i]) {
             bool columns = runs_along(t, i, 1),
                  table = columns && runs_along(t, i, 2); /* table: a number for each score */
-            good = table ? own == DT_F32 || own == DT_BF16 || own == DT_F16 : own == DT_F32 && !columns && !softmax;
+            bool mask = own == DT_BOOL && columns, scalar = !columns && !runs_along(t, i, 2);
+            good = mask || (scalar && !dtype_is_float(own)) ||
+                   (table ? own == DT_F32 || own == DT_BF16 || own == DT_F16 : own == DT_F32 && !columns && !softmax);
             continue;
         }
         operands++;
@@ -58,11 +60,21 @@ static bool is_fast(const scores_text *t, bool softmax)
     return good && (!softmax || (t->positions && operands == 3 && t->products == 1));
 }
 
+/* Heads of up to 64 have as many exponentials as products, which three groups overlap better than two, by a tenth: worth it
+ * where the last block of rows is not much emptier. What else is read, or masked on both sides, wants the registers. */
+static bool wants_three_groups(const scores_text *t, int64_t most)
+{
+    int64_t rows = t->scores.extents[t->scores.rank - 2], three = (rows + 191) / 192 * 192,
+            two = (rows + 127) / 128 * 128;
+    return most <= 64 && t->array_count == 3 && !t->windowed && three * 9 <= two * 10;
+}
+
 static score_blocks choose_blocks(const scores_text *t, int64_t depth, bool columns, bool softmax)
 {
     int64_t most = depth; /* of any rows: what a block needs of shared memory and registers */
     for (int i = 0; i < t->array_count; i++) most = MAXIMUM(most, t->array_depth[i]);
     if (!t->options->gpu) return (score_blocks){64, 64};
+    if (t->fast && softmax && wants_three_groups(t, most)) return (score_blocks){192, 128};
     if (t->fast && softmax) return (score_blocks){128, most > 192 ? 80 : most > 128 ? 112 : 128};
     if (t->fast)
         return most > 128 ? (score_blocks){64, 64} : columns ? (score_blocks){64, 128} : (score_blocks){128, 128};
@@ -190,6 +202,7 @@ bool scores_write_pass(scores_text *t, const node *outputs, const output_form *f
     }
     put_head(t, columns, text_get(&parameters), depth, out);
     text_free(&parameters);
+    text_add(out, text_get(&t->neither));
     text_add(out, text_get(columns ? &t->columns : &t->rows));
     for (int i = 0; i < count; i++) {
         const char *type = scores_type(sum_type(get(t, outputs[i])->elem));
@@ -233,15 +246,21 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     for (int i = count - 1; i >= 0 && !t->refused; i--) {
         score_band own = scores_band(&s, conditions[i]);
         band = (score_band){MAXIMUM(band.lower, own.lower), MINIMUM(band.upper, own.upper)};
-        positions &= scores_is_band(&s, conditions[i]);
+        bool is_band = scores_is_band(&s, conditions[i]),
+             chosen = !is_band && t->options->gpu && t->options->arch == 90;
+        positions &= is_band || chosen;
+        always &= is_band;
         always &= own.lower == -SCORES_FAR && own.upper >= 0 && positions;
         const char *before = arena_copy_text(t->memory, text_get(&masked), masked.length);
         const char *condition = scores_condition(t, conditions[i]);
         text_clear(&masked);
-        text_print(&masked, "keep(%s, %s)", before, condition);
+        /* What is no comparison of positions is chosen score by score: the matrix units' loops take that, too. */
+        text_print(&masked, chosen ? "where(%s, %s, -inf)" : "keep(%s, %s)", chosen ? condition : before,
+                   chosen ? before : condition);
     }
     always &= !t->reads_scores && !t->infinite;
     t->positions = positions;
+    t->windowed = band.lower > -SCORES_FAR;
     const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
     text_free(&masked);
     int64_t depth = f ? scores_output_depth(get(t, dot), f) : 0;
@@ -260,6 +279,7 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     if (keeps) scores_one(t);
     put_head(t, false, text_get(&outputs), depth, out);
     text_free(&outputs);
+    text_add(out, text_get(&t->neither));
     text_add(out, text_get(&t->rows));
     const char *row =
         f ? arena_print(t->memory, "o0%s[i : BM][0][]", batch) : arena_print(t->memory, "top%s[i : BM][0][]", batch);

@@ -73,6 +73,8 @@ static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *
         bool last = i + 1 == walk->loop_count;
         int steps = walk->ends_with_k ? 0 : walk->step / s->choice.tile[2];
         if (s->choice.turns && !fills) tail = loops_add(memory, tail, LOOP_TURN, loop, s->choice.tile[2], steps);
+        if (!fills && !i && walk == s->walks) tail = loops_ahead(s, memory, tail);
+        if (s->choice.turns && !fills) tail = loops_add(memory, tail, LOOP_TURN_WAIT, NULL, 0, 0);
         tail = loops_open(memory, tail, last ? LOOP_STEPS : LOOP_FOR, loop, s->choice.tile[2], steps, &behind);
         if (!*after) *after = behind;
         tail = loops_scalars(s, memory, loop->regions[0], needed, tail);

@@ -49,6 +49,46 @@ static bool is_tile(const schedule *s, const bool *used, const tile_op *op)
            tile_type_of(s->kernel, op->results[0]).rank;
 }
 
+/* The load of the room that it is; -1: it is another one. */
+static int room_of(const schedule *s, const tile_op *op)
+{
+    for (int i = 0; i < s->load_count; i++)
+        if (s->loads[i].op == op) return i;
+    return -1;
+}
+
+/* Registers for a load that is the same for every row, or every column, of the tile; 0: it is another one. */
+static int registers_ahead(const schedule *s, const facts *f, const tile_op *op)
+{
+    dtype elem = s->kernel->params[op->attr.access.array].elem;
+    sched_place at = s->places[op->results[0]];
+    int rows = s->choice.tile[0] / (s->choice.turns ? 1 : s->choice.groups);
+    if (!load_is_early(s, op) || room_of(s, op) >= 0 || op->attr.access.mask_count ||
+        s->kernel->params[op->attr.access.array].digits)
+        return 0;
+    if (elem != DT_BF16 && elem != DT_F16 && elem != DT_F32) return 0;
+    if (at.column < 0) return at.row < 0 ? 0 : rows / 32;
+    bool pair = at.row < 0 && load_is_pair(s, f, op) && pair_is_whole(s, op);
+    return pair ? s->choice.tile[1] / 8 * (dtypes[elem].size_bytes / 2) : 0;
+}
+
+/* By value of the phase: is it loaded before the products? */
+static bool *find_ahead(const schedule *s, arena *memory, const bool *used, const facts *f)
+{
+    const tile_block *block = s->kernel->phases[s->phase];
+    bool *ahead = ARENA_ARRAY(memory, bool, s->kernel->value_count);
+    int left = s->ahead_registers;
+    for (int i = 0; i < block->op_count; i++) {
+        const tile_op *op = block->ops[i];
+        if (op->code != OP_LOAD || !is_tile(s, used, op)) continue;
+        int count = registers_ahead(s, f, op);
+        if (!count || count > left) continue;
+        left -= count;
+        ahead[op->results[0]] = true;
+    }
+    return ahead;
+}
+
 /* What a store takes: rounding to the array's type is the store's own. */
 static value stored_value(const schedule *s, const tile_op *store)
 {
@@ -86,25 +126,42 @@ static loop_node **add_stores(const schedule *s, arena *memory, loop_node **in)
     return in;
 }
 
+loop_node **loops_ahead(const schedule *s, arena *memory, loop_node **tail)
+{
+    const tile_block *block = s->kernel->phases[s->phase];
+    const bool *ahead = find_ahead(s, memory, find_used(s, memory, block), facts_compute(s->kernel, memory));
+    for (int i = 0; i < block->op_count; i++)
+        if (block->ops[i]->code == OP_LOAD && ahead[block->ops[i]->results[0]])
+            tail = loops_add(memory, tail, LOOP_LOAD, block->ops[i], LOOPS_AHEAD, 0);
+    return s->load_count ? loops_add(memory, tail, LOOP_IN_ASK, NULL, 0, 0) : tail;
+}
+
 loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail)
 {
     const tile_block *block = s->kernel->phases[s->phase];
     const bool *used = find_used(s, memory, block);
     const facts *known = facts_compute(s->kernel, memory);
+    const bool *ahead = find_ahead(s, memory, used, known);
     loop_node **after_chunks, **after_pairs, **after_elements;
+    if (s->load_count) tail = loops_add(memory, tail, LOOP_IN_WAIT, NULL, 0, 0);
     loop_node **in = loops_open(memory, tail, LOOP_CHUNKS, NULL, 0, 0, &after_chunks);
     loop_node **pair = loops_open(memory, in, LOOP_PAIRS, NULL, 0, 0, &after_pairs);
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];
         if (op->code != OP_LOAD || !is_tile(s, used, op) || !load_is_early(s, op)) continue;
-        loop_load how = !load_is_pair(s, known, op) ? LOOPS_EACH : pair_is_whole(s, op) ? LOOPS_WHOLE : LOOPS_PAIR;
-        pair = loops_add(memory, pair, LOOP_LOAD, op, how, 0);
+        loop_load how = room_of(s, op) >= 0           ? LOOPS_ROOM
+                        : ahead[op->results[0]]       ? LOOPS_ASKED
+                        : !load_is_pair(s, known, op) ? LOOPS_EACH
+                        : pair_is_whole(s, op)        ? LOOPS_WHOLE
+                                                      : LOOPS_PAIR;
+        pair = loops_add(memory, pair, LOOP_LOAD, op, how, room_of(s, op));
     }
     loop_node **each = loops_open(memory, pair, LOOP_ELEMENTS, NULL, 0, 0, &after_elements);
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];
         if (!is_tile(s, used, op) || (op->code == OP_LOAD && load_is_early(s, op))) continue;
-        each = loops_add(memory, each, op->code == OP_LOAD ? LOOP_LOAD : LOOP_LET, op, LOOPS_ONE, 0);
+        bool load = op->code == OP_LOAD;
+        each = loops_add(memory, each, load ? LOOP_LOAD : LOOP_LET, op, load ? LOOPS_ONE : s->near[op->results[0]], 0);
     }
     add_stores(s, memory, each);
     in = after_pairs;

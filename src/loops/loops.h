@@ -23,7 +23,8 @@ enum { LOOPS_FROM_ZERO, LOOPS_ADD, LOOPS_ADD_LATER }; /* MATRIX: what the first 
 enum { LOOPS_THIS, LOOPS_BEFORE, LOOPS_LAST };        /* RELEASE */
 
 /* LOAD: one element; of a pair, or what both of it have: each by itself, both at once, both or none. */
-typedef enum loop_load { LOOPS_ONE, LOOPS_EACH, LOOPS_PAIR, LOOPS_WHOLE } loop_load;
+/* ROOM: a pair of load number[1] from the room. AHEAD: all that a thread needs of a tile before its products, ASKED: of that, in the epilogue. */
+typedef enum loop_load { LOOPS_ONE, LOOPS_EACH, LOOPS_PAIR, LOOPS_WHOLE, LOOPS_ROOM, LOOPS_AHEAD, LOOPS_ASKED } loop_load;
 
 typedef struct loop_node {
     loop_code code;
@@ -46,6 +47,7 @@ bool loops_check(const loop_program *p, arena *memory, text *why);
 
 /* epilogue.c: chunks of the finished sums, appended after *tail. */
 loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail);
+loop_node **loops_ahead(const schedule *s, arena *memory, loop_node **tail); /* what it loads before the products */
 /* A node at *tail; the place after it. */
 loop_node **loops_add(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second);
 loop_node **loops_open(arena *memory, loop_node **tail, loop_code code, const tile_op *op, int first, int second,

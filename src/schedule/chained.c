@@ -319,6 +319,11 @@ bool chained_is_table(const chained *c, const tile_op *op)
         operand += slice ? 2 : 1;
     }
     int rows = c->turned ? c->columns : c->rows, columns = c->turned ? c->rows : c->columns;
+    if (type.elem == DT_BOOL) { /* or a truth for each moving row, or each fixed one */
+        int down = c->turned ? moving : fixed, across = c->turned ? fixed : moving;
+        return type.rank == 2 && moving + fixed && moving < 2 && fixed < 2 && type.dims[0] == (down ? rows : 1) &&
+               type.dims[1] == (across ? columns : 1);
+    }
     return moving == 1 && fixed == 1 && type.rank == 2 && type.dims[0] == rows && type.dims[1] == columns &&
            (type.elem == DT_F32 || type.elem == DT_BF16 || type.elem == DT_F16);
 }
@@ -362,7 +367,8 @@ static bool check_op(search *w, const tile_op *op)
         if (from.rank == 1) return refuse(w, "a tile of one axis is used");
         if (from.elem != DT_BOOL || !from.rank || chained_is_row_test(c, v)) continue;
         if (op->code != OP_SELECT || o) return refuse(w, "a mask is used as a number");
-        if (!chained_find_mask(c, v, &bits)) return refuse(w, "a mask is no comparison of positions");
+        if (!chained_find_mask(c, v, &bits) && !chained_is_truth(c, v))
+            return refuse(w, "a mask is neither of positions nor of an array");
     }
     return true;
 }
@@ -497,6 +503,8 @@ static bool check_around(search *w)
         if (effect) return refuse(w, "there is more than one loop");
         if (!op->result_count || !tile_type_of(c->kernel, op->results[0]).rank) continue;
         if (op->code == OP_LOAD && !is_operand(c, op)) {
+            bool truth = tile_type_of(c->kernel, op->results[0]).elem == DT_BOOL;
+            if (!after && truth && chained_is_table(c, op)) continue;
             if (after || !is_vector(c, op) || chained_kind_of(c, op->results[0]) != CHAINED_FIXED)
                 return refuse(w, "it reads more than its operands and numbers of rows");
         }

@@ -88,6 +88,10 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
                              const char **why);
 /* The conditions of a mask, as bits; false: it is made of something else. */
 bool chained_mask(const chained *c, value v, unsigned *conditions);
+/* Truths of scores that are no conditions: of an array, or comparisons of positions and scalars, joined as one likes. */
+bool chained_is_truth(const chained *c, value v);
+/* start + iota + more along the rows (axis 0) or columns (1) of the scores. */
+bool chained_find_position(const chained *c, value v, int *axis, value *start, int64_t *more);
 /* What a value is an array of, in registers: a scalar, one number a fixed row or a moving one, a score, or an element of
  * a sum. */
 typedef enum chained_kind { CHAINED_SCALAR, CHAINED_FIXED, CHAINED_MOVING, CHAINED_SCORE, CHAINED_SUM } chained_kind;

@@ -18,8 +18,7 @@ static bool is_number(const chained *c, value v, int64_t n)
     return tile_is_constant(c->kernel, v, &x) && x.i == n;
 }
 
-/* start + iota + more along the rows (axis 0) or columns (1) of the scores. */
-static bool find_position(const chained *c, value v, int *axis, value *start, int64_t *more)
+bool chained_find_position(const chained *c, value v, int *axis, value *start, int64_t *more)
 {
     tile_type type = tile_type_of(c->kernel, v);
     if (type.rank != 2) return false;
@@ -63,13 +62,32 @@ static bool add_condition(chained *c, chained_condition condition, unsigned *bit
     return true;
 }
 
+/* moving < a number that the loop does not change: a length. */
+static bool find_length(chained *c, const tile_op *op, value v, unsigned *bits)
+{
+    value start, at = c->loop->regions[0]->args[0];
+    int axis, moving = op->code == OP_LT ? 0 : 1;
+    int64_t more;
+    const tile_op *limit = def(c, op->operands[!moving]);
+    if (limit && limit->code == OP_BROADCAST) limit = def(c, limit->operands[0]);
+    if ((op->code != OP_LT && op->code != OP_GT) || !limit || tile_type_of(c->kernel, limit->results[0]).rank)
+        return false;
+    const tile_block *body = c->loop->regions[0];
+    for (int i = 0; i < body->op_count; i++)
+        if (body->ops[i] == limit) return false;
+    if (!chained_find_position(c, op->operands[moving], &axis, &start, &more) || start != at || more) return false;
+    return axis == (c->turned ? 0 : 1) &&
+           add_condition(c, (chained_condition){.of = v, .moving = at, .limit = limit->results[0]}, bits);
+}
+
 static bool find_comparison(chained *c, const tile_op *op, value v, unsigned *bits)
 {
     value start[2], at = c->loop->regions[0]->args[0];
     int axis[2], moving_axis = c->turned ? 0 : 1;
     int64_t more[2];
+    if (find_length(c, op, v, bits)) return true;
     for (int i = 0; i < 2; i++)
-        if (!find_position(c, op->operands[i], &axis[i], &start[i], &more[i])) return false;
+        if (!chained_find_position(c, op->operands[i], &axis[i], &start[i], &more[i])) return false;
     int moving = axis[0] == moving_axis ? 0 : 1;
     if (axis[0] == axis[1] || start[moving] != at) return false;
     op_code compare = op->code;
@@ -100,6 +118,34 @@ bool chained_find_mask(chained *c, value v, unsigned *bits)
     case OP_GT: return find_comparison(c, op, v, bits);
     default: return false;
     }
+}
+
+static bool is_integer(const chained *c, value v)
+{
+    int axis;
+    value start;
+    int64_t more;
+    const tile_op *op = def(c, v);
+    if (!tile_type_of(c->kernel, v).rank) return true;
+    if (op && op->code == OP_BROADCAST) return is_integer(c, op->operands[0]);
+    return chained_find_position(c, v, &axis, &start, &more);
+}
+
+bool chained_is_truth(const chained *c, value v)
+{
+    const tile_op *op = def(c, v);
+    if (!op || tile_type_of(c->kernel, v).elem != DT_BOOL) return false;
+    switch (op->code) {
+    case OP_AND:
+    case OP_OR:
+    case OP_XOR: return chained_is_truth(c, op->operands[0]) && chained_is_truth(c, op->operands[1]);
+    case OP_NOT:
+    case OP_BROADCAST: return chained_is_truth(c, op->operands[0]);
+    case OP_LOAD: return chained_is_table(c, op);
+    default: break;
+    }
+    dtype from = ops[op->code].class == CLASS_COMPARE ? tile_type_of(c->kernel, op->operands[0]).elem : DT_BOOL;
+    return from != DT_BOOL && !dtype_is_float(from) && is_integer(c, op->operands[0]) && is_integer(c, op->operands[1]);
 }
 
 bool chained_mask(const chained *c, value v, unsigned *conditions)

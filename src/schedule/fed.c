@@ -19,6 +19,7 @@ enum {
     MOST_STAGES = 8, /* where nobody wishes more */
     MOST_WISHED = 16,
     ENOUGH_STAGES = 4,
+    STAGES_BESIDE_LOADS = 3,
     FILL_REGISTERS = 24,
     MULTIPLY_REGISTERS = 240,
     GATHER_REGISTERS = 136, /* of two groups and one that gathers: what the others leave */
@@ -29,7 +30,8 @@ enum {
     CHUNK_COLUMNS = 64,
     WARP_ROWS = 16,
     BLOCK_OVERHEAD_BYTES = 1024, /* of shared memory, that the system takes */
-    PHASE_BYTES = 8
+    PHASE_BYTES = 8,
+    AHEAD_REGISTERS = 32
 };
 
 bool fed_refuse(fed_work *w, const char *why)
@@ -129,13 +131,11 @@ static void choose_copies(schedule *s)
     }
 }
 
-/* May a store go through shared memory, as boxes of 16 rows and 128 bytes? */
-static bool store_is_bulk(const schedule *s, const sched_store *store)
+/* May a tile at such a place be moved as boxes of 16 rows and 128 bytes? */
+static bool access_is_bulk(const schedule *s, const tile_op *op, sched_place at)
 {
-    const tile_op *op = store->op;
     const struct access *a = &op->attr.access;
     const tile_param *p = &s->kernel->params[a->array];
-    sched_place at = s->places[op->operands[0]];
     int row = -1, column = -1, size = dtypes[p->elem].size_bytes;
     if (!fed_array_is_bulk(p) || a->mask_count || (size != 2 && size != 4)) return false;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
@@ -148,6 +148,40 @@ static bool store_is_bulk(const schedule *s, const sched_store *store)
         operand += slice ? 2 : 1;
     }
     return row >= 0 && column == a->rank - 1;
+}
+
+static bool store_is_bulk(const schedule *s, const sched_store *store)
+{
+    return access_is_bulk(s, store->op, s->places[store->op->operands[0]]);
+}
+
+/* Boxes of a warp's rows of a chunk. */
+static int add_box(schedule *s, const tile_op *op, sched_place at, int columns)
+{
+    const struct access *a = &op->attr.access;
+    sched_map map = {.array = a->array, .elem = s->kernel->params[a->array].elem, .rank = a->rank};
+    for (int axis = 0; axis < a->rank; axis++)
+        map.box[axis] = a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == at.row ? WARP_ROWS : 1;
+    map.box[a->rank - 1] = columns;
+    return fed_map_add(s, map);
+}
+
+/* Whole tiles of 16 bits that the epilogue reads: a thread's own loads would be of 4 bytes, and waited for. */
+static void choose_loads(schedule *s)
+{
+    const tile_block *block = s->kernel->phases[s->phase];
+    int rows = s->choice.tile[0] / (s->choice.turns ? 1 : s->choice.groups);
+    int64_t bytes = (int64_t)rows / 64 * s->choice.tile[1] / CHUNK_COLUMNS * WARP_ROWS * SCHED_LINE_BYTES;
+    for (int i = 0; i < block->op_count && s->load_count < SCHED_MOST_LOADS && !s->gather.load; i++) {
+        const tile_op *op = block->ops[i];
+        if (op->code != OP_LOAD || !s->needed[op->results[0]]) continue;
+        sched_place at = s->places[op->results[0]];
+        dtype elem = s->kernel->params[op->attr.access.array].elem;
+        if (at.row < 0 || at.column < 0 || (elem != DT_BF16 && elem != DT_F16) || !access_is_bulk(s, op, at)) continue;
+        s->loads[s->load_count] = (sched_load){op, -1, s->load_count * bytes};
+        s->load_count++;
+    }
+    s->in = (sched_room){.name = "in", .stages = s->choice.groups * GROUP_WARPS, .stage_bytes = s->load_count * bytes};
 }
 
 /* Columns of a row that lie side by side, of an array that no bulk copy walks: rows of the room leave it by ordinary
@@ -183,44 +217,51 @@ static void choose_stores(schedule *s)
         store->by_row = !store_is_bulk(s, store) && store_is_by_row(s, store);
         if (!store->by_row && !store_is_bulk(s, store)) continue;
         dtype elem = s->kernel->params[a->array].elem;
-        sched_map map = {.array = a->array, .elem = elem, .rank = a->rank};
         store->box_size = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
         store->boxes = CHUNK_COLUMNS / store->box_size;
         store->box_bytes = WARP_ROWS * SCHED_LINE_BYTES;
         store->offset = bytes;
         bytes += store->boxes * store->box_bytes;
         if (store->by_row) continue;
-        for (int axis = 0; axis < a->rank; axis++) map.box[axis] = 1;
-        for (int axis = 0; axis < a->rank; axis++)
-            if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[store->op->operands[0]].row)
-                map.box[axis] = WARP_ROWS;
-        map.box[a->rank - 1] = store->box_size;
-        store->map = fed_map_add(s, map);
+        store->map = add_box(s, store->op, s->places[store->op->operands[0]], store->box_size);
     }
     s->out = (sched_room){.name = "out", .stages = s->choice.groups * GROUP_WARPS, .stage_bytes = bytes};
 }
 
 /* As many stages as there is room for; smaller tiles leave half of it to a second block. */
-static bool choose_stages(fed_work *w, const sched_machine *machine)
+static bool find_stages(schedule *s, const sched_machine *machine, int least)
 {
-    schedule *s = w->s;
     sched_choice *c = &s->choice;
     int64_t step = 0;
     for (int i = 0; i < s->operand_count; i++) step += s->operands[i].walk ? 0 : s->operands[i].ring.stage_bytes;
-    int64_t out = s->out.stage_bytes * s->out.stages, phases = 2 * PHASE_BYTES * MOST_WISHED;
+    int64_t out = s->out.stage_bytes * s->out.stages, in = s->in.stage_bytes * s->in.stages;
+    int64_t phases = 2 * PHASE_BYTES * MOST_WISHED;
     for (c->blocks = 2; c->blocks; c->blocks--) {
         int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
         for (s->out_buffers = 2; s->out_buffers; s->out_buffers--) {
-            int64_t stages = (room - out * s->out_buffers) / step;
+            int64_t stages = (room - in - out * s->out_buffers) / step;
             if (c->blocks > 1 && (c->groups > 1 || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knob_stages))) continue;
             if (s->out_buffers > 1 && stages < ENOUGH_STAGES) continue;
-            if (stages < 2) continue;
+            if (stages < least) continue;
             c->stages = (int)MINIMUM(stages, s->kernel->knob_stages ? MAXIMUM(s->kernel->knob_stages, 2) : MOST_STAGES);
             s->out.stage_bytes *= s->out_buffers;
             return true;
         }
     }
-    return fed_refuse(w, "its tile does not fit into shared memory twice");
+    return false;
+}
+
+static bool choose_stages(fed_work *w, const sched_machine *machine)
+{
+    schedule *s = w->s;
+    if (s->load_count && !find_stages(s, machine, STAGES_BESIDE_LOADS)) s->load_count = 0;
+    if (s->load_count) {
+        for (int i = 0; i < s->load_count; i++)
+            s->loads[i].map = add_box(s, s->loads[i].op, s->places[s->loads[i].op->results[0]], CHUNK_COLUMNS);
+        return true;
+    }
+    s->in = (sched_room){0};
+    return find_stages(s, machine, 2) || fed_refuse(w, "its tile does not fit into shared memory twice");
 }
 
 static void place_rooms(schedule *s)
@@ -236,11 +277,14 @@ static void place_rooms(schedule *s)
         ring->offset = offset;
         offset += ring->stage_bytes * ring->stages;
     }
+    s->in.offset = offset;
+    s->in.lines = (int)(s->in.stage_bytes / SCHED_LINE_BYTES);
+    offset += s->in.stage_bytes * s->in.stages;
     s->out.offset = offset;
     s->out.lines = (int)(s->out.stage_bytes / SCHED_LINE_BYTES);
     offset += s->out.stage_bytes * s->out.stages;
     s->phases_offset = offset;
-    s->shared_bytes = offset + 2 * PHASE_BYTES * s->choice.stages;
+    s->shared_bytes = offset + PHASE_BYTES * (2 * s->choice.stages + s->in.stages);
 }
 
 /* A whole group fetches where registers are to be handed over, and where an operand is gathered; else a warp will do. */
@@ -252,6 +296,7 @@ static void choose_roles(schedule *s)
     s->multiply = (sched_role){"multiply", 0, warps, hand_over ? more : 0, false};
     s->fill = (sched_role){"fill", warps, fill, hand_over ? less : 0, !gathers};
     s->threads = 32 * (warps + fill);
+    s->ahead_registers = gathers ? 0 : AHEAD_REGISTERS;
 }
 
 static bool has_product(const tile_block *b)
@@ -280,6 +325,7 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     if (suits) {
         choose_copies(s);
         choose_stores(s);
+        choose_loads(s);
         suits = choose_stages(&w, machine);
     }
     *why = w.why;

@@ -121,6 +121,34 @@ static bool check_hazards(fed_work *w, const tile_block *block)
     return true;
 }
 
+/* What a result of more than bf16, a comparison or an address is computed from. */
+static void mark_exact(const fed_work *w, value v, bool *exact)
+{
+    const tile_op *op = tile_def(w->s->kernel, v);
+    if (exact[v]) return;
+    exact[v] = true;
+    for (int i = 0; op && v != w->s->sums && i < op->operand_count; i++) mark_exact(w, op->operands[i], exact);
+}
+
+static void find_near(fed_work *w, const tile_block *block)
+{
+    schedule *s = w->s;
+    const tile_kernel *k = s->kernel;
+    bool *exact = ARENA_ARRAY(w->memory, bool, k->value_count);
+    for (int n = 0; n < s->store_count; n++)
+        for (int i = 0; i < s->stores[n].op->operand_count; i++)
+            if (i || k->params[s->stores[n].op->attr.access.array].elem != DT_BF16)
+                mark_exact(w, s->stores[n].op->operands[i], exact);
+    for (int i = 0; i < block->op_count; i++) {
+        const tile_op *op = block->ops[i];
+        if (op->result_count != 1 || op->region_count || !s->needed[op->results[0]]) continue;
+        if (op->code == OP_LOAD || !dtype_is_float(tile_type_of(k, op->results[0]).elem))
+            mark_exact(w, op->results[0], exact);
+    }
+    s->near = ARENA_ARRAY(w->memory, bool, k->value_count);
+    for (int v = 1; v < k->value_count; v++) s->near[v] = s->needed[v] && !exact[v];
+}
+
 bool fed_find_epilogue(fed_work *w)
 {
     schedule *s = w->s;
@@ -134,5 +162,6 @@ bool fed_find_epilogue(fed_work *w)
             return fed_refuse(w, "it has effects beside its stores");
     }
     if (!s->store_count) return fed_refuse(w, "nothing is stored");
+    find_near(w, block);
     return check_hazards(w, block);
 }

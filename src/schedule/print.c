@@ -41,6 +41,7 @@ void schedule_print(const schedule *s, text *out)
     print_role(&s->multiply, out);
     for (int i = 0; i < s->operand_count; i++)
         if (!s->operands[i].walk) print_room(&s->operands[i].ring, "stages", out);
+    if (s->in.stage_bytes) print_room(&s->in, "warps", out);
     if (s->out.stage_bytes) print_room(&s->out, "warps", out);
     for (int i = 0; i < s->operand_count; i++) {
         const sched_operand *o = &s->operands[i];
@@ -63,6 +64,11 @@ void schedule_print(const schedule *s, text *out)
         text_print(out, "  loops %d%s%s\n", s->walks[i].loop_count,
                    s->walks[i].ends_with_k ? ", the last to the end of the operands" : "",
                    i ? ", going on with the sums" : "");
+    for (int i = 0; i < s->load_count; i++) {
+        text_print(out, "  load %%%u bulk ", s->loads[i].op->results[0]);
+        print_box(s, s->loads[i].map, out);
+        text_add(out, " > in, before the products\n");
+    }
     text_print(out, "  home %%%u registers %d%s\n", s->sums,
                c->tile[0] * c->tile[1] / ((c->turns ? 1 : c->groups) * 128),
                s->apart ? ", and as many for the sums of a step" : "");

@@ -22,7 +22,8 @@ enum {
     SCHED_MOST_STORES = 4, /* of the epilogue */
     SCHED_MOST_OPERANDS = 8,
     SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
-    SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES,
+    SCHED_MOST_LOADS = 2, /* of whole tiles, of the epilogue */
+    SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES + SCHED_MOST_LOADS,
     SCHED_MAP_RANK = 5,    /* axes of an array that a bulk copy can walk */
     SCHED_LINE_BYTES = 128 /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
 };
@@ -151,6 +152,13 @@ typedef struct sched_store {
     bool by_row;         /* through the room, too, and from there a row at a time by ordinary stores */
 } sched_store;
 
+/* A tile as large as the sums that the epilogue reads: a warp asks for its part of it before the products. */
+typedef struct sched_load {
+    const tile_op *op;
+    int map;
+    int64_t offset; /* of its chunks within a warp's part of the room */
+} sched_load;
+
 /* How a value of the epilogue lies along the sums: which of its axes are rows and columns; -1: none. */
 typedef struct sched_place {
     signed char row, column;
@@ -176,13 +184,18 @@ typedef struct schedule {
     sched_gather gather;
     sched_store stores[SCHED_MOST_STORES];
     int store_count;
+    sched_load loads[SCHED_MOST_LOADS];
+    int load_count;
+    sched_room in;   /* all chunks of a warp's loads: stage_bytes; stages: warps */
     sched_room out;  /* a warp's part of it: stage_bytes; stages: warps */
     int out_buffers; /* of each store, taken in turns */
     sched_map maps[SCHED_MOST_MAPS];
     int map_count;
     sched_place *places; /* by value; of what the stores need */
     bool *needed;        /* by value: some store needs it */
-    int64_t phases_offset, shared_bytes;
+    bool *near;          /* by value: all that comes of it is rounded to bf16, so a few more bits than that will do */
+    int ahead_registers; /* for what the epilogue loads before the products: the same for every row, or every column */
+    int64_t phases_offset, shared_bytes; /* phases: full and empty of each stage, then one a warp for what it loads */
     int threads;
 } schedule;
 

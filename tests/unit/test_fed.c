@@ -9,6 +9,7 @@
 #include "ir/tile.h"
 #include "test.h"
 
+#include <math.h>
 #include <quern/tensor.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
@@ -203,6 +204,9 @@ TEST(what_follows)
 {
     EXPECT(is_fed("epilogue", "M=66 N=136 K=72 T=bf16"));
     EXPECT(is_fed("bytes", "M=66 N=72 K=72 T=bf16"));
+    char *words = show(FILE_PATH, "epilogue", "schedule", "M=66 N=136 K=72 T=bf16"); /* a tile as large as the sums */
+    EXPECT(strstr(words, "bulk rest[16, 64] > in, before the products\n") != NULL);
+    free(words);
     {
         const int64_t m = 66, n = 136, k = 72;
         array arrays[] = {{.name = "a", .elem = DT_BF16, .rank = 2, .extents = {m, k}},
@@ -215,6 +219,46 @@ TEST(what_follows)
         compare("epilogue", arrays, 7, 2, DT_BF16);
     }
     run_plain("bytes", DT_BF16, DT_I8, false, false, 66, 72, 72);
+}
+
+/* A curve whose result is rounded to bf16 is as near as its rounding asks for: within one step of bf16, wherever it lies;
+ * a bias is asked for before the products. f16 has three bits more. */
+TEST(curves_of_results_in_bf16)
+{
+    static const struct {
+        const char *settings;
+        bool near;
+    } cases[] = {{"M=64 N=64 K=64 T=bf16", true}, {"M=64 N=64 K=64 T=f16", false}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        char *words = show(FILE_PATH, "curved", "cuda", cases[i].settings);
+        EXPECT((strstr(words, " = near_gelu_f32(") != NULL) == cases[i].near);
+        const char *text = strstr(words, "__global__"), *asked = text ? strstr(text, " = ask_u32(") : NULL;
+        const char *product = text ? strstr(text, "matrix_commit();") : NULL;
+        EXPECT(asked && product && asked < product);
+        free(words);
+    }
+    enum { COLUMNS = 1000 };
+    uint16_t a[8] = {0}, b[8 * COLUMNS] = {0}, bias[COLUMNS], c[COLUMNS];
+    double x[COLUMNS];
+    for (int i = 0; i < COLUMNS; i++) {
+        element_write(DT_BF16, (char *)&bias[i], (number){.f = i < 990 ? (i - 700) / 64.0 : (i - 995) * 100.0});
+        x[i] = bf16_to_double(bias[i]);
+    }
+    qn_error error;
+    qn_call *call;
+    EXPECT(qn_call_new(module, "curved", &call, &error) == QN_OK);
+    bool good = qn_call_set_memory(call, "a", a, QN_BF16, 2, (int64_t[]){1, 8}, NULL, &error) == QN_OK &&
+                qn_call_set_memory(call, "b", b, QN_BF16, 2, (int64_t[]){8, COLUMNS}, NULL, &error) == QN_OK &&
+                qn_call_set_memory(call, "bias", bias, QN_BF16, 1, (int64_t[]){COLUMNS}, NULL, &error) == QN_OK &&
+                qn_call_set_memory(call, "c", c, QN_BF16, 2, (int64_t[]){1, COLUMNS}, NULL, &error) == QN_OK &&
+                qn_call_run(call, "emu", &error) == QN_OK;
+    EXPECT(good);
+    if (!good) printf("%s\n", error.message);
+    for (int i = 0; i < COLUMNS; i++) {
+        double want = x[i] * 0.5 * erfc(-x[i] * 0.70710678118654752), got = bf16_to_double(c[i]);
+        EXPECT(fabs(got - want) <= fabs(want) / 250 + 1e-9);
+    }
+    qn_call_free(call);
 }
 
 /* A second product goes on with the sums of the first, whatever the lengths of both, and however its operands lie. */
@@ -511,5 +555,5 @@ TEST(close_module)
 
 TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(every_order),
           CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product), CASE(products_that_are_added_up),
-          CASE(what_follows), CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(one_row),
-          CASE(the_assembler_is_content), CASE(close_module))
+          CASE(what_follows), CASE(curves_of_results_in_bf16), CASE(what_is_not_fed_says_why), CASE(f32_as_terms),
+          CASE(f32_as_tf32), CASE(one_row), CASE(the_assembler_is_content), CASE(close_module))

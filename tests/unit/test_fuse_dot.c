@@ -327,7 +327,7 @@ TEST(thin_products)
             node x = leaf(&b, types[t], (shape){3, {2, sizes[s][0], sizes[s][2]}});
             node y = leaf(&b, types[t], (shape){3, {2, sizes[s][2], sizes[s][1]}});
             node n = graph_dot(b.g, x, y, types[t] == DT_I8 ? DT_I32 : types[t], false),
-                 made = fuse_dot_prepare(b.g, n);
+                 made = fuse_dot_prepare(b.g, n, &(fuse_options){.gpu = true});
             EXPECT(made && graph_get(b.g, made)->code != GRAPH_DOT);
             graph_tensor both[2];
             EXPECT(graph_interpret(b.g, (node[]){n, made}, 2, NULL, false, b.memory, both, NULL) == QN_OK);
@@ -338,6 +338,45 @@ TEST(thin_products)
             }
             arena_free(b.memory);
         }
+}
+
+/* Is there a fold of numbers of this shape below n? */
+static bool folds_shape(const graph *g, node n, const shape *s)
+{
+    const graph_node *x = graph_get(g, n);
+    if (x->code == GRAPH_REDUCE && shape_same(&graph_get(g, x->inputs[0])->shape, s)) return true;
+    for (int i = 0; i < x->input_count; i++)
+        if (folds_shape(g, x->inputs[i], s)) return true;
+    return false;
+}
+
+/* A long vector by many rows: piece by piece on a GPU, so that a piece stays in the first cache. */
+TEST(one_long_column)
+{
+    bed b = bed_new();
+    node x = leaf(&b, DT_F32, (shape){2, {64, 65536}}), y = leaf(&b, DT_F32, (shape){2, {65536, 1}});
+    node n = graph_dot(b.g, x, y, DT_F32, false), made = fuse_dot_prepare(b.g, n, &(fuse_options){.gpu = true});
+    EXPECT(folds_shape(b.g, made, &(shape){3, {8, 64, 8192}}));
+    EXPECT(folds_shape(b.g, fuse_dot_prepare(b.g, n, &(fuse_options){0}), &(shape){2, {64, 65536}}));
+    graph_tensor both[2];
+    EXPECT(graph_interpret(b.g, (node[]){n, made}, 2, NULL, false, b.memory, both, NULL) == QN_OK);
+    EXPECT(shape_same(&both[0].shape, &both[1].shape));
+    for (int64_t i = 0; i < both[0].count; i++) EXPECT_NEAR(both[0].elements[i].f, both[1].elements[i].f, 0.05);
+    arena_free(b.memory);
+}
+
+/* One row down a large matrix of 16 bits remains a product, which the copy engine feeds; along its rows it is a fold. */
+TEST(one_row_down_a_matrix)
+{
+    bed b = bed_new();
+    fuse_options hopper = {.gpu = true, .arch = 90, .units = 132};
+    node x = leaf(&b, DT_BF16, (shape){2, {1, 2048}}), w = leaf(&b, DT_BF16, (shape){2, {2048, 2048}});
+    node down = graph_dot(b.g, x, w, DT_BF16, false);
+    node along = graph_dot(b.g, x, graph_permute(b.g, w, (int[]){1, 0}), DT_BF16, false);
+    EXPECT(fuse_dot_prepare(b.g, down, &hopper) == down);
+    EXPECT(fuse_dot_prepare(b.g, along, &hopper) != along);
+    EXPECT(fuse_dot_prepare(b.g, down, &(fuse_options){.gpu = true, .arch = 80}) != down);
+    arena_free(b.memory);
 }
 
 /* A new batch gives the same text; so does another depth. */
@@ -395,4 +434,5 @@ TEST(devices)
 }
 
 TEST_MAIN(CASE(devices), CASE(shapes_and_types), CASE(epilogues), CASE(folds_beside_the_product), CASE(heads),
-          CASE(convolutions), CASE(refusals), CASE(thin_products), CASE(texts_do_not_depend_on_sizes))
+          CASE(convolutions), CASE(refusals), CASE(thin_products), CASE(one_long_column), CASE(one_row_down_a_matrix),
+          CASE(texts_do_not_depend_on_sizes))

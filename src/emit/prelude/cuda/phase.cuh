@@ -228,6 +228,35 @@ INLINE void unpack_f16(float *x, unsigned both)
     x[1] = f16_to_f32((unsigned short)(both >> 16));
 }
 
+//@ part ask_u32
+/* A word that is waited for where it is used; outside 0. */
+INLINE unsigned ask_u32(const void *p, bool inside)
+{
+#ifdef QUERN_EMU
+    return inside ? *(const unsigned *)p : 0;
+#else
+    unsigned w;
+    asm volatile("{\n\t.reg .pred in;\n\tsetp.ne.s32 in, %2, 0;\n\tmov.u32 %0, 0;\n\t@in ld.global.u32 %0, [%1];\n\t}"
+                 : "=&r"(w)
+                 : "l"(p), "r"((int)inside));
+    return w;
+#endif
+}
+
+//@ part ask_u16
+INLINE unsigned ask_u16(const void *p, bool inside)
+{
+#ifdef QUERN_EMU
+    return inside ? *(const unsigned short *)p : 0;
+#else
+    unsigned w;
+    asm volatile("{\n\t.reg .pred in;\n\tsetp.ne.s32 in, %2, 0;\n\tmov.u32 %0, 0;\n\t@in ld.global.u16 %0, [%1];\n\t}"
+                 : "=&r"(w)
+                 : "l"(p), "r"((int)inside));
+    return w;
+#endif
+}
+
 //@ part pack_f16
 //@ needs f32_to_f16
 INLINE unsigned pack_f16(float low, float high)
