@@ -183,6 +183,8 @@ int64_t clock_now_ns(void); /* monotonic */
 /* Another one at each call, in this process and in any other, also one of another container or machine that shares a folder
  * and has the same process number: for the names of files that are written aside. */
 unsigned long long number_unique(void);
+/* For what must be a plain file, which the caller asks: a pipe without a writer is opened without waiting for one. */
+FILE *file_open_plain(const char *path);
 /* The data is malloc'd, a NUL added. */
 qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */

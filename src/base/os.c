@@ -73,6 +73,16 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     return read_whole(file, path, limit_bytes, data, size_bytes, error);
 }
 
+FILE *file_open_plain(const char *path)
+{
+    int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = number < 0 ? NULL : fdopen(number, "rb");
+    int reason = errno;
+    if (number >= 0 && !file) close(number);
+    errno = reason;
+    return file;
+}
+
 bool file_may_be_read(const char *path)
 {
     struct stat about;

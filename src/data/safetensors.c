@@ -364,7 +364,7 @@ qn_status qn_safetensors_open(const char *path, qn_safetensors **out, qn_error *
     HEAP_ENTER(error);
     if (!path || !out) return error_set(error, QN_BAD_CALL, "qn_safetensors_open: an argument is NULL");
     *out = NULL;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe nobody is waited for: it is refused */
     if (file < 0) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
     arena *memory = arena_new();
     qn_safetensors *f = ARENA_NEW(memory, qn_safetensors);

@@ -237,7 +237,7 @@ qn_status qn_npy_read(const char *path, qn_npy *npy, qn_error *error)
     HEAP_ENTER(error);
     if (!path || !npy) return error_set(error, QN_BAD_CALL, "qn_npy_read: an argument is NULL");
     memset(npy, 0, sizeof(*npy));
-    FILE *file = fopen(path, "rb");
+    FILE *file = file_open_plain(path);
     if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
     char *words = NULL;
     qn_status status = read_file(file, path, npy, &words, error);

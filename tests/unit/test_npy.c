@@ -8,6 +8,7 @@
 #include <quern/workbench.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char path[64];
@@ -145,6 +146,18 @@ static void refused(int version, const char *words, size_t bytes, const char *re
 
 TEST(refusals)
 {
+    char pipe[] = "/tmp/quern-pipe-XXXXXX/p"; /* nobody writes to it: it is not waited for */
+    qn_npy waits;
+    qn_error why;
+    pipe[22] = 0;
+    EXPECT(mkdtemp(pipe) != NULL);
+    pipe[22] = '/';
+    EXPECT(mkfifo(pipe, 0600) == 0);
+    EXPECT(qn_npy_read(pipe, &waits, &why) == QN_BAD_FILE && strstr(why.message, "not a plain file"));
+    unlink(pipe);
+    pipe[22] = 0;
+    rmdir(pipe);
+
     refused(4, "{}", 0, "its version is not 1, 2 or 3");
     refused(1, "[]", 0, "its header is not a dictionary");
     refused(1, "{}", 0, "its header lacks descr, fortran_order or shape");

@@ -9,6 +9,7 @@
 #include "fuzz/fuzz_safetensors.c"
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/quern_test_safetensors_XXXXXX";
@@ -143,6 +144,10 @@ TEST(hostile_files)
     EXPECT(qn_safetensors_open("/tmp", &file, &error) == QN_BAD_FILE);
     EXPECT(qn_safetensors_open(place("missing"), &file, &error) == QN_BAD_FILE && strstr(error.message, "cannot open"));
     EXPECT(qn_safetensors_count(NULL) == 0 && qn_safetensors_find(NULL, "a") == -1);
+    /* nobody writes to it: it is not waited for */
+    EXPECT(mkfifo(place("pipe"), 0600) == 0);
+    EXPECT(qn_safetensors_open(place("pipe"), &file, &error) == QN_BAD_FILE &&
+           strstr(error.message, "not a plain file"));
     /* cut short after it was opened */
     float x[2] = {1, 2};
     EXPECT(!qn_safetensors_write(place("cut"), &(qn_safetensor){"a", QN_F32, 1, {2}, x, 8}, 1, NULL, &error));
