@@ -25,6 +25,7 @@ typedef struct fuse_options {
     fuse_mode mode;
     bool gpu;             /* many threads, small tiles; else few threads, large ones */
     bool cuda_text;       /* the device runs kernels that are written in CUDA */
+    bool c_text;          /* ... in C */
     bool check_indices;   /* assert that indices lie inside */
     int units;            /* threads or multiprocessors */
     int arch;             /* of a GPU: 90 for sm_90; 0: not known */

@@ -61,6 +61,12 @@ node fuse_source_call(graph *g, const char *name, const char *source, dtype elem
 /* The first `count` positions of an ARGSORT of x; 0: by sorting it all. */
 node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count);
 
+/* order_c.c: the same on a CPU, by kernels written in C: an ARGSORT (n itself if it has nothing to sort); the first `count`
+ * positions of one, or 0; a TAKE_ADD or GATHER_ADD to single numbers, or 0. */
+node fuse_sort_c(graph *g, node n);
+node fuse_select_c(graph *g, node x, int axis, bool descending, int64_t count);
+node fuse_add_c(graph *g, const graph_node *n);
+
 /* dot_tiles.c: products with one row, one column or at most one step of depth as other nodes; else n. */
 node fuse_dot_prepare(graph *g, node n, const fuse_options *options);
 /* On a GPU: a product of operands that are rounded to tf32 rounds them itself. */

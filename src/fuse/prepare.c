@@ -66,6 +66,7 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
     }
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, options->gpu ? fuse_dot_round(g, n) : n, options);
     if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
+    if (x->code == GRAPH_ARGSORT && options->c_text) return fuse_sort_c(g, n);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
     bool ordered = x->code == GRAPH_REDUCE && options->mode != FUSE_FUSED && x->attr.fold <= FOLD_PROD;
@@ -111,7 +112,7 @@ bool plan_is_alone(const graph *g, const fuse_options *options, node n)
 }
 
 /* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. */
-static node first_of_sort(graph *g, const graph_node *x, const node *now)
+static node first_of_sort(graph *g, const graph_node *x, const node *now, const fuse_options *options)
 {
     if (x->code != GRAPH_SLICE) return 0;
     const graph_node sort = *graph_get(g, x->inputs[0]);
@@ -120,8 +121,8 @@ static node first_of_sort(graph *g, const graph_node *x, const node *now)
         if (x->attr.start[k] || x->attr.step[k] != 1 ||
             (k != sort.attr.axis && x->shape.extents[k] != sort.shape.extents[k]))
             return 0;
-    return fuse_select_prepare(g, now[sort.inputs[0]], sort.attr.axis, sort.attr.index,
-                               x->shape.extents[sort.attr.axis]);
+    return (options->cuda_text ? fuse_select_prepare : fuse_select_c)(
+        g, now[sort.inputs[0]], sort.attr.axis, sort.attr.index, x->shape.extents[sort.attr.axis]);
 }
 
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
@@ -184,7 +185,8 @@ static node prepare(void *context, node n)
     g->site = x.site;
     g->label = x.label;
     bool fused = w->options->gpu && w->options->mode == FUSE_FUSED && shape_count(&x.shape);
-    node selected = w->options->cuda_text && shape_count(&x.shape) ? first_of_sort(g, &x, w->p.now) : 0;
+    bool text = w->options->cuda_text || w->options->c_text;
+    node selected = text && shape_count(&x.shape) ? first_of_sort(g, &x, w->p.now, w->options) : 0;
     if (!selected && fused) selected = fuse_sum_prepare(&w->sums, n);
     if (!selected) selected = prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
     return w->p.now[n] = fuse_channels_prepare(g, w->leaves, w->p.old_count, selected, w->options);

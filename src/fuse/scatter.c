@@ -127,6 +127,7 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
     g->site = of.site;
     g->label = of.label;
     node made = takes && options->cuda_text ? add_counts(g, &of) : 0;
+    if (options->c_text && !options->check_indices) made = fuse_add_c(g, &of);
     if (!made && !takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
         made = add_one(g, &of);
     } else if (!made) {
@@ -140,6 +141,7 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
             if (options->cuda_text) index = graph_short_index(g, index, of.shape.extents[of.attr.axis]);
             order = graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
             if (options->cuda_text) order = fuse_sort_prepare(g, order, &sorted);
+            if (options->c_text) order = fuse_sort_c(g, order);
         }
         bool pieces = is_in_pieces(&of, options);
         if (pieces && !sorted) sorted = graph_take(g, index, order, 0);

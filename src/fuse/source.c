@@ -49,7 +49,7 @@ bool fuse_view_middle(const graph *g, node n, const fuse_view *view, int axis, i
            merge_axes(s, view->strides, axis + axes, s->rank, &out->extents[2], &out->strides[2]);
 }
 
-/* Kernels of ours that are written in CUDA know no strides. */
+/* Kernels of ours that are written in CUDA or C know no strides. */
 static bool is_row_major(const graph *g, node n, const fuse_view *view)
 {
     const shape *s = &graph_get(g, n)->shape;
@@ -61,7 +61,8 @@ bool fuse_view_suits(const graph *g, node n, int input, const fuse_view *view)
     const graph_node *of = graph_get(g, n);
     const char *source = of->code == GRAPH_KERNEL ? of->attr.kernel->source : NULL;
     if (of->code == GRAPH_KERNEL)
-        return !source || strncmp(source, "cuda ", 5) != 0 || is_row_major(g, of->inputs[input], view);
+        return !source || (strncmp(source, "cuda ", 5) != 0 && strncmp(source, "c ", 2) != 0) ||
+               is_row_major(g, of->inputs[input], view);
     bool takes = of->code == GRAPH_TAKE_ADD;
     if (of->code == GRAPH_RUN_SUM) {
         fuse_argument rows;

@@ -123,6 +123,7 @@ static qn_status build(plan_build *b, qn_error *error)
     const fuse_options options = {.mode = q->mode,
                                   .gpu = target_find(device)->threads,
                                   .cuda_text = target_runs_cuda(device),
+                                  .c_text = target_find(device)->language == TARGET_C,
                                   .check_indices = q->check_indices,
                                   .units = about->units,
                                   .arch = about->arch,

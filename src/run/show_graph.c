@@ -113,7 +113,7 @@ static qn_status fuse(shown *s, qn_error *error)
         memcpy(leaves[n].strides, x->attr.strides, sizeof(leaves[n].strides));
     }
     s->options = (fuse_options){
-        .mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .units = s->units, .arch = s->arch};
+        .mode = modes[s->call->mode], .gpu = s->gpu, .cuda_text = s->gpu, .c_text = !s->gpu, .units = s->units, .arch = s->arch};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &s->options, s->memory, &s->plan, error);
 }
 

@@ -28,5 +28,9 @@ for level in 1 2 3 4; do
         grep -Eq "^def $name\(|(^| )$name( = |,)" "bench/problems/level$level.py" || holds "level$level.py has $name" false
     done
 done
-holds "there were functions" [ "$checked" -ge 6 ]
+# on a CPU the order of rows, their first ones and additions by index are kernels in C
+for pair in k18:sort_rows k19:select_rows k20:add_numbers; do
+    holds "${pair%:*} on a CPU" sh -c "'$quern' show bench/problems/level4.qn ${pair%:*} --stage fusion --device cpu | grep -q ${pair#*:}"
+done
+holds "there were functions" [ "$checked" -ge 8 ]
 finish

@@ -1,12 +1,13 @@
 /*
  * Sorting, selecting and adding by index as a GPU does it, on emu ($QUERN_TEST_DEVICE: elsewhere) against the interpreter:
  * rows shorter and longer than a run, more rows than a grid is wide, equal keys, NaN, infinities and both zeros; the
- * first k of rows that are read in parts; one index that occurs all the time; counting.
+ * first k of rows that are read in parts; one index that occurs all the time; counting. Then the same on the CPU.
  * SPDX-License-Identifier: MIT
  */
 #include "tensor.h"
 
 #include <math.h>
+#include <string.h>
 
 static unsigned seed = 1;
 
@@ -22,7 +23,7 @@ static qn_tensor numbers(qn_dtype elem, qn_shape shape, int different)
     int64_t count = 1;
     for (int k = 0; k < shape.rank; k++) count *= shape.extents[k];
     double *values = malloc(sizeof(double) * (size_t)(count + 1));
-    bool real = elem == QN_F32 || elem == QN_BF16;
+    bool real = elem == QN_F32 || elem == QN_BF16 || elem == QN_F64;
     for (int64_t i = 0; i < count; i++) {
         int what = real ? draw(40) : 40;
         values[i] = what == 0 ? NAN : what == 1 ? INFINITY : what == 2 ? -INFINITY : what == 3 ? -0.0 : draw(different);
@@ -61,7 +62,8 @@ TEST(sorting)
         {{1, {1}}, 0, QN_F32},       {{1, {2}}, 0, QN_F32},      {{2, {5, 3}}, 1, QN_F32},
         {{2, {300, 7}}, 1, QN_I32},  {{2, {9, 257}}, 1, QN_F32}, {{3, {3, 40, 5}}, 1, QN_F32},
         {{2, {70, 6}}, 0, QN_BF16},  {{1, {9000}}, 0, QN_F32},   {{2, {66000, 2}}, 1, QN_U8},
-        {{2, {2, 2049}}, 1, QN_I32}, {{1, {17}}, 0, QN_BOOL},
+        {{2, {2, 2049}}, 1, QN_I32}, {{1, {17}}, 0, QN_BOOL},    {{2, {3, 70}}, 1, QN_I64},
+        {{2, {40, 3}}, 0, QN_F64},
     };
     for (int i = 0; i < COUNT(cases); i++)
         for (int down = 0; down < 2; down++) {
@@ -184,5 +186,17 @@ TEST(adding_in_place)
         }
 }
 
+/* By kernels in C. */
+TEST(on_a_cpu)
+{
+    const char *device = getenv("QUERN_TEST_DEVICE");
+    if (device && strcmp(device, "emu") != 0) return;
+    setenv("QUERN_TEST_DEVICE", "cpu", 1);
+    sorting();
+    selecting();
+    adding();
+    setenv("QUERN_TEST_DEVICE", "emu", 1);
+}
+
 TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding), CASE(counting_infinities),
-          CASE(adding_in_place))
+          CASE(adding_in_place), CASE(on_a_cpu))
