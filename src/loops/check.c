@@ -29,7 +29,8 @@ typedef struct agent { /* a role, or one group of the warps that multiply */
     int stage, uses[MOST_STAGES];                   /* of each stage: how often it was passed */
     bool waited;                                    /* for this use of the stage */
     int products[MOST_STAGES], product_count, done; /* stages asked for and not released; how many of them are over */
-    int buffer, sent[MOST_BUFFERS], sent_count;     /* copies out on their way, by buffer */
+    int asked, there; /* tiles that the epilogue loads: how often it asked for them, how often it saw them there */
+    int buffer, sent[MOST_BUFFERS], sent_count; /* copies out on their way, by buffer */
 } agent;
 
 typedef struct machine {
@@ -191,6 +192,8 @@ static bool run_event(machine *m, agent *a)
             for (int i = 0; i < m->steps; i++) pass_stage(m, a, m->stages);
             break;
         }
+        break;
+    case LOOP_TURN_WAIT:
         if (m->turn < e->tile) return false;
         break;
     case LOOP_TURN_END: m->turn = e->tile + 1; break;
@@ -203,6 +206,15 @@ static bool run_event(machine *m, agent *a)
     case LOOP_RELEASE:
         a->done = e->number[0] == LOOPS_BEFORE ? a->product_count - 1 : a->product_count;
         release(m, a, MAXIMUM(a->done, 0));
+        break;
+    case LOOP_IN_ASK: a->asked++; break;
+    case LOOP_IN_WAIT:
+        if (a->asked == a->there) return false; /* for what nobody asked for */
+        a->there++;
+        break;
+    case LOOP_LOAD:
+        if (e->number[0] == LOOPS_ROOM && a->there < a->asked) fail(m, a, "a tile is read before it is there");
+        if (e->number[0] == LOOPS_ROOM && !a->asked) fail(m, a, "a tile is read that nobody asked for");
         break;
     case LOOP_ADD_SUMS:
     case LOOP_CHUNKS:

@@ -25,7 +25,10 @@ static bool orders(const loop_node *n)
     case LOOP_FILLED_LAST:
     case LOOP_RELEASE:
     case LOOP_TURN:
+    case LOOP_TURN_WAIT:
     case LOOP_TURN_END:
+    case LOOP_IN_ASK:
+    case LOOP_IN_WAIT:
     case LOOP_OUT_END: return true;
     case LOOP_OUT_WAIT: return n->number[1] != 0;
     default: return false;
@@ -75,6 +78,7 @@ TEST(each_node_is_missed)
     } rows[] = {{QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=bf16 M=4096 N=4096 K=4096", false},
                 {QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=bf16 M=2048 N=2048 K=512 BM=64 BN=256", false},
                 {QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=f16 M=72 N=264 K=384", false},
+                {QUERN_ROOT "/tests/data/fed.qn", "epilogue", "T=bf16 M=66 N=136 K=72", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "taking_turns", "T=bf16 M=65 N=72 K=136", true}};
     cuda_target target = cuda_target_default(90);
     for (int i = 0; i < COUNT(rows); i++) {
