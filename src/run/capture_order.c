@@ -244,25 +244,17 @@ static int64_t place_values(spreads *s, int64_t limit)
     return end;
 }
 
-/* The least memory with which the steps take about as long as with all that they may have; 0: other places gain nothing. */
-static int64_t choose_limit(spreads *s, const plan_step *steps, int count, const plan *of, arena *memory)
+/* Places of their own for as many values as there is room for; the bytes that they take, or 0: that gains nothing. */
+static int64_t place_apart(spreads *s, const plan_step *steps, int count, const plan *of, arena *memory)
 {
-    enum { TRIES = 4 };
     const double little = 0.02;
     uses *all = ARENA_ARRAY(memory, uses, count + 1);
-    double *end = ARENA_ARRAY(memory, double, count + 1), found[TRIES + 1];
+    double *end = ARENA_ARRAY(memory, double, count + 1);
     for (int i = 0; i < count; i++) all[i] = uses_of(&steps[i], s, memory);
     for (int i = 0; i < s->count; i++) s->values[i].offset = of->fused->places[s->values[i].n].offset_bytes;
-    double before = longest_row(all, count, s->values, end), least = before;
-    int64_t more = of->values_bytes / 8 + VALUES_BYTES;
-    for (int i = 0; i <= TRIES; i++) {
-        bool fits = place_values(s, of->values_bytes + more * i / TRIES) > 0;
-        found[i] = fits ? longest_row(all, count, s->values, end) : before;
-        least = MINIMUM(least, found[i]);
-    }
-    for (int i = 0; i <= TRIES && least < (1 - little) * before; i++)
-        if (found[i] <= (1 + little) * least) return of->values_bytes + more * i / TRIES;
-    return 0;
+    double before = longest_row(all, count, s->values, end);
+    int64_t bytes = place_values(s, of->values_bytes + of->values_bytes / 8 + VALUES_BYTES);
+    return bytes && longest_row(all, count, s->values, end) < (1 - little) * before ? bytes : 0;
 }
 
 static void move_place(const spreads *s, const plan *of, plan_place *at)
@@ -288,7 +280,7 @@ int64_t capture_spread_values(plan_step *steps, int count, const plan *of, arena
         spread *v = &s.values[s.number[root] - 1];
         v->size = MAXIMUM(v->size, (graph_size_bytes(g, (node)n) + 255) / 256 * 256);
     }
-    int64_t limit = choose_limit(&s, steps, count, of, memory), end = limit ? place_values(&s, limit) : 0;
+    int64_t end = place_apart(&s, steps, count, of, memory);
     if (!end) return of->values_bytes;
     for (int i = 0; i < count; i++) {
         if (steps[i].instance) own_arrays(&steps[i], memory);
