@@ -245,7 +245,11 @@ void onnx_picture(const onnx_graph *g, text *out)
                "fill: #555 }\n"
                "path { fill: none; stroke: #8795a8; stroke-width: 1.5 } .node { fill: #eef3fb; stroke: #4a6fa5 }\n"
                ".input { fill: #fff7e0; stroke: #b58900 } .output { fill: #e9f7ec; stroke: #3a8a4d }\n"
-               "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<title>",
+               "svg { max-width: 100%%; height: auto } #sheet { fill: #fff }\n"
+               "@media (prefers-color-scheme: dark) { #sheet { fill: #14171a } text { fill: #e6e8ea } .small { fill: "
+               "#9aa3ad }\n"
+               ".node { fill: #1e2a3a } .input { fill: #3a3010 } .output { fill: #15301d } }\n"
+               "</style>\n<rect id=\"sheet\" width=\"100%%\" height=\"100%%\"/>\n<title>",
                p.width, p.height, p.width, p.height);
     add_page(out, *g->name ? harmless(g, g->name) : "an ONNX model");
     text_add(out, "</title>\n");

@@ -569,8 +569,12 @@ void show_picture(const fuse_plan *plan, const node *results, int count, const c
                   ".kernel { fill: #eef3fb; stroke: #4a6fa5 } .op { fill: #fff; stroke: #999 }\n"
                   ".written { stroke: #4a6fa5; stroke-width: 2 } .array { fill: #fff7e0; stroke: #b58900 }\n"
                   "path { fill: none } .inner { stroke: #aaa } .memory { stroke: #b58900; stroke-width: 2 }\n"
+                  "svg { max-width: 100%; height: auto } #sheet { fill: #fff }\n"
+                  "@media (prefers-color-scheme: dark) { #sheet { fill: #14171a } text { fill: #e6e8ea }\n"
+                  ".type, .facts { fill: #9aa3ad } .kernel { fill: #1c2530 } .op { fill: #14171a; stroke: #6b747e }\n"
+                  ".written { stroke: #6cb2ff } .array { fill: #3a3010 } .inner { stroke: #6b747e } }\n"
                   "</style>\n"
-                  "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
+                  "<rect id=\"sheet\" width=\"100%\" height=\"100%\"/>\n");
     for (int i = 0; i < p.count; i++)
         if (p.items[i].kind == ITEM_KERNEL) draw_box(&p, &p.items[i]);
     draw_lines(&p);

@@ -59,6 +59,9 @@ static void draw(const char *name, const char *mode, bool backward)
     qn_status status = qn_show(context, path, full, &options, keep, &out, &error);
     if (status != QN_OK) printf("%s\n", error.message);
     EXPECT(status == QN_OK);
+    /* A sheet of its own, another in the dark; whole on a phone. */
+    EXPECT(strstr(text_get(&out), "<rect id=\"sheet\"") && strstr(text_get(&out), "prefers-color-scheme: dark"));
+    EXPECT(strstr(text_get(&out), "svg { max-width: 100%; height: auto }"));
     read_picture(text_get(&out));
     text_free(&out);
 }
