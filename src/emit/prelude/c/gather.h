@@ -219,9 +219,20 @@ INLINE $kx16 gather_some_$t($kx16 to, const $c *from, unsigned short mask)
     return to;
 }
 
+//@ part gather_alike
+//@ needs gather_view
+/* Steps of depth whose guards are those of the first. */
+INLINE long gather_alike(const gather_view *v, const gather_table *depth, long k)
+{
+    long count = 1;
+    for (int alike = 1; count < k && alike; count += alike)
+        for (long g = 0; g < v->guards; g++) alike &= depth[count].guard[g] == depth[0].guard[g];
+    return count;
+}
+
 //@ part gather_pack_$t
 //@ for f32 f64 f16 bf16
-//@ needs gather_view gather_some_$t dot_pack_$t
+//@ needs gather_alike gather_some_$t dot_pack_$t
 OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
 {
     int low[GATHER_GUARDS], high[GATHER_GUARDS];
@@ -239,14 +250,6 @@ OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *
             ONE_BY_ONE;
         }
     }
-}
-/* Steps of depth whose guards are those of the first. */
-INLINE long gather_alike(const gather_view *v, const gather_table *depth, long k)
-{
-    long count = 1;
-    for (int alike = 1; count < k && alike; count += alike)
-        for (long g = 0; g < v->guards; g++) alike &= depth[count].guard[g] == depth[0].guard[g];
-    return count;
 }
 /* Sixteen columns of a panel at all depths, or fewer: what is missing is zero. */
 OUTLINE void gather_pack_columns_$t($a *to, long width, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
