@@ -312,6 +312,7 @@ void extent_facts(const tile_kernel *k, const uint8_t *uses, const launch_plan *
 void instance_free(instance *i, qn_context *context);
 /* The facts of this launch into facts[], one per tile parameter. */
 void launch_facts(const qn_call *call, tile_facts *facts);
+void drop_numbers(const qn_call *call, tile_facts *facts); /* of a fused kernel: what no text depends on */
 /* The variant for these facts, compiled now if it must be. Takes the context's lock. */
 qn_status variant_get(qn_call *call, variant **out, qn_error *error);
 void facts_print(const tile_kernel *k, const tile_facts *facts, text *out); /* "x.contiguous n.by16 n.class=3" */

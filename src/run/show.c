@@ -166,6 +166,7 @@ static void usual_facts(show_request *r, const instance *i, tile_facts *facts)
         cuda_choose_facts(&probe, call->views, &call->plan);
         for (int p = 0; p < probe.param_count; p++) facts[p] = params[p].facts;
         extent_facts(i->kernel, i->uses, &call->plan, facts);
+        drop_numbers(call, facts);
     } else {
         launch_facts(call, facts);
     }

@@ -26,6 +26,17 @@ void instance_free(instance *i, qn_context *context)
     heap_free(i);
 }
 
+void drop_numbers(const qn_call *call, tile_facts *facts)
+{
+    const tile_kernel *k = call->instance->kernel;
+    /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
+    for (int i = 0; i < k->param_count && call->kernel->dump; i++) {
+        if (k->params[i].kind != PARAM_SCALAR || call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)) continue;
+        facts[i].one = false;
+        if (!(call->instance->uses[i] & EXTENT_OF_MASK)) facts[i].by16 = facts[i].by8 = facts[i].by4 = false;
+    }
+}
+
 void launch_facts(const qn_call *call, tile_facts *facts)
 {
     const device_slot *s = &call->context->slots[call->slot];
@@ -40,12 +51,7 @@ void launch_facts(const qn_call *call, tile_facts *facts)
     s->driver->choose_facts(s->device, &probe, call->views, &call->plan);
     for (int i = 0; i < k->param_count; i++) facts[i] = params[i].facts;
     extent_facts(k, call->instance->uses, &call->plan, facts);
-    /* Numbers that fusion passes (how many parts a sum has) follow the sizes. */
-    for (int i = 0; i < k->param_count && call->kernel->dump; i++) {
-        if (k->params[i].kind != PARAM_SCALAR || call->instance->uses[i] & (EXTENT_OF_ARRAY | EXTENT_OF_TILE)) continue;
-        facts[i].one = false;
-        if (!(call->instance->uses[i] & EXTENT_OF_MASK)) facts[i].by16 = facts[i].by8 = facts[i].by4 = false;
-    }
+    drop_numbers(call, facts);
 }
 
 static bool same_facts(const tile_facts *a, const tile_facts *b)
