@@ -111,8 +111,17 @@ bool plan_is_alone(const graph *g, const fuse_options *options, node n)
            code == GRAPH_KERNEL;
 }
 
+/* What is given with strides, as kernels in CUDA or C read it: a copy in order. */
+static node in_order(graph *g, const fuse_leaf *leaves, int leaf_count, const fuse_options *options, node n)
+{
+    const shape *s = &graph_get(g, n)->shape;
+    if ((!options->cuda_text && !options->c_text) || (int)n >= leaf_count || !leaves[n].given) return n;
+    return strides_are_row_major(s->rank, s->extents, leaves[n].strides) ? n : graph_same(g, GRAPH_KEEP, n, 3000);
+}
+
 /* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. */
-static node first_of_sort(graph *g, const graph_node *x, const node *now, const fuse_options *options)
+static node first_of_sort(graph *g, const graph_node *x, const fuse_leaf *leaves, int leaf_count, const node *now,
+                          const fuse_options *options)
 {
     if (x->code != GRAPH_SLICE) return 0;
     const graph_node sort = *graph_get(g, x->inputs[0]);
@@ -121,8 +130,9 @@ static node first_of_sort(graph *g, const graph_node *x, const node *now, const 
         if (x->attr.start[k] || x->attr.step[k] != 1 ||
             (k != sort.attr.axis && x->shape.extents[k] != sort.shape.extents[k]))
             return 0;
-    return (options->cuda_text ? fuse_select_prepare : fuse_select_c)(
-        g, now[sort.inputs[0]], sort.attr.axis, sort.attr.index, x->shape.extents[sort.attr.axis]);
+    node keys = in_order(g, leaves, leaf_count, options, now[sort.inputs[0]]);
+    return (options->cuda_text ? fuse_select_prepare : fuse_select_c)(g, keys, sort.attr.axis, sort.attr.index,
+                                                                      x->shape.extents[sort.attr.axis]);
 }
 
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
@@ -180,13 +190,16 @@ static node prepare(void *context, node n)
     bool changed = false;
     for (int i = 0; i < x.input_count; i++) {
         inputs[i] = suited(g, w->leaves, w->p.old_count, w->options, n, i, prepare(w, x.inputs[i]));
+        if (x.code == GRAPH_ARGSORT || x.code == GRAPH_TAKE_ADD || x.code == GRAPH_GATHER_ADD)
+            inputs[i] = in_order(g, w->leaves, w->p.old_count, w->options, inputs[i]);
         changed |= inputs[i] != x.inputs[i];
     }
     g->site = x.site;
     g->label = x.label;
     bool fused = w->options->gpu && w->options->mode == FUSE_FUSED && shape_count(&x.shape);
     bool text = w->options->cuda_text || w->options->c_text;
-    node selected = text && shape_count(&x.shape) ? first_of_sort(g, &x, w->p.now, w->options) : 0;
+    node selected =
+        text && shape_count(&x.shape) ? first_of_sort(g, &x, w->leaves, w->p.old_count, w->p.now, w->options) : 0;
     if (!selected && fused) selected = fuse_sum_prepare(&w->sums, n);
     if (!selected) selected = prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
     return w->p.now[n] = fuse_channels_prepare(g, w->leaves, w->p.old_count, selected, w->options);
