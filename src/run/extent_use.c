@@ -30,6 +30,19 @@ static void use_access(const tile_kernel *k, const tile_op *op, uint8_t *uses)
     uses[p->extent_param[last]] |= EXTENT_BOUNDS;
 }
 
+/* What a load is masked by: where a padded array ends, along the last axis of the tile. */
+static void use_mask(const tile_kernel *k, value mask, uint8_t *uses)
+{
+    const tile_op *op = tile_def(k, mask);
+    if (op && op->code == OP_AND) {
+        use_mask(k, op->operands[0], uses);
+        use_mask(k, op->operands[1], uses);
+    }
+    if (!op || op->code != OP_BOUND) return;
+    int p = parameter_of(k, -(int64_t)op->operands[2]), rank = tile_type_of(k, mask).rank;
+    if (p >= 0 && rank && op->attr.index == rank - 1) uses[p] |= EXTENT_OF_MASK;
+}
+
 static void use_op(tile_kernel *k, tile_block *block, tile_op *op, void *context)
 {
     uint8_t *uses = context;
@@ -42,10 +55,9 @@ static void use_op(tile_kernel *k, tile_block *block, tile_op *op, void *context
         }
     }
     if (ops[op->code].class == CLASS_MEMORY) use_access(k, op, uses);
-    if (op->code == OP_BOUND) {
-        int p = parameter_of(k, -(int64_t)op->operands[2]), rank = tile_type_of(k, op->results[0]).rank;
-        if (p >= 0 && rank && op->attr.index == rank - 1) uses[p] |= EXTENT_OF_MASK;
-    }
+    if (op->code == OP_LOAD)
+        for (int i = op->operand_count - op->attr.access.mask_count; i < op->operand_count; i++)
+            use_mask(k, op->operands[i], uses);
     for (int p = 0; p < k->param_count && op->code == OP_DOT; p++)
         if (k->params[p].kind < PARAM_SCALAR) uses[p] |= ARRAY_OF_PRODUCT;
 }
