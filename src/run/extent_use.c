@@ -68,6 +68,9 @@ void extent_uses(tile_kernel *k, uint8_t *uses)
     for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], use_op, uses);
     for (int a = 0; a < k->param_count; a++)
         for (int axis = 0; axis < k->params[a].rank; axis++) {
+            /* How many parts wait in scratch memory follows the sizes: a new batch size compiles nothing. */
+            int parts = k->params[a].kind == PARAM_SCRATCH ? parameter_of(k, -(int64_t)k->params[a].extents[axis]) : -1;
+            if (parts >= 0) uses[parts] &= (uint8_t)~EXTENT_OF_MASK;
             int p = k->params[a].extent_param[axis];
             if (p < 0) continue;
             uses[p] |= EXTENT_OF_ARRAY;
