@@ -115,8 +115,8 @@ static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, 
 int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_candidate *out)
 {
     static const fed_tile tiles[DOT_CANDIDATES] = {
-        {128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true}, {128, 64, 0.62, false},
-        {64, 128, 0.65, false}, {64, 256, 0.75, false},  {64, 64, 0.45, false}};
+        {128, 256, 1, false},   {128, 128, 0.95, false}, {128, 128, 0.92, true}, {128, 64, 0.65, false},
+        {64, 128, 0.62, false}, {64, 256, 0.75, false},  {64, 64, 0.45, false}};
     int64_t units = MAXIMUM(options->units, 1);
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
