@@ -64,6 +64,24 @@ static int turned_axis(const loop *p, const lowering *l)
     return -1;
 }
 
+/* Single elements of 16 bits are dear in shared memory: their lines begin at whole vectors, or threads read across them in
+ * small squares. */
+static bool turns_by_words(const loop *p, const lowering *l, int row)
+{
+    int last = l->axis_count - 1;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS || x->guarded) continue;
+        const graph_node *n = graph_get(p->t->g, x->n);
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &n->shape, leaf->given ? leaf->strides : NULL);
+        int size = dtypes[n->elem].size_bytes;
+        if (place.factor[l->innermost[row]] == 1 && size < 4 && place.factor[l->innermost[last]] * size % 16)
+            return false;
+    }
+    return true;
+}
+
 static int64_t turn_side(int64_t extent, int64_t most)
 {
     int64_t side = 2;
@@ -92,8 +110,9 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             f->dims[0] = loop_width(l->extents[count - 1], STRIP_COLUMNS);
         } else if (row >= 0) { /* no wider along either axis than that is; the other takes what is left of a square */
             int64_t last = l->extents[count - 1];
-            int64_t side = MAP_TURN;
-            f->turns = p->b->options->gpu && last >= MAP_TURN_LEAST && l->extents[row] >= MAP_TURN_LEAST;
+            bool square = p->b->options->gpu && last >= MAP_TURN_LEAST && l->extents[row] >= MAP_TURN_LEAST;
+            f->turns = square && turns_by_words(p, l, row);
+            int64_t side = square && !f->turns ? MAP_TURN_LEAST : MAP_TURN;
             f->dims[1] = turn_side(last, side);
             f->dims[0] = turn_side(l->extents[row], side * side / f->dims[1]);
             if (f->dims[0] < side) f->dims[1] = turn_side(last, side * side / f->dims[0]);
