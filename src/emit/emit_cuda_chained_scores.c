@@ -324,18 +324,24 @@ void chained_print_fixed(chained_printer *p)
 
 /* ---- passes over the scores ---- */
 
-/* Do all rows that a score is computed from stand already? */
-static bool is_ready(const chained_printer *p, value v)
+static bool rows_stand(const chained_printer *p, value v, bool *seen)
 {
     const chained *c = p->c;
     const tile_op *op = tile_def(c->kernel, v);
     chained_kind kind = chained_kind_of(c, v);
-    if (kind == CHAINED_SCALAR || v == c->products[0].dot->results[0]) return true;
+    if (seen[v] || kind == CHAINED_SCALAR || v == c->products[0].dot->results[0]) return true;
     if (tile_type_of(c->kernel, v).elem == DT_BOOL && !chained_is_row_test(c, v)) return true;
     if (kind == CHAINED_FIXED) return p->rows[v] || !op || op->code == OP_BROADCAST;
+    seen[v] = true; /* who does not stand ends the whole question */
     for (int i = 0; op && i < op->operand_count; i++)
-        if (!is_ready(p, op->operands[i])) return false;
+        if (!rows_stand(p, op->operands[i], seen)) return false;
     return true;
+}
+
+/* Do all rows that a score is computed from stand already? */
+static bool is_ready(const chained_printer *p, value v)
+{
+    return rows_stand(p, v, ARENA_ARRAY(p->e->memory, bool, p->c->kernel->value_count));
 }
 
 static void open_pass(chained_printer *p)

@@ -14,8 +14,9 @@
 #include <string.h>
 
 enum {
-    MOST_MATRIX = 1 << 19, /* elements of a layer's matrix, which every cluster reads from the L2 */
-    LEAST_LAYERS = 3       /* two gained nothing beside other kernels (H200, the talk's small network) */
+    MOST_MATRIX = 1 << 19,         /* elements of a layer's matrix, which every cluster reads from the L2 */
+    LEAST_LAYERS = 3,              /* two gained nothing beside other kernels (H200, the talk's small network) */
+    MOST_VISITS = 16 * CHAIN_NODES /* of one search: what is read twice is looked at twice, and again below it */
 };
 
 struct chains {
@@ -63,6 +64,7 @@ static bool is_layer(const chains *s, node n)
 typedef struct search {
     chains *s;
     chain_layer *layer;
+    int visits;
     bool good;
 } search;
 
@@ -104,6 +106,10 @@ static bool collect(search *w, node n, int64_t rows, int64_t columns)
     chain_layer *l = w->layer;
     const graph_node *x = get(s, n);
     if (layer_has(l, n)) return true;
+    if (!w->good || ++w->visits > MOST_VISITS) {
+        w->good = false;
+        return false;
+    }
     if (s->leaves[n].given || !is_float(x) || shape_count(&x->shape) != rows * columns) return false;
     if (!l->dot && is_layer(s, n) && x->shape.extents[0] == rows) {
         l->dot = n;

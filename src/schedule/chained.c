@@ -69,14 +69,24 @@ static bool is_of_sums(const chained *c, value v)
     return false;
 }
 
-int chained_sum_of(const chained *c, value v)
+static int sum_below(const chained *c, value v, bool *seen)
 {
     for (int i = 0; i < c->sum_count; i++)
         if (c->loop->results[c->sums[i].carried] == v) return i;
     const tile_op *op = def(c, v);
     int sum = -1;
+    if (seen[v]) return -1;
+    seen[v] = true;
     for (int i = 0; op && op != c->loop && i < op->operand_count && sum < 0; i++)
-        if (tile_type_of(c->kernel, op->operands[i]).rank) sum = chained_sum_of(c, op->operands[i]);
+        if (tile_type_of(c->kernel, op->operands[i]).rank) sum = sum_below(c, op->operands[i], seen);
+    return sum;
+}
+
+int chained_sum_of(const chained *c, value v)
+{
+    bool *seen = heap_array((size_t)c->kernel->value_count, sizeof(bool));
+    int sum = sum_below(c, v, seen);
+    heap_free(seen);
     return sum;
 }
 

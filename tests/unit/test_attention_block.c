@@ -72,7 +72,7 @@ static double value_of(qn_module *module, const char *name, const char *settings
 
 static void compare_gradients(qn_module *module, const char *name, const char *settings, array *inputs, int count)
 {
-    double *gradients[MOST], worst = 0;
+    double *gradients[MOST] = {0}, worst = 0;
     for (int i = 0; i < count; i++) gradients[i] = malloc(sizeof(double) * (size_t)inputs[i].count);
     value_of(module, name, settings, inputs, count, NULL, gradients);
     for (int i = 0; i < count; i++)

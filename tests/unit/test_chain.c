@@ -17,6 +17,11 @@ static qn_context *context;
 static qn_error error;
 static qn_module *module;
 
+#define TWICE(a, b) "  let " #b " = " #a " * tanh(" #a ");\n"
+#define FIVE(a, b) TWICE(a, b##1) TWICE(b##1, b##2) TWICE(b##2, b##3) TWICE(b##3, b##4) TWICE(b##4, b)
+#define FORTY \
+    FIVE(x, a) FIVE(a, b) FIVE(b, c) FIVE(c, d) FIVE(d, e) FIVE(e, f) FIVE(f, g) FIVE(g, h) /* 2^40 ways down */
+
 static const char *const source =
     "tensor every(float x[B][13], float r[B][40], float s[B][1], float w1[13][40], float b1[40], float w2[40][21],\n"
     "             float b2[21], float w3[21][1], float b3[1]) {\n"
@@ -43,6 +48,9 @@ static const char *const source =
     "  let d = matmul(transpose(tf32(a)), tf32(g));\n"
     "  let m2 = 0.9 * m + 0.1 * d;\n"
     "  return w - m2 / (sqrt(abs(m2)) + 1e-8), m2;\n"
+    "}\n"
+    "tensor woven(float x[B][K], float w1[K][K], float w2[K][K], float w3[K][K]) {\n" FORTY
+    "  return linear(relu(linear(relu(linear(h, w1)), w2)), w3);\n"
     "}\n"
     "tensor learnt(float x[B][K], float w1[K][N], float b1[N], float w2[N][M], float b2[M], float w3[M][K]) {\n"
     "  return mean(relu(linear(relu(linear(relu(linear(x, w1, b1)), w2, b2)), w3)));\n"
@@ -190,6 +198,14 @@ TEST(a_chain_waits_for_nothing_of_its_own)
     free(plan);
 }
 
+/* Values that are read twice, over and over, before the first layer: looked at, but not along every way. */
+TEST(a_search_ends)
+{
+    char *plan = SHOWN("woven", "sm_90a", "B=128", "K=64");
+    EXPECT(strstr(plan, "layers"));
+    free(plan);
+}
+
 TEST(what_a_gradient_needs_is_left_on_the_way)
 {
     char *plan = shown("learnt", "fusion", (const char *const[]){"B=128", "K=16", "N=64", "M=32"}, 4, "sm_90a", true);
@@ -229,6 +245,6 @@ TEST(closed)
 }
 
 TEST_MAIN(CASE(opened), CASE(rows_that_stay_have_the_values_of_single_layers), CASE(a_small_perceptron_is_one_kernel),
-          CASE(what_does_not_pay_stays_apart), CASE(a_chain_waits_for_nothing_of_its_own),
+          CASE(what_does_not_pay_stays_apart), CASE(a_chain_waits_for_nothing_of_its_own), CASE(a_search_ends),
           CASE(what_a_gradient_needs_is_left_on_the_way), CASE(what_follows_a_short_product_is_asked_for_first),
           CASE(closed))

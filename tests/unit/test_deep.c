@@ -9,6 +9,7 @@
 
 #include <quern/nn.h>
 #include <quern/tensor.h>
+#include <quern/workbench.h>
 #include <stdlib.h>
 
 static qn_context *context;
@@ -225,5 +226,31 @@ TEST(many_ways)
     qn_tape_free(tape);
 }
 
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* The same between the products of attention, in the text for a GPU. */
+TEST(many_ways_through_scores)
+{
+    qn_error error;
+    text source = {0}, out = {0};
+    text_add(&source, "tensor scored(bf16 q[4][128][64], bf16 k[4][128][64], bf16 v[4][128][64]) {\n"
+                      "  let s0 = matmul(q, transpose(k));\n");
+    for (int i = 0; i < 40; i++) text_print(&source, "  let s%d = s%d * tanh(s%d);\n", i + 1, i, i);
+    text_add(&source, "  return matmul(softmax(s40, axis = 2), v);\n}\n");
+    FILE *file = fopen("scored.qn", "w");
+    EXPECT(file != NULL);
+    if (file) fputs(text_get(&source), file), fclose(file);
+    if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
+    qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a"};
+    EXPECT(!qn_show(context, "scored.qn", "scored", &options, collect, &out, &error));
+    EXPECT(strstr(text_get(&out), "wgmma"));
+    remove("scored.qn");
+    text_free(&source);
+    text_free(&out);
+}
+
 TEST_MAIN(CASE(chains), CASE(long_chains), CASE(gradients), CASE(functions), CASE(many_arrays), CASE(many_numbers),
-          CASE(many_ways))
+          CASE(many_ways), CASE(many_ways_through_scores))

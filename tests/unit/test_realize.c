@@ -348,8 +348,7 @@ ON_EVERY_DEVICE(kernels_of_modules)
 
 TEST(opening)
 {
-    /* as many threads everywhere: how a fold is dealt to them is part of a kernel */
-    EXPECT(qn_context_open(&(qn_context_options){.threads = 2}, &context, &error) == QN_OK);
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
 }
 
 static text heard;
