@@ -189,33 +189,33 @@ TEST(adding_in_place)
 /* What is given with strides is read with them: columns of rows, every other number. */
 TEST(given_with_strides)
 {
-    static const char text[] = "tensor first(float x[N][D]) { let (v, i) = topk(x, 2, axis = 1); return v; }\n";
+    static const char text[] = "tensor first(float x[N][D]) { let (v, i) = topk(x, 2, axis = 1); return v; }\n"
+                               "tensor order(float x[N][D]) { return argsort(x, axis = 1); }\n";
     static const char *const devices[] = {"emu", "cpu"};
-    float data[30], out[6], wanted[6];
-    for (int i = 0; i < 30; i++) data[i] = (float)(i % 2 ? 100 + i : 12 * (i / 2 % 2) + i / 4);
-    for (int r = 0; r < 3; r++) wanted[2 * r] = wanted[2 * r + 1] = -1;
-    for (int r = 0; r < 3; r++)
-        for (int k = 0; k < 5; k++) { /* element [r][k] lies at 2 * (k * 3 + r) */
-            float v = data[2 * (k * 3 + r)];
-            if (v > wanted[2 * r])
-                wanted[2 * r + 1] = wanted[2 * r], wanted[2 * r] = v;
-            else if (v > wanted[2 * r + 1])
-                wanted[2 * r + 1] = v;
-        }
+    enum { ROWS = 33, LENGTH = 300 };
+    static float data[2 * ROWS * LENGTH], first[2][ROWS * 2];
+    static int64_t order[2][ROWS * LENGTH];
+    for (int i = 0; i < COUNT(data); i++) data[i] = (float)(i * 7919LL % 10007);
     qn_module *module;
     qn_call *call;
     qn_error error;
     qn_context *context;
     EXPECT(!qn_context_open(NULL, &context, &error));
     EXPECT(!qn_module_load_text(context, "first.qn", text, &module, &error));
-    for (int d = 0; d < COUNT(devices); d++) {
-        EXPECT(!qn_call_new(module, "first", &call, &error));
-        EXPECT(!qn_call_set_memory(call, "x", data, QN_F32, 2, (int64_t[]){3, 5}, (int64_t[]){2, 6}, &error));
-        EXPECT(!qn_call_set_memory(call, "result0", out, QN_F32, 2, (int64_t[]){3, 2}, NULL, &error));
-        EXPECT(!qn_call_run(call, devices[d], &error));
-        for (int i = 0; i < COUNT(out); i++) EXPECT(out[i] == wanted[i]);
-        qn_call_free(call);
-    }
+    for (int d = -1; d < COUNT(devices); d++)
+        for (int k = 0; k < 2; k++) {
+            EXPECT(!qn_call_new(module, k ? "order" : "first", &call, &error));
+            EXPECT(!qn_call_set_memory(call, "x", data, QN_F32, 2, (int64_t[]){ROWS, LENGTH}, (int64_t[]){2, 2 * ROWS},
+                                       &error)); /* turned, every other number */
+            void *out = k ? (void *)order[d >= 0] : first[d >= 0];
+            EXPECT(!qn_call_set_memory(call, "result0", out, k ? QN_I64 : QN_F32, 2, (int64_t[]){ROWS, k ? LENGTH : 2},
+                                       NULL, &error));
+            EXPECT(!qn_call_run(call, d < 0 ? "ref" : devices[d], &error));
+            if (d >= 0)
+                EXPECT(k ? !memcmp(order[0], order[1], sizeof(order[0]))
+                         : !memcmp(first[0], first[1], sizeof(first[0])));
+            qn_call_free(call);
+        }
     qn_module_free(module);
     qn_context_close(context);
 }
