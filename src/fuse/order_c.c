@@ -38,12 +38,18 @@ static const char sort_source[] =
     "typedef struct item { KEY key; unsigned at; } item;\n"
     "static void insert_all(const %s *x, long *y, long n)\n"
     "{\n"
-    "    for (long i = 0; i < n; i++) {\n"
-    "        const KEY key = key_of(x[i]);\n"
-    "        long j = i;\n"
-    "        for (; j > 0 && key_of(x[y[j - 1]]) > key; j--) y[j] = y[j - 1];\n"
-    "        y[j] = i;\n"
-    "    }\n"
+    "    for (long i = 0; i < n; i++) y[i] = i;\n"
+    "    for (long step = n > %d ? n / 2 : 1; step; step /= 2) /* long ones from afar first */\n"
+    "        for (long i = step; i < n; i++) {\n"
+    "            const long at = y[i];\n"
+    "            const KEY key = key_of(x[at]);\n"
+    "            long j = i;\n"
+    "            for (; j >= step; y[j] = y[j - step], j -= step) {\n"
+    "                const KEY before = key_of(x[y[j - step]]);\n"
+    "                if (before < key || (before == key && y[j - step] < at)) break;\n"
+    "            }\n"
+    "            y[j] = at;\n"
+    "        }\n"
     "}\n"
     "static void sort_row(const %s *x, long *y, long n, item *a, item *b)\n"
     "{\n"
@@ -172,7 +178,8 @@ node fuse_sort_c(graph *g, node n)
     if (!begin(g, of.inputs[0], of.attr.axis, of.attr.index, &s)) return n;
     const shape rows = graph_get(g, s.x)->shape;
     const char *type = c_type(s.wide);
-    const char *source = arena_print(g->memory, sort_source, dtypes[s.wide].text, s.keys, type, type, type, SHORT_ROW);
+    const char *source =
+        arena_print(g->memory, sort_source, dtypes[s.wide].text, s.keys, type, SHORT_ROW, type, type, SHORT_ROW);
     return finish(g, &s, fuse_source_call(g, "sort_rows", source, DT_I64, &rows, &s.x, 1), rows.extents[1]);
 }
 
