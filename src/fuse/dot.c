@@ -17,372 +17,9 @@
 
 #include <string.h>
 
-#define MOST_CUTS 16
-#define MOST_ACCESSES 24
-#define MOST_PROLOGUE_OPS 4
 #define SHORT_DEPTH 8
-#define DEEPEST_FOLD 8192 /* on a GPU: longer ones are reduced by kernels of their own */
-#define JOIN_PARTS 16     /* sums of parts of K that are added at once */
+#define JOIN_PARTS 16 /* sums of parts of K that are added at once */
 #define JOIN_COLUMNS 64
-#define WAIT_DEPTH 20 /* steps of a tf32 product in the time in which its epilogue moves a byte, twice over */
-
-static bool refuse(dot_work *w, const char *why)
-{
-    if (!w->b->why) w->b->why = why;
-    return false;
-}
-
-/* ---- where everything lies in the space ---- */
-
-static bool follows(const dot_work *w, node n)
-{
-    int at = locals_find(&w->around, n);
-    return at >= 0 && w->after[at];
-}
-
-static void find_after(dot_work *w)
-{
-    for (int i = 0; i < w->around.count; i++) { /* inputs are older than their node */
-        node n = w->around.nodes[i];
-        const graph_node *x = graph_get(w->b->g, n);
-        w->after[i] = n == w->top;
-        for (int k = 0; k < x->input_count && !w->b->in_memory[n]; k++) w->after[i] |= follows(w, x->inputs[k]);
-    }
-}
-
-static void set_map(dot_work *w, node n, const index_map *m)
-{
-    index_map **to = &w->maps[locals_find(&w->around, n)];
-    if (*to) return;
-    *to = ARENA_NEW(w->b->memory, index_map);
-    **to = *m;
-}
-
-/* The operands, and what they are computed from, as far as that is clear. */
-static void set_operands(dot_work *w)
-{
-    for (int i = w->around.count - 1; i >= 0; i--) {
-        node n = w->around.nodes[i];
-        const graph_node *x = graph_get(w->b->g, n);
-        index_map in;
-        if (!w->maps[i] || w->after[i] || w->b->in_memory[n]) continue;
-        for (int k = 0; k < x->input_count; k++)
-            if (trace_pull(w->t, n, k, w->maps[i], &in)) set_map(w, x->inputs[k], &in);
-    }
-}
-
-/* The map of a node from that of an input: along the product if it follows it. At most KERNEL_MOST_NODES deep. */
-static const index_map *find_map(dot_work *w, node n)
-{
-    int at = locals_find(&w->around, n);
-    const graph_node *x = graph_get(w->b->g, n);
-    if (at < 0) return NULL;
-    if (w->maps[at] || w->b->in_memory[n] || w->tried[at]) return w->maps[at];
-    w->tried[at] = true;
-    for (int i = 0; i < x->input_count; i++) {
-        index_map m;
-        if (w->after[at] && !follows(w, x->inputs[i])) continue;
-        const index_map *in = find_map(w, x->inputs[i]);
-        if (in && trace_push(w->t, n, i, in, &m)) {
-            set_map(w, n, &m);
-            return w->maps[at];
-        }
-    }
-    return NULL;
-}
-
-/* ---- tracing ---- */
-
-static unsigned class_axes(const dot_work *w, dot_class class)
-{
-    return w->classes[class];
-}
-
-/* Pairs of operands. */
-int dot_pair_count(const dot_work *w)
-{
-    return graph_get(w->b->g, w->dot)->input_count / 2;
-}
-
-void dot_classify(dot_work *w)
-{
-    const space *s = &w->t->space;
-    memset(w->classes, 0, sizeof(w->classes));
-    for (int i = 0; i < s->axis_count; i++) {
-        int root = s->axes[i].root;
-        if (w->top != w->dot) {
-            w->classes[root < w->rank ? CLASS_BATCH : CLASS_DEPTH] |= 1u << i;
-            continue;
-        }
-        int side = MINIMUM(root - (w->rank - 2), CLASS_DEPTH - CLASS_ROWS); /* each pair of operands has its own K */
-        dot_class of = side < 0 ? CLASS_BATCH : (dot_class)(CLASS_ROWS + side);
-        w->classes[of] |= 1u << i;
-    }
-}
-
-unsigned dot_gathered_axes(const dot_work *w, int side)
-{
-    const dot_gathered *x = &w->gathered[side];
-    unsigned axes = w->t->terms[x->access].axes;
-    for (int g = 0; g < x->guard_count; g++) axes |= w->t->terms[x->guards[g]].axes;
-    return axes;
-}
-
-/* Which terms stand on the product or on another fold. */
-static void find_needs(dot_work *w)
-{
-    const trace *t = w->t;
-    w->needs = ARENA_ARRAY(w->b->memory, bool, t->term_count);
-    for (int id = 1; id < t->term_count; id++) { /* inputs and atoms are older */
-        const term *x = &t->terms[id];
-        bool needs = x->kind == TERM_BOUND || x->kind == TERM_FOLD;
-        for (int i = 0; i < x->input_count; i++) needs |= w->needs[x->inputs[i]];
-        for (int i = 0; x->map && i < x->map->rank; i++)
-            for (int a = 0; a < t->atom_count; a++)
-                if (x->map->axes[i].factor[SPACE_AXES + a]) needs |= w->needs[t->atoms[a]];
-        w->needs[id] = needs;
-    }
-}
-
-/* What reads whole arrays behind a short product (an optimiser its moments) waits for memory: many small programs do that
- * better than the few that bulk copies feed. The order of a tf32 product's additions may depend on it. */
-static bool waits_for_memory(const dot_work *w, const dot_sizes *size)
-{
-    const trace *t = w->t;
-    int64_t loads = 0, stores = 0;
-    for (int i = 1; i < t->term_count; i++) {
-        const term *x = &t->terms[i];
-        bool whole = x->axes & class_axes(w, CLASS_ROWS) && x->axes & class_axes(w, CLASS_COLUMNS);
-        if (x->kind == TERM_ACCESS && whole) loads += dtypes[graph_get(t->g, x->n)->elem].size_bytes;
-    }
-    for (int i = 0; i < w->grp->write_count; i++) stores += dtypes[graph_get(t->g, w->grp->writes[i])->elem].size_bytes;
-    return loads && (loads + stores) * WAIT_DEPTH > size->depth;
-}
-
-/* Is nearly all of its time the memory's? */
-static bool is_short(const dot_work *w, const dot_sizes *size)
-{
-    enum { SHORT = 256 };
-    return w->b->options->gpu && !size->fed && !w->whole && size->depth <= SHORT && waits_for_memory(w, size);
-}
-
-/* Where a block waits for memory behind its product another one multiplies: half of a large tile, so that two are there. (H200,
- * 186624 x 512 x 128 with Adam: 128 x 64 by four warps takes 0.17 ms less than 128 x 128 by eight.) */
-static dot_tiles choose_tiles(const dot_work *w, dtype elem, const dot_sizes *size)
-{
-    if (w->whole) return dot_choose_gathered_tiles(w->b->options, size);
-    dot_tiles t = dot_choose_tiles(w->b->options, elem, size);
-    if (t.rows == 128 && t.columns == 128 && is_short(w, size)) {
-        t.columns = 64;
-        t.warps = 4;
-    }
-    return t;
-}
-
-static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
-{
-    const graph_node *dot = graph_get(w->b->g, w->dot);
-    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
-    size->by_chunk = w->by_chunk;
-    size->windows = w->windows;
-    if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
-}
-
-/* By the sizes of the product and of what follows it: a builder asks before its axes are known. */
-dot_sizes dot_find_sizes(const dot_work *w)
-{
-    const space *s = &w->t->space;
-    const graph_node *dot = graph_get(w->b->g, w->dot);
-    dot_sizes size = {.rows = space_count(s, class_axes(w, CLASS_ROWS)),
-                      .columns = space_count(s, class_axes(w, CLASS_COLUMNS)),
-                      .depth = space_count(s, class_axes(w, CLASS_DEPTH)),
-                      .products = space_count(s, class_axes(w, CLASS_BATCH))};
-    choose_by_size(w, graph_get(w->b->g, dot->inputs[0])->elem, &size);
-    return size;
-}
-
-static int64_t find_parts(const dot_work *w, const dot_sizes *size)
-{
-    if (dot_pair_count(w) > 1) return 1;
-    const graph_node *dot = graph_get(w->b->g, w->dot);
-    dot_tiles tiles = choose_tiles(w, graph_get(w->b->g, dot->inputs[0])->elem, size);
-    return dot_choose_parts(w->b->options, &tiles, size);
-}
-
-static bool check_fold(dot_work *w, int id)
-{
-    const term *x = &w->t->terms[id];
-    unsigned depth = class_axes(w, CLASS_DEPTH), rows = class_axes(w, CLASS_ROWS),
-             columns = class_axes(w, CLASS_COLUMNS);
-    if (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) return refuse(w, "a position is not found beside a product");
-    if (w->needs[x->inputs[0]]) return refuse(w, "a reduction of a product's results needs all of them first");
-    unsigned axes = w->t->terms[x->inputs[0]].axes;
-    const dot_sizes size = dot_find_sizes(w);
-    if (w->b->options->gpu && (space_count(&w->t->space, depth) > DEEPEST_FOLD || find_parts(w, &size) > 1))
-        return refuse(w, "so long a fold wants more programs than one for each column of tiles");
-    if (size.fed) return refuse(w, "a product that bulk copies feed has no other sums beside its own");
-    if (x->folded != depth || (axes & rows && axes & columns) || x->axes & depth)
-        return refuse(w, "it reduces other axes than the product");
-    return true;
-}
-
-/* What an operand is made of beside conversions. */
-typedef struct operand_work {
-    int cheap, costly; /* arithmetic */
-    bool gathered;     /* read at places that are no slice of an array */
-} operand_work;
-
-/* By term, each use of a value counted. */
-static operand_work *count_work(const dot_work *w)
-{
-    const trace *t = w->t;
-    operand_work *work = ARENA_ARRAY(w->b->memory, operand_work, t->term_count);
-    for (int id = 1; id < t->term_count; id++) {
-        const term *x = &t->terms[id];
-        operand_work *sum = &work[id];
-        if (x->kind == TERM_OP && x->op != OP_CONVERT) ++*(ops[x->op].costly ? &sum->costly : &sum->cheap);
-        if (x->kind == TERM_ACCESS && x->guarded) sum->gathered = true;
-        for (int k = 0; x->kind == TERM_ACCESS && k < x->map->rank; k++)
-            sum->gathered |= affine_has_atoms(&x->map->axes[k]);
-        for (int i = 0; i < x->input_count; i++) {
-            const operand_work *from = &work[x->inputs[i]];
-            sum->cheap = MINIMUM(sum->cheap + from->cheap, MOST_PROLOGUE_OPS + 1);
-            sum->costly = MINIMUM(sum->costly + from->costly, 1);
-            sum->gathered |= from->gathered;
-        }
-    }
-    return work;
-}
-
-/* What stands before an operand is computed again by every program that reads it, and it is not read straight from its
- * array. */
-static bool check_operands(dot_work *w)
-{
-    const operand_work *counted = count_work(w);
-    for (int side = 0; side < 2 * dot_pair_count(w); side++) {
-        const operand_work work = counted[w->terms[side]];
-        if (w->needs[w->terms[side]]) return refuse(w, "an operand needs the result of a reduction first");
-        if (w->whole) continue;
-        if (work.gathered) return refuse(w, "an operand is not a slice of an array");
-        bool straight = w->t->terms[w->terms[side]].kind == TERM_ACCESS;
-        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu))
-            return refuse(w, "every tile of the product would compute its operand again");
-    }
-    return true;
-}
-
-static bool check_outputs(dot_work *w)
-{
-    const trace *t = w->t;
-    unsigned all = class_axes(w, CLASS_BATCH) | class_axes(w, CLASS_ROWS) | class_axes(w, CLASS_COLUMNS);
-    for (int i = 0; i < w->grp->write_count; i++) {
-        const lower_output *out = &w->outputs[i];
-        const shape *s = &graph_get(t->g, out->n)->shape;
-        affine linear = index_linear(&out->map, s, NULL);
-        unsigned axes = affine_axes(&linear, t->atom_axes);
-        if (affine_has_atoms(&linear) || axes & ~all || t->terms[out->term].axes & ~axes ||
-            (shape_count(s) && !index_is_dense(&t->space, &linear, axes, shape_count(s))))
-            return refuse(w, "a result is not laid out along the product");
-    }
-    int accesses = 0;
-    for (int i = 1; i < t->term_count; i++) accesses += t->terms[i].kind == TERM_ACCESS;
-    return accesses + w->grp->write_count <= MOST_ACCESSES || refuse(w, "it would touch too many arrays");
-}
-
-/* The map of the product from that of top: each sum's axes are further roots. */
-static bool pull_product(dot_work *w, const space *s, const index_map *result, index_map *out)
-{
-    int root = w->rank + 1;
-    index_map in;
-    *out = *result;
-    w->added_count = 0;
-    for (node n = w->top; n != w->dot; n = graph_get(w->b->g, n)->inputs[0]) {
-        const graph_node *x = graph_get(w->b->g, n);
-        if (x->code == GRAPH_REDUCE) {
-            w->added[w->added_count++] = n;
-            for (int k = 0; k < x->shape.rank; k++)
-                if (x->attr.axis_set >> k & 1) out->axes[k] = space_coordinate(s, root++);
-            continue;
-        }
-        if (x->code == GRAPH_KEEP) continue;
-        if (!trace_pull_guarded(w->t, n, out, &in)) return false;
-        *out = in;
-    }
-    return true;
-}
-
-static bool is_added(const dot_work *w, node n)
-{
-    for (int i = 0; i < w->added_count; i++)
-        if (w->added[i] == n) return true;
-    return false;
-}
-
-/* Maps of the operands and of the result. */
-static bool map_operands(dot_work *w, const space *s, index_map operands[4])
-{
-    const graph_node *dot = graph_get(w->b->g, w->dot);
-    int roots[GRAPH_RANK], m = dot->shape.rank - 2, n = dot->shape.rank - 1;
-    for (int i = 0; i < w->rank; i++) roots[i] = i;
-    index_map result = index_map_root(s, roots, w->rank), left;
-    set_map(w, w->top, &result);
-    if (!pull_product(w, s, &result, &left)) return false;
-    w->guard = w->t->guard;
-    w->t->guard = 0;
-    for (int side = 0; side < dot->input_count; side++) {
-        operands[side] = left;
-        operands[side].axes[side % 2 ? m : n] = space_coordinate(s, w->rank + side / 2);
-        if (w->top == w->dot) set_map(w, dot->inputs[side], &operands[side]);
-    }
-    if (w->top == w->dot) set_operands(w);
-    trace_know(w->t, w->top, &result);
-    w->sums = trace_node(w->t, w->top, &result);
-    return true;
-}
-
-static bool trace_all(dot_work *w, const space *s)
-{
-    builder *b = w->b;
-    trace *t = w->t = trace_new(b->memory, b->g, b->in_memory, b->options, s);
-    w->maps = ARENA_ARRAY(b->memory, index_map *, w->around.count);
-    w->tried = ARENA_ARRAY(b->memory, bool, w->around.count);
-    const graph_node *dot = graph_get(b->g, w->dot);
-    index_map operands[4];
-    if (!map_operands(w, s, operands)) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
-    for (int i = 0; i < w->grp->node_count; i++) {
-        node x = w->grp->nodes[i];
-        const graph_node *of = graph_get(b->g, x);
-        if (of->code != GRAPH_REDUCE || is_added(w, x)) continue;
-        const index_map *in = follows(w, x) ? NULL : find_map(w, of->inputs[0]), *out = find_map(w, x);
-        if (!in || !out)
-            return t->cut_axis < 0 && refuse(w, "a reduction of a product's results needs all of them first");
-        trace_know_fold(t, x, out, in);
-    }
-    t->guard = w->guard;
-    for (int i = 0; i < dot->input_count; i++) w->terms[i] = trace_node(t, dot->inputs[i], &operands[i]);
-    t->guard = 0;
-    for (int i = 0; i < w->grp->write_count; i++) {
-        node x = w->grp->writes[i];
-        const index_map *map = find_map(w, x);
-        if (!map && t->cut_axis < 0) return refuse(w, "it is not computed element by element from the product");
-        if (!map) return false;
-        w->outputs[i] = (lower_output){.n = x, .map = *map, .term = trace_node(t, x, map)};
-        if (!w->outputs[i].term) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
-    }
-    for (int i = 0; i < dot->input_count; i++)
-        if (!w->terms[i]) return t->cut_axis < 0 && refuse(w, t->why ? t->why : "it cannot be followed");
-    find_needs(w);
-    dot_classify(w);
-    dot_choose_whole(w);
-    if (w->top != w->dot && !w->whole) return refuse(w, "a reduction of a product's results needs all of them first");
-    w->folds = ARENA_ARRAY(b->memory, int, t->term_count);
-    for (int i = 1; i < t->term_count; i++) {
-        if (t->terms[i].kind != TERM_FOLD) continue;
-        if (!check_fold(w, i)) return false;
-        w->folds[w->fold_count++] = i;
-    }
-    return check_operands(w) && check_outputs(w);
-}
 
 /* ---- lowering ---- */
 
@@ -399,7 +36,7 @@ static int pick_tile_axis(const lowering *l, const int *axes, int count, int64_t
 
 static int axes_of_class(const dot_work *w, dot_class class, int *axes)
 {
-    unsigned of = class_axes(w, class);
+    unsigned of = w->classes[class];
     int count = 0;
     for (int i = 0; i < w->l->axis_count; i++)
         if (of >> w->l->innermost[i] & 1) axes[count++] = i;
@@ -438,7 +75,7 @@ void dot_begin_lowering(dot_work *w)
     int classes[SPACE_AXES];
     for (int class = CLASS_BATCH; class <= CLASS_DEPTH; class ++)
         for (int i = 0; i < w->t->space.axis_count; i++)
-            if (class_axes(w, (dot_class) class) >> i & 1)
+            if (w->classes[class] >> i & 1)
                 classes[i] = class + (dot_pair_count(w) > 1 && w->t->space.axes[i].root > w->rank);
     w->l = lower_begin(w->t, w->b->leaves, w->b->options, classes, w->outputs, w->grp->write_count,
                        w->whole ? w->order : NULL);
@@ -448,11 +85,11 @@ void dot_begin_lowering(dot_work *w)
 /* Many short loops over K cost more than operands laid out anew. */
 static bool check_depth(dot_work *w)
 {
-    unsigned axes = class_axes(w, CLASS_DEPTH);
+    unsigned axes = w->classes[CLASS_DEPTH];
     if (!(axes & (axes - 1)) || w->whole) return true;
     dot_begin_lowering(w);
     return w->depth_count < 2 || w->l->extents[w->tile_axis[2]] >= SHORT_DEPTH ||
-           refuse(w, "the depth of the product is cut into short pieces");
+           dot_refuse(w, "the depth of the product is cut into short pieces");
 }
 
 int64_t dot_tile_extent(const dot_work *w, int side)
@@ -462,7 +99,7 @@ int64_t dot_tile_extent(const dot_work *w, int side)
 
 bool dot_is_program_axis(const dot_work *w, int axis)
 {
-    if (class_axes(w, CLASS_DEPTH) >> w->l->innermost[axis] & 1) return false;
+    if (w->classes[CLASS_DEPTH] >> w->l->innermost[axis] & 1) return false;
     return axis != w->tile_axis[0] && axis != w->tile_axis[1];
 }
 
@@ -594,7 +231,7 @@ static value add_product(dot_work *w, tile_block *block, value carried, int term
 
 static bool is_columns_fold(const dot_work *w, int term)
 {
-    return w->t->terms[w->t->terms[term].inputs[0]].axes & class_axes(w, CLASS_COLUMNS);
+    return w->t->terms[w->t->terms[term].inputs[0]].axes & w->classes[CLASS_COLUMNS];
 }
 
 static value add_fold(dot_work *w, tile_block *block, value carried, int term)
@@ -629,7 +266,7 @@ static unsigned missing_axes(const dot_work *w, const lower_output *out)
     affine linear = index_linear(&out->map, &graph_get(w->t->g, out->n)->shape, NULL);
     unsigned there = affine_axes(&linear, w->t->atom_axes), missing = 0;
     for (int axis = 0; axis < w->l->axis_count; axis++) {
-        bool depth = class_axes(w, CLASS_DEPTH) >> w->l->innermost[axis] & 1;
+        bool depth = w->classes[CLASS_DEPTH] >> w->l->innermost[axis] & 1;
         if (!depth && !(there >> w->l->innermost[axis] & 1)) missing |= 1u << axis;
     }
     return missing;
@@ -739,32 +376,6 @@ static dtype sum_elem(dtype elem)
     return elem == DT_F64 ? DT_F64 : elem == DT_I8 || elem == DT_U8 ? DT_I32 : DT_F32;
 }
 
-/* Operands that are to be laid out anew for a fed product: only where it is worth while and the axes allow it; else the
- * product is none. */
-static void choose_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
-{
-    choose_by_size(w, elem, size);
-    bool can = dot_pair_count(w) == 1 && dot_has_terms(w);
-    if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
-    if (w->whole) copies[w->laid] = size->fed && !w->slice;
-    if (!size->fed || size->as_terms || w->whole) return;
-    for (int side = 0; side < 2; side++)
-        copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
-    if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
-        copies[0] = copies[1] = false;
-        size->fed = !size->tf32 && size->depth % 8 == 0;
-    }
-}
-
-/* Programs that follow each other share what they read. Down the rows that is the right operand, and the left one is read
- * again for every column of tiles: once only, across the columns, where it is too long for the L2 and time is the memory's. */
-static bool reads_rows_once(const dot_work *w, dtype elem, const dot_sizes *size)
-{
-    enum { CACHED_BYTES = 16 << 20 };
-    bool longer = size->rows > 4 * size->columns && size->columns > w->tiles.columns;
-    return longer && is_short(w, size) && size->rows * size->depth * dtypes[elem].size_bytes > CACHED_BYTES;
-}
-
 static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
 {
     builder *b = w->b;
@@ -779,10 +390,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     bool copies[2] = {false, false};
     w->laid = size.rows <= size.columns ? 0 : 1;
     w->slice = w->whole && elem != DT_F32 && dot_has_terms(w) && dot_is_slice(w, w->laid);
-    choose_way(w, elem, &size, copies);
+    dot_find_way(w, elem, &size, copies);
     w->as_terms = size.as_terms;
-    w->tiles = choose_tiles(w, elem, &size);
-    w->across = reads_rows_once(w, elem, &size);
+    w->tiles = dot_find_tiles(w, elem, &size);
+    w->across = dot_reads_rows_once(w, elem, &size);
     l->k->knob_warps = w->tiles.warps;
     l->k->knob_turns = w->tiles.turns;
     l->k->knob_stages = w->tiles.stages;
@@ -815,7 +426,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         for (int before = 0; before < o; before++) done |= missing_axes(w, &w->outputs[before]) == missing;
         if (!done) store_by_first(w, f, missing);
     }
-    if (l->why) return refuse(w, l->why);
+    if (l->why) return dot_refuse(w, l->why);
     if (lower_finish(l, out, error) != QN_OK) return false;
     struct dot_choice *choice = ARENA_NEW(b->memory, struct dot_choice);
     *choice = (struct dot_choice){.elem = elem, .size = size, .tiles = tiles, .parts = parts, .gathered = w->whole};
@@ -823,53 +434,9 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     return true;
 }
 
-/* Extents of the space: of top, of K, of what is added up between the product and top; 0: there are too many. */
-static int find_roots(dot_work *w, int64_t *extents)
-{
-    const graph *g = w->b->g;
-    const graph_node *top = graph_get(g, w->top), *left = graph_get(g, graph_get(g, w->dot)->inputs[0]);
-    w->rank = top->shape.rank;
-    if (w->rank + 1 > SPACE_ROOTS) return 0;
-    for (int i = 0; i < w->rank; i++) extents[i] = top->shape.extents[i];
-    int count = w->rank;
-    extents[count++] = left->shape.extents[left->shape.rank - 1];
-    for (int i = 2; i < graph_get(g, w->dot)->input_count; i += 2) {
-        const graph_node *next = graph_get(g, graph_get(g, w->dot)->inputs[i]);
-        if (count == SPACE_ROOTS) return 0;
-        extents[count++] = next->shape.extents[next->shape.rank - 1];
-    }
-    for (node n = w->top; n != w->dot; n = graph_get(g, n)->inputs[0]) {
-        const graph_node *x = graph_get(g, n);
-        for (int k = 0; x->code == GRAPH_REDUCE && k < x->shape.rank; k++) {
-            if (!(x->attr.axis_set >> k & 1)) continue;
-            if (count == SPACE_ROOTS) return 0;
-            extents[count++] = graph_get(g, x->inputs[0])->shape.extents[k];
-        }
-    }
-    return count;
-}
-
 bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
 {
     dot_work work = {.b = b, .grp = grp, .dot = grp->anchor};
-    const graph_node *dot = graph_get(b->g, grp->anchor);
-    int64_t extents[SPACE_ROOTS];
-    work.top = dot_find_top(b->g, b->in_memory, grp);
     b->why = NULL;
-    int count = find_roots(&work, extents);
-    if (!count) return refuse(&work, "a reduction of a product's results needs all of them first");
-    space s;
-    space_init(&s, extents, count);
-    work.outputs = ARENA_ARRAY(b->memory, lower_output, grp->write_count + 1);
-    if (!locals_gather(b, grp, &work.around)) return refuse(&work, "the kernel would be too long");
-    work.after = ARENA_ARRAY(b->memory, bool, work.around.count);
-    find_after(&work);
-    if (!shape_count(&dot->shape) && grp->node_count > 1) return refuse(&work, "the product has no elements");
-    for (int cuts = 0; !trace_all(&work, &s); cuts++) {
-        if (b->why || work.t->cut_axis < 0) return false;
-        if (cuts == MOST_CUTS || !space_cut(&s, work.t->cut_axis, work.t->cut_inner))
-            return refuse(&work, "a reshape mixes the axes of the product");
-        work.fold_count = 0;
-    }
-    return check_depth(&work) && (!out || lower_all(&work, out, error));
+    return dot_trace(&work) && check_depth(&work) && (!out || lower_all(&work, out, error));
 }

@@ -1,6 +1,6 @@
 /*
- * What the files of the builder of products share: dot.c (the kernel), dot_terms.c (operands laid out anew, f32 ones also
- * as sums of bf16 ones).
+ * What the files of the builder of products share: dot_trace.c (what it computes), dot_ways.c (how), dot_whole.c (operands
+ * that are gathered), dot.c (the kernel), dot_terms.c (operands laid out anew, f32 ones also as sums of bf16 ones).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_FUSE_DOT_WORK_H
@@ -60,14 +60,26 @@ typedef struct dot_work {
     dot_terms split[2];                 /* operands that are split or laid out anew */
 } dot_work;
 
-/* dot.c */
+/* dot_trace.c */
+bool dot_refuse(dot_work *w, const char *why);
+bool dot_trace(dot_work *w);           /* terms, outputs, folds and classes; false: b->why says why not */
 int dot_pair_count(const dot_work *w); /* pairs of operands */
 void dot_classify(dot_work *w);        /* classes of axes, of a product that is not gathered */
+unsigned dot_gathered_axes(const dot_work *w, int side);
+
+/* dot_ways.c. By the sizes of the product and of what follows it: a builder asks before its axes are known. */
 dot_sizes dot_find_sizes(const dot_work *w);
+dot_tiles dot_find_tiles(const dot_work *w, dtype elem, const dot_sizes *size);
+int64_t dot_find_parts(const dot_work *w, const dot_sizes *size); /* of K */
+/* Axes are known: the ways in `size`, and the operands that are to be laid out anew for a fed product, only where it is
+ * worth while and the axes allow it; else the product is none. */
+void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]);
+bool dot_reads_rows_once(const dot_work *w, dtype elem, const dot_sizes *size);
+
+/* dot.c */
 void dot_begin_lowering(dot_work *w); /* kernel axes, and those that run along tiles */
 int64_t dot_tile_extent(const dot_work *w, int side);
 bool dot_uses(const dot_work *w, int id, int wanted); /* is a term one of those that another is made of? */
-unsigned dot_gathered_axes(const dot_work *w, int side);
 bool dot_is_program_axis(const dot_work *w, int axis);
 frame *dot_frame_over(dot_work *w, tile_block *block, int down,
                       int across); /* two of M, N and K on tile axes 0 and 1 */

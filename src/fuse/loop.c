@@ -1,9 +1,8 @@
 /*
  * What a loop group computes, and whether it can. In: a group. Out: its space, maps, outputs, terms and shape.
  *
- * The space is that of the widest reduction's input, or of the widest result. From there maps go from inputs to results
- * and back until nothing changes; where a reshape needs an axis cut, it is cut and all begins again. Maps are only
- * proposals: the trace from the outputs down proves that each value is needed where it is computed.
+ * Each op gets its place in the space (loop_space.c); where that needs an axis cut, it is cut and all begins again. The
+ * trace from the outputs down proves that each value is needed where it is computed.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/cost.h"
@@ -16,234 +15,6 @@ static bool refuse(builder *b, const char *why)
     return false;
 }
 
-/* ---- the nodes around ---- */
-
-static int local_of(const loop *p, node n)
-{
-    return locals_find(&p->around, n);
-}
-
-static bool is_unrolled(const loop *p, node n)
-{
-    if (p->unroll == UNROLL_NONE || !fold_is_small(p->b->g, n)) return false;
-    if (fold_is_window(p->b->g, p->b->in_memory, n)) return true;
-    return p->unroll == UNROLL_ALL && fold_is_worth_a_text(p->b->g, n);
-}
-
-static bool is_scan(const loop *p, node n)
-{
-    return graph_get(p->b->g, n)->code == GRAPH_SCAN && !p->b->in_memory[n];
-}
-
-static bool is_fold(const loop *p, node n)
-{
-    if (is_scan(p, n)) return true;
-    return graph_get(p->b->g, n)->code == GRAPH_REDUCE && !p->b->in_memory[n] && !is_unrolled(p, n);
-}
-
-/* ---- the space ---- */
-
-/* Last axis with more than one element; -1: none. */
-static int last_axis(const shape *s)
-{
-    int last = s->rank - 1;
-    while (last >= 0 && s->extents[last] == 1) last--;
-    return last;
-}
-
-static bool is_position(const graph_node *x)
-{
-    return x->attr.fold == FOLD_ARGMAX || x->attr.fold == FOLD_ARGMIN;
-}
-
-/* The fold whose input spans the space: of the widest, one that gives positions, or one over the last axis that leaves
- * something. */
-static node main_fold(const loop *p)
-{
-    const graph *g = p->b->g;
-    node best = 0;
-    int64_t best_score = -1;
-    for (int i = 0; i < p->grp->node_count; i++) {
-        node n = p->grp->nodes[i];
-        if (!is_fold(p, n)) continue;
-        if (is_scan(p, n)) return n;
-        const graph_node *x = graph_get(g, n);
-        const shape *s = &graph_get(g, x->inputs[0])->shape;
-        int last = last_axis(s);
-        bool row = last >= 0 && x->attr.axis_set >> last & 1 && shape_count(&x->shape) > 1;
-        bool folds = shape_count(s) != shape_count(&x->shape);
-        int64_t score = shape_count(s) * 8 + 4 * folds + 2 * is_position(x) + row;
-        if (score <= best_score) continue;
-        best = n;
-        best_score = score;
-    }
-    return best;
-}
-
-static node widest_write(const loop *p)
-{
-    node best = p->grp->writes[0];
-    for (int i = 1; i < p->grp->write_count; i++) {
-        node n = p->grp->writes[i];
-        if (shape_count(&graph_get(p->b->g, n)->shape) > shape_count(&graph_get(p->b->g, best)->shape)) best = n;
-    }
-    return best;
-}
-
-static void give_map(loop *p, int local, const index_map *m)
-{
-    index_map *copy = ARENA_NEW(p->b->memory, index_map);
-    *copy = *m;
-    for (int k = m->rank; k < GRAPH_RANK; k++) copy->axes[k] = affine_constant(0);
-    p->maps[local] = copy;
-}
-
-static bool push_maps(loop *p)
-{
-    bool changed = false;
-    for (int i = 0; i < p->around.count && p->t->cut_axis < 0; i++) {
-        if (p->maps[i] || p->b->in_memory[p->around.nodes[i]]) continue;
-        const graph_node *x = graph_get(p->b->g, p->around.nodes[i]);
-        for (int k = 0; k < x->input_count && !p->maps[i]; k++) {
-            int from = local_of(p, x->inputs[k]);
-            index_map m;
-            if (from < 0 || !p->maps[from] || !trace_push(p->t, p->around.nodes[i], k, p->maps[from], &m)) continue;
-            give_map(p, i, &m);
-            changed = true;
-        }
-    }
-    return changed;
-}
-
-static bool pull_maps(loop *p)
-{
-    bool changed = false;
-    for (int i = p->around.count - 1; i >= 0 && p->t->cut_axis < 0; i--) {
-        if (!p->maps[i] || p->b->in_memory[p->around.nodes[i]]) continue;
-        const graph_node *x = graph_get(p->b->g, p->around.nodes[i]);
-        if (graph_ops[x->code].class != GRAPH_CLASS_MAP && graph_ops[x->code].class != GRAPH_CLASS_MOVE) continue;
-        if (x->code == GRAPH_PAD || x->code == GRAPH_CONCAT) continue;
-        for (int k = 0; k < x->input_count; k++) {
-            int to = local_of(p, x->inputs[k]);
-            index_map m;
-            if (to < 0 || p->maps[to] || !trace_pull(p->t, p->around.nodes[i], k, p->maps[i], &m)) continue;
-            give_map(p, to, &m);
-            changed = true;
-        }
-    }
-    return changed;
-}
-
-static unsigned map_axes(const loop *p, const index_map *m)
-{
-    unsigned axes = 0;
-    for (int k = 0; k < m->rank; k++) axes |= affine_axes(&m->axes[k], p->t->atom_axes);
-    return axes;
-}
-
-/* Axes of `s` with more than one element whose coordinate is 0 in m run along the inner axes, in order. */
-static bool complete(const loop *p, const shape *s, index_map *m)
-{
-    const affine zero = {0};
-    int next = 0;
-    const space *sp = &p->space;
-    unsigned used = map_axes(p, m);
-    for (int k = 0; k < s->rank; k++) {
-        if (s->extents[k] == 1 || !affine_same(&m->axes[k], &zero)) continue;
-        int64_t left = s->extents[k];
-        int first = next;
-        while (left > 1) {
-            while (next < sp->axis_count && !(p->inner >> next & 1)) next++;
-            if (next == sp->axis_count || used >> next & 1) return false;
-            if (left % MAXIMUM(sp->axes[next].extent, 1)) return false;
-            left /= MAXIMUM(sp->axes[next].extent, 1);
-            next++;
-        }
-        int64_t unit = 1;
-        for (int i = next - 1; i >= first; i--) {
-            if (!(p->inner >> i & 1)) continue;
-            m->axes[k].factor[i] = unit;
-            unit *= sp->axes[i].extent;
-        }
-    }
-    return true;
-}
-
-/* What only a fold connects: its result's rows and the inner axes give places to what is expanded from it, or to the
- * input of another fold. */
-static bool guess_maps(loop *p)
-{
-    for (int i = 0; i < p->around.count; i++) {
-        node n = p->around.nodes[i];
-        const graph_node *x = graph_get(p->b->g, n);
-        if (p->b->in_memory[n]) continue;
-        int from = x->input_count ? local_of(p, x->inputs[0]) : -1;
-        if (x->code == GRAPH_EXPAND && !p->maps[i] && from >= 0 && p->maps[from]) {
-            index_map m = *p->maps[from];
-            if (!complete(p, &x->shape, &m)) continue;
-            give_map(p, i, &m);
-            return true;
-        }
-        if (x->code == GRAPH_REDUCE && p->maps[i] && from >= 0 && !p->maps[from]) {
-            index_map m = *p->maps[i];
-            if (!complete(p, &graph_get(p->b->g, x->inputs[0])->shape, &m)) continue;
-            give_map(p, from, &m);
-            return true;
-        }
-    }
-    return false;
-}
-
-static unsigned folded_axes(const loop *p, node n)
-{
-    const graph_node *x = graph_get(p->b->g, n);
-    int from = local_of(p, x->inputs[0]);
-    if (from < 0 || !p->maps[from]) return 0;
-    unsigned axes = 0;
-    for (int k = 0; k < p->maps[from]->rank; k++)
-        if (trace_folded_axes(x) >> k & 1) axes |= affine_axes(&p->maps[from]->axes[k], p->t->atom_axes);
-    return axes;
-}
-
-/* Outer and inner axes from the fold that spans the space. */
-static void part_axes(loop *p, node fold)
-{
-    unsigned all = (1u << p->space.axis_count) - 1;
-    p->outer = all;
-    p->inner = 0;
-    if (!fold) return;
-    unsigned folded = folded_axes(p, fold);
-    bool last = p->space.axis_count && folded >> (p->space.axis_count - 1) & 1;
-    bool position = is_position(graph_get(p->b->g, fold)) || is_scan(p, fold); /* along one axis, seen at once */
-    if (!folded || (folded == all && !position)) return;
-    /* A few elements here and there (a window) are folded one after the other, for many results at once. */
-    int64_t kept = space_count(&p->space, all & ~folded), gone = space_count(&p->space, folded);
-    bool scattered = gone <= 64 && kept > gone && folded & (folded - 1);
-    if (position || p->turned || (last && !scattered)) {
-        p->inner = folded;
-        p->outer = all & ~folded;
-    } else {
-        p->outer = folded;
-        p->inner = all & ~folded;
-    }
-}
-
-/* Maps of everything that has one; false: an axis has to be cut first. */
-static bool spread_maps(loop *p)
-{
-    node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
-    int rank = graph_get(p->b->g, root)->shape.rank, axes[GRAPH_RANK];
-    for (int k = 0; k < rank; k++) axes[k] = k;
-    index_map identity = index_map_root(&p->space, axes, rank);
-    give_map(p, local_of(p, root), &identity);
-    part_axes(p, fold);
-    do {
-        while (push_maps(p) | pull_maps(p))
-            if (p->t->cut_axis >= 0) return false;
-    } while (p->t->cut_axis < 0 && guess_maps(p));
-    return p->t->cut_axis < 0;
-}
-
 /* ---- the trace ---- */
 
 static bool know_folds(loop *p)
@@ -253,14 +24,14 @@ static bool know_folds(loop *p)
     int scans = 0, folds = 0;
     for (int i = 0; i < p->grp->node_count; i++) {
         node n = p->grp->nodes[i];
-        if (!is_fold(p, n)) continue;
+        if (!loop_is_fold(p, n)) continue;
         const graph_node *x = graph_get(p->b->g, n);
-        int at = local_of(p, n), from = local_of(p, x->inputs[0]);
+        int at = loop_local(p, n), from = loop_local(p, x->inputs[0]);
         if (at < 0 || from < 0 || !p->maps[at] || !p->maps[from])
             return refuse(p->b, "a reduction goes over another space");
-        unsigned folded = folded_axes(p, n);
+        unsigned folded = loop_folded_axes(p, n);
         folds++;
-        if (is_scan(p, n)) {
+        if (loop_is_scan(p, n)) {
             bool whole = folded == p->inner && folded && !(folded & (folded - 1));
             if (!whole || !index_map_same(p->maps[at], p->maps[from]))
                 return refuse(p->b, "a scan goes over another space");
@@ -276,7 +47,7 @@ static bool know_folds(loop *p)
             return refuse(p->b, "reductions go over different axes");
         const shape *in = &graph_get(p->b->g, x->inputs[0])->shape;
         affine linear = index_linear(p->maps[from], in, NULL);
-        unsigned axes = map_axes(p, p->maps[at]);
+        unsigned axes = loop_map_axes(p, p->maps[at]);
         if (axes & folded || !index_is_dense(&p->space, &linear, axes | folded, shape_count(in)))
             return refuse(p->b, "a reduction goes over another space");
         trace_know_fold(p->t, n, p->maps[at], p->maps[from]);
@@ -295,9 +66,9 @@ static bool trace_outputs(loop *p)
     for (int i = 0; i < grp->write_count; i++) {
         node n = grp->writes[i];
         const graph_node *x = graph_get(p->b->g, n);
-        int at = local_of(p, n);
+        int at = loop_local(p, n);
         if (!p->maps[at]) return refuse(p->b, "results have unrelated shapes");
-        unsigned axes = map_axes(p, p->maps[at]);
+        unsigned axes = loop_map_axes(p, p->maps[at]);
         int64_t count = shape_count(&x->shape);
         affine linear = index_linear(p->maps[at], &x->shape, NULL);
         if (!count) continue;
@@ -350,7 +121,7 @@ static bool part_phases(loop *p)
     }
     for (int i = 0; i < p->output_count; i++) {
         /* A value of an inner axis that no late fold made would be written by every program. */
-        unsigned axes = map_axes(p, &p->outputs[i].map);
+        unsigned axes = loop_map_axes(p, &p->outputs[i].map);
         if (p->late[p->outputs[i].term] && axes & p->outer)
             return refuse(p->b, "it needs all rows before the first is done");
         if ((p->shape == LOOP_COLUMN || p->shape == LOOP_BOTH) && !p->late[p->outputs[i].term] && axes != all &&
@@ -379,7 +150,7 @@ static int64_t repeated_work(const loop *p)
         /* A row of columns is computed by each program that has these columns. */
         if ((p->shape == LOOP_ROW || p->shape == LOOP_BOTH) && x->axes & p->inner) times = space_count(&p->space, all);
         if (p->shape == LOOP_MAP && x->axes & last) times = MAXIMUM(times, space_count(&p->space, all) / 4);
-        int at = local_of(p, x->n);
+        int at = loop_local(p, x->n);
         if (at >= 0) often[at] += times;
     }
     for (int i = 0; i < p->around.count; i++)
@@ -432,7 +203,7 @@ static int parameters(const loop *p)
     bool *seen = ARENA_ARRAY(p->b->memory, bool, p->around.count + 1); /* by local: it has an array by its own axes */
     for (int i = 1; i < p->t->term_count; i++) {
         const term *x = &p->t->terms[i];
-        int at = x->kind == TERM_ACCESS ? local_of(p, x->n) : -1;
+        int at = x->kind == TERM_ACCESS ? loop_local(p, x->n) : -1;
         if (at < 0) continue;
         bool own = x->guarded || p->unroll != UNROLL_NONE; /* elements of a window share one */
         for (int k = 0; k < x->map->rank; k++) own |= affine_has_atoms(&x->map->axes[k]);
@@ -459,17 +230,17 @@ static bool is_worth(loop *p)
 
 static bool analyse_once(loop *p)
 {
-    node fold = main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : widest_write(p);
+    node fold = loop_main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : loop_widest_write(p);
     const shape *s = &graph_get(p->b->g, root)->shape;
     space_init(&p->space, s->extents, s->rank);
-    bool uncut = fold && (is_position(graph_get(p->b->g, fold)) || is_scan(p, fold)); /* along one axis */
+    bool uncut = fold && (loop_is_position(graph_get(p->b->g, fold)) || loop_is_scan(p, fold)); /* along one axis */
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
         p->t->uncut = uncut;
         p->t->leaves = p->b->leaves;
         p->t->unroll = p->unroll;
         memset(p->maps, 0, sizeof(*p->maps) * (size_t)p->around.count);
-        bool fine = spread_maps(p) && know_folds(p) && trace_outputs(p);
+        bool fine = loop_spread_maps(p) && know_folds(p) && trace_outputs(p);
         if (fine) break;
         if (p->t->cut_axis < 0) return false;
         if (space_cut(&p->space, p->t->cut_axis, p->t->cut_inner)) continue;
@@ -478,7 +249,7 @@ static bool analyse_once(loop *p)
         uncut = true;
     }
     int folds = 0;
-    for (int i = 0; i < p->grp->node_count; i++) folds += is_fold(p, p->grp->nodes[i]);
+    for (int i = 0; i < p->grp->node_count; i++) folds += loop_is_fold(p, p->grp->nodes[i]);
     if (p->b->early && (p->shape == LOOP_BOTH || (p->shape == LOOP_COLUMN && folds > 1)))
         return refuse(p->b, "a fold over all rows joins later");
     return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));

@@ -41,6 +41,17 @@ typedef struct loop {
 /* loop.c: NULL: b->why says why not. */
 loop *loop_analyse(builder *b, const group *grp);
 
+/* loop_space.c */
+node loop_main_fold(const loop *p); /* whose input spans the space; 0: there is none */
+node loop_widest_write(const loop *p);
+bool loop_spread_maps(loop *p);                              /* false: an axis has to be cut first */
+int loop_local(const loop *p, node n);                       /* among those around; -1: it is none of them */
+bool loop_is_scan(const loop *p, node n);                    /* computed here */
+bool loop_is_position(const graph_node *x);                  /* argmax and argmin */
+bool loop_is_fold(const loop *p, node n);                    /* ... a fold of the space, or a scan */
+unsigned loop_folded_axes(const loop *p, node n);            /* of the space, of a fold */
+unsigned loop_map_axes(const loop *p, const index_map *map); /* of the space that it depends on */
+
 /* strip.c: the loop with several results at each place; NULL: that saves nothing. */
 loop *loop_strip(const loop *p);
 

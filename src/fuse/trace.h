@@ -95,12 +95,19 @@ void trace_know_fold(trace *t, node n, const index_map *map, const index_map *in
 /* The term of a node at a map; 0: t->why or t->cut_axis says why not. */
 int trace_node(trace *t, node n, const index_map *m);
 
-/* The map of input `i` of a movement or elementwise op; false: t->cut_axis or t->why says why, or it is of another kind. */
+/* trace_move.c. The map of input `i` of a movement or elementwise op; false: t->cut_axis or t->why says why, or it is of another kind. */
 bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out);
 /* The same for a movement, padding with zeros too: where the input has no element is added to t->guard for good. */
 bool trace_pull_guarded(trace *t, node n, const index_map *m, index_map *out);
 /* The map of the result of op n from the map of its input i; false: it has none that is clear. */
 bool trace_push(trace *t, node n, int i, const index_map *m, index_map *out);
+
+/* Terms of movements that are no views; 0: t->why or t->cut_axis says why not. */
+int trace_pad(trace *t, node n, const index_map *m);
+int trace_concat(trace *t, node n, const index_map *m);
+int trace_take(trace *t, node n, const index_map *m); /* TAKE and GATHER */
+/* Sums that a guard keeps inside 0 .. extent-1, added to `known`. */
+void trace_guard_sums(const trace *t, int guard, index_known *known, int *count);
 
 unsigned trace_folded_axes(const graph_node *x); /* of a REDUCE's or a SCAN's input */
 
@@ -118,6 +125,9 @@ int trace_op(trace *t, op_code op, dtype elem, node n, const int *inputs, int co
 int trace_constant(trace *t, dtype elem, number value);
 int trace_index(trace *t, const affine *a);
 int trace_inside(trace *t, const affine *a, int64_t low, int64_t high);
+int trace_quotient(trace *t, const affine *a, int64_t divisor, int64_t modulus);
+int trace_atom(trace *t, int x);                        /* whose value is the term; -1: there is no room */
+int trace_fail(trace *t, const char *why);              /* 0; the first thing that cannot be is kept */
 dtype trace_elem(dtype elem);                           /* what a node of this type is computed in */
 int trace_convert(trace *t, int x, dtype elem, node n); /* x itself if it has that type */
 int trace_round(trace *t, int x, dtype elem, node n);   /* to a node's type and back where the mode says so */

@@ -1,0 +1,96 @@
+/*
+ * Which way a product goes and in which tiles, seen with what hangs on it; dot_tiles.c has what its sizes alone speak for.
+ * In: the terms of a product. Out: sizes with the ways taken, tiles, which operands are laid out anew.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/dot_work.h"
+
+#define WAIT_DEPTH 20 /* steps of a tf32 product in the time in which its epilogue moves a byte, twice over */
+
+/* What reads whole arrays behind a short product (an optimiser its moments) waits for memory: many small programs do that
+ * better than the few that bulk copies feed. The order of a tf32 product's additions may depend on it. */
+static bool waits_for_memory(const dot_work *w, const dot_sizes *size)
+{
+    const trace *t = w->t;
+    int64_t loads = 0, stores = 0;
+    for (int i = 1; i < t->term_count; i++) {
+        const term *x = &t->terms[i];
+        bool whole = x->axes & w->classes[CLASS_ROWS] && x->axes & w->classes[CLASS_COLUMNS];
+        if (x->kind == TERM_ACCESS && whole) loads += dtypes[graph_get(t->g, x->n)->elem].size_bytes;
+    }
+    for (int i = 0; i < w->grp->write_count; i++) stores += dtypes[graph_get(t->g, w->grp->writes[i])->elem].size_bytes;
+    return loads && (loads + stores) * WAIT_DEPTH > size->depth;
+}
+
+/* Is nearly all of its time the memory's? */
+static bool is_short(const dot_work *w, const dot_sizes *size)
+{
+    enum { SHORT = 256 };
+    return w->b->options->gpu && !size->fed && !w->whole && size->depth <= SHORT && waits_for_memory(w, size);
+}
+
+/* Where a block waits for memory behind its product another one multiplies: half of a large tile, so that two are there. (H200,
+ * 186624 x 512 x 128 with Adam: 128 x 64 by four warps takes 0.17 ms less than 128 x 128 by eight.) */
+dot_tiles dot_find_tiles(const dot_work *w, dtype elem, const dot_sizes *size)
+{
+    if (w->whole) return dot_choose_gathered_tiles(w->b->options, size);
+    dot_tiles t = dot_choose_tiles(w->b->options, elem, size);
+    if (t.rows == 128 && t.columns == 128 && is_short(w, size)) {
+        t.columns = 64;
+        t.warps = 4;
+    }
+    return t;
+}
+
+static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
+    size->by_chunk = w->by_chunk;
+    size->windows = w->windows;
+    if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
+}
+
+dot_sizes dot_find_sizes(const dot_work *w)
+{
+    const space *s = &w->t->space;
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dot_sizes size = {.rows = space_count(s, w->classes[CLASS_ROWS]),
+                      .columns = space_count(s, w->classes[CLASS_COLUMNS]),
+                      .depth = space_count(s, w->classes[CLASS_DEPTH]),
+                      .products = space_count(s, w->classes[CLASS_BATCH])};
+    choose_by_size(w, graph_get(w->b->g, dot->inputs[0])->elem, &size);
+    return size;
+}
+
+int64_t dot_find_parts(const dot_work *w, const dot_sizes *size)
+{
+    if (dot_pair_count(w) > 1) return 1;
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dot_tiles tiles = dot_find_tiles(w, graph_get(w->b->g, dot->inputs[0])->elem, size);
+    return dot_choose_parts(w->b->options, &tiles, size);
+}
+
+void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2])
+{
+    choose_by_size(w, elem, size);
+    bool can = dot_pair_count(w) == 1 && dot_has_terms(w);
+    if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
+    if (w->whole) copies[w->laid] = size->fed && !w->slice;
+    if (!size->fed || size->as_terms || w->whole) return;
+    for (int side = 0; side < 2; side++)
+        copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
+    if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
+        copies[0] = copies[1] = false;
+        size->fed = !size->tf32 && size->depth % 8 == 0;
+    }
+}
+
+/* Programs that follow each other share what they read. Down the rows that is the right operand, and the left one is read
+ * again for every column of tiles: once only, across the columns, where it is too long for the L2 and time is the memory's. */
+bool dot_reads_rows_once(const dot_work *w, dtype elem, const dot_sizes *size)
+{
+    enum { CACHED_BYTES = 16 << 20 };
+    bool longer = size->rows > 4 * size->columns && size->columns > w->tiles.columns;
+    return longer && is_short(w, size) && size->rows * size->depth * dtypes[elem].size_bytes > CACHED_BYTES;
+}
