@@ -115,7 +115,8 @@ void write_progress(void *user, const char *text, size_t length);
 qn_context *open_context(const arguments *given, int *exit_status);
 /* The device of --device, else the best; notes on stderr if a better one is not there or a setting was not followed. */
 const char *choose_device(const qn_context *context, const arguments *given);
-const char *wanted_device(const qn_context *context, const arguments *given); /* the same without a word */
+/* The same without a word; NULL, after a complaint, where it is not there: before inputs are made or read for it. */
+const char *wanted_device(const qn_context *context, const arguments *given, int *exit_status);
 void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */

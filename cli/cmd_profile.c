@@ -320,7 +320,8 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_counting *counting = NULL;
     kept_files kept = {{0}, {0}};
     bool counts = counts_wanted(given);
-    bool warm = given->stalls || !counts; /* what is counted is the first run: recording a step runs more than its kernels */
+    bool warm =
+        given->stalls || !counts; /* what is counted is the first run: recording a step runs more than its kernels */
     if (!given->schedule && warm && qn_call_run(call, device, &error) != QN_OK) return report_error(&error);
     /* First: the sampler sees nothing in a process in which the GPU was traced before. */
     qn_status sampled = given->stalls ? qn_call_sample(call, device, &samples, &unsampled) : QN_OK;
@@ -380,7 +381,8 @@ static int profile_here(const command *self, const arguments *given, words *outp
     if (context) module = open_module(context, given->words.items[0], &status);
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel) kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
-    if (kernel) call = prepare_call(module, kernel, given, wanted_device(context, given), inputs, &status);
+    const char *device = kernel ? wanted_device(context, given, &status) : NULL;
+    if (device) call = prepare_call(module, kernel, given, device, inputs, &status);
     if (call) status = profile_call(context, call, given, outputs, plan);
     qn_call_free(call);
     input_files_free(inputs);

@@ -147,10 +147,10 @@ int command_run(const command *self, const arguments *given)
     char room[512];
     const char *kernel = module ? choose_kernel(module, self, given, &status) : NULL;
     if (kernel) kernel = spell_kernel(module, kernel, given, room, sizeof(room), &status);
-    if (kernel && outputs_are_known(module, kernel, given))
-        call = prepare_call(module, kernel, given, wanted_device(context, given), inputs, &status);
+    const char *device =
+        kernel && outputs_are_known(module, kernel, given) ? wanted_device(context, given, &status) : NULL;
+    if (device) call = prepare_call(module, kernel, given, device, inputs, &status);
     if (call) {
-        const char *device;
         if (run_somewhere(context, call, given, &device, &error) != QN_OK) {
             status = report_error(&error);
         } else {

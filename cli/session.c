@@ -47,9 +47,16 @@ qn_context *open_context(const arguments *given, int *exit_status)
     return NULL;
 }
 
-const char *wanted_device(const qn_context *context, const arguments *given)
+const char *wanted_device(const qn_context *context, const arguments *given, int *exit_status)
 {
-    return given->device ? given->device : qn_device_best(context);
+    qn_device_info info;
+    qn_error error;
+    const char *name = given->device ? given->device : qn_device_best(context);
+    if (qn_device_find(context, name, &info, &error) != QN_OK) return *exit_status = report_error(&error), NULL;
+    if (info.available) return name;
+    complain("the device %s is not available: %s", name, info.description);
+    *exit_status = EXIT_FINDING;
+    return NULL;
 }
 
 const char *choose_device(const qn_context *context, const arguments *given)

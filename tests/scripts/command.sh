@@ -65,6 +65,8 @@ try 0 devices --json -
 says out '{"name": "cpu", "available": true'
 try 1 run - --device gpu
 says err "the device cuda is not available"
+call="before its inputs are made (4 GB of random numbers)"
+if grep -q "of its bench" err; then failed=$((failed + 1)) && echo "FAILED $call" && cat err; else passed=$((passed + 1)); fi
 cp /bin/true program
 try 2 profile ./program
 says err "\`./program\` is a program: put -- before it, quern profile [options] -- ./program"
