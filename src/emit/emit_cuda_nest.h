@@ -1,6 +1,7 @@
 /*
- * One group of passes while it becomes CUDA text: shared by emit_cuda_nest.c (loops), emit_cuda_value.c (values),
- * emit_cuda_access.c (memory) and emit_cuda_fold.c.
+ * One group of passes while it becomes CUDA text: shared by emit_cuda_nest.c (passes), emit_cuda_positions.c and
+ * emit_cuda_chunks.c (loops), emit_cuda_value.c (values), emit_cuda_access.c (addresses), emit_cuda_memory.c (loads and
+ * stores) and emit_cuda_fold.c.
  *
  * Statements are gathered by level. A value is computed at the level of the axes it depends on: once a group, once a
  * row, once a chunk of `vector` elements, once an element. Loads whose addresses need nothing but positions go before
@@ -96,11 +97,26 @@ void add_lines(text *to, const char *lines, int depth);
 void cuda_group(emitter *e, const group *g);
 /* A nest over the chunks of a layout, for text beside any pass: its guards are set, nothing is put. */
 cnest cuda_nest_of(emitter *e, pass_layout *l);
-void cuda_positions(cnest *n, text *to); /* of one chunk, inside the loops over c and u */
-bool fold_is_guarded(const cnest *n);    /* the elements of a chunk are inside `if (in)` */
 place place_nowhere(void);
+int cuda_sink_level(const cnest *n); /* where a pass writes */
+
+/* emit_cuda_positions.c */
+void cuda_positions(cnest *n, text *to);       /* of one chunk, inside the loops over c and u */
+void cuda_set_guards(cnest *n);                /* of chunks and elements */
 const char *position_text(cnest *n, int axis); /* of a loop axis, at its own level */
 int axis_level(const cnest *n, int axis);
+unsigned cuda_inner_axes(const cnest *n); /* those that are no rows */
+/* The product of the extents of those of the axes that come after one: a constant, or text. */
+const char *cuda_product_text(cnest *n, unsigned axes, int after);
+const char *cuda_index_type(cnest *n, unsigned axes); /* int where all positions fit, long otherwise */
+const char *cuda_inner_threads(const cnest *n);
+/* Declares part (which row this thread takes of those done together) and part_thread, when there are rows. */
+void cuda_rows_begin(cnest *n);
+text cuda_rows_end(cnest *n); /* the loops over rows around what stands on their level */
+
+/* emit_cuda_chunks.c */
+void cuda_chunks(cnest *n);           /* the loops around the chunks of a pass, appended to the row */
+bool fold_is_guarded(const cnest *n); /* the elements of a chunk are inside `if (in)` */
 
 /* emit_cuda_value.c */
 creg cuda_value(cnest *n, value v, place at);
@@ -118,12 +134,14 @@ bool cuda_has_vectors(const tile_param *p); /* a vector at a multiple of its ele
 int64_t cuda_power_of_two(int64_t divisor);
 int64_t cuda_extent_divisor(const emitter *e, const constraint *c);
 caddress cuda_buffer(cnest *n, value v, place at);
+creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
+const char *cuda_lead_pointer(emitter *e, const tile_op *op); /* of the first element of the row */
+
+/* emit_cuda_memory.c */
 creg cuda_load(cnest *n, value named, caddress a, value into); /* into: its registers take the load; 0: none */
 void cuda_store(cnest *n, caddress a, creg r);
 void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected, const char *old);
-creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
-const char *edge_text(emitter *e, const caddress *a);         /* when vectors of a shifted row are loaded whole */
-const char *cuda_lead_pointer(emitter *e, const tile_op *op); /* of the first element of the row */
+const char *edge_text(emitter *e, const caddress *a); /* when vectors of a shifted row are loaded whole */
 const char *element_in(cnest *n); /* what must hold for an element to exist; NULL: nothing, or a branch asks */
 const char *cuda_effect_guard(cnest *n, int level); /* what must hold for an effect there; NULL: nothing */
 const char *element_pointer(emitter *e, const caddress *a, bool element); /* of the element, or of the chunk */

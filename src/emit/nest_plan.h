@@ -1,5 +1,6 @@
 /*
- * The planner of one block: shared by nest_plan.c (passes and groups) and nest_region.c (what reaches beyond them).
+ * The planner of one block: shared by nest_plan.c (passes and groups), nest_region.c (what reaches beyond them) and
+ * nest_repeat.c (what is computed twice).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_NEST_PLAN_H
@@ -51,6 +52,9 @@ walk_visit check_demand; /* what p->joining would break in the open group: must_
 
 /* nest_gather.c: by load that several passes need, the value to keep instead of it and others; 0: itself. */
 value *gather_loads(planner *p);
+
+/* nest_repeat.c: of a finished plan; p->again where a value was forced. */
+void force_repeated(planner *p);
 
 /* nest_region.c */
 void copy_to(planner *p, tile_op *op, value v, value target);

@@ -122,7 +122,8 @@ finish "one escape for pages"
 
 # A printer of loop programs and of chained products prints what was decided: it asks no pass and compares no text.
 wrong=0
-grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\(' src/emit/emit_cuda_loops.c src/emit/emit_cuda_fill.c \
+grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\(' src/emit/emit_cuda_loops*.[ch] src/emit/emit_cuda_ring.c \
+    src/emit/emit_cuda_epilogue.c src/emit/emit_cuda_fill.c \
     src/emit/emit_cuda_chained*.c src/loops/print.c && bad "a printer decides nothing"
 finish "printers decide nothing"
 
