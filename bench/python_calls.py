@@ -35,7 +35,7 @@ q = quern.compile(SOURCE, "bench.qn")
 a, b, out = (torch.randn(N, device=device) for _ in range(3))
 g = a.clone().requires_grad_()
 converted = q.add._callable.convert
-args, keywords, three, trusted = (a, b), {"out": out}, (a, b, out), q.add4._callable.convert
+args, keywords, three, plainly = (a, b), {"out": out}, (a, b, out), q.add4._callable.convert
 
 rows = {
     "quern kernel, out=": lambda: q.add(a, b, out=out),
@@ -43,8 +43,9 @@ rows = {
     "quern function, out=": lambda: q.add3(a, b, out=out),
     "quern function, allocating": lambda: q.add3(a, b),
     "quern function, gradient wanted": lambda: q.add3(g, b),
-    "quern conversion alone": lambda: converted(args, keywords),
-    "quern conversion, nothing asked": lambda: trusted(three, None, True),
+    "quern conversion alone": lambda: plainly(three, None),
+    "quern conversion, one as out=": lambda: converted(args, keywords),
+    "quern conversion, nothing asked": lambda: plainly(three, None, True),
     "an empty call": lambda: None,
     "torch.add, out=": lambda: torch.add(a, b, out=out),
     "torch.add": lambda: torch.add(a, b),

@@ -52,27 +52,29 @@ class Model:
         self.leaves = leaves_of(torch, self.function, self.args)
         self.programs, self.firsts, self.failed = [], {}, {}
         self.exact, self.errors = None, []  # of the model in f64, where that had to be asked
-        self.forms = {"eager": self.function, "quern": self.compiled(backend.backend)}
-        if given.inductor:
-            self.forms["inductor"] = self.compiled("inductor")
-        self.wanted, self.seeds = None, None
+        self.forms, self.wanted, self.seeds = {}, None, None
+        self.add("eager", self.function)
         backend._programs.append(self.programs)
-        for form in list(self.forms):
-            start = time.perf_counter()
-            try:
-                made = self.step(form)
-                self.wait()
-            except Exception as error:  # one form must not lose the others
-                self.failed[form] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"
-                del self.forms[form]
-                continue
-            self.firsts[form] = time.perf_counter() - start
-            if form == "eager":
-                self.wanted = made
-            elif not self.close(made):
-                self.failed[form] = "WRONG"
-                del self.forms[form]
+        self.add("quern", self.compiled(backend.backend))
         backend._programs.pop()
+
+    def add(self, form, function):
+        """Calls one form for the first time; a form that fails or is wrong is left out and does not lose the others."""
+        self.forms[form] = function
+        start = time.perf_counter()
+        try:
+            made = self.step(form)
+            self.wait()
+        except Exception as error:
+            self.failed[form] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"
+            del self.forms[form]
+            return
+        self.firsts[form] = time.perf_counter() - start
+        if form == "eager":
+            self.wanted = made
+        elif not self.close(made):
+            self.failed[form] = "WRONG"
+            del self.forms[form]
 
     def compiled(self, backend):
         def function(*args, f=self.function):
@@ -153,7 +155,7 @@ class Model:
         return {form: statistics.median(t) for form, t in times.items()}
 
 
-def worker(number, given, names, orders, answers, turn):
+def worker(number, given, names, orders, answers, turn, late):
     """Compiles the models it is given, then times them when it is its turn."""
     warnings.filterwarnings("ignore")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"/tmp/torch_backend_{os.getpid()}")
@@ -175,9 +177,11 @@ def worker(number, given, names, orders, answers, turn):
             break
         try:
             models.append(Model(name, given))
-            answers.put(("compiled", name, models[-1].failed))
         except Exception as error:
             answers.put(("lost", name, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:150] if str(error).strip() else ''}"))
+    for m in models if given.inductor else ():  # last, as it takes longest: a limit loses columns, not rows
+        if not late.is_set():
+            m.add("inductor", m.compiled("inductor"))
     answers.put(("ready", number, len(models)))
     orders.get()
     if given.cores:
@@ -213,7 +217,7 @@ def main():
     parser.add_argument("--models", default="")
     parser.add_argument("--workers", type=int, default=max(1, min(12, (os.cpu_count() or 2) - 2)))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=1e9, help="what is not compiled by two thirds of it is left out")
+    parser.add_argument("--seconds", type=float, default=1e9, help="what is not compiled by two thirds of it is left out, inductor's forms first")
     parser.add_argument("--cores", type=lambda text: [i for part in text.split(",") for i in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)], help="on which to time: 0-3,8")
     parser.add_argument("--no-inductor", dest="inductor", action="store_false")
     given = parser.parse_args()
@@ -226,13 +230,13 @@ def main():
     wanted = given.models.split(",") if given.models else list(torch_models.MODELS)
     began = time.perf_counter()
     context = multiprocessing.get_context("spawn")
-    names, answers, turn = context.Queue(), context.Queue(), context.Lock()
+    names, answers, turn, late = context.Queue(), context.Queue(), context.Lock(), context.Event()
     heavy = ("block", "encoder", "language", "vision", "mlp_deep", "resnet", "mobile", "rnn", "gru", "lstm", "dlrm", "diffusion", "convnext")
     for name in sorted(wanted, key=lambda n: not any(h in n for h in heavy)):  # the long ones first
         names.put(name)
     count = min(given.workers, len(wanted))
     orders = [context.Queue() for _ in range(count)]
-    processes = [context.Process(target=worker, args=(i, given, names, orders[i], answers, turn), daemon=True) for i in range(count)]
+    processes = [context.Process(target=worker, args=(i, given, names, orders[i], answers, turn, late), daemon=True) for i in range(count)]
     for p in processes:
         p.start()
     ready, over, timed = set(), set(), {}
@@ -240,9 +244,10 @@ def main():
     first_ratios = []
     print(f"{'model':24} {'eager us':>9} {'quern us':>9} {'ratio':>6} {'first s':>7} {'inductor':>9} {'ratio':>6} {'first s':>7}  chosen")
     while len(over) < count:
-        late = time.perf_counter() - began > given.seconds * 0.66
-        if not started and (len(ready) == count or late):
-            while late:  # what nobody began is left out
+        if time.perf_counter() - began > given.seconds * 0.66:
+            late.set()
+        if not started and (len(ready) == count or late.is_set()):
+            while late.is_set():  # what nobody began is left out
                 try:
                     print(f"{names.get_nowait():24} not compiled in time")
                 except queue.Empty:

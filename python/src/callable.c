@@ -219,8 +219,9 @@ PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t cou
     return result;
 }
 
-/* What turning the arguments into views costs, for measurements: everything of `run` but the launch; with True as the last
- * argument what `launch` does, which asks torch nothing about tensors that its compiler knows. */
+/* What turning the arguments into views costs, for measurements: everything of a call but the launch. With keywords, or
+ * with None those by position alone; with True as the last argument what `launch` does, which asks torch nothing about
+ * tensors that its compiler knows. */
 static PyObject *callable_convert(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     PyObject *items[MOST_ARRAYS];
@@ -228,11 +229,12 @@ static PyObject *callable_convert(PyObject *self, PyObject *const *args, Py_ssiz
     if (count < 2 || !PyTuple_Check(args[0]) || PyTuple_Size(args[0]) > MOST_ARRAYS)
         return PyErr_Format(PyExc_TypeError, "convert(args, keywords[, trusted])");
     bool trusted = count > 2 && args[2] == Py_True, good;
-    for (int i = 0; i < PyTuple_Size(args[0]); i++) items[i] = PyTuple_GetItem(args[0], i);
-    if (trusted)
-        good = binding_fill_plain(&b, (callable *)self, items, PyTuple_Size(args[0]), true);
+    Py_ssize_t given = PyTuple_Size(args[0]);
+    for (int i = 0; i < given; i++) items[i] = PyTuple_GetItem(args[0], i);
+    if (args[1] == Py_None)
+        good = binding_fill_plain(&b, (callable *)self, items, given, trusted);
     else
-        good = binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1]);
+        good = binding_fill(&b, (callable *)self, args[0], args[1]);
     if (!good) return NULL;
     long bytes = b.key_bytes;
     binding_release(&b);

@@ -196,8 +196,8 @@ static bool add_array(binding *b, int param)
         return false;
     }
     bool aligned = v->device_type == DEVICE_HOST && (uintptr_t)v->data % 64 == 0;
-    int64_t head[] = {v->type, v->rank, v->facts->family, aligned};
-    key_add(b, head, sizeof(head));
+    /* One word: what is stored in parts and read as one at once waits for the stores. */
+    key_number(b, ((int64_t)v->type << 24) | (v->rank << 16) | (v->facts->family << 8) | aligned);
     key_add(b, v->extents, sizeof(int64_t) * (size_t)v->rank);
     key_add(b, v->strides, sizeof(int64_t) * (size_t)v->rank);
     return true;
@@ -224,8 +224,8 @@ static bool choose_device(binding *b)
                      b->self->name);
         return false;
     }
-    int64_t place[] = {b->first->device_type, b->first->device_id, (int64_t)(intptr_t)b->stream};
-    key_add(b, place, sizeof(place));
+    key_number(b, ((int64_t)b->first->device_type << 32) | (uint32_t)b->first->device_id);
+    key_number(b, (int64_t)(intptr_t)b->stream);
     return !b->device || key_value(b, "device", b->device);
 }
 

@@ -202,6 +202,12 @@ static PyObject *knows_bits(PyObject *self, PyObject *none)
     return PyBool_FromLong(tensor_bits_are_found());
 }
 
+static PyObject *reads_tensors(PyObject *self, PyObject *none)
+{
+    (void)self, (void)none;
+    return PyBool_FromLong(tensors_are_read());
+}
+
 static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "load(name, text) -> Module"},
     {"cuda", cuda, METH_VARARGS, "cuda(name, text, flags) -> Module"},
@@ -209,6 +215,8 @@ static PyMethodDef functions[] = {
      "forward(ctx, (callable, keywords, ...), *args): of an autograd.Function"},
     {"outline", (PyCFunction)(void (*)(void))outline_of, METH_FASTCALL, "outline(args, keywords) -> bytes"},
     {"knows_bits", knows_bits, METH_NOARGS, "knows_bits(): whether torch tensors' bits are read without asking"},
+    {"reads_tensors", reads_tensors, METH_NOARGS,
+     "reads_tensors(): whether torch tensors are read without its exchange"},
     {"devices", devices, METH_NOARGS, "devices(): (name, available, description) of each"},
     {0}};
 

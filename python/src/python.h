@@ -1,6 +1,6 @@
 /*
- * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying (bits.c:
- * what torch knows of a tensor beside that), output.c makes new tensors of the framework of the inputs, callable.c is a
+ * The extension `_quern`: what its files share. tensor.c turns Python objects into views of memory without copying (torch.c:
+ * torch's own with no Python in between), output.c makes new tensors of the framework of the inputs, callable.c is a
  * kernel or tensor function as a callable with its cache of prepared calls, direct.c the way to it from a call in Python,
  * job.c runs what takes long so that Ctrl-C works, workbench.c is showing, checking, benchmarking and tuning, module.c the
  * module and its exceptions.
@@ -90,7 +90,14 @@ PyObject *module_value(const char *module, const char *name, module_place *place
 /* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
 bool dtype_from_object(PyObject *object, qn_dtype *type);
 
-/* ---- bits.c ---- */
+/* ---- torch.c ---- */
+
+/* A tensor of torch's own type as a view, and whether it requires grad where that is wanted. False: it cannot be read here, and
+ * the view is in no state; no exception is set. */
+bool tensor_read(PyObject *tensor, bool wants_grad, view *out);
+/* A tensor that was exchanged: others like it can be read from now on. */
+void tensor_learn(PyObject *tensor, const view *exchanged);
+bool tensors_are_read(void); /* some are: nothing that was learnt has proved wrong */
 
 /* Of a tensor of torch's own type: its negative bit, and (where that is wanted) whether it requires grad. False: an exception is
  * set. */

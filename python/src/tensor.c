@@ -193,19 +193,6 @@ static PyCFunction function_behind(PyObject *object, const char *name)
     return found;
 }
 
-static bool take_torch(PyObject *object, const char *name, bool grad_is_on, view *out)
-{
-    if (out->type > QN_BF16) return true; /* only floats have bits and gradients */
-    bool is_negative;
-    if (!tensor_bits(object, grad_is_on, &is_negative, &out->wants_grad)) return false;
-    if (is_negative)
-        return refuse(
-            PyExc_TypeError, name,
-            "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
-            "other sign; call .resolve_neg() first");
-    return true;
-}
-
 static bool take_buffer(PyObject *object, const char *name, bool writable, view *out)
 {
     if (PyObject_GetBuffer(object, &out->buffer, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0))) {
@@ -292,6 +279,33 @@ static bool take_dlpack(PyObject *object, const char *name, bool writable, view 
     return good;
 }
 
+/* By the table of its type. */
+static bool take_table(const type_facts *f, PyObject *object, const char *name, unsigned flags, view *out)
+{
+    dlpack_tensor t;
+    if (!f->exchange || !f->exchange->borrow) return take_dlpack(object, name, flags & VIEW_WRITABLE, out);
+    return f->exchange->borrow(object, &t) == 0 && take(&t, name, out);
+}
+
+/* A tensor of torch's own type that tensor_read has not met yet. */
+static bool take_torch(const type_facts *f, PyObject *object, const char *name, unsigned flags, view *out)
+{
+    bool is_negative;
+    out->wants_grad = false; /* whatever reading tried */
+    out->device_id = 0;
+    if (!take_table(f, object, name, flags, out)) return false;
+    if (!(flags & VIEW_TRUSTED) && out->type <= QN_BF16) { /* only floats have bits and gradients */
+        if (!tensor_bits(object, flags & VIEW_GRAD, &is_negative, &out->wants_grad)) return false;
+        if (is_negative)
+            return refuse(
+                PyExc_TypeError, name,
+                "a tensor with its negative bit set (such as the imaginary part of a conjugate): its memory has the "
+                "other sign; call .resolve_neg() first");
+    }
+    tensor_learn(object, out);
+    return true;
+}
+
 /* Why a subclass of torch.Tensor is not taken. */
 static bool refuse_subclass(PyObject *object, const char *name)
 {
@@ -331,16 +345,9 @@ bool view_get(PyObject *object, const char *name, unsigned flags, view *out)
     bool good = false;
     switch (f->family) {
     case FAMILY_TORCH:
-    case FAMILY_TABLE:
-        if (f->exchange && f->exchange->borrow) {
-            dlpack_tensor t;
-            good = f->exchange->borrow(object, &t) == 0 && take(&t, name, out);
-        } else {
-            good = take_dlpack(object, name, writable, out);
-        }
-        if (good && f->family == FAMILY_TORCH && !(flags & VIEW_TRUSTED))
-            good = take_torch(object, name, flags & VIEW_GRAD, out);
+        good = tensor_read(object, flags & VIEW_GRAD, out) || take_torch(f, object, name, flags, out);
         break;
+    case FAMILY_TABLE: good = take_table(f, object, name, flags, out); break;
     case FAMILY_NUMPY: good = take_buffer(object, name, writable, out); break;
     case FAMILY_DLPACK: good = take_dlpack(object, name, writable, out); break;
     case FAMILY_REFUSED: refuse_subclass(object, name); break;
@@ -363,6 +370,7 @@ bool view_plain(PyObject *object, view *out)
     dlpack_tensor t;
     if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", VIEW_WRITABLE, out);
     view_clear(out, f, object);
+    if (f->family == FAMILY_TORCH && tensor_read(object, false, out)) return true;
     return f->exchange->borrow(object, &t) == 0 && take(&t, "out", out);
 }
 

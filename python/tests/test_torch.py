@@ -73,6 +73,37 @@ class Torch(unittest.TestCase):
         # A view of a view that autograd does not know as one, and is row-major.
         self.raises(TypeError, "negative bit", self.q.add, torch._neg_view(x).detach(), x)
 
+    def test_tensors_are_read_as_they_are_exchanged(self):
+        """What torch's C interface tells of tensors like those that were exchanged before: views of all kinds, the same object changed, and
+        kinds that are met first here, which the exchange must see."""
+        deep = quern.compile("tensor sums(T x[a][b][c][d][e][f]) { return sum(x, axis = 5) + 1; }", "deep.qn")
+        x = torch.randn(6, 8)
+        self.q.add(x, x)
+        self.assertTrue(quern._quern.reads_tensors())  # of this torch
+        wide = torch.randn(20, 30)
+        for y in (wide[3:9, 5:13], wide[::3, ::4][:6], wide.t()[2:8, 1:9], wide[0, :8].expand(6, 8), wide[:6, :1].expand(6, 8), wide[:0, :8], wide.view(-1)[7:].as_strided((6, 8), (2, 3))):
+            for type in (torch.float32, torch.float64, torch.bfloat16):
+                z = y.to(type)
+                self.close(self.q.add(z, z.clone()), z + z)
+            self.close(self.q.add(y, y.clone()), y + y)
+            self.close(self.q.add(y.clone(), torch.empty_like(y).copy_(y)), y + y)
+        six = torch.randn(2, 3, 2, 3, 2, 5)
+        for y in (six, six.permute(5, 4, 3, 2, 1, 0), six[:, 1:, :, ::2]):
+            self.close(deep.sums(y), y.sum(5, keepdim=True) + 1, 1e-5)
+        y = torch.randn(6, 8)
+        self.close(self.q.add(y, x), y + x)
+        y.set_(wide.untyped_storage(), 11, (6, 8), (1, 6))  # the same object with another memory
+        self.close(self.q.add(y, x), y + x)
+        y.resize_(2, 3)
+        self.close(self.q.add(y, y.clone()), y + y)
+        nested = torch.nested.nested_tensor([torch.randn(6, 8)])
+        for bad in (x.to_sparse(), x.to_sparse_csr(), x.to_mkldnn(), nested, torch._efficientzerotensor((6, 8)), torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), x.to("meta"), torch._to_functional_tensor(x)):
+            with self.assertRaises(Exception):
+                self.q.add(x, bad)
+        rows = torch.randn(3, 6, 8)
+        self.close(torch.func.vmap(lambda row: self.q.add(row, row))(rows), rows + rows)
+        self.assertTrue(quern._quern.reads_tensors())
+
     def test_what_the_exchange_does_not_check(self):
         x = torch.randn(4, 4)
         self.raises(TypeError, "argument `a`: a tensor with its negative bit set", self.q.add, torch._neg_view(x), x)
