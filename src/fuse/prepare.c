@@ -1,13 +1,13 @@
 /*
  * What happens to a graph before its ops are grouped. In: the graph and what is wanted. Out: for each node what computes
- * it: products of products through a softmax become loops (scores.c), layers of small perceptrons one kernel (chain.c),
+ * it: products of products through a softmax become loops (scores.c), layers of small perceptrons one kernel (layers.c),
  * products that are added up become one (dot_sum.c),
  * additions by index get the order of their indices, thin products become sums, reductions of nothing and tensors without
  * elements become constants, and what stands alone gets copies of inputs that it cannot take where they lie.
  * Wanted nodes keep their names: what a node was prepared into is renamed in the finished plan.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/chain.h"
+#include "fuse/layers.h"
 #include "fuse/dot_sum.h"
 #include "fuse/order.h"
 #include "fuse/plan.h"
@@ -167,8 +167,8 @@ typedef struct preparing {
     const fuse_leaf *leaves;
     const fuse_options *options;
     arena *memory;
-    score_loops *loops; /* NULL: none */
-    chains *layers;     /* NULL: none */
+    score_loops *loops;   /* NULL: none */
+    layer_search *layers; /* NULL: none */
     sum_search sums;
     preparation p;
 } preparing;
@@ -184,7 +184,7 @@ static node prepare(void *context, node n)
     g->site = x.site;
     g->label = x.label;
     node made = w->loops ? scores_make(w->loops, n, prepare, w) : 0;
-    if (!made && w->layers) made = chains_make(w->layers, n, prepare, w);
+    if (!made && w->layers) made = layers_make(w->layers, n, prepare, w);
     if (made) return w->p.now[n] = made;
     node *inputs = ARENA_ARRAY(w->memory, node, x.input_count + 1);
     bool changed = false;
@@ -213,7 +213,7 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
     bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
     plan_reach(g, leaves, g->node_count, roots, root_count, reached);
     w.loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
-    w.layers = chains_find(g, leaves, reached, roots, root_count, options, memory);
+    w.layers = layers_find(g, leaves, reached, roots, root_count, options, memory);
     w.sums = search_sums(g, leaves, reached, roots, root_count, options, memory);
     w.sums.now = w.p.now;
     for (node n = 1; (int)n < w.p.old_count; n++)

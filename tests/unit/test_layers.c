@@ -125,7 +125,7 @@ static void collect(void *user, const char *words, size_t length)
 static char *shown(const char *name, const char *stage, const char *const *settings, int count, const char *arch,
                    bool backward)
 {
-    static const char *const path = "chain.qn";
+    static const char *const path = "stacked.qn";
     text out = {0};
     FILE *file = fopen(path, "w");
     if (file) fputs(source, file), fclose(file);
@@ -185,7 +185,7 @@ TEST(what_does_not_pay_stays_apart)
     free(plan);
 }
 
-TEST(a_chain_waits_for_nothing_of_its_own)
+TEST(a_stack_waits_for_nothing_of_its_own)
 {
     char *plan = SHOWN("around", "sm_90a", "B=64", "K=64"); /* the sum of the first layer, before the second's result */
     EXPECT(strstr(plan, "layers") && strstr(plan, "kernel 1:"));
@@ -235,7 +235,7 @@ TEST(what_follows_a_short_product_is_asked_for_first)
 TEST(opened)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
-    EXPECT(!qn_module_load_text(context, "chain.qn", source, &module, &error));
+    EXPECT(!qn_module_load_text(context, "stacked.qn", source, &module, &error));
 }
 
 TEST(closed)
@@ -245,6 +245,6 @@ TEST(closed)
 }
 
 TEST_MAIN(CASE(opened), CASE(rows_that_stay_have_the_values_of_single_layers), CASE(a_small_perceptron_is_one_kernel),
-          CASE(what_does_not_pay_stays_apart), CASE(a_chain_waits_for_nothing_of_its_own), CASE(a_search_ends),
+          CASE(what_does_not_pay_stays_apart), CASE(a_stack_waits_for_nothing_of_its_own), CASE(a_search_ends),
           CASE(what_a_gradient_needs_is_left_on_the_way), CASE(what_follows_a_short_product_is_asked_for_first),
           CASE(closed))

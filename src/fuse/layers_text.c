@@ -1,14 +1,14 @@
 /*
- * The kernel of a chain in CUDA. In: the chain. Out: text of the language around a raw kernel, and the arrays it is called
+ * The kernel of a stack in CUDA. In: the stack. Out: text of the language around a raw kernel, and the arrays it is called
  * with, in order.
  *
- * A cluster has CHAIN_ROWS rows. Its blocks hold all of a layer's input rows in shared memory, element by element for all
+ * A cluster has LAYER_ROWS rows. Its blocks hold all of a layer's input rows in shared memory, element by element for all
  * rows, and compute a part of the columns: a thread one column, by some of the depth, for all rows; threads of a column
  * join their sums in a fixed order, one goes on with the arithmetic of the layer and hands the result to every block. The
  * first elements of the next matrix are asked for before the barrier that ends a layer: memory is awaited beside the others.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/chain.h"
+#include "fuse/layers.h"
 
 enum { MOST_AHEAD = 64, TURN_AHEAD = 40 }; /* elements of a matrix that a thread asks for at once; in turns */
 
@@ -44,7 +44,7 @@ static const char *words_of(op_code code)
     return NULL;
 }
 
-bool chain_writes(op_code code)
+bool layers_write(op_code code)
 {
     return words_of(code) != NULL;
 }
@@ -141,7 +141,7 @@ static const char clusters[] =
 typedef struct writer {
     arena *memory;
     const graph *g;
-    const chain *c;
+    const layer_stack *c;
     node *arrays;
     int array_count;
     text head, parameters, body;
@@ -172,12 +172,12 @@ static const char *add_array(writer *w, node n, bool has_rows)
     return name;
 }
 
-static const char *name_of(const writer *w, const chain_layer *l, node n)
+static const char *name_of(const writer *w, const single_layer *l, node n)
 {
     for (int i = 0; i < l->operand_count; i++) {
-        const chain_operand *o = &l->operands[i];
+        const layer_operand *o = &l->operands[i];
         if (o->n != n) continue;
-        if (o->kind == CHAIN_NUMBER) return arena_print(w->memory, "(%.9ef)", graph_get(w->g, o->array)->attr.number.f);
+        if (o->kind == LAYER_NUMBER) return arena_print(w->memory, "(%.9ef)", graph_get(w->g, o->array)->attr.number.f);
         return arena_print(w->memory, "o%d[turn]", i);
     }
     int at = 0; /* v0: the product */
@@ -187,7 +187,7 @@ static const char *name_of(const writer *w, const chain_layer *l, node n)
 }
 
 /* Where a thread's element of a turn lies, and whether it has one. */
-static void put_place(writer *w, const chain_layer *l)
+static void put_place(writer *w, const single_layer *l)
 {
     text_print(&w->body,
                "#pragma unroll\n"
@@ -199,11 +199,11 @@ static void put_place(writer *w, const chain_layer *l)
 }
 
 /* What is read beside the product, asked for before it. */
-static void put_operands(writer *w, const chain_layer *l)
+static void put_operands(writer *w, const single_layer *l)
 {
     int count = 0;
     for (int i = 0; i < l->operand_count; i++) {
-        if (l->operands[i].kind == CHAIN_NUMBER) continue;
+        if (l->operands[i].kind == LAYER_NUMBER) continue;
         text_print(&w->body, "        float o%d[own::TURNS];\n", i);
         count++;
     }
@@ -211,20 +211,20 @@ static void put_operands(writer *w, const chain_layer *l)
     put_place(w, l);
     text_add(&w->body, "            (void)inside, (void)row;\n");
     for (int i = 0; i < l->operand_count; i++) {
-        const chain_operand *o = &l->operands[i];
-        if (o->kind == CHAIN_NUMBER) continue;
-        const char *x = add_array(w, o->array, o->kind == CHAIN_ROW || o->kind == CHAIN_PLACE);
+        const layer_operand *o = &l->operands[i];
+        if (o->kind == LAYER_NUMBER) continue;
+        const char *x = add_array(w, o->array, o->kind == LAYER_ROW || o->kind == LAYER_PLACE);
         text_print(&w->body, "            o%d[turn] = ", i);
-        if (o->kind == CHAIN_SCALAR) text_print(&w->body, "%s[0];\n", x);
-        if (o->kind == CHAIN_COLUMN) text_print(&w->body, "mine ? %s[n] : 0;\n", x);
-        if (o->kind == CHAIN_ROW) text_print(&w->body, "inside ? %s[row] : 0;\n", x);
-        if (o->kind == CHAIN_PLACE)
+        if (o->kind == LAYER_SCALAR) text_print(&w->body, "%s[0];\n", x);
+        if (o->kind == LAYER_COLUMN) text_print(&w->body, "mine ? %s[n] : 0;\n", x);
+        if (o->kind == LAYER_ROW) text_print(&w->body, "inside ? %s[row] : 0;\n", x);
+        if (o->kind == LAYER_PLACE)
             text_print(&w->body, "inside ? %s[row * %lld + n] : 0;\n", x, (long long)l->columns);
     }
     text_add(&w->body, "        }\n");
 }
 
-static void put_map(writer *w, const chain_layer *l, node n)
+static void put_map(writer *w, const single_layer *l, node n)
 {
     const graph_node *x = graph_get(w->g, n);
     text_print(&w->body, "            const float %s = ", name_of(w, l, n));
@@ -238,7 +238,7 @@ static void put_map(writer *w, const chain_layer *l, node n)
     text_add(&w->body, ";\n");
 }
 
-static int output_of(const chain *c, node n)
+static int output_of(const layer_stack *c, node n)
 {
     for (int i = 0; i < c->output_count; i++)
         if (c->outputs[i] == n) return i;
@@ -247,7 +247,7 @@ static int output_of(const chain *c, node n)
 
 static void put_layer(writer *w, int at, const char *matrix, const char *next_matrix)
 {
-    const chain_layer *l = &w->c->layers[at];
+    const single_layer *l = &w->c->layers[at];
     bool last = at + 1 == w->c->layer_count;
     text_print(&w->body, "    {\n        typedef layer<%d, %d> own;\n", (int)l->depth, (int)l->columns);
     put_operands(w, l);
@@ -271,17 +271,18 @@ static void put_layer(writer *w, int at, const char *matrix, const char *next_ma
             (at + 1) % 2, name_of(w, l, l->result));
     text_add(&w->body, "        }\n    }\n");
     if (last) return;
-    const chain_layer *next = &w->c->layers[at + 1];
+    const single_layer *next = &w->c->layers[at + 1];
     text_print(&w->body,
                "    arrive();\n    float some%d[layer<%d, %d>::AHEAD];\n    layer<%d, %d>::ask(%s, 0, some%d);\n",
                at + 1, (int)next->depth, (int)next->columns, (int)next->depth, (int)next->columns, next_matrix, at + 1);
 }
 
-const char *chain_source(arena *memory, const graph *g, const chain *c, const char *name, node *arrays, int *count)
+const char *layers_source(arena *memory, const graph *g, const layer_stack *c, const char *name, node *arrays,
+                          int *count)
 {
     writer w = {.memory = memory, .g = g, .c = c, .arrays = arrays};
-    const chain_layer *one = &c->layers[0];
-    const char *matrices[CHAIN_LAYERS + 1] = {0};
+    const single_layer *one = &c->layers[0];
+    const char *matrices[LAYERS_MOST + 1] = {0};
     int64_t longest = 0;
     for (int i = 0; i < c->layer_count; i++) longest = MAXIMUM(longest, c->layers[i].depth);
     const char *x = add_array(&w, c->rows, true);
@@ -313,7 +314,7 @@ const char *chain_source(arena *memory, const graph *g, const chain *c, const ch
         "extern \"C\" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 2) %s(%s, long "
         "B)\n{\n%s}\n"
         "\"\"\"\n",
-        name, text_get(&w.head), CHAIN_ROWS, CHAIN_BLOCKS, CHAIN_THREADS, MOST_AHEAD, TURN_AHEAD, (int)longest,
+        name, text_get(&w.head), LAYER_ROWS, LAYER_BLOCKS, LAYER_THREADS, MOST_AHEAD, TURN_AHEAD, (int)longest,
         clusters, name, text_get(&w.parameters), text_get(&w.body));
     text_free(&w.head);
     text_free(&w.parameters);
