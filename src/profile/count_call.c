@@ -49,7 +49,9 @@ qn_status qn_call_count(qn_call *call, const char *device, qn_counters *counters
     cuda_device *d = (cuda_device *)s->device;
     bool pushed;
     QN_TRY(cuda_enter(d, &pushed, error));
-    qn_status status = counters_gpu(d->context, d->handle, run_gpu, &c, counters, error);
+    counters_session *session = counters_session_new(d->context, d->handle);
+    qn_status status = counters_session_count(session, run_gpu, &c, counters, error);
+    counters_session_free(session);
     cuda_leave(d, pushed);
     return status;
 }

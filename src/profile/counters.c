@@ -1,6 +1,7 @@
 /*
- * Hardware counters of one launch on a GPU. In: a CUDA context and a way to run the launch. Out: what counters.def lists,
- * as far as this chip has it.
+ * Hardware counters of launches on a GPU. In: a CUDA context and ways to run launches, one after the other. Out: what
+ * counters.def lists, as far as this chip has it, of each launch. Opening CUPTI's profiler and laying out its passes takes
+ * far longer than counting: who counts many launches keeps one session for all of them.
  *
  * What is counted is each kernel of the launch from its beginning to its end, as Nsight Compute does, and the kernels of a
  * launch are put together: amounts are added, shares weigh by the kernels' cycles. Where CUPTI does not find the kernels
@@ -33,15 +34,18 @@ static const metric metrics[] = {
 #include "profile/counters.def"
 };
 
-typedef struct session {
+struct counters_session {
     cuda_api api;
+    int device;
     void *context, *host, *range;
     uint8_t *availability, *config, *data;
     size_t config_bytes, data_bytes;
     const char *names[MOST_METRICS]; /* that this chip has */
     int of[MOST_METRICS], count;     /* by name: the metric */
-    bool begun, by_kernel;           /* by_kernel: CUPTI finds the kernels of the launch */
-} session;
+    bool begun, open;
+    bool around; /* CUPTI does not find the kernels of a launch: all between its beginning and its end is counted */
+};
+typedef counters_session session;
 
 bool counters_is_beyond(const char *unit, double value)
 {
@@ -73,13 +77,13 @@ static qn_status refused(session *s, int result, const char *doing, qn_error *er
         if (result_of_ask) return refused((s), result_of_ask, #function, error);    \
     } while (0)
 
-static qn_status open_host(session *s, int device, qn_error *error)
+static qn_status open_host(session *s, qn_error *error)
 {
     cupti_plain plain = {.size = SIZE_UP_TO(cupti_plain, reserved)};
     QN_TRY(cuda_api_open(&s->api, CUDA_LIBRARY_CUPTI, error));
     ASK(s, cuptiProfilerInitialize, &plain);
     s->begun = true;
-    cupti_chip chip = {.size = sizeof(chip), .device = (size_t)device};
+    cupti_chip chip = {.size = sizeof(chip), .device = (size_t)s->device};
     ASK(s, cuptiDeviceGetChipName, &chip);
     cupti_availability a = {.size = sizeof(a), .context = s->context};
     ASK(s, cuptiProfilerGetCounterAvailability, &a);
@@ -134,7 +138,12 @@ static qn_status open_range(session *s, qn_error *error)
     ASK(s, cuptiRangeProfilerGetCounterDataSize, &size);
     s->data_bytes = size.bytes;
     s->data = calloc(1, size.bytes + 1);
-    if (!s->data) return error_set(error, QN_NO_MEMORY, "there is no memory for hardware counters");
+    return s->data ? QN_OK : error_set(error, QN_NO_MEMORY, "there is no memory for hardware counters");
+}
+
+/* For each launch anew: its first pass, into an empty image. */
+static qn_status begin(session *s, qn_error *error)
+{
     cupti_image image = {.size = sizeof(image), .object = s->range, .bytes = s->data_bytes, .image = s->data};
     ASK(s, cuptiRangeProfilerCounterDataImageInitialize, &image);
     cupti_range_config config = {.size = SIZE_UP_TO(cupti_range_config, target_level),
@@ -143,7 +152,7 @@ static qn_status open_range(session *s, qn_error *error)
                                  .config = s->config,
                                  .data_bytes = s->data_bytes,
                                  .data = s->data,
-                                 .range = s->by_kernel ? AUTO_RANGE : USER_RANGE,
+                                 .range = s->around ? USER_RANGE : AUTO_RANGE,
                                  .replay = USER_REPLAY,
                                  .most_ranges = MOST_RANGES,
                                  .levels = 1,
@@ -159,9 +168,9 @@ static qn_status count(session *s, counters_run *run, void *user, int *passes, q
     cupti_range_stop stop = {.size = SIZE_UP_TO(cupti_range_stop, all), .object = s->range};
     for (*passes = 0; *passes < MOST_PASSES && !stop.all; ++*passes) {
         ASK(s, cuptiRangeProfilerStart, &plain);
-        if (!s->by_kernel) ASK(s, cuptiRangeProfilerPushRange, &push);
+        if (s->around) ASK(s, cuptiRangeProfilerPushRange, &push);
         qn_status status = run(user, error);
-        if (!s->by_kernel) ASK(s, cuptiRangeProfilerPopRange, &plain);
+        if (s->around) ASK(s, cuptiRangeProfilerPopRange, &plain);
         ASK(s, cuptiRangeProfilerStop, &stop);
         QN_TRY(status);
     }
@@ -226,8 +235,8 @@ static qn_status evaluate(session *s, qn_counters *out, qn_error *error)
                      has ? NULL : "this chip does not count it");
         at += has;
     }
-    if (!s->by_kernel) bring_to_kernel(out);
-    double cycles = qn_counters_find(out, s->by_kernel ? "cycles elapsed" : "cycles active at most");
+    if (s->around) bring_to_kernel(out);
+    double cycles = qn_counters_find(out, s->around ? "cycles active at most" : "cycles elapsed");
     double time_ns = cycles / qn_counters_find(out, "clock") * 1e9;
     counters_add(out, "time", "ns", time_ns, isnan(time_ns) ? "it has no cycles" : NULL);
     return QN_OK;
@@ -245,26 +254,47 @@ static void close_session(session *s)
     heap_free(s->config);
     heap_free(s->data);
     cuda_api_close(&s->api);
+    *s = (session){.context = s->context, .device = s->device, .around = s->around};
 }
 
-static qn_status count_once(void *context, int device, bool by_kernel, counters_run *run, void *user, qn_counters *out,
-                            qn_error *error)
+static qn_status count_once(session *s, counters_run *run, void *user, qn_counters *out, qn_error *error)
 {
-    session s = {.context = context, .by_kernel = by_kernel};
-    *out = (qn_counters){.source = by_kernel ? "CUPTI range profiler, kernel by kernel"
-                                             : "CUPTI range profiler, around the launch: shares are estimates"};
-    qn_status status = open_host(&s, device, error);
-    if (status == QN_OK) status = configure(&s, error);
-    if (status == QN_OK) status = open_range(&s, error);
-    if (status == QN_OK) status = count(&s, run, user, &out->launches, error);
-    if (status == QN_OK) status = evaluate(&s, out, error);
-    close_session(&s);
+    *out = (qn_counters){.source = s->around ? "CUPTI range profiler, around the launch: shares are estimates"
+                                             : "CUPTI range profiler, kernel by kernel"};
+    if (!s->open) {
+        QN_TRY(open_host(s, error));
+        QN_TRY(configure(s, error));
+        QN_TRY(open_range(s, error));
+        s->open = true;
+    }
+    QN_TRY(begin(s, error));
+    QN_TRY(count(s, run, user, &out->launches, error));
+    return evaluate(s, out, error);
+}
+
+counters_session *counters_session_new(void *context, int device)
+{
+    session *s = heap_new(sizeof(*s));
+    *s = (session){.context = context, .device = device};
+    return s;
+}
+
+qn_status counters_session_count(counters_session *s, counters_run *run, void *user, qn_counters *out, qn_error *error)
+{
+    qn_error ignored; /* what forbids both ways is told by the second */
+    bool first = !s->open && !s->around;
+    qn_status status = count_once(s, run, user, out, first ? &ignored : error);
+    if (status != QN_OK) close_session(s);
+    if (status == QN_OK || !first) return status;
+    s->around = true;
+    status = count_once(s, run, user, out, error);
+    if (status != QN_OK) close_session(s);
     return status;
 }
 
-qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error)
+void counters_session_free(counters_session *s)
 {
-    qn_error ignored; /* what forbids both is told by the second */
-    if (count_once(context, device, true, run, user, out, &ignored) == QN_OK) return QN_OK;
-    return count_once(context, device, false, run, user, out, error);
+    if (!s) return;
+    close_session(s);
+    heap_free(s);
 }

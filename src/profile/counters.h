@@ -12,10 +12,17 @@
 
 typedef qn_status counters_run(void *user, qn_error *error); /* the launch, once, until it is over */
 
-/* counters.c: by CUPTI's range profiler; the launch is run as often as the counters need. context: CUDA's. */
-qn_status counters_gpu(void *context, int device, counters_run *run, void *user, qn_counters *out, qn_error *error);
+/* counters.c: by CUPTI's range profiler; each launch is run as often as the counters need. context: CUDA's. One session
+ * at a time in a process, used and freed in the context that it is of. */
+typedef struct counters_session counters_session;
+counters_session *counters_session_new(void *context, int device);
+qn_status counters_session_count(counters_session *s, counters_run *run, void *user, qn_counters *out, qn_error *error);
+void counters_session_free(counters_session *s); /* NULL is fine */
 /* counters_cpu.c: by the kernel's performance events, of all threads of the process. */
 qn_status counters_cpu(counters_run *run, void *user, qn_counters *out, qn_error *error);
+/* counting.c: who waits for it hears now and then how many kernels are counted and which one is next. */
+typedef void counting_teller(int counted, const char *kernel);
+void counting_tell(qn_counting *counting, counting_teller *teller);
 /* A share of more than all: the runs that were counted differed, or a clock rose. It is marked wherever it is shown. */
 bool counters_is_beyond(const char *unit, double value);
 #define COUNTERS_BEYOND "* more than the chip sustains: the runs that were counted differed"

@@ -4,7 +4,8 @@
  * JSON.
  *
  * A launch that is new runs again as often as its counters need, and what it wrote is put back afterwards, so that the
- * program goes on with the values that it had. Times of such a run mean nothing; it is a run of its own.
+ * program goes on with the values that it had; later launches of the same kernel with the same shapes run once, as ever.
+ * One session of the counters serves all kernels of a GPU. Times of such a run mean nothing; it is a run of its own.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/counters.h"
@@ -28,6 +29,10 @@ struct qn_counting {
     qn_counted items[MOST_COUNTED];
     int count, left_out, refusals; /* left_out: kernels beyond the most */
     qn_error refusal;              /* the first */
+    counters_session *session;     /* of the GPU in that slot; NULL: none was counted yet */
+    int session_slot;
+    counting_teller *tell; /* NULL: nobody waits for it */
+    int64_t told_ns;
 };
 
 /* ---- what a launch writes ---- */
@@ -86,15 +91,47 @@ static qn_status put_back(const device_slot *s, saved *all, int count, qn_error 
 
 /* ---- one launch ---- */
 
-static qn_status count_launch(const device_slot *s, launch_again *again, void *user, qn_counters *out, qn_error *error)
+static void end_session(qn_counting *c)
 {
     bool pushed;
+    if (!c->session) return;
+    cuda_device *d = (cuda_device *)c->context->slots[c->session_slot].device;
+    if (cuda_enter(d, &pushed, NULL) == QN_OK) { /* else the driver has gone before us, and the session with it */
+        counters_session_free(c->session);
+        cuda_leave(d, pushed);
+    }
+    c->session = NULL;
+}
+
+static qn_status count_launch(qn_counting *c, int slot, launch_again *again, void *user, qn_counters *out,
+                              qn_error *error)
+{
+    bool pushed;
+    const device_slot *s = &c->context->slots[slot];
     if (s->driver != &driver_cuda) return counters_cpu(again, user, out, error);
     cuda_device *d = (cuda_device *)s->device;
+    if (c->session_slot != slot) end_session(c);
     QN_TRY(cuda_enter(d, &pushed, error));
-    qn_status status = counters_gpu(d->context, d->handle, again, user, out, error);
+    if (!c->session) c->session = counters_session_new(d->context, d->handle);
+    c->session_slot = slot;
+    qn_status status = counters_session_count(c->session, again, user, out, error);
     cuda_leave(d, pushed);
     return status;
+}
+
+/* Now and then, as counting many kernels takes seconds. */
+static void tell(qn_counting *c, const char *kernel)
+{
+    int64_t now_ns = clock_now_ns();
+    if (!c->tell || now_ns - c->told_ns < 1000000000) return;
+    c->told_ns = now_ns;
+    c->tell(c->count, kernel);
+}
+
+void counting_tell(qn_counting *c, counting_teller *teller)
+{
+    c->tell = teller;
+    c->told_ns = clock_now_ns();
 }
 
 static bool is_known(const qn_counting *c, const record_facts *f)
@@ -133,7 +170,8 @@ static void count(launch_counter *hook, int slot, const record_facts *f, const t
     int saved_count = 0;
     qn_error error, other;
     qn_status status = save(s, k, views, all, &saved_count, &error);
-    if (status == QN_OK) status = count_launch(s, again, user, &one->counters, &error);
+    tell(c, f->kernel);
+    if (status == QN_OK) status = count_launch(c, slot, again, user, &one->counters, &error);
     qn_status back = put_back(s, all, saved_count, &other);
     if (status == QN_OK && back != QN_OK) {
         status = back;
@@ -168,6 +206,7 @@ qn_status qn_counting_stop(qn_counting *counting, qn_error *error)
 {
     if (!counting) return error_set(error, QN_BAD_CALL, "qn_counting_stop: it is NULL");
     if (counting->context && counting->context->counter == &counting->hook) counting->context->counter = NULL;
+    end_session(counting);
     counting->context = NULL;
     return counting->refusals ? error_set(error, counting->refusal.status, "%s", counting->refusal.message) : QN_OK;
 }
@@ -199,6 +238,7 @@ static const char *const columns[][2] = {{"time", "Time"},
                                          {"memory throughput", "Memory"},
                                          {"DRAM throughput", "DRAM"},
                                          {"L2 throughput", "L2"},
+                                         {"L1 throughput", "L1"},
                                          {"occupancy achieved", "Occupancy"},
                                          {"tensor pipe", "Tensor pipe"},
                                          {"CPU time", "CPU time"},
@@ -293,7 +333,8 @@ static void print_several(const qn_counting *c, text *out)
         for (int k = 0; k < c->items[i].counters.count; k++)
             beyond |= counters_is_beyond(c->items[i].counters.items[k].unit, c->items[i].counters.items[k].value);
     if (beyond) text_add(out, COUNTERS_BEYOND "\n");
-    text_print(out, "%s, each kernel once; --counters-json FILE has all of them\n", c->items[0].counters.source);
+    text_print(out, "%s: of each kernel its first launch with each shape; --counters-json FILE has all of them\n",
+               c->items[0].counters.source);
 }
 
 static void print_json(const qn_counting *c, text *out)

@@ -7,12 +7,14 @@
  * writing and then lets the signal have its way.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/counters.h"
 #include "profile/session.h"
 #include "profile/sink.h"
 #include "run/run.h"
 
 #include <semaphore.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +67,12 @@ static void write_to_sink(void *user, const char *words, size_t length)
     sink_add(user, words, length);
 }
 
+/* The program's own lines may stand between: each of these is a line. */
+static void tell_counted(int counted, const char *kernel)
+{
+    fprintf(stderr, "quern: %d kernel%s counted, now %s\n", counted, counted == 1 ? "" : "s", kernel);
+}
+
 static void finish_counting(void)
 {
     lock_take(&of_process.lock);
@@ -108,6 +116,7 @@ static bool start_counting(qn_context *context, const char *words, qn_status *st
     *status = QN_OK;
     if (wanted) return true; /* the first context of the process is counted */
     *status = qn_counting_start(context, &of_process.counting, error);
+    if (*status == QN_OK) counting_tell(of_process.counting, tell_counted);
     of_process.context = context;
     atexit(finish_counting);
     return true;

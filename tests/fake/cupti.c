@@ -273,7 +273,13 @@ FAKE(cuptiActivityPopExternalCorrelationId, int kind, uint64_t *last)
 /* ---- the range profiler: two passes, and values by the metric's name ---- */
 
 enum { FAKE_PASSES = 2 };
-static int ranges_open, passes_done, range_kind; /* 1: found by kernel, 2: pushed */
+static int sessions, ranges_open, passes_done, range_kind; /* 1: found by kernel, 2: pushed */
+
+EXPORT int fake_cupti_sessions(void); /* that were opened so far */
+int fake_cupti_sessions(void)
+{
+    return sessions;
+}
 
 static int may_count(void)
 {
@@ -336,7 +342,8 @@ TAKES(cuptiProfilerHostGetConfigImageSize)
 TAKES(cuptiRangeProfilerEnable)
 {
     set_word(parameters, 3, 1);
-    passes_done = ranges_open = 0;
+    sessions++;
+    ranges_open = 0;
     return 0;
 }
 
@@ -351,6 +358,7 @@ TAKES(cuptiRangeProfilerSetConfig)
     size_t size;
     memcpy(&size, parameters, sizeof(size));
     memcpy(&range_kind, (uint64_t *)parameters + 7, sizeof(range_kind));
+    passes_done = 0;
     const char *refuse = getenv("FAKE_CUPTI_RANGES"); /* one that finds no kernels itself */
     return size != 90 || (range_kind == 1 && refuse) ? 1 : 0;
 }
