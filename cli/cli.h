@@ -70,6 +70,7 @@ void options_help(const command *c, FILE *to);
 /* Every option that the command takes; value is NULL for a flag. */
 typedef void option_visit(void *user, const char *name, const char *value, const char *help);
 void options_each(const command *c, option_visit *visit, void *user);
+bool has_stages(const command *c);                 /* it prints one, by its name */
 bool read_real(const char *words, double *number); /* the whole word is one */
 
 /* pipe.c: `-` in the place of a file that an option names is the standard output: the file is written aside and copied
@@ -159,6 +160,7 @@ int command_eval(const command *self, const arguments *given);
 int command_export(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
+int command_version(const command *self, const arguments *given);
 int command_predict(const command *self, const arguments *given);
 int command_man(const command *self, const arguments *given);
 int command_profile(const command *self, const arguments *given);

@@ -16,33 +16,57 @@ static void add_word(void *user, const char *name, const char *value, const char
     printf(" --%s", name);
 }
 
+/* Words that stand behind the command instead of a file; NULL: files do. */
+static const char *fixed_words(const command *c)
+{
+    return !strcmp(c->name, "completion") ? " bash zsh fish" : !strcmp(c->name, "cache") ? " list clear" : NULL;
+}
+
+static bool takes_commands(const command *c)
+{
+    return !strcmp(c->name, "help") || !strcmp(c->name, "man");
+}
+
+static void print_commands(void)
+{
+    for (int i = 0; i < command_count; i++) printf("%s%s", i ? " " : "", commands[i].name);
+}
+
+/* Files are offered behind a command that takes some: where a folder is called as a command is, the command is meant. */
 static void print_bash(void)
 {
     printf("_quern() {\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words= files=\n"
            "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
            "        words=\"");
-    for (int i = 0; i < command_count; i++) printf("%s%s", i ? " " : "", commands[i].name);
-    printf(" version\"\n"
+    print_commands();
+    printf("\"\n"
            "    elif [ \"$before\" = --device ]; then\n"
            "        words=\"cpu cuda ref emu gpu\"\n"
+           "    elif [ \"$before\" = --stage ]; then\n"
+           "        words=\"");
+    for (int i = 0; i < qn_stage_count(); i++) printf("%s%s", i ? " " : "", qn_stage_name(i, NULL));
+    printf("\"\n"
            "    else\n"
            "        case ${COMP_WORDS[1]} in\n");
     for (int i = 0; i < command_count; i++) {
-        printf("        %s) words=\"", commands[i].name);
-        if (!strcmp(commands[i].name, "help") || !strcmp(commands[i].name, "man"))
-            for (int k = 0; k < command_count; k++) printf(" %s", commands[k].name);
-        if (!strcmp(commands[i].name, "completion")) printf("bash zsh fish");
-        if (!strcmp(commands[i].name, "cache")) printf("list clear");
-        options_each(&commands[i], add_word, NULL);
+        const command *c = &commands[i];
+        printf("        %s) %swords=\"", c->name,
+               c->most_words && !fixed_words(c) && !takes_commands(c) ? "files=yes " : "");
+        if (takes_commands(c)) print_commands();
+        printf("%s", fixed_words(c) ? fixed_words(c) : "");
+        options_each(c, add_word, NULL);
         printf("\" ;;\n");
     }
     printf("        esac\n"
            "    fi\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-           "    [ \"${word#-}\" = \"$word\" ] && COMPREPLY+=($(compgen -f -- \"$word\"))\n"
+           "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+           "    if [ -n \"$files\" ] && [ \"${word#-}\" = \"$word\" ]; then\n"
+           "        compopt -o filenames 2>/dev/null\n"
+           "        mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+           "    fi\n"
            "}\n"
-           "complete -o filenames -F _quern quern\n");
+           "complete -F _quern quern\n");
 }
 
 /* In single quotes, for zsh and fish. */
@@ -153,6 +177,41 @@ static void add_roff(void *user, const char *name, const char *value, const char
     printf("\n");
 }
 
+/* Lines of a table ("head FILES   the first rows", the next ones indented) as its entries, all others as they run on. */
+static void print_about(const char *about)
+{
+    bool inside = false;
+    while (*about) {
+        char line[400];
+        int length = (int)strcspn(about, "\n"), indent = (int)strspn(about, " ");
+        snprintf(line, sizeof(line), "%.*s", length, about);
+        about += length + (about[length] == '\n');
+        char *gap = indent ? NULL : strstr(line, "  ");
+        if (gap) {
+            printf(".TP\n\\fB%.*s\\fR\n", (int)(gap - line), line);
+            print_roff(gap + strspn(gap, " "));
+        } else {
+            if (inside && !indent) printf(".PP\n");
+            print_roff(line + indent);
+        }
+        inside = gap || (inside && indent);
+        printf("\n");
+    }
+}
+
+static void print_stages(void)
+{
+    printf(".SH STAGES\n");
+    for (int i = 0; i < qn_stage_count(); i++) {
+        const char *summary = NULL, *name = qn_stage_name(i, &summary);
+        printf(".TP\n\\fB%s\\fR\n", name);
+        print_roff(summary ? summary : "");
+        printf("\n");
+    }
+}
+
+#define EXIT_STATUS "0: success. 1: a finding or a failed check. 2: a wrong call. 130: Ctrl\\-C.\n"
+
 static void print_command_page(const command *c)
 {
     char name[64];
@@ -161,17 +220,25 @@ static void print_command_page(const command *c)
     printf(".SH SYNOPSIS\n.B quern ");
     print_roff(c->usage);
     printf("\n.SH DESCRIPTION\n");
-    print_roff(c->about);
+    print_about(c->about);
     printf(".SH OPTIONS\n");
     options_each(c, add_roff, NULL);
+    if (has_stages(c)) print_stages();
     printf(".SH EXAMPLES\n.nf\n");
     print_roff(c->examples);
-    printf(".fi\n.SH EXIT STATUS\n0: success. 1: a finding or a failed check. 2: a wrong call.\n.SH SEE ALSO\n.BR "
-           "quern (1)\n");
+    printf(".fi\n.SH EXIT STATUS\n" EXIT_STATUS ".SH SEE ALSO\n.BR quern (1)\n");
 }
 
 static void print_whole_page(void)
 {
+    static const char *const environment[][2] = {
+        {"QUERN_CACHE", "where compiled kernels are kept (else $XDG_CACHE_HOME/quern, else ~/.cache/quern)"},
+        {"QUERN_CUDA_PATH", "the folder of CUDA's libraries, where they are not found; none: as if there were no GPU"},
+        {"QUERN_LOG", "compile, cache, launch, code, graph, fusion, guards, all: what is told on stderr"},
+        {"QUERN_PROFILE",
+         "files that any program that uses Quern leaves its profile in: trace=run.json.gz,table=run.txt"},
+        {"QUERN_TUNE", "off: what `quern tune` found is not used"},
+        {"NO_COLOR", "no colours"}};
     print_head("quern", "write array code and tile kernels once, check them, run them near the hardware's limit");
     printf(".SH SYNOPSIS\n.B quern\n.I COMMAND\n\\&...\n.SH COMMANDS\n");
     for (int i = 0; i < command_count; i++) {
@@ -179,9 +246,13 @@ static void print_whole_page(void)
         print_roff(commands[i].summary);
         printf("\n");
     }
-    printf(".SH ENVIRONMENT\n.TP\n.B QUERN_CACHE\nwhere compiled kernels are kept\n.TP\n.B QUERN_LOG\n"
-           "compile, cache, launch, code, graph, fusion, guards, all: what is told on stderr\n.TP\n.B NO_COLOR\n"
-           "no colours\n.SH EXIT STATUS\n0: success. 1: a finding or a failed check. 2: a wrong call.\n");
+    printf(".SH ENVIRONMENT\n");
+    for (size_t i = 0; i < sizeof(environment) / sizeof(environment[0]); i++) {
+        printf(".TP\n.B %s\n", environment[i][0]);
+        print_roff(environment[i][1]);
+        printf("\n");
+    }
+    printf(".SH EXIT STATUS\n" EXIT_STATUS);
 }
 
 int command_man(const command *self, const arguments *given)

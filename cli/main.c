@@ -227,6 +227,10 @@ const command commands[] = {
      "  quern man bench | man -l -\n"
      "      read one\n",
      command_man},
+    {"version", "which Quern this is", "version", 0, 0, "Prints the version; --version, -V and -v are the same.\n", "",
+     "  quern version\n"
+     "      quern " QN_VERSION "\n",
+     command_version},
     {"help", "explain a command", "help [COMMAND]", 0, 1, "The same as `quern COMMAND --help`.\n", "",
      "  quern help bench\n"
      "      what bench does, its options, an example\n",
@@ -240,7 +244,7 @@ static void print_overview(FILE *to)
             "quern %s: write array code and tile kernels once, check them, run them near the hardware's limit\n\n"
             "usage: quern COMMAND ...\n\n",
             qn_version());
-    for (int i = 0; i < command_count; i++) fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < command_count; i++) fprintf(to, "  %-10s  %s\n", commands[i].name, commands[i].summary);
     fprintf(to,
             "\nexamples:\n"
             "  quern bench kernels/gelu.qn                         one operation, every variant, checked and timed\n"
@@ -272,6 +276,12 @@ int command_help(const command *self, const arguments *given)
     if (!c) return EXIT_WRONG_CALL;
     options_help(c, stdout);
     return EXIT_OK;
+}
+
+int command_version(const command *self, const arguments *given)
+{
+    (void)self, (void)given;
+    return printf("quern %s\n", qn_version()), EXIT_OK;
 }
 
 static bool words_fit(const command *c, const arguments *given)
@@ -320,9 +330,8 @@ int main(int count, char **words)
         return EXIT_WRONG_CALL;
     }
     if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h")) return print_overview(stdout), EXIT_OK;
-    if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V") || !strcmp(words[1], "-v") ||
-        (!strcmp(words[1], "version") && count == 2))
-        return printf("quern %s\n", qn_version()), EXIT_OK;
+    if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V") || !strcmp(words[1], "-v"))
+        return command_version(NULL, NULL);
     if (words[1][0] == '-') {
         complain("options come after a command: quern COMMAND %s (`quern help` lists the commands)", words[1]);
         return EXIT_WRONG_CALL;

@@ -1,7 +1,8 @@
 /*
  * Options: one table for all commands, so that an option means the same and has the same help everywhere; a command
- * names those it takes. In come the words after the command, out comes an `arguments`, or a complaint with a
- * suggestion. SPDX-License-Identifier: MIT
+ * names those it takes, and a second table has what some commands mean by a word. In come the words after the command,
+ * out comes an `arguments`, or a complaint with a suggestion.
+ * SPDX-License-Identifier: MIT
  */
 #include "cli.h"
 
@@ -25,8 +26,7 @@ static const option options[] = {
     {"set", "NAME=VALUE", LIST, PLACE(settings),
      "an extent, a scalar, a constant or a type: 'n=1<<20', T=bf16, act=relu"},
     {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
-    {"out", "NAME=FILE", LIST, PLACE(outputs),
-     "an output array to a .npy file (others are summarised); of train: the folder for checkpoints"},
+    {"out", "NAME=FILE", LIST, PLACE(outputs), "an output array to a .npy file (others are summarised)"},
     {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them, gpu is cuda"},
     {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
     {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
@@ -43,8 +43,7 @@ static const option options[] = {
     {"why", NULL, FLAG, PLACE(why), "why each compiled variant of the kernel exists"},
     {"times", NULL, FLAG, PLACE(times), "the time of each pass"},
     {"script", "FILE", WORD, PLACE(script), "read the commands from a file instead of the terminal"},
-    {"json", "FILE", WORD, PLACE(json),
-     "also write the results as JSON, one object per variant (of check: per kernel, of profile: per row); - is stdout"},
+    {"json", "FILE", WORD, PLACE(json), "also write the results as JSON, one object per variant; - is stdout"},
     {"hints", NULL, FLAG, PLACE(hints), "after each table: what bounds each variant, and what to try"},
     {"csv", "FILE", WORD, PLACE(csv), "also write the results as CSV, one line per variant and point; - is stdout"},
     {"sweep", "NAME=RANGE", LIST, PLACE(sweeps),
@@ -64,18 +63,17 @@ static const option options[] = {
     {"measure", NULL, FLAG, PLACE(measure),
      "measure the ceilings: memory, caches, arithmetic, matrix units, launches; they are kept"},
     {"steps", "NUMBER", WHOLE, PLACE(steps),
-     "operations that one program may run before R709 (default 20000000); of train: the run ends after so many"},
+     "operations that one program may run before it counts as endless, R709 (default 20000000)"},
     {"runs", "NUMBER", COUNT, PLACE(runs), "how often to run it; each run is a step (default 10)"},
     {"schedule", "W,U,A,R", WORD, PLACE(schedule),
      "of steps: W unrecorded, U recorded and thrown away, A kept; all that R times"},
     {"by", "NAME", WORD, PLACE(by), "rows of the table: op (default), shape, kernel, range"},
     {"sort", "COLUMN", WORD, PLACE(sort), "self_cpu, cpu, self_device, device, calls, memory, flops, name, ..."},
-    {"rows", "NUMBER", AMOUNT, PLACE(rows),
-     "the most rows to print (default 30; of data head 5); of data make: rows to make, such as 500k or 2M"},
+    {"rows", "NUMBER", AMOUNT, PLACE(rows), "the most rows to print (default 30)"},
     {"output", "FILE", WORD, PLACE(output), "the file to write; -o FILE is the same"},
     {"codec", "NAME", WORD, PLACE(codec), "compression of Parquet: none, snappy (default), zstd, gzip, lz4"},
     {"nulls", NULL, FLAG, PLACE(nulls), "write missing fields as nulls (else counts as 0, categories as -1)"},
-    {"oracle", NULL, FLAG, PLACE(oracle), "of made data: also a column PROBABILITY with the true click probability"},
+    {"oracle", NULL, FLAG, PLACE(oracle), "of make: also a column PROBABILITY with the true click probability"},
     {"config", "FILE", WORD, PLACE(config), "the model as JSON; small, main and meta are built in (docs/train.md)"},
     {"data", "FILES", LIST, PLACE(data), "click logs or Parquet files; more may follow as words (default: made rows)"},
     {"metadata", "FILE", WORD, PLACE(metadata),
@@ -111,21 +109,41 @@ static const option options[] = {
     {"counters-json", "FILE", WORD, PLACE(counters_json), "keep all counters there, as JSON (implies --counters)"},
     {"stalls", NULL, FLAG, PLACE(stalls),
      "also where the warps of a kernel (by line) or tensor function (by kernel) wait on a GPU, and for what"},
-    {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled; of check: a line for every case"},
+    {"verbose", NULL, FLAG, PLACE(verbose), "show what is compiled"},
     {"keep", "FOLDER", WORD, PLACE(keep), "leave source, PTX, binary and all before them of what is compiled there"},
     {"threads", "NUMBER", COUNT, PLACE(threads), "threads of the cpu device (default: all this process may use)"},
     {"no-cache", NULL, FLAG, PLACE(no_cache), "compile afresh and keep nothing"},
-    {"no-emu", NULL, FLAG, PLACE(no_emu), "of check: do not run the kernels' CUDA text on the CPU"},
+    {"no-emu", NULL, FLAG, PLACE(no_emu), "do not run the kernels' CUDA text on the CPU"},
     {"no-raw", NULL, FLAG, PLACE(no_raw), "refuse raw kernels: they run code as it is written in the file"},
     {"help", NULL, FLAG, PLACE(help), "this text"},
 };
 static const int option_count = (int)(sizeof(options) / sizeof(options[0]));
 
-static bool takes(const command *c, const char *name)
+/* What an option is to some commands, where that is not what it is to the others. */
+typedef struct meaning {
+    const char *commands, *name; /* commands: separated by blanks */
+    const char *value, *help;
+} meaning;
+static const meaning meanings[] = {
+    {"train", "out", "FOLDER", "where checkpoints go; of lora: the file of the adapter"},
+    {"devices", "device", "NAME", "only this one"},
+    {"train", "seed", "NUMBER", "of made rows, initial values and the order (0 if not given)"},
+    {"data eval predict", "seed", "NUMBER", "of made rows (0 if not given)"},
+    {"check", "json", "FILE", "also write the results as JSON, one object per kernel; - is stdout"},
+    {"profile", "json", "FILE", "also write the table as JSON, one object per row; - is stdout"},
+    {"devices", "json", "FILE", "also write the list as JSON, one object per device; - is stdout"},
+    {"profile", "csv", "FILE", "also write the table as CSV, one line per row; - is stdout"},
+    {"train", "steps", "NUMBER", "end after so many steps (default: when the epochs are over)"},
+    {"data", "rows", "NUMBER", "of head: rows to print (default 5); of make: rows to make, such as 500k or 2M"},
+    {"train eval predict", "rows", "NUMBER", "made rows, where no data is named, such as 200k (default 1M)"},
+    {"check", "verbose", NULL, "a line for every case, and what is compiled"},
+    {"data", "threads", "NUMBER", "threads that read and write (default: all this process may use)"},
+};
+
+/* One of the words in a list that blanks separate. */
+static bool lists(const char *list, const char *name, size_t length)
 {
-    size_t length = strlen(name);
-    if (!strcmp(name, "help")) return true;
-    for (const char *at = c->options; *at;) {
+    for (const char *at = list; *at;) {
         size_t word = strcspn(at, " ");
         if (word == length && !strncmp(at, name, length)) return true;
         at += word;
@@ -134,11 +152,24 @@ static bool takes(const command *c, const char *name)
     return false;
 }
 
-static const option *find(const char *name, size_t length)
+static bool takes(const command *c, const option *o)
+{
+    return o->place == PLACE(help) || lists(c->options, o->name, strlen(o->name));
+}
+
+static const option *find(const command *c, const char *name, size_t length)
 {
     for (int i = 0; i < option_count; i++)
-        if (strlen(options[i].name) == length && !strncmp(options[i].name, name, length)) return &options[i];
+        if (lists(options[i].name, name, length)) return takes(c, &options[i]) ? &options[i] : NULL;
     return NULL;
+}
+
+static meaning meaning_of(const command *c, const option *o)
+{
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+        if (!strcmp(meanings[i].name, o->name) && lists(meanings[i].commands, c->name, strlen(c->name)))
+            return meanings[i];
+    return (meaning){c->name, o->name, o->value, o->help};
 }
 
 static bool complain_unknown(const command *c, const char *word, const char *name)
@@ -146,7 +177,7 @@ static bool complain_unknown(const command *c, const char *word, const char *nam
     const char *known[sizeof(options) / sizeof(options[0])];
     int count = 0;
     for (int i = 0; i < option_count; i++)
-        if (takes(c, options[i].name)) known[count++] = options[i].name;
+        if (takes(c, &options[i])) known[count++] = options[i].name;
     const char *near = nearest_word(name, known, count);
     if (near)
         complain("`quern %s` has no option %s; did you mean --%s?", c->name, word, near);
@@ -268,8 +299,8 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
         bool short_form = !strcmp(word, "-h") || !strcmp(word, "-o");
         const char *name = short_form ? word[1] == 'h' ? "help" : "output" : word + strspn(word, "-");
         size_t length = strcspn(name, "=");
-        const option *o = find(name, length);
-        if (!o || !takes(c, o->name) || (word[1] != '-' && !short_form)) {
+        const option *o = find(c, name, length);
+        if (!o || (word[1] != '-' && !short_form)) {
             char bare[64];
             snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
             return complain_unknown(c, word, bare);
@@ -278,7 +309,8 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
         if (!o->value && value) return complain("--%s takes no value", o->name), false;
         if (o->value && !value && is_stream(o) && (i + 1 == count || !strncmp(words[i + 1], "--", 2))) value = "-";
         if (o->value && !value) {
-            if (i + 1 == count) return complain("--%s needs a value: --%s %s", o->name, o->name, o->value), false;
+            if (i + 1 == count)
+                return complain("--%s needs a value: --%s %s", o->name, o->name, meaning_of(c, o).value), false;
             value = words[++i];
         }
         if (value && is_result(o) && ends_in_source(value))
@@ -290,28 +322,53 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
     return true;
 }
 
+bool has_stages(const command *c)
+{
+    return find(c, "stage", strlen("stage")) != NULL;
+}
+
 void options_each(const command *c, option_visit *visit, void *user)
 {
-    for (int i = 0; i < option_count; i++)
-        if (takes(c, options[i].name)) visit(user, options[i].name, options[i].value, options[i].help);
+    for (int i = 0; i < option_count; i++) {
+        meaning m = meaning_of(c, &options[i]);
+        if (takes(c, &options[i])) visit(user, m.name, m.value, m.help);
+    }
+}
+
+enum { HELP_INDENT = 24, HELP_WIDTH = 100 };
+
+/* An option or a stage and what it is, in lines that fit. */
+static void print_entry(const char *head, const char *words, int width, FILE *to)
+{
+    int column = fprintf(to, "  %-20s ", head);
+    while (*words) {
+        int length = (int)strcspn(words, " ");
+        if (column > HELP_INDENT && column + 1 + length > width) column = fprintf(to, "\n%*s", HELP_INDENT - 1, "") - 1;
+        column += fprintf(to, " %.*s", length, words);
+        words += length;
+        words += strspn(words, " ");
+    }
+    fprintf(to, "\n");
 }
 
 void options_help(const command *c, FILE *to)
 {
+    int width = terminal_width(to);
+    if (width < 2 * HELP_INDENT || width > HELP_WIDTH) width = HELP_WIDTH;
     fprintf(to, "usage: quern %s\n\n%s", c->usage, c->about);
     fprintf(to, "\noptions:\n");
     for (int i = 0; i < option_count; i++) {
-        const option *o = &options[i];
+        meaning m = meaning_of(c, &options[i]);
         char head[64];
-        if (!takes(c, o->name)) continue;
-        snprintf(head, sizeof(head), "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
-        fprintf(to, "  %-20s  %s\n", head, o->help);
+        if (!takes(c, &options[i])) continue;
+        snprintf(head, sizeof(head), "--%s%s%s", m.name, m.value ? " " : "", m.value ? m.value : "");
+        print_entry(head, m.help, width, to);
     }
-    if (takes(c, "stage")) {
+    if (has_stages(c)) {
         fprintf(to, "\nstages:\n");
         for (int i = 0; i < qn_stage_count(); i++) {
             const char *summary = NULL, *name = qn_stage_name(i, &summary);
-            fprintf(to, "  %-20s  %s\n", name, summary ? summary : "");
+            print_entry(name, summary ? summary : "", width, to);
         }
     }
     fprintf(to, "\nexamples:\n%s", c->examples);

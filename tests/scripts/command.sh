@@ -135,11 +135,33 @@ done
 for option in $("$quern" help bench | grep -oE '^  --[a-z-]+' | sed 's/^  --//'); do
     holds "the page of bench has $option" grep -qF -- "$(printf '%s' "--$option" | sed 's/-/\\-/g')" prefix/share/man/man1/quern-bench.1
 done
+# Each command's help is about that command, in lines that fit.
+for command in $("$quern" help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -v quern); do
+    "$quern" help "$command" >out 2>&1
+    sed -n '/^options:/,/^examples:/p' out >text
+    holds "the options of $command are told for $command" sh -c '! grep -E "of (train|check|data|profile|bench|show|run|tune)[ :;,]" text'
+    holds "and fit into 100 columns" sh -c 'test "$(awk "length > most { most = length } END { print most }" text)" -le 101'
+done
+COLUMNS=70 "$quern" help profile >out
+holds "or into the terminal" sh -c 'test "$(sed -n "/^options:/,/^examples:/p" out | awk "length > most { most = length } END { print most }")" -le 70'
+"$quern" version --help >out 2>&1
+holds "version has its help" grep -q '^usage: quern version' out
+holds "entries of a description are entries of its page" grep -qx '.fBhead FILES.fR' prefix/share/man/man1/quern-data.1
+holds "the page of show lists the stages" grep -qx '.fBsass.fR' prefix/share/man/man1/quern-show.1
+holds "pages know of Ctrl-C" grep -q '130: Ctrl' prefix/share/man/man1/quern-run.1
+if command -v man >/dev/null && command -v groff >/dev/null; then
+    MANWIDTH=80 man --warnings -l prefix/share/man/man1/quern-profile.1 >out 2>err
+    holds "man finds nothing to remark" test -s out -a ! -s err
+fi
+# A folder that is called as a command is no answer where a command is asked for.
 if command -v bash >/dev/null; then
-    bash -c ". prefix/share/bash-completion/completions/quern; COMP_WORDS=(quern be); COMP_CWORD=1; _quern; echo \${COMPREPLY[@]}
-        COMP_WORDS=(quern bench f.qn --sw); COMP_CWORD=3; _quern; echo \${COMPREPLY[@]}" >out 2>&1
-    holds "bash completes commands" grep -qx bench out
-    holds "bash completes options" grep -qx -- --sweep out
+    mkdir -p complete/bench "complete/my kernels"
+    touch complete/bench.qn
+    bash -c ". prefix/share/bash-completion/completions/quern; cd complete; ask() { COMP_WORDS=(\"\$@\"); COMP_CWORD=\$((\$# - 1)); _quern; printf '[%s]' \"\${COMPREPLY[@]}\"; echo; }
+        ask quern be; ask quern bench f.qn --sw; ask quern bench ben; ask quern run my; ask quern help be
+        ask quern show f.qn --stage sa; ask quern run f.qn --device e; ask quern cache c" >out 2>&1
+    printf '%s\n' '[bench]' '[--sweep]' '[bench][bench.qn]' '[my kernels]' '[bench]' '[sass]' '[emu]' '[clear]' >wanted
+    holds "bash completes: $(cat out)" sh -c 'sed 3s/.bench.qn..bench./[bench][bench.qn]/ out | cmp -s - wanted'
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
