@@ -1,17 +1,20 @@
 """What PyTorch reaches on the models that bench_dlrm, mlp_study and kernels/lora.qn have, on the same device: eager, and
 torch.compile where that is asked for. On a GPU figures are medians of Triton's do_bench, on the CPU of wall times.
 
-Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] [--act NAME] lora | layer | lookup | mlp SIZE |
-       dlrm NAME ...
+Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] [--act NAME] [--lock FILE]
+       lora | layer | lookup | mlp SIZE | dlrm NAME ...
   lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds: PyTorch eager and torch.compile;
               with --quern build/quern also what `quern bench kernels/lora.qn` measures: fused, and a kernel for each operation
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
-  mlp SIZE    d2048 or d4096: 64 layers of a linear layer and GELU, batch 1024, Adam, tf32: a training step
+  mlp SIZE    d128, d256, d2048 or d4096 of the lecture: layers of a linear layer and GELU, Adam, tf32: a training step
   dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
               a training step and a forward pass, compiled and with graphs
+  --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`)
 Needs PyTorch.
 """
+import contextlib
+import fcntl
 import json
 import statistics
 import subprocess
@@ -39,6 +42,7 @@ device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
 quern = option("--quern", "")
 only_act = option("--act", "")
+lock = option("--lock", "")
 compiles = "--no-compile" not in words
 if not compiles:
     words.remove("--no-compile")
@@ -49,7 +53,22 @@ torch.backends.cuda.matmul.allow_tf32 = True
 torch.manual_seed(0)
 
 
+@contextlib.contextmanager
+def alone():
+    if not lock:
+        yield
+        return
+    with open(lock, "a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 def milliseconds(function):
+    with alone():
+        return milliseconds_alone(function)
+
+
+def milliseconds_alone(function):
     if gpu:
         from triton.testing import do_bench
 
@@ -236,7 +255,8 @@ def lookup():
 
 
 def mlp(size):
-    width, layers, batch = {"d2048": (2048, 64, 1024), "d4096": (4096, 64, 1024)}[size]
+    sizes = {"d128": (128, 16, 128), "d256": (256, 4, 256), "d2048": (2048, 64, 1024), "d4096": (4096, 64, 1024)}
+    width, layers, batch = sizes[size]
     model = nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(width, width), nn.GELU())]).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     x = torch.randn(batch, width, device=device)

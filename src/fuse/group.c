@@ -186,6 +186,46 @@ static cell joined(planner *p, const cell *a, const cell *b)
     return c;
 }
 
+/* What a cell reads, and what it writes, beside leaves and results, which are in memory anyhow. */
+static int64_t read_bytes(const planner *p, const cell *c)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < c->read_count; i++)
+        if (p->is_op[plan_writer(p, c->reads[i])] && !p->wanted[c->reads[i]])
+            bytes += graph_size_bytes(p->g, c->reads[i]);
+    return bytes;
+}
+
+static int64_t written_bytes(const planner *p, const cell *c)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < c->g.write_count; i++)
+        if (!p->wanted[c->g.writes[i]]) bytes += graph_size_bytes(p->g, c->g.writes[i]);
+    return bytes;
+}
+
+/* Does the later of two cells wait for something that is made after the earlier one? */
+static bool waits(const planner *p, int earlier, int later)
+{
+    const cell *c = &p->cells[later];
+    for (int i = 0; i < c->read_count; i++) {
+        node from = plan_writer(p, c->reads[i]);
+        if (p->is_op[from] && p->position[p->cell_of[from]] > p->position[earlier]) return true;
+    }
+    return false;
+}
+
+/* Values that share an input are all there at once, a long sum waits for all that it adds, and what waits keeps what it reads. */
+static bool holds_more(const planner *p, int a, int b, const cell *both)
+{
+    int earlier = p->position[a] < p->position[b] ? a : b, later = earlier == a ? b : a;
+    const cell *x = &p->cells[earlier], *y = &p->cells[later];
+    int64_t in = read_bytes(p, x), out = written_bytes(p, x), little = p->eager_bytes / 64;
+    int64_t apart = MAXIMUM(in + out, read_bytes(p, y) + written_bytes(p, y));
+    if (read_bytes(p, both) + written_bytes(p, both) > apart + little) return true;
+    return in > out + little && waits(p, earlier, later);
+}
+
 #define JOIN_MARGIN 1.2 /* estimates are no nearer; and what is nearly equal stays as it is for other batch sizes */
 
 static const char *join(planner *p, int a, int b, arena *scratch)
@@ -198,6 +238,7 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (between(p, a, b)) return "another kernel stands between them";
     cell c = joined(p, x, y);
     if (c.g.write_count + c.read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
+    if (p->frugal && holds_more(p, a, b, &c)) return "together they would have more in memory at once";
     const char *why = NULL;
     qn_error error = {0};
     if (!cell_build(p, &c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";

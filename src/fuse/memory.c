@@ -352,7 +352,8 @@ static int64_t live_bytes(const memory_plan *m, arena *scratch)
 
 bool fuse_peak_matters(const fuse_plan *plan, int64_t live)
 {
-    return plan->eager_bytes && live > plan->eager_bytes && live > PEAK_MATTERS;
+    int64_t gaps = (int64_t)plan->kernel_count * ALIGNMENT_BYTES; /* eager_bytes is without them */
+    return plan->eager_bytes && live > plan->eager_bytes + gaps && live > PEAK_MATTERS;
 }
 
 /* Nothing lies anywhere yet. */

@@ -456,7 +456,7 @@ static planner *planner_new(graph *g, const fuse_leaf *leaves, int old_count, co
 }
 
 static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
-                              const fuse_options *options, arena *memory, fuse_plan **out, qn_error *error)
+                              const fuse_options *options, bool frugal, arena *memory, fuse_plan **out, qn_error *error)
 {
     int old_count = g->node_count;
     preparation prepared = plan_prepare(g, leaves, roots, root_count, options, memory);
@@ -471,6 +471,7 @@ static qn_status plan_kernels(graph *g, const fuse_leaf *leaves, const node *roo
     while (again) { /* each time more is stored */
         p = planner_new(g, leaves, old_count, options, memory);
         p->stored = stored;
+        p->frugal = frugal;
         node *now = ARENA_ARRAY(memory, node, root_count + 1);
         for (int i = 0; i < root_count; i++) {
             now[i] = prepared.now[roots[i]];
@@ -504,13 +505,21 @@ qn_status fuse_plan_make(graph *g, const fuse_leaf *leaves, const node *wanted, 
         moved[i] = assigns[i];
         if (leaves[moved[i].from].given) moved[i].from = graph_same(g, GRAPH_KEEP, moved[i].from, 2000 + i);
     }
-    leaves = more_leaves(memory, leaves, old_count, g->node_count);
     node *roots = ARENA_ARRAY(memory, node, wanted_count + assign_count + 1);
     for (int i = 0; i < wanted_count; i++)
         if (!leaves[wanted[i]].given) roots[root_count++] = wanted[i];
     for (int i = 0; i < assign_count; i++) roots[root_count++] = moved[i].from;
-    QN_TRY(plan_kernels(g, leaves, roots, root_count, options, memory, out, error));
-    if (options->gpu && options->mode == FUSE_FUSED) fuse_side_by_side(*out, wanted, wanted_count, moved, assign_count);
-    fuse_memory(*out, wanted, wanted_count, moved, assign_count);
+    int64_t least_bytes = INT64_MAX;
+    for (int attempt = 0; attempt < 3; attempt++) { /* joined freely; frugally, if that was too much; and back */
+        const fuse_leaf *known = more_leaves(memory, leaves, old_count, g->node_count);
+        QN_TRY(plan_kernels(g, known, roots, root_count, options, attempt == 1, memory, out, error));
+        if (options->gpu && options->mode == FUSE_FUSED)
+            fuse_side_by_side(*out, wanted, wanted_count, moved, assign_count);
+        fuse_memory(*out, wanted, wanted_count, moved, assign_count);
+        int64_t bytes = (*out)->peak_bytes;
+        bool fits = options->mode != FUSE_FUSED || !fuse_peak_matters(*out, bytes);
+        if (fits || (attempt && bytes < least_bytes)) break;
+        least_bytes = MINIMUM(least_bytes, bytes);
+    }
     return QN_OK;
 }

@@ -58,6 +58,7 @@ typedef struct planner {
     bool early;      /* see builder */
     fuse_cost built; /* of the last cell that cell_build accepted */
     int64_t eager_bytes;
+    bool frugal;     /* ops are not joined where that keeps more in memory at once */
     double eager_ns; /* estimated: every op a kernel of its own */
     refusal *refusals;
     int refusal_count, refusal_size;

@@ -12,10 +12,9 @@
 
 #include <string.h>
 
-enum { BLOCK = 512, WORD = 64 }; /* steps that are compared with each other */
-enum { MOST_VALUES = 400 };      /* that are spread; each is compared with all others */
-#define VALUES_BYTES \
-    ((int64_t)64 << 20) /* and an eighth: what they may have beyond the plan's own, if that gains time */
+enum { BLOCK = 512, WORD = 64 };          /* steps that are compared with each other */
+enum { MOST_VALUES = 400 };               /* that are spread; each is compared with all others */
+#define VALUES_BYTES ((int64_t)16 << 20)  /* what they may have anyhow; beyond it no more than eager kernels' */
 #define SCRATCH_BYTES ((int64_t)64 << 20) /* more than the largest only up to here */
 
 typedef struct touched {
@@ -152,25 +151,6 @@ static void note(spreads *s, const plan_place *at, int step)
     if (*number) s->values[*number - 1].last = step;
 }
 
-/* Where the memory was last used longest ago; false: there is no room. */
-static bool place_value(spread *values, int number, int64_t limit)
-{
-    spread *x = &values[number];
-    int best = INT32_MAX;
-    for (int c = -1; c < number && best >= 0; c++) { /* at the beginning, or behind another */
-        int64_t at = c < 0 ? 0 : values[c].offset + values[c].size;
-        int used = -1;
-        if (at + x->size > limit) continue;
-        for (int i = 0; i < number && used < best; i++)
-            if (values[i].offset < at + x->size && at < values[i].offset + values[i].size)
-                used = values[i].last < x->first ? MAXIMUM(used, values[i].last) : INT32_MAX;
-        if (used >= best) continue;
-        best = used;
-        x->offset = at;
-    }
-    return best != INT32_MAX;
-}
-
 /* ---- what other places gain ---- */
 
 /* A value in the workspace (its number, from 0 on) or an array beside it (-1 less its base), as a step touches it. */
@@ -233,28 +213,70 @@ static double longest_row(const uses *all, int count, const spread *values, doub
     return longest;
 }
 
-/* Values within `limit`; the bytes that they take, or 0: there is no room. */
-static int64_t place_values(spreads *s, int64_t limit)
+/* The lowest place beside those that live at the same time; they are in order of their places. */
+static void place_low(spread *const *placed, int count, spread *x)
+{
+    x->offset = 0;
+    for (int i = 0; i < count; i++) {
+        const spread *p = placed[i];
+        if (p->last < x->first || p->first > x->last) continue;
+        if (x->offset + x->size <= p->offset) return;
+        x->offset = MAXIMUM(x->offset, p->offset + p->size);
+    }
+}
+
+static int larger_first(const void *left, const void *right)
+{
+    const spread *a = *(spread *const *)left, *b = *(spread *const *)right;
+    return a->size != b->size ? (a->size < b->size) - (a->size > b->size) : a->first - b->first;
+}
+
+/* Values of up to `small` bytes have places that no other has; the larger ones lie as low as they can. Returns the bytes
+ * that all take. sorted: larger first; placed: room for as many. */
+static int64_t place_values(spread *const *sorted, int count, int64_t small, spread **placed)
 {
     int64_t end = 0;
-    for (int i = 0; i < s->count; i++) {
-        if (!place_value(s->values, i, limit)) return 0;
-        end = MAXIMUM(end, s->values[i].offset + s->values[i].size);
+    for (int i = 0; i < count; i++) {
+        spread *x = sorted[i];
+        if (x->size <= small) {
+            x->offset = end;
+        } else {
+            int at = i;
+            place_low(placed, i, x);
+            for (; at && placed[at - 1]->offset > x->offset; at--) placed[at] = placed[at - 1];
+            placed[at] = x;
+        }
+        end = MAXIMUM(end, x->offset + x->size);
     }
     return end;
 }
 
-/* Places of their own for as many values as there is room for; the bytes that they take, or 0: that gains nothing. */
+/* Places of their own for as many values as there is room for, the small ones first: most of what waits for a place that
+ * it need not wait for is small (indices being sorted beside the long row of products). There is room for what eager kernels
+ * would need. Returns the bytes that all take, or 0: it gains nothing. */
 static int64_t place_apart(spreads *s, const plan_step *steps, int count, const plan *of, arena *memory)
 {
     const double little = 0.02;
+    const fuse_plan *fused = of->fused;
     uses *all = ARENA_ARRAY(memory, uses, count + 1);
     double *end = ARENA_ARRAY(memory, double, count + 1);
+    spread **sorted = ARENA_ARRAY(memory, spread *, s->count + 1),
+           **placed = ARENA_ARRAY(memory, spread *, s->count + 1);
     for (int i = 0; i < count; i++) all[i] = uses_of(&steps[i], s, memory);
-    for (int i = 0; i < s->count; i++) s->values[i].offset = of->fused->places[s->values[i].n].offset_bytes;
+    for (int i = 0; i < s->count; i++) {
+        s->values[i].offset = fused->places[s->values[i].n].offset_bytes;
+        sorted[i] = &s->values[i];
+    }
     double before = longest_row(all, count, s->values, end);
-    int64_t bytes = place_values(s, of->values_bytes + of->values_bytes / 8 + VALUES_BYTES);
-    return bytes && longest_row(all, count, s->values, end) < (1 - little) * before ? bytes : 0;
+    if (s->count) qsort(sorted, (size_t)s->count, sizeof(*sorted), larger_first);
+    int64_t results = fused->peak_bytes - fused->workspace_bytes;
+    int64_t limit = MAXIMUM(MAXIMUM(of->values_bytes, fused->eager_bytes - results), VALUES_BYTES);
+    for (int64_t small = s->count ? sorted[0]->size : 0; small; small /= 2) {
+        int64_t bytes = place_values(sorted, s->count, small, placed);
+        if (bytes > limit) continue;
+        return longest_row(all, count, s->values, end) < (1 - little) * before ? bytes : 0;
+    }
+    return 0;
 }
 
 static void move_place(const spreads *s, const plan *of, plan_place *at)

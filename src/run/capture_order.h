@@ -12,9 +12,9 @@ typedef struct capture_waits {
 
 /* By step. base_bytes: by step and base, the size of its memory. */
 capture_waits *capture_order(const plan_step *steps, int count, const int64_t *const *base_bytes, arena *memory);
-/* The values of one plan in the workspace, whose steps these are, each where nothing was for as long as there is room: a
- * place that is used again is waited for. Only where that makes the longest row of waiting steps shorter. Returns how many
- * bytes they lie in. */
+/* The values of one plan in the workspace, whose steps these are, at places of their own while there is room: a place that
+ * is used again is waited for. Only where that makes the longest row of waiting steps shorter, and within what eager kernels
+ * would need. Returns how many bytes they lie in. */
 int64_t capture_spread_values(plan_step *steps, int count, const plan *of, arena *memory);
 /* Scratch memory of steps that follow each other lies in different pieces behind `values_bytes` of the workspace; both give
  * the steps arrays of their own. Returns the bytes of the workspace. */

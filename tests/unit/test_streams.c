@@ -209,6 +209,40 @@ TEST(a_row_of_kernels_keeps_its_places)
     qn_tape_free(tape);
 }
 
+/* The workspace of chains that could run side by side, recorded and never run. */
+static int64_t chains_bytes(qn_mode mode, int64_t count)
+{
+    enum { LINKS = 3, CHAINS = 6 };
+    qn_tape *tape = NULL;
+    qn_plan *plan = NULL;
+    qn_plan_facts facts;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tape_set_mode(tape, mode);
+    qn_tensor x = qn_variable(qn_zeros(tape, QN_F32, QN_SHAPE(count))), sum = {0};
+    OK(qn_eval(tape, &x, 1, &error));
+    OK(qn_capture_begin(tape, &error));
+    for (int c = 0; c < CHAINS; c++) {
+        qn_tensor y = x;
+        for (int i = 0; i < LINKS; i++) y = qn_cumsum(qn_mul_scalar(y, 0.1 * (c + 1)), 0);
+        y = qn_sum(y, QN_ALL, false);
+        sum = c ? qn_add(sum, y) : y;
+    }
+    OK(qn_eval(tape, &sum, 1, &error));
+    OK(qn_capture_end(tape, &plan, &error));
+    qn_plan_info(plan, &facts);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+    return facts.workspace_bytes;
+}
+
+/* ... however much time that would gain: memory that nobody waits for is never more than a kernel for each op has. */
+TEST(a_recorded_step_needs_no_more_than_eager)
+{
+    int64_t fused = chains_bytes(QN_FUSED, 6 << 20), eager = chains_bytes(QN_EAGER, 6 << 20);
+    if (fused > eager) printf("fused %lld bytes, eager %lld bytes\n", (long long)fused, (long long)eager);
+    EXPECT(fused <= eager + 4096); /* places begin at multiples of 256 bytes */
+}
+
 static float *memory_of(qn_buffer *b)
 {
     return qn_buffer_data(b);
@@ -528,4 +562,4 @@ TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
           CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape),
           CASE(steps_side_by_side), CASE(chains_do_not_wait_for_memory), CASE(a_row_of_kernels_keeps_its_places),
-          CASE(close_fake))
+          CASE(a_recorded_step_needs_no_more_than_eager), CASE(close_fake))
