@@ -2,7 +2,7 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
-       [--jobs N] [--overlap] [--timeout S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
+       [--jobs N] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
@@ -10,8 +10,8 @@ scalars by their names. Or, as in bench/problems, level1.py with functions k1, k
 then the function's `bench` block has the sizes and how inputs are made (weights, called w..., so that sums stay near 1). `medium` and `small` halve the largest sizes of a problem (not those of windows, groups and channels)
 until its numbers and operations fit a CPU; they are the same on every machine.
 Each problem runs in a process of its own, which is ended after the timeout. --jobs of them compile and are checked side
-by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement; with --overlap the next ones
-are prepared meanwhile, three times as many in an hour, and the time is the quarter's instead of the median, of all alike. Quern is checked
+by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement; with --overlap the others
+go on with theirs as soon as it is done (they are stopped meanwhile), so that the slowest of a group is not waited for. Quern is checked
 against eager first; what is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
 below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
@@ -249,8 +249,8 @@ class Quern:
 
 # ---- times ----
 
-def times_us(calls, device, overlap, budget_s=0.25):
-    """Median times, or a quarter's where others prepare theirs. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
+def times_us(calls, device, budget_s):
+    """Median times. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
     between two events. On a CPU they do not: the threads of the one before would still look for work."""
     gpu = device == "cuda"
     wait = torch.cuda.synchronize if gpu else lambda: None
@@ -279,7 +279,7 @@ def times_us(calls, device, overlap, budget_s=0.25):
             times[name].append((time.perf_counter() - start) * 1e6)
     wait()
     every = {name: times[name] or [a.elapsed_time(b) * 1e3 for a, b in events[name]] for name in calls}
-    return {name: sorted(x)[len(x) // 4] if overlap else statistics.median(x) for name, x in every.items()}
+    return {name: statistics.median(x) for name, x in every.items()}
 
 
 def relative_error(got, want):
@@ -294,6 +294,8 @@ def relative_error(got, want):
 def run_one(problem, options, pipe):
     """In a process of its own: sends dictionaries that the parent joins, so that what was known before an end is kept.
     Everything is compiled and checked, then it waits for the parent's word and is timed."""
+    os.setpgid(0, 0)  # stopped and ended with the compilers that it starts
+    C.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a stopped one ends with its parent
     try:
         device = options.device
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
@@ -333,7 +335,7 @@ def run_one(problem, options, pipe):
                 torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            pipe.send(times_us(calls, device, options.overlap))
+            pipe.send(times_us(calls, device, options.budget))
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()
@@ -350,6 +352,10 @@ class Run:
         self.pipe, its = context.Pipe()
         self.process = context.Process(target=run_one, args=(problem, options, its))
         self.process.start()
+        try:
+            os.setpgid(self.process.pid, self.process.pid)  # there for signals before it has come so far itself
+        except OSError:
+            pass
         its.close()
         self.end = time.monotonic() + self.timeout
 
@@ -370,19 +376,32 @@ class Run:
                 break
             if not said:
                 self.row.update(status="TIME", why=f"not done after {self.timeout:g} s: {self.row['stage']}")
-                os.kill(self.process.pid, signal.SIGKILL)
+                self.signal(signal.SIGKILL)
                 break
             if not self.hear():
                 break
 
-    def finish(self):
-        row = self.row
+    def signal(self, which):
+        try:
+            os.killpg(self.process.pid, which)
+        except ProcessLookupError:
+            pass
+
+    def finish(self, others=()):
+        """Timed while the others are stopped; what they had asked of the device ends first."""
+        row, start = self.row, time.monotonic()
+        for other in others:
+            other.signal(signal.SIGSTOP)
+        time.sleep(0.02 if others else 0)
         if "ready" in row:
             self.end = time.monotonic() + self.timeout
             self.pipe.send(True)
             self.follow("eager_us")
         self.process.join()
         self.pipe.close()
+        for other in others:
+            other.signal(signal.SIGCONT)
+            other.end += time.monotonic() - start
         if row["status"] == "NONE":
             row.update(status="ENDED", why=f"its process ended with {self.process.exitcode}")
         peers = [row[k] for k in ("eager_us", "compiled_us") if k in row]
@@ -427,7 +446,7 @@ def rows_in_groups(problems, options, start):
 
 
 def rows_overlapping(problems, options, start):
-    """The first that is ready is timed while the others go on; as many as before are begun for each that has ended."""
+    """The first that is ready is timed while the others are stopped; as many as before are begun for each that has ended."""
     waiting, runs = list(problems), []
     while waiting or runs:
         while waiting and len(runs) < options.jobs:
@@ -446,8 +465,8 @@ def rows_overlapping(problems, options, start):
         ended += [run for run, _ in runs if run not in ended and run.end < time.monotonic()]
         for run in ended:
             run.follow("ready")
-            yield run.finish()
-        runs = [(run, size) for run, size in runs if run not in ended]
+            runs = [(other, size) for other, size in runs if other is not run]
+            yield run.finish([other for other, _ in runs])
 
 
 # ---- what the plan says ----
@@ -540,6 +559,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="problems compiled and checked side by side")
     parser.add_argument("--overlap", action="store_true", help="prepare the next ones while one is timed")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a problem")
+    parser.add_argument("--budget", type=float, default=0.25, help="seconds that each side of a problem is timed")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--tf32", action="store_true")
