@@ -47,6 +47,10 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
 bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,
                          fuse_kernel *out);
 
+/* bins.c: a TAKE_ADD in bins of a GPU, of one number or of many. 0: not this one. */
+node fuse_bins_count(graph *g, const graph_node *n);
+node fuse_bins_sum(graph *g, const graph_node *n);
+
 /* scatter_cuda.c */
 typedef enum scatter_cuda_kind { SCATTER_ADD_ROWS /* to what y holds */, SCATTER_RUN_SUMS } scatter_cuda_kind;
 bool fuse_scatter_cuda_suits(const fuse_options *options, dtype elem, int64_t positions, int64_t row);

@@ -5,7 +5,8 @@
  * The indices are sorted (stable), so that updates of one place are neighbours. The first of each such run adds the
  * whole run to the base. Rows that are long (TAKE_ADD of an embedding) are added as rows, everything else element by
  * element in lanes; on a GPU both in pieces of runs, so that one index that occurs a million times is no work for one
- * thread. Indices outside add nothing. Where every update is the same number its indices are counted.
+ * thread. Indices outside add nothing. Where every update is the same number its indices are counted; numbers that are added
+ * to few places are added in bins, without sorting. A GATHER_ADD whose indices are the same for every row is a TAKE_ADD.
  * One update a place (the gradient of picking one class) needs no sorting: a selection by comparison, which fuses with
  * its neighbours.
  * SPDX-License-Identifier: MIT
@@ -17,9 +18,6 @@
 
 #define LANES 256
 #define LANE_PART 256
-#define MOST_BINS 8192   /* of a block, in shared memory */
-#define COUNT_SPAN 16384 /* indices of a block, as long as there are few blocks */
-#define MOST_COUNTERS 528
 #define SHORT_ROW 16
 #define PART 16
 #define JOIN 64
@@ -73,67 +71,46 @@ static bool is_in_pieces(const graph_node *n, const fuse_options *options)
     return n->code == GRAPH_TAKE_ADD && !n->attr.index && options->gpu && row >= SHORT_ROW;
 }
 
-/* Each block has bins of its own; they are added up like any array. */
-static const char bins_source[] =
-    "cuda count_bins(in i32 index[n], out i32 y[parts][bins])\n"
-    "    launch (parts) block (512) shared (bins * 4)\n"
-    "\"\"\"\n"
-    "extern \"C\" __global__ void __launch_bounds__(512) count_bins(const int *index, int *y, long n, long parts, long "
-    "bins)\n"
-    "{\n"
-    "    extern __shared__ int line[];\n"
-    "    const long each = (n + parts - 1) / parts, first = blockIdx.x * each, end = first + each < n ? first + each : "
-    "n;\n"
-    "    for (int i = threadIdx.x; i < bins; i += 512) line[i] = 0;\n"
-    "    __syncthreads();\n"
-    "    for (long i = first + threadIdx.x; i < end; i += 512) {\n"
-    "        const int at = index[i];\n"
-    "        if (at >= 0 && at < bins) atomicAdd(&line[at], 1);\n"
-    "    }\n"
-    "    __syncthreads();\n"
-    "    for (int i = threadIdx.x; i < bins; i += 512) y[blockIdx.x * bins + i] = line[i];\n"
-    "}\n"
-    "\"\"\"\n";
-
-/* base + how often each place is meant, times the one number that is added. 0: the updates are no one number. */
-static node add_counts(graph *g, const graph_node *n)
+/* The indices along the axis when they are the same for every other position; 0: they are not. */
+static node one_line(graph *g, const graph_node *n)
 {
-    const graph_node *updates = graph_get(g, n->inputs[2]);
-    while (updates->code == GRAPH_EXPAND || updates->code == GRAPH_RESHAPE) updates = graph_get(g, updates->inputs[0]);
-    int64_t bins = n->shape.extents[n->attr.axis], count = shape_count(&graph_get(g, n->inputs[1])->shape);
-    if (updates->code != GRAPH_FULL || bins > MOST_BINS || count > INT32_MAX) return 0;
-    dtype inside = n->elem == DT_F16 || n->elem == DT_BF16 ? DT_F32 : n->elem;
-    node one = graph_convert(g, graph_full(g, n->elem, &n->shape, updates->attr.number), inside);
-    node index = graph_short_index(g, graph_reshape(g, n->inputs[1], &(shape){1, {count}}), bins);
-    int64_t parts = MAXIMUM(MINIMUM(count / COUNT_SPAN, MOST_COUNTERS), 1);
-    node counts = fuse_source_call(g, "count_bins", bins_source, DT_I32, &(shape){2, {parts, bins}}, &index, 1);
-    shape line = {.rank = n->shape.rank};
-    for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? bins : 1;
-    counts = graph_reshape(g, graph_reduce(g, FOLD_SUM, counts, 1), &line);
-    node times = graph_binary(g, OP_MUL, spread(g, graph_convert(g, counts, inside), &n->shape), one);
-    node sum = graph_convert(g, graph_binary(g, OP_ADD, graph_convert(g, n->inputs[0], inside), times), n->elem);
-    node meant = graph_binary(g, OP_NE, counts, graph_full(g, DT_I32, &line, (number){0}));
-    return graph_select(g, spread(g, meant, &n->shape), sum, n->inputs[0]); /* none times infinity is no number */
+    const graph_node *index = graph_get(g, n->inputs[1]);
+    for (int k = 0; k < n->shape.rank; k++)
+        if (k != n->attr.axis && index->shape.extents[k] != n->shape.extents[k]) return 0;
+    node from = index->code == GRAPH_EXPAND ? index->inputs[0] : n->inputs[1];
+    shape line = {1, {index->shape.extents[n->attr.axis]}};
+    if (shape_count(&graph_get(g, from)->shape) != line.extents[0]) return 0;
+    if (graph_get(g, from)->shape.extents[n->attr.axis] != line.extents[0]) return 0;
+    return graph_reshape(g, from, &line);
 }
 
 node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
 {
     graph_node of = *graph_get(g, n);
-    bool takes = of.code == GRAPH_TAKE_ADD;
-    if (!takes && of.code != GRAPH_GATHER_ADD) return n;
+    if (of.code != GRAPH_TAKE_ADD && of.code != GRAPH_GATHER_ADD) return n;
     if (of.input_count == 4 || of.attr.index) return n;
     graph_site site = g->site;
     const char *label = g->label;
     g->site = of.site;
     g->label = of.label;
-    node made = takes && options->cuda_text ? add_counts(g, &of) : 0;
+    node line = of.code == GRAPH_GATHER_ADD && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] > 1
+                    ? one_line(g, &of)
+                    : 0;
+    node as_rows[] = {of.inputs[0], line, of.inputs[2]};
+    if (line) {
+        of.code = GRAPH_TAKE_ADD;
+        of.inputs = as_rows;
+    }
+    bool takes = of.code == GRAPH_TAKE_ADD;
+    node made = takes && options->cuda_text ? fuse_bins_count(g, &of) : 0;
+    if (!made && takes && options->cuda_text) made = fuse_bins_sum(g, &of);
     if (options->c_text && !options->check_indices) made = fuse_add_c(g, &of);
     if (!made && !takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
         made = add_one(g, &of);
     } else if (!made) {
         node index = of.inputs[1], order, sorted = 0;
-        shape line = {1, {shape_count(&graph_get(g, index)->shape)}};
-        if (takes) index = graph_reshape(g, index, &line);
+        shape all = {1, {shape_count(&graph_get(g, index)->shape)}};
+        if (takes) index = graph_reshape(g, index, &all);
         if (is_sorted(g, index)) {
             sorted = index;
             order = graph_iota(g, graph_get(g, index)->shape.extents[0]);

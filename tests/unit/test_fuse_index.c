@@ -228,6 +228,40 @@ TEST(devices)
 }
 
 /* Runs of all lengths around the pieces they are cut into; only the first of a run counts where firsts are added. */
+/* Whether what an addition by index becomes on a GPU sorts its indices. */
+static bool sorts(const graph *g, node n)
+{
+    const graph_node *x = graph_get(g, n);
+    if (x->code == GRAPH_KERNEL && strstr(x->attr.kernel->name, "sort")) return true;
+    for (int i = 0; i < x->input_count; i++)
+        if (sorts(g, x->inputs[i])) return true;
+    return false;
+}
+
+/* Numbers for few places need no order, however the addition is written; rows with one index each are added as rows. */
+TEST(few_places)
+{
+    enum { COUNT_OF = 40000, BINS = 100 };
+    fuse_options options = {.gpu = true, .cuda_text = true};
+    for (int k = 0; k < 6; k++) {
+        arena *memory = arena_new();
+        graph *g = graph_new(memory);
+        bool counts = k % 2, rows = k > 3;
+        shape from = rows ? (shape){2, {COUNT_OF, 20}} : (shape){1, {COUNT_OF}}, to = from;
+        to.extents[0] = BINS;
+        shape line = {from.rank, {COUNT_OF, 1}};
+        node index = graph_expand(g, kernel_leaf(memory, g, DT_I64, line, 0, BINS), &from);
+        node updates =
+            counts ? graph_full(g, DT_F32, &from, (number){.f = 1}) : kernel_leaf(memory, g, DT_F32, from, 0, 1);
+        node base = kernel_leaf(memory, g, DT_F32, to, 0, 1);
+        node n = k < 2 ? graph_take_add(g, base, index, updates, 0) : graph_gather_add(g, base, index, updates, 0);
+        node made = fuse_scatter_prepare(g, n, &options);
+        EXPECT(made && sorts(g, made) == (rows && !counts));
+        if (rows && !counts) EXPECT(graph_get(g, made)->code == GRAPH_TAKE_ADD);
+        arena_free(memory);
+    }
+}
+
 TEST(sums_of_runs)
 {
     static const int64_t lengths[] = {1, 15, 16, 17, 3, 64, 200, 1, 1, 1100, 33, 2};
@@ -266,4 +300,5 @@ TEST(sums_of_runs)
     }
 }
 
-TEST_MAIN(CASE(sums_of_runs), CASE(devices), CASE(scans), CASE(sorting), CASE(long_rows), CASE(additions_by_index))
+TEST_MAIN(CASE(few_places), CASE(sums_of_runs), CASE(devices), CASE(scans), CASE(sorting), CASE(long_rows),
+          CASE(additions_by_index))

@@ -121,20 +121,23 @@ TEST(adding)
         int places, usual;
         qn_dtype elem;
     } cases[] = {
-        {1, 1, 1, 0, QN_F32},    {700, 1, 30, 0, QN_F32}, {700, 1, 4, 2, QN_F32},  {2000, 1, 5, 3, QN_F32},
-        {1025, 3, 7, 2, QN_F32}, {300, 20, 9, 2, QN_F32}, {900, 2, 40, 1, QN_I32}, {600, 1, 3, 3, QN_BF16},
-        {512, 1, 1, 3, QN_F32},  {513, 2, 2, 3, QN_I32},
+        {1, 1, 1, 0, QN_F32},    {700, 1, 30, 0, QN_F32}, {700, 1, 4, 2, QN_F32},    {2000, 1, 5, 3, QN_F32},
+        {1025, 3, 7, 2, QN_F32}, {300, 20, 9, 2, QN_F32}, {900, 2, 40, 1, QN_I32},   {600, 1, 3, 3, QN_BF16},
+        {512, 1, 1, 3, QN_F32},  {513, 2, 2, 3, QN_I32},  {16400, 1, 37, 3, QN_F32},
     };
+    static float data[40000];
     for (int i = 0; i < COUNT(cases); i++)
         for (int same = 0; same < 2; same++) {
             begin();
             qn_shape shape = QN_SHAPE(cases[i].count, cases[i].width), to = QN_SHAPE(cases[i].places, cases[i].width);
             qn_tensor index = indices(cases[i].count, cases[i].places, cases[i].usual);
-            float data[8192];
             for (int64_t k = 0; k < cases[i].count * cases[i].width; k++) data[k] = (float)(draw(9) - 4);
             qn_tensor updates = same ? qn_full(tape, cases[i].elem, shape, 2)
                                      : qn_cast(qn_from_memory(tape, data, QN_F32, shape), cases[i].elem);
-            all_values(qn_index_add(qn_full(tape, cases[i].elem, to, 1), 0, index, updates));
+            qn_tensor base = qn_full(tape, cases[i].elem, to, 1);
+            all_values(qn_index_add(base, 0, index, updates));
+            qn_tensor every = qn_expand(qn_reshape(index, QN_SHAPE(cases[i].count, 1)), shape);
+            all_values(qn_scatter_add(base, 0, every, updates));
             tape_close();
         }
 }

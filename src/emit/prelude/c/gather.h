@@ -18,10 +18,10 @@ typedef struct gather_view {
     long guards, first[GATHER_GUARDS], extent[GATHER_GUARDS];
     gather_axis line, depth;
 } gather_view;
-/* Where some positions of an axis lie, and what they add to guards. */
+/* Where some positions of an axis lie, what they add to guards, and how many from here on add the same (of depths). */
 typedef struct gather_table {
     long at;
-    int guard[GATHER_GUARDS];
+    int guard[GATHER_GUARDS], alike;
 } gather_table;
 /* Counts through the digits of an axis; 1: the places lie side by side. */
 OUTLINE int gather_count(const gather_axis *x, long guards, const long *first, long from, long count, gather_table *to)
@@ -122,8 +122,8 @@ OUTLINE long gather_runs(long guards, const gather_table *lines, long n, gather_
     }
     return count;
 }
-/* Which lines of a run are inside at a step of depth, a bit for each of sixteen. */
-INLINE unsigned short gather_mask(const gather_view *v, const gather_run *x, const int *depth)
+/* Which lines of a run are inside at a step of depth: their number, from the run's line *first on. */
+INLINE long gather_within(const gather_view *v, const gather_run *x, const int *depth, long *first)
 {
     long low = 0, high = x->count;
     for (long g = 0; g < v->guards; g++) {
@@ -133,7 +133,8 @@ INLINE unsigned short gather_mask(const gather_view *v, const gather_run *x, con
         if (up && below > low) low = below;
         if (up && above < high) high = above;
     }
-    return low < high ? (unsigned short)(((1u << high) - (1u << low)) << x->lane) : 0;
+    *first = low;
+    return low < high ? high - low : 0;
 }
 /* The runs of which some line is inside. */
 typedef struct gather_lanes {
@@ -144,11 +145,11 @@ OUTLINE void gather_live(const gather_view *v, const gather_run *runs, long coun
 {
     *to = (gather_lanes){0};
     for (long r = 0; r < count; r++) {
-        unsigned short mask = gather_mask(v, &runs[r], depth);
-        if (!mask) continue;
+        long first, inside = gather_within(v, &runs[r], depth, &first);
+        if (!inside) continue;
         to->at[to->count] = runs[r].at;
         to->step[to->count] = runs[r].step;
-        to->mask[to->count++] = mask;
+        to->mask[to->count++] = (unsigned short)(((1u << inside) - 1) << (first + runs[r].lane));
     }
 }
 /* After so many steps of depth guards are as before. */
@@ -175,6 +176,11 @@ OUTLINE long gather_keep(const gather_view *a, const gather_table *lines_a, long
         depth_a[kept] = depth_a[p];
         depth_b[kept++] = depth_b[p];
     }
+    for (long p = kept; p-- > 0;) {
+        int alike = p + 1 < kept;
+        for (long g = 0; g < b->guards && alike; g++) alike = depth_b[p].guard[g] == depth_b[p + 1].guard[g];
+        depth_b[p].alike = alike ? depth_b[p + 1].alike + 1 : 1;
+    }
     return kept;
 }
 /* The next steps of depth at which some of the lines may be inside: from *from on, their end is returned. Few that are not
@@ -182,10 +188,10 @@ OUTLINE long gather_keep(const gather_view *a, const gather_table *lines_a, long
 INLINE long gather_steps(const gather_view *v, const int *low, const int *high, const gather_table *depth, long k, long *from)
 {
     long p = *from, end;
-    while (p < k && !gather_inside(v, depth[p].guard, low, high)) p++;
+    while (p < k && !gather_inside(v, depth[p].guard, low, high)) p += depth[p].alike;
     *from = p;
-    for (end = p; p < k && p - end < GATHER_GAP; p++)
-        if (gather_inside(v, depth[p].guard, low, high)) end = p + 1;
+    for (end = p; p < k && p - end < GATHER_GAP; p += depth[p].alike)
+        if (gather_inside(v, depth[p].guard, low, high)) end = p + depth[p].alike;
     return end;
 }
 INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
@@ -195,11 +201,9 @@ INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
     return 1;
 }
 
-/* to[j] = from[j] where bit j is set, of sixteen. */
-
 //@ part gather_some_f32
 //@ needs gather_run
-/* to, with from[j] where bit j is set, of sixteen. */
+/* to, which is 0 there, with from[j] where bit j is set, of sixteen. */
 INLINE f32x16 gather_some_f32(f32x16 to, const float *from, unsigned short mask)
 {
 #ifdef __AVX512F__
@@ -210,29 +214,32 @@ INLINE f32x16 gather_some_f32(f32x16 to, const float *from, unsigned short mask)
 #endif
 }
 
-//@ part gather_some_$t
-//@ for f64 f16 bf16
-//@ needs gather_run dot_take_$t
-INLINE $kx16 gather_some_$t($kx16 to, const $c *from, unsigned short mask)
+//@ part gather_some_f64
+//@ needs gather_run dot_take_f64
+INLINE f64x16 gather_some_f64(f64x16 to, const double *from, unsigned short mask)
 {
-    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_$t(from[__builtin_ctz(rest)]);
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
     return to;
 }
 
-//@ part gather_alike
-//@ needs gather_view
-/* Steps of depth whose guards are those of the first. */
-INLINE long gather_alike(const gather_view *v, const gather_table *depth, long k)
+//@ part gather_some_$t
+//@ for f16 bf16
+//@ needs gather_run dot_take_$t $t_to_f32x16
+INLINE f32x16 gather_some_$t(f32x16 to, const unsigned short *from, unsigned short mask)
 {
-    long count = 1;
-    for (int alike = 1; count < k && alike; count += alike)
-        for (long g = 0; g < v->guards; g++) alike &= depth[count].guard[g] == depth[0].guard[g];
-    return count;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    typedef short lanes __attribute__((vector_size(32)));
+    u16x16 some = (u16x16)__builtin_ia32_loaddquhi256_mask((const void *)from, (lanes){0}, mask);
+    return (f32x16)((i32x16)to | (i32x16)$t_to_f32x16(some));
+#else
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_$t(from[__builtin_ctz(rest)]);
+    return to;
+#endif
 }
 
 //@ part gather_pack_$t
 //@ for f32 f64 f16 bf16
-//@ needs gather_alike gather_some_$t dot_pack_$t
+//@ needs gather_some_$t dot_pack_$t
 OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
 {
     int low[GATHER_GUARDS], high[GATHER_GUARDS];
@@ -264,14 +271,19 @@ OUTLINE void gather_pack_columns_$t($a *to, long width, const gather_view *v, co
         lanes = &kept[turns ? slot : 0];
         if (!turns || known <= slot) gather_live(v, runs, count, depth[p].guard, lanes), known++;
         if (++slot == period) slot = 0;
-        end = turns ? p + 1 : p + gather_alike(v, depth + p, k - p);
+        end = turns ? p + 1 : p + depth[p].alike < k ? p + depth[p].alike : k;
         const $c *from = (const $c *)v->base;
         if (side_by_side && lanes->count == 1 && lanes->mask[0] == 0xffff)
             for (long q = p; q < end; q++, to += width) dot_take16_$t(to, from + depth[q].at + lanes->at[0]);
         else if (side_by_side && lanes->count < 2)
             for (long q = p; q < end; q++, to += width)
                 *($kx16_u *)to = gather_some_$t(($kx16){0}, from + depth[q].at + lanes->at[0], lanes->mask[0]);
-        else if (side_by_side)
+        else if (side_by_side && lanes->count == 2) {
+            const $c *one = from + lanes->at[0], *other = from + lanes->at[1];
+            unsigned short mask = lanes->mask[0], rest = lanes->mask[1];
+            for (long q = p; q < end; q++, to += width)
+                *($kx16_u *)to = gather_some_$t(gather_some_$t(($kx16){0}, one + depth[q].at, mask), other + depth[q].at, rest);
+        } else if (side_by_side)
             for (long q = p; q < end; q++, to += width) {
                 $kx16 some = {0};
                 for (long r = 0; r < lanes->count; r++)
@@ -301,7 +313,7 @@ OUTLINE void gather_pack_b_$t($a *to, const gather_view *v, const gather_table *
             for (long p = 0; p < k; p++) *($kx16_u *)(to + p * width + j) = ($kx16){0};
 }
 
-//@ part gather_strips_$t
+//@ part gather_strip_$t
 //@ for f32 f64 f16 bf16
 //@ needs gather_pack_$t dot_panel_$t
 /* As dot_strip: at most DOT_M rows from `top` on. */
@@ -343,6 +355,117 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
         }
     }
 }
+
+//@ part gather_lines_$t
+//@ for f32 f64
+//@ needs gather_run dot_rows_$t
+/* Rows of A as lanes, and columns of B as they lie: sums[i][lanes] += x[i] * weights[lanes], of the columns that are inside at
+ * a step of depth and no others. Nothing of B is packed. */
+INLINE void gather_rows_$t(const int rows, $a *sums, const $a *x, const $a *weights, long up, long k)
+{
+    dot_$kv s[16];
+    UNROLL for (int i = 0; i < rows; i++) s[i] = *(dot_$kv_u *)(sums + i * DOT_$k_LANES);
+    for (long p = 0; p < k; p++, x += up, weights += DOT_$k_LANES) {
+        dot_$kv y = *(const dot_$kv_u *)weights;
+        UNROLL for (int i = 0; i < rows; i++) s[i] += (x[i] - (dot_$kv){0}) * y;
+    }
+    UNROLL for (int i = 0; i < rows; i++) *(dot_$kv_u *)(sums + i * DOT_$k_LANES) = s[i];
+}
+typedef struct gather_piece_$t {
+    const $a *x;
+    long first, count;
+} gather_piece_$t;
+OUTLINE void gather_pieces_$t($a *sums, const gather_piece_$t *pieces, long count, const $a *weights, long up, long k)
+{
+    enum { MOST = DOT_VECTORS * 4 };
+    for (long r = 0; r < count; r++) {
+        $a *to = sums + pieces[r].first * DOT_$k_LANES;
+        const $a *x = pieces[r].x;
+        long left = pieces[r].count;
+        for (; left >= MOST; left -= MOST, x += MOST, to += MOST * DOT_$k_LANES) gather_rows_$t(MOST, to, x, weights, up, k);
+        if (left >= MOST / 2) {
+            gather_rows_$t(MOST / 2, to, x, weights, up, k);
+            left -= MOST / 2, x += MOST / 2, to += MOST / 2 * DOT_$k_LANES;
+        }
+        if (left >= MOST / 4) {
+            gather_rows_$t(MOST / 4, to, x, weights, up, k);
+            left -= MOST / 4, x += MOST / 4, to += MOST / 4 * DOT_$k_LANES;
+        }
+        for (; left > 0; left--, x++, to += DOT_$k_LANES) gather_rows_$t(1, to, x, weights, up, k);
+    }
+}
+/* 1: done so; 0: not for this product. Worth it where guards keep much away, steps of depth with the same guards follow each
+ * other, and lines lie side by side. As gather_strip otherwise. */
+OUTLINE int gather_lines_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    enum { LANES = DOT_$k_LANES, SAMPLES = 16, LEAST_ALIKE = 16 };
+    long panels = (m + LANES - 1) / LANES, alike = 1, inside = 0, first, kc;
+    $a *sums = ($a *)scratch, *weights = sums + panels * n * LANES;
+    gather_run *runs = (gather_run *)(weights + DOT_K * LANES);
+    gather_piece_$t *pieces = (gather_piece_$t *)(runs + n);
+    gather_table *lines_a = (gather_table *)(pieces + n), *lines_b = lines_a + m, *depth_a = lines_b + n, *depth_b = depth_a + DOT_K;
+    for (long d = b->depth.count, guarded = 0; d-- > 1 && !guarded;) {
+        for (long g = 0; g < b->guards; g++) guarded |= b->depth.guard[g][d] != 0;
+        if (!guarded) alike *= b->depth.extent[d];
+    }
+    if (alike < LEAST_ALIKE || m < LANES || n > 1024) return 0; /* the room is for so many */
+    gather_count(&b->line, b->guards, b->first, 0, n, lines_b);
+    long count = gather_runs(b->guards, lines_b, n, runs);
+    for (long r = 0; r < count; r++)
+        if (runs[r].step != 1) return 0;
+    for (long i = 0; i < SAMPLES; i++) {
+        gather_count(&b->depth, b->guards, 0, i * k / SAMPLES, 1, depth_b);
+        for (long r = 0; r < count; r++) inside += gather_within(b, &runs[r], depth_b->guard, &first);
+    }
+    if (4 * inside > 3 * n * SAMPLES) return 0;
+    gather_count(&a->line, a->guards, a->first, top, m, lines_a);
+    for (long i = 0; i < panels * n * LANES; i += LANES) *(dot_$kv_u *)(sums + i) = (dot_$kv){0};
+    for (long p0 = 0; p0 < k; p0 += kc) {
+        kc = k - p0 < DOT_K ? k - p0 : DOT_K;
+        gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
+        gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
+        long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
+        for (long p = 0, steps; p < kept; p += steps) {
+            long some = 0, up = p + 1 < kept ? depth_b[p + 1].at - depth_b[p].at : 0;
+            for (steps = 1; steps < depth_b[p].alike && depth_b[p + steps].at == depth_b[p].at + steps * up; steps++);
+            for (long r = 0; r < count; r++) {
+                long within = gather_within(b, &runs[r], depth_b[p].guard, &first);
+                if (within) pieces[some++] = (gather_piece_$t){(const $a *)b->base + depth_b[p].at + runs[r].at + runs[r].lane + first, runs[r].lane + first, within};
+            }
+            for (long i = 0; i < m && some; i += LANES) {
+                for (long q = 0; q < steps; q++)
+                    for (long l = 0; l < LANES; l++) {
+                        int has = i + l < m && gather_has(a, lines_a[i + l].guard, depth_a[p + q].guard);
+                        weights[q * LANES + l] = has ? ((const $a *)a->base)[lines_a[i + l].at + depth_a[p + q].at] : 0;
+                        ONE_BY_ONE;
+                    }
+                gather_pieces_$t(sums + i * n, pieces, some, weights, up, steps);
+            }
+        }
+    }
+    for (long i = 0; i < m; i++)
+        for (long j = 0; j < n; j++) {
+            out[i * out_row + j] = sums[i / LANES * LANES * n + j * LANES + i % LANES] + (fresh ? 0 : c[i * c_row + j]);
+            ONE_BY_ONE;
+        }
+    return 1;
+}
+
+//@ part gather_strips_$t
+//@ for f32 f64
+//@ needs gather_strip_$t gather_lines_$t
+OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
+{
+    for (long i = 0; i < m; i += DOT_M) {
+        long rows = m - i < DOT_M ? m - i : DOT_M;
+        if (!gather_lines_$t(a, b, i, fresh, c + i * c_row, c_row, out + i * out_row, out_row, rows, n, k, scratch))
+            gather_strip_$t(a, b, i, fresh, c + i * c_row, c_row, out + i * out_row, out_row, rows, n, k, scratch);
+    }
+}
+
+//@ part gather_strips_$t
+//@ for f16 bf16
+//@ needs gather_strip_$t
 OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
 {
     for (long i = 0; i < m; i += DOT_M)
