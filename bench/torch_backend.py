@@ -20,6 +20,7 @@ import queue
 import statistics
 import sys
 import time
+import types
 import warnings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -36,6 +37,20 @@ def leaves_of(torch, function, args):
             elif isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad:
                 found.append(each)
     return found
+
+
+def in_double(torch, function):
+    """The same model in f64: a module, or a function with modules, lists of them and tensors in its closure."""
+    if isinstance(function, torch.nn.Module):
+        return copy.deepcopy(function).double()
+    if isinstance(function, (list, tuple)):
+        return type(function)(in_double(torch, each) for each in function)
+    if isinstance(function, torch.Tensor):
+        return function.detach().double().requires_grad_(function.requires_grad) if function.is_floating_point() else function
+    if isinstance(function, types.FunctionType):
+        cells = tuple(types.CellType(in_double(torch, c.cell_contents)) for c in function.__closure__ or ())
+        return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    return function
 
 
 class Model:
@@ -114,12 +129,11 @@ class Model:
         """Where a step has kinks (relu behind a norm), a number that rounds to the other side of one has another gradient, in eager as
         elsewhere: x is right if it is no further from the same model in f64 than 1.5 times what eager is."""
         torch = self.torch
-        if not isinstance(self.function, torch.nn.Module) or y.dtype != torch.float32:
+        if y.dtype != torch.float32:
             return False
         if self.exact is None:
             forms, args, leaves, seeds = self.forms, self.args, self.leaves, self.seeds
-            model = copy.deepcopy(self.function).double()
-            self.args = [a.detach().double().requires_grad_(a.requires_grad) if a.is_floating_point() else a for a in args]
+            model, self.args = in_double(torch, self.function), in_double(torch, list(args))
             self.forms, self.leaves, self.seeds = {"f64": model}, leaves_of(torch, model, self.args), [s.double() for s in seeds]
             self.exact = self.step("f64")
             self.forms, self.args, self.leaves, self.seeds = forms, args, leaves, seeds

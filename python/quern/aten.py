@@ -73,6 +73,11 @@ class Writer:
     def out(self):
         return self.value(self.node)
 
+    @property
+    def out_dtype(self):
+        """Of its first result."""
+        return (self.out[0] if isinstance(self.out, (list, tuple)) else self.out).dtype
+
     def axis(self, x, axis):
         rank = self.rank(x)
         return axis + rank if axis < 0 else axis
@@ -148,7 +153,7 @@ class Writer:
                     x = float(x)
                 elif dtype == torch.bool:
                     x = bool(x)
-                elif isinstance(x, float):
+                elif isinstance(x, float) or not torch.iinfo(dtype).min <= x <= torch.iinfo(dtype).max:
                     raise Unsupported(f"the number {x} among {dtype}")
                 return f"{WORDS[dtype]}({number(x)})" if typed else number(x)
             raise Unsupported(f"an operand of {type(x).__name__}")
@@ -847,6 +852,8 @@ def convolution(w, x, weight, bias, stride, padding, dilation, transposed, outpu
 
 def pool(kind, axes):
     def write(w, x, size, stride=(), padding=0, *rest):
+        if not w.out_dtype.is_floating_point:
+            raise Unsupported("a pool of whole numbers")
         size = list(size) if isinstance(size, (list, tuple)) else [size]
         size = size * axes if len(size) == 1 else size
         words = f"{w.text(x)}, {', '.join(map(str, size))}"

@@ -428,9 +428,9 @@ class Program:
                 decompositions=decompositions(),
                 partition_fn=min_cut_rematerialization_partition,
             )(gm, inputs)
-        served = runtime.serve(parts, inputs)
+        served = runtime.serve(parts, inputs, gm.forward)
         self.is_plain = served is not None
-        self.quern = served or made
+        self.quern = served or (runtime.keeping_tangents(made, gm.forward) if "inference" in parts else made)
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
         self.changed = self.changes(parts.get("meta"), len(inputs))
         self.run, self.key, self.known = self.quern, None, None

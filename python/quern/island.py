@@ -119,9 +119,15 @@ class Writer(aten.Writer):
         keywords = {k: v for k, v in node.kwargs.items() if k not in ("layout", "pin_memory", "memory_format", "non_blocking")}
         words = aten.OPS[node.target](self, *node.args, **keywords)
         if isinstance(words, list):
-            self.names[node] = [None if each is None else self.let(each) for each in words]
+            self.names[node] = [None if each is None else self.let(self.typed(each, value)) for each, value in zip(words, node.meta["val"])]
         else:
-            self.names[node] = self.let(words)
+            self.names[node] = self.let(self.typed(words, node.meta["val"]))
+
+    def typed(self, words, value):
+        """As torch's type: folds and scans of small whole numbers have other rules in the language, and so have numbers without axes."""
+        if is_view(self.node) or value.dtype == torch.bool or (value.dtype.is_floating_point and value.dim()):
+            return words
+        return f"{aten.WORDS[value.dtype]}({words})"
 
 
 def dense_order(value):

@@ -10,6 +10,7 @@ import sys
 import weakref
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch._dynamo.output_graph import OutputGraph
 from torch._functorch._aot_autograd.schemas import MutationType, OutputType
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -54,9 +55,19 @@ def code_of_few_operators(gm):
     return code if few and all(isinstance(n, int) for n in sizes) else None
 
 
-def serve(parts, inputs):
+def keeping_tangents(run, plain):
+    """Kernels know nothing of torch's forward mode, and tangents would be lost: inside it torch's own operators run. (With a gradient torch says
+    itself that an autograd.Function has none.)"""
+
+    def call(*args):
+        return (plain if forward_ad._current_level >= 0 else run)(*args)
+
+    return call
+
+
+def serve(parts, inputs, plain):
     """A function of the program's inputs, from the graphs by kind (`forward` and `backward`, or `inference`) and torch's
-    description of them (`meta`); None: torch's wrapper must do it."""
+    description of them (`meta`); None: torch's wrapper must do it. `plain`: the program as Dynamo found it."""
     meta, count = parts.get("meta"), len(inputs)
     if meta is None or torch._C._is_any_autocast_enabled():  # graphs have their casts: they must run without autocast
         return None
@@ -66,7 +77,7 @@ def serve(parts, inputs):
         if not _is_plain(meta, count):
             return None
         if "inference" in parts:
-            return _inference(parts["inference"], meta) if parts["inference"].count == count else None
+            return _inference(parts["inference"], meta, plain) if parts["inference"].count == count else None
         if "forward" in parts and "backward" in parts and parts["forward"].count == count:
             return _training(parts["forward"], parts["backward"], meta)
     except AttributeError:  # another version of torch
@@ -97,10 +108,12 @@ def _update(args, indices, made):
     torch._foreach_copy_([args[i] for i in indices], list(made))
 
 
-def _inference(graph, meta):
+def _inference(graph, meta, plain):
     changed, count = meta.mutated_inp_runtime_indices, meta.num_mutated_inp_runtime_indices
 
     def call(*args):
+        if forward_ad._current_level >= 0:  # as keeping_tangents does
+            return plain(*args)
         made = graph.run(*args)
         if count:
             with torch.no_grad():

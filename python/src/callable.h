@@ -65,6 +65,7 @@ typedef struct binding {
     unsigned grad;     /* VIEW_GRAD where autograd is on */
     void *stream;
     bool on_device;
+    bool waits; /* nobody else would know when it is over */
     char key[KEY_BYTES];
     int key_bytes;
 } binding;

@@ -218,7 +218,7 @@ static bool choose_device(binding *b)
         return false;
     }
     b->on_device = b->first->device_type == DEVICE_CUDA;
-    if (b->on_device && !view_stream(b->first, &b->stream)) return false;
+    if (b->on_device && !view_stream(b->first, &b->stream, &b->waits)) return false;
     if (b->on_device && b->device) {
         PyErr_Format(PyExc_ValueError, "device= is for arrays of the host; `%s` runs where its arrays are",
                      b->self->name);
@@ -276,7 +276,7 @@ static bool begin(binding *b, callable *self, Py_ssize_t given)
     b->self = self;
     b->array_count = b->key_bytes = b->setting_count = 0;
     b->first = NULL;
-    b->wants_grad = b->on_device = b->trusted = false;
+    b->wants_grad = b->on_device = b->waits = b->trusted = false;
     b->grad = 0;
     b->stream = NULL;
     if (given <= self->input_count) return true;

@@ -139,6 +139,17 @@ static PyObject *results(binding *b, PyObject **objects)
     return tuple;
 }
 
+/* On the stream of the producer; where that is not known it is waited for. */
+static qn_status launch(entry *e, const binding *b, qn_error *error)
+{
+    qn_status status = qn_call_launch(e->call, e->stream, error);
+    if (status != QN_OK || !b->waits) return status;
+    e->busy = true;
+    Py_BEGIN_ALLOW_THREADS status = qn_stream_wait(e->stream, error);
+    Py_END_ALLOW_THREADS e->busy = false;
+    return status;
+}
+
 /* ---- the first launch ---- */
 
 static qn_status run_on_host(void *context, qn_error *error)
@@ -261,7 +272,7 @@ PyObject *entry_first(binding *b)
     qn_error error;
     entry *e = entry_ready(b, objects);
     bool good = e != NULL;
-    if (good && b->on_device && qn_call_launch(e->call, e->stream, &error) != QN_OK) {
+    if (good && b->on_device && launch(e, b, &error) != QN_OK) {
         raise_error(&error);
         entry_free(e);
         good = false;
@@ -296,7 +307,7 @@ PyObject *entry_again(entry *e, binding *b)
     for (int i = 0; i < b->array_count; i++) addresses[i] = b->views[i].data;
     qn_status status = qn_call_move(e->call, e->params, addresses, b->array_count, &error);
     if (status == QN_OK && e->stream) {
-        status = qn_call_launch(e->call, e->stream, &error);
+        status = launch(e, b, &error);
     } else if (status == QN_OK) {
         e->busy = true;
         Py_BEGIN_ALLOW_THREADS status = qn_call_run(e->call, e->device, &error);

@@ -89,6 +89,10 @@ bool output_plan(const view *like, const qn_array *shape, const int *turn, outpu
         good = device && plan("torch", torch_names[shape->type], device, &seen, out) && plan_quick(like, &seen, out) &&
                (!turn || plan_turned(like, &seen, out));
         Py_XDECREF(device);
+    } else if (like->facts->family == FAMILY_JAX) {
+        PyObject *device = PyObject_GetAttrString(like->object, "device");
+        good = device && plan("jax.numpy", torch_names[shape->type], device, shape, out);
+        Py_XDECREF(device);
     } else if (like->device_type == DEVICE_CUDA) {
         PyObject *cupy = imported("cupy");
         if (cupy && numpy_names[shape->type])
@@ -112,6 +116,14 @@ bool output_plan(const view *like, const qn_array *shape, const int *turn, outpu
 static bool memory_of(PyObject *made, const output_recipe *recipe, view *v)
 {
     if (!view_plain(made, v)) return false;
+    if (v->type != recipe->shape.type) {
+        PyErr_Format(PyExc_TypeError, "a result of %s is wanted, and the library of the arguments made one of %s%s",
+                     qn_dtype_name(recipe->shape.type), qn_dtype_name(v->type),
+                     v->facts->family == FAMILY_JAX ? ": jax.config.update(\"jax_enable_x64\", True) gives it 64 bits"
+                                                    : "");
+        view_release(v);
+        return false;
+    }
     v->rank = recipe->shape.rank;
     memcpy(v->extents, recipe->shape.extents, sizeof(*v->extents) * (size_t)v->rank);
     memcpy(v->strides, recipe->shape.strides, sizeof(*v->strides) * (size_t)v->rank);

@@ -41,7 +41,9 @@ typedef enum family {
     FAMILY_TORCH,   /* torch.Tensor or Parameter itself */
     FAMILY_TABLE,   /* another type with the exchange table */
     FAMILY_NUMPY,   /* or anything else with the buffer protocol */
-    FAMILY_DLPACK,  /* __dlpack__ */
+    FAMILY_CUPY,    /* by __dlpack__, on its current stream */
+    FAMILY_JAX,     /* by __dlpack__, never written but when new */
+    FAMILY_DLPACK,  /* anything else with __dlpack__ */
     FAMILY_REFUSED, /* a subclass of torch.Tensor */
 } family;
 
@@ -75,8 +77,9 @@ enum {
 /* The object's memory; `name` is the argument in messages. False: an exception is set. */
 bool view_get(PyObject *object, const char *name, unsigned flags, view *out);
 void view_release(view *v);
-/* The stream on which the producer works now, for a CUDA tensor. False: an exception is set. */
-bool view_stream(const view *v, void **stream);
+/* The stream on which the producer works now, for a CUDA tensor. `waits`: it is not known, and what is launched must be over
+ * before anybody else has the arrays. False: an exception is set. */
+bool view_stream(const view *v, void **stream, bool *waits);
 /* The address and shape of a tensor that the framework just made: nothing to check. */
 bool view_plain(PyObject *object, view *out);
 bool view_same_device(const view *a, const view *b);

@@ -48,6 +48,17 @@ static bool is_torch(PyObject *type, bool *exact)
     return is;
 }
 
+/* Is it one of a library that somebody imported? */
+static bool is_instance(PyObject *object, const char *module, const char *class_name)
+{
+    PyObject *found = imported(module), *type = found ? PyObject_GetAttrString(found, class_name) : NULL;
+    bool is = type && PyObject_IsInstance(object, type) == 1;
+    PyErr_Clear();
+    Py_XDECREF(found);
+    Py_XDECREF(type);
+    return is;
+}
+
 const type_facts *type_facts_of(PyObject *object)
 {
     PyObject *type = (PyObject *)Py_TYPE(object);
@@ -59,6 +70,10 @@ const type_facts *type_facts_of(PyObject *object)
         f.family = exact ? FAMILY_TORCH : FAMILY_REFUSED;
     else if (f.exchange)
         f.family = FAMILY_TABLE;
+    else if (is_instance(object, "cupy", "ndarray"))
+        f.family = FAMILY_CUPY;
+    else if (is_instance(object, "jax", "Array"))
+        f.family = FAMILY_JAX;
     else if (PyObject_CheckBuffer(object))
         f.family = FAMILY_NUMPY;
     else if (PyObject_HasAttrString(object, "__dlpack__"))
@@ -230,16 +245,20 @@ static bool take_buffer(PyObject *object, const char *name, bool writable, view 
     return true;
 }
 
-/* `__dlpack__` of an object of any library; on CUDA its work is ordered before the legacy default stream. */
+/* `__dlpack__` of an object of any library. On CUDA its work is ordered before the legacy default stream, unless we work on
+ * its own. */
 static bool take_dlpack(PyObject *object, const char *name, bool writable, view *out)
 {
+    enum { LEGACY_STREAM = 1, NO_ORDER = -1 };
+    long wanted_stream = out->facts->family == FAMILY_CUPY ? NO_ORDER : LEGACY_STREAM;
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     long kind = DEVICE_HOST;
     if (device && PyTuple_Check(device)) kind = PyLong_AsLong(PyTuple_GetItem(device, 0));
     Py_XDECREF(device);
     PyErr_Clear();
     PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = PyTuple_New(0), *keywords = PyDict_New();
-    PyObject *capsule = NULL, *version = Py_BuildValue("(ii)", DLPACK_MAJOR, 0), *stream = PyLong_FromLong(1);
+    PyObject *capsule = NULL, *version = Py_BuildValue("(ii)", DLPACK_MAJOR, 0),
+             *stream = PyLong_FromLong(wanted_stream);
     if (method && none && keywords && version && stream) {
         PyDict_SetItemString(keywords, "max_version", version);
         if (kind == DEVICE_CUDA) PyDict_SetItemString(keywords, "stream", stream);
@@ -306,6 +325,15 @@ static bool take_torch(const type_facts *f, PyObject *object, const char *name, 
     return true;
 }
 
+/* A subclass of torch.Tensor that torch's compiler has looked through: its memory is a tensor's. */
+static bool take_subclass(const type_facts *f, PyObject *object, const char *name, unsigned flags, view *out)
+{
+    static type_facts as_tensor; /* one for all: they have one table */
+    as_tensor = (type_facts){.type = f->type, .family = FAMILY_TORCH, .exchange = f->exchange};
+    out->facts = &as_tensor;
+    return take_table(&as_tensor, object, name, flags, out);
+}
+
 /* Why a subclass of torch.Tensor is not taken. */
 static bool refuse_subclass(PyObject *object, const char *name)
 {
@@ -349,8 +377,16 @@ bool view_get(PyObject *object, const char *name, unsigned flags, view *out)
         break;
     case FAMILY_TABLE: good = take_table(f, object, name, flags, out); break;
     case FAMILY_NUMPY: good = take_buffer(object, name, writable, out); break;
+    case FAMILY_JAX:
+        good = writable ? refuse(PyExc_TypeError, name,
+                                 "JAX's arrays cannot be changed: leave it out, and a new one is given")
+                        : take_dlpack(object, name, false, out);
+        break;
+    case FAMILY_CUPY:
     case FAMILY_DLPACK: good = take_dlpack(object, name, writable, out); break;
-    case FAMILY_REFUSED: refuse_subclass(object, name); break;
+    case FAMILY_REFUSED:
+        good = flags & VIEW_TRUSTED ? take_subclass(f, object, name, flags, out) : refuse_subclass(object, name);
+        break;
     default: {
         PyObject *words = PyObject_GetAttrString((PyObject *)f->type, "__name__");
         PyErr_Format(PyExc_TypeError, "argument `%s` must be a tensor or an array, not %U", name,
@@ -368,7 +404,7 @@ bool view_plain(PyObject *object, view *out)
 {
     const type_facts *f = type_facts_of(object);
     dlpack_tensor t;
-    if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", VIEW_WRITABLE, out);
+    if (!f->exchange || !f->exchange->borrow) return view_get(object, "out", 0, out);
     view_clear(out, f, object);
     if (f->family == FAMILY_TORCH && tensor_read(object, false, out)) return true;
     return f->exchange->borrow(object, &t) == 0 && take(&t, "out", out);
@@ -384,10 +420,25 @@ void view_release(view *v)
     v->managed = NULL;
 }
 
-bool view_stream(const view *v, void **stream)
+/* cupy.cuda.get_current_stream().ptr */
+static bool stream_of_cupy(void **stream)
+{
+    PyObject *cuda = imported("cupy.cuda"), *ptr = NULL;
+    PyObject *current = cuda ? PyObject_CallMethod(cuda, "get_current_stream", NULL) : NULL;
+    if (current) ptr = PyObject_GetAttrString(current, "ptr");
+    if (ptr) *stream = PyLong_AsVoidPtr(ptr);
+    Py_XDECREF(cuda);
+    Py_XDECREF(current);
+    Py_XDECREF(ptr);
+    return !PyErr_Occurred();
+}
+
+bool view_stream(const view *v, void **stream, bool *waits)
 {
     *stream = NULL; /* the legacy default stream, which is where __dlpack__ put its work in order */
-    if (!v->facts->exchange || !v->facts->exchange->current_stream) return true;
+    *waits = false;
+    if (v->facts->family == FAMILY_CUPY) return stream_of_cupy(stream);
+    if (!v->facts->exchange || !v->facts->exchange->current_stream) return *waits = true;
     if (v->facts->exchange->current_stream(DEVICE_CUDA, v->device_id, stream) == 0) return true;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the current CUDA stream cannot be had");
     return false;

@@ -2,9 +2,10 @@
 not take here is a failure, so that none is lost without a word."""
 
 import unittest
+import warnings
 
 from .support import needs_torch, torch
-from .test_backend import reports_of
+from .test_backend import compiled, reports_of
 
 POINTWISE = {
     "add": lambda x, y, p: [x + y, x + 1.5, torch.add(x, y, alpha=2), 3 - x, x - y * 0.3, torch.sub(x, 2.5)],
@@ -171,6 +172,26 @@ class Rows(unittest.TestCase):
             return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a << 2, b >> 1, a.to(torch.uint8) >> 2, torch.bitwise_left_shift(b, 3), a.cumsum(0), a % 3, b % 4, a // 5, b // 2]
 
         self.check(f, [a, b], 1e-6)
+
+    def test_types_are_torchs(self):
+        """Of folds and scans of small numbers, and of numbers without axes."""
+        for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+            with self.subTest(dtype=dtype):
+                self.check(lambda a: [a.cumsum(1, dtype=dtype) + 1, a.cumprod(1, dtype=dtype) * 2, a.sum(0, dtype=dtype) + 1, a.amax(1) * 2, a.max(1).values + 1, a.any(1) * 2], [torch.ones(3, 4, dtype=dtype)], 0)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+            with self.subTest(dtype=dtype):
+                self.check(lambda x, y: [torch.zeros_like(y) * 1.5 + 0.25, x.sum() * 2 + 1, y * 0.3 + 1], [torch.ones(3, dtype=dtype), torch.tensor(1.0, dtype=dtype)], 1e-6)
+
+    def test_whole_numbers_that_torch_keeps(self):
+        """Numbers that a type has not, pools: without a warning."""
+        small = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4)
+        for function in (lambda x: torch.add(x, x, alpha=-3) + 1, lambda x: torch.nn.functional.max_pool2d(x, 2) + 1, lambda x: torch.nn.functional.avg_pool2d(x.long(), 2) + 1):
+            torch._dynamo.reset()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="quern: ")
+                found = compiled(function)(small)
+            self.assertEqual(found.dtype, function(small).dtype)
+            torch.testing.assert_close(found, function(small), rtol=0, atol=0)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,31 @@ class Runtime(unittest.TestCase):
         with torch.inference_mode():
             self.same([c(self.x, self.w)], [f(self.x, self.w)])
 
+    def test_forward_mode_keeps_its_tangents(self):
+        """torch's own operators run inside it; with a gradient torch refuses it."""
+        import torch.autograd.forward_ad as forward
+
+        x = self.x.detach()
+        for function in (lambda x: torch.sin(x) * x + 1, lambda x: (x.t(), torch.sin(x) * x)):  # ours, and torch's wrapper for views
+            c = compiled(function)
+            for _ in range(2):
+                c(x)
+                with forward.dual_level():
+                    made = c(forward.make_dual(x, torch.ones_like(x)))
+                    made = made[1] if isinstance(made, tuple) else made
+                    self.same([forward.unpack_dual(made).tangent], [torch.cos(x) * x + torch.sin(x)])
+                    with self.assertRaisesRegex(NotImplementedError, "jvp"):
+                        compiled(lambda x: torch.sin(x) * x)(forward.make_dual(self.x, torch.ones_like(x)))
+
+    def test_subclasses_that_dynamo_follows(self):
+        class Named(torch.Tensor):
+            pass
+
+        x = self.x.detach().as_subclass(Named)
+        c = compiled(lambda x: torch.sin(x) * 2 + x.mean())
+        self.assertIsInstance(c(x), Named)
+        self.same([c(x).as_subclass(torch.Tensor)], [torch.sin(self.x) * 2 + self.x.mean()])
+
     def test_a_backward_pass_inside_a_function_that_dynamo_follows(self):
         """A gradient penalty: the graph breaks at autograd.grad, and Dynamo must not look into our backward pass."""
         net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
