@@ -31,6 +31,7 @@ typedef struct arguments {
     double seconds, budget_s, margin_percent;
     int64_t threads;
     const char *trace, *folded, *tensorboard, *by, *sort, *format, *schedule; /* of profile */
+    const char *edited;                                                       /* of run, bench and profile */
     int64_t rows, runs;
     const char *report;                                                     /* an HTML file */
     const char *output, *codec;                                             /* of data */
@@ -118,6 +119,7 @@ qn_context *open_context(const arguments *given, int *exit_status);
 const char *choose_device(const qn_context *context, const arguments *given);
 /* The same without a word; NULL, after a complaint, where it is not there: before inputs are made or read for it. */
 const char *wanted_device(const qn_context *context, const arguments *given, int *exit_status);
+char *read_whole_file(const char *path); /* on the heap; NULL: errno says why not */
 void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */

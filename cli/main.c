@@ -19,7 +19,7 @@ const command commands[] = {
      "clauses say; extents that no array gives come from --set.\n"
      "The results of a tensor function are called result0, result1, ...; of its gradient d_x for each\n"
      "float parameter x.\n",
-     "set in out device mode backward seed time agree verbose keep threads no-cache no-raw",
+     "set in out device mode backward seed time agree edited verbose keep threads no-cache no-raw",
      "  quern run kernels/gelu.qn gelu_tile --set n=1000 --time --agree\n"
      "      run on generated numbers; print the shape, range and first elements of y\n"
      "  quern run kernels/softmax.qn softmax_row --in x=a.npy --out y=b.npy --device ref\n"
@@ -50,9 +50,8 @@ const command commands[] = {
      "percent quantiles, GB/s, GFLOP/s, percent of the ceiling measured in the same run, whether it is\n"
      "FASTER or SLOWER than the first, and the greatest error.\n"
      "A wrong variant is reported as wrong and never timed; then the exit status is 1.\n",
-     "set sweep device report json csv plot against margin force strict seconds seed hints verbose keep threads "
-     "no-cache "
-     "no-raw",
+     "set sweep device report json csv plot against margin force strict seconds seed hints edited verbose keep threads "
+     "no-cache no-raw",
      "  quern bench kernels/gelu.qn\n"
      "      all variants of GELU on the best device\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
@@ -72,7 +71,8 @@ const command commands[] = {
      "table stand the hints that would save most. With --schedule every run is inside the profile.\n"
      "A program is profiled through the environment (QUERN_PROFILE, docs/profile.md); its exit status\n"
      "becomes that of the command.\n",
-     "set in device mode backward seed runs schedule by sort rows format memory counters counters-json stalls trace "
+     "set in device mode backward seed runs schedule edited by sort rows format memory counters counters-json stalls "
+     "trace "
      "tensorboard "
      "folded report json csv nodes nvtx threads no-cache no-raw",
      "  quern profile kernels/softmax.qn softmax_fused --set rows=4096 --set cols=1024 --trace softmax.json.gz\n"

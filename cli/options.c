@@ -67,6 +67,8 @@ static const option options[] = {
     {"runs", "NUMBER", COUNT, PLACE(runs), "how often to run it; each run is a step (default 10)"},
     {"schedule", "W,U,A,R", WORD, PLACE(schedule),
      "of steps: W unrecorded, U recorded and thrown away, A kept; all that R times"},
+    {"edited", "FILE", WORD, PLACE(edited),
+     "schedules to follow: what `show --stage schedule` printed, with other numbers in the lines of launches"},
     {"by", "NAME", WORD, PLACE(by), "rows of the table: op (default), shape, kernel, range"},
     {"sort", "COLUMN", WORD, PLACE(sort), "self_cpu, cpu, self_device, device, calls, memory, flops, name, ..."},
     {"rows", "NUMBER", AMOUNT, PLACE(rows), "the most rows to print (default 30)"},

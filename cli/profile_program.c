@@ -17,20 +17,6 @@
 
 extern char **environ;
 
-/* The whole file, or NULL. On the heap. */
-static char *read_whole_file(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    char part[4096];
-    profile_text all = {0};
-    size_t got;
-    if (!file) return NULL;
-    profile_gather(&all, "", 0);
-    while ((got = fread(part, 1, sizeof(part), file)) > 0) profile_gather(&all, part, got);
-    fclose(file);
-    return all.text;
-}
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

@@ -5,6 +5,8 @@
  */
 #include "cli.h"
 
+#include <errno.h>
+#include <quern/workbench.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,40 @@ static void print_line(void *user, const char *line)
 {
     write_safely(user, line, strlen(line));
     fputc('\n', user);
+}
+
+char *read_whole_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char part[4096], *all = NULL;
+    size_t length = 0, got;
+    if (!file) return NULL;
+    do {
+        got = fread(part, 1, sizeof(part), file);
+        all = memory_or_exit(all, length + got + 1);
+        memcpy(all + length, part, got);
+        length += got;
+    } while (got);
+    all[length] = 0;
+    fclose(file);
+    return all;
+}
+
+/* Schedules of the user's own, of --edited. */
+static bool use_schedules(qn_context *context, const char *path, int *exit_status)
+{
+    qn_error error;
+    if (!path) return true;
+    char *words = read_whole_file(path);
+    if (!words) {
+        complain("cannot read %s: %s", path, strerror(errno));
+        *exit_status = EXIT_WRONG_CALL;
+        return false;
+    }
+    bool good = qn_schedule_use(context, words, &error) == QN_OK;
+    if (!good) *exit_status = report_error(&error);
+    free(words);
+    return good;
 }
 
 qn_context *open_context(const arguments *given, int *exit_status)
@@ -27,6 +63,10 @@ qn_context *open_context(const arguments *given, int *exit_status)
                                   .verbose = given->verbose};
     if (qn_context_open(&options, &context, &error) != QN_OK) {
         *exit_status = report_error(&error);
+        return NULL;
+    }
+    if (!use_schedules(context, given->edited, exit_status)) {
+        qn_context_close(context);
         return NULL;
     }
     qn_device_info info;
@@ -82,7 +122,9 @@ const char *choose_device(const qn_context *context, const arguments *given)
 void close_context(qn_context *context)
 {
     const char *note = context ? qn_cache_note(context) : "";
+    const char *unused = qn_schedule_unused(context);
     if (*note) remark("%s", note);
+    if (unused) remark("the edited schedule of `%s` was not followed: no kernel of that name was compiled", unused);
     qn_context_close(context);
 }
 

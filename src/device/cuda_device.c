@@ -313,6 +313,11 @@ static qn_status emit(const device *base, const tile_kernel *k, text *out, cuda_
     return emit_cuda(k, &((const cuda_device *)base)->target, out, layout, error);
 }
 
+static qn_status print_schedule(const device *base, const tile_kernel *k, text *out, qn_error *error)
+{
+    return emit_schedule_print(k, &((const cuda_device *)base)->target, false, out, error);
+}
+
 static void tool(const device *base, text *out)
 {
     const cuda_device *d = (const cuda_device *)base;
@@ -358,6 +363,7 @@ const driver driver_cuda = {
     .set_checked = set_checked,
     .choose_facts = choose_facts,
     .emit = emit,
+    .schedule = print_schedule,
     .tool = tool,
     .assemble = assemble,
     .disassemble = disassemble,

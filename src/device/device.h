@@ -153,6 +153,8 @@ typedef struct driver {
      * NULL: no text. layout: NULL, or gets what was decided of its launches (NULL where there is nothing); `load` keeps
      * it when it succeeds. */
     qn_status (*emit)(const device *d, const tile_kernel *k, text *out, struct cuda_layout **layout, qn_error *error);
+    /* What is chosen for its launches, as text (schedule/print.c). NULL: nothing is. */
+    qn_status (*schedule)(const device *d, const tile_kernel *k, text *out, qn_error *error);
     void (*tool)(const device *d, text *out); /* identifies compiler, flags and instruction set, for the cache key */
     qn_status (*assemble)(const device *d, const char *source, const char *binary_path, qn_error *error);
     qn_status (*disassemble)(const device *d, const char *source, text *out, qn_error *error); /* show --stage asm */

@@ -106,6 +106,11 @@ static qn_status emu_emit(const device *base, const tile_kernel *k, text *out, c
     return emit_cuda(k, &((const emu_device *)base)->target, out, layout, error);
 }
 
+static qn_status emu_schedule(const device *base, const tile_kernel *k, text *out, qn_error *error)
+{
+    return emit_schedule_print(k, &((const emu_device *)base)->target, false, out, error);
+}
+
 static void emu_tool(const device *base, text *out)
 {
     const emu_device *d = (const emu_device *)base;
@@ -439,6 +444,7 @@ const driver driver_emu = {
     .choose_facts = emu_choose_facts,
     .set_checked = emu_set_checked,
     .emit = emu_emit,
+    .schedule = emu_schedule,
     .tool = emu_tool,
     .assemble = emu_assemble,
     .disassemble = emu_disassemble,

@@ -49,7 +49,7 @@ static bool is_unit(const char *stride)
 static int ring_stages(const emitter *e, int64_t stage_bytes, int64_t ring_bytes)
 {
     int64_t most = (e->cuda->target->shared_bytes - OTHER_BYTES) / stage_bytes;
-    if (e->k->knob_stages) return (int)MAXIMUM(2, MINIMUM(e->k->knob_stages, most));
+    if (e->k->knobs[KNOB_STAGES]) return (int)MAXIMUM(2, MINIMUM(e->k->knobs[KNOB_STAGES], most));
     return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
 }
 

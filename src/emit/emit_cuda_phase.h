@@ -1,5 +1,5 @@
 /*
- * One phase of a kernel, analysed: shared by emit_cuda.c (text), geometry.c (launches) and layout_print.c.
+ * One phase of a kernel, analysed: shared by emit_cuda_phase.c (its body), emit_cuda.c (text), geometry.c (launches) and layout_print.c.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_EMIT_CUDA_PHASE_H

@@ -322,7 +322,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
     bool roomy = target->shared_bytes >= 200 * 1024;
     int64_t whole_chip = (int64_t)target->multiprocessors * long_row / 2;
-    int wish = e->k->knob_cluster; /* of `tune`: followed where so many blocks hold the row */
+    int wish = e->k->knobs[KNOB_CLUSTER]; /* of `tune`: followed where so many blocks hold the row */
     bool clusters = !streams && roomy && target->arch >= 90 && wish != 1 && may_be_large(e, s);
     if (clusters && wish > 1 && s->positions > SHORT_ROW && s->positions <= wish * long_row) {
         t->kind = TEAM_CLUSTER;
@@ -397,10 +397,10 @@ static void choose_team(const emitter *e)
         t->threads = 256;
         t->reason = "a tile of run-time size";
     }
-    if (e->k->knob_warps && t->kind == TEAM_BLOCK && t->threads) { /* a wish of `tune` */
+    if (e->k->knobs[KNOB_WARPS] && t->kind == TEAM_BLOCK && t->threads) { /* a wish of `tune` */
         int most = c->has_dot ? 256 : MOST_THREADS; /* more than a product's room is made for is of no use */
         t->threads = 32;
-        while (t->threads < 32 * e->k->knob_warps && t->threads < most) t->threads *= 2;
+        while (t->threads < 32 * e->k->knobs[KNOB_WARPS] && t->threads < most) t->threads *= 2;
     }
     if (t->kind == TEAM_LANES)
         t->block = MAXIMUM(t->threads, LANES_BLOCK);
@@ -492,7 +492,7 @@ int layout_unroll(const emitter *e, const pass_layout *l)
 /* Wishes that nothing could follow are mistakes. */
 static qn_status check_knobs(const emitter *e, qn_error *error)
 {
-    int cluster = e->k->knob_cluster, stages = e->k->knob_stages;
+    int cluster = e->k->knobs[KNOB_CLUSTER], stages = e->k->knobs[KNOB_STAGES];
     if (cluster & (cluster - 1) || cluster > MOST_CLUSTER)
         return error_set(error, QN_BAD_CALL, "kernel `%s`: cluster = %d: a cluster has 1, 2, 4 or 8 blocks", e->k->name,
                          cluster);

@@ -394,9 +394,9 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     w->as_terms = size.as_terms;
     w->tiles = dot_find_tiles(w, elem, &size);
     w->across = dot_reads_rows_once(w, elem, &size);
-    l->k->knob_warps = w->tiles.warps;
-    l->k->knob_turns = w->tiles.turns;
-    l->k->knob_stages = w->tiles.stages;
+    l->k->knobs[KNOB_WARPS] = w->tiles.warps;
+    l->k->knobs[KNOB_TURNS] = w->tiles.turns;
+    l->k->knobs[KNOB_STAGES] = w->tiles.stages;
     begin_split(w, &size);
     const dot_tiles tiles = w->tiles;
     const int64_t parts = w->parts;

@@ -168,7 +168,7 @@ tile_kernel *fuse_join_kernels(arena *memory, const tile_kernel *a, const tile_k
     const tile_kernel *parts[2] = {a, b};
 import imports[2] = {{.to = k, .from = a }, {.to = k, .from = b, .first_line = a->source_line_count } };
     k->precise = a->precise;
-    k->knob_warps = a->knob_warps;
+    k->knobs[KNOB_WARPS] = a->knobs[KNOB_WARPS];
     k->source_line_count = a->source_line_count + b->source_line_count;
     k->source_lines = ARENA_ARRAY(memory, const char *, k->source_line_count + 1);
     value counts[2];
@@ -210,7 +210,7 @@ import imports[2] = {{.to = k, .from = a }, {.to = k, .from = b, .first_line = a
 /* Small: the one with few warps a program. That depends on its tiles alone, so that another batch gives the same texts. */
 static bool is_small_product(const graph *g, const fuse_kernel *k)
 {
-    if (!k->kernel || k->over || k->kernel->phase_count != 1 || !k->kernel->knob_warps) return false;
+    if (!k->kernel || k->over || k->kernel->phase_count != 1 || !k->kernel->knobs[KNOB_WARPS]) return false;
     for (int p = 0; p < k->kernel->param_count; p++)
         if (k->kernel->params[p].kind == PARAM_SCRATCH) return false;
     for (int i = 0; i < k->node_count; i++)
@@ -220,7 +220,7 @@ static bool is_small_product(const graph *g, const fuse_kernel *k)
 
 static bool go_together(const fuse_kernel *a, const fuse_kernel *b)
 {
-    return a->kernel->knob_warps == b->kernel->knob_warps && a->kernel->precise == b->kernel->precise &&
+    return a->kernel->knobs[KNOB_WARPS] == b->kernel->knobs[KNOB_WARPS] && a->kernel->precise == b->kernel->precise &&
            a->argument_count + b->argument_count <= MOST_ARGUMENTS &&
            a->kernel->param_count + b->kernel->param_count <= MOST_PARAMS;
 }

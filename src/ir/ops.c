@@ -27,6 +27,7 @@ const op_info ops[OP_COUNT] = {
 };
 
 const char *const fold_names[FOLD_COUNT] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"};
+const char *const tile_knobs[KNOB_COUNT] = {"warps", "group", "stages", "cluster", "turns", "blocks"};
 const char *const atomic_names[ATOMIC_COUNT] = {"add", "min", "max", "and", "or", "xor", "exchange", "cas"};
 
 number fold_identity(fold_kind fold, dtype t)
@@ -68,4 +69,11 @@ bool op_rounds_correctly(op_code code, dtype elem)
     case OP_MOD: return !dtype_is_float(elem);
     default: return true;
     }
+}
+
+tile_knob tile_knob_find(const char *name)
+{
+    int i = 0;
+    while (i < KNOB_COUNT && strcmp(tile_knobs[i], name) != 0) i++;
+    return (tile_knob)i;
 }

@@ -247,6 +247,22 @@ typedef struct tile_import {
     const char *path;
 } tile_import;
 
+/* Wishes to the back end, that change no result. WARPS: of a program's team, where its size is free. GROUP: programs of
+ * axis 0 in runs of so many, each run over all of axis 1 before the next. STAGES: steps of k that a product holds or has on
+ * their way. CLUSTER: blocks that share a long row; 1: never several. TURNS: groups of warps that multiply take turns, each
+ * with a tile of its own. BLOCKS: of a fed product on one multiprocessor. */
+typedef enum tile_knob {
+    KNOB_WARPS,
+    KNOB_GROUP,
+    KNOB_STAGES,
+    KNOB_CLUSTER,
+    KNOB_TURNS,
+    KNOB_BLOCKS,
+    KNOB_COUNT
+} tile_knob;
+extern const char *const tile_knobs[KNOB_COUNT]; /* names, as `tune` has them */
+tile_knob tile_knob_find(const char *name);      /* KNOB_COUNT: it is none */
+
 typedef struct tile_kernel {
     arena *memory;
     const char *name, *file; /* file: for diagnostics */
@@ -260,12 +276,8 @@ typedef struct tile_kernel {
     tile_block **phases;
     int phase_count;
     bool precise;
-    /* Wishes of `tune`, 0: none; not in the text form. knob_warps: of a program's team, where its size is free.
-     * knob_group: programs of axis 0 in runs of so many, each run over all of axis 1 before the next. knob_stages: steps
-     * of k that a product holds or has on their way. knob_cluster: blocks that share a long row; 1: never several.
-     * knob_turns: groups of warps that multiply take turns, each with a tile of its own. */
-    int knob_warps, knob_group, knob_stages, knob_cluster, knob_turns;
-    bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
+    int knobs[KNOB_COUNT]; /* wishes of `tune`, of fusion and of an edited schedule, 0: none; not in the text form */
+    bool split_loops;      /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
      * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"
      * lines for its const parameters. */

@@ -5,15 +5,7 @@
  */
 #include "lang/check.h"
 
-static const char *const knobs[] = {"warps", "stages", "group", "cluster", "turns"};
 static const char *const generators[] = {"normal", "uniform", "integers", "constant", "ramp", "permutation"};
-
-static bool is_knob(const char *name)
-{
-    for (int i = 0; i < COUNT(knobs); i++)
-        if (!strcmp(name, knobs[i])) return true;
-    return false;
-}
 
 static bool is_const_int(const ast *kernel, const char *name)
 {
@@ -60,9 +52,9 @@ void check_settings_of(checker *c, const ast *kernel, const ast *clause)
         if (s && !constant)
             diagnose(c->d, E218, setting->at, "only `const int` parameters are tuned",
                      "`tune` names `%s`, which is no `const int`", setting->name);
-        else if (!s && !is_knob(setting->name))
+        else if (!s && tile_knob_find(setting->name) == KNOB_COUNT)
             diagnose(c->d, E218, setting->at,
-                     "known are the `const int` parameters and warps, stages, group, cluster, turns",
+                     "known are the `const int` parameters and warps, group, stages, cluster, turns, blocks",
                      "unknown knob `%s`", setting->name);
         if (setting->left) check_expression(c, setting->left);
         check_expressions(c, &setting->list);
@@ -96,7 +88,7 @@ static void add_names(checker *c, name_set *set, const ast *item)
             if (param->list.items[k]->kind == AST_NAME) add_name(c, set, param->list.items[k]->name);
     }
     for (int k = 0; item_is_spread(item) && k < ARRAY_RANK; k++) add_name(c, set, arena_print(c->memory, "axis_%d", k));
-    for (int i = 0; i < COUNT(knobs); i++) add_name(c, set, knobs[i]);
+    for (int i = 0; i < KNOB_COUNT; i++) add_name(c, set, tile_knobs[i]);
 }
 
 static void check_known(checker *c, const name_set *set, const char *name, place at, const char *what)

@@ -20,8 +20,6 @@ typedef struct instance {
     bool good;
 } instance;
 
-static const char *const knobs[] = {"warps", "stages", "group", "cluster", "turns"};
-
 static void fault(instance *n, error_code code, place at, const char *advice, const char *message)
 {
     diagnose(n->d, code, at, advice, "%s", message);
@@ -279,9 +277,7 @@ static void bind_settings(instance *n)
             if (b.kind == BIND_INT) bindings_set(n->memory, n->extents, b);
             continue;
         } else {
-            bool knob = false;
-            for (int k = 0; k < COUNT(knobs); k++) knob |= !strcmp(knobs[k], b.name);
-            if (knob) continue;
+            if (tile_knob_find(b.name) != KNOB_COUNT) continue;
         }
         const char *names[160];
         int count = 0;

@@ -11,17 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-/* What is a knob, and how many of them, from the first on, the text for a GPU follows. */
-static const char *const knobs[] = {"warps", "group", "stages", "cluster", "turns"};
-enum { GPU_KNOBS = 4 };
-
-static bool is_knob(const char *name, int first)
-{
-    for (int i = first; i < COUNT(knobs); i++)
-        if (!strcmp(name, knobs[i])) return true;
-    return false;
-}
-
 static bool is_fixed(const tuning *t, const char *name)
 {
     for (int i = 0; i < t->options->settings.count; i++) {
@@ -69,7 +58,7 @@ static qn_status find_names(tuning *t, const bindings *known, choice *choices, q
             if (is_fixed(t, setting->name) && now && now->kind == BIND_INT) /* part of what was timed all the same */
                 t->fixed = arena_print(t->bench.memory, "%s %s=%lld", t->fixed ? t->fixed : "", setting->name,
                                        (long long)now->number.i);
-            if (is_fixed(t, setting->name) || is_knob(setting->name, cpu ? 0 : GPU_KNOBS)) continue;
+            if (is_fixed(t, setting->name) || (cpu && tile_knob_find(setting->name) != KNOB_COUNT)) continue;
             if (t->name_count == TUNE_MOST_NAMES)
                 return error_set(error, QN_BAD_SOURCE, "kernel `%s` tunes more than %d names", t->entry->name,
                                  TUNE_MOST_NAMES);

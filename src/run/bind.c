@@ -37,26 +37,23 @@ static void key_print(const bindings *constants, text *out)
 }
 
 /* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
-static const char *const knobs[][2] = {{"warps", "knob warps"},
-                                       {"group", "knob group"},
-                                       {"stages", "knob stages"},
-                                       {"cluster", "knob cluster"},
-                                       {"turns", "knob turns"}};
+static const char *const knobs[KNOB_COUNT] = {"knob warps",   "knob group", "knob stages",
+                                              "knob cluster", "knob turns", "knob blocks"};
 
 static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
 {
-    for (int i = 0; i < COUNT(knobs); i++) {
-        const binding *b = bindings_find(settings, knobs[i][0]);
-        if (!b || b->kind != BIND_INT || bindings_find(constants, knobs[i][0])) continue;
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const binding *b = bindings_find(settings, tile_knobs[i]);
+        if (!b || b->kind != BIND_INT || bindings_find(constants, tile_knobs[i])) continue;
         binding knob = *b;
-        knob.name = knobs[i][1];
+        knob.name = knobs[i];
         bindings_set(memory, constants, knob);
     }
 }
 
 static int knob_of(const bindings *constants, int number)
 {
-    const binding *b = bindings_find(constants, knobs[number][1]);
+    const binding *b = bindings_find(constants, knobs[number]);
     return b && b->number.i > 0 && b->number.i < 1 << 20 ? (int)b->number.i : 0;
 }
 
@@ -94,11 +91,7 @@ static qn_status lower(void *context, qn_error *error)
             return diagnostics_error(&d, entry->module->file, call ? QN_BAD_CALL : QN_BAD_SOURCE, error);
         }
         CHECK(i->kernel);
-        i->kernel->knob_warps = knob_of(constants, 0);
-        i->kernel->knob_group = knob_of(constants, 1);
-        i->kernel->knob_stages = knob_of(constants, 2);
-        i->kernel->knob_cluster = knob_of(constants, 3);
-        i->kernel->knob_turns = knob_of(constants, 4);
+        for (int k = 0; k < KNOB_COUNT; k++) i->kernel->knobs[k] = knob_of(constants, k);
         if (i->kernel->param_count > MAX_PARAMS && entry->item->kind != AST_TENSOR) {
             place nowhere = {0};
             return entry_error(entry, QN_BAD_SOURCE, E105, nowhere, "split it", error,

@@ -8,6 +8,7 @@
 #include "emit/emit_cuda.h"
 #include "run/cache.h"
 #include "run/dump.h"
+#include "run/edited.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ typedef struct transformation {
     const tile_facts *facts;
     variant *to;
     dump *dump;
+    int slot;
 } transformation;
 
 static qn_status transform(void *context, qn_error *error)
@@ -72,7 +74,9 @@ static qn_status transform(void *context, qn_error *error)
     tile_kernel *k = t->to->kernel = tile_clone(t->from->kernel, t->to->memory);
     for (int i = 0; i < k->param_count; i++) k->params[i].facts = t->facts[i];
     dump_begin(t->dump, t->dump->context, k);
-    return k->raw_language ? QN_OK : passes_run(k, NULL, t->dump->wanted ? dump_stage : NULL, t->dump, error);
+    if (k->raw_language) return QN_OK;
+    QN_TRY(passes_run(k, NULL, t->dump->wanted ? dump_stage : NULL, t->dump, error));
+    return edited_follow(t->dump->context, t->slot, k, error);
 }
 
 /* Text and binary of a kernel that went through the pipeline. */
@@ -120,7 +124,7 @@ static qn_status compile(qn_context *context, int slot, const instance *from, co
     int64_t start = clock_now_ns();
     if (s->driver->emit) {
         d->context = context;
-        QN_TRY(heap_try(transform, &(transformation){from, facts, v, d}, error));
+        QN_TRY(heap_try(transform, &(transformation){from, facts, v, d, slot}, error));
         qn_status built = build(context, slot, v, d, path, sizeof(path), &layout, error);
         if (built != QN_OK) {
             cuda_layout_free(layout);

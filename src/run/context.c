@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "device/nvtx.h"
 #include "run/cache.h"
+#include "run/edited.h"
 #include "run/realize.h"
 #include "run/tune.h"
 
@@ -159,6 +160,7 @@ void context_close(qn_context *context)
     store_free(context);
     for (int i = 0; i < context->slot_count; i++) context->slots[i].driver->close(context->slots[i].device);
     tune_book_free(context->book);
+    edited_free(context->edited);
     cache_close(context->cache);
     for (struct raw_file *f = context->raw_files, *next; f; f = next) {
         next = f->next;

@@ -31,8 +31,8 @@ kernel_entry *store_kernel(qn_context *context, const tile_kernel *k)
 {
     text words = {0};
     tile_print(k, &words);
-    text_print(&words, "%d %d %d %d %d\n", k->knob_warps, k->knob_group, k->knob_stages, k->knob_turns,
-               k->split_loops);
+    for (int i = 0; i < KNOB_COUNT; i++) text_print(&words, "%d ", k->knobs[i]);
+    text_print(&words, "%d\n", k->split_loops);
     lock_take(&context->lock);
     struct kernel_store *s = store_of(context);
     kernel_entry *e = map_get(s->entries, text_get(&words));

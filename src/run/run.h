@@ -57,12 +57,13 @@ struct qn_context {
     struct cache *cache;        /* opened at the first compile; NULL before */
     struct kernel_store *store; /* kernels that fusion wrote; NULL before the first */
     bool no_cache, allow_raw;
-    struct raw_file *raw_files; /* whose raw text was told about */
-    bool closing;               /* what goes now is asked for by nobody */
-    char *cache_folder;         /* as asked for, or NULL */
-    char *dump_folder;          /* of QUERN_DUMP_DIR, or NULL */
-    bool no_tune;               /* QUERN_TUNE=off: records of tuning are not used */
-    struct tune_book *book;     /* read at the first need; NULL before */
+    struct raw_file *raw_files;     /* whose raw text was told about */
+    bool closing;                   /* what goes now is asked for by nobody */
+    char *cache_folder;             /* as asked for, or NULL */
+    char *dump_folder;              /* of QUERN_DUMP_DIR, or NULL */
+    bool no_tune;                   /* QUERN_TUNE=off: records of tuning are not used */
+    struct tune_book *book;         /* read at the first need; NULL before */
+    struct edited_schedule *edited; /* what the user changed of schedules; NULL: nothing */
     void (*print)(void *user, const char *line);
     void *user;
     unsigned log; /* LOG_... from QUERN_LOG */

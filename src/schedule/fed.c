@@ -95,13 +95,13 @@ static bool choose_tile(fed_work *w)
         columns % CHUNK_COLUMNS || columns > MOST_COLUMNS)
         return fed_refuse(w, "its tile is not of 64, 128 or 256 rows and 64, 128, 192 or 256 columns");
     int64_t whole = rows * columns / (32 * GROUP_WARPS);
-    c->turns = s->kernel->knob_turns && !s->gather.load && c->groups > 1 && !s->apart && s->walk_count == 1 &&
+    c->turns = s->kernel->knobs[KNOB_TURNS] && !s->gather.load && c->groups > 1 && !s->apart && s->walk_count == 1 &&
                s->walks[0].loop_count == 1 && whole <= MOST_SUMS;
     if (!c->turns && whole / c->groups * (s->apart ? 2 : 1) > MOST_SUMS)
         return fed_refuse(w, "its tile has more sums than two groups have registers for");
     c->tile[0] = (int)rows;
     c->tile[1] = (int)columns;
-    c->order = s->kernel->knob_group ? s->kernel->knob_group : RUN;
+    c->order = s->kernel->knobs[KNOB_GROUP] ? s->kernel->knobs[KNOB_GROUP] : RUN;
     return true;
 }
 
@@ -237,13 +237,16 @@ static bool find_stages(schedule *s, const sched_machine *machine, int least)
     int64_t out = s->out.stage_bytes * s->out.stages, in = s->in.stage_bytes * s->in.stages;
     int64_t phases = 2 * PHASE_BYTES * MOST_WISHED;
     for (c->blocks = 2; c->blocks; c->blocks--) {
+        if (s->kernel->knobs[KNOB_BLOCKS] == 1 && c->blocks > 1) continue;
         int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
         for (s->out_buffers = 2; s->out_buffers; s->out_buffers--) {
             int64_t stages = (room - in - out * s->out_buffers) / step;
-            if (c->blocks > 1 && (c->groups > 1 || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knob_stages))) continue;
+            if (c->blocks > 1 && (c->groups > 1 || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knobs[KNOB_STAGES])))
+                continue;
             if (s->out_buffers > 1 && stages < ENOUGH_STAGES) continue;
             if (stages < least) continue;
-            c->stages = (int)MINIMUM(stages, s->kernel->knob_stages ? MAXIMUM(s->kernel->knob_stages, 2) : MOST_STAGES);
+            c->stages = (int)MINIMUM(stages, s->kernel->knobs[KNOB_STAGES] ? MAXIMUM(s->kernel->knobs[KNOB_STAGES], 2)
+                                                                           : MOST_STAGES);
             s->out.stage_bytes *= s->out_buffers;
             return true;
         }

@@ -203,5 +203,7 @@ typedef struct schedule {
 const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,
                                const char **why);
 void schedule_print(const schedule *s, text *out);
+/* Phase and choice of the first line of a launch as schedule_print writes it; false: it is another line. */
+bool schedule_read_choice(const char *line, int *phase, sched_choice *out);
 
 #endif

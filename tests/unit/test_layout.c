@@ -168,11 +168,11 @@ TEST(knobs)
     launch_of l = launch_make("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=16384", h200());
     EXPECT(l.kernel);
     for (int cluster = 1; cluster <= 8; cluster *= 2) {
-        l.kernel->knob_cluster = cluster;
+        l.kernel->knobs[KNOB_CLUSTER] = cluster;
         EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK && s.cluster == cluster);
         EXPECT(s.grid[0] == 64 * cluster && s.threads * cluster * 32 == 16384);
     }
-    l.kernel->knob_cluster = 3;
+    l.kernel->knobs[KNOB_CLUSTER] = 3;
     EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "1, 2, 4 or 8"));
     launch_free(&l);
@@ -180,7 +180,7 @@ TEST(knobs)
     EXPECT(l.kernel);
     int64_t bytes[2];
     for (int i = 0; i < 2; i++) {
-        l.kernel->knob_stages = i ? 6 : 2;
+        l.kernel->knobs[KNOB_STAGES] = i ? 6 : 2;
         EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK);
         bytes[i] = s.shared_bytes;
         text_clear(&out);
@@ -188,7 +188,7 @@ TEST(knobs)
         EXPECT(strstr(text_get(&out), i ? "true, true, 6, " : "true, true, 2, "));
     }
     EXPECT(bytes[1] > 2 * bytes[0]);
-    l.kernel->knob_stages = 1;
+    l.kernel->knobs[KNOB_STAGES] = 1;
     EXPECT(emit_cuda(l.kernel, h200(), &out, NULL, &error) == QN_BAD_CALL && strstr(error.message, "2 to 16"));
     launch_free(&l);
     text_free(&out);

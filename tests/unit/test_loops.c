@@ -84,7 +84,7 @@ TEST(each_node_is_missed)
     for (int i = 0; i < COUNT(rows); i++) {
         launch_of l = launch_make(rows[i].file, rows[i].kernel, rows[i].settings, &target);
         const char *why = NULL;
-        if (l.kernel) l.kernel->knob_turns = rows[i].turns; /* a wish of `tune`, which is no setting of a kernel */
+        if (l.kernel) l.kernel->knobs[KNOB_TURNS] = rows[i].turns; /* a wish of `tune`, which is no setting of a kernel */
         const sched_machine machine = {target.arch, target.multiprocessors, target.shared_bytes};
         const schedule *s = l.kernel ? schedule_phase(l.kernel, 0, &machine, l.memory, &why) : NULL;
         EXPECT(s && s->choice.turns == rows[i].turns);
