@@ -117,14 +117,13 @@ static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tens
     qn_tensor x = dense;
     for (int i = 0; n->bottom[i]; i++) x = layer(d, &next, x, !n->bottom[i + 1]);
     qn_tensor looked = looked_up(d, sparse);
-    qn_tensor both[] = {qn_reshape(x, QN_SHAPE(batch, 1, WIDTH)), looked};
-    qn_tensor t = qn_concat(both, 2, 1);
     qn_tensor z;
     if (n->outer) {
-        qn_tensor c = qn_reshape(t, QN_SHAPE(batch, all));
+        qn_tensor both[] = {qn_reshape(x, QN_SHAPE(batch, 1, WIDTH)), looked};
+        qn_tensor c = qn_reshape(qn_concat(both, 2, 1), QN_SHAPE(batch, all));
         z = qn_reshape(qn_mul(qn_unsqueeze(c, 2), qn_unsqueeze(c, 1)), QN_SHAPE(batch, all * all));
     } else {
-        qn_call_kernel(module, gpu ? "interact_warp" : "interact", NULL, &t, 1, &z, 1);
+        qn_call_kernel(module, gpu ? "interact_warp" : "interact", NULL, (qn_tensor[]){x, looked}, 2, &z, 1);
     }
     for (int i = 0; n->top[i]; i++) z = layer(d, &next, z, !n->top[i + 1]);
     return qn_reshape(z, QN_SHAPE(batch));

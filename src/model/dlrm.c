@@ -294,13 +294,13 @@ static qn_tensor interaction(const forward *f, qn_tensor dense, qn_tensor looked
 {
     qn_dlrm *d = f->d;
     int64_t batch = qn_tensor_extent(dense, 0), width = d->config.width, all = (d->config.sparse_count + 1) * width;
-    qn_tensor both[] = {qn_reshape(dense, QN_SHAPE(batch, 1, width)), looked};
-    qn_tensor t = qn_concat(both, 2, 1), z = {0};
+    qn_tensor z = {0};
     if (d->config.interaction == QN_INTERACT_DOT) {
-        qn_call_kernel(d->module, d->interact, NULL, &t, 1, &z, 1);
+        qn_call_kernel(d->module, d->interact, NULL, (qn_tensor[]){dense, looked}, 2, &z, 1);
         return z;
     }
-    qn_tensor c = qn_reshape(t, QN_SHAPE(batch, all));
+    qn_tensor both[] = {qn_reshape(dense, QN_SHAPE(batch, 1, width)), looked};
+    qn_tensor c = qn_reshape(qn_concat(both, 2, 1), QN_SHAPE(batch, all));
     int64_t columns = interaction_columns(&d->config), more = filled_up(columns) - columns;
     z = d->config.interaction == QN_INTERACT_CAT
             ? c

@@ -580,7 +580,68 @@ TEST(wrong_calls)
     EXPECT(qn_dlrm_eval(context, absent, &o, &r, &error) == QN_BAD_FILE);
 }
 
+/* ---- gradients of the interaction's kernels ---- */
+
+enum { SAMPLES = 3, LOOKED = 6, ROW = 5, ALL_PAIRS = LOOKED * (LOOKED + 1) / 2, OUT = (ROW + ALL_PAIRS + 3) / 4 * 4 };
+
+/* x [SAMPLES][ROW], t [SAMPLES][LOOKED][ROW] and d_z [SAMPLES][OUT] to d_x and d_t, in plain loops. */
+static void interact_back(const float *x, const float *t, const float *d_z, float *d_x, float *d_t)
+{
+    for (int b = 0; b < SAMPLES; b++) {
+        const float *rows[LOOKED + 1] = {x + b * ROW};
+        float *d_rows[LOOKED + 1] = {d_x + b * ROW};
+        for (int g = 0; g < LOOKED; g++) {
+            rows[g + 1] = t + (b * LOOKED + g) * ROW;
+            d_rows[g + 1] = d_t + (b * LOOKED + g) * ROW;
+        }
+        for (int g = 0; g <= LOOKED; g++)
+            for (int e = 0; e < ROW; e++) d_rows[g][e] = g ? 0 : d_z[b * OUT + e];
+        for (int i = 1; i <= LOOKED; i++)
+            for (int j = 0; j < i; j++)
+                for (int e = 0; e < ROW; e++) {
+                    float d = d_z[b * OUT + ROW + i * (i - 1) / 2 + j];
+                    d_rows[i][e] += d * rows[j][e];
+                    d_rows[j][e] += d * rows[i][e];
+                }
+    }
+}
+
+static void check_interaction(const char *device, const char *kernel)
+{
+    qn_tape *tape;
+    qn_module *module;
+    qn_context *raw;
+    float x[SAMPLES * ROW], t[SAMPLES * LOOKED * ROW], d_z[SAMPLES * OUT], d_x[SAMPLES * ROW],
+        d_t[SAMPLES * LOOKED * ROW], found_x[SAMPLES * ROW], found_t[SAMPLES * LOOKED * ROW];
+    EXPECT_OK(qn_context_open(&(qn_context_options){.allow_raw = true}, &raw, &error));
+    EXPECT_OK(qn_module_load_file(raw, QUERN_ROOT "/kernels/dlrm.qn", &module, &error));
+    EXPECT_OK(qn_tape_new(raw, device, &tape, &error));
+    for (int i = 0; i < SAMPLES * ROW; i++) x[i] = (float)(i * 7 % 13) - 6;
+    for (int i = 0; i < SAMPLES * LOOKED * ROW; i++) t[i] = (float)(i * 5 % 11) - 5;
+    for (int i = 0; i < SAMPLES * OUT; i++) d_z[i] = (float)(i * 3 % 7) - 3;
+    interact_back(x, t, d_z, d_x, d_t);
+    qn_tensor in[] = {qn_from_memory(tape, x, QN_F32, QN_SHAPE(SAMPLES, ROW)),
+                      qn_from_memory(tape, t, QN_F32, QN_SHAPE(SAMPLES, LOOKED, ROW))};
+    qn_tensor z, d[2];
+    qn_call_kernel(module, kernel, NULL, in, 2, &z, 1);
+    qn_tensor weights = qn_from_memory(tape, d_z, QN_F32, QN_SHAPE(SAMPLES, OUT));
+    qn_grad(qn_sum(qn_mul(z, weights), QN_ALL, false), in, 2, d);
+    EXPECT_OK(qn_eval(tape, d, 2, &error));
+    EXPECT_OK(qn_tensor_read(d[0], found_x, sizeof(found_x), &error));
+    EXPECT_OK(qn_tensor_read(d[1], found_t, sizeof(found_t), &error));
+    EXPECT(!memcmp(found_x, d_x, sizeof(d_x)) && !memcmp(found_t, d_t, sizeof(d_t))); /* whole numbers */
+    qn_tape_free(tape);
+    qn_context_close(raw);
+}
+
+TEST(gradients_of_the_interaction)
+{
+    check_interaction("cpu", "interact");
+    check_interaction("emu", "interact_warp");
+}
+
 TEST_MAIN(CASE(configurations), CASE(faults_of_configurations), CASE(rows_of_the_talk),
           CASE(logits_are_those_of_plain_loops), CASE(files_have_the_names_and_shapes_of_pytorch),
           CASE(resumed_runs_come_to_the_same_bits), CASE(progress_and_event_files), CASE(damaged_event_files),
-          CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls))
+          CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls),
+          CASE(gradients_of_the_interaction))
