@@ -83,9 +83,10 @@ static qn_status compile_chunk(tuning *t, int first, int count, int threads, qn_
             continue;
         }
         jobs[ready].usual = true;
+        jobs[ready].slot = b->slot;
         numbers[ready++] = number;
     }
-    calls_compile(jobs, ready, b->slot, threads);
+    calls_compile(jobs, ready, threads);
     for (int i = 0; i < ready; i++) {
         finish_job(t, &t->items[numbers[i]], &jobs[i]);
         qn_call_free(jobs[i].call);

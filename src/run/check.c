@@ -1,7 +1,8 @@
 /*
  * `check`. In: a file. Out: for every kernel, findings of the checking interpreter at odd and even sizes in random
- * program order, then the disagreements of every other device with it, on contiguous arrays and on views with gaps; one
- * summary line a kernel. The CUDA text runs on `emu` in its checked mode, at one size unless that device is asked for. A raw kernel has no IR: it is compared with the first variant of the bench that names it.
+ * program order, then the disagreements of every other device with it (check_devices.c); one summary line a kernel. The
+ * CUDA text runs on `emu` in its checked mode, at one size unless that device is asked for. A raw kernel has no IR: it is
+ * compared with the first variant of the bench that names it. Cases are compiled side by side and run one by one.
  * SPDX-License-Identifier: MIT
  */
 #include "run/check_state.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #define KERNEL_LIMIT_NS ((int64_t)20 * 1000000000) /* after this the remaining cases of a kernel are left out */
-#define INSTRUMENTED_CASES 2
+#define LEAST_TOGETHER 8    /* cases: not all of them are compiled for, and some take longer than others */
 #define STEP_LIMIT 20000000 /* ops of one program, unless the options say otherwise */
 
 static qn_status apply(checker *c, qn_call *call, const check_case *at, qn_error *error)
@@ -46,7 +47,7 @@ static qn_status match_types(checker *c, qn_call *call, qn_error *error)
     return QN_OK;
 }
 
-static qn_status prepare(checker *c, kernel_entry *entry, const check_case *at, qn_call **out, qn_error *error)
+qn_status checker_prepare(checker *c, kernel_entry *entry, const check_case *at, qn_call **out, qn_error *error)
 {
     QN_TRY(qn_call_new(c->module, entry->name, out, error));
     (*out)->kernel = function_spread((*out)->kernel, entry->spread);
@@ -67,206 +68,12 @@ static bool is_refusal(const qn_error *error)
            (error->code == E502 || error->code == E503 || error->code == E509 || error->code == E510);
 }
 
-/* A `double` that was computed in `float`, or a `float` that was rounded to 16 bits on the way, is as good as that. */
-static void find_rounding(tile_kernel *k, tile_block *b, tile_op *op, void *context)
-{
-    dtype *least = context;
-    for (int i = 0; i < op->result_count; i++) {
-        dtype elem = tile_type_of(k, op->results[i]).elem;
-        bool computed = op->code == OP_CONVERT || ops[op->code].class == CLASS_BINARY ||
-                        ops[op->code].class == CLASS_TERNARY || ops[op->code].class == CLASS_FOLD;
-        if (!computed || !dtype_is_float(elem)) continue;
-        if (dtypes[elem].size_bytes < dtypes[*least].size_bytes || elem == DT_BF16) *least = elem;
-    }
-}
-
-static void tolerances(const checker *c, const qn_call *call, dtype elem, double *relative, double *absolute)
-{
-    dtype least = elem;
-    tile_kernel *k = call->instance->kernel;
-    for (int i = 0; dtype_is_float(elem) && i < k->phase_count; i++) tile_walk(k, k->phases[i], find_rounding, &least);
-    if (call_is_function(call) && dtype_is_float(elem)) {
-        dtype other = call->instance->narrowest; /* eager rounds to it where fused does not */
-        if (dtypes[other].size_bytes < dtypes[least].size_bytes || other == DT_BF16) least = other;
-    }
-    tolerance_default(least, relative, absolute);
-    const ast_file *file = c->module->file;
-    const ast *clause = clause_of(bench_of(file, c->entry->name), "tolerance");
-    if (!clause || !dtype_is_float(elem)) return;
-    double given[2] = {0, 0};
-    for (int i = 0; i < clause->list.count && i < 2; i++) {
-        diagnostics d = {.memory = c->memory};
-        bindings nothing = {0};
-        const char *unbound = NULL;
-        binding b = {0};
-        if (lang_evaluate(file, clause->list.items[i], &nothing, 1, &d, &b, &unbound))
-            given[i] = b.kind == BIND_FLOAT ? b.number.f : (double)b.number.i;
-    }
-    /* A tolerance is written for the bench's types; a smaller type keeps its own. */
-    *relative = MAXIMUM(*relative, given[0]);
-    *absolute = MAXIMUM(*absolute, given[1]);
-}
-
-static void index_words(const array_view *v, int64_t index, char *out, size_t size)
-{
-    int64_t at[MAX_RANK] = {0};
-    for (int a = v->rank - 1; a >= 0; a--) {
-        at[a] = index % v->extents[a];
-        index /= v->extents[a];
-    }
-    size_t used = 0;
-    out[0] = 0;
-    for (int a = 0; a < v->rank && used < size; a++)
-        used += (size_t)snprintf(out + used, size - used, "[%lld]", (long long)at[a]);
-}
-
-/* The truth of this case some times again, each time with every input moved by its last bit: what that does to a result is
- * what rounding does to it, and a device that is so far off is not wrong. */
-static void shake_truth(checker *c, const check_case *at, const array_view *truth)
-{
-    int count = c->truth->param_count;
-    if (c->moved) return;
-    c->moved = ARENA_ARRAY(c->memory, double *, count + 1);
-    for (int seed = 0; seed < 3; seed++) {
-        qn_error error;
-        qn_call *call;
-        bool any = false;
-        if (prepare(c, c->truth, at, &call, &error) != QN_OK) return;
-        call->mode = QN_EAGER;
-        for (int i = 0; i < count; i++) {
-            param_kind kind = c->truth->params[i].kind;
-            if (kind == PARAM_IN || kind == PARAM_INOUT) any |= view_shake(&call->arguments[i].view, seed);
-        }
-        bool ran = any && call_launch(call, c->ref_slot, NULL, &error) == QN_OK;
-        for (int i = 0; ran && i < count; i++) {
-            if (!truth[i].data || !dtype_is_float(truth[i].elem)) continue;
-            if (!c->moved[i]) c->moved[i] = ARENA_ARRAY(c->memory, double, view_count(&truth[i]) + 1);
-            moved_note(c->moved[i], &truth[i], &call->arguments[i].view);
-        }
-        qn_call_free(call);
-    }
-}
-
-/* Every output of `call` against the copies of the truth. */
-static void compare(checker *c, const check_case *at, const char *device, const qn_call *call, const array_view *truth)
-{
-    for (int i = 0; i < c->entry->param_count; i++) {
-        const parameter *p = &c->entry->params[i];
-        int other;
-        if ((p->kind != PARAM_OUT && p->kind != PARAM_INOUT) || !entry_param(c->truth, p->name, &other)) continue;
-        const array_view *actual = &call->arguments[i].view, *expected = &truth[other];
-        if (!expected->data) continue;
-        if (expected->elem != actual->elem || expected->rank != actual->rank ||
-            memcmp(expected->extents, actual->extents, sizeof(actual->extents[0]) * (size_t)actual->rank)) {
-            checker_tell(c, at, device, "an output has another type or shape than in the reference");
-            continue;
-        }
-        double relative, absolute;
-        tolerances(c, call, expected->elem, &relative, &absolute);
-        comparison result = arrays_compare(actual, expected, relative, absolute);
-        if (result.wrong && dtype_is_float(expected->elem)) {
-            shake_truth(c, at, truth);
-            result = arrays_compare_moved(actual, expected, c->moved[other], relative, absolute);
-        }
-        if (!result.wrong) continue;
-        char index[160];
-        index_words(expected, result.first, index, sizeof(index));
-        char words[600];
-        plain_print(
-            words, sizeof(words),
-            "`%s%s` is %.9g, the reference has %.9g (allowed difference %.3g); %lld of %lld elements differ, at most "
-            "by %.3g",
-            p->name, index, result.actual, result.expected, result.allowed, (long long)result.wrong,
-            (long long)result.count, result.worst);
-        checker_tell(c, at, device, words);
-    }
-}
-
-/* On a GPU an access outside an array takes the device away and tells no line. So the first cases of a kernel run with
- * every access tested before they run as they are. False: that found something. */
-static bool run_instrumented(checker *c, const check_case *at, int slot)
-{
-    device_slot *s = &c->context->slots[slot];
-    if (!s->driver->set_checked || !s->driver->memory || c->compared >= INSTRUMENTED_CASES) return true;
-    qn_error error;
-    qn_call *call;
-    s->driver->set_checked(s->device, true);
-    s->checked = true;
-    qn_status status = prepare(c, c->entry, at, &call, &error);
-    if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status != QN_OK) checker_tell_failure(c, at, s->name, &error);
-    qn_call_free(call);
-    s->driver->set_checked(s->device, false);
-    s->checked = false;
-    return status == QN_OK;
-}
-
-/* Runs the case on one device as it is. */
-static void run_device(checker *c, const check_case *at, int slot, const array_view *truth)
-{
-    const char *device = c->context->slots[slot].name;
-    qn_error error;
-    qn_call *call;
-    if (!run_instrumented(c, at, slot)) return;
-    qn_status status = prepare(c, c->entry, at, &call, &error);
-    if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status == QN_OK)
-        compare(c, at, device, call, truth);
-    else
-        checker_tell_failure(c, at, device, &error);
-    c->compared++;
-    qn_call_free(call);
-}
-
-/* The same with every array laid out in another way, over memory with gaps. */
-static void run_strided(checker *c, const check_case *at, int slot, int style, const array_view *truth)
-{
-    char device[64];
-    snprintf(device, sizeof(device), "%s (strided arrays)", c->context->slots[slot].name);
-    qn_error error;
-    qn_call *call;
-    int most = c->entry->param_count + 1;
-    array_view *views = ARENA_ARRAY(c->memory, array_view, most);
-    void **bases = ARENA_ARRAY(c->memory, void *, most);
-    size_t *sizes = ARENA_ARRAY(c->memory, size_t, most);
-    qn_status status = prepare(c, c->entry, at, &call, &error);
-    if (status == QN_OK) status = call_bind(call, slot, false, &error); /* gives the outputs their extents */
-    for (int i = 0; status == QN_OK && i < c->entry->param_count; i++) {
-        const parameter *p = &c->entry->params[i];
-        if (p->rank < 0 || p->kind == PARAM_SCRATCH) continue;
-        array_view from = call->arguments[i].view;
-        if (!view_scatter(&from, style + i, &views[i], &bases[i], &sizes[i])) {
-            status = error_set(&error, QN_NO_MEMORY, "no memory for a strided copy of `%s`", p->name);
-            break;
-        }
-        if (p->kind != PARAM_OUT) view_assign(&views[i], &from);
-        status = qn_call_set_memory(call, p->name, views[i].data, (qn_dtype)from.elem, from.rank, views[i].extents,
-                                    views[i].strides, &error);
-    }
-    if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status == QN_OK)
-        compare(c, at, device, call, truth);
-    else
-        checker_tell_failure(c, at, device, &error);
-    for (int i = 0; i < c->entry->param_count; i++) {
-        if (!bases[i]) continue;
-        if (status == QN_OK && !view_gaps_intact(&views[i], bases[i], sizes[i])) {
-            char words[200];
-            snprintf(words, sizeof(words), "memory outside the array `%s` was written", c->entry->params[i].name);
-            checker_tell(c, at, device, words);
-        }
-        memory_free(bases[i]);
-    }
-    c->compared++;
-    qn_call_free(call);
-}
-
 /* The truth: the interpreter with every check, in a random order of programs. Copies of its outputs into truth[]. */
 static qn_status run_truth(checker *c, const check_case *at, int number, array_view *truth, qn_error *error)
 {
     qn_call *call;
     findings found = {0};
-    QN_TRY(prepare(c, c->truth, at, &call, error));
+    QN_TRY(checker_prepare(c, c->truth, at, &call, error));
     call->mode = QN_EAGER; /* of a tensor function: one op at a time, each rounded */
     interp_options interp = {.check = true,
                              .order_seed = c->options->seed + (uint64_t)number + 1,
@@ -318,7 +125,7 @@ bool checker_wants_text(const checker *c, int slot)
            slot_about(c->context, slot)->available;
 }
 
-static void run_case(checker *c, const check_case *at, int number)
+static void run_case(checker *c, const check_case *at, int number, check_runs *runs)
 {
     array_view *truth = ARENA_ARRAY(c->memory, array_view, c->truth->param_count + 1);
     qn_error error;
@@ -336,16 +143,7 @@ static void run_case(checker *c, const check_case *at, int number)
     }
     c->ran++;
     if (status != QN_OK && status != QN_FINDING) checker_tell_failure(c, at, "ref", &error);
-    bool raw = c->truth != c->entry;
-    for (int slot = 0; status == QN_OK && slot < c->context->slot_count; slot++) {
-        if (at->as_cuda && checker_wants_text(c, slot)) {
-            run_device(c, at, slot, truth);
-            c->as_cuda++;
-        }
-        if (!checker_wants(c, slot) || !(at->on_devices || raw)) continue;
-        run_device(c, at, slot, truth);
-        if (at->strided && !raw) run_strided(c, at, slot, number, truth);
-    }
+    if (status == QN_OK) check_runs_compare(c, at, runs, truth);
     for (int i = 0; i < c->truth->param_count; i++) memory_free(truth[i].data);
     c->moved = NULL;
     if (c->options->verbose) {
@@ -406,11 +204,19 @@ static void check_kernel(checker *c, kernel_entry *entry)
     check_cases cases = {0};
     check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, c->memory, &cases);
     int64_t start = clock_now_ns();
-    for (int i = 0; i < cases.count && !c->stopped; i++) {
-        run_case(c, &cases.items[i], i);
-        c->stopped = clock_now_ns() - start > KERNEL_LIMIT_NS && i + 1 < cases.count;
-        if (c->findings >= 10 || c->endless || c->ended)
-            break; /* enough to read; the other sizes would not end either */
+    bool enough = false; /* to read; the other sizes would not end either */
+    /* The first case alone, as what is wrong is mostly wrong there; then several at a time. */
+    for (int first = 0, count = 1; first < cases.count && !c->stopped && !enough; first += count) {
+        if (first) count = MINIMUM(MAXIMUM(cpu_count(), LEAST_TOGETHER), cases.count - first);
+        check_runs *runs = ARENA_ARRAY(c->memory, check_runs, count);
+        for (int i = 0; i < count; i++) check_runs_make(c, &cases.items[first + i], first + i, &runs[i]);
+        if (count > 1) check_runs_compile(runs, count);
+        for (int i = 0; i < count; i++) {
+            if (!c->stopped && !enough) run_case(c, &cases.items[first + i], first + i, &runs[i]);
+            check_runs_free(&runs[i]);
+            c->stopped |= clock_now_ns() - start > KERNEL_LIMIT_NS && first + i + 1 < cases.count;
+            enough = c->findings >= 10 || c->endless || c->ended;
+        }
     }
     if (!c->ended) checker_summary(c);
     checker_tell_each(c);
@@ -430,7 +236,7 @@ static qn_call *bind_first(checker *c, kernel_entry *entry, qn_error *error)
         qn_call_free(call);
         call = NULL;
         c->entry = c->truth = entry;
-        bound = !cases.items[i].empty && prepare(c, entry, &cases.items[i], &call, error) == QN_OK &&
+        bound = !cases.items[i].empty && checker_prepare(c, entry, &cases.items[i], &call, error) == QN_OK &&
                 call_bind(call, c->ref_slot, true, error) == QN_OK;
     }
     arena_free(memory);

@@ -1,5 +1,6 @@
 /*
- * A check at work, for check.c (what is run) and check_tell.c (what is said about it).
+ * A check at work, for check.c (what is run), check_devices.c (on what else) and check_tell.c (what is
+ * said about it).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_RUN_CHECK_STATE_H
@@ -41,7 +42,32 @@ typedef struct checker {
     int total_findings;
 } checker;
 
-/* check.c: is this device compared, does the CUDA text run there beside it? */
+/* One launch that is compared with the truth. */
+typedef struct check_run {
+    qn_call *call; /* NULL: it could not be prepared */
+    int slot;
+    bool strided, as_cuda;
+    array_view *views; /* of strided ones, by parameter, with what to free and its size; NULL elsewhere */
+    void **bases;
+    size_t *sizes;
+    qn_status status;
+    qn_error error;
+} check_run;
+
+typedef struct check_runs { /* all of one case */
+    check_run *items;
+    int count;
+} check_runs;
+
+/* check_devices.c */
+void check_runs_make(checker *c, const check_case *at, int number, check_runs *runs);
+void check_runs_compile(check_runs *runs, int count); /* of several cases at once; nothing is launched */
+void check_runs_compare(checker *c, const check_case *at, check_runs *runs, const array_view *truth);
+void check_runs_free(check_runs *runs);
+
+/* check.c: a call of the case with generated inputs */
+qn_status checker_prepare(checker *c, kernel_entry *entry, const check_case *at, qn_call **out, qn_error *error);
+/* Is this device compared, does the CUDA text run there beside it? */
 bool checker_wants(const checker *c, int slot);
 bool checker_wants_text(const checker *c, int slot);
 

@@ -11,7 +11,7 @@
 
 typedef struct queue {
     compile_job *jobs;
-    int count, slot;
+    int count;
     _Atomic int next;
     _Atomic bool is_short; /* of memory: one of the threads was */
 } queue;
@@ -27,10 +27,12 @@ void call_usual_views(qn_call *call)
     }
 }
 
-static qn_status compile_one(compile_job *j, int slot)
+static qn_status compile_one(compile_job *j)
 {
     HEAP_ENTER(&j->error);
     qn_call *call = j->call;
+    int slot = j->slot;
+    if (call_is_function(call)) return function_compile(call, slot, &j->error);
     if (!j->usual) {
         if (!call->bound || call->slot != slot) QN_TRY(call_bind(call, slot, false, &j->error));
         if (!call->variant) QN_TRY(variant_get(call, &call->variant, &j->error));
@@ -50,15 +52,15 @@ static void *work(void *context)
     queue *q = context;
     for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->count;) {
         compile_job *j = &q->jobs[i];
-        j->status = compile_one(j, q->slot);
+        j->status = compile_one(j);
         if (heap_take_short()) atomic_store(&q->is_short, true); /* the next one may be luckier */
     }
     return NULL;
 }
 
-void calls_compile(compile_job *jobs, int count, int slot, int threads)
+void calls_compile(compile_job *jobs, int count, int threads)
 {
-    queue q = {.jobs = jobs, .count = count, .slot = slot};
+    queue q = {.jobs = jobs, .count = count};
     pthread_t started[MOST_THREADS];
     int running = 0;
     threads = MINIMUM(MINIMUM(threads, count), MOST_THREADS);

@@ -332,6 +332,13 @@ qn_status function_launch(qn_call *call, int slot, qn_error *error)
     return QN_OK;
 }
 
+qn_status function_compile(qn_call *call, int slot, qn_error *error)
+{
+    bool same;
+    QN_TRY(make_ready(call, slot, true, &same, error));
+    return make_plan(call, error);
+}
+
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error)
 {
     bool same;

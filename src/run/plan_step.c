@@ -159,9 +159,9 @@ qn_status steps_compile(plan_build *b, qn_error *error)
         for (int i = 0; i < b->call_count; i++) {
             if (!b->calls[i] || (first_of_entry(b, i) == i) != (round == 0)) continue;
             steps[count] = i;
-            jobs[count++] = (compile_job){.call = b->calls[i]};
+            jobs[count++] = (compile_job){.call = b->calls[i], .slot = b->request->slot};
         }
-        calls_compile(jobs, count, b->request->slot, cpu_count());
+        calls_compile(jobs, count, cpu_count());
         for (int i = 0; i < count && status == QN_OK; i++) {
             status = jobs[i].status;
             if (status != QN_OK)

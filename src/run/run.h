@@ -289,6 +289,7 @@ void function_key(const qn_call *call, arena *memory, const bindings *extents, b
 /* The parameters and results of one instance as a kernel with an empty body. False: diagnostics say why. */
 bool function_signature(const kernel_entry *entry, instance *i, const bindings *constants, diagnostics *d);
 qn_status function_launch(qn_call *call, int slot, qn_error *error);
+qn_status function_compile(qn_call *call, int slot, qn_error *error); /* all of a launch but the launch */
 /* Without waiting, on a device with streams; arrays must be on the device. */
 qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 /* Bytes of scratch memory of a launch; plans it. Arrays must be on the device. */
@@ -338,14 +339,15 @@ struct cache *context_cache(qn_context *context); /* opened at the first use; th
 typedef struct compile_job {
     qn_call *call; /* with every input set; */
     bool usual;    /* or only sizes: for row-major, aligned arrays of these */
+    int slot;
     qn_status status;
     qn_error error;
-    variant *variant; /* what was made, or found */
+    variant *variant; /* what was made, or found; NULL: a tensor function's are many */
 } compile_job;
-/* Binds and compiles each call in up to `threads` threads; the status of each is in its job. */
 /* A call that was bound with inputs_too gets views as those of row-major, aligned arrays. */
 void call_usual_views(qn_call *call);
-void calls_compile(compile_job *jobs, int count, int slot, int threads);
+/* Binds and compiles each call in up to `threads` threads; the status of each is in its job. */
+void calls_compile(compile_job *jobs, int count, int threads);
 
 /* staging.c: devices with memory of their own. */
 /* Views become the device's: buffers on it as they are, mirrors for host memory. `host_allowed` false: host memory is

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <quern/workbench.h>
 #include <sys/stat.h>
 
 #define CALLS 6
@@ -22,14 +23,17 @@ static qn_error error;
 static float x[1000];
 static char folder[] = "/tmp/quern-parallel-XXXXXX";
 
-/* The system's compiler, after a while. */
+/* The system's compiler, after a while, with a note of how many there are. */
 static bool slow_compiler(void)
 {
-    char path[200], words[300], real[1024];
+    char path[200], words[600], real[1024];
     if (!program_find("cc", real, sizeof(real)) || !mkdtemp(folder)) return false;
     snprintf(path, sizeof(path), "%s/slow-cc-1", folder);
-    snprintf(words, sizeof(words), "#!/bin/sh\nsleep %d.%03d\nexec %.200s \"$@\"\n", SLEEP_MS / 1000, SLEEP_MS % 1000,
-             real);
+    snprintf(words, sizeof(words),
+             "#!/bin/sh\nhere=$(dirname \"$0\")\n: >\"$here/running.$$\"\nsleep %d.%03d\n"
+             "ls \"$here\"/running.* | wc -l >>\"$here/together\"\n%.200s \"$@\"\n"
+             "code=$?\nrm -f \"$here/running.$$\"\nexit $code\n",
+             SLEEP_MS / 1000, SLEEP_MS % 1000, real);
     if (file_write(path, words, strlen(words), NULL) || chmod(path, 0700)) return false;
     setenv("QUERN_CC", path, 1);
     return true;
@@ -55,9 +59,10 @@ static double compile_all(bool different, int64_t *compiles)
     EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1}, &context, &error) == QN_OK);
     EXPECT(qn_module_load_text(context, "twice.qn", source, &module, &error) == QN_OK);
     EXPECT(context_slot(context, "cpu", &slot, &error) == QN_OK);
-    for (int i = 0; i < CALLS; i++) jobs[i].call = call_of(module, different ? 16 << i : 64);
+    for (int i = 0; i < CALLS; i++)
+        jobs[i] = (compile_job){.call = call_of(module, different ? 16 << i : 64), .slot = slot};
     int64_t start = clock_now_ns();
-    calls_compile(jobs, CALLS, slot, CALLS);
+    calls_compile(jobs, CALLS, CALLS);
     double time_ms = (double)(clock_now_ns() - start) * 1e-6;
     *compiles = context->compiles;
     for (int i = 0; i < CALLS; i++) {
@@ -101,13 +106,49 @@ TEST(each_failure_is_its_own)
     EXPECT(context_slot(context, "cpu", &slot, &error) == QN_OK);
     jobs[0].call = call_of(module, 64);
     EXPECT(qn_call_new(module, "twice", &jobs[1].call, &error) == QN_OK); /* its array is missing */
-    calls_compile(jobs, 2, slot, 2);
+    jobs[0].slot = jobs[1].slot = slot;
+    calls_compile(jobs, 2, 2);
     EXPECT(jobs[0].status == QN_OK);
     EXPECT(jobs[1].status == QN_BAD_CALL && strstr(jobs[1].error.message, "array `x` of kernel `twice` is not given"));
     qn_call_free(jobs[0].call);
     qn_call_free(jobs[1].call);
     qn_module_free(module);
     qn_context_close(context);
+}
+
+/* How many compilers ran at once since it was asked last. */
+static int most_together(void)
+{
+    char path[200];
+    int most = 0, count;
+    snprintf(path, sizeof(path), "%s/together", folder);
+    FILE *file = fopen(path, "r");
+    while (file && fscanf(file, "%d", &count) == 1) most = MAXIMUM(most, count);
+    if (file) fclose(file);
+    remove(path);
+    return most;
+}
+
+static void ignore_text(void *user, const char *words, size_t length)
+{
+    (void)user, (void)words, (void)length;
+}
+
+/* A tensor function is compiled for each of the sizes that `check` tries: side by side, though they run one by one. */
+TEST(cases_of_check_side_by_side)
+{
+    qn_context *context;
+    char path[200];
+    snprintf(path, sizeof(path), "%s/cases.qn", folder);
+    FILE *file = fopen(path, "w");
+    EXPECT(file && fputs("tensor f(float x[n]) { return x * float(n); }\n", file) >= 0 && !fclose(file));
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1}, &context, &error) == QN_OK);
+    qn_check_options options = {.device = "cpu"};
+    most_together(); /* of the tests before */
+    EXPECT(qn_check_file(context, path, &options, ignore_text, NULL, &error) == QN_OK);
+    EXPECT(cpu_count() < 2 || most_together() >= 3); /* a plan's own are two at most */
+    qn_context_close(context);
+    remove(path);
 }
 
 TEST(opening)
@@ -157,4 +198,4 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(different_variants_side_by_side), CASE(the_same_variant_once),
-          CASE(each_failure_is_its_own), CASE(looking_does_not_wait), CASE(closing))
+          CASE(each_failure_is_its_own), CASE(cases_of_check_side_by_side), CASE(looking_does_not_wait), CASE(closing))
