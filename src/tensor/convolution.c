@@ -183,6 +183,14 @@ static bool image_of(graph *g, const char *op, node x, node weight, const window
     return true;
 }
 
+/* An output padding of whole strides and more: the convolution of that image has as many more results, and x as many zeros. */
+static node with_zeros(graph *g, node x, const windows *w, const qn_conv_options *given)
+{
+    int64_t none[GRAPH_RANK] = {0}, after[GRAPH_RANK] = {0}, count = 0;
+    for (int i = 0; i < w->axes; i++) count += after[2 + i] = given->output_padding[i] / w->stride[i];
+    return count ? tensor_pad(g, x, none, after, 0) : x;
+}
+
 qn_tensor qn_conv_transpose(qn_tensor x, qn_tensor weight, qn_tensor bias, const qn_conv_options *options)
 {
     const char *op = "conv_transpose";
@@ -195,6 +203,7 @@ qn_tensor qn_conv_transpose(qn_tensor x, qn_tensor weight, qn_tensor bias, const
     qn_conv_options given = options ? *options : (qn_conv_options){0};
     graph *g = tape->graph;
     if (!prepare(g, op, n, axes, &given, &w) || !image_of(g, op, n[0], n[1], &w, &given, &image)) return tape_failed();
+    if (!(n[0] = with_zeros(g, n[0], &w, &given))) return tape_failed();
     /* A convolution is linear: its gradient does not depend on the image, whose place a node of zeros takes. */
     node zeros = graph_full_double(g, tensor_elem(g, n[0]), &image, 0), place = graph_same(g, GRAPH_KEEP, zeros, 0);
     node forward = convolve(g, place, n[1], &w, given.groups ? given.groups : 1, tape->products);

@@ -187,6 +187,11 @@ TEST(convolutions_of_all_ranks)
     CHECK_OF(qn_conv_transpose(line, taps, four, &one), line, taps, four);
     qn_tensor x = numbers(QN_SHAPE(1, 2, 3, 4), -1, 1), w = numbers(QN_SHAPE(2, 3, 2, 3), -1, 1);
     CHECK_OF(qn_conv_transpose(x, w, QN_NONE, &(qn_conv_options){.stride = {2, 1}, .dilation = {1, 2}}), x, w);
+    /* Output paddings of a stride and more, which a dilation allows. */
+    CHECK_OF(qn_conv_transpose(
+                 x, w, QN_NONE,
+                 &(qn_conv_options){.padding = {1, 2}, .dilation = {4, 3}, .stride = {2, 1}, .output_padding = {3, 2}}),
+             x, w);
     qn_tensor volume = numbers(QN_SHAPE(1, 2, 3, 3, 2), -1, 1), deep = numbers(QN_SHAPE(2, 2, 2, 1, 2), -1, 1);
     CHECK_OF(qn_conv(volume, deep, QN_NONE, NULL), volume, deep);
     CHECK_OF(qn_conv_transpose(volume, deep, QN_NONE, &(qn_conv_options){.stride = {1, 2, 1}}), volume, deep);
