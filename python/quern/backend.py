@@ -27,7 +27,8 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from . import _quern, aten, choice, island, runtime
-from .aten import Unsupported
+from .aten_math import TOO_LARGE
+from .writer import Unsupported
 
 DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "product_limit": 0, "leave": ()}
 SMALL_PRODUCT, ANY_PRODUCT = 1 << 21, 1 << 62  # what is Quern's unmeasured, and where that was faster
@@ -388,7 +389,7 @@ _PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution".split())
 
 
 def _is_large(node):
-    return node.target in _PRODUCTS and (island.reason_against(node, SMALL_PRODUCT) or "").startswith(aten.TOO_LARGE)
+    return node.target in _PRODUCTS and (island.reason_against(node, SMALL_PRODUCT) or "").startswith(TOO_LARGE)
 
 
 def _cut_form(gm, options, report):

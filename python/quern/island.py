@@ -8,8 +8,8 @@ import warnings
 
 import torch
 
-from . import _quern, aten
-from .aten import Unsupported
+from . import _quern, aten, writer
+from .writer import Unsupported
 
 MOST_VALUES = 60  # inputs and results: a tensor function has 64 parameters
 MOST_RESULTS = 16
@@ -26,9 +26,9 @@ def is_tensor(node):
 def check_value(value):
     if not isinstance(value, torch.Tensor):
         return
-    if value.dtype not in aten.WORDS:
+    if value.dtype not in writer.WORDS:
         raise Unsupported(f"elements of {str(value.dtype).rpartition('.')[2]}")
-    if value.dim() > aten.MOST_AXES:
+    if value.dim() > writer.MOST_AXES:
         raise Unsupported(f"{value.dim()} axes")
     if value.layout != torch.strided:
         raise Unsupported(f"a layout of {value.layout}")
@@ -78,7 +78,7 @@ def reason_against(node, limit):
     return None
 
 
-class Writer(aten.Writer):
+class Writer(writer.Writer):
     def __init__(self, limit):
         super().__init__()
         self.products = {"limit": limit}
@@ -108,7 +108,7 @@ class Writer(aten.Writer):
             else:
                 words = str(n)
             extents.append(f"[{words}]")
-        self.parameters.append(f"{aten.WORDS[value.dtype]} {name}{''.join(extents) or '[1]'}")
+        self.parameters.append(f"{writer.WORDS[value.dtype]} {name}{''.join(extents) or '[1]'}")
         self.names[node] = name
         if not value.dim():
             self.first.append(f"let {name}_0 = squeeze({name}, axis = 0);")
@@ -127,7 +127,7 @@ class Writer(aten.Writer):
         """As torch's type: folds and scans of small whole numbers have other rules in the language, and so have numbers without axes."""
         if is_view(self.node) or value.dtype == torch.bool or (value.dtype.is_floating_point and value.dim()):
             return words
-        return f"{aten.WORDS[value.dtype]}({words})"
+        return f"{writer.WORDS[value.dtype]}({words})"
 
 
 def dense_order(value):

@@ -334,7 +334,7 @@ def index(x, key):
         at = key.index(Ellipsis)
         fill = x._rank - sum(1 for k in key if k is not None and k is not Ellipsis)
         key = key[:at] + (slice(None),) * fill + key[at + 1 :]
-    words, rank, ones, shape, axis = "", 0, [], [], 0
+    words, ones, shape, axis = "", [], [], 0
     for k in (*key, *(slice(None),) * (x._rank - sum(1 for k in key if k is not None))):
         if k is None:
             words += "[]"
