@@ -122,7 +122,8 @@ typedef struct qn_bench_options {
 QN_API QN_MUST_CHECK qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_options *options,
                                              qn_write *write, qn_write *progress, void *user, qn_error *error);
 /* Schedules as `show --stage schedule` prints them, with other numbers in the lines of launches: kernels of these names that
- * are compiled from now on follow them, on cuda and emu; one that cannot be is an error of the call. Again: instead of those. */
+ * are compiled from now on follow them, on cuda and emu; one that cannot be is an error of the call. Again: instead of
+ * those; NULL: none. */
 QN_API QN_MUST_CHECK qn_status qn_schedule_use(qn_context *context, const char *text, qn_error *error);
 /* A kernel with such a schedule that none was compiled for; NULL: there is none. */
 QN_API const char *qn_schedule_unused(const qn_context *context);

@@ -1,7 +1,7 @@
 /*
  * Inside `tune`: the candidates of one kernel at one size, and what became of each.
  *
- * tune_plan.c makes the candidates; tune.c compiles, checks, times and records them; tune_report.c writes it down.
+ * tune_plan.c makes the candidates, tune_schedule.c those of the schedule; tune.c compiles, checks, times and records them; tune_report.c writes it down.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_PROFILE_TUNE_H
@@ -49,7 +49,16 @@ typedef struct tuning {
     int best; /* -1: none */
 } tuning;
 
+typedef struct tune_choice {
+    int64_t values[64];
+    int count;
+} tune_choice;
+
+/* tune_schedule.c: knobs that make other schedules, added to the names and, by name, to their choices. */
+void tune_add_schedules(tuning *t, tune_choice *choices);
+
 /* tune_plan.c */
+bool tune_is_fixed(const tuning *t, const char *name); /* by the caller */
 /* The names and every combination that the conditions allow, at the bench's point. */
 qn_status tune_plan(tuning *t, qn_error *error);
 /* A block like the kernel's bench whose variants are these candidates (by number). */

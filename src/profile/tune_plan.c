@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_fixed(const tuning *t, const char *name)
+bool tune_is_fixed(const tuning *t, const char *name)
 {
     for (int i = 0; i < t->options->settings.count; i++) {
         const char *item = t->options->settings.items[i];
@@ -20,11 +20,6 @@ static bool is_fixed(const tuning *t, const char *name)
     }
     return false;
 }
-
-typedef struct choice {
-    int64_t values[64];
-    int count;
-} choice;
 
 static qn_status evaluate_whole(const tuning *t, const ast *expression, const bindings *known, int64_t *out,
                                 qn_error *error)
@@ -46,7 +41,7 @@ static qn_status evaluate_whole(const tuning *t, const ast *expression, const bi
 }
 
 /* Knobs are names of how a device goes about it: one that it does not follow is left alone. */
-static qn_status find_names(tuning *t, const bindings *known, choice *choices, qn_error *error)
+static qn_status find_names(tuning *t, const bindings *known, tune_choice *choices, qn_error *error)
 {
     const ast *item = t->entry->item;
     bool cpu = !target_find(t->bench.context->slots[t->bench.slot].driver->name)->threads;
@@ -55,14 +50,15 @@ static qn_status find_names(tuning *t, const bindings *known, choice *choices, q
         for (int i = 0; i < clause->list.count && !strcmp(clause->word, "tune"); i++) {
             const ast *setting = clause->list.items[i];
             const binding *now = bindings_find(known, setting->name);
-            if (is_fixed(t, setting->name) && now && now->kind == BIND_INT) /* part of what was timed all the same */
+            if (tune_is_fixed(t, setting->name) && now &&
+                now->kind == BIND_INT) /* part of what was timed all the same */
                 t->fixed = arena_print(t->bench.memory, "%s %s=%lld", t->fixed ? t->fixed : "", setting->name,
                                        (long long)now->number.i);
-            if (is_fixed(t, setting->name) || (cpu && tile_knob_find(setting->name) != KNOB_COUNT)) continue;
+            if (tune_is_fixed(t, setting->name) || (cpu && tile_knob_find(setting->name) != KNOB_COUNT)) continue;
             if (t->name_count == TUNE_MOST_NAMES)
                 return error_set(error, QN_BAD_SOURCE, "kernel `%s` tunes more than %d names", t->entry->name,
                                  TUNE_MOST_NAMES);
-            choice *to = &choices[t->name_count];
+            tune_choice *to = &choices[t->name_count];
             const ast *const *list =
                 setting->is_set ? (const ast *const *)setting->list.items : (const ast *const *)&setting->left;
             int count = setting->is_set ? setting->list.count : 1;
@@ -132,7 +128,7 @@ qn_status tune_plan(tuning *t, qn_error *error)
 {
     bench *b = &t->bench;
     bindings known = {0}, constants = {0}, extents = {0};
-    choice *choices = ARENA_ARRAY(b->memory, choice, TUNE_MOST_NAMES);
+    tune_choice *choices = ARENA_ARRAY(b->memory, tune_choice, TUNE_MOST_NAMES);
     /* What the kernel is without tuning: its constants, and the names that conditions may use. */
     qn_call *call;
     bench_variant plain = {.kernel = t->entry->name};
@@ -151,6 +147,7 @@ qn_status tune_plan(tuning *t, qn_error *error)
     qn_call_free(call);
     QN_TRY(status);
     QN_TRY(find_names(t, &known, choices, error));
+    tune_add_schedules(t, choices);
     if (!t->name_count)
         return error_set(error, QN_BAD_CALL,
                          "there is nothing to tune in kernel `%s`: list candidates of its constants, such as `tune "

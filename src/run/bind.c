@@ -192,7 +192,7 @@ qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error
     arena *memory = arena_new();
     qn_status status = call_constants(call, &call->settings, units, memory, &constants, &extents, error);
     bool done = false;
-    if (status == QN_OK && !call->context->no_tune && clause_of(e->item, "tune") &&
+    if (status == QN_OK && !call->context->no_tune && e->item->kind == AST_KERNEL &&
         tune_knows(call->context, e->name)) {
         /* Constants that the caller leaves open are as the fastest recorded configuration has them. */
         bindings settings = {0}, tuned = {0}, same = {0};

@@ -106,8 +106,11 @@ static qn_status read_all(qn_context *context, const char *source, qn_error *err
 qn_status qn_schedule_use(qn_context *context, const char *source, qn_error *error)
 {
     HEAP_ENTER(error);
-    if (!context || !source) return error_set(error, QN_BAD_CALL, "qn_schedule_use: an argument is NULL");
-    return read_all(context, source, error);
+    if (!context) return error_set(error, QN_BAD_CALL, "qn_schedule_use: the context is NULL");
+    if (source) return read_all(context, source, error);
+    edited_free(context->edited);
+    context->edited = NULL;
+    return QN_OK;
 }
 
 const char *qn_schedule_unused(const qn_context *context)

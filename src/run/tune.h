@@ -11,7 +11,7 @@
 
 #include "run/run.h"
 
-/* Is `name` a constant or knob that the kernel's `tune` clauses list? */
+/* Is `name` a knob, or a constant that the kernel's `tune` clauses list? */
 bool tune_lists(const kernel_entry *entry, const char *name);
 
 /* The key of a call whose constants and extents are bound as they are without a record. */

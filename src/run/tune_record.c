@@ -30,6 +30,7 @@ struct tune_book {
 
 bool tune_lists(const kernel_entry *entry, const char *name)
 {
+    if (tile_knob_find(name) != KNOB_COUNT && !entry_param(entry, name, NULL)) return true;
     for (int i = 0; entry->item && i < entry->item->clauses.count; i++) {
         const ast *clause = entry->item->clauses.items[i];
         if (strcmp(clause->word, "tune") != 0) continue;

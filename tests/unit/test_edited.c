@@ -1,6 +1,7 @@
 /*
- * Edited schedules: what `show --stage schedule` prints runs again, with the numbers of its launches changed; what cannot be
- * is refused with what can; a schedule that no kernel had is told.
+ * Schedules as users choose them, on emu. Edited: what `show --stage schedule` prints runs again, with the numbers of its launches changed; what cannot be
+ * is refused with what can; a schedule that no kernel had is told. Tuned: numbers that make another schedule are candidates,
+ * of a kernel that lists none, and the fastest is used.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -97,7 +98,27 @@ TEST(what_cannot_be_is_told)
     EXPECT(qn_schedule_use(context, "room a\nschedule product\n", &error) &&
            strstr(error.message, "line 1 is of no schedule"));
     EXPECT(qn_schedule_use(context, "// nothing\n", &error) && strstr(error.message, "no schedule in the text"));
-    EXPECT(qn_schedule_use(NULL, "", &error) && qn_schedule_use(context, NULL, &error));
+    EXPECT(qn_schedule_use(NULL, "", &error));
+    EXPECT(!qn_schedule_use(context, NULL, &error) && !qn_schedule_unused(context));
+}
+
+TEST(schedules_are_candidates)
+{
+    static float c[64 * 128];
+    static const char *const fixed[] = {"M=64", "N=128", "K=192", "group=8", "stages=2"};
+    text out = {0};
+    qn_tune_options options = {.device = "emu", .settings = {fixed, COUNT(fixed)}, .budget_s = 0.2};
+    bool good = !qn_tune(context, "edited.qn", "product", &options, collect, NULL, &out, &error);
+    if (!good) printf("%s\n", error.message);
+    EXPECT(good && strstr(text_get(&out), "blocks=0") && strstr(text_get(&out), " of 2 candidates"));
+    EXPECT(!strstr(text_get(&out), "turns")); /* this tile has one group of warps */
+    text_clear(&out);
+    options.settings.count = 3;
+    options.device = "cpu";
+    EXPECT(qn_tune(context, "edited.qn", "product", &options, collect, NULL, &out, &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "there is nothing to tune in kernel `product`") != NULL);
+    text_free(&out);
+    EXPECT(!run("emu", c)); /* with what was recorded */
 }
 
 TEST(opened)
@@ -113,4 +134,5 @@ TEST(closed)
     remove("edited.qn");
 }
 
-TEST_MAIN(CASE(opened), CASE(an_edited_schedule_runs), CASE(what_cannot_be_is_told), CASE(closed))
+TEST_MAIN(CASE(opened), CASE(an_edited_schedule_runs), CASE(what_cannot_be_is_told), CASE(schedules_are_candidates),
+          CASE(closed))
