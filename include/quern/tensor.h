@@ -350,11 +350,11 @@ QN_API qn_tensor qn_cdist(qn_tensor a, qn_tensor b); /* Euclidean distances of r
 /* QN_SHAPE(2, 3, -1), QN_AXES(0, 1); rank 0 is QN_RANK_0. */
 template <typename... E> inline qn_shape qn_shape_of(E... e)
 {
-    return qn_shape{(int)sizeof...(E), {(int64_t)e...}};
+    return qn_shape{int(sizeof...(E)), {int64_t(e)...}};
 }
 template <typename... E> inline qn_axes qn_axes_of(E... e)
 {
-    return qn_axes{(int)sizeof...(E), {(int)e...}};
+    return qn_axes{int(sizeof...(E)), {int(e)...}};
 }
 #define QN_SHAPE(...) qn_shape_of(__VA_ARGS__)
 #define QN_AXES(...) qn_axes_of(__VA_ARGS__)

@@ -35,6 +35,10 @@ static const habit habits[] = {
     {"triton.jit",
      "there are no decorators: a kernel is `kernel name(in float x[n], out float y[n]) launch (...) { ... }`"},
     {"triton.autotune", "list candidates behind the parameters: `tune (BLOCK in {64, 128}, warps in {4, 8})`"},
+    {"triton.Config", "list candidates behind the parameters: `tune (BLOCK in {64, 128}, warps in {4, 8})`"},
+    {"autotune", "list candidates behind the parameters: `tune (BLOCK in {64, 128}, warps in {4, 8})`"},
+    {"num_warps", "remove it, or let it be tried: `tune (warps in {4, 8})` behind the parameters"},
+    {"num_stages", "remove it, or let it be tried: `tune (stages in {2, 4})` behind the parameters"},
     {"triton.cdiv", "write `cdiv(n, BLOCK)`"},
     {"tl.static_range", "a loop is `for (int i = 0; i < n; i++)`; with constant bounds it is unrolled"},
     {"tl.range", "a loop is `for (int i = 0; i < n; i++)`"},
@@ -80,6 +84,11 @@ static const habit habits[] = {
     {"do", "write `while (condition) { ... }`"},
     {"goto", "write a loop, `while (condition) { ... }`"},
     {"std", "functions go by their bare names: `max(a, b)`"},
+    {"cub", "reductions and scans of a tile are functions: `sum(v)`, `max(v)`, `cumsum(v)`; of arrays too, in a tensor "
+            "function, with `sort(x, axis = 0)`"},
+    {"thrust", "of arrays there are `sum(x)`, `cumsum(x, axis = 0)` and `sort(x, axis = 0)`, in a tensor function"},
+    {"cooperative_groups", "a tile has no threads: reductions such as `sum(v)` use them; another phase is `then launch "
+                           "(...)`"},
     {"using", "remove it: there are no name spaces but those of `import \"name.qn\" as name;`"},
     {"namespace", "another file's names are apart with `import \"name.qn\" as name;`"},
     {"__syncwarp", "remove it: a tile has no threads to wait for"},
@@ -198,6 +207,14 @@ static const habit habits[] = {
     {"expand_as", "write `expand(x, a, b)`"},
     {"meshgrid", "write `iota(n)[:][]` and `iota(m)[][:]`"},
     {"nonzero", "shapes do not depend on values: write `where(condition, a, b)`"},
+    {"pmap", "there is one device: write the axis, functions take any rank with `[...]`"},
+    {"jacobian", "gradients are of one number: `grad(f, w)(x, w)`"},
+    {"hessian", "gradients are of one number: `grad(f, w)(x, w)`"},
+    {"vjp", "gradients are of one number: `grad(f, w)(x, w)`"},
+    {"jvp", "gradients are of one number: `grad(f, w)(x, w)`"},
+    {"fori_loop", "in a kernel a loop is `for (int i = 0; i < n; i++)`; a tensor function has none"},
+    {"while_loop", "in a kernel a loop is `while (condition)`; a tensor function has none"},
+    {"cond", "write `condition ? a : b`, of elements `where(condition, a, b)`"},
     {"vmap", "write the axis: functions take any rank with `[...]`"},
     {"Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
     {"torch.Tensor", "a tensor is its element type and its extents: `float x[B][D]`"},
@@ -300,6 +317,7 @@ static const habit beginnings[] = {
     {"linalg.", "functions go by their bare names: `norm(x)`, `a @ b`"},
     {"scipy.", "functions go by their bare names: `erf(x)`, `softmax(x, axis = 1)`"},
     {"tf.", "functions go by their bare names: `relu(x)`, `sum(x, axis = 0)`"},
+    {"lax.", "functions go by their bare names: `max(a, b)`, `cumsum(x, axis = 0)`"},
     {"jax.", "functions go by their bare names: `gelu(x)`, `softmax(x, axis = 1)`"},
     {"keras.", "functions go by their bare names: `relu(x)`, `softmax(x, axis = 1)`"},
     {"cp.", "functions go by their bare names: `exp(x)`, `sum(x, axis = 0)`"},
@@ -439,6 +457,16 @@ void habit_slice(parser *p, const ast *subscript)
         if (start->kind == AST_UNARY && !strcmp(start->word, "-") && start->left->kind == AST_NUMBER)
             diagnose(p->d, W603, start->from, "the last element of an axis n is `[n - 1]`",
                      "an index below 0 lies outside: it does not count from the end");
+        return;
+    }
+    if (length && length->kind == AST_UNARY && !strcmp(length->word, "-") && length->left->kind == AST_NUMBER) {
+        const number *ends[] = {start->kind == AST_NUMBER ? &start->number : NULL, &length->left->number};
+        const char *whole = ends[0] && !start->is_float && !length->left->is_float
+                                ? arena_print(p->file->memory, "[%lld : n - %lld]", (long long)ends[0]->i,
+                                              (long long)(ends[0]->i + ends[1]->i))
+                                : "[i : n - i]";
+        diagnose(p->d, W603, length->from, arena_print(p->file->memory, "of an axis n it is `%s`", whole),
+                 "a slice is start and length: a length below 0 is nothing, it does not count from the end");
         return;
     }
     if (!length || length->kind != AST_BINARY || strcmp(length->word, "+") || length->parenthesised) return;

@@ -264,7 +264,11 @@ static void read_number(lexer *x, token *t)
         t->is_float = true;
         t->number.f = number_parse(t->word, NULL);
         if (!good || i != length)
-            number_error(x, t, end, "write a float as `0.5`, `1e-5` or `0.5f`", "bad digit in a number");
+            number_error(x, t, end,
+                         point && !fraction         ? "a digit stands behind the point: `0.0`, `0.0f`"
+                         : first[length - 1] == 'j' ? "there are no complex numbers: two floats make one"
+                                                    : "write a float as `0.5`, `1e-5` or `0.5f`",
+                         "bad digit in a number");
         else if (whole > 1 && first[0] == '0')
             number_error(x, t, end, "write it without the zero", "leading zero");
         else if (isinf(t->number.f) || (t->is_typed && t->number.f > 3.4028235677973366e38))

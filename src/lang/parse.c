@@ -26,11 +26,14 @@ static void parse_settings(parser *p, ast_list *list)
     if (parser_accept(p, ")")) return;
     do {
         ast *setting = parser_node(p, AST_SETTING, p->now.at);
+        if (list->count && p->now.kind == TOKEN_NUMBER)
+            parser_unexpected(p, "the name of a setting", "several values are `NAME in {a, b}`");
         setting->name = parser_expect_name(p, "the name of a setting", &setting->at);
         if (parser_accept(p, "in")) {
             setting->is_set = true;
             parse_set(p, &setting->list);
         } else if (parser_expect(p, "=", "a setting is `NAME = value` or `NAME in {a, b}`")) {
+            if (parser_is(p, "{")) parser_unexpected(p, "a value", "several values are `NAME in {a, b}`");
             setting->left = parse_expression(p);
         }
         parser_push(p, list, parser_done(p, setting));

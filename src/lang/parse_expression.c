@@ -163,7 +163,10 @@ static ast *parse_subscript(parser *p, place from)
         node->is_slice = true;
         parser_advance(p);
         if (parser_is(p, ",")) return parse_commas(p, node);
-        parser_expect(p, "]", form);
+        parser_expect(p, "]",
+                      parser_is(p, ":")
+                          ? "every second of n elements is `[0 : cdiv(n, 2) : 2]`, backwards `flip(x, axis = 0)`"
+                          : form);
         return parser_done(p, node);
     }
     node->left = parse_expression(p);

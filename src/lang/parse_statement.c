@@ -238,7 +238,7 @@ static ast *parse_let(parser *p)
     } while (several && parser_accept(p, ","));
     if (several) parser_expect(p, ")", NULL);
     node->is_set = several;
-    parser_expect(p, "=", NULL);
+    parser_expect(p, "=", parser_is(p, ",") ? "several results are `let (a, b) = f(x);`" : NULL);
     node->left = parse_expression(p);
     parser_expect(p, ";", NULL);
     return parser_done(p, node);

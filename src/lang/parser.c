@@ -90,13 +90,15 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     if (missing && !advice && has_quotient(p)) advice = "`//` begins a comment; `/` of integers rounds down";
     bool word = p->now.kind == TOKEN_NAME;
     const char *habit = word && !missing ? habit_advice(p->now.word) : NULL;
-    if (!habit && !missing && p->before && !strcmp(expected, "`;`"))
-        habit = habit_advice(p->before); /* `not x`, `try {` */
+    if (!habit && !missing && p->before && (!strcmp(expected, "`;`") || !strcmp(expected, "`=`")))
+        habit = habit_advice(p->before); /* `not x`, `try {`, `let mut y` */
     if (!habit && !advice && parser_is(p, "if") && expected[0] == '`') advice = "a choice is `condition ? a : b`";
     if (!habit && !advice && parser_is(p, "[") && !strcmp(expected, "an expression"))
         advice = "there are no lists: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`";
     if (!habit && !advice && (parser_is(p, "*") || parser_is(p, "&")) && !strcmp(expected, "an expression"))
         advice = "there are no pointers: an element is `x[i]`, an array goes by its name";
+    if (!habit && !advice && parser_is(p, "<<") && !strcmp(expected, "`(`"))
+        advice = "a launch counts programs, their threads are the compiler's: `launch (cdiv(n, BLOCK))`";
     if (!habit && !advice && parser_is(p, "tile") && !strcmp(expected, "an expression"))
         advice = "a tensor several times along its axes is `repeat(x, 2, 1)`";
     parser_error(p, E104, at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
@@ -203,7 +205,7 @@ static bool foreign_type(parser *p)
         parser_advance(p);
         return true;
     }
-    if (habit || !after[0] || !strchr(",):", after[0])) return false;
+    if (habit || !after[0] || !strchr(",):=", after[0])) return false;
     parser_error(p, E104, p->now.at, "a parameter has a type, and an array its extents: `in float x[n]`, `int k`",
                  "expected a type, found `%.60s`", p->now.word);
     return true;

@@ -204,8 +204,10 @@ bool typing_condition(diagnostics *d, const typed *x, place at)
 bool typing_index(diagnostics *d, arena *memory, const typed *x, place at)
 {
     if (dtype_is_integer(x->type)) return true;
-    diagnose(d, E209, at, "use an integer, or cast: `int(x)`", "an index must be an integer, not %s",
-             kind_text(memory, x));
+    diagnose(d, E209, at,
+             x->type == DT_BOOL ? "shapes do not depend on values: `where(condition, x, 0)` keeps the shape"
+                                : "use an integer, or cast: `int(x)`",
+             "an index must be an integer, not %s", kind_text(memory, x));
     return false;
 }
 
