@@ -20,35 +20,36 @@ typedef struct steps {
 
 /* Adds factor * v as a sum over loop positions and the program's number. False: something else takes part. Scalars other
  * than program numbers are the same for all threads. */
-static bool add_steps(const emitter *e, value v, place at, int64_t factor, steps *out)
+static bool add_steps(const emitter *e, value v, place at, int64_t factor, int *ways, steps *out)
 {
     const tile_op *op = tile_def(e->k, v);
     tile_type type = tile_type_of(e->k, v);
     number n;
+    int64_t *sum;
     if (!op) return !type.rank;
+    if (--*ways < 0) return false;
     switch (op->code) {
     case OP_CONST: return true;
     case OP_IOTA:
-        if (at.axis[op->attr.index] != NO_AXIS) out->loop[(int)at.axis[op->attr.index]] += factor;
-        return true;
-    case OP_PROGRAM:
-        if (op->attr.index == 0) out->program += factor;
-        return true;
+        sum = at.axis[op->attr.index] != NO_AXIS ? &out->loop[(int)at.axis[op->attr.index]] : NULL;
+        return !sum || !__builtin_add_overflow(*sum, factor, sum);
+    case OP_PROGRAM: return op->attr.index || !__builtin_add_overflow(out->program, factor, &out->program);
     case OP_ADD:
     case OP_SUB: {
         place left = place_of_operand(e, op, 0, &at), right = place_of_operand(e, op, 1, &at);
-        return add_steps(e, op->operands[0], left, factor, out) &&
-               add_steps(e, op->operands[1], right, op->code == OP_SUB ? -factor : factor, out);
+        return add_steps(e, op->operands[0], left, factor, ways, out) &&
+               add_steps(e, op->operands[1], right, op->code == OP_SUB ? -factor : factor, ways, out);
     }
     case OP_MUL:
         for (int i = 0; i < 2; i++)
             if (tile_is_constant(e->k, op->operands[i], &n))
-                return add_steps(e, op->operands[1 - i], place_of_operand(e, op, 1 - i, &at), factor * n.i, out);
+                return !__builtin_mul_overflow(factor, n.i, &factor) &&
+                       add_steps(e, op->operands[1 - i], place_of_operand(e, op, 1 - i, &at), factor, ways, out);
         return !type.rank;
     case OP_CONVERT:
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: return add_steps(e, op->operands[0], place_of_operand(e, op, 0, &at), factor, out);
+    case OP_PERMUTE: return add_steps(e, op->operands[0], place_of_operand(e, op, 0, &at), factor, ways, out);
     default: return !type.rank;
     }
 }
@@ -90,16 +91,17 @@ void note_access(cnest *n, const tile_op *op, place at, const caddress *a)
     note->width = a->width;
     for (int axis = 0, operand = access->first_index; axis < access->rank; axis++) {
         steps s = {0};
+        int ways = TILE_MOST_WAYS;
         if (access->kind[axis] == INDEX_SLICE) {
             number step = {.i = 1};
             int loop = at.axis[access->result_axis[axis]];
-            (void)add_steps(e, op->operands[operand], place_nowhere(), 1, &s);
+            (void)add_steps(e, op->operands[operand], place_nowhere(), 1, &ways, &s);
             if (loop != NO_AXIS && !tile_is_constant(e->k, op->operands[operand + 1], &step)) step.i = 2;
             if (loop != NO_AXIS) s.loop[loop] += step.i;
             operand += 2;
         } else {
             place inner = place_of_operand(e, op, operand, &at);
-            if (!add_steps(e, op->operands[operand++], inner, 1, &s)) note->gathers = true;
+            if (!add_steps(e, op->operands[operand++], inner, 1, &ways, &s)) note->gathers = true;
         }
         for (int loop = 0; loop < MAX_RANK; loop++) note->steps[loop][axis] = s.loop[loop];
         note->program_steps[axis] = s.program;

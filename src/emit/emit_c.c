@@ -330,6 +330,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->force = ARENA_ARRAY(e->memory, bool, count);
     e->seen = ARENA_ARRAY(e->memory, int, count);
     e->seen_at = ARENA_ARRAY(e->memory, place, count);
+    e->at_launch = ARENA_ARRAY(e->memory, signed char, count);
     e->seen_now = 0;
     e->buffer_of = ARENA_ARRAY(e->memory, int, count);
     e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);

@@ -33,12 +33,13 @@ static bool bound_is_own(const emitter *e, const tile_op *bound, const tile_op *
     return false;
 }
 
-static bool mask_is_own(const emitter *e, value mask, const tile_op *load)
+static bool mask_is_own(const emitter *e, value mask, const tile_op *load, int *ways)
 {
     const tile_op *op = value_is_virtual(e, mask) ? tile_def(e->k, mask) : NULL;
-    if (!op) return false;
-    if (op->code == OP_AND) return mask_is_own(e, op->operands[0], load) && mask_is_own(e, op->operands[1], load);
-    if (op->code == OP_BROADCAST) return mask_is_own(e, op->operands[0], load);
+    if (!op || --*ways < 0) return false;
+    if (op->code == OP_AND)
+        return mask_is_own(e, op->operands[0], load, ways) && mask_is_own(e, op->operands[1], load, ways);
+    if (op->code == OP_BROADCAST) return mask_is_own(e, op->operands[0], load, ways);
     return op->code == OP_BOUND && bound_is_own(e, op, load);
 }
 
@@ -90,7 +91,8 @@ bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swap
         operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
     }
     *load = op;
-    return !mask || mask_is_own(e, mask, op);
+    int ways = TILE_MOST_WAYS;
+    return !mask || mask_is_own(e, mask, op, &ways);
 }
 
 /* ---- an operand as pointer and strides ---- */

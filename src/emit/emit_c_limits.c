@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-static void add_mask_constraints(emitter *e, value mask, place at, int axis, constraints *list)
+static void add_constraints(emitter *e, value mask, place at, int axis, int *ways, constraints *list)
 {
-    if (!value_is_virtual(e, mask)) return;
+    if (!value_is_virtual(e, mask) || --*ways < 0) return; /* with fewer of them a loop is longer than it need be */
     const tile_op *op = tile_def(e->k, mask);
     switch (op->code) {
     case OP_AND:
@@ -17,7 +17,7 @@ static void add_mask_constraints(emitter *e, value mask, place at, int axis, con
     case OP_RESHAPE:
     case OP_PERMUTE:
         for (int i = 0; i < op->operand_count; i++)
-            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, list);
+            add_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, ways, list);
         return;
     case OP_BOUND:
         if (at.axis[op->attr.index] == axis && is_one(e, op->operands[1]))
@@ -25,6 +25,12 @@ static void add_mask_constraints(emitter *e, value mask, place at, int axis, con
         return;
     default: return;
     }
+}
+
+static void add_mask_constraints(emitter *e, value mask, place at, int axis, constraints *list)
+{
+    int ways = TILE_MOST_WAYS;
+    add_constraints(e, mask, at, axis, &ways, list);
 }
 
 static bool is_identity(const emitter *e, value v, fold_kind fold)

@@ -183,11 +183,11 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
 
 /* Is the value `*base` + lane along the vectors? Positions and what is added to them; 64-bit lanes are not needed then.
  */
-static bool is_affine(nest *n, value v, place at, reg *base)
+static bool is_affine(nest *n, value v, place at, int *ways, reg *base)
 {
     emitter *e = n->e;
     const tile_op *op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
-    if (!op || tile_type_of(e->k, v).elem != DT_I64) return false;
+    if (!op || tile_type_of(e->k, v).elem != DT_I64 || --*ways < 0) return false;
     switch (op->code) {
     case OP_IOTA:
         if (at.axis[op->attr.index] == NO_AXIS || !level_is_vector(n, at.axis[op->attr.index] + 1)) return false;
@@ -195,12 +195,12 @@ static bool is_affine(nest *n, value v, place at, reg *base)
         return true;
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: return is_affine(n, op->operands[0], place_of_operand(e, op, 0, &at), base);
+    case OP_PERMUTE: return is_affine(n, op->operands[0], place_of_operand(e, op, 0, &at), ways, base);
     case OP_ADD:
     case OP_SUB:
         for (int i = 0; i < (op->code == OP_ADD ? 2 : 1); i++) {
             place other = place_of_operand(e, op, 1 - i, &at);
-            if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), base)) continue;
+            if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), ways, base)) continue;
             if (tile_type_of(e->k, op->operands[1 - i]).rank && place_level(&other, MAX_RANK) == n->loops) return false;
             reg term = nest_value(n, op->operands[1 - i], other);
             base->words = arena_print(e->memory, "%s %s %s", base->words, op->code == OP_ADD ? "+" : "-", term.words);
@@ -218,9 +218,10 @@ static bool compare_positions(nest *n, const tile_op *op, place at, reg *result)
     if (ops[op->code].class != CLASS_COMPARE || !n->vector) return false;
     for (int i = 0; i < 2; i++) {
         reg base;
+        int ways = TILE_MOST_WAYS;
         place other = place_of_operand(e, op, 1 - i, &at);
         if (place_level(&other, tile_type_of(e->k, op->operands[1 - i]).rank) == n->loops) continue;
-        if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), &base)) continue;
+        if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), &ways, &base)) continue;
         static const op_code mirrored[] = {OP_GT, OP_GE, OP_LT, OP_LE, OP_EQ, OP_NE};
         op_code code = i ? mirrored[op->code - OP_LT] : op->code;
         reg limit = nest_value(n, op->operands[1 - i], other);

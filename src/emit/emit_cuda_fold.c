@@ -78,19 +78,20 @@ static const char *fold_position(cnest *n, const sink *s)
 }
 
 /* Is it 0 at positions that do not exist? Loads give 0 there. shape: of the fold's operand. */
-static bool is_zero_outside(const emitter *e, value v, const tile_type *shape)
+static bool is_zero_outside(const emitter *e, value v, const tile_type *shape, int *ways)
 {
     const tile_op *op = tile_def(e->k, v);
     tile_type type = tile_type_of(e->k, v);
-    if (!op || !tile_shape_same(&type, shape)) return false;
+    if (!op || !tile_shape_same(&type, shape) || --*ways < 0) return false;
     if (op->code == OP_LOAD) return true;
     if (!value_is_virtual(e, v)) return false;
     switch (op->code) {
     case OP_CONVERT:
-    case OP_NEG: return is_zero_outside(e, op->operands[0], shape);
+    case OP_NEG: return is_zero_outside(e, op->operands[0], shape, ways);
     case OP_ADD:
     case OP_SUB:
-    case OP_MUL: return is_zero_outside(e, op->operands[0], shape) && is_zero_outside(e, op->operands[1], shape);
+    case OP_MUL:
+        return is_zero_outside(e, op->operands[0], shape, ways) && is_zero_outside(e, op->operands[1], shape, ways);
     default: return false;
     }
 }
@@ -116,7 +117,8 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
         return;
     }
     tile_type type = tile_type_of(e->k, s->v);
-    bool plain = s->op->attr.fold == FOLD_SUM && is_zero_outside(e, s->v, &type);
+    int ways = TILE_MOST_WAYS;
+    bool plain = s->op->attr.fold == FOLD_SUM && is_zero_outside(e, s->v, &type, &ways);
     if (n->loose || (n->in && !fold_is_guarded(n) && !plain))
         x = arena_print(e->memory, "(%s ? %s : %s)", element_in(n), x,
                         cuda_number(e, f->elem, fold_identity(s->op->attr.fold, f->elem)));

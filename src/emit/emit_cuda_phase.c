@@ -49,6 +49,7 @@ static void run_phase(emitter *e, int phase, text *body)
     e->rounds = ARENA_ARRAY(e->memory, bool, count);
     e->seen = ARENA_ARRAY(e->memory, int, count);
     e->seen_at = ARENA_ARRAY(e->memory, place, count);
+    e->at_launch = ARENA_ARRAY(e->memory, signed char, count);
     e->seen_now = 0;
     e->buffer_of = ARENA_ARRAY(e->memory, int, count);
     e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);

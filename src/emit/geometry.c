@@ -214,33 +214,50 @@ void cuda_layout_free(cuda_layout *layout)
     if (layout) arena_free(layout->memory);
 }
 
+typedef struct evaluation {
+    const tile_kernel *k;
+    const launch_plan *plan;
+    int phase;
+    int64_t *known; /* by value */
+    bool *is_known;
+} evaluation;
+
 /* An extent from the launch's scalars: what extent_at_launch allows. */
-static int64_t evaluate(const tile_kernel *k, value v, int phase, const launch_plan *plan)
+static int64_t evaluate(const evaluation *e, value v)
 {
-    const tile_op *op = tile_def(k, v);
+    const tile_op *op = tile_def(e->k, v);
     int64_t in[3] = {0}, out;
-    for (int i = 0; i < op->operand_count && i < COUNT(in); i++) in[i] = evaluate(k, op->operands[i], phase, plan);
+    if (e->is_known[v]) return e->known[v];
+    for (int i = 0; i < op->operand_count && i < COUNT(in); i++) in[i] = evaluate(e, op->operands[i]);
     switch (op->code) {
-    case OP_CONST: return op->attr.number.i;
-    case OP_ARG: return plan->scalars_bits[op->attr.index];
-    case OP_PROGRAMS: return plan->programs[phase][op->attr.index];
-    default: return scalar_of_op(k, op, in, &out) ? out : in[0];
+    case OP_CONST: out = op->attr.number.i; break;
+    case OP_ARG: out = e->plan->scalars_bits[op->attr.index]; break;
+    case OP_PROGRAMS: out = e->plan->programs[e->phase][op->attr.index]; break;
+    default:
+        if (!scalar_of_op(e->k, op, in, &out)) out = in[0];
     }
+    e->is_known[v] = true;
+    return e->known[v] = out;
 }
 
 static int64_t scratch_of(const cuda_layout *l, const phase_shape *s, int phase, const launch_plan *plan)
 {
     int64_t bytes = s->scratch_bytes;
+    if (!s->sized_count) return bytes;
+    size_t count = (size_t)l->kernel->value_count;
+    evaluation e = {l->kernel, plan, phase, heap_array(count, sizeof(int64_t)), heap_array(count, sizeof(bool))};
     for (int i = 0; i < s->sized_count; i++) {
         const buffer *b = &s->buffers[s->sized[i]];
         int64_t size = dtypes[b->elem].size_bytes;
         for (int axis = 0; axis < b->shape.rank; axis++) {
             int64_t dim = b->shape.dims[axis];
-            int64_t extent = dim >= 0 ? dim : evaluate(l->kernel, (value)-dim, phase, plan);
-            if (__builtin_mul_overflow(size, MAXIMUM(extent, 0), &size)) return INT64_MAX;
+            int64_t extent = dim >= 0 ? dim : evaluate(&e, (value)-dim);
+            if (__builtin_mul_overflow(size, MAXIMUM(extent, 0), &size)) size = INT64_MAX;
         }
-        bytes += (size + 255) / 256 * 256;
+        if (__builtin_add_overflow(bytes, size / 256 * 256 + 256, &bytes)) bytes = INT64_MAX;
     }
+    heap_free(e.known);
+    heap_free(e.is_known);
     return bytes;
 }
 

@@ -89,6 +89,7 @@ typedef struct emitter {
     bool *force;         /* keep this value */
     int *seen, seen_now; /* of walk_tree */
     place *seen_at;
+    signed char *at_launch;        /* by value, of extent_at_launch: 0 is not asked yet, -1 no */
     struct plan_space *plan_space; /* of plan_block, for all blocks */
     int *buffer_of;                /* value to buffer number; 0: none */
     bool *written, *read;          /* by parameter: some op of this phase does */

@@ -48,7 +48,7 @@ int buffer_for_dot(emitter *e, int64_t m, int64_t n)
     return e->buffer_count - 1;
 }
 
-bool extent_at_launch(const emitter *e, value v)
+static bool is_at_launch(const emitter *e, value v)
 {
     const tile_op *op = tile_def(e->k, v);
     if (!op || e->k->values[v].type.rank) return false;
@@ -58,6 +58,12 @@ bool extent_at_launch(const emitter *e, value v)
     for (int i = 0; i < op->operand_count; i++)
         if (!extent_at_launch(e, op->operands[i])) return false;
     return true;
+}
+
+bool extent_at_launch(const emitter *e, value v)
+{
+    if (!e->at_launch[v]) e->at_launch[v] = is_at_launch(e, v) ? 1 : -1;
+    return e->at_launch[v] > 0;
 }
 
 #define MOST_BYTES ((int64_t)1 << 56) /* more than any memory; so are sums of a few of them, and no overflow */

@@ -131,8 +131,9 @@ static bool find_position(const score_graph *s, node n, int *axis, int64_t *more
 }
 
 /* Which j - i a condition leaves; everywhere where it is no comparison of positions. */
-score_band scores_band(const score_graph *s, node condition)
+static score_band band_of(const score_graph *s, node condition, int *ways)
 {
+    if (--*ways < 0) return everywhere;
     for (;;) { /* [L, S] may have been given axes of one element in front */
         const graph_node *x = get(s, condition);
         if ((x->code != GRAPH_EXPAND && x->code != GRAPH_RESHAPE) || s->leaves[condition].given) break;
@@ -141,7 +142,8 @@ score_band scores_band(const score_graph *s, node condition)
     const graph_node *x = get(s, condition);
     if (x->code != GRAPH_MAP || x->input_count != 2 || s->leaves[condition].given) return everywhere;
     op_code code = x->attr.map;
-    if (code == OP_AND && x->elem == DT_BOOL) return both(scores_band(s, x->inputs[0]), scores_band(s, x->inputs[1]));
+    if (code == OP_AND && x->elem == DT_BOOL)
+        return both(band_of(s, x->inputs[0], ways), band_of(s, x->inputs[1], ways));
     if (code != OP_LE && code != OP_LT && code != OP_GE && code != OP_GT) return everywhere;
     int axis[2];
     int64_t more[2], number;
@@ -165,15 +167,27 @@ score_band scores_band(const score_graph *s, node condition)
     return below ? (score_band){-FAR, apart - strict} : (score_band){apart + strict, FAR};
 }
 
-bool scores_is_band(const score_graph *s, node condition)
+score_band scores_band(const score_graph *s, node condition)
+{
+    int ways = GRAPH_MOST_WAYS;
+    return band_of(s, condition, &ways);
+}
+
+static bool is_band(const score_graph *s, node condition, int *ways)
 {
     const graph_node *x = get(s, condition);
-    if (s->leaves[condition].given) return false;
-    if (x->code == GRAPH_EXPAND || x->code == GRAPH_RESHAPE) return scores_is_band(s, x->inputs[0]);
+    if (s->leaves[condition].given || --*ways < 0) return false;
+    if (x->code == GRAPH_EXPAND || x->code == GRAPH_RESHAPE) return is_band(s, x->inputs[0], ways);
     if (x->code == GRAPH_MAP && x->attr.map == OP_AND)
-        return scores_is_band(s, x->inputs[0]) && scores_is_band(s, x->inputs[1]);
-    score_band band = scores_band(s, condition);
+        return is_band(s, x->inputs[0], ways) && is_band(s, x->inputs[1], ways);
+    score_band band = band_of(s, condition, ways);
     return band.lower > -FAR || band.upper < FAR;
+}
+
+bool scores_is_band(const score_graph *s, node condition)
+{
+    int ways = GRAPH_MOST_WAYS;
+    return is_band(s, condition, &ways);
 }
 
 static score_band band_of_masks(const score_graph *s, node x)
@@ -186,23 +200,23 @@ static score_band band_of_masks(const score_graph *s, node x)
     return band;
 }
 
-static score_band band_at(const score_graph *s, node n, int depth)
+static score_band band_at(const score_graph *s, node n, int *ways)
 {
     const graph_node *x = get(s, n);
-    if (depth > 24 || s->leaves[n].given || x->code != GRAPH_MAP) return everywhere;
+    if (--*ways < 0 || s->leaves[n].given || x->code != GRAPH_MAP) return everywhere;
     switch (x->attr.map) {
-    case OP_MUL: return both(band_at(s, x->inputs[0], depth + 1), band_at(s, x->inputs[1], depth + 1));
+    case OP_MUL: return both(band_at(s, x->inputs[0], ways), band_at(s, x->inputs[1], ways));
     case OP_DIV:
     case OP_CONVERT:
-    case OP_NEG: return band_at(s, x->inputs[0], depth + 1);
+    case OP_NEG: return band_at(s, x->inputs[0], ways);
     case OP_ADD:
     case OP_SUB: {
-        score_band a = band_at(s, x->inputs[0], depth + 1), b = band_at(s, x->inputs[1], depth + 1);
+        score_band a = band_at(s, x->inputs[0], ways), b = band_at(s, x->inputs[1], ways);
         return (score_band){MINIMUM(a.lower, b.lower), MAXIMUM(a.upper, b.upper)};
     }
     case OP_SELECT:
         if (!is_number(s, x->inputs[2], 0)) return everywhere;
-        return both(scores_band(s, x->inputs[0]), band_at(s, x->inputs[1], depth + 1));
+        return both(scores_band(s, x->inputs[0]), band_at(s, x->inputs[1], ways));
     case OP_EXP:
         return scores_maximum_of(s, n) ? band_of_masks(s, get(s, get(s, n)->inputs[0])->inputs[0]) : everywhere;
     default: return everywhere;
@@ -211,7 +225,8 @@ static score_band band_at(const score_graph *s, node n, int depth)
 
 score_band scores_vanish_outside(const score_graph *s, node n)
 {
-    return band_at(s, n, 0);
+    int ways = GRAPH_MOST_WAYS;
+    return band_at(s, n, &ways);
 }
 
 /* ---- outputs ---- */

@@ -360,13 +360,13 @@ static bool is_statistic(const scores_text *t, node n, const signed char *axes)
     return shape_same(&graph_get(t->g, x->inputs[0])->shape, &t->scores);
 }
 
-static bool has_positions(const scores_text *t, node n, int depth)
+static bool has_positions(const scores_text *t, node n, int *ways)
 {
     const graph_node *x = graph_get(t->g, n);
     if (is_given(t, n)) return false;
-    if (x->code == GRAPH_IOTA || x->code == GRAPH_DOT || depth > 24) return true;
+    if (x->code == GRAPH_IOTA || x->code == GRAPH_DOT || --*ways < 0) return true;
     for (int i = 0; i < x->input_count; i++)
-        if (has_positions(t, x->inputs[i], depth + 1)) return true;
+        if (has_positions(t, x->inputs[i], ways)) return true;
     return false;
 }
 
@@ -376,8 +376,9 @@ static bool is_mask_beside(const scores_text *t, node n)
 {
     enum { FEW = 2 };
     const graph_node *x = graph_get(t->g, n);
+    int ways = GRAPH_MOST_WAYS;
     return x->elem == DT_BOOL && t->options->gpu && t->options->arch == 90 &&
-           shape_count(&x->shape) <= shape_count(&t->scores) / FEW && !has_positions(t, n, 0);
+           shape_count(&x->shape) <= shape_count(&t->scores) / FEW && !has_positions(t, n, &ways);
 }
 
 static const scores_value *value_of(scores_text *t, node n, const signed char *axes)

@@ -140,6 +140,8 @@ int64_t shape_count(const shape *s); /* elements */
 bool shape_same(const shape *a, const shape *b);
 void shape_print(const shape *s, text *out); /* "[3, 4]" */
 int64_t graph_size_bytes(const graph *g, node n);
+/* As TILE_MOST_WAYS: the steps after which a question about what a node is computed from gives up. */
+enum { GRAPH_MOST_WAYS = 1024 };
 /* Records the first error as "add (train.c:12): message" and returns 0. */
 node graph_fail(graph *g, const char *op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

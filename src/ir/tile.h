@@ -346,7 +346,10 @@ bool tile_type_same(const tile_type *a, const tile_type *b);
 bool tile_shape_same(const tile_type *a, const tile_type *b);
 /* The element-wise result shape of two operands; false if they do not broadcast. elem is a's. */
 bool tile_broadcast(const tile_type *a, const tile_type *b, tile_type *out);
-bool tile_is_constant(const tile_kernel *k, value v, number *out);        /* defined by CONST */
+bool tile_is_constant(const tile_kernel *k, value v, number *out); /* defined by CONST */
+/* A question about what a value is computed from gives up after as many steps: n operations that each read the one
+ * before twice have 2^n ways through them, and what such questions look for (an index, a mask) is short. */
+enum { TILE_MOST_WAYS = 1024 };
 bool tile_reshape_only_units(const tile_type *from, const tile_type *to); /* the extents other than 1 agree in order */
 /* Replaces every use of `from` (operands, types' extents, params' extents) by `to`, in the whole kernel. */
 void tile_replace(tile_kernel *k, value from, value to);

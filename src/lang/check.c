@@ -138,27 +138,30 @@ static void check_param_form(checker *c, const ast *item, const ast *param)
         diagnose(c->d, E104, param->left->from, "remove it", "an array parameter of a function has no initial value");
 }
 
-static const ast *find_param(const ast *item, const char *name)
+static int find_param(const ast *item, const char *name)
 {
-    for (int i = 0; i < item->list.count; i++)
-        if (!strcmp(item->list.items[i]->name, name)) return item->list.items[i];
-    return NULL;
+    int at = 0;
+    while (at < item->list.count && strcmp(item->list.items[at]->name, name) != 0) at++;
+    return at;
 }
 
 /* A default that depends on itself, by way of other parameters. The path is at most as long as the list. */
-static bool depends(const ast *item, const ast *node, const char *on, int depth)
+static bool depends(const ast *item, const ast *node, const char *on, bool *seen)
 {
-    if (!node || depth > 70) return false;
+    if (!node) return false;
     if (node->kind == AST_NAME) {
         if (!strcmp(node->name, on)) return true;
-        const ast *param = find_param(item, node->name);
-        return param && param->left && !param->is_function && depends(item, param->left, on, depth + 1);
+        int at = find_param(item, node->name);
+        const ast *param = at < item->list.count ? item->list.items[at] : NULL;
+        if (!param || !param->left || param->is_function || seen[at]) return false;
+        seen[at] = true;
+        return depends(item, param->left, on, seen);
     }
     const ast *children[] = {node->left, node->right, node->third};
     for (int i = 0; i < COUNT(children); i++)
-        if (depends(item, children[i], on, depth)) return true;
+        if (depends(item, children[i], on, seen)) return true;
     for (int i = 0; i < node->list.count; i++)
-        if (depends(item, node->list.items[i], on, depth)) return true;
+        if (depends(item, node->list.items[i], on, seen)) return true;
     return false;
 }
 
@@ -225,7 +228,7 @@ static void check_params(checker *c, const ast *item)
             continue;
         }
         check_expression(c, param->left);
-        if (depends(item, param->left, param->name, 0))
+        if (depends(item, param->left, param->name, ARENA_ARRAY(c->memory, bool, item->list.count)))
             diagnose(c->d, E214, param->left->from, "break the circle with a value",
                      "the default of `%s` depends on itself", param->name);
     }

@@ -411,19 +411,19 @@ static integer_fact param_fact(const tile_kernel *k, int p)
 }
 
 /* assume(n % 64 == 0), assume(n <= 4096): what the host has checked before anything runs. */
-static void learn(facts *f, value condition, bool truth)
+static void learn(facts *f, value condition, bool truth, int *ways)
 {
     const tile_op *op = tile_def(f->k, condition);
-    if (!op || tile_type_of(f->k, condition).rank) return;
+    if (!op || tile_type_of(f->k, condition).rank || --*ways < 0) return;
     if (op->code == OP_AND && truth) {
-        learn(f, op->operands[0], true);
-        learn(f, op->operands[1], true);
+        learn(f, op->operands[0], true, ways);
+        learn(f, op->operands[1], true, ways);
     }
     if (op->code == OP_OR && !truth) {
-        learn(f, op->operands[0], false);
-        learn(f, op->operands[1], false);
+        learn(f, op->operands[0], false, ways);
+        learn(f, op->operands[1], false, ways);
     }
-    if (op->code == OP_NOT) learn(f, op->operands[0], !truth);
+    if (op->code == OP_NOT) learn(f, op->operands[0], !truth, ways);
     if (!truth || ops[op->code].class != CLASS_COMPARE) return;
     const tile_op *left = tile_def(f->k, op->operands[0]);
     integer_fact right = fact_of(f, op->operands[1]);
@@ -489,7 +489,8 @@ facts *facts_compute(const tile_kernel *k, arena *memory)
     bool learnt = false;
     for (int i = 0; i < k->head->op_count; i++) {
         if (k->head->ops[i]->code != OP_ASSUME || k->head->ops[i]->operand_count != 1) continue;
-        learn(f, k->head->ops[i]->operands[0], true);
+        int ways = TILE_MOST_WAYS;
+        learn(f, k->head->ops[i]->operands[0], true, &ways);
         learnt = true;
     }
     if (learnt) walk(f, k->head);
@@ -512,7 +513,7 @@ integer_fact facts_of(const facts *f, value v)
     return dtype_is_float(t) ? anything(DT_I64) : anything(t);
 }
 
-static bool stride_of(const facts *f, value v, int axis, int64_t *step, int depth)
+static bool stride_of(const facts *f, value v, int axis, int64_t *step, int *ways)
 {
     tile_type type = tile_type_of(f->k, v);
     *step = 0;
@@ -520,40 +521,39 @@ static bool stride_of(const facts *f, value v, int axis, int64_t *step, int dept
     integer_fact fact = facts_of(f, v);
     if (dtype_is_integer(type.elem) && fact.low == fact.high) return true;
     const tile_op *op = tile_def(f->k, v);
-    if (!op || depth > 20 || axis >= type.rank) return false;
+    if (!op || --*ways < 0 || axis >= type.rank) return false;
     int64_t other;
     switch (op->code) {
     case OP_IOTA: *step = op->attr.index == axis; return true;
-    case OP_BROADCAST: return stride_of(f, op->operands[0], axis, step, depth + 1);
-    case OP_PERMUTE: return stride_of(f, op->operands[0], op->attr.axes[axis], step, depth + 1);
+    case OP_BROADCAST: return stride_of(f, op->operands[0], axis, step, ways);
+    case OP_PERMUTE: return stride_of(f, op->operands[0], op->attr.axes[axis], step, ways);
     case OP_RESHAPE: {
         tile_type from = tile_type_of(f->k, op->operands[0]);
         if (!tile_reshape_only_units(&from, &type)) return false;
         int before = 0, i = 0; /* the axis with as many axes other than 1 before it */
         for (int j = 0; j < axis; j++) before += type.dims[j] != 1;
         for (; i < from.rank && (from.dims[i] == 1 || before > 0); i++) before -= from.dims[i] != 1;
-        return i < from.rank && stride_of(f, op->operands[0], i, step, depth + 1);
+        return i < from.rank && stride_of(f, op->operands[0], i, step, ways);
     }
     case OP_CONVERT:
         return v < (value)f->value_count && f->exact[v] && dtype_is_integer(tile_type_of(f->k, op->operands[0]).elem) &&
-               stride_of(f, op->operands[0], axis, step, depth + 1);
+               stride_of(f, op->operands[0], axis, step, ways);
     case OP_ADD:
     case OP_SUB:
         if (v >= (value)f->value_count || !f->exact[v]) return false;
-        if (!stride_of(f, op->operands[0], axis, step, depth + 1) ||
-            !stride_of(f, op->operands[1], axis, &other, depth + 1))
+        if (!stride_of(f, op->operands[0], axis, step, ways) || !stride_of(f, op->operands[1], axis, &other, ways))
             return false;
         return op->code == OP_ADD ? !__builtin_add_overflow(*step, other, step)
                                   : !__builtin_sub_overflow(*step, other, step);
     case OP_NEG:
-        if (v >= (value)f->value_count || !f->exact[v] || !stride_of(f, op->operands[0], axis, step, depth + 1))
+        if (v >= (value)f->value_count || !f->exact[v] || !stride_of(f, op->operands[0], axis, step, ways))
             return false;
         return !__builtin_sub_overflow((int64_t)0, *step, step);
     case OP_MUL:
         if (v >= (value)f->value_count || !f->exact[v]) return false;
         for (int i = 0; i < 2; i++) {
             integer_fact constant = facts_of(f, op->operands[i]);
-            if (constant.low == constant.high && stride_of(f, op->operands[1 - i], axis, step, depth + 1))
+            if (constant.low == constant.high && stride_of(f, op->operands[1 - i], axis, step, ways))
                 return !__builtin_mul_overflow(*step, constant.low, step);
         }
         __attribute__((fallthrough)); /* two factors that stay the same along the axis */
@@ -562,12 +562,13 @@ static bool stride_of(const facts *f, value v, int axis, int64_t *step, int dept
             op->region_count)
             return false;
         for (int i = 0; i < op->operand_count; i++)
-            if (!stride_of(f, op->operands[i], axis, step, depth + 1) || *step) return false;
+            if (!stride_of(f, op->operands[i], axis, step, ways) || *step) return false;
         return op->operand_count > 0;
     }
 }
 
 bool facts_stride(const facts *f, value v, int axis, int64_t *step)
 {
-    return stride_of(f, v, axis, step, 0);
+    int ways = TILE_MOST_WAYS;
+    return stride_of(f, v, axis, step, &ways);
 }

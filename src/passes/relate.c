@@ -318,7 +318,9 @@ static void assume_above(facts *f, linear a, linear b, int64_t distance)
 }
 
 /* What an `if` that stands for && or || yields. */
-static void assume_if(facts *f, const tile_op *op, value result, bool truth)
+static void assume(facts *f, value condition, bool truth, int *ways);
+
+static void assume_if(facts *f, const tile_op *op, value result, bool truth, int *ways)
 {
     int at = 0;
     while (op->results[at] != result) at++;
@@ -326,11 +328,11 @@ static void assume_if(facts *f, const tile_op *op, value result, bool truth)
     value from_yes = yes->ops[yes->op_count - 1]->operands[at], from_no = no->ops[no->op_count - 1]->operands[at];
     number n;
     if (tile_is_constant(f->k, from_no, &n) && !!n.i != truth) {
-        relate_assume(f, op->operands[0], true);
-        relate_assume(f, from_yes, truth);
+        assume(f, op->operands[0], true, ways);
+        assume(f, from_yes, truth, ways);
     } else if (tile_is_constant(f->k, from_yes, &n) && !!n.i != truth) {
-        relate_assume(f, op->operands[0], false);
-        relate_assume(f, from_no, truth);
+        assume(f, op->operands[0], false, ways);
+        assume(f, from_no, truth, ways);
     }
 }
 
@@ -346,16 +348,16 @@ static op_code opposite(op_code code)
     }
 }
 
-void relate_assume(facts *f, value condition, bool truth)
+static void assume(facts *f, value condition, bool truth, int *ways)
 {
     const tile_op *op = tile_def(f->k, condition);
-    if (!op || tile_type_of(f->k, condition).rank) return;
-    if (op->code == OP_NOT) relate_assume(f, op->operands[0], !truth);
+    if (!op || tile_type_of(f->k, condition).rank || --*ways < 0) return;
+    if (op->code == OP_NOT) assume(f, op->operands[0], !truth, ways);
     if ((op->code == OP_AND && truth) || (op->code == OP_OR && !truth)) {
-        relate_assume(f, op->operands[0], truth);
-        relate_assume(f, op->operands[1], truth);
+        assume(f, op->operands[0], truth, ways);
+        assume(f, op->operands[1], truth, ways);
     }
-    if (op->code == OP_IF) assume_if(f, op, condition, truth);
+    if (op->code == OP_IF) assume_if(f, op, condition, truth, ways);
     if (op->code == OP_BOUND && truth) {
         linear start = relate_value(f, op->operands[0]);
         relate_assume_form(f, start);
@@ -373,6 +375,12 @@ void relate_assume(facts *f, value condition, bool truth)
         assume_above(f, a, b, 0);
         assume_above(f, b, a, 0);
     }
+}
+
+void relate_assume(facts *f, value condition, bool truth)
+{
+    int ways = TILE_MOST_WAYS;
+    assume(f, condition, truth, &ways);
 }
 
 static void block_with(rewriter *r, facts *f, tile_block *b, int outside, rewrite_each *each, void *context)

@@ -31,12 +31,13 @@ static void use_access(const tile_kernel *k, const tile_op *op, uint8_t *uses)
 }
 
 /* What a load is masked by: where a padded array ends, along the last axis of the tile. */
-static void use_mask(const tile_kernel *k, value mask, uint8_t *uses)
+static void use_mask(const tile_kernel *k, value mask, int *ways, uint8_t *uses)
 {
     const tile_op *op = tile_def(k, mask);
+    if (--*ways < 0) return;
     if (op && op->code == OP_AND) {
-        use_mask(k, op->operands[0], uses);
-        use_mask(k, op->operands[1], uses);
+        use_mask(k, op->operands[0], ways, uses);
+        use_mask(k, op->operands[1], ways, uses);
     }
     if (!op || op->code != OP_BOUND) return;
     int p = parameter_of(k, -(int64_t)op->operands[2]), rank = tile_type_of(k, mask).rank;
@@ -56,8 +57,8 @@ static void use_op(tile_kernel *k, tile_block *block, tile_op *op, void *context
     }
     if (ops[op->code].class == CLASS_MEMORY) use_access(k, op, uses);
     if (op->code == OP_LOAD)
-        for (int i = op->operand_count - op->attr.access.mask_count; i < op->operand_count; i++)
-            use_mask(k, op->operands[i], uses);
+        for (int i = op->operand_count - op->attr.access.mask_count, ways = TILE_MOST_WAYS; i < op->operand_count; i++)
+            use_mask(k, op->operands[i], &ways, uses);
     for (int p = 0; p < k->param_count && op->code == OP_DOT; p++)
         if (k->params[p].kind < PARAM_SCALAR) uses[p] |= ARRAY_OF_PRODUCT;
 }

@@ -135,12 +135,13 @@ static bool is_own_bound(const chained *c, const tile_op *bound, const tile_op *
     return false;
 }
 
-static bool is_own_mask(const chained *c, value mask, const tile_op *load)
+static bool is_own_mask(const chained *c, value mask, const tile_op *load, int *ways)
 {
     const tile_op *op = def(c, mask);
-    if (!op) return false;
-    if (op->code == OP_AND) return is_own_mask(c, op->operands[0], load) && is_own_mask(c, op->operands[1], load);
-    if (op->code == OP_BROADCAST) return is_own_mask(c, op->operands[0], load);
+    if (!op || --*ways < 0) return false;
+    if (op->code == OP_AND)
+        return is_own_mask(c, op->operands[0], load, ways) && is_own_mask(c, op->operands[1], load, ways);
+    if (op->code == OP_BROADCAST) return is_own_mask(c, op->operands[0], load, ways);
     return op->code == OP_BOUND && is_own_bound(c, op, load);
 }
 
@@ -160,7 +161,8 @@ static int find_operand(search *w, value v, bool turned, int lines[2])
     }
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count)
         return refuse(w, "an operand is not read straight from an array"), -1;
-    if (mask && !is_own_mask(c, mask, op)) return refuse(w, "an operand is masked by more than its bounds"), -1;
+    int ways = TILE_MOST_WAYS;
+    if (mask && !is_own_mask(c, mask, op, &ways)) return refuse(w, "an operand is masked by more than its bounds"), -1;
     for (int i = 0; i < c->operand_count; i++)
         if (c->operands[i].load == op) return i;
     const struct access *a = &op->attr.access;

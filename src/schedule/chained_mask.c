@@ -97,14 +97,14 @@ static bool find_comparison(chained *c, const tile_op *op, value v, unsigned *bi
     return add_condition(c, condition, bits);
 }
 
-bool chained_find_mask(chained *c, value v, unsigned *bits)
+static bool find_mask(chained *c, value v, int *ways, unsigned *bits)
 {
     const tile_op *op = def(c, v);
     value at = c->loop->regions[0]->args[0];
-    if (!op) return false;
+    if (!op || --*ways < 0) return false;
     switch (op->code) {
-    case OP_AND: return chained_find_mask(c, op->operands[0], bits) && chained_find_mask(c, op->operands[1], bits);
-    case OP_BROADCAST: return chained_find_mask(c, op->operands[0], bits);
+    case OP_AND: return find_mask(c, op->operands[0], ways, bits) && find_mask(c, op->operands[1], ways, bits);
+    case OP_BROADCAST: return find_mask(c, op->operands[0], ways, bits);
     case OP_BOUND: {
         tile_type type = tile_type_of(c->kernel, v);
         if (type.rank != 2 || !is_number(c, op->operands[1], 1)) return false;
@@ -120,6 +120,12 @@ bool chained_find_mask(chained *c, value v, unsigned *bits)
     }
 }
 
+bool chained_find_mask(chained *c, value v, unsigned *bits)
+{
+    int ways = TILE_MOST_WAYS;
+    return find_mask(c, v, &ways, bits);
+}
+
 static bool is_integer(const chained *c, value v)
 {
     int axis;
@@ -131,21 +137,27 @@ static bool is_integer(const chained *c, value v)
     return chained_find_position(c, v, &axis, &start, &more);
 }
 
-bool chained_is_truth(const chained *c, value v)
+static bool is_truth(const chained *c, value v, int *ways)
 {
     const tile_op *op = def(c, v);
-    if (!op || tile_type_of(c->kernel, v).elem != DT_BOOL) return false;
+    if (!op || tile_type_of(c->kernel, v).elem != DT_BOOL || --*ways < 0) return false;
     switch (op->code) {
     case OP_AND:
     case OP_OR:
-    case OP_XOR: return chained_is_truth(c, op->operands[0]) && chained_is_truth(c, op->operands[1]);
+    case OP_XOR: return is_truth(c, op->operands[0], ways) && is_truth(c, op->operands[1], ways);
     case OP_NOT:
-    case OP_BROADCAST: return chained_is_truth(c, op->operands[0]);
+    case OP_BROADCAST: return is_truth(c, op->operands[0], ways);
     case OP_LOAD: return chained_is_table(c, op);
     default: break;
     }
     dtype from = ops[op->code].class == CLASS_COMPARE ? tile_type_of(c->kernel, op->operands[0]).elem : DT_BOOL;
     return from != DT_BOOL && !dtype_is_float(from) && is_integer(c, op->operands[0]) && is_integer(c, op->operands[1]);
+}
+
+bool chained_is_truth(const chained *c, value v)
+{
+    int ways = TILE_MOST_WAYS;
+    return is_truth(c, v, &ways);
 }
 
 bool chained_mask(const chained *c, value v, unsigned *conditions)

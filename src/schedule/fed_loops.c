@@ -60,14 +60,21 @@ static bool bound_is_own(const fed_work *w, const tile_op *bound, const tile_op 
     return false;
 }
 
-bool fed_mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned)
+static bool mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned, int *ways)
 {
     const tile_op *op = definition(w, mask);
-    if (!op) return false;
+    if (!op || --*ways < 0) return false;
     if (op->code == OP_AND)
-        return fed_mask_is_own(w, op->operands[0], load, turned) && fed_mask_is_own(w, op->operands[1], load, turned);
-    if (op->code == OP_BROADCAST) return fed_mask_is_own(w, op->operands[0], load, turned);
+        return mask_is_own(w, op->operands[0], load, turned, ways) &&
+               mask_is_own(w, op->operands[1], load, turned, ways);
+    if (op->code == OP_BROADCAST) return mask_is_own(w, op->operands[0], load, turned, ways);
     return op->code == OP_BOUND && bound_is_own(w, op, load, turned);
+}
+
+bool fed_mask_is_own(const fed_work *w, value mask, const tile_op *load, bool turned)
+{
+    int ways = TILE_MOST_WAYS;
+    return mask_is_own(w, mask, load, turned, &ways);
 }
 
 /* The slices of a load: one along k, that begins where the last loop stands, one along the tile. */

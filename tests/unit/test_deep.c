@@ -231,6 +231,13 @@ static void collect(void *user, const char *words, size_t length)
     text_add_bytes(user, words, length);
 }
 
+static void write_source(const char *words)
+{
+    FILE *file = fopen("ways.qn", "w");
+    EXPECT(file != NULL);
+    if (file) fputs(words, file), fclose(file);
+}
+
 /* The same between the products of attention, in the text for a GPU. */
 TEST(many_ways_through_scores)
 {
@@ -240,17 +247,74 @@ TEST(many_ways_through_scores)
                       "  let s0 = matmul(q, transpose(k));\n");
     for (int i = 0; i < 40; i++) text_print(&source, "  let s%d = s%d * tanh(s%d);\n", i + 1, i, i);
     text_add(&source, "  return matmul(softmax(s40, axis = 2), v);\n}\n");
-    FILE *file = fopen("scored.qn", "w");
-    EXPECT(file != NULL);
-    if (file) fputs(text_get(&source), file), fclose(file);
+    write_source(text_get(&source));
     if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
     qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a"};
-    EXPECT(!qn_show(context, "scored.qn", "scored", &options, collect, &out, &error));
+    EXPECT(!qn_show(context, "ways.qn", "scored", &options, collect, &out, &error));
     EXPECT(strstr(text_get(&out), "wgmma"));
-    remove("scored.qn");
+    remove("ways.qn");
     text_free(&source);
     text_free(&out);
 }
 
+/* Before, each of sixty steps (`#` is its number, `@` that before), after: wherever something asks what a value is computed from. */
+#define KERNEL(launch)                                                                                           \
+    "kernel ways(in float x[n], in float m[n][k], out float y[n], out float w[n][k], const int B = 64)  launch " \
+    "(" launch ") { int p = program(0) * B; "
+#define ATTENTION "tensor ways(bf16 q[4][128][64], bf16 k[4][128][64], bf16 v[4][128][64], "
+static const char *const programs[][3] = {
+    {KERNEL("cdiv(n, B)") "tile int a = iota(B); tile int b = a + k;", "tile int z# = a + b; a = b; b = z#;",
+     "y[p : B] = x[b]; }"},
+    {KERNEL("cdiv(n, B)") "tile int a = iota(B); tile int b = a + k;", "tile int z# = a - b; a = b; b = z#;",
+     "y[p : B] = b < n ? x[p : B] : 0; }"},
+    {KERNEL("cdiv(n, B)") "tile int a[B][16] = iota(B)[:][] + p;", "a = where(a > 3, a * 3, a + 1);",
+     "w[p : B][0 : 16] = where(a < n, m[p : B][0 : 16], 0); }"},
+    {KERNEL("cdiv(n, B)") "tile int i = iota(B); tile bool a = i < n; tile bool b = i < k;",
+     "tile bool z# = a & b & (i != #); a = b; b = z#;", "y[p : B] = sum(where(b, x[p : B], 0)); }"},
+    {KERNEL("n") "bool a = n > 5; bool b = k > 3;", "bool z# = a & b & (p != #); a = b; b = z#;",
+     "if (b) { y[program(0)] = x[program(0)]; } }"},
+    {KERNEL("n") "bool a = n > 5; bool b = k > 3;", "bool z# = a && b && (p != #); a = b; b = z#;",
+     "if (b) { y[program(0)] = x[program(0)]; } }"},
+    {KERNEL("n") "bool a = n > 5; bool b = k > 3;", "bool z# = a | b | (p == #); a = b; b = z#;",
+     "if (!b) { y[program(0)] = x[program(0)]; } }"},
+    {KERNEL("n") "int a = k;", "a = a % 7 + a / 3;",
+     "tile float v = m[program(0)][0 : min(max(a, 1), k)]; w[program(0)][0 : min(max(a, 1), k)] = v - max(v); }"},
+    {"kernel ways(in float x[n], out float y[n], const int C0 = 64", ", const int C# = C@ % 65 + C@ % 2",
+     ") launch (n) { y[program(0)] = x[program(0)]; }"},
+    {"tensor ways(float x[n][k], float z[n][k]) { let a = x; let b = z;", "let t# = a * b; a = b; b = t#;",
+     "return sum(b, axis = 1); }"},
+    {ATTENTION "bool a[128][128], bool b[128][128]) {", "let z# = a & b; a = b; b = z#;",
+     "let s = where(b[][:][:], float(matmul(q, transpose(k))), -inf); return matmul(bf16(softmax(s, axis = 2)), v); }"},
+    {ATTENTION "bool a[128], bool b[128]) {", "let z# = a ^ b; a = b; b = z#;",
+     "let s = where(b[][][:], float(matmul(q, transpose(k))), -inf); return matmul(bf16(softmax(s, axis = 2)), v); }"},
+};
+
+TEST(many_ways_through_programs)
+{
+    qn_error error;
+    if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
+    for (int i = 0; i < COUNT(programs); i++) {
+        text source = {0};
+        text_add(&source, programs[i][0]);
+        for (int step = 1; step <= 60; step++)
+            for (const char *c = programs[i][1]; *c; c++) {
+                if (*c == '#' || *c == '@')
+                    text_print(&source, "%d", step - (*c == '@'));
+                else
+                    text_add_bytes(&source, c, 1);
+            }
+        text_add(&source, programs[i][2]);
+        write_source(text_get(&source));
+        for (int cuda = 0; cuda < 2; cuda++) {
+            qn_show_options options = {.stage = cuda ? "cuda" : "c", .arch = cuda ? "sm_90a" : NULL};
+            text out = {0};
+            EXPECT(!qn_show(context, "ways.qn", "ways", &options, collect, &out, &error));
+            text_free(&out);
+        }
+        text_free(&source);
+    }
+    remove("ways.qn");
+}
+
 TEST_MAIN(CASE(chains), CASE(long_chains), CASE(gradients), CASE(functions), CASE(many_arrays), CASE(many_numbers),
-          CASE(many_ways), CASE(many_ways_through_scores))
+          CASE(many_ways), CASE(many_ways_through_scores), CASE(many_ways_through_programs))
