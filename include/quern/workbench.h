@@ -102,7 +102,7 @@ typedef struct qn_bench_options {
     const char *device; /* NULL: the best */
     qn_settings settings;
     const char *json_path; /* NULL: none */
-    double seconds;        /* per variant; 0: a default */
+    double seconds;        /* per variant; 0: 1, at each point of a sweep 0.2 */
     uint64_t seed;
     bool progress; /* lines of progress through `write` with user; the command sends them to stderr */
     bool colour;

@@ -209,7 +209,8 @@ struct ceilings;
 qn_status cuda_measure(device *base, size_t copy_bytes, struct ceilings *out, qn_error *error);
 
 /* cuda_roofline.c */
-void cuda_roofline_source(int arch, text *out); /* its kernels */
+bool cuda_roofline_source(int arch, int part,
+                          text *out); /* its kernels, in several texts; false: there is no such part */
 qn_status cuda_roofline(device *base, size_t bytes, struct qn_roofline *out, qn_error *error);
 
 #endif

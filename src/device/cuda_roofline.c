@@ -11,6 +11,7 @@
 #include "device/cuda.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 static const char memory_source[] =
@@ -177,25 +178,41 @@ static bool has_wgmma(int arch, const matrix_kind *k)
     return arch / 10 == 9 && arch >= k->since;
 }
 
-void cuda_roofline_source(int arch, text *out)
+/* Texts of their own, since those of the matrix units take most of a second each to compile. */
+enum { PARTS = 1 + COUNT(kinds) };
+
+bool cuda_roofline_source(int arch, int part, text *out)
 {
-    text_add(out, memory_source);
-    for (int i = 0; i < COUNT(kinds); i++) {
-        if (has_wgmma(arch, &kinds[i]))
-            wgmma_kernel(&kinds[i], out);
-        else if (arch >= kinds[i].mma_since)
-            mma_kernel(&kinds[i], out);
+    if (part >= PARTS) return false;
+    if (!part) {
+        text_add(out, memory_source);
+        return true;
     }
+    const matrix_kind *k = &kinds[part - 1];
+    text_add(out, "typedef unsigned long long word;\n");
+    if (has_wgmma(arch, k))
+        wgmma_kernel(k, out);
+    else if (arch >= k->mma_since)
+        mma_kernel(k, out);
+    return true;
 }
 
 enum { ROUNDS = 5 };
 
 typedef struct bench_gpu {
     cuda_device *device;
-    void *module, *events[2];
+    void *modules[PARTS], *events[2];
     uint64_t memory;
     size_t bytes;
 } bench_gpu;
+
+static qn_status find_kernel(bench_gpu *g, const char *kernel, void **function, qn_error *error)
+{
+    int result = 0;
+    for (int i = 0; i < PARTS; i++)
+        if (!(result = g->device->api.cuModuleGetFunction(function, g->modules[i], kernel))) return QN_OK;
+    return cuda_failed(g->device, result, NULL, "measuring", error);
+}
 
 /* The shortest time of one launch; several in a row make some milliseconds. */
 static qn_status shortest(bench_gpu *g, const char *kernel, int blocks, int threads, uint64_t count, double *ns,
@@ -206,7 +223,7 @@ static qn_status shortest(bench_gpu *g, const char *kernel, int blocks, int thre
     uint64_t from = g->memory, to = g->memory;
     void *parameters[] = {&from, &to, &count};
     int turns = 1, result = 0;
-    CUDA_TRY(d, d->api.cuModuleGetFunction(&function, g->module, kernel), "measuring");
+    QN_TRY(find_kernel(g, kernel, &function, error));
     *ns = 1e18;
     for (int round = 0; round < ROUNDS && !result; round++) {
         float milliseconds = 0;
@@ -283,7 +300,7 @@ static qn_status measure_launches(bench_gpu *g, qn_roofline *out, qn_error *erro
     uint64_t zero = 0;
     void *parameters[] = {&zero, &zero, &zero};
     QN_TRY(shortest(g, "nothing", 1, 32, 0, &out->launch_ns, error));
-    CUDA_TRY(d, d->api.cuModuleGetFunction(&function, g->module, "nothing"), "measuring");
+    QN_TRY(find_kernel(g, "nothing", &function, error));
     int result = d->api.cuStreamBeginCapture_v2(d->own.handle, 2);
     for (int i = 0; i < NODES && !result; i++)
         result = d->api.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, d->own.handle, parameters, NULL);
@@ -342,12 +359,58 @@ static qn_status run(bench_gpu *g, qn_roofline *out, qn_error *error)
     return measure_host(g, out, error);
 }
 
+/* ---- compiling, all at once ---- */
+
+typedef struct compile_part {
+    cuda_device *device;
+    int number;
+    pthread_t thread;
+    bool started;
+    nvrtc_output output;
+    qn_status status;
+    qn_error error;
+} compile_part;
+
+static void *compile_one(void *context)
+{
+    compile_part *p = context;
+    text source = {0};
+    nvrtc_options options = {.arch = p->device->target.arch};
+    cuda_roofline_source(options.arch, p->number, &source);
+    p->status = nvrtc_compile(p->device->compiler, text_get(&source), "roofline.cu", &options, &p->output, &p->error);
+    text_free(&source);
+    return NULL;
+}
+
+static qn_status load_parts(bench_gpu *g, qn_error *error)
+{
+    cuda_device *d = g->device;
+    compile_part *parts = heap_array(PARTS, sizeof(*parts));
+    qn_status status = QN_OK;
+    for (int i = 0; i < PARTS; i++) {
+        parts[i].device = d;
+        parts[i].number = i;
+        parts[i].started = i && !pthread_create(&parts[i].thread, NULL, compile_one, &parts[i]);
+        if (i && !parts[i].started) compile_one(&parts[i]);
+    }
+    compile_one(&parts[0]); /* this thread's own */
+    for (int i = 0; i < PARTS; i++) {
+        if (parts[i].started) pthread_join(parts[i].thread, NULL);
+        int result = 0;
+        if (status == QN_OK && parts[i].status != QN_OK)
+            status = error_set(error, parts[i].status, "%s", parts[i].error.message);
+        if (status == QN_OK) result = d->api.cuModuleLoadData(&g->modules[i], text_get(&parts[i].output.cubin));
+        if (result) status = cuda_failed(d, result, NULL, "measuring", error);
+        nvrtc_output_free(&parts[i].output);
+    }
+    heap_free(parts);
+    return status;
+}
+
 qn_status cuda_roofline(device *base, size_t bytes, qn_roofline *out, qn_error *error)
 {
     cuda_device *d = (cuda_device *)base;
     ceilings basic;
-    text source = {0};
-    nvrtc_output output = {0};
     void *memory = NULL;
     bool pushed;
     QN_TRY(cuda_measure(base, bytes, &basic, error));
@@ -357,11 +420,9 @@ qn_status cuda_roofline(device *base, size_t bytes, qn_roofline *out, qn_error *
     out->fma_one_gflop_per_s = basic.fma_one_gflop_per_s;
     QN_TRY(cuda_enter(d, &pushed, error));
     bench_gpu g = {.device = d, .bytes = bytes / 512 * 512};
-    nvrtc_options options = {.arch = d->target.arch};
-    cuda_roofline_source(d->target.arch, &source);
-    qn_status status = nvrtc_compile(d->compiler, text_get(&source), "roofline.cu", &options, &output, error);
-    int result = status == QN_OK ? d->api.cuModuleLoadData(&g.module, text_get(&output.cubin)) : 0;
-    for (int i = 0; i < 2 && !result; i++) result = d->api.cuEventCreate(&g.events[i], 0);
+    qn_status status = load_parts(&g, error);
+    int result = 0;
+    for (int i = 0; i < 2 && status == QN_OK && !result; i++) result = d->api.cuEventCreate(&g.events[i], 0);
     if (result) status = cuda_failed(d, result, NULL, "measuring", error);
     if (status == QN_OK) status = cuda_allocate(base, g.bytes, &memory, error);
     g.memory = (uint64_t)(uintptr_t)memory;
@@ -371,11 +432,10 @@ qn_status cuda_roofline(device *base, size_t bytes, qn_roofline *out, qn_error *
     if (!d->lost) {
         for (int i = 0; i < 2; i++)
             if (g.events[i]) d->api.cuEventDestroy_v2(g.events[i]);
-        if (g.module) d->api.cuModuleUnload(g.module);
+        for (int i = 0; i < PARTS; i++)
+            if (g.modules[i]) d->api.cuModuleUnload(g.modules[i]);
     }
     cuda_release(base, memory);
-    nvrtc_output_free(&output);
-    text_free(&source);
     cuda_leave(d, pushed);
     return status;
 }

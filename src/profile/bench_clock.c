@@ -16,7 +16,8 @@ static const size_t most_copies_bytes = (size_t)1 << 30;
  * the cache to be written is paid for by the next. Elsewhere launches are timed one by one, and a sample is the mean of
  * as many as make the clock's own steps small. */
 static const double stream_sample_ns = 2e6, launch_sample_ns = 2e4;
-static const double precision = 0.005; /* of the median, relative */
+static const double precision = 0.005;   /* of the median, relative */
+static const double point_seconds = 0.2; /* at each point of a sweep, of which there are many */
 enum { MOST_COPIES = 65536, MOST_TURNS = 64, MOST_LAUNCHES = 256, HOT_SAMPLES = 5 };
 
 static void sizes_of(bench *b, bench_variant *v)
@@ -228,7 +229,9 @@ void clock_variants(bench *b)
               .user = &state,
               .arms = arms,
               .count = count,
-              .seconds = b->options->seconds,
+              .seconds = b->options->seconds > 0    ? b->options->seconds
+                         : b->options->sweeps.count ? point_seconds
+                                                    : 0,
               .precision = precision,
               .margin = b->options->margin,
               .sample_ns = streams ? stream_sample_ns : launch_sample_ns,

@@ -166,7 +166,8 @@ static void put_timeline(text *out)
              "</button><button type=\"button\" data-do=\"clear\">clear</button><input type=\"search\" id=\"find\" "
              "placeholder=\"find\" aria-label=\"find slices by name\"></div>\n"
              "<div id=\"timeline\" tabindex=\"0\" aria-label=\"timeline\"><div id=\"timeline-space\"></div>"
-             "<canvas id=\"canvas\"></canvas><div id=\"slice-card\" role=\"tooltip\" hidden></div></div>\n<p id=\"about-slice\" class=\"about\">No slice is selected.</p>\n"
+             "<canvas id=\"canvas\"></canvas><div id=\"slice-card\" role=\"tooltip\" hidden></div></div>\n<p "
+             "id=\"about-slice\" class=\"about\">No slice is selected.</p>\n"
              "<noscript><p>The timeline needs the page's script.</p></noscript>\n");
     html_close_section(out);
 }
@@ -188,20 +189,19 @@ static void put_profile(report_model *m, const qn_report_options *options, text 
     put_sources_of_data(m, options, out);
     html_close_section(out);
     report_hints(m, out);
-    put_timeline(out);
-    html_open_section(out, "kernels-section", "Kernels", NULL);
-    text_add(out, "<p class=\"about\" id=\"kernels-of\">Of the whole time.</p>\n");
-    report_kernel_table(m, out);
-    html_close_section(out);
+    if (m->profile->kept_count + m->profile->device_count) put_timeline(out);
+    if (m->kernel_count) {
+        html_open_section(out, "kernels-section", "Kernels", NULL);
+        text_add(out, "<p class=\"about\" id=\"kernels-of\">Of the whole time.</p>\n");
+        report_kernel_table(m, out);
+        html_close_section(out);
+    }
     report_range_table(m, out);
     report_counters(options->counters_path, out);
     report_stalls(options->stalls_path, out);
-    report_roofline(m, out);
+    if (m->kernel_count) report_roofline(m, out);
     report_memory(m, out);
-    html_open_section(out, "sums-section", "Everything recorded",
-                      "Self is without what is nested in it. `on devices` is the time of what it started there.");
     report_sum_table(m, out);
-    html_close_section(out);
     sources_put(&sources, out);
     sources_free(&sources);
     text_add(out, "</main>\n");

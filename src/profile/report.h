@@ -128,8 +128,8 @@ void html_cell_count(text *out, double count); /* "4.19 G" */
 
 void report_kernel_table(const report_model *m, text *out);
 void report_range_table(const report_model *m, text *out); /* profile_table.c; nothing where there are no ranges */
-void report_sum_table(const report_model *m, text *out);
-void report_cards(const report_model *m, text *out); /* utilisation, split, memory */
+void report_sum_table(const report_model *m, text *out);   /* nothing where nothing was recorded */
+void report_cards(const report_model *m, text *out);       /* utilisation, split, memory */
 void report_roofline(const report_model *m, text *out);
 void report_memory(const report_model *m, text *out);
 void report_hints(const report_model *m, text *out);

@@ -68,33 +68,57 @@ static void put_dot(const plot *p, const roof_dot *d, double x, double y, double
     text_add(p->out, "</title></circle>");
 }
 
-static void put_dots(const plot *p, const roof_dot *dots, int count)
+typedef struct area {
+    double left, right, top, bottom;
+} area;
+
+static area area_of(const plot *p, const roof_dot *d)
 {
-    struct {
-        double left, right, y;
-    } labels[24];
-    int label_count = 0;
-    for (int i = 0; i < count; i++) {
-        const roof_dot *d = &dots[i];
-        if (!is_drawn(d)) continue;
-        double x = plot_x(p, d->flops / d->bytes), y = plot_y(p, rate_of(d));
-        double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
-        put_dot(p, d, x, y, radius);
-        /* A name that would lie over another is left to the tip. */
-        double length = 7.2 * (double)strlen(d->name); /* as wide as a phone draws it, nearly */
-        bool right = x + radius + 3 + length < p->left + p->width, covered = label_count == COUNT(labels);
-        double from = right ? x + radius + 3 : x - radius - 3 - length;
-        for (int n = 0; n < label_count; n++)
-            covered |= fabs(labels[n].y - y) < 14 && from < labels[n].right && labels[n].left < from + length;
+    double x = plot_x(p, d->flops / d->bytes), y = plot_y(p, rate_of(d));
+    double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
+    return (area){x - radius, x + radius, y - radius, y + radius};
+}
+
+static bool meet(const area *a, const area *b)
+{
+    return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
+}
+
+/* Beside its dot, on the right or on the left, where it lies on nothing; else it is left to the tip. */
+static void put_name(const plot *p, const roof_dot *d, int number, const area *dots, int count, area *labels,
+                     int *label_count, int most)
+{
+    double length = 7.2 * (double)strlen(d->name); /* as wide as a phone draws it, nearly */
+    double y = (dots[number].top + dots[number].bottom) / 2;
+    for (int side = 0; side < 2 && *label_count < most; side++) {
+        double from = side ? dots[number].left - 3 - length : dots[number].right + 3;
+        area own = {from, from + length, y - 7, y + 7};
+        bool covered = own.left < p->left || own.right > p->left + p->width;
+        for (int i = 0; i < *label_count; i++) covered |= meet(&own, &labels[i]);
+        for (int i = 0; i < count; i++) covered |= i != number && dots[i].right > dots[i].left && meet(&own, &dots[i]);
         if (covered) continue;
-        labels[label_count].left = from;
-        labels[label_count].right = from + length;
-        labels[label_count++].y = y;
+        labels[(*label_count)++] = own;
         text_print(p->out, "<text class=\"dot-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                   right ? x + radius + 3 : x - radius - 3, y + 4, right ? "start" : "end");
+                   side ? own.right : own.left, y + 4, side ? "end" : "start");
         html_text(p->out, d->name);
         text_add(p->out, "</text>\n");
+        return;
     }
+}
+
+static void put_dots(const plot *p, const roof_dot *dots, int count)
+{
+    area labels[24], *areas = heap_array((size_t)count + 1, sizeof(*areas)); /* of what is not drawn: empty */
+    int label_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (!is_drawn(&dots[i])) continue;
+        areas[i] = area_of(p, &dots[i]);
+        put_dot(p, &dots[i], (areas[i].left + areas[i].right) / 2, (areas[i].top + areas[i].bottom) / 2,
+                (areas[i].right - areas[i].left) / 2);
+    }
+    for (int i = 0; i < count; i++)
+        if (is_drawn(&dots[i])) put_name(p, &dots[i], i, areas, count, labels, &label_count, COUNT(labels));
+    heap_free(areas);
 }
 
 void roofline_draw(const char *device, const roof *roofs, int roof_count, const roof_dot *dots, int count, text *out)

@@ -76,6 +76,11 @@ void report_sum_table(const report_model *m, text *out)
     static const char *const heads[] = {"name", "kind",  "calls", "total",      "self",
                                         "mean", "least", "most",  "on devices", "bytes"};
     const qn_profile *p = m->profile;
+    bool any = false;
+    for (int i = 0; i < p->sum_count; i++) any |= p->sums[i].sum.calls > 0;
+    if (!any) return;
+    html_open_section(out, "sums-section", "Everything recorded",
+                      "Self is without what is nested in it. `on devices` is the time of what it started there.");
     html_table_open(out, "sums", heads, COUNT(heads));
     for (int i = 0; i < p->sum_count; i++) {
         const qn_profile_sum *s = &p->sums[i].sum;
@@ -100,6 +105,7 @@ void report_sum_table(const report_model *m, text *out)
         text_add(out, "</tr>\n");
     }
     html_table_close(out);
+    html_close_section(out);
 }
 
 /* ---- memory ---- */

@@ -214,7 +214,10 @@ TEST(nothing_recorded)
     EXPECT(qn_profile_stop(p, &error) == QN_OK);
     EXPECT(qn_profile_report(p, path_of("none.html"), NULL, &error) == QN_OK);
     char *page = check_page(path_of("none.html"));
-    EXPECT(strstr(page, "No kernel ran"));
+    EXPECT(strstr(page, "No kernel ran") && strstr(page, "Where the time went"));
+    static const char *const empty[] = {"id=\"timeline-section\"", "id=\"kernels-section\"", "id=\"sums-section\"",
+                                        "id=\"roofline\""};
+    for (int i = 0; i < COUNT(empty); i++) EXPECT(!strstr(page, empty[i])); /* no tables of heads alone */
     free(page);
     EXPECT(qn_profile_report(NULL, "x.html", NULL, &error) == QN_BAD_CALL);
     EXPECT(qn_profile_report(p, NULL, NULL, &error) == QN_BAD_CALL);

@@ -24,7 +24,8 @@ function testTables() {
 }
 
 function callsShown() {
-    return Array.from(bodyOf(byId("kernels")).rows).reduce((sum, row) => sum + (cellValue(row, kernelColumns.calls) || 0), 0);
+    const table = byId("kernels");
+    return Array.from(table ? bodyOf(table).rows : []).reduce((sum, row) => sum + (cellValue(row, kernelColumns.calls) || 0), 0);
 }
 
 function testMoving() {
