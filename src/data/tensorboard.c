@@ -2,7 +2,7 @@
  * TensorBoard's event files. In: scalars by tag and step. Out: a file of records, each a length, the length's checksum, an
  * Event of protobuf, its checksum; and the same read back.
  *
- * Event: wall_time 1 (double), step 2, file_version 3 (the first record's), summary 5 { value 1 { tag 1, simple_value 2
+ * Event: `wall_time` 1 (double), step 2, `file_version` 3 (the first record's), summary 5 { value 1 { tag 1, `simple_value` 2
  * (float) } }. Checksums are CRC-32C, turned and shifted by a constant so that a checksum of data with checksums in it
  * keeps its worth. SPDX-License-Identifier: MIT
  */

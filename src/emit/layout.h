@@ -2,8 +2,8 @@
  * Layouts: how the positions of a pass lie over the threads of a team, and where kept tiles live.
  *
  * A pass has loop axes. Some of them are its *rows* (the axes that a fold keeps); the others, flattened in order, are
- * its *inner* index, the last of them the vector axis. Rows go over `row_threads` parts of the team, the inner index
- * over the threads of a part, `vector` neighbouring elements each, `repeats` times:
+ * its *inner* index, the last of them the vector axis. Rows go over parts of the team, the inner index
+ * over the `inner_threads` of a part, `vector` neighbouring elements each, `repeats` times:
  *     inner = (repeat * inner_threads + thread of the part) * vector + element
  * A row that may begin between two vectors is *shifted*: its positions begin at the vector in memory that has its first
  * element, the first and the last vector have elements that are not the row's.

@@ -129,7 +129,7 @@ static const prelude_part *all_parts(int *count)
 
 static const prelude_set set_for_c = {all_parts, variable, other_text};
 
-/* exp_f64x16 from exp_f64x8: the two halves. */
+/* `exp_f64x16` from `exp_f64x8`: the two halves. */
 static bool halves_text(const char *name, text *needs, text *out)
 {
     char narrow[64], type[16];

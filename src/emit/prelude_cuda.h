@@ -20,7 +20,7 @@
  *   <op>_<t>        after the op table, as in prelude.h; floats of f32 in their fast forms (docs/accuracy.md)
  *   precise_<op>_<t>  floats: within 2 ulp, division and square root exact: div sqrt rsqrt exp exp2 expm1 log log2 log1p
  *                   sin cos tanh erf sigmoid gelu gelu_tanh silu softplus pow
- *   div_<t>         integers: floor; floats: a / b. mul_exact_f32, mul_exact_f64: a product that is never fused
+ *   div_<t>         integers: floor; floats: a / b. `mul_exact_f32`, `mul_exact_f64`: a product that is never fused
  *   add_ sub_ mul_ of i32, i64: they wrap, whatever the values
  *   convert_<from>_<to>, f16_to_f32 bf16_to_f32 f32_to_f16 f32_to_bf16 (unsigned short bits), bitcast_<from>_<to>
  *   real_f32(int bits) bits_f32(float), real_f64(long) bits_f64(double)
@@ -30,13 +30,12 @@
  * Memory, to and from an array of registers (pointers aligned to v elements):
  *   load_<m>x<v>(T *r, const M *p)           anywhere: global, shared, scratch
  *   load_<m>x<v>_constant(r, p)              global, through the read-only path: nothing writes the array in this launch
- *   load_<m>x<v>_stream(r, p)                the same, and each element is read once: not kept in L1
- *   store_<m>x<v>(M *p, const T *r), store_<m>x<v>_stream(p, r): global, will not be read soon
+ *   store_<m>x<v>(M *p, const T *r)
  *   read_<m>(const M *p) gives T, write_<m>(M *p, T x): one element, anywhere
  *
  * Teams. Every thread of the team calls and gets the result. `lanes` is a power of two up to 32, `mask` the lanes of
  * this warp that take part, `threads` those of the block: a multiple of 32 or a power of two, counted by threadIdx.x.
- * <fold>_<t> is sum prod max min with <t>, or any_bool, all_bool.
+ * <fold>_<t> is sum prod max min with <t>, or `any_bool`, `all_bool`.
  *   T lanes_fold_<fold>_<t>(T x, int lanes, unsigned mask)
  *   T block_fold_<fold>_<t>(T x, void *room, int threads)   room: 32 words of 8 bytes, shared; one barrier inside. A
  *                   room may be used again only after another barrier of the block: alternate between two

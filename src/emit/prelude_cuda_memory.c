@@ -1,6 +1,6 @@
 /*
  * Memory in the CUDA prelude: vectors of up to 16 bytes between memory and an array of registers, by rule from a name
- * (load_bf16x8_constant), on top of the few functions of prelude/cuda/memory.cuh that move 32-bit words.
+ * (`load_bf16x8_constant`), on top of the few functions of prelude/cuda/memory.cuh that move 32-bit words.
  * No cache hints: they were measured and cost more than they gave (docs/decisions/008-no-cache-hints.md).
  * The plain ones are C, so that the compiler sees which memory a pointer is of; the others are for global memory only.
  * SPDX-License-Identifier: MIT

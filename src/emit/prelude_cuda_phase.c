@@ -13,7 +13,7 @@
 
 static const char axes[][2] = {"x", "y", "z", "u", "v"};
 
-/* bulk_in_3d, bulk_in_3d_to (to the same place in the blocks of `mask`), bulk_out_3d */
+/* `bulk_in_3d`, `bulk_in_3d_to` (to the same place in the blocks of `mask`), `bulk_out_3d` */
 static bool bulk_text(const char *name, text *needs, text *out)
 {
     bool in = !strncmp(name, "bulk_in_", 8), to = in && strlen(name) == 13 && !strcmp(name + 10, "_to");
@@ -71,7 +71,7 @@ static bool bulk_text(const char *name, text *needs, text *out)
     return true;
 }
 
-/* bulk_windows_4d: a column of places of an array whose map has windows; an offset for each axis between channels and
+/* `bulk_windows_4d`: a column of places of an array whose map has windows; an offset for each axis between channels and
  * images. */
 static bool windows_text(const char *name, text *needs, text *out)
 {

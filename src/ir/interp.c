@@ -3,9 +3,9 @@
  *
  * In: a kernel, its arrays and the plan of a launch. Out: the arrays as the kernel leaves them, and findings. Values
  * live in slots by number; running an op sets the slots of its results. Control flow runs regions in place. The parts:
- * interp_math (numbers), interp_elementwise, interp_tile (shapes), interp_fold, interp_memory, interp_shadow (races and
- * what was written), interp_check (NaN, integers, assignments), interp_print, interp_head (the host's part of a
- * launch). SPDX-License-Identifier: MIT
+ * interp_math.c (numbers), interp_elementwise.c, interp_tile.c (shapes), interp_fold.c, interp_memory.c, interp_shadow.c
+ * (races and what was written), interp_check.c (NaN, integers, assignments), interp_print.c, interp_head.c (the host's part
+ * of a launch). SPDX-License-Identifier: MIT
  */
 #include "ir/interp_state.h"
 

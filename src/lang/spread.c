@@ -1,7 +1,7 @@
 /*
  * `[...]` of a tensor function's parameters: any number of axes, the same for all of them. In: the function as written
- * and how many axes a call has there. Out: the same function with that many extents in their place, called axis_0,
- * axis_1, ...; everything behind sees an ordinary function. A function without `[...]` is its own answer.
+ * and how many axes a call has there. Out: the same function with that many extents in their place, called `axis_0`,
+ * `axis_1`, ...; everything behind sees an ordinary function. A function without `[...]` is its own answer.
  * SPDX-License-Identifier: MIT
  */
 #include "lang/ast.h"

@@ -84,7 +84,7 @@ typedef struct report_model {
     report_step *steps;
     int step_count, step_capacity;
     int64_t class_ns[SLICE_CLASSES];   /* of the whole span: what ran, the first of the list that did */
-    int64_t kernel_ns, thread_busy_ns; /* thread_busy: by the threads of the pool together */
+    int64_t kernel_ns, thread_busy_ns; /* thread_busy_ns: by the threads of the pool together */
     int worker_count;
 } report_model;
 

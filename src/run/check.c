@@ -112,7 +112,7 @@ bool checker_wants(const checker *c, int slot)
     if (slot == c->ref_slot || (c->options->device && strcmp(c->options->device, s->name) != 0)) return false;
     bool raw = item && item->kind == AST_RAW;
     if (raw && !raw_runs_on(item->word, s->driver->name)) return false;
-    if (s->driver == &driver_emu && !raw && !c->options->device) return false; /* see wants_text */
+    if (s->driver == &driver_emu && !raw && !c->options->device) return false; /* see checker_wants_text */
     return slot_about(c->context, slot)->available;
 }
 

@@ -42,7 +42,7 @@ void checker_tell_failure(checker *c, const check_case *at, const char *device, 
         c->ended = true;
         return;
     }
-    if (at->empty && error->status == QN_FINDING) { /* as in tell_findings */
+    if (at->empty && error->status == QN_FINDING) { /* as in checker_tell_findings */
         text_print(&c->empty, "%s%s=0: %.160s", c->empty_count++ ? "; " : "", at->empty, words);
         return;
     }

@@ -170,6 +170,45 @@ find src cli include -name '*.[ch]' -exec awk '
 rm -f "${TMPDIR:-/tmp}/quern-style.$$"
 finish "comments name files that exist"
 
+# ... and functions, fields and variables: a word with an underscore in a comment stands in the code somewhere. Names in quotes are
+# of generated text or of others.
+wrong=0
+find src cli tests bench python kernels \( -name '*.[ch]' -o -name '*.def' -o -name '*.cuh' -o -name '*.py' -o -name '*.qn' \) -exec awk '
+    function words(line, what) {
+        while (match(line, /[A-Za-z][A-Za-z0-9_]*/)) {
+            name = substr(line, RSTART, RLENGTH)
+            if (what == "code") there[name] = 1
+            else if (name ~ /^[a-z][a-z0-9]*(_[a-z0-9]+)+$/) said[name] = FILENAME
+            line = substr(line, RSTART + RLENGTH)
+        }
+    }
+    FNR == 1 { on = 0; own = FILENAME ~ /^(src|cli)\/.*\.[ch]$/ && FILENAME !~ /prelude\/|emu_text/ }
+    !own { words($0, "code"); next }
+    {
+        rest = $0
+        while (rest != "") {
+            if (!on && match(rest, /"([^"\\]|\\.)*"/) && (!(at = index(rest, "/*")) || RSTART < at)) {
+                at = RSTART + RLENGTH
+                words(substr(rest, 1, at - 1), "code")
+                rest = substr(rest, at)
+            } else if (!on) {
+                at = index(rest, "/*")
+                words(at ? substr(rest, 1, at) : rest, "code")
+                rest = at ? substr(rest, at + 2) : ""
+                on = at > 0
+            } else {
+                at = index(rest, "*/")
+                part = at ? substr(rest, 1, at) : rest
+                gsub(/"[^"]*"|`[^`]*`|[-<>*.\/][a-z0-9_]+|[a-z0-9_]+[<*.\/>]/, " ", part)
+                words(part, "comment")
+                rest = at ? substr(rest, at + 2) : ""
+                on = !at
+            }
+        }
+    }
+    END { for (name in said) if (!(name in there)) print name " in a comment of " said[name] }' {} + | grep . && bad "these are not in the code"
+finish "comments name what exists"
+
 # Every code of a diagnostic stands once in errors.def, with the words of the table in docs/language.md, and something
 # says it; nobody writes a code as text, or looks for one in a message: qn_error has it.
 wrong=0
