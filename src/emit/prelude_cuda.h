@@ -60,7 +60,7 @@
  *   [tensor_map] struct tensor_map, unsigned shared_address(p)
  *   [phases] phase_init(bar, count), phases_ready(), phase_expect(bar, bytes), phase_arrive(bar),
  *                   phase_arrive_at(bar, rank), phase_wait(bar, parity)
- *   [bulk_in_<n>d] bulk_in_<n>d(to, map, bar, x, y ...), n = 2 to 5; x is the innermost; [bulk_in_<n>d_to] the same with
+ *   [bulk_in_<n>d] bulk_in_<n>d(to, map, bar, x, y ...), n = 2 to 5; x is the innermost; [`bulk_in_<n>d_to`] the same with
  *                   a mask of blocks of the cluster at the end; [bulk_out_<n>d] bulk_out_<n>d(map, from, x, y ...)
  *   [bulk_groups] bulk_commit(), bulk_wait_read<N>(), bulk_wait<N>(), fence_async(), map_prefetch(map)
  *   [matrix_groups] matrix_descriptor<SWIZZLE>(first, leading_bytes, stride_bytes), matrix_fence(), matrix_commit(),

@@ -15,7 +15,7 @@
 
 /* By rule: load_<m>x<v>, store_<m>x<v> and their kinds. False: no such name. */
 bool cuda_memory_text(const char *name, text *needs, text *out);
-/* By rule: bulk_in_<n>d, bulk_in_<n>d_to, bulk_out_<n>d, wgmma_<t>_n<N>, wgmma_<t>_n<N>_ra. */
+/* By rule: bulk_in_<n>d, `bulk_in_<n>d_to`, bulk_out_<n>d, wgmma_<t>_n<N>, wgmma_<t>_n<N>_ra. */
 bool cuda_phase_text(const char *name, text *needs, text *out);
 
 #endif
