@@ -350,7 +350,7 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
         tile_op *op = block->ops[i], *load;
         bool swapped, known = op->code == OP_LOAD;
         tile_type loaded = known ? tile_type_of(e->k, op->results[0]) : (tile_type){0};
-        if (!known || !tile_shape_same(&loaded, type) || op->attr.access.rank != 2) continue;
+        if (!known || !tile_shape_same(&loaded, type)) continue;
         for (int o = 0; o < op->operand_count; o++) known &= is_before(e, block, at, op->operands[o]);
         if (!known || !dot_operand_is_direct(e, op->results[0], &load, &swapped) || load != op || swapped) continue;
         matrix m = dot_operand_matrix(e, op->results[0]);
@@ -458,6 +458,10 @@ size_t cuda_dot_enter(emitter *e, const tile_op *loop)
 {
     size_t place = e->out->length;
     each_resident(e, loop, put_resume);
+    if (e->out->length > place && loop->result_count == 1) {
+        tile_type type = tile_type_of(e->k, loop->results[0]);
+        put_ask_ahead(e, loop, &type);
+    }
     return place;
 }
 

@@ -166,10 +166,10 @@ static void append_yield(lowering *l, tile_block *block, const value *values, in
 typedef value depth_body(dot_work *w, tile_block *block, value carried, int term);
 
 /* Loops over the axes of K around `body`, which turns what is carried into its next value. */
-static value loop_over_depth(dot_work *w, tile_block *block, int level, value carried, depth_body *body, int term)
+static value loop_over(dot_work *w, tile_block *block, int level, int end, value carried, depth_body *body, int term)
 {
     lowering *l = w->l;
-    if (level == w->depth_count) return body(w, block, carried, term);
+    if (level == end) return body(w, block, carried, term);
     int axis = w->depth[level];
     tile_type type = tile_type_of(l->k, carried);
     value first = lower_integer(l, block, 0), limit = lower_extent(l, axis);
@@ -177,8 +177,8 @@ static value loop_over_depth(dot_work *w, tile_block *block, int level, value ca
     if (!level && w->part) {
         value chunk = lower_scalar_value(l, block, w->chunk_param);
         first = lower_op(l, block, OP_MUL, DT_I64, (value[]){w->part, chunk}, 2, 0);
-        value end = lower_op(l, block, OP_ADD, DT_I64, (value[]){first, chunk}, 2, 0);
-        limit = lower_op(l, block, OP_MIN, DT_I64, (value[]){limit, end}, 2, 0);
+        value behind = lower_op(l, block, OP_ADD, DT_I64, (value[]){first, chunk}, 2, 0);
+        limit = lower_op(l, block, OP_MIN, DT_I64, (value[]){limit, behind}, 2, 0);
     }
     tile_op *op = tile_op_new(l->k, OP_FOR, (value[]){first, limit, step, carried}, 4);
     tile_block *inner = tile_block_new(l->k);
@@ -186,7 +186,7 @@ static value loop_over_depth(dot_work *w, tile_block *block, int level, value ca
     op->region_count = 1;
     w->coordinates[axis] = tile_block_arg(l->k, inner, scalar_type(DT_I64));
     value argument = tile_block_arg(l->k, inner, type);
-    value next = loop_over_depth(w, inner, level + 1, argument, body, term);
+    value next = loop_over(w, inner, level + 1, end, argument, body, term);
     w->coordinates[axis] = 0;
     append_yield(l, inner, &next, 1);
     value result = tile_result(l->k, op, type);
@@ -210,6 +210,10 @@ static value operand(dot_work *w, frame *f, int side)
                        ? lower_guarded(l, f, from->access, from->guards, from->guard_count)
                        : lower_stored(l, f, w->terms[2 * w->pair + side]);
     value x = lower_convert(l, f->block, stored, elem);
+    if (w->scales[side]) {
+        value scale = lower_convert(l, f->block, lower_term(l, f, w->scales[side]), elem);
+        x = lower_op(l, f->block, OP_MUL, elem, (value[]){x, lower_broadcast(l, f, scale, 3)}, 2, 0);
+    }
     if (tf32) x = lower_op(l, f->block, OP_TF32, elem, &x, 1, 0);
     return lower_fill(l, f, lower_broadcast(l, f, x, 3), FOLD_SUM);
 }
@@ -227,6 +231,29 @@ static value add_product(dot_work *w, tile_block *block, value carried, int term
     value sum = tile_result(l->k, op, tile_type_of(l->k, carried));
     tile_append(l->k, block, op);
     return sum;
+}
+
+/* The products along the innermost axis of K, times what is the same along it. */
+static value add_multiple(dot_work *w, tile_block *block, value carried, int term)
+{
+    lowering *l = w->l;
+    dtype elem = tile_type_of(l->k, carried).elem;
+    frame *f = dot_frame_over(w, block, 0, 1);
+    value zero = lower_broadcast(l, f, lower_number(l, block, elem, (number){0}), 3);
+    value sums = loop_over(w, block, w->depth_count - 1, w->depth_count, zero, add_product, term);
+    for (int side = 0; side < 2; side++) {
+        if (!w->factors[side]) continue;
+        value factor = lower_convert(l, block, lower_term(l, f, w->factors[side]), elem);
+        sums = lower_op(l, block, OP_MUL, elem, (value[]){sums, lower_broadcast(l, f, factor, 3)}, 2, 0);
+    }
+    return lower_op(l, block, OP_ADD, elem, (value[]){carried, sums}, 2, 0);
+}
+
+static value sum_products(dot_work *w, value carried)
+{
+    if (w->factors[0] || w->factors[1])
+        return loop_over(w, w->l->phase, 0, w->depth_count - 1, carried, add_multiple, 0);
+    return loop_over(w, w->l->phase, 0, w->depth_count, carried, add_product, 0);
 }
 
 static bool is_columns_fold(const dot_work *w, int term)
@@ -248,7 +275,7 @@ static void bind_fold(dot_work *w, frame *f, int term)
     unsigned kept = frame_axes(l, like, x->axes);
     value start = lower_number(l, f->block, x->elem, fold_identity(x->fold, x->elem));
     if (kept) start = lower_broadcast(l, like, start, kept);
-    lower_bind(f, term, loop_over_depth(w, f->block, 0, start, add_fold, term));
+    lower_bind(f, term, loop_over(w, f->block, 0, w->depth_count, start, add_fold, term));
 }
 
 bool dot_uses(const dot_work *w, int id, int wanted)
@@ -387,6 +414,8 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         .rows = dot_tile_extent(w, 0), .columns = dot_tile_extent(w, 1), .depth = dot_tile_extent(w, 2), .products = 1};
     for (int axis = 0; axis < l->axis_count; axis++)
         if (dot_is_program_axis(w, axis)) size.products *= l->extents[axis];
+    for (int i = 0; (w->factors[0] || w->factors[1]) && i < w->depth_count - 1; i++)
+        size.depth *= l->extents[w->depth[i]];
     bool copies[2] = {false, false};
     w->laid = size.rows <= size.columns ? 0 : 1;
     w->slice = w->whole && elem != DT_F32 && dot_has_terms(w) && dot_is_slice(w, w->laid);
@@ -409,10 +438,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     frame *f = dot_frame_over(w, l->phase, 0, 1);
     value zero = lower_number(l, l->phase, sum, (number){0});
     value start = lower_broadcast(l, f, zero, 3);
-    value product = loop_over_depth(w, l->phase, 0, start, add_product, 0);
+    value product = sum_products(w, start);
     for (int pair = 1; pair < dot_pair_count(w); pair++) {
         choose_depth(w, pair);
-        product = loop_over_depth(w, l->phase, 0, product, add_product, 0);
+        product = sum_products(w, product);
     }
     if (w->parts > 1) product = join_parts(w, &f, product);
     if (dot->elem != sum && b->options->mode != FUSE_FUSED)

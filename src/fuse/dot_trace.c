@@ -172,6 +172,59 @@ static operand_work *count_work(const dot_work *w)
     return work;
 }
 
+/* Arithmetic of arrays that have far fewer elements; its ops are few. */
+static bool is_spread(const trace *t, int id, int64_t count)
+{
+    const term *x = &t->terms[id];
+    bool yes = x->kind != TERM_ACCESS || space_count(&t->space, x->axes) <= count / SPREAD_SMALLER;
+    for (int i = 0; i < x->input_count && yes; i++) yes = is_spread(t, x->inputs[i], count);
+    return yes;
+}
+
+/* The innermost axis of a class: the last of the space's. */
+static unsigned last_of(const dot_work *w, dot_class class)
+{
+    unsigned last = 0;
+    for (int i = 0; i < w->t->space.axis_count; i++)
+        if (w->classes[class] >> i & 1) last = 1u << i;
+    return last;
+}
+
+/* An operand that is a product u v, where v lies in memory and u is the same along an axis: u is taken from it. 0: it is none. */
+static int split_operand(dot_work *w, int side, unsigned along)
+{
+    const trace *t = w->t;
+    const term x = t->terms[w->terms[side]];
+    if (x.kind != TERM_OP || x.op != OP_MUL || !dtype_is_float(x.elem)) return 0;
+    for (int k = 0; k < 2; k++) {
+        const term *u = &t->terms[x.inputs[k]], *v = &t->terms[x.inputs[1 - k]];
+        if (u->axes & along || !(v->axes & along) || v->kind != TERM_ACCESS) continue;
+        w->terms[side] = x.inputs[1 - k];
+        return x.inputs[k];
+    }
+    return 0;
+}
+
+/* On a GPU an operand u v that comes from much less than itself (an outer product of rows) is never written out:
+ * - the sum over (i, j) of u[i] v[j] w[i, j] is the sum over i of u[i] times a product along j that reads v where it lies;
+ * - of a shallow product, the sum over r of u[i, r] v[j, r] w[r] multiplies u into the other operand, a tile at a time. */
+static bool can_compute(dot_work *w, int side)
+{
+    enum { LONG = 16, SHALLOW = 256 };
+    const trace *t = w->t;
+    int id = w->terms[side];
+    if (w->top != w->dot || dot_pair_count(w) > 1 || !is_spread(t, id, space_count(&t->space, t->terms[id].axes)))
+        return false;
+    unsigned depth = last_of(w, CLASS_DEPTH), own = last_of(w, side ? CLASS_COLUMNS : CLASS_ROWS);
+    if (space_count(&t->space, depth) >= LONG) w->factors[side] = split_operand(w, side, depth);
+    if (w->factors[side]) return true;
+    bool shallow = space_count(&t->space, w->classes[CLASS_DEPTH]) <= SHALLOW,
+         long_enough = space_count(&t->space, own) >= LONG;
+    if (shallow && long_enough && t->terms[w->terms[1 - side]].kind == TERM_ACCESS)
+        w->scales[1 - side] = split_operand(w, side, own);
+    return w->scales[1 - side];
+}
+
 /* What stands before an operand is computed again by every program that reads it, and it is not read straight from its
  * array. */
 static bool check_operands(dot_work *w)
@@ -183,7 +236,7 @@ static bool check_operands(dot_work *w)
         if (w->whole) continue;
         if (work.gathered) return dot_refuse(w, "an operand is not a slice of an array");
         bool straight = w->t->terms[w->terms[side]].kind == TERM_ACCESS;
-        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu))
+        if (work.costly || work.cheap > MOST_PROLOGUE_OPS || (!straight && w->b->options->gpu && !can_compute(w, side)))
             return dot_refuse(w, "every tile of the product would compute its operand again");
     }
     return true;
@@ -264,6 +317,8 @@ static bool trace_all(dot_work *w, const space *s)
     trace *t = w->t = trace_new(b->memory, b->g, b->in_memory, b->options, s);
     w->maps = ARENA_ARRAY(b->memory, index_map *, w->around.count);
     w->tried = ARENA_ARRAY(b->memory, bool, w->around.count);
+    memset(w->factors, 0, sizeof(w->factors));
+    memset(w->scales, 0, sizeof(w->scales));
     const graph_node *dot = graph_get(b->g, w->dot);
     index_map operands[4];
     if (!map_operands(w, s, operands))

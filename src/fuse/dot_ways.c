@@ -39,7 +39,20 @@ dot_tiles dot_find_tiles(const dot_work *w, dtype elem, const dot_sizes *size)
         t.columns = 64;
         t.warps = 4;
     }
+    if (w->scales[0] ||
+        w->scales[1]) { /* two steps on their way beside a deep one that is computed: two blocks have room */
+        t.depth = 64;
+        t.stages = 3;
+    }
     return t;
+}
+
+/* Bulk copies and terms take operands that lie in memory. */
+static bool is_computed(const dot_work *w)
+{
+    for (int side = 0; side < 2 * dot_pair_count(w); side++)
+        if (w->t->terms[w->terms[side]].kind != TERM_ACCESS) return true;
+    return w->factors[0] || w->factors[1] || w->scales[0] || w->scales[1];
 }
 
 static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
@@ -49,6 +62,7 @@ static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
     size->by_chunk = w->by_chunk;
     size->windows = w->windows;
     if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
+    if (!w->whole && is_computed(w)) size->fed = size->as_terms = false;
 }
 
 dot_sizes dot_find_sizes(const dot_work *w)

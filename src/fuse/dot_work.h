@@ -29,15 +29,17 @@ typedef struct dot_work {
     int added_count;
     int guard; /* the term under which an element of the product is one of the sum; 0: each is */
     locals around;
-    index_map **maps;                  /* by local */
-    bool *tried;                       /* by local: its map was looked for */
-    bool *after;                       /* by local: it comes after the product */
-    int terms[4], sums;                /* operands, by pair and side; the product */
-    int pair;                          /* of operands: whose axes of K are in `depth` and `tile_axis` */
-    dot_gathered gathered[2];          /* operands, where `whole` */
-    bool whole;                        /* M, N and K are one kernel axis each, and operands are gathered */
-    int order[SPACE_AXES];             /* whole: axes of the space, outermost first */
-    bool by_chunk, windows;            /* whole: see dot_sizes */
+    index_map **maps;         /* by local */
+    bool *tried;              /* by local: its map was looked for */
+    bool *after;              /* by local: it comes after the product */
+    int terms[4], sums;       /* operands, by pair and side; the product */
+    int factors[2];           /* by side: a term that the sums along the innermost axis of K are multiplied with */
+    int scales[2];            /* by side: a term that the operand is multiplied with */
+    int pair;                 /* of operands: whose axes of K are in `depth` and `tile_axis` */
+    dot_gathered gathered[2]; /* operands, where `whole` */
+    bool whole;               /* M, N and K are one kernel axis each, and operands are gathered */
+    int order[SPACE_AXES];    /* whole: axes of the space, outermost first */
+    bool by_chunk, windows;   /* whole: see dot_sizes */
     unsigned classes[CLASS_DEPTH + 1]; /* axes of the space */
     bool *needs;                       /* by term: it stands on the product or on another fold */
     lower_output *outputs;

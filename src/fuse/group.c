@@ -226,6 +226,7 @@ static bool holds_more(const planner *p, int a, int b, const cell *both)
     return in > out + little && waits(p, earlier, later);
 }
 
+#define LESS_BYTES 0.95
 #define JOIN_MARGIN 1.2 /* estimates are no nearer; and what is nearly equal stays as it is for other batch sizes */
 
 static const char *join(planner *p, int a, int b, arena *scratch)
@@ -245,8 +246,10 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (c.g.kind == GROUP_LOOP) {
         c.cost = p->built;
         c.costed = c.stamp;
-        double one = cell_cost(p, &p->cells[a])->time_ns, other = cell_cost(p, &p->cells[b])->time_ns;
-        if (one > 0 && other > 0 && c.cost.time_ns > JOIN_MARGIN * (one + other))
+        const fuse_cost one = *cell_cost(p, &p->cells[a]), other = *cell_cost(p, &p->cells[b]);
+        double apart = one.time_ns + other.time_ns;
+        bool saves = c.cost.bytes < LESS_BYTES * (one.bytes + other.bytes); /* else together they must be faster */
+        if (one.time_ns > 0 && other.time_ns > 0 && c.cost.time_ns > (saves ? JOIN_MARGIN : 1) * apart)
             return "computing it again where it is needed would take longer than its way through memory";
     }
     settle_positions(p, a, b);

@@ -54,4 +54,7 @@ int locals_find(const locals *l, node n); /* its place; -1: it is none of them *
 typedef bool group_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error);
 group_build loop_build, dot_build;
 
+/* An operand of a product is computed where it is multiplied if what it is made of is smaller by so much. */
+enum { SPREAD_SMALLER = 16 };
+
 #endif

@@ -25,8 +25,9 @@ typedef struct reader {
     int cell;
     node chain[MOST_CHAIN];
     int chain_count, costly;
-    int64_t extra_bytes;
-    node extra[MOST_CHAIN]; /* what it would read */
+    int64_t extra_bytes, all_bytes; /* that it would read beside what it does; that the chain reads */
+    bool multiplies;                /* the value is an operand of its product */
+    node extra[MOST_CHAIN];         /* what it would read */
     int extra_count;
 } reader;
 
@@ -51,6 +52,7 @@ static bool follow_chain(const planner *p, reader *r, node n, bool top)
     const cell *c = &p->cells[r->cell];
     if (cell_lists(c->g.nodes, c->g.node_count, n) || listed(r->chain, r->chain_count, n)) return true;
     if (!top && is_kept(p, n)) {
+        r->all_bytes += graph_size_bytes(p->g, n);
         if (cell_lists(c->reads, c->read_count, n) || listed(r->extra, r->extra_count, n)) return true;
         if (r->extra_count == MOST_CHAIN) return false;
         r->extra[r->extra_count++] = n;
@@ -73,8 +75,6 @@ static bool add_reader(const planner *p, node n, int at, reader *readers, int *c
     while (place && readers[place - 1].cell > at) place--;
     if (place && readers[place - 1].cell == at) return true;
     if (group_is_barrier(p, c)) return false;
-    node anchor = c->g.anchor; /* a product reads its operands many times */
-    if (anchor && listed(p->reads[anchor], p->read_count[anchor], n)) return false;
     if (*count == MOST_READERS) return false;
     for (int i = (*count)++; i > place; i--) readers[i].cell = readers[i - 1].cell;
     readers[place].cell = at;
@@ -92,7 +92,11 @@ static int find_readers(const planner *p, node n, reader *readers)
             good = add_reader(p, n, (int)p->copiers[u][k], readers, &count);
         if (!good) return -1;
     }
-    for (int i = 0; i < count; i++) readers[i] = (reader){.cell = readers[i].cell};
+    for (int i = 0; i < count; i++) {
+        node anchor = p->cells[readers[i].cell].g.anchor;
+        readers[i] = (reader){.cell = readers[i].cell};
+        readers[i].multiplies = anchor && listed(p->reads[anchor], p->read_count[anchor], n);
+    }
     return count;
 }
 
@@ -143,6 +147,8 @@ static void consider(planner *p, node n)
     int64_t cost = 0;
     for (int i = 0; i < count; i++) {
         if (!follow_chain(p, &readers[i], n, true)) return;
+        /* A product reads its operands many times: only what comes from arrays much smaller than itself. */
+        if (readers[i].multiplies && readers[i].all_bytes > graph_size_bytes(p->g, n) / SPREAD_SMALLER) return;
         cost += readers[i].extra_bytes;
         costly += readers[i].costly;
     }

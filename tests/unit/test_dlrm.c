@@ -640,8 +640,93 @@ TEST(gradients_of_the_interaction)
     check_interaction("emu", "interact_warp");
 }
 
+/* ---- the outer product ---- */
+
+typedef struct outer_case {
+    int batch, width, out;
+} outer_case;
+
+static float small_number(int i, int of)
+{
+    return (float)(i * 7 % of - of / 2);
+}
+
+/* The sum of relu(z w), z the outer product of each row of t with itself; its gradients by t and w, in plain loops. */
+static void outer_by_loops(const outer_case *c, const float *t, const float *w, float *d_t, float *d_w, double *loss)
+{
+    int n = c->width, h = c->out;
+    memset(d_t, 0, sizeof(float) * (size_t)(c->batch * n));
+    memset(d_w, 0, sizeof(float) * (size_t)(n * n * h));
+    *loss = 0;
+    for (int b = 0; b < c->batch; b++)
+        for (int o = 0; o < h; o++) {
+            const float *row = t + b * n;
+            double y = 0;
+            for (int k = 0; k < n * n; k++) y += (double)(row[k / n] * row[k % n] * w[k * h + o]);
+            if (y <= 0) continue;
+            *loss += y;
+            for (int k = 0; k < n * n; k++) {
+                d_w[k * h + o] += row[k / n] * row[k % n];
+                d_t[b * n + k / n] += w[k * h + o] * row[k % n];
+                d_t[b * n + k % n] += w[k * h + o] * row[k / n];
+            }
+        }
+}
+
+static void check_outer(const char *device, const outer_case *c)
+{
+    int64_t b = c->batch, n = c->width, h = c->out, t_bytes = b * n * 4, w_bytes = n * n * h * 4;
+    float *t = malloc((size_t)t_bytes), *w = malloc((size_t)w_bytes), *d_t = malloc((size_t)t_bytes),
+          *d_w = malloc((size_t)w_bytes), *found_t = malloc((size_t)t_bytes), *found_w = malloc((size_t)w_bytes), found;
+    double loss;
+    qn_tape *tape;
+    qn_plan *plan;
+    qn_plan_facts facts;
+    for (int i = 0; i < b * n; i++) t[i] = small_number(i, 5);
+    for (int i = 0; i < n * n * h; i++) w[i] = small_number(i, 3);
+    outer_by_loops(c, t, w, d_t, d_w, &loss);
+    open_context();
+    EXPECT_OK(qn_tape_new(context, device, &tape, &error));
+    qn_tape_set_tf32(tape, true);
+    qn_tensor in[] = {qn_from_memory(tape, t, QN_F32, QN_SHAPE(b, n)),
+                      qn_from_memory(tape, w, QN_F32, QN_SHAPE(n * n, h))};
+    qn_tensor results[3];
+    for (int gradients = 0; gradients < 2; gradients++) {
+        EXPECT_OK(qn_capture_begin(tape, &error));
+        qn_tensor z = qn_reshape(qn_mul(qn_unsqueeze(in[0], 2), qn_unsqueeze(in[0], 1)), QN_SHAPE(b, n * n));
+        results[0] = qn_sum(qn_relu(qn_matmul(z, in[1])), QN_ALL, false);
+        if (gradients) qn_grad(results[0], in, 2, results + 1);
+        EXPECT_OK(qn_eval(tape, results, gradients ? 3 : 1, &error));
+        EXPECT_OK(qn_capture_end(tape, &plan, &error));
+        qn_plan_info(plan, &facts);
+        EXPECT_OK(qn_plan_replay(plan, &error));
+        EXPECT_OK(qn_tensor_read(results[0], &found, sizeof(found), &error));
+        EXPECT(found == (float)loss); /* whole numbers */
+        if (!gradients) EXPECT(facts.workspace_bytes < b * n * n * 4);
+        qn_plan_free(plan);
+    }
+    EXPECT_OK(qn_tensor_read(results[1], found_t, (size_t)t_bytes, &error));
+    EXPECT_OK(qn_tensor_read(results[2], found_w, (size_t)w_bytes, &error));
+    EXPECT(!memcmp(found_t, d_t, (size_t)t_bytes));
+    int wrong = 0; /* -0 is 0 */
+    for (int i = 0; i < n * n * h; i++) wrong += found_w[i] != d_w[i];
+    EXPECT(!wrong);
+    qn_tape_free(tape);
+    float *all[] = {t, w, d_t, d_w, found_t, found_w};
+    for (int i = 0; i < 6; i++) free(all[i]);
+}
+
+TEST(the_outer_product_is_never_there)
+{
+    const outer_case cases[] = {{32, 24, 32}, {21, 33, 18}};
+    for (int i = 0; i < 2; i++) {
+        check_outer("cpu", &cases[i]);
+        check_outer("emu", &cases[i]);
+    }
+}
+
 TEST_MAIN(CASE(configurations), CASE(faults_of_configurations), CASE(rows_of_the_talk),
           CASE(logits_are_those_of_plain_loops), CASE(files_have_the_names_and_shapes_of_pytorch),
           CASE(resumed_runs_come_to_the_same_bits), CASE(progress_and_event_files), CASE(damaged_event_files),
           CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls),
-          CASE(gradients_of_the_interaction))
+          CASE(gradients_of_the_interaction), CASE(the_outer_product_is_never_there))
