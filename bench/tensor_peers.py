@@ -117,6 +117,11 @@ def gradient_of(function):
     return run
 
 
+def heat(u):
+    p = F.pad(u, (1, 1, 1, 1))
+    return u + 0.1 * ((p[:-2, 1:-1] + p[2:, 1:-1]) + (p[1:-1, :-2] + p[1:-1, 2:]) - 4 * u)
+
+
 def row_cases():
     """The work of bench/tensor_rows.c: name, function, shapes, dtype."""
     f32, f16, bf16, f64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
@@ -161,6 +166,8 @@ def row_cases():
     yield "max pool 2x2 of 512x256x1024 f32", lambda x: F.max_pool2d(x, 2), [(512, 256, 1024)], f32
     yield "max pool 8, stride 1, 4096x16384 f32", lambda x: F.max_pool1d(x, 8, 1, 4), [(64, 64, 16384)], f32
     yield "average pool 5, stride 2, 4096x16384 f32", lambda x: F.avg_pool1d(x, 5, 2, 2), [(64, 64, 16384)], f32
+    for r, c in ((8192, 8192), (8190, 8194)):
+        yield f"five points of {r}x{c} f32", heat, [(r, c)], f32
     for c, dtype, word in ((1024, f32, "f32"), (1023, f32, "f32"), (1024, bf16, "bf16")):
         yield f"max pool 3x3, stride 1, 512x256x{c} {word}", lambda x: F.max_pool2d(x, 3, 1, 1), [(512, 256, c)], dtype
     yield "max pool 3x3, stride 2, 512x256x1024 f32", lambda x: F.max_pool2d(x, 3, 2, 1), [(512, 256, 1024)], f32

@@ -172,6 +172,22 @@ static void step_mean_bodies(const workload *w, const inputs *in, built *out)
          qn_avg_pool(bodies(w, in), QN_SHAPE(3, 3, 3), &(qn_pool_options){.stride = {1, 1, 1}, .padding = {1, 1, 1}}));
 }
 
+static qn_tensor part(qn_tensor x, int64_t row, int64_t rows, int64_t column, int64_t columns)
+{
+    return qn_slice(qn_slice(x, 0, row, row + rows, 1), 1, column, column + columns, 1);
+}
+
+/* A step of heat in the plane: five points, zero around it. */
+static void step_heat(const workload *w, const inputs *in, built *out)
+{
+    int64_t r = w->rows, c = w->columns;
+    qn_tensor u = in->tensors[0], p = qn_pad(u, QN_SHAPE(1, 1), QN_SHAPE(1, 1), 0);
+    qn_tensor across = qn_add(part(p, 0, r, 1, c), part(p, 2, r, 1, c));
+    qn_tensor along = qn_add(part(p, 1, r, 0, c), part(p, 1, r, 2, c));
+    qn_tensor flow = qn_sub(qn_add(across, along), qn_mul_scalar(u, 4));
+    give(out, qn_add(u, qn_mul_scalar(flow, 0.1)));
+}
+
 static void step_middle_position(const workload *w, const inputs *in, built *out)
 {
     give(out, qn_argmax(qn_reshape(in->tensors[0], QN_SHAPE(32, w->rows / 32, w->columns)), QN_AXES(1), false));
@@ -337,6 +353,8 @@ const workload row_workloads[] = {
     {"max pool 8, stride 1, 4096x16384 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one, step_pool_line},
     {"average pool 5, stride 2, 4096x16384 f32", QN_F32, 4096, 16384, 6.0 * 4096 * 16384, 0.9, make_one,
      step_mean_line},
+    {"five points of 8192x8192 f32", QN_F32, 8192, 8192, COPY(8192, 8192), 0.9, make_one, step_heat},
+    {"five points of 8190x8194 f32", QN_F32, 8190, 8194, COPY(8190, 8194), 0.9, make_one, step_heat},
     {"max pool 3x3, stride 1, 512x256x1024 f32", QN_F32, 131072, 1024, COPY(131072, 1024), 0.9, make_one,
      step_pool_overlapping},
     {"max pool 3x3, stride 1, 512x256x1023 f32", QN_F32, 131072, 1023, COPY(131072, 1023), 0.9, make_one,

@@ -282,6 +282,8 @@ static text phase_text(emitter *e, int phase, const char *body)
         put(e, "__shared__ long online_room[2][%d];", c->team.kind == TEAM_CLUSTER ? 32 * MOST_CLUSTER : 32);
     if (c->online_room) put(e, "int online_turn = 0;");
     if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
+    if (c->spread_bytes)
+        put(e, "__shared__ __align__(16) char spread_room[%d];", c->spread_bytes * c->team.block);
     if (c->broadcast_room)
         put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
     cuda_put_arrays(e, body);

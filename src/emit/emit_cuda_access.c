@@ -411,19 +411,23 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     a.width = (int)MINIMUM(width, most);
     if (t.apart) a.width = 1;
     a.most_width = a.width;
+    a.spreads = a.width == 1 && side_by_side && !t.apart && store_may_spread(n, op);
     if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
         pass_layout *l = n->layout;
         int window = op->code == OP_LOAD && a.width == 1 ? window_vector(n, op, &at) : 0;
         l->want_vector = MAXIMUM(l->want_vector, a.width);
         l->want_window = MAXIMUM(l->want_window, window);
-        *(window > 1 ? &l->windows : a.width > 1 ? &l->wide : &l->narrow) += 1;
-        l->narrow_stores += op->code == OP_STORE && a.width == 1;
+        if (!a.spreads) *(window > 1 ? &l->windows : a.width > 1 ? &l->wide : &l->narrow) += 1;
+        if (op->code == OP_STORE && a.width == 1) *(a.spreads ? &l->spread_stores : &l->narrow_stores) += 1;
     }
     a.width = MINIMUM(a.width, vector);
     a.back = back && a.width > 1;
     if (back) a.most_width = 1; /* nothing comes ahead */
     if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
-    hazard_access(n, op, at);
+    if (a.spreads)
+        hazard_by_many(e, op);
+    else
+        hazard_access(n, op, at);
     note_access(n, op, at, &a);
     return a;
 }

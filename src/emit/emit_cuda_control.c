@@ -212,7 +212,7 @@ static void emit_dot_item(emitter *e, tile_op *op)
         bool swapped;
         value v = op->operands[i];
         if (dot_operand_is_direct(e, v, &load, &swapped)) {
-            hazard_read_by_all(e, load);
+            hazard_by_many(e, load);
             e->array_used[load->attr.access.array] = true;
             continue;
         }

@@ -371,7 +371,7 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
         bool swapped;
         CHECK(dot_operand_is_direct(e, dot->operands[i], &load, &swapped));
         e->array_used[load->attr.access.array] = true;
-        hazard_read_by_all(e, load);
+        hazard_by_many(e, load);
     }
     if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
     hazard_buffer(e, number, true);

@@ -83,9 +83,9 @@ void hazard_access(cnest *n, const tile_op *op, place at)
     add(e, t);
 }
 
-void hazard_read_by_all(emitter *e, const tile_op *load)
+void hazard_by_many(emitter *e, const tile_op *op)
 {
-    if (e->written[load->attr.access.array] && !team_is_one(e)) add(e, touch_of(load, THREADS_MANY));
+    if (e->written[op->attr.access.array] && !team_is_one(e)) add(e, touch_of(op, THREADS_MANY));
 }
 
 /* ---- may two accesses of an array meet? ---- */

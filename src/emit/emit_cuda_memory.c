@@ -204,6 +204,10 @@ void cuda_store(cnest *n, caddress a, creg r)
     emitter *e = n->e;
     int level = cuda_sink_level(n), vector = n->has_inner ? n->layout->vector : 1;
     const char *m = memory_name(a.elem), *words = creg_words(r);
+    if (a.spreads && !n->c->deciding) {
+        store_spread(n, &a, words);
+        return;
+    }
     if (level < LEVEL_ELEMENT || a.width == 1) {
         const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
         condition = cjoin(e, cuda_effect_guard(n, level), "&&", condition);

@@ -86,6 +86,7 @@ typedef struct caddress {
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
     int most_width;    /* ... whatever the vector */
     bool early;        /* depends on positions, scalars and rows alone */
+    bool spreads;      /* a store of single elements side by side, which threads exchange: store_spread */
     bool back;         /* neighbours lie before each other: a vector is turned round in registers */
 } caddress;
 
@@ -172,6 +173,8 @@ void windows_find(cnest *n);                                             /* of t
 int window_vector(const cnest *n, const tile_op *load, const place *at); /* elements of its vectors; 0: no window's */
 bool window_load(cnest *n, const tile_op *load, place at, creg *out);    /* false: it is of no window */
 bool window_fills(const cnest *n, const tile_op *select, place at);      /* its load has the other value outside */
+bool store_may_spread(const cnest *n, const tile_op *op);
+void store_spread(cnest *n, const caddress *a, const char *words);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
 void note_access(cnest *n, const tile_op *op, place at, const caddress *a);
@@ -206,7 +209,7 @@ void cuda_scalar_op(emitter *e, tile_op *op);
 /* emit_cuda_hazard.c */
 void hazard_buffer(emitter *e, int buffer, bool writes);
 void hazard_access(cnest *n, const tile_op *op, place at);
-void hazard_read_by_all(emitter *e, const tile_op *load); /* by a product */
+void hazard_by_many(emitter *e, const tile_op *op); /* read by a product, stored by another thread than its own */
 void hazard_commit(emitter *e); /* after an item's touches are known, before its text: a barrier if they conflict */
 void put_barrier(emitter *e);
 const char *barrier_text(emitter *e);

@@ -13,8 +13,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { SHORT_ROW = 1024 };
-
 /* ---- in registers ---- */
 
 /* The layout of a tile that is one row along the scanned axis; NULL: it is something else. */
@@ -23,7 +21,6 @@ static pass_layout *row_layout(emitter *e, const tile_op *op)
     tile_type type = tile_type_of(e->k, op->results[0]);
     int64_t loops[MAX_RANK];
     if (loops_of(&type, loops) != 1 || type.dims[op->attr.index] == 1 || dtypes[type.elem].size_bytes < 4) return NULL;
-    if (dimension_bound(e, loops[0]) <= SHORT_ROW) return NULL; /* a warp's own row: memory costs less than shuffles */
     return layout_find(e, loops, 1, 0, false);
 }
 
@@ -57,6 +54,9 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     for (int pass = 0; pass < 2; pass++) {
         text_add(&lines, "#pragma unroll\n");
         text_print(&lines, "for (int r = 0; r < %d; r++) {\n", l->repeats);
+        if (!block && l->repeats > 1) /* a row that is shorter than its class: the lanes meet no more often than they must */
+            text_print(&lines, "    if (r * %s * %d >= %s%s) break;\n", lanes, l->vector, extent_text(e, l->loops[0]),
+                       l->shifted ? arena_print(e->memory, " + shift%d", l->number) : "");
         if (!pass) add_lines(&lines, text_get(&positions), 1);
         text_print(&lines, "    %s scanned[%d];\n", c, l->vector);
         add_lines(&lines, text_get(&take), 1);

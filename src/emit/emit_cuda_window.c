@@ -380,3 +380,46 @@ bool window_fills(const cnest *n, const tile_op *select, place at)
     place of = place_of_operand(n->e, select, 1, &at);
     return member_of(n, load, &of) != NULL;
 }
+
+/* ---- results that begin between vectors ---- */
+
+bool store_may_spread(const cnest *n, const tile_op *op)
+{
+    const pass_layout *l = n->layout;
+    if (op->code != OP_STORE || !n->windows || op->attr.access.mask_count) return false;
+    if (!dtype_is_float(n->e->k->params[op->attr.access.array].elem)) return false;
+    return n->c->deciding || (l->spreads && !n->chunk_guard && !n->element_guard && n->c->team.threads);
+}
+
+/* Neighbouring threads have neighbouring vectors: they exchange elements through shared memory, after which neighbours
+ * have neighbouring elements, and each store goes to whole sectors of memory. */
+void store_spread(cnest *n, const caddress *a, const char *words)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    int vector = l->vector, axis = l->loop_count - 1, size = a->elem == DT_F64 ? 8 : 4;
+    int lanes = MINIMUM(n->c->team.threads, 32);
+    while (l->loops[axis] % (lanes * vector)) lanes /= 2; /* of one line */
+    int at_once = MINIMUM(vector, 16 / size);
+    const char *type = cuda_register_type(a->elem), *name = fresh_name(e, 0), *m = size == 8 ? "f64" : "f32";
+    const char *ok = cjoin(e, cjoin(e, n->in, "&&", a->ok), "&&", a->element_ok);
+    const char *mask =
+        lanes == 32 ? "0xffffffff"
+                    : arena_print(e->memory, "%uu << threadIdx.x %% 32 / %d * %d", (1u << lanes) - 1, lanes, lanes);
+    n->c->spread_bytes = MAXIMUM(n->c->spread_bytes, vector * size);
+    cput(n, LEVEL_CHUNK, "%s %s[%d];", type, name, vector);
+    cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
+    text_print(&n->late, "{ %s *const spread = (%s *)spread_room + threadIdx.x / %d * %d;\n", type, type, lanes,
+               lanes * vector);
+    text_print(&n->late, "const int lane = threadIdx.x %% %d, first = i%d - lane * %d + lane;\n", lanes, axis, vector);
+    text_print(&n->late, "__syncwarp(%s);\n", mask);
+    for (int v = 0; v < vector; v += at_once)
+        text_print(&n->late, "%s(spread + lane * %d + %d, %s + %d);\n", need(e, "store_%sx%d", m, at_once), vector, v,
+                   name, v);
+    text_print(&n->late, "__syncwarp(%s);\n", mask);
+    for (int v = 0; v < vector; v++)
+        text_print(&n->late, "{ const int i%d = first + %d, v = 0; %s%s(%s, spread[lane + %d]); }\n", axis, v * lanes,
+                   ok ? arena_print(e->memory, "if (%s) ", ok) : "", need(e, "write_%s", memory_name(a->elem)),
+                   element_pointer(e, a, true), v * lanes);
+    text_add(&n->late, "}\n");
+}

@@ -163,7 +163,8 @@ static void choose_vector(const emitter *e, pass_layout *l)
     int last = -1;
     for (int axis = 0; axis < l->loop_count; axis++)
         if (!(l->row_axes >> axis & 1)) last = axis;
-    /* Windows come by vectors where results go so too: stores of single elements would lie a vector apart. */
+    /* Windows come by vectors where results go so too: stores of single elements would lie a vector apart, unless threads
+     * exchange them first. */
     bool windows = l->windows && !l->narrow_stores;
     int want = windows ? MAXIMUM(l->want_vector, l->want_window) : l->want_vector;
     l->vector = MINIMUM(want, 8);
@@ -183,6 +184,11 @@ static void choose_vector(const emitter *e, pass_layout *l)
     if (layout_single_inner(l) >= 0 && !l->row_axes) return; /* a last part of a vector is taken apart */
     int64_t divisor = dim >= 0 ? dim : facts_of(e->facts, (value)-dim).divisor;
     while (l->vector > 1 && divisor % l->vector) l->vector /= 2;
+}
+
+static void choose_spread(pass_layout *l)
+{
+    l->spreads = l->spread_stores && l->windows && !l->narrow_stores && l->vector > 1 && !l->shifted;
 }
 
 /* Rows that lie across memory: neighbouring threads take neighbouring rows, in all passes that share the loop. */
@@ -390,6 +396,10 @@ static void choose_team(const emitter *e)
         choose_row_team(e, &s);
         if (s.memory && t->kind == TEAM_LANES && !t->threads) t->threads = 32;
         if (s.rows && t->kind == TEAM_LANES) t->threads = 32;
+        if (c->has_scan && t->kind == TEAM_LANES && !t->threads) { /* lanes that the text knows meet without a loop */
+            int64_t vectors = (s.positions + t->over + s.largest->vector - 1) / s.largest->vector;
+            t->threads = (int)MINIMUM(power_above(vectors), 32);
+        }
     } else if (s.positions < (int64_t)1 << 24) {
         choose_constant_team(e, &s);
     } else {
@@ -518,6 +528,7 @@ qn_status layout_decide(emitter *e, qn_error *error)
     for (;;) {
         bool large = c->no_large;
         for (int i = 0; i < c->layout_count; i++) choose_vector(e, c->layouts[i]);
+        for (int i = 0; i < c->layout_count; i++) choose_spread(c->layouts[i]);
         choose_team(e);
         choose_parts(e);
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);

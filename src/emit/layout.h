@@ -44,15 +44,15 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     unsigned row_axes; /* bit k: loop axis k is a row */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns, or rows across memory */
     /* what the first run saw */
-    int want_vector;          /* the widest access that is aligned, in elements; 1: none */
-    int wide, narrow;         /* accesses of elements that are aligned for vectors, and others */
-    int want_window, windows; /* of loads that windows take by vectors: the widest, how many */
-    int narrow_stores;
-    int want_shift;              /* ... of those that may begin anywhere, side by side; 1: none */
-    int first_group;             /* that has it */
-    int along_rows, along_inner; /* accesses whose neighbours in memory are neighbouring rows, or of one row */
-    const tile_op *lead;         /* the access of that group whose vectors are aligned by a shift; NULL: none */
-    bool nested, even;           /* that group is inside a loop or a branch; has rows that are aligned */
+    int want_vector;                  /* the widest access that is aligned, in elements; 1: none */
+    int wide, narrow;                 /* accesses of elements that are aligned for vectors, and others */
+    int want_window, windows;         /* of loads that windows take by vectors: the widest, how many */
+    int narrow_stores, spread_stores; /* of single elements; those of them that threads can exchange */
+    int want_shift;                   /* ... of those that may begin anywhere, side by side; 1: none */
+    int first_group;                  /* that has it */
+    int along_rows, along_inner;      /* accesses whose neighbours in memory are neighbouring rows, or of one row */
+    const tile_op *lead;              /* the access of that group whose vectors are aligned by a shift; NULL: none */
+    bool nested, even;                /* that group is inside a loop or a branch; has rows that are aligned */
     int number;
     int digits; /* positions are taken apart: vectors of at most so many elements are not; 0: they are not */
     struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
@@ -61,6 +61,7 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     int vector;
     bool turned;       /* row_fast was decided here */
     bool shifted;      /* positions begin before the row, at a whole vector of `lead` */
+    bool spreads;      /* threads exchange single elements before they are stored */
     bool shift_put;    /* while emitting: `shift` is declared */
     int inner_threads; /* constant; 0: all threads of the team */
     int repeats;       /* constant; 0: a loop with a run-time end */
@@ -144,6 +145,7 @@ typedef struct cuda_state { /* of one phase */
     online *online; /* of the block that is being emitted */
     int online_count;
     bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
+    int spread_bytes;                                         /* ... of a thread, for stores that are exchanged */
     int weight;                                               /* of the heaviest sink */
     int live_registers;                                       /* of kept tiles, at most at once */
     int least_blocks;            /* blocks of a multiprocessor that the registers are cut for */

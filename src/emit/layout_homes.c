@@ -81,7 +81,7 @@ int layout_resident_blocks(const emitter *e)
     int others = live >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
     if (c->team.over && early) others += 8; /* two ways to load, and what tells them apart */
     if (early > MOST_IN_FLIGHT) /* many loads beside each other (rows of a column's sum): all are on their way */
-        others = MAXIMUM(others, 24 + MINIMUM(IN_FLIGHT, early * vector * MOST_IN_FLIGHT));
+        others = MAXIMUM(others, 24 + MAXIMUM(early * vector, MINIMUM(IN_FLIGHT, early * vector * MOST_IN_FLIGHT)));
     int registers = (int)round_up(live + others, 8);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }

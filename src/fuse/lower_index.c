@@ -34,7 +34,8 @@ value lower_number_value(lowering *l, tile_block *b, dtype elem, number n)
 
 value lower_size(lowering *l, tile_block *b, int64_t n)
 {
-    if (l->t->unroll != UNROLL_NONE && llabs(n) <= LITERAL_OFFSET) return lower_integer(l, b, n);
+    bool around = l->t->unroll != UNROLL_NONE || l->t->strip_axes;
+    if (around && llabs(n) <= LITERAL_OFFSET) return lower_integer(l, b, n);
     return lower_number_value(l, b, DT_I64, (number){.i = n});
 }
 

@@ -23,8 +23,10 @@
 #define FEW_ROWS 64
 #define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
 #define BLOCK_STEP 8192
-#define SCAN_RUN 64
-#define SCAN_AT_ONCE 8  /* rows of columns whose loads are on their way together */
+#define SCAN_RUN 64       /* rows of a run at least */
+#define SCAN_RUN_MOST 512 /* ... at most, as long as there are enough runs for every multiprocessor */
+#define SCAN_RUNS 16
+#define SCAN_AT_ONCE 16 /* rows of columns whose loads are on their way together */
 #define SCAN_PROGRAMS 7 /* of columns, of each multiprocessor: below, runs of rows are read twice */
 
 /* A view [before][axis][after] as [before][after][axis]. */
@@ -215,6 +217,8 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     int64_t programs = to.extents[0] * ((to.extents[2] + block - 1) / block), run = SCAN_RUN;
     bool runs =
         options->gpu && programs < (int64_t)SCAN_PROGRAMS * MAXIMUM(options->units, 1) && to.extents[1] >= 2 * run;
+    /* What runs leave is scanned by few programs, row after row. */
+    while (run < SCAN_RUN_MOST && programs * to.extents[1] / (2 * run) >= (int64_t)SCAN_RUNS * options->units) run *= 2;
     column_scan columns = {memory, name, type, inside, of->attr.fold, block, options->gpu ? SCAN_AT_ONCE : 1};
     if (!rows)
         source = runs ? scan_runs_source(&columns, (int)run) : scan_columns_source(&columns);

@@ -139,6 +139,19 @@ static loop *share_loads(const loop *p)
     return best;
 }
 
+/* Is something read at several places around each one, as by a window or a stencil? */
+static bool reads_around(const trace *t)
+{
+    enum { AROUND_LEAST = 3 };
+    for (int i = 1; i < t->term_count; i++) {
+        int places = 0;
+        for (int k = i; k < t->term_count && t->terms[i].kind == TERM_ACCESS; k++)
+            places += t->terms[k].kind == TERM_ACCESS && t->terms[k].n == t->terms[i].n;
+        if (places >= AROUND_LEAST) return true;
+    }
+    return false;
+}
+
 loop *loop_strip(const loop *p)
 {
     strip turns;
@@ -149,5 +162,5 @@ loop *loop_strip(const loop *p)
             out && accesses(out->t) <= STRIP_LOADS && effort(out->t) / turns.results < effort(p->t) * STRIP_GAIN;
         return good ? out : NULL;
     }
-    return p->unroll == UNROLL_NONE || p->t->atom_count ? NULL : share_loads(p);
+    return p->t->atom_count || !reads_around(p->t) ? NULL : share_loads(p);
 }

@@ -433,6 +433,15 @@ static bool call_of(const char *name, const float *x, int rank, const int64_t *i
 }
 
 /* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
+/* Rows that some lanes of a warp hold, of every length around a vector, a warp and a class of lengths. */
+static void short_scans(void)
+{
+    static const int64_t lengths[] = {1,   2,   3,   4,   5,   8,   31,  32,  33,   64,   100,
+                                      127, 128, 129, 255, 256, 257, 511, 512, 1000, 1023, 1024};
+    for (int i = 0; i < COUNT(lengths); i++)
+        check(i % 2 ? "run" : "top", &(row_case){5, lengths[i], 1, i % 3 ? 0 : i % 4}, i % 5 == 4);
+}
+
 static void turned_scans(void)
 {
     static const int64_t lengths[] = {1, 5, 1000, 1024, 4095, 4096, 20001};
@@ -523,6 +532,7 @@ static void norms_with_gains(void)
 }
 
 ON_EVERY_DEVICE(turned_scans)
+ON_EVERY_DEVICE(short_scans)
 ON_EVERY_DEVICE(middle_axes)
 ON_EVERY_DEVICE(norms_with_gains)
 ON_EVERY_DEVICE(rows_anywhere)
@@ -604,6 +614,15 @@ TEST(scans_stay_in_registers)
     free(t);
 }
 
+/* Rows that a warp holds: lanes meet by shuffles, and not more often than the row is long. */
+TEST(scans_of_short_rows_stay_in_registers)
+{
+    char *t = shown("run", (const char *[]){"A=262144", "B=512", "C=1"}, 3);
+    EXPECT(strstr(t, "lanes_scan_sum_f32(scanned[3], 32, team_mask)") && strstr(t, "break;"));
+    EXPECT(!strstr(t, "shared_room"));
+    free(t);
+}
+
 /* Both sides of a transpose go along memory: it is turned in shared memory. */
 TEST(transposes_are_turned_in_shared_memory)
 {
@@ -615,11 +634,11 @@ TEST(transposes_are_turned_in_shared_memory)
     }
 }
 
-/* Columns in plenty are scanned in one read, eight rows on their way together. */
-TEST(columns_are_scanned_eight_rows_at_a_time)
+/* Columns in plenty are scanned in one read, sixteen rows on their way together, which all have registers. */
+TEST(columns_are_scanned_many_rows_at_a_time)
 {
     char *t = shown("run", (const char *[]){"A=32", "B=512", "C=4096"}, 3);
-    EXPECT(strstr(t, "i + 7][b : 128]") && !strstr(t, "_phase1("));
+    EXPECT(strstr(t, "i + 15][b : 128]") && !strstr(t, "_phase1(") && strstr(t, "__launch_bounds__(128, 5)"));
     free(t);
 }
 
@@ -756,14 +775,15 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
-          CASE(scans_stay_in_registers), CASE(columns_are_scanned_eight_rows_at_a_time),
-          CASE(transposes_are_turned_in_shared_memory), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
-          CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
-          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
-          CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
-          CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
-          CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
-          CASE(gradients_of_long_rows_are_held), CASE(on_devices_turned_scans), CASE(on_devices_middle_axes),
-          CASE(on_devices_norms_with_gains), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
-          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
-          CASE(on_devices_several_passes), CASE(closed))
+          CASE(scans_stay_in_registers), CASE(scans_of_short_rows_stay_in_registers), CASE(on_devices_short_scans),
+          CASE(columns_are_scanned_many_rows_at_a_time), CASE(transposes_are_turned_in_shared_memory),
+          CASE(a_channel_is_one_row), CASE(odd_planes_are_held), CASE(rows_are_cut_into_lines),
+          CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges),
+          CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic), CASE(scans_are_one_kernel),
+          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
+          CASE(rows_of_words_beside_a_gain_are_shifted), CASE(columns_from_top_to_bottom),
+          CASE(scans_that_are_turned_or_late_are_one_kernel), CASE(gradients_of_long_rows_are_held),
+          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
+          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
+          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
+          CASE(closed))

@@ -62,6 +62,12 @@ static const char *const source =
     "  let y = reshape(stack(a, b, axis = 4), N, C, H, 2 * W)[:][:][1 : H - 2][1 : 2 * W - 1];\n"
     "  return y - sum(y, axis = {0, 2, 3}) * 1e-6;\n"
     "}\n"
+    "tensor line(float x[N][W], int k) { return max(window(pad(x, 4, 4, axis = 1, value = -inf), k, axis = "
+    "1), axis = 2)[:][:][0]; }\n"
+    "tensor heat(float u[H][W]) {\n"
+    "  let p = pad(pad(u, 1, 1, axis = 0), 1, 1, axis = 1);\n"
+    "  return u + 0.1 * (p[0 : H][1 : W] + p[2 : H][1 : W] + p[1 : H][0 : W] + p[1 : H][2 : W] - 4 * u);\n"
+    "}\n"
     "tensor product_pool(float a[N][M][K], float b[K][W]) {\n"
     "  return max(window(window(matmul(a, b), 3, axis = 1), 3, axis = 2), axis = {3, 4})[:][:][:][0][0];\n"
     "}\n";
@@ -199,6 +205,70 @@ static void strips(void)
     check_short_window(&(window_case){513, 496, 3, 1, 1, 1});
 }
 
+/* Inputs of whole vectors whose results begin anywhere: threads exchange them. Every residue of a vector, and several
+ * results a thread. */
+static void between_vectors(void)
+{
+    enum { LINES = 6, LONG = 712 };
+    if (!strcmp(where, "ref")) return;
+    for (int i = 0; i < N * MOST * MOST; i++) image[i] = noise(i);
+    for (int k = 2; k <= 9; k++) {
+        int count = LONG - k + 9, wrong = 0;
+        qn_call *call;
+        EXPECT(!qn_call_new(module, "line", &call, &error) && !qn_call_set_int(call, "k", k, &error));
+        EXPECT(!qn_call_set_memory(call, "x", image, QN_F32, 2, (int64_t[]){LINES, LONG}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 2, (int64_t[]){LINES, count}, NULL, &error));
+        EXPECT(!qn_call_run(call, where, &error));
+        for (int i = 0; i < LINES * count; i++) {
+            float most = -INFINITY;
+            for (int j = 0; j < k; j++) {
+                int at = i % count + j - 4;
+                if (at >= 0 && at < LONG) most = fmaxf(most, image[i / count * LONG + at]);
+            }
+            wrong += results[i] != most;
+        }
+        if (wrong) printf("line of windows of %d on %s: %d wrong\n", k, where, wrong);
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+    check_window("biggest", &(window_case){360, 392, 4, 1, 1, 1}, false);
+    check_short_window(&(window_case){367, 392, 4, 1, 1, 1});
+}
+
+/* What is read around each place is read once by a thread that has several of them. */
+static void stencils(void)
+{
+    static const struct {
+        int h, w;
+    } sizes[] = {{9, 11}, {723, 760}, {757, 726}, {751, 759}};
+    if (!strcmp(where, "ref")) return;
+    for (int i = 0; i < N * MOST * MOST; i++) image[i] = noise(i);
+    for (int s = 0; s < COUNT(sizes); s++) {
+        int h = sizes[s].h, w = sizes[s].w, wrong = 0;
+        int64_t extents[] = {h, w};
+        qn_call *call;
+        EXPECT(!qn_call_new(module, "heat", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "u", image, QN_F32, 2, extents, NULL, &error));
+        memset(results, 0x55, sizeof(results));
+        EXPECT(!qn_call_set_memory(call, "result0", results, QN_F32, 2, extents, NULL, &error));
+        bool good = !qn_call_run(call, where, &error);
+        if (!good) printf("heat on %s: %s\n", where, error.message);
+        EXPECT(good);
+        for (int i = 0; i < h * w; i++) {
+            int y = i / w, x = i % w;
+            double u = image[i], flow = -4 * u;
+            if (y > 0) flow += image[i - w];
+            if (y < h - 1) flow += image[i + w];
+            if (x > 0) flow += image[i - 1];
+            if (x < w - 1) flow += image[i + 1];
+            wrong += !(fabs(results[i] - (u + 0.1 * flow)) < 1e-5);
+        }
+        if (wrong) printf("heat of %d x %d on %s: %d wrong\n", h, w, where, wrong);
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+}
+
 /* A short axis between others, with as many results as make it worth a text of its own. */
 static void short_axes(void)
 {
@@ -284,6 +354,8 @@ static void turns(void)
 
 ON_EVERY_DEVICE(strips)
 ON_EVERY_DEVICE(turns)
+ON_EVERY_DEVICE(between_vectors)
+ON_EVERY_DEVICE(stencils)
 ON_EVERY_DEVICE(short_axes)
 
 /* ---- plans ---- */
@@ -352,6 +424,28 @@ TEST(windows_are_loaded_by_vectors)
         EXPECT(count_of(text, kinds[i].store) >= 8);
         free(text);
     }
+}
+
+/* Rows of results that begin between vectors do not keep windows from them: threads exchange what they store. */
+TEST(results_between_vectors_are_exchanged)
+{
+    static const char *const sizes[] = {"N=512", "H=256", "W=1024", "k=4", "s=1", "p=1", "d=1"};
+    char *text = shown("biggest", "cuda", sizes, COUNT(sizes));
+    EXPECT(strstr(text, "load_f32x4_constant_or(v") && strstr(text, "char spread_room[2048]"));
+    EXPECT(count_of(text, "store_f32x4(spread + lane * 4") >= 8 && !strstr(text, "store_f32x4_if("));
+    free(text);
+    text = shown("line", "cuda", (const char *[]){"N=6", "W=712", "k=4"}, 3);
+    EXPECT(strstr(text, "char spread_room["));
+    free(text);
+}
+
+/* Five points of each of eight places one above the other: twenty-six loads instead of forty. */
+TEST(stencils_share_their_loads)
+{
+    static const char *const sizes[] = {"H=8190", "W=8194"};
+    char *tile = shown("heat", "cse", sizes, COUNT(sizes));
+    EXPECT(count_of(tile, " load ") == 2 * 26 && count_of(tile, "store ") == 2 * 8);
+    free(tile);
 }
 
 /* Of the gradient of a strided pool it is known in the text which windows have an element. */
@@ -513,6 +607,7 @@ TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CA
           CASE(a_longer_window_gets_the_threads_it_needs), CASE(softmax_of_few_classes_keeps_its_folds),
           CASE(a_function_under_windows_is_stored), CASE(a_product_under_windows_is_stored),
           CASE(plans_tell_their_estimates), CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place),
-          CASE(on_devices_windows), CASE(on_devices_strips), CASE(on_devices_turns),
+          CASE(on_devices_windows), CASE(on_devices_strips), CASE(on_devices_turns), CASE(on_devices_between_vectors),
+          CASE(on_devices_stencils), CASE(results_between_vectors_are_exchanged), CASE(stencils_share_their_loads),
           CASE(results_that_take_turns_divide_no_places), CASE(overlapping_windows_share_their_loads),
           CASE(windows_are_loaded_by_vectors), CASE(on_devices_short_axes), CASE(closed))
