@@ -450,11 +450,9 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
         int loop = at.axis[access->result_axis[axis]];
         operand += 2;
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
-        if (loop == NO_AXIS) {
-            constraint c = constraint_of_axis(e, start, access->array, axis);
-            if (!access->safe[axis]) test(e, &t, cuda_constraint(n, loop, &c, step));
-            continue;
-        }
+        constraint c = constraint_of_axis(e, start, access->array, axis);
+        if (!access->safe[axis]) test(e, &t, cuda_constraint(n, loop, &c, step));
+        if (loop == NO_AXIS) continue;
         const char *by = is_one(e, step) ? stride : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
         term(e, &t, axis_level(n, loop), arena_print(e->memory, "(long)i%d", loop), by);
     }

@@ -132,7 +132,7 @@ static bool window_begin(const cnest *n, const tile_op *load, const place *at, w
         if (access->kind[axis] == INDEX_TILE) return false;
         if (access->kind[axis] == INDEX_SLICE) {
             int loop = at->axis[access->result_axis[axis]];
-            if (loop != NO_AXIS && (n->role[loop] == ROLE_VECTOR || !access->safe[axis])) return false;
+            if (loop != NO_AXIS && n->role[loop] == ROLE_VECTOR) return false;
         }
         operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
     }

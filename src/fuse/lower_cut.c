@@ -14,6 +14,7 @@
 #define CUT_ROW (16384 - 16)        /* a block holds a row up to here */
 #define CUT_CHIP ((int64_t)1 << 22) /* and the chip one up to here */
 #define CUT_JOIN 1024               /* lines that are joined at once */
+#define CUT_PIECE 2048              /* of a line that begins at a vector, where nothing is folded */
 
 typedef struct cut_fold {
     int term;
@@ -167,20 +168,20 @@ static void bind_joined(const cut *c, frame *f, value row, int stage)
 
 /* ---- phases ---- */
 
-/* A program for each line of each row, in the order in which they lie in memory. */
-static frame *line_phase(const cut *c, value *row, value *line)
+/* A program for each line of each row, or for each piece of one, in the order in which they lie in memory. */
+static frame *line_phase(const cut *c, bool pieces, value *row, value *line)
 {
     lowering *l = c->l;
     int axes[SPACE_AXES], count = 0;
     int64_t blocks[SPACE_AXES];
-    value starts[SPACE_AXES], of_row[SPACE_AXES], of_line[SPACE_AXES];
+    value starts[SPACE_AXES], of_row[SPACE_AXES], of_line[SPACE_AXES], first = 0;
     for (int a = 0; a < l->axis_count; a++) {
-        bool is_program = false;
+        bool is_program = pieces && a == c->last;
         for (int i = 0; i < c->outer_count; i++) is_program |= c->outer[i] == a;
         for (int i = 0; i < c->line_count; i++) is_program |= c->lines[i] == a;
         if (is_program) axes[count++] = a;
     }
-    for (int i = 0; i < count; i++) blocks[i] = 1;
+    for (int i = 0; i < count; i++) blocks[i] = axes[i] == c->last ? CUT_PIECE : 1;
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
     loop_programs(l, f, axes, blocks, count, l->k->phase_count - 1, 0, starts);
@@ -189,12 +190,13 @@ static frame *line_phase(const cut *c, value *row, value *line)
             if (c->outer[i] == axes[a]) of_row[i] = starts[a];
         for (int i = 0; i < c->line_count; i++)
             if (c->lines[i] == axes[a]) of_line[i] = starts[a];
+        if (axes[a] == c->last) first = starts[a];
     }
     *row = place_of(l, c->outer, of_row, c->outer_count);
     *line = place_of(l, c->lines, of_line, c->line_count);
     f->rank = 1;
-    f->dims[0] = -(int64_t)lower_extent(l, c->last);
-    frame_tile(f, c->last, 0, 0, false);
+    f->dims[0] = pieces ? CUT_PIECE : -(int64_t)lower_extent(l, c->last);
+    frame_tile(f, c->last, 0, first, pieces);
     return f;
 }
 
@@ -223,7 +225,7 @@ static void fold_lines(const cut *c, int stage)
     value at[2], part[LOWER_ARRAYS];
     int along[2] = {-1, -1};
     bool safe[2] = {true, true};
-    frame *f = line_phase(c, &at[0], &at[1]);
+    frame *f = line_phase(c, false, &at[0], &at[1]);
     bind_joined(c, f, at[0], stage);
     for (int i = 0; i < c->count; i++) {
         const cut_fold *x = &c->folds[i];
@@ -313,7 +315,8 @@ qn_status cut_rows(const loop *p, lowering *l, const int *inner, int count, cons
     for (int i = 0; i < p->output_count; i++) wide |= output_is_wide(p, i);
     if (wide) {
         value row, line;
-        frame *f = line_phase(&c, &row, &line);
+        bool pieces = lies_in_vectors(p, l->extents[c.last]);
+        frame *f = line_phase(&c, pieces, &row, &line);
         bind_joined(&c, f, row, c.stages + 1);
         for (int i = 0; i < p->output_count; i++)
             if (output_is_wide(p, i)) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));

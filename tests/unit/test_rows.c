@@ -26,6 +26,10 @@ static const char *const source =
     "tensor soft_row(float x[A][B]) { return softmax(x, axis = 1); }\n"
     "tensor unit(float x[A][B]) { return x / norm(x, axis = 1); }\n"
     "tensor norm_row(bf16 x[A][B], bf16 g[B]) { return layer_norm(x, g, g); }\n"
+    "tensor even_channels(float x[N][C][P]) {\n"
+    "  let d = x - mean(x, axis = {0, 2});\n"
+    "  return d * rsqrt(mean(d * d, axis = {0, 2}) + 1e-5);\n"
+    "}\n"
     "tensor channels(float x[N][C][P], float g[C]) {\n"
     "  return (x - mean(x, axis = {0, 2})) * rsqrt(var(x, axis = {0, 2}, correction = 0) + 1e-5) * g[][:][];\n"
     "}\n"
@@ -432,7 +436,6 @@ static bool call_of(const char *name, const float *x, int rank, const int64_t *i
     return good;
 }
 
-/* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
 /* Rows that some lanes of a warp hold, of every length around a vector, a warp and a class of lengths. */
 static void short_scans(void)
 {
@@ -442,6 +445,27 @@ static void short_scans(void)
         check(i % 2 ? "run" : "top", &(row_case){5, lengths[i], 1, i % 3 ? 0 : i % 4}, i % 5 == 4);
 }
 
+/* A row that the chip does not hold, of lines that begin at vectors: results go piece by piece, the last one not whole. */
+static void rows_beyond_the_chip(void)
+{
+    enum { LINES = 133, LINE = 32772 };
+    if (strcmp(where, "emu") && strcmp(where, "cuda")) return;
+    float *x = malloc(sizeof(float) * LINES * LINE), *y = malloc(sizeof(float) * LINES * LINE);
+    int64_t extents[] = {LINES, 1, LINE}, count = (int64_t)LINES * LINE;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < count; i++) x[i] = noise(i) + 3, sum += x[i];
+    for (int64_t i = 0; i < count; i++) squares += (x[i] - sum / (double)count) * (x[i] - sum / (double)count);
+    int64_t wrong = !call_of("even_channels", x, 3, extents, y, QN_F32, 3, extents);
+    for (int64_t i = 0; i < count && !wrong; i++) {
+        double want = (x[i] - sum / (double)count) / sqrt(squares / (double)count + 1e-5);
+        wrong += !(fabs(y[i] - want) < 1e-4);
+    }
+    if (wrong) printf("rows beyond the chip on %s are wrong\n", where);
+    EXPECT(!wrong);
+    free(x), free(y);
+}
+
+/* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
 static void turned_scans(void)
 {
     static const int64_t lengths[] = {1, 5, 1000, 1024, 4095, 4096, 20001};
@@ -533,6 +557,7 @@ static void norms_with_gains(void)
 
 ON_EVERY_DEVICE(turned_scans)
 ON_EVERY_DEVICE(short_scans)
+ON_EVERY_DEVICE(rows_beyond_the_chip)
 ON_EVERY_DEVICE(middle_axes)
 ON_EVERY_DEVICE(norms_with_gains)
 ON_EVERY_DEVICE(rows_anywhere)
@@ -639,6 +664,14 @@ TEST(columns_are_scanned_many_rows_at_a_time)
 {
     char *t = shown("run", (const char *[]){"A=32", "B=512", "C=4096"}, 3);
     EXPECT(strstr(t, "i + 15][b : 128]") && !strstr(t, "_phase1(") && strstr(t, "__launch_bounds__(128, 5)"));
+    free(t);
+}
+
+/* Pieces for all threads there are, where a program a line would leave the last ones alone. */
+TEST(results_of_cut_rows_go_by_pieces)
+{
+    char *t = shown("even_channels", (const char *[]){"N=64", "C=64", "P=262144"}, 3);
+    EXPECT(strstr(t, "_phase2(") && strstr(strstr(t, "_phase2("), "* 2048L"));
     free(t);
 }
 
@@ -776,6 +809,7 @@ TEST(closed)
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(scans_of_short_rows_stay_in_registers), CASE(on_devices_short_scans),
+          CASE(on_devices_rows_beyond_the_chip), CASE(results_of_cut_rows_go_by_pieces),
           CASE(columns_are_scanned_many_rows_at_a_time), CASE(transposes_are_turned_in_shared_memory),
           CASE(a_channel_is_one_row), CASE(odd_planes_are_held), CASE(rows_are_cut_into_lines),
           CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges),
