@@ -387,7 +387,7 @@ bool store_may_spread(const cnest *n, const tile_op *op)
 {
     const pass_layout *l = n->layout;
     if (op->code != OP_STORE || !n->windows || op->attr.access.mask_count) return false;
-    if (!dtype_is_float(n->e->k->params[op->attr.access.array].elem)) return false;
+    if (n->e->read[op->attr.access.array] || !dtype_is_float(n->e->k->params[op->attr.access.array].elem)) return false;
     return n->c->deciding || (l->spreads && !n->chunk_guard && !n->element_guard && n->c->team.threads);
 }
 

@@ -177,7 +177,7 @@ static void choose_vector(const emitter *e, pass_layout *l)
         return;
     }
     /* Elements of a vector that are loaded one by one lie a vector apart in neighbouring threads: most accesses decide. */
-    int wide = l->wide + (windows ? l->windows : 0), narrow = l->narrow + (windows ? 0 : l->windows);
+    int wide = l->wide + (windows ? l->windows : 0), narrow = l->narrow + (windows ? 0 : l->windows + l->spread_stores);
     if (narrow > 2 && narrow > wide) l->vector = 1;
     if (last < 0 || l->vector == 1) return;
     int64_t dim = l->loops[last];
