@@ -92,7 +92,7 @@ void plot_axes(plot *p, const char *x_name, const char *y_name)
     text_print(out, "<text class=\"axis\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", p->left + p->width / 2,
                p->top + p->height + 36);
     html_text(out, x_name);
-    text_print(out, "</text><text class=\"axis\" transform=\"translate(12 %.1f) rotate(-90)\" text-anchor=\"middle\">",
+    text_print(out, "</text><text class=\"axis\" transform=\"translate(16 %.1f) rotate(-90)\" text-anchor=\"middle\">",
                p->top + p->height / 2);
     html_text(out, y_name);
     text_add(out, "</text>\n");

@@ -73,5 +73,18 @@ fi
 sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
 sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
 try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
+# What docs/c-api.md shows of other languages runs as it stands there.
+LD_LIBRARY_PATH="$build"
+export LD_LIBRARY_PATH
+for language in python rust; do
+    awk -v fence="^\`\`\`$language\$" '$0 ~ fence { inside = 1; next } /^```/ { inside = 0 } inside' "$root/docs/c-api.md" >"$work/foreign.$language"
+    try "docs/c-api.md has an example in $language" test -s "$work/foreign.$language"
+done
+if [ -z "$sanitize" ]; then # whose library has to be there first
+    if command -v python3 >/dev/null; then try "the library from Python's ctypes" python3 "$work/foreign.python"; fi
+    if command -v rustc >/dev/null; then
+        try "the library from Rust" sh -c "rustc --crate-name twice '$work/foreign.rust' -L '$build' -o '$work/foreign' && '$work/foreign'"
+    fi
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -247,7 +247,8 @@ function draw() {
         pen.fillStyle = style("--back");
         pen.fillRect(0, y - 2, gutter, row.height + 4);
         pen.fillStyle = style("--ink");
-        pen.fillText(row.name.slice(0, Math.floor((gutter - 6) / words)), 4, y + 12);
+        const most = Math.floor((gutter - 6) / words);
+        pen.fillText(row.name.length > most ? row.name.slice(0, most - 1) + "\u2026" : row.name, 4, y + 12);
         pen.strokeStyle = style("--line");
         pen.beginPath();
         pen.moveTo(0, y + row.height + place.gap / 2);
