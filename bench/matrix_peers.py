@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Work of matrix units (bench/matrix.qn) beside PyTorch's libraries: products, attention, convolutions, their errors and times.
 
-Usage: python3 bench/matrix_peers.py [WORD ...] [--jobs N] [--timeout S] [--compile] [--library FILE] [--check]
+Usage: python3 bench/matrix_peers.py [WORD ...] [--without WORD] [--jobs N] [--timeout S] [--compile] [--library FILE] [--check]
 
-Cases whose names contain one of the words, or all. Each runs in a process of its own (as bench/kernelbench.py has it): compiled and checked side
+Cases whose names contain one of the words, or all, but for those --without a word. Each runs in a process of its own (as bench/kernelbench.py has it): compiled and checked side
 by side, timed alone, in turns with the peer, the second-level cache emptied before each call, medians of the times between two
 events; so launches cost nothing, as in a graph. --compile also asks torch.compile with max-autotune. Errors are those of
 the largest number against the same work in f64 (where that fits) or f32. --check: errors only.
@@ -87,6 +87,30 @@ def products():
     yield Case("bmm 64 of 1024 f32", "batch", torch.bmm, F32, (64, 1024, 1024), (64, 1024, 1024))
     yield Case("vector 2048 x 1M f32", "vector", mm, F32, (2048, 1 << 20), (1 << 20, 1))
     yield Case("deep 256x256x524288 f32", "product", mm, F32, (256, 524288), (524288, 256))
+
+
+def everyday():
+    """Products of models: few hundred rows, odd sizes, batches, tall ones; f32 and tf32."""
+    turned = lambda a, b: torch.mm(a, b.t())
+    for word, tf32 in (("f32", False), ("tf32", True)):
+        for m, k, n in ((1, 4096, 4096), (16, 4096, 4096), (64, 2048, 2048), (100, 784, 1000), (128, 512, 1024), (128, 1024, 512),
+                        (128, 256, 4096), (128, 8192, 8192), (256, 1024, 1024), (512, 4096, 4096), (1000, 1000, 1000),
+                        (1024, 512, 512), (1024, 8192, 8192)):
+            yield Case(f"linear {m}x{n}x{k} {word}", "product_turned", turned, F32, (m, k), (n, k), tf32=tf32)
+        for m, k, n in ((128, 1024, 512), (1024, 8192, 8192)):
+            yield Case(f"linear gelu {m}x{n}x{k} {word}", "layer", lambda x, w, b: F.gelu(F.linear(x, w, b)), F32, (m, k), (n, k), (n,),
+                       tf32=tf32)
+        for m, k, n in ((65536, 64, 64), (1 << 20, 16, 32), (16384, 1024, 16), (32768, 64, 4096), (2048, 8192, 4096), (8205, 2949, 5921)):
+            yield Case(f"tall {m}x{n}x{k} {word}", "product", torch.mm, F32, (m, k), (k, n), tf32=tf32)
+        yield Case(f"both turned 2048x4096x8192 {word}", "product_both", lambda a, b: torch.mm(a.t(), b.t()), F32, (8192, 2048),
+                   (4096, 8192), tf32=tf32)
+        for b, m, k, n in ((128, 512, 1024, 2048), (96, 512, 64, 512), (512, 64, 64, 64), (32, 197, 64, 197), (128, 128, 128, 128)):
+            yield Case(f"batch {b} of {m}x{n}x{k} {word}", "batch", torch.bmm, F32, (b, m, k), (b, k, n), tf32=tf32)
+            yield Case(f"batch {b} of {m}x{n}x{k} A B^T {word}", "batch_turned", lambda a, b: torch.bmm(a, b.mT), F32, (b, m, k), (b, n, k),
+                       tf32=tf32)
+        for name, x, w, stride, padding in (("3x3 64", (16, 64, 57, 57), (96, 64, 3, 3), 1, 1), ("7x7 3", (16, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+                                            ("1x1 256", (16, 256, 55, 55), (64, 256, 1, 1), 1, 0), ("5x5 13", (8, 13, 99, 101), (33, 13, 5, 5), 1, 2)):
+            yield Case(f"image {name} {word}", "convolution", F.conv2d, F32, x, w, tf32=tf32, stride=stride, padding=padding, groups=1)
 
 
 def layers():
@@ -174,7 +198,7 @@ def truth(case, inputs):
                     s = s + wide[3][h]
                 outs.append(torch.softmax(s if mask is None else s.masked_fill(~mask, -float("inf")), -1) @ v[n, h])
         return torch.stack(outs).reshape(q.shape)
-    if "conv" in case.name or "transposed" in case.name or "depthwise" in case.name:
+    if case.function.startswith(("convolution", "transposed")):
         return torch.cat([case.peer(wide[0][n:n + 1], *wide[1:], **case.words) for n in range(wide[0].shape[0])])
     if sum(x.numel() for x in inputs) < 1 << 28 and case.dtype is F32:
         wide = [x.double() for x in inputs]
@@ -245,13 +269,15 @@ def main():
     parser.add_argument("words", nargs="*")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--timeout", type=float, default=30)
+    parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "build", "libquern.so"))
     options = parser.parse_args()
     options.device = "cuda"
     kernelbench.run_one = run_one
-    cases = [c for part in (products, layers, attentions, convolutions) for c in part()]
+    cases = [c for part in (products, everyday, layers, attentions, convolutions) for c in part()]
+    cases = [c for c in cases if not any(w in c.name for w in options.without)]
     cases = [c for c in cases if not options.words or any(w in c.name for w in options.words)]
     print(f"{'case':40s} {'status':6s} {'error':>8s} {'peer error':>10s} {'peer us':>10s} {'compiled':>10s} {'quern us':>10s} {'ratio':>6s}")
     bad = 0

@@ -165,20 +165,19 @@ static const char *pair_name(emitter *e, value v)
     return arena_print(e->memory, "%s_pair[v]", emit_name(e, v));
 }
 
-/* A value of both elements: `name_pair`; of what is rounded to 16 bits also `name_both`, the two in one register. */
-static void put_pair(emitter *e, const schedule *s, const tile_op *op, int half)
+static void put_pair(emitter *e, const fill_source *from, const tile_op *op)
 {
     value v = op->results[0];
     dtype elem = tile_type_of(e->k, v).elem;
     const char *name = emit_name(e, v), *type = cuda_register_type(elem);
     bool rounds = op->code == OP_CONVERT && (elem == DT_BF16 || elem == DT_F16) &&
                   tile_type_of(e->k, op->operands[0]).elem == DT_F32;
-    const tile_op *below = op->code == OP_SELECT ? tile_def(e->k, op->operands[1]) : NULL;
+    const tile_op *below = op->code == OP_SELECT ? sched_converted_load(e->k, op->operands[1]) : NULL;
     put(e, "%s %s_pair[2];", type, name);
     if (rounds) {
-        const char *from = emit_name(e, op->operands[0]);
+        const char *wide = emit_name(e, op->operands[0]);
         put(e, "const unsigned %s_both = %s(%s_pair[0], %s_pair[1]);", name, need(e, "pack_%s", memory_name(elem)),
-            from, from);
+            wide, wide);
         put(e, "%s(%s_pair, %s_both);", need(e, "unpack_%s", memory_name(elem)), name, name);
         return;
     }
@@ -186,12 +185,12 @@ static void put_pair(emitter *e, const schedule *s, const tile_op *op, int half)
     for (int i = 0; i < op->operand_count && i < 3; i++)
         operands[i] =
             tile_type_of(e->k, op->operands[i]).rank ? pair_name(e, op->operands[i]) : emit_name(e, op->operands[i]);
-    if (op == s->gather.load)
-        words = arena_print(e->memory, "%s((const %s *)&raw[%d][row][v])", need(e, "read_%s", memory_name(elem)),
-                            cuda_memory_type(elem), half);
+    if (op == from->load)
+        words = arena_print(e->memory, "%s((const %s *)&%s)", need(e, "read_%s", memory_name(elem)),
+                            cuda_memory_type(elem), from->raw);
     else if (op->code == OP_BROADCAST)
         words = operands[0];
-    else if (below == s->gather.load) /* outside of its array it is zero by itself */
+    else if (below == from->load) /* outside of its array it is zero by itself */
         words = operands[1];
     else
         words = cuda_expression(e, op, operands);
@@ -206,21 +205,24 @@ static bool is_raw(const emitter *e, const schedule *s, value v)
     return op == s->gather.load;
 }
 
+void fill_put_values(emitter *e, const schedule *s, const fill_source *from)
+{
+    const tile_block *blocks[2] = {s->kernel->phases[s->phase], s->walks[0].loops[0]->regions[0]};
+    for (int b = 0; b < 2; b++) /* what stands before the loop, then what stands in it */
+        for (int i = 0; i < blocks[b]->op_count; i++) {
+            const tile_op *op = blocks[b]->ops[i];
+            bool here = op->result_count == 1 && !op->region_count && from->needed[op->results[0]];
+            if (here && tile_type_of(e->k, op->results[0]).rank) put_pair(e, from, op);
+        }
+}
+
 static void put_arithmetic(emitter *e, const schedule *s, int half)
 {
-    const tile_block *body = s->walks[0].loops[0]->regions[0];
-    const sched_gather *g = &s->gather;
     bool computed = false;
     for (int n = 0; n < s->operand_count; n++)
         computed |= s->operands[n].gathered && !is_raw(e, s, s->operands[n].source);
-    for (int b = 0; b < 2 && computed; b++) { /* what stands before the loop, then what stands in it */
-        const tile_block *from = b ? body : s->kernel->phases[s->phase];
-        for (int i = 0; i < from->op_count; i++) {
-            const tile_op *op = from->ops[i];
-            bool here = op->result_count == 1 && !op->region_count && g->needed[op->results[0]];
-            if (here && tile_type_of(e->k, op->results[0]).rank) put_pair(e, s, op, half);
-        }
-    }
+    const fill_source from = {s->gather.load, s->gather.needed, arena_print(e->memory, "raw[%d][row][v]", half)};
+    if (computed) fill_put_values(e, s, &from);
 }
 
 /* Four lines at a time, eight lanes each. */

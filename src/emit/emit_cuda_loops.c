@@ -102,7 +102,7 @@ static void print_role(loop_printer *p, const loop_node *n)
     else
         put(e, "if (warp >= %d) { /* %s */", role->first_warp, role->name);
     open_brace(e);
-    if (!n->number[0] && p->s->gather.load) put(e, "const int filler = warp - %d;", role->first_warp);
+    if (!n->number[0] && sched_warps_fill(p->s)) put(e, "const int filler = warp - %d;", role->first_warp);
     if (!n->number[0] && p->s->gather.by_chunk) put(e, "int behind = 0;");
     need(e, "roles");
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
@@ -157,6 +157,8 @@ static void print_node(loop_printer *p, const loop_node *n, const loop_node *fir
     case LOOP_GATHER_BEGIN: print_gather_begin(e, p->s, n); break;
     case LOOP_GATHER_NEXT: print_gather_next(e, p->s, n); break;
     case LOOP_GATHER: print_gather(e, p->s); break;
+    case LOOP_TAKE_BEGIN: print_take_begin(e, p->s, n); break;
+    case LOOP_TAKE: print_take(e, p->s, n); break;
     case LOOP_FILLED: print_filled(e, p->s); break;
     case LOOP_FILLED_LAST: print_filled_last(e, p->s); break;
     case LOOP_SUMS_BEGIN: print_sums_begin(p, n); break;
@@ -213,7 +215,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     e->out = functions;
     e->depth = 0;
     put(e, "struct __align__(64) %s_phase%d_frame {", name, s->phase);
-    put(e, "    tensor_map maps[%d];", s->map_count);
+    if (s->map_count) put(e, "    tensor_map maps[%d];", s->map_count);
     put(e, "    %s_frame rest;", name);
     put(e, "};");
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d)", s->threads, s->choice.blocks);
@@ -238,11 +240,13 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     put(e, "const int tiles = (int)(frame.programs[0]%s%s);", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
     need(e, "bulk_groups");
-    put(e, "if (threadIdx.x == 32) /* what a copy asks for first is its map */");
-    put(e, "    for (int i = 0; i < %d; i++) map_prefetch(&call.maps[i]);", s->map_count);
+    if (s->map_count) {
+        put(e, "if (threadIdx.x == 32) /* what a copy asks for first is its map */");
+        put(e, "    for (int i = 0; i < %d; i++) map_prefetch(&call.maps[i]);", s->map_count);
+    }
     put(e, "if (threadIdx.x == 0) {");
     put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, %d), phase_init(empty + i, %d);", s->choice.stages,
-        s->gather.load ? 1 + s->fill.warps : 1, s->choice.turns ? 1 : s->choice.groups);
+        sched_warps_fill(s) ? 1 + s->fill.warps : 1, s->choice.turns ? 1 : s->choice.groups);
     if (s->load_count) put(e, "    for (int i = 0; i < %d; i++) phase_init(in_full + i, 1);", s->in.stages);
     put(e, "    phases_ready();");
     put(e, "}");

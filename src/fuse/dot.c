@@ -18,8 +18,10 @@
 #include <string.h>
 
 #define SHORT_DEPTH 8
-#define JOIN_PARTS 16 /* sums of parts of K that are added at once */
-#define JOIN_COLUMNS 64
+#define JOIN_PARTS 16   /* sums of parts of K that are added at once ... */
+#define JOIN_COLUMNS 64 /* ... and how many side by side */
+#define JOIN_FEW 4      /* the same of so few parts */
+#define JOIN_FEW_COLUMNS 256
 
 /* ---- lowering ---- */
 
@@ -353,7 +355,7 @@ static void begin_split(dot_work *w, const dot_sizes *size)
     w->chunk_param = lower_scalar(l, "chunk", each * unit);
 }
 
-/* Every program leaves the sums of its part of K; the second phase adds them up in order, a row of JOIN_COLUMNS at a
+/* Every program leaves the sums of its part of K; the second phase adds them up in order, some columns of a row at a
  * time, and goes on with the epilogue. Returns the joined sums; *f is the frame they are in. */
 static value join_parts(dot_work *w, frame **f, value sums)
 {
@@ -371,21 +373,22 @@ static value join_parts(dot_work *w, frame **f, value sums)
     value at[4] = {w->part, others, w->starts[0], w->starts[1]};
     lower_store_array(l, *f, scratch, at, (int[]){-1, -1, 0, 1}, (bool[]){true, true, false, false}, sums);
 
-    w->parts = 1;
+    const int at_once = w->parts <= JOIN_FEW ? JOIN_FEW : JOIN_PARTS;
     w->tiles.rows = 1;
-    w->tiles.columns = JOIN_COLUMNS;
+    w->tiles.columns = w->parts <= JOIN_FEW ? JOIN_FEW_COLUMNS : JOIN_COLUMNS;
+    w->parts = 1;
     lower_phase(l);
     launch(w);
     *f = dot_frame_over(w, l->phase, 0, 1);
     if (w->tile_axis[0] >= 0) frame_scalar(*f, w->tile_axis[0], w->starts[0]);
     frame *wide = lower_frame(l, *f, l->phase);
     wide->rank = 2;
-    wide->dims[0] = JOIN_PARTS;
+    wide->dims[0] = at_once;
     wide->dims[1] = (*f)->dims[1];
     value parts = lower_scalar_value(l, l->phase, w->part_param), joined;
     value start = lower_broadcast(l, wide, lower_number(l, l->phase, elem, (number){0}), 3);
     lower_for loop =
-        lower_for_begin(l, lower_integer(l, l->phase, 0), parts, lower_integer(l, l->phase, JOIN_PARTS), &start, 1);
+        lower_for_begin(l, lower_integer(l, l->phase, 0), parts, lower_integer(l, l->phase, at_once), &start, 1);
     frame *turn = lower_frame(l, wide, loop.body);
     turn->rank = 2;
     memcpy(turn->dims, wide->dims, sizeof(turn->dims));
@@ -430,7 +433,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     const dot_tiles tiles = w->tiles;
     const int64_t parts = w->parts;
     for (int side = 0; side < 2; side++)
-        if (copies[side] || (w->as_terms && !w->whole))
+        if (copies[side] || (w->as_terms && !w->whole && !(size.taken && dot_is_taken(w, side))))
             dot_make_terms(w, side, w->as_terms ? DOT_TERMS : 1, w->as_terms ? DT_BF16 : elem);
     lower_phase(l);
     launch(w);

@@ -20,6 +20,7 @@ typedef struct dot_tiles {
 typedef struct dot_sizes {
     int64_t rows, columns, depth, products;
     bool as_terms; /* f32 operands are sums of bf16 ones */
+    bool taken;    /* ... split for every tile again as they are read, not once before */
     bool tf32;     /* ... or may be rounded */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */

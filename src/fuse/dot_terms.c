@@ -140,6 +140,13 @@ bool dot_is_slice(const dot_work *w, int side)
     return (place.constant + (leaf->given ? leaf->offset : 0)) % each == 0 && lies_along(w, side, w->tile_axis[2]);
 }
 
+bool dot_is_taken(const dot_work *w, int side)
+{
+    const term *x = &w->t->terms[w->terms[side]];
+    if (w->whole || x->kind != TERM_ACCESS || x->guarded || w->t->guard) return false;
+    return stride_of(w, side, w->tile_axis[2]) == 1 || stride_of(w, side, w->tile_axis[side]) == 1;
+}
+
 bool dot_wants_copy(const dot_work *w, int side, bool tf32)
 {
     return !lies_along(w, side, w->tile_axis[2]) && (tf32 || !lies_along(w, side, w->tile_axis[side]));
@@ -268,10 +275,13 @@ value dot_load_term(dot_work *w, frame *f, int side, int which)
 static void find_terms(dot_work *w, frame *f, int side, value *terms)
 {
     lowering *l = w->l;
-    bool gathered = !w->split[side].count;
-    value x = gathered ? lower_fill(l, f, lower_broadcast(l, f, stored(w, f, side), 3), FOLD_SUM) : 0;
-    for (int t = 0; t < DOT_TERMS; t++)
-        terms[t] = gathered ? take_gathered(l, f->block, &x) : dot_load_term(w, f, side, t);
+    bool read = !w->split[side].count; /* split as it is read, for every tile again */
+    value x = read ? lower_fill(l, f, lower_broadcast(l, f, stored(w, f, side), 3), FOLD_SUM) : 0;
+    for (int t = 0; t < DOT_TERMS; t++) {
+        bool tests = !t && !w->whole; /* what is left of a finite number is finite */
+        if (read) terms[t] = tests ? take_term(l, f->block, &x) : take_gathered(l, f->block, &x);
+        if (!read) terms[t] = dot_load_term(w, f, side, t);
+    }
 }
 
 value dot_add_terms(dot_work *w, tile_block *block, value carried)

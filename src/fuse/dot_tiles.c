@@ -21,10 +21,11 @@
 #define GPU_PART 512        /* the shortest part of a split K */
 #define CPU_PART 4096
 #define GPU_DEEP 8192        /* from here on parts of K fill the device, however large the tiles are */
-#define FED_LEAST (1 << 27)  /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_LEAST (1 << 24)  /* multiplications: below, launches are what counts, and small tiles share them */
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
 #define FED_THIN (1 << 21)   /* elements of the operands of such a product */
 #define FED_ALONE_STAGES 12  /* of a small tile that has its multiprocessor for itself: it is reading that counts */
+#define FED_ALONE_SPEED 1.1  /* ... and how much faster it is with them than beside another one */
 #define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
 #define FED_TILE_NS 1200     /* of a program beside its products: the first copies, the results */
 #define FED_PART 256         /* the shortest part of a split K */
@@ -38,13 +39,12 @@
 #define GATHER_ROWS 24
 #define GATHER_DEPTH 16
 #define GATHER_ROOM (192 << 10) /* bytes of shared memory that two steps may have */
-#define TERMS_LEAST (1 << 28)   /* multiplications of a product whose operands are split */
-#define TERMS_RATE 65000        /* multiplications a ns of f32 as terms, and one by one: all of an H200 */
-#define PLAIN_RATE 17000
-#define TERMS_NS 2500      /* of a launch that splits an operand */
-#define MEMORY_RATE 4000   /* bytes a ns */
-#define LONG_ROW (1 << 16) /* numbers of a vector that many rows are multiplied with ... */
-#define MOST_PIECE 8192    /* ... and of a piece of it */
+#define TERMS_LEAST (1 << 25)   /* multiplications of a product whose operands are split */
+#define TERMS_NS 2500           /* of a launch that splits an operand */
+#define TAKEN_SPEED 0.77        /* of a product whose operands are split as they are read */
+#define MEMORY_RATE 4000        /* bytes a ns */
+#define LONG_ROW (1 << 16)      /* numbers of a vector that many rows are multiplied with ... */
+#define MOST_PIECE 8192         /* ... and of a piece of it */
 #define PIECE_STEP 8
 #define PIECE_ROWS 64
 
@@ -62,6 +62,8 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     if (size->depth >= GPU_DEEP)
         return (dot_tiles){
             tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0, 0, false};
+    if (size->columns > 1024 && size->rows <= FED_ROWS)
+        return (dot_tiles){tile_for(size->rows, 16, FED_ROWS), 128, step, 4, fold, 0, 0, false};
     if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false};
     if (size->rows > MANY_ROWS)
         return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false};
@@ -95,18 +97,29 @@ typedef struct fed_tile {
     bool turns; /* one group of warps multiplies while the other one stores */
 } fed_tile;
 
+static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
+{
+    return size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+}
+
+/* One group of warps multiplies, no other block is there, and shared memory has many steps of its tile. */
+static bool is_alone(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
+{
+    return !size->as_terms && t->rows == 64 && count_tiles(size, t->rows, t->columns) * parts <= units;
+}
+
 /* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
 static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
 {
     double rate = (size->as_terms ? FED_RATE / 6 : size->tf32 ? FED_RATE / 2 : FED_RATE) * t->speed;
-    int64_t step = size->tf32 ? 32 : 64;
-    int64_t count =
-        size->products * ((size->rows + t->rows - 1) / t->rows) * ((size->columns + t->columns - 1) / t->columns);
+    if (size->taken) rate *= TAKEN_SPEED;
+    if (is_alone(size, units, t, parts)) rate *= FED_ALONE_SPEED;
+    int64_t step = size->tf32 ? 32 : 64, count = count_tiles(size, t->rows, t->columns);
     int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
     double each = (double)(t->rows * t->columns) * (double)((depth + step - 1) / step * step) / rate;
     double multiply = (double)rounds * each + (double)(t->turns ? 2 : rounds) * FED_TILE_NS;
     double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
-    double read = operands_of(size) * (size->as_terms ? 6 : size->tf32 ? 4 : 2) / MEMORY_RATE;
+    double read = operands_of(size) * (size->taken || size->tf32 ? 4 : size->as_terms ? 6 : 2) / MEMORY_RATE;
     int64_t busy = MINIMUM(units, count * parts); /* half of them can read as fast as all */
     read *= MAXIMUM(1, 0.5 * (double)units / (double)busy);
     return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);
@@ -128,10 +141,7 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
              parts += MAXIMUM(parts / 8, 1)) {
             double time = fed_time(size, units, t, parts);
             if (best->tiles.rows && time >= best->time_ns) continue;
-            int64_t programs = size->products * ((size->rows + t->rows - 1) / t->rows) *
-                               ((size->columns + t->columns - 1) / t->columns);
-            int stages =
-                is_thin(size) && t->rows * t->columns <= 64 * 64 && programs * parts <= units ? FED_ALONE_STAGES : 0;
+            int stages = is_alone(size, units, t, parts) ? FED_ALONE_STAGES : 0;
             best->time_ns = time;
             best->tiles =
                 (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns};
@@ -141,28 +151,33 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
 }
 
 /* Fed by bulk copies: the tile, and the parts of K, that end first, by how fast a multiprocessor is with them. */
-static dot_tiles fed_tiles(const fuse_options *options, const dot_sizes *size)
+static dot_candidate fed_best(const fuse_options *options, const dot_sizes *size)
 {
     dot_candidate all[DOT_CANDIDATES];
     int count = dot_fed_candidates(options, size, all), best = 0;
     for (int i = 1; i < count; i++)
         if (all[i].time_ns < all[best].time_ns) best = i;
-    return all[best].tiles;
+    return all[best];
 }
 
-/* A product of f32 is no less accurate as products of the terms that its operands are split into, and faster where
- * splitting them takes little beside it. */
+/* A product of f32 is no less accurate as products of the terms that its operands are split into. */
 static bool wants_terms(const fuse_options *options, dtype elem, product_way way, const dot_sizes *size)
 {
     bool can = options->gpu && options->arch == TARGET_HOPPER && elem == DT_F32 && size->rows > FED_ROWS &&
                size->columns > FED_ROWS;
     if (!can || way == PRODUCT_TERMS) return can;
-    if (way != PRODUCT_ANY || work_of(size) < TERMS_LEAST) return false;
-    double elements = operands_of(size);
-    double depth = (double)((size->depth + 63) / 64 * 64), rows = (double)((size->rows + 127) / 128 * 128);
-    double columns = (double)((size->columns + 127) / 128 * 128);
-    double multiply = rows * columns * depth * (double)size->products / TERMS_RATE, read = elements * 6 / MEMORY_RATE;
-    return 2 * TERMS_NS + elements * 10 / MEMORY_RATE + MAXIMUM(multiply, read) < work_of(size) / PLAIN_RATE;
+    return way == PRODUCT_ANY && work_of(size) >= TERMS_LEAST;
+}
+
+/* Operands are split as they are read unless so many tiles read each element that it is worth to do that once before. (H200:
+ * 4096 cubed 1282 us, split before 1087; 128 x 8192 x 8192 187 and 337; 512 x 4096 x 4096 172 and 181.) */
+static bool is_taken(const fuse_options *options, const dot_sizes *size)
+{
+    dot_sizes before = *size, read = *size;
+    before.taken = false;
+    read.taken = true;
+    double split = 2 * TERMS_NS + operands_of(size) * (4 + 6) / MEMORY_RATE;
+    return fed_best(options, &read).time_ns < split + fed_best(options, &before).time_ns;
 }
 
 const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_sizes *size)
@@ -183,6 +198,7 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
     bool hopper = options->gpu && options->arch == TARGET_HOPPER;
     bool halves = elem == DT_F16 || elem == DT_BF16;
     size->as_terms = wants_terms(options, elem, way, size);
+    size->taken = size->as_terms && is_taken(options, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
     bool worth = is_thin(size) ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
     size->fed = size->as_terms || (hopper && (halves || size->tf32) && worth);
@@ -209,7 +225,7 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
 
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
-    if (size->fed) return fed_tiles(options, size);
+    if (size->fed) return fed_best(options, size).tiles;
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512)
@@ -249,8 +265,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
 
 static int64_t count_programs(const dot_tiles *tiles, const dot_sizes *size)
 {
-    return size->products * ((size->rows + tiles->rows - 1) / tiles->rows) *
-           ((size->columns + tiles->columns - 1) / tiles->columns);
+    return count_tiles(size, tiles->rows, tiles->columns);
 }
 
 /* A gathered element costs some additions and comparisons, and serves as many sums as the tile has on the other side:
@@ -265,7 +280,7 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
             c.columns /= 2;
         return c;
     }
-    if (size->fed && size->windows) return fed_tiles(options, size);
+    if (size->fed && size->windows) return fed_best(options, size).tiles;
     if (size->fed) return gather_fed_tiles(options, size);
     dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, 0, false};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;

@@ -93,6 +93,8 @@ void dot_choose_whole(dot_work *w);
 bool dot_has_terms(const dot_work *w); /* axes are known: may operands be split or laid out anew? */
 /* Axes are known, whole: is an operand a slice along K after all, which bulk copies walk as it is? */
 bool dot_is_slice(const dot_work *w, int side);
+/* Axes are known: can the warps that fill the ring split an operand as they read it? */
+bool dot_is_taken(const dot_work *w, int side);
 /* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
 bool dot_wants_copy(const dot_work *w, int side, bool tf32);
 void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: TERMS or 1 */

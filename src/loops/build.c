@@ -2,7 +2,7 @@
  * From a schedule to a loop program: two roles, each with the loops of the product, one walk along k after the other.
  *
  * fill      for each program: its scalars, the loops over k, and for each step: until the stage is empty; copies. One thread
- *           does that; where an operand is gathered all do, and one of them asks for the copies of the other operand.
+ *           does that; where an operand is gathered or taken all do, and one of them asks for the copies of the other operand.
  * multiply  for each program: its scalars, the same loops, and for each step: until the stage is full; products, of which
  *           one group is always on its way, so the stage before is released; then the epilogue. In turns: each group of
  *           warps takes every other program, and begins when the other one has asked for its last products.
@@ -67,6 +67,7 @@ static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *
 {
     loop_node **behind;
     if (fills && s->gather.load) tail = loops_add(memory, tail, LOOP_GATHER_BEGIN, walk->loops[0], 0, 0);
+    if (fills && sched_takes(s)) tail = loops_add(memory, tail, LOOP_TAKE_BEGIN, walk->loops[0], 0, 0);
     *after = NULL;
     for (int i = 0; i < walk->loop_count; i++) {
         const tile_op *loop = walk->loops[i];
@@ -87,15 +88,18 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
     bool *needed = ARENA_ARRAY(memory, bool, s->kernel->value_count);
     loop_node **after_role, **after_one = NULL, **after_tiles;
     need_limits(s, needed);
-    bool gathers = s->gather.load != NULL;
+    bool gathers = s->gather.load != NULL, by_warps = sched_warps_fill(s);
     for (int n = 0; n < s->operand_count; n++) {
         const tile_op *load = s->operands[n].load;
         for (int i = 0; i < load->operand_count; i++) need(s, load->operands[i], needed);
     }
-    for (int v = 1; gathers && v < s->kernel->value_count; v++)
-        if (s->gather.needed[v] && !tile_type_of(s->kernel, (value)v).rank) need(s, (value)v, needed);
+    for (int v = 1; by_warps && v < s->kernel->value_count; v++) {
+        bool wanted = gathers && s->gather.needed[v];
+        for (int side = 0; side < 2; side++) wanted |= s->takes[side].load && s->takes[side].needed[v];
+        if (wanted && !tile_type_of(s->kernel, (value)v).rank) need(s, (value)v, needed);
+    }
     loop_node **in = loops_open(memory, tail, LOOP_ROLE, NULL, 0, 0, &after_role);
-    if (!gathers) in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
+    if (!by_warps) in = loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one);
     in = loops_add(memory, in, LOOP_RING_BEGIN, NULL, 1, 0);
     in = loops_open(memory, in, LOOP_TILES, NULL, s->choice.order, 0, &after_tiles);
     in = loops_scalars(s, memory, s->kernel->phases[s->phase], needed, in);
@@ -103,19 +107,22 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
         loop_node **after;
         int bytes = 0;
         for (int n = 0; n < s->operand_count; n++)
-            if (s->operands[n].walk == walk && !s->operands[n].gathered) bytes += (int)s->operands[n].ring.stage_bytes;
+            if (s->operands[n].walk == walk && !sched_by_warps(&s->operands[n]))
+                bytes += (int)s->operands[n].ring.stage_bytes;
         in = open_loops(s, &s->walks[walk], memory, needed, true, in, &after);
         if (gathers) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
         in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
-        loop_node **one = gathers ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
+        loop_node **one = by_warps ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
         one = loops_add(memory, one, LOOP_EXPECT, NULL, bytes, 0);
         for (int n = 0; n < s->operand_count; n++) {
             const sched_operand *o = &s->operands[n];
-            for (int box = 0; o->walk == walk && !o->gathered && box < o->boxes; box++)
+            for (int box = 0; o->walk == walk && !sched_by_warps(o) && box < o->boxes; box++)
                 one = loops_add(memory, one, LOOP_BULK_IN, o->load, box, n);
         }
-        in = gathers ? after_one : one;
-        if (gathers) in = loops_add(memory, loops_add(memory, in, LOOP_GATHER, NULL, 0, 0), LOOP_FILLED, NULL, 0, 0);
+        in = by_warps ? after_one : one;
+        if (gathers) in = loops_add(memory, in, LOOP_GATHER, NULL, 0, 0);
+        if (sched_takes(s)) in = loops_add(memory, in, LOOP_TAKE, NULL, s->choice.tile[2], 0);
+        if (by_warps) in = loops_add(memory, in, LOOP_FILLED, NULL, 0, 0);
         loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
         in = after;
     }

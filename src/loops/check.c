@@ -40,7 +40,7 @@ typedef struct machine {
     int agent_count, groups, stages, steps;
     struct {
         int expected, got;
-        bool told, gathered; /* of the fill at hand */
+        bool told, gathered; /* of the fill at hand; gathered: or taken */
         int fills;           /* that are complete */
         int released[MOST_AGENTS];
     } ring[MOST_STAGES];
@@ -105,9 +105,9 @@ static int least_released(const machine *m, int stage)
 
 static void complete(machine *m, int stage)
 {
-    bool gathers = m->schedule->gather.load != NULL;
+    bool by_warps = sched_warps_fill(m->schedule);
     if (!m->ring[stage].told || m->ring[stage].got < m->ring[stage].expected) return;
-    if (gathers && !m->ring[stage].gathered) return;
+    if (by_warps && !m->ring[stage].gathered) return;
     m->ring[stage].fills++;
     m->ring[stage].told = m->ring[stage].gathered = false;
     m->ring[stage].expected = m->ring[stage].got = 0;
@@ -171,6 +171,7 @@ static bool run_event(machine *m, agent *a)
         complete(m, stage);
         break;
     case LOOP_GATHER:
+    case LOOP_TAKE:
         fill(m, a);
         if (m->lag_count == COUNT(m->lagging)) return fail(m, a, "what is gathered is never there");
         m->lagging[m->lag_count++] = stage;

@@ -24,6 +24,11 @@ enum {
     MULTIPLY_REGISTERS = 240,
     GATHER_REGISTERS = 136, /* of two groups and one that gathers: what the others leave */
     BESIDE_REGISTERS = 184,
+    WIDE_WARPS = 8, /* that fill: while some wait for memory others compute */
+    WIDE_REGISTERS = 104,
+    BESIDE_WIDE_REGISTERS = 152,
+    ALONE_WIDE_REGISTERS = 128, /* the same of one group */
+    BESIDE_ALONE_REGISTERS = 240,
     MOST_LAG = 3, /* steps of copies that a gathering thread has on their way beside the last */
     RUN = 8,      /* rows of tiles that take turns over all columns: what they read stays in the cache */
     NEAR = 4,     /* elements between columns that are still stored by row */
@@ -95,8 +100,8 @@ static bool choose_tile(fed_work *w)
         columns % CHUNK_COLUMNS || columns > MOST_COLUMNS)
         return fed_refuse(w, "its tile is not of 64, 128 or 256 rows and 64, 128, 192 or 256 columns");
     int64_t whole = rows * columns / (32 * GROUP_WARPS);
-    c->turns = s->kernel->knobs[KNOB_TURNS] && !s->gather.load && c->groups > 1 && !s->apart && s->walk_count == 1 &&
-               s->walks[0].loop_count == 1 && whole <= MOST_SUMS;
+    c->turns = s->kernel->knobs[KNOB_TURNS] && !sched_warps_fill(s) && c->groups > 1 && !s->apart &&
+               s->walk_count == 1 && s->walks[0].loop_count == 1 && whole <= MOST_SUMS;
     if (!c->turns && whole / c->groups * (s->apart ? 2 : 1) > MOST_SUMS)
         return fed_refuse(w, "its tile has more sums than two groups have registers for");
     c->tile[0] = (int)rows;
@@ -124,7 +129,7 @@ static void choose_copies(schedule *s)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
         if (o->windows)
             map = (sched_map){.array = a->array, .elem = elem, .rank = 2, .box = {size, line}, .windows = o->windows};
-        o->map = o->gathered ? -1 : fed_map_add(s, map);
+        o->map = sched_by_warps(o) ? -1 : fed_map_add(s, map);
         o->ring.name = names[o->side][o->walk ? 0 : counts[o->side]++];
         o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
         o->ring.lines = (int)(o->ring.stage_bytes / SCHED_LINE_BYTES);
@@ -172,7 +177,7 @@ static void choose_loads(schedule *s)
     const tile_block *block = s->kernel->phases[s->phase];
     int rows = s->choice.tile[0] / (s->choice.turns ? 1 : s->choice.groups);
     int64_t bytes = (int64_t)rows / 64 * s->choice.tile[1] / CHUNK_COLUMNS * WARP_ROWS * SCHED_LINE_BYTES;
-    for (int i = 0; i < block->op_count && s->load_count < SCHED_MOST_LOADS && !s->gather.load; i++) {
+    for (int i = 0; i < block->op_count && s->load_count < SCHED_MOST_LOADS && !sched_warps_fill(s); i++) {
         const tile_op *op = block->ops[i];
         if (op->code != OP_LOAD || !s->needed[op->results[0]]) continue;
         sched_place at = s->places[op->results[0]];
@@ -241,7 +246,8 @@ static bool find_stages(schedule *s, const sched_machine *machine, int least)
         int64_t room = machine->shared_bytes / c->blocks - (c->blocks - 1) * BLOCK_OVERHEAD_BYTES - phases;
         for (s->out_buffers = 2; s->out_buffers; s->out_buffers--) {
             int64_t stages = (room - in - out * s->out_buffers) / step;
-            if (c->blocks > 1 && (c->groups > 1 || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knobs[KNOB_STAGES])))
+            if (c->blocks > 1 &&
+                (s->multiply.registers || stages < MAXIMUM(ENOUGH_STAGES, s->kernel->knobs[KNOB_STAGES])))
                 continue;
             if (s->out_buffers > 1 && stages < ENOUGH_STAGES) continue;
             if (stages < least) continue;
@@ -290,16 +296,28 @@ static void place_rooms(schedule *s)
     s->shared_bytes = offset + PHASE_BYTES * (2 * s->choice.stages + s->in.stages);
 }
 
-/* A whole group fetches where registers are to be handed over, and where an operand is gathered; else a warp will do. */
+/* A whole group fetches where registers are to be handed over, and where warps fill; two of these where a thread
+ * has few sums, since so many threads begin with 128 registers each, and no second block has room; else a warp will do. */
 static void choose_roles(schedule *s)
 {
-    bool gathers = s->gather.load != NULL, hand_over = s->choice.groups > 1;
-    int warps = s->choice.groups * GROUP_WARPS, fill = hand_over || gathers ? GROUP_WARPS : 1;
-    int more = gathers ? BESIDE_REGISTERS : MULTIPLY_REGISTERS, less = gathers ? GATHER_REGISTERS : FILL_REGISTERS;
-    s->multiply = (sched_role){"multiply", 0, warps, hand_over ? more : 0, false};
-    s->fill = (sched_role){"fill", warps, fill, hand_over ? less : 0, !gathers};
+    const sched_choice *c = &s->choice;
+    bool by_warps = sched_warps_fill(s), several = c->groups > 1;
+    int sums = c->tile[0] * c->tile[1] / (c->groups * GROUP_WARPS * 32);
+    bool wide = by_warps && sums <= MOST_SUMS / 2 && (several || s->apart);
+    int warps = s->choice.groups * GROUP_WARPS, fill = wide ? WIDE_WARPS : several || by_warps ? GROUP_WARPS : 1;
+    int multiply = MULTIPLY_REGISTERS, filling = FILL_REGISTERS;
+    if (wide) {
+        multiply = several ? BESIDE_WIDE_REGISTERS : BESIDE_ALONE_REGISTERS;
+        filling = several ? WIDE_REGISTERS : ALONE_WIDE_REGISTERS;
+    } else if (by_warps) {
+        multiply = BESIDE_REGISTERS;
+        filling = GATHER_REGISTERS;
+    }
+    bool hand_over = several || wide;
+    s->multiply = (sched_role){"multiply", 0, warps, hand_over ? multiply : 0, false};
+    s->fill = (sched_role){"fill", warps, fill, hand_over ? filling : 0, !by_warps};
     s->threads = 32 * (warps + fill);
-    s->ahead_registers = gathers ? 0 : AHEAD_REGISTERS;
+    s->ahead_registers = by_warps ? 0 : AHEAD_REGISTERS;
 }
 
 static bool has_product(const tile_block *b)
@@ -324,7 +342,7 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     suits = suits && fed_find_loops(&w) && fed_find_epilogue(&w) && choose_matrix(&w) && choose_tile(&w);
     if (suits && s->gather.load) fed_choose_windows(&w);
     if (suits) choose_roles(s);
-    suits = suits && (!s->gather.load || fed_choose_gather(&w));
+    suits = suits && (!s->gather.load || fed_choose_gather(&w)) && (!sched_takes(s) || fed_choose_takes(&w));
     if (suits) {
         choose_copies(s);
         choose_stores(s);

@@ -1,6 +1,6 @@
 /*
  * The parts of the recipe `fed`, for its own files: fed_loops.c finds the product, fed_epilogue.c what follows it,
- * fed_gather.c what an operand that is gathered is computed from, fed_windows.c whether the copy engine gathers it, fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
+ * fed_gather.c and fed_take.c what an operand is computed from, fed_windows.c whether the copy engine gathers it, fed.c chooses the numbers. Each returns false after it has said why the recipe does not suit.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_SCHEDULE_FED_H
@@ -29,6 +29,14 @@ const tile_op *fed_gathered_load(const fed_work *w, value v);
 /* It is the load of the operand, whose axes are known. */
 bool fed_add_gather(fed_work *w, const sched_operand *o);
 bool fed_choose_gather(fed_work *w); /* the tile is known */
+/* The one load that a value is computed from, element by element; NULL: there is none, or there are several. */
+const tile_op *fed_load_below(const fed_work *w, value v);
+/* What v is computed from, down to the load, into `needed`. */
+void fed_need_values(const tile_kernel *k, const tile_op *load, value v, bool *needed);
+/* fed_take.c: the same of an operand that is computed from a slice of an f32 array. */
+const tile_op *fed_taken_load(const fed_work *w, value v);
+bool fed_add_take(fed_work *w, const sched_operand *o);
+bool fed_choose_takes(fed_work *w); /* the tile is known */
 /* fed_windows.c: does the copy engine walk what is gathered? Then nothing is gathered by warps. */
 void fed_choose_windows(fed_work *w);
 bool fed_gather_is_plain(const schedule *s); /* fed_gather.c: elements go to the ring as they are */

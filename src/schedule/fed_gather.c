@@ -37,8 +37,8 @@ static const tile_op *load_below(const fed_work *w, value v, int *budget, bool *
     if (!op || --*budget < 0) return *good = false, NULL;
     if (op->code == OP_LOAD) return op;
     if (op->code == OP_SELECT && fed_is_zero_tile(w, op->operands[2])) {
-        const tile_op *load = tile_def(k, op->operands[1]);
-        if (load && load->code == OP_LOAD && fed_mask_is_own(w, op->operands[0], load, false)) return load;
+        const tile_op *load = sched_converted_load(k, op->operands[1]);
+        if (load && fed_mask_is_own(w, op->operands[0], load, false)) return load;
     }
     if (!op_is_arithmetic(op)) return *good = false, NULL;
     tile_type whole = tile_type_of(k, v);
@@ -53,28 +53,34 @@ static const tile_op *load_below(const fed_work *w, value v, int *budget, bool *
     return found;
 }
 
-const tile_op *fed_gathered_load(const fed_work *w, value v)
+const tile_op *fed_load_below(const fed_work *w, value v)
 {
     int budget = MOST_OPS;
     bool good = true;
     const tile_op *load = load_below(w, v, &budget, &good);
-    if (!good || !load || load->attr.access.mask_count) return NULL;
+    return good && load && !load->attr.access.mask_count ? load : NULL;
+}
+
+const tile_op *fed_gathered_load(const fed_work *w, value v)
+{
+    const tile_op *load = fed_load_below(w, v);
+    if (!load) return NULL;
     const tile_param *p = &w->s->kernel->params[load->attr.access.array];
     return p->digits && (p->elem == DT_F32 || p->elem == DT_BF16 || p->elem == DT_F16) ? load : NULL;
 }
 
-static void need(sched_gather *g, const tile_kernel *k, value v)
+void fed_need_values(const tile_kernel *k, const tile_op *load, value v, bool *needed)
 {
     const tile_op *op = tile_def(k, v);
-    if (g->needed[v]) return;
-    g->needed[v] = true;
-    if (op == g->load || !op || op->region_count) return;
-    const tile_op *below = op->code == OP_SELECT ? tile_def(k, op->operands[1]) : NULL;
-    if (below == g->load) { /* by the load's own bounds: outside it gives zero by itself */
-        need(g, k, op->operands[1]);
+    if (needed[v]) return;
+    needed[v] = true;
+    if (op == load || !op || op->region_count) return;
+    const tile_op *below = op->code == OP_SELECT ? sched_converted_load(k, op->operands[1]) : NULL;
+    if (below == load) { /* by the load's own bounds: outside it gives zero by itself */
+        fed_need_values(k, load, op->operands[1], needed);
         return;
     }
-    for (int i = 0; i < op->operand_count; i++) need(g, k, op->operands[i]);
+    for (int i = 0; i < op->operand_count; i++) fed_need_values(k, load, op->operands[i], needed);
 }
 
 /* Along which axis elements lie side by side in memory: that one runs along the lines of the ring. */
@@ -95,7 +101,7 @@ bool fed_add_gather(fed_work *w, const sched_operand *o)
         g->along_k = lies_along_k(p, o);
         g->needed = ARENA_ARRAY(w->memory, bool, k->value_count);
     }
-    need(g, k, o->source);
+    fed_need_values(k, g->load, o->source, g->needed);
     return true;
 }
 

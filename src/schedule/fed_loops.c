@@ -124,6 +124,12 @@ static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, v
            add_operand(w, &found, number);
 }
 
+static bool find_taken(fed_work *w, const tile_op *load, value v, int side, value k, int *number)
+{
+    sched_operand found = {.load = load, .source = v, .side = side, .taken = true};
+    return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_take(w, &found) && add_operand(w, &found, number);
+}
+
 /* side 0: [m][k], 1: [k][n]. *number: of the operand. */
 static bool find_operand(fed_work *w, int walk, int side, value v, value k, int *number)
 {
@@ -133,6 +139,8 @@ static bool find_operand(fed_work *w, int walk, int side, value v, value k, int 
     value mask = 0;
     const tile_op *op = definition(w, v), *gathered = fed_gathered_load(w, v);
     if (gathered) return find_gathered(w, gathered, v, side, k, number);
+    const tile_op *taken = fed_taken_load(w, v);
+    if (taken) return find_taken(w, taken, v, side, k, number);
     for (; op; op = definition(w, op->operands[op->code == OP_SELECT])) {
         if (op->code == OP_PERMUTE && op->attr.axes[0] == 1) {
             swapped = !swapped;
@@ -305,8 +313,10 @@ bool fed_find_loops(fed_work *w)
         if (!find_walk(w, x)) return false;
     }
     if (!s->walk_count) return fed_refuse(w, "the product is in no loop over k");
-    if (s->walk_count > 1 && (s->apart || s->gather.load || s->product_count != s->walk_count))
+    if (s->walk_count > 1 && (s->apart || sched_warps_fill(s) || s->product_count != s->walk_count))
         return fed_refuse(w, "a second product goes on with sums that are made of several");
-    if (s->gather.load && s->walks[0].loop_count > 1) return fed_refuse(w, "an operand is gathered in several loops");
+    if (s->gather.load && sched_takes(s)) return fed_refuse(w, "one operand is gathered, another one computed");
+    if (sched_warps_fill(s) && s->walks[0].loop_count > 1)
+        return fed_refuse(w, "an operand is gathered in several loops");
     return true;
 }

@@ -47,6 +47,9 @@ void schedule_print(const schedule *s, text *out)
         const sched_operand *o = &s->operands[i];
         if (o->gathered) {
             text_print(out, "  gather %%%u from %s", o->source, s->kernel->params[o->load->attr.access.array].name);
+        } else if (o->taken) {
+            text_print(out, "  take %%%u from %s, %d times 16 bytes a thread", o->source,
+                       s->kernel->params[o->load->attr.access.array].name, s->takes[o->side].vectors);
         } else {
             text_print(out, "  copy %%%u bulk ", o->load->results[0]);
             print_box(s, o->map, out);

@@ -7,7 +7,8 @@
  * There is one recipe, `fed`: a loop over k whose operands one warp fetches by bulk copies into rings of shared memory,
  * while groups of four warps multiply from there; what follows per element is done on the sums in registers. An operand
  * whose places are digits (windows, strides, padding: param_digits) is gathered instead: all warps of that role read it
- * element by element, compute what stands between the array and the product, and put that into the ring.
+ * element by element, compute what stands between the array and the product, and put that into the ring. One that is
+ * computed from a slice of an array is taken: the same, 16 bytes at a time.
  * Memory: everything is in the arena that schedule_phase was given. docs/schedule.md explains the text form.
  * SPDX-License-Identifier: MIT
  */
@@ -22,7 +23,7 @@ enum {
     SCHED_MOST_STORES = 4, /* of the epilogue */
     SCHED_MOST_OPERANDS = 8,
     SCHED_MOST_PRODUCTS = 12, /* of one step of k, all added up */
-    SCHED_MOST_LOADS = 2, /* of whole tiles, of the epilogue */
+    SCHED_MOST_LOADS = 2,     /* of whole tiles, of the epilogue */
     SCHED_MOST_MAPS = SCHED_MOST_OPERANDS + SCHED_MOST_STORES + SCHED_MOST_LOADS,
     SCHED_MAP_RANK = 5,    /* axes of an array that a bulk copy can walk */
     SCHED_LINE_BYTES = 128 /* of a room: what the copy engine swizzles and a matrix instruction takes along k */
@@ -102,8 +103,8 @@ typedef struct sched_map {
 
 typedef struct sched_operand {
     const tile_op *load;
-    value source; /* what goes into the ring; of a gathered operand perhaps computed from what was loaded */
-    bool gathered;
+    value source;             /* what goes into the ring; of a gathered operand perhaps computed from what was loaded */
+    bool gathered, taken;     /* by warps, not by bulk copies */
     int walk;                 /* whose it is; that of a later walk has the ring of its side in the first */
     int side;                 /* 0: left, of rows; 1: right, of columns */
     bool along_k;             /* its elements lie side by side along k; else along the rows or columns of the tile */
@@ -128,6 +129,17 @@ typedef struct sched_gather {
     int lag;       /* by_chunk: steps on their way before the first of them is waited for */
     bool *needed;  /* by value of the loop: what the operands are computed from */
 } sched_gather;
+
+/* The slice that an operand of a side is computed from. A thread of the fill role takes 16 bytes of some lines of the ring,
+ * and has those of the next step on their way while it puts those of this one into the ring. */
+typedef struct sched_take {
+    const tile_op *load; /* NULL: nothing of this side is taken */
+    bool along_k;
+    int k_axis, tile_axis; /* of the array */
+    int vectors;           /* of 16 bytes, of a thread and a step */
+    bool whole;            /* all of them aligned, and inside or outside of the array */
+    bool *needed;          /* by value of the loop: what the operands are computed from */
+} sched_take;
 
 typedef struct sched_product {
     const tile_op *dot;
@@ -182,6 +194,7 @@ typedef struct schedule {
     sched_operand operands[SCHED_MOST_OPERANDS];
     int operand_count;
     sched_gather gather;
+    sched_take takes[2]; /* by side */
     sched_store stores[SCHED_MOST_STORES];
     int store_count;
     sched_load loads[SCHED_MOST_LOADS];
@@ -198,6 +211,28 @@ typedef struct schedule {
     int64_t phases_offset, shared_bytes; /* phases: full and empty of each stage, then one a warp for what it loads */
     int threads;
 } schedule;
+
+/* Do warps put an operand into its ring, or all of those that fill something? */
+static inline bool sched_by_warps(const sched_operand *o)
+{
+    return o->gathered || o->taken;
+}
+static inline bool sched_takes(const schedule *s)
+{
+    return s->takes[0].load || s->takes[1].load;
+}
+static inline bool sched_warps_fill(const schedule *s)
+{
+    return s->gather.load || sched_takes(s);
+}
+
+/* The load that a value is but for conversions, which leave zero what it is; NULL: it is another one. */
+static inline const tile_op *sched_converted_load(const tile_kernel *k, value v)
+{
+    const tile_op *op = tile_def(k, v);
+    while (op && (op->code == OP_CONVERT || op->code == OP_TF32)) op = tile_def(k, op->operands[0]);
+    return op && op->code == OP_LOAD ? op : NULL;
+}
 
 /* NULL: the phase has no recipe; *why then says what stands against it, or is NULL where there is no product at all. */
 const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory,

@@ -79,6 +79,7 @@ TEST(each_node_is_missed)
                 {QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=bf16 M=2048 N=2048 K=512 BM=64 BN=256", false},
                 {QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=f16 M=72 N=264 K=384", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "epilogue", "T=bf16 M=66 N=136 K=72", false},
+                {QUERN_ROOT "/tests/data/fed.qn", "converted", "M=128 N=64 K=256", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "taking_turns", "T=bf16 M=65 N=72 K=136", true}};
     cuda_target target = cuda_target_default(90);
     for (int i = 0; i < COUNT(rows); i++) {

@@ -257,6 +257,33 @@ INLINE unsigned ask_u16(const void *p, bool inside)
 #endif
 }
 
+//@ part take_ask
+//@ needs load_words4_if ask_u32
+/* Asks for VECTORS times 4 neighbours of lines that are APART; what is outside is 0. ALONG: lines follow each other; else
+ * they are in boxes of 64, each 64 elements further on than the one before. `lines` and `elements`: how many are left from the
+ * first on; `extent`: of the axis that elements lie along. WHOLE: 16 bytes are aligned, and inside or outside. */
+template <int VECTORS, int APART, bool ALONG, bool WHOLE>
+INLINE void take_ask(unsigned (&raw)[VECTORS][4], const float *from, long line_stride, long lines, long elements,
+                     long extent)
+{
+    const int lines_left = lines > 4096 ? 4096 : lines < 0 ? 0 : (int)lines;
+    const int left = elements > 4096 ? 4096 : elements < 0 ? 0 : (int)elements;
+    if (WHOLE || !((unsigned long)from & 15 || line_stride & 3 || extent & 3)) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            const int line = i * APART % (ALONG ? VECTORS * APART : 64), box = ALONG ? 0 : i * APART / 64 * 64;
+            load_words4_if(raw[i], from + line * line_stride + box, line < lines_left && box < left);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < VECTORS * 4; i++) {
+            const int line = i / 4 * APART % (ALONG ? VECTORS * APART : 64);
+            const int at = (ALONG ? 0 : i / 4 * APART / 64 * 64) + i % 4;
+            raw[i / 4][i % 4] = ask_u32(from + line * line_stride + at, line < lines_left && at < left);
+        }
+    }
+}
+
 //@ part pack_f16
 //@ needs f32_to_f16
 INLINE unsigned pack_f16(float low, float high)
