@@ -112,59 +112,16 @@ static void print_details(qn_context *context, const char *device)
     free(words);
 }
 
-static void write_quoted(FILE *to, const char *words)
+static void write_file(void *to, const char *words, size_t length)
 {
-    fputc('"', to);
-    for (; *words; words++) {
-        unsigned char c = (unsigned char)*words;
-        if (c == '"' || c == '\\')
-            fprintf(to, "\\%c", c);
-        else if (c < 32)
-            fprintf(to, "\\u%04x", c);
-        else
-            fputc(c, to);
-    }
-    fputc('"', to);
+    fwrite(words, 1, length, to);
 }
 
-static void write_number(FILE *to, const char *name, double number)
-{
-    if (number > 0) fprintf(to, ", \"%s\": %.6g", name, number);
-}
-
-/* One object a device: what it is, and its ceilings where they are known. */
 static int write_devices(qn_context *context, const arguments *given)
 {
-    const char *best = qn_device_best(context);
     FILE *to = fopen(given->json, "w");
-    int count = 0;
     if (!to) return complain("cannot write %s: %s", given->json, strerror(errno)), EXIT_WRONG_CALL;
-    fputs("[", to);
-    for (int i = 0; i < qn_device_count(context); i++) {
-        qn_device_info info;
-        qn_roofline r;
-        qn_device_get(context, i, &info);
-        if (given->device && strcmp(given->device, info.name) != 0) continue;
-        fputs(count++ ? ",\n  {\"name\": " : "\n  {\"name\": ", to);
-        write_quoted(to, info.name);
-        fprintf(to, ", \"available\": %s, \"default\": %s, \"description\": ", info.available ? "true" : "false",
-                strcmp(best, info.name) ? "false" : "true");
-        write_quoted(to, info.description);
-        fputs(", \"note\": ", to);
-        write_quoted(to, info.note);
-        if (info.available && qn_roofline_find(context, info.name, &r)) {
-            fputs(", \"measured\": ", to);
-            write_quoted(to, r.measured);
-            write_number(to, "copy_gb_per_s", r.copy_gb_per_s);
-            write_number(to, "read_gb_per_s", r.read_gb_per_s);
-            write_number(to, "write_gb_per_s", r.write_gb_per_s);
-            write_number(to, "fma_f32_gflop_per_s", r.fma_f32_gflop_per_s);
-            write_number(to, "dot_bf16_gflop_per_s", r.dot_bf16_gflop_per_s);
-            write_number(to, "launch_ns", r.launch_ns);
-        }
-        fputs("}", to);
-    }
-    fputs("\n]\n", to);
+    qn_devices_json(context, given->device, write_file, to);
     if (ferror(to) | fclose(to)) return complain("cannot write %s", given->json), EXIT_FINDING;
     return EXIT_OK;
 }

@@ -129,22 +129,11 @@ static void place_of(const qn_line_samples *at, char *place, size_t size)
 
 static void keep_stalls(const qn_samples *s, profile_kept *kept)
 {
-    char place[600];
+    profile_text all = {0};
     if (!s->count || !profile_open_temporary(kept->stalls, sizeof(kept->stalls))) return;
-    FILE *to = fopen(kept->stalls, "w");
-    for (int i = 0; to && i < s->count; i++) {
-        const qn_line_samples *at = &s->items[i];
-        place_of(at, place, sizeof(place));
-        for (char *c = place; *c; c++)
-            if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = '?';
-        fprintf(to,
-                "%s\n {\"place\": \"%s\", \"samples\": %lld, \"share_percent\": %.4f, \"reason\": \"%s\", "
-                "\"reason_percent\": %.2f}",
-                i ? "," : "[", place, (long long)at->samples, 100.0 * (double)at->samples / (double)s->total,
-                at->reason, 100.0 * (double)at->reason_samples / (double)at->samples);
-    }
-    if (to) fprintf(to, "\n]\n");
-    if (to) fclose(to);
+    qn_samples_json(s, profile_gather, &all);
+    (void)profile_write_whole(kept->stalls, all.text, all.length);
+    free(all.text);
 }
 
 static int print_profile(qn_profile *profile, const arguments *given, const qn_counters *counters)

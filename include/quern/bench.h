@@ -110,6 +110,8 @@ QN_API QN_MUST_CHECK qn_status qn_roofline_get(qn_context *context, const char *
                                                qn_error *error);
 /* What is kept; false: nothing was measured on this machine yet. Measures nothing. */
 QN_API bool qn_roofline_find(qn_context *context, const char *device, qn_roofline *out);
+/* The devices (or only one) as a JSON list: what each is, and its ceilings where they are kept. */
+QN_API void qn_devices_json(qn_context *context, const char *device, qn_write *write, void *user);
 
 /* ---- results of bench blocks ---- */
 

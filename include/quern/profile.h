@@ -157,6 +157,8 @@ typedef struct qn_samples {
     qn_line_samples items[QN_MOST_LINES];
 } qn_samples;
 QN_API QN_MUST_CHECK qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples, qn_error *error);
+/* As a JSON list with an object for each line. */
+QN_API void qn_samples_json(const qn_samples *samples, qn_write *write, void *user);
 
 /* Tables, with the columns of PyTorch's profiler: own and total time on the host and on devices, averages, calls,
  * memory, FLOPs; and GB/s, TFLOP/s, percent of the roofline and what bounds it, where `quern devices --measure` has

@@ -91,6 +91,12 @@ void json_whole(json *j, const char *key, int64_t number)
     text_print(&j->out, "%" PRId64, number);
 }
 
+void json_truth(json *j, const char *key, bool truth)
+{
+    open_key(j, key);
+    text_add(&j->out, truth ? "true" : "false");
+}
+
 void json_numbers(json *j, const char *key, const double *numbers, int count)
 {
     open_key(j, key);

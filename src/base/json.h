@@ -20,6 +20,7 @@ void json_open_object(json *j);
 void json_text(json *j, const char *key, const char *words); /* NULL: null */
 void json_number(json *j, const char *key, double number);
 void json_whole(json *j, const char *key, int64_t number);
+void json_truth(json *j, const char *key, bool truth);
 void json_numbers(json *j, const char *key, const double *numbers, int count); /* a list */
 void json_close_object(json *j);
 const char *json_finish(json *j); /* the whole list; borrowed from j */

@@ -19,7 +19,8 @@
     F(write_gb_per_s)                                                                                              \
     F(copy_gb_per_s)                                                                                               \
     F(cache_gb_per_s)                                                                                              \
-    F(inner_gb_per_s) F(fma_f32_gflop_per_s) F(fma_f64_gflop_per_s) F(fma_one_gflop_per_s) F(dot_f16_gflop_per_s)  \
+    F(inner_gb_per_s)                                                                                              \
+    F(fma_f32_gflop_per_s) F(fma_f64_gflop_per_s) F(fma_one_gflop_per_s) F(dot_f16_gflop_per_s)                    \
         F(dot_bf16_gflop_per_s) F(dot_tf32_gflop_per_s) F(dot_f8_gflop_per_s) F(dot_i8_gflop_per_s) F(exp_g_per_s) \
             F(launch_ns) F(graph_launch_ns) F(host_to_device_gb_per_s) F(device_to_host_gb_per_s) F(clock_mhz)
 
@@ -131,4 +132,34 @@ bool qn_roofline_find(qn_context *context, const char *device, qn_roofline *out)
     bool found = read_kept(text_get(&path), out);
     text_free(&path);
     return found;
+}
+
+void qn_devices_json(qn_context *context, const char *device, qn_write *write, void *user)
+{
+    json out = {0};
+    if (!context || !write) return;
+    const char *best = qn_device_best(context);
+    for (int i = 0; i < qn_device_count(context); i++) {
+        qn_device_info info;
+        qn_roofline r;
+        qn_device_get(context, i, &info);
+        if (device && strcmp(device, info.name) != 0) continue;
+        json_open_object(&out);
+        json_text(&out, "name", info.name);
+        json_truth(&out, "available", info.available);
+        json_truth(&out, "default", !strcmp(best, info.name));
+        json_text(&out, "description", info.description);
+        json_text(&out, "note", info.note);
+        if (info.available && qn_roofline_find(context, info.name, &r)) {
+            json_text(&out, "measured", r.measured);
+            for (int f = 0; f < COUNT(fields); f++) {
+                double number = *(const double *)((const char *)&r + fields[f].place);
+                if (number > 0) json_number(&out, fields[f].name, number);
+            }
+        }
+        json_close_object(&out);
+    }
+    const char *list = json_finish(&out);
+    write(user, list, strlen(list));
+    json_free(&out);
 }

@@ -8,6 +8,7 @@
  * line numbers, which changes no instruction (their sizes are compared).
  * SPDX-License-Identifier: MIT
  */
+#include "base/json.h"
 #include "device/cubin.h"
 #include "device/cuda.h"
 #include "profile/owners.h"
@@ -305,4 +306,28 @@ qn_status qn_call_sample(qn_call *call, const char *device, qn_samples *samples,
     heap_free(l->instructions);
     heap_free(l);
     return status;
+}
+
+void qn_samples_json(const qn_samples *samples, qn_write *write, void *user)
+{
+    json out = {0};
+    text place = {0};
+    if (!samples || !write) return;
+    for (int i = 0; i < samples->count; i++) {
+        const qn_line_samples *at = &samples->items[i];
+        text_clear(&place);
+        text_add(&place, at->file ? at->file : "(of no line)");
+        if (at->file && at->line) text_print(&place, ":%d", at->line);
+        json_open_object(&out);
+        json_text(&out, "place", text_get(&place));
+        json_whole(&out, "samples", at->samples);
+        json_number(&out, "share_percent", 100.0 * (double)at->samples / (double)MAXIMUM(samples->total, 1));
+        json_text(&out, "reason", at->reason);
+        json_number(&out, "reason_percent", 100.0 * (double)at->reason_samples / (double)MAXIMUM(at->samples, 1));
+        json_close_object(&out);
+    }
+    const char *list = json_finish(&out);
+    write(user, list, strlen(list));
+    json_free(&out);
+    text_free(&place);
 }

@@ -128,9 +128,10 @@ grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\('
     src/emit/emit_cuda_chained*.c src/loops/print.c && bad "a printer decides nothing"
 finish "printers decide nothing"
 
-# JSON is written in one place (the command, on public headers alone, writes its list of devices itself).
+# JSON is written in one place.
 wrong=0
-grep -rnE '\\\\u%04x|ufffd' src --include='*.c' | grep -v '^src/base/json\.c:' && bad "write JSON with src/base/json.h"
+grep -rnE '\\\\u%04x|ufffd' src cli --include='*.c' | grep -v '^src/base/json\.c:' && bad "write JSON with src/base/json.h"
+grep -nE '\\"[a-z_]+\\": ' cli/*.c && bad "the library writes JSON, not the command"
 finish "one writer of JSON"
 
 # Strides are asked about in one place, so that all answers are the same for no elements, one, and odd addresses.
