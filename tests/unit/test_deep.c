@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
+#include "own_file.h"
 #include "test.h"
 
 #include <quern/nn.h>
@@ -233,7 +234,7 @@ static void collect(void *user, const char *words, size_t length)
 
 static void write_source(const char *words)
 {
-    FILE *file = fopen("ways.qn", "w");
+    FILE *file = fopen(own_file("ways.qn"), "w");
     EXPECT(file != NULL);
     if (file) fputs(words, file), fclose(file);
 }
@@ -250,9 +251,9 @@ TEST(many_ways_through_scores)
     write_source(text_get(&source));
     if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
     qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a"};
-    EXPECT(!qn_show(context, "ways.qn", "scored", &options, collect, &out, &error));
+    EXPECT(!qn_show(context, own_file("ways.qn"), "scored", &options, collect, &out, &error));
     EXPECT(strstr(text_get(&out), "wgmma"));
-    remove("ways.qn");
+    remove(own_file("ways.qn"));
     text_free(&source);
     text_free(&out);
 }
@@ -308,12 +309,12 @@ TEST(many_ways_through_programs)
         for (int cuda = 0; cuda < 2; cuda++) {
             qn_show_options options = {.stage = cuda ? "cuda" : "c", .arch = cuda ? "sm_90a" : NULL};
             text out = {0};
-            EXPECT(!qn_show(context, "ways.qn", "ways", &options, collect, &out, &error));
+            EXPECT(!qn_show(context, own_file("ways.qn"), "ways", &options, collect, &out, &error));
             text_free(&out);
         }
         text_free(&source);
     }
-    remove("ways.qn");
+    remove(own_file("ways.qn"));
 }
 
 TEST_MAIN(CASE(chains), CASE(long_chains), CASE(gradients), CASE(functions), CASE(many_arrays), CASE(many_numbers),

@@ -631,6 +631,7 @@ static void check_interaction(const char *device, const char *kernel)
     EXPECT_OK(qn_tensor_read(d[1], found_t, sizeof(found_t), &error));
     EXPECT(!memcmp(found_x, d_x, sizeof(d_x)) && !memcmp(found_t, d_t, sizeof(d_t))); /* whole numbers */
     qn_tape_free(tape);
+    qn_module_free(module);
     qn_context_close(raw);
 }
 

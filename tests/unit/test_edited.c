@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "base/base.h"
+#include "own_file.h"
 #include "test.h"
 
 #include <quern/workbench.h>
@@ -35,7 +36,7 @@ static char *schedule_with(const char *part, const char *by)
 {
     text out = {0}, edited = {0};
     qn_show_options options = {.stage = "schedule", .device = "emu", .settings = {sizes, COUNT(sizes)}};
-    EXPECT(!qn_show(context, "edited.qn", "product", &options, collect, &out, &error));
+    EXPECT(!qn_show(context, own_file("edited.qn"), "product", &options, collect, &out, &error));
     const char *words = text_get(&out), *at = strstr(words, part);
     EXPECT(at != NULL);
     text_add_bytes(&edited, words, at ? (size_t)(at - words) : 0);
@@ -54,7 +55,7 @@ static qn_status run(const char *device, float *c)
     static const uint16_t some[] = {0x3f80, 0xbf80, 0x4000, 0};
     for (int i = 0; i < COUNT(a); i++) a[i] = some[(i * 7 + i / 31) % 4];
     for (int i = 0; i < COUNT(b); i++) b[i] = some[(i * 5 + i / 17) % 4];
-    EXPECT(!qn_module_load_text(context, "edited.qn", source, &module, &error));
+    EXPECT(!qn_module_load_text(context, own_file("edited.qn"), source, &module, &error));
     EXPECT(!qn_call_new(module, "product", &call, &error));
     EXPECT(!qn_call_set_memory(call, "a", a, QN_BF16, 2, (int64_t[]){64, 192}, NULL, &error));
     EXPECT(!qn_call_set_memory(call, "b", b, QN_BF16, 2, (int64_t[]){192, 128}, NULL, &error));
@@ -110,14 +111,14 @@ TEST(schedules_are_candidates)
     static const char *const fixed[] = {"M=64", "N=128", "K=192", "group=8", "stages=2"};
     text out = {0};
     qn_tune_options options = {.device = "emu", .settings = {fixed, COUNT(fixed)}, .budget_s = 0.2};
-    bool good = !qn_tune(context, "edited.qn", "product", &options, collect, NULL, &out, &error);
+    bool good = !qn_tune(context, own_file("edited.qn"), "product", &options, collect, NULL, &out, &error);
     if (!good) printf("%s\n", error.message);
     EXPECT(good && strstr(text_get(&out), "blocks=0") && strstr(text_get(&out), " of 2 candidates"));
     EXPECT(!strstr(text_get(&out), "turns")); /* this tile has one group of warps */
     text_clear(&out);
     options.settings.count = 3;
     options.device = "cpu";
-    EXPECT(qn_tune(context, "edited.qn", "product", &options, collect, NULL, &out, &error) == QN_BAD_CALL);
+    EXPECT(qn_tune(context, own_file("edited.qn"), "product", &options, collect, NULL, &out, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "there is nothing to tune in kernel `product`") != NULL);
     text_free(&out);
     EXPECT(!run("emu", c)); /* with what was recorded */
@@ -125,7 +126,7 @@ TEST(schedules_are_candidates)
 
 TEST(opened)
 {
-    FILE *file = fopen("edited.qn", "w");
+    FILE *file = fopen(own_file("edited.qn"), "w");
     if (file) fputs(source, file), fclose(file);
     EXPECT(mkdtemp(folder) != NULL);
     EXPECT(!qn_context_open(&(qn_context_options){.cache_folder = folder}, &context, &error));
@@ -135,7 +136,7 @@ TEST(closed)
 {
     char command[80];
     qn_context_close(context);
-    remove("edited.qn");
+    remove(own_file("edited.qn"));
     snprintf(command, sizeof(command), "rm -rf %s", folder);
     EXPECT(system(command) == 0);
 }

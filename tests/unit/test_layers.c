@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
+#include "own_file.h"
 #include "test.h"
 
 #include <math.h>
@@ -125,7 +126,7 @@ static void collect(void *user, const char *words, size_t length)
 static char *shown(const char *name, const char *stage, const char *const *settings, int count, const char *arch,
                    bool backward)
 {
-    static const char *const path = "stacked.qn";
+    const char *path = own_file("stacked.qn");
     text out = {0};
     FILE *file = fopen(path, "w");
     if (file) fputs(source, file), fclose(file);

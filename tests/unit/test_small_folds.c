@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
+#include "own_file.h"
 #include "test.h"
 
 #include "on_devices.h"
@@ -369,7 +370,7 @@ static bool why;
 
 static char *shown(const char *name, const char *stage, const char *const *settings, int count)
 {
-    static const char *const path = "small_folds.qn";
+    const char *path = own_file("small_folds.qn");
     text out = {0};
     FILE *file = fopen(path, "w");
     if (file) fputs(source, file), fclose(file);
@@ -549,7 +550,7 @@ TEST(peaks_are_no_higher_than_eager)
                {"softmax.qn", "softmax_fused", false},
                {"softmax.qn", "softmax_fused", true}};
     static const char *const devices[] = {"cpu", "cuda"};
-    FILE *file = fopen("small_folds.qn", "w");
+    FILE *file = fopen(own_file("small_folds.qn"), "w");
     if (file) fputs(source, file), fclose(file);
     for (int d = 0; d < COUNT(devices); d++) {
         for (int i = 0; i < COUNT(zoo); i++) {
@@ -561,10 +562,10 @@ TEST(peaks_are_no_higher_than_eager)
             if (fused > apart) printf("%s on %s: %lld, eager %lld\n", zoo[i].name, devices[d], fused, apart);
             EXPECT(fused > 0 && fused <= apart);
         }
-        long long fused = peak_of("small_folds.qn", "attend", devices[d], false);
-        EXPECT(fused > 0 && fused <= peak_of("small_folds.qn", "eager attend", devices[d], false));
+        long long fused = peak_of(own_file("small_folds.qn"), "attend", devices[d], false);
+        EXPECT(fused > 0 && fused <= peak_of(own_file("small_folds.qn"), "eager attend", devices[d], false));
     }
-    remove("small_folds.qn");
+    remove(own_file("small_folds.qn"));
 }
 
 /* Rows that are written over what they were computed from. */

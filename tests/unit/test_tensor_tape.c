@@ -209,7 +209,7 @@ static double call_ns(int step)
 
 TEST(a_call_costs_less_than_a_microsecond)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     double limit = 20000;
 #else
     double limit = 1000;
