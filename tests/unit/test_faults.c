@@ -10,12 +10,13 @@
 #include "base/base.h"
 
 #include <dlfcn.h>
+#include <quern/model.h>
 #include <quern/nn.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MEMORY = 1 };
+enum { MEMORY = 1, FILES = 2 };
 
 static void (*fault_arm)(int kind, long at, bool sticky);
 static long (*fault_seen)(int kind);
@@ -302,6 +303,57 @@ TEST(reserves_of_any_size)
     MAY_LOSE(false);
 }
 
+/* ---- a full disk ---- */
+
+static size_t bytes_of(const char *path, char *room, size_t size)
+{
+    FILE *file = fopen(path, "rb");
+    size_t count = file ? fread(room, 1, size, file) : 0;
+    if (file) fclose(file);
+    return count;
+}
+
+/* Each operation on files finds the disk full (ENOSPC), alone and with all after it: the old file stays whole, nothing
+ * lies beside it, and there is a message. */
+TEST(a_full_disk_loses_nothing)
+{
+    static char before[40000], now[40000];
+    char folder[] = "/tmp/quern-full-XXXXXX", path[80], command[200];
+    qn_error error;
+    qn_tape *tape;
+    int refused = 0;
+    bool named = false;
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+    snprintf(command, sizeof(command), "test \"$(ls -A %s)\" = model.safetensors", folder);
+    EXPECT(!qn_context_open(NULL, &context, &error) && !qn_tape_new(context, "ref", &tape, &error));
+    qn_model *net = qn_model_new(tape, 1);
+    qn_model_linear(net, "fc", 64, 64, true);
+    EXPECT(!qn_model_save(net, NULL, NULL, path, &error));
+    size_t size = bytes_of(path, before, sizeof(before));
+    for (int sticky = 0; sticky < 2; sticky++)
+        for (long at = 1; at < 100; at++) {
+            fault_arm(FILES, at, sticky);
+            error.message[0] = 0;
+            qn_status status = qn_model_save(net, NULL, NULL, path, &error);
+            bool reached = fault_seen(FILES) >= at;
+            fault_arm(0, 0, false);
+            EXPECT(status == (status ? QN_BAD_FILE : QN_OK) && (!status || error.message[0]));
+            named |= strstr(error.message, "No space left on device") != NULL;
+            refused += status != QN_OK;
+            EXPECT(bytes_of(path, now, sizeof(now)) == size && !memcmp(before, now, size));
+            if (!sticky) EXPECT(system(command) == 0); /* with every later one failing it cannot be taken away */
+            if (!reached) break;
+        }
+    EXPECT(refused >= 4 && named);
+    EXPECT(!qn_model_load(net, NULL, path, NULL, &error));
+    qn_model_free(net);
+    qn_tape_free(tape);
+    qn_context_close(context);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    EXPECT(system(command) == 0);
+}
+
 /* Before main: with the library that fails on order. */
 __attribute__((constructor)) static void begin(int count, char **words)
 {
@@ -329,4 +381,4 @@ __attribute__((constructor)) static void begin(int count, char **words)
 }
 
 TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes), CASE(steps_are_given_up),
-          CASE(reserves_of_any_size))
+          CASE(reserves_of_any_size), CASE(a_full_disk_loses_nothing))
