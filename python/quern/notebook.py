@@ -6,6 +6,7 @@ from html import escape
 from . import _quern
 
 _TABLE = 'style="border-collapse:collapse;color:currentColor;background:transparent"'
+_SVG = 'xmlns="http://www.w3.org/2000/svg" style="display:block;margin:8px 0"'  # one below the other
 _CELL = 'style="border:1px solid currentColor;padding:2px 8px;text-align:left"'
 
 
@@ -24,7 +25,7 @@ def module_bundle(module):
 
 
 def function_bundle(function):
-    rows = [(name, kind, type, rank if rank >= 0 else "") for name, kind, type, rank in function.parameters]
+    rows = [(name, kind, type, rank if rank >= 0 and type else "") for name, kind, type, rank in function.parameters]
     html = f"<code>{escape(function.name)}</code>" + table(("parameter", "kind", "type", "axes"), rows)
     bundle = {"text/plain": repr(function), "text/html": html}
     return bundle
@@ -66,9 +67,12 @@ def roof(timing, roofline, width=400, height=180):
     ridge = math.log10(peak / bandwidth)
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(left, left + math.log10(bandwidth)), place(ridge, math.log10(peak)), place(right, math.log10(peak))))
     x, y = place(math.log10(intensity), math.log10(speed))
+    (flat_x, flat_y), (slope_x, slope_y) = place(right, math.log10(peak)), place((left + ridge) / 2, (left + ridge) / 2 + math.log10(bandwidth))
+    names = f'<text x="{flat_x:.1f}" y="{flat_y - 4:.1f}" font-size="11" text-anchor="end" fill="currentColor">{peak:.4g} GFLOP/s</text>'
+    names += f'<text x="{slope_x + 8:.1f}" y="{slope_y + 10:.1f}" font-size="11" fill="currentColor">{bandwidth:.4g} GB/s</text>'
     words = f"{intensity:.2g} FLOP a byte, {speed:.4g} of {min(peak, intensity * bandwidth):.4g} GFLOP/s; {share}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + 18}"><polyline points="{line}" fill="none" stroke="currentColor"/>'
+        f'<svg {_SVG} width="{width}" height="{height + 18}"><polyline points="{line}" fill="none" stroke="currentColor"/>{names}'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"/><text x="0" y="{height + 14}" font-size="11" fill="currentColor">{escape(words)}</text></svg>'
     )
 
@@ -83,10 +87,14 @@ def explanation_bundle(explanation):
 
 
 def bars(samples, width=400, height=60):
-    low, high, count = samples[0], samples[-1], 40
+    """How often each time came; what is far beyond the others, as after a pause of the system, is counted and not drawn."""
+    low, count = samples[0], 40
+    far = 4 * samples[len(samples) // 2] - 3 * low
+    shown = [s for s in samples if s <= max(far, samples[int(0.95 * (len(samples) - 1))])]
+    high, beyond = shown[-1], len(samples) - len(shown)
     step = (high - low) / count or 1.0
     counts = [0] * count
-    for s in samples:
+    for s in shown:
         counts[min(count - 1, int((s - low) / step))] += 1
     most = max(counts)
     shapes = "".join(
@@ -96,5 +104,5 @@ def bars(samples, width=400, height=60):
         if c
     )
     text = f'<text x="0" y="{height + 14}" font-size="11" fill="currentColor">{low:.2f} us</text>'
-    text += f'<text x="{width}" y="{height + 14}" font-size="11" text-anchor="end" fill="currentColor">{high:.2f} us</text>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + 18}">{shapes}{text}</svg>'
+    text += f'<text x="{width}" y="{height + 14}" font-size="11" text-anchor="end" fill="currentColor">{high:.2f} us{f", {beyond} beyond" if beyond else ""}</text>'
+    return f'<svg {_SVG} width="{width}" height="{height + 18}">{shapes}{text}</svg>'

@@ -119,6 +119,15 @@ class Inside(unittest.TestCase):
             self.assertIn("text/html", each._repr_mimebundle_())
 
     @needs_torch
+    def test_bars_of_samples(self):
+        from quern.notebook import bars
+
+        drawn = bars([10.0] * 50 + [11.0] * 40 + [12.0] * 9 + [90000.0])
+        self.assertIn("12.00 us, 1 beyond", drawn)  # one pause of the system does not press the rest into one bar
+        self.assertGreaterEqual(drawn.count("<rect"), 3)
+        self.assertIn("display:block", drawn)
+        self.assertNotIn("beyond", bars([5.0, 5.0, 5.0]))
+
     def test_notebooks_show_the_roofline_and_the_fusion(self):
         q = module()
         timing = q.soft.bench(torch.randn(64, 100), seconds=0.02)
