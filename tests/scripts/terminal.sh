@@ -41,6 +41,18 @@ holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
 holds "a plot that is no SVG is refused" grep -q 'a plot is SVG: name it something.svg, not `x.png`' err
 "$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.svg >out 2>err
 holds "a plot has a background of its own" grep -q 'svg { background: #fff; }' x.svg
+# Both directions of a verdict are numbers above 1; what too few samples cannot tell is said so.
+cat >turns.qn <<'END'
+kernel middle(in float x[n], out float y[n])  launch (1) { tile float v = x[:]; for (int i = 0; i < 40; i++) { v = sin(v); } y[:] = x[:] + 0 * v; }
+kernel quick(in float x[n], out float y[n])  launch (1) { y[:] = x[:]; }
+kernel long_one(in float x[n], out float y[n])  launch (1) { tile float v = x[:]; for (int i = 0; i < 1600; i++) { v = sin(v); } y[:] = x[:] + 0 * v; }
+bench turns (n = 256) { middle, quick, long_one }
+END
+"$quern" bench turns.qn --seconds 0.02 >out 2>err
+holds "faster is above 1" grep -qE '^quick .* ([2-9]|[0-9]{2,})\.[0-9]+x FASTER' out
+holds "and so is slower" grep -qE '^long_one .* ([2-9]|[0-9]{2,})\.[0-9]+x SLOWER' out
+"$quern" bench turns.qn --seconds 0.000001 >out 2>err
+holds "too few samples are told" grep -qE '^(quick|long_one) .* too few samples' out
 printf 'tensor layer(float x[B][D], float w[D][E])\n{\n    return gelu(x @ w);\n}\n' >layer.qn
 "$quern" profile layer.qn layer --device cpu --runs 1 --by kernel --set B=8 --set D=8 --set E=8 >out 2>err
 holds "kernels name what they are made of, and where" grep -q 'matmul+gelu layer.qn:3' out
