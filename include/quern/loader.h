@@ -63,6 +63,9 @@ typedef struct qn_loader_options {
     int threads;
     int slots;     /* batches in memory; 0: two more than threads */
     int64_t first; /* the number of the first batch: where an interrupted run goes on */
+    /* Where batches go, or NULL: for a GPU they are filled into page-locked memory that it copies from by itself, while the host
+     * goes on. Free the loader before the context. */
+    const char *device;
 } qn_loader_options;
 
 typedef struct qn_loader qn_loader;
@@ -73,7 +76,8 @@ QN_API void qn_loader_free(qn_loader *loader); /* waits for calls of the functio
 /* The next batch, good until the next call; at the end one of 0 rows, again and again. */
 QN_API QN_MUST_CHECK qn_status qn_loader_next(qn_loader *loader, const qn_loaded **batch, qn_error *error);
 /* The next batch, written into tensors with memory (qn_empty), one for each field; *rows as in the batch. On a GPU the bytes
- * go through page-locked memory of the device's, in the order of its work: the host does not wait for the step before. */
+ * go out of page-locked memory (that of the batches with options.device, else the device's own), in the order of its work: the host
+ * does not wait for the step before. */
 QN_API QN_MUST_CHECK qn_status qn_loader_feed(qn_loader *loader, const qn_tensor *tensors, int64_t *rows,
                                               qn_error *error);
 QN_API int64_t qn_loader_position(const qn_loader *loader); /* the number of the batch that comes next */

@@ -73,6 +73,7 @@ struct cuda_device {
     bool fill_tried;
     char *stage[CUDA_STAGES]; /* pinned */
     void *stage_event[CUDA_STAGES];
+    struct cuda_locked *locked; /* page-locked memory that was given out; under copy_lock */
     cuda_report *reports; /* pinned and mapped: kernels write here when they fail */
     uint64_t reports_address;
     uint64_t tickets; /* by report, zero between launches: their blocks count themselves here; 0: not made yet */
@@ -158,6 +159,9 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
 qn_status cuda_read(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
 qn_status cuda_copy(device *base, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
 void cuda_copy_close(cuda_device *d);
+qn_status cuda_allocate_locked(device *base, size_t size_bytes, void **out, qn_error *error);
+void cuda_settle_locked(device *base, void *memory);
+void cuda_release_locked(device *base, void *memory);
 
 /* cuda_fill.c */
 qn_status cuda_fill(device *base, device_stream *s, const array_view *view, const void *pattern, qn_error *error);

@@ -1,7 +1,8 @@
 /*
  * Moving bytes between host and GPU. Large copies go through pinned chunks in turn, so that the
  * host's copy of one overlaps the GPU's copy of another; small ones the driver takes as they are. `write` returns when
- * the host's memory may change, `read` when it is filled.
+ * the host's memory may change, `read` when it is filled. From page-locked memory that was asked for here (batches of a
+ * loader) the GPU copies by itself: an event tells when it has done so.
  * SPDX-License-Identifier: MIT
  */
 #include "base/record.h"
@@ -31,6 +32,94 @@ static bool stages_ready(cuda_device *d)
         d->stage[i] = memory;
     }
     return d->stage[CUDA_STAGES - 1] != NULL;
+}
+
+/* ---- page-locked memory of others ---- */
+
+typedef struct cuda_locked {
+    struct cuda_locked *next;
+    char *memory;
+    size_t size_bytes;
+    void *event; /* behind the last copy from it */
+} cuda_locked;
+
+/* The block that an address lies in, or NULL; the copy lock is held. */
+static cuda_locked *find_locked(const cuda_device *d, const void *address)
+{
+    cuda_locked *b = d->locked;
+    while (b && !((const char *)address >= b->memory && (const char *)address < b->memory + b->size_bytes)) b = b->next;
+    return b;
+}
+
+qn_status cuda_allocate_locked(device *base, size_t size_bytes, void **out, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    cuda_locked *b = heap_new(sizeof(*b));
+    void *memory = NULL;
+    bool pushed;
+    *out = NULL;
+    qn_status status = cuda_enter(d, &pushed, error);
+    if (status == QN_OK) {
+        int result = d->api.cuMemHostAlloc(&memory, MAXIMUM(size_bytes, 1), CUDA_HOST_PORTABLE);
+        if (!result) result = d->api.cuEventCreate(&b->event, CUDA_EVENT_NO_TIMING);
+        if (result && memory) d->api.cuMemFreeHost(memory);
+        if (result) status = error_set(error, QN_NO_MEMORY, "no page-locked memory of %zu bytes", size_bytes);
+        cuda_leave(d, pushed);
+    }
+    if (status != QN_OK) {
+        heap_free(b);
+        return status;
+    }
+    b->memory = *out = memory;
+    b->size_bytes = MAXIMUM(size_bytes, 1);
+    lock_take(&d->copy_lock);
+    b->next = d->locked;
+    d->locked = b;
+    lock_give(&d->copy_lock);
+    return QN_OK;
+}
+
+void cuda_settle_locked(device *base, void *memory)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    qn_error unused;
+    lock_take(&d->copy_lock);
+    const cuda_locked *b = find_locked(d, memory);
+    lock_give(&d->copy_lock);
+    if (!b || d->lost || cuda_enter(d, &pushed, &unused) != QN_OK) return;
+    d->api.cuEventSynchronize(b->event); /* what fails shows where the work is waited for */
+    cuda_leave(d, pushed);
+}
+
+void cuda_release_locked(device *base, void *memory)
+{
+    cuda_device *d = (cuda_device *)base;
+    bool pushed;
+    qn_error unused;
+    cuda_settle_locked(base, memory);
+    lock_take(&d->copy_lock);
+    cuda_locked **at = &d->locked, *b = find_locked(d, memory);
+    while (*at && *at != b) at = &(*at)->next;
+    if (b) *at = b->next;
+    lock_give(&d->copy_lock);
+    if (b && !d->lost && cuda_enter(d, &pushed, &unused) == QN_OK) {
+        d->api.cuEventDestroy_v2(b->event);
+        d->api.cuMemFreeHost(b->memory);
+        cuda_leave(d, pushed);
+    }
+    heap_free(b);
+}
+
+/* False: it is memory of another kind. */
+static bool write_locked(cuda_device *d, void *stream, uint64_t to, const void *from, size_t size, int *result)
+{
+    lock_take(&d->copy_lock);
+    const cuda_locked *b = find_locked(d, from);
+    if (b) *result = d->api.cuMemcpyHtoDAsync_v2(to, from, size, stream);
+    if (b && !*result) *result = d->api.cuEventRecord(b->event, stream);
+    lock_give(&d->copy_lock);
+    return b != NULL;
 }
 
 static qn_status write_staged(cuda_device *d, void *stream, uint64_t to, const char *from, size_t size, qn_error *error)
@@ -90,7 +179,11 @@ qn_status cuda_write(device *base, device_stream *s, void *to, const void *from,
     int64_t begun = record_begin();
     uint64_t identity = record_enter("copy to the device");
     int64_t span = cuda_trace_begin(d, s ? s : &d->own);
-    if (size_bytes > SMALL_BYTES) {
+    int locked = 0;
+    if (write_locked(d, stream_of(d, s), address, from, size_bytes, &locked)) {
+        staged = true;
+        if (locked) status = cuda_failed(d, locked, s ? s : &d->own, "copying to the device", error);
+    } else if (size_bytes > SMALL_BYTES) {
         lock_take(&d->copy_lock);
         staged = stages_ready(d);
         if (staged) status = write_staged(d, stream_of(d, s), address, from, size_bytes, error);

@@ -69,6 +69,11 @@ typedef struct driver_memory {
     /* Host memory may be changed or freed as soon as `write` returns; `read` returns when the data is there. */
     qn_status (*write)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
     qn_status (*read)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
+    /* Page-locked memory of the host, or NULL: there is none. `write` from it does not wait and takes no detour; it may
+     * change only after `settle_locked`. Releasing it waits, too. */
+    qn_status (*allocate_locked)(device *d, size_t size_bytes, void **out, qn_error *error);
+    void (*settle_locked)(device *d, void *memory);
+    void (*release_locked)(device *d, void *memory);
     qn_status (*copy)(device *d, device_stream *s, void *to, const void *from, size_t size_bytes, qn_error *error);
     qn_status (*fill)(device *d, device_stream *s, const array_view *view, const void *pattern, qn_error *error);
     qn_status (*settle)(device *d, qn_error *error);     /* waits for the device's own stream */

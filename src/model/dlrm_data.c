@@ -152,7 +152,8 @@ qn_status dlrm_feed_open(qn_context *context, const qn_dlrm *d, qn_dataset *data
     f->dense_columns = d->dense_columns;
     f->probabilities = qn_dataset_schema(data).has_probabilities;
     f->narrow = malloc(sizeof(float) * (size_t)(batch * f->dense_count) + 1);
-    qn_loader_options o = {.field_count = FEED_FIELDS, .fill = fill, .user = f, .slots = 4, .first = first};
+    qn_loader_options o = {
+        .field_count = FEED_FIELDS, .fill = fill, .user = f, .slots = 4, .first = first, .device = d->tape->device};
     o.fields[FEED_LABELS] = (qn_field){QN_F32, QN_SHAPE(batch)};
     o.fields[FEED_COUNTS] = (qn_field){QN_F32, QN_SHAPE(batch, f->dense_columns)};
     o.fields[FEED_TOKENS] = (qn_field){QN_I64, QN_SHAPE(batch, f->sparse_count)};

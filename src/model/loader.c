@@ -6,7 +6,7 @@
  * only with the batch of the number in it.
  * SPDX-License-Identifier: MIT
  */
-#include "base/base.h"
+#include "run/run.h"
 
 #define QN_NO_CALL_SITES
 #include <quern/loader.h>
@@ -55,6 +55,7 @@ static void *work(void *user)
         s->batch.number = number;
         s->batch.rows = 0;
         s->error.message[0] = 0;
+        for (int k = 0; k < self->options.field_count; k++) buffer_settle(s->memory[k]); /* the batch before it */
         s->status = self->options.fill(&s->batch, self->options.user, &s->error);
         lock_take(&self->lock);
         if ((s->status || s->batch.rows <= 0) && number < self->end) self->end = number;
@@ -92,7 +93,9 @@ static qn_status open_slots(qn_loader *self, qn_context *context, qn_error *erro
     for (int i = 0; i < self->slot_count; i++)
         for (int k = 0; k < self->options.field_count; k++) {
             slot *s = &self->slots[i];
-            QN_TRY(qn_buffer_new(context, self->field_bytes[k], &s->memory[k], error));
+            QN_TRY(self->options.device
+                       ? buffer_new_locked(context, self->options.device, self->field_bytes[k], &s->memory[k], error)
+                       : qn_buffer_new(context, self->field_bytes[k], &s->memory[k], error));
             s->batch.fields[k] = qn_buffer_data(s->memory[k]);
         }
     return QN_OK;

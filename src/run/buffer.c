@@ -113,6 +113,36 @@ qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_
     return QN_OK;
 }
 
+static void release_locked(void *user, void *data)
+{
+    const device_slot *s = user;
+    s->driver->memory->release_locked(s->device, data);
+}
+
+qn_status buffer_new_locked(qn_context *context, const char *device, size_t size_bytes, qn_buffer **buffer,
+                            qn_error *error)
+{
+    int slot;
+    void *data = NULL;
+    qn_error unused;
+    QN_TRY(context_slot(context, device, &slot, error));
+    device_slot *s = &context->slots[slot];
+    const driver_memory *memory = s->driver->memory;
+    if (!memory || !memory->allocate_locked || memory->allocate_locked(s->device, size_bytes, &data, &unused) != QN_OK)
+        return qn_buffer_new(context, size_bytes, buffer, error);
+    memset(data, 0, size_bytes);
+    qn_status status = qn_buffer_wrap(context, data, size_bytes, release_locked, s, buffer, error);
+    if (status != QN_OK) memory->release_locked(s->device, data);
+    return status;
+}
+
+void buffer_settle(const qn_buffer *buffer)
+{
+    if (buffer->deleter != release_locked) return;
+    const device_slot *s = buffer->user;
+    s->driver->memory->settle_locked(s->device, buffer->data);
+}
+
 qn_status qn_buffer_wrap_on(qn_context *context, const char *device, void *data, size_t size_bytes, qn_deleter *deleter,
                             void *user, qn_buffer **buffer, qn_error *error)
 {

@@ -221,6 +221,11 @@ struct qn_buffer {
 const device_about *slot_about(qn_context *context, int slot); /* asks the device, once */
 int context_slots(qn_context *context); /* how many there are, with every GPU: asks the drivers that may have several */
 int context_cheap_slot(qn_context *context); /* an available device that need not be asked for first */
+/* Memory of the host that the device copies from by itself, page-locked where it has memory of its own; zero. What was
+ * written from it may change after buffer_settle. */
+qn_status buffer_new_locked(qn_context *context, const char *device, size_t size_bytes, qn_buffer **buffer,
+                            qn_error *error);
+void buffer_settle(const qn_buffer *buffer);
 qn_status context_slot(const qn_context *context, const char *device, int *slot,
                        qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -10,6 +10,7 @@
 #include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
+#include <quern/loader.h>
 #include <quern/nn.h>
 #include <quern/tensor.h>
 #include <quern/train.h>
@@ -241,6 +242,50 @@ TEST(a_recorded_step_needs_no_more_than_eager)
     int64_t fused = chains_bytes(QN_FUSED, 6 << 20), eager = chains_bytes(QN_EAGER, 6 << 20);
     if (fused > eager) printf("fused %lld bytes, eager %lld bytes\n", (long long)fused, (long long)eager);
     EXPECT(fused <= eager + 4096); /* places begin at multiples of 256 bytes */
+}
+
+static qn_status fill_batch(qn_loaded *batch, void *user, qn_error *e)
+{
+    const int64_t *count = user;
+    (void)e;
+    batch->rows = batch->number < 7 ? *count : 0;
+    for (int64_t i = 0; i < batch->rows; i++) ((float *)batch->fields[0])[i] = (float)(batch->number * 1000 + i % 997);
+    return QN_OK;
+}
+
+/* Batches are filled into page-locked memory, copied from there without a detour, and filled again only after that. */
+TEST(batches_in_locked_memory)
+{
+    enum { SLOTS = 3, BATCHES = 7 };
+    int64_t counts[] = {70000, 12}; /* beyond and below what goes by chunks */
+    for (int c = 0; c < 2; c++) {
+        qn_loader_options options = {.field_count = 1, .fill = fill_batch, .user = &counts[c], .slots = SLOTS};
+        options.fields[0] = (qn_field){QN_F32, QN_SHAPE(counts[c])};
+        options.device = "cuda";
+        qn_loader *loader = NULL;
+        qn_tape *tape = NULL;
+        float *found = malloc((size_t)counts[c] * 4);
+        OK(qn_tape_new(context, "cuda", &tape, &error));
+        qn_tensor x = qn_empty(tape, QN_F32, QN_SHAPE(counts[c]));
+        int64_t allocated = fake_count("cuMemHostAlloc"), waited = fake_count("cuEventSynchronize"), rows = 1;
+        OK(qn_loader_new(context, &options, &loader, &error));
+        EXPECT(fake_count("cuMemHostAlloc") == allocated + SLOTS);
+        for (int b = 0; b < BATCHES; b++) {
+            int64_t wrong = 0;
+            OK(qn_loader_feed(loader, &x, &rows, &error));
+            EXPECT(rows == counts[c]);
+            OK(qn_tensor_read(x, found, (size_t)counts[c] * 4, &error));
+            for (int64_t i = 0; i < counts[c]; i++) wrong += found[i] != (float)(b * 1000 + i % 997);
+            EXPECT(!wrong);
+        }
+        OK(qn_loader_feed(loader, &x, &rows, &error));
+        EXPECT(rows == 0 && fake_count("cuEventSynchronize") >= waited + BATCHES);
+        int64_t freed = fake_count("cuMemFreeHost");
+        qn_loader_free(loader);
+        EXPECT(fake_count("cuMemFreeHost") == freed + SLOTS);
+        qn_tape_free(tape);
+        free(found);
+    }
 }
 
 static float *memory_of(qn_buffer *b)
@@ -562,4 +607,4 @@ TEST_MAIN(CASE(open_fake), CASE(functions_on_streams_of_the_host_program), CASE(
           CASE(moving_arrays_of_a_kernel), CASE(inside_a_recording_of_the_host_program),
           CASE(streams_and_runs_take_turns), CASE(nothing_is_everywhere), CASE(stream_of_a_tape),
           CASE(steps_side_by_side), CASE(chains_do_not_wait_for_memory), CASE(a_row_of_kernels_keeps_its_places),
-          CASE(a_recorded_step_needs_no_more_than_eager), CASE(close_fake))
+          CASE(a_recorded_step_needs_no_more_than_eager), CASE(batches_in_locked_memory), CASE(close_fake))
