@@ -27,8 +27,8 @@ static const convolution cases[] = {
     {3, 1, 13, 9, {6, 5, 18}, {3, 2, 3}, {.padding = {1, 1, 1}}, false},
     {2, 1, 70, 12, {7, 7}, {3, 3}, {.padding = {1, 1}}, false}, /* 630 deep, rows of 7 */
     {2, 2, 6, 5, {14, 21}, {3, 3}, {.padding = {1, 1}}, true},
-    {3, 1, 20, 17, {3, 4, 5}, {3, 2, 5}, {0}, true}, /* much is outside: lines as they lie, 20 steps alike, 17 rows of lanes */
-    {2, 2, 16, 40, {2, 1}, {4, 3}, {0}, true},
+    {3, 1, 20, 17, {3, 4, 5}, {3, 2, 5}, {.groups = 1}, true}, /* much is outside: lines as they lie */
+    {2, 2, 16, 40, {2, 1}, {4, 3}, {.groups = 1}, true},
     {1, 2, 6, 4, {29}, {5}, {.stride = {3}, .dilation = {2}, .groups = 2}, true},
     {2, 2, 6, 40, {9, 7}, {4, 5}, {.stride = {3, 2}, .groups = 2}, true}, /* remainders are programs of their own */
     {3, 1, 5, 18, {4, 3, 5}, {3, 3, 3}, {.stride = {2, 2, 2}, .padding = {1, 1, 1}}, true},
