@@ -5,13 +5,19 @@
  * Rows are sorted by the digits of their keys, 8 bits a pass, the lowest first; a digit that all of a row share takes no
  * pass, so indices of a small table take one. The bits of a key rise with its value; NaN is above all, -0 is 0. The first k
  * of a row are kept in order, and what comes is compared with the last of them. Numbers are added in the order they come
- * in. One thread does it: there is no order of work that a result could depend on.
+ * in, in parts that depend on the sizes alone; the parts are added up like any array. All threads take rows or parts.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/order.h"
 #include "ir/graph_build.h"
 
-enum { SHORT_ROW = 32, MOST_KEPT = 64, FEWEST_ADDED = 4 /* of them a number of the base each, or fewer */ };
+enum {
+    SHORT_ROW = 32,
+    MOST_KEPT = 64,
+    FEWEST_ADDED = 4,       /* of them a number of the base each, or fewer */
+    PROGRAM_NUMBERS = 8192, /* that a thread takes at once */
+    MOST_PARTS = 16
+};
 
 /* KEY, DIGITS and key_of come before. */
 static const char keys_text[] = "#include <stdlib.h>\n"
@@ -32,7 +38,7 @@ static const char signed_key[] = "    bits = (KEY)v ^ (KEY)1 << (8 * sizeof(KEY)
 static const char unsigned_key[] = "    bits = (KEY)v;\n";
 
 static const char sort_source[] =
-    "c sort_rows(in %s x[rows][n], out i64 y[rows][n])\n"
+    "c sort_rows(in %s x[rows][n], out i64 y[rows][n]) launch (cdiv(rows, %d))\n"
     "\"\"\"\n"
     "%s"
     "typedef struct item { KEY key; unsigned at; } item;\n"
@@ -76,10 +82,10 @@ static const char sort_source[] =
     "    }\n"
     "    for (long i = 0; i < n; i++) y[i] = a[i].at;\n"
     "}\n"
-    "void sort_rows(const %s *x, long *y, long rows, long n)\n"
+    "void sort_rows(const %s *x, long *y, long rows, long n, long program)\n"
     "{\n"
     "    item *room = n > %d ? malloc(2 * (unsigned long)n * sizeof(item)) : 0;\n"
-    "    for (long r = 0; r < rows; r++)\n"
+    "    for (long r = program * %d; r < rows && r < (program + 1) * %d; r++)\n"
     "        if (room)\n"
     "            sort_row(x + r * n, y + r * n, n, room, room + n);\n"
     "        else /* short, or no memory */\n"
@@ -89,12 +95,14 @@ static const char sort_source[] =
     "\"\"\"\n";
 
 static const char select_source[] =
-    "c select_rows(in %s x[rows][n], out i64 y[rows][k])\n"
+    "c select_rows(in %s x[rows][n], out i64 y[rows][k]) launch (cdiv(rows, %d))\n"
     "\"\"\"\n"
     "%s"
-    "void select_rows(const %s *x, long *y, long rows, long n, long k)\n"
+    "void select_rows(const %s *x, long *y, long rows, long n, long k, long program)\n"
     "{\n"
-    "    for (long r = 0; r < rows; r++, x += n, y += k) {\n"
+    "    const long first = program * %d, last = first + %d < rows ? first + %d : rows;\n"
+    "    x += first * n, y += first * k;\n"
+    "    for (long r = first; r < last; r++, x += n, y += k) {\n"
     "        KEY best[%d], worst = ~(KEY)0;\n"
     "        long count = 0;\n"
     "        for (long i = 0; i < n; i++) {\n"
@@ -110,13 +118,17 @@ static const char select_source[] =
     "}\n"
     "\"\"\"\n";
 
+/* Each program has places of its own; how many there are depends on the sizes alone, and so do the sums. */
 static const char add_source[] =
-    "c add_numbers(in %s base[V], in i64 index[n], in %s updates[n], out %s y[V])\n"
+    "c add_numbers(in i64 index[n], in %s updates[n], out %s y[parts][V]) launch (parts)\n"
     "\"\"\"\n"
-    "void add_numbers(const %s *base, const long *index, const %s *updates, %s *y, long V, long n)\n"
+    "void add_numbers(const long *index, const %s *updates, %s *y, long n, long parts, long V, long program)\n"
     "{\n"
-    "    for (long i = 0; i < V; i++) y[i] = base[i];\n"
-    "    for (long i = 0; i < n; i++)\n"
+    "    const long each = (n + parts - 1) / parts, first = program * each, last = first + each < n ? first + each : "
+    "n;\n"
+    "    y += program * V;\n"
+    "    for (long i = 0; i < V; i++) y[i] = 0;\n"
+    "    for (long i = first; i < last; i++)\n"
     "        if ((unsigned long)index[i] < (unsigned long)V) y[index[i]] += updates[i];\n"
     "}\n"
     "\"\"\"\n";
@@ -171,6 +183,12 @@ static node finish(graph *g, const rows_of *s, node positions, int64_t count)
     return graph_permute(g, graph_reshape(g, positions, &turned), s->back);
 }
 
+/* Rows of one program: enough work to be handed to a thread. */
+static int rows_at_once(int64_t length)
+{
+    return (int)MAXIMUM(PROGRAM_NUMBERS / length, 1);
+}
+
 node fuse_sort_c(graph *g, node n)
 {
     const graph_node of = *graph_get(g, n);
@@ -178,8 +196,9 @@ node fuse_sort_c(graph *g, node n)
     if (!begin(g, of.inputs[0], of.attr.axis, of.attr.index, &s)) return n;
     const shape rows = graph_get(g, s.x)->shape;
     const char *type = c_type(s.wide);
-    const char *source =
-        arena_print(g->memory, sort_source, dtypes[s.wide].text, s.keys, type, SHORT_ROW, type, type, SHORT_ROW);
+    int each = rows_at_once(rows.extents[1]);
+    const char *source = arena_print(g->memory, sort_source, dtypes[s.wide].text, each, s.keys, type, SHORT_ROW, type,
+                                     type, SHORT_ROW, each, each);
     return finish(g, &s, fuse_source_call(g, "sort_rows", source, DT_I64, &rows, &s.x, 1), rows.extents[1]);
 }
 
@@ -189,7 +208,9 @@ node fuse_select_c(graph *g, node x, int axis, bool descending, int64_t count)
     int64_t length = graph_get(g, x)->shape.extents[axis];
     if (count < 1 || count > MOST_KEPT || length <= 2 * count || !begin(g, x, axis, descending, &s)) return 0;
     int64_t rows = graph_get(g, s.x)->shape.extents[0];
-    const char *source = arena_print(g->memory, select_source, dtypes[s.wide].text, s.keys, c_type(s.wide), MOST_KEPT);
+    int each = rows_at_once(length);
+    const char *source = arena_print(g->memory, select_source, dtypes[s.wide].text, each, s.keys, c_type(s.wide), each,
+                                     each, each, MOST_KEPT);
     return finish(g, &s, fuse_source_call(g, "select_rows", source, DT_I64, &(shape){2, {rows, count}}, &s.x, 1),
                   count);
 }
@@ -202,10 +223,13 @@ node fuse_add_c(graph *g, const graph_node *n)
         !count || bins > FEWEST_ADDED * count)
         return 0;
     const shape line = {1, {count}}, all = {1, {bins}};
-    node inputs[3] = {graph_reshape(g, n->inputs[0], &all),
-                      graph_convert(g, graph_reshape(g, n->inputs[1], &line), DT_I64),
+    int64_t parts = MAXIMUM(MINIMUM(MINIMUM(count / (4 * bins), count / PROGRAM_NUMBERS), MOST_PARTS), 1);
+    node inputs[2] = {graph_convert(g, graph_reshape(g, n->inputs[1], &line), DT_I64),
                       graph_reshape(g, n->inputs[2], &line)};
     const char *text = dtypes[n->elem].text, *type = c_type(n->elem);
-    const char *source = arena_print(g->memory, add_source, text, text, text, type, type, type);
-    return graph_reshape(g, fuse_source_call(g, "add_numbers", source, n->elem, &all, inputs, 3), &n->shape);
+    const char *source = arena_print(g->memory, add_source, text, text, type, type);
+    node sums = fuse_source_call(g, "add_numbers", source, n->elem, &(shape){2, {parts, bins}}, inputs, 2);
+    sums = parts > 1 ? graph_reduce(g, FOLD_SUM, sums, 1) : sums;
+    sums = graph_reshape(g, sums, &all);
+    return graph_reshape(g, graph_binary(g, OP_ADD, graph_reshape(g, n->inputs[0], &all), sums), &n->shape);
 }

@@ -360,8 +360,82 @@ INLINE $c div_$t($c a, $c b) { return b ? ($c)(a / b) : 0; }
 //@ for u8 u16 u32 u64
 INLINE $c mod_$t($c a, $c b) { return b ? ($c)(a % b) : 0; }
 
+//@ part div_by_doubles
+/* floor(a / b), 0 where b is, of integers below 2^52: no quotient of two such that is not a whole number is rounded to one. */
+INLINE i64x8 div_by_doubles(i64x8 a, i64x8 b)
+{
+    i64x8 q = __builtin_convertvector(__builtin_convertvector(a, f64x8) / __builtin_convertvector(b, f64x8), i64x8);
+    i64x8 rest = a - q * b;
+    return (q + ((rest != 0) & ((rest ^ b) < 0))) & (b != 0);
+}
+
+//@ part fit_doubles_i64
+/* Whether all are below 2^52, and not below -2^52. */
+INLINE int fit_doubles_i64(i64x16 x)
+{
+    union { i64x16 whole; u64x8 half[2]; } v = {x};
+    u64x8 beyond = (v.half[0] + (1ul << 52)) >> 53 | (v.half[1] + (1ul << 52)) >> 53;
+    return !(long)__builtin_convertvector(beyond != 0, i8x8);
+}
+
+//@ part fit_doubles_u64
+/* Whether all are below 2^52. */
+INLINE int fit_doubles_u64(u64x16 x)
+{
+    union { u64x16 whole; u64x8 half[2]; } v = {x};
+    return !(long)__builtin_convertvector((v.half[0] | v.half[1]) >> 52 != 0, i8x8);
+}
+
 //@ part div_$tx16
-//@ for i8 i16 i32 i64 u8 u16 u32 u64
+//@ for i32 u32
+//@ needs div_$t div_by_doubles
+INLINE $tx16 div_$tx16($tx16 a, $tx16 b)
+{
+#ifdef __AVX512DQ__
+    union { $tx16 whole; $tx8 half[2]; } x = {a}, y = {b}, to;
+    for (int h = 0; h < 2; h++)
+        to.half[h] = __builtin_convertvector(div_by_doubles(__builtin_convertvector(x.half[h], i64x8), __builtin_convertvector(y.half[h], i64x8)), $tx8);
+    return to.whole;
+#else
+    $tx16 r;
+    for (int k = 0; k < 16; k++) r[k] = div_$t(a[k], b[k]);
+    return r;
+#endif
+}
+
+//@ part div_$tx16
+//@ for i64 u64
+//@ needs div_$t div_by_doubles fit_doubles_$t
+INLINE $tx16 div_$tx16($tx16 a, $tx16 b)
+{
+    $tx16 r;
+#ifdef __AVX512DQ__
+    if (fit_doubles_$t(a) && fit_doubles_$t(b)) {
+        union { $tx16 whole; i64x8 half[2]; } x = {a}, y = {b}, to;
+        for (int h = 0; h < 2; h++) to.half[h] = div_by_doubles(x.half[h], y.half[h]);
+        return to.whole;
+    }
+#endif
+    for (int k = 0; k < 16; k++) r[k] = div_$t(a[k], b[k]);
+    return r;
+}
+
+//@ part mod_$tx16
+//@ for i32 u32 i64 u64
+//@ needs mod_$t div_$tx16
+INLINE $tx16 mod_$tx16($tx16 a, $tx16 b)
+{
+#ifdef __AVX512DQ__
+    return (a - div_$tx16(a, b) * b) & ($tx16)(b != 0);
+#else
+    $tx16 r;
+    for (int k = 0; k < 16; k++) r[k] = mod_$t(a[k], b[k]);
+    return r;
+#endif
+}
+
+//@ part div_$tx16
+//@ for i8 i16 u8 u16
 //@ needs div_$t
 INLINE $tx16 div_$tx16($tx16 a, $tx16 b)
 {
@@ -371,7 +445,7 @@ INLINE $tx16 div_$tx16($tx16 a, $tx16 b)
 }
 
 //@ part mod_$tx16
-//@ for i8 i16 i32 i64 u8 u16 u32 u64
+//@ for i8 i16 u8 u16
 //@ needs mod_$t
 INLINE $tx16 mod_$tx16($tx16 a, $tx16 b)
 {

@@ -72,8 +72,36 @@ INLINE $v sign_$t($v a) { return ($v)((a > 0) - (a < 0)); }
 INLINE $v sign_$t($v a) { return a != 0; }
 
 //@ part div_$t
+//@ for i8 i16 i32
+//@ needs div_floor_$t
+INLINE $v div_$t($v a, $v b) { return div_floor_$t(a, b); }
+
+//@ part mod_$t
+//@ for i8 i16 i32
+//@ needs mod_floor_$t
+INLINE $v mod_$t($v a, $v b) { return mod_floor_$t(a, b); }
+
+/* Places are 64 bits wide and almost always below 2^32, where dividing takes a fifth of the instructions. */
+
+//@ part div_i64
+//@ needs div_floor_i64
+INLINE long div_i64(long a, long b)
+{
+    if (b && ((unsigned long)a | (unsigned long)b) >> 32 == 0) return (long)((unsigned)a / (unsigned)b);
+    return div_floor_i64(a, b);
+}
+
+//@ part mod_i64
+//@ needs mod_floor_i64
+INLINE long mod_i64(long a, long b)
+{
+    if (b && ((unsigned long)a | (unsigned long)b) >> 32 == 0) return (long)((unsigned)a % (unsigned)b);
+    return mod_floor_i64(a, b);
+}
+
+//@ part div_floor_$t
 //@ for i8 i16 i32 i64
-INLINE $v div_$t($v a, $v b)
+INLINE $v div_floor_$t($v a, $v b)
 {
     if (b == 0) return 0;
     if (b == -1) return ($v)(0 - ($u)a);
@@ -81,9 +109,9 @@ INLINE $v div_$t($v a, $v b)
     return ($v)(q - ((r != 0) & ((r < 0) != (b < 0))));
 }
 
-//@ part mod_$t
+//@ part mod_floor_$t
 //@ for i8 i16 i32 i64
-INLINE $v mod_$t($v a, $v b)
+INLINE $v mod_floor_$t($v a, $v b)
 {
     if (b == 0 || b == -1) return 0;
     $v r = ($v)(a % b);
