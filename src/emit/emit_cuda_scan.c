@@ -3,8 +3,8 @@
  * in place.
  *
  * A row over all threads of a team stays in their registers: each thread scans its vectors, the lanes of a warp exchange
- * by shuffles, and what the warps leave of all repeats is scanned at once, between two barriers. Other tiles lie in
- * memory: a warp takes a line in steps of as many lanes, with a carry.
+ * by shuffles, and what the warps leave of all repeats is scanned at once, between two barriers; lanes of one warp carry it
+ * from repeat to repeat. Other tiles lie in memory: a warp takes a line in steps of as many lanes, with a carry.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/emit_cuda_nest.h"
@@ -50,11 +50,12 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     cuda_positions(&n, &positions);
     home_take(&n, &take, number, "scanned");
     home_keep(&n, &keep, number, "scanned");
-    if (!block) text_print(&lines, "%s totals[%d], carry = %s;\n", c, l->repeats, none);
-    for (int pass = 0; pass < 2; pass++) {
+    if (!block) text_print(&lines, "%s carry = %s;\n", c, none);
+    for (int pass = 0; pass < (block ? 2 : 1); pass++) {
         text_add(&lines, "#pragma unroll\n");
         text_print(&lines, "for (int r = 0; r < %d; r++) {\n", l->repeats);
-        if (!block && l->repeats > 1) /* a row that is shorter than its class: the lanes meet no more often than they must */
+        /* Where a row is shorter than its class the lanes meet no more often than they must. */
+        if (!block && l->repeats > 1)
             text_print(&lines, "    if (r * %s * %d >= %s%s) break;\n", lanes, l->vector, extent_text(e, l->loops[0]),
                        l->shifted ? arena_print(e->memory, " + shift%d", l->number) : "");
         if (!pass) add_lines(&lines, text_get(&positions), 1);
@@ -75,13 +76,12 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
             text_print(&lines, "        for (int v = 0; v < %d; v++) scanned[v] = %s;\n", l->vector,
                        cuda_fold_step(e, fold, elem, "before", "scanned[v]"));
         }
-        if (!block && !pass) {
-            text_print(&lines, "    totals[r] = %s(scanned[%d], %s, %s);\n", need(e, "lanes_last_%s", t), l->vector - 1,
-                       lanes, mask);
-        } else if (!block) {
+        if (!block) {
+            text_print(&lines, "    const %s total = %s(scanned[%d], %s, %s);\n", c, need(e, "lanes_last_%s", t),
+                       l->vector - 1, lanes, mask);
             text_print(&lines, "    if (r) for (int v = 0; v < %d; v++) scanned[v] = %s;\n", l->vector,
                        cuda_fold_step(e, fold, elem, "carry", "scanned[v]"));
-            text_print(&lines, "    carry = %s;\n", cuda_fold_step(e, fold, elem, "carry", "totals[r]"));
+            text_print(&lines, "    carry = %s;\n", cuda_fold_step(e, fold, elem, "carry", "total"));
         } else if (!pass) {
             text_add(&lines,
                      "    if ((threadIdx.x & 31) == 31) scan_parts[r * scan_warps + threadIdx.x / 32] = all;\n");
