@@ -512,12 +512,17 @@ static qn_status check_knobs(const emitter *e, qn_error *error)
     return QN_OK;
 }
 
-/* While some blocks find out where their next elements lie, others multiply: as many as their sums and rooms allow. */
-static int gathering_blocks(const cuda_state *c)
+/* While some blocks find out where their next elements lie, or wait for them, others multiply: as many as their sums and rooms
+ * allow, or fewer where there is a wish. 0: the product has none, and nothing to find out. */
+static int product_blocks(const emitter *e)
 {
-    enum { GATHERING_THREADS = 512 };
+    enum { MOST_THREADS = 512 };
+    const cuda_state *c = e->cuda;
+    int wish = e->dot_room ? e->k->knobs[KNOB_BLOCKS] : 0;
+    if (!c->gathers && !wish) return 0;
     int64_t rooms = c->target->shared_bytes / MAXIMUM(c->shared_bytes + SHARED_FOR_FOLDS, 1);
-    return (int)MAXIMUM(1, MINIMUM(GATHERING_THREADS / MAXIMUM(c->team.block, 1), rooms));
+    int64_t most = MAXIMUM(1, MINIMUM(MOST_THREADS / MAXIMUM(c->team.block, 1), rooms));
+    return (int)(wish ? MINIMUM(wish, most) : most);
 }
 
 qn_status layout_decide(emitter *e, qn_error *error)
@@ -533,7 +538,8 @@ qn_status layout_decide(emitter *e, qn_error *error)
         choose_parts(e);
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
         QN_TRY(layout_choose_homes(e, error));
-        c->least_blocks = c->gathers ? gathering_blocks(c) : layout_resident_blocks(e);
+        int blocks = product_blocks(e);
+        c->least_blocks = blocks ? blocks : layout_resident_blocks(e);
         if (large == c->no_large) return QN_OK;
     }
 }

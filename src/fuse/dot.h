@@ -14,6 +14,7 @@ typedef struct dot_tiles {
     int64_t parts;            /* of K; 0: as dot_choose_parts says */
     int stages;               /* steps of K that are on their way; 0: no wish */
     bool turns;               /* groups of warps take turns, each with a tile of its own (schedule/) */
+    int blocks;               /* of a multiprocessor at once; 0: no wish */
 } dot_tiles;
 
 /* The axes that run along tiles, and how many such products there are side by side. */

@@ -20,6 +20,8 @@
 #define GPU_PROGRAMS_EACH 2 /* of a split product, for each multiprocessor */
 #define GPU_PART 512        /* the shortest part of a split K */
 #define CPU_PART 4096
+#define TALL_BLOCKS 3        /* of a narrow product with many rows: while some wait for theirs others multiply ... */
+#define FEW_STEPS 64         /* ... where each takes so few steps of depth */
 #define GPU_DEEP 8192        /* from here on parts of K fill the device, however large the tiles are */
 #define FED_LEAST (1 << 24)  /* multiplications: below, launches are what counts, and small tiles share them */
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
@@ -60,18 +62,31 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
     int step = 128 / dtypes[elem].size_bytes, fold = GPU_FOLD_STEP;
     bool halves = elem == DT_F16 || elem == DT_BF16;
     if (size->depth >= GPU_DEEP)
-        return (dot_tiles){
-            tile_for(size->rows, 32, 128), tile_for(size->columns, 32, halves ? 256 : 128), step, 0, fold, 0, 0, false};
+        return (dot_tiles){tile_for(size->rows, 32, 128),
+                           tile_for(size->columns, 32, halves ? 256 : 128),
+                           step,
+                           0,
+                           fold,
+                           0,
+                           0,
+                           false,
+                           0};
     if (size->columns > 1024 && size->rows <= FED_ROWS)
-        return (dot_tiles){tile_for(size->rows, 16, FED_ROWS), 128, step, 4, fold, 0, 0, false};
-    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false};
-    if (size->rows > MANY_ROWS)
-        return (dot_tiles){size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false};
+        return (dot_tiles){tile_for(size->rows, 16, FED_ROWS), 128, step, 4, fold, 0, 0, false, 0};
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false, 0};
+    if (size->rows > MANY_ROWS) {
+        dot_tiles tall = {
+            size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false, 0};
+        if (size->columns <= FED_ROWS && size->depth <= FEW_STEPS) tall.blocks = TALL_BLOCKS;
+        return tall;
+    }
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
-        return (dot_tiles){tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0, 0, false};
+        return (dot_tiles){
+            tile_for(size->rows, 16, 64), tile_for(size->columns, 16, 128), step, 4, fold, 0, 0, false, 0};
     if (size->rows > SOME_ROWS || size->depth > 1024)
-        return (dot_tiles){tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0, 0, false};
-    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0, 0, false};
+        return (dot_tiles){
+            tile_for(size->rows, 32, 64), tile_for(size->columns, 16, 64), step, 4, fold, 0, 0, false, 0};
+    return (dot_tiles){32, size->columns <= 256 ? 16 : 32, step, 4, fold, 0, 0, false, 0};
 }
 
 static double work_of(const dot_sizes *size)
@@ -144,7 +159,7 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
             int stages = is_alone(size, units, t, parts) ? FED_ALONE_STAGES : 0;
             best->time_ns = time;
             best->tiles =
-                (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns};
+                (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns, 0};
         }
     }
     return count;
@@ -229,9 +244,9 @@ dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_si
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512)
-        return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0, 0, false};
-    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0, 0, false};
-    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0, 0, false};
+        return (dot_tiles){64, many || size->columns <= 64 ? 64 : 128, CPU_STEP, 0, CPU_STEP, 0, 0, false, 0};
+    if (size->columns <= 1024 && many) return (dot_tiles){64, 128, CPU_STEP, 0, CPU_STEP, 0, 0, false, 0};
+    return (dot_tiles){128, 256, CPU_STEP, 0, CPU_STEP, 0, 0, false, 0};
 }
 
 /* Cycles of a step of 64 k. Gathering costs so many a line, and what the products read of shared memory comes on top:
@@ -258,7 +273,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         double time = (double)((count + units - 1) / units) * each;
         if (best.rows && time >= least) continue;
         least = time;
-        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, 0, false};
+        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, 0, false, 0};
     }
     return best;
 }
@@ -275,14 +290,15 @@ dot_tiles dot_choose_gathered_tiles(const fuse_options *options, const dot_sizes
 {
     if (!options->gpu) { /* all rows of a strip, so that each window is packed once */
         dot_tiles c = {
-            tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0, 0, false};
+            tile_for(size->rows, 16, 256), tile_for(size->columns, 64, 512), CPU_STEP, 0, CPU_STEP, 0, 0, false, 0};
         while (c.columns > 64 && (c.rows * c.columns > 256 * 256 || count_programs(&c, size) < 2 * options->units))
             c.columns /= 2;
         return c;
     }
     if (size->fed && size->windows) return fed_best(options, size).tiles;
     if (size->fed) return gather_fed_tiles(options, size);
-    dot_tiles t = {tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, 0, false};
+    dot_tiles t = {
+        tile_for(size->rows, 16, 128), tile_for(size->columns, 16, 128), 32, 8, GPU_FOLD_STEP, 0, 0, false, 0};
     if (t.rows < 128 && size->columns >= 2 * MANY_ROWS) t.columns = 256;
     if (t.columns < 128 && size->rows >= 2 * MANY_ROWS) t.rows = 256;
     while (t.rows * t.columns > 64 * 64 && count_programs(&t, size) < options->units)

@@ -250,7 +250,7 @@ typedef struct tile_import {
 /* Wishes to the back end, that change no result. WARPS: of a program's team, where its size is free. GROUP: programs of
  * axis 0 in runs of so many, each run over all of axis 1 before the next. STAGES: steps of k that a product holds or has on
  * their way. CLUSTER: blocks that share a long row; 1: never several. TURNS: groups of warps that multiply take turns, each
- * with a tile of its own. BLOCKS: of a fed product on one multiprocessor. */
+ * with a tile of its own. BLOCKS: of a product on one multiprocessor. */
 typedef enum tile_knob {
     KNOB_WARPS,
     KNOB_GROUP,

@@ -489,6 +489,13 @@ TEST(one_row)
     words = show(FILE_PATH, "columns_by_one", "layout", "M=8192 K=4096");
     EXPECT(!strstr(words, "vectors of 1, all threads along a row"));
     free(words);
+    words = show(FILE_PATH, "allowed", "cuda",
+                 "M=1048576 N=32 K=16"); /* many rows, few columns: several blocks wait at once */
+    EXPECT(strstr(words, "__launch_bounds__(128, 3)"));
+    free(words);
+    words = show(FILE_PATH, "allowed", "choices", "M=16 N=4096 K=4096"); /* no tile of eight times as many rows */
+    EXPECT(strstr(words, "loads, tile 16x128x32"));
+    free(words);
     run_products(QN_PRODUCTS_TF32, 1, false, 4, 8200, 260, false, true);
     for (int turned = 0; turned < 2; turned++) {
         run_products(QN_PRODUCTS_ANY, 2, false, 1, 70, 130, false, turned);
