@@ -46,6 +46,7 @@ typedef struct lower_output {
     node n;
     index_map map;
     int term;
+    int within; /* of a strip: the term that says whether this place is one; 0: the extents of the array say it (strip.c) */
 } lower_output;
 
 typedef struct lowering {

@@ -431,7 +431,8 @@ void lower_store(lowering *l, frame *f, const lower_output *out, value v)
     affine place = index_linear(&out->map, &x->shape, NULL);
     reach r = {0};
     if (l->t->strip_axes) {
-        term written = {.kind = TERM_ACCESS, .n = out->n, .map = &out->map};
+        term written = {.kind = TERM_ACCESS, .n = out->n, .map = &out->map, .inputs = {out->within}};
+        written.input_count = out->within != 0;
         reach_own(l, f, PARAM_OUT, &written, &r);
     } else {
         reach_view(l, f, PARAM_OUT, out->n, &place, NULL, &r);

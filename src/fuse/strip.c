@@ -59,6 +59,33 @@ static double effort(const trace *t)
     return sum;
 }
 
+/* Does an axis of the array run along several of the space? Beyond the end of one of those it goes on. */
+static bool is_merged(const index_map *m, const loop *p)
+{
+    for (int k = 0; k < m->rank; k++) {
+        int along = 0;
+        for (int axis = 0; axis < p->space.axis_count; axis++)
+            along += m->axes[k].factor[axis] != 0 && p->space.axes[axis].extent > 1;
+        if (along > 1) return true;
+    }
+    return false;
+}
+
+/* Is result `number` of a strip one? Strips may stick out along their axes, and the tiles of a program along others. */
+static int within_space(trace *t, const strip *s, const space *whole, int number)
+{
+    int inside = 0;
+    for (int axis = whole->axis_count - 1; axis >= 0; axis--) {
+        affine at = {.constant = number % s->counts[axis]};
+        at.factor[axis] = s->counts[axis];
+        number /= s->counts[axis];
+        if (whole->axes[axis].extent == 1) continue;
+        int here = trace_inside(t, &at, 0, whole->axes[axis].extent);
+        inside = inside ? trace_op(t, OP_AND, DT_BOOL, 0, (int[]){inside, here}, 2) : here;
+    }
+    return inside;
+}
+
 /* The loop with strips; NULL: it cannot be. */
 static loop *in_strips(const loop *p, const strip *s)
 {
@@ -86,6 +113,7 @@ static loop *in_strips(const loop *p, const strip *s)
                 (lower_output){.n = p->outputs[i].n, .map = strip_map(&p->outputs[i].map, s, p->space.axis_count, j)};
             now->term = trace_node(out->t, now->n, &now->map);
             if (!now->term) return NULL;
+            if (is_merged(&p->outputs[i].map, p)) now->within = within_space(out->t, s, &p->space, j);
         }
     }
     for (int axis = 0; axis < p->space.axis_count; axis++) { /* asked for where a tile goes without tests */
