@@ -108,8 +108,9 @@ void report_counters(const char *path, text *out)
                       "what the hardware can sustain, while the kernel ran. " COUNTERS_BEYOND ".");
     html_table_open(out, "counters", heads, count + 1);
     for (int i = 0; i < all.count; i = next_kernel(&all, i)) {
-        text_add(out, "<tr>");
-        html_cell_text(out, title_of(&all.items[i]));
+        text_add(out, "<tr><td class=\"name\">"); /* which breaks, so that a phone has room for the numbers */
+        html_text(out, title_of(&all.items[i]));
+        text_add(out, "</td>");
         for (int k = 0; k < count; k++) put_value(out, counter_of(&all, i, columns[shown[k]][0]));
         text_add(out, "</tr>\n");
     }
@@ -146,8 +147,9 @@ void report_stalls(const char *path, text *out)
         html_table_open(out, "stalls", heads, COUNT(heads));
         for (int i = 0; i < all.count; i++) {
             const json_node *n = &all.items[i];
-            text_add(out, "<tr>");
-            html_cell_text(out, words_of(n, "place"));
+            text_add(out, "<tr><td class=\"name\">");
+            html_text(out, words_of(n, "place"));
+            text_add(out, "</td>");
             html_cell_number(out, json_find_number(n, "share_percent"), "%.1f%%");
             html_cell_text(out, words_of(n, "reason"));
             html_cell_number(out, json_find_number(n, "reason_percent"), "%.0f%%");
