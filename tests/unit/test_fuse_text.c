@@ -139,4 +139,20 @@ TEST(costs)
     EXPECT_TEXT(why, "a costly function would be computed many times over");
 }
 
-TEST_MAIN(CASE(golden_texts), CASE(batch_sizes), CASE(costs))
+/* Sums along the rows of one array and along the columns of another share nothing, and one of them would read across: apart on
+ * a GPU. */
+TEST(sums_of_rows_beside_sums_of_columns)
+{
+    const fuse_options gpu = {.units = 132, .gpu = true, .cuda_text = true, .arch = 90};
+    arena *memory = arena_new();
+    graph *g = graph_new(memory);
+    shape cube = {3, {128, 432, 432}}, plane = {2, {128, 432}};
+    node a = graph_leaf(g, DT_F32, &cube, NULL, 0, (void *)1), b = graph_leaf(g, DT_F32, &cube, NULL, 0, (void *)2);
+    node rows = graph_reshape(g, graph_reduce(g, FOLD_SUM, a, 4), &plane);
+    node sum = graph_binary(g, OP_ADD, rows, graph_reshape(g, graph_reduce(g, FOLD_SUM, b, 2), &plane));
+    fuse_plan *plan = plan_of(memory, g, &sum, 1, &gpu);
+    EXPECT(plan && plan->kernel_count == 2);
+    arena_free(memory);
+}
+
+TEST_MAIN(CASE(golden_texts), CASE(batch_sizes), CASE(costs), CASE(sums_of_rows_beside_sums_of_columns))
