@@ -32,7 +32,7 @@ class Text(unittest.TestCase):
             k.square(x, y, 1000)
         with self.assertRaisesRegex(quern.SourceError, "has no kernel `cube`; it has scale, square"):
             quern.cuda(CUDA, functions=["cube"])
-        with self.assertRaisesRegex(quern.Error, "1:3"):
+        with self.assertRaisesRegex(quern.Error, "1:3|<cuda>:1: error"):  # emu's compiler tells columns, NVRTC lines
             quern.cuda("__global__ void f(float *x) { x[0] = nothing; }")
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -60,6 +60,10 @@ __global__ void f(const half *a, const half *b, float *c)
                 self.assertEqual(list(quern.cuda(f"#include <{header}>\n{text}")), ["f"])
         except quern.DeviceError as error:
             self.skipTest(str(error))
+        except quern.Error as error:
+            if "could not open source file" not in str(error):
+                raise
+            self.skipTest(f"{header} is not on this machine: {error}")
 
     def test_host_code_is_refused(self):
         source = "__global__ void f_kernel(const float *x, float *y, int n) {}\n"
