@@ -224,6 +224,31 @@ TEST(nothing_recorded)
     qn_profile_free(p);
 }
 
+/* What a run under counters kept: throughputs first, a share beyond all marked, names that may break. */
+TEST(counters_on_the_page)
+{
+    static const char kept[] =
+        "[{\"kernel\": \"k\", \"source\": \"a<b a.c:1\", \"shapes\": \"x f32[4]\", \"counter\": \"compute "
+        "throughput\", "
+        "\"unit\": \"%\", \"value\": 31.25, \"why\": null},\n"
+        " {\"kernel\": \"k\", \"source\": \"a<b a.c:1\", \"shapes\": \"x f32[4]\", \"counter\": \"L1 throughput\", "
+        "\"unit\": \"%\", \"value\": 140, \"why\": null}]\n";
+    char path[4200];
+    qn_profile *p;
+    snprintf(path, sizeof(path), "%s", path_of("counters.json"));
+    EXPECT(file_write(path, kept, strlen(kept), &error) == QN_OK);
+    EXPECT(qn_profile_start(NULL, NULL, &p, &error) == QN_OK && qn_profile_stop(p, &error) == QN_OK);
+    qn_report_options options = {.counters_path = path};
+    EXPECT(qn_profile_report(p, path_of("counted.html"), &options, &error) == QN_OK);
+    char *page = check_page(path_of("counted.html"));
+    EXPECT(strstr(page, "id=\"counters-section\"") && strstr(page, "<td class=\"name\">a&lt;b a.c:1</td>"));
+    EXPECT(strstr(page, ">compute<") && strstr(page, "31.2%") && strstr(page, "140.0% *"));
+    free(page);
+    qn_profile_free(p);
+    remove(path);
+    remove(path_of("counted.html"));
+}
+
 /* A page can be made of any results, of none too. */
 TEST(results)
 {
@@ -435,6 +460,7 @@ int main(int argc, char **argv)
                                CASE(shares_above_the_limit),
                                CASE(hostile_names),
                                CASE(nothing_recorded),
+                               CASE(counters_on_the_page),
                                CASE(results),
                                CASE(paths_that_fail),
                                CASE(real_run),
