@@ -4,29 +4,20 @@
  * and a stream of the host program, QUERN_SYNC. test_gpu.c has what works.
  * SPDX-License-Identifier: MIT
  */
+#include "fake/open.h"
 #include "quiet.h"
 
 #include "device/cuda_api.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <quern/device.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A lost device keeps what it had, as the real driver's does; and the leak checker cannot read threads that run on stacks
- * of emu. The other checks of the sanitizers stay. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return 1;
-}
-
 static qn_error error;
-static char fake_folder[4096], cache_folder[64];
+static char cache_folder[64];
 static void (*fake_reset)(void);
 static void (*fake_order)(const char *function, int result, int after);
 static int64_t (*fake_count)(const char *function);
@@ -88,29 +79,13 @@ static qn_call *new_call(qn_module *module, const char *kernel, float *x, float 
     return call;
 }
 
-static void find(void *library, const char *name, void *function)
-{
-    void *address = dlsym(library, name);
-    EXPECT(address != NULL);
-    memcpy(function, &address, sizeof(address));
-}
-
 TEST(open_fake)
 {
-    char path[4200];
-    ssize_t length = readlink("/proc/self/exe", fake_folder, sizeof(fake_folder) - 8);
-    fake_folder[length > 0 ? length : 0] = 0;
-    strcat(dirname(fake_folder), "/fake");
-    setenv("QUERN_CUDA_PATH", fake_folder, 1);
-    snprintf(path, sizeof(path), "%s/libcuda.so.1", fake_folder);
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) printf("%s\n", dlerror());
-    EXPECT(library != NULL);
-    if (!library) exit(1);
-    find(library, "fake_reset", &fake_reset);
-    find(library, "fake_order", &fake_order);
-    find(library, "fake_count", &fake_count);
-    find(library, "fake_memory", &fake_memory);
+    void *library = fake_open();
+    fake_find(library, "fake_reset", &fake_reset);
+    fake_find(library, "fake_order", &fake_order);
+    fake_find(library, "fake_count", &fake_count);
+    fake_find(library, "fake_memory", &fake_memory);
     snprintf(cache_folder, sizeof(cache_folder), "/tmp/quern-test-cuda-XXXXXX");
     EXPECT(mkdtemp(cache_folder) != NULL);
 }
@@ -419,13 +394,13 @@ TEST(own_context)
     fake_reset();
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *native = NULL, *native_stream = NULL;
     char path[4200];
-    snprintf(path, sizeof(path), "%s/libcuda.so.1", fake_folder);
+    snprintf(path, sizeof(path), "%s/libcuda.so.1", fake_take());
     if (!library) library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     int (*retain)(void **, int), (*make)(void **, unsigned), (*allocate)(uint64_t *, size_t), (*destroy)(void *);
-    find(library, "cuDevicePrimaryCtxRetain", &retain);
-    find(library, "cuStreamCreate", &make);
-    find(library, "cuMemAlloc_v2", &allocate);
-    find(library, "cuStreamDestroy_v2", &destroy);
+    fake_find(library, "cuDevicePrimaryCtxRetain", &retain);
+    fake_find(library, "cuStreamCreate", &make);
+    fake_find(library, "cuMemAlloc_v2", &allocate);
+    fake_find(library, "cuStreamDestroy_v2", &destroy);
     uint64_t memory = 0;
     EXPECT(!retain(&native, 0) && !make(&native_stream, 1) && !allocate(&memory, 4096));
     qn_context *context = open_context();

@@ -6,10 +6,9 @@
 #include "profile/counters.h"
 #include "profile/cupti.h"
 #include "profile/session.h"
-#include "test.h"
+#include "fake/open.h"
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
 #include <quern/nn.h>
@@ -18,13 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* The leak checker cannot read threads that run on stacks of emu. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return 1;
-}
 
 static const char twice[] = "kernel twice(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))\n"
                             "{ y[program(0) * B : B] = 2 * x[program(0) * B : B]; }\n";
@@ -44,11 +36,7 @@ static char cache_folder[64];
 
 TEST(open_fake)
 {
-    char folder[4096];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 8);
-    folder[length > 0 ? length : 0] = 0;
-    strcat(dirname(folder), "/fake");
-    setenv("QUERN_CUDA_PATH", folder, 1);
+    fake_take();
     snprintf(cache_folder, sizeof(cache_folder), "/tmp/quern-test-profile-XXXXXX");
     EXPECT(mkdtemp(cache_folder) != NULL);
     OK(qn_context_open(&(qn_context_options){.cache_folder = cache_folder}, &context, &error));
@@ -152,13 +140,6 @@ static void (*fake_cupti_drop)(size_t count);
 static void (*fake_cupti_shift)(int64_t ns);
 static int (*fake_cupti_sessions)(void);
 
-static void find(void *library, const char *name, void *function)
-{
-    void *address = dlsym(library, name);
-    EXPECT(address != NULL);
-    memcpy(function, &address, sizeof(address));
-}
-
 TEST(open_fake_cupti)
 {
     char path[4200];
@@ -166,10 +147,10 @@ TEST(open_fake_cupti)
     void *library = dlopen(path, RTLD_NOW);
     EXPECT(library != NULL);
     if (!library) exit(1);
-    find(library, "fake_cupti_plant", &fake_cupti_plant);
-    find(library, "fake_cupti_drop", &fake_cupti_drop);
-    find(library, "fake_cupti_shift", &fake_cupti_shift);
-    find(library, "fake_cupti_sessions", &fake_cupti_sessions);
+    fake_find(library, "fake_cupti_plant", &fake_cupti_plant);
+    fake_find(library, "fake_cupti_drop", &fake_cupti_drop);
+    fake_find(library, "fake_cupti_shift", &fake_cupti_shift);
+    fake_find(library, "fake_cupti_sessions", &fake_cupti_sessions);
 }
 
 enum { N = 1000 };
@@ -614,9 +595,9 @@ TEST(marks_of_nvtx)
     void *tool = dlopen(path, RTLD_NOW);
     EXPECT(tool != NULL);
     if (!tool) return;
-    find(tool, "fake_nvtx_heard", &heard);
+    fake_find(tool, "fake_nvtx_heard", &heard);
     snprintf(path, sizeof(path), "%s/libcuda.so.1", getenv("QUERN_CUDA_PATH"));
-    find(dlopen(path, RTLD_NOW), "fake_count", &count);
+    fake_find(dlopen(path, RTLD_NOW), "fake_count", &count);
     int64_t before = count("cuProfilerStart");
     qn_profile *p = start(&(qn_profile_options){.nvtx = true, .warmup = 1, .active = 1, .repeat = 1});
     qn_profile_step(p);

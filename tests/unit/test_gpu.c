@@ -4,12 +4,11 @@
  * QUERN_TEST_DEVICE=cuda; elsewhere on the driver in tests/fake, which executes kernels in emu.
  * SPDX-License-Identifier: MIT
  */
-#include "test.h"
+#include "fake/open.h"
 
 #include "base/base.h"
 
 #include <dlfcn.h>
-#include <libgen.h>
 #include <quern/device.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
@@ -17,14 +16,6 @@
 
 static qn_context *context;
 static qn_module *module;
-/* A lost device keeps what it had, as the real driver's does; and the leak checker cannot read threads that run on stacks
- * of emu. The other checks of the sanitizers stay. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return 1;
-}
-
 static qn_error error;
 static const char *device = "cuda";
 static bool real; /* a GPU, not the fake */
@@ -124,15 +115,9 @@ static qn_buffer *buffer_of(const void *data, size_t size)
 TEST(open_device)
 {
     const char *wanted = environment_get("QUERN_TEST_DEVICE");
-    char folder[4096] = "";
     real = wanted != NULL;
     if (wanted) device = wanted;
-    if (!real) {
-        ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 8);
-        folder[length > 0 ? length : 0] = 0;
-        strcat(dirname(folder), "/fake");
-        setenv("QUERN_CUDA_PATH", folder, 1);
-    }
+    if (!real) fake_take();
     qn_context_options options = {.allow_raw = true, .print = print_line};
     OK(qn_context_open(&options, &context, &error));
     qn_device_info info;

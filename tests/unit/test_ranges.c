@@ -5,22 +5,15 @@
  */
 #include "profile/session.h"
 #include "tensor/tape.h"
+#include "fake/open.h"
 #include "quiet.h"
 
-#include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
 #include <quern/tensor.h>
 #include <quern/train.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The leak checker cannot read threads that run on stacks of emu. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return 1;
-}
 
 enum { LAYERS = 2, WIDTH = 48, BATCH = 16 };
 
@@ -38,11 +31,7 @@ static char cache_folder[] = "/tmp/quern-test-ranges-XXXXXX";
 
 TEST(open_fake)
 {
-    char folder[4096], *self = realpath("/proc/self/exe", NULL);
-    EXPECT(self != NULL);
-    snprintf(folder, sizeof(folder), "%s/fake", dirname(self));
-    setenv("QUERN_CUDA_PATH", folder, 1);
-    free(self);
+    fake_take();
     EXPECT(mkdtemp(cache_folder) != NULL);
     OK(qn_context_open(&(qn_context_options){.cache_folder = cache_folder, .threads = 2}, &context, &error));
 }

@@ -4,10 +4,9 @@
  * driver refuses whatever may wait), scratch memory from the caller.
  * SPDX-License-Identifier: MIT
  */
+#include "fake/open.h"
 #include "quiet.h"
 
-#include <dlfcn.h>
-#include <libgen.h>
 #include <math.h>
 #include <quern/device.h>
 #include <quern/loader.h>
@@ -19,14 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) /* it cannot read threads that run on stacks of emu */
-{
-    return 1;
-}
-
 static qn_error error;
-static char fake_folder[4096], cache_folder[64];
+static char cache_folder[64];
 static void (*fake_reset)(void);
 static int64_t (*fake_count)(const char *function), (*fake_depth)(void);
 static void (*fake_order)(const char *function, int result, int after);
@@ -59,34 +52,18 @@ static const char source[] = "kernel twice(in float x[n], out float y[n])\n"
         }                                  \
     } while (0)
 
-static void find(void *library, const char *name, void *function)
-{
-    void *address = dlsym(library, name);
-    EXPECT(address != NULL);
-    memcpy(function, &address, sizeof(address));
-}
-
 TEST(open_fake)
 {
-    char path[4200];
-    ssize_t length = readlink("/proc/self/exe", fake_folder, sizeof(fake_folder) - 8);
-    fake_folder[length > 0 ? length : 0] = 0;
-    strcat(dirname(fake_folder), "/fake");
-    setenv("QUERN_CUDA_PATH", fake_folder, 1);
-    snprintf(path, sizeof(path), "%s/libcuda.so.1", fake_folder);
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) printf("%s\n", dlerror());
-    EXPECT(library != NULL);
-    if (!library) exit(1);
-    find(library, "fake_reset", &fake_reset);
-    find(library, "fake_count", &fake_count);
-    find(library, "fake_depth", &fake_depth);
-    find(library, "fake_order", &fake_order);
-    find(library, "cuStreamCreate", &make_stream);
-    find(library, "cuStreamBeginCapture_v2", &begin);
-    find(library, "cuStreamEndCapture", &end);
-    find(library, "cuGraphInstantiateWithFlags", &instantiate);
-    find(library, "cuGraphLaunch", &replay);
+    void *library = fake_open();
+    fake_find(library, "fake_reset", &fake_reset);
+    fake_find(library, "fake_count", &fake_count);
+    fake_find(library, "fake_depth", &fake_depth);
+    fake_find(library, "fake_order", &fake_order);
+    fake_find(library, "cuStreamCreate", &make_stream);
+    fake_find(library, "cuStreamBeginCapture_v2", &begin);
+    fake_find(library, "cuStreamEndCapture", &end);
+    fake_find(library, "cuGraphInstantiateWithFlags", &instantiate);
+    fake_find(library, "cuGraphLaunch", &replay);
     snprintf(cache_folder, sizeof(cache_folder), "/tmp/quern-test-streams-XXXXXX");
     EXPECT(mkdtemp(cache_folder) != NULL);
     fake_reset();
