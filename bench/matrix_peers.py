@@ -241,7 +241,7 @@ def run_one(case, options, pipe):
             torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            times = {} if options.check else times_us(calls, "cuda", False, 0.1)
+            times = {} if options.check else times_us(calls, "cuda", 0.1)
             pipe.send({"eager_us": float("nan"), **times})
     except Exception as problem:
         pipe.send({"status": "ERROR", "why": f"{type(problem).__name__}: {str(problem)[:300]}"})
