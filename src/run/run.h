@@ -20,7 +20,7 @@
 #include <quern/workbench.h>
 
 #define MAX_DEVICES 16
-#define MAX_VARIANTS 8 /* per instance and device; the last assumes nothing */
+#define MAX_VARIANTS 8 /* per instance and device, twice with tests of every access; the last assumes nothing */
 
 enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8, LOG_GRAPH = 16, LOG_FUSION = 32, LOG_GUARDS = 64 };
 
@@ -147,7 +147,7 @@ struct instance {
     bool *any;           /* of a tensor function, by declared parameter: graph_integers_may_be_any */
     uint8_t *uses;       /* by parameter: EXTENT_..., see extent_use.c */
     text warnings;       /* of lowering */
-    variant *variants[MAX_DEVICES][MAX_VARIANTS];
+    variant *variants[MAX_DEVICES][2 * MAX_VARIANTS]; /* with and without tests of every access */
     int variant_count[MAX_DEVICES];
 };
 

@@ -124,6 +124,7 @@ typedef struct pending_variant {
     struct pending_variant *next;
     const instance *instance;
     int slot;
+    bool checked;
     const tile_facts *facts;
 } pending_variant;
 
@@ -134,6 +135,7 @@ static int pending_count(const qn_call *call, const tile_facts *facts, bool *sam
     *same = false;
     for (const pending_variant *p = call->context->pending; p; p = p->next) {
         if (p->instance != call->instance || p->slot != call->slot) continue;
+        if (p->checked != call->context->slots[call->slot].checked) continue;
         bool equal = true;
         for (int i = 0; i < call->instance->kernel->param_count && equal; i++)
             equal = same_facts(&p->facts[i], &facts[i]);
@@ -143,12 +145,22 @@ static int pending_count(const qn_call *call, const tile_facts *facts, bool *sam
     return count;
 }
 
+/* Those whose accesses are tested, or are not, as the device has it now: either kind has one that serves all launches. */
+static int kind_count(const qn_call *call)
+{
+    const instance *i = call->instance;
+    int count = 0;
+    for (int n = 0; n < i->variant_count[call->slot]; n++)
+        count += i->variants[call->slot][n]->checked == call->context->slots[call->slot].checked;
+    return count;
+}
+
 /* Puts a compiled variant into its table. The lock is held. */
 static void add(qn_call *call, const tile_facts *facts, bool nothing, variant *v)
 {
     instance *i = call->instance;
     int count = i->variant_count[call->slot];
-    CHECK(count < MAX_VARIANTS);
+    CHECK(count < COUNT(i->variants[call->slot]));
     text words = {0};
     facts_print(i->kernel, facts, &words);
     v->assumes_nothing = nothing;
@@ -193,14 +205,15 @@ qn_status variant_get(qn_call *call, variant **out, qn_error *error)
     for (bool same; !(found = find(call, facts)); pthread_cond_wait(&context->compiled, &context->lock)) {
         others = pending_count(call, facts, &same);
         /* With all places but the last taken or promised, see first whether one of the others serves. */
-        bool full = others && others + i->variant_count[call->slot] >= MAX_VARIANTS - 1;
+        bool full = others && others + kind_count(call) >= MAX_VARIANTS - 1;
         if (!same && !full) break;
     }
     qn_status status = QN_OK;
     if (!found) {
-        bool nothing = i->variant_count[call->slot] + others == MAX_VARIANTS - 1;
+        bool nothing = kind_count(call) + others == MAX_VARIANTS - 1;
         for (int p = 0; p < i->kernel->param_count && nothing; p++) facts[p] = unknown;
         pending_variant mine = {.next = context->pending, .instance = i, .slot = call->slot, .facts = facts};
+        mine.checked = context->slots[call->slot].checked;
         context->pending = &mine;
         if (context->slots[call->slot].driver->emit) (void)context_cache(context); /* opened under the lock */
         lock_give(&context->lock);

@@ -121,6 +121,11 @@ TEST(never_more_than_eight)
     EXPECT_TEXT(i->variants[slot][MAX_VARIANTS - 1]->facts_words, "");
     EXPECT_TEXT(i->variants[slot][MAX_VARIANTS - 1]->why,
                 "there are 7 variants already: this one assumes nothing and serves all other launches");
+    context->slots[slot].checked = true; /* tests of every access are other programs, however many there are without */
+    EXPECT(launch(3, 33, 33, 0, 16) == 1 && launch(3, 33, 33, 0, 16) == 0);
+    EXPECT(i->variant_count[slot] == MAX_VARIANTS + 1 && !i->variants[slot][MAX_VARIANTS]->assumes_nothing);
+    context->slots[slot].checked = false;
+    EXPECT(launch(3, 33, 33, 0, 16) == 0);
 }
 
 TEST(differences_of_facts)
