@@ -88,7 +88,10 @@ static qn_tensor upsample(api_call *a, int axes, bool linear)
     qn_shape extents = {.rank = axes};
     if (a->bad || !has_axes(a, axes)) return none;
     if (scaled && a->count == 1)
-        for (int i = 0; i < axes; i++) extents.extents[i] = s->extents[s->rank - axes + i] * scale[i];
+        for (int i = 0; i < axes; i++) {
+            bool over = __builtin_mul_overflow(s->extents[s->rank - axes + i], scale[i], &extents.extents[i]);
+            if (over) extents.extents[i] = -1; /* refused as what it is: no extent */
+        }
     else
         extents = sizes_of(a, axes);
     if (a->bad) return none;

@@ -212,8 +212,8 @@ static qn_tensor adaptive(const char *op, qn_tensor x, qn_shape counts, bool mea
     if (!tape) return tape_failed();
     graph *g = tape->graph;
     shape s = *tensor_shape(g, n);
-    int first = s.rank - counts.rank;
-    bool fits = counts.rank >= 1 && counts.rank <= WINDOW_AXES && first >= 0 && s.rank < GRAPH_RANK;
+    bool fits = counts.rank >= 1 && counts.rank <= WINDOW_AXES && counts.rank <= s.rank && s.rank < GRAPH_RANK;
+    int first = fits ? s.rank - counts.rank : 0;
     for (int i = 0; i < counts.rank && fits; i++) fits = counts.extents[i] >= 1 && s.extents[first + i] >= 1;
     shape wanted = s;
     for (int i = 0; i < counts.rank && fits; i++) wanted.extents[first + i] = counts.extents[i];

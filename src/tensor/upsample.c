@@ -79,8 +79,8 @@ static qn_tensor upsample(const char *op, qn_tensor x, qn_shape extents, bool is
     if (!tape) return tape_failed();
     graph *g = tape->graph;
     shape s = *tensor_shape(g, n);
-    int first = s.rank - extents.rank;
-    bool fits = extents.rank >= 1 && extents.rank <= WINDOW_AXES && first >= 0;
+    bool fits = extents.rank >= 1 && extents.rank <= WINDOW_AXES && extents.rank <= s.rank;
+    int first = fits ? s.rank - extents.rank : 0;
     for (int i = 0; i < extents.rank && fits; i++) fits = extents.extents[i] >= 1 && s.extents[first + i] >= 1;
     shape wanted = s;
     for (int i = 0; i < extents.rank && fits; i++) wanted.extents[first + i] = extents.extents[i];

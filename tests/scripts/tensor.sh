@@ -185,5 +185,10 @@ count 1 '^kernel '
 try 0 show kernels/bias_act.qn bias_act_fused --set M=64 --set N=64
 count 1 '^kernel '
 
+# extents beyond 64 bits are refused: 3 times this scale is 2 in 64 bits
+echo 'tensor enlarged(float x[1][1][3][3]) { return upsample_nearest2d(x, scale = 6148914691236517206); }' >"$work/enlarged.qn"
+try 1 run "$work/enlarged.qn" enlarged --device ref
+says err 'the last axes of [1, 1, 3, 3] cannot become [-1, -1]'
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
