@@ -228,18 +228,6 @@ void windows_find(cnest *n)
     for (int i = 0; i < n->pass->sink_count; i++) walk_sink(e, &n->pass->sinks[i], note_load, n);
 }
 
-static const member *member_of(const cnest *n, const tile_op *load, const place *at)
-{
-    const struct windows *all = n->windows;
-    for (int i = 0; all && i < all->member_count; i++) {
-        const member *m = &all->members[i];
-        if (m->load != load || !place_same(&m->at, at, MAX_RANK) || m->window < 0) continue;
-        const window *w = &all->items[m->window];
-        return w->members > 1 && w->high > w->low && w->high - w->low < WINDOW_SPAN ? m : NULL;
-    }
-    return NULL;
-}
-
 /* Elements of a vector of memory that are all inside or all outside; 1: they may differ. */
 static int window_width(const cnest *n, const window *w)
 {
@@ -250,6 +238,26 @@ static int window_width(const cnest *n, const window *w)
     constraint c = w->bound ? constraint_of_bound(e, w->bound) : constraint_of_axis(e, w->base, access->array, w->axis);
     divisor = MINIMUM(divisor, cuda_extent_divisor(e, &c));
     return cuda_has_vectors(p) ? (int)MINIMUM(divisor, 16 / dtypes[p->elem].size_bytes) : 1;
+}
+
+/* Is there more than one load, and do they read together no more than each for itself would? Far apart and by large steps
+ * (dilated, strided windows) a line has more elements than all that is asked for. */
+static bool window_shares(const cnest *n, const window *w)
+{
+    int64_t span = w->high - w->low, vector = window_width(n, w);
+    return w->members > 1 && span > 0 && span < WINDOW_SPAN && w->step * (vector - 1) + span + 1 <= w->members * vector;
+}
+
+static const member *member_of(const cnest *n, const tile_op *load, const place *at)
+{
+    const struct windows *all = n->windows;
+    for (int i = 0; all && i < all->member_count; i++) {
+        const member *m = &all->members[i];
+        if (m->load != load || !place_same(&m->at, at, MAX_RANK) || m->window < 0) continue;
+        const window *w = &all->items[m->window];
+        return window_shares(n, w) ? m : NULL;
+    }
+    return NULL;
 }
 
 int window_vector(const cnest *n, const tile_op *load, const place *at)

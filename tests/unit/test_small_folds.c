@@ -471,6 +471,11 @@ TEST(results_between_vectors_are_exchanged)
     text = shown("line", "cuda", (const char *[]){"N=6", "W=712", "k=4"}, 3);
     EXPECT(strstr(text, "char spread_room["));
     free(text);
+    /* Three elements three apart of four places two apart are twelve, the line that has them thirteen. */
+    static const char *const dilated[] = {"N=512", "H=256", "W=1024", "k=3", "s=2", "p=1", "d=3"};
+    text = shown("biggest", "cuda", dilated, COUNT(dilated));
+    EXPECT(!strstr(text, "load_f32x4_constant") && !strstr(text, "spread_room"));
+    free(text);
 }
 
 /* Five points of each of eight places one above the other: twenty-six loads instead of forty. */
