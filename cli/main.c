@@ -56,7 +56,7 @@ const command commands[] = {
      "      all variants of GELU on the best device\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --json softmax.json\n"
      "      one block at another size, the results also as JSON\n"
-     "  quern bench kernels/gelu.qn --sweep n=2^14..2^22*4 --plot gelu.svg --csv gelu.csv\n"
+     "  quern bench kernels/gelu.qn --sweep 'n=2^14..2^22*4' --plot gelu.svg --csv gelu.csv\n"
      "      a table with a row for every size, a picture and a file of it\n"
      "  quern bench kernels/softmax.qn softmax --set rows=1000 --against softmax.json\n"
      "      is anything slower than it was? then the exit status is 1\n"

@@ -251,7 +251,8 @@ bool plot_sweep(const qn_bench_results *r, const char *bench, int which, text *o
         text_print(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
                    "font-family=\"system-ui, sans-serif\" font-size=\"12\" role=\"img\">\n"
-                   "<style>svg { background: #fff; } text { fill: #222; } .title { font-size: 14px; font-weight: 600; "
+                   "<style>svg { background: #fff; } svg:root { max-width: 100%%; height: auto; } text { fill: #222; } "
+                   ".title { font-size: 14px; font-weight: 600; "
                    "} .grid { stroke: #999; "
                    "stroke-opacity: .35; } .roof { stroke: #555; stroke-width: 1.5; stroke-dasharray: 3 4; }\n"
                    "@media (prefers-color-scheme: dark) { svg { background: #1b1b1d; } text { fill: #ddd; } .roof { "

@@ -41,6 +41,7 @@ holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
 holds "a plot that is no SVG is refused" grep -q 'a plot is SVG: name it something.svg, not `x.png`' err
 "$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.svg >out 2>err
 holds "a plot has a background of its own" grep -q 'svg { background: #fff; }' x.svg
+holds "and is no wider than its window" grep -q 'svg:root { max-width: 100%; height: auto; }' x.svg
 # Both directions of a verdict are numbers above 1; what too few samples cannot tell is said so.
 cat >turns.qn <<'END'
 kernel middle(in float x[n], out float y[n])  launch (1) { tile float v = x[:]; for (int i = 0; i < 40; i++) { v = sin(v); } y[:] = x[:] + 0 * v; }
