@@ -10,6 +10,8 @@ trap 'rm -rf "$work"' EXIT
 export QUERN_CACHE="$work/cache"
 # No GPU: every process would open its driver.
 export CUDA_VISIBLE_DEVICES=-1 QUERN_CUDA_PATH=none
+# Loaders are left as they are when a process of calls ends: their threads, too.
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0"
 sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt")
 flags="-std=gnu11 -w -g"
 [ -n "$sanitize" ] && flags="$flags -fsanitize=$sanitize"
