@@ -122,7 +122,6 @@ class Inside(unittest.TestCase):
         for each in (q, q.twice, q.soft.graph(m=64, n=100, T="f32")):
             self.assertIn("text/html", each._repr_mimebundle_())
 
-    @needs_torch
     def test_bars_of_samples(self):
         from quern.notebook import bars
 
@@ -132,6 +131,7 @@ class Inside(unittest.TestCase):
         self.assertIn("display:block", drawn)
         self.assertNotIn("beyond", bars([5.0, 5.0, 5.0]))
 
+    @needs_torch
     def test_notebooks_show_the_roofline_and_the_fusion(self):
         q = module()
         timing = q.soft.bench(torch.randn(64, 100), seconds=0.02)
