@@ -128,7 +128,6 @@ typedef enum escape_place {
     ESCAPE_PAGE     /* text or a quoted attribute of HTML or SVG: entities; \n and \t stay */
 } escape_place;
 void text_add_escaped(text *t, escape_place place, const char *bytes, size_t count);
-const char *arena_escaped(arena *a, escape_place place, const char *words);
 /* As ESCAPE_SCREEN, in `size` bytes of room (at most ESCAPE_MOST_BYTES), cut at the end; allocates nothing. */
 #define ESCAPE_MOST_BYTES 4096
 void escape_in_place(char *words, size_t size);

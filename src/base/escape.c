@@ -89,15 +89,6 @@ void text_add_escaped(text *t, escape_place place, const char *bytes, size_t cou
     }
 }
 
-const char *arena_escaped(arena *a, escape_place place, const char *words)
-{
-    text t = {0};
-    text_add_escaped(&t, place, words, strlen(words));
-    char *copy = arena_copy_text(a, text_get(&t), t.length);
-    text_free(&t);
-    return copy;
-}
-
 void escape_in_place(char *words, size_t size)
 {
     size_t count = strlen(words), at = 0, used = 0;

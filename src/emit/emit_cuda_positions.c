@@ -160,15 +160,25 @@ text cuda_rows_end(cnest *n)
     return all;
 }
 
+static int last_axis(const cnest *n, unsigned axes)
+{
+    int axis = n->layout->loop_count - 1;
+    while (!(axes >> axis & 1)) axis--;
+    return axis;
+}
+
+/* Of the place in the space of these axes: that of the only one, or p. */
+static const char *position_name(const cnest *n, unsigned axes)
+{
+    return axes & (axes - 1) ? "p" : arena_print(n->e->memory, "i%d", last_axis(n, axes));
+}
+
 void cuda_positions(cnest *n, text *to)
 {
     emitter *e = n->e;
     const pass_layout *l = n->layout;
     unsigned axes = cuda_inner_axes(n);
-    bool single = !(axes & (axes - 1));
-    int axis = l->loop_count - 1;
-    while (!(axes >> axis & 1)) axis--;
-    const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
+    const char *name = position_name(n, axes);
     const char *thread = l->inner_threads || l->row_fast ? "part_thread" : n->forgets ? "here" : "thread";
     const char *spread = n->forgets ? "apart" : cuda_inner_threads(n), *repeat = n->repeat;
     const char *first = l->repeats ? NULL : "c";
@@ -182,7 +192,7 @@ void cuda_positions(cnest *n, text *to)
     if (first) words = arena_print(e->memory, "%s + %s", first, words);
     if (l->shifted) words = arena_print(e->memory, "%s - shift%d", words, l->number);
     text_print(to, "const %s %s = %s;\n", cuda_index_type(n, axes), name, words);
-    if (!single) put_coordinates(n, to, axes, "p");
+    if (axes & (axes - 1)) put_coordinates(n, to, axes, name);
     const char *count = cuda_product_text(n, axes, -1);
     if (n->in)
         text_print(to, "const int in = %s;\n", n->all_there ? n->row_guard ? n->row_guard : "1" : n->chunk_guard);
@@ -200,10 +210,7 @@ void cuda_set_guards(cnest *n)
     emitter *e = n->e;
     const pass_layout *l = n->layout;
     unsigned axes = cuda_inner_axes(n);
-    bool single = !(axes & (axes - 1));
-    int axis = l->loop_count - 1;
-    while (!(axes >> axis & 1)) axis--;
-    const char *name = single ? arena_print(e->memory, "i%d", axis) : "p";
+    const char *name = position_name(n, axes);
     int64_t count = product_number(n, axes);
     int inner = l->row_fast        ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
                 : l->inner_threads ? l->inner_threads
@@ -212,14 +219,9 @@ void cuda_set_guards(cnest *n)
     const char *all = cuda_product_text(n, axes, -1);
     if (count < 0 && !strcmp(cuda_index_type(n, axes), "int")) all = arena_print(e->memory, "(int)(%s)", all);
     n->chunk_guard = exact ? n->row_guard : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all));
-    bool even = count >= 0 ? count % l->vector == 0 : false;
-    if (count < 0 && single) {
-        int64_t divisor = facts_of(e->facts, (value)-l->loops[axis]).divisor;
-        even = divisor % l->vector == 0;
-    } else if (count < 0) {
-        even = l->loops[axis] >= 0 ? l->loops[axis] % l->vector == 0
-                                   : facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector == 0;
-    }
+    int64_t last = l->loops[last_axis(n, axes)];
+    int64_t divisor = count >= 0 ? count : last >= 0 ? last : facts_of(e->facts, (value)-last).divisor;
+    bool even = divisor % l->vector == 0;
     n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, cuda_product_text(n, axes, -1));
     if (!l->shifted) return;
     bool narrow = !strcmp(cuda_index_type(n, axes), "int");

@@ -59,6 +59,8 @@ tile_kernel *fuse_scatter_cuda(arena *memory, scatter_cuda_kind kind, dtype inde
 /* sort.c: an ARGSORT as calls of kernels in CUDA and arithmetic around them; n itself where its keys are too wide. sorted
  * (or NULL) gets the keys in their order where that costs nothing; else it is left alone. */
 node fuse_sort_prepare(graph *g, node n, node *sorted);
+/* x with its axis last; back: the permutation that undoes it. */
+node fuse_axis_last(graph *g, node x, int axis, int *back);
 /* The one result of a kernel that is written out: its module is made from the source. */
 node fuse_source_call(graph *g, const char *name, const char *source, dtype elem, const shape *s, const node *inputs,
                       int count);

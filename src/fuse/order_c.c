@@ -158,12 +158,7 @@ static bool begin(graph *g, node x, int axis, bool descending, rows_of *s)
     dtype elem = graph_get(g, x)->elem;
     int64_t length = whole.extents[axis], count = shape_count(&whole);
     if (count < 2 || length < 2 || length > INT32_MAX) return false;
-    int order[GRAPH_RANK], used = 0;
-    for (int k = 0; k < whole.rank; k++)
-        if (k != axis) order[used++] = k;
-    order[used] = axis;
-    for (int k = 0; k < whole.rank; k++) s->back[order[k]] = k;
-    x = graph_permute(g, x, order);
+    x = fuse_axis_last(g, x, axis, s->back);
     s->turned = graph_get(g, x)->shape;
     bool halves = elem == DT_F16 || elem == DT_BF16, small = dtypes[elem].size_bytes < 4 && !halves;
     s->wide = halves ? DT_F32 : small ? DT_I32 : elem;

@@ -291,6 +291,16 @@ static node constant(graph *g, dtype elem, const shape *s, int64_t n)
     return graph_full(g, elem, s, (number){.i = n});
 }
 
+node fuse_axis_last(graph *g, node x, int axis, int *back)
+{
+    int order[GRAPH_RANK], used = 0, rank = graph_get(g, x)->shape.rank;
+    for (int k = 0; k < rank; k++)
+        if (k != axis) order[used++] = k;
+    order[used] = axis;
+    for (int k = 0; k < rank; k++) back[order[k]] = k;
+    return graph_permute(g, x, order);
+}
+
 /* The axis last and all others as one: what the kernels read. Types of 32 bits have keys in the kernels. */
 typedef struct sorting {
     node x;       /* [rows][n] */
@@ -307,12 +317,7 @@ static bool begin(graph *g, node x, int axis, bool descending, sorting *s)
     int64_t length = whole.extents[axis], count = shape_count(&whole);
     if (dtypes[elem].size_bytes > 4 || count < 2 || length > INT32_MAX || count / SHORTEST_RUN > INT32_MAX)
         return false;
-    int order[GRAPH_RANK], used = 0;
-    for (int k = 0; k < whole.rank; k++)
-        if (k != axis) order[used++] = k;
-    order[used] = axis;
-    for (int k = 0; k < whole.rank; k++) s->back[order[k]] = k;
-    x = graph_permute(g, x, order);
+    x = fuse_axis_last(g, x, axis, s->back);
     s->turned = graph_get(g, x)->shape;
     wide = dtype_is_float(elem) ? DT_F32 : elem == DT_I8 || elem == DT_I16 || elem == DT_I32 ? DT_I32 : DT_U32;
     s->x = graph_convert(g, graph_reshape(g, x, &(shape){2, {count / length, length}}), wide);

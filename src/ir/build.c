@@ -187,15 +187,6 @@ void tile_replace_many(tile_kernel *k, const value *to)
         for (int i = 0; i < k->params[p].rank; i++) k->params[p].extents[i] = replaced(to, k->params[p].extents[i]);
 }
 
-void tile_replace(tile_kernel *k, value from, value to)
-{
-    arena *scratch = arena_new();
-    value *table = ARENA_ARRAY(scratch, value, k->value_count);
-    table[from] = to;
-    tile_replace_many(k, table);
-    arena_free(scratch);
-}
-
 static void *copy_bytes(arena *memory, const void *from, size_t size_bytes)
 {
     if (!size_bytes || !from) return NULL;

@@ -351,9 +351,9 @@ bool tile_is_constant(const tile_kernel *k, value v, number *out); /* defined by
  * before twice have 2^n ways through them, and what such questions look for (an index, a mask) is short. */
 enum { TILE_MOST_WAYS = 1024 };
 bool tile_reshape_only_units(const tile_type *from, const tile_type *to); /* the extents other than 1 agree in order */
-/* Replaces every use of `from` (operands, types' extents, params' extents) by `to`, in the whole kernel. */
-void tile_replace(tile_kernel *k, value from, value to);
-void tile_replace_many(tile_kernel *k, const value *to); /* to[v] = 0 keeps v; follows chains; one walk */
+/* Replaces every use of a value v (operands, types' extents, params' extents) by to[v], in the whole kernel: 0 keeps v;
+ * follows chains; one walk. */
+void tile_replace_many(tile_kernel *k, const value *to);
 /* Calls visit for each op, outer before inner, in order. */
 typedef void tile_visit(tile_kernel *k, tile_block *b, tile_op *op, void *context);
 void tile_walk(tile_kernel *k, tile_block *b, tile_visit *visit, void *context);

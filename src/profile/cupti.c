@@ -249,11 +249,6 @@ void cupti_free(cupti *c)
     heap_free(c);
 }
 
-uint32_t cupti_version(const cupti *c)
-{
-    return c->version;
-}
-
 /* ---- reading ---- */
 
 static void take_record(const void *of, const cupti_takers *to)

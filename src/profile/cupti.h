@@ -91,7 +91,6 @@ qn_status cupti_start(bool nodes, cupti **out, qn_error *error);
 void cupti_take(cupti *c, bool flush, bool forced, const cupti_takers *takers);
 void cupti_stop(cupti *c);                     /* tracing ends; what is in buffers can still be taken */
 void cupti_free(cupti *c);                     /* NULL is fine */
-uint32_t cupti_version(const cupti *c);        /* 130001 */
 int64_t cupti_clock_offset_ns(const cupti *c); /* to be added to its times, for those of the realtime clock */
 
 #endif
