@@ -40,7 +40,6 @@ struct cupti {
     int kinds[MOST_KINDS];
     int kind_count;
     bool nodes, on;
-    uint32_t version;
     int64_t clock_offset_ns;
 };
 
@@ -174,7 +173,6 @@ static qn_status enable(cupti *c, int kind, bool needed, qn_error *error)
 static qn_status begin(cupti *c, qn_error *error)
 {
     QN_TRY(cuda_api_open(&c->api, CUDA_LIBRARY_CUPTI, error));
-    c->api.cuptiGetVersion(&c->version);
     lock_take(&state.lock);
     bool busy = state.on != NULL;
     if (!busy) state.on = c;

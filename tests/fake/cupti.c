@@ -162,12 +162,6 @@ void fake_cupti_shift(int64_t ns)
 
 /* ---- CUPTI ---- */
 
-FAKE(cuptiGetVersion, uint32_t *version)
-{
-    *version = 130001;
-    return 0;
-}
-
 FAKE(cuptiGetResultString, int result, const char **words)
 {
     *words = result == 39 ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_OF_THE_FAKE";

@@ -242,7 +242,8 @@ TEST(the_assembler_is_content)
 {
     static const struct {
         const char *name, *symbol, *channels, *outputs;
-    } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128"},
+        int put_away; /* bytes, of what is computed once for a tile: eight warps that fill leave 128 registers a thread */
+    } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128", 8},
                  {"plain", "dot_relu_phase1", "C=8", "O=64"},
                  {"halves", "dot_reshape_phase0", "C=200", "O=256"},
                  {"last", "dot_permute_phase0", "C=200", "O=256"},
@@ -268,7 +269,7 @@ TEST(the_assembler_is_content)
         EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, texts[i].symbol, &usage));
         if (usage.local_bytes)
             printf("%s, %s: %d bytes put away\n", texts[i].name, texts[i].channels, (int)usage.local_bytes);
-        EXPECT(usage.local_bytes <= 64); /* of what is computed once for a tile */
+        EXPECT(usage.local_bytes <= texts[i].put_away);
         EXPECT(!strstr(text_get(&o.log), "(C75"));
         EXPECT(good && strstr(text_get(&o.ptx), "wgmma.mma_async"));
         nvrtc_output_free(&o);
