@@ -41,6 +41,14 @@ static inline void test_near(double actual, double expected, double tolerance, c
     printf("%s:%d: %.9g is not %.9g within %g\n", file, line, actual, expected, tolerance);
 }
 
+/* How often a text has a part. */
+static inline int test_count(const char *words, const char *part)
+{
+    int count = 0;
+    for (; (words = strstr(words, part)); words++) count++;
+    return count;
+}
+
 typedef struct test_case {
     const char *name;
     void (*run)(void);

@@ -28,13 +28,6 @@ static const char *emit_text(const char *file, const char *name, const char *set
     return kernels ? kernels : "";
 }
 
-static int count_words(const char *text, const char *words)
-{
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, words)); at += strlen(words)) count++;
-    return count;
-}
-
 TEST(frame)
 {
     emit_text("kernels/softmax.qn", "softmax_row", "T=bf16 rows=4 cols=64", false);
@@ -61,7 +54,7 @@ TEST(frame)
 TEST(vectors)
 {
     const char *t = emit_text("kernels/gelu.qn", "gelu_tile", "n=268435456", false);
-    EXPECT(count_words(t, "load_f32x4_constant_if(") == 1 && count_words(t, "store_f32x4_if(") == 1);
+    EXPECT(test_count(t, "load_f32x4_constant_if(") == 1 && test_count(t, "store_f32x4_if(") == 1);
     EXPECT(!strstr(t, "__syncthreads") && !strstr(t, "for (long program"));
     t = emit_text("kernels/bias_act.qn", "bias_act", "T=bf16 M=262144 N=1024", false);
     EXPECT(strstr(t, "load_bf16x8_if(") && strstr(t, "store_bf16x8_if(")); /* x is read and written */
@@ -75,7 +68,7 @@ TEST(vectors)
 TEST(barriers)
 {
     const char *t = emit_text("kernels/transpose.qn", "transpose_tile", "T=f32 M=8192 N=8192", false);
-    EXPECT(count_words(t, "__syncthreads();") == 1);
+    EXPECT(test_count(t, "__syncthreads();") == 1);
     t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1000", false);
     EXPECT(!strstr(t, "__syncthreads") && strstr(t, "lanes_fold_max_f32"));
     t = emit_text("kernels/layernorm.qn", "layer_norm", "T=f32 rows=64 cols=10000", false);
@@ -90,14 +83,14 @@ TEST(launches)
 {
     /* A phase of one program is for the last block of the phase before. */
     const char *t = emit_text("kernels/sum.qn", "sum_two_step", "n=67108864", false);
-    EXPECT(count_words(t, "__global__") == 2 && count_words(t, "&& grid_last(frame.sync)) {") == 1);
+    EXPECT(test_count(t, "__global__") == 2 && test_count(t, "&& grid_last(frame.sync)) {") == 1);
     /* What this launch wrote is not read as if it were constant. */
     const char *join = strstr(t, "grid_last"), *next = join ? strstr(join, "__global__") : NULL;
     EXPECT(next && !memmem(join, (size_t)(next - join), "_constant", 9));
     t = emit_text("kernels/layernorm.qn", "layer_norm_split", "T=f32 rows=64 cols=4194304", false);
-    EXPECT(count_words(t, "__global__") == 3 && !strstr(t, "grid_last"));
+    EXPECT(test_count(t, "__global__") == 3 && !strstr(t, "grid_last"));
     /* All that touches memory waits for the launch before. */
-    EXPECT(count_words(t, "if (grid_begin() == 0 && ") == 3 && count_words(t, "grid_call();") == 3);
+    EXPECT(test_count(t, "if (grid_begin() == 0 && ") == 3 && test_count(t, "grid_call();") == 3);
 }
 
 static const char affine[] = "kernel affine(in float x[rows][cols], in float gain[cols], out float y[rows][cols])\n"
@@ -120,7 +113,7 @@ TEST(loops)
     EXPECT(file_write(file, affine, sizeof(affine) - 1, &error) == QN_OK);
     const char *t = emit_text(file, "affine", "rows=64 cols=65536", false), *loop = strstr(t, "for (long r_");
     EXPECT(loop && !strstr(loop, "gain_array") && strstr(t, "/* g */"));
-    EXPECT(count_words(t, "load_f32x4_constant") == 2);
+    EXPECT(test_count(t, "load_f32x4_constant") == 2);
     remove(file);
     remove(path);
 }
@@ -174,7 +167,7 @@ TEST(backwards)
 TEST(checked)
 {
     const char *t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1024", true);
-    EXPECT(count_words(t, "checked(") >= 2 && !strstr(t, "x4"));
+    EXPECT(test_count(t, "checked(") >= 2 && !strstr(t, "x4"));
     t = emit_text("kernels/softmax.qn", "softmax_row", "T=f32 rows=64 cols=1024", false);
     EXPECT(!strstr(t, "checked("));
     text_free(&emitted);

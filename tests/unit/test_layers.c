@@ -141,13 +141,6 @@ static char *shown(const char *name, const char *stage, const char *const *setti
     return words;
 }
 
-static int count_of(const char *words, const char *what)
-{
-    int count = 0;
-    for (const char *at = words; (at = strstr(at, what)); at++) count++;
-    return count;
-}
-
 #define SHOWN(name, arch, ...) \
     shown(name, "fusion", (const char *const[]){__VA_ARGS__}, COUNT(((const char *const[]){__VA_ARGS__})), arch, false)
 
@@ -155,8 +148,8 @@ TEST(a_small_perceptron_is_one_kernel)
 {
     char *plan = SHOWN("every", "sm_90a", "B=128");
     EXPECT(strstr(plan, "kernel 0: layers") && !strstr(plan, "kernel 1:"));
-    EXPECT(count_of(plan, "  dot ") == 3 &&
-           count_of(plan, "-> memory") == 2); /* its ops are told, and what it leaves */
+    EXPECT(test_count(plan, "  dot ") == 3 &&
+           test_count(plan, "-> memory") == 2); /* its ops are told, and what it leaves */
     free(plan);
     plan = SHOWN("every", "sm_80", "B=128"); /* no clusters */
     EXPECT(!strstr(plan, "layers") && strstr(plan, "kernel 2:"));
@@ -192,7 +185,7 @@ TEST(a_stack_waits_for_nothing_of_its_own)
     EXPECT(strstr(plan, "layers") && strstr(plan, "kernel 1:"));
     free(plan);
     plan = SHOWN("three", "sm_90a", "B=64", "K=64"); /* one goes on with its rows, the others read them */
-    EXPECT(count_of(plan, ": layers") == 1 && strstr(plan, "kernel 1:"));
+    EXPECT(test_count(plan, ": layers") == 1 && strstr(plan, "kernel 1:"));
     free(plan);
     plan = SHOWN("turned", "sm_90a", "B=64", "K=64"); /* columns that do not lie side by side */
     EXPECT(!strstr(plan, "layers"));
@@ -223,7 +216,7 @@ TEST(what_follows_a_short_product_is_asked_for_first)
     char *words = shown("adam", "cuda", sizes, COUNT(sizes), "sm_90a", false);
     const char *body = strstr(words, "extern \"C\" __global__"), *product = body ? strstr(body, "product::add(") : NULL;
     const char *ask = body ? strstr(body, "ask_rows(") : NULL;
-    EXPECT(ask && product && ask < product && count_of(body, "ask_rows(") == 2);
+    EXPECT(ask && product && ask < product && test_count(body, "ask_rows(") == 2);
     free(words);
     for (int large = 0; large < 2; large++) {
         words = shown("adam", "tile", large ? sizes : small, COUNT(sizes), "sm_90a", false);

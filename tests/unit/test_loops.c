@@ -85,7 +85,8 @@ TEST(each_node_is_missed)
     for (int i = 0; i < COUNT(rows); i++) {
         launch_of l = launch_make(rows[i].file, rows[i].kernel, rows[i].settings, &target);
         const char *why = NULL;
-        if (l.kernel) l.kernel->knobs[KNOB_TURNS] = rows[i].turns; /* a wish of `tune`, which is no setting of a kernel */
+        if (l.kernel)
+            l.kernel->knobs[KNOB_TURNS] = rows[i].turns; /* a wish of `tune`, which is no setting of a kernel */
         const sched_machine machine = {target.arch, target.multiprocessors, target.shared_bytes};
         const schedule *s = l.kernel ? schedule_phase(l.kernel, 0, &machine, l.memory, &why) : NULL;
         EXPECT(s && s->choice.turns == rows[i].turns);
@@ -99,13 +100,6 @@ TEST(each_node_is_missed)
 static void add_words(void *user, const char *words, size_t length)
 {
     text_add_bytes(user, words, length);
-}
-
-static int count_words(const char *words, const char *word)
-{
-    int count = 0;
-    for (const char *at = words; (at = strstr(at, word)); at++) count++;
-    return count;
 }
 
 /* At the sizes of their benches, in 16 bits where they take any type. */
@@ -133,11 +127,11 @@ TEST(which_way_kernels_go)
                                            &out, &error) != QN_OK)
                 continue; /* raw, or with no size of its own */
             const char *words = text_get(&out);
-            int here = count_words(words, "--stage layout` shows"), launches = count_words(words, "launch of phase");
+            int here = test_count(words, "--stage layout` shows"), launches = test_count(words, "launch of phase");
             older += here;
-            unfed += count_words(words, "is not fed: ") + count_words(words, "are not chained: ");
-            chained += count_words(words, ": chained products");
-            fed += launches - here - count_words(words, ": chained products");
+            unfed += test_count(words, "is not fed: ") + test_count(words, "are not chained: ");
+            chained += test_count(words, ": chained products");
+            fed += launches - here - test_count(words, ": chained products");
         }
         qn_module_free(module);
     }

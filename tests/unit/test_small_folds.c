@@ -418,20 +418,13 @@ static char *shown(const char *name, const char *stage, const char *const *setti
     return words;
 }
 
-static int count_of(const char *words, const char *what)
-{
-    int count = 0;
-    for (const char *at = words; (at = strstr(at, what)); at++) count++;
-    return count;
-}
-
 TEST(a_pool_is_a_map)
 {
     static const char *const sizes[] = {"N=512", "H=128", "W=128", "k=3", "s=2", "p=1", "d=1"};
     char *fusion = shown("one_by_one", "fusion", sizes, COUNT(sizes));
     char *tile = shown("one_by_one", "tile", sizes, COUNT(sizes));
-    EXPECT(count_of(fusion, "kernel ") >= 1 && !strstr(fusion, "kernel 1:"));
-    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && count_of(tile, "phase {") == 1);
+    EXPECT(test_count(fusion, "kernel ") >= 1 && !strstr(fusion, "kernel 1:"));
+    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && test_count(tile, "phase {") == 1);
     free(fusion), free(tile);
 }
 
@@ -440,7 +433,7 @@ TEST(overlapping_windows_share_their_loads)
 {
     static const char *const sizes[] = {"N=512", "H=255", "W=1023", "k=3", "s=1", "p=0", "d=1"};
     char *tile = shown("biggest", "cse", sizes, COUNT(sizes));
-    EXPECT(count_of(tile, " load ") == 2 * 30 && count_of(tile, "store ") == 2 * 8); /* with tests and without */
+    EXPECT(test_count(tile, " load ") == 2 * 30 && test_count(tile, "store ") == 2 * 8); /* with tests and without */
     free(tile);
 }
 
@@ -454,8 +447,8 @@ TEST(windows_are_loaded_by_vectors)
                  {"biggest_short", "load_words4_constant_or(v", "load_words1_constant_or(v", "store_bf16x8_if(v"}};
     for (int i = 0; i < COUNT(kinds); i++) {
         char *text = shown(kinds[i].name, "cuda", sizes, COUNT(sizes));
-        EXPECT(count_of(text, kinds[i].load) == 2 * 10 && count_of(text, kinds[i].element) == 2 * 20);
-        EXPECT(count_of(text, kinds[i].store) >= 8);
+        EXPECT(test_count(text, kinds[i].load) == 2 * 10 && test_count(text, kinds[i].element) == 2 * 20);
+        EXPECT(test_count(text, kinds[i].store) >= 8);
         free(text);
     }
 }
@@ -466,7 +459,7 @@ TEST(results_between_vectors_are_exchanged)
     static const char *const sizes[] = {"N=512", "H=256", "W=1024", "k=4", "s=1", "p=1", "d=1"};
     char *text = shown("biggest", "cuda", sizes, COUNT(sizes));
     EXPECT(strstr(text, "load_f32x4_constant_or(v") && strstr(text, "char spread_room[2048]"));
-    EXPECT(count_of(text, "store_f32x4(spread + lane * 4") >= 8 && !strstr(text, "store_f32x4_if("));
+    EXPECT(test_count(text, "store_f32x4(spread + lane * 4") >= 8 && !strstr(text, "store_f32x4_if("));
     free(text);
     text = shown("line", "cuda", (const char *[]){"N=6", "W=712", "k=4"}, 3);
     EXPECT(strstr(text, "char spread_room["));
@@ -483,7 +476,7 @@ TEST(stencils_share_their_loads)
 {
     static const char *const sizes[] = {"H=8190", "W=8194"};
     char *tile = shown("heat", "cse", sizes, COUNT(sizes));
-    EXPECT(count_of(tile, " load ") == 2 * 26 && count_of(tile, "store ") == 2 * 8);
+    EXPECT(test_count(tile, " load ") == 2 * 26 && test_count(tile, "store ") == 2 * 8);
     free(tile);
 }
 
@@ -506,8 +499,8 @@ TEST(results_that_take_turns_divide_no_places)
 {
     static const char *const sizes[] = {"N=256", "H=256", "W=1024", "OH=128", "OW=512", "k=3", "s=2"};
     char *tile = shown("largest_slope", "cse", sizes, COUNT(sizes));
-    int kernels = count_of(tile, "kernel ");
-    EXPECT(count_of(tile, "store ") >= 4 * kernels && !strstr(tile, "i64[")); /* several results, no tile of places */
+    int kernels = test_count(tile, "kernel ");
+    EXPECT(test_count(tile, "store ") >= 4 * kernels && !strstr(tile, "i64[")); /* several results, no tile of places */
     free(tile);
 }
 
@@ -516,7 +509,7 @@ TEST(a_pool_of_four_is_a_map)
 {
     static const char *const sizes[] = {"N=8192", "H=254", "W=254", "k=4", "s=4", "p=0", "d=1"};
     char *tile = shown("biggest", "tile", sizes, COUNT(sizes));
-    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && count_of(tile, "phase {") == 1);
+    EXPECT(!strstr(tile, "reduce") && !strstr(tile, "scratch") && test_count(tile, "phase {") == 1);
     free(tile);
 }
 
@@ -541,7 +534,7 @@ TEST(softmax_of_few_classes_keeps_its_folds)
 {
     static const char *const sizes[] = {"A=64", "B=16", "C=65536"};
     char *tile = shown("soft", "tile", sizes, COUNT(sizes));
-    EXPECT(count_of(tile, "reduce") == 2); /* computed once for each column, not for each element */
+    EXPECT(test_count(tile, "reduce") == 2); /* computed once for each column, not for each element */
     free(tile);
 }
 

@@ -172,13 +172,6 @@ static bool has_cpu(void)
     return there;
 }
 
-static int count_of(const char *words, const char *part)
-{
-    int count = 0;
-    for (; (words = strstr(words, part)); words++) count++;
-    return count;
-}
-
 TEST(all_candidates_are_timed_and_kept)
 {
     if (!has_cpu()) return;
@@ -203,8 +196,8 @@ TEST(all_candidates_are_timed_and_kept)
     EXPECT(strstr(text_get(&out), "1.00x  ok, the default") != NULL && strstr(text_get(&out), "\nbest: A=") != NULL);
     EXPECT(strstr(text_get(&out), "\nkept: ") != NULL);
     EXPECT(file_read(json_path, 1 << 20, &words, &size, &error) == QN_OK);
-    EXPECT(count_of(words, "\"configuration\": \"A=") == 5 && count_of(words, "\"best\": 1") == 1);
-    EXPECT(count_of(words, "\"default\": 1") == 1 && count_of(words, "\"median_ns\": null") == 0);
+    EXPECT(test_count(words, "\"configuration\": \"A=") == 5 && test_count(words, "\"best\": 1") == 1);
+    EXPECT(test_count(words, "\"default\": 1") == 1 && test_count(words, "\"median_ns\": null") == 0);
     free(words);
 
     /* What it found is what a call of like size gets. */
