@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Work of matrix units (bench/matrix.qn) beside PyTorch's libraries: products, attention, convolutions, their errors and times.
 
-Usage: python3 bench/matrix_peers.py [WORD ...] [--without WORD] [--jobs N] [--timeout S] [--compile] [--library FILE] [--check]
+Usage: python3 bench/matrix_peers.py [WORD ...] [--without WORD] [--bars] [--jobs N] [--timeout S] [--compile] [--library FILE] [--check]
 
-Cases whose names contain one of the words, or all, but for those --without a word. Each runs in a process of its own (as bench/kernelbench.py has it): compiled and checked side
+Cases whose names contain one of the words, or all, but for those --without a word; --bars: those that have a bar (BARS). Each runs in a process of its own (as bench/kernelbench.py has it): compiled and checked side
 by side, timed alone, in turns with the peer, the second-level cache emptied before each call, medians of the times between two
 events; so launches cost nothing, as in a graph. --compile also asks torch.compile with max-autotune. Errors are those of
 the largest number against the same work in f64 (where that fits) or f32. --check: errors only.
@@ -22,6 +22,21 @@ from kernelbench import HERE, Quern, Run, relative_error, times_us
 
 B16, F32, I8 = torch.bfloat16, torch.float32, torch.int8
 FUNCTIONS = os.path.join(HERE, "matrix.qn")
+LAYOUTS = ("", " b [N][K]")
+BARS = {  # the ratio that is wanted
+    **{f"bf16 {n}{b}": bar for b in LAYOUTS
+       for n, bar in ((16384, 0.98), (8192, 0.98), (4096, 0.98), (2048, 0.98), (1024, 1.05), (512, 1.1), (256, 1.1))},
+    "layer k 8192": 1.05, "layer k 512": 1.2, "layer k 1024": 1.2, "layer residual k 512": 1.2, "layer residual k 1024": 1.2,
+    **{f"tf32 {n}{b}": 0.97 for b in LAYOUTS for n in (8192, 4096)},
+    "f32 4096": 2.0, "f32 8192": 2.0, "cdist 2048 f32": 2.0,
+    **{f"bmm {shape} {elem}{b}": 1.3 for b in ("", " A B^T") for shape in ("128 of 128", "64 of 1024") for elem in ("f32", "bf16")},
+    "vector 2048 x 1M f32": 0.97, "deep 256x256x524288 f32": 1.0,
+    **{f"skinny {m} rows{b}": 1.1 for b in LAYOUTS for m in (1, 2, 4, 8, 16)},
+    "attention 128 full": 1.03, "attention 128 causal": 1.12, "attention long full": 1.03, "attention long causal": 1.12,
+    "attention 64 full": 1.05, "attention 64 causal": 1.05,
+    "conv bf16 NHWC": 0.95, "conv bf16 NCHW": 0.85, "conv f32": 1.2, "depthwise f32": 1.5, "depthwise bf16": 1.5,
+    **{f"transposed 3-D stride {n} {elem}": 0.8 for n in (1, 2) for elem in ("f32", "bf16")},
+}
 
 
 def cudnn(q, k, v, **words):
@@ -64,7 +79,7 @@ class Case:
 
 def products():
     mm, turned = torch.mm, lambda a, b: torch.mm(a, b.t())
-    for n in (8192, 4096, 2048, 1024, 512, 256):
+    for n in (16384, 8192, 4096, 2048, 1024, 512, 256):
         yield Case(f"bf16 {n}", "product", mm, B16, (n, n), (n, n))
         yield Case(f"bf16 {n} b [N][K]", "product_turned", turned, B16, (n, n), (n, n))
     for n in (8192, 4096, 2048):
@@ -72,19 +87,18 @@ def products():
         yield Case(f"tf32 {n} b [N][K]", "product_turned", turned, F32, (n, n), (n, n), tf32=True)
     yield Case("tf32 weights gradient 8192x512x256", "product_left", lambda a, b: torch.mm(a.t(), b), F32, (8192, 512),
                (8192, 256), tf32=True)
-    for n in (4096, 1024):
+    for n in (8192, 4096, 1024):
         yield Case(f"f32 {n}", "product", mm, F32, (n, n), (n, n))
     for n in (4096, 8192):
         yield Case(f"i8 {n}", "integers", lambda a, b: torch._int_mm(a, b.t()), I8, (n, n), (n, n))
     for m in (1, 2, 4, 8, 16):
         yield Case(f"skinny {m} rows", "product", mm, B16, (m, 4096), (4096, 8192))
         yield Case(f"skinny {m} rows b [N][K]", "product_turned", turned, B16, (m, 4096), (8192, 4096))
-    yield Case("bmm 128 of 128 f32", "batch", torch.bmm, F32, (128, 128, 128), (128, 128, 128))
-    yield Case("bmm 128 of 128 f32 A B^T", "batch_turned", lambda a, b: torch.bmm(a, b.mT), F32, (128, 128, 128), (128, 128, 128))
-    yield Case("bmm 128 of 128 bf16", "batch", torch.bmm, B16, (128, 128, 128), (128, 128, 128))
-    yield Case("bmm 128 of 128 bf16 A B^T", "batch_turned", lambda a, b: torch.bmm(a, b.mT), B16, (128, 128, 128), (128, 128, 128))
-    yield Case("bmm 64 of 1024 bf16", "batch", torch.bmm, B16, (64, 1024, 1024), (64, 1024, 1024))
-    yield Case("bmm 64 of 1024 f32", "batch", torch.bmm, F32, (64, 1024, 1024), (64, 1024, 1024))
+    for b, n in ((128, 128), (64, 1024)):
+        for word, dtype in (("f32", F32), ("bf16", B16)):
+            yield Case(f"bmm {b} of {n} {word}", "batch", torch.bmm, dtype, (b, n, n), (b, n, n))
+            yield Case(f"bmm {b} of {n} {word} A B^T", "batch_turned", lambda a, b: torch.bmm(a, b.mT), dtype, (b, n, n), (b, n, n))
+    yield Case("cdist 2048 f32", "distances", torch.cdist, F32, (2048, 1024), (2048, 1024))
     yield Case("vector 2048 x 1M f32", "vector", mm, F32, (2048, 1 << 20), (1 << 20, 1))
     yield Case("deep 256x256x524288 f32", "product", mm, F32, (256, 524288), (524288, 256))
 
@@ -272,14 +286,16 @@ def main():
     parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--bars", action="store_true")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "build", "libquern.so"))
     options = parser.parse_args()
     options.device = "cuda"
     kernelbench.run_one = run_one
     cases = [c for part in (products, everyday, layers, attentions, convolutions) for c in part()]
     cases = [c for c in cases if not any(w in c.name for w in options.without)]
+    cases = [c for c in cases if not options.bars or c.name in BARS]
     cases = [c for c in cases if not options.words or any(w in c.name for w in options.words)]
-    print(f"{'case':40s} {'status':6s} {'error':>8s} {'peer error':>10s} {'peer us':>10s} {'compiled':>10s} {'quern us':>10s} {'ratio':>6s}")
+    print(f"{'case':40s} {'status':6s} {'error':>8s} {'peer error':>10s} {'peer us':>10s} {'compiled':>10s} {'quern us':>10s} {'ratio':>6s} {'bar':>5s}")
     bad = 0
     for first in range(0, len(cases), options.jobs):
         runs = [Run(case, options) for case in cases[first:first + options.jobs]]
@@ -291,7 +307,7 @@ def main():
             cell = lambda key, form, width: format(row[key], form) if row.get(key, float("nan")) == row.get(key) else "-" * 1
             print(f"{row['name']:40s} {row['status']:6s} {cell('error', '8.1e', 8):>8s} {cell('peer_error', '8.1e', 8):>10s} "
                   f"{cell('eager_us', '.1f', 10):>10s} {cell('compiled_us', '.1f', 10):>10s} {cell('quern_us', '.1f', 10):>10s} "
-                  f"{cell('ratio', '.2f', 6):>6s}  {row.get('why', '')}", flush=True)
+                  f"{cell('ratio', '.2f', 6):>6s} {BARS.get(row['name'], ''):>5}  {row.get('why', '')}", flush=True)
     sys.exit(1 if bad else 0)
 
 
