@@ -12,7 +12,7 @@ unexport MAKEFLAGS MFLAGS
 
 all: setup
 	@test -f $(BUILD)/build.ninja || $(CONFIGURE) >/dev/null
-	@test -x $(BUILD)/quern || echo "building Quern ($$(ls src/*/*.c cli/*.c | wc -l) files)"
+	@test -x $(BUILD)/quern || echo "building Quern ($$(find src cli -name "*.c" | wc -l) files)"
 	@if [ -t 1 ]; then ninja -C $(BUILD) product; else ninja -C $(BUILD) --quiet product; fi
 
 # Everything, with the programs of tests/ and bench/.

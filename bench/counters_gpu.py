@@ -20,7 +20,7 @@ cases = [("gelu.qn", "gelu_tile", ["n=1<<20"]), ("gelu.qn", "gelu_tile", ["n=1<<
 
 def counters():
     """Names of counters.def with their metrics."""
-    text = open(os.path.join(root, "src/profile/counters.def")).read()
+    text = open(os.path.join(root, "src/profile/measure/counters.def")).read()
     return {m[0]: m[1:] for m in re.findall(r'^COUNTER\("([^"]+)", "([^"]*)", \d+, "([^"]+)"', text, re.M)}
 
 

@@ -6,7 +6,7 @@
 #ifndef QUERN_TESTS_BATCH_H
 #define QUERN_TESTS_BATCH_H
 
-#include "emit/emit_cuda.h"
+#include "emit/cuda/emit.h"
 #include "run/run.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
 #ifndef QUERN_TESTS_LAUNCH_OF_H
 #define QUERN_TESTS_LAUNCH_OF_H
 
-#include "emit/emit_cuda.h"
+#include "emit/cuda/emit.h"
 #include "lang/ast.h"
 
 #include <stdlib.h>

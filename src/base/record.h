@@ -105,9 +105,9 @@ typedef struct record_facts {
     int threads, registers, shared_bytes, spill_bytes;      /* of a block; of a thread; of a block; of a thread */
     int blocks_per_unit;                                    /* a multiprocessor holds so many at once */
     double occupancy, waves;
-    const char *limit;                       /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
-    const void *variant;                     /* the compiled kernel, for its texts; NULL when it is gone */
-    const void *texts;                       /* then: what was kept of its texts (run/texts.h); NULL: nothing */
+    const char *limit;   /* of the occupancy: "registers", "shared memory", "threads", "blocks" */
+    const void *variant; /* the compiled kernel, for its texts; NULL when it is gone */
+    const void *texts;   /* then: what was kept of its texts (run/workbench/texts.h); NULL: nothing */
     const struct record_facts *const *parts; /* of a graph or a captured step: its launches in order */
     int part_count;
     const record_part *owners; /* whose its time is; NULL: records of kind SHARE tell */

@@ -1,12 +1,12 @@
 /*
  * An ONNX model to look at. In: its graph. Out: a table of what is computed, or a picture as SVG.
  *
- * The picture: nodes in layers by the longest way from the inputs, drawn so that few lines cross (run/layered.h) and none
+ * The picture: nodes in layers by the longest way from the inputs, drawn so that few lines cross (run/evaluate/layered.h) and none
  * runs through a box; parameters stand in the box that reads them, with their shapes; lines go along which values flow. The file's words are data: what no page or terminal should obey is escaped.
  * SPDX-License-Identifier: MIT
  */
 #include "data/onnx.h"
-#include "run/layered.h"
+#include "run/evaluate/layered.h"
 
 #include <quern/workbench.h>
 

@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "device/ceilings.h"
-#include "device/compiler.h"
+#include "device/cpu/compiler.h"
 
 #include "device/failure.h"
 

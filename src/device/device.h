@@ -1,6 +1,6 @@
 /*
  * Devices: memory and launch. A driver turns IR into text, text into a binary file, a binary into a loaded program,
- * and runs it; run/compile.c puts the cache between these steps. Drivers are a static list in drivers.c.
+ * and runs it; run/compile/compile.c puts the cache between these steps. Drivers are a static list in drivers.c.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_DEVICE_DEVICE_H
@@ -131,7 +131,7 @@ typedef struct series_launch {
     const launch_plan *plan;  /* borrowed for the series' life */
 } series_launch;
 
-struct cuda_layout; /* emit/emit_cuda.h */
+struct cuda_layout; /* emit/cuda/emit.h */
 
 typedef struct driver {
     const char *name;

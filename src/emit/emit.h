@@ -40,7 +40,7 @@ typedef struct emit_options {
     int vector_registers;   /* 32 or 16 */
 } emit_options;
 
-/* emit_c*.c: the whole translation unit. k has been through the pipeline. */
+/* c/emit.c: the whole translation unit. k has been through the pipeline. */
 qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, qn_error *error);
 /* Words of others in generated text, escaped: a comment "WHAT name of file END.", and #line. */
 void emit_add_title(const tile_kernel *k, const char *what, const char *end, text *out);

@@ -4,7 +4,7 @@
  * own and are passed over here.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/emit_cuda_nest.h"
+#include "emit/cuda/nest.h"
 
 static const char *type_of(const emitter *e, value v)
 {

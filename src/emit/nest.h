@@ -1,5 +1,5 @@
 /*
- * Loop nests: how the tile ops of a block become C loops. Shared by nest*.c and emit_c*.c.
+ * Loop nests: how the tile ops of a block become C loops. Shared by nest*.c and the files of c/.
  *
  * A tile value is either *virtual* (computed where it is used, in registers) or *kept* (in a buffer of the worker's
  * scratch, row-major). What must run is a *sink*: a store, a fold, a value to keep. Sinks with one iteration space form
@@ -111,7 +111,7 @@ typedef struct emitter {
     int dot_room;        /* the buffer for packing, 0: none */
     int phase;
     bool streams, has_assert, prints;
-    bool pipelined;                /* the passes now emitted run in step: emit_c_pipeline.c */
+    bool pipelined;                /* the passes now emitted run in step: c/pipeline.c */
     bool overlaps;                 /* bodies of this phase are to be mixed by the compiler */
     const char *const *value_text; /* [value]: for an operand of a `map` region; NULL: its own name */
     struct cuda_state *cuda;       /* of the CUDA emitter; NULL: C for the CPU */
@@ -156,7 +156,7 @@ void buffer_declare_all(emitter *e, text *out); /* pointers into scratch */
 void buffer_scratch(emitter *e, text *out);     /* statements that count `bytes` */
 const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
 
-/* emit_c_expression.c */
+/* c/expression.c */
 const char *need(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a prelude name */
 const char *stride_text(emitter *e, int array, int axis);
 const char *register_name(dtype t); /* f32, ..., bool */
@@ -173,7 +173,7 @@ const char *expression(emitter *e, const tile_op *op, const char *const *operand
 const char *fold_step(emitter *e, fold_kind fold, dtype t, const char *a, const char *b, bool vector);
 const char *fold_lanes(emitter *e, fold_kind fold, dtype t, const char *v); /* horizontally */
 
-/* emit_c.c */
+/* c/emit.c */
 void put(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* one indented line */
 void put_line_comment(emitter *e, const tile_op *op);
 void emit_directive(const emitter *e, int line, text *out); /* a #line, where they are asked for */
@@ -197,20 +197,20 @@ void emit_for_head(emitter *e, const tile_op *op);                          /* "
 /* An op of scalars that is the same in both languages; false: it is not one. */
 bool emit_plain_scalar(emitter *e, tile_op *op, const char *const *operands);
 
-/* emit_c_nest.c */
+/* c/nest.c */
 void emit_group(emitter *e, const group *g);
 
-/* emit_c_pipeline.c */
+/* c/pipeline.c */
 /* The body of a loop over steps, if the phase can run as a pipeline: how many stages; 0: it cannot, nothing was put. */
 int emit_pipeline(emitter *e, const plan *plan, text *declarations);
 
-/* emit_c_access.c: see there */
+/* c/access.c: see there */
 
 /* digits.c: what a position on an axis with digits adds to a sum with these factors; NULL: nothing. */
 const char *digits_sum(emitter *e, const axis_digits *d, const int64_t *factors, const char *position);
 void digits_numbers(text *to, const int64_t *numbers, int count, const char *end); /* {1, 2}, `end` behind each */
 
-/* emit_c_dot.c */
+/* c/dot.c */
 typedef struct matrix {                      /* an operand of dot as pointer and strides */
     const char *pointer, *strides[MAX_RANK]; /* by axis of the operand */
     const char *limits[MAX_RANK][2];         /* first and last position that is inside; NULL: all */
@@ -220,7 +220,7 @@ typedef struct matrix {                      /* an operand of dot as pointer and
     const char *starts[MAX_RANK];            /* ... and where it begins there */
     const char *first[GUARDS_MOST];          /* what guards start from */
 } matrix;
-/* emit_c_gather.c: the last part of a call that multiplies operands of which one is gathered: views of both, from
+/* c/gather.c: the last part of a call that multiplies operands of which one is gathered: views of both, from
  * m_first, n_first and k_first on, then the call up to the operands. The caller goes on with the other arguments and ends
  * the block. */
 void gather_put_operands(emitter *e, const char *function, const matrix *left, const matrix *right);
@@ -243,7 +243,7 @@ void emit_stored_loop(emitter *e, const item *items);
 void emit_scan(emitter *e, tile_op *op);
 void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that are not the innermost */
 
-/* emit_c_effect.c */
+/* c/effect.c */
 extern const char print_text[]; /* functions that the generated C needs once it prints */
 void emit_print(emitter *e, tile_op *op);
 int launch_axes(const tile_kernel *k, int phase); /* 1 to 3 */

@@ -2,7 +2,7 @@
  * The tree of virtual values below a sink, and where in the loops each of them is asked for.
  *
  * In: a value and the loop axes that run along its axes. Out: a call for every value that the sink needs. The same
- * rules of places serve planning (nest_plan.c) and emission (emit_c_nest.c), so that they cannot disagree.
+ * rules of places serve planning (nest_plan.c) and emission (c/nest.c), so that they cannot disagree.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/nest.h"

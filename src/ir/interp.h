@@ -37,7 +37,7 @@ typedef struct interp_tile {
 
 typedef struct interp interp;
 
-/* Called before each op of a body; return false to stop the launch. See run/debug.c. */
+/* Called before each op of a body; return false to stop the launch. See run/workbench/debug.c. */
 typedef bool interp_hook(void *context, interp *state, const tile_op *op, const int64_t program[3]);
 /* Called for each line that `print` writes; NULL: nowhere. */
 typedef void interp_print(void *context, const char *line);

@@ -14,7 +14,7 @@
  */
 #include "profile/device_side.h"
 
-#include "profile/cupti.h"
+#include "profile/measure/cupti.h"
 #include "run/run.h"
 
 #include <math.h>

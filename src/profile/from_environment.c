@@ -7,7 +7,7 @@
  * writing and then lets the signal have its way.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/counters.h"
+#include "profile/measure/counters.h"
 #include "profile/session.h"
 #include "profile/sink.h"
 #include "run/run.h"

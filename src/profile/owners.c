@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double flops_a_byte = 8; /* of parts of a graph, as in run/shares.c */
+static const double flops_a_byte = 8; /* of parts of a graph, as in run/evaluate/shares.c */
 
 typedef struct owners {
     const qn_profile *profile;

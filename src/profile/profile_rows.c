@@ -8,7 +8,7 @@
  */
 #include "profile/owners.h"
 #include "profile/profile_table.h"
-#include "profile/roofs.h"
+#include "profile/measure/roofs.h"
 
 #include <math.h>
 #include <stdlib.h>

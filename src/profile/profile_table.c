@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/profile_table.h"
-#include "profile/report.h"
+#include "profile/report/report.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,9 +10,9 @@
 #include "profile/device_side.h"
 
 #include "base/range.h"
-#include "device/nvtx.h"
+#include "device/cuda/nvtx.h"
 
-#include "profile/outputs.h"
+#include "profile/bench/outputs.h"
 #include "profile/trace.h"
 #include "run/run.h"
 

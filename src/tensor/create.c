@@ -1,6 +1,6 @@
 /*
  * Making tensors. In: numbers, host memory. Out: leaves with memory on the tape's device, or constants and sequences that
- * take no memory until a kernel writes them. Of buffers, files and memory that stays the host's: run/tensor_memory.c.
+ * take no memory until a kernel writes them. Of buffers, files and memory that stays the host's: run/evaluate/tensor_memory.c.
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/ops.h"

@@ -5,7 +5,7 @@
  * A handle is {tape, slot, stamp}. A slot names a node and keeps its memory alive once it is computed; a variable's slot
  * names its newest value. Releasing a slot (or leaving the scope that made it) raises its stamp, so that later use of
  * the handle is an error and not a crash.
- * Evaluation (run/realize.c) computes the wanted nodes and the pending assignments of variables; a computed node has a
+ * Evaluation (run/evaluate/realize.c) computes the wanted nodes and the pending assignments of variables; a computed node has a
  * `placed` view of a storage, and counts as a leaf from then on.
  * Numbers of nodes are good until tape_collect, which any API call that releases something may run.
  * SPDX-License-Identifier: MIT

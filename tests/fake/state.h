@@ -5,8 +5,8 @@
 #ifndef QUERN_TESTS_FAKE_STATE_H
 #define QUERN_TESTS_FAKE_STATE_H
 
-#include "device/cuda_api.h"
-#include "device/emu_unit.h"
+#include "device/cuda/api.h"
+#include "device/emu/unit.h"
 #include "fake/trace.h"
 
 #include <pthread.h>

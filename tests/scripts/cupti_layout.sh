@@ -1,5 +1,5 @@
 #!/bin/sh
-# The layouts in src/profile/cupti.h are those of CUPTI's own headers, field by field, where these are installed.
+# The layouts in src/profile/measure/cupti.h are those of CUPTI's own headers, field by field, where these are installed.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -24,9 +24,9 @@ cat >"$work/layout.c" <<'CODE'
 #include <cupti_pcsampling.h>
 #include <stddef.h>
 #include <stdio.h>
-#include "profile/counters.h"
-#include "profile/cupti.h"
-#include "profile/sampling.h"
+#include "profile/measure/counters.h"
+#include "profile/measure/cupti.h"
+#include "profile/measure/sampling.h"
 
 static int passed, failed;
 #define SAME(theirs, field, ours, own)                                                                  \

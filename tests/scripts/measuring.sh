@@ -38,7 +38,7 @@ holds "a fair kernel is not spoken of" "$build/quern" show tests/hints/quiet.qn 
 cp "$work/log" "$work/kept"
 holds "... at all" test ! -s "$work/kept"
 # Every rule has its section.
-for rule in $(sed -n 's/^RULE(\([a-z0-9_]*\),.*/\1/p' src/profile/hints.def); do
+for rule in $(sed -n 's/^RULE(\([a-z0-9_]*\),.*/\1/p' src/profile/hints/hints.def); do
     holds "docs/hints.md explains $rule" grep -q "^### \`$rule\`" docs/hints.md
 done
 finish && [ "$passed" -gt 30 ]

@@ -19,7 +19,7 @@ finish() {
 
 order="base ir target lang tensor fuse passes schedule loops emit device run profile data model"
 wrong=0
-grep -nE '^ *# *include "[a-z]*/' src/*/*.[ch] | awk -v order="$order" '
+grep -rnE "^ *# *include \"[a-z]*/" src --include="*.[ch]" | awk -v order="$order" '
     BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) place[names[i]] = i }
     {
         split($0, part, "/"); folder = part[2]
@@ -123,9 +123,9 @@ finish "one escape for pages"
 
 # A printer of loop programs and of chained products prints what was decided: it asks no pass and compares no text.
 wrong=0
-grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\(' src/emit/emit_cuda_loops*.[ch] src/emit/emit_cuda_ring.c \
-    src/emit/emit_cuda_epilogue.c src/emit/emit_cuda_fill.c \
-    src/emit/emit_cuda_chained*.c src/loops/print.c && bad "a printer decides nothing"
+grep -nE 'include "(passes|schedule|target)/|\b(strstr|strn?cmp|strcasecmp) *\(' src/emit/cuda/loops*.[ch] src/emit/cuda/ring.c \
+    src/emit/cuda/epilogue.c src/emit/cuda/fill.c \
+    src/emit/cuda/chained*.c src/loops/print.c && bad "a printer decides nothing"
 finish "printers decide nothing"
 
 # JSON is written in one place.
@@ -138,7 +138,7 @@ finish "one writer of JSON"
 wrong=0
 grep -rnE '^static [a-z0-9_]+ \*?(is|are|has)?_?(row_major|contiguous|aligned|dense|bulk)\(const (array_view|graph_node|tile_type)' \
     src --include='*.c' | grep -v '^src/ir/view\.c:' && bad "ask src/ir/view.h"
-grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|ir/npy|run/check_compare)\.c:' &&
+grep -rnE 'strides\[[a-z]+\] = (step|inner);' src --include='*.c' | grep -vE '^src/(ir/view|ir/npy|run/workbench/check_compare)\.c:' &&
     bad "set strides with strides_set_row_major"
 finish "views are asked in one place"
 
@@ -183,7 +183,7 @@ find src cli tests bench python kernels \( -name '*.[ch]' -o -name '*.def' -o -n
             line = substr(line, RSTART + RLENGTH)
         }
     }
-    FNR == 1 { on = 0; own = FILENAME ~ /^(src|cli)\/.*\.[ch]$/ && FILENAME !~ /prelude\/|emu_text/ }
+    FNR == 1 { on = 0; own = FILENAME ~ /^(src|cli)\/.*\.[ch]$/ && FILENAME !~ /prelude\/|emu\/text/ }
     !own { words($0, "code"); next }
     {
         rest = $0
@@ -224,7 +224,7 @@ done | grep . && bad "documented diagnostics exist"
 rm -f "${TMPDIR:-/tmp}/quern-codes.$$"
 grep -rnE '"(error )?[EWR][0-9]{3}[":]' src --include='*.c' | grep -vE ':[0-9]+: *(/\*|\*)' | grep . &&
     bad "codes of diagnostics are names: E101, not text"
-grep -rnE 'strstr\([^;]*(message|error_words)' src cli --include='*.c' | grep -vE '^src/(base/error|run/check_tell|tensor/function_value)\.c:|has no kernel' |
+grep -rnE 'strstr\([^;]*(message|error_words)' src cli --include='*.c' | grep -vE '^src/(base/error|run/workbench/check_tell|tensor/function_value)\.c:|has no kernel' |
     grep . && bad "a message is not searched: qn_error has the code and the place"
 finish "codes of diagnostics"
 

@@ -13,7 +13,7 @@ fi
 cd "$objects" || exit 1
 order="base ir target lang tensor fuse passes schedule loops emit device run profile data model"
 # An older build may have left objects of files that are gone.
-list=$(for object in */*.o; do [ -f "$root/src/${object%.o}" ] && echo "$object"; done)
+list=$(for object in $(find . -name "*.o" | sed "s|^./||"); do [ -f "$root/src/${object%.o}" ] && echo "$object"; done)
 found=$(nm -A -P $list 2>/dev/null | awk -v order="$order" '
     BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) place[names[i]] = i }
     {

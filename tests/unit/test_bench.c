@@ -2,7 +2,7 @@
  * The parts of bench that decide: comparing arrays, and counting what a launch does.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/bench.h"
+#include "profile/bench/bench.h"
 #include "test.h"
 
 TEST(floats_may_differ_a_little)

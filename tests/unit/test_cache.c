@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "run/cache.h"
+#include "run/compile/cache.h"
 #include "test.h"
 
 #include <dirent.h>

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "run/realize.h"
+#include "run/evaluate/realize.h"
 #include "on_devices.h"
 #include "test.h"
 

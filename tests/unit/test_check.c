@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "run/check.h"
+#include "run/workbench/check.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/cubin.h"
-#include "device/nvrtc.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/nvrtc.h"
 #include "run/run.h"
 #include "test.h"
 

@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "base/base.h"
-#include "device/compiler.h"
+#include "device/cpu/compiler.h"
 #include "quiet.h"
 
 #include <pthread.h>

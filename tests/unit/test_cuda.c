@@ -7,7 +7,7 @@
 #include "fake/open.h"
 #include "quiet.h"
 
-#include "device/cuda_api.h"
+#include "device/cuda/api.h"
 
 #include <dirent.h>
 #include <pthread.h>

@@ -4,8 +4,8 @@
  * case is skipped and says so.
  * SPDX-License-Identifier: MIT
  */
-#include "device/nvrtc.h"
-#include "emit/prelude_cuda.h"
+#include "device/cuda/nvrtc.h"
+#include "emit/cuda/prelude.h"
 #include "ir/tile.h"
 #include "test.h"
 

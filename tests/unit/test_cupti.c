@@ -3,7 +3,7 @@
  * tests/scripts/cupti_layout.sh compares the same with CUPTI's own headers where they are installed.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/cupti.h"
+#include "profile/measure/cupti.h"
 #include "test.h"
 
 TEST(kernels)

@@ -3,8 +3,8 @@
  * which launch each record of the device belongs to, graphs, phases, clocks, events where CUPTI refuses.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/counters.h"
-#include "profile/cupti.h"
+#include "profile/measure/counters.h"
+#include "profile/measure/cupti.h"
 #include "profile/session.h"
 #include "fake/open.h"
 

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/emu_unit.h"
-#include "emit/prelude_cuda.h"
+#include "device/emu/unit.h"
+#include "emit/cuda/prelude.h"
 #include "ir/tile.h"
 #include "test.h"
 

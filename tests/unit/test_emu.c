@@ -6,7 +6,7 @@
  */
 #include "test.h"
 
-#include "device/emu_unit.h"
+#include "device/emu/unit.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,8 +4,8 @@
  * Data are small whole numbers, so that sums are exact in every order.
  * SPDX-License-Identifier: MIT
  */
-#include "device/cubin.h"
-#include "device/nvrtc.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/nvrtc.h"
 #include "ir/tile.h"
 #include "test.h"
 

@@ -3,8 +3,8 @@
  * both fails the last test.
  * SPDX-License-Identifier: MIT
  */
-#include "device/nvrtc.h"
-#include "profile/hints.h"
+#include "device/cuda/nvrtc.h"
+#include "profile/hints/hints.h"
 #include "test.h"
 
 #include <stdlib.h>

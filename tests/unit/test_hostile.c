@@ -8,9 +8,9 @@
 #define _GNU_SOURCE
 #include "test.h"
 
-#include "emit/emit_cuda.h"
-#include "emit/raw.h"
-#include "run/show.h"
+#include "emit/cuda/emit.h"
+#include "emit/raw/raw.h"
+#include "run/workbench/show.h"
 
 #include <quern/tensor.h>
 #include <quern/workbench.h>

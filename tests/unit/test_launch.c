@@ -2,7 +2,7 @@
  * Launches: views of every kind on every device, what overlaps and what does not, and the whole texts of the errors
  * that a launch can give. SPDX-License-Identifier: MIT
  */
-#include "run/check.h"
+#include "run/workbench/check.h"
 #include "test.h"
 
 #include <stdlib.h>

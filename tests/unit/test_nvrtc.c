@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/cubin.h"
-#include "device/nvrtc.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/nvrtc.h"
 #include "test.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * Maximum, exponentials and their sum in one exchange (emit_cuda_online.c), on emu or the device of QUERN_TEST_DEVICE
+ * Maximum, exponentials and their sum in one exchange (cuda/online.c), on emu or the device of QUERN_TEST_DEVICE
  * against cpu: rows in a block, in a block with shared memory, in a cluster, on the grid; exponentials that are kept, computed again or used by nobody
  * else; infinities and NaN, whole warps of -inf, whole rows of it. And where the rule must not be followed.
  * SPDX-License-Identifier: MIT

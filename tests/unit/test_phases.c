@@ -6,11 +6,11 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/cubin.h"
-#include "device/emu_unit.h"
-#include "device/nvrtc.h"
-#include "device/tensor_map.h"
-#include "emit/prelude_cuda.h"
+#include "device/cuda/cubin.h"
+#include "device/emu/unit.h"
+#include "device/cuda/nvrtc.h"
+#include "device/cuda/tensor_map.h"
+#include "emit/cuda/prelude.h"
 #include "ir/tile.h"
 #include "test.h"
 

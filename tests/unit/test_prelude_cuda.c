@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "emit/prelude_cuda.h"
+#include "emit/cuda/prelude.h"
 #include "ir/tile.h"
 #include "references.h"
 #include "test.h"

@@ -5,8 +5,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "device/emu_unit.h"
-#include "emit/prelude_cuda_parts.h"
+#include "device/emu/unit.h"
+#include "emit/cuda/prelude_parts.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "batch.h"
-#include "run/check.h"
+#include "run/workbench/check.h"
 
 #include <dirent.h>
 

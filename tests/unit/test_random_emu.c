@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "batch.h"
-#include "run/check.h"
+#include "run/workbench/check.h"
 
 enum { AT_ONCE = 24, USUAL_COUNT = 24 };
 

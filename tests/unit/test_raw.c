@@ -4,8 +4,8 @@
  * is not installed the cases that need it are skipped, and say so.
  * SPDX-License-Identifier: MIT
  */
-#include "device/nvrtc.h"
-#include "emit/raw.h"
+#include "device/cuda/nvrtc.h"
+#include "emit/raw/raw.h"
 #include "lang/ast.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "html.h"
-#include "profile/report.h"
+#include "profile/report/report.h"
 #include "test.h"
 
 #include <stdlib.h>

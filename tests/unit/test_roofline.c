@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: MIT
  */
 #include "device/ceilings.h"
-#include "device/cuda.h"
-#include "run/cache.h"
+#include "device/cuda/cuda.h"
+#include "run/compile/cache.h"
 #include "run/run.h"
 #include "test.h"
 

@@ -7,9 +7,9 @@
  */
 #include "tensor.h"
 
-#include "device/cubin.h"
-#include "device/nvrtc.h"
-#include "emit/emit_cuda.h"
+#include "device/cuda/cubin.h"
+#include "device/cuda/nvrtc.h"
+#include "emit/cuda/emit.h"
 #include "fuse/fuse.h"
 #include "on_devices.h"
 #include "passes/passes.h"

@@ -3,7 +3,7 @@
  * that every run of this test sees the same; qn_bench on real functions.
  * SPDX-License-Identifier: MIT
  */
-#include "profile/timing.h"
+#include "profile/measure/timing.h"
 #include "noise.h"
 #include "quiet.h"
 

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "run/tune.h"
+#include "run/compile/tune.h"
 #include "test.h"
 
 #include <stdlib.h>

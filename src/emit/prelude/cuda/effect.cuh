@@ -1,6 +1,6 @@
 /*
  * Effects in the CUDA prelude: the report of a failure, a loop that may not end, and records of `print` for
- * the host (see prelude_cuda.h).
+ * the host (see cuda/prelude.h).
  * SPDX-License-Identifier: MIT
  */
 

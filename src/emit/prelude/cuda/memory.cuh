@@ -1,5 +1,5 @@
 /*
- * Memory in the CUDA prelude: the functions that move 32-bit words, which prelude_cuda_memory.c writes vectors of any
+ * Memory in the CUDA prelude: the functions that move 32-bit words, which cuda/prelude_memory.c writes vectors of any
  * type on, and single elements.
  * No cache hints: they were measured and cost more than they gave (docs/decisions/008-no-cache-hints.md).
  * The plain ones are C, so that the compiler sees which memory a pointer is of; the others are for global memory only.

@@ -3,8 +3,8 @@
  * products of four warps (wgmma), and the little that goes with them. Written for roles: one warp asks for copies, others
  * multiply.
  *
- * Every function has two bodies, inline PTX and the call that emu's header knows (device/emu_text/async.h);
- * those whose number of axes or width is part of the name are written by rule in prelude_cuda_phase.c. A `phase` is 8 bytes of shared memory. A tensor map is what the host encoded, 128 bytes of the
+ * Every function has two bodies, inline PTX and the call that emu's header knows (device/emu/text/async.h);
+ * those whose number of axes or width is part of the name are written by rule in cuda/prelude_phase.c. A `phase` is 8 bytes of shared memory. A tensor map is what the host encoded, 128 bytes of the
  * frame, which is then a `const __grid_constant__` parameter. Functions of emu take the caller's line besides, so that
  * who waits for ever is told with the line of the kernel.
  * SPDX-License-Identifier: MIT

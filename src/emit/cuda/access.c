@@ -1,0 +1,507 @@
+/*
+ * Addresses inside a group of passes: bounds, offsets, digits, kept tiles.
+ *
+ * In: an access (or a kept tile) and its place in the loops. Out: an address, which cuda/memory.c loads from and stores
+ * to. What does not differ between rows, chunks or elements is computed at its own level. Elements side by side that are
+ * provably aligned move 16 bytes at once. In a checked build the axes that were proved inside are tested too, and reported.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *cjoin(emitter *e, const char *a, const char *sign, const char *b)
+{
+    if (!a) return b;
+    return b ? arena_print(e->memory, "%s %s %s", a, sign, b) : a;
+}
+
+static bool value_is_zero(const emitter *e, value v)
+{
+    number n;
+    return tile_is_constant(e->k, v, &n) && n.i == 0;
+}
+
+static const char *plus(emitter *e, const char *a, const char *b) /* starts that are 0 go */
+{
+    if (!strcmp(a, "0L") || !strcmp(a, "0")) return b;
+    return arena_print(e->memory, "%s + %s", a, b);
+}
+
+/* ---- tests ---- */
+
+static const char *range_text(emitter *e, const char *index, const char *extent)
+{
+    return arena_print(e->memory, "(unsigned long)(%s) < (unsigned long)%s", index, extent);
+}
+
+creg cuda_constraint(cnest *n, int axis, const constraint *c, value step)
+{
+    emitter *e = n->e;
+    const char *start = emit_name(e, c->start);
+    if (axis == NO_AXIS)
+        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP, false};
+    const char *at = position_text(n, axis);
+    if (!is_one(e, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
+    int level = axis_level(n, axis);
+    const char *words = range_text(e, plus(e, start, at), c->extent);
+    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level, false};
+    return (creg){arena_print(e->memory, "(%s)", words), level, false};
+}
+
+/* ---- addresses ---- */
+
+typedef struct cterms {
+    const char *offset[LEVEL_COUNT];
+    const char *ok[LEVEL_COUNT];
+    const char *whole;
+    const char *proved; /* tests of a checked build; after all others */
+    bool late;          /* some term needs statements of the chunk or the element */
+    bool along;         /* it runs along the vector axis */
+    bool apart;         /* the elements of a vector go their own ways */
+    int index_level;
+} cterms;
+
+static void term(emitter *e, cterms *t, int level, const char *index, const char *stride)
+{
+    const char *words = !strcmp(stride, "1") ? index : arena_print(e->memory, "%s * %s", index, stride);
+    t->offset[level] = cjoin(e, t->offset[level], "+", words);
+}
+
+static void test(emitter *e, cterms *t, creg r)
+{
+    if (!r.truth) t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
+}
+
+/* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
+bool cuda_has_vectors(const tile_param *p)
+{
+    return p->facts.aligned || (p->facts.bulk && p->facts.last_unit);
+}
+
+int64_t cuda_power_of_two(int64_t divisor)
+{
+    return divisor ? divisor & -divisor : 64;
+}
+
+int64_t cuda_extent_divisor(const emitter *e, const constraint *c)
+{
+    if (c->kind == EXTENT_NUMBER) return cuda_power_of_two(c->number);
+    if (c->kind == EXTENT_PARAM) {
+        return facts_divisor(&e->k->params[c->number].facts);
+    }
+    return c->kind == EXTENT_VALUE ? cuda_power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
+}
+
+/* The test of a slice along the vector axis, for its elements one by one and all at once. */
+static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
+{
+    emitter *e = n->e;
+    int vector = n->layout->vector;
+    const char *start = emit_name(e, c->start);
+    const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
+    int64_t divisor = MINIMUM(cuda_power_of_two(facts_of(e->facts, c->start).divisor), cuda_extent_divisor(e, c));
+    if (divisor >= vector && !n->layout->shifted) { /* all or none */
+        t->ok[LEVEL_CHUNK] =
+            cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
+        return;
+    }
+    t->ok[LEVEL_ELEMENT] = cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
+                                 arena_print(e->memory, "(%s)", range_text(e, plus(e, first, "v"), c->extent)));
+    const char *low = facts_of(e->facts, c->start).low >= 0 ? NULL : arena_print(e->memory, "%s >= 0", first);
+    const char *high = arena_print(e->memory, "%s + %d <= %s", first, vector, c->extent);
+    t->whole = cjoin(e, t->whole, "&&", cjoin(e, low, "&&", high));
+}
+
+static caddress finish(cnest *n, const cterms *t, dtype elem, const char *base)
+{
+    emitter *e = n->e;
+    caddress a = {.elem = elem, .pointer = base, .whole = t->whole, .early = !t->late};
+    const char *type = arena_print(e->memory, "%s *const", memory_type(elem));
+    if (t->offset[LEVEL_GROUP])
+        a.pointer =
+            cuda_share(n, LEVEL_GROUP, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_GROUP]));
+    if (t->offset[LEVEL_ROW]) {
+        a.pointer =
+            cuda_share(n, LEVEL_ROW, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_ROW]));
+        a.level = LEVEL_ROW;
+    }
+    a.chunk = t->offset[LEVEL_CHUNK];
+    a.element = t->offset[LEVEL_ELEMENT];
+    for (int level = 0; level < LEVEL_ELEMENT; level++) {
+        a.ok = cjoin(e, a.ok, "&&", t->ok[level]);
+        if (t->ok[level]) a.level = MAXIMUM(a.level, level);
+    }
+    a.element_ok = t->ok[LEVEL_ELEMENT];
+    if (a.chunk) a.level = MAXIMUM(a.level, LEVEL_CHUNK);
+    if (t->along || a.element || a.element_ok || t->whole) a.level = LEVEL_ELEMENT;
+    a.level = MAXIMUM(a.level, t->index_level);
+    if (a.level == LEVEL_ELEMENT)
+        a.element_ok = cjoin(e, a.element_ok, "&&", t->proved);
+    else
+        a.ok = cjoin(e, a.ok, "&&", t->proved);
+    return a;
+}
+
+/* An axis that is proved to be inside: only a checked build tests it. */
+static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *words)
+{
+    emitter *e = n->e;
+    if (!n->c->target->checked) return;
+    t->proved = cjoin(e, t->proved, "&&",
+                      arena_print(e->memory, "checked(%s, frame.report, %d, program0, program1, program2, %d)", words,
+                                  op->line, op->attr.access.array));
+}
+
+/* A quotient or a remainder of a position: how the axes that one tile axis runs along are told apart. */
+typedef struct digit {
+    const char *words; /* of a chunk's first element */
+    int axis;          /* loop axis of the position */
+    bool side_by_side; /* the elements of a vector are neighbours; else they have the same */
+    int64_t divisor;   /* vectors up to this many elements have such elements only */
+} digit;
+
+static value through_spread(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    while (op && (op->code == OP_BROADCAST || op->code == OP_RESHAPE)) {
+        v = op->operands[0];
+        op = tile_def(e->k, v);
+    }
+    return v;
+}
+
+static bool digit_of(cnest *n, value v, const place *at, digit *out)
+{
+    emitter *e = n->e;
+    const tile_op *op = tile_def(e->k, v);
+    if (!op || !value_is_virtual(e, v) || !n->layout || tile_type_of(e->k, v).rank != 1) return false;
+    if (op->code == OP_IOTA) {
+        int axis = at->axis[op->attr.index];
+        if (axis == NO_AXIS || n->role[axis] != ROLE_VECTOR) return false;
+        if (dimension_bound(e, n->layout->loops[axis]) > INT32_MAX) return false;
+        *out = (digit){arena_print(e->memory, "(unsigned)i%d", axis), axis, true, 64};
+        return true;
+    }
+    if (op->code != OP_DIV && op->code != OP_MOD) return false;
+    value by = through_spread(e, op->operands[1]);
+    if (tile_type_of(e->k, by).rank || facts_of(e->facts, by).low < 0) return false;
+    if (!digit_of(n, op->operands[0], at, out)) return false;
+    const char *name = emit_name(e, by);
+    const char *extent = cuda_share(n, LEVEL_GROUP, "const unsigned", /* an axis without elements has no digits */
+                                    arena_print(e->memory, "%s > 0 ? (unsigned)%s : 1u", name, name));
+    const char *part = cuda_share(n, LEVEL_GROUP, "const unsigned", arena_print(e->memory, "digit_by(%s)", extent));
+    need(e, "digits");
+    out->words = arena_print(e->memory, "digits_%s(%s, %s, %s)", op->code == OP_DIV ? "above" : "below", out->words,
+                             extent, part);
+    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, cuda_power_of_two(facts_of(e->facts, by).divisor));
+    out->side_by_side &= op->code == OP_MOD;
+    return true;
+}
+
+/* An index that may be a tile. */
+static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int operand, place at)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    value v = op->operands[operand];
+    dtype elem = tile_type_of(e->k, v).elem;
+    creg r = cuda_value(n, v, place_of_operand(e, op, operand, &at));
+    constraint c = constraint_of_axis(e, v, access->array, axis);
+    const char *wide = elem == DT_I64 || elem == DT_U64 ? r.words : arena_print(e->memory, "(long)%s", r.words);
+    if (access->safe[axis]) {
+        test_proved(n, t, op, range_text(e, wide, c.extent));
+    } else {
+        const char *words = range_text(e, wide, c.extent);
+        if (r.level <= LEVEL_ROW)
+            words = cuda_share(n, r.level, "const int", words);
+        else
+            words = arena_print(e->memory, "(%s)", words);
+        test(e, t, (creg){words, r.level, false});
+    }
+    if (r.level > LEVEL_ROW) t->late = true;
+    if (r.level == LEVEL_ELEMENT) t->apart = true;
+    t->index_level = MAXIMUM(t->index_level, r.level);
+    if (!value_is_zero(e, v)) term(e, t, r.level, wide, stride_text(e, access->array, axis));
+}
+
+const char *cuda_lead_pointer(emitter *e, const tile_op *op)
+{
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    const char *words = arena_print(e->memory, "%s_array", p->name);
+    int operand = access->first_index;
+    e->array_used[access->array] = true;
+    for (int axis = 0; axis < access->rank; axis++) {
+        value start = op->operands[operand];
+        operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
+        const char *stride = stride_text(e, access->array, axis);
+        if (value_is_zero(e, start)) continue;
+        words = arena_print(e->memory, "%s + (long)%s%s%s", words, emit_name(e, start),
+                            strcmp(stride, "1") ? " * " : "", strcmp(stride, "1") ? stride : "");
+    }
+    return words;
+}
+
+/* What the first run sees of accesses along rows: whose vectors the rows are cut by, should they begin anywhere. */
+static void note_row(cnest *n, const tile_op *op, bool side_by_side)
+{
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &n->e->k->params[access->array];
+    pass_layout *l = n->layout;
+    if (!n->c->deciding || !l || !side_by_side) return;
+    int most = 16 / dtypes[p->elem].size_bytes;
+    if (!cuda_has_vectors(p)) l->want_shift = MAXIMUM(l->want_shift, most);
+    if (l->first_group != n->c->group || l->nested) return;
+    if (cuda_has_vectors(p)) {
+        l->even |= access->rank > 1;
+        return;
+    }
+    bool widest = !l->lead || most > 16 / dtypes[n->e->k->params[l->lead->attr.access.array].elem].size_bytes;
+    if (widest) l->lead = op;
+}
+
+/* The vectors of an access to a shifted row are whole where it lies as its lead does. */
+static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_side)
+{
+    emitter *e = n->e;
+    int size = dtypes[a->elem].size_bytes;
+    a->width = side_by_side ? MINIMUM(16 / size, n->layout->vector) : 1;
+    a->most_width = 1; /* nothing comes ahead */
+    if (a->width == 1) return;
+    a->even = "1";
+    if (op != n->layout->lead)
+        a->even = cuda_share(n, LEVEL_GROUP, "const int",
+                             arena_print(e->memory, "((unsigned long)(%s) - shift%d * %d) %% %d == 0", a->pointer,
+                                         n->layout->number, size, a->width * size));
+}
+
+/* ---- arrays with digits ---- */
+
+/* A position on an axis: what it adds to the place, and to the guards, at its level. */
+static void add_digits(cnest *n, cterms *t, const param_digits *d, bool small, int axis, int level,
+                       const char *position, const char **guards, int *guard_level)
+{
+    emitter *e = n->e;
+    const char *type = small ? "unsigned" : "long"; /* division by a constant is short there */
+    position = level <= LEVEL_ROW ? cuda_share(n, level, arena_print(e->memory, "const %s", type),
+                                               arena_print(e->memory, "(%s)(%s)", type, position))
+                                  : arena_print(e->memory, "(%s)(%s)", type, position);
+    const char *sum = digits_sum(e, &d->axes[axis], d->axes[axis].stride, position);
+    if (sum) t->offset[level] = cjoin(e, t->offset[level], "+", sum);
+    for (int g = 0; g < d->guard_count; g++) {
+        sum = digits_sum(e, &d->axes[axis], d->axes[axis].guard[g], position);
+        if (!sum) continue;
+        guards[g] = cjoin(e, guards[g], "+", sum);
+        guard_level[g] = MAXIMUM(guard_level[g], level);
+    }
+}
+
+static void test_guards(cnest *n, cterms *t, const param_digits *d, const char *const *guards, const int *level)
+{
+    emitter *e = n->e;
+    for (int g = 0; g < d->guard_count; g++) {
+        const char *sum = cjoin(e, guards[g], "+", arena_print(e->memory, "%" PRId64 "L", d->guard_first[g]));
+        const char *extent = arena_print(e->memory, "%" PRId64 "L", d->guard_extent[g]);
+        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g], false});
+    }
+}
+
+caddress cuda_access(cnest *n, const tile_op *op, place at)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    cterms t = {0};
+    int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
+    int64_t width = 1;
+    bool side_by_side = false, back = false;
+    const param_digits *digits = p->digits;
+    const char *guards[GUARDS_MOST] = {0};
+    int guard_level[GUARDS_MOST] = {0};
+    e->array_used[access->array] = true;
+    if (digits && digits->origin) t.offset[LEVEL_GROUP] = arena_print(e->memory, "%" PRId64 "L", digits->origin);
+    for (int axis = 0; axis < access->rank; axis++) {
+        const char *stride = stride_text(e, access->array, axis);
+        digit d;
+        place of_index = access->kind[axis] == INDEX_TILE ? place_of_operand(e, op, operand, &at) : place_nowhere();
+        if (access->kind[axis] == INDEX_TILE && access->safe[axis] && !n->c->target->checked &&
+            digit_of(n, op->operands[operand], &of_index, &d)) {
+            pass_layout *l = n->layout;
+            bool along = d.side_by_side, unit = !strcmp(stride, "1");
+            if (n->c->deciding) l->digits = MINIMUM(l->digits ? l->digits : 64, (int)d.divisor);
+            term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", d.words), stride);
+            if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
+            t.along |= along;
+            if (along && unit && axis == access->rank - 1 && cuda_has_vectors(p)) width = d.divisor;
+            operand++;
+            continue;
+        }
+        if (access->kind[axis] != INDEX_SLICE && digits) {
+            CHECK(access->kind[axis] == INDEX_SCALAR);
+            add_digits(n, &t, digits, p->facts.small, axis, LEVEL_GROUP, emit_name(e, op->operands[operand++]), guards,
+                       guard_level);
+            continue;
+        }
+        if (access->kind[axis] != INDEX_SLICE) {
+            add_index(n, &t, op, axis, operand++, at);
+            continue;
+        }
+        value start = op->operands[operand], step = op->operands[operand + 1];
+        operand += 2;
+        int loop = at.axis[access->result_axis[axis]];
+        bool along = loop != NO_AXIS && n->role[loop] == ROLE_VECTOR;
+        if (access->safe[axis]) {
+            constraint c = constraint_of_axis(e, start, access->array, axis);
+            const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
+            const char *words =
+                arena_print(e->memory, "%s + (long)%s * %s", emit_name(e, start), position, emit_name(e, step));
+            test_proved(n, &t, op, range_text(e, words, c.extent));
+        } else {
+            constraint c = constraint_of_axis(e, start, access->array, axis);
+            if (along && vector > 1 && is_one(e, step))
+                test_vector(n, &t, loop, &c);
+            else
+                test(e, &t, cuda_constraint(n, loop, &c, step));
+        }
+        if (digits) {
+            const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
+            int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(n, loop);
+            add_digits(n, &t, digits, p->facts.small, axis, level, plus(e, emit_name(e, start), position), guards,
+                       guard_level);
+            t.along |= along;
+            t.apart |= along;
+            continue;
+        }
+        if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
+        if (loop == NO_AXIS) continue;
+        const char *by = is_one(e, step)        ? stride
+                         : !strcmp(stride, "1") ? emit_name(e, step)
+                                                : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        const char *position = arena_print(e->memory, "%si%d", strcmp(by, "1") ? "(long)" : "", loop);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
+        if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
+        if (along) t.along = true;
+        if (along && !strcmp(by, "1") && axis == access->rank - 1 && cuda_has_vectors(p))
+            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
+        if (along && !strcmp(by, "-1") && axis == access->rank - 1 && p->facts.backwards) {
+            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
+            back = true;
+        }
+        side_by_side |= along && !strcmp(by, "1");
+        if (n->c->deciding && n->layout && (!strcmp(by, "1") || !strcmp(by, "-1"))) {
+            n->layout->along_rows += n->role[loop] == ROLE_ROW;
+            n->layout->along_inner += n->role[loop] != ROLE_ROW;
+        }
+    }
+    side_by_side &= !t.apart && t.index_level == LEVEL_GROUP;
+    note_row(n, op, side_by_side && !t.late);
+    for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++) {
+        creg mask = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        if (!mask.truth && mask.level > LEVEL_ROW) t.late = true;
+        if (!mask.truth && mask.level == LEVEL_ELEMENT) t.apart = true;
+        test(e, &t, mask);
+    }
+    if (digits) test_guards(n, &t, digits, guards, guard_level);
+    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.global = true;
+    a.read_only = !e->written[access->array];
+    int most = 16 / dtypes[p->elem].size_bytes;
+    a.width = (int)MINIMUM(width, most);
+    if (t.apart) a.width = 1;
+    a.most_width = a.width;
+    a.spreads = a.width == 1 && side_by_side && !t.apart && store_may_spread(n, op);
+    if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
+        pass_layout *l = n->layout;
+        int window = op->code == OP_LOAD && a.width == 1 ? window_vector(n, op, &at) : 0;
+        l->want_vector = MAXIMUM(l->want_vector, a.width);
+        l->want_window = MAXIMUM(l->want_window, window);
+        if (!a.spreads) *(window > 1 ? &l->windows : a.width > 1 ? &l->wide : &l->narrow) += 1;
+        if (op->code == OP_STORE && a.width == 1) *(a.spreads ? &l->spread_stores : &l->narrow_stores) += 1;
+    }
+    a.width = MINIMUM(a.width, vector);
+    a.back = back && a.width > 1;
+    if (back) a.most_width = 1; /* nothing comes ahead */
+    if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
+    if (a.spreads)
+        hazard_by_many(e, op);
+    else
+        hazard_access(n, op, at);
+    note_access(n, op, at, &a);
+    return a;
+}
+
+caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
+{
+    emitter *e = n->e;
+    const struct access *access = &op->attr.access;
+    const tile_param *p = &e->k->params[access->array];
+    cterms t = {.along = true};
+    int operand = access->first_index, last = access->rank - 1;
+    e->array_used[access->array] = true;
+    for (int axis = 0; axis < last; axis++) {
+        const char *stride = stride_text(e, access->array, axis);
+        if (access->kind[axis] != INDEX_SLICE) {
+            add_index(n, &t, op, axis, operand++, at);
+            continue;
+        }
+        value start = op->operands[operand], step = op->operands[operand + 1];
+        int loop = at.axis[access->result_axis[axis]];
+        operand += 2;
+        if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
+        constraint c = constraint_of_axis(e, start, access->array, axis);
+        if (!access->safe[axis]) test(e, &t, cuda_constraint(n, loop, &c, step));
+        if (loop == NO_AXIS) continue;
+        const char *by = is_one(e, step) ? stride : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        term(e, &t, axis_level(n, loop), arena_print(e->memory, "(long)i%d", loop), by);
+    }
+    int loop = at.axis[access->result_axis[last]];
+    if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), "1");
+    term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)i%d", loop), emit_name(e, op->operands[operand + 1]));
+    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.global = a.read_only = true;
+    a.width = a.most_width = 1;
+    note_access(n, op, at, &a);
+    return a;
+}
+
+/* The stride of an axis of a kept tile: row-major, rows padded where they are read across. */
+static const char *buffer_stride(emitter *e, value v, int axis)
+{
+    tile_type type = tile_type_of(e->k, v);
+    const kept *home = &e->cuda->kept[buffer_for(e, v)];
+    int64_t constant = 1;
+    const char *factor = NULL;
+    for (int i = type.rank - 1; i > axis; i--) {
+        if (type.dims[i] >= 0)
+            constant *= type.dims[i] + (i == type.rank - 1 ? home->pad : 0);
+        else
+            factor = emit_name(e, (value)-type.dims[i]);
+    }
+    if (!factor) return arena_print(e->memory, "%" PRId64, constant);
+    return constant == 1 ? factor : arena_print(e->memory, "%" PRId64 " * %s", constant, factor);
+}
+
+caddress cuda_buffer(cnest *n, value v, place at)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, v);
+    int vector = n->layout ? n->layout->vector : 1;
+    cterms t = {0};
+    for (int axis = 0; axis < type.rank; axis++) {
+        int loop = at.axis[axis];
+        if (loop == NO_AXIS) continue;
+        bool along = n->role[loop] == ROLE_VECTOR;
+        const char *stride = buffer_stride(e, v, axis);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), arena_print(e->memory, "i%d", loop), stride);
+        if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
+        t.along |= along;
+    }
+    t.late = true; /* written by earlier passes of the same group, perhaps */
+    int number = buffer_for(e, v);
+    caddress a = finish(n, &t, type.elem, buffer_touch(e, number));
+    a.width = 1;
+    note_tile(n, v, at);
+    return a;
+}

@@ -1,0 +1,489 @@
+/*
+ * dot in CUDA text. In: a DOT op whose operands are slices of arrays or kept tiles. Out: calls of the prelude's products.
+ *
+ * A slice (perhaps transposed, perhaps with its own bounds selected to 0) is not copied: pointer and strides go to the
+ * product, and its bounds shorten m, n and k. Everything else is read from its own memory. A product works on tiles of
+ * TM x TN sums in registers, fed through a room in shared memory; f16 and bf16 go to the matrix units where there are
+ * any, all else is multiplied and added. The sums are then added to the result's buffer, which already holds the third
+ * operand, or is written afresh. Where a loop does nothing with an accumulator but add products to it, its sums stay in
+ * registers from before the loop until after it.
+ * All threads of the team run this text; barriers around it are the caller's.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/gather.h"
+#include "emit/cuda/nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    ASSUMED_THREADS = 256,
+    MOST_SUMS = 128,
+    MOST_FMA_SUMS = 128,
+    MOST_RING_SUMS = 64,
+    RING_BYTES = 72 * 1024,
+    MOST_STAGES = 8,
+    OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
+    FMA_STEP = 8,
+    ASK_TILE = 128 * 64 /* sums of a tile from which on few blocks run at once, and what follows is asked for ahead */
+};
+
+typedef struct product {
+    const char *type; /* its class, with its numbers */
+    int rows, columns, sums;
+    int64_t room_bytes;
+} product;
+
+static int64_t power_above(int64_t n, int64_t least, int64_t most)
+{
+    while (least < n && least < most) least *= 2;
+    return least;
+}
+
+static bool is_unit(const char *stride)
+{
+    return !strcmp(stride, "1") || !strcmp(stride, "1L");
+}
+
+/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it, or as many as fit. */
+static int ring_stages(const emitter *e, int64_t stage_bytes, int64_t ring_bytes)
+{
+    int64_t most = (e->cuda->target->shared_bytes - OTHER_BYTES) / stage_bytes;
+    if (e->k->knobs[KNOB_STAGES]) return (int)MAXIMUM(2, MINIMUM(e->k->knobs[KNOB_STAGES], most));
+    return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
+}
+
+/* On the matrix units. Of an operand: `inner` if its elements lie side by side along k. */
+static product matrix_product(emitter *e, const char *name, int64_t m, int64_t n, int threads, const bool inner[2],
+                              const bool global[2])
+{
+    int64_t rows = power_above(m, 16, 128), columns = power_above(n, 16, 256);
+    while (rows * columns > MOST_SUMS * threads) *(columns >= rows ? &columns : &rows) /= 2;
+    int64_t down = 1, across = 1;
+    while (down * across * 64 <= threads) {
+        bool more_down = down * 32 <= rows, more_across = across * 32 <= columns;
+        if (more_down && (rows / down >= columns / across || !more_across))
+            down *= 2;
+        else if (more_across)
+            across *= 2;
+        else
+            break;
+    }
+    /* Small tiles are about latency: wide steps, and many of them on their way at once. */
+    int chunks = rows + columns <= 128 ? 8 : 4;
+    int64_t stage = (rows + columns) * chunks * 16;
+    int stages = ring_stages(e, stage, RING_BYTES);
+    product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
+    p.sums = (int)(rows * columns / (down * across * 32));
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_%s", name),
+                         p.rows, p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
+                         inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false",
+                         stages, chunks);
+    return p;
+}
+
+static product fma_product(emitter *e, dtype t, int64_t m, int64_t n, int threads)
+{
+    int across = 16, down = threads / 16, most = t == DT_F64 ? 64 : 256;
+    int64_t rows = power_above(m, down, MAXIMUM(most / 2, down)), columns = power_above(n, across, most);
+    int sums = e->cuda->target->arch < 80 ? MOST_FMA_SUMS / 2 : MOST_FMA_SUMS;
+    while (rows * columns > sums * threads) *(columns > across ? &columns : &rows) /= 2;
+    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
+    p.room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (t == DT_F64 ? 8 : 4);
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(t)), p.rows,
+                         p.columns, down, across, (int)MINIMUM(rows / down, 4), (int)MINIMUM(columns / across, 4));
+    return p;
+}
+
+/* By multiply and add, with the ring of the matrix units. */
+static product ring_product(emitter *e, int64_t m, int64_t n, int threads, const bool inner[2], const bool global[2])
+{
+    int across = threads >= 64 ? 16 : 8, down = threads / across;
+    int64_t rows = power_above(m, MAXIMUM(down, 4), MAXIMUM(128, down)), columns = power_above(n, across, 128);
+    while (rows * columns > MOST_RING_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
+    int chunks = rows + columns <= 128 ? 8 : 4;
+    int64_t stage = (rows + columns) * chunks * 16;
+    int stages = ring_stages(e, stage, RING_BYTES / 2);
+    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
+    p.room_bytes = stage * stages;
+    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_f32"), p.rows,
+                         p.columns, down, across, inner[0] ? "true" : "false", inner[1] ? "true" : "false",
+                         global[0] ? "true" : "false", global[1] ? "true" : "false", stages, chunks);
+    return p;
+}
+
+/* The product that suits an op; false: the team has no block of its own. Its sizes do not depend on where the operands
+ * are: left and right may be NULL as long as that is not known. */
+static bool choose_product(emitter *e, const tile_op *op, const matrix *left, const matrix *right, product *out)
+{
+    const cuda_state *c = e->cuda;
+    int threads = c->deciding ? ASSUMED_THREADS : c->team.threads;
+    if (c->team.kind != TEAM_BLOCK || threads < 32 || threads % 32) return false;
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    int rank = ta.rank;
+    int64_t m = dimension_bound(e, ta.dims[rank - 2]), n = dimension_bound(e, tb.dims[rank - 1]);
+    tile_op *load;
+    bool swapped, global[2] = {false}, inner[2] = {false};
+    if (left) {
+        for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e, op->operands[i], &load, &swapped);
+        inner[0] = is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2]);
+        inner[1] = is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1]);
+    }
+    bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
+    const char *name = e->rounds[op->operands[0]]        ? "tf32"
+                       : halves && c->target->arch >= 80 ? memory_name(ta.elem)
+                                                         : NULL;
+    if (name)
+        *out = matrix_product(e, name, m, n, threads, inner, global);
+    else if (ta.elem == DT_F32 && c->target->arch >= 80)
+        *out = ring_product(e, m, n, threads, inner, global);
+    else
+        *out = fma_product(e, ta.elem, m, n, threads);
+    return true;
+}
+
+/* Is the operand rounded to tf32 before it is turned or cut? */
+static bool is_rounded(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    while (op && (op->code == OP_PERMUTE || op->code == OP_SELECT))
+        op = tile_def(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]);
+    return op && op->code == OP_TF32;
+}
+
+void cuda_dot_mark(emitter *e, const tile_op *op)
+{
+    value a = op->operands[0], b = op->operands[1];
+    if (e->cuda->target->arch < 80 || e->uses[a] != 1 || e->uses[b] != 1) return;
+    if (is_rounded(e, a) && is_rounded(e, b)) e->rounds[a] = e->rounds[b] = true;
+}
+
+/* One room serves all products of a phase: each leaves it behind a barrier. */
+static const char *room_for(emitter *e, int64_t bytes)
+{
+    if (!e->dot_room) {
+        buffer b = {.elem = DT_U8, .shape = {.elem = DT_U8, .rank = 1, .dims = {bytes}}};
+        ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
+        e->dot_room = e->buffer_count - 1;
+    }
+    buffer *room = &e->buffers[e->dot_room];
+    room->shape.dims[0] = MAXIMUM(room->shape.dims[0], bytes);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, e->dot_room, "the room of dot");
+    e->cuda->kept[e->dot_room].pinned = true;
+    return buffer_touch(e, e->dot_room);
+}
+
+static const char *sum_type(dtype t)
+{
+    return t == DT_F64 ? "double" : t == DT_I8 || t == DT_U8 ? "int" : "float";
+}
+
+/* The first and last position of each of m, n, k that both operands have. */
+static void put_reach(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[2],
+                      const char *depth)
+{
+    put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
+        extent_text(e, extents[0]), extent_text(e, extents[1]), depth);
+    dot_put_limit(e, "m", left, rank - 2);
+    dot_put_limit(e, "k", left, rank - 1);
+    dot_put_limit(e, "k", right, rank - 2);
+    dot_put_limit(e, "n", right, rank - 1);
+    if (left->ok) put(e, "if (!(%s)) k_last = 0;", left->ok);
+    if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
+}
+
+/* What the batch number must satisfy for both operands to have it; "" if it always does. */
+static const char *batch_test(emitter *e, const matrix *left, const matrix *right)
+{
+    const char *words = "";
+    for (int side = 0; side < 2; side++) {
+        const matrix *of = side ? right : left;
+        if (of->limits[0][0]) words = arena_print(e->memory, "%s && batch >= %s", words, of->limits[0][0]);
+        if (of->limits[0][1]) words = arena_print(e->memory, "%s && batch < %s", words, of->limits[0][1]);
+    }
+    return words;
+}
+
+static void put_add(emitter *e, const char *class, const char *sums, const matrix *left, const matrix *right, int rank,
+                    const char *room, bool parts)
+{
+    const char *a_row = left->strides[rank - 2], *a_column = left->strides[rank - 1];
+    const char *b_row = right->strides[rank - 2], *b_column = right->strides[rank - 1];
+    put(e,
+        "const dot_range of_a = {m_first%s, m_last%s, k_first, k_last}, of_b = {n_first%s, n_last%s, k_first, k_last};",
+        parts ? " - top" : "", parts ? " - top" : "", parts ? " - left" : "", parts ? " - left" : "");
+    put(e, "%s::add(%s, %s%s, %s, %s,", class, sums, left->pointer,
+        parts ? arena_print(e->memory, " + top * %s", a_row) : "", a_row, a_column);
+    put(e, "    %s%s, %s, %s, of_a, of_b, %s, thread);", right->pointer,
+        parts ? arena_print(e->memory, " + left * %s", b_column) : "", b_row, b_column, room);
+}
+
+static void put_plain(emitter *e, const tile_op *op, const matrix *left, const matrix *right, const matrix *sum,
+                      const int64_t extents[2], bool clear)
+{
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    int rank = type.rank;
+    put(e, "%s(%s, %s, %s,", need(e, "dot_plain_%s", memory_name(type.elem)), left->pointer, left->strides[rank - 2],
+        left->strides[rank - 1]);
+    put(e, "    %s, %s, %s,", right->pointer, right->strides[rank - 2], right->strides[rank - 1]);
+    put(e, "    %s, %s, %s, %s, m_first, m_last, n_first, n_last, k_first, k_last, %s, thread, threads);", sum->pointer,
+        sum->strides[rank - 2], extent_text(e, extents[0]), extent_text(e, extents[1]), clear ? "true" : "false");
+}
+
+/* Tile by tile; the sums of each go to memory. */
+static void put_tiles(emitter *e, const tile_op *op, const product *p, const matrix *left, const matrix *right,
+                      const matrix *sum, const int64_t extents[2], bool clear)
+{
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    int rank = type.rank;
+    const char *room = room_for(e, p->room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    put(e, "typedef %s product;", p->type);
+    put(e, "for (long top = 0; top < %s; top += %d)", m, p->rows);
+    put(e, "    for (long left = 0; left < %s; left += %d) {", n, p->columns);
+    e->depth += 2;
+    put(e, "%s sums[product::COUNT];", sum_type(type.elem));
+    put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
+    put_add(e, "product", "sums", left, right, rank, room, true);
+    put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
+        sum->strides[rank - 2], m, n, clear ? "true" : "false");
+    e->depth -= 2;
+    put(e, "    }");
+}
+
+/* The same where an operand is gathered. */
+static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const int64_t extents[2], bool clear)
+{
+    cuda_state *c = e->cuda;
+    CHECK(c->team.kind == TEAM_BLOCK);
+    c->gathers = true;
+    gather_product p = gather_choose(e, op, c->deciding ? ASSUMED_THREADS : c->team.threads);
+    tile_type type = tile_type_of(e->k, op->operands[0]);
+    const char *room = room_for(e, p.room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    put(e, "for (long top = 0; top < %s; top += %d)", m, p.rows);
+    put(e, "    for (long left = 0; left < %s; left += %d) {", n, p.columns);
+    e->depth += 2;
+    gather_put(e, op, &p);
+    put(e, "typedef %s product;", p.type);
+    put(e, "%s sums[product::COUNT];", sum_type(type.elem));
+    put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
+    put(e, "const dot_range of_a = {m_first - top, m_last - top, k_first, k_last};");
+    put(e, "const dot_range of_b = {n_first - left, n_last - left, k_first, k_last};");
+    put(e, "product::add(sums, gather_a, gather_b, of_a, of_b, %s, thread);", room);
+    put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
+        sum->strides[0], m, n, clear ? "true" : "false");
+    e->depth -= 2;
+    put(e, "    }");
+}
+
+void emit_cuda_dot(emitter *e, tile_op *op)
+{
+    value result = op->results[0];
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    int rank = ta.rank;
+    const int64_t extents[2] = {ta.dims[rank - 2], tb.dims[rank - 1]};
+    matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
+    product p;
+    bool has_product = choose_product(e, op, &left, &right, &p);
+    put(e, "{");
+    e->depth++;
+    put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
+    if (gather_is_wanted(e, op)) {
+        matrix sum = dot_operand_matrix(e, result);
+        put_gathered(e, op, &sum, extents, op->operand_count < 3);
+    } else if (e->cuda->resident[result]) {
+        CHECK(has_product);
+        e->cuda->resident[result] = p.type;
+        put_add(e, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
+                &right, rank, room_for(e, p.room_bytes), false);
+    } else {
+        matrix sum = dot_operand_matrix(e, result);
+        if (rank == 3) {
+            const char *inside = batch_test(e, &left, &right);
+            put(e, "const long k_end = k_last;");
+            put(e, "for (long batch = 0; batch < %s; batch++) {", extent_text(e, tile_type_of(e->k, result).dims[0]));
+            e->depth++;
+            if (*inside) put(e, "k_last = 1%s ? k_end : k_first;", inside);
+            left.pointer = arena_print(e->memory, "%s + batch * %s", left.pointer, left.strides[0]);
+            right.pointer = arena_print(e->memory, "%s + batch * %s", right.pointer, right.strides[0]);
+            sum.pointer = arena_print(e->memory, "%s + batch * (%s)", sum.pointer, sum.strides[0]);
+        }
+        if (has_product)
+            put_tiles(e, op, &p, &left, &right, &sum, extents, op->operand_count < 3);
+        else
+            put_plain(e, op, &left, &right, &sum, extents, op->operand_count < 3);
+        if (rank == 3) {
+            e->depth--;
+            put(e, "}");
+        }
+    }
+    e->depth--;
+    put(e, "}");
+}
+
+/* ---- loops of products ---- */
+
+static const tile_block *block_of(const tile_kernel *k, const tile_op *op, int *at)
+{
+    for (int p = 0; p < k->phase_count; p++)
+        for (*at = 0; *at < k->phases[p]->op_count; ++*at)
+            if (k->phases[p]->ops[*at] == op) return k->phases[p];
+    return NULL;
+}
+
+/* Is the value computed before op `at` of the block? */
+static bool is_before(const emitter *e, const tile_block *block, int at, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    if (!op || op->code == OP_CONST || op->code == OP_ARG) return true;
+    for (int i = 0; i < at; i++)
+        if (block->ops[i] == op) return true;
+    return false;
+}
+
+/* Tiles as large as the product's that are loaded behind it (an optimiser's moments, what is added) are asked for now: the
+ * memory brings them into the L2 while the block multiplies. */
+static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type)
+{
+    int at;
+    const tile_block *block = type->dims[0] * type->dims[1] < ASK_TILE ? NULL : block_of(e->k, loop, &at);
+    for (int i = at + 1; block && i < block->op_count; i++) {
+        tile_op *op = block->ops[i], *load;
+        bool swapped, known = op->code == OP_LOAD;
+        tile_type loaded = known ? tile_type_of(e->k, op->results[0]) : (tile_type){0};
+        if (!known || !tile_shape_same(&loaded, type)) continue;
+        for (int o = 0; o < op->operand_count; o++) known &= is_before(e, block, at, op->operands[o]);
+        if (!known || !dot_operand_is_direct(e, op->results[0], &load, &swapped) || load != op || swapped) continue;
+        matrix m = dot_operand_matrix(e, op->results[0]);
+        if (m.ok || m.digits || m.limits[0][0] || m.limits[1][0] || !is_unit(m.strides[1])) continue;
+        const char *rows = extent_text(e, type->dims[0]), *columns = extent_text(e, type->dims[1]);
+        put(e, "%s(%s, %s, %s, %s, %s, %s, thread, threads);", need(e, "ask_rows"), m.pointer, m.strides[0], rows,
+            m.limits[0][1] ? m.limits[0][1] : rows, columns, m.limits[1][1] ? m.limits[1][1] : columns);
+    }
+}
+
+void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero)
+{
+    tile_type type = tile_type_of(e->k, loop->results[0]);
+    int number = buffer_for(e, loop->regions[0]->args[1]);
+    e->buffer_of[dot->results[0]] = number;
+    for (int i = 0; i < 2; i++) {
+        tile_op *load;
+        bool swapped;
+        CHECK(dot_operand_is_direct(e, dot->operands[i], &load, &swapped));
+        e->array_used[load->attr.access.array] = true;
+        hazard_by_many(e, load);
+    }
+    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
+    hazard_buffer(e, number, true);
+    hazard_commit(e);
+    e->cuda->has_dot = true;
+    put(e, "{");
+    e->depth++;
+    put_ask_ahead(e, loop, &type);
+    dot_put_depth(e, loop);
+    matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
+    matrix sum = dot_operand_matrix(e, dot->results[0]);
+    product p;
+    put_reach(e, &left, &right, 2, type.dims, "depth");
+    if (gather_is_wanted(e, dot))
+        put_gathered(e, dot, &sum, type.dims, from_zero);
+    else if (choose_product(e, dot, &left, &right, &p))
+        put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
+    else
+        put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
+    e->depth--;
+    put(e, "}");
+}
+
+/* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */
+static tile_op *only_product(const emitter *e, const tile_op *loop, int number)
+{
+    const tile_block *body = loop->regions[0];
+    value argument = body->args[number + 1], next = body->ops[body->op_count - 1]->operands[number];
+    tile_op *op = tile_def(e->k, next);
+    if (!op || op->code != OP_DOT || op->operand_count < 3 || op->operands[2] != argument) return NULL;
+    if (gather_is_wanted(e, op)) return NULL;
+    if (e->uses[argument] != 1 || e->uses[next] != 1 || tile_type_of(e->k, next).rank != 2) return NULL;
+    for (int i = 0; i < body->op_count; i++)
+        if (body->ops[i] == op) return op;
+    return NULL;
+}
+
+/* Calls visit for each product of the loop whose sums fit into registers. */
+static void each_resident(emitter *e, const tile_op *loop,
+                          void visit(emitter *e, value result, value argument, dtype t))
+{
+    int sums = 0;
+    for (int r = 0; r < loop->result_count; r++) {
+        tile_op *op = only_product(e, loop, r);
+        product p;
+        if (!op || !choose_product(e, op, NULL, NULL, &p)) continue;
+        tile_type type = tile_type_of(e->k, op->results[0]);
+        if (type.dims[0] < 0 || type.dims[1] < 0 || type.dims[0] > p.rows || type.dims[1] > p.columns) continue;
+        sums += p.sums;
+        if (sums > MOST_SUMS) return;
+        visit(e, op->results[0], loop->regions[0]->args[r + 1], tile_type_of(e->k, op->operands[0]).elem);
+    }
+}
+
+static const char *accumulator_memory(emitter *e, value argument, bool writes)
+{
+    int number = buffer_for(e, argument);
+    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
+    hazard_buffer(e, number, writes);
+    hazard_commit(e);
+    return buffer_touch(e, number);
+}
+
+static void put_resume(emitter *e, value result, value argument, dtype t)
+{
+    tile_type type = tile_type_of(e->k, result);
+    const char *memory = accumulator_memory(e, argument, false), *n = extent_text(e, type.dims[1]);
+    need(e, "dot_finish");
+    e->cuda->resident[result] = "";
+    put(e, "%s sums_%u[product_%u::COUNT];", sum_type(t), result, result);
+    put(e, "dot_resume<product_%u>(sums_%u, %s, %s, %s, %s, thread);", result, result, memory, n,
+        extent_text(e, type.dims[0]), n);
+}
+
+static void put_finish(emitter *e, value result, value argument, dtype t)
+{
+    tile_type type = tile_type_of(e->k, result);
+    const char *memory = accumulator_memory(e, argument, true), *n = extent_text(e, type.dims[1]);
+    put(e, "dot_finish<product_%u>(sums_%u, %s, %s, 0, 0, %s, %s, true, thread);", result, result, memory, n,
+        extent_text(e, type.dims[0]), n);
+}
+
+size_t cuda_dot_enter(emitter *e, const tile_op *loop)
+{
+    size_t place = e->out->length;
+    each_resident(e, loop, put_resume);
+    if (e->out->length > place && loop->result_count == 1) {
+        tile_type type = tile_type_of(e->k, loop->results[0]);
+        put_ask_ahead(e, loop, &type);
+    }
+    return place;
+}
+
+/* Which product it is was only known inside the loop: its name goes before. */
+static void put_type(emitter *e, value result, value argument, dtype t)
+{
+    put(e, "typedef %s product_%u;", e->cuda->resident[result], result);
+}
+
+void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place)
+{
+    text *out = e->out, types = {0}, rest = {0};
+    each_resident(e, loop, put_finish);
+    e->out = &types;
+    each_resident(e, loop, put_type);
+    e->out = out;
+    if (!types.length) return;
+    text_add(&rest, out->data + place);
+    out->length = place;
+    out->data[place] = 0;
+    text_add(out, text_get(&types));
+    text_add(out, text_get(&rest));
+    text_free(&types);
+    text_free(&rest);
+}

@@ -1,0 +1,174 @@
+/*
+ * Layouts: how the positions of a pass lie over the threads of a team, and where kept tiles live.
+ *
+ * A pass has loop axes. Some of them are its *rows* (the axes that a fold keeps); the others, flattened in order, are
+ * its *inner* index, the last of them the vector axis. Rows go over parts of the team, the inner index
+ * over the `inner_threads` of a part, `vector` neighbouring elements each, `repeats` times:
+ *     inner = (repeat * inner_threads + thread of the part) * vector + element
+ * A row that may begin between two vectors is *shifted*: its positions begin at the vector in memory that has its first
+ * element, the first and the last vector have elements that are not the row's.
+ * The result of a fold over the inner axes is a slice: one value a row, the same in all threads of the part.
+ * All passes of one phase with the same loops and rows have one layout, so that a kept tile that is only touched at its
+ * own place can stay in registers. Anything else goes through shared memory, or scratch in global memory.
+ *
+ * Emission runs twice: the first run collects passes, accesses and touches of kept tiles (this file's input), then
+ * layout_decide chooses, then the second run writes the text. Both runs plan alike, so buffers keep their numbers.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_CUDA_LAYOUT_H
+#define QUERN_EMIT_CUDA_LAYOUT_H
+
+#include "emit/cuda/text.h"
+
+typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
+
+enum { MOST_THREADS = 1024, MOST_CLUSTER = 8, ROW_REGISTERS = 32, SHARED_FOR_FOLDS = 6144, SHARED_FOR_SCANS = 16384 };
+
+typedef struct team {
+    team_kind kind;
+    int threads; /* of a team, when constant; 0: from row_param when launched */
+    int block;   /* LANES: threads of a block; others: the most that a block has (launch bounds) */
+    /* Run-time sizes: a thread takes `share` elements of a row whose length is parameter row_param. */
+    int row_param; /* -1: none */
+    int share;
+    int over;           /* positions before a row that begins between two vectors: they count as its own */
+    int64_t bound;      /* the longest row that this text serves */
+    int cluster;        /* CLUSTER: so many blocks; 0: as many as the row needs when launched */
+    bool one_team;      /* GRID: all blocks on one program; else as many blocks as hold a row */
+    const char *reason; /* for show --stage layout */
+} team;
+
+typedef struct pass_layout { /* of all passes with these loops and rows */
+    int loop_count;
+    int64_t loops[MAX_RANK];
+    unsigned row_axes; /* bit k: loop axis k is a row */
+    bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns, or rows across memory */
+    /* what the first run saw */
+    int want_vector;                  /* the widest access that is aligned, in elements; 1: none */
+    int wide, narrow;                 /* accesses of elements that are aligned for vectors, and others */
+    int want_window, windows;         /* of loads that windows take by vectors: the widest, how many */
+    int narrow_stores, spread_stores; /* of single elements; those of them that threads can exchange */
+    int want_shift;                   /* ... of those that may begin anywhere, side by side; 1: none */
+    int first_group;                  /* that has it */
+    int along_rows, along_inner;      /* accesses whose neighbours in memory are neighbouring rows, or of one row */
+    const tile_op *lead;              /* the access of that group whose vectors are aligned by a shift; NULL: none */
+    bool nested, even;                /* that group is inside a loop or a branch; has rows that are aligned */
+    int number;
+    int digits; /* positions are taken apart: vectors of at most so many elements are not; 0: they are not */
+    struct pass_layout *leader; /* of the layouts that share a loop over rows; itself, or another */
+    int weight;                 /* of its sinks */
+    /* what was decided */
+    int vector;
+    bool turned;       /* row_fast was decided here */
+    bool shifted;      /* positions begin before the row, at a whole vector of `lead` */
+    bool spreads;      /* threads exchange single elements before they are stored */
+    bool shift_put;    /* while emitting: `shift` is declared */
+    int inner_threads; /* constant; 0: all threads of the team */
+    int repeats;       /* constant; 0: a loop with a run-time end */
+} pass_layout;
+
+typedef enum home_kind { HOME_SHARED, HOME_REGISTERS, HOME_SCRATCH } home_kind;
+
+typedef struct kept { /* by buffer number */
+    home_kind kind;
+    /* what the first run saw */
+    bool touched, elsewhere; /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
+    bool across;             /* read or written along another axis than its last: rows are padded */
+    bool plain;              /* something needs it row-major without gaps */
+    bool pinned;             /* it has to be in shared memory */
+    bool many_groups;        /* touched by more than one group */
+    int ahead; /* a load whose address follows from the count of the loop around it: elements side by side; 0: no */
+    const pass_layout *layout; /* of the touches at the own place */
+    int group;
+    int loaded_in;   /* the pass that loads it before its other work; 0: none */
+    const char *why; /* of `elsewhere` */
+    /* what was decided */
+    int64_t bytes;    /* constant size; 0: from extents */
+    int64_t offset;   /* in shared memory, when everything before it is constant */
+    int pad;          /* elements added to each row */
+    int in_registers; /* REGISTERS: so many repeats; the rest in slots of shared memory, each thread its own */
+    int slots_before; /* bytes of a thread's slots before this tile's; all slots follow the constant part */
+    bool comes_ahead; /* all of it in slots, twice: the next trip's comes while this one's is used */
+} kept;
+
+/* Who makes an access: for each element the thread that has its position; the first thread of those that have its row,
+ * or of all; several. */
+typedef enum threads_of_touch { THREADS_OWN, THREADS_LEAD, THREADS_MANY } threads_of_touch;
+
+typedef struct touch { /* of memory that other threads may touch: cuda/hazard.c */
+    int buffer;        /* a kept tile; 0: an array, accessed by op */
+    bool writes;
+    threads_of_touch threads;
+    const tile_op *op;
+    const pass_layout *layout; /* unless MANY; NULL: no loops */
+    place at;
+} touch;
+
+typedef struct hazards {
+    touch *items;
+    int count, capacity;
+} hazards;
+
+typedef struct online { /* top = max(from), sum = sum(exponent), exponent = exp(from - top): cuda/online.c */
+    value top, sum, exponent, from;
+    int64_t length;  /* of the row, like tile_type.dims */
+    bool takes_home; /* exponent goes where `from` was */
+    bool was_kept;   /* exponent, before that was decided */
+} online;
+
+typedef struct cuda_state { /* of one phase */
+    const cuda_target *target;
+    bool deciding; /* the first run */
+    const struct cuda_state
+        *before; /* of the phase whose last block goes on with this one; NULL: a launch of its own */
+    team team;
+    pass_layout **layouts;
+    int layout_count, layout_capacity;
+    kept *kept; /* by buffer number */
+    int kept_count;
+    int group;             /* number of the group being emitted */
+    struct {               /* by pass_number: 4-byte registers of one position that loads before the others take */
+        int early, direct; /* direct: into the registers of a kept tile */
+    } * loads;
+    int load_count;
+    bool no_wide;                    /* teams beyond a warp were tried, and need barriers */
+    bool no_large;                   /* likewise clusters and grids */
+    bool needs_broadcast;            /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
+    bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
+    int scans;                       /* in registers, emitted so far */
+    const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
+    bool any_fold, has_position; /* has_position: argmax, argmin */
+    bool stores_rows;            /* some pass writes elements of its rows */
+    const tile_op *loop;         /* whose body is being emitted; NULL: none, or a branch of it */
+    value *ahead;                /* loads of its body that come a trip ahead */
+    int ahead_count, ahead_capacity;
+    online *online; /* of the block that is being emitted */
+    int online_count;
+    bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
+    int spread_bytes;                                         /* ... of a thread, for stores that are exchanged */
+    int weight;                                               /* of the heaviest sink */
+    int live_registers;                                       /* of kept tiles, at most at once */
+    int least_blocks;            /* blocks of a multiprocessor that the registers are cut for */
+    int64_t shared_bytes;        /* of a team, constant part */
+    int slot_bytes;              /* of a thread, in shared memory */
+    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
+    hazards log;                 /* since the phase began */
+    hazards left;                /* open where a program ends early */
+    bool in_map;                 /* inside a region of single elements */
+    int nesting;                 /* loops and branches around what is being emitted */
+    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
+} cuda_state;
+
+/* layout.c */
+pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+void layout_touch(emitter *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
+void layout_touch_elsewhere(emitter *e, int buffer, const char *why);
+void layout_know_buffers(emitter *e);
+qn_status layout_decide(emitter *e, qn_error *error);
+int layout_unroll(const emitter *e, const pass_layout *l);
+void layout_same_rows(pass_layout *a, pass_layout *b);
+int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
+int64_t dimension_bound(const emitter *e, int64_t dim);
+bool row_parameter(const emitter *e, int64_t dim, int *param); /* a run-time extent that is an argument */
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * Printing loop programs as CUDA C; cuda/emit.c calls it for phases that have a schedule.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_EMIT_CUDA_LOOPS_H
+#define QUERN_EMIT_CUDA_LOOPS_H
+
+#include "emit/cuda/nest.h"
+#include "loops/loops.h"
+
+/* The function of the program's phase, appended; what it needs of the prelude is noted in e. */
+void emit_cuda_loops(emitter *e, const loop_program *program, text *functions);
+
+/* cuda/emit.c: declarations of the arrays, extents and strides that the body names. */
+void cuda_put_arrays(emitter *e, const char *body);
+/* The schedule of a phase on this target; NULL: it goes the older way, *why as of schedule_phase. */
+const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
+                              const char **why);
+
+#endif

@@ -1,0 +1,360 @@
+/*
+ * A group of passes as CUDA text. In: a group from nest_plan.c and the layouts. Out: one block of statements that all
+ * threads of the team run together.
+ *
+ * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
+ * function of itself. Positions and guards are cuda/positions.c, the loops around chunks cuda/chunks.c.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/nest.h"
+
+#include <string.h>
+
+void cput(cnest *n, int level, const char *format, ...)
+{
+    va_list list;
+    emit_directive(n->e, n->line, &n->level[level]);
+    va_start(list, format);
+    text_print_list(&n->level[level], format, list);
+    va_end(list);
+    text_add(&n->level[level], "\n");
+}
+
+void add_lines(text *to, const char *lines, int depth)
+{
+    while (*lines) {
+        size_t length = strcspn(lines, "\n");
+        for (int i = 0; i < depth && length && *lines != '#'; i++) text_add(to, "    ");
+        text_add_bytes(to, lines, length);
+        text_add(to, "\n");
+        lines += length + (lines[length] == '\n');
+    }
+}
+
+place place_nowhere(void)
+{
+    place at;
+    for (int i = 0; i < MAX_RANK; i++) at.axis[i] = NO_AXIS;
+    return at;
+}
+
+/* ---- sinks ---- */
+
+static bool is_kept_in_registers(const cnest *n, value v)
+{
+    int number = buffer_for(n->e, v);
+    return !n->c->deciding && n->c->kept[number].kind == HOME_REGISTERS;
+}
+
+/* The value of a sink; *done: it is already where it should be. */
+/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
+static value stored_value(const emitter *e, const sink *s)
+{
+    const tile_op *op = tile_def(e->k, s->v);
+    if (s->kind != SINK_STORE || !value_is_virtual(e, s->v) || op->code != OP_CONVERT) return s->v;
+    dtype from = tile_type_of(e->k, op->operands[0]).elem, to = tile_type_of(e->k, s->v).elem;
+    return from == DT_F32 && (to == DT_F16 || to == DT_BF16) ? op->operands[0] : s->v;
+}
+
+static creg sink_value(cnest *n, const sink *s, place at, bool *done)
+{
+    emitter *e = n->e;
+    *done = false;
+    if (s->kind == SINK_KEEP) {
+        const tile_op *op = tile_def(e->k, s->v);
+        if (op->code == OP_LOAD && n->has_inner && is_kept_in_registers(n, s->v)) {
+            caddress a = cuda_access(n, op, at);
+            if (a.level == LEVEL_ELEMENT && a.early) {
+                creg r = {NULL, LEVEL_ELEMENT, false};
+                if (!home_comes_ahead(e, s->v))
+                    r = cuda_load(n, s->v, a, s->v);
+                else
+                    ARENA_PUSH(e->memory, n->c->ahead, n->c->ahead_count, n->c->ahead_capacity, s->v);
+                *done = true;
+                if (!home_is_opened(e, buffer_for(e, s->v))) cuda_remember(n, s->v, at, r); /* else it is read there */
+                return r;
+            }
+            creg r = cuda_load(n, s->v, a, 0);
+            cuda_remember(n, s->v, at, r);
+            return r;
+        }
+        if (op->code == OP_LOAD && n->c->deciding) {
+            caddress a = cuda_access(n, op, at);
+            home_note_ahead(n, s->v, op, &a);
+        }
+        return cuda_compute(n, s->v, at);
+    }
+    creg r = cuda_value(n, stored_value(e, s), at);
+    if (s->kind == SINK_COPY && !r.truth && strchr(r.words, '[')) /* another sink may write that register */
+        r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
+    return r;
+}
+
+static void write_kept(cnest *n, value v, place at, creg r)
+{
+    emitter *e = n->e;
+    int level;
+    const char *home = home_element(n, v, at, true, &level);
+    if (home) {
+        cput(n, level, "%s = %s;", home, creg_words(r));
+        return;
+    }
+    caddress a = cuda_buffer(n, v, at);
+    hazard_buffer(e, buffer_for(e, v), true);
+    cuda_store(n, a, r);
+}
+
+int cuda_sink_level(const cnest *n)
+{
+    return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
+}
+
+/* Does the pass write elements of this array more than once? Then element by element: a vector is stored after all elements. */
+static bool writes_again(const cnest *n, const sink *s)
+{
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        const sink *o = &n->pass->sinks[i];
+        if (o != s && (o->kind == SINK_STORE || o->kind == SINK_ATOMIC) &&
+            o->op->attr.access.array == s->op->attr.access.array && !accesses_apart(n->e, o->op, s->op))
+            return true;
+    }
+    return false;
+}
+
+static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->v);
+    place at = place_own(&type);
+    switch (s->kind) {
+    case SINK_STORE: {
+        caddress to = cuda_access(n, s->op, at);
+        n->c->stores_rows |= n->has_inner;
+        if (writes_again(n, s)) to.width = 1;
+        cuda_store(n, to, r);
+        return;
+    }
+    case SINK_KEEP:
+    case SINK_COPY: write_kept(n, s->result, at, r); return;
+    case SINK_ATOMIC: {
+        creg expected = {0};
+        if (s->op->attr.atomic == ATOMIC_CAS)
+            expected = cuda_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
+        const char *old = e->uses[s->result] ? fresh_name(e, s->result) : NULL;
+        if (old) cput(n, cuda_sink_level(n), "%s %s = 0;", cuda_register_type(type.elem), old);
+        cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
+        if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n), false});
+        return;
+    }
+    case SINK_ASSERT: {
+        const char *bad = arena_print(e->memory, "!(%s)", creg_words(r));
+        for (int i = 1; i < s->op->operand_count; i++) {
+            creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
+            if (!mask.truth) bad = arena_print(e->memory, "%s && %s", bad, mask.words);
+        }
+        bad = cjoin(e, n->has_inner ? element_in(n) : n->row_guard, "&&", bad);
+        cput(n, cuda_sink_level(n), "%s |= %s;", fold->name, bad);
+        return;
+    }
+    case SINK_REDUCE: cuda_fold_add(n, fold, r); return;
+    case SINK_SCALAR: cput(n, cuda_sink_level(n), "%s = %s;", emit_name(e, s->result), creg_words(r)); return;
+    }
+}
+
+/* ---- passes ---- */
+
+static void forget(cnest *n, int level)
+{
+    int kept = 0;
+    for (int i = 0; i < n->memo_count; i++)
+        if (!n->memos[i].result.truth && n->memos[i].result.level <= level) n->memos[kept++] = n->memos[i];
+    n->memo_count = kept;
+    kept = 0;
+    for (int i = 0; i < n->name_count; i++)
+        if (n->names[i].level <= level) n->names[kept++] = n->names[i];
+    n->name_count = kept;
+}
+
+static void find_map(emitter *e, value v, const place *at, void *context)
+{
+    const tile_op *op = tile_def(e->k, v);
+    (void)at;
+    if (op && op->code == OP_MAP) *(bool *)context = true;
+}
+
+/* Bodies that are worth a branch around them. Others run for positions that do not exist, and do nothing there. A `map`
+ * always is: it may loop, and need not end for such positions. */
+static bool is_heavy(const cnest *n)
+{
+    enum { HEAVY_BODY = 150 };
+    int weight = 0;
+    bool maps = false;
+    for (int i = 0; i < n->pass->sink_count; i++) {
+        weight += sink_weight(n->e, &n->pass->sinks[i]);
+        walk_sink(n->e, &n->pass->sinks[i], find_map, &maps);
+    }
+    return maps || weight > HEAVY_BODY;
+}
+
+static void begin_chunks(cnest *n)
+{
+    const pass_layout *l = n->layout;
+    n->unroll = layout_unroll(n->e, l);
+    bool several = n->unroll > 1 && l->repeats != 1;
+    n->slot = several ? "u" : "0";
+    n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
+    n->early_used = n->copies = false;
+    n->opened_count = n->split = 0;
+    n->slotted = false;
+    n->hit = NULL;
+    cuda_set_guards(n);
+    n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
+    n->loose = l->shifted && n->in;
+    n->asks_inside = false;
+    n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
+}
+
+static void emit_pass(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->pass;
+    cfold *folds = ARENA_ARRAY(e->memory, cfold, pass->sink_count);
+    creg *values = ARENA_ARRAY(e->memory, creg, pass->sink_count);
+    bool *done = ARENA_ARRAY(e->memory, bool, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++)
+        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
+            folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
+    n->in = NULL;
+    n->loose = false;
+    n->folds = folds;
+    windows_find(n);
+    if (n->has_inner) begin_chunks(n);
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        tile_type type = tile_type_of(e->k, s->v);
+        n->line = s->op->line;
+        done[i] = cuda_fold_pairs(n, &folds[i]);
+        if (!done[i]) values[i] = sink_value(n, s, place_own(&type), &done[i]);
+    }
+    for (int i = 0; i < pass->sink_count; i++) {
+        n->line = pass->sinks[i].op->line;
+        if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
+    }
+    if (n->has_inner) cuda_chunks(n);
+    text_clear(&n->level[LEVEL_CHUNK]);
+    text_clear(&n->level[LEVEL_ELEMENT]);
+    text_clear(&n->early);
+    text_clear(&n->late);
+    text_clear(&n->arrays);
+    forget(n, LEVEL_ROW);
+    cuda_folds_join(n, folds, pass->sink_count);
+    for (int i = 0; i < pass->sink_count; i++) {
+        n->line = pass->sinks[i].op->line;
+        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) cuda_fold_end(n, &folds[i]);
+    }
+}
+
+/* The axes that a fold keeps, when they are not the outer ones. */
+static bool is_column_fold(const emitter *e, const group *g, unsigned *rows)
+{
+    if (g->pass_count != 1 || g->passes[0].sink_count != 1) return false;
+    const sink *s = &g->passes[0].sinks[0];
+    if (s->kind != SINK_REDUCE || s->fold_axis != NO_AXIS) return false;
+    tile_type type = tile_type_of(e->k, s->v);
+    place own = place_own(&type);
+    *rows = 0;
+    for (int i = 0; i < type.rank; i++)
+        if (own.axis[i] != NO_AXIS && !(s->op->attr.axis_set >> i & 1)) *rows |= 1u << own.axis[i];
+    return true;
+}
+
+static void take_layout(cnest *n, pass_layout *l)
+{
+    n->layout = l;
+    n->has_rows = l->row_axes != 0;
+    n->has_inner = l->row_axes != (1u << l->loop_count) - 1;
+    int last = -1;
+    for (int axis = 0; axis < l->loop_count; axis++) {
+        n->role[axis] = l->row_axes >> axis & 1 ? ROLE_ROW : ROLE_INNER;
+        if (n->role[axis] == ROLE_INNER) last = axis;
+    }
+    if (last >= 0) n->role[last] = ROLE_VECTOR;
+}
+
+cnest cuda_nest_of(emitter *e, pass_layout *l)
+{
+    cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
+    take_layout(&n, l);
+    cuda_set_guards(&n);
+    n.in = n.chunk_guard ? "in" : NULL;
+    return n;
+}
+
+static void choose_layout(cnest *n, unsigned rows, bool column_fold)
+{
+    const pass_nest *pass = n->pass;
+    bool fast = column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
+    take_layout(n, layout_find(n->e, pass->loops, pass->loop_count, rows, fast));
+    if (!n->c->deciding) return;
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        n->c->weight = MAXIMUM(n->c->weight, sink_weight(n->e, s));
+        if (n->has_inner && (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)) n->c->any_fold = true;
+    }
+}
+
+static void declare_results(emitter *e, const group *g)
+{
+    for (int p = 0; p < g->pass_count; p++) {
+        for (int i = 0; i < g->passes[p].sink_count; i++) {
+            const sink *s = &g->passes[p].sinks[i];
+            put_line_comment(e, s->op);
+            if (s->kind != SINK_SCALAR && s->kind != SINK_REDUCE) continue;
+            tile_type type = tile_type_of(e->k, s->result);
+            if (!type.rank) put(e, "%s %s;", cuda_register_type(type.elem), emit_name(e, s->result));
+            online_declare(e, s->result);
+        }
+    }
+}
+
+/* How far the first element of the row lies behind a vector of its lead, before the first group that goes by it. */
+static void put_shift(emitter *e, pass_layout *l)
+{
+    if (!l || !l->shifted || l->shift_put) return;
+    l->shift_put = true;
+    /* A row without elements is not shifted: nothing of its first vector is its own, and it may lie nowhere. */
+    put(e, "const int shift%d = %s > 0 ? (int)((unsigned long)(%s) / %d %% %d) : 0; /* behind a whole vector */",
+        l->number, extent_text(e, l->loops[0]), cuda_lead_pointer(e, l->lead),
+        dtypes[e->k->params[l->lead->attr.access.array].elem].size_bytes, l->vector);
+}
+
+void cuda_group(emitter *e, const group *g)
+{
+    cnest n = {.e = e, .c = e->cuda, .group = g, .slot = "0", .repeat = "0"};
+    n.c->group++;
+    unsigned rows = (1u << g->outer) - 1;
+    bool column_fold = is_column_fold(e, g, &rows);
+    declare_results(e, g);
+    pass_layout **layouts = ARENA_ARRAY(e->memory, pass_layout *, g->pass_count + 1);
+    for (int p = 0; p < g->pass_count; p++) {
+        n.pass = &g->passes[p];
+        pass_layout *before = n.layout;
+        choose_layout(&n, rows, column_fold);
+        layouts[p] = n.layout;
+        if (before && rows) layout_same_rows(before, n.layout);
+        if (!p) cuda_rows_begin(&n);
+        e->pass_number++;
+        emit_pass(&n);
+    }
+    text body = cuda_rows_end(&n);
+    hazard_commit(e);
+    for (int p = 0; p < g->pass_count; p++) put_shift(e, layouts[p]);
+    put(e, "{");
+    add_lines(e->out, text_get(&body), e->depth + 1);
+    put(e, "}");
+    text_free(&body);
+    for (int i = 0; i < LEVEL_COUNT; i++) text_free(&n.level[i]);
+    text_free(&n.early);
+    text_free(&n.late);
+    text_free(&n.arrays);
+}

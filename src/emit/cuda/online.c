@@ -1,0 +1,200 @@
+/*
+ * Maximum, exponentials and their sum over a row with one exchange between threads instead of two.
+ *
+ * In: a block in which m = max(a), z = sum(exp(a - m)), over one long axis. Out: the fold of m ends at the warp; the
+ * exponentials are taken relative to that maximum of the warp, and the fold of z exchanges pairs (maximum, sum) and
+ * scales each by exp(its maximum - the row's). Afterwards m and z are the row's, and exponentials that were kept are
+ * multiplied by the scale of their warp when they are read. They take over the home of `a` where nothing else needs it,
+ * so that a row in registers and shared memory is not held twice.
+ * The results differ by rounding alone, so precise kernels are left as they are. A row of -inf alone gives NaN, as it
+ * should; a warp of -inf alone counts nothing.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/nest.h"
+
+enum { SHORT_ROW = 16384, MOST_ONLINE = 8 }; /* shorter ones gain nothing, and have no register to spare */
+
+/* ---- which ---- */
+
+static value through_shapes(const emitter *e, value v)
+{
+    for (;;) {
+        const tile_op *op = tile_def(e->k, v);
+        if (!op || (op->code != OP_BROADCAST && op->code != OP_RESHAPE)) return v;
+        v = op->operands[0];
+    }
+}
+
+static const tile_op *fold_of(const emitter *e, value v, fold_kind fold)
+{
+    const tile_op *op = tile_def(e->k, v);
+    bool right = op && op->code == OP_REDUCE && op->attr.fold == fold && !tile_type_of(e->k, v).rank &&
+                 tile_type_of(e->k, v).elem == DT_F32;
+    return right ? op : NULL;
+}
+
+static bool match(const emitter *e, value sum, online *out)
+{
+    const tile_op *add = fold_of(e, sum, FOLD_SUM);
+    const tile_op *exponent = add ? tile_def(e->k, add->operands[0]) : NULL;
+    if (!exponent || exponent->code != OP_EXP || exponent->flags & F_PRECISE) return false;
+    const tile_op *less = tile_def(e->k, exponent->operands[0]);
+    if (!less || less->code != OP_SUB || less->flags & F_PRECISE) return false;
+    value from = less->operands[0], top = through_shapes(e, less->operands[1]);
+    const tile_op *most = fold_of(e, top, FOLD_MAX);
+    if (!most || most->operands[0] != from) return false;
+    tile_type type = tile_type_of(e->k, from);
+    int64_t loops[MAX_RANK];
+    if (loops_of(&type, loops) != 1 || dimension_bound(e, loops[0]) <= SHORT_ROW) return false;
+    const tile_op *load = tile_def(e->k, from);
+    *out = (online){.top = top, .sum = sum, .exponent = add->operands[0], .from = from, .length = loops[0]};
+    out->takes_home = load && load->code == OP_LOAD && e->uses[from] == 2 && e->uses[exponent->operands[0]] == 1 &&
+                      e->uses[out->exponent] > 1;
+    return true;
+}
+
+void online_mark(emitter *e, const tile_block *b)
+{
+    cuda_state *c = e->cuda;
+    c->online = NULL; /* the caller has those of the block around this one */
+    c->online_count = 0;
+    if (e->k->precise) return;
+    for (int i = 0; i < b->op_count && c->online_count < MOST_ONLINE; i++) {
+        const tile_op *op = b->ops[i];
+        online found;
+        if (op->code != OP_REDUCE || !match(e, op->results[0], &found)) continue;
+        if (!c->online) c->online = ARENA_ARRAY(e->memory, online, MOST_ONLINE);
+        found.was_kept = e->force[found.exponent];
+        if (found.takes_home) e->force[found.exponent] = true;
+        c->online[c->online_count++] = found;
+    }
+}
+
+static const sink *sink_of(const item *it, value result)
+{
+    const group *g = it->group;
+    if (it->kind != ITEM_GROUP || g->outer != 0 || g->pass_count != 1) return NULL;
+    for (int i = 0; i < g->passes[0].sink_count; i++)
+        if (g->passes[0].sinks[i].kind == SINK_REDUCE && g->passes[0].sinks[i].result == result)
+            return &g->passes[0].sinks[i];
+    return NULL;
+}
+
+static bool is_used(const tile_op *op, value v)
+{
+    for (int i = 0; i < op->operand_count; i++)
+        if (op->operands[i] == v) return true;
+    return false;
+}
+
+/* Between the folds, and beside the second, nothing may ask for the row's maximum. */
+static bool fits(const emitter *e, const plan *p, const online *o)
+{
+    int first = 0, last;
+    while (first < p->count && !sink_of(&p->items[first], o->top)) first++;
+    for (last = first + 1; last < p->count && !sink_of(&p->items[last], o->sum); last++)
+        if (p->items[last].kind != ITEM_SCALAR || is_used(p->items[last].op, o->top)) return false;
+    if (last >= p->count) return false;
+    const pass_nest *pass = &p->items[last].group->passes[0];
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        bool own = (s->kind == SINK_REDUCE && s->result == o->sum) || (s->kind == SINK_KEEP && s->v == o->exponent);
+        if (!own) return false;
+    }
+    return !o->takes_home || e->force[o->from];
+}
+
+bool online_check(emitter *e, const plan *p)
+{
+    cuda_state *c = e->cuda;
+    int kept = 0;
+    bool good = true;
+    for (int i = 0; i < c->online_count; i++) {
+        online o = c->online[i];
+        if (fits(e, p, &o)) {
+            c->online[kept++] = o;
+            if (o.takes_home) e->buffer_of[o.exponent] = buffer_for(e, o.from);
+        } else if (o.takes_home && !o.was_kept) {
+            e->force[o.exponent] = good = false; /* to be planned again */
+        }
+    }
+    c->online_count = kept;
+    return good;
+}
+
+const online *online_find(const cuda_state *c, value v)
+{
+    for (int i = 0; i < c->online_count; i++)
+        if (c->online[i].top == v || c->online[i].sum == v || c->online[i].exponent == v) return &c->online[i];
+    return NULL;
+}
+
+/* ---- text ---- */
+
+static const char *least_text(emitter *e)
+{
+    return cuda_number(e, DT_F32, fold_identity(FOLD_MAX, DT_F32));
+}
+
+void online_declare(emitter *e, value top)
+{
+    const online *o = online_find(e->cuda, top);
+    if (o && o->top == top) put(e, "float %s_warp, %s_scale;", emit_name(e, top), emit_name(e, top));
+}
+
+/* The maximum of the warp; where that is -inf exponentials are taken of the elements themselves, and are 0. */
+static void end_top(cnest *n, const online *o, const cfold *f)
+{
+    emitter *e = n->e;
+    const char *top = emit_name(e, o->top);
+    cput(n, LEVEL_ROW, "%s_warp = %s(%s, 32, 0xffffffffu);", top, need(e, "lanes_fold_max_f32"), f->name);
+    cput(n, LEVEL_ROW, "%s = %s_warp == %s ? 0.0f : %s_warp;", top, top, least_text(e), top);
+}
+
+static void end_sum(cnest *n, const online *o, const cfold *f)
+{
+    emitter *e = n->e;
+    const team *team = &n->c->team;
+    const char *top = emit_name(e, o->top), *sum = f->name;
+    const char *threads = team->threads ? arena_print(e->memory, "%d", team->threads) : "(int)blockDim.x";
+    n->c->online_room = true;
+    cput(n, LEVEL_ROW, "online_turn ^= 1;");
+    cput(n, LEVEL_ROW, "%s = %s_warp;", top, top);
+    if (team->kind == TEAM_CLUSTER) {
+        cput(n, LEVEL_ROW, "cluster_meet(met);");
+        cput(n, LEVEL_ROW, "%s(&%s, &%s, online_room[online_turn]);", need(e, "cluster_online"), top, sum);
+    } else {
+        cput(n, LEVEL_ROW, "%s(&%s, &%s, online_room[online_turn], %s);", need(e, "block_online"), top, sum, threads);
+    }
+    if (team->kind == TEAM_GRID) {
+        n->c->fold_room = true;
+        cput(n, LEVEL_ROW, "fold_turn ^= 1, online_turn ^= 1;");
+        cput(n, LEVEL_ROW,
+             "%s(&%s, &%s, team_parts + fold_turn * team_blocks, team_word, team_rank, team_blocks, "
+             "online_room[online_turn]);",
+             need(e, "grid_online"), top, sum);
+    }
+    cput(n, LEVEL_ROW, "%s_scale = %s(%s_warp, %s);", top, need(e, "online_scale"), top, top);
+    cput(n, LEVEL_ROW, "if (%s == %s && %s > 0) %s = %s - %s;", top, least_text(e), extent_text(e, o->length), sum, top,
+         top);
+}
+
+bool online_end(cnest *n, const cfold *f)
+{
+    const online *o = f->sink->kind == SINK_REDUCE ? online_find(n->c, f->sink->result) : NULL;
+    if (!o) return false;
+    CHECK(n->c->team.kind != TEAM_LANES && !n->layout->row_axes);
+    if (f->sink->result == o->top)
+        end_top(n, o, f);
+    else
+        end_sum(n, o, f);
+    return true;
+}
+
+creg online_scaled(cnest *n, value v, creg r)
+{
+    const online *o = online_find(n->c, v);
+    if (!o || o->exponent != v) return r;
+    return cuda_define(n, v, DT_F32, r.level,
+                       arena_print(n->e->memory, "%s * %s_scale", r.words, emit_name(n->e, o->top)));
+}

@@ -1,0 +1,231 @@
+/*
+ * Positions and guards of a pass, as CUDA text: which row and which elements a thread has, and when they exist. In: a nest
+ * with its layout. Out: declarations of positions, loops over rows, conditions.
+ *
+ * Loops over rows have the same number of trips in all threads, because folds may hold barriers; a thread without a row
+ * goes along under `row_guard`.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+int axis_level(const cnest *n, int axis)
+{
+    return n->role[axis] == ROLE_ROW ? LEVEL_ROW : n->role[axis] == ROLE_INNER ? LEVEL_CHUNK : LEVEL_ELEMENT;
+}
+
+const char *position_text(cnest *n, int axis)
+{
+    if (n->role[axis] == ROLE_VECTOR && n->layout->vector > 1) return arena_print(n->e->memory, "(i%d + v)", axis);
+    return arena_print(n->e->memory, "i%d", axis);
+}
+
+const char *cuda_product_text(cnest *n, unsigned axes, int after)
+{
+    int64_t constant = 1;
+    const char *factor = NULL;
+    for (int axis = after + 1; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        int64_t dim = n->layout->loops[axis];
+        if (dim >= 0)
+            constant *= dim;
+        else
+            factor = emit_name(n->e, (value)-dim);
+    }
+    if (!factor) return arena_print(n->e->memory, "%" PRId64, constant);
+    return constant == 1 ? factor : arena_print(n->e->memory, "%" PRId64 " * %s", constant, factor);
+}
+
+static int64_t product_number(const cnest *n, unsigned axes)
+{
+    int64_t constant = 1;
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        if (n->layout->loops[axis] < 0) return -1;
+        constant *= n->layout->loops[axis];
+    }
+    return constant;
+}
+
+unsigned cuda_inner_axes(const cnest *n)
+{
+    return ((1u << n->layout->loop_count) - 1) & ~n->layout->row_axes;
+}
+
+const char *cuda_index_type(cnest *n, unsigned axes)
+{
+    int64_t most = 1;
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        int64_t bound = dimension_bound(n->e, n->layout->loops[axis]);
+        if (bound > (int64_t)1 << 29 || (most *= MAXIMUM(bound, 1)) > (int64_t)1 << 29) return "long";
+    }
+    return "int";
+}
+
+/* Coordinates of the axes of a set, from their flat index. Unsigned division by a constant is the short one. */
+static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
+{
+    emitter *e = n->e;
+    bool outermost = true;
+    const char *type = cuda_index_type(n, axes);
+    bool narrow = !strcmp(type, "int"), several = axes & (axes - 1);
+    if (narrow && several) flat = arena_print(e->memory, "(unsigned)%s", flat);
+    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        const char *stride = cuda_product_text(n, axes, axis), *words = flat;
+        const char *as = narrow ? "(unsigned)" : "";
+        if (strcmp(stride, "1")) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
+        int64_t dim = n->layout->loops[axis];
+        if (!outermost && dim >= 0)
+            words = arena_print(e->memory, "%s %% %s%" PRId64, words, as, dim);
+        else if (!outermost)
+            words = arena_print(e->memory, "%s %% %s%s", words, as, extent_text(e, dim));
+        text_print(to, "const %s i%d = %s;\n", type, axis, words);
+        outermost = false;
+    }
+}
+
+static const char *threads_text(const cnest *n)
+{
+    return n->c->team.threads ? arena_print(n->e->memory, "%d", n->c->team.threads) : "threads";
+}
+
+const char *cuda_inner_threads(const cnest *n)
+{
+    const pass_layout *l = n->layout;
+    if (l->row_fast) return "part_threads";
+    return l->inner_threads ? arena_print(n->e->memory, "%d", l->inner_threads) : threads_text(n);
+}
+
+void cuda_rows_begin(cnest *n)
+{
+    const pass_layout *l = n->layout;
+    n->row_guard = n->lead = NULL;
+    bool parts = l->inner_threads || l->row_fast;
+    if (!n->has_rows) {
+        if (n->c->team.threads != 1) n->lead = "thread == 0";
+        return;
+    }
+    if (!parts) {
+        if (n->c->team.threads != 1) n->lead = "thread == 0";
+        return;
+    }
+    int64_t rows = product_number(n, l->row_axes);
+    if (l->row_fast) {
+        cput(n, LEVEL_GROUP, "const int part = thread %% %d, part_thread = thread / %d, part_threads = %s / %d;",
+             l->inner_threads, l->inner_threads, threads_text(n), l->inner_threads);
+        n->lead = "part_thread == 0";
+        if (rows < 0 || rows % l->inner_threads) n->row_guard = "row_in";
+    } else {
+        cput(n, LEVEL_GROUP, "const int part = thread / %d, part_thread = thread %% %d;", l->inner_threads,
+             l->inner_threads);
+        n->lead = l->inner_threads > 1 ? "part_thread == 0" : NULL;
+        if (rows < 0 || !n->c->team.threads || rows % (n->c->team.threads / l->inner_threads)) n->row_guard = "row_in";
+    }
+}
+
+text cuda_rows_end(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    text all = n->level[LEVEL_GROUP];
+    n->level[LEVEL_GROUP] = (text){0};
+    if (!n->has_rows) {
+        text_add(&all, text_get(&n->level[LEVEL_ROW]));
+        text_clear(&n->level[LEVEL_ROW]);
+        return all;
+    }
+    const char *rows = cuda_product_text(n, l->row_axes, -1);
+    const char *type = cuda_index_type(n, l->row_axes);
+    text head = {0};
+    if (l->inner_threads || l->row_fast) {
+        const char *step = l->row_fast          ? arena_print(e->memory, "%d", l->inner_threads)
+                           : n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads / l->inner_threads)
+                                                : arena_print(e->memory, "threads / %d", l->inner_threads);
+        text_print(&all, "for (%s rows = 0; rows < %s; rows += %s) {\n", type, rows, step);
+        text_print(&head, "const %s row = rows + part;\n", type);
+        if (n->row_guard) text_print(&head, "const int row_in = row < %s;\n", rows);
+    } else {
+        text_print(&all, "for (%s row = 0; row < %s; row++) {\n", type, rows);
+    }
+    put_coordinates(n, &head, l->row_axes, "row");
+    add_lines(&all, text_get(&head), 1);
+    add_lines(&all, text_get(&n->level[LEVEL_ROW]), 1);
+    text_add(&all, "}\n");
+    text_free(&head);
+    text_clear(&n->level[LEVEL_ROW]);
+    return all;
+}
+
+static int last_axis(const cnest *n, unsigned axes)
+{
+    int axis = n->layout->loop_count - 1;
+    while (!(axes >> axis & 1)) axis--;
+    return axis;
+}
+
+/* Of the place in the space of these axes: that of the only one, or p. */
+static const char *position_name(const cnest *n, unsigned axes)
+{
+    return axes & (axes - 1) ? "p" : arena_print(n->e->memory, "i%d", last_axis(n, axes));
+}
+
+void cuda_positions(cnest *n, text *to)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    unsigned axes = cuda_inner_axes(n);
+    const char *name = position_name(n, axes);
+    const char *thread = l->inner_threads || l->row_fast ? "part_thread" : n->forgets ? "here" : "thread";
+    const char *spread = n->forgets ? "apart" : cuda_inner_threads(n), *repeat = n->repeat;
+    const char *first = l->repeats ? NULL : "c";
+    const char *index = !strcmp(repeat, "0")
+                            ? thread
+                            : arena_print(e->memory, "%s * %s + %s", l->repeats ? repeat : n->slot, spread, thread);
+    if (!l->repeats && !strcmp(n->slot, "0")) index = thread;
+    const char *words = l->vector > 1 ? strchr(index, ' ') ? arena_print(e->memory, "(%s) * %d", index, l->vector)
+                                                           : arena_print(e->memory, "%s * %d", index, l->vector)
+                                      : index;
+    if (first) words = arena_print(e->memory, "%s + %s", first, words);
+    if (l->shifted) words = arena_print(e->memory, "%s - shift%d", words, l->number);
+    text_print(to, "const %s %s = %s;\n", cuda_index_type(n, axes), name, words);
+    if (axes & (axes - 1)) put_coordinates(n, to, axes, name);
+    const char *count = cuda_product_text(n, axes, -1);
+    if (n->in)
+        text_print(to, "const int in = %s;\n", n->all_there ? n->row_guard ? n->row_guard : "1" : n->chunk_guard);
+    if (n->element_guard && n->all_there)
+        text_add(to, "const int whole = 1;\n");
+    else if (n->element_guard && l->shifted)
+        text_print(to, "const int whole = %s >= 0 && %s <= %s(%s) - %d;\n", name, name,
+                   strcmp(cuda_index_type(n, axes), "int") ? "" : "(int)", count, l->vector);
+    else if (n->element_guard)
+        text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
+}
+
+void cuda_set_guards(cnest *n)
+{
+    emitter *e = n->e;
+    const pass_layout *l = n->layout;
+    unsigned axes = cuda_inner_axes(n);
+    const char *name = position_name(n, axes);
+    int64_t count = product_number(n, axes);
+    int inner = l->row_fast        ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
+                : l->inner_threads ? l->inner_threads
+                                   : n->c->team.threads;
+    bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
+    const char *all = cuda_product_text(n, axes, -1);
+    if (count < 0 && !strcmp(cuda_index_type(n, axes), "int")) all = arena_print(e->memory, "(int)(%s)", all);
+    n->chunk_guard = exact ? n->row_guard : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all));
+    int64_t last = l->loops[last_axis(n, axes)];
+    int64_t divisor = count >= 0 ? count : last >= 0 ? last : facts_of(e->facts, (value)-last).divisor;
+    bool even = divisor % l->vector == 0;
+    n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, cuda_product_text(n, axes, -1));
+    if (!l->shifted) return;
+    bool narrow = !strcmp(cuda_index_type(n, axes), "int");
+    n->chunk_guard = arena_print(e->memory, "%s < %s && %s > -%d", name, all, name, l->vector);
+    n->element_guard = narrow ? arena_print(e->memory, "(unsigned)(%s + v) < (unsigned)%s", name, all)
+                              : arena_print(e->memory, "(unsigned long)(%s + v) < (unsigned long)(%s)", name, all);
+}

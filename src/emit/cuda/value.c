@@ -1,0 +1,259 @@
+/*
+ * Values inside a group of passes. In: a value and its place in the loops. Out: the register that holds it, after the
+ * statements that compute it were added at their level.
+ *
+ * Nothing is computed twice at one level: registers are remembered by value and place. A kept tile is read from its
+ * home: a register of this thread, or memory.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/nest.h"
+
+#include <string.h>
+
+void cuda_remember(cnest *n, value v, place at, creg r)
+{
+    cmemo entry = {v, at, r};
+    ARENA_PUSH(n->e->memory, n->memos, n->memo_count, n->memo_capacity, entry);
+}
+
+creg cuda_define(cnest *n, value named, dtype t, int level, const char *words)
+{
+    creg r = {fresh_name(n->e, named), level, false};
+    cput(n, level, "const %s %s = %s;", cuda_register_type(t), r.words, words);
+    return r;
+}
+
+const char *cuda_share(cnest *n, int level, const char *type, const char *words)
+{
+    for (int i = 0; i < n->name_count; i++)
+        if (n->names[i].level == level && !strcmp(n->names[i].words, words)) return n->names[i].name;
+    shared entry = {words, fresh_name(n->e, 0), level};
+    cput(n, level, "%s %s = %s;", type, entry.name, words);
+    ARENA_PUSH(n->e->memory, n->names, n->name_count, n->name_capacity, entry);
+    return entry.name;
+}
+
+const char *creg_words(creg r)
+{
+    return r.truth ? "1" : r.words;
+}
+
+static creg compute_iota(cnest *n, value v, const tile_op *op, place at)
+{
+    dtype t = tile_type_of(n->e->k, v).elem;
+    int axis = at.axis[op->attr.index];
+    if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP, false};
+    return cuda_define(n, v, t, axis_level(n, axis),
+                       arena_print(n->e->memory, "(%s)%s", cuda_register_type(t), position_text(n, axis)));
+}
+
+static creg compute_bound(cnest *n, const tile_op *op, place at)
+{
+    constraint c = constraint_of_bound(n->e, op);
+    return cuda_constraint(n, at.axis[op->attr.index], &c, op->operands[1]);
+}
+
+/* A region of scalars, run for each element. */
+static creg compute_map(cnest *n, value v, const tile_op *op, place at)
+{
+    emitter *e = n->e;
+    int level = LEVEL_GROUP;
+    const char **before = (const char **)e->value_text;
+    const char **texts = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
+    for (int i = 0; i < op->operand_count; i++) {
+        creg r = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        level = MAXIMUM(level, r.truth ? 0 : r.level);
+        texts[op->regions[0]->args[i]] = creg_words(r);
+    }
+    if (before)
+        for (int i = 0; i < e->k->value_count; i++)
+            if (!texts[i]) texts[i] = before[i];
+    creg *results = ARENA_ARRAY(e->memory, creg, op->result_count);
+    for (int r = 0; r < op->result_count; r++) {
+        results[r] = (creg){fresh_name(e, op->results[r]), level, false};
+        cput(n, level, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), results[r].words);
+        cuda_remember(n, op->results[r], at, results[r]);
+    }
+    text body = {0}, *out = e->out;
+    int depth = e->depth;
+    /* Not the region's: what the team has open is neither waited for inside it nor forgotten. */
+    const hazards open = n->c->hazards, now = n->c->now;
+    const bool around = n->c->in_map;
+    n->c->hazards = n->c->now = (hazards){0};
+    n->c->in_map = true;
+    e->out = &body;
+    e->depth = 0;
+    e->value_text = texts;
+    put(e, "{");
+    e->depth++;
+    cuda_block(e, op->regions[0], NULL);
+    const tile_op *yield = op->regions[0]->ops[op->regions[0]->op_count - 1];
+    for (int r = 0; r < op->result_count; r++) put(e, "%s = %s;", results[r].words, emit_name(e, yield->operands[r]));
+    e->depth--;
+    put(e, "}");
+    CHECK(!n->c->hazards.count && !n->c->now.count);
+    n->c->hazards = open;
+    n->c->now = now;
+    n->c->in_map = around;
+    e->out = out;
+    e->depth = depth;
+    e->value_text = before;
+    text_add(&n->level[level], text_get(&body));
+    text_free(&body);
+    for (int r = 0; r < op->result_count; r++)
+        if (op->results[r] == v) return results[r];
+    return results[0];
+}
+
+static creg read_kept(cnest *n, value v, place at);
+
+/* exponent * factor or exponent / factor: the exponent's own scale goes into the factor. False: it is something else. */
+static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg *out)
+{
+    emitter *e = n->e;
+    value exponent = op->operands[0];
+    const online *o = op->code == OP_MUL || op->code == OP_DIV ? online_find(n->c, exponent) : NULL;
+    if (!o || o->exponent != exponent || value_is_virtual(e, exponent) || op->flags & F_PRECISE || !e->uses[v])
+        return false;
+    for (int i = 0; i < n->memo_count; i++)
+        if (n->memos[i].v == exponent) return false; /* it is there already */
+    creg by = cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    if (by.truth || by.level > LEVEL_ROW) return false;
+    const char *factor = cuda_share(
+        n, by.level, "const float",
+        arena_print(e->memory, "%s_scale %s %s", emit_name(e, o->top), op->code == OP_MUL ? "*" : "/", by.words));
+    creg r = read_kept(n, exponent, place_of_operand(e, op, 0, &at));
+    *out = cuda_define(n, v, DT_F32, r.level, arena_print(e->memory, "%s * %s", r.words, factor));
+    return true;
+}
+
+/* A position compared with a scalar: both as int, the scalar brought near enough that no answer changes, and once a
+ * chunk relative to its first position. False: it is something else. */
+static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, creg *out)
+{
+    enum { FAR = 1 << 30, MOST_POSITIONS = 1 << 29 };
+    static const char *const signs[2][6] = {{"<", "<=", ">", ">=", "==", "!="}, {">", ">=", "<", "<=", "==", "!="}};
+    emitter *e = n->e;
+    if (ops[op->code].class != CLASS_COMPARE || !n->layout) return false;
+    for (int side = 0; side < 2; side++) {
+        const tile_op *iota = tile_def(e->k, op->operands[side]), *spread = tile_def(e->k, op->operands[1 - side]);
+        value other = spread && spread->code == OP_BROADCAST ? spread->operands[0] : op->operands[1 - side];
+        tile_type type = tile_type_of(e->k, other);
+        if (!iota || iota->code != OP_IOTA || type.rank || (type.elem != DT_I64 && type.elem != DT_I32)) continue;
+        int axis = place_of_operand(e, op, side, &at).axis[iota->attr.index];
+        if (axis == NO_AXIS || dimension_bound(e, n->layout->loops[axis]) > MOST_POSITIONS) continue;
+        const char *name = emit_name(e, other), *sign = signs[side][op->code - OP_LT];
+        const char *near =
+            cuda_share(n, LEVEL_GROUP, "const int",
+                       arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
+        if (n->role[axis] != ROLE_VECTOR || n->layout->vector == 1) {
+            *out = cuda_define(n, v, DT_BOOL, axis_level(n, axis),
+                               arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
+            return true;
+        }
+        const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
+        *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
+        if (op->code == OP_EQ && !n->hit) {
+            n->hit = arena_print(e->memory, "v %s %s;", sign, rest); /* with the end of its statement */
+            n->hit_rest = rest;
+        }
+        return true;
+    }
+    return false;
+}
+
+static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
+{
+    emitter *e = n->e;
+    creg operands[3] = {{0}}, scaled;
+    if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
+    if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    int level = LEVEL_GROUP;
+    CHECK(op->operand_count <= 3);
+    for (int i = 0; i < op->operand_count; i++) {
+        operands[i] = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        level = MAXIMUM(level, operands[i].truth ? 0 : operands[i].level);
+        if (op->code == OP_SELECT && i == 0 && operands[0].truth)
+            return cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    }
+    dtype t = tile_type_of(e->k, v).elem;
+    if (t == DT_BOOL && (op->code == OP_AND || op->code == OP_OR))
+        for (int i = 0; i < 2; i++)
+            if (operands[i].truth) return op->code == OP_OR ? operands[i] : operands[1 - i];
+    bool precise = e->k->precise || op->flags & F_PRECISE;
+    if (op->code == OP_DIV && dtype_is_float(t) && !precise && operands[1].level < level) {
+        const char *scale =
+            cuda_share(n, operands[1].level, arena_print(e->memory, "const %s", cuda_register_type(t)),
+                       arena_print(e->memory, t == DT_F64 ? "1.0 / %s" : "1.0f / %s", operands[1].words));
+        return cuda_define(n, v, t, level, arena_print(e->memory, "%s * %s", operands[0].words, scale));
+    }
+    const char *words[3] = {0};
+    for (int i = 0; i < op->operand_count; i++) words[i] = creg_words(operands[i]);
+    const char *result = cuda_expression(e, op, words);
+    if (result == words[0]) return operands[0]; /* a conversion that changes nothing in registers */
+    return cuda_define(n, v, t, level, result);
+}
+
+static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh, place at)
+{
+    emitter *e = n->e;
+    place inner = place_of_operand(e, op, tanh, &at);
+    const tile_op *of = tile_def(e->k, op->operands[tanh]);
+    creg x = cuda_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
+    dtype t = tile_type_of(e->k, v).elem;
+    return cuda_define(
+        n, v, t, x.level,
+        arena_print(e->memory, "2 * %s(%s + %s)", need(e, "sigmoid_%s", register_name(t)), x.words, x.words));
+}
+
+creg cuda_compute(cnest *n, value v, place at)
+{
+    emitter *e = n->e;
+    const tile_op *op = tile_def(e->k, v);
+    creg r;
+    int tanh, line = n->line;
+    if (op->line) n->line = op->line;
+    switch (op->code) {
+    case OP_IOTA: r = compute_iota(n, v, op, at); break;
+    case OP_BOUND: r = compute_bound(n, op, at); break;
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
+    case OP_LOAD:
+        if (!window_load(n, op, at, &r)) r = cuda_load(n, v, cuda_access(n, op, at), 0);
+        break;
+    case OP_MAP:
+        r = compute_map(n, v, op, at);
+        n->line = line;
+        return r;
+    default:
+        r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
+                                           : compute_elementwise(n, v, op, at);
+        break;
+    }
+    n->line = line;
+    cuda_remember(n, v, at, r);
+    return r;
+}
+
+/* A kept tile from its home, as it was written. */
+static creg read_kept(cnest *n, value v, place at)
+{
+    int level;
+    const char *home = home_element(n, v, at, false, &level);
+    if (!home) hazard_buffer(n->e, buffer_for(n->e, v), false);
+    return home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+}
+
+creg cuda_value(cnest *n, value v, place at)
+{
+    emitter *e = n->e;
+    int rank = e->k->values[v].type.rank;
+    if (!rank) return (creg){emit_name(e, v), LEVEL_GROUP, false};
+    for (int i = n->memo_count - 1; i >= 0; i--)
+        if (n->memos[i].v == v && place_same(&n->memos[i].at, &at, rank)) return n->memos[i].result;
+    if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
+    creg r = online_scaled(n, v, read_kept(n, v, at));
+    cuda_remember(n, v, at, r);
+    return r;
+}
