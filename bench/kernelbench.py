@@ -429,6 +429,16 @@ class Run:
         return row
 
 
+def prepare_compiler():
+    """What torch.compile imports, once for all that are forked; each compiles by itself, for a pool of its own would be started
+    for each problem. Asking whether there is a GPU must not open it: then no child could."""
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    import torch._dynamo
+    import torch._inductor.compile_fx
+    import torch._inductor.codegen.triton
+    torch._inductor.config.compile_threads = 1
+
+
 MOST_BYTES = 100e9  # what problems prepared side by side may hold of the device's memory
 
 
@@ -602,6 +612,8 @@ def main():
         problems = {key: problems[key] for key in asked if key in problems}
     if options.plan:
         return plan_all(problems.values(), options)
+    if not options.no_compile:
+        prepare_compiler()
     rows, start = [], time.monotonic()
     for row in (rows_overlapping if options.overlap else rows_in_groups)(list(problems.values()), options, start):
         rows.append(row)

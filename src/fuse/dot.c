@@ -224,7 +224,7 @@ static value add_product(dot_work *w, tile_block *block, value carried, int term
 {
     lowering *l = w->l;
     (void)term;
-    if (w->as_terms) return dot_add_terms(w, block, carried);
+    if (w->term_count) return dot_add_terms(w, block, carried);
     frame *left = dot_frame_over(w, block, 0, 2), *right = dot_frame_over(w, block, 2, 1);
     value a = operand(w, left, 0), b = operand(w, right, 1);
     tile_op *op = tile_op_new(l->k, OP_DOT, (value[]){a, b, carried}, 3);
@@ -423,7 +423,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     w->laid = size.rows <= size.columns ? 0 : 1;
     w->slice = w->whole && elem != DT_F32 && dot_has_terms(w) && dot_is_slice(w, w->laid);
     dot_find_way(w, elem, &size, copies);
-    w->as_terms = size.as_terms;
+    w->term_count = size.terms;
     w->tiles = dot_find_tiles(w, elem, &size);
     w->across = dot_reads_rows_once(w, elem, &size);
     l->k->knobs[KNOB_WARPS] = w->tiles.warps;
@@ -434,8 +434,8 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     const dot_tiles tiles = w->tiles;
     const int64_t parts = w->parts;
     for (int side = 0; side < 2; side++)
-        if (copies[side] || (w->as_terms && !w->whole && !(size.taken && dot_is_taken(w, side))))
-            dot_make_terms(w, side, w->as_terms ? DOT_TERMS : 1, w->as_terms ? DT_BF16 : elem);
+        if (copies[side] || (w->term_count && !w->whole && !(size.taken && dot_is_taken(w, side))))
+            dot_make_terms(w, side, w->term_count ? w->term_count : 1, w->term_count ? DT_BF16 : elem);
     lower_phase(l);
     launch(w);
     w->step = w->tiles.depth;

@@ -20,13 +20,21 @@ typedef struct dot_tiles {
 /* The axes that run along tiles, and how many such products there are side by side. */
 typedef struct dot_sizes {
     int64_t rows, columns, depth, products;
-    bool as_terms; /* f32 operands are sums of bf16 ones */
+    int terms;     /* f32 operands are sums of so many bf16 ones; 0: they are taken whole */
     bool taken;    /* ... split for every tile again as they are read, not once before */
     bool tf32;     /* ... or may be rounded */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
     bool windows;  /* ... 64 elements and more: the copy engine gathers */
 } dot_sizes;
+
+enum { DOT_TERMS = 3, DOT_ROUGH_TERMS = 2 }; /* of bf16: as f32; as tf32 or better */
+
+/* Products of bf16 that one product of such sums is. */
+static inline int dot_term_products(int terms)
+{
+    return terms ? terms * (terms + 1) / 2 : 1;
+}
 
 /* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */
 void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);

@@ -7,6 +7,8 @@
  * others are added up from small to large, so that little is cut off by the matrix units, which do not round; the sum of a
  * step of 64 is then added to the sums of the tile by ordinary additions, which do. The error is less than that of one
  * multiplication and addition after the other (docs/accuracy.md).
+ * Where operands may be rounded to tf32 and are gathered, two terms and three products: 16 bits, more than the 11 of tf32, and the
+ * matrix units may add to the sums of the tile themselves.
  * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 16 bytes with zeros,
  * which bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a
  * term of zero, and the sum is undefined instead of infinite.
@@ -23,6 +25,7 @@
 
 enum { PAD_BYTES = 16, LEAST_BLOCK = 256, MOST_BLOCK = 2048, STEP = 64, TERM_RANK = 4, TURN = 64 };
 
+/* The last ones are those of two terms each. */
 static const int pairs[][2] = {{2, 0}, {0, 2}, {1, 1}, {1, 0}, {0, 1}, {0, 0}};
 
 bool dot_has_terms(const dot_work *w)
@@ -277,7 +280,7 @@ static void find_terms(dot_work *w, frame *f, int side, value *terms)
     lowering *l = w->l;
     bool read = !w->split[side].count; /* split as it is read, for every tile again */
     value x = read ? lower_fill(l, f, lower_broadcast(l, f, stored(w, f, side), 3), FOLD_SUM) : 0;
-    for (int t = 0; t < DOT_TERMS; t++) {
+    for (int t = 0; t < w->term_count; t++) {
         bool tests = !t && !w->whole; /* what is left of a finite number is finite */
         if (read) terms[t] = tests ? take_term(l, f->block, &x) : take_gathered(l, f->block, &x);
         if (!read) terms[t] = dot_load_term(w, f, side, t);
@@ -288,10 +291,11 @@ value dot_add_terms(dot_work *w, tile_block *block, value carried)
 {
     lowering *l = w->l;
     frame *frames[2] = {dot_frame_over(w, block, 0, 2), dot_frame_over(w, block, 2, 1)};
-    value terms[2][DOT_TERMS], step = 0;
+    bool exact = w->term_count == DOT_TERMS;
+    value terms[2][DOT_TERMS], step = exact ? 0 : carried;
     CHECK(w->tiles.depth == STEP);
     for (int side = 0; side < 2; side++) find_terms(w, frames[side], side, terms[side]);
-    for (int i = 0; i < COUNT(pairs); i++) {
+    for (int i = COUNT(pairs) - dot_term_products(w->term_count); i < COUNT(pairs); i++) {
         value operands[3] = {terms[0][pairs[i][0]], terms[1][pairs[i][1]], step};
         tile_op *op = tile_op_new(l->k, OP_DOT, operands, step ? 3 : 2);
         op->line = lower_line(l, w->dot);
@@ -299,5 +303,5 @@ value dot_add_terms(dot_work *w, tile_block *block, value carried)
         step = tile_result(l->k, op, tile_type_of(l->k, carried));
         tile_append(l->k, block, op);
     }
-    return lower_op(l, block, OP_ADD, DT_F32, (value[]){carried, step}, 2, 0);
+    return exact ? lower_op(l, block, OP_ADD, DT_F32, (value[]){carried, step}, 2, 0) : step;
 }

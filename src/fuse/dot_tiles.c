@@ -120,21 +120,24 @@ static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
 /* One group of warps multiplies, no other block is there, and shared memory has many steps of its tile. */
 static bool is_alone(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
 {
-    return !size->as_terms && t->rows == 64 && count_tiles(size, t->rows, t->columns) * parts <= units;
+    return !size->terms && t->rows == 64 && count_tiles(size, t->rows, t->columns) * parts <= units;
 }
 
 /* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
 static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
 {
-    double rate = (size->as_terms ? FED_RATE / 6 : size->tf32 ? FED_RATE / 2 : FED_RATE) * t->speed;
+    double rate = (size->terms  ? (double)FED_RATE / dot_term_products(size->terms)
+                   : size->tf32 ? FED_RATE / 2
+                                : FED_RATE) *
+                  t->speed;
     if (size->taken) rate *= TAKEN_SPEED;
     if (is_alone(size, units, t, parts)) rate *= FED_ALONE_SPEED;
-    int64_t step = size->tf32 ? 32 : 64, count = count_tiles(size, t->rows, t->columns);
+    int64_t step = size->tf32 && !size->terms ? 32 : 64, count = count_tiles(size, t->rows, t->columns);
     int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
     double each = (double)(t->rows * t->columns) * (double)((depth + step - 1) / step * step) / rate;
     double multiply = (double)rounds * each + (double)(t->turns ? 2 : rounds) * FED_TILE_NS;
     double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
-    double read = operands_of(size) * (size->taken || size->tf32 ? 4 : size->as_terms ? 6 : 2) / MEMORY_RATE;
+    double read = operands_of(size) * (size->taken || size->tf32 ? 4 : size->terms ? 2 * size->terms : 2) / MEMORY_RATE;
     int64_t busy = MINIMUM(units, count * parts); /* half of them can read as fast as all */
     read *= MAXIMUM(1, 0.5 * (double)units / (double)busy);
     return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);
@@ -149,7 +152,7 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
         const fed_tile *t = &tiles[i];
-        if (size->as_terms && (t->turns || t->rows + t->columns > 256)) continue; /* three of each do not fit twice */
+        if (size->terms && (t->turns || t->rows + t->columns > 256)) continue; /* three of each do not fit twice */
         dot_candidate *best = &out[count++];
         *best = (dot_candidate){0};
         for (int64_t parts = 1; parts == 1 || (!t->turns && parts <= units && size->depth / parts >= FED_PART);
@@ -159,7 +162,8 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
             int stages = is_alone(size, units, t, parts) ? FED_ALONE_STAGES : 0;
             best->time_ns = time;
             best->tiles =
-                (dot_tiles){t->rows, t->columns, size->tf32 ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages, t->turns, 0};
+                (dot_tiles){t->rows,  t->columns, size->tf32 && !size->terms ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages,
+                            t->turns, 0};
         }
     }
     return count;
@@ -212,11 +216,11 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
 {
     bool hopper = options->gpu && options->arch == TARGET_HOPPER;
     bool halves = elem == DT_F16 || elem == DT_BF16;
-    size->as_terms = wants_terms(options, elem, way, size);
-    size->taken = size->as_terms && is_taken(options, size);
+    size->terms = wants_terms(options, elem, way, size) ? DOT_TERMS : 0;
+    size->taken = size->terms && is_taken(options, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
     bool worth = is_thin(size) ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
-    size->fed = size->as_terms || (hopper && (halves || size->tf32) && worth);
+    size->fed = size->terms || (hopper && (halves || size->tf32) && worth);
 }
 
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
@@ -225,8 +229,9 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
     bool can = options->gpu && options->arch == TARGET_HOPPER && (halves || elem == DT_F32);
     bool large = MINIMUM(size->rows, size->columns) >= GATHER_ROWS && size->depth >= GATHER_DEPTH &&
                  work_of(size) >= GATHER_LEAST;
-    size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY)));
-    size->as_terms = size->fed && !halves;
+    size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY || way == PRODUCT_TF32)));
+    size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
+    size->terms = !size->fed || halves ? 0 : size->tf32 ? DOT_ROUGH_TERMS : DOT_TERMS;
 }
 
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
@@ -258,14 +263,15 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
     dot_tiles best = {0};
     double least = 0;
     int64_t units = MAXIMUM(options->units, 1);
-    bool terms = size->as_terms, right = size->rows <= size->columns; /* right: the right operand is gathered */
+    bool right = size->rows <= size->columns; /* right: the right operand is gathered */
     for (int i = 0; i < COUNT(sides) * COUNT(sides); i++) {
         int rows = sides[i / COUNT(sides)], columns = sides[i % COUNT(sides)], gathered = right ? columns : rows;
-        int groups = rows == 64 ? 1 : 2, sums = rows * columns / (groups * 128) * (terms ? 2 : 1);
-        int stage_bytes = (rows + columns) * 128 * (terms ? 3 : 1);
+        int groups = rows == 64 ? 1 : 2, sums = rows * columns / (groups * 128) * (size->terms == DOT_TERMS ? 2 : 1);
+        int stage_bytes = (rows + columns) * 128 * MAXIMUM(size->terms, 1);
         if (sums > 128 || gathered > 128 || 2 * stage_bytes > GATHER_ROOM) continue;
         double speed = rows >= 128 && columns >= 128 ? 0.95 : rows * columns == 64 * 64 ? 0.45 : 0.65;
-        double multiply = rows * columns * 64.0 * (terms ? 6 : 1) / 2048, fill = gathered * (terms ? 27 : 20);
+        double multiply = rows * columns * 64.0 * dot_term_products(size->terms) / 2048,
+               fill = gathered * (size->terms ? 27 : 20);
         double steps = (double)((size->depth + 63) / 64);
         double step = size->by_chunk ? multiply / speed : 0.75 * multiply + fill;
         double each = steps * step + 0.12 * rows * columns + 1500;

@@ -62,7 +62,7 @@ static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
     size->by_chunk = w->by_chunk;
     size->windows = w->windows;
     if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
-    if (!w->whole && is_computed(w)) size->fed = size->as_terms = false;
+    if (!w->whole && is_computed(w)) size->fed = false, size->terms = 0;
 }
 
 dot_sizes dot_find_sizes(const dot_work *w)
@@ -89,9 +89,9 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
 {
     choose_by_size(w, elem, size);
     bool can = dot_pair_count(w) == 1 && dot_has_terms(w);
-    if ((size->as_terms || w->whole) && !can) size->as_terms = size->fed = false;
+    if ((size->terms || w->whole) && !can) size->fed = false, size->terms = 0;
     if (w->whole) copies[w->laid] = size->fed && !w->slice;
-    if (!size->fed || size->as_terms || w->whole) return;
+    if (!size->fed || size->terms || w->whole) return;
     for (int side = 0; side < 2; side++)
         copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {

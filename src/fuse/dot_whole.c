@@ -204,7 +204,7 @@ static void choose_order(dot_work *w)
             }
     for (int i = 0; i < s->axis_count; i++) {
         if (!(depth >> w->order[i] & 1)) continue;
-        w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.as_terms;
+        w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.terms;
         w->windows = w->by_chunk && s->axes[w->order[i]].extent % 64 == 0;
     }
 }

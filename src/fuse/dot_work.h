@@ -56,7 +56,7 @@ typedef struct dot_work {
     int64_t parts;                      /* of the outermost axis of K; 1: it is not split */
     int part_param, chunk_param;        /* how many parts there are, and how long one is; while K is split */
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
-    bool as_terms;                      /* f32 operands are split into terms first */
+    int term_count;                     /* f32 operands are split into so many terms first; 0: they are not */
     int laid;                           /* whole: the one operand that may be laid out anew */
     bool slice;                         /* ... is read by slices as it is instead */
     dot_terms split[2];                 /* operands that are split or laid out anew */
@@ -97,9 +97,8 @@ bool dot_is_slice(const dot_work *w, int side);
 bool dot_is_taken(const dot_work *w, int side);
 /* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
 bool dot_wants_copy(const dot_work *w, int side, bool tf32);
-void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: TERMS or 1 */
+void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: of terms, or 1 */
 value dot_load_term(dot_work *w, frame *f, int side, int which);    /* of one step, 0 where there is nothing */
 value dot_add_terms(dot_work *w, tile_block *block, value carried); /* the products of one step, added to the sums */
-enum { DOT_TERMS = 3 };
 
 #endif

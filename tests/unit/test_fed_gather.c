@@ -16,6 +16,7 @@
 
 static qn_context *context;
 static const char *tested = "emu"; /* or QUERN_TEST_DEVICE */
+static bool rounds;                /* operands, to tf32; their numbers have more bits than bf16 */
 
 typedef struct convolution {
     const char *name;
@@ -30,14 +31,14 @@ typedef struct convolution {
 
 typedef enum wanted { FORWARD, BY_IMAGE, BY_WEIGHT } wanted;
 
-static qn_tensor numbers(qn_tape *tape, qn_dtype elem, qn_shape s, int seed)
+static qn_tensor scaled(qn_tape *tape, qn_dtype elem, qn_shape s, int seed, int scale)
 {
     int64_t count = 1;
     for (int i = 0; i < s.rank; i++) count *= s.extents[i];
     size_t size = (size_t)dtypes[elem].size_bytes;
     char *data = malloc((size_t)count * size + 1);
     for (int64_t i = 0; i < count; i++) {
-        double x = (double)((i * (7 + seed) + i / (3 + seed) + i / 64) % 5 - 2);
+        double x = (double)((i * (7 + seed) + i / (3 + seed) + i / 64) % 5 - 2) * scale;
         element_write((dtype)elem, data + (size_t)i * size, (number){.f = x});
     }
     qn_tensor t = qn_from_memory(tape, data, elem, s);
@@ -45,10 +46,15 @@ static qn_tensor numbers(qn_tape *tape, qn_dtype elem, qn_shape s, int seed)
     return t;
 }
 
+static qn_tensor numbers(qn_tape *tape, qn_dtype elem, qn_shape s, int seed)
+{
+    return scaled(tape, elem, s, seed, 1);
+}
+
 /* The image with its channels last in memory, and first where it is looked at. */
 static qn_tensor image(qn_tape *tape, const convolution *c, qn_shape s)
 {
-    if (!c->last) return numbers(tape, c->elem, s, 0);
+    if (!c->last) return scaled(tape, c->elem, s, 0, rounds ? 257 : 1);
     qn_shape moved = s;
     for (int i = 1; i + 1 < s.rank; i++) moved.extents[i] = s.extents[i + 1];
     moved.extents[s.rank - 1] = s.extents[1];
@@ -63,7 +69,10 @@ static double *run(const convolution *c, wanted what, const char *device, int64_
     qn_tape *tape;
     qn_error error = {0};
     EXPECT(qn_tape_new(context, device, &tape, &error) == QN_OK);
-    qn_tape_set_products(tape, QN_PRODUCTS_TERMS);
+    if (rounds)
+        qn_tape_set_tf32(tape, true);
+    else
+        qn_tape_set_products(tape, QN_PRODUCTS_TERMS);
     int64_t groups = c->options.groups ? c->options.groups : 1;
     qn_shape x = {2 + c->axes, {c->images, c->channels}};
     qn_shape w = {2 + c->axes,
@@ -101,7 +110,7 @@ static double *run(const convolution *c, wanted what, const char *device, int64_
 static void compare(const convolution *c, wanted what)
 {
     int64_t count[2];
-    double *values[2] = {run(c, what, "ref", &count[0]), run(c, what, tested, &count[1])};
+    double *values[2] = {run(c, what, rounds ? "cpu" : "ref", &count[0]), run(c, what, tested, &count[1])};
     EXPECT(values[0] && values[1] && count[0] == count[1]);
     int64_t wrong = 0;
     for (int64_t i = 0; values[0] && values[1] && i < count[0]; i++)
@@ -219,6 +228,29 @@ TEST(windows_apart_are_one_product)
     text_free(&words);
 }
 
+/* Where operands may be rounded to tf32 the one that is gathered goes as two terms of bf16, in three products. */
+TEST(rounded_operands_are_two_terms)
+{
+    static const char *const settings[] = {"N=16", "C=16", "H=256", "W=256", "O=128", "KH=3", "KW=3"};
+    static const convolution rounded = {.name = "rounded",
+                                        .images = 1,
+                                        .channels = 32,
+                                        .outputs = 64,
+                                        .axes = 2,
+                                        .extent = {62, 62},
+                                        .size = {3, 3},
+                                        .options = {.padding = {1, 1}}};
+    qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+    text words = {0};
+    qn_error error;
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", "rounded", &options, keep, &words, &error) == QN_OK);
+    EXPECT(test_count(text_get(&words), "wgmma_bf16") == 3);
+    text_free(&words);
+    rounds = true;
+    compare(&rounded, FORWARD);
+    rounds = false;
+}
+
 /* Products release a stage a step late: copies that were more than all stages but two ahead would wait for ever. */
 TEST(copies_leave_two_stages)
 {
@@ -291,5 +323,5 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
-          CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(the_assembler_is_content),
-          CASE(close_context))
+          CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(rounded_operands_are_two_terms),
+          CASE(the_assembler_is_content), CASE(close_context))
