@@ -232,12 +232,30 @@ kernel counts(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B
     int i = program(0) * B;
     y[i : B] = float(int(x[i : B] * 0.7 * 10));
 }
+kernel steps(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = floor(x[i : B] * 0.7 * 10);
+}
+kernel rest(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = x[i : B] * 0.7 * 10 % 1.0;
+}
+kernel above(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B))
+{
+    int i = program(0) * B;
+    y[i : B] = x[i : B] * 0.1 >= 0.3 ? 1 : 0;
+}
 bench bins (n = 4096, m = 30000) input (x = ramp(), y = constant(0)) { bins, bins(B = 256) }
 bench off (n = 4096, m = 30000) input (x = ramp(), y = constant(0)) { bins, bins_off }
 bench counts (n = 4096) input (x = ramp()) { counts, counts(B = 256) }
+bench steps (n = 4096) input (x = ramp()) { steps }
+bench rest (n = 4096) input (x = ramp()) { rest }
+bench above (n = 4096) input (x = ramp()) { above }
 QN
 bench 0 "$work/bins.qn" bins --device cpu
-bench 0 "$work/bins.qn" counts --device cpu
+for name in counts steps rest above; do bench 0 "$work/bins.qn" $name --device cpu; done
 bench 1 "$work/bins.qn" off --device cpu
 says out '(`bins` on ref, rounded to its own types; tolerance 0: integers must be equal)'
 

@@ -70,11 +70,29 @@ static void element_print(const bench_array *array, int64_t number, text *out)
     }
 }
 
-/* Does this op make integers of floats? Comparisons do not count: what they choose between is mostly near. */
-static void find_integers(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+/* Is this float the same number in float and in double: given, or a constant? */
+static bool is_given(const tile_kernel *k, value v)
+{
+    for (const tile_op *op = k->values[v].op; op; op = k->values[v].op) {
+        if (op->code == OP_LOAD || ops[op->code].class == CLASS_LEAF) return true;
+        int size = dtypes[tile_type_of(k, v).elem].size_bytes;
+        v = op->operands[0];
+        bool widens = op->code == OP_CONVERT && size >= dtypes[tile_type_of(k, v).elem].size_bytes;
+        if (!widens && op->code != OP_NEG && op->code != OP_ABS && ops[op->code].class != CLASS_SHAPE) return false;
+    }
+    return false;
+}
+
+/* Does a little difference of this op's floats make a whole one: is a number of another kind, a step or a remainder made of
+ * them, or are computed ones compared? */
+static void find_discrete(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
     bool *found = context;
     if (op->code == OP_BITCAST || !op->operand_count) return;
+    bool steps = op->code == OP_FLOOR || op->code == OP_CEIL || op->code == OP_ROUND || op->code == OP_SIGN ||
+                 op->code == OP_MOD || ops[op->code].class == CLASS_COMPARE;
+    for (int a = 0; a < op->operand_count && steps; a++)
+        *found |= dtype_is_float(tile_type_of(k, op->operands[a]).elem) && !is_given(k, op->operands[a]);
     for (int i = 0; i < op->result_count; i++) {
         if (!dtype_is_integer(tile_type_of(k, op->results[i]).elem)) continue;
         for (int a = 0; a < op->operand_count; a++)
@@ -83,7 +101,8 @@ static void find_integers(tile_kernel *k, tile_block *b, tile_op *op, void *cont
 }
 
 /* Whether the interpreter keeps double precision between the ops of this call. Not where that would be another answer:
- * integers come out or are made of floats, or the kernel promises how it rounds. A tensor function rounds every op. */
+ * integers come out, a step is made of computed floats, or the kernel promises how it rounds. A tensor function rounds
+ * every op. */
 static bool in_double(const qn_call *call)
 {
     tile_kernel *k = call->instance->kernel;
@@ -92,7 +111,7 @@ static bool in_double(const qn_call *call)
     for (int i = 0; i < k->param_count; i++)
         if (k->params[i].kind == PARAM_OUT || k->params[i].kind == PARAM_INOUT)
             discrete |= !dtype_is_float(k->params[i].elem);
-    for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], find_integers, &discrete);
+    for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], find_discrete, &discrete);
     return !discrete;
 }
 
