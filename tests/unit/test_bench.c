@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench/bench.h"
+#include "profile/measure/roofs.h"
 #include "test.h"
 
 TEST(floats_may_differ_a_little)
@@ -176,6 +177,28 @@ TEST(operations_of_a_convolution)
     heap_free(source);
 }
 
-TEST_MAIN(CASE(floats_may_differ_a_little), CASE(what_is_not_finite_must_agree), CASE(integers_must_be_equal),
-          CASE(only_what_was_written_counts), CASE(operations_of_a_launch), CASE(operations_of_tiles_over_an_edge),
-          CASE(operations_of_a_convolution))
+/* A product that is faster than all multiply-adds of a GPU could be has the tensor cores as its limit, in a bench too. */
+TEST(products_beside_the_tensor_cores)
+{
+    const char *limit;
+    bench b = {.ceilings = {.copy_gb_per_s = 10, .read_gb_per_s = 10, .fma_all_gflop_per_s = 100}};
+    bench_variant v = {.flops = 5e8, .bytes = 1e6, .arm.time = {.median_ns = 1e6, .sample_count = 9}};
+    EXPECT_NEAR(share_of_limit(&b, &v, &limit), 5, 1e-9); /* nothing else is known: marked where it is shown */
+    EXPECT(!strcmp(limit, "fma") && strchr(limit_words(5, limit), '('));
+    b.roofline.dot_tf32_gflop_per_s = 800;
+    EXPECT_NEAR(share_of_limit(&b, &v, &limit), 0.625, 1e-9);
+    EXPECT_TEXT(limit, "tensor cores");
+    const qn_bench_variant kept = {
+        .flops = v.flops, .bytes = v.bytes, .limit = limit, .share_of_limit = 0.625, .time = v.arm.time};
+    const qn_bench_point point = {.variants = &kept, .variant_count = 1, .ceilings = b.ceilings};
+    EXPECT_NEAR(variant_peak(&point, &kept), 800, 1e-9);
+    EXPECT_NEAR(variant_roof(&point, &kept, true), 0.8, 1e-9);
+    EXPECT(bench_counts_flops(&point));
+    v.flops = 5e7; /* slower than multiply-adds: those are the limit */
+    EXPECT_NEAR(share_of_limit(&b, &v, &limit), 0.5, 1e-9);
+    EXPECT_TEXT(limit, "fma");
+}
+
+TEST_MAIN(CASE(products_beside_the_tensor_cores), CASE(floats_may_differ_a_little), CASE(what_is_not_finite_must_agree),
+          CASE(integers_must_be_equal), CASE(only_what_was_written_counts), CASE(operations_of_a_launch),
+          CASE(operations_of_tiles_over_an_edge), CASE(operations_of_a_convolution))

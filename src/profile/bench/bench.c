@@ -71,6 +71,19 @@ static bool limits_are_odd(const bench *b)
     return false;
 }
 
+/* Is a variant faster than a GPU's multiply-adds? Then its limit are the tensor cores', which are measured once for a
+ * machine. */
+static bool beats_multiply_adds(const bench *b)
+{
+    double peak = b->ceilings.fma_all_gflop_per_s;
+    if (!target_is_gpu(b->device) || !(peak > 0)) return false;
+    for (int i = 0; i < b->variant_count; i++) {
+        const bench_variant *v = &b->variants[i];
+        if (v->status == VARIANT_OK && v->arm.time.sample_count && v->flops / v->arm.time.median_ns > peak) return true;
+    }
+    return false;
+}
+
 static void close_point(bench *b)
 {
     clock_close(b);
@@ -139,6 +152,7 @@ static qn_status run_point(bench *b, const plan *p, int64_t number, const char *
         if (!brief || !b->ceilings_bytes) measure_limits(b);
         clock_variants(b);
         if (first) measure_limits(b);
+        if (beats_multiply_adds(b)) (void)!qn_roofline_get(b->context, b->device, false, &b->roofline, NULL);
         for (int tries = 0; tries < (brief ? 1 : 2) && limits_are_odd(b); tries++) measure_limits(b);
         if (b->baseline) baseline_compare(b->baseline, b);
         results_add(b->results, b, path);

@@ -105,8 +105,9 @@ typedef struct bench {
     bool tolerance_given;
     double relative, absolute;
     qn_ceilings ceilings;
-    size_t ceilings_bytes;           /* the copy that was measured; 0: none yet */
-    qn_bench_results *results;       /* of the points so far */
+    qn_roofline roofline;      /* what is kept of the machine, for limits that `ceilings` has not; zeros: nothing */
+    size_t ceilings_bytes;     /* the copy that was measured; 0: none yet */
+    qn_bench_results *results; /* of the points so far */
     const struct baseline *baseline; /* NULL: none */
     int bad, slower, ambiguous;      /* variants so far: wrong or failed; by the baseline */
     int matched;                     /* those that the baseline has */
@@ -195,7 +196,9 @@ bool sweep_has(const char *item, const char *name); /* of "rows,cols=1..8": is i
 qn_status sweep_read(arena *memory, const char *item, const char *const **words, int *count, qn_error *error);
 void sweep_table(const qn_bench_results *r, const char *bench, bool colour, text *out);
 double variant_rate(const qn_bench_variant *v, bool flops); /* GB/s or TFLOP/s; NAN: not timed, or unknown */
-/* The most that memory and multiply-adds allow it, in the same unit. */
+/* The most arithmetic that it could do, in GFLOP/s: by multiply-adds, or by the tensor cores where those are its limit. */
+double variant_peak(const qn_bench_point *p, const qn_bench_variant *v);
+/* The most that memory and arithmetic allow it, in the unit of its rate. */
 double variant_roof(const qn_bench_point *p, const qn_bench_variant *v, bool flops);
 bool bench_counts_flops(const qn_bench_point *p); /* are most variants bound by arithmetic? */
 

@@ -55,17 +55,20 @@ void variant_end(bench *b, bench_variant *v, variant_status status, const char *
     text_free(&words);
 }
 
-/* The ceiling this variant is nearest to: copying (reading, if it hardly writes) or multiply-adds. */
+/* The ceiling this variant is nearest to: copying (reading, if it hardly writes), multiply-adds or the tensor cores. */
 double share_of_limit(const bench *b, const bench_variant *v, const char **limit)
 {
     if (v->arm.time.sample_count == 0 || v->status != VARIANT_OK) return NAN;
     bool reads_only = v->read_share > 0.95;
     double bandwidth = reads_only ? b->ceilings.read_gb_per_s : b->ceilings.copy_gb_per_s;
     double memory = bandwidth > 0 && !b->arrays.in_cache ? v->bytes / v->arm.time.median_ns / bandwidth : NAN;
-    double compute =
-        b->ceilings.fma_all_gflop_per_s > 0 ? v->flops / v->arm.time.median_ns / b->ceilings.fma_all_gflop_per_s : NAN;
+    const record_facts *facts = v->call ? call_facts(v->call) : NULL;
+    const char *by;
+    qn_roofline roof = b->roofline;
+    roof.fma_f32_gflop_per_s = b->ceilings.fma_all_gflop_per_s;
+    double compute = compute_share(&roof, facts ? facts->shapes : NULL, v->flops / v->arm.time.median_ns, &by);
     bool by_compute = compute > memory;
-    *limit = by_compute ? "fma" : reads_only ? "read" : "copy";
+    *limit = !by_compute ? (reads_only ? "read" : "copy") : strcmp(by, "compute") ? by : "fma";
     return by_compute ? compute : memory;
 }
 

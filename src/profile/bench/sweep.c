@@ -116,14 +116,26 @@ double variant_rate(const qn_bench_variant *v, bool flops)
     return amount / v->time.median_ns;
 }
 
+double variant_peak(const qn_bench_point *p, const qn_bench_variant *v)
+{
+    bool products = !strcmp(v->limit, "tensor cores") && v->share_of_limit > 0;
+    return products ? v->flops / v->time.median_ns / v->share_of_limit : p->ceilings.fma_all_gflop_per_s;
+}
+
 double variant_roof(const qn_bench_point *p, const qn_bench_variant *v, bool flops)
 {
     const qn_ceilings *c = &p->ceilings;
-    double bandwidth = v->read_share > 0.95 ? c->read_gb_per_s : c->copy_gb_per_s, peak = c->fma_all_gflop_per_s;
+    double bandwidth = v->read_share > 0.95 ? c->read_gb_per_s : c->copy_gb_per_s;
+    double peak = variant_peak(p, v);
     double intensity = v->flops / v->bytes;
     if (!(bandwidth > 0)) return NAN;
     if (!flops) return intensity > 0 && peak > 0 ? fmin(bandwidth, peak / intensity) : bandwidth;
     return peak > 0 && intensity > 0 ? fmin(peak, intensity * bandwidth) * 1e-3 : NAN;
+}
+
+static bool is_compute(const char *limit)
+{
+    return !strcmp(limit, "fma") || !strcmp(limit, "tensor cores");
 }
 
 bool bench_counts_flops(const qn_bench_point *p)
@@ -131,7 +143,7 @@ bool bench_counts_flops(const qn_bench_point *p)
     int by_compute = 0, timed = 0;
     for (int i = 0; i < p->variant_count; i++) {
         timed += p->variants[i].time.sample_count > 0;
-        by_compute += !strcmp(p->variants[i].limit, "fma");
+        by_compute += is_compute(p->variants[i].limit);
     }
     return 2 * by_compute > timed;
 }

@@ -19,20 +19,27 @@ static double dot_peak(const qn_roofline *r, const char *shapes)
     return r->dot_tf32_gflop_per_s;
 }
 
+double compute_share(const qn_roofline *r, const char *shapes, double gflop_per_s, const char **bound)
+{
+    bool wide = shapes && strstr(shapes, " f64[") && r->fma_f64_gflop_per_s > 0;
+    double peak = wide ? r->fma_f64_gflop_per_s : r->fma_f32_gflop_per_s, dots = dot_peak(r, shapes);
+    bool by_dots = gflop_per_s > peak && dots > peak;
+    *bound = by_dots ? "tensor cores" : "compute";
+    return peak > 0 ? gflop_per_s / (by_dots ? dots : peak) : NAN;
+}
+
 double roof_share(const qn_roofline *r, const record_facts *f, double time_ns, const char **bound)
 {
     *bound = NULL;
     if (!f || !(time_ns > 0)) return NAN;
-    double bytes = f->read_bytes + f->written_bytes, rate = f->flops / time_ns;
+    const char *by;
+    double bytes = f->read_bytes + f->written_bytes;
     double bandwidth = f->read_bytes > 0.95 * bytes && r->read_gb_per_s > 0 ? r->read_gb_per_s : r->copy_gb_per_s;
     double memory = bandwidth > 0 ? bytes / time_ns / bandwidth : NAN;
-    bool wide = f->shapes && strstr(f->shapes, " f64[") && r->fma_f64_gflop_per_s > 0;
-    double peak = wide ? r->fma_f64_gflop_per_s : r->fma_f32_gflop_per_s, dots = dot_peak(r, f->shapes);
-    bool by_dots = rate > peak && dots > peak;
-    double compute = peak > 0 ? rate / (by_dots ? dots : peak) : NAN;
+    double compute = compute_share(r, f->shapes, f->flops / time_ns, &by);
     bool by_compute = compute > memory || isnan(memory);
     double share = by_compute ? compute : memory;
-    if (isfinite(share)) *bound = !by_compute ? "memory" : by_dots ? "tensor cores" : "compute";
+    if (isfinite(share)) *bound = by_compute ? by : "memory";
     return share;
 }
 

@@ -469,6 +469,7 @@ static void put_roofline(const qn_bench_results *r, text *out)
     arena *memory = arena_new();
     roof_dot *dots = ARENA_ARRAY(memory, roof_dot, most + 1);
     qn_ceilings best = {0};
+    double products = 0;
     for (int i = 0; i < r->point_count; i++) {
         const qn_bench_point *p = &r->points[i];
         best.copy_gb_per_s = fmax(best.copy_gb_per_s, p->ceilings.copy_gb_per_s);
@@ -477,6 +478,7 @@ static void put_roofline(const qn_bench_results *r, text *out)
         for (int k = 0; k < p->variant_count; k++) {
             const qn_bench_variant *v = &p->variants[k];
             if (!is_timed(v)) continue;
+            if (!strcmp(v->limit, "tensor cores")) products = fmax(products, variant_peak(p, v));
             dots[count++] = (roof_dot){.name = v->label,
                                        .about = p->arguments,
                                        .flops = v->flops,
@@ -491,7 +493,9 @@ static void put_roofline(const qn_bench_results *r, text *out)
     roof roofs[MOST_ROOFS];
     text picture = {0};
     const qn_roofline roofline = roofline_from(&best);
-    if (count) roofline_draw(r->points[0].device, roofs, roofs_of(&roofline, roofs), dots, count, &picture);
+    int roof_count = roofs_of(&roofline, roofs);
+    if (products > 0) roofs[roof_count++] = (roof){"products", products, false, true};
+    if (count) roofline_draw(r->points[0].device, roofs, roof_count, dots, count, &picture);
     if (picture.length) {
         html_open_section(out, "roofline", "Roofline",
                           "A dot is a variant at a size. On the slope the memory is the limit, under the flat part the "
