@@ -2,7 +2,7 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
-       [--jobs N] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager]
+       [--jobs N] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager] [--processor-time]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
@@ -264,7 +264,7 @@ def wait_until_alone(numbers, most_s=3.0):
             return
 
 
-def times_us(calls, device, budget_s):
+def times_us(calls, device, budget_s, clock=time.perf_counter):
     """Median times. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
     between two events. On a CPU they do not: the threads of the one before would still look for work."""
     gpu = device == "cuda"
@@ -291,9 +291,9 @@ def times_us(calls, device, budget_s):
             calls[name]()
             events[name][-1][1].record()
         else:
-            start = time.perf_counter()
+            start = clock()
             calls[name]()
-            times[name].append((time.perf_counter() - start) * 1e6)
+            times[name].append((clock() - start) * 1e6)
     wait()
     every = {name: times[name] or [a.elapsed_time(b) * 1e3 for a, b in events[name]] for name in calls}
     return {name: statistics.median(x) for name, x in every.items()}
@@ -352,7 +352,8 @@ def run_one(problem, options, pipe):
                 torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            pipe.send(times_us(calls, device, options.budget))
+            clock = time.process_time if options.processor_time else time.perf_counter
+            pipe.send(times_us(calls, device, options.budget, clock))
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()
@@ -589,6 +590,8 @@ def main():
     parser.add_argument("--budget", type=float, default=0.25, help="seconds that each side of a problem is timed")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--processor-time", action="store_true",
+                        help="of a CPU that others use too: time on its cores, under taskset -c N and OMP_NUM_THREADS=1")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--mode", default="fused", choices=("fused", "eager", "strict"))

@@ -259,9 +259,9 @@ static bool is_moved_product(const graph *g, node n)
     }
 }
 
-/* Places q of d at `first` + q - t * apart, elements t of `count`, added up: one sum along the diagonal of d, which a
- * product takes into its own depth. The diagonal is a window over places and elements as one axis. */
-static node of_diagonal(graph *g, node d, int axis, int64_t first, int64_t apart, int64_t count, int64_t places)
+/* d at places `first` + q - t * apart of the elements t of `count`, which are the last axis, last first: the diagonals of
+ * places and elements. A diagonal is a window over both as one axis. */
+static node diagonals(graph *g, node d, int axis, int64_t first, int64_t apart, int64_t count, int64_t places)
 {
     int last = g->nodes[d].shape.rank - 1;
     d = places_by_size(g, grad_flip(g, d, last), axis);
@@ -271,9 +271,40 @@ static node of_diagonal(graph *g, node d, int axis, int64_t first, int64_t apart
     joined.extents[axis + 1] *= joined.extents[axis];
     joined.extents[axis] = 1;
     d = without_axis(g, graph_reshape(g, d, &joined), axis);
-    if (count == 1) return d;
-    d = graph_window(g, d, axis, count, count, apart * count + 1);
-    return d ? without_axis(g, grad_sum(g, d, 1u << last), last) : 0;
+    return graph_window(g, d, axis, count, count, apart * count + 1);
+}
+
+/* ... added up: one sum, which a product takes into its own depth. */
+static node of_diagonal(graph *g, node d, int axis, int64_t first, int64_t apart, int64_t count, int64_t places)
+{
+    int last = g->nodes[d].shape.rank - 1;
+    d = diagonals(g, d, axis, first, apart, count, places);
+    if (!d) return 0;
+    return without_axis(g, count == 1 ? d : grad_sum(g, d, 1u << last), last);
+}
+
+/* The diagonals themselves: element i is p * stride + j * dilation for one p and one j alone, its remainder by the stride. So
+ * each is brought back to where it was read, and nothing is added up. */
+static bool is_skewed(const graph_attr *a)
+{
+    return a->size <= a->stride && a->dilation % a->stride == 1;
+}
+
+static node of_skewed(grad_step *s, int64_t extent)
+{
+    graph *g = s->g;
+    graph_attr a = s->n.attr;
+    int last = s->n.shape.rank - 1;
+    node d = grad_spread(g, s->d, last, 0, 1, a.stride);
+    if (!d) return 0;
+    int64_t places = (extent + a.stride - 1) / a.stride;
+    d = diagonals(g, d, a.axis, 0, a.dilation / a.stride, a.stride, places);
+    if (!d) return 0;
+    d = places_by_size(g, grad_flip(g, d, last), a.axis);
+    shape joined = g->nodes[d].shape;
+    joined.extents[a.axis + 1] *= joined.extents[a.axis];
+    joined.extents[a.axis] = 1;
+    return grad_part(g, without_axis(g, graph_reshape(g, d, &joined), a.axis), a.axis, 0, 1, extent);
 }
 
 /* Without dilation element i = q * stride + r is read by window elements t * stride + r at places q - t: one sum for all
@@ -391,6 +422,8 @@ void grad_of_window(grad_step *s)
     bool parts = find_interleaving(s->g, s->d, &in);
     if ((a.size - 1) * a.dilation < a.stride) /* nothing is added up */
         s->dx[0] = of_apart(s, extent);
+    else if (is_skewed(&a))
+        s->dx[0] = of_skewed(s, extent);
     else if (a.stride <= MOST_RESIDUES && is_moved_product(s->g, parts ? in.parts[0] : s->d))
         s->dx[0] = of_product(s->g, s->d, &a, extent);
     else if (a.size <= MOST_SLICES)

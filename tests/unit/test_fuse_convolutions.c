@@ -78,7 +78,17 @@ static node leaf(graph *g, shape s)
     return kernel_leaf(g->memory, g, DT_F32, s, -1, 1);
 }
 
-/* what: 0 the convolution with an activation behind it, 1 and 2 its gradients. */
+static node gradient_by(graph *g, node y, node seed, node of)
+{
+    node loss = graph_binary(g, OP_MUL, y, seed), found = 0;
+    int rank = graph_get(g, y)->shape.rank;
+    loss = graph_reshape(g, graph_reduce(g, FOLD_SUM, loss, (1u << rank) - 1), &(shape){0});
+    EXPECT(graph_gradient(g, loss, &of, 1, &found));
+    return found;
+}
+
+/* what: 0 the convolution with an activation behind it, 1 and 2 its gradients, 3 the gradient of the first of these by what
+ * arrived: the convolution again. */
 static int kernels_of(const convolution *c, int what, bool gpu)
 {
     arena *memory = arena_new();
@@ -92,10 +102,9 @@ static int kernels_of(const convolution *c, int what, bool gpu)
     }
     node given[2] = {leaf(g, image), leaf(g, weight)}, wanted = convolve(g, c, given[0], given[1]);
     if (what) {
-        shape s = graph_get(g, wanted)->shape;
-        node loss = graph_binary(g, OP_MUL, wanted, leaf(g, s));
-        loss = graph_reshape(g, graph_reduce(g, FOLD_SUM, loss, (1u << s.rank) - 1), &(shape){0});
-        EXPECT(graph_gradient(g, loss, &given[what - 1], 1, &wanted));
+        node seed = leaf(g, graph_get(g, wanted)->shape);
+        wanted = gradient_by(g, wanted, seed, given[what == 2]);
+        if (what == 3) wanted = gradient_by(g, wanted, leaf(g, graph_get(g, wanted)->shape), seed);
     } else {
         wanted = graph_unary(g, OP_RELU, wanted);
     }
@@ -120,6 +129,21 @@ TEST(without_a_gpu)
 {
     for (int i = 0; i < COUNT(cases); i += 2)
         for (int what = 0; what < 3; what++) EXPECT(kernels_of(&cases[i], what, false) > 0);
+}
+
+/* A transposed convolution is a sum along diagonals: they go back to where they were read, without an addition. */
+TEST(transposed_by_their_input)
+{
+    static const convolution spread[] = {{2, 1, 5, 7, 2, {9, 7}, {3, 3}, 1, 1, 1, 1, {1}},
+                                         {1, 1, 3, 4, 2, {8, 8}, {4, 4}, 2, 1, 1, 1, {1}},
+                                         {1, 1, 2, 3, 2, {11, 7}, {3, 2}, 3, 2, 3, 2, {2}}, /* remainders one by one */
+                                         {1, 1, 2, 3, 3, {4, 5, 4}, {3, 3, 3}, 2, 1, 1, 1, {2}}};
+    for (int i = 0; i < COUNT(spread); i++)
+        for (int gpu = 0; gpu < 2; gpu++) {
+            int count = kernels_of(&spread[i], 3, gpu);
+            if (count != spread[i].kernels[0]) printf("case %d: %d kernels\n", i, count);
+            EXPECT(count == spread[i].kernels[0]);
+        }
 }
 
 /* Rows of places too short for vectors: the product takes the sums in, and stores its results apart. */
@@ -177,4 +201,5 @@ TEST(texts)
     arena_free(memory);
 }
 
-TEST_MAIN(CASE(convolutions), CASE(without_a_gpu), CASE(short_rows_without_a_gpu), CASE(texts))
+TEST_MAIN(CASE(convolutions), CASE(without_a_gpu), CASE(transposed_by_their_input), CASE(short_rows_without_a_gpu),
+          CASE(texts))

@@ -157,10 +157,10 @@ TEST(padding)
 
 TEST(windows)
 {
-    /* extent, axis, size, stride, dilation: overlapping, apart, touching, long ones at few and at many places */
-    int64_t cases[][5] = {{7, 0, 3, 1, 1}, {7, 1, 3, 2, 1},   {9, 0, 3, 1, 2},   {8, 1, 2, 2, 1},
-                          {9, 0, 2, 3, 1}, {9, 1, 2, 4, 2},   {5, 0, 5, 1, 1},   {5, 1, 1, 1, 1},
-                          {5, 0, 1, 2, 1}, {40, 0, 36, 2, 1}, {80, 1, 33, 1, 1}, {8, 0, 2, 3, 1}};
+    /* extent, axis, size, stride, dilation: overlapping, apart, touching, long ones at few and at many places, skewed */
+    int64_t cases[][5] = {{7, 0, 3, 1, 1},   {7, 1, 3, 2, 1}, {9, 0, 3, 1, 2},  {8, 1, 2, 2, 1},  {9, 0, 2, 3, 1},
+                          {9, 1, 2, 4, 2},   {5, 0, 5, 1, 1}, {5, 1, 1, 1, 1},  {5, 0, 1, 2, 1},  {40, 0, 36, 2, 1},
+                          {80, 1, 33, 1, 1}, {8, 0, 2, 3, 1}, {20, 0, 3, 4, 5}, {17, 1, 2, 2, 3}, {23, 0, 3, 3, 7}};
     for (int i = 0; i < COUNT(cases); i++) {
         trial t = trial_new("window");
         const int64_t *c = cases[i];
