@@ -91,7 +91,7 @@ static void scalar_map(emitter *e, tile_op *op)
     e->depth++;
     for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
     if (e->cuda)
-        cuda_block(e, region, NULL);
+        cuda_block(e, region);
     else
         emit_block(e, region, NULL);
     emit_assign_arm(e, op, region);

@@ -6,7 +6,7 @@
  * provably aligned move 16 bytes at once. In a checked build the axes that were proved inside are tested too, and reported.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/nest.h"
+#include "emit/cuda/survey.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -41,13 +41,13 @@ creg cuda_constraint(cnest *n, int axis, const constraint *c, value step)
     emitter *e = n->e;
     const char *start = emit_name(e, c->start);
     if (axis == NO_AXIS)
-        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP, false};
+        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP};
     const char *at = position_text(n, axis);
     if (!is_one(e, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
     int level = axis_level(n, axis);
     const char *words = range_text(e, plus(e, start, at), c->extent);
-    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level, false};
-    return (creg){arena_print(e->memory, "(%s)", words), level, false};
+    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level};
+    return (creg){arena_print(e->memory, "(%s)", words), level};
 }
 
 /* ---- addresses ---- */
@@ -57,10 +57,6 @@ typedef struct cterms {
     const char *ok[LEVEL_COUNT];
     const char *whole;
     const char *proved; /* tests of a checked build; after all others */
-    bool late;          /* some term needs statements of the chunk or the element */
-    bool along;         /* it runs along the vector axis */
-    bool apart;         /* the elements of a vector go their own ways */
-    int index_level;
 } cterms;
 
 static void term(emitter *e, cterms *t, int level, const char *index, const char *stride)
@@ -71,7 +67,7 @@ static void term(emitter *e, cterms *t, int level, const char *index, const char
 
 static void test(emitter *e, cterms *t, creg r)
 {
-    if (!r.truth) t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
+    t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
 }
 
 /* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
@@ -114,30 +110,22 @@ static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
     t->whole = cjoin(e, t->whole, "&&", cjoin(e, low, "&&", high));
 }
 
-static caddress finish(cnest *n, const cterms *t, dtype elem, const char *base)
+static caddress finish(cnest *n, const cterms *t, int level, dtype elem, const char *base)
 {
     emitter *e = n->e;
-    caddress a = {.elem = elem, .pointer = base, .whole = t->whole, .early = !t->late};
+    caddress a = {.elem = elem, .pointer = base, .whole = t->whole, .level = level};
     const char *type = arena_print(e->memory, "%s *const", memory_type(elem));
     if (t->offset[LEVEL_GROUP])
         a.pointer =
             cuda_share(n, LEVEL_GROUP, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_GROUP]));
-    if (t->offset[LEVEL_ROW]) {
+    if (t->offset[LEVEL_ROW])
         a.pointer =
             cuda_share(n, LEVEL_ROW, type, arena_print(e->memory, "%s + (%s)", a.pointer, t->offset[LEVEL_ROW]));
-        a.level = LEVEL_ROW;
-    }
     a.chunk = t->offset[LEVEL_CHUNK];
     a.element = t->offset[LEVEL_ELEMENT];
-    for (int level = 0; level < LEVEL_ELEMENT; level++) {
-        a.ok = cjoin(e, a.ok, "&&", t->ok[level]);
-        if (t->ok[level]) a.level = MAXIMUM(a.level, level);
-    }
+    for (int i = 0; i < LEVEL_ELEMENT; i++) a.ok = cjoin(e, a.ok, "&&", t->ok[i]);
     a.element_ok = t->ok[LEVEL_ELEMENT];
-    if (a.chunk) a.level = MAXIMUM(a.level, LEVEL_CHUNK);
-    if (t->along || a.element || a.element_ok || t->whole) a.level = LEVEL_ELEMENT;
-    a.level = MAXIMUM(a.level, t->index_level);
-    if (a.level == LEVEL_ELEMENT)
+    if (level == LEVEL_ELEMENT)
         a.element_ok = cjoin(e, a.element_ok, "&&", t->proved);
     else
         a.ok = cjoin(e, a.ok, "&&", t->proved);
@@ -154,50 +142,18 @@ static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *word
                                   op->line, op->attr.access.array));
 }
 
-/* A quotient or a remainder of a position: how the axes that one tile axis runs along are told apart. */
-typedef struct digit {
-    const char *words; /* of a chunk's first element */
-    int axis;          /* loop axis of the position */
-    bool side_by_side; /* the elements of a vector are neighbours; else they have the same */
-    int64_t divisor;   /* vectors up to this many elements have such elements only */
-} digit;
-
-static value through_spread(const emitter *e, value v)
-{
-    const tile_op *op = tile_def(e->k, v);
-    while (op && (op->code == OP_BROADCAST || op->code == OP_RESHAPE)) {
-        v = op->operands[0];
-        op = tile_def(e->k, v);
-    }
-    return v;
-}
-
-static bool digit_of(cnest *n, value v, const place *at, digit *out)
+/* The words of a chunk's first element of a digit (digit_look). */
+static const char *digit_words(cnest *n, value v, const place *at)
 {
     emitter *e = n->e;
     const tile_op *op = tile_def(e->k, v);
-    if (!op || !value_is_virtual(e, v) || !n->layout || tile_type_of(e->k, v).rank != 1) return false;
-    if (op->code == OP_IOTA) {
-        int axis = at->axis[op->attr.index];
-        if (axis == NO_AXIS || n->role[axis] != ROLE_VECTOR) return false;
-        if (dimension_bound(e, n->layout->loops[axis]) > INT32_MAX) return false;
-        *out = (digit){arena_print(e->memory, "(unsigned)i%d", axis), axis, true, 64};
-        return true;
-    }
-    if (op->code != OP_DIV && op->code != OP_MOD) return false;
-    value by = through_spread(e, op->operands[1]);
-    if (tile_type_of(e->k, by).rank || facts_of(e->facts, by).low < 0) return false;
-    if (!digit_of(n, op->operands[0], at, out)) return false;
-    const char *name = emit_name(e, by);
+    if (op->code == OP_IOTA) return arena_print(e->memory, "(unsigned)i%d", at->axis[op->attr.index]);
+    const char *of = digit_words(n, op->operands[0], at), *name = emit_name(e, digit_by(e, op));
     const char *extent = cuda_share(n, LEVEL_GROUP, "const unsigned", /* an axis without elements has no digits */
                                     arena_print(e->memory, "%s > 0 ? (unsigned)%s : 1u", name, name));
     const char *part = cuda_share(n, LEVEL_GROUP, "const unsigned", arena_print(e->memory, "digit_by(%s)", extent));
     need(e, "digits");
-    out->words = arena_print(e->memory, "digits_%s(%s, %s, %s)", op->code == OP_DIV ? "above" : "below", out->words,
-                             extent, part);
-    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, cuda_power_of_two(facts_of(e->facts, by).divisor));
-    out->side_by_side &= op->code == OP_MOD;
-    return true;
+    return arena_print(e->memory, "digits_%s(%s, %s, %s)", op->code == OP_DIV ? "above" : "below", of, extent, part);
 }
 
 /* An index that may be a tile. */
@@ -218,11 +174,8 @@ static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int oper
             words = cuda_share(n, r.level, "const int", words);
         else
             words = arena_print(e->memory, "(%s)", words);
-        test(e, t, (creg){words, r.level, false});
+        test(e, t, (creg){words, r.level});
     }
-    if (r.level > LEVEL_ROW) t->late = true;
-    if (r.level == LEVEL_ELEMENT) t->apart = true;
-    t->index_level = MAXIMUM(t->index_level, r.level);
     if (!value_is_zero(e, v)) term(e, t, r.level, wide, stride_text(e, access->array, axis));
 }
 
@@ -244,31 +197,12 @@ const char *cuda_lead_pointer(emitter *e, const tile_op *op)
     return words;
 }
 
-/* What the first run sees of accesses along rows: whose vectors the rows are cut by, should they begin anywhere. */
-static void note_row(cnest *n, const tile_op *op, bool side_by_side)
-{
-    const struct access *access = &op->attr.access;
-    const tile_param *p = &n->e->k->params[access->array];
-    pass_layout *l = n->layout;
-    if (!n->c->deciding || !l || !side_by_side) return;
-    int most = 16 / dtypes[p->elem].size_bytes;
-    if (!cuda_has_vectors(p)) l->want_shift = MAXIMUM(l->want_shift, most);
-    if (l->first_group != n->c->group || l->nested) return;
-    if (cuda_has_vectors(p)) {
-        l->even |= access->rank > 1;
-        return;
-    }
-    bool widest = !l->lead || most > 16 / dtypes[n->e->k->params[l->lead->attr.access.array].elem].size_bytes;
-    if (widest) l->lead = op;
-}
-
 /* The vectors of an access to a shifted row are whole where it lies as its lead does. */
 static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_side)
 {
     emitter *e = n->e;
     int size = dtypes[a->elem].size_bytes;
     a->width = side_by_side ? MINIMUM(16 / size, n->layout->vector) : 1;
-    a->most_width = 1; /* nothing comes ahead */
     if (a->width == 1) return;
     a->even = "1";
     if (op != n->layout->lead)
@@ -304,7 +238,7 @@ static void test_guards(cnest *n, cterms *t, const param_digits *d, const char *
     for (int g = 0; g < d->guard_count; g++) {
         const char *sum = cjoin(e, guards[g], "+", arena_print(e->memory, "%" PRId64 "L", d->guard_first[g]));
         const char *extent = arena_print(e->memory, "%" PRId64 "L", d->guard_extent[g]);
-        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g], false});
+        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g]});
     }
 }
 
@@ -315,8 +249,6 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     const tile_param *p = &e->k->params[access->array];
     cterms t = {0};
     int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
-    int64_t width = 1;
-    bool side_by_side = false, back = false;
     const param_digits *digits = p->digits;
     const char *guards[GUARDS_MOST] = {0};
     int guard_level[GUARDS_MOST] = {0};
@@ -325,17 +257,11 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     for (int axis = 0; axis < access->rank; axis++) {
         const char *stride = stride_text(e, access->array, axis);
         digit d;
-        place of_index = access->kind[axis] == INDEX_TILE ? place_of_operand(e, op, operand, &at) : place_nowhere();
-        if (access->kind[axis] == INDEX_TILE && access->safe[axis] && !n->c->target->checked &&
-            digit_of(n, op->operands[operand], &of_index, &d)) {
-            pass_layout *l = n->layout;
-            bool along = d.side_by_side, unit = !strcmp(stride, "1");
-            if (n->c->deciding) l->digits = MINIMUM(l->digits ? l->digits : 64, (int)d.divisor);
-            term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", d.words), stride);
-            if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
-            t.along |= along;
-            if (along && unit && axis == access->rank - 1 && cuda_has_vectors(p)) width = d.divisor;
-            operand++;
+        if (access_is_digit(n, op, axis, operand, at, &d)) {
+            place of_index = place_of_operand(e, op, operand, &at);
+            const char *words = digit_words(n, op->operands[operand++], &of_index);
+            term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", words), stride);
+            if (d.side_by_side && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
             continue;
         }
         if (access->kind[axis] != INDEX_SLICE && digits) {
@@ -352,26 +278,22 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         operand += 2;
         int loop = at.axis[access->result_axis[axis]];
         bool along = loop != NO_AXIS && n->role[loop] == ROLE_VECTOR;
+        constraint c = constraint_of_axis(e, start, access->array, axis);
         if (access->safe[axis]) {
-            constraint c = constraint_of_axis(e, start, access->array, axis);
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
             const char *words =
                 arena_print(e->memory, "%s + (long)%s * %s", emit_name(e, start), position, emit_name(e, step));
             test_proved(n, &t, op, range_text(e, words, c.extent));
+        } else if (along && vector > 1 && is_one(e, step)) {
+            test_vector(n, &t, loop, &c);
         } else {
-            constraint c = constraint_of_axis(e, start, access->array, axis);
-            if (along && vector > 1 && is_one(e, step))
-                test_vector(n, &t, loop, &c);
-            else
-                test(e, &t, cuda_constraint(n, loop, &c, step));
+            test(e, &t, cuda_constraint(n, loop, &c, step));
         }
         if (digits) {
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
             int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(n, loop);
             add_digits(n, &t, digits, p->facts.small, axis, level, plus(e, emit_name(e, start), position), guards,
                        guard_level);
-            t.along |= along;
-            t.apart |= along;
             continue;
         }
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
@@ -382,48 +304,19 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         const char *position = arena_print(e->memory, "%si%d", strcmp(by, "1") ? "(long)" : "", loop);
         term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
-        if (along) t.along = true;
-        if (along && !strcmp(by, "1") && axis == access->rank - 1 && cuda_has_vectors(p))
-            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
-        if (along && !strcmp(by, "-1") && axis == access->rank - 1 && p->facts.backwards) {
-            width = cuda_power_of_two(facts_of(e->facts, start).divisor);
-            back = true;
-        }
-        side_by_side |= along && !strcmp(by, "1");
-        if (n->c->deciding && n->layout && (!strcmp(by, "1") || !strcmp(by, "-1"))) {
-            n->layout->along_rows += n->role[loop] == ROLE_ROW;
-            n->layout->along_inner += n->role[loop] != ROLE_ROW;
-        }
     }
-    side_by_side &= !t.apart && t.index_level == LEVEL_GROUP;
-    note_row(n, op, side_by_side && !t.late);
-    for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++) {
-        creg mask = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
-        if (!mask.truth && mask.level > LEVEL_ROW) t.late = true;
-        if (!mask.truth && mask.level == LEVEL_ELEMENT) t.apart = true;
-        test(e, &t, mask);
-    }
+    for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++)
+        test(e, &t, cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at)));
     if (digits) test_guards(n, &t, digits, guards, guard_level);
-    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
+    const access_view w = access_look(n, op, at);
+    caddress a = finish(n, &t, w.level, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.early = !w.late;
     a.global = true;
     a.read_only = !e->written[access->array];
-    int most = 16 / dtypes[p->elem].size_bytes;
-    a.width = (int)MINIMUM(width, most);
-    if (t.apart) a.width = 1;
-    a.most_width = a.width;
-    a.spreads = a.width == 1 && side_by_side && !t.apart && store_may_spread(n, op);
-    if (n->c->deciding && n->layout && a.level == LEVEL_ELEMENT) {
-        pass_layout *l = n->layout;
-        int window = op->code == OP_LOAD && a.width == 1 ? window_vector(n, op, &at) : 0;
-        l->want_vector = MAXIMUM(l->want_vector, a.width);
-        l->want_window = MAXIMUM(l->want_window, window);
-        if (!a.spreads) *(window > 1 ? &l->windows : a.width > 1 ? &l->wide : &l->narrow) += 1;
-        if (op->code == OP_STORE && a.width == 1) *(a.spreads ? &l->spread_stores : &l->narrow_stores) += 1;
-    }
-    a.width = MINIMUM(a.width, vector);
-    a.back = back && a.width > 1;
-    if (back) a.most_width = 1; /* nothing comes ahead */
-    if (n->layout && n->layout->shifted) know_shift(n, op, &a, side_by_side && !t.apart);
+    a.width = MINIMUM(w.width, vector);
+    a.spreads = w.width == 1 && w.side_by_side && store_spreads(n, op);
+    a.back = w.back && a.width > 1;
+    if (n->layout && n->layout->shifted) know_shift(n, op, &a, w.side_by_side);
     if (a.spreads)
         hazard_by_many(e, op);
     else
@@ -437,7 +330,7 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
     emitter *e = n->e;
     const struct access *access = &op->attr.access;
     const tile_param *p = &e->k->params[access->array];
-    cterms t = {.along = true};
+    cterms t = {0};
     int operand = access->first_index, last = access->rank - 1;
     e->array_used[access->array] = true;
     for (int axis = 0; axis < last; axis++) {
@@ -459,9 +352,9 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
     int loop = at.axis[access->result_axis[last]];
     if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), "1");
     term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)i%d", loop), emit_name(e, op->operands[operand + 1]));
-    caddress a = finish(n, &t, p->elem, arena_print(e->memory, "%s_array", p->name));
-    a.global = a.read_only = true;
-    a.width = a.most_width = 1;
+    caddress a = finish(n, &t, LEVEL_ELEMENT, p->elem, arena_print(e->memory, "%s_array", p->name));
+    a.early = a.global = a.read_only = true;
+    a.width = 1;
     note_access(n, op, at, &a);
     return a;
 }
@@ -496,11 +389,9 @@ caddress cuda_buffer(cnest *n, value v, place at)
         const char *stride = buffer_stride(e, v, axis);
         term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), arena_print(e->memory, "i%d", loop), stride);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
-        t.along |= along;
     }
-    t.late = true; /* written by earlier passes of the same group, perhaps */
     int number = buffer_for(e, v);
-    caddress a = finish(n, &t, type.elem, buffer_touch(e, number));
+    caddress a = finish(n, &t, tile_level(n, &type, &at), type.elem, buffer_touch(e, number));
     a.width = 1;
     note_tile(n, v, at);
     return a;

@@ -82,7 +82,7 @@ static access_note *new_note(const cnest *n)
 void note_access(cnest *n, const tile_op *op, place at, const caddress *a)
 {
     emitter *e = n->e;
-    if (!e->notes || n->c->deciding) return;
+    if (!e->notes) return;
     const struct access *access = &op->attr.access;
     access_note *note = new_note(n);
     note->op = op;
@@ -111,7 +111,7 @@ void note_access(cnest *n, const tile_op *op, place at, const caddress *a)
 void note_tile(cnest *n, value v, place at)
 {
     emitter *e = n->e;
-    if (!e->notes || n->c->deciding || !n->layout) return;
+    if (!e->notes || !n->layout) return;
     int number = buffer_for(e, v);
     const kept *home = &n->c->kept[number];
     if (home->kind != HOME_SHARED) return;

@@ -6,7 +6,7 @@
  * around loops here; cuda/hazard.c says where a barrier stands.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/nest.h"
+#include "emit/cuda/survey.h"
 
 #include <string.h>
 
@@ -26,7 +26,6 @@ static const char *argument_text(emitter *e, int parameter)
 static void put_broadcast(emitter *e, dtype t, const char *name)
 {
     const team *team = &e->cuda->team;
-    e->cuda->needs_broadcast = true;
     if (team->kind == TEAM_LANES && team->threads == 1) return;
     e->cuda->broadcast_room = true;
     const char *room = arena_print(e->memory, "*(%s *)&broadcast_room[%s]", cuda_register_type(t),
@@ -118,7 +117,7 @@ static void emit_for(emitter *e, tile_op *op)
     c->ahead_count = c->ahead_capacity = 0;
     e->out = &inside; /* its loads are known before the loop's head is put */
     e->depth++;
-    cuda_block(e, body, carried);
+    cuda_block(e, body);
     emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e, begin);
     hazard_loop_ends(e, op, logged);
@@ -148,13 +147,13 @@ static void emit_while(emitter *e, tile_op *op)
     emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
     e->depth++;
-    cuda_block(e, test, NULL);
+    cuda_block(e, test);
     const hazards tested = hazards_copy(e, &c->hazards);
     put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
     put(e, "%s(); /* C++ may drop a loop that does nothing but go on */", need(e, "go_on"));
     for (int i = 0; i < body->arg_count; i++)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
-    cuda_block(e, body, body->args);
+    cuda_block(e, body);
     emit_assign(e, emit_last_op(body), test->args);
     buffer_loop_ends(e, begin);
     hazard_loop_ends(e, op, logged);
@@ -184,7 +183,7 @@ static void emit_if(emitter *e, tile_op *op)
         if (r && empty) break;
         if (r) put(e, "} else {");
         e->depth++;
-        cuda_block(e, arm, op->results);
+        cuda_block(e, arm);
         emit_assign_arm(e, op, arm);
         e->depth--;
         hazards_join(e, &after, &c->hazards);
@@ -194,15 +193,15 @@ static void emit_if(emitter *e, tile_op *op)
     put(e, "}");
 }
 
-/* argmax and argmin over other axes than the innermost: a group of their own. */
-static void emit_fold_item(emitter *e, tile_op *op)
+const group *cuda_fold_group(const emitter *e, tile_op *op, fold_group *f)
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
-    sink s = {.kind = SINK_REDUCE, .op = op, .v = op->operands[0], .result = op->results[0], .fold_axis = NO_AXIS};
-    pass_nest pass = {.sinks = &s, .sink_count = 1};
-    pass.loop_count = loops_of(&type, pass.loops);
-    group g = {.passes = &pass, .pass_count = 1};
-    cuda_group(e, &g);
+    f->sink =
+        (sink){.kind = SINK_REDUCE, .op = op, .v = op->operands[0], .result = op->results[0], .fold_axis = NO_AXIS};
+    f->pass = (pass_nest){.sinks = &f->sink, .sink_count = 1};
+    f->pass.loop_count = loops_of(&type, f->pass.loops);
+    f->group = (group){.passes = &f->pass, .pass_count = 1};
+    return &f->group;
 }
 
 static void emit_dot_item(emitter *e, tile_op *op)
@@ -218,29 +217,27 @@ static void emit_dot_item(emitter *e, tile_op *op)
         }
         tile_op *def = tile_def(e->k, v);
         if (def && def->code == OP_PERMUTE && value_is_virtual(e, v)) v = def->operands[0];
-        if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, v), "dot");
         hazard_buffer(e, buffer_for(e, v), false);
     }
     if (!e->cuda->resident[op->results[0]]) {
         int result = buffer_for(e, op->results[0]);
-        if (e->cuda->deciding) layout_touch_elsewhere(e, result, "dot");
         hazard_buffer(e, result, true);
     }
     hazard_commit(e);
-    e->cuda->has_dot = true;
     emit_cuda_dot(e, op);
 }
 
-void cuda_block(emitter *e, tile_block *b, const value *targets)
+void cuda_block(emitter *e, const tile_block *b)
 {
     cuda_state *c = e->cuda;
     online *outer = c->online;
     int outer_count = c->online_count;
+    const block_plan *known = survey_plan(c, b);
+    CHECK(known);
+    const plan p = known->plan;
     c->nesting++;
-    online_mark(e, b);
-    plan p = plan_block(e, b, targets);
-    if (!online_check(e, &p)) p = plan_block(e, b, targets);
-    layout_know_buffers(e);
+    c->online = known->online;
+    c->online_count = known->online_count;
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
         e->time++;
@@ -255,7 +252,11 @@ void cuda_block(emitter *e, tile_block *b, const value *targets)
             break;
         case ITEM_DOT: emit_dot_item(e, it->op); break;
         case ITEM_SCAN: cuda_scan(e, it->op); break;
-        case ITEM_FOLD: emit_fold_item(e, it->op); break;
+        case ITEM_FOLD: {
+            fold_group f;
+            cuda_group(e, cuda_fold_group(e, it->op, &f));
+            break;
+        }
         case ITEM_EFFECT: cuda_print(e, it->op); break;
         case ITEM_CONTROL:
             if (loop_is_product(e, it->op))

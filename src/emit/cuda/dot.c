@@ -12,134 +12,48 @@
  */
 #include "emit/cuda/gather.h"
 #include "emit/cuda/nest.h"
+#include "emit/cuda/product.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum {
-    ASSUMED_THREADS = 256,
-    MOST_SUMS = 128,
-    MOST_FMA_SUMS = 128,
-    MOST_RING_SUMS = 64,
-    RING_BYTES = 72 * 1024,
-    MOST_STAGES = 8,
-    OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
-    FMA_STEP = 8,
-    ASK_TILE = 128 * 64 /* sums of a tile from which on few blocks run at once, and what follows is asked for ahead */
-};
-
-typedef struct product {
-    const char *type; /* its class, with its numbers */
-    int rows, columns, sums;
-    int64_t room_bytes;
-} product;
-
-static int64_t power_above(int64_t n, int64_t least, int64_t most)
-{
-    while (least < n && least < most) least *= 2;
-    return least;
-}
+    ASK_TILE = 128 * 64
+}; /* sums of a tile from which on few blocks run at once, and what follows is asked for ahead */
 
 static bool is_unit(const char *stride)
 {
     return !strcmp(stride, "1") || !strcmp(stride, "1L");
 }
 
-/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it, or as many as fit. */
-static int ring_stages(const emitter *e, int64_t stage_bytes, int64_t ring_bytes)
+static const char *truth(bool holds)
 {
-    int64_t most = (e->cuda->target->shared_bytes - OTHER_BYTES) / stage_bytes;
-    if (e->k->knobs[KNOB_STAGES]) return (int)MAXIMUM(2, MINIMUM(e->k->knobs[KNOB_STAGES], most));
-    return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
+    return holds ? "true" : "false";
 }
 
-/* On the matrix units. Of an operand: `inner` if its elements lie side by side along k. */
-static product matrix_product(emitter *e, const char *name, int64_t m, int64_t n, int threads, const bool inner[2],
-                              const bool global[2])
+/* The class of the prelude that is this product of these operands. Of an operand: `inner` if its elements lie side by side
+ * along k, `global` if it is an array's. */
+static const char *product_type(emitter *e, const tile_op *op, const product *p, const matrix *left,
+                                const matrix *right)
 {
-    int64_t rows = power_above(m, 16, 128), columns = power_above(n, 16, 256);
-    while (rows * columns > MOST_SUMS * threads) *(columns >= rows ? &columns : &rows) /= 2;
-    int64_t down = 1, across = 1;
-    while (down * across * 64 <= threads) {
-        bool more_down = down * 32 <= rows, more_across = across * 32 <= columns;
-        if (more_down && (rows / down >= columns / across || !more_across))
-            down *= 2;
-        else if (more_across)
-            across *= 2;
-        else
-            break;
-    }
-    /* Small tiles are about latency: wide steps, and many of them on their way at once. */
-    int chunks = rows + columns <= 128 ? 8 : 4;
-    int64_t stage = (rows + columns) * chunks * 16;
-    int stages = ring_stages(e, stage, RING_BYTES);
-    product p = {.rows = (int)rows, .columns = (int)columns, .room_bytes = stage * stages};
-    p.sums = (int)(rows * columns / (down * across * 32));
-    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_%s", name),
-                         p.rows, p.columns, (int)down, (int)across, threads, inner[0] ? "true" : "false",
-                         inner[1] ? "true" : "false", global[0] ? "true" : "false", global[1] ? "true" : "false",
-                         stages, chunks);
-    return p;
-}
-
-static product fma_product(emitter *e, dtype t, int64_t m, int64_t n, int threads)
-{
-    int across = 16, down = threads / 16, most = t == DT_F64 ? 64 : 256;
-    int64_t rows = power_above(m, down, MAXIMUM(most / 2, down)), columns = power_above(n, across, most);
-    int sums = e->cuda->target->arch < 80 ? MOST_FMA_SUMS / 2 : MOST_FMA_SUMS;
-    while (rows * columns > sums * threads) *(columns > across ? &columns : &rows) /= 2;
-    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
-    p.room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (t == DT_F64 ? 8 : 4);
-    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(t)), p.rows,
-                         p.columns, down, across, (int)MINIMUM(rows / down, 4), (int)MINIMUM(columns / across, 4));
-    return p;
-}
-
-/* By multiply and add, with the ring of the matrix units. */
-static product ring_product(emitter *e, int64_t m, int64_t n, int threads, const bool inner[2], const bool global[2])
-{
-    int across = threads >= 64 ? 16 : 8, down = threads / across;
-    int64_t rows = power_above(m, MAXIMUM(down, 4), MAXIMUM(128, down)), columns = power_above(n, across, 128);
-    while (rows * columns > MOST_RING_SUMS * threads) *(columns > across ? &columns : &rows) /= 2;
-    int chunks = rows + columns <= 128 ? 8 : 4;
-    int64_t stage = (rows + columns) * chunks * 16;
-    int stages = ring_stages(e, stage, RING_BYTES / 2);
-    product p = {.rows = (int)rows, .columns = (int)columns, .sums = (int)(rows * columns / threads)};
-    p.room_bytes = stage * stages;
-    p.type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %d, %d>", need(e, "product_f32"), p.rows,
-                         p.columns, down, across, inner[0] ? "true" : "false", inner[1] ? "true" : "false",
-                         global[0] ? "true" : "false", global[1] ? "true" : "false", stages, chunks);
-    return p;
-}
-
-/* The product that suits an op; false: the team has no block of its own. Its sizes do not depend on where the operands
- * are: left and right may be NULL as long as that is not known. */
-static bool choose_product(emitter *e, const tile_op *op, const matrix *left, const matrix *right, product *out)
-{
-    const cuda_state *c = e->cuda;
-    int threads = c->deciding ? ASSUMED_THREADS : c->team.threads;
-    if (c->team.kind != TEAM_BLOCK || threads < 32 || threads % 32) return false;
-    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
-    int rank = ta.rank;
-    int64_t m = dimension_bound(e, ta.dims[rank - 2]), n = dimension_bound(e, tb.dims[rank - 1]);
+    int rank = tile_type_of(e->k, op->operands[0]).rank;
+    if (p->kind == PRODUCT_FMA)
+        return arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(p->elem)),
+                           p->rows, p->columns, p->down, p->across, MINIMUM(p->rows / p->down, 4),
+                           MINIMUM(p->columns / p->across, 4));
     tile_op *load;
-    bool swapped, global[2] = {false}, inner[2] = {false};
-    if (left) {
-        for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e, op->operands[i], &load, &swapped);
-        inner[0] = is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2]);
-        inner[1] = is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1]);
-    }
-    bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
-    const char *name = e->rounds[op->operands[0]]        ? "tf32"
-                       : halves && c->target->arch >= 80 ? memory_name(ta.elem)
-                                                         : NULL;
-    if (name)
-        *out = matrix_product(e, name, m, n, threads, inner, global);
-    else if (ta.elem == DT_F32 && c->target->arch >= 80)
-        *out = ring_product(e, m, n, threads, inner, global);
-    else
-        *out = fma_product(e, ta.elem, m, n, threads);
-    return true;
+    bool swapped, global[2];
+    for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e, op->operands[i], &load, &swapped);
+    const char *places = arena_print(e->memory, "%s, %s, %s, %s",
+                                     truth(is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2])),
+                                     truth(is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1])),
+                                     truth(global[0]), truth(global[1]));
+    if (p->kind == PRODUCT_RING)
+        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d>", need(e, "product_f32"), p->rows, p->columns,
+                           p->down, p->across, places, p->stages, p->chunks);
+    return arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %d, %d>",
+                       need(e, "product_%s", p->tf32 ? "tf32" : memory_name(p->elem)), p->rows, p->columns, p->down,
+                       p->across, p->threads, places, p->stages, p->chunks);
 }
 
 /* Is the operand rounded to tf32 before it is turned or cut? */
@@ -158,18 +72,10 @@ void cuda_dot_mark(emitter *e, const tile_op *op)
     if (is_rounded(e, a) && is_rounded(e, b)) e->rounds[a] = e->rounds[b] = true;
 }
 
-/* One room serves all products of a phase: each leaves it behind a barrier. */
 static const char *room_for(emitter *e, int64_t bytes)
 {
-    if (!e->dot_room) {
-        buffer b = {.elem = DT_U8, .shape = {.elem = DT_U8, .rank = 1, .dims = {bytes}}};
-        ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
-        e->dot_room = e->buffer_count - 1;
-    }
-    buffer *room = &e->buffers[e->dot_room];
-    room->shape.dims[0] = MAXIMUM(room->shape.dims[0], bytes);
-    if (e->cuda->deciding) layout_touch_elsewhere(e, e->dot_room, "the room of dot");
-    e->cuda->kept[e->dot_room].pinned = true;
+    if (!e->dot_room) e->dot_room = e->cuda->product_room;
+    product_room(e, bytes);
     return buffer_touch(e, e->dot_room);
 }
 
@@ -237,7 +143,7 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int rank = type.rank;
     const char *room = room_for(e, p->room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
-    put(e, "typedef %s product;", p->type);
+    put(e, "typedef %s product;", product_type(e, op, p, left, right));
     put(e, "for (long top = 0; top < %s; top += %d)", m, p->rows);
     put(e, "    for (long left = 0; left < %s; left += %d) {", n, p->columns);
     e->depth += 2;
@@ -253,10 +159,9 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
 /* The same where an operand is gathered. */
 static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const int64_t extents[2], bool clear)
 {
-    cuda_state *c = e->cuda;
+    const cuda_state *c = e->cuda;
     CHECK(c->team.kind == TEAM_BLOCK);
-    c->gathers = true;
-    gather_product p = gather_choose(e, op, c->deciding ? ASSUMED_THREADS : c->team.threads);
+    gather_product p = gather_choose(e, op, c->team.threads);
     tile_type type = tile_type_of(e->k, op->operands[0]);
     const char *room = room_for(e, p.room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
     put(e, "for (long top = 0; top < %s; top += %d)", m, p.rows);
@@ -283,7 +188,7 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     const int64_t extents[2] = {ta.dims[rank - 2], tb.dims[rank - 1]};
     matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
     product p;
-    bool has_product = choose_product(e, op, &left, &right, &p);
+    bool has_product = product_choose(e, op, e->cuda->team.threads, &p);
     put(e, "{");
     e->depth++;
     put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
@@ -292,7 +197,7 @@ void emit_cuda_dot(emitter *e, tile_op *op)
         put_gathered(e, op, &sum, extents, op->operand_count < 3);
     } else if (e->cuda->resident[result]) {
         CHECK(has_product);
-        e->cuda->resident[result] = p.type;
+        e->cuda->resident[result] = product_type(e, op, &p, &left, &right);
         put_add(e, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
                 &right, rank, room_for(e, p.room_bytes), false);
     } else {
@@ -365,7 +270,6 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
 {
     tile_type type = tile_type_of(e->k, loop->results[0]);
     int number = buffer_for(e, loop->regions[0]->args[1]);
-    e->buffer_of[dot->results[0]] = number;
     for (int i = 0; i < 2; i++) {
         tile_op *load;
         bool swapped;
@@ -373,10 +277,8 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
         e->array_used[load->attr.access.array] = true;
         hazard_by_many(e, load);
     }
-    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
     hazard_buffer(e, number, true);
     hazard_commit(e);
-    e->cuda->has_dot = true;
     put(e, "{");
     e->depth++;
     put_ask_ahead(e, loop, &type);
@@ -387,7 +289,7 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     put_reach(e, &left, &right, 2, type.dims, "depth");
     if (gather_is_wanted(e, dot))
         put_gathered(e, dot, &sum, type.dims, from_zero);
-    else if (choose_product(e, dot, &left, &right, &p))
+    else if (product_choose(e, dot, e->cuda->team.threads, &p))
         put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
     else
         put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
@@ -395,41 +297,9 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     put(e, "}");
 }
 
-/* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */
-static tile_op *only_product(const emitter *e, const tile_op *loop, int number)
-{
-    const tile_block *body = loop->regions[0];
-    value argument = body->args[number + 1], next = body->ops[body->op_count - 1]->operands[number];
-    tile_op *op = tile_def(e->k, next);
-    if (!op || op->code != OP_DOT || op->operand_count < 3 || op->operands[2] != argument) return NULL;
-    if (gather_is_wanted(e, op)) return NULL;
-    if (e->uses[argument] != 1 || e->uses[next] != 1 || tile_type_of(e->k, next).rank != 2) return NULL;
-    for (int i = 0; i < body->op_count; i++)
-        if (body->ops[i] == op) return op;
-    return NULL;
-}
-
-/* Calls visit for each product of the loop whose sums fit into registers. */
-static void each_resident(emitter *e, const tile_op *loop,
-                          void visit(emitter *e, value result, value argument, dtype t))
-{
-    int sums = 0;
-    for (int r = 0; r < loop->result_count; r++) {
-        tile_op *op = only_product(e, loop, r);
-        product p;
-        if (!op || !choose_product(e, op, NULL, NULL, &p)) continue;
-        tile_type type = tile_type_of(e->k, op->results[0]);
-        if (type.dims[0] < 0 || type.dims[1] < 0 || type.dims[0] > p.rows || type.dims[1] > p.columns) continue;
-        sums += p.sums;
-        if (sums > MOST_SUMS) return;
-        visit(e, op->results[0], loop->regions[0]->args[r + 1], tile_type_of(e->k, op->operands[0]).elem);
-    }
-}
-
 static const char *accumulator_memory(emitter *e, value argument, bool writes)
 {
     int number = buffer_for(e, argument);
-    if (e->cuda->deciding) layout_touch_elsewhere(e, number, "dot");
     hazard_buffer(e, number, writes);
     hazard_commit(e);
     return buffer_touch(e, number);
@@ -457,7 +327,7 @@ static void put_finish(emitter *e, value result, value argument, dtype t)
 size_t cuda_dot_enter(emitter *e, const tile_op *loop)
 {
     size_t place = e->out->length;
-    each_resident(e, loop, put_resume);
+    product_each_resident(e, loop, e->cuda->team.threads, put_resume);
     if (e->out->length > place && loop->result_count == 1) {
         tile_type type = tile_type_of(e->k, loop->results[0]);
         put_ask_ahead(e, loop, &type);
@@ -474,9 +344,9 @@ static void put_type(emitter *e, value result, value argument, dtype t)
 void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place)
 {
     text *out = e->out, types = {0}, rest = {0};
-    each_resident(e, loop, put_finish);
+    product_each_resident(e, loop, e->cuda->team.threads, put_finish);
     e->out = &types;
-    each_resident(e, loop, put_type);
+    product_each_resident(e, loop, e->cuda->team.threads, put_type);
     e->out = out;
     if (!types.length) return;
     text_add(&rest, out->data + place);

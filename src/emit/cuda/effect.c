@@ -80,7 +80,6 @@ void cuda_print(emitter *e, tile_op *op)
         tile_type type = tile_type_of(e->k, op->operands[i]);
         words = arena_print(e->memory, "%s + %d + %s", words, type.rank + 1, elements_text(e, &type));
         if (!type.rank) continue;
-        if (e->cuda->deciding) layout_touch_elsewhere(e, buffer_for(e, op->operands[i]), "print");
         hazard_buffer(e, buffer_for(e, op->operands[i]), false);
     }
     hazard_commit(e);

@@ -44,7 +44,7 @@ bool cuda_fold_pairs(cnest *n, cfold *f)
     fold_kind fold = s->op->attr.fold;
     if ((fold != FOLD_MAX && fold != FOLD_MIN) || n->c->target->arch < 80) return false;
     if ((type.elem != DT_F16 && type.elem != DT_BF16) || !type.rank || value_is_virtual(e, v)) return false;
-    if (n->c->deciding || !n->has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
+    if (!n->has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
     int number = buffer_for(e, v);
     if (!home_is_opened(e, number) || n->c->kept[number].layout != n->layout || n->layout->vector == 1) return false;
     bool bf16 = type.elem == DT_BF16, most = fold == FOLD_MAX;
@@ -101,10 +101,10 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
     emitter *e = n->e;
     const sink *s = f->sink;
     int level = n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
-    const char *x = creg_words(r);
+    const char *x = r.words;
     if (is_position(s)) {
         bool most = s->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(f->elem);
-        if (r.truth || strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
+        if (strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
         /* NaN is the extreme, and of equal ones the first stays: two comparisons, where a NaN fails both. */
         const char *open = real ? arena_print(e->memory, "%s == %s && ", f->name, f->name) : "";
         const char *in = n->has_inner && n->in ? arena_print(e->memory, "%s && ", element_in(n)) : "";
@@ -247,8 +247,7 @@ static void fold_team(cnest *n, const cfold *f)
              f->name, need(e, "grid_fold_%s_%s", name, t), f->name);
 }
 
-/* The place of the result in the loops: the axes of the operand that are left. */
-static place result_place(const emitter *e, const sink *s)
+place cuda_result_place(const emitter *e, const sink *s)
 {
     tile_type type = tile_type_of(e->k, s->v), result = tile_type_of(e->k, s->result);
     place own = place_own(&type), at = place_nowhere();
@@ -271,14 +270,12 @@ static void end_reduce(cnest *n, const cfold *f)
         if (!o || o->top != s->result) cput(n, LEVEL_ROW, "%s = %s;", emit_name(e, s->result), words);
         return;
     }
-    place at = result_place(e, s);
+    place at = cuda_result_place(e, s);
     creg r = cuda_define(n, s->result, result.elem, LEVEL_ROW, words);
     cuda_remember(n, s->result, at, r);
     if (!e->force[s->result]) return;
     bool inner = n->has_inner;
     n->has_inner = false;
-    int level;
-    if (n->c->deciding) (void)home_element(n, s->result, at, true, &level);
     caddress a = cuda_buffer(n, s->result, at);
     hazard_buffer(e, buffer_for(e, s->result), true);
     a.level = LEVEL_ROW;

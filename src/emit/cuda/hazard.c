@@ -58,7 +58,7 @@ static touch touch_of(const tile_op *op, threads_of_touch threads)
 
 void hazard_buffer(emitter *e, int buffer, bool writes)
 {
-    if (!e->cuda->deciding && e->cuda->kept[buffer].kind == HOME_REGISTERS) return;
+    if (e->cuda->kept[buffer].kind == HOME_REGISTERS) return;
     touch t = touch_of(NULL, THREADS_MANY);
     t.buffer = buffer;
     t.writes = writes;

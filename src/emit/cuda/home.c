@@ -16,15 +16,14 @@
 bool home_has_slots(const cuda_state *c, int number)
 {
     const kept *k = &c->kept[number];
-    return !c->deciding && k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
+    return k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
 }
 
 bool home_is_packed(const emitter *e, int number)
 {
     const kept *k = &e->cuda->kept[number];
     dtype t = e->buffers[number].elem;
-    return !e->cuda->deciding && k->kind == HOME_REGISTERS && k->in_registers && (t == DT_F16 || t == DT_BF16) &&
-           k->layout->vector > 1;
+    return k->kind == HOME_REGISTERS && k->in_registers && (t == DT_F16 || t == DT_BF16) && k->layout->vector > 1;
 }
 
 bool home_is_opened(const emitter *e, int number)
@@ -35,7 +34,7 @@ bool home_is_opened(const emitter *e, int number)
 bool home_comes_ahead(const emitter *e, value v)
 {
     const kept *k = &e->cuda->kept[e->buffer_of[v]];
-    return !e->cuda->deciding && k->kind == HOME_REGISTERS && k->comes_ahead;
+    return k->kind == HOME_REGISTERS && k->comes_ahead;
 }
 
 void home_declare(emitter *e, int number, const char *title)
@@ -167,29 +166,28 @@ const char *home_words(cnest *n, int number)
     return name;
 }
 
+bool home_is_alias(const emitter *e, value v)
+{
+    const tile_op *op = tile_def(e->k, v);
+    return op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
+}
+
+bool home_is_here(const cnest *n, value v, const place *at)
+{
+    tile_type type = tile_type_of(n->e->k, v);
+    place own = place_own(&type);
+    int64_t loops[MAX_RANK];
+    return !home_is_alias(n->e, v) && n->layout && n->has_inner && loops_of(&type, loops) == n->layout->loop_count &&
+           place_same(&own, at, type.rank);
+}
+
 const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 {
     emitter *e = n->e;
-    tile_type type = tile_type_of(e->k, v);
     int number = buffer_for(e, v);
-    const tile_op *op = tile_def(e->k, v);
-    place own = place_own(&type);
-    int64_t loops[MAX_RANK];
-    int count = loops_of(&type, loops);
-    bool alias = op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
-    bool here =
-        !alias && n->layout && n->has_inner && count == n->layout->loop_count && place_same(&own, &at, type.rank);
-    if (n->c->deciding) {
-        layout_touch(e, number, here ? n->layout : NULL);
-        if (count > 1 && at.axis[type.rank - 1] != NO_AXIS && n->role[at.axis[type.rank - 1]] != ROLE_VECTOR &&
-            !(n->layout && n->layout->row_fast))
-            e->cuda->kept[number].across = true;
-        if (alias) e->cuda->kept[number].plain = true;
-        return NULL;
-    }
     buffer_touch(e, number);
     if (e->cuda->kept[number].kind != HOME_REGISTERS) return NULL;
-    CHECK(here);
+    CHECK(home_is_here(n, v, &at));
     *level = LEVEL_ELEMENT;
     const char *element = n->layout->vector > 1 ? "v" : "0";
     if (!home_is_opened(e, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
@@ -254,40 +252,10 @@ creg home_load(cnest *n, const caddress *a, value into)
         text_add(&n->early, "}\n");
         text_free(&close);
     }
-    return (creg){"", LEVEL_ELEMENT, false};
+    return (creg){"", LEVEL_ELEMENT};
 }
 
 /* ---- loads a trip ahead ---- */
-
-/* Is the scalar known before the loop's body runs, its count aside? */
-static bool known_before(const emitter *e, const tile_op *loop, value v)
-{
-    const tile_block *body = loop->regions[0];
-    const tile_op *op = tile_def(e->k, v);
-    if (op && op->code == OP_CONST) return true;
-    for (int i = 1; i < body->arg_count; i++)
-        if (body->args[i] == v) return false;
-    for (int i = 0; op && i < body->op_count; i++)
-        if (body->ops[i] == op) return false;
-    return true;
-}
-
-void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a)
-{
-    emitter *e = n->e;
-    const tile_op *loop = n->c->loop;
-    const struct access *access = &load->attr.access;
-    if (!loop || loop->flags & F_DOWN || n->has_rows || access->mask_count) return;
-    if (!a->read_only || a->ok || a->element_ok || !a->early || a->level != LEVEL_ELEMENT) return;
-    for (int i = 0; i < access->rank; i++)
-        if (access->kind[i] == INDEX_TILE) return;
-    bool follows = false;
-    for (int i = access->first_index; i < load->operand_count; i++) {
-        if (!known_before(e, loop, load->operands[i])) return;
-        follows |= load->operands[i] == loop->regions[0]->args[0];
-    }
-    if (follows) n->c->kept[buffer_for(e, v)].ahead = a->most_width;
-}
 
 /* The copies of one trip, to the places of turn `turn`. */
 static void put_copies(emitter *e, const value *ahead, int count, const char *turn)

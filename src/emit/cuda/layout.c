@@ -1,5 +1,5 @@
 /*
- * Chooses teams, layouts and homes. In: what the first run of the emitter saw of a phase. Out: the team that runs a
+ * Chooses teams, layouts and homes. In: the survey of a phase. Out: the team that runs a
  * program, a layout for each kind of pass, a home for each kept tile (layout_homes.c).
  *
  * The team follows the largest pass: some lanes of a warp where the tile is small, a block where it is not, a cluster
@@ -29,19 +29,32 @@ static int64_t power_above(int64_t x)
     return p;
 }
 
-/* ---- what the first run sees ---- */
+/* ---- what the survey sees ---- */
 
-pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+static pass_layout *find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
 {
-    cuda_state *c = e->cuda;
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
         if (l->loop_count == count && l->row_axes == row_axes && (l->row_fast == row_fast || l->turned) &&
             !memcmp(l->loops, loops, sizeof(int64_t) * (size_t)count))
             return l;
     }
-    CHECK(c->deciding);
-    pass_layout *l = ARENA_NEW(e->memory, pass_layout);
+    return NULL;
+}
+
+pass_layout *layout_find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+{
+    pass_layout *l = find(c, loops, count, row_axes, row_fast);
+    CHECK(l);
+    return l;
+}
+
+pass_layout *layout_note(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+{
+    cuda_state *c = e->cuda;
+    pass_layout *l = find(c, loops, count, row_axes, row_fast);
+    if (l) return l;
+    l = ARENA_NEW(e->memory, pass_layout);
     *l = (pass_layout){.loop_count = count,
                        .row_axes = row_axes,
                        .row_fast = row_fast,
@@ -53,7 +66,6 @@ pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned r
                        .number = c->layout_count};
     memcpy(l->loops, loops, sizeof(int64_t) * (size_t)count);
     l->leader = l;
-    l->inner_threads = row_fast; /* a part of one thread, so that the first run takes the same way */
     ARENA_PUSH(e->memory, c->layouts, c->layout_count, c->layout_capacity, l);
     return l;
 }
@@ -482,7 +494,6 @@ static void choose_repeats(const emitter *e, pass_layout *l)
 int layout_unroll(const emitter *e, const pass_layout *l)
 {
     const cuda_state *c = e->cuda;
-    if (c->deciding) return 1;
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
     if (early && c->slot_bytes && l->repeats) return 1;

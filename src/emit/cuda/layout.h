@@ -11,8 +11,7 @@
  * All passes of one phase with the same loops and rows have one layout, so that a kept tile that is only touched at its
  * own place can stay in registers. Anything else goes through shared memory, or scratch in global memory.
  *
- * Emission runs twice: the first run collects passes, accesses and touches of kept tiles (this file's input), then
- * layout_decide chooses, then the second run writes the text. Both runs plan alike, so buffers keep their numbers.
+ * survey.c sees passes, accesses and touches of kept tiles, then layout_decide chooses, then the text is written.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_CUDA_LAYOUT_H
@@ -43,7 +42,7 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     int64_t loops[MAX_RANK];
     unsigned row_axes; /* bit k: loop axis k is a row */
     bool row_fast;     /* neighbouring threads take neighbouring rows: a fold of columns, or rows across memory */
-    /* what the first run saw */
+    /* what the survey saw */
     int want_vector;                  /* the widest access that is aligned, in elements; 1: none */
     int wide, narrow;                 /* accesses of elements that are aligned for vectors, and others */
     int want_window, windows;         /* of loads that windows take by vectors: the widest, how many */
@@ -71,7 +70,7 @@ typedef enum home_kind { HOME_SHARED, HOME_REGISTERS, HOME_SCRATCH } home_kind;
 
 typedef struct kept { /* by buffer number */
     home_kind kind;
-    /* what the first run saw */
+    /* what the survey saw */
     bool touched, elsewhere; /* elsewhere: not at its own place in one layout, or by dot, scan, print ... */
     bool across;             /* read or written along another axis than its last: rows are padded */
     bool plain;              /* something needs it row-major without gaps */
@@ -116,12 +115,20 @@ typedef struct online { /* top = max(from), sum = sum(exponent), exponent = exp(
     bool was_kept;   /* exponent, before that was decided */
 } online;
 
+typedef struct block_plan { /* of a block of the phase, and what is folded with one exchange in it */
+    const tile_block *block;
+    plan plan;
+    online *online;
+    int online_count;
+} block_plan;
+
 typedef struct cuda_state { /* of one phase */
     const cuda_target *target;
-    bool deciding; /* the first run */
     const struct cuda_state
         *before; /* of the phase whose last block goes on with this one; NULL: a launch of its own */
     team team;
+    block_plan **plans;
+    int plan_count, plan_capacity;
     pass_layout **layouts;
     int layout_count, layout_capacity;
     kept *kept; /* by buffer number */
@@ -135,6 +142,7 @@ typedef struct cuda_state { /* of one phase */
     bool no_large;                   /* likewise clusters and grids */
     bool needs_broadcast;            /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
+    int product_room;                /* the buffer that all products share; 0: none */
     int scans;                       /* in registers, emitted so far */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
     bool any_fold, has_position; /* has_position: argmax, argmin */
@@ -160,7 +168,8 @@ typedef struct cuda_state { /* of one phase */
 } cuda_state;
 
 /* layout.c */
-pass_layout *layout_find(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+pass_layout *layout_note(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+pass_layout *layout_find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
 void layout_touch(emitter *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
 void layout_touch_elsewhere(emitter *e, int buffer, const char *why);
 void layout_know_buffers(emitter *e);

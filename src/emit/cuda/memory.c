@@ -92,15 +92,6 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
         text_print(&n->arrays, "%s %s[%d][%d];\n", cuda_register_type(a->elem), name, n->unroll, vector);
     }
     n->early_used = true;
-    if (n->c->deciding) {
-        int words = MAXIMUM(dtypes[a->elem].size_bytes / 4, 1);
-        if (named && e->force[named]) {
-            n->c->loads[e->pass_number].direct += words;
-            n->c->kept[buffer_for(e, named)].loaded_in = e->pass_number;
-        } else {
-            n->c->loads[e->pass_number].early += words;
-        }
-    }
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *whole = a->whole;
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
@@ -150,7 +141,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
                 arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", m), element_pointer(e, a, true), inside);
         line_to(n, &n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
     }
-    return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, false};
+    return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT};
 }
 
 /* A vector whose place is computed in its chunk (rows of a table by an index): whole, where nothing asks for its elements one
@@ -166,7 +157,7 @@ static creg load_late(cnest *n, value named, const caddress *a)
             n, LEVEL_CHUNK, "%s(%s + %d, %s + %d%s%s);",
             need(e, "load_%sx%d%s%s", memory_name(a->elem), a->width, a->read_only ? "_constant" : "", ok ? "_if" : ""),
             name, at, chunk, at, ok ? ", " : "", ok ? ok : "");
-    return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT, false};
+    return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT};
 }
 
 creg cuda_load(cnest *n, value named, caddress a, value into)
@@ -203,8 +194,8 @@ void cuda_store(cnest *n, caddress a, creg r)
 {
     emitter *e = n->e;
     int level = cuda_sink_level(n), vector = n->has_inner ? n->layout->vector : 1;
-    const char *m = memory_name(a.elem), *words = creg_words(r);
-    if (a.spreads && !n->c->deciding) {
+    const char *m = memory_name(a.elem), *words = r.words;
+    if (a.spreads) {
         store_spread(n, &a, words);
         return;
     }
@@ -268,5 +259,5 @@ void cuda_atomic(cnest *n, caddress a, const tile_op *op, creg r, creg expected,
     bool compare = op->attr.atomic == ATOMIC_CAS;
     cput(n, level, "%s%s%s%s(%s, %s%s%s);", condition ? arena_print(e->memory, "if (%s) ", condition) : "",
          old ? old : "", old ? " = " : "", need(e, "atomic_%s_%s", atomic_names[op->attr.atomic], memory_name(a.elem)),
-         element_pointer(e, &a, true), compare ? creg_words(expected) : "", compare ? ", " : "", creg_words(r));
+         element_pointer(e, &a, true), compare ? expected.words : "", compare ? ", " : "", r.words);
 }

@@ -43,12 +43,10 @@ place place_nowhere(void)
 static bool is_kept_in_registers(const cnest *n, value v)
 {
     int number = buffer_for(n->e, v);
-    return !n->c->deciding && n->c->kept[number].kind == HOME_REGISTERS;
+    return n->c->kept[number].kind == HOME_REGISTERS;
 }
 
-/* The value of a sink; *done: it is already where it should be. */
-/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
-static value stored_value(const emitter *e, const sink *s)
+value cuda_stored_value(const emitter *e, const sink *s)
 {
     const tile_op *op = tile_def(e->k, s->v);
     if (s->kind != SINK_STORE || !value_is_virtual(e, s->v) || op->code != OP_CONVERT) return s->v;
@@ -56,6 +54,7 @@ static value stored_value(const emitter *e, const sink *s)
     return from == DT_F32 && (to == DT_F16 || to == DT_BF16) ? op->operands[0] : s->v;
 }
 
+/* The value of a sink; *done: it is already where it should be. */
 static creg sink_value(cnest *n, const sink *s, place at, bool *done)
 {
     emitter *e = n->e;
@@ -65,7 +64,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         if (op->code == OP_LOAD && n->has_inner && is_kept_in_registers(n, s->v)) {
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
-                creg r = {NULL, LEVEL_ELEMENT, false};
+                creg r = {NULL, LEVEL_ELEMENT};
                 if (!home_comes_ahead(e, s->v))
                     r = cuda_load(n, s->v, a, s->v);
                 else
@@ -78,14 +77,10 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
             cuda_remember(n, s->v, at, r);
             return r;
         }
-        if (op->code == OP_LOAD && n->c->deciding) {
-            caddress a = cuda_access(n, op, at);
-            home_note_ahead(n, s->v, op, &a);
-        }
         return cuda_compute(n, s->v, at);
     }
-    creg r = cuda_value(n, stored_value(e, s), at);
-    if (s->kind == SINK_COPY && !r.truth && strchr(r.words, '[')) /* another sink may write that register */
+    creg r = cuda_value(n, cuda_stored_value(e, s), at);
+    if (s->kind == SINK_COPY && strchr(r.words, '[')) /* another sink may write that register */
         r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
     return r;
 }
@@ -96,7 +91,7 @@ static void write_kept(cnest *n, value v, place at, creg r)
     int level;
     const char *home = home_element(n, v, at, true, &level);
     if (home) {
-        cput(n, level, "%s = %s;", home, creg_words(r));
+        cput(n, level, "%s = %s;", home, r.words);
         return;
     }
     caddress a = cuda_buffer(n, v, at);
@@ -129,7 +124,6 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
     switch (s->kind) {
     case SINK_STORE: {
         caddress to = cuda_access(n, s->op, at);
-        n->c->stores_rows |= n->has_inner;
         if (writes_again(n, s)) to.width = 1;
         cuda_store(n, to, r);
         return;
@@ -143,31 +137,31 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
         const char *old = e->uses[s->result] ? fresh_name(e, s->result) : NULL;
         if (old) cput(n, cuda_sink_level(n), "%s %s = 0;", cuda_register_type(type.elem), old);
         cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
-        if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n), false});
+        if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n)});
         return;
     }
     case SINK_ASSERT: {
-        const char *bad = arena_print(e->memory, "!(%s)", creg_words(r));
+        const char *bad = arena_print(e->memory, "!(%s)", r.words);
         for (int i = 1; i < s->op->operand_count; i++) {
             creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
-            if (!mask.truth) bad = arena_print(e->memory, "%s && %s", bad, mask.words);
+            bad = arena_print(e->memory, "%s && %s", bad, mask.words);
         }
         bad = cjoin(e, n->has_inner ? element_in(n) : n->row_guard, "&&", bad);
         cput(n, cuda_sink_level(n), "%s |= %s;", fold->name, bad);
         return;
     }
     case SINK_REDUCE: cuda_fold_add(n, fold, r); return;
-    case SINK_SCALAR: cput(n, cuda_sink_level(n), "%s = %s;", emit_name(e, s->result), creg_words(r)); return;
+    case SINK_SCALAR: cput(n, cuda_sink_level(n), "%s = %s;", emit_name(e, s->result), r.words); return;
     }
 }
 
 /* ---- passes ---- */
 
-static void forget(cnest *n, int level)
+void cuda_forget(cnest *n, int level)
 {
     int kept = 0;
     for (int i = 0; i < n->memo_count; i++)
-        if (!n->memos[i].result.truth && n->memos[i].result.level <= level) n->memos[kept++] = n->memos[i];
+        if (n->memos[i].result.level <= level) n->memos[kept++] = n->memos[i];
     n->memo_count = kept;
     kept = 0;
     for (int i = 0; i < n->name_count; i++)
@@ -211,7 +205,7 @@ static void begin_chunks(cnest *n)
     n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
     n->loose = l->shifted && n->in;
     n->asks_inside = false;
-    n->loads = n->c->deciding || n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
+    n->loads = n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
 }
 
 static void emit_pass(cnest *n)
@@ -246,7 +240,7 @@ static void emit_pass(cnest *n)
     text_clear(&n->early);
     text_clear(&n->late);
     text_clear(&n->arrays);
-    forget(n, LEVEL_ROW);
+    cuda_forget(n, LEVEL_ROW);
     cuda_folds_join(n, folds, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++) {
         n->line = pass->sinks[i].op->line;
@@ -268,7 +262,7 @@ static bool is_column_fold(const emitter *e, const group *g, unsigned *rows)
     return true;
 }
 
-static void take_layout(cnest *n, pass_layout *l)
+void cuda_take_layout(cnest *n, pass_layout *l)
 {
     n->layout = l;
     n->has_rows = l->row_axes != 0;
@@ -284,23 +278,22 @@ static void take_layout(cnest *n, pass_layout *l)
 cnest cuda_nest_of(emitter *e, pass_layout *l)
 {
     cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
-    take_layout(&n, l);
+    cuda_take_layout(&n, l);
     cuda_set_guards(&n);
     n.in = n.chunk_guard ? "in" : NULL;
     return n;
 }
 
-static void choose_layout(cnest *n, unsigned rows, bool column_fold)
+unsigned cuda_rows_of(const emitter *e, const group *g, bool *column_fold)
 {
-    const pass_nest *pass = n->pass;
-    bool fast = column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
-    take_layout(n, layout_find(n->e, pass->loops, pass->loop_count, rows, fast));
-    if (!n->c->deciding) return;
-    for (int i = 0; i < pass->sink_count; i++) {
-        const sink *s = &pass->sinks[i];
-        n->c->weight = MAXIMUM(n->c->weight, sink_weight(n->e, s));
-        if (n->has_inner && (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)) n->c->any_fold = true;
-    }
+    unsigned rows = (1u << g->outer) - 1;
+    *column_fold = is_column_fold(e, g, &rows);
+    return rows;
+}
+
+bool cuda_is_fast(const pass_nest *pass, unsigned rows, bool column_fold)
+{
+    return column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
 }
 
 static void declare_results(emitter *e, const group *g)
@@ -332,16 +325,15 @@ void cuda_group(emitter *e, const group *g)
 {
     cnest n = {.e = e, .c = e->cuda, .group = g, .slot = "0", .repeat = "0"};
     n.c->group++;
-    unsigned rows = (1u << g->outer) - 1;
-    bool column_fold = is_column_fold(e, g, &rows);
+    bool column_fold;
+    unsigned rows = cuda_rows_of(e, g, &column_fold);
     declare_results(e, g);
     pass_layout **layouts = ARENA_ARRAY(e->memory, pass_layout *, g->pass_count + 1);
     for (int p = 0; p < g->pass_count; p++) {
         n.pass = &g->passes[p];
-        pass_layout *before = n.layout;
-        choose_layout(&n, rows, column_fold);
+        bool fast = cuda_is_fast(n.pass, rows, column_fold);
+        cuda_take_layout(&n, layout_find(e->cuda, n.pass->loops, n.pass->loop_count, rows, fast));
         layouts[p] = n.layout;
-        if (before && rows) layout_same_rows(before, n.layout);
         if (!p) cuda_rows_begin(&n);
         e->pass_number++;
         emit_pass(&n);

@@ -21,7 +21,6 @@ typedef enum axis_role { ROLE_ROW, ROLE_INNER, ROLE_VECTOR } axis_role;
 typedef struct creg {
     const char *words; /* a name, a literal, or an element of an array */
     int level;
-    bool truth; /* a bool that is known to hold */
 } creg;
 
 typedef struct cmemo {
@@ -84,7 +83,6 @@ typedef struct caddress {
     const char *even;  /* of a shifted row: this access is aligned as its lead is; NULL: it is not one */
     int level;         /* the deepest it depends on */
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
-    int most_width;    /* ... whatever the vector */
     bool early;        /* depends on positions, scalars and rows alone */
     bool spreads;      /* a store of single elements side by side, which threads exchange: store_spread */
     bool back;         /* neighbours lie before each other: a vector is turned round in registers */
@@ -98,6 +96,13 @@ void add_lines(text *to, const char *lines, int depth);
 void cuda_group(emitter *e, const group *g);
 /* A nest over the chunks of a layout, for text beside any pass: its guards are set, nothing is put. */
 cnest cuda_nest_of(emitter *e, pass_layout *l);
+void cuda_take_layout(cnest *n, pass_layout *l); /* of the pass that begins */
+void cuda_forget(cnest *n, int level);           /* registers of deeper levels, at the end of a pass */
+/* The axes that the passes of a group have as rows. column_fold: a fold keeps axes that are not the outer ones. */
+unsigned cuda_rows_of(const emitter *e, const group *g, bool *column_fold);
+bool cuda_is_fast(const pass_nest *pass, unsigned rows, bool column_fold); /* neighbouring threads, neighbouring rows */
+/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
+value cuda_stored_value(const emitter *e, const sink *s);
 place place_nowhere(void);
 int cuda_sink_level(const cnest *n); /* where a pass writes */
 
@@ -125,7 +130,7 @@ creg cuda_compute(cnest *n, value v, place at); /* even if it is kept elsewhere 
 void cuda_remember(cnest *n, value v, place at, creg r);
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words);
 const char *cuda_share(cnest *n, int level, const char *type, const char *words);
-const char *creg_words(creg r);
+const cmemo *cuda_met(const cnest *n, value v, const place *at); /* what was computed at this place; NULL: nothing */
 
 /* cuda/access.c */
 caddress cuda_access(cnest *n, const tile_op *op, place at);
@@ -150,6 +155,8 @@ const char *address_fetch(emitter *e, const caddress *a, const char *pointer);
 const char *or_zero(emitter *e, const char *condition, const char *words); /* condition: or NULL */
 
 /* cuda/home.c */
+bool home_is_alias(const emitter *e, value v);               /* a view of another tile, in its own order */
+bool home_is_here(const cnest *n, value v, const place *at); /* at its own place of this pass */
 /* A register of a home, or NULL: it is in memory. */
 const char *home_element(cnest *n, value v, place at, bool writes, int *level);
 bool home_has_slots(const cuda_state *c, int number);
@@ -165,7 +172,6 @@ void home_take(cnest *n, text *to, int number, const char *into);
 void home_keep(cnest *n, text *to, int number, const char *from);
 void home_declare(emitter *e, int number, const char *title);
 /* A loop whose kept loads of the next trip go on while this one computes; body: without its head. */
-void home_note_ahead(cnest *n, value v, const tile_op *load, const caddress *a);
 void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahead, int count);
 
 /* cuda/window.c */
@@ -173,7 +179,8 @@ void windows_find(cnest *n);                                             /* of t
 int window_vector(const cnest *n, const tile_op *load, const place *at); /* elements of its vectors; 0: no window's */
 bool window_load(cnest *n, const tile_op *load, place at, creg *out);    /* false: it is of no window */
 bool window_fills(const cnest *n, const tile_op *select, place at);      /* its load has the other value outside */
-bool store_may_spread(const cnest *n, const tile_op *op);
+bool store_may_spread(const cnest *n, const tile_op *op);                /* its elements may be exchanged */
+bool store_spreads(const cnest *n, const tile_op *op);                   /* ... and are */
 void store_spread(cnest *n, const caddress *a, const char *words);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
@@ -193,17 +200,27 @@ bool cuda_fold_pairs(cnest *n, cfold *f); /* by whole words of a kept tile, all 
 void cuda_folds_join(cnest *n, cfold *folds, int count); /* folds of one kind: one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
+place cuda_result_place(const emitter *e, const sink *s); /* in the loops: the axes of the operand that are left */
 
 /* cuda/online.c: before a block is planned, after (false: plan it again), and while it is emitted */
 void online_mark(emitter *e, const tile_block *b);
 bool online_check(emitter *e, const plan *p);
 const online *online_find(const cuda_state *c, value v);
-void online_declare(emitter *e, value top);    /* beside the results of a group */
+void online_declare(emitter *e, value top); /* beside the results of a group */
+/* exponent * factor, exponent / factor: the exponent's own scale goes into the factor. NULL: something else. */
+const online *online_is_scaled(const cnest *n, value v, const tile_op *op);
 bool online_end(cnest *n, const cfold *f);     /* instead of the fold over the team; false: not its business */
 creg online_scaled(cnest *n, value v, creg r); /* of a kept tile that was read */
 
 /* cuda/control.c */
-void cuda_block(emitter *e, tile_block *b, const value *targets);
+void cuda_block(emitter *e, const tile_block *b);
+/* argmax and argmin over other axes than the innermost: a group of their own. */
+typedef struct fold_group {
+    sink sink;
+    pass_nest pass;
+    group group;
+} fold_group;
+const group *cuda_fold_group(const emitter *e, tile_op *op, fold_group *f);
 void cuda_scalar_op(emitter *e, tile_op *op);
 
 /* cuda/hazard.c */
@@ -220,6 +237,7 @@ void hazard_loop_ends(emitter *e, const tile_op *loop, int logged);
 
 /* cuda/scan.c */
 void cuda_scan(emitter *e, tile_op *op);
+bool cuda_scans_row(const emitter *e, const tile_op *op, int64_t loops[MAX_RANK]); /* it is one row, with these loops */
 
 /* cuda/effect.c */
 void cuda_print(emitter *e, tile_op *op);

@@ -129,6 +129,17 @@ const online *online_find(const cuda_state *c, value v)
     return NULL;
 }
 
+const online *online_is_scaled(const cnest *n, value v, const tile_op *op)
+{
+    value exponent = op->operands[0];
+    const online *o = op->code == OP_MUL || op->code == OP_DIV ? online_find(n->c, exponent) : NULL;
+    if (!o || o->exponent != exponent || value_is_virtual(n->e, exponent) || op->flags & F_PRECISE || !n->e->uses[v])
+        return NULL;
+    for (int i = 0; i < n->memo_count; i++)
+        if (n->memos[i].v == exponent) return NULL; /* it is there already */
+    return o;
+}
+
 /* ---- text ---- */
 
 static const char *least_text(emitter *e)

@@ -2,12 +2,12 @@
  * One phase of a kernel, analysed and run to text. In: a phase of tile IR and a target. Out: its body, its team, layouts and
  * kept tiles, in e->cuda.
  *
- * The body is emitted twice: the first time only to see its passes and kept tiles, from which layout.c chooses, the second
- * time for good. A phase of one program may go on in the last block of the phase before it (cuda_phase_join).
+ * survey.c sees its passes and kept tiles, layout.c chooses, then its text is written. A phase of one program may go on in the last block of the phase before it (cuda_phase_join).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/access_notes.h"
 #include "emit/cuda/phase.h"
+#include "emit/cuda/survey.h"
 
 static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context)
 {
@@ -37,10 +37,9 @@ int64_t cuda_walks(void)
     return walks;
 }
 
-/* Statements of the whole program, in *body. */
-static void run_phase(emitter *e, int phase, text *body)
+/* Tables by value and by array, and the survey. */
+static void see_phase(emitter *e, int phase)
 {
-    walks++;
     const tile_kernel *k = e->k;
     cuda_state *c = e->cuda;
     int count = k->value_count;
@@ -58,24 +57,37 @@ static void run_phase(emitter *e, int phase, text *body)
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
     e->buffers = NULL;
     e->buffer_count = e->buffer_capacity = 0;
-    e->time = e->line = e->pass_number = e->serial = e->dot_room = 0;
+    e->time = e->pass_number = e->dot_room = 0;
     c->resident = ARENA_ARRAY(e->memory, const char *, count);
     e->has_assert = e->prints = false;
     e->phase = phase;
     ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
+    tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
+    if (c->before) tile_walk((tile_kernel *)k, k->phases[phase - 1], count_writes, e); /* in this launch */
+    tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
+    survey_phase(e, k->phases[phase]);
+    c->product_room = e->dot_room;
+}
+
+/* Statements of the whole program, in *body. */
+static void put_phase(emitter *e, int phase, text *body)
+{
+    cuda_state *c = e->cuda;
+    walks++;
+    e->time = e->line = e->pass_number = e->serial = e->dot_room = 0;
+    e->has_assert = false;
+    e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
+    c->resident = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
     c->hazards = c->now = c->log = c->left = (hazards){0};
     c->in_map = false;
     c->group = c->barriers = c->loop_barriers = 0;
     c->fold_room = c->column_room = c->broadcast_room = c->online_room = false;
     c->online_count = 0;
-    tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
-    if (c->before) tile_walk((tile_kernel *)k, k->phases[phase - 1], count_writes, e); /* in this launch */
-    tile_walk((tile_kernel *)k, k->phases[phase], mark_products, e);
     if (e->notes) e->notes->count = e->notes->from;
     text_clear(body);
     e->out = body;
     e->depth = 3;
-    cuda_block(e, k->phases[phase], NULL);
+    cuda_block(e, e->k->phases[phase]);
 }
 
 static int count_ops(const tile_block *b)
@@ -93,17 +105,15 @@ static qn_status analyse(emitter *e, int phase, const cuda_target *target, const
     e->cuda = c;
     c->target = target;
     c->before = before;
-    c->deciding = true;
     c->team = (team){.kind = TEAM_BLOCK, .row_param = -1};
     c->kept = ARENA_ARRAY(e->memory, kept, e->k->value_count + 16);
     /* Passes: at most one for each op, and again for each value that is kept. */
     c->loads = arena_alloc(e->memory,
                            sizeof(*c->loads) * (size_t)(2 * count_ops(e->k->phases[phase]) + 2 * e->k->value_count));
-    run_phase(e, phase, body);
-    c->deciding = false;
+    see_phase(e, phase);
     for (;;) {
         QN_TRY(layout_decide(e, error));
-        run_phase(e, phase, body);
+        put_phase(e, phase, body);
         bool wide = c->team.kind == TEAM_LANES && c->team.threads > 32;
         if (!wide || (!c->barriers && !e->has_assert && !c->broadcast_room)) return QN_OK;
         c->no_wide = true;

@@ -15,13 +15,10 @@
 
 /* ---- in registers ---- */
 
-/* The layout of a tile that is one row along the scanned axis; NULL: it is something else. */
-static pass_layout *row_layout(emitter *e, const tile_op *op)
+bool cuda_scans_row(const emitter *e, const tile_op *op, int64_t loops[MAX_RANK])
 {
     tile_type type = tile_type_of(e->k, op->results[0]);
-    int64_t loops[MAX_RANK];
-    if (loops_of(&type, loops) != 1 || type.dims[op->attr.index] == 1 || dtypes[type.elem].size_bytes < 4) return NULL;
-    return layout_find(e, loops, 1, 0, false);
+    return loops_of(&type, loops) == 1 && type.dims[op->attr.index] != 1 && dtypes[type.elem].size_bytes >= 4;
 }
 
 /* Beyond its ends a row holds whatever its vectors found there. */
@@ -170,15 +167,10 @@ static void scan_memory(emitter *e, tile_op *op)
 void cuda_scan(emitter *e, tile_op *op)
 {
     int number = buffer_for(e, op->results[0]);
-    pass_layout *l = row_layout(e, op);
-    e->cuda->has_scan = true;
-    if (e->cuda->deciding && l)
-        layout_touch(e, number, l);
-    else if (e->cuda->deciding)
-        layout_touch_elsewhere(e, number, "scan");
+    int64_t loops[MAX_RANK];
     buffer_touch(e, number);
-    if (l && !e->cuda->deciding && e->cuda->kept[number].kind == HOME_REGISTERS) {
-        scan_registers(e, op, l);
+    if (cuda_scans_row(e, op, loops) && e->cuda->kept[number].kind == HOME_REGISTERS) {
+        scan_registers(e, op, layout_find(e->cuda, loops, 1, 0, false));
         return;
     }
     hazard_buffer(e, number, true);

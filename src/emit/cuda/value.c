@@ -6,7 +6,7 @@
  * home: a register of this thread, or memory.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/nest.h"
+#include "emit/cuda/survey.h"
 
 #include <string.h>
 
@@ -16,9 +16,17 @@ void cuda_remember(cnest *n, value v, place at, creg r)
     ARENA_PUSH(n->e->memory, n->memos, n->memo_count, n->memo_capacity, entry);
 }
 
+const cmemo *cuda_met(const cnest *n, value v, const place *at)
+{
+    int rank = n->e->k->values[v].type.rank;
+    for (int i = n->memo_count - 1; i >= 0; i--)
+        if (n->memos[i].v == v && place_same(&n->memos[i].at, at, rank)) return &n->memos[i];
+    return NULL;
+}
+
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words)
 {
-    creg r = {fresh_name(n->e, named), level, false};
+    creg r = {fresh_name(n->e, named), level};
     cput(n, level, "const %s %s = %s;", cuda_register_type(t), r.words, words);
     return r;
 }
@@ -33,16 +41,11 @@ const char *cuda_share(cnest *n, int level, const char *type, const char *words)
     return entry.name;
 }
 
-const char *creg_words(creg r)
-{
-    return r.truth ? "1" : r.words;
-}
-
 static creg compute_iota(cnest *n, value v, const tile_op *op, place at)
 {
     dtype t = tile_type_of(n->e->k, v).elem;
     int axis = at.axis[op->attr.index];
-    if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP, false};
+    if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP};
     return cuda_define(n, v, t, axis_level(n, axis),
                        arena_print(n->e->memory, "(%s)%s", cuda_register_type(t), position_text(n, axis)));
 }
@@ -62,15 +65,15 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     const char **texts = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
     for (int i = 0; i < op->operand_count; i++) {
         creg r = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
-        level = MAXIMUM(level, r.truth ? 0 : r.level);
-        texts[op->regions[0]->args[i]] = creg_words(r);
+        level = MAXIMUM(level, r.level);
+        texts[op->regions[0]->args[i]] = r.words;
     }
     if (before)
         for (int i = 0; i < e->k->value_count; i++)
             if (!texts[i]) texts[i] = before[i];
     creg *results = ARENA_ARRAY(e->memory, creg, op->result_count);
     for (int r = 0; r < op->result_count; r++) {
-        results[r] = (creg){fresh_name(e, op->results[r]), level, false};
+        results[r] = (creg){fresh_name(e, op->results[r]), level};
         cput(n, level, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), results[r].words);
         cuda_remember(n, op->results[r], at, results[r]);
     }
@@ -86,7 +89,7 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     e->value_text = texts;
     put(e, "{");
     e->depth++;
-    cuda_block(e, op->regions[0], NULL);
+    cuda_block(e, op->regions[0]);
     const tile_op *yield = op->regions[0]->ops[op->regions[0]->op_count - 1];
     for (int r = 0; r < op->result_count; r++) put(e, "%s = %s;", results[r].words, emit_name(e, yield->operands[r]));
     e->depth--;
@@ -112,13 +115,10 @@ static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg 
 {
     emitter *e = n->e;
     value exponent = op->operands[0];
-    const online *o = op->code == OP_MUL || op->code == OP_DIV ? online_find(n->c, exponent) : NULL;
-    if (!o || o->exponent != exponent || value_is_virtual(e, exponent) || op->flags & F_PRECISE || !e->uses[v])
-        return false;
-    for (int i = 0; i < n->memo_count; i++)
-        if (n->memos[i].v == exponent) return false; /* it is there already */
+    const online *o = online_is_scaled(n, v, op);
+    if (!o) return false;
     creg by = cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
-    if (by.truth || by.level > LEVEL_ROW) return false;
+    if (by.level > LEVEL_ROW) return false;
     const char *factor = cuda_share(
         n, by.level, "const float",
         arena_print(e->memory, "%s_scale %s %s", emit_name(e, o->top), op->code == OP_MUL ? "*" : "/", by.words));
@@ -131,35 +131,28 @@ static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg 
  * chunk relative to its first position. False: it is something else. */
 static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, creg *out)
 {
-    enum { FAR = 1 << 30, MOST_POSITIONS = 1 << 29 };
+    enum { FAR = 1 << 30 };
     static const char *const signs[2][6] = {{"<", "<=", ">", ">=", "==", "!="}, {">", ">=", "<", "<=", "==", "!="}};
     emitter *e = n->e;
-    if (ops[op->code].class != CLASS_COMPARE || !n->layout) return false;
-    for (int side = 0; side < 2; side++) {
-        const tile_op *iota = tile_def(e->k, op->operands[side]), *spread = tile_def(e->k, op->operands[1 - side]);
-        value other = spread && spread->code == OP_BROADCAST ? spread->operands[0] : op->operands[1 - side];
-        tile_type type = tile_type_of(e->k, other);
-        if (!iota || iota->code != OP_IOTA || type.rank || (type.elem != DT_I64 && type.elem != DT_I32)) continue;
-        int axis = place_of_operand(e, op, side, &at).axis[iota->attr.index];
-        if (axis == NO_AXIS || dimension_bound(e, n->layout->loops[axis]) > MOST_POSITIONS) continue;
-        const char *name = emit_name(e, other), *sign = signs[side][op->code - OP_LT];
-        const char *near =
-            cuda_share(n, LEVEL_GROUP, "const int",
-                       arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
-        if (n->role[axis] != ROLE_VECTOR || n->layout->vector == 1) {
-            *out = cuda_define(n, v, DT_BOOL, axis_level(n, axis),
-                               arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
-            return true;
-        }
-        const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
-        *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
-        if (op->code == OP_EQ && !n->hit) {
-            n->hit = arena_print(e->memory, "v %s %s;", sign, rest); /* with the end of its statement */
-            n->hit_rest = rest;
-        }
+    place_test test;
+    if (!place_test_look(n, op, at, &test)) return false;
+    int axis = test.axis;
+    const char *name = emit_name(e, test.other), *sign = signs[test.side][op->code - OP_LT];
+    const char *near =
+        cuda_share(n, LEVEL_GROUP, "const int",
+                   arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
+    if (n->role[axis] != ROLE_VECTOR || n->layout->vector == 1) {
+        *out =
+            cuda_define(n, v, DT_BOOL, axis_level(n, axis), arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
         return true;
     }
-    return false;
+    const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
+    *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
+    if (op->code == OP_EQ && !n->hit) {
+        n->hit = arena_print(e->memory, "v %s %s;", sign, rest); /* with the end of its statement */
+        n->hit_rest = rest;
+    }
+    return true;
 }
 
 static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
@@ -172,14 +165,9 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
         operands[i] = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
-        level = MAXIMUM(level, operands[i].truth ? 0 : operands[i].level);
-        if (op->code == OP_SELECT && i == 0 && operands[0].truth)
-            return cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+        level = MAXIMUM(level, operands[i].level);
     }
     dtype t = tile_type_of(e->k, v).elem;
-    if (t == DT_BOOL && (op->code == OP_AND || op->code == OP_OR))
-        for (int i = 0; i < 2; i++)
-            if (operands[i].truth) return op->code == OP_OR ? operands[i] : operands[1 - i];
     bool precise = e->k->precise || op->flags & F_PRECISE;
     if (op->code == OP_DIV && dtype_is_float(t) && !precise && operands[1].level < level) {
         const char *scale =
@@ -188,7 +176,7 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
         return cuda_define(n, v, t, level, arena_print(e->memory, "%s * %s", operands[0].words, scale));
     }
     const char *words[3] = {0};
-    for (int i = 0; i < op->operand_count; i++) words[i] = creg_words(operands[i]);
+    for (int i = 0; i < op->operand_count; i++) words[i] = operands[i].words;
     const char *result = cuda_expression(e, op, words);
     if (result == words[0]) return operands[0]; /* a conversion that changes nothing in registers */
     return cuda_define(n, v, t, level, result);
@@ -242,16 +230,15 @@ static creg read_kept(cnest *n, value v, place at)
     int level;
     const char *home = home_element(n, v, at, false, &level);
     if (!home) hazard_buffer(n->e, buffer_for(n->e, v), false);
-    return home ? (creg){home, level, false} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+    return home ? (creg){home, level} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
 }
 
 creg cuda_value(cnest *n, value v, place at)
 {
     emitter *e = n->e;
-    int rank = e->k->values[v].type.rank;
-    if (!rank) return (creg){emit_name(e, v), LEVEL_GROUP, false};
-    for (int i = n->memo_count - 1; i >= 0; i--)
-        if (n->memos[i].v == v && place_same(&n->memos[i].at, &at, rank)) return n->memos[i].result;
+    if (!e->k->values[v].type.rank) return (creg){emit_name(e, v), LEVEL_GROUP};
+    const cmemo *met = cuda_met(n, v, &at);
+    if (met) return met->result;
     if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
     creg r = online_scaled(n, v, read_kept(n, v, at));
     cuda_remember(n, v, at, r);

@@ -367,22 +367,20 @@ static void put_window(cnest *n, window *w)
 
 bool window_load(cnest *n, const tile_op *load, place at, creg *out)
 {
-    const member *m = n->c->deciding || n->layout->vector == 1 || n->element_guard || n->layout->shifted
-                          ? NULL
-                          : member_of(n, load, &at);
+    const member *m = n->layout->vector == 1 || n->element_guard || n->layout->shifted ? NULL : member_of(n, load, &at);
     if (!m) return false;
     window *w = &n->windows->items[m->window];
     hazard_access(n, load, at);
     if (!w->name) put_window(n, w);
     *out = (creg){arena_print(n->e->memory, "%s[%s][%" PRId64 " * v + %" PRId64 "]", w->name, n->slot, w->step,
                               m->offset - w->low),
-                  LEVEL_ELEMENT, false};
+                  LEVEL_ELEMENT};
     return true;
 }
 
 bool window_fills(const cnest *n, const tile_op *select, place at)
 {
-    if (n->c->deciding || !n->windows || n->layout->vector == 1 || n->element_guard || n->layout->shifted) return false;
+    if (!n->windows || n->layout->vector == 1 || n->element_guard || n->layout->shifted) return false;
     const tile_op *load = padded_load(n->e, select);
     if (!load) return false;
     place of = place_of_operand(n->e, select, 1, &at);
@@ -393,10 +391,13 @@ bool window_fills(const cnest *n, const tile_op *select, place at)
 
 bool store_may_spread(const cnest *n, const tile_op *op)
 {
-    const pass_layout *l = n->layout;
     if (op->code != OP_STORE || !n->windows || op->attr.access.mask_count) return false;
-    if (n->e->read[op->attr.access.array] || !dtype_is_float(n->e->k->params[op->attr.access.array].elem)) return false;
-    return n->c->deciding || (l->spreads && !n->chunk_guard && !n->element_guard && n->c->team.threads);
+    return !n->e->read[op->attr.access.array] && dtype_is_float(n->e->k->params[op->attr.access.array].elem);
+}
+
+bool store_spreads(const cnest *n, const tile_op *op)
+{
+    return store_may_spread(n, op) && n->layout->spreads && !n->chunk_guard && !n->element_guard && n->c->team.threads;
 }
 
 /* Neighbouring threads have neighbouring vectors: they exchange elements through shared memory, after which neighbours

@@ -1,0 +1,149 @@
+/*
+ * The product that suits a dot. In: a DOT op and the threads of a block. Out: its tile of sums, how warps or threads share
+ * it, the steps of k that are on their way, the room in shared memory. No text: dot.c names the class of the prelude.
+ * SPDX-License-Identifier: MIT
+ */
+#include "emit/cuda/product.h"
+#include "emit/cuda/gather.h"
+
+enum {
+    MOST_SUMS = 128,
+    MOST_FMA_SUMS = 128,
+    MOST_RING_SUMS = 64,
+    RING_BYTES = 72 * 1024,
+    MOST_STAGES = 8,
+    OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
+    FMA_STEP = 8
+};
+
+static int64_t power_above(int64_t n, int64_t least, int64_t most)
+{
+    while (least < n && least < most) least *= 2;
+    return least;
+}
+
+/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it, or as many as fit. */
+static int ring_stages(const emitter *e, int64_t stage_bytes, int64_t ring_bytes)
+{
+    int64_t most = (e->cuda->target->shared_bytes - OTHER_BYTES) / stage_bytes;
+    if (e->k->knobs[KNOB_STAGES]) return (int)MAXIMUM(2, MINIMUM(e->k->knobs[KNOB_STAGES], most));
+    return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
+}
+
+/* Small tiles are about latency: wide steps, and many of them on their way at once. */
+static void take_ring(const emitter *e, product *p, int64_t ring_bytes)
+{
+    p->chunks = p->rows + p->columns <= 128 ? 8 : 4;
+    int64_t stage = (int64_t)(p->rows + p->columns) * p->chunks * 16;
+    p->stages = ring_stages(e, stage, ring_bytes);
+    p->room_bytes = stage * p->stages;
+}
+
+static void matrix_product(const emitter *e, int64_t m, int64_t n, product *p)
+{
+    int64_t rows = power_above(m, 16, 128), columns = power_above(n, 16, 256);
+    while (rows * columns > MOST_SUMS * p->threads) *(columns >= rows ? &columns : &rows) /= 2;
+    int64_t down = 1, across = 1;
+    while (down * across * 64 <= p->threads) {
+        bool more_down = down * 32 <= rows, more_across = across * 32 <= columns;
+        if (more_down && (rows / down >= columns / across || !more_across))
+            down *= 2;
+        else if (more_across)
+            across *= 2;
+        else
+            break;
+    }
+    p->kind = PRODUCT_MATRIX;
+    p->rows = (int)rows;
+    p->columns = (int)columns;
+    p->down = (int)down;
+    p->across = (int)across;
+    p->sums = (int)(rows * columns / (down * across * 32));
+    take_ring(e, p, RING_BYTES);
+}
+
+static void fma_product(const emitter *e, int64_t m, int64_t n, product *p)
+{
+    int across = 16, down = p->threads / 16, most = p->elem == DT_F64 ? 64 : 256;
+    int64_t rows = power_above(m, down, MAXIMUM(most / 2, down)), columns = power_above(n, across, most);
+    int sums = e->cuda->target->arch < 80 ? MOST_FMA_SUMS / 2 : MOST_FMA_SUMS;
+    while (rows * columns > sums * p->threads) *(columns > across ? &columns : &rows) /= 2;
+    p->kind = PRODUCT_FMA;
+    p->rows = (int)rows;
+    p->columns = (int)columns;
+    p->down = down;
+    p->across = across;
+    p->sums = (int)(rows * columns / p->threads);
+    p->room_bytes = 2 * FMA_STEP * (rows + columns + 8) * (p->elem == DT_F64 ? 8 : 4);
+}
+
+static void ring_product(const emitter *e, int64_t m, int64_t n, product *p)
+{
+    int across = p->threads >= 64 ? 16 : 8, down = p->threads / across;
+    int64_t rows = power_above(m, MAXIMUM(down, 4), MAXIMUM(128, down)), columns = power_above(n, across, 128);
+    while (rows * columns > MOST_RING_SUMS * p->threads) *(columns > across ? &columns : &rows) /= 2;
+    p->kind = PRODUCT_RING;
+    p->rows = (int)rows;
+    p->columns = (int)columns;
+    p->down = down;
+    p->across = across;
+    p->sums = (int)(rows * columns / p->threads);
+    take_ring(e, p, RING_BYTES / 2);
+}
+
+bool product_choose(const emitter *e, const tile_op *op, int threads, product *out)
+{
+    const cuda_state *c = e->cuda;
+    if (c->team.kind != TEAM_BLOCK || threads < 32 || threads % 32) return false;
+    tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
+    int64_t m = dimension_bound(e, ta.dims[ta.rank - 2]), n = dimension_bound(e, tb.dims[ta.rank - 1]);
+    bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
+    *out = (product){.elem = ta.elem, .tf32 = e->rounds[op->operands[0]], .threads = threads};
+    if (out->tf32 || (halves && c->target->arch >= 80))
+        matrix_product(e, m, n, out);
+    else if (ta.elem == DT_F32 && c->target->arch >= 80)
+        ring_product(e, m, n, out);
+    else
+        fma_product(e, m, n, out);
+    return true;
+}
+
+void product_room(emitter *e, int64_t bytes)
+{
+    if (!e->dot_room) {
+        buffer b = {.elem = DT_U8, .shape = {.elem = DT_U8, .rank = 1, .dims = {bytes}}};
+        ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, b);
+        e->dot_room = e->buffer_count - 1;
+    }
+    buffer *room = &e->buffers[e->dot_room];
+    room->shape.dims[0] = MAXIMUM(room->shape.dims[0], bytes);
+}
+
+/* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */
+static tile_op *only_product(const emitter *e, const tile_op *loop, int number)
+{
+    const tile_block *body = loop->regions[0];
+    value argument = body->args[number + 1], next = body->ops[body->op_count - 1]->operands[number];
+    tile_op *op = tile_def(e->k, next);
+    if (!op || op->code != OP_DOT || op->operand_count < 3 || op->operands[2] != argument) return NULL;
+    if (gather_is_wanted(e, op)) return NULL;
+    if (e->uses[argument] != 1 || e->uses[next] != 1 || tile_type_of(e->k, next).rank != 2) return NULL;
+    for (int i = 0; i < body->op_count; i++)
+        if (body->ops[i] == op) return op;
+    return NULL;
+}
+
+void product_each_resident(emitter *e, const tile_op *loop, int threads, product_visit *visit)
+{
+    int sums = 0;
+    for (int r = 0; r < loop->result_count; r++) {
+        tile_op *op = only_product(e, loop, r);
+        product p;
+        if (!op || !product_choose(e, op, threads, &p)) continue;
+        tile_type type = tile_type_of(e->k, op->results[0]);
+        if (type.dims[0] < 0 || type.dims[1] < 0 || type.dims[0] > p.rows || type.dims[1] > p.columns) continue;
+        sums += p.sums;
+        if (sums > MOST_SUMS) return;
+        visit(e, op->results[0], loop->regions[0]->args[r + 1], tile_type_of(e->k, op->operands[0]).elem);
+    }
+}
