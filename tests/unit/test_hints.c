@@ -330,6 +330,16 @@ TEST(fusion_and_copies)
         for (int i = 0; i < 40; i++) add(&quiet, RECORD_KERNEL, i * 20, 18, (intptr_t)silent[kind][i % 2], 0);
         expect_run(HINT_missed_fusion, &loud, &quiet, NULL);
     }
+    /* Three in turn, run after run: what one run ends with and the next begins with is no pair. */
+    record_facts middle = other, last = usual;
+    middle.kernel = "middle";
+    last.kernel = "last";
+    run_open(&quiet);
+    for (int i = 0; i < 39; i++) {
+        const record_facts *const turns[] = {&first, &middle, &last};
+        add(&quiet, RECORD_KERNEL, i * 20, 18, (intptr_t)turns[i % 3], 0);
+    }
+    expect_run(HINT_missed_fusion, &loud, &quiet, NULL);
     double gain;
     EXPECT(run_says(&loud, HINT_missed_fusion, NULL, &gain));
     /* 20 pairs of 36 us of a millisecond; 8.4 of their 16 MB pass between them */

@@ -243,11 +243,23 @@ static void count_pair(const hint_input *in, pair **pairs, int *count, int *capa
     if (*count < 256) ARENA_PUSH(in->memory, *pairs, *count, *capacity, new);
 }
 
-/* Of a sequence that repeats, the way that it begins: the last of one round also stands before the first of the next. */
-static bool is_turned(const pair *pairs, int count, const pair *t)
+/* Of a sequence that repeats, the way from its end to its beginning: the second of the pair leads to the first by pairs
+ * that are there more often. */
+static bool is_turned(const pair *pairs, int count, const pair *t, arena *memory)
 {
-    for (int i = 0; i < count; i++)
-        if (pairs[i].first == t->second && pairs[i].second == t->first && pairs[i].times > t->times) return true;
+    bool *met = ARENA_ARRAY(memory, bool, count + 1);
+    const record_facts **open = ARENA_ARRAY(memory, const record_facts *, count + 1);
+    int open_count = 0;
+    open[open_count++] = t->second;
+    while (open_count) {
+        const record_facts *at = open[--open_count];
+        for (int i = 0; i < count; i++) {
+            if (met[i] || pairs[i].first != at || pairs[i].times <= t->times) continue;
+            if (pairs[i].second == t->first) return true;
+            met[i] = true;
+            open[open_count++] = pairs[i].second;
+        }
+    }
     return false;
 }
 
@@ -279,7 +291,7 @@ RULE_OF_RUN(missed_fusion)
         const pair *t = &pairs[i];
         const hint_kernel *a = kernel_of(in, t->first), *b = kernel_of(in, t->second);
         if (!a || !b || a == b || t->times < 2 || 2 * t->times < MINIMUM(a->calls, b->calls)) continue;
-        if (!is_light(t->first) || !is_light(t->second) || is_turned(pairs, count, t)) continue;
+        if (!is_light(t->first) || !is_light(t->second) || is_turned(pairs, count, t, in->memory)) continue;
         double bytes = passed_on(t->first, t->second);
         double moved =
             t->first->read_bytes + t->first->written_bytes + t->second->read_bytes + t->second->written_bytes;
